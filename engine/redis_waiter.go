@@ -1,0 +1,4 @@
+package engine
+
+// waiter is replaced when the Redis engine is written.
+type waiter struct{}
