@@ -1,0 +1,135 @@
+package shard
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func nodeNames(n int) []string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("10.0.0.%d:6379/0", i+1)
+	}
+	return names
+}
+
+func testKey(i int) []byte { return fmt.Appendf(nil, "tenant:%d", i) }
+
+// Every node gets its share, for the home and for the second in order: a skewed
+// mixer shows as a chi-square far above its number of degrees of freedom.
+func TestNodesBalance(t *testing.T) {
+	const keys = 20_000
+	for _, size := range []int{2, 3, 4, 7, 16} {
+		nodes := NewNodes(nodeNames(size))
+		var rank [2][16]int
+		var order []int
+		for i := range keys {
+			order = nodes.Order(testKey(i), order[:0])
+			rank[0][order[0]]++
+			rank[1][order[1]]++
+		}
+		for r := range rank {
+			want, chi := float64(keys)/float64(size), 0.0
+			for _, got := range rank[r][:size] {
+				chi += (float64(got) - want) * (float64(got) - want) / want
+			}
+			require.Less(t, chi, float64(size-1)+6*float64(size), "%d nodes, rank %d", size, r)
+		}
+	}
+}
+
+// The pair (first, second) is even too: a node's keys fall to all others alike
+// when it goes, and the parts of split keys spread.
+func TestNodesPairsBalance(t *testing.T) {
+	const keys, size = 40_000, 5
+	nodes := NewNodes(nodeNames(size))
+	var pairs [size][size]int
+	var order []int
+	for i := range keys {
+		order = nodes.Order(testKey(i), order[:0])
+		pairs[order[0]][order[1]]++
+	}
+	want := float64(keys) / (size * (size - 1))
+	for i := range size {
+		for j := range size {
+			if i != j {
+				require.InDelta(t, want, float64(pairs[i][j]), want*0.12, "first %d, second %d", i, j)
+			}
+		}
+	}
+}
+
+func TestNodesOneMoreMovesFewKeys(t *testing.T) {
+	const keys = 20_000
+	for _, size := range []int{1, 3, 8} {
+		before, after := NewNodes(nodeNames(size)), NewNodes(nodeNames(size+1))
+		moved := 0
+		for i := range keys {
+			was, is := before.Home(testKey(i)), after.Home(testKey(i))
+			if was != is {
+				require.Equal(t, size, is, "a key may move only to the new node")
+				moved++
+			}
+		}
+		want := float64(keys) / float64(size+1)
+		require.InDelta(t, want, float64(moved), want*0.08)
+	}
+}
+
+func TestNodesOrder(t *testing.T) {
+	names := nodeNames(6)
+	nodes := NewNodes(names)
+	require.Equal(t, 6, nodes.Len())
+	for i := range 200 {
+		order := nodes.Order(testKey(i), []int{99})
+		require.Equal(t, 99, order[0], "Order appends")
+		order = order[1:]
+		require.ElementsMatch(t, []int{0, 1, 2, 3, 4, 5}, order)
+		require.Equal(t, nodes.Home(testKey(i)), order[0])
+
+		// Without the home, the second is home.
+		left := append(append([]string{}, names[:order[0]]...), names[order[0]+1:]...)
+		require.Equal(t, names[order[1]], left[NewNodes(left).Home(testKey(i))])
+	}
+}
+
+// The list's order and the names' case do not place keys.
+func TestNodesByName(t *testing.T) {
+	a := []string{"Alpha:1/0", "beta:1/0", "gamma:1/0"}
+	b := []string{"GAMMA:1/0", "alpha:1/0", "Beta:1/0"}
+	toB := []int{1, 2, 0}
+	na, nb := NewNodes(a), NewNodes(b)
+	for i := range 500 {
+		require.Equal(t, toB[na.Home(testKey(i))], nb.Home(testKey(i)))
+	}
+}
+
+// Placement is part of what is stored: when this test fails, counts of running
+// systems would be left behind on other nodes.
+func TestNodesGolden(t *testing.T) {
+	nodes := NewNodes(nodeNames(5))
+	for key, want := range map[string][]int{
+		"":         nil,
+		"a":        nil,
+		"tenant:1": nil,
+		"tenant:2": nil,
+		"\x00\xff": nil,
+	} {
+		require.Equal(t, want, nodes.Order([]byte(key), nil), "key %q", key)
+	}
+}
+
+func TestNodesAllocateNothing(t *testing.T) {
+	nodes, key, dst := NewNodes(nodeNames(16)), testKey(1), make([]int, 0, 16)
+	require.Zero(t, testing.AllocsPerRun(100, func() { nodes.Home(key) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { dst = nodes.Order(key, dst[:0]) }))
+}
+
+func BenchmarkHome16(b *testing.B) {
+	nodes, key := NewNodes(nodeNames(16)), testKey(1)
+	for b.Loop() {
+		nodes.Home(key)
+	}
+}

@@ -1,0 +1,39 @@
+package shard
+
+import "bytes"
+
+// Slots is the number of slots of a Redis Cluster.
+const Slots = 16384
+
+// Slot returns the Redis Cluster slot of a stored key: CRC16 of its hash tag, or of
+// all of it when it has none. The tag is what stands between the first { and the
+// first } after it, if that is not empty.
+func Slot(key []byte) int {
+	if open := bytes.IndexByte(key, '{'); open >= 0 {
+		if n := bytes.IndexByte(key[open+1:], '}'); n > 0 {
+			key = key[open+1 : open+1+n]
+		}
+	}
+	crc := uint16(0)
+	for _, c := range key {
+		crc = crc<<8 ^ crcTable[byte(crc>>8)^c]
+	}
+	return int(crc) % Slots
+}
+
+// crcTable holds CRC16/XMODEM of every byte: polynomial 0x1021, start 0, nothing
+// reflected.
+var crcTable = func() (table [256]uint16) {
+	for i := range table {
+		crc := uint16(i) << 8
+		for range 8 {
+			if crc&0x8000 != 0 {
+				crc = crc<<1 ^ 0x1021
+			} else {
+				crc <<= 1
+			}
+		}
+		table[i] = crc
+	}
+	return table
+}()
