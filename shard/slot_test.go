@@ -61,8 +61,11 @@ func startCluster(t *testing.T) net.Conn {
 		server := exec.Command("redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--cluster-enabled", "yes",
 			"--save", "", "--dir", t.TempDir())
 		require.NoError(t, server.Start())
-		gone := make(chan error, 1) // the goroutine ends with the server
-		go func() { gone <- server.Wait() }()
+		gone := make(chan struct{})
+		go func() { // ends with the server
+			_ = server.Wait()
+			close(gone)
+		}()
 		conn, up := dial(port, gone)
 		if !up {
 			_ = server.Process.Kill()
@@ -80,7 +83,7 @@ func startCluster(t *testing.T) net.Conn {
 }
 
 // dial connects as soon as the server answers a PING, unless it ends first.
-func dial(port int, gone <-chan error) (net.Conn, bool) {
+func dial(port int, gone <-chan struct{}) (net.Conn, bool) {
 	deadline := time.Now().Add(10 * time.Second)
 	for time.Now().Before(deadline) {
 		conn, err := net.DialTimeout("tcp", fmt.Sprintf("127.0.0.1:%d", port), time.Second)
