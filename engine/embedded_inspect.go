@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+)
+
+// inspect tells of a key's states that still matter, in order of command, window
+// and buckets.
+func (e *Embedded) inspect(clock int64, name []byte) []State {
+	h := e.stripe(name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := h.keys[string(name)]
+	if key == nil {
+		return nil
+	}
+	now, ttl := max(clock, key.newest()), key.end()+1-clock
+	var out []State
+	for s := &key.states; s != nil; s = s.next {
+		if s.end() < now {
+			continue
+		}
+		used := s.used(now, false)
+		out = append(out, State{
+			Op: s.op, Window: s.window, Buckets: s.n(),
+			Used: used, Limit: s.limit, Remaining: max(s.limit-used, 0),
+			Node: embeddedNode, TTL: ttl, Rate: s.rate(now),
+		})
+	}
+	slices.SortFunc(out, func(a, b State) int {
+		return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Buckets, b.Buckets))
+	})
+	return out
+}

@@ -1,0 +1,101 @@
+package engine
+
+import "math"
+
+// The arithmetic of sub-windows. A window of w ms is n sub-windows long; sub-window
+// k holds the ms t at which floor(t*n/w) = k, so sub-windows start at multiples of
+// their length since the epoch. What is used at t is
+//
+//	floor(oldest*(w-e)/w) + rest, e = (t*n) mod w
+//
+// where oldest is the count of sub-window k-n and rest the sum of k-n+1 to k. The
+// weighing is done in float64, the product first, because scripts on a node have
+// nothing else: both engines then agree to the unit. t*n stays below 2^53 for
+// every n up to MaxBuckets until the year 2255, so indices are exact in both.
+
+// subIndex returns the sub-window that holds t.
+func subIndex(t, n, w int64) int64 {
+	return t * n / w
+}
+
+// subStart returns the first ms of sub-window k. No sub-window is empty, since
+// n is at most w.
+func subStart(k, n, w int64) int64 {
+	return (k*w + n - 1) / n
+}
+
+// weigh returns what counts of the oldest sub-window, e being (t*n) mod w.
+func weigh(oldest, w, e int64) int64 {
+	return int64(math.Floor(float64(oldest) * float64(w-e) / float64(w)))
+}
+
+// usedAt returns what is used at t, of which sub-window k is the newest.
+func usedAt(t, k, n, w, oldest, rest int64, strict bool) int64 {
+	if strict {
+		return oldest + rest
+	}
+	return weigh(oldest, w, t*n-k*w) + rest
+}
+
+// lighter returns the first ms, from from on, at which sub-window k is the newest
+// and its oldest counts at most y. If there is none it returns the first ms of
+// sub-window k+1.
+//
+// The weight never grows within a sub-window, so the real-number solution of
+// oldest*(w-e)/w < y+1 is at most a rounding away from the ms sought.
+func lighter(oldest, y, k, n, w, from int64, strict bool) int64 {
+	from, end := max(from, subStart(k, n, w)), subStart(k+1, n, w)
+	if from >= end {
+		return end
+	}
+	if oldest <= y {
+		return from
+	}
+	if strict {
+		return end
+	}
+	fits := func(t int64) bool { return weigh(oldest, w, t*n-k*w) <= y }
+	e := math.Floor(float64(w)-float64(y+1)*float64(w)/float64(oldest)) + 1
+	t := min(max((k*w+int64(e)+n-1)/n, from), end)
+	for t > from && fits(t-1) {
+		t--
+	}
+	for t < end && !fits(t) {
+		t++
+	}
+	return t
+}
+
+// slideReset is the resetter of RL.SLIDE. Its last is the newest entry's time, as
+// rounded to the grid: an entry counts until its time plus the window, inclusive.
+func slideReset(_ *Request, w Window, _, last, _ int64) int64 {
+	return last + w.Length + 1
+}
+
+// counterReset is the resetter of RL.COUNTER: older sub-windows are forgotten
+// before the newest is, which goes when it has become the oldest and weighs
+// nothing.
+func counterReset(r *Request, w Window, clock, last, newest int64) int64 {
+	n := r.Buckets
+	k := subIndex(clock+last, n, w.Length) + n
+	return lighter(newest, 0, k, n, w.Length, 0, r.Strict) - clock
+}
+
+// fixedReset is the resetter of RL.FIXED: all is forgotten when the window ends.
+func fixedReset(_ *Request, w Window, clock, last, _ int64) int64 {
+	return subStart(subIndex(clock+last, 1, w.Length)+1, 1, w.Length) - clock
+}
+
+// gridLimit is the largest limit whose log keeps the ms of every admission. Above
+// it times are rounded up to a grid of as many steps per window, which bounds the
+// log's length.
+const gridLimit = 65536
+
+// gridUp rounds t up to the grid of a log with this limit and window.
+func gridUp(t, limit, w int64) int64 {
+	if limit <= gridLimit {
+		return t
+	}
+	g := (w + gridLimit - 1) / gridLimit
+	return (t + g - 1) / g * g
+}
