@@ -1,0 +1,183 @@
+package resp
+
+import "bytes"
+
+// maxLine is the most bytes that a length line or an inline command may have, as
+// in Redis.
+const maxLine = 64 << 10
+
+// The bounds that hold before authentication, as in Redis.
+const (
+	untrustedArgs = 10
+	untrustedBulk = 16 << 10 // bytes
+)
+
+// framer finds where each command in a stream of bytes ends, and refuses what
+// Redis refuses, so that redcon's parser, which trusts lengths and counts, sees
+// only whole and bounded commands. It remembers how far it came: bytes are looked
+// at once, however they are fragmented.
+type framer struct {
+	maxArgs int64 // most arguments of a command
+	maxBulk int64 // bytes, the longest argument
+
+	off  int // bytes of the current command that are understood
+	seen int // bytes after off that hold no line end
+	argc int // arguments of the current command; 0 before its header is understood
+	left int // arguments that are not yet complete
+	bulk int // bytes of the argument under way; -1: its length line comes first
+}
+
+// frame is one command's place at the start of the bytes given to next.
+type frame struct {
+	size   int  // bytes; 0: not complete yet
+	argc   int  // arguments; 0: nothing to run
+	inline bool // a line of words, which only splitInline can tell the number of
+}
+
+// next looks for the end of the command that starts at b[0]. When it is not
+// there, next wants to be called again with the same bytes and more. It mends line
+// ends in b: Redis takes any byte in the place of \n, and any two after an
+// argument.
+func (f *framer) next(b []byte, trusted bool) (frame, error) {
+	if len(b) == 0 {
+		return frame{}, nil
+	}
+	if f.argc == 0 {
+		if b[0] != '*' {
+			return f.inline(b)
+		}
+		n, ok, err := f.header(b, trusted)
+		if err != nil || !ok {
+			return frame{}, err
+		}
+		if n <= 0 {
+			return f.done(frame{}), nil
+		}
+		f.argc, f.left, f.bulk = n, n, -1
+	}
+	for f.left > 0 {
+		if f.bulk < 0 {
+			ok, err := f.bulkHeader(b, trusted)
+			if err != nil || !ok {
+				return frame{}, err
+			}
+		}
+		if len(b)-f.off < f.bulk+2 {
+			return frame{}, nil
+		}
+		f.off += f.bulk + 2
+		b[f.off-2], b[f.off-1] = '\r', '\n'
+		f.bulk = -1
+		f.left--
+	}
+	return f.done(frame{argc: f.argc}), nil
+}
+
+// done ends the current command and makes the framer ready for the next.
+func (f *framer) done(fr frame) frame {
+	fr.size = f.off
+	f.off, f.seen, f.argc = 0, 0, 0
+	return fr
+}
+
+// header understands a command's first line, *count.
+func (f *framer) header(b []byte, trusted bool) (int, bool, error) {
+	line, ok, err := f.line(b, errBigCount)
+	if err != nil || !ok {
+		return 0, false, err
+	}
+	n, ok := parseLength(line[1:])
+	switch {
+	case !ok || n > f.maxArgs:
+		return 0, false, errCount
+	case n > untrustedArgs && !trusted:
+		return 0, false, errUntrustedCount
+	}
+	return int(n), true, nil
+}
+
+// bulkHeader understands an argument's first line, $length.
+func (f *framer) bulkHeader(b []byte, trusted bool) (bool, error) {
+	line, ok, err := f.line(b, errBigBulk)
+	if err != nil || !ok {
+		return false, err
+	}
+	if line[0] != '$' {
+		return false, errNoDollar(line[0])
+	}
+	n, ok := parseLength(line[1:])
+	switch {
+	case !ok || n < 0 || n > f.maxBulk:
+		return false, errBulk
+	case n > untrustedBulk && !trusted:
+		return false, errUntrustedBulk
+	}
+	f.bulk = int(n)
+	return true, nil
+}
+
+// line returns the length line at b[f.off:], with at least one byte, and moves
+// past it. A line without its first byte gives the \r that ends it.
+func (f *framer) line(b []byte, tooBig protocolError) ([]byte, bool, error) {
+	rest := b[f.off:]
+	i := bytes.IndexByte(rest[f.seen:], '\r')
+	if i < 0 {
+		f.seen = len(rest)
+		if f.seen > maxLine {
+			return nil, false, tooBig
+		}
+		return nil, false, nil
+	}
+	f.seen += i
+	if f.seen > maxLine {
+		return nil, false, tooBig
+	}
+	if f.seen+1 == len(rest) {
+		return nil, false, nil
+	}
+	line := rest[:max(f.seen, 1)]
+	rest[f.seen+1] = '\n'
+	f.off, f.seen = f.off+f.seen+2, 0
+	return line, true, nil
+}
+
+// inline finds the end of a command that is a line of words.
+func (f *framer) inline(b []byte) (frame, error) {
+	i := bytes.IndexByte(b[f.seen:], '\n')
+	if i < 0 {
+		f.seen = len(b)
+	} else {
+		f.seen += i
+	}
+	if f.seen > maxLine {
+		return frame{}, errBigInline
+	}
+	if i < 0 {
+		return frame{}, nil
+	}
+	f.off = f.seen + 1
+	return f.done(frame{inline: true}), nil
+}
+
+// parseLength reads an integer as Redis does: no sign but -, no leading zero, no
+// space. More digits than any bound allows are no integer either.
+func parseLength(b []byte) (int64, bool) {
+	negative := len(b) > 1 && b[0] == '-'
+	if negative {
+		b = b[1:]
+	}
+	if len(b) == 0 || len(b) > 18 || b[0] == '0' && (len(b) > 1 || negative) {
+		return 0, false
+	}
+	n := int64(0)
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if negative {
+		n = -n
+	}
+	return n, true
+}

@@ -1,0 +1,118 @@
+package resp
+
+// splitInline splits a line of words, as people type it, by Redis's rules: words
+// are separated by white space; "..." knows \n \r \t \b \a and \xHH; '...' knows
+// only \'; a closing quote ends its word. The words are copies. It returns false
+// when a quote is not closed, or closed in the middle of a word.
+func splitInline(line []byte) (Command, bool) {
+	var words Command
+	text := make([]byte, 0, len(line)) // what the words are made of; never longer than the line
+	for i := 0; ; {
+		for i < len(line) && isSpace(line[i]) {
+			i++
+		}
+		if i == len(line) {
+			return words, true
+		}
+		start := len(text)
+		var size int
+		var ok bool
+		text, size, ok = appendWord(text, line[i:])
+		if !ok {
+			return nil, false
+		}
+		i += size
+		words = append(words, text[start:len(text):len(text)])
+	}
+}
+
+// appendWord appends the word at the start of s to dst. It returns how many bytes
+// of s the word took.
+func appendWord(dst, s []byte) ([]byte, int, bool) {
+	for i := 0; i < len(s); i++ {
+		switch c := s[i]; c {
+		case ' ', '\n', '\r', '\t':
+			return dst, i, true
+		case '"', '\'':
+			var size int
+			dst, size = appendQuoted(dst, s[i+1:], c)
+			i += 1 + size // the closing quote
+			if i >= len(s) || i+1 < len(s) && !isSpace(s[i+1]) {
+				return dst, 0, false
+			}
+			return dst, i + 1, true
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst, len(s), true
+}
+
+// appendQuoted appends what s holds up to the closing quote and returns that
+// quote's place, len(s) when there is none.
+func appendQuoted(dst, s []byte, quote byte) ([]byte, int) {
+	for i := 0; i < len(s); i++ {
+		c := s[i]
+		if c == quote {
+			return dst, i
+		}
+		if c == '\\' && i+1 < len(s) {
+			if quote == '\'' {
+				if s[i+1] == '\'' {
+					i++
+					c = '\''
+				}
+			} else if hi, lo, ok := hexPair(s[i+1:]); ok {
+				i += 3
+				c = hi<<4 | lo
+			} else {
+				i++
+				c = unescape(s[i])
+			}
+		}
+		dst = append(dst, c)
+	}
+	return dst, len(s)
+}
+
+// unescape returns what a backslash and c stand for between double quotes.
+func unescape(c byte) byte {
+	switch c {
+	case 'n':
+		return '\n'
+	case 'r':
+		return '\r'
+	case 't':
+		return '\t'
+	case 'b':
+		return '\b'
+	case 'a':
+		return '\a'
+	}
+	return c
+}
+
+// hexPair reads xHH.
+func hexPair(s []byte) (hi, lo byte, ok bool) {
+	if len(s) < 3 || s[0] != 'x' {
+		return 0, 0, false
+	}
+	hi, ok1 := hexDigit(s[1])
+	lo, ok2 := hexDigit(s[2])
+	return hi, lo, ok1 && ok2
+}
+
+func hexDigit(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c|0x20 >= 'a' && c|0x20 <= 'f':
+		return c | 0x20 - 'a' + 10, true
+	}
+	return 0, false
+}
+
+// isSpace is C's isspace.
+func isSpace(c byte) bool {
+	return c == ' ' || c >= '\t' && c <= '\r'
+}

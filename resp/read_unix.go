@@ -1,0 +1,40 @@
+//go:build unix
+
+package resp
+
+import (
+	"io"
+	"net"
+	"syscall"
+)
+
+// rawConn gives access to conn's descriptor, nil when it has none, as under TLS.
+func rawConn(conn net.Conn) syscall.RawConn {
+	sc, ok := conn.(syscall.Conn)
+	if !ok {
+		return nil
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil
+	}
+	return raw
+}
+
+// readNow reads what has arrived. It returns false when nothing has.
+func readNow(fd uintptr, p []byte) (int, bool, error) {
+	for {
+		n, err := syscall.Read(int(fd), p)
+		switch {
+		case err == syscall.EINTR:
+			continue
+		case err == syscall.EAGAIN:
+			return 0, false, nil
+		case err != nil:
+			return 0, true, err
+		case n == 0:
+			return 0, true, io.EOF
+		}
+		return n, true, nil
+	}
+}

@@ -1,0 +1,186 @@
+package resp
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Server accepts connections and runs a session for each.
+type Server struct {
+	cfg     Config
+	handler Handler
+	log     *slog.Logger
+	stats   Stats
+	lastID  atomic.Int64
+	warned  atomic.Int64 // Unix seconds of the last warning about HTTP
+
+	draining atomic.Bool
+	ending   context.Context // ends when sessions are cut
+	cutAll   context.CancelFunc
+
+	mu        sync.Mutex // guards what follows; never held over I/O
+	listeners map[net.Listener]struct{}
+	sessions  map[int64]*Session
+	running   sync.WaitGroup // sessions; none is added once draining is set
+}
+
+// NewServer makes a server. It accepts nothing before Serve.
+func NewServer(cfg Config, handler Handler) *Server {
+	s := &Server{
+		cfg:       cfg.withDefaults(),
+		handler:   handler,
+		listeners: map[net.Listener]struct{}{},
+		sessions:  map[int64]*Session{},
+	}
+	s.log = s.cfg.Logger
+	s.ending, s.cutAll = context.WithCancel(context.Background())
+	return s
+}
+
+// Stats returns the server's counters.
+func (s *Server) Stats() *Stats { return &s.stats }
+
+// Serve accepts connections from ln until Shutdown, then returns nil. It may be
+// called for several listeners at once: TCP, Unix sockets, and those that
+// tls.NewListener gives. It closes ln.
+func (s *Server) Serve(ln net.Listener) error {
+	defer func() { _ = ln.Close() }() // Shutdown may have been first
+	s.mu.Lock()
+	late := s.draining.Load()
+	s.listeners[ln] = struct{}{}
+	s.mu.Unlock()
+	if late {
+		return nil
+	}
+	for pause := time.Duration(0); ; {
+		conn, err := ln.Accept()
+		switch {
+		case s.draining.Load():
+			if err == nil {
+				_ = conn.Close() // came too late to be told anything
+			}
+			return nil
+		case err == nil:
+			pause = 0
+			s.admit(conn)
+		case errors.Is(err, net.ErrClosed):
+			return fmt.Errorf("resp: accepting on %s: %w", ln.Addr(), err)
+		default:
+			// Most likely too many open files, which ends when clients leave.
+			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
+			s.log.Warn("cannot accept a connection", "listener", ln.Addr().String(), "error", err, "pause", pause)
+			s.wait(pause)
+		}
+	}
+}
+
+// wait pauses the accept loop. A drain does not wait for it: its listeners are
+// closed and the loop finds out at most a second later.
+func (s *Server) wait(d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-s.ending.Done():
+	}
+}
+
+// Shutdown drains: it stops accepting, has every session answer the commands that
+// have arrived whole, and closes each. When ctx ends first, it cuts the rest off
+// and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.mu.Lock()
+	s.draining.Store(true)
+	for ln := range s.listeners {
+		_ = ln.Close() // it is gone either way
+	}
+	all := s.snapshot()
+	s.mu.Unlock()
+	for _, c := range all {
+		// Wakes the session from its wait; it sets its own deadline next. A
+		// connection that is already closed needs no waking.
+		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+	}
+	left := make(chan struct{})
+	go func() { // ends when the last session does
+		s.running.Wait()
+		close(left)
+	}()
+	select {
+	case <-left:
+		s.cutAll()
+		return nil
+	case <-ctx.Done():
+	}
+	s.cutAll()
+	s.Sessions((*Session).cut)
+	// A session whose handler is at work ends when it returns.
+	select {
+	case <-left:
+		return ctx.Err()
+	case <-time.After(time.Second):
+		return fmt.Errorf("resp: %d sessions still in the handler: %w", s.stats.Current.Load(), ctx.Err())
+	}
+}
+
+// Sessions calls f for every session, oldest first, from the caller's goroutine.
+// Sessions may end meanwhile.
+func (s *Server) Sessions(f func(*Session)) {
+	s.mu.Lock()
+	all := s.snapshot()
+	s.mu.Unlock()
+	for _, c := range all {
+		f(c)
+	}
+}
+
+// Kill closes the session with this ID at once and tells whether there was one. A
+// handler that wants its own session to end uses CloseAfterReply.
+func (s *Server) Kill(id int64) bool {
+	s.mu.Lock()
+	c := s.sessions[id]
+	s.mu.Unlock()
+	if c == nil {
+		return false
+	}
+	c.killed.Store(true)
+	c.cut()
+	return true
+}
+
+// snapshot lists the sessions, oldest first. The caller holds mu.
+func (s *Server) snapshot() []*Session {
+	all := make([]*Session, 0, len(s.sessions))
+	for _, c := range s.sessions {
+		all = append(all, c)
+	}
+	slices.SortFunc(all, func(a, b *Session) int { return cmp.Compare(a.ID, b.ID) })
+	return all
+}
+
+// forget takes an ended session out.
+func (s *Server) forget(c *Session) {
+	s.mu.Lock()
+	delete(s.sessions, c.ID)
+	s.mu.Unlock()
+	s.stats.Current.Add(-1)
+	s.running.Done()
+}
+
+// hold takes delta bytes of ClientMemory, or gives them back when negative. It
+// tells whether they were there.
+func (s *Server) hold(delta int) bool {
+	if s.stats.Held.Add(int64(delta)) <= s.cfg.ClientMemory || delta < 0 {
+		return true
+	}
+	s.stats.Held.Add(-int64(delta))
+	return false
+}

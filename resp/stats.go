@@ -1,0 +1,29 @@
+package resp
+
+import "sync/atomic"
+
+// Stats counts what happened since the server was made. Read its fields with Load.
+type Stats struct {
+	Accepted       atomic.Int64 // connections that became sessions
+	Current        atomic.Int64 // sessions now
+	RejectedMax    atomic.Int64 // connections refused at MaxClients
+	RejectedMode   atomic.Int64 // connections refused by protected mode
+	HandshakeFails atomic.Int64 // TLS handshakes that failed or took too long
+
+	Pipelines atomic.Int64 // calls of Handler.Serve
+	Commands  atomic.Int64 // commands handed to it
+	BytesIn   atomic.Int64 // read from clients, after TLS
+	BytesOut  atomic.Int64 // written to clients, before TLS
+
+	ProtocolErrors atomic.Int64 // connections closed for bytes that are no command
+	HTTP           atomic.Int64 // connections closed for HTTP
+	QueryLimit     atomic.Int64 // connections closed at QueryBufferLimit
+	OutputLimit    atomic.Int64 // connections closed at OutputBufferLimit
+	MemoryLimit    atomic.Int64 // connections closed at ClientMemory
+	SlowReaders    atomic.Int64 // connections closed at WriteTimeout
+	Idle           atomic.Int64 // connections closed at Timeout
+	Killed         atomic.Int64 // connections closed by Kill
+	Panics         atomic.Int64 // connections closed because the handler panicked
+
+	Held atomic.Int64 // bytes that sessions hold now of ClientMemory
+}

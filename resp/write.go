@@ -1,0 +1,56 @@
+package resp
+
+import (
+	"errors"
+	"os"
+	"time"
+)
+
+// writeChunk is how many bytes a client must take within WriteTimeout: a long
+// reply over a slow line is in order as long as it moves.
+const writeChunk = 256 << 10
+
+// flush writes Out.
+func (s *Session) flush() error {
+	if len(s.Out) == 0 {
+		return nil
+	}
+	if len(s.Out) > s.srv.cfg.OutputBufferLimit {
+		return errOutput
+	}
+	if extra := len(s.Out) - keepBuffer; extra > 0 {
+		if !s.srv.hold(extra) {
+			return errMemory
+		}
+		defer s.srv.hold(-extra)
+	}
+	for b := s.Out; len(b) > 0; {
+		if err := s.extend(); err != nil {
+			return err
+		}
+		n, err := s.conn.Write(b[:min(len(b), writeChunk)])
+		s.srv.stats.BytesOut.Add(int64(n))
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return errSlow
+		}
+		if err != nil {
+			return err
+		}
+		b = b[n:]
+	}
+	if s.Out = s.Out[:0]; cap(s.Out) > keepBuffer {
+		s.Out = nil
+	}
+	return nil
+}
+
+// extend moves the write deadline on, once half of it has passed: setting it for
+// each write would cost more than the rest of a small one.
+func (s *Session) extend() error {
+	now, timeout := time.Now(), s.srv.cfg.WriteTimeout
+	if s.writeBy.Sub(now) >= timeout/2 {
+		return nil
+	}
+	s.writeBy = now.Add(timeout)
+	return s.conn.SetWriteDeadline(s.writeBy)
+}
