@@ -31,7 +31,9 @@ type Pipeline struct {
 	Requests []Request
 	Results  []Result
 
-	wait waiter // of the Redis engine: counts the nodes that still have to answer
+	// Of the Redis engine: what still has to be answered, and the requests by node.
+	wait   waiter
+	groups [][]item
 }
 
 // Add appends an empty request and returns it to be filled in. The pointer holds
@@ -135,8 +137,25 @@ type Request struct {
 	Shards  int // sub-shards asked for; 0: not said
 	Fail    Policy
 
+	Throttle Throttle // OpThrottle: the rate; Cost is the quantity, Windows are empty
+
 	Args  [][]byte // OpForward: the whole command
 	RESP3 bool     // OpForward: the protocol of the reply
+}
+
+// Throttle is the rate of an OpThrottle request: Burst+1 units at once, refilled by
+// Count units in each Period. The parser has checked that the interval between
+// units, Period/Count, is at least 1 ns and that it fits in an int64 of ns when
+// multiplied by Burst+1 or by Cost.
+//
+// The Decision has the limit Burst+1. Times are in ms cut to whole ones, not rounded
+// up: the reply makes whole seconds of them, up where a part of 1 ms is left.
+// RetryAfter is -1 when the cost is larger than the limit, so that waiting never
+// helps, and may be 0 in a denial that is less than 1 ms long.
+type Throttle struct {
+	Burst  int64 // 0 or more
+	Count  int64 // 1 or more
+	Period int64 // seconds, 1 or more
 }
 
 // ask is the cost that a decision speaks of: a question without cost asks for 1.

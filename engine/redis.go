@@ -1,0 +1,181 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// Redis is the engine that keeps state on backend nodes. A key lives on one node,
+// chosen by rendezvous hashing over the nodes' names; a decision is a script run
+// there. Requests of all connections that wait for the same node go to it together.
+type Redis struct {
+	config RedisConfig
+	nodes  []*node
+	place  *shard.Nodes
+	local  *Embedded // what PolicyLocal asks
+	now    func() time.Time
+	clock  func() int64 // ms that scripts take for the node's clock; nil outside of tests
+}
+
+// RedisConfig says which nodes there are and what to do when they do not answer.
+type RedisConfig struct {
+	// Backends are the nodes: redis://[user:password@]host:port[/db], rediss:// for
+	// TLS. Their order does not matter. A node's name for placement is its lower-case
+	// host:port/db, so a changed name moves keys.
+	Backends []string
+
+	// Timeout is how long a request waits for its node before its policy answers.
+	// Default 100 ms: well above a healthy round trip, well below a client's patience.
+	Timeout time.Duration
+
+	// Policy answers for a node that does not; Rules, first match first, take
+	// precedence over it and a request's own FAIL over both. Default PolicyClosed.
+	Policy Policy
+	Rules  []PolicyRule
+
+	// LocalMemory bounds the state that PolicyLocal keeps here, in bytes; 0: no bound.
+	LocalMemory int64
+
+	// MaxWaiting is how many requests may wait for one node. One more gets its policy
+	// at once. Default 100,000.
+	MaxWaiting int
+
+	Logger *slog.Logger // default slog.Default()
+}
+
+// PolicyRule gives keys that match Glob (* and ?) a policy.
+type PolicyRule struct {
+	Glob   string
+	Policy Policy
+}
+
+// Field is one line of INFO.
+type Field struct{ Name, Value string }
+
+// OpenRedis returns an engine on the nodes of the configuration. It does not wait
+// for them: a node that cannot be reached is an error of its requests, not of ours.
+func OpenRedis(config RedisConfig) (*Redis, error) {
+	if len(config.Backends) == 0 {
+		return nil, errors.New("no backend is named")
+	}
+	if config.Timeout <= 0 {
+		config.Timeout = 100 * time.Millisecond
+	}
+	if config.Policy == PolicyDefault {
+		config.Policy = PolicyClosed
+	}
+	if config.MaxWaiting <= 0 {
+		config.MaxWaiting = 100_000
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	e := &Redis{config: config, now: time.Now}
+	var names []string
+	var all []*redis.Options
+	for _, backend := range config.Backends {
+		options, err := parseBackend(backend)
+		if err != nil {
+			return nil, err
+		}
+		name := placementName(options)
+		for _, other := range names {
+			if other == name {
+				return nil, fmt.Errorf("backend %s is named twice", name)
+			}
+		}
+		names, all = append(names, name), append(all, options)
+	}
+	e.place = shard.NewNodes(names)
+	e.local = NewEmbedded(EmbeddedConfig{MaxMemory: config.LocalMemory, Policy: PolicyClosed})
+	for _, options := range all {
+		e.nodes = append(e.nodes, openNode(e, options))
+	}
+	return e, nil
+}
+
+// parseBackend turns a backend's URL into the options of its client. Errors do not
+// repeat the URL, which may hold a password.
+func parseBackend(backend string) (*redis.Options, error) {
+	scheme, _, found := strings.Cut(backend, "://")
+	if !found || scheme != "redis" && scheme != "rediss" {
+		return nil, errors.New("a backend is redis://[user:password@]host:port[/db], or rediss:// for TLS")
+	}
+	options, err := redis.ParseURL(backend)
+	if err != nil {
+		return nil, fmt.Errorf("a backend's URL is wrong: %s", strings.ReplaceAll(err.Error(), backend, scheme+"://..."))
+	}
+	return options, nil
+}
+
+// placementName is a node's name for placement.
+func placementName(o *redis.Options) string {
+	return strings.ToLower(o.Addr) + "/" + strconv.Itoa(o.DB)
+}
+
+// Do implements Engine.
+func (e *Redis) Do(p *Pipeline) {
+	p.grow()
+	if len(p.Requests) == 0 {
+		return
+	}
+	p.wait.expect(len(p.Requests))
+	at := e.now().UnixNano()
+	if len(p.groups) < len(e.nodes) {
+		p.groups = make([][]item, len(e.nodes))
+	}
+	for i := range p.Requests {
+		r := &p.Requests[i]
+		home := 0
+		if len(e.nodes) > 1 {
+			home = e.place.Home(r.Key)
+		}
+		p.groups[home] = append(p.groups[home], item{r, &p.Results[i], &p.wait, at})
+	}
+	for home, items := range p.groups {
+		if len(items) > 0 {
+			e.nodes[home].submit(items)
+			clear(items)
+			p.groups[home] = items[:0]
+		}
+	}
+	p.wait.wait()
+}
+
+// Close implements Engine. Callers of Do have to have returned.
+func (e *Redis) Close() error {
+	var errs []error
+	for _, n := range e.nodes {
+		errs = append(errs, n.close())
+	}
+	return errors.Join(append(errs, e.local.Close())...)
+}
+
+// policy is what answers for a request that its node cannot.
+func (e *Redis) policy(r *Request) Policy {
+	if r.Fail != PolicyDefault {
+		return r.Fail
+	}
+	for _, rule := range e.config.Rules {
+		if matches(rule.Glob, r.Key) {
+			return rule.Policy
+		}
+	}
+	return e.config.Policy
+}
+
+// Info tells how the nodes are, a line each.
+func (e *Redis) Info() []Field {
+	fields := []Field{{"engine", "redis"}, {"nodes", strconv.Itoa(len(e.nodes))}}
+	for i, n := range e.nodes {
+		fields = append(fields, Field{"node" + strconv.Itoa(i), n.stats.line(n)})
+	}
+	return fields
+}

@@ -1,0 +1,196 @@
+package engine
+
+import (
+	"encoding/binary"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// item is one request that waits for its node, and where its answer goes.
+type item struct {
+	req  *Request
+	res  *Result
+	wait *waiter
+	at   int64 // when it was handed in, ns of the engine's clock
+}
+
+// question is all that decides besides the key. Entries that share one are sent it
+// once, and adjacent requests with equal key and question become one entry.
+type question struct {
+	op      Op
+	strict  bool
+	n       int
+	cost    int64
+	buckets int64
+	windows [MaxWindows]Window
+}
+
+func (r *Request) question() question {
+	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows}
+}
+
+// Sizes of the packed integers, see lua/decide.lua.
+const (
+	entryBytes   = 6
+	verdictBytes = 24
+)
+
+// maxEntries is the most decisions of one script call: enough to make the call's
+// own cost small, few enough to hold the node up for less than a ms.
+const maxEntries = 64
+
+// asked is one entry of a call: one key with one question, asked by one or more adjacent requests:
+// links of items, from first to last.
+type asked struct {
+	keyFrom, keyTo int // in call.keys
+	question       int
+	first, last    int // indices of items
+	n              int64
+}
+
+// call is one EVALSHA of the script that decides: up to maxEntries entries. A node
+// uses one call after another, and again for the next batch.
+type call struct {
+	keys      []byte // stored keys, one after the other
+	entries   []asked
+	questions []question
+	index     [2 * maxEntries]int16 // open addressing over hashes of keys: entry+1 that came last for a key
+	packed    []byte
+	args      []any
+	names     []string
+}
+
+func (c *call) reset() {
+	c.keys, c.entries, c.questions = c.keys[:0], c.entries[:0], c.questions[:0]
+	c.index = [2 * maxEntries]int16{}
+}
+
+// add puts item i, asking r, into the call. next links the items of one entry: next[i]
+// is the item after i. It returns false if the call is full.
+func (c *call) add(r *Request, i int, next []int) bool {
+	from := len(c.keys)
+	c.keys = shard.AppendStoredKey(c.keys, r.Key, 0)
+	key := c.keys[from:]
+	slot := int(xxhash.Sum64(key) % uint64(len(c.index)))
+	for ; c.index[slot] != 0; slot = (slot + 1) % len(c.index) {
+		e := &c.entries[c.index[slot]-1]
+		if string(c.keys[e.keyFrom:e.keyTo]) != string(key) {
+			continue
+		}
+		// Only the key's last entry may take one more: order within a key holds.
+		if combines(r) && c.questions[e.question] == r.question() {
+			c.keys = c.keys[:from]
+			next[e.last], e.last = i, i
+			e.n++
+			return true
+		}
+		break
+	}
+	if len(c.entries) == maxEntries {
+		c.keys = c.keys[:from]
+		return false
+	}
+	c.entries = append(c.entries, asked{from, len(c.keys), c.ask(r), i, i, 1})
+	c.index[slot] = int16(len(c.entries)) // #nosec G115 -- at most maxEntries
+	return true
+}
+
+// combines tells whether equal requests may share an entry.
+func combines(r *Request) bool { return r.Op != OpReset && r.Op != OpThrottle }
+
+// ask returns the index of r's question, which mostly is the last one asked.
+func (c *call) ask(r *Request) int {
+	q := r.question()
+	for i := len(c.questions) - 1; i >= 0; i-- {
+		if c.questions[i] == q {
+			return i
+		}
+	}
+	c.questions = append(c.questions, q)
+	return len(c.questions) - 1
+}
+
+// build returns the arguments of the call, for the command and script named. They
+// hold until reset.
+func (c *call) build(command, script string, clock string) []any {
+	keys := string(c.keys)
+	c.names, c.args, c.packed = c.names[:0], c.args[:0], c.packed[:0]
+	for i := range c.entries {
+		e := &c.entries[i]
+		c.names = append(c.names, keys[e.keyFrom:e.keyTo])
+		c.packed = binary.BigEndian.AppendUint16(c.packed, uint16(e.question+3)) // #nosec G115 -- index in ARGV
+		c.packed = binary.BigEndian.AppendUint32(c.packed, uint32(min(e.n, 1<<32-1)))
+	}
+	table := len(c.packed)
+	for i := range c.questions {
+		c.packed = c.questions[i].append(c.packed)
+	}
+	packed := string(c.packed)
+	c.args = append(c.args, command, script, len(c.entries))
+	for i := range c.names {
+		c.args = append(c.args, &c.names[i])
+	}
+	c.args = append(c.args, clock, packed[:table])
+	for at := table; at < len(packed); {
+		to := at + 11 + 10*int(packed[at]) // the pairs' number stands before the question
+		c.args = append(c.args, packed[at+1:to])
+		at = to
+	}
+	return c.args
+}
+
+// append packs a question as lua/decide.lua reads it, after one byte that says how
+// many pairs it has.
+func (q *question) append(b []byte) []byte {
+	b = append(b, byte(q.n), byte(q.op)) // #nosec G115 -- at most MaxWindows
+	b = appendUint(b, q.cost, 6)
+	b = appendUint(b, q.buckets, 2)
+	if q.strict {
+		b = append(b, 1)
+	} else {
+		b = append(b, 0)
+	}
+	for _, w := range q.windows[:q.n] {
+		b = appendUint(b, w.Limit, 5)
+		b = appendUint(b, w.Length, 5)
+	}
+	return b
+}
+
+// appendUint appends the low n bytes of v, big-endian.
+func appendUint(b []byte, v int64, n int) []byte {
+	for i := n - 1; i >= 0; i-- {
+		b = append(b, byte(v>>(8*i))) // #nosec G115 -- the byte is what is wanted
+	}
+	return b
+}
+
+// reader takes integers off the front of a reply.
+type reader struct {
+	s  string
+	ok bool // false after reading past the end
+}
+
+func (r *reader) uint(n int) int64 {
+	if len(r.s) < n {
+		r.ok, r.s = false, ""
+		return 0
+	}
+	var v int64
+	for i := range n {
+		v = v<<8 | int64(r.s[i])
+	}
+	r.s = r.s[n:]
+	return v
+}
+
+func (r *reader) text(n int64) string {
+	if int64(len(r.s)) < n {
+		r.ok, r.s = false, ""
+		return ""
+	}
+	t := r.s[:n]
+	r.s = r.s[n:]
+	return t
+}

@@ -1,0 +1,210 @@
+package engine
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/lua"
+)
+
+// inFlight is how many batches a node has under way. While they are, what arrives
+// waits and becomes the next batch: the busier the node, the larger its batches. Two
+// keep the node at work while this process reads the answers to the last one.
+const inFlight = 2
+
+// batchItems is where a batch ends, at the end of the pipeline that reaches it.
+const batchItems = 1024
+
+// node is one backend: a queue of requests, the workers that take them to it, and
+// what is known of its health.
+type node struct {
+	engine *Redis
+	name   string // host:port
+	client *redis.Client
+	health health
+	stats  nodeStats
+
+	mu     sync.Mutex
+	ready  sync.Cond // the queue is not empty, or closed is set
+	queue  []item
+	closed bool
+
+	workers sync.WaitGroup
+}
+
+func openNode(e *Redis, options *redis.Options) *node {
+	n := &node{engine: e, name: options.Addr}
+	n.ready.L = &n.mu
+	options.Protocol = 2      // replies of scripts are strings: RESP3 has nothing to add
+	options.MaxRetries = -1   // what may have run is never sent again
+	options.DialerRetries = 1 // a dead node costs one dial
+	options.ContextTimeoutEnabled = true
+	options.DialTimeout = e.config.Timeout
+	options.ReadTimeout = e.config.Timeout
+	options.WriteTimeout = e.config.Timeout
+	options.PoolSize = inFlight + 2 // the workers, a probe, and one to spare
+	options.ClientName = "rlproxy"
+	options.DisableIdentity = true
+	if options.TLSConfig != nil {
+		options.TLSConfig.MinVersion = max(options.TLSConfig.MinVersion, tls.VersionTLS12)
+	}
+	n.client = redis.NewClient(options)
+	n.health.open(n)
+	for range inFlight {
+		n.workers.Add(1)
+		go n.work() // until close
+	}
+	return n
+}
+
+func (n *node) close() error {
+	n.mu.Lock()
+	n.closed = true
+	n.ready.Broadcast()
+	n.mu.Unlock()
+	n.workers.Wait()
+	n.health.close()
+	return n.client.Close()
+}
+
+// submit hands in requests that belong to one pipeline, or answers them at once if
+// the node is down or has too many waiting. It copies the items.
+func (n *node) submit(items []item) {
+	why := ""
+	if n.health.down() {
+		why = n.health.reason()
+	} else {
+		n.mu.Lock()
+		if len(n.queue)+len(items) <= n.engine.config.MaxWaiting {
+			n.queue = append(n.queue, items...)
+			n.mu.Unlock()
+			n.ready.Signal()
+			return
+		}
+		n.mu.Unlock()
+		why = "too many requests wait for it"
+	}
+	for i := range items {
+		n.refuse(&items[i], why)
+	}
+	answered(items)
+}
+
+// answered tells the pipelines of items that their results are there.
+func answered(items []item) {
+	for len(items) > 0 {
+		w, i := items[0].wait, 1
+		for i < len(items) && items[i].wait == w {
+			i++
+		}
+		w.answered(i)
+		items = items[i:]
+	}
+}
+
+// take waits for requests and moves them to buf: whole pipelines, so that two
+// workers never carry parts of the same one. It returns nil when the node is closed.
+func (n *node) take(buf []item) []item {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for len(n.queue) == 0 {
+		if n.closed {
+			return nil
+		}
+		n.ready.Wait()
+	}
+	end := min(batchItems, len(n.queue))
+	for end < len(n.queue) && n.queue[end].wait == n.queue[end-1].wait {
+		end++
+	}
+	buf = append(buf[:0], n.queue[:end]...)
+	rest := copy(n.queue, n.queue[end:])
+	clear(n.queue[rest:])
+	n.queue = n.queue[:rest]
+	if rest > 0 {
+		n.ready.Signal()
+	}
+	return buf
+}
+
+func (n *node) work() {
+	defer n.workers.Done()
+	var b batch
+	for {
+		items := n.take(b.items)
+		if items == nil {
+			return
+		}
+		b.items = items
+		n.serve(&b)
+		answered(items)
+		clear(items)
+	}
+}
+
+// serve gives every item of the batch its result. It returns by the deadline of the
+// oldest item, give or take the time to write and read.
+func (n *node) serve(b *batch) {
+	deadline := time.Unix(0, b.items[0].at).Add(n.engine.config.Timeout)
+	if n.health.down() {
+		b.refuse(n, n.health.reason())
+		return
+	}
+	if !n.engine.now().Before(deadline) {
+		b.refuse(n, "no answer in time")
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	defer cancel()
+	clock := ""
+	if n.engine.clock != nil {
+		clock = fmt.Sprint(n.engine.clock())
+	}
+	b.build(ctx, clock)
+	if n.exec(ctx, b.cmds); b.collect(n, false) {
+		// Some node lost the scripts: what was refused for that has not run.
+		b.rebuild(ctx, lua.Decide.Source, lua.Inspect.Source, clock)
+		n.exec(ctx, b.cmds)
+		b.collect(n, true)
+	}
+}
+
+// exec sends commands to the node in one write. Errors are the commands' own.
+func (n *node) exec(ctx context.Context, cmds []redis.Cmder) {
+	n.stats.batches.Add(1)
+	if len(cmds) == 1 {
+		_ = n.client.Process(ctx, cmds[0])
+		return
+	}
+	pipe := n.client.Pipeline()
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd)
+	}
+	_, _ = pipe.Exec(ctx)
+}
+
+// refuse answers for the node by the request's policy.
+func (n *node) refuse(it *item, why string) {
+	r := it.req
+	if r.Op > OpThrottle {
+		it.res.Err = &Unavailable{n.name, why}
+		return
+	}
+	policy := n.engine.policy(r)
+	n.stats.policies[policy].Add(1)
+	switch policy {
+	case PolicyError:
+		it.res.Err = &Unavailable{n.name, why}
+	case PolicyLocal:
+		p := Pipeline{Requests: []Request{*r}}
+		n.engine.local.Do(&p)
+		*it.res = p.Results[0]
+		it.res.Remaining = -1
+	default:
+		it.res.Decision = policyDecision(r, policy, n.health.untilProbe())
+	}
+}

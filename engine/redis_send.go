@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// command is a command that go-redis never sends twice.
+type command struct {
+	*redis.StringCmd
+	call *call // the decisions it asks for, or
+	item int   // the one item that it answers
+}
+
+func (command) NoRetry() bool { return true }
+
+// batch is what goes to a node in one round trip. A worker uses one again and again.
+type batch struct {
+	items []item
+	next  []int // next[i]: the item after i in its entry
+	calls []*call
+	used  int // of calls
+	cmds  []redis.Cmder
+}
+
+// build turns the items into commands. Decisions and resets share calls; what else
+// there is ends the call before it, so that order holds.
+func (b *batch) build(ctx context.Context, clock string) {
+	b.next = append(b.next[:0], make([]int, len(b.items))...)
+	b.cmds, b.used = b.cmds[:0], 0
+	var open *call
+	end := func() {
+		if open != nil {
+			b.send(ctx, "evalsha", lua.Decide.SHA, clock, open)
+			open = nil
+		}
+	}
+	for i := range b.items {
+		r := b.items[i].req
+		if r.Op == OpInspect {
+			end()
+			b.inspect(ctx, "evalsha", lua.Inspect.SHA, clock, i)
+			continue
+		}
+		if open != nil && open.add(r, i, b.next) {
+			continue
+		}
+		end()
+		open = b.call()
+		open.add(r, i, b.next)
+	}
+	end()
+}
+
+// call returns an empty call.
+func (b *batch) call() *call {
+	if b.used == len(b.calls) {
+		b.calls = append(b.calls, new(call))
+	}
+	b.used++
+	c := b.calls[b.used-1]
+	c.reset()
+	return c
+}
+
+func (b *batch) send(ctx context.Context, name, script, clock string, c *call) {
+	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(name, script, clock)...), c, 0})
+}
+
+func (b *batch) inspect(ctx context.Context, name, script, clock string, i int) {
+	key := string(shard.AppendStoredKey(nil, b.items[i].req.Key, 0))
+	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, name, script, 1, key, clock), nil, i})
+}
+
+// rebuild replaces the commands by those that the node had no script for, with the
+// scripts' sources in them.
+func (b *batch) rebuild(ctx context.Context, decide, inspect, clock string) {
+	cmds := b.cmds
+	b.cmds = nil
+	for _, cmd := range cmds {
+		cmd := cmd.(command)
+		switch {
+		case !noScript(cmd.Err()):
+		case cmd.call != nil:
+			b.send(ctx, "eval", decide, clock, cmd.call)
+		default:
+			b.inspect(ctx, "eval", inspect, clock, cmd.item)
+		}
+	}
+}
+
+func noScript(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") }
+
+// collect sets the results of all commands, but for those that the node had no
+// script for: unless that is final, it returns whether there were any.
+func (b *batch) collect(n *node, final bool) (missing bool) {
+	failed := error(nil)
+	for _, cmd := range b.cmds {
+		cmd := cmd.(command)
+		reply, err := cmd.Result()
+		switch {
+		case !final && noScript(err):
+			missing = true
+			continue
+		case err == nil && cmd.call != nil:
+			err = cmd.call.decode(reply, n, b.items, b.next)
+		case err == nil:
+			b.items[cmd.item].res.States, err = n.states(reply)
+		}
+		if err == nil {
+			continue
+		}
+		if !isReply(err) {
+			failed = err
+		}
+		b.refuseOne(n, cmd, why(err))
+	}
+	n.health.note(failed)
+	return missing
+}
+
+// isReply tells whether the node itself answered with the error.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// why says in a few words what went wrong, without addresses.
+func why(err error) string {
+	switch {
+	case isReply(err):
+		return err.Error()
+	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
+		return "no answer in time"
+	}
+	return "connection failed: " + rootCause(err)
+}
+
+func isTimeout(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.As(err, &t) && t.Timeout()
+}
+
+func rootCause(err error) string {
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+func (b *batch) refuseOne(n *node, cmd command, why string) {
+	if cmd.call == nil {
+		n.refuse(&b.items[cmd.item], why)
+		return
+	}
+	for i := range cmd.call.entries {
+		e := &cmd.call.entries[i]
+		for j, left := e.first, e.n; left > 0; j, left = b.next[j], left-1 {
+			n.refuse(&b.items[j], why)
+		}
+	}
+}
+
+// refuse answers for the whole batch by policy.
+func (b *batch) refuse(n *node, why string) {
+	for i := range b.items {
+		n.refuse(&b.items[i], why)
+	}
+}
+
+// states decodes the reply of lua/inspect.lua.
+func (n *node) states(reply string) ([]State, error) {
+	r := reader{reply, true}
+	var out []State
+	for r.ok && r.s != "" {
+		s := State{Op: Op(r.uint(1)), Window: r.uint(5), Buckets: r.uint(2), Used: r.uint(6), Limit: r.uint(5), Rate: r.uint(3), TTL: r.uint(6), Node: n.name} // #nosec G115 -- one byte
+		s.Remaining = max(s.Limit-s.Used, 0)
+		out = append(out, s)
+	}
+	if !r.ok {
+		return nil, fmt.Errorf("inspect: %w", errReply)
+	}
+	return out, nil
+}

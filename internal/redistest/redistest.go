@@ -1,0 +1,89 @@
+// Package redistest starts real redis-servers for tests: on free ports, in folders
+// that go with the test, waited for until they answer, stopped by process id.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"net"
+	"os/exec"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Server is one running redis-server.
+type Server struct {
+	Addr   string // 127.0.0.1:port
+	Port   int
+	Client *redis.Client // a plain connection to it, for the test's own questions
+
+	t    testing.TB
+	args []string
+	cmd  *exec.Cmd
+	out  *bytes.Buffer
+}
+
+// Start runs a redis-server without persistence, with further arguments as on its
+// command line. It is stopped when the test ends.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	port := FreePort(t)
+	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Port: port, t: t}
+	s.args = append([]string{
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", t.TempDir(),
+		"--save", "", "--appendonly", "no",
+	}, args...)
+	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
+	t.Cleanup(func() {
+		_ = s.Client.Close()
+		s.Kill()
+		if t.Failed() {
+			t.Logf("redis-server on port %d said:\n%s", port, s.out)
+		}
+	})
+	s.Run()
+	return s
+}
+
+// URL names the server as a backend.
+func (s *Server) URL() string { return "redis://" + s.Addr }
+
+// Run starts the server again, after Kill, and waits until it answers.
+func (s *Server) Run() {
+	s.t.Helper()
+	s.out = new(bytes.Buffer)
+	s.cmd = exec.Command("redis-server", s.args...) // #nosec G204 -- a test's own arguments
+	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	require.NoError(s.t, s.cmd.Start(), "redis-server has to be installed: make test does it")
+	require.Eventually(s.t, func() bool {
+		return s.Client.Ping(context.Background()).Err() == nil
+	}, 20*time.Second, 5*time.Millisecond, "redis-server does not answer")
+}
+
+// Kill ends the server at once, as kill -9 does.
+func (s *Server) Kill() {
+	if s.cmd != nil && s.cmd.ProcessState == nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+}
+
+// Pause stops the process: it keeps its connections and answers nothing.
+func (s *Server) Pause() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGSTOP)) }
+
+// Resume lets a paused process go on.
+func (s *Server) Resume() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGCONT)) }
+
+// FreePort returns a port of 127.0.0.1 that nothing listens on.
+func FreePort(t testing.TB) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	return l.Addr().(*net.TCPAddr).Port
+}

@@ -1,0 +1,222 @@
+-- record.lua: the stored value of one client key, shared by all scripts.
+--
+-- One string holds every state of the key: a head of state headers, then one area
+-- per state, in the order of the headers. Integers are unsigned and big-endian.
+--
+--   head    version 1 byte, length of the head 3 bytes, headers
+--   header  kind 1, buckets 2, window 5, limit 5, last 6, before 2, during 2,
+--           then the fields that the kind adds (see ADDS)
+--
+-- window, last: ms; limit: as last charged; before, during: charging calls in the
+-- second before that of last, and in it. A record under WHOLE bytes is read and
+-- written in one piece. A longer one is patched in place, so that a decision costs
+-- the same however long a log is; it is rebuilt only when an area must grow.
+--
+-- Cost: two calls of Redis per admission for a short record, one per denial.
+
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
+local sub, floor, min, max = string.sub, math.floor, math.min, math.max
+
+local SLIDE, COUNTER, FIXED, THROTTLE, RESET = 1, 2, 3, 4, 5
+local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
+local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
+local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
+
+-- A state in memory is an array; these are its indices.
+local KIND, BUCKETS, WINDOW, LIMIT, LAST, BEFORE, DURING = 1, 2, 3, 4, 5, 6, 7
+local FIRST, COUNT, CAP, BASE, TOTAL, NEWEST = 8, 9, 10, 11, 12, 13
+local AREA, OFFSET = 14, 15                -- the area's bytes, if in memory; where it begins
+local PATCH, PATCHED, GROW = 16, 17, 18   -- bytes to write, and where; an entry for which there is no slot
+
+-- The reply to an entry with one window, see decide.lua.
+local ONE = '>BI4I3I6I6I6I6'
+
+-- One table of functions per kind, see slide.lua.
+local algorithms = {}
+
+local HEADER = '>BI2I5I5I6I2I2'
+local HEADER_BYTES = 23
+local ADDS = {
+  [SLIDE] = '>I3I3I3I6I6I6', -- ring: first slot, entries, slots; running total before the first and after the last; ms of the last
+  [COUNTER] = '>I6',         -- units in all counters; area: buckets+1 counters of 5 bytes, sub-window k in slot k % (buckets+1)
+  [FIXED] = '>I6',           -- units in the window of last
+  [THROTTLE] = '>d',         -- theoretical arrival time
+}
+local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 8 }
+
+-- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
+local function clock_of(given)
+  if given ~= '' then return tonumber(given) end
+  local time = call('TIME')
+  return time[1] * 1000 + floor(time[2] / 1000)
+end
+
+local function area_bytes(st)
+  if st[KIND] == SLIDE then return st[CAP] * ENTRY end
+  if st[KIND] == COUNTER then return (st[BUCKETS] + 1) * 5 end
+  return 0
+end
+
+-- The last ms at which a state can matter.
+local function ends(st)
+  local window = st[WINDOW]
+  if st[KIND] == SLIDE then return st[NEWEST] + window end
+  if st[KIND] == COUNTER then
+    local n = st[BUCKETS]
+    return math.ceil((floor(st[LAST] * n / window) + n + 1) * window / n) - 1
+  end
+  if st[KIND] == FIXED then return (floor(st[LAST] / window) + 1) * window - 1 end
+  return max(st[LAST], math.ceil(st[8] / 1000))
+end
+
+local function read(key) return call('GETRANGE', key, '0', PREFIX) end
+
+-- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
+-- areas are in memory too, now is the ms that every window of the key goes by.
+local function load(key, clock, s)
+  local rec = { key = key, states = {}, now = clock, whole = true }
+  if s == '' then return rec end
+  local version, length = unpack('>BI3', s)
+  if version ~= 1 then error({ err = 'ERR stored key is not a record of this version' }) end
+  if #s == WHOLE then
+    rec.whole = false
+    if length > #s then s = call('GETRANGE', key, '0', length - 1) end
+  end
+  local at, offset, i = 5, length, 0
+  while at <= length do
+    local st = { unpack(HEADER, s, at) }
+    at = at + HEADER_BYTES
+    local kind = st[KIND]
+    st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST] = unpack(ADDS[kind], s, at)
+    at = at + ADD_BYTES[kind]
+    if kind ~= SLIDE then st[COUNT] = nil end -- struct.unpack ends with a position
+    local bytes = area_bytes(st)
+    st[OFFSET] = offset
+    if rec.whole then st[AREA] = sub(s, offset + 1, offset + bytes) end
+    offset = offset + bytes
+    if st[LAST] > rec.now then rec.now = st[LAST] end
+    i = i + 1
+    rec.states[i] = st
+  end
+  return rec
+end
+
+local function find(rec, kind, window, buckets)
+  for _, st in ipairs(rec.states) do
+    if st[KIND] == kind and st[WINDOW] == window and st[BUCKETS] == buckets then return st end
+  end
+end
+
+-- area returns a state's area, read in one piece if it is not in memory.
+local function area(rec, st)
+  local s = st[AREA]
+  if not s then
+    s = call('GETRANGE', rec.key, st[OFFSET], st[OFFSET] + area_bytes(st) - 1)
+    if st[PATCH] then
+      local at = st[PATCHED] - st[OFFSET]
+      s = sub(s, 1, at) .. st[PATCH] .. sub(s, at + #st[PATCH] + 1)
+    end
+    st[AREA] = s
+  end
+  return s
+end
+
+-- count_call notes a charging call at now in the counts of the second of last, during,
+-- and of the one before it.
+local function count_call(now, last, before, during)
+  local second, was = floor(now / 1000), floor(last / 1000)
+  if second == was then return before, min(during + 1, 65535) end
+  return second == was + 1 and during or 0, 1
+end
+
+-- calls_at is the charging calls of the second that ends at now.
+local function calls_at(now, last, before, during)
+  local elapsed = max(now - floor(last / 1000) * 1000, 0)
+  if elapsed < 1000 then return floor(before * (1000 - elapsed) / 1000) + during end
+  if elapsed < 2000 then return floor(during * (2000 - elapsed) / 1000) end
+  return 0
+end
+
+local function header(st)
+  local kind = st[KIND]
+  local h = pack(HEADER, kind, st[BUCKETS], st[WINDOW], st[LIMIT], st[LAST], st[BEFORE], st[DURING])
+  if kind == SLIDE then
+    return h .. pack(ADDS[kind], st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST])
+  end
+  return h .. pack(ADDS[kind], st[FIRST])
+end
+
+local function head(states)
+  local hs = {}
+  for i, st in ipairs(states) do hs[i] = header(st) end
+  local s = table.concat(hs)
+  return pack('>BI3', 1, #s + 4) .. s
+end
+
+-- linear returns a log's entries in order, the one without a slot at the end.
+local function linear(rec, st)
+  local s, first, n, cap, grow = area(rec, st), st[FIRST], st[COUNT], st[CAP], st[GROW]
+  if grow then n = n - 1 end
+  if first + n <= cap then
+    s = sub(s, first * ENTRY + 1, (first + n) * ENTRY)
+  else
+    s = sub(s, first * ENTRY + 1) .. sub(s, 1, (first + n - cap) * ENTRY)
+  end
+  return grow and s .. grow or s
+end
+
+-- rebuild writes a record anew, without the states that can no longer matter. In a
+-- record too long for one piece, logs get an eighth of room to grow.
+local function rebuild(rec, clock, expires)
+  local live, areas, bytes = {}, {}, 0
+  for _, st in ipairs(rec.states) do
+    if ends(st) >= clock then
+      live[#live + 1] = st
+      if st[KIND] == SLIDE then
+        areas[#live] = linear(rec, st)
+        st[FIRST], st[CAP] = 0, st[COUNT]
+      else
+        areas[#live] = area(rec, st)
+      end
+      bytes = bytes + #areas[#live] + HEADER_BYTES + 27
+    end
+  end
+  if bytes + 4 >= WHOLE then
+    for i, st in ipairs(live) do
+      if st[KIND] == SLIDE then
+        local room = floor(st[COUNT] / 8) + 8
+        st[CAP] = st[COUNT] + room
+        areas[i] = areas[i] .. string.rep('\0', room * ENTRY)
+      end
+    end
+  end
+  call('SET', rec.key, head(live) .. table.concat(areas), 'PXAT', expires)
+end
+
+-- text_of turns an expiry time into text. A batch writes few different ones, and
+-- converting is slow.
+local texts = {}
+local function text_of(ms)
+  local text = texts[ms]
+  if not text then
+    text = string.format('%d', ms)
+    texts[ms] = text
+  end
+  return text
+end
+
+-- save writes what was charged. The key lives until its last state can matter no more.
+local function save(rec, clock)
+  local expires, grow = 0, rec.whole
+  for _, st in ipairs(rec.states) do
+    expires = max(expires, ends(st))
+    grow = grow or st[GROW] or not st[OFFSET] or st[KIND] == SLIDE and st[CAP] > 256 and st[COUNT] * 4 < st[CAP]
+  end
+  local text = text_of(expires)
+  if grow then return rebuild(rec, clock, text) end
+  call('SETRANGE', rec.key, '0', head(rec.states))
+  for _, st in ipairs(rec.states) do
+    if st[PATCH] then call('SETRANGE', rec.key, st[PATCHED], st[PATCH]) end
+  end
+  call('PEXPIREAT', rec.key, text)
+end
