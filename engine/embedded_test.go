@@ -28,5 +28,3 @@ func TestEmbeddedSmoke(t *testing.T) {
 	}
 	require.Equal(t, []bool{true, true, false, true, false, false, true}, got)
 }
-
-const testBase = 4102444800000
