@@ -42,7 +42,6 @@ func transcripts(t *testing.T, open subject) {
 			}
 		})
 	}
-	require.NoError(t, e.Close())
 }
 
 // play runs one line.
