@@ -1,0 +1,38 @@
+# make help lists the targets.
+
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+
+# One place says which linter this code is clean under; CI and people get the same.
+GOLANGCI_LINT := 2.15.0
+
+# How long make fuzz spends on each target.
+FUZZTIME ?= 30s
+
+.DEFAULT_GOAL := help
+.PHONY: help run build test lint fuzz clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build, then start on 127.0.0.1:6380 with state in this process
+	@cat scripts/try.txt
+	@exec bin/rlproxy --bind 127.0.0.1 --port 6380
+
+build: ## build bin/rlproxy, static
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/rlproxy ./cmd/rlproxy
+
+test: ## run all tests; installs redis-server and gcc if they are missing
+	scripts/need redis-server gcc
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not as gofmt has it:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
+
+lint: ## run golangci-lint; builds it if it is missing, which takes minutes
+	scripts/lint $(GOLANGCI_LINT)
+
+fuzz: ## run every fuzz target for FUZZTIME, 30s unless said
+	scripts/fuzz $(FUZZTIME)
+
+clean: ## remove what was built
+	rm -rf bin

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// read loads text as a file named test.conf.
+func read(content string) (*config, error) {
+	r := reader{config: newConfig()}
+	return r.config, r.readText("test.conf", content)
+}
+
+func TestDirectives(t *testing.T) {
+	c, err := read(`
+# every kind of value
+port 0
+BIND 10.0.0.1 -::1 *
+unixsocketperm 700
+requirepass "two words"
+timeout 60
+protected-mode NO
+maxmemory 1GB
+proto-max-bulk-len 2m
+client-output-buffer-limit NORMAL 1gb 0 0
+loglevel Debug
+backend redis://127.0.0.1:7001
+backend rediss://u:p@[::1]:7002/3
+backend-timeout 250
+fail-policy api:* OPEN
+fail-policy error
+fail-policy login:* local
+`)
+	require.NoError(t, err)
+	require.Equal(t, 0, c.port)
+	require.Equal(t, []string{"10.0.0.1", "-::1", "*"}, c.bind)
+	require.EqualValues(t, 0o700, c.unixSocketPerm)
+	require.Equal(t, "two words", c.requirePass)
+	require.Equal(t, time.Minute, c.timeout)
+	require.False(t, c.protectedMode)
+	require.EqualValues(t, 1<<30, c.maxMemory)
+	require.EqualValues(t, 2_000_000, c.protoMaxBulk)
+	require.EqualValues(t, 1<<30, c.outputBuffer)
+	require.Equal(t, "debug", c.logLevel)
+	require.Equal(t, []string{"redis://127.0.0.1:7001", "rediss://u:p@[::1]:7002/3"}, c.backends)
+	require.Equal(t, 250*time.Millisecond, c.backendTimeout)
+	require.Equal(t, engine.PolicyError, c.failPolicy)
+	require.Equal(t, []engine.PolicyRule{
+		{Glob: "api:*", Policy: engine.PolicyOpen},
+		{Glob: "login:*", Policy: engine.PolicyLocal},
+	}, c.failRules)
+}
+
+func TestBadSettings(t *testing.T) {
+	for line, want := range map[string]string{
+		"prot 1":                       `unknown directive "prot": it must be backend, `,
+		"port 65536":                   `port must be an integer from 0 to 65535; it was "65536"`,
+		"port":                         `port must be an integer from 0 to 65535; nothing was given`,
+		"port 1 2":                     `port must be an integer from 0 to 65535; it was "1 2"`,
+		"port 6380 # mine":             `port must be an integer from 0 to 65535; it was "6380 # mine"`,
+		"bind":                         `bind must be one or more IP addresses, `,
+		"bind example.com":             `bind must be one or more IP addresses, `,
+		"unixsocketperm 800":           `unixsocketperm must be an octal file mode from 0 to 777; it was "800"`,
+		"protected-mode on":            `protected-mode must be yes or no; it was "on"`,
+		"requirepass a b":              `requirepass must be one word`,
+		"maxclients 0":                 `maxclients must be an integer from 1 to 1000000; it was "0"`,
+		"timeout -1":                   `timeout must be seconds, an integer from 0 to 2147483647; it was "-1"`,
+		"backend-timeout 0":            `backend-timeout must be milliseconds, an integer from 1 to 60000; it was "0"`,
+		"maxmemory 1tb":                `maxmemory must be a size in bytes such as 100mb or 1gb, at least 1048576; it was "1tb"`,
+		"maxmemory 9007199254740992kb": `maxmemory must be a size`,
+		"maxmemory 1":                  `at least 1048576`,
+		"loglevel info":                `loglevel must be debug, verbose, notice or warning; it was "info"`,
+		"fail-policy maybe":            `fail-policy must be closed, open, local or error, `,
+		"fail-policy a b open":         `fail-policy must be closed, open, local or error, `,
+		"client-output-buffer-limit pubsub 1gb 0 0":    `client-output-buffer-limit must be normal <size> 0 0, `,
+		"client-output-buffer-limit normal 2mb 1mb 60": `there is no soft limit; it was "normal 2mb 1mb 60"`,
+		"backend http://u:secret@h:1":                  `backend must be a URL such as redis://127.0.0.1:6379`,
+		`port "6380`:                                   `test.conf:1: unbalanced quotes`,
+		"include":                                      `include must be one file`,
+		"include missing.conf":                         `test.conf:1: can't read the configuration: open missing.conf: no such file`,
+	} {
+		_, err := read(line)
+		require.ErrorContains(t, err, "test.conf:1: ", line)
+		require.ErrorContains(t, err, want, line)
+		require.NotContains(t, err.Error(), "secret", line)
+	}
+}
+
+func TestCommandLineHasTheLastWord(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.conf")
+	more := filepath.Join(filepath.Dir(file), "more.conf")
+	require.NoError(t, os.WriteFile(file, []byte("port 1\nbackend redis://a\ntimeout 7\ninclude more.conf\nfail-policy x open\n"), 0o600))
+	require.NoError(t, os.WriteFile(more, []byte("\nport 2\nbackend redis://b\nfail-policy error\n"), 0o600))
+
+	c, err := load([]string{file})
+	require.NoError(t, err)
+	require.Equal(t, 2, c.port)
+	require.Equal(t, []string{"redis://a", "redis://b"}, c.backends)
+
+	c, err = load([]string{file, "--port", "3", "--backend", "redis://c", "--backend", "redis://d", "--fail-policy", "y", "local"})
+	require.NoError(t, err)
+	require.Equal(t, 3, c.port)
+	require.Equal(t, 7*time.Second, c.timeout)
+	require.Equal(t, []string{"redis://c", "redis://d"}, c.backends)
+	require.Equal(t, engine.PolicyClosed, c.failPolicy)
+	require.Equal(t, []engine.PolicyRule{{Glob: "y", Policy: engine.PolicyLocal}}, c.failRules)
+
+	_, err = load([]string{"--port", "x"})
+	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)
+	_, err = load([]string{file, "6380"})
+	require.EqualError(t, err, `command line: "6380" is not a directive: they begin with --`)
+
+	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
+	_, err = load([]string{file})
+	require.ErrorContains(t, err, "include must not go deeper than 16 files")
+}
+
+func TestSettingsHideSecrets(t *testing.T) {
+	c, err := read("requirepass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\n")
+	require.NoError(t, err)
+	all := c.matching("*")
+	require.NotContains(t, fmt.Sprint(all), "hush")
+	require.Contains(t, all, [2]string{"maxmemory", "268435456"})
+	require.Contains(t, all, [2]string{"logfile", `"a b"`})
+	require.Contains(t, all, [2]string{"unixsocket", ""})
+	require.Contains(t, all, [2]string{"fail-policy", "closed a* open"})
+	require.Equal(t, [][2]string{{"maxclients", "10000"}, {"maxmemory-clients", "1073741824"}}, c.matching("max*clients"))
+}
+
+// TestShippedFile holds that rlproxy.conf names every directive once with its
+// default, and says the same as no file at all.
+func TestShippedFile(t *testing.T) {
+	const path = "../../rlproxy.conf"
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	for _, d := range directives {
+		setting := d.preset
+		if setting == "" {
+			setting = d.hint
+		}
+		re := regexp.MustCompile(`(?m)^(# )?` + regexp.QuoteMeta(d.name+" "+setting) + `$`)
+		require.Len(t, re.FindAll(b, -1), 1, "%s must have a line %q", path, d.name+" "+setting)
+	}
+	c, err := load([]string{path})
+	require.NoError(t, err)
+	require.Equal(t, newConfig(), c)
+	for _, d := range directives {
+		require.Contains(t, usage(), "  "+d.name+" ")
+	}
+}
+
+// FuzzConfig reads any bytes as a file: each gives a configuration that reads
+// back as it is shown, or one sentence that says where.
+func FuzzConfig(f *testing.F) {
+	shipped, err := os.ReadFile("../../rlproxy.conf")
+	require.NoError(f, err)
+	f.Add(string(shipped))
+	for _, s := range []string{
+		"port 1\nbind * -::1\n", "requirepass \"\\x00\"\n", "client-output-buffer-limit normal 1gb 0 0",
+		"backend redis://h\nbackend rediss://u:p@h:1/2", "fail-policy \"a b\" open\nfail-policy local", "maxmemory 9223372036854775807",
+		"unixsocketperm 777\nloglevel debug\r\ntimeout 1", "include a", "'", "port 1\x002",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, content string) {
+		if regexp.MustCompile(`(?i)include`).MatchString(content) {
+			return // it would read this machine's files
+		}
+		c, err := read(content)
+		if err != nil {
+			require.Regexp(t, `^test\.conf:[0-9]+: `, err.Error())
+			return
+		}
+		var b strings.Builder
+		for i := range directives {
+			d := &directives[i]
+			if d.value == nil {
+				continue
+			}
+			for _, words := range d.value(c).words() {
+				b.WriteString(d.name)
+				for _, w := range words {
+					b.WriteString(" " + quoteWord(w))
+				}
+				b.WriteString("\n")
+			}
+		}
+		again, err := read(b.String())
+		require.NoError(t, err, b.String())
+		require.Equal(t, c, again)
+	})
+}

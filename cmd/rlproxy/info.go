@@ -1,0 +1,53 @@
+package main
+
+import (
+	"strconv"
+
+	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// sections are what INFO says of the server and of the engine, beside the sections
+// that the commands know themselves.
+func sections(eng engine.Engine, server *resp.Server) []commands.Section {
+	all := []commands.Section{stats(server.Stats())}
+	if e, ok := eng.(interface{ Info() []engine.Field }); ok {
+		s := commands.Section{Name: "Engine"}
+		for _, f := range e.Info() {
+			s.Fields = append(s.Fields, [2]string{f.Name, f.Value})
+		}
+		all = append(all, s)
+	}
+	return all
+}
+
+// stats shows the server's counters, under Redis's names where Redis has them.
+func stats(st *resp.Stats) commands.Section {
+	s := commands.Section{Name: "Stats"}
+	for _, f := range []struct {
+		name  string
+		count int64
+	}{
+		{"total_connections_received", st.Accepted.Load()},
+		{"rejected_connections", st.RejectedMax.Load()},
+		{"rejected_by_protected_mode", st.RejectedMode.Load()},
+		{"total_commands_processed", st.Commands.Load()},
+		{"pipelines", st.Pipelines.Load()},
+		{"total_net_input_bytes", st.BytesIn.Load()},
+		{"total_net_output_bytes", st.BytesOut.Load()},
+		{"mem_clients", st.Held.Load()},
+		{"closed_protocol_error", st.ProtocolErrors.Load()},
+		{"closed_http", st.HTTP.Load()},
+		{"closed_query_buffer_limit", st.QueryLimit.Load()},
+		{"closed_output_buffer_limit", st.OutputLimit.Load()},
+		{"closed_maxmemory_clients", st.MemoryLimit.Load()},
+		{"closed_not_reading", st.SlowReaders.Load()},
+		{"closed_timeout", st.Idle.Load()},
+		{"closed_killed", st.Killed.Load()},
+		{"closed_panic", st.Panics.Load()},
+	} {
+		s.Fields = append(s.Fields, [2]string{f.name, strconv.FormatInt(f.count, 10)})
+	}
+	return s
+}

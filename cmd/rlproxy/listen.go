@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// listen opens every address of the configuration; on an error it leaves none
+// open.
+func listen(ctx context.Context, c *config) ([]net.Listener, error) {
+	open, err := listenTCP(ctx, c)
+	if err == nil && c.unixSocket != "" {
+		var l net.Listener
+		if l, err = listenUnix(ctx, c); err == nil {
+			open = append(open, l)
+		}
+	}
+	if err == nil && len(open) == 0 {
+		err = errors.New("nothing to listen on: bind or unixsocket must name something")
+	}
+	if err != nil {
+		closeAll(open)
+		return nil, err
+	}
+	return open, nil
+}
+
+// listenTCP opens all bind addresses on one port. With port 0 the first address
+// picks it; another one may have it taken, so a few are tried.
+func listenTCP(ctx context.Context, c *config) ([]net.Listener, error) {
+	const tries = 10
+	for try := 1; ; try++ {
+		open, err := listenPort(ctx, c)
+		if err == nil || c.port != 0 || try == tries || !errors.Is(err, syscall.EADDRINUSE) {
+			return open, err
+		}
+	}
+}
+
+// listenPort makes one attempt at that.
+func listenPort(ctx context.Context, c *config) ([]net.Listener, error) {
+	config := net.ListenConfig{KeepAlive: keepAlive(c)}
+	var open []net.Listener
+	port := c.port
+	for _, address := range c.bind {
+		host, optional := strings.CutPrefix(address, "-")
+		l, err := config.Listen(ctx, network(host), net.JoinHostPort(strings.Trim(host, "*"), strconv.Itoa(port)))
+		switch {
+		case err != nil && optional && !errors.Is(err, syscall.EADDRINUSE):
+			continue
+		case err != nil:
+			closeAll(open)
+			return nil, fmt.Errorf("can't listen on %s: %w", host, err)
+		}
+		open = append(open, l)
+		port = l.Addr().(*net.TCPAddr).Port
+	}
+	return open, nil
+}
+
+// network keeps IPv4 and IPv6 apart, so that * and ::* can be bound side by side.
+func network(host string) string {
+	if strings.Contains(host, ":") {
+		return "tcp6"
+	}
+	return "tcp4"
+}
+
+// keepAlive is the configuration's, in net's terms: negative for none.
+func keepAlive(c *config) time.Duration {
+	if c.tcpKeepalive == 0 {
+		return -1
+	}
+	return c.tcpKeepalive
+}
+
+// listenUnix opens the Unix socket. What a killed process left behind is removed;
+// a socket that somebody answers on is not.
+func listenUnix(ctx context.Context, c *config) (net.Listener, error) {
+	path := c.unixSocket
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
+		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+			_ = conn.Close() // it was opened only to see whether somebody answers
+			return nil, fmt.Errorf("can't listen on %s: another process does", path)
+		}
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("can't remove a left-over socket: %w", err)
+		}
+	}
+	var config net.ListenConfig
+	l, err := config.Listen(ctx, "unix", path)
+	if err != nil {
+		return nil, fmt.Errorf("can't listen on %s: %w", path, err)
+	}
+	if c.unixSocketPerm != 0 {
+		if err := os.Chmod(path, c.unixSocketPerm); err != nil {
+			closeAll([]net.Listener{l})
+			return nil, fmt.Errorf("can't set the socket's mode: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// closeAll gives listeners up whose start failed.
+func closeAll(open []net.Listener) {
+	for _, l := range open {
+		_ = l.Close() // the error that led here is the one to tell
+	}
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"net/netip"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// repeated is a value that takes a line per entry. The first line on the command
+// line replaces what the file had: clear forgets it.
+type repeated interface {
+	value
+	clear()
+}
+
+// addresses are where to listen: all words of one line.
+type addresses struct{ p *[]string }
+
+func (v addresses) set(words []string) bool {
+	if len(words) == 1 && words[0] == "" {
+		*v.p = nil
+		return true
+	}
+	for _, w := range words {
+		w = strings.TrimPrefix(w, "-")
+		_, err := netip.ParseAddr(w)
+		if w != "*" && w != "::*" && err != nil {
+			return false
+		}
+	}
+	if len(words) == 0 {
+		return false
+	}
+	*v.p = slices.Clone(words)
+	return true
+}
+
+func (v addresses) allowed() string {
+	return `one or more IP addresses, * or ::*, each after a - if it may be missing, or "" for none`
+}
+
+func (v addresses) words() [][]string {
+	if len(*v.p) == 0 {
+		return line("")
+	}
+	return [][]string{*v.p}
+}
+
+// backends are the URLs of the nodes.
+type backends struct{ p *[]string }
+
+func (v backends) set(words []string) bool {
+	word, ok := single(words)
+	u, err := url.Parse(word)
+	if !ok || err != nil || u.Host == "" || u.Scheme != "redis" && u.Scheme != "rediss" {
+		return false
+	}
+	*v.p = append(*v.p, word)
+	return true
+}
+
+func (v backends) allowed() string {
+	return "a URL such as redis://127.0.0.1:6379 or rediss://user:password@host:6379/0"
+}
+
+func (v backends) clear() { *v.p = nil }
+
+func (v backends) words() [][]string {
+	var lines [][]string
+	for _, b := range *v.p {
+		lines = append(lines, []string{b})
+	}
+	return lines
+}
+
+// policies are the answer when a node is away: one for all, or one for the keys
+// that match a glob.
+type policies struct {
+	all   *engine.Policy
+	rules *[]engine.PolicyRule
+}
+
+var policyNames = []string{"closed", "open", "local", "error"}
+
+func parsePolicy(word string) (engine.Policy, bool) {
+	switch strings.ToLower(word) {
+	case "closed":
+		return engine.PolicyClosed, true
+	case "open":
+		return engine.PolicyOpen, true
+	case "local":
+		return engine.PolicyLocal, true
+	case "error":
+		return engine.PolicyError, true
+	}
+	return engine.PolicyDefault, false
+}
+
+func policyName(p engine.Policy) string {
+	switch p {
+	case engine.PolicyOpen:
+		return "open"
+	case engine.PolicyLocal:
+		return "local"
+	case engine.PolicyError:
+		return "error"
+	}
+	return "closed"
+}
+
+func (v policies) set(words []string) bool {
+	if len(words) == 0 || len(words) > 2 {
+		return false
+	}
+	policy, ok := parsePolicy(words[len(words)-1])
+	switch {
+	case !ok:
+		return false
+	case len(words) == 1:
+		*v.all = policy
+	default:
+		*v.rules = append(*v.rules, engine.PolicyRule{Glob: words[0], Policy: policy})
+	}
+	return true
+}
+
+func (v policies) allowed() string {
+	return oneOf(policyNames) + ", for all keys or after a glob for the keys that match it"
+}
+
+func (v policies) clear() { *v.all, *v.rules = engine.PolicyClosed, nil }
+
+func (v policies) words() [][]string {
+	lines := line(policyName(*v.all))
+	for _, r := range *v.rules {
+		lines = append(lines, []string{r.Glob, policyName(r.Policy)})
+	}
+	return lines
+}
+
+// outputLimit is a client-output-buffer-limit in Redis's form, of which there is
+// one class and no soft limit.
+type outputLimit struct{ p *int64 }
+
+func (v outputLimit) set(words []string) bool {
+	return len(words) == 4 && strings.EqualFold(words[0], "normal") &&
+		words[2] == "0" && words[3] == "0" && size{v.p, 1 << 20}.set(words[1:2])
+}
+
+func (v outputLimit) allowed() string {
+	return "normal <size> 0 0, the size at least 1048576: there is no soft limit"
+}
+
+func (v outputLimit) words() [][]string {
+	return [][]string{{"normal", strconv.FormatInt(*v.p, 10), "0", "0"}}
+}

@@ -1,0 +1,43 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+)
+
+// levelNames are Redis's levels, the most talkative first; levels are slog's for
+// them.
+var (
+	levelNames = []string{"debug", "verbose", "notice", "warning"}
+	levels     = []slog.Level{slog.LevelDebug, slog.LevelDebug + 2, slog.LevelInfo, slog.LevelWarn}
+)
+
+// openLog makes the logger that the configuration asks for. The function it
+// returns closes the file, if there is one.
+func openLog(c *config, stdout io.Writer) (*slog.Logger, func() error, error) {
+	w, done := stdout, func() error { return nil }
+	if c.logFile != "" {
+		f, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			return nil, nil, err
+		}
+		w, done = f, f.Close
+	}
+	h := slog.NewTextHandler(w, &slog.HandlerOptions{
+		Level:       levels[slices.Index(levelNames, c.logLevel)],
+		ReplaceAttr: nameLevel,
+	})
+	return slog.New(h), done, nil
+}
+
+// nameLevel writes a level as Redis names it; errors keep slog's name.
+func nameLevel(groups []string, a slog.Attr) slog.Attr {
+	if level, ok := a.Value.Any().(slog.Level); ok && len(groups) == 0 && a.Key == slog.LevelKey {
+		if i := slices.Index(levels, level); i >= 0 {
+			a.Value = slog.StringValue(levelNames[i])
+		}
+	}
+	return a
+}

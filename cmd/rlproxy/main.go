@@ -1,0 +1,27 @@
+// Command rlproxy is a rate-limiting daemon that any Redis client can talk to.
+//
+//	rlproxy [file.conf] [--directive value ...]
+//
+// This package reads the configuration, wires the engine to the commands and the
+// commands to the server, and keeps the one order of starting and stopping.
+//
+// Reading order: run.go, directives.go and value.go (what can be configured),
+// read.go and words.go (how), serve.go, listen.go.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // from here on a second signal ends the process at once
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "rlproxy: "+err.Error())
+		os.Exit(1)
+	}
+}

@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// reader fills a config from files and from the command line. Later settings
+// replace earlier ones; those of repeated directives add up within a source, and
+// the command line as a source replaces the files.
+type reader struct {
+	config  *config
+	depth   int             // of files including files
+	cleared map[string]bool // repeated directives that the command line has begun anew; nil while files are read
+}
+
+// maxDepth bounds files that include files, so that a circle ends.
+const maxDepth = 16
+
+// readFile reads a file of directives.
+func (r *reader) readFile(path string) error {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("can't read the configuration: %w", err)
+	}
+	return r.readText(path, string(b))
+}
+
+// readText reads directives, one a line. path is the file's, for errors and for
+// the files that it includes.
+func (r *reader) readText(path, content string) error {
+	n := 0
+	for l := range strings.Lines(content) {
+		n++
+		l = strings.Trim(l, blanks)
+		if l == "" || l[0] == '#' {
+			continue
+		}
+		where := path + ":" + strconv.Itoa(n)
+		words, err := splitWords(l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", where, err)
+		}
+		if err := r.apply(where, filepath.Dir(path), words[0], words[1:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readArgs reads --directive value ... as one source.
+func (r *reader) readArgs(args []string) error {
+	r.cleared = make(map[string]bool)
+	for len(args) > 0 {
+		name, ok := strings.CutPrefix(args[0], "--")
+		if !ok {
+			return fmt.Errorf("command line: %q is not a directive: they begin with --", args[0])
+		}
+		n := 1 + slices.IndexFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, "--") })
+		if n == 0 {
+			n = len(args)
+		}
+		if err := r.apply("command line", ".", name, args[1:n]); err != nil {
+			return err
+		}
+		args = args[n:]
+	}
+	return nil
+}
+
+// apply sets one directive. where names its place in errors; dir is the folder
+// that a relative include starts from.
+func (r *reader) apply(where, dir, name string, words []string) error {
+	name = strings.ToLower(name)
+	d := directiveByName(name)
+	switch {
+	case d == nil:
+		return fmt.Errorf("%s: unknown directive %q: it must be %s", where, name, oneOf(directiveNames()))
+	case d.value == nil:
+		return r.include(where, dir, words)
+	}
+	v := d.value(r.config)
+	if rep, ok := v.(repeated); ok && r.cleared != nil && !r.cleared[name] {
+		r.cleared[name] = true
+		rep.clear()
+	}
+	if !v.set(words) {
+		return fmt.Errorf("%s: %s must be %s%s", where, name, v.allowed(), d.got(words))
+	}
+	return nil
+}
+
+// got ends the error of a setting that is not allowed, unless that may be secret.
+func (d *directive) got(words []string) string {
+	switch {
+	case d.secret:
+		return ""
+	case len(words) == 0:
+		return "; nothing was given"
+	}
+	return fmt.Sprintf("; it was %q", strings.Join(words, " "))
+}
+
+// include reads a file where another one, or the command line, names it.
+func (r *reader) include(where, dir string, words []string) error {
+	path, ok := single(words)
+	if !ok || path == "" {
+		return fmt.Errorf("%s: include must be one file", where)
+	}
+	if r.depth == maxDepth {
+		return fmt.Errorf("%s: include must not go deeper than %d files", where, maxDepth)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(dir, path)
+	}
+	r.depth++
+	defer func() { r.depth-- }()
+	if err := r.readFile(path); err != nil {
+		return fmt.Errorf("%s: %w", where, err)
+	}
+	return nil
+}
+
+func directiveNames() []string {
+	names := make([]string, len(directives))
+	for i, d := range directives {
+		names[i] = d.name
+	}
+	slices.Sort(names)
+	return names
+}

@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+)
+
+// run does what the arguments ask for and returns when it is done: at once for
+// --help, --version and --check, else once ctx is cancelled and clients are
+// answered.
+func run(ctx context.Context, args []string, stdout io.Writer) error {
+	if len(args) == 1 {
+		switch args[0] {
+		case "--help", "-h":
+			_, err := io.WriteString(stdout, usage())
+			return err
+		case "--version", "-v":
+			_, err := fmt.Fprintln(stdout, "rlproxy "+version())
+			return err
+		}
+	}
+	isCheck := func(a string) bool { return a == "--check" }
+	check := slices.ContainsFunc(args, isCheck)
+	c, err := load(slices.DeleteFunc(slices.Clone(args), isCheck))
+	if err != nil {
+		return err
+	}
+	if check {
+		// What only the whole shows, such as a backend named twice, the engine finds.
+		eng, err := openEngine(c, slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		if err := eng.Close(); err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(stdout, "configuration is valid")
+		return err
+	}
+	return serve(ctx, c, stdout)
+}
+
+// load reads the configuration that the arguments describe.
+func load(args []string) (*config, error) {
+	r := reader{config: newConfig()}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		if err := r.readFile(args[0]); err != nil {
+			return nil, err
+		}
+		args = args[1:]
+	}
+	if err := r.readArgs(args); err != nil {
+		return nil, err
+	}
+	return r.config, nil
+}

@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// serve starts in the one order there is: log, engine, listeners, server. It stops
+// in the other: no new connections, answers to what has arrived, engine, log.
+func serve(ctx context.Context, c *config, stdout io.Writer) (err error) {
+	log, closeLog, err := openLog(c, stdout)
+	if err != nil {
+		return fmt.Errorf("can't open the log: %w", err)
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	eng, err := openEngine(c, log)
+	if err != nil {
+		return err
+	}
+	log.Info("starting", "version", version(), "engine", engineName(c))
+	listeners, err := listen(ctx, c)
+	if err != nil {
+		return errors.Join(err, eng.Close())
+	}
+	warn(c, log)
+	server := newServer(c, eng, log)
+
+	ended := make(chan error, len(listeners))
+	for _, l := range listeners {
+		log.Info("listening", "address", l.Addr().String())
+		go func() { ended <- server.Serve(l) }() // until the shutdown below
+	}
+	running := len(listeners)
+	select {
+	case <-ctx.Done():
+	case err = <-ended: // a listener broke; the others cannot make up for it
+		running--
+	}
+	log.Info("stopping", "clients", server.Stats().Current.Load())
+	err = errors.Join(err, drain(c, server, eng))
+	for range running {
+		err = errors.Join(err, <-ended)
+	}
+	log.Info("stopped")
+	return err
+}
+
+// drain answers what has arrived, within shutdown-timeout, and closes the engine.
+func drain(c *config, server *resp.Server, eng engine.Engine) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
+	defer cancel()
+	if err := server.Shutdown(ctx); err != nil {
+		// Sessions may still wait for the engine: the end of the process closes it.
+		return fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
+	}
+	return eng.Close()
+}
+
+// openEngine opens the engine that the configuration names.
+func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
+	if len(c.backends) == 0 {
+		return engine.NewEmbedded(engine.EmbeddedConfig{MaxMemory: c.maxMemory, Policy: c.failPolicy}), nil
+	}
+	return engine.OpenRedis(engine.RedisConfig{
+		Backends:    c.backends,
+		Timeout:     c.backendTimeout,
+		Policy:      c.failPolicy,
+		Rules:       c.failRules,
+		LocalMemory: c.maxMemory,
+		Logger:      log,
+	})
+}
+
+func engineName(c *config) string {
+	if len(c.backends) == 0 {
+		return "embedded"
+	}
+	return "redis"
+}
+
+// newServer puts the engine behind the commands and the commands behind a server.
+func newServer(c *config, eng engine.Engine, log *slog.Logger) *resp.Server {
+	var out outside
+	handler := commands.New(commands.Config{
+		Engine:   eng,
+		Version:  version(),
+		Password: c.requirePass,
+		Settings: c.matching,
+		Info:     func() []commands.Section { return sections(eng, out.server) },
+		Clients:  &out,
+		Logger:   log,
+	})
+	out.server = resp.NewServer(resp.Config{
+		MaxClients:        c.maxClients,
+		Timeout:           c.timeout,
+		TCPKeepAlive:      c.tcpKeepalive,
+		ProtoMaxBulkLen:   int(c.protoMaxBulk),
+		QueryBufferLimit:  int(c.queryBuffer),
+		OutputBufferLimit: int(c.outputBuffer),
+		ClientMemory:      c.clientMemory,
+		ProtectedMode:     c.protectedMode && c.requirePass == "",
+		Logger:            log,
+	}, handler)
+	return out.server
+}
+
+// outside is what the commands see of the server that they are behind. server is
+// set before the first client is.
+type outside struct{ server *resp.Server }
+
+// Kill closes a session.
+func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
+
+// warn tells of settings that are allowed and may surprise, and mends what it can.
+func warn(c *config, log *slog.Logger) {
+	const reserved = 64 // files for nodes, listeners, log
+	if files := openFiles(); c.maxClients > files-reserved {
+		log.Warn("maxclients is lowered: the process may not open that many files",
+			"maxclients", c.maxClients, "files", files)
+		c.maxClients = max(files-reserved, 1)
+	}
+	if c.requirePass != "" || c.protectedMode {
+		return
+	}
+	for _, address := range c.bind {
+		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
+			log.Warn("anyone who can connect is answered: requirepass is not set and protected-mode is off")
+			return
+		}
+	}
+}

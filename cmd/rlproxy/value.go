@@ -1,0 +1,213 @@
+package main
+
+import (
+	"io/fs"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// value reads and shows the setting of one directive. The kinds below point into
+// a config, so a row of the table says what a directive is by naming one of them.
+type value interface {
+	// set takes the words that follow the directive's name. False: they are not
+	// allowed, and nothing was set.
+	set(words []string) bool
+	// allowed completes the sentence "<directive> must be ...".
+	allowed() string
+	// words are the setting as a configuration file has it, one slice a line.
+	words() [][]string
+}
+
+// single is the one word of a setting that takes one.
+func single(words []string) (string, bool) {
+	if len(words) != 1 {
+		return "", false
+	}
+	return words[0], true
+}
+
+// line is a setting of one line with one word.
+func line(word string) [][]string {
+	return [][]string{{word}}
+}
+
+// integer is a whole number from low to high.
+type integer struct {
+	p         *int
+	low, high int
+}
+
+func (v integer) set(words []string) bool {
+	word, ok := single(words)
+	n, err := strconv.Atoi(word)
+	if !ok || err != nil || n < v.low || n > v.high {
+		return false
+	}
+	*v.p = n
+	return true
+}
+
+func (v integer) allowed() string {
+	return "an integer from " + strconv.Itoa(v.low) + " to " + strconv.Itoa(v.high)
+}
+
+func (v integer) words() [][]string { return line(strconv.Itoa(*v.p)) }
+
+// span is a length of time, written as a whole number of its unit.
+type span struct {
+	p         *time.Duration
+	unit      time.Duration
+	low, high int
+}
+
+func (v span) set(words []string) bool {
+	var n int
+	if !(integer{&n, v.low, v.high}).set(words) {
+		return false
+	}
+	*v.p = time.Duration(n) * v.unit
+	return true
+}
+
+func (v span) allowed() string {
+	unit := "seconds"
+	if v.unit == time.Millisecond {
+		unit = "milliseconds"
+	}
+	return unit + ", " + integer{nil, v.low, v.high}.allowed()
+}
+
+func (v span) words() [][]string { return line(strconv.Itoa(int(*v.p / v.unit))) }
+
+// size is a number of bytes, with Redis's units: k, m and g are powers of 1000,
+// kb, mb and gb of 1024, in any case.
+type size struct {
+	p   *int64
+	low int64
+}
+
+var units = []struct {
+	suffix string
+	bytes  int64
+}{
+	{"kb", 1 << 10}, {"mb", 1 << 20}, {"gb", 1 << 30},
+	{"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"b", 1},
+}
+
+// parseSize reads a size. False: it is none, or does not fit an int64.
+func parseSize(word string) (int64, bool) {
+	word, unit := strings.ToLower(word), int64(1)
+	for _, u := range units {
+		if digits, ok := strings.CutSuffix(word, u.suffix); ok {
+			word, unit = digits, u.bytes
+			break
+		}
+	}
+	n, err := strconv.ParseUint(word, 10, 63)
+	if err != nil || int64(n) > math.MaxInt64/unit {
+		return 0, false
+	}
+	return int64(n) * unit, true
+}
+
+func (v size) set(words []string) bool {
+	word, ok := single(words)
+	n, valid := parseSize(word)
+	if !ok || !valid || n < v.low {
+		return false
+	}
+	*v.p = n
+	return true
+}
+
+func (v size) allowed() string {
+	s := "a size in bytes such as 100mb or 1gb"
+	if v.low > 0 {
+		s += ", at least " + strconv.FormatInt(v.low, 10)
+	}
+	return s
+}
+
+func (v size) words() [][]string { return line(strconv.FormatInt(*v.p, 10)) }
+
+// choice is one of a few names, in any case.
+type choice struct {
+	p     *string
+	names []string
+}
+
+func (v choice) set(words []string) bool {
+	word, ok := single(words)
+	word = strings.ToLower(word)
+	if !ok || !slices.Contains(v.names, word) {
+		return false
+	}
+	*v.p = word
+	return true
+}
+
+func (v choice) allowed() string   { return oneOf(v.names) }
+func (v choice) words() [][]string { return line(*v.p) }
+
+// oneOf lists names as a sentence does: a, b or c.
+func oneOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// yesNo is a switch.
+type yesNo struct{ p *bool }
+
+func (v yesNo) set(words []string) bool {
+	var word string
+	if !(choice{&word, []string{"yes", "no"}}).set(words) {
+		return false
+	}
+	*v.p = word == "yes"
+	return true
+}
+
+func (v yesNo) allowed() string { return "yes or no" }
+
+func (v yesNo) words() [][]string {
+	if *v.p {
+		return line("yes")
+	}
+	return line("no")
+}
+
+// text is any one word; empty, where that is the default, means unset.
+type text struct {
+	p    *string
+	what string
+}
+
+func (v text) set(words []string) bool {
+	word, ok := single(words)
+	if ok {
+		*v.p = word
+	}
+	return ok
+}
+
+func (v text) allowed() string   { return v.what }
+func (v text) words() [][]string { return line(*v.p) }
+
+// permission is the mode of a file, in octal; 0 leaves it to the umask.
+type permission struct{ p *fs.FileMode }
+
+func (v permission) set(words []string) bool {
+	word, ok := single(words)
+	n, err := strconv.ParseUint(word, 8, 32)
+	if !ok || err != nil || n > 0o777 {
+		return false
+	}
+	*v.p = fs.FileMode(n)
+	return true
+}
+
+func (v permission) allowed() string   { return "an octal file mode from 0 to 777" }
+func (v permission) words() [][]string { return line(strconv.FormatUint(uint64(*v.p), 8)) }

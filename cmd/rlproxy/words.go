@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"strings"
+)
+
+// errQuotes is the error of a line whose quotes are not closed, or are closed in
+// the middle of a word.
+var errQuotes = errors.New("unbalanced quotes")
+
+// splitWords splits a line of configuration as Redis does. Words are separated by
+// blanks. A word in double quotes may hold blanks and the escapes \n \r \t \b \a
+// \" \\ and \xHH; a word in single quotes only \'. A closing quote ends its word.
+func splitWords(line string) ([]string, error) {
+	var words []string
+	for {
+		line = strings.TrimLeft(line, blanks)
+		if line == "" {
+			return words, nil
+		}
+		word, rest, err := cutWord(line)
+		if err != nil {
+			return nil, err
+		}
+		words, line = append(words, word), rest
+	}
+}
+
+const blanks = " \t\r\n\v\f\x00"
+
+// cutWord takes the first word off a line that begins with it. Quotes may open
+// inside a word, as in Redis: a"b c" is the word ab c.
+func cutWord(line string) (word, rest string, err error) {
+	var b strings.Builder
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '"' || c == '\'':
+			n, err := quoted(&b, line[i:])
+			if err != nil {
+				return "", "", err
+			}
+			return b.String(), line[i+n:], nil
+		case strings.IndexByte(blanks, c) >= 0:
+			return b.String(), line[i:], nil
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return b.String(), "", nil
+}
+
+// quoted appends the text between the quote that s begins with and its closing
+// one, and returns how many bytes of s that took.
+func quoted(b *strings.Builder, s string) (int, error) {
+	quote := s[0]
+	for i := 1; i < len(s); i++ {
+		switch c := s[i]; {
+		case c == quote:
+			if i+1 < len(s) && strings.IndexByte(blanks, s[i+1]) < 0 {
+				return 0, errQuotes
+			}
+			return i + 1, nil
+		case c == '\\' && quote == '"' && i+1 < len(s):
+			i += escape(b, s[i+1:])
+		case c == '\\' && i+1 < len(s) && s[i+1] == '\'':
+			b.WriteByte('\'')
+			i++
+		default:
+			b.WriteByte(c)
+		}
+	}
+	return 0, errQuotes
+}
+
+// escape appends what the escape stands for whose bytes after the backslash s
+// begins with, and returns how many of them it took.
+func escape(b *strings.Builder, s string) int {
+	if s[0] == 'x' && len(s) >= 3 {
+		high, low := hexDigit(s[1]), hexDigit(s[2])
+		if high >= 0 && low >= 0 {
+			b.WriteByte(byte(high<<4 | low))
+			return 3
+		}
+	}
+	c := s[0]
+	if i := strings.IndexByte("nrtba", c); i >= 0 {
+		c = "\n\r\t\b\a"[i]
+	}
+	b.WriteByte(c)
+	return 1
+}
+
+// hexDigit returns the value of a hexadecimal digit, -1 of anything else.
+func hexDigit(c byte) int {
+	switch {
+	case c >= '0' && c <= '9':
+		return int(c - '0')
+	case c >= 'a' && c <= 'f':
+		return int(c-'a') + 10
+	case c >= 'A' && c <= 'F':
+		return int(c-'A') + 10
+	}
+	return -1
+}
+
+// quoteWord writes a word so that splitWords reads it back.
+func quoteWord(word string) string {
+	if word != "" && !strings.ContainsAny(word, blanks+`"'\#`) {
+		return word
+	}
+	var b strings.Builder
+	b.WriteByte('"')
+	for i := 0; i < len(word); i++ {
+		switch c := word[i]; {
+		case c == '"' || c == '\\':
+			b.WriteByte('\\')
+			b.WriteByte(c)
+		case c < ' ':
+			b.WriteString(`\x`)
+			b.WriteByte("0123456789abcdef"[c>>4])
+			b.WriteByte("0123456789abcdef"[c&15])
+		default:
+			b.WriteByte(c)
+		}
+	}
+	b.WriteByte('"')
+	return b.String()
+}
