@@ -28,8 +28,13 @@ func (e *Embedded) inspect(clock int64, name []byte) []State {
 			Node: embeddedNode, TTL: ttl, Rate: s.rate(now),
 		})
 	}
-	slices.SortFunc(out, func(a, b State) int {
+	sortStates(out)
+	return out
+}
+
+// sortStates puts states in the order in which RL.INSPECT tells of them.
+func sortStates(states []State) {
+	slices.SortFunc(states, func(a, b State) int {
 		return cmp.Or(cmp.Compare(a.Op, b.Op), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Buckets, b.Buckets))
 	})
-	return out
 }

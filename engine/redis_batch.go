@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -111,9 +112,8 @@ func (c *call) ask(r *Request) int {
 	return len(c.questions) - 1
 }
 
-// build returns the arguments of the call, for the command and script named. They
-// hold until reset.
-func (c *call) build(command, script string, clock string) []any {
+// build returns the arguments of the call. They hold until reset.
+func (c *call) build(clock string) []any {
 	keys := string(c.keys)
 	c.names, c.args, c.packed = c.names[:0], c.args[:0], c.packed[:0]
 	for i := range c.entries {
@@ -127,7 +127,7 @@ func (c *call) build(command, script string, clock string) []any {
 		c.packed = c.questions[i].append(c.packed)
 	}
 	packed := string(c.packed)
-	c.args = append(c.args, command, script, len(c.entries))
+	c.args = append(c.args, "evalsha", lua.Decide.SHA, len(c.entries))
 	for i := range c.names {
 		c.args = append(c.args, &c.names[i])
 	}

@@ -30,6 +30,7 @@ func BenchmarkRedis(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/keys=%d/pipeline=16", op, keys), func(b *testing.B) {
 				s := redistest.Start(b)
 				e := openTestRedis(b, nil, s)
+				b.Cleanup(func() { _ = e.Close() })
 				const connections, pipeline = 16, 16
 				b.ReportAllocs()
 				before := nodeCPU(s)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/rlproxy/rlproxy/lua"
 )
 
 // inFlight is how many batches a node has under way. While they are, what arrives
@@ -165,13 +164,17 @@ func (n *node) serve(b *batch) {
 		clock = fmt.Sprint(n.engine.clock())
 	}
 	b.build(ctx, clock)
-	if n.exec(ctx, b.cmds); b.collect(n, false) {
-		// Some node lost the scripts: what was refused for that has not run.
-		b.rebuild(ctx, lua.Decide.Source, lua.Inspect.Source, clock)
+	n.exec(ctx, b.cmds)
+	// A node without the scripts has not run what it refused for that. It may lose
+	// them again and again.
+	for try := 1; b.collect(n, try == loadTries); try++ {
+		b.rebuild(ctx, clock)
 		n.exec(ctx, b.cmds)
-		b.collect(n, true)
 	}
 }
+
+// loadTries is how often a batch is sent to a node that has not got the scripts.
+const loadTries = 8
 
 // exec sends commands to the node in one write. Errors are the commands' own.
 func (n *node) exec(ctx context.Context, cmds []redis.Cmder) {

@@ -15,8 +15,11 @@ import (
 type command struct {
 	*redis.StringCmd
 	call *call // the decisions it asks for, or
-	item int   // the one item that it answers
+	item int   // the one item that it answers, or loading
 }
+
+// loading marks a command that answers no item: it loads a script.
+const loading = -1
 
 func (command) NoRetry() bool { return true }
 
@@ -37,7 +40,7 @@ func (b *batch) build(ctx context.Context, clock string) {
 	var open *call
 	end := func() {
 		if open != nil {
-			b.send(ctx, "evalsha", lua.Decide.SHA, clock, open)
+			b.send(ctx, clock, open)
 			open = nil
 		}
 	}
@@ -45,7 +48,7 @@ func (b *batch) build(ctx context.Context, clock string) {
 		r := b.items[i].req
 		if r.Op == OpInspect {
 			end()
-			b.inspect(ctx, "evalsha", lua.Inspect.SHA, clock, i)
+			b.inspect(ctx, clock, i)
 			continue
 		}
 		if open != nil && open.add(r, i, b.next) {
@@ -69,28 +72,32 @@ func (b *batch) call() *call {
 	return c
 }
 
-func (b *batch) send(ctx context.Context, name, script, clock string, c *call) {
-	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(name, script, clock)...), c, 0})
+func (b *batch) send(ctx context.Context, clock string, c *call) {
+	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(clock)...), c, 0})
 }
 
-func (b *batch) inspect(ctx context.Context, name, script, clock string, i int) {
+func (b *batch) inspect(ctx context.Context, clock string, i int) {
 	key := string(shard.AppendStoredKey(nil, b.items[i].req.Key, 0))
-	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, name, script, 1, key, clock), nil, i})
+	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, "evalsha", lua.Inspect.SHA, 1, key, clock), nil, i})
 }
 
-// rebuild replaces the commands by those that the node had no script for, with the
-// scripts' sources in them.
-func (b *batch) rebuild(ctx context.Context, decide, inspect, clock string) {
-	cmds := b.cmds
+// rebuild replaces the commands by those that the node had no script for, preceded
+// by the scripts: all of them, so that a node has all or none and what one pipeline
+// asks is refused, and asked again, together and in order.
+func (b *batch) rebuild(ctx context.Context, clock string) {
+	refused := b.cmds
 	b.cmds = nil
-	for _, cmd := range cmds {
+	for _, script := range lua.All {
+		b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, "script", "load", script.Source), nil, loading})
+	}
+	for _, cmd := range refused {
 		cmd := cmd.(command)
 		switch {
 		case !noScript(cmd.Err()):
 		case cmd.call != nil:
-			b.send(ctx, "eval", decide, clock, cmd.call)
+			b.send(ctx, clock, cmd.call)
 		default:
-			b.inspect(ctx, "eval", inspect, clock, cmd.item)
+			b.inspect(ctx, clock, cmd.item)
 		}
 	}
 }
@@ -108,6 +115,7 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 		case !final && noScript(err):
 			missing = true
 			continue
+		case cmd.item == loading:
 		case err == nil && cmd.call != nil:
 			err = cmd.call.decode(reply, n, b.items, b.next)
 		case err == nil:
@@ -118,6 +126,9 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 		}
 		if !isReply(err) {
 			failed = err
+		}
+		if cmd.item == loading {
+			continue
 		}
 		b.refuseOne(n, cmd, why(err))
 	}
@@ -189,5 +200,6 @@ func (n *node) states(reply string) ([]State, error) {
 	if !r.ok {
 		return nil, fmt.Errorf("inspect: %w", errReply)
 	}
+	sortStates(out)
 	return out, nil
 }
