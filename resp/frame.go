@@ -6,6 +6,10 @@ import "bytes"
 // in Redis.
 const maxLine = 64 << 10
 
+// shortLine is how far a length line's end is looked for byte by byte, which is
+// faster for the few bytes that it has.
+const shortLine = 8
+
 // The bounds that hold before authentication, as in Redis.
 const (
 	untrustedArgs = 10
@@ -120,19 +124,20 @@ func (f *framer) bulkHeader(b []byte, trusted bool) (bool, error) {
 // past it. A line without its first byte gives the \r that ends it.
 func (f *framer) line(b []byte, tooBig protocolError) ([]byte, bool, error) {
 	rest := b[f.off:]
-	i := bytes.IndexByte(rest[f.seen:], '\r')
-	if i < 0 {
-		f.seen = len(rest)
-		if f.seen > maxLine {
-			return nil, false, tooBig
-		}
-		return nil, false, nil
+	for f.seen < len(rest) && f.seen < shortLine && rest[f.seen] != '\r' {
+		f.seen++
 	}
-	f.seen += i
+	if f.seen >= shortLine {
+		if i := bytes.IndexByte(rest[f.seen:], '\r'); i < 0 {
+			f.seen = len(rest)
+		} else {
+			f.seen += i
+		}
+	}
 	if f.seen > maxLine {
 		return nil, false, tooBig
 	}
-	if f.seen+1 == len(rest) {
+	if f.seen+1 >= len(rest) {
 		return nil, false, nil
 	}
 	line := rest[:max(f.seen, 1)]

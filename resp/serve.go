@@ -75,8 +75,7 @@ func (s *Session) loop() (polite bool, err error) {
 			if len(pipeline) > 0 {
 				s.serve(pipeline)
 			}
-			var refused protocolError
-			if errors.As(err, &refused) && !s.closing {
+			if refused, ok := err.(protocolError); ok && !s.closing {
 				s.Out = AppendError(s.Out, string(refused))
 			}
 			done := s.closing || err != nil
@@ -123,7 +122,8 @@ func (s *Session) read() (polite bool, err error) {
 			if time.Now().Before(s.quietBy) || s.leaveBy.IsZero() {
 				continue // woken for the drain: the last call comes first
 			}
-			return time.Since(s.LastActive()) < lingerTime, errDrained
+			spoke := s.LastActive()
+			return spoke.After(s.Created) && time.Since(spoke) < lingerTime, errDrained
 		}
 		if err != nil {
 			return false, err
@@ -189,9 +189,9 @@ func (s *Session) cut() {
 // account counts and logs why a session ended.
 func (s *Session) account(err error) {
 	st, log := &s.srv.stats, s.srv.log
-	var refused protocolError
+	_, refused := err.(protocolError)
 	switch {
-	case errors.As(err, &refused):
+	case refused:
 		st.ProtocolErrors.Add(1)
 		log.Debug("protocol error from a client", "client", s.ID, "error", err)
 	case errors.Is(err, errHTTP):

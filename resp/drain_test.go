@@ -1,0 +1,134 @@
+package resp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Every command that reached the handler is answered, and what arrived whole
+// before the drain reaches it.
+func TestDrainUnderLoad(t *testing.T) {
+	const clients, depth = 20, 50
+	var served, answered atomic.Int64
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		served.Add(int64(len(pipeline)))
+		echoArgs(s, pipeline)
+	}})
+	var busy, all sync.WaitGroup
+	for c := range clients {
+		conn := dial(t, addr)
+		busy.Add(1)
+		all.Go(func() {
+			defer func() { _ = conn.Close() }()
+			for round := 0; ; round++ {
+				var question, want strings.Builder
+				for i := range depth {
+					word := fmt.Sprintf("%d-%d-%d", c, round, i)
+					fmt.Fprintf(&question, "*1\r\n$%d\r\n%s\r\n", len(word), word)
+					fmt.Fprintf(&want, "*1\r\n$%d\r\n%s\r\n", len(word), word)
+				}
+				if _, err := io.WriteString(conn, question.String()); err != nil {
+					return
+				}
+				got := make([]byte, want.Len())
+				n, err := io.ReadFull(conn, got)
+				answered.Add(int64(strings.Count(string(got[:n]), "*")))
+				if string(got[:n]) != want.String()[:n] {
+					t.Errorf("client %d got %q", c, got[:n])
+				}
+				if err != nil {
+					return
+				}
+				if round == 10 {
+					busy.Done()
+				}
+			}
+		})
+	}
+	busy.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, srv.Shutdown(ctx))
+	all.Wait()
+	require.Equal(t, served.Load(), answered.Load())
+}
+
+// Commands that wait in the kernel while the handler is at work are answered too;
+// half a command is not.
+func TestDrainAnswersWhatArrived(t *testing.T) {
+	working, resume := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		once.Do(func() {
+			close(working)
+			<-resume
+		})
+		likeRedis(s, pipeline)
+	}})
+	conn := dial(t, addr)
+	send(t, conn, "PING\r\n")
+	<-working
+	send(t, conn, strings.Repeat("PING\r\n", 1000)+"PI")
+	left := make(chan error)
+	go func() { left <- srv.Shutdown(context.Background()) }()
+	require.Eventually(t, srv.draining.Load, 10*time.Second, time.Millisecond)
+	close(resume)
+	expectEnd(t, conn, strings.Repeat("+PONG\r\n", 1001))
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-left)
+	_, err := net.Dial("tcp", addr)
+	require.Error(t, err, "nothing listens after a drain")
+}
+
+func TestDrainClosesSilentClients(t *testing.T) {
+	closed, over := ended()
+	srv, addr := start(t, Config{Timeout: time.Hour}, handlerFuncs{open: trust, serve: likeRedis, close: closed})
+	silent, half := dial(t, addr), dial(t, addr)
+	send(t, half, "PING\r\n*1\r\n$4\r\nPI")
+	expect(t, half, "+PONG\r\n")
+	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 2 }, 10*time.Second, time.Millisecond)
+	go func() {
+		expectEnd(t, half, "")
+		_ = half.Close()
+	}()
+	require.NoError(t, srv.Shutdown(context.Background()))
+	expectEnd(t, silent, "")
+	require.Len(t, over, 2)
+	require.NoError(t, srv.Shutdown(context.Background()), "a second one finds nothing to do")
+}
+
+// A client that takes no replies holds a drain up until its time is over.
+func TestDrainCutsAtItsEnd(t *testing.T) {
+	big := strings.Repeat("x", 64<<20)
+	working := make(chan struct{})
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, _ []Command) {
+		s.Out = AppendBulkString(s.Out, big)
+		close(working)
+	}})
+	conn := dial(t, addr)
+	send(t, conn, "GET x\r\n")
+	<-working
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, srv.Shutdown(ctx), context.DeadlineExceeded)
+	require.Zero(t, srv.Stats().Current.Load())
+}
+
+func TestServeAfterShutdown(t *testing.T) {
+	srv := NewServer(Config{Logger: quiet}, handlerFuncs{})
+	require.NoError(t, srv.Shutdown(context.Background()))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, srv.Serve(ln))
+	_, err = ln.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}
