@@ -69,6 +69,29 @@ func TestLongReplyToReader(t *testing.T) {
 	require.Zero(t, srv.Stats().SlowReaders.Load())
 }
 
+// Flush keeps a pipeline's large replies from adding up.
+func TestFlush(t *testing.T) {
+	big := strings.Repeat("x", 600)
+	srv, addr := start(t, Config{OutputBufferLimit: 1000}, handlerFuncs{open: trust,
+		serve: func(s *Session, pipeline []Command) {
+			for range pipeline {
+				s.Out = AppendBulkString(s.Out, big)
+				s.Flush()
+			}
+		}})
+	conn := dial(t, addr)
+	send(t, conn, strings.Repeat("GET x\r\n", 10))
+	expect(t, conn, strings.Repeat(string(AppendBulkString(nil, big)), 10))
+	big = strings.Repeat("y", 2000)
+	send(t, conn, strings.Repeat("GET x\r\n", 10))
+	expectEnd(t, conn, "")
+	require.EqualValues(t, 1, srv.Stats().OutputLimit.Load())
+
+	alone := Session{Out: []byte("kept")}
+	alone.Flush()
+	require.Equal(t, "kept", string(alone.Out))
+}
+
 func TestOutputBufferLimit(t *testing.T) {
 	srv, addr := start(t, Config{OutputBufferLimit: 1000}, handlerFuncs{open: trust, serve: echoArgs})
 	conn := dial(t, addr)

@@ -92,7 +92,9 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 			return ws.cmds, err
 		}
 		r.start += fr.size
-		size += fr.size
+		if len(ws.cmds) > 0 {
+			size += fr.size
+		}
 	}
 	return ws.cmds, nil
 }

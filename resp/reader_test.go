@@ -123,15 +123,15 @@ func TestFragmentation(t *testing.T) {
 
 // A time that grew with the square of the size would not end within the test's.
 func TestOneByteReadsAreLinear(t *testing.T) {
-	const size = 1 << 20
+	const size = 1 << 19
 	long := fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", size, strings.Repeat("x", size))
-	many := "*100000\r\n" + strings.Repeat("$1\r\ny\r\n", 100_000)
+	many := "*50000\r\n" + strings.Repeat("$1\r\ny\r\n", 50_000)
 	line := strings.Repeat("z ", maxLine/2) + "\n"
 	got, err := drink(t, true, bytewise(long+many+line, 1)...)
 	require.Empty(t, err)
 	require.Len(t, got, 3)
 	require.Len(t, got[0][1], size)
-	require.Len(t, got[1], 100_000)
+	require.Len(t, got[1], 50_000)
 	require.Len(t, got[2], maxLine/2)
 }
 
@@ -164,6 +164,35 @@ func TestSlicesAreBounded(t *testing.T) {
 		}
 	}
 	require.Equal(t, 10_000+40+1+40, commands)
+}
+
+// Nothing to run in more bytes than a slice may have is no reason to stop: the
+// commands behind it must not wait for the client to send more.
+func TestEmptyLinesDoNotHideCommands(t *testing.T) {
+	cfg := Config{}.withDefaults()
+	text := fmt.Sprintf("*1\r\n$600000\r\n%s\r\n%sPING\r\n", strings.Repeat("x", 600_000), strings.Repeat("\r\n", 150_000))
+	r := newReader(&dribble{chunks: []string{text}}, &cfg, func(int) bool { return true })
+	defer r.release()
+	var sizes []int
+	for {
+		if _, err := r.fill(); err != nil {
+			require.Equal(t, io.EOF, err)
+			require.Equal(t, []int{600_000, 4}, sizes)
+			return
+		}
+		for {
+			slice, err := r.slice(true)
+			require.NoError(t, err)
+			if len(slice) == 0 {
+				hidden, _ := reference(string(r.ws.buf[r.start:r.end]), true, 1<<20)
+				require.Empty(t, hidden)
+				break
+			}
+			for _, cmd := range slice {
+				sizes = append(sizes, len(cmd[0]))
+			}
+		}
+	}
 }
 
 func TestQueryBufferAndMemoryLimits(t *testing.T) {

@@ -75,7 +75,10 @@ func (s *Session) loop() (polite bool, err error) {
 			if len(pipeline) > 0 {
 				s.serve(pipeline)
 			}
-			if refused, ok := err.(protocolError); ok && !s.closing {
+			if s.failed != nil {
+				return false, s.failed
+			}
+			if refused, ok := errors.AsType[protocolError](err); ok && !s.closing {
 				s.Out = AppendError(s.Out, string(refused))
 			}
 			done := s.closing || err != nil
@@ -189,7 +192,7 @@ func (s *Session) cut() {
 // account counts and logs why a session ended.
 func (s *Session) account(err error) {
 	st, log := &s.srv.stats, s.srv.log
-	_, refused := err.(protocolError)
+	_, refused := errors.AsType[protocolError](err)
 	switch {
 	case refused:
 		st.ProtocolErrors.Add(1)

@@ -52,11 +52,16 @@ func (s *Server) Stats() *Stats { return &s.stats }
 // called for several listeners at once: TCP, Unix sockets, and those that
 // tls.NewListener gives. It closes ln.
 func (s *Server) Serve(ln net.Listener) error {
-	defer func() { _ = ln.Close() }() // Shutdown may have been first
 	s.mu.Lock()
 	late := s.draining.Load()
 	s.listeners[ln] = struct{}{}
 	s.mu.Unlock()
+	defer func() {
+		_ = ln.Close() // Shutdown may have been first
+		s.mu.Lock()
+		delete(s.listeners, ln)
+		s.mu.Unlock()
+	}()
 	if late {
 		return nil
 	}

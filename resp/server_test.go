@@ -5,6 +5,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -125,4 +128,42 @@ func TestProtocolErrorAfterReplies(t *testing.T) {
 	send(t, conn, "a\r\n*1\r\n:1\r\n$1\r\nb\r\n")
 	expectEnd(t, conn, "*1\r\n$1\r\na\r\n-ERR Protocol error: expected '$', got ':'\r\n")
 	require.EqualValues(t, 1, srv.Stats().ProtocolErrors.Load())
+}
+
+// One client's million commands do not keep another waiting until they are done.
+func TestGiantPipelineStarvesNobody(t *testing.T) {
+	const commands = 1_000_000
+	_, addr := start(t, Config{}, handlerFuncs{open: trust, serve: likeRedis})
+	greedy, modest := dial(t, addr), dial(t, addr)
+	go func() {
+		for range 100 {
+			send(t, greedy, strings.Repeat("PING\r\n", commands/100))
+		}
+	}()
+	var answered atomic.Int64
+	var done sync.WaitGroup
+	begun := make(chan struct{})
+	done.Go(func() {
+		buf := make([]byte, 64<<10)
+		for got := 0; got < commands*len("+PONG\r\n"); {
+			n, err := greedy.Read(buf)
+			if err != nil {
+				t.Errorf("after %d bytes: %v", got, err)
+				return
+			}
+			if got == 0 {
+				close(begun)
+			}
+			got += n
+			answered.Store(int64(got / len("+PONG\r\n")))
+		}
+	})
+	<-begun
+	for range 10 {
+		send(t, modest, "PING\r\n")
+		expect(t, modest, "+PONG\r\n")
+	}
+	require.Less(t, answered.Load(), int64(commands), "the modest client had to wait for the greedy one")
+	done.Wait()
+	require.EqualValues(t, commands, answered.Load())
 }

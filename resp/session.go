@@ -52,6 +52,7 @@ type Session struct {
 	Trusted bool
 
 	closing bool
+	failed  error // of Flush
 
 	srv    *Server
 	conn   net.Conn // as accepted; under TLS the client's bytes come through it

@@ -10,6 +10,19 @@ import (
 // reply over a slow line is in order as long as it moves.
 const writeChunk = 256 << 10
 
+// Flush writes Out before the pipeline is done. A handler whose replies are large
+// calls it between two of them, so that they are never all in memory. When the
+// client cannot be written to, Closing is true afterwards. A Session that no
+// server made keeps its Out.
+func (s *Session) Flush() {
+	if s.srv == nil || s.failed != nil {
+		return
+	}
+	if s.failed = s.flush(); s.failed != nil {
+		s.closing = true
+	}
+}
+
 // flush writes Out.
 func (s *Session) flush() error {
 	if len(s.Out) == 0 {
