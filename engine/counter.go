@@ -59,22 +59,39 @@ func (c *counter) used(now, top, n, w int64, strict bool) int64 {
 	return usedAt(now, k, n, w, oldest, rest, strict)
 }
 
-// room returns the first ms after now at which at most y counts. It takes at most
-// n+2 steps: then nothing counts.
+// room returns the first ms after now at which at most y counts. It looks through
+// the sub-windows in which it might be, n+2 at most: then nothing counts.
 func (c *counter) room(now, top, n, w, y int64, strict bool) int64 {
-	k, from := subIndex(now, n, w), now+1
+	k := subIndex(now, n, w)
 	oldest, rest := c.split(k, top, n)
 	for {
-		end := subStart(k+1, n, w)
 		if rest <= y {
-			if t := lighter(oldest, y-rest, k, n, w, from, strict); t < end {
+			if t := lighter(oldest, y-rest, k, n, w, now+1, strict); t < subStart(k+1, n, w) {
 				return t
 			}
 		}
-		k, from = k+1, end
-		oldest = c.at(k-n, top, n)
-		rest -= oldest
+		k, oldest, rest = c.pass(k, top, n, rest, y)
 	}
+}
+
+// pass goes on from sub-window k to the next, and past those in which rest is above
+// y. It returns where it stands, the oldest count there and the rest.
+func (c *counter) pass(k, top, n, rest, y int64) (at, oldest, left int64) {
+	if n > 1 {
+		cells := *c.cells
+		for i := (k + 1) % n; k+1-n < top; i++ {
+			if i == n {
+				i = 0
+			}
+			k++
+			if rest -= cells[i]; rest <= y {
+				return k, cells[i], rest
+			}
+		}
+	}
+	k++
+	oldest = c.at(k-n, top, n)
+	return k, oldest, rest - oldest
 }
 
 // charge adds cost to sub-window k, which becomes top.

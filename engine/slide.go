@@ -55,9 +55,16 @@ func (l *slideLog) newest() int64 {
 	return l.at(int(l.size) - 1).t
 }
 
-// live returns the first mark that counts at now: its time plus w is not past.
+// live returns the first mark that counts at now: its time plus w is not past. As a
+// charge forgets those that do not, it is near the oldest; the search goes out from
+// there in doubling steps.
 func (l *slideLog) live(now, w int64) int {
-	return sort.Search(int(l.size), func(i int) bool { return l.at(i).t+w >= now })
+	dead, step := 0, 1 // marks before dead do not count
+	for dead+step <= int(l.size) && l.at(dead+step-1).t+w < now {
+		dead += step
+		step *= 2
+	}
+	return dead + sort.Search(min(step, int(l.size)-dead), func(i int) bool { return l.at(dead+i).t+w >= now })
 }
 
 // used returns what counts at now.
