@@ -89,6 +89,68 @@ func TestDrainAnswersWhatArrived(t *testing.T) {
 	require.Error(t, err, "nothing listens after a drain")
 }
 
+// What a client has sent when the drain begins is answered, also when it meets a
+// session that is just waiting for it.
+func TestDrainRacesWithArrival(t *testing.T) {
+	for range 100 {
+		srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: likeRedis})
+		conn := dial(t, addr)
+		send(t, conn, "PING\r\n")
+		expect(t, conn, "+PONG\r\n")
+		send(t, conn, "PING\r\n")
+		left := make(chan error)
+		go func() { left <- srv.Shutdown(context.Background()) }()
+		expectEnd(t, conn, "+PONG\r\n")
+		require.NoError(t, conn.Close())
+		require.NoError(t, <-left)
+	}
+}
+
+// A client in the middle of sending gets its replies, although the server closes
+// with bytes of its unread.
+func TestDrainDoesNotResetReplies(t *testing.T) {
+	working, resume := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		once.Do(func() {
+			close(working)
+			<-resume
+		})
+		echoArgs(s, pipeline)
+	}})
+	conn := dial(t, addr)
+	word := strings.Repeat("x", 1000)
+	stop := make(chan struct{})
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for {
+			if _, err := io.WriteString(conn, word+"\r\n"); err != nil {
+				return // the server has gone
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	})
+	<-working
+	left := make(chan error)
+	go func() { left <- srv.Shutdown(context.Background()) }()
+	require.Eventually(t, srv.draining.Load, 10*time.Second, time.Millisecond)
+	close(resume)
+	got, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	one := string(AppendBulkString(AppendArray(nil, 1), word))
+	require.NotEmpty(t, got)
+	require.Equal(t, strings.Repeat(one, len(got)/len(one)), string(got), "whole replies, and the end")
+	require.EqualValues(t, srv.Stats().Commands.Load(), len(got)/len(one))
+	close(stop)
+	sender.Wait()
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-left)
+}
+
 func TestDrainClosesSilentClients(t *testing.T) {
 	closed, over := ended()
 	srv, addr := start(t, Config{Timeout: time.Hour}, handlerFuncs{open: trust, serve: likeRedis, close: closed})

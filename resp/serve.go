@@ -17,11 +17,10 @@ const (
 	// then, until nothing arrives for lastCall, or for drainRead whatever arrives.
 	lastCall  = 10 * time.Millisecond
 	drainRead = 100 * time.Millisecond
-	// lingerTime and lingerBytes bound how long a session that was answering waits
-	// for its client to close first. Closing with bytes unread would reset the
-	// connection, and destroy replies on their way.
-	lingerTime  = time.Second
-	lingerBytes = 1 << 20
+	// lingerTime bounds how long a session that was answering waits for its client to
+	// close first. Closing with bytes unread would reset the connection, and destroy
+	// replies on their way.
+	lingerTime = time.Second
 	// joinOut is how many bytes of replies are gathered before trust, where slices
 	// are single commands.
 	joinOut = 16 << 10
@@ -172,7 +171,7 @@ func (s *Session) linger() {
 	if s.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
-	_, _ = io.CopyN(io.Discard, s.conn, lingerBytes) // whatever ends it, the connection is closed next
+	_, _ = io.Copy(io.Discard, s.conn) // whatever ends it, the connection is closed next
 }
 
 // end closes the connection and gives its memory back.
