@@ -19,7 +19,7 @@ var (
 func openLog(c *config, stdout io.Writer) (*slog.Logger, func() error, error) {
 	w, done := stdout, func() error { return nil }
 	if c.logFile != "" {
-		f, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		f, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -53,15 +53,23 @@ func serve(ctx context.Context, c *config, stdout io.Writer) (err error) {
 	return err
 }
 
-// drain answers what has arrived, within shutdown-timeout, and closes the engine.
+// drain answers what has arrived and closes the engine, within shutdown-timeout.
+// What is left then ends with the process.
 func drain(c *config, server *resp.Server, eng engine.Engine) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		// Sessions may still wait for the engine: the end of the process closes it.
+		// Sessions may still wait for the engine, so it must not be closed.
 		return fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
 	}
-	return eng.Close()
+	closed := make(chan error, 1)
+	go func() { closed <- eng.Close() }() // ends when the engine is closed, or with the process
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return errors.New("the engine was not closed within shutdown-timeout")
+	}
 }
 
 // openEngine opens the engine that the configuration names.

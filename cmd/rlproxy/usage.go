@@ -45,7 +45,7 @@ directives, as in a file or after -- on the command line, with their defaults:
 		if setting == "" {
 			setting = d.hint
 		}
-		fmt.Fprintf(w, "  %s\t%s\t%s\n", d.name, setting, d.doc)
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", d.name, setting, d.doc) // as below
 	}
 	_ = w.Flush() // a strings.Builder takes everything
 	return b.String()

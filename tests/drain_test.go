@@ -1,0 +1,108 @@
+package tests
+
+import (
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDrain stops a proxy under load. A client that has sent a pipeline either has
+// all of its answers or, where the proxy had not begun to read it, none; and what
+// was answered is what was charged.
+func TestDrain(t *testing.T) {
+	n := startNode(t)
+	for name, args := range map[string][]string{"embedded": nil, "redis": backends(n)} {
+		t.Run(name, func(t *testing.T) {
+			p := startProxy(t, args...)
+			const clients, depth = 20, 16
+			var busy, answered atomic.Int64
+			var wg sync.WaitGroup
+			for range clients {
+				c := dial(t, p.addr)
+				wg.Add(1)
+				go func() { // ends when the proxy does
+					defer wg.Done()
+					pipeline := make([][]any, depth)
+					for i := range pipeline {
+						pipeline[i] = words("RL.SLIDE drain 1000000000 3600")
+					}
+					for first := true; ; first = false {
+						replies, err := c.exchange(pipeline...)
+						answered.Add(int64(len(replies)))
+						if first {
+							busy.Add(1)
+						}
+						if err != nil {
+							if len(replies) != 0 {
+								t.Errorf("%d of %d answers, then %v", len(replies), depth, err)
+							}
+							if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
+								t.Errorf("not closed in order: %v", err)
+							}
+							return
+						}
+					}
+				}()
+			}
+			eventually(t, "all clients to be busy", func() bool { return busy.Load() == clients })
+			began := time.Now()
+			p.stop(t)
+			require.Less(t, time.Since(began), 10*time.Second)
+			wg.Wait()
+			_, err := net.Dial("tcp", p.addr)
+			require.ErrorIs(t, err, syscall.ECONNREFUSED)
+			if name == "redis" {
+				p := startProxy(t, args...)
+				c := dial(t, p.addr)
+				d := c.decide(t, "RL.SLIDE drain 1000000000 3600 COST 0")
+				require.Equal(t, answered.Load(), d.limit-d.remaining, "charged without an answer")
+				p.stop(t)
+			}
+		})
+	}
+}
+
+// TestSecondSignal stops a proxy whose node hangs, so that it cannot drain.
+func TestSecondSignal(t *testing.T) {
+	n := startNode(t)
+	p := startProxy(t, "--backend", n.URL(), "--backend-timeout", "60000", "--shutdown-timeout", "600")
+	c := dial(t, p.addr)
+	c.decide(t, "RL.SLIDE k 10 60")
+	n.Pause()
+	_, err := c.Write(appendCommand(nil, words("RL.SLIDE k 10 60")...))
+	require.NoError(t, err)
+	p.signal(t, syscall.SIGTERM)
+	eventually(t, "the drain to begin", func() bool {
+		nc, err := net.Dial("tcp", p.addr)
+		if err == nil {
+			_ = nc.Close() // the next one will be refused
+		}
+		return err != nil
+	})
+	require.True(t, p.running())
+	p.signal(t, syscall.SIGTERM)
+	require.Equal(t, -1, p.exit(t))
+}
+
+// TestShutdownTimeout stops one that must not wait long for such a node.
+func TestShutdownTimeout(t *testing.T) {
+	n := startNode(t)
+	p := startProxy(t, "--backend", n.URL(), "--backend-timeout", "60000", "--shutdown-timeout", "1")
+	c := dial(t, p.addr)
+	c.decide(t, "RL.SLIDE k 10 60")
+	n.Pause()
+	_, err := c.Write(appendCommand(nil, words("RL.SLIDE k 10 60")...))
+	require.NoError(t, err)
+	p.signal(t, syscall.SIGTERM)
+	began := time.Now()
+	require.Equal(t, 1, p.exit(t))
+	require.Less(t, time.Since(began), 10*time.Second)
+	require.Contains(t, p.output.String(), "shutdown-timeout")
+}

@@ -1,0 +1,149 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// answer is one reply of a rate-limit command, and when it was given: the node
+// decided between sent and read. Both are times of this machine, whose clock the
+// nodes use too.
+type answer struct {
+	sent, read time.Time
+	cost       int64
+	decision
+}
+
+// unknown tells of an answer by a FAIL policy: the node may have charged it.
+func (a *answer) unknown() bool { return a.remaining < 0 }
+
+// history is every answer about one key with one limit and window.
+type history struct {
+	limit   int64
+	window  time.Duration
+	answers []answer
+}
+
+// slack is what rounding to whole ms, on each side, may hide.
+const slack = 2 * time.Millisecond
+
+// filter returns the answers that keep says yes to, in the order they were sent.
+func (h *history) filter(keep func(a *answer) bool) []answer {
+	var kept []answer
+	for i := range h.answers {
+		if keep(&h.answers[i]) {
+			kept = append(kept, h.answers[i])
+		}
+	}
+	slices.SortFunc(kept, func(a, b answer) int { return a.sent.Compare(b.sent) })
+	return kept
+}
+
+// admitted are the answers that charged for sure.
+func (h *history) admitted() []answer {
+	return h.filter(func(a *answer) bool { return a.allowed == 1 && !a.unknown() })
+}
+
+// denied are the node's denials.
+func (h *history) denied() []answer {
+	return h.filter(func(a *answer) bool { return a.allowed == 0 && !a.unknown() })
+}
+
+// lost are the policy's answers: what may have charged.
+func (h *history) lost() []answer { return h.filter((*answer).unknown) }
+
+// checkLimit holds that what was admitted for sure within a window is no more than
+// the limit. It looks at the windows that begin where an admission was sent: of
+// those sent from then on, the ones read within the window lie in it.
+func (h *history) checkLimit() error {
+	admitted := h.admitted()
+	for i, first := range admitted {
+		end := first.sent.Add(h.window)
+		var sum int64
+		for _, a := range admitted[i:] {
+			if a.sent.After(end) {
+				break
+			}
+			if !a.read.After(end) {
+				sum += a.cost
+			}
+		}
+		if sum > h.limit {
+			return fmt.Errorf("%d admitted within %v, limit %d", sum, h.window, h.limit)
+		}
+	}
+	return nil
+}
+
+// checkDenials holds for each denial that what may have been charged before it, and
+// may not have left its window, leaves no room for its cost.
+func (h *history) checkDenials() error {
+	charged := h.filter(func(a *answer) bool { return a.allowed == 1 || a.unknown() })
+	longest := time.Duration(0)
+	for _, a := range charged {
+		longest = max(longest, a.read.Sub(a.sent))
+	}
+	for _, d := range h.denied() {
+		from := d.sent.Add(-h.window - slack)
+		i, _ := slices.BinarySearchFunc(charged, from.Add(-longest), func(a answer, t time.Time) int { return a.sent.Compare(t) })
+		var most int64
+		for ; i < len(charged) && !charged[i].sent.After(d.read); i++ {
+			if !charged[i].read.Before(from) || charged[i].unknown() {
+				most += charged[i].cost
+			}
+		}
+		if most+d.cost <= h.limit {
+			return fmt.Errorf("denied cost %d although at most %d of %d was used", d.cost, most, h.limit)
+		}
+	}
+	return nil
+}
+
+// once holds, for a window that nothing has left, that each unit was admitted
+// once: no two answers have the same remaining.
+func (h *history) once() error {
+	var left []int64
+	for _, a := range h.admitted() {
+		left = append(left, a.remaining)
+	}
+	slices.Sort(left)
+	for i := 1; i < len(left); i++ {
+		if left[i] == left[i-1] {
+			return fmt.Errorf("two admissions left %d", left[i])
+		}
+	}
+	return nil
+}
+
+// TestHistory holds that the checks can fail.
+func TestHistory(t *testing.T) {
+	at := func(ms int, allowed, remaining int64) answer {
+		sent := time.UnixMilli(int64(1_000_000 + ms))
+		return answer{sent, sent.Add(time.Millisecond), 1, decision{allowed: allowed, remaining: remaining}}
+	}
+	good := []answer{at(0, 1, 1), at(100, 1, 0), at(500, 0, 0), at(1002, 1, 0), at(1101, 1, 0)}
+	for name, c := range map[string]struct {
+		answers []answer
+		want    string
+	}{
+		"good":       {good, ""},
+		"too many":   {append(slices.Clone(good), at(700, 1, 0)), "3 admitted within 1s, limit 2"},
+		"too few":    {[]answer{at(0, 1, 1), at(1, 0, 0)}, "denied cost 1 although at most 1 of 2 was used"},
+		"long ago":   {[]answer{at(0, 1, 1), at(1, 1, 0), at(1500, 0, 0)}, "denied cost 1 although at most 0 of 2 was used"},
+		"maybe used": {[]answer{at(0, 1, 1), at(10, 0, -1), at(20, 0, 0)}, ""},
+	} {
+		h := history{limit: 2, window: time.Second, answers: c.answers}
+		if err := errors.Join(h.checkLimit(), h.checkDenials()); c.want == "" {
+			require.NoError(t, err, name)
+		} else {
+			require.EqualError(t, err, c.want, name)
+		}
+	}
+	require.EqualError(t, (&history{answers: good}).once(), "two admissions left 0")
+	require.NoError(t, (&history{answers: good[:2]}).once())
+}

@@ -1,0 +1,78 @@
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/rlproxy/rlproxy/"
+
+// allowed says which of the project's packages each may import. One that is not
+// here may import none, and a new one needs a line.
+var allowed = map[string][]string{
+	"cmd/rlproxy": {"resp", "commands", "engine"},
+	"commands":    {"engine", "resp"},
+	"engine":      {"shard", "lua"},
+	"resp":        nil,
+	"shard":       nil,
+	"lua":         nil,
+	"tests":       nil,
+	testSupport:   nil,
+}
+
+// testSupport starts redis-servers for tests, and ships with nothing.
+const testSupport = "internal/redistest"
+
+// alone says which one package a library may be imported by.
+var alone = map[string]string{
+	"github.com/redis/go-redis": "engine",
+	"github.com/tidwall/redcon": "resp",
+}
+
+// TestImports holds that imports point one way, tests excepted where they use a
+// library as a client does.
+func TestImports(t *testing.T) {
+	cmd := exec.Command("go", "list", "-json=ImportPath,Imports,TestImports,XTestImports", "./...")
+	cmd.Dir = ".."
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	seen := 0
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; seen++ {
+		var p struct {
+			ImportPath                         string
+			Imports, TestImports, XTestImports []string
+		}
+		err := dec.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		name := strings.TrimPrefix(p.ImportPath, module)
+		if strings.HasPrefix(name, "tests/") {
+			name = "tests"
+		}
+		may, known := allowed[name]
+		require.True(t, known, "%s: say in this test what it may import", name)
+		for _, i := range slices.Concat(p.Imports, p.TestImports, p.XTestImports) {
+			if ours, ok := strings.CutPrefix(i, module); ok && ours != name && ours != testSupport {
+				require.Contains(t, may, ours, "%s must not import %s", name, ours)
+			}
+		}
+		for _, i := range p.Imports {
+			require.NotEqual(t, module+testSupport, i, "%s is not a test", name)
+			for library, owner := range alone {
+				if strings.HasPrefix(i, library) && name != testSupport {
+					require.Equal(t, owner, name, "only %s imports %s", owner, library)
+				}
+			}
+		}
+	}
+	require.GreaterOrEqual(t, seen, 6)
+}

@@ -1,0 +1,120 @@
+package tests
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+)
+
+// node is a redis-server of the test's own.
+type node struct {
+	*redistest.Server
+	*redis.Client // straight to it
+}
+
+// startNode starts a redis-server.
+func startNode(t *testing.T) *node {
+	t.Helper()
+	s := redistest.Start(t)
+	return &node{s, s.Client}
+}
+
+// startNodes starts several.
+func startNodes(t *testing.T, count int) []*node {
+	t.Helper()
+	nodes := make([]*node, count)
+	for i := range nodes {
+		nodes[i] = startNode(t)
+	}
+	return nodes
+}
+
+// keys are all keys that the node holds.
+func (n *node) keys(t *testing.T) []string {
+	t.Helper()
+	var keys []string
+	for it := n.Scan(context.Background(), 0, "*", 1000).Iterator(); it.Next(context.Background()); {
+		keys = append(keys, it.Val())
+	}
+	return keys
+}
+
+// proxy is an rlproxy of the test's own.
+type proxy struct {
+	*process
+	addr string
+}
+
+var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
+
+// startProxy starts an rlproxy on a free port and waits until it listens.
+func startProxy(t *testing.T, args ...string) *proxy {
+	t.Helper()
+	p := &proxy{process: spawn(t, binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}
+	eventually(t, "rlproxy", func() bool {
+		if m := listening.FindStringSubmatch(p.output.String()); m != nil {
+			p.addr = m[1]
+		}
+		return p.addr != "" || !p.running()
+	})
+	require.NotEmpty(t, p.addr, "rlproxy ended:\n%s", p.output)
+	return p
+}
+
+// backends are the arguments that name nodes. The timeout is long: these tests
+// share a machine, and a policy's answer is none of the node's.
+func backends(nodes ...*node) []string {
+	args := []string{"--backend-timeout", "10000"}
+	for _, n := range nodes {
+		args = append(args, "--backend", n.URL())
+	}
+	return args
+}
+
+// stop asks a proxy to end, and holds that it did so cleanly.
+func (p *proxy) stop(t *testing.T) {
+	t.Helper()
+	p.signal(t, syscall.SIGTERM)
+	require.Zero(t, p.exit(t), "%s", p.output)
+	require.NotContains(t, p.output.String(), "DATA RACE")
+}
+
+// client returns a go-redis client of the proxy.
+func (p *proxy) client(t *testing.T, protocol int) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: p.addr, Protocol: protocol, MaxRetries: -1})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// eachEngine runs a test on the embedded engine, on one node and on three.
+func eachEngine(t *testing.T, test func(t *testing.T, p *proxy)) {
+	t.Run("embedded", func(t *testing.T) {
+		p := startProxy(t)
+		test(t, p)
+		p.stop(t)
+	})
+	for _, count := range []int{1, 3} {
+		t.Run(fmt.Sprintf("%d nodes", count), func(t *testing.T) {
+			p := startProxy(t, backends(startNodes(t, count)...)...)
+			test(t, p)
+			p.stop(t)
+		})
+	}
+}
+
+// words splits a command line at blanks.
+func words(line string) []any {
+	var args []any
+	for _, w := range strings.Fields(line) {
+		args = append(args, w)
+	}
+	return args
+}

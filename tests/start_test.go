@@ -1,0 +1,162 @@
+package tests
+
+import (
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// outcome runs rlproxy until it ends by itself.
+func outcome(t *testing.T, args ...string) (code int, output string) {
+	t.Helper()
+	p := spawn(t, binary, args...)
+	return p.exit(t), p.output.String()
+}
+
+// write makes a file of a test's own.
+func write(t *testing.T, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+func TestHelpAndVersion(t *testing.T) {
+	for _, flag := range []string{"--help", "-h"} {
+		code, out := outcome(t, flag)
+		require.Zero(t, code)
+		require.Contains(t, out, "usage: rlproxy [file.conf] [--directive value ...]")
+		require.Contains(t, out, "backend-timeout")
+	}
+	for _, flag := range []string{"--version", "-v"} {
+		code, out := outcome(t, flag)
+		require.Zero(t, code)
+		require.Regexp(t, `^rlproxy \S+\n$`, out)
+	}
+}
+
+func TestConfigurationErrors(t *testing.T) {
+	for _, c := range []struct{ content, want string }{
+		{"port 1\nprot 2\n", `a.conf:2: unknown directive "prot": it must be backend, `},
+		{"\n\nport many\n", `a.conf:3: port must be an integer from 0 to 65535; it was "many"`},
+		{"loglevel loud\n", `a.conf:1: loglevel must be debug, verbose, notice or warning; it was "loud"`},
+		{"requirepass \"open\n", `a.conf:1: unbalanced quotes`},
+		{"backend memcached://user:hush@h\n", `a.conf:1: backend must be a URL such as redis://127.0.0.1:6379`},
+		{"backend redis://h:1\nbackend redis://H:1/0\n", `named twice`},
+	} {
+		path := write(t, "a.conf", c.content)
+		for _, args := range [][]string{{path}, {path, "--check"}} {
+			code, out := outcome(t, args...)
+			require.Equal(t, 1, code, c.content)
+			require.Contains(t, out, c.want)
+			require.Equal(t, 1, strings.Count(out, "\n"), "one sentence: %s", out)
+			require.NotContains(t, out, "hush")
+		}
+	}
+	code, out := outcome(t, "--port", "1", "--backend-timeout", "1s")
+	require.Equal(t, 1, code)
+	require.Equal(t, "rlproxy: command line: backend-timeout must be milliseconds, an integer from 1 to 60000; it was \"1s\"\n", out)
+	code, out = outcome(t, filepath.Join(t.TempDir(), "missing.conf"))
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "can't read the configuration: open ")
+}
+
+func TestCheckStartsNothing(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, l.Close()) }()
+	_, port, err := net.SplitHostPort(l.Addr().String())
+	require.NoError(t, err)
+	path := write(t, "a.conf", "bind 127.0.0.1\nport "+port+"\n")
+
+	code, out := outcome(t, path, "--check")
+	require.Zero(t, code)
+	require.Equal(t, "configuration is valid\n", out)
+
+	code, out = outcome(t, path) // which shows that the port was taken all the time
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "address already in use")
+
+	code, out = outcome(t, "../rlproxy.conf", "--check")
+	require.Zero(t, code, out)
+}
+
+func TestListening(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "s")
+	args := []string{"--unixsocket", socket, "--unixsocketperm", "700", "--bind", "127.0.0.1", "127.0.0.2"}
+	p := startProxy(t, args...)
+	eventually(t, "the Unix socket", func() bool { return strings.Contains(p.output.String(), socket) })
+	require.Len(t, regexp.MustCompile(`msg=listening address=127\.0\.0\.[12]:`+port(t, p.addr)).FindAllString(p.output.String(), -1), 2)
+	st, err := os.Stat(socket)
+	require.NoError(t, err)
+	require.EqualValues(t, 0o700, st.Mode().Perm())
+	nc, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	_, err = nc.Write([]byte("PING\r\n"))
+	require.NoError(t, err)
+	b := make([]byte, 7)
+	_, err = nc.Read(b)
+	require.NoError(t, err)
+	require.Equal(t, "+PONG\r\n", string(b))
+	require.NoError(t, nc.Close())
+
+	code, out := outcome(t, "--port", "0", "--unixsocket", socket)
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "another process does")
+
+	// What kill -9 leaves behind does not hinder the next start.
+	p.signal(t, syscall.SIGKILL)
+	require.Equal(t, -1, p.exit(t))
+	require.FileExists(t, socket)
+	p = startProxy(t, args...)
+	p.stop(t)
+	require.NoFileExists(t, socket)
+}
+
+func port(t *testing.T, addr string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	return port
+}
+
+func TestLog(t *testing.T) {
+	logfile := filepath.Join(t.TempDir(), "log")
+	p := spawn(t, binary, "--bind", "127.0.0.1", "--port", "0", "--logfile", logfile, "--requirepass", "hush-hush")
+	eventually(t, "the log file", func() bool {
+		b, err := os.ReadFile(logfile)
+		return err == nil && listening.Match(b)
+	})
+	(&proxy{process: p}).stop(t)
+	b, err := os.ReadFile(logfile)
+	require.NoError(t, err)
+	require.Regexp(t, `^time=\S+ level=notice msg=`, string(b))
+	require.NotContains(t, string(b), "hush-hush")
+	require.Empty(t, p.output.String())
+
+	p2 := spawn(t, binary, "--bind", "127.0.0.1", "--port", "0", "--loglevel", "warning", "--unixsocket", filepath.Join(t.TempDir(), "s"))
+	eventually(t, "the socket", func() bool { return !p2.running() || exists(p2.cmd.Args[len(p2.cmd.Args)-1]) })
+	(&proxy{process: p2}).stop(t)
+	require.Empty(t, p2.output.String())
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+func TestConfigGet(t *testing.T) {
+	p := startProxy(t, "--maxclients", "123", "--requirepass", "hush")
+	c := dial(t, p.addr)
+	require.Equal(t, status("OK"), c.do(t, "AUTH", "hush"))
+	require.Equal(t, []any{"maxclients", "123"}, c.do(t, "CONFIG", "GET", "maxclients"))
+	require.Equal(t, []any{"maxmemory", "268435456"}, c.do(t, "CONFIG", "GET", "maxmemory"))
+	require.NotContains(t, c.do(t, "CONFIG", "GET", "*"), "hush")
+	p.stop(t)
+}
