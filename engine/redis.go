@@ -20,7 +20,9 @@ type Redis struct {
 	nodes  []*node
 	place  *shard.Nodes
 	local  *Embedded // what PolicyLocal asks
+	denied denials   // what is answered here without asking a node
 	now    func() time.Time
+	opened time.Time
 	clock  func() int64 // ms that scripts take for the node's clock; nil outside of tests
 }
 
@@ -46,6 +48,10 @@ type RedisConfig struct {
 	// MaxWaiting is how many requests may wait for one node. One more gets its policy
 	// at once. Default 100,000.
 	MaxWaiting int
+
+	// AskAlways sends every request to its node. Otherwise a denial is remembered until
+	// its retry-after has passed, at most 1 s, and the same question answered here.
+	AskAlways bool
 
 	Logger *slog.Logger // default slog.Default()
 }
@@ -77,7 +83,7 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	e := &Redis{config: config, now: time.Now}
+	e := &Redis{config: config, now: time.Now, opened: time.Now()}
 	var names []string
 	var all []*redis.Options
 	for _, backend := range config.Backends {
@@ -126,19 +132,28 @@ func (e *Redis) Do(p *Pipeline) {
 	if len(p.Requests) == 0 {
 		return
 	}
-	p.wait.expect(len(p.Requests))
-	at := e.now().UnixNano()
+	at, ask := e.elapsed(), 0
 	if len(p.groups) < len(e.nodes) {
 		p.groups = make([][]item, len(e.nodes))
 	}
 	for i := range p.Requests {
 		r := &p.Requests[i]
+		if r.Op == OpReset {
+			e.denied.forget(r.Key)
+		} else if !e.config.AskAlways && e.denied.answer(r, at.Milliseconds(), &p.Results[i]) {
+			continue
+		}
+		ask++
 		home := 0
 		if len(e.nodes) > 1 {
 			home = e.place.Home(r.Key)
 		}
 		p.groups[home] = append(p.groups[home], item{r, &p.Results[i], &p.wait, at})
 	}
+	if ask == 0 {
+		return
+	}
+	p.wait.expect(ask)
 	for home, items := range p.groups {
 		if len(items) > 0 {
 			e.nodes[home].submit(items)
@@ -148,6 +163,10 @@ func (e *Redis) Do(p *Pipeline) {
 	}
 	p.wait.wait()
 }
+
+// elapsed is the engine's own clock: the time since it was opened, which no change
+// of the machine's clock moves.
+func (e *Redis) elapsed() time.Duration { return e.now().Sub(e.opened) }
 
 // Close implements Engine. Callers of Do have to have returned.
 func (e *Redis) Close() error {
@@ -173,7 +192,12 @@ func (e *Redis) policy(r *Request) Policy {
 
 // Info tells how the nodes are, a line each.
 func (e *Redis) Info() []Field {
-	fields := []Field{{"engine", "redis"}, {"nodes", strconv.Itoa(len(e.nodes))}}
+	fields := []Field{
+		{"engine", "redis"},
+		{"nodes", strconv.Itoa(len(e.nodes))},
+		{"denials_remembered", strconv.FormatInt(e.denied.kept.Load(), 10)},
+		{"denials_answered", strconv.FormatInt(e.denied.answers.Load(), 10)},
+	}
 	for i, n := range e.nodes {
 		fields = append(fields, Field{"node" + strconv.Itoa(i), n.stats.line(n)})
 	}

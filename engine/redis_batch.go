@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/binary"
+	"time"
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/rlproxy/rlproxy/lua"
@@ -13,7 +14,7 @@ type item struct {
 	req  *Request
 	res  *Result
 	wait *waiter
-	at   int64 // when it was handed in, ns of the engine's clock
+	at   time.Duration // when it was handed in, by the engine's own clock
 }
 
 // question is all that decides besides the key. Entries that share one are sent it

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -26,6 +25,7 @@ type node struct {
 	client *redis.Client
 	health health
 	stats  nodeStats
+	resets resetListener
 
 	mu     sync.Mutex
 	ready  sync.Cond // the queue is not empty, or closed is set
@@ -53,6 +53,7 @@ func openNode(e *Redis, options *redis.Options) *node {
 	}
 	n.client = redis.NewClient(options)
 	n.health.open(n)
+	n.resets.open(n.client, &e.denied)
 	for range inFlight {
 		n.workers.Add(1)
 		go n.work() // until close
@@ -67,6 +68,7 @@ func (n *node) close() error {
 	n.mu.Unlock()
 	n.workers.Wait()
 	n.health.close()
+	n.resets.close()
 	return n.client.Close()
 }
 
@@ -148,21 +150,23 @@ func (n *node) work() {
 // serve gives every item of the batch its result. It returns by the deadline of the
 // oldest item, give or take the time to write and read.
 func (n *node) serve(b *batch) {
-	deadline := time.Unix(0, b.items[0].at).Add(n.engine.config.Timeout)
+	e := n.engine
+	deadline := e.opened.Add(b.items[0].at + e.config.Timeout)
 	if n.health.down() {
 		b.refuse(n, n.health.reason())
 		return
 	}
-	if !n.engine.now().Before(deadline) {
+	if !e.now().Before(deadline) {
 		b.refuse(n, "no answer in time")
 		return
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), deadline)
 	defer cancel()
 	clock := ""
-	if n.engine.clock != nil {
-		clock = fmt.Sprint(n.engine.clock())
+	if e.clock != nil {
+		clock = fmt.Sprint(e.clock())
 	}
+	b.sent, b.resets = e.elapsed(), e.denied.resets.Load()
 	b.build(ctx, clock)
 	n.exec(ctx, b.cmds)
 	// A node without the scripts has not run what it refused for that. It may lose

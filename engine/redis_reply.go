@@ -9,10 +9,11 @@ var errReply = errors.New("the script's reply is malformed")
 
 // decode turns the script's reply into the results of the call's items. It returns
 // an error, and has set no result, if the reply is not one of this script's.
-func (c *call) decode(reply string, node *node, items []item, next []int) error {
+func (c *call) decode(reply string, node *node, b *batch) error {
 	if !c.whole(reply) {
 		return errReply
 	}
+	items, next, denied := b.items, b.next, &node.engine.denied
 	r := reader{reply, true}
 	clock := r.uint(6)
 	for i := range c.entries {
@@ -29,6 +30,7 @@ func (c *call) decode(reply string, node *node, items []item, next []int) error 
 		req := items[e.first].req
 		if req.Op == OpReset {
 			items[e.first].res.Reset = granted > 0
+			denied.forget(req.Key)
 			continue
 		}
 		var vs [MaxWindows]verdict
@@ -39,6 +41,9 @@ func (c *call) decode(reply string, node *node, items []item, next []int) error 
 		for at := range e.n {
 			items[j].res.Decision = req.decide(vs[:req.N], clock, granted, at, resetters[req.Op])
 			j = next[j]
+		}
+		if granted < e.n && !node.engine.config.AskAlways {
+			denied.remember(req, items[e.last].res.Decision, b.sent.Milliseconds(), b.resets)
 		}
 	}
 	return nil

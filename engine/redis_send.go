@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/lua"
@@ -30,6 +31,9 @@ type batch struct {
 	calls []*call
 	used  int // of calls
 	cmds  []redis.Cmder
+
+	sent   time.Duration // when it was sent, by the engine's own clock
+	resets uint64        // the resets there had been by then
 }
 
 // build turns the items into commands. Decisions and resets share calls; what else
@@ -117,7 +121,7 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 			continue
 		case cmd.item == loading:
 		case err == nil && cmd.call != nil:
-			err = cmd.call.decode(reply, n, b.items, b.next)
+			err = cmd.call.decode(reply, n, b)
 		case err == nil:
 			b.items[cmd.item].res.States, err = n.states(reply)
 		}

@@ -11,7 +11,7 @@ import (
 // openTestRedis opens an engine on real nodes whose scripts go by the given clock.
 func openTestRedis(t testing.TB, clock func() int64, nodes ...*redistest.Server) *Redis {
 	t.Helper()
-	config := RedisConfig{Timeout: 5 * time.Second}
+	config := RedisConfig{Timeout: 5 * time.Second, AskAlways: clock != nil}
 	for _, n := range nodes {
 		config.Backends = append(config.Backends, n.URL())
 	}

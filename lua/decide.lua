@@ -39,7 +39,10 @@ end
 
 local function decide(key, index, requests)
   local q = question(index)
-  if q.kind == RESET then return pack('>BI4I3', 0, call('UNLINK', key), 0) end
+  if q.kind == RESET then
+    call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
+    return pack('>BI4I3', 0, call('UNLINK', key), 0)
+  end
   local algorithm, s = algorithms[q.kind], read(key)
   if q.shape and #s < WHOLE then
     local reply = algorithm.quick(q, key, s, clock, requests)
