@@ -14,7 +14,7 @@ type subject func(t *testing.T, clock func() int64) Engine
 // conformance holds an engine to the contract: by transcripts whose rows are the
 // contract's numbers, and by random sequences against a model.
 func conformance(t *testing.T, open subject) {
-	t.Run("transcripts", func(t *testing.T) { transcripts(t, open) })
+	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "testdata/conformance/*.txt") })
 	t.Run("random", func(t *testing.T) { randomRun(t, open, 100_000) })
 }
 

@@ -108,6 +108,8 @@ func (e *Embedded) Do(p *Pipeline) {
 		switch r.Op {
 		case OpSlide, OpCounter, OpFixed:
 			e.decide(clock, r, res)
+		case OpThrottle:
+			e.throttle(clock, r, res)
 		case OpReset:
 			res.Reset = e.reset(clock, r.Key)
 		case OpInspect:
@@ -130,12 +132,17 @@ func (e *Embedded) decide(clock int64, r *Request, res *Result) {
 	var vs [MaxWindows]verdict
 	granted, room := e.ask(clock, r, 1, &vs)
 	if !room {
-		e.refused.Add(1)
-		p := r.Fail.or(e.cfg.Policy)
-		p.answer(r, res, e.untilSweep(clock), embeddedNode, memoryFull)
+		e.refuse(clock, r, res)
 		return
 	}
 	res.Decision = r.decide(vs[:r.N], clock, granted, 0, resetOf(r.Op))
+}
+
+// refuse answers a request that found no room by its policy.
+func (e *Embedded) refuse(clock int64, r *Request, res *Result) {
+	e.refused.Add(1)
+	p := r.Fail.or(e.cfg.Policy)
+	p.answer(r, res, e.untilSweep(clock), embeddedNode, memoryFull)
 }
 
 // resetOf returns how windows of op forget.

@@ -87,16 +87,15 @@ func (e *Embedded) charge(h *stripe, key *record, now int64, r *Request, n int64
 		states[0] = &key.states
 		e.keys.Add(1)
 	}
-	cost := n * r.Cost
 	for i := range r.N { // first those that are there: add may take one that ended
 		if s := states[i]; s != nil {
-			s.charge(now, r.Windows[i], cost, n)
+			s.charge(now, r, r.Windows[i], n)
 		}
 	}
 	for i := range r.N {
 		if states[i] == nil {
 			s, freed := key.add(r, r.Windows[i], now)
-			s.charge(now, r.Windows[i], cost, n)
+			s.charge(now, r, r.Windows[i], n)
 			states[i] = s
 			e.memory.Add(-freed)
 		}

@@ -23,7 +23,7 @@ func (e *Embedded) inspect(clock int64, name []byte) []State {
 		}
 		used := s.used(now, false)
 		out = append(out, State{
-			Op: s.op, Window: s.window, Buckets: s.n(),
+			Op: s.op, Window: s.length(), Buckets: s.n(),
 			Used: used, Limit: s.limit, Remaining: max(s.limit-used, 0),
 			Node: embeddedNode, TTL: ttl, Rate: s.rate(now),
 		})

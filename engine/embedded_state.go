@@ -69,6 +69,8 @@ func (s *state) end() int64 {
 		return s.log.newest() + s.window
 	case OpCounter:
 		return subStart(s.sub(s.last)+s.n()+1, s.n(), s.window) - 1
+	case OpThrottle:
+		return s.throttleEnd()
 	}
 	return subStart(s.sub(s.last)+1, 1, s.window) - 1
 }
@@ -80,6 +82,8 @@ func (s *state) used(now int64, strict bool) int64 {
 		return s.log.used(now, s.window)
 	case OpCounter:
 		return s.counter.used(now, s.sub(s.last), s.n(), s.window, strict)
+	case OpThrottle:
+		return s.throttleUsed(now)
 	}
 	return s.counter.fixedUsed(s.sub(now), s.sub(s.last))
 }
@@ -111,13 +115,16 @@ func (s *state) grows(now int64, w Window) int64 {
 	return s.log.grows(now, w)
 }
 
-// charge adds cost, admitted at now by a number of calls.
-func (s *state) charge(now int64, w Window, cost, calls int64) {
+// charge adds the cost of a number of calls of r, admitted at now.
+func (s *state) charge(now int64, r *Request, w Window, calls int64) {
+	cost := calls * r.Cost
 	switch s.op {
 	case OpSlide:
 		s.log.charge(now, w, cost)
 	case OpCounter:
 		s.counter.charge(s.sub(now), s.sub(s.last), s.n(), cost)
+	case OpThrottle:
+		s.throttle(r, cost)
 	default:
 		s.counter.fixedCharge(s.sub(now), s.sub(s.last), cost)
 	}

@@ -5,6 +5,9 @@ package engine
 // policies that decide are PolicyOpen and PolicyClosed.
 func policyDecision(r *Request, p Policy, retry int64) Decision {
 	d := Decision{Limit: r.Windows[0].Limit, Remaining: -1}
+	if r.Op == OpThrottle {
+		d.Limit = r.Throttle.limit()
+	}
 	if p == PolicyOpen {
 		d.Allowed = true
 		return d

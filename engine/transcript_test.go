@@ -21,8 +21,8 @@ import (
 // answer is its five integers; RL.RESET's is 1 or 0; RL.INSPECT's the states, each
 // as command window-ms buckets used limit remaining, separated by commas, or none.
 
-func transcripts(t *testing.T, open subject) {
-	files, err := filepath.Glob("testdata/conformance/*.txt")
+func transcripts(t *testing.T, open subject, pattern string) {
+	files, err := filepath.Glob(pattern)
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	clock := int64(testBase)
@@ -99,6 +99,14 @@ func wire(t *testing.T, prefix string, words []string) Request {
 		}
 	}
 	require.NotZero(t, r.Op, words[0])
+	if r.Op == OpThrottle {
+		r.Throttle = Throttle{number(t, words[2]), number(t, words[3]), number(t, words[4])}
+		r.Buckets = 0
+		if len(words) > 5 {
+			r.Cost = number(t, words[5])
+		}
+		return r
+	}
 	for words = words[2:]; len(words) > 0; {
 		switch words[0] {
 		case "STRICT":
