@@ -93,7 +93,7 @@ func runAuth(c *client, args [][]byte) {
 	case len(args) == 3:
 		name, password = args[1], args[2]
 	case !c.h.users.HasPassword():
-		c.fail(errNoPassword)
+		c.fail(errAuthUnset)
 		return
 	}
 	if !c.login(name, password) {

@@ -12,8 +12,12 @@ import (
 // large pipeline needs bounded memory.
 const maxBatch = 4096
 
+// flushAt is how many bytes of replies are kept before they are written, although
+// the pipeline goes on.
+const flushAt = 256 << 10
+
 // client is what the handler keeps of a session. Only the session's goroutine
-// uses it, except for seen, last and shown, which other sessions' CLIENT LIST reads.
+// uses it, except for seen and shown, which other sessions' CLIENT LIST reads.
 type client struct {
 	h *Handler
 	s *resp.Session
@@ -29,9 +33,9 @@ type client struct {
 	off, skip, skipNext bool
 
 	own facts // what the client told of itself
+	cmd *row  // the last command answered
 
-	seen atomic.Int64        // ms since the epoch of the last pipeline
-	last atomic.Pointer[row] // of the last command
+	seen atomic.Int64 // ms since the epoch of the last pipeline
 
 	mu    sync.Mutex
 	shown facts // for CLIENT LIST of other sessions; guarded by mu, written by publish
@@ -47,6 +51,7 @@ type facts struct {
 	noTouch bool
 
 	user  string
+	cmd   string
 	proto int
 	subs  int // channels
 	multi int // commands queued since MULTI, -1 outside
@@ -73,7 +78,6 @@ func (c *client) accept(args [][]byte) {
 	case c.tx.open && !r.direct:
 		c.enqueue(r, args)
 	default:
-		c.last.Store(r)
 		c.dispatch(r, args)
 	}
 	c.skip, c.skipNext = c.skipNext, false
@@ -111,9 +115,13 @@ func (c *client) find(args [][]byte) (*row, string) {
 	return r, ""
 }
 
-// reject answers with an error, which also spoils an open transaction.
+// reject answers with an error, which also spoils an open transaction, or ends it
+// if EXEC is what was wrong.
 func (c *client) reject(msg string) {
 	c.tx.spoiled = c.tx.open
+	if msg == errExecArity {
+		c.tx = transaction{}
+	}
 	c.push(entry{err: msg})
 }
 
@@ -122,10 +130,11 @@ func (c *client) dispatch(r *row, args [][]byte) {
 	switch {
 	case r.barrier:
 		c.flush()
+		c.cmd = r
 		mark := len(c.s.Out)
 		r.run(c, args)
-		if c.off || c.skip {
-			c.s.Out = c.s.Out[:mark]
+		if (c.off || c.skip) && !r.loud {
+			c.s.Out = c.s.Out[:min(mark, len(c.s.Out))] // less if it was written meanwhile
 		}
 	case r.run != nil:
 		c.push(entry{row: r, args: args})
@@ -164,6 +173,9 @@ func (c *client) flush() {
 	for i := range c.pending {
 		e := &c.pending[i]
 		mark := len(c.s.Out)
+		if e.row != nil {
+			c.cmd = e.row
+		}
 		switch {
 		case e.err != "":
 			c.s.Out = resp.AppendError(c.s.Out, e.err)
@@ -175,6 +187,9 @@ func (c *client) flush() {
 		}
 		if e.mute {
 			c.s.Out = c.s.Out[:mark]
+		}
+		if len(c.s.Out) > flushAt {
+			c.s.Flush()
 		}
 	}
 	clear(c.pending) // lets go of the connection's buffer

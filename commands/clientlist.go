@@ -15,6 +15,9 @@ func (c *client) snapshot() facts {
 	if c.user != nil {
 		f.user = c.user.Name
 	}
+	if c.cmd != nil {
+		f.cmd = c.cmd.name
+	}
 	if c.tx.open {
 		f.multi = len(c.tx.queue)
 	}
@@ -70,10 +73,6 @@ func (c *client) line(b []byte, now time.Time) []byte {
 	if flags == "" {
 		flags = "N"
 	}
-	last := "NULL"
-	if r := c.last.Load(); r != nil {
-		last = r.name
-	}
 	idle := now.UnixMilli() - c.seen.Load()
 	b = appendPair(b, "id", c.s.ID)
 	b = append(b, " addr="+addr(c.s.Remote)+" laddr="+addr(c.s.Local)+" name="+f.name...)
@@ -83,7 +82,7 @@ func (c *client) line(b []byte, now time.Time) []byte {
 	b = appendPair(b, " sub", int64(f.subs))
 	b = append(b, " psub=0 ssub=0"...)
 	b = appendPair(b, " multi", int64(f.multi))
-	b = append(b, " cmd="+last+" user="+f.user...)
+	b = append(b, " cmd="+cmp.Or(f.cmd, "NULL")+" user="+f.user...)
 	b = appendPair(b, " redir", redir)
 	b = appendPair(b, " resp", int64(f.proto))
 	return append(b, " lib-name="+f.lib+" lib-ver="+f.libVer+"\n"...)

@@ -6,7 +6,7 @@ func commandRows() []row {
 	name := arg{name: "command-name", typ: "string", optional: true, multiple: true}
 	full := []arg{
 		{name: "command", typ: "string"},
-		{name: "arg", typ: "string", optional: true, multiple: true},
+		{name: "arg", typ: "string", multiple: true},
 	}
 	sub := row{flags: helpFlags, acl: connection, group: "server"}
 	with := func(r row) row {
@@ -90,7 +90,7 @@ func runCommandInfo(c *client, args [][]byte) {
 		if r := c.lookup(name); r != nil {
 			c.info(r)
 		} else {
-			c.noArray()
+			c.null()
 		}
 	}
 }

@@ -3,8 +3,6 @@ package commands
 import (
 	"slices"
 	"strings"
-
-	"github.com/rlproxy/rlproxy/resp"
 )
 
 // info appends a row as COMMAND INFO tells it: ten elements.
@@ -17,9 +15,12 @@ func (c *client) info(r *row) {
 	c.int(int64(r.keys.last))
 	c.int(int64(r.keys.step))
 	c.statuses(r.categories())
-	c.set(0) // tips
+	c.set(len(r.tips))
+	for _, t := range r.tips {
+		c.text(t)
+	}
 	c.keySpecs(r)
-	c.array(len(r.subs))
+	c.set(len(r.subs))
 	for i := range r.subs {
 		c.info(&r.subs[i])
 	}
@@ -162,11 +163,6 @@ func (c *client) argDocs(args []arg) {
 			c.argDocs(a.args)
 		}
 	}
-}
-
-// noArray appends the absence of an array.
-func (c *client) noArray() {
-	c.s.Out = resp.AppendNullArray(c.s.Out, c.s.Proto)
 }
 
 // runHelp lists the subcommands of the command that was sent.

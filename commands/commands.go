@@ -24,6 +24,8 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
+//go:generate go test -run TestDocs -update .
+
 // RedisVersion is the version of Redis whose answers the session commands give.
 // Clients read it in HELLO and INFO to learn what a server can do.
 const RedisVersion = "7.0.15"

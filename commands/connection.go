@@ -32,7 +32,7 @@ func connectionRows() []row {
 		example: []example{{"AUTH secret", "OK"}},
 		run:     runAuth, barrier: true, early: true,
 	}, {
-		name: "ping", arity: -1, flags: []string{"fast"}, group: "connection", since: "1.0.0", cost: "O(1)",
+		name: "ping", arity: -1, flags: []string{"fast"}, tips: []string{"request_policy:all_shards", "response_policy:all_succeeded"}, group: "connection", since: "1.0.0", cost: "O(1)",
 		summary: "Answers, to show that the connection works",
 		args:    []arg{{name: "message", typ: "string", optional: true}},
 		replies: "PONG, or the message.",

@@ -11,14 +11,16 @@ import (
 
 func serverRows() []row {
 	return []row{{
-		name: "info", arity: -1, flags: helpFlags, acl: []string{"@dangerous"}, group: "server", since: "1.0.0", cost: "O(1)",
+		name: "info", arity: -1, flags: helpFlags, acl: []string{"@dangerous"},
+		tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
+		group: "server", since: "1.0.0", cost: "O(1)",
 		summary: "Tells about the server: all sections, or those named",
 		args:    []arg{{name: "section", typ: "string", optional: true, multiple: true, about: "a section's name, `all`, `default` or `everything`"}},
 		replies: "Lines of key:value, in sections.",
 		example: []example{{"INFO cluster", "# Cluster\ncluster_enabled:0"}},
 		run:     runInfo,
 	}, {
-		name: "time", arity: 1, flags: localFlags, group: "server", since: "2.6.0", cost: "O(1)",
+		name: "time", arity: 1, flags: localFlags, tips: changing, group: "server", since: "2.6.0", cost: "O(1)",
 		summary: "Tells this process's time; decisions are made by the nodes' clocks",
 		replies: "Array of two strings: seconds since the epoch, and microseconds.",
 		example: []example{{"TIME", "1) \"1792000000\"\n2) \"761286\""}},
@@ -63,6 +65,9 @@ func serverRows() []row {
 	}}
 }
 
+// changing marks commands that answer differently each time.
+var changing = []string{"nondeterministic_output"}
+
 var quietFastFlags = []string{"noscript", "loading", "stale", "fast"}
 
 func runTime(c *client, _ [][]byte) {
@@ -72,7 +77,7 @@ func runTime(c *client, _ [][]byte) {
 	c.text(strconv.Itoa(now.Nanosecond() / 1000))
 }
 
-// facts of CONFIG GET that no directive changes. Clients ask for them: databases
+// fixedSettings are answers of CONFIG GET that no directive changes. Clients ask for them: databases
 // before SELECT, save and appendonly from redis-benchmark.
 var fixedSettings = [][2]string{
 	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory-policy", "noeviction"}, {"save", ""},
@@ -82,15 +87,11 @@ func runConfigGet(c *client, args [][]byte) {
 	found := make(map[string]string)
 	for _, a := range args[2:] {
 		pattern := string(a)
-		for _, s := range fixedSettings {
-			if Match(pattern, s[0]) {
-				found[s[0]] = s[1]
+		glob := strings.ContainsAny(pattern, "*?[")
+		for _, s := range c.h.settings(pattern) {
+			if !glob {
+				s[0] = pattern // a name comes back in the case in which it was asked for
 			}
-		}
-		if c.h.cfg.Settings == nil {
-			continue
-		}
-		for _, s := range c.h.cfg.Settings(pattern) {
 			found[s[0]] = s[1]
 		}
 	}
@@ -103,6 +104,19 @@ func runConfigGet(c *client, args [][]byte) {
 	for _, name := range names {
 		c.field(name, found[name])
 	}
+}
+
+// settings returns the directives that match a pattern, Config.Settings' last.
+func (h *Handler) settings(pattern string) (found [][2]string) {
+	for _, s := range fixedSettings {
+		if Match(pattern, s[0]) {
+			found = append(found, s)
+		}
+	}
+	if h.cfg.Settings != nil {
+		found = append(found, h.cfg.Settings(pattern)...)
+	}
+	return found
 }
 
 func runInfo(c *client, args [][]byte) {

@@ -19,14 +19,14 @@ func subscribeRows() []row {
 		args:    []arg{{name: "channel", typ: "string", multiple: true}},
 		replies: "For each channel a message (a push in RESP3): subscribe, channel, number of subscriptions.",
 		example: []example{{"SUBSCRIBE news", "1) \"subscribe\"\n2) \"news\"\n3) (integer) 1"}},
-		run:     runSubscribe, barrier: true, subscribed: true,
+		run:     runSubscribe, barrier: true, subscribed: true, loud: true,
 	}, {
 		name: "unsubscribe", arity: -1, flags: flags, group: "pubsub", since: "2.0.0", cost: "O(N) where N is the number of clients already subscribed to a channel.",
 		summary: "Ends subscriptions, all without arguments",
 		args:    []arg{{name: "channel", typ: "string", optional: true, multiple: true}},
 		replies: "For each channel a message (a push in RESP3): unsubscribe, channel, number of subscriptions left.",
 		example: []example{{"UNSUBSCRIBE news", "1) \"unsubscribe\"\n2) \"news\"\n3) (integer) 0"}},
-		run:     runUnsubscribe, barrier: true, subscribed: true,
+		run:     runUnsubscribe, barrier: true, subscribed: true, loud: true,
 	}}
 }
 

@@ -13,6 +13,7 @@ type row struct {
 	arity   int    // words with the name; negative: at least that many
 	flags   []string
 	acl     []string // categories beside those that the flags say
+	tips    []string // what cluster clients may know, in Redis's words
 	keys    keys
 	group   string
 	since   string // the version of rlproxy, or of Redis where it has the command
@@ -42,8 +43,10 @@ type row struct {
 	direct bool
 	// subscribed rows may be sent by a RESP2 client that has subscribed.
 	subscribed bool
+	// loud rows answer by messages, which CLIENT REPLY does not silence.
+	loud bool
 
-	wrong string // the error for a wrong number of words; set by newTable
+	wrong string // the error for a wrong number of words; set by newTable if empty
 }
 
 // keys says where a command's keys stand: words first to last (-1: the last

@@ -30,7 +30,7 @@ func transactionRows() []row {
 		summary: "Runs the queued commands in order; ordered, but not atomic across keys",
 		replies: "Array of the commands' replies.",
 		example: []example{{"EXEC", "1) PONG\n2) \"hello\""}},
-		run:     runExec, barrier: true, direct: true,
+		run:     runExec, barrier: true, direct: true, wrong: errExecArity,
 	}, {
 		name: "discard", arity: 1, flags: fast, group: "transactions", since: "2.0.0", cost: "O(N), when N is the number of queued commands",
 		summary: "Forgets the queued commands",
