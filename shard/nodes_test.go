@@ -111,11 +111,11 @@ func TestNodesByName(t *testing.T) {
 func TestNodesGolden(t *testing.T) {
 	nodes := NewNodes(nodeNames(5))
 	for key, want := range map[string][]int{
-		"":         []int{0, 4, 3, 1, 2},
-		"a":        []int{4, 2, 1, 0, 3},
-		"tenant:1": []int{1, 2, 3, 4, 0},
-		"tenant:2": []int{1, 4, 0, 2, 3},
-		"\x00\xff": []int{2, 0, 4, 1, 3},
+		"":         {0, 4, 3, 1, 2},
+		"a":        {4, 2, 1, 0, 3},
+		"tenant:1": {1, 2, 3, 4, 0},
+		"tenant:2": {1, 4, 0, 2, 3},
+		"\x00\xff": {2, 0, 4, 1, 3},
 	} {
 		require.Equal(t, want, nodes.Order([]byte(key), nil), "key %q", key)
 	}
