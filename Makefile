@@ -36,3 +36,17 @@ fuzz: ## run every fuzz target for FUZZTIME, 30s unless said
 
 clean: ## remove what was built
 	rm -rf bin
+
+.PHONY: bench bench-quick bench-hot
+
+bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes half an hour
+	scripts/need redis-server
+	$(GO) run ./tests/bench -docs docs
+
+bench-quick: build ## the same table in a minute, for use while working
+	scripts/need redis-server
+	$(GO) run ./tests/bench -quick
+
+bench-hot: build ## the hot-key figures: one hot key with room, one denied key
+	scripts/need redis-server
+	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false

@@ -1,0 +1,188 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+)
+
+// comparison is one case: the same question put to two targets.
+type comparison struct {
+	table   string
+	title   string
+	a, b    load
+	figures []figure
+}
+
+func (c comparison) name() string {
+	return fmt.Sprintf("%s/%s/P%d", c.table, c.title, c.b.depth)
+}
+
+// figure is one number that a case comes to, and what it should be.
+type figure struct {
+	*kind
+	bound
+}
+
+// kind is how a figure is made of what both sides did in one round.
+type kind struct {
+	title string
+	of    func(a, b sample) float64
+}
+
+// The kinds of figures: each a multiple of what the other side does.
+var (
+	byRate    = &kind{"decisions per second", func(a, b sample) float64 { return b.rate / a.rate }}
+	byNodeCPU = &kind{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
+	byP50     = &kind{"p50", func(a, b sample) float64 { return b.p50 / a.p50 }}
+	byP99     = &kind{"p99", func(a, b sample) float64 { return b.p99 / a.p99 }}
+)
+
+// bound is what must be reached and what should be; with a goal below the floor,
+// less is better. The zero bound asks for nothing.
+type bound struct{ floor, goal float64 }
+
+func (b bound) String() string {
+	if b.floor == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%g / %g", b.floor, b.goal)
+}
+
+// verdict says in words where a value stands.
+func (b bound) verdict(v float64) string {
+	if b.goal < b.floor {
+		v, b = -v, bound{-b.floor, -b.goal}
+	}
+	switch {
+	case b.floor == 0:
+		return ""
+	case v >= b.goal:
+		return "goal met"
+	case v >= b.floor:
+		return "floor met"
+	}
+	return "**missed**"
+}
+
+// spread is the median of the rounds, and the lowest and highest of them.
+type spread struct{ low, median, high float64 }
+
+func spreadOf(values []float64) spread {
+	s := slices.Sorted(slices.Values(values))
+	n := len(s)
+	return spread{s[0], (s[(n-1)/2] + s[n/2]) / 2, s[n-1]}
+}
+
+func (s spread) String() string {
+	return fmt.Sprintf("%s (%s to %s)", short(s.median), short(s.low), short(s.high))
+}
+
+// short writes a number with three digits.
+func short(v float64) string {
+	if v == 0 {
+		return "0"
+	}
+	digits := 2 - int(math.Floor(math.Log10(math.Abs(v))))
+	return fmt.Sprintf("%.*f", max(digits, 0), v)
+}
+
+// result is a case measured.
+type result struct {
+	comparison
+	na, nb int      // commands of each round on each side
+	as, bs sample   // medians
+	values []spread // of figures
+}
+
+func (r result) String() string {
+	s := fmt.Sprintf("%-58s %9.0f/s %9.0f/s", r.name(), r.as.rate, r.bs.rate)
+	for i, f := range r.figures {
+		s += fmt.Sprintf("  %s: %s [%s] %s", f.title, r.values[i], f.bound, f.verdict(r.values[i].median))
+	}
+	return s
+}
+
+// compare measures both sides of a case in turn, round after round. The order
+// changes from round to round, so that neither always comes first.
+func compare(ctx context.Context, o options, c comparison) (result, error) {
+	r := result{comparison: c}
+	var err error
+	if r.na, err = c.a.size(ctx, o); err != nil {
+		return r, err
+	}
+	if r.nb, err = c.b.size(ctx, o); err != nil {
+		return r, err
+	}
+	if c.a.keys > 1 { // more requests would make more state
+		r.na = min(r.na, r.nb)
+		r.nb = r.na
+	}
+	as, bs := make([]sample, o.rounds), make([]sample, o.rounds)
+	for i := range o.rounds {
+		first := func() error { as[i], err = c.a.round(ctx, o, r.na); return err }
+		second := func() error { bs[i], err = c.b.round(ctx, o, r.nb); return err }
+		if i%2 == 1 {
+			first, second = second, first
+		}
+		if err := first(); err != nil {
+			return r, err
+		}
+		if err := second(); err != nil {
+			return r, err
+		}
+	}
+	r.as, r.bs = medians(as), medians(bs)
+	for _, f := range c.figures {
+		values := make([]float64, o.rounds)
+		for i := range values {
+			values[i] = f.of(as[i], bs[i])
+		}
+		r.values = append(r.values, spreadOf(values))
+	}
+	return r, nil
+}
+
+// size returns how many commands make a round of the wanted length, by a short one
+// that is not counted.
+func (l load) size(ctx context.Context, o options) (int, error) {
+	if err := l.prepare(ctx); err != nil {
+		return 0, err
+	}
+	s, err := l.run(ctx, 5000*min(l.depth, 8))
+	return max(int(s.rate*o.seconds), 2000), err
+}
+
+// round is one measurement of one side. A single key is warm when it has been asked
+// for a window's length; many keys are warm when they are there.
+func (l load) round(ctx context.Context, o options, n int) (sample, error) {
+	if err := l.prepare(ctx); err != nil {
+		return sample{}, err
+	}
+	if l.keys == 1 {
+		if _, err := l.run(ctx, int(float64(n)*min(1/o.seconds, 1))); err != nil {
+			return sample{}, err
+		}
+	}
+	return l.run(ctx, n)
+}
+
+// medians is the median of every field by itself.
+func medians(all []sample) sample {
+	median := func(of func(sample) float64) float64 {
+		var values []float64
+		for _, s := range all {
+			values = append(values, of(s))
+		}
+		return spreadOf(values).median
+	}
+	return sample{
+		rate:    median(func(s sample) float64 { return s.rate }),
+		node:    median(func(s sample) float64 { return s.node }),
+		busiest: median(func(s sample) float64 { return s.busiest }),
+		proxy:   median(func(s sample) float64 { return s.proxy }),
+		p50:     median(func(s sample) float64 { return s.p50 }),
+		p99:     median(func(s sample) float64 { return s.p99 }),
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// nodeCPU is the CPU time that a redis-server has used, in seconds, as it says itself.
+func (s *server) nodeCPU() (float64, error) {
+	info, err := ask(s.port, "INFO", "cpu")
+	if err != nil {
+		return 0, err
+	}
+	sum := 0.0
+	for line := range strings.Lines(info) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		if name == "used_cpu_user" || name == "used_cpu_sys" {
+			seconds, err := strconv.ParseFloat(value, 64)
+			if err != nil {
+				return 0, err
+			}
+			sum += seconds
+		}
+	}
+	return sum, nil
+}
+
+// processCPU is the CPU time that a process has used, in seconds, in steps of 10 ms.
+func (s *server) processCPU() (float64, error) {
+	const ticks = 100 // a second, as Linux reports them
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := bytes.Cut(stat, []byte(") ")) // the name may hold spaces
+	fields := strings.Fields(string(rest))
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc/%d/stat has another form", s.cmd.Process.Pid)
+	}
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return float64(user+system) / ticks, errors.Join(err1, err2)
+}

@@ -1,0 +1,132 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// growth is a series of loads, each with more work than the one before.
+type growth struct {
+	name  string
+	why   string // what the steps are, for the report
+	steps []step
+}
+
+type step struct {
+	title string
+	load  load
+}
+
+// grown is a series measured.
+type grown struct {
+	growth
+	samples []sample // medians, one a step
+}
+
+// worst is the largest factor by which a step is slower, or costs more CPU, than
+// the one before.
+func (g grown) worst() float64 {
+	worst := 1.0
+	for i := 1; i < len(g.samples); i++ {
+		a, b := g.samples[i-1], g.samples[i]
+		worst = max(worst, a.rate/b.rate)
+		if a.node > 0 {
+			worst = max(worst, b.node/a.node)
+		}
+	}
+	return worst
+}
+
+func (g grown) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-44s", g.name)
+	for i, s := range g.samples {
+		fmt.Fprintf(&b, "  %s: %.0f/s, node %.1f us, rlproxy %.1f us;", g.steps[i].title, s.rate, s.node, s.proxy)
+	}
+	fmt.Fprintf(&b, "  worst step %.2f", g.worst())
+	return b.String()
+}
+
+// growths lists the series, for both engines.
+func growths(l *lab, o options) []growth {
+	proxy := target{front: l.proxy, proxy: l.proxy, nodes: []*server{l.node}}
+	memory := target{front: l.memory, proxy: l.memory, fresh: true}
+	var all []growth
+	for _, q := range questions {
+		for _, to := range []struct {
+			name string
+			target
+		}{{"one Redis node", proxy}, {"embedded engine", memory}} {
+			many := load{target: to.target, keys: o.keys, clients: clients, depth: 16, command: asked{q, manyKeys, 100, 60_000}.proxied()}
+			name := func(of string) string { return q.command + ", " + to.name + ", " + of }
+			if q.command == "RL.SLIDE" {
+				all = append(all, growth{name("keys"), "limit 100 in 60 s, -P 16", keySteps(many, o)})
+			}
+			all = append(all,
+				growth{name("limits"), "1,000 keys, -P 16; windows in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
+				growth{name("windows"), "limit 1,000,000 in each, -P 16", windowSteps(many, q)},
+				growth{name("connections"), "limit 100 in 60 s, -P 1", connectionSteps(many)})
+		}
+	}
+	return all
+}
+
+func keySteps(l load, o options) (steps []step) {
+	for _, n := range []int{1000, 100_000, o.most} {
+		l.keys = n
+		steps = append(steps, step{strconv.Itoa(n) + " keys", l})
+	}
+	return steps
+}
+
+func limitSteps(l load, q question) (steps []step) {
+	l.keys = 1000
+	for _, limit := range []int{10, 1000, 1_000_000} {
+		l.command = asked{q, manyKeys, limit, limit * 5}.proxied()
+		steps = append(steps, step{"limit " + strconv.Itoa(limit), l})
+	}
+	return steps
+}
+
+func windowSteps(l load, q question) (steps []step) {
+	for _, n := range []int{1, 2, 4, 8} {
+		l.command = []string{q.command, manyKeys}
+		for i := range n {
+			l.command = append(l.command, "1000000", strconv.Itoa(i+1)+"m")
+		}
+		steps = append(steps, step{strconv.Itoa(n) + " windows", l})
+	}
+	return steps
+}
+
+func connectionSteps(l load) (steps []step) {
+	l.depth = 1
+	for _, n := range []int{50, 100, 5000} {
+		l.clients = n
+		steps = append(steps, step{strconv.Itoa(n) + " connections", l})
+	}
+	return steps
+}
+
+// grow measures a series, step by step: 3 rounds, after one that is not counted.
+func grow(ctx context.Context, o options, g growth) (grown, error) {
+	out := grown{growth: g}
+	for _, s := range g.steps {
+		n, err := s.load.size(ctx, o)
+		if err != nil {
+			return out, err
+		}
+		var samples []sample
+		for range 4 {
+			one, err := s.load.run(ctx, n)
+			if err != nil {
+				return out, err
+			}
+			samples = append(samples, one)
+		}
+		out.samples = append(out.samples, medians(samples[1:]))
+	}
+	return out, nil
+}

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+)
+
+// describe says on what is measured, a line each.
+func describe(ctx context.Context, l *lab) []string {
+	load, _, _ := strings.Cut(file("/proc/loadavg"), " ")
+	return []string{
+		field(file("/proc/cpuinfo"), "model name") + ", " + say(ctx, "nproc") + " cores, " + field(file("/proc/meminfo"), "MemTotal") + " of memory",
+		"Linux " + say(ctx, "uname", "-r") + ", " + runtime.Version(),
+		say(ctx, l.binary, "--version"),
+		say(ctx, "redis-server", "--version"),
+		say(ctx, "redis-benchmark", "--version"),
+		"load average when the run began: " + load + " (all of it is other work on the same cores)",
+	}
+}
+
+// say returns the first line that a program writes, or why it does not.
+func say(ctx context.Context, program string, args ...string) string {
+	out, err := exec.CommandContext(ctx, program, args...).Output() // #nosec G204 -- our own
+	if err != nil {
+		return program + ": " + err.Error()
+	}
+	line, _, _ := bytes.Cut(out, []byte("\n"))
+	return string(line)
+}
+
+func file(name string) string {
+	b, err := os.ReadFile(name) // #nosec G304 -- our own
+	if err != nil {
+		return err.Error()
+	}
+	return string(b)
+}
+
+// field returns the value of a line "name : value".
+func field(text, name string) string {
+	for line := range strings.Lines(text) {
+		if n, v, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(n) == name {
+			return strings.TrimSpace(v)
+		}
+	}
+	return "unknown"
+}

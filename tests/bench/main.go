@@ -1,0 +1,113 @@
+// Command bench measures rlproxy against the scripts that an application would
+// otherwise send to Redis itself. It starts redis-servers and rlproxy on free
+// ports, drives both with redis-benchmark, one after the other in alternating
+// rounds, and compares medians. `make bench` starts it from the repository's root
+// and has it write docs/benchmarks.md and docs/benchmarks.svg.
+//
+// Reading order: main.go, cases.go (what is measured), compare.go (how), load.go
+// and loop.go (the load), server.go and resp.go (the servers), growth.go (the cost
+// as work grows), report.go and plot.go (what comes out).
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"regexp"
+	"syscall"
+	"time"
+)
+
+// options say how thoroughly to measure.
+type options struct {
+	rounds  int
+	seconds float64 // of load on each side in each round
+	keys    int     // of the cases with many keys
+	most    int     // keys of the largest key space
+	only    *regexp.Regexp
+	growth  bool
+}
+
+func main() {
+	if err := run(os.Args[1:]); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string) error {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	binary := flags.String("rlproxy", "bin/rlproxy", "the binary to measure")
+	docs := flags.String("docs", "", "folder to write benchmarks.md and benchmarks.svg to; empty: print only")
+	quick := flags.Bool("quick", false, "short rounds and fewer keys: for use while working, not for quoting")
+	only := flags.String("only", "", "measure only the cases whose name matches")
+	rounds := flags.Int("rounds", 5, "rounds, each of which measures both sides")
+	seconds := flags.Float64("seconds", 2, "of load on each side in each round")
+	growth := flags.Bool("growth", true, "measure the cost as work grows too")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	pattern, err := regexp.Compile(*only)
+	if err != nil {
+		return err
+	}
+	o := options{*rounds, *seconds, 100_000, 10_000_000, pattern, *growth}
+	if *quick {
+		o = options{2, 0.2, 10_000, 1_000_000, pattern, false}
+	}
+	if *docs != "" && (*quick || *only != "" || !*growth || o.rounds < 5) {
+		return errors.New("only a whole run of 5 rounds or more is written down")
+	}
+	l, err := openLab(ctx, *binary)
+	if err != nil {
+		return err
+	}
+	defer l.close()
+	began := time.Now()
+	r := report{machine: describe(ctx, l), options: o}
+	if err := measure(ctx, l, o, &r); err != nil {
+		return err
+	}
+	r.took = time.Since(began)
+	fmt.Println()
+	fmt.Print(r.tables())
+	if *docs == "" {
+		return nil
+	}
+	return r.write(*docs)
+}
+
+// measure fills the report, case by case, and tells of each as it is done.
+func measure(ctx context.Context, l *lab, o options, r *report) error {
+	for _, c := range cases(l, o) {
+		if !o.only.MatchString(c.name()) {
+			continue
+		}
+		row, err := compare(ctx, o, c)
+		if err != nil {
+			return fmt.Errorf("%s: %w", c.name(), err)
+		}
+		r.rows = append(r.rows, row)
+		fmt.Println(row)
+	}
+	if !o.growth {
+		return nil
+	}
+	for _, s := range growths(l, o) {
+		if !o.only.MatchString(s.name) {
+			continue
+		}
+		steps, err := grow(ctx, o, s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.name, err)
+		}
+		r.growths = append(r.growths, steps)
+		fmt.Println(steps)
+	}
+	return nil
+}
