@@ -1,6 +1,11 @@
 package engine
 
 import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"strconv"
 	"testing"
 	"time"
 
@@ -8,15 +13,130 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestCloseReturnsWhileListening(t *testing.T) {
+// one asks an engine a single question.
+func one(e Engine, r Request) Result {
+	p := Pipeline{Requests: []Request{r}}
+	e.Do(&p)
+	return p.Results[0]
+}
+
+func slide(key string, limit, window, cost int64) Request {
+	return Request{Op: OpSlide, Key: []byte(key), N: 1, Cost: cost, Buckets: 1, Windows: [MaxWindows]Window{{limit, window}}}
+}
+
+// scriptCalls is how many scripts a node has run by their hash.
+func scriptCalls(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	m := regexp.MustCompile(`cmdstat_evalsha:calls=(\d+)`).FindStringSubmatch(s.Client.Info(context.Background(), "commandstats").Val())
+	require.NotNil(t, m)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
+
+// A denial from memory is the one that the node would give at the same ms, whatever
+// its clock says and wherever in its window it stands.
+func TestRememberedDenialIsTheNodes(t *testing.T) {
+	s := redistest.Start(t)
+	const nodeAhead = 9_123_457 // ms
+	now := time.Now().Add(200 * 24 * time.Hour)
+	clock := func() int64 { return now.UnixMilli() + nodeAhead }
+	truth := openTestRedis(t, clock, s)
+	e := openTestRedis(t, clock, s)
+	e.config.AskAlways = false
+	e.now, e.opened = func() time.Time { return now }, now
+
+	rng := rand.New(rand.NewPCG(3, 4)) // #nosec G404 -- a test's choices
+	remembered := int64(0)
+	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
+		r := slide(op.String(), 20, 700, 1)
+		r.Op = op
+		if op == OpCounter {
+			r.Buckets = 7
+		}
+		for range 4000 {
+			asked := r
+			asked.Cost = 0
+			want := one(truth, asked)
+			got := one(e, r)
+			require.NoError(t, got.Err)
+			require.Equal(t, want.Allowed, got.Allowed)
+			require.Equal(t, want.RetryAfter, got.RetryAfter)
+			if !got.Allowed {
+				require.Equal(t, want.ResetAfter, got.ResetAfter)
+			}
+			now = now.Add(time.Duration(rng.IntN(12)) * time.Millisecond)
+		}
+		require.Greater(t, e.denied.answers.Load(), remembered+1000, "%s: few denials came from memory", op)
+		remembered = e.denied.answers.Load()
+	}
+}
+
+func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
 	s := redistest.Start(t)
 	e := openTestRedis(t, nil, s)
-	done := make(chan error, 1)
-	go func() { done <- e.Close() }()
-	select {
-	case err := <-done:
-		require.NoError(t, err)
-	case <-time.After(10 * time.Second):
-		t.Fatal("Close does not return")
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	require.True(t, one(e, slide("k", 1, 3_600_000, 1)).Allowed)
+	before, began := scriptCalls(t, s), time.Now()
+	for range 20_000 {
+		require.False(t, one(e, slide("k", 1, 3_600_000, 1)).Allowed)
 	}
+	seconds := int(time.Since(began)/time.Second) + 1
+	require.LessOrEqual(t, scriptCalls(t, s)-before, 2*seconds)
+}
+
+// What the next call says is what the node says, not what it said to another
+// question or before a reset.
+func TestDenialsAreForgotten(t *testing.T) {
+	s := redistest.Start(t)
+	here, there := openTestRedis(t, nil, s), openTestRedis(t, nil, s)
+	for _, e := range []*Redis{here, there} {
+		t.Cleanup(func() { require.NoError(t, e.Close()) })
+	}
+	deny := func() {
+		t.Helper()
+		one(here, Request{Op: OpReset, Key: []byte("k")})
+		require.True(t, one(here, slide("k", 5, 3_600_000, 3)).Allowed)
+		require.False(t, one(here, slide("k", 5, 3_600_000, 3)).Allowed)
+		require.EqualValues(t, 1, here.denied.kept.Load())
+	}
+	deny()
+	require.True(t, one(here, slide("k", 5, 3_600_000, 1)).Allowed, "another cost")
+	deny()
+	require.True(t, one(here, slide("k", 6, 3_600_000, 3)).Allowed, "a raised limit")
+	deny()
+	require.True(t, one(here, Request{Op: OpReset, Key: []byte("k")}).Reset)
+	require.True(t, one(here, slide("k", 5, 3_600_000, 3)).Allowed, "a reset here")
+
+	deny()
+	p := Pipeline{Requests: []Request{slide("k", 5, 3_600_000, 3), {Op: OpReset, Key: []byte("k")}, slide("k", 5, 3_600_000, 3)}}
+	here.Do(&p)
+	require.False(t, p.Results[0].Allowed)
+	require.True(t, p.Results[1].Reset)
+	require.True(t, p.Results[2].Allowed, "a reset before it in the pipeline")
+
+	require.Eventually(t, func() bool { // here and there listen
+		return s.Client.PubSubNumSub(context.Background(), resetChannel).Val()[resetChannel] == 2
+	}, 5*time.Second, time.Millisecond)
+	deny()
+	require.True(t, one(there, Request{Op: OpReset, Key: []byte("k")}).Reset)
+	require.Eventually(t, func() bool { return here.denied.kept.Load() == 0 },
+		900*time.Millisecond, time.Millisecond, "the message of a reset elsewhere")
+	require.True(t, one(here, slide("k", 5, 3_600_000, 3)).Allowed)
+}
+
+func TestRememberedDenialsAreBounded(t *testing.T) {
+	var d denials
+	for i := range 10 * maxDenials {
+		r := slide(fmt.Sprint("key", i), 1, 1000, 1)
+		d.remember(&r, Decision{Limit: 1, RetryAfter: 500}, 0, 0)
+	}
+	require.LessOrEqual(t, d.kept.Load(), int64(maxDenials))
+	kept := 0
+	for i := range d.stripes {
+		kept += len(d.stripes[i].denied)
+	}
+	require.EqualValues(t, d.kept.Load(), kept)
+	d.forgetAll()
+	require.Zero(t, d.kept.Load())
 }
