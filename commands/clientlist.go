@@ -54,6 +54,10 @@ func (h *Handler) all() []*client {
 	return cs
 }
 
+// unmeasured are fields of Redis that we do not measure. Client libraries parse
+// each of them as a number, and fail where one is missing.
+const unmeasured = " qbuf=0 qbuf-free=0 argv-mem=0 multi-mem=0 rbs=0 rbp=0 obl=0 oll=0 omem=0 tot-mem=0 events=r"
+
 // line appends the session's line of CLIENT LIST. Any goroutine may call it.
 func (c *client) line(b []byte, now time.Time) []byte {
 	f := c.facts()
@@ -75,13 +79,14 @@ func (c *client) line(b []byte, now time.Time) []byte {
 	}
 	idle := now.UnixMilli() - c.seen.Load()
 	b = appendPair(b, "id", c.s.ID)
-	b = append(b, " addr="+addr(c.s.Remote)+" laddr="+addr(c.s.Local)+" name="+f.name...)
+	b = append(b, " addr="+addr(c.s.Remote)+" laddr="+addr(c.s.Local)+" fd=-1 name="+f.name...)
 	b = appendPair(b, " age", int64(now.Sub(c.s.Created)/time.Second))
 	b = appendPair(b, " idle", max(idle, 0)/1000)
 	b = append(b, " flags="+flags+" db=0"...)
 	b = appendPair(b, " sub", int64(f.subs))
 	b = append(b, " psub=0 ssub=0"...)
 	b = appendPair(b, " multi", int64(f.multi))
+	b = append(b, unmeasured...)
 	b = append(b, " cmd="+cmp.Or(f.cmd, "NULL")+" user="+f.user...)
 	b = appendPair(b, " redir", redir)
 	b = appendPair(b, " resp", int64(f.proto))

@@ -39,7 +39,7 @@ func clientRows() []row {
 			name: "client|info", arity: 2, flags: quietFlags, acl: connection, group: "connection", since: "6.2.0", cost: "O(1)",
 			summary: "Return information about the current client connection.",
 			replies: "One line of key=value fields.",
-			example: []example{{"CLIENT INFO", "id=7 addr=127.0.0.1:50188 laddr=127.0.0.1:6380 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 cmd=client|info user=default redir=-1 resp=2 lib-name= lib-ver="}},
+			example: []example{{"CLIENT INFO", "id=7 addr=127.0.0.1:50188 laddr=127.0.0.1:6380 fd=-1 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 ... cmd=client|info user=default redir=-1 resp=2 lib-name= lib-ver="}},
 			run:     runClientInfo,
 		}, {
 			name: "client|kill", arity: -3, flags: adminFlags, acl: connection, group: "connection", since: "2.4.0", cost: "O(N) where N is the number of client connections",
@@ -66,7 +66,7 @@ func clientRows() []row {
 				{name: "client-id", typ: "integer", token: "ID", optional: true, multiple: true},
 			},
 			replies: "One line of key=value fields for each connection.",
-			example: []example{{"CLIENT LIST ID 7", "id=7 addr=127.0.0.1:50188 laddr=127.0.0.1:6380 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 cmd=client|list user=default redir=-1 resp=2 lib-name= lib-ver="}},
+			example: []example{{"CLIENT LIST ID 7", "id=7 addr=127.0.0.1:50188 laddr=127.0.0.1:6380 fd=-1 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 ... cmd=client|list user=default redir=-1 resp=2 lib-name= lib-ver="}},
 			run:     runClientList,
 		}, {
 			name: "client|no-evict", arity: 3, flags: adminFlags, acl: connection, group: "connection", since: "7.0.0", cost: "O(1)",

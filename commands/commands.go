@@ -10,8 +10,8 @@
 // the order of the commands, with those of commands that run here in their places.
 //
 // Reading order: commands.go (this file), table.go, client.go (the walk), parse.go
-// (the grammar of the rate limit commands), ratelimit.go (their rows), then one
-// file for each family of session commands.
+// (the grammar of the rate limit commands), slide.go (one of them), then a file for
+// each of the others and for each family of session commands.
 package commands
 
 import (

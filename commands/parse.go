@@ -25,6 +25,9 @@ const (
 	optStrict
 )
 
+// commonOptions are known by every decision command of ours.
+const commonOptions = optCost | optID | optShards | optFail
+
 // optionOf returns the option that a word names, in any case, or 0.
 func optionOf(word []byte) option {
 	switch {
@@ -175,27 +178,6 @@ func checkWhole(r *engine.Request) string {
 		}
 		r.Shards = int(min(int64(r.Shards), w.Limit))
 	}
-	return ""
-}
-
-// parseReset makes one request for each key.
-func parseReset(args [][]byte, p *engine.Pipeline) string {
-	for _, key := range args[1:] {
-		if !keyFits(key) {
-			return errKey
-		}
-		r := p.Add()
-		r.Op, r.Key = engine.OpReset, key
-	}
-	return ""
-}
-
-func parseInspect(args [][]byte, p *engine.Pipeline) string {
-	if !keyFits(args[1]) {
-		return errKey
-	}
-	r := p.Add()
-	r.Op, r.Key = engine.OpInspect, args[1]
 	return ""
 }
 

@@ -1,8 +1,8 @@
 package commands
 
 import (
-	"fmt"
 	"runtime"
+	"runtime/metrics"
 	"slices"
 	"strconv"
 	"strings"
@@ -153,8 +153,6 @@ func (h *Handler) sections() []Section {
 	h.mu.Lock()
 	clients := len(h.clients)
 	h.mu.Unlock()
-	var mem runtime.MemStats
-	runtime.ReadMemStats(&mem)
 	sections := []Section{
 		{"Server", [][2]string{
 			{"redis_version", RedisVersion},
@@ -169,7 +167,7 @@ func (h *Handler) sections() []Section {
 			{"uptime_in_days", strconv.FormatInt(int64(up/(24*time.Hour)), 10)},
 		}},
 		{"Clients", [][2]string{{"connected_clients", strconv.Itoa(clients)}}},
-		{"Memory", [][2]string{{"used_memory", fmt.Sprint(mem.HeapAlloc)}, {"used_memory_rss", fmt.Sprint(mem.Sys)}}},
+		{"Memory", memory()},
 		{"Persistence", [][2]string{{"loading", "0"}}},
 		{"Replication", [][2]string{{"role", "master"}, {"connected_slaves", "0"}}},
 		{"Cluster", [][2]string{{"cluster_enabled", "0"}}},
@@ -178,4 +176,17 @@ func (h *Handler) sections() []Section {
 		sections = append(sections, h.cfg.Info()...)
 	}
 	return sections
+}
+
+// memory tells what the process holds, without stopping it to count.
+func memory() [][2]string {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/heap/objects:bytes"},
+		{Name: "/memory/classes/total:bytes"},
+	}
+	metrics.Read(samples)
+	return [][2]string{
+		{"used_memory", strconv.FormatUint(samples[0].Value.Uint64(), 10)},
+		{"used_memory_rss", strconv.FormatUint(samples[1].Value.Uint64(), 10)},
+	}
 }

@@ -82,7 +82,8 @@ type table struct {
 func newTable() *table {
 	t := &table{byName: make(map[string]*row)}
 	for _, family := range [][]row{
-		rateLimitRows(), throttleRows(), connectionRows(), clientRows(), serverRows(),
+		{slideRow(), counterRow(), fixedRow(), throttleRow(), resetRow(), inspectRow(), hotKeysRow()},
+		connectionRows(), clientRows(), serverRows(),
 		commandRows(), transactionRows(), subscribeRows(),
 	} {
 		for i := range family {

@@ -8,7 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// CL.THROTTLE is redis-cell's command. What this file follows was read in
+// throttleRow is CL.THROTTLE, redis-cell's command. What this file follows was read in
 // github.com/brandur/redis-cell: arguments, rounding and reply in src/lib.rs, the
 // algorithm (GCRA) and "Zero rates" in src/cell/mod.rs, both at commit 769d908.
 //
@@ -32,8 +32,8 @@ import (
 // fit, and negative numbers, are errors. Its errors begin with "Cell error: ";
 // between versions the text after that has also been written with "Store error: "
 // before it, which is left out here.
-func throttleRows() []row {
-	return []row{{
+func throttleRow() row {
+	return row{
 		name: "cl.throttle", arity: -1, flags: writes, keys: oneKey, group: "ratelimit", since: "1.0.0",
 		cost:    "O(1)",
 		summary: "Limits by GCRA, as redis-cell does",
@@ -48,7 +48,7 @@ func throttleRows() []row {
 		example: []example{{"CL.THROTTLE user:42 15 30 60", "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2"}},
 		parse:   parseThrottle,
 		reply:   replyThrottle,
-	}}
+	}
 }
 
 func parseThrottle(args [][]byte, p *engine.Pipeline) string {
