@@ -9,6 +9,7 @@ type Home struct {
 	Strict bool
 	Lent   []Lent // at most one a part
 	Seq    int64  // of the newest loan to any part
+	Calm   int64  // ms; nothing is lent before
 }
 
 // Lent is what a part may hold, in the home's eyes.
@@ -55,7 +56,11 @@ func (h *Home) Decide(rules Rules, clock int64, q *Question, own []int64) Answer
 	room := h.room(q.Ask, own, others)
 	granted := q.Ask.fit(slices.Min(room))
 	if granted < q.Ask.N {
-		return Answer{Granted: granted, Recall: h.unread(rules, clock, q.Ask, reports, q.Away)}
+		recalls := h.unread(rules, clock, q.Ask, reports, q.Away)
+		if len(recalls) > 0 && len(q.Reports) > 0 {
+			h.Calm = clock + rules.Lease/4 // parts were lent to while they were read: let the next reading be the last
+		}
+		return Answer{Granted: granted, Recall: recalls}
 	}
 	for i := range room {
 		room[i] -= granted * q.Ask.Cost
@@ -178,7 +183,7 @@ const scarce = 32
 // lend lends the part that missed an even piece of the room, on top of what it has.
 // The home keeps the last piece for itself.
 func (h *Home) lend(rules Rules, clock int64, q *Question, room []int64) *Loan {
-	if h.Parts < 2 {
+	if h.Parts < 2 || clock < h.Calm {
 		return nil
 	}
 	a, i := q.Ask, h.find(q.Miss.Part)
