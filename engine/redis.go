@@ -1,14 +1,13 @@
 package engine
 
 import (
+	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
 	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -16,14 +15,17 @@ import (
 // chosen by rendezvous hashing over the nodes' names; a decision is a script run
 // there. Requests of all connections that wait for the same node go to it together.
 type Redis struct {
-	config RedisConfig
-	nodes  []*node
-	place  *shard.Nodes
-	local  *Embedded // what PolicyLocal asks
-	denied denials   // what is answered here without asking a node
-	now    func() time.Time
-	opened time.Time
-	clock  func() int64 // ms that scripts take for the node's clock; nil outside of tests
+	config   RedisConfig
+	topology atomic.Pointer[topology]
+	finder   *finder                       // nil if the nodes are named one by one
+	nodes    []*node                       // those named one by one
+	tls      atomic.Pointer[tls.Config]    // of new connections to rediss:// backends
+	local    *Embedded                     // what PolicyLocal asks
+	answered [PolicyError + 1]atomic.Int64 // requests by the policy that answered them
+	denied   denials                       // what is answered here without asking a node
+	now      func() time.Time
+	opened   time.Time
+	clock    func() int64 // ms that scripts take for the node's clock; nil outside of tests
 }
 
 // RedisConfig says which nodes there are and what to do when they do not answer.
@@ -31,7 +33,15 @@ type RedisConfig struct {
 	// Backends are the nodes: redis://[user:password@]host:port[/db], rediss:// for
 	// TLS. Their order does not matter. A node's name for placement is its lower-case
 	// host:port/db, so a changed name moves keys.
+	//
+	// redis+sentinel://[user:password@]host:port,host:port/master[/db] is the node that
+	// these sentinels call the master, its name master/db; sentinels' own user goes in
+	// ?sentinel_username=&sentinel_password=. redis+cluster://[user:password@]host:port,
+	// host:port is a Redis Cluster that these nodes belong to, and stands alone.
 	Backends []string
+
+	// TLS is for rediss backends.
+	TLS BackendTLS
 
 	// Timeout is how long a request waits for its node before its policy answers.
 	// Default 100 ms: well above a healthy round trip, well below a client's patience.
@@ -68,8 +78,9 @@ type Field struct{ Name, Value string }
 // OpenRedis returns an engine on the nodes of the configuration. It does not wait
 // for them: a node that cannot be reached is an error of its requests, not of ours.
 func OpenRedis(config RedisConfig) (*Redis, error) {
-	if len(config.Backends) == 0 {
-		return nil, errors.New("no backend is named")
+	backends, err := parseBackends(config.Backends)
+	if err != nil {
+		return nil, err
 	}
 	if config.Timeout <= 0 {
 		config.Timeout = 100 * time.Millisecond
@@ -84,46 +95,22 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 		config.Logger = slog.Default()
 	}
 	e := &Redis{config: config, now: time.Now, opened: time.Now()}
-	var names []string
-	var all []*redis.Options
-	for _, backend := range config.Backends {
-		options, err := parseBackend(backend)
-		if err != nil {
-			return nil, err
-		}
-		name := placementName(options)
-		for _, other := range names {
-			if other == name {
-				return nil, fmt.Errorf("backend %s is named twice", name)
-			}
-		}
-		names, all = append(names, name), append(all, options)
+	if err := e.SetBackendTLS(config.TLS); err != nil {
+		return nil, err
 	}
-	e.place = shard.NewNodes(names)
 	e.local = NewEmbedded(EmbeddedConfig{MaxMemory: config.LocalMemory, Policy: PolicyClosed})
-	for _, options := range all {
-		e.nodes = append(e.nodes, openNode(e, options))
+	for _, b := range backends {
+		if b.kind != oneNode {
+			e.finder = openFinder(e, backends)
+			return e, nil
+		}
 	}
+	var names []string
+	for _, b := range backends {
+		e.nodes, names = append(e.nodes, openNode(e, b, b.seeds[0])), append(names, b.name())
+	}
+	e.topology.Store(&topology{nodes: e.nodes, place: shard.NewNodes(names)})
 	return e, nil
-}
-
-// parseBackend turns a backend's URL into the options of its client. Errors do not
-// repeat the URL, which may hold a password.
-func parseBackend(backend string) (*redis.Options, error) {
-	scheme, _, found := strings.Cut(backend, "://")
-	if !found || scheme != "redis" && scheme != "rediss" {
-		return nil, errors.New("a backend is redis://[user:password@]host:port[/db], or rediss:// for TLS")
-	}
-	options, err := redis.ParseURL(backend)
-	if err != nil {
-		return nil, fmt.Errorf("a backend's URL is wrong: %s", strings.ReplaceAll(err.Error(), backend, scheme+"://..."))
-	}
-	return options, nil
-}
-
-// placementName is a node's name for placement.
-func placementName(o *redis.Options) string {
-	return strings.ToLower(o.Addr) + "/" + strconv.Itoa(o.DB)
 }
 
 // Do implements Engine.
@@ -133,22 +120,21 @@ func (e *Redis) Do(p *Pipeline) {
 		return
 	}
 	at, ask := e.elapsed(), 0
-	if len(p.groups) < len(e.nodes) {
-		p.groups = make([][]item, len(e.nodes))
+	top := e.topology.Load()
+	if len(p.groups) < len(top.nodes) {
+		p.groups = make([][]item, len(top.nodes))
 	}
 	for i := range p.Requests {
 		r := &p.Requests[i]
 		if r.Op == OpReset {
 			e.denied.forget(r.Key)
+			e.local.reset(e.local.clock(), r.Key)
 		} else if !e.config.AskAlways && e.denied.answer(r, at.Milliseconds(), &p.Results[i]) {
 			continue
 		}
 		ask++
-		home := 0
-		if len(e.nodes) > 1 {
-			home = e.place.Home(r.Key)
-		}
-		p.groups[home] = append(p.groups[home], item{r, &p.Results[i], &p.wait, at})
+		home, slot := top.locate(r.Key, 0)
+		p.groups[home] = append(p.groups[home], item{req: r, res: &p.Results[i], wait: &p.wait, at: at, slot: slot})
 	}
 	if ask == 0 {
 		return
@@ -156,7 +142,7 @@ func (e *Redis) Do(p *Pipeline) {
 	p.wait.expect(ask)
 	for home, items := range p.groups {
 		if len(items) > 0 {
-			e.nodes[home].submit(items)
+			top.nodes[home].submit(items)
 			clear(items)
 			p.groups[home] = items[:0]
 		}
@@ -171,6 +157,9 @@ func (e *Redis) elapsed() time.Duration { return e.now().Sub(e.opened) }
 // Close implements Engine. Callers of Do have to have returned.
 func (e *Redis) Close() error {
 	var errs []error
+	if e.finder != nil {
+		errs = append(errs, e.finder.close())
+	}
 	for _, n := range e.nodes {
 		errs = append(errs, n.close())
 	}
@@ -192,13 +181,19 @@ func (e *Redis) policy(r *Request) Policy {
 
 // Info tells how the nodes are, a line each.
 func (e *Redis) Info() []Field {
+	nodes := e.topology.Load().nodes
 	fields := []Field{
 		{"engine", "redis"},
-		{"nodes", strconv.Itoa(len(e.nodes))},
+		{"nodes", strconv.Itoa(len(nodes))},
 		{"denials_remembered", strconv.FormatInt(e.denied.kept.Load(), 10)},
 		{"denials_answered", strconv.FormatInt(e.denied.answers.Load(), 10)},
 	}
-	for i, n := range e.nodes {
+	for policy, name := range policyNames {
+		if name != "" {
+			fields = append(fields, Field{"answered_" + name, strconv.FormatInt(e.answered[policy].Load(), 10)})
+		}
+	}
+	for i, n := range nodes {
 		fields = append(fields, Field{"node" + strconv.Itoa(i), n.stats.line(n)})
 	}
 	return fields

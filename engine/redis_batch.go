@@ -15,6 +15,11 @@ type item struct {
 	res  *Result
 	wait *waiter
 	at   time.Duration // when it was handed in, by the engine's own clock
+
+	// In a cluster:
+	slot   uint16 // the key's
+	asking bool   // another node said ASK: this one answers it by exception
+	hops   uint8  // how often it was sent on
 }
 
 // question is all that decides besides the key. Entries that share one are sent it
@@ -61,11 +66,14 @@ type call struct {
 	packed    []byte
 	args      []any
 	names     []string
+	asking    bool // of items that are
+	sent      bool // it is among the batch's commands
 }
 
 func (c *call) reset() {
 	c.keys, c.entries, c.questions = c.keys[:0], c.entries[:0], c.questions[:0]
 	c.index = [2 * maxEntries]int16{}
+	c.asking, c.sent = false, false
 }
 
 // add puts item i, asking r, into the call. next links the items of one entry: next[i]

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // health is what is known of a node: up; suspect after one failure, when it is still
@@ -15,6 +17,7 @@ type health struct {
 	node  *node
 	state atomic.Int32 // of failures in a row, at most downAfter
 	probe atomic.Int64 // when the next probe is due, ns since the epoch
+	since atomic.Int64 // when it went down, by the engine's own clock
 	cause atomic.Pointer[string]
 
 	trouble chan struct{} // wakes the prober
@@ -69,21 +72,26 @@ func (h *health) note(err error) {
 		}
 		return
 	}
-	cause := why(err)
+	n, cause := h.node, why(err)
 	h.cause.Store(&cause)
+	if hasCode(err, strayed) {
+		n.links.dropAll()
+	}
 	for {
 		was := h.state.Load()
 		if was >= downAfter {
 			return
 		}
 		if h.state.CompareAndSwap(was, was+1) {
-			h.node.stats.failures.Add(1)
+			n.stats.failures.Add(1)
 			if was+1 == downAfter {
-				h.node.engine.config.Logger.Warn("node is down", "node", h.node.name, "why", cause)
+				h.since.Store(int64(n.engine.elapsed()))
+				n.engine.config.Logger.Warn("node is down", "node", n.name, "why", cause)
 			}
 			break
 		}
 	}
+	n.engine.finder.wake()
 	h.plan(probeMin)
 	select {
 	case h.trouble <- struct{}{}:
@@ -111,21 +119,37 @@ func (h *health) run(ctx context.Context) {
 				return
 			case <-time.After(wait):
 			}
-			if h.ping(ctx) == nil {
-				if h.state.Swap(0) >= downAfter {
-					h.node.engine.config.Logger.Warn("node is up", "node", h.node.name)
-				}
+			err := h.ask(ctx)
+			if !failed(err) {
+				h.recovered()
 				break
+			}
+			if ctx.Err() == nil {
+				h.note(err)
 			}
 		}
 	}
 }
 
-// ping asks for a sign of life.
-func (h *health) ping(ctx context.Context) error {
+// recovered takes a node in that answered a probe.
+func (h *health) recovered() {
+	n := h.node
+	if h.state.Swap(0) >= downAfter {
+		after := n.engine.elapsed() - time.Duration(h.since.Load())
+		n.engine.config.Logger.Warn("node is up", append([]any{"node", n.name, "after", after.Round(time.Millisecond)}, n.report.take()...)...)
+	}
+}
+
+// probe is a script that decides nothing, and is refused whenever those that decide
+// are: by a node that is loading, or at work on another script, or a replica.
+const probe = "#!lua\nreturn 1"
+
+// ask sends a probe. Its key may lie on another node of a cluster: saying so is a
+// sign of life as well.
+func (h *health) ask(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, h.node.engine.config.Timeout)
 	defer cancel()
-	return h.node.client.Ping(ctx).Err()
+	return h.node.client.Process(ctx, redis.NewCmd(ctx, "eval", probe, 1, "rl:{}"))
 }
 
 // nodeStats counts for INFO.

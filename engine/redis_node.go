@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"sync"
 
@@ -20,12 +19,15 @@ const batchItems = 1024
 // node is one backend: a queue of requests, the workers that take them to it, and
 // what is known of its health.
 type node struct {
-	engine *Redis
-	name   string // host:port
-	client *redis.Client
-	health health
-	stats  nodeStats
-	resets resetListener
+	engine  *Redis
+	backend *backend
+	name    string        // host:port
+	client  *redis.Client // nil: there is no such node, see absentNode
+	links   links
+	health  health
+	stats   nodeStats
+	report  report
+	resets  resetListener
 
 	mu     sync.Mutex
 	ready  sync.Cond // the queue is not empty, or closed is set
@@ -35,23 +37,10 @@ type node struct {
 	workers sync.WaitGroup
 }
 
-func openNode(e *Redis, options *redis.Options) *node {
-	n := &node{engine: e, name: options.Addr}
+func openNode(e *Redis, b *backend, addr string) *node {
+	n := &node{engine: e, backend: b, name: addr}
 	n.ready.L = &n.mu
-	options.Protocol = 2      // replies of scripts are strings: RESP3 has nothing to add
-	options.MaxRetries = -1   // what may have run is never sent again
-	options.DialerRetries = 1 // a dead node costs one dial
-	options.ContextTimeoutEnabled = true
-	options.DialTimeout = e.config.Timeout
-	options.ReadTimeout = e.config.Timeout
-	options.WriteTimeout = e.config.Timeout
-	options.PoolSize = inFlight + 2 // the workers, a probe, and one to spare
-	options.ClientName = "rlproxy"
-	options.DisableIdentity = true
-	if options.TLSConfig != nil {
-		options.TLSConfig.MinVersion = max(options.TLSConfig.MinVersion, tls.VersionTLS12)
-	}
-	n.client = redis.NewClient(options)
+	n.client = redis.NewClient(e.options(b, addr, &n.links))
 	n.health.open(n)
 	n.resets.open(n.client, &e.denied)
 	for range inFlight {
@@ -59,6 +48,34 @@ func openNode(e *Redis, options *redis.Options) *node {
 		go n.work() // until close
 	}
 	return n
+}
+
+// absentNode stands for a node that nobody has named yet. It answers by policy, and
+// needs no close.
+func absentNode(e *Redis, name, why string) *node {
+	n := &node{engine: e, name: name}
+	n.health.node = n
+	n.health.state.Store(downAfter)
+	n.health.cause.Store(&why)
+	return n
+}
+
+// options are those of a client of the node at addr, one of the backend's.
+func (e *Redis) options(b *backend, addr string, ls *links) *redis.Options {
+	o := *b.options
+	o.Addr = addr
+	o.Dialer = ls.dialer(b.tls, e.tls.Load)
+	o.Protocol = 2      // replies of scripts are strings: RESP3 has nothing to add
+	o.MaxRetries = -1   // what may have run is never sent again
+	o.DialerRetries = 1 // a dead node costs one dial
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout = e.config.Timeout
+	o.ReadTimeout = e.config.Timeout
+	o.WriteTimeout = e.config.Timeout
+	o.PoolSize = inFlight + 2 // the workers, a probe, and one to spare
+	o.ClientName = "rlproxy"
+	o.DisableIdentity = true
+	return &o
 }
 
 func (n *node) close() error {
@@ -75,19 +92,22 @@ func (n *node) close() error {
 // submit hands in requests that belong to one pipeline, or answers them at once if
 // the node is down or has too many waiting. It copies the items.
 func (n *node) submit(items []item) {
-	why := ""
+	var why string
 	if n.health.down() {
 		why = n.health.reason()
 	} else {
 		n.mu.Lock()
-		if len(n.queue)+len(items) <= n.engine.config.MaxWaiting {
+		if !n.closed && len(n.queue)+len(items) <= n.engine.config.MaxWaiting {
 			n.queue = append(n.queue, items...)
 			n.mu.Unlock()
 			n.ready.Signal()
 			return
 		}
-		n.mu.Unlock()
 		why = "too many requests wait for it"
+		if n.closed {
+			why = "it is no longer a backend's master"
+		}
+		n.mu.Unlock()
 	}
 	for i := range items {
 		n.refuse(&items[i], why)
@@ -102,7 +122,9 @@ func answered(items []item) {
 		for i < len(items) && items[i].wait == w {
 			i++
 		}
-		w.answered(i)
+		if w != nil { // nil: sent on to another node
+			w.answered(i)
+		}
 		items = items[i:]
 	}
 }
@@ -167,7 +189,7 @@ func (n *node) serve(b *batch) {
 		clock = fmt.Sprint(e.clock())
 	}
 	b.sent, b.resets = e.elapsed(), e.denied.resets.Load()
-	b.build(ctx, clock)
+	b.build(ctx, clock, n.backend.kind == cluster)
 	n.exec(ctx, b.cmds)
 	// A node without the scripts has not run what it refused for that. It may lose
 	// them again and again.
@@ -202,7 +224,9 @@ func (n *node) refuse(it *item, why string) {
 		return
 	}
 	policy := n.engine.policy(r)
+	n.engine.answered[policy].Add(1)
 	n.stats.policies[policy].Add(1)
+	n.report.answered(n, policy, why)
 	switch policy {
 	case PolicyError:
 		it.res.Err = &Unavailable{n.name, why}

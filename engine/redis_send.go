@@ -2,9 +2,7 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -31,16 +29,22 @@ type batch struct {
 	calls []*call
 	used  int // of calls
 	cmds  []redis.Cmder
+	open  map[uint16]*call // of a cluster: the call that takes more of a slot's key
 
 	sent   time.Duration // when it was sent, by the engine's own clock
 	resets uint64        // the resets there had been by then
 }
 
 // build turns the items into commands. Decisions and resets share calls; what else
-// there is ends the call before it, so that order holds.
-func (b *batch) build(ctx context.Context, clock string) {
+// there is ends the call before it, so that order holds. With slots, the node is one
+// of a cluster.
+func (b *batch) build(ctx context.Context, clock string, slots bool) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
 	b.cmds, b.used = b.cmds[:0], 0
+	if slots {
+		b.buildSlots(ctx, clock)
+		return
+	}
 	var open *call
 	end := func() {
 		if open != nil {
@@ -77,10 +81,16 @@ func (b *batch) call() *call {
 }
 
 func (b *batch) send(ctx context.Context, clock string, c *call) {
+	if c.sent = true; c.asking {
+		b.ask(ctx)
+	}
 	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(clock)...), c, 0})
 }
 
 func (b *batch) inspect(ctx context.Context, clock string, i int) {
+	if b.items[i].asking {
+		b.ask(ctx)
+	}
 	key := string(shard.AppendStoredKey(nil, b.items[i].req.Key, 0))
 	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, "evalsha", lua.Inspect.SHA, 1, key, clock), nil, i})
 }
@@ -106,18 +116,21 @@ func (b *batch) rebuild(ctx context.Context, clock string) {
 	}
 }
 
-func noScript(err error) bool { return err != nil && strings.HasPrefix(err.Error(), "NOSCRIPT") }
-
 // collect sets the results of all commands, but for those that the node had no
 // script for: unless that is final, it returns whether there were any.
 func (b *batch) collect(n *node, final bool) (missing bool) {
-	failed := error(nil)
+	trouble := error(nil)
 	for _, cmd := range b.cmds {
 		cmd := cmd.(command)
 		reply, err := cmd.Result()
+		if reply != "" {
+			err = nil // it came before what went wrong with the rest of the pipeline
+		}
 		switch {
 		case !final && noScript(err):
 			missing = true
+			continue
+		case b.redirect(n, cmd, err):
 			continue
 		case cmd.item == loading:
 		case err == nil && cmd.call != nil:
@@ -125,62 +138,30 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 		case err == nil:
 			b.items[cmd.item].res.States, err = n.states(reply)
 		}
-		if err == nil {
-			continue
+		if failed(err) {
+			trouble = err
 		}
-		if !isReply(err) {
-			failed = err
+		if err != nil {
+			b.each(cmd, func(j int) { n.refuse(&b.items[j], why(err)) })
 		}
-		if cmd.item == loading {
-			continue
-		}
-		b.refuseOne(n, cmd, why(err))
 	}
-	n.health.note(failed)
+	n.health.note(trouble)
 	return missing
 }
 
-// isReply tells whether the node itself answered with the error.
-func isReply(err error) bool {
-	var reply redis.Error
-	return errors.As(err, &reply)
-}
-
-// why says in a few words what went wrong, without addresses.
-func why(err error) string {
+// each calls do with the indices of the items that cmd answers, in order.
+func (b *batch) each(cmd command, do func(j int)) {
 	switch {
-	case isReply(err):
-		return err.Error()
-	case errors.Is(err, context.DeadlineExceeded) || isTimeout(err):
-		return "no answer in time"
-	}
-	return "connection failed: " + rootCause(err)
-}
-
-func isTimeout(err error) bool {
-	var t interface{ Timeout() bool }
-	return errors.As(err, &t) && t.Timeout()
-}
-
-func rootCause(err error) string {
-	for {
-		inner := errors.Unwrap(err)
-		if inner == nil {
-			return err.Error()
-		}
-		err = inner
-	}
-}
-
-func (b *batch) refuseOne(n *node, cmd command, why string) {
-	if cmd.call == nil {
-		n.refuse(&b.items[cmd.item], why)
+	case cmd.item == loading:
+		return
+	case cmd.call == nil:
+		do(cmd.item)
 		return
 	}
 	for i := range cmd.call.entries {
 		e := &cmd.call.entries[i]
 		for j, left := e.first, e.n; left > 0; j, left = b.next[j], left-1 {
-			n.refuse(&b.items[j], why)
+			do(j)
 		}
 	}
 }

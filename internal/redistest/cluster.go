@@ -1,0 +1,157 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Cluster is a running Redis Cluster: masters, and after them a replica of each if
+// it was asked for.
+type Cluster struct {
+	Nodes   []*Server
+	Masters int
+	t       testing.TB
+}
+
+// clusterTimeout is when nodes of a cluster take another for failed, ms.
+const clusterTimeout = 1000
+
+// StartCluster runs a cluster that shares the slots out evenly, and waits until it
+// works. announce, if not nil, gives the port that clients are told for a node, as
+// it is when something stands between.
+func StartCluster(t testing.TB, masters int, replicas bool, announce func(addr string) int) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t, Masters: masters}
+	count := masters
+	if replicas {
+		count *= 2
+	}
+	for range count {
+		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes",
+			"--cluster-port", strconv.Itoa(FreePort(t)), "--cluster-node-timeout", strconv.Itoa(clusterTimeout),
+			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"))
+	}
+	if announce != nil {
+		for _, n := range c.Nodes {
+			n.Do("CONFIG", "SET", "cluster-announce-port", announce(n.Addr))
+		}
+	}
+	first := c.Nodes[0]
+	for i, n := range c.Nodes {
+		n.Do("CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		if i < masters {
+			n.Do("CLUSTER", "ADDSLOTSRANGE", 16384*i/masters, 16384*(i+1)/masters-1)
+		}
+		if i > 0 {
+			n.Do("CLUSTER", "MEET", "127.0.0.1", first.Port, c.busPort(first))
+		}
+	}
+	c.await("all know all", func(n *Server) bool {
+		return strings.Contains(n.Do("CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d\r", count)) &&
+			!strings.Contains(n.Do("CLUSTER", "NODES"), "handshake")
+	})
+	for i, n := range c.Nodes[masters:] {
+		n.Do("CLUSTER", "REPLICATE", c.Nodes[i].Do("CLUSTER", "MYID"))
+	}
+	c.await("the cluster is up", func(n *Server) bool {
+		return strings.Contains(n.Do("CLUSTER", "INFO"), "cluster_state:ok")
+	})
+	if replicas {
+		c.await("replicas are in step", func(n *Server) bool {
+			info := n.Do("INFO", "replication")
+			return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
+		})
+	}
+	return c
+}
+
+// URL names the cluster as a backend.
+func (c *Cluster) URL() string {
+	var addrs []string
+	for _, n := range c.Nodes {
+		addrs = append(addrs, n.Addr)
+	}
+	return "redis+cluster://" + strings.Join(addrs, ",")
+}
+
+func (c *Cluster) busPort(s *Server) int {
+	for i, arg := range s.args {
+		if arg == "--cluster-port" {
+			port, err := strconv.Atoi(s.args[i+1])
+			require.NoError(c.t, err)
+			return port
+		}
+	}
+	return 0
+}
+
+func (c *Cluster) await(what string, done func(n *Server) bool) {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		require.Eventually(c.t, func() bool { return done(n) }, 30*time.Second, 20*time.Millisecond, what)
+	}
+}
+
+// Master returns the index of the node that serves a slot, as the first node that
+// can be asked has it.
+func (c *Cluster) Master(slot int) int {
+	c.t.Helper()
+	for _, n := range c.Nodes {
+		slots, err := n.Client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // what the engine asks
+		if err != nil {
+			continue
+		}
+		for _, r := range slots {
+			if slot < r.Start || slot > r.End {
+				continue
+			}
+			for i, other := range c.Nodes {
+				if strings.HasPrefix(other.Do("CLUSTER", "MYID"), r.Nodes[0].ID) {
+					return i
+				}
+			}
+		}
+	}
+	require.Fail(c.t, "nobody serves slot "+strconv.Itoa(slot))
+	return -1
+}
+
+// Move gives a slot, with its keys, from one node to another, one key at a time.
+// step is called after each step.
+func (c *Cluster) Move(slot, from, to int, step func()) {
+	c.t.Helper()
+	src, dst := c.Nodes[from], c.Nodes[to]
+	srcID, dstID := src.Do("CLUSTER", "MYID"), dst.Do("CLUSTER", "MYID")
+	dst.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", srcID)
+	src.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", dstID)
+	step()
+	for {
+		keys, err := src.Client.ClusterGetKeysInSlot(context.Background(), slot, 1).Result()
+		require.NoError(c.t, err)
+		if len(keys) == 0 {
+			break
+		}
+		src.Do("MIGRATE", "127.0.0.1", dst.Port, keys[0], 0, 5000)
+		step()
+	}
+	dst.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
+	step()
+	src.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
+	step()
+}
+
+// Do sends one command and returns its reply as text; an error ends the test.
+func (s *Server) Do(args ...any) string {
+	s.t.Helper()
+	cmd := redis.NewCmd(context.Background(), args...)
+	_ = s.Client.Process(context.Background(), cmd)
+	require.NoError(s.t, cmd.Err(), "%v", args)
+	return fmt.Sprint(cmd.Val())
+}

@@ -1,0 +1,80 @@
+package redistest
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Guarded is a master with a replica, and sentinels that watch over them.
+type Guarded struct {
+	Master, Replica *Server // as they started
+	Sentinels       []*Server
+}
+
+// SentinelName is what the sentinels call the master.
+const SentinelName = "limits"
+
+// sentinelTimeout is when sentinels take a master for down, ms.
+const sentinelTimeout = 600
+
+// StartGuarded runs a master, its replica and three sentinels, and waits until each
+// knows the others.
+func StartGuarded(t testing.TB) *Guarded {
+	t.Helper()
+	g := &Guarded{Master: Start(t, "--repl-diskless-sync-delay", "0")}
+	g.Replica = Start(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(g.Master.Port), "--repl-diskless-sync-delay", "0")
+	for range 3 {
+		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Master.Addr))
+	}
+	for _, s := range g.Sentinels {
+		require.Eventually(t, func() bool {
+			m := s.Do("SENTINEL", "MASTER", SentinelName)
+			return strings.Contains(m, "num-slaves 1") && strings.Contains(m, "num-other-sentinels 2") || // RESP2
+				strings.Contains(m, "num-slaves:1") && strings.Contains(m, "num-other-sentinels:2")
+		}, 30*time.Second, 20*time.Millisecond, "sentinels know each other and the replica")
+	}
+	require.Eventually(t, func() bool {
+		return strings.Contains(g.Replica.Do("INFO", "replication"), "master_link_status:up")
+	}, 30*time.Second, 20*time.Millisecond, "the replica is in step")
+	return g
+}
+
+// URL names the master as a backend.
+func (g *Guarded) URL() string {
+	var addrs []string
+	for _, s := range g.Sentinels {
+		addrs = append(addrs, s.Addr)
+	}
+	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + SentinelName
+}
+
+// startSentinel runs a sentinel, which writes to its configuration file.
+func startSentinel(t testing.TB, master string) *Server {
+	host, port, err := net.SplitHostPort(master)
+	require.NoError(t, err)
+	own := FreePort(t)
+	file := filepath.Join(t.TempDir(), "sentinel.conf")
+	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 3000\n",
+		own, SentinelName, host, port, SentinelName, sentinelTimeout, SentinelName)
+	require.NoError(t, os.WriteFile(file, []byte(conf), 0o600))
+	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(own)), Port: own, t: t, args: []string{file, "--sentinel"}}
+	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, Protocol: 2})
+	t.Cleanup(func() {
+		_ = s.Client.Close()
+		s.Kill()
+		if t.Failed() {
+			t.Logf("sentinel on port %d said:\n%s", own, s.out)
+		}
+	})
+	s.Run()
+	return s
+}
