@@ -3,5 +3,5 @@
 //
 // Reading order: nodes.go (which node), key.go (which stored key), slot.go (which
 // slot of a Redis Cluster), spread.go (which parts), hot.go (which keys are busy), then
-// neighbours: how one limit stands on several nodes.
+// split.go and its neighbours: how one limit stands on several nodes.
 package shard
