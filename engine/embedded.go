@@ -35,6 +35,8 @@ type Embedded struct {
 	refused atomic.Int64
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
+	busy *busiest
+
 	stop chan struct{}
 	done sync.WaitGroup
 }
@@ -70,7 +72,7 @@ func newEmbedded(cfg EmbeddedConfig) *Embedded {
 	if cfg.Policy = cfg.Policy.or(PolicyClosed); cfg.Policy == PolicyLocal {
 		cfg.Policy = PolicyClosed
 	}
-	e := &Embedded{cfg: cfg, seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	e := &Embedded{cfg: cfg, seed: maphash.MakeSeed(), busy: newBusiest(), stop: make(chan struct{})}
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*record)
 	}
@@ -118,6 +120,7 @@ func (e *Embedded) Do(p *Pipeline) {
 			res.Err = ErrNoBackend
 		}
 	}
+	e.busy.observe(p)
 }
 
 // clock returns the ms since the epoch.

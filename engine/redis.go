@@ -23,6 +23,7 @@ type Redis struct {
 	local    *Embedded                     // what PolicyLocal asks
 	answered [PolicyError + 1]atomic.Int64 // requests by the policy that answered them
 	denied   denials                       // what is answered here without asking a node
+	busy     *busiest                      // keys most asked about, for RL.HOTKEYS
 	now      func() time.Time
 	opened   time.Time
 	clock    func() int64 // ms that scripts take for the node's clock; nil outside of tests
@@ -94,7 +95,7 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	e := &Redis{config: config, now: time.Now, opened: time.Now()}
+	e := &Redis{config: config, busy: newBusiest(), now: time.Now, opened: time.Now()}
 	if err := e.SetBackendTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -136,10 +137,9 @@ func (e *Redis) Do(p *Pipeline) {
 		home, slot := top.locate(r.Key, 0)
 		p.groups[home] = append(p.groups[home], item{req: r, res: &p.Results[i], wait: &p.wait, at: at, slot: slot})
 	}
-	if ask == 0 {
-		return
+	if ask > 0 {
+		p.wait.expect(ask)
 	}
-	p.wait.expect(ask)
 	for home, items := range p.groups {
 		if len(items) > 0 {
 			top.nodes[home].submit(items)
@@ -147,7 +147,10 @@ func (e *Redis) Do(p *Pipeline) {
 			p.groups[home] = items[:0]
 		}
 	}
-	p.wait.wait()
+	if ask > 0 {
+		p.wait.wait()
+	}
+	e.busy.observe(p)
 }
 
 // elapsed is the engine's own clock: the time since it was opened, which no change

@@ -31,24 +31,30 @@ type question struct {
 	cost    int64
 	buckets int64
 	windows [MaxWindows]Window
+	rate    Throttle
 }
 
 func (r *Request) question() question {
-	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows}
+	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle}
 }
 
-// Sizes of the packed integers, see lua/decide.lua.
-const (
-	entryBytes   = 6
-	verdictBytes = 24
-)
+// verdictBytes is the size of a verdict in the reply, see lua/decide.lua.
+const verdictBytes = 24
+
+// verdicts is how many verdicts answer the question.
+func (q *question) verdicts() int {
+	if q.op == OpThrottle {
+		return 1
+	}
+	return q.n
+}
 
 // maxEntries is the most decisions of one script call: enough to make the call's
 // own cost small, few enough to hold the node up for less than a ms.
 const maxEntries = 64
 
-// asked is one entry of a call: one key with one question, asked by one or more adjacent requests:
-// links of items, from first to last.
+// asked is one entry of a call: one key with one question, asked by one or more
+// adjacent requests, the items that are linked from first to last.
 type asked struct {
 	keyFrom, keyTo int // in call.keys
 	question       int
@@ -63,7 +69,8 @@ type call struct {
 	entries   []asked
 	questions []question
 	index     [2 * maxEntries]int16 // open addressing over hashes of keys: entry+1 that came last for a key
-	packed    []byte
+	packed    []byte                // entries, then questions
+	ends      []int                 // of the entries, and of each question
 	args      []any
 	names     []string
 	asking    bool // of items that are
@@ -107,7 +114,7 @@ func (c *call) add(r *Request, i int, next []int) bool {
 }
 
 // combines tells whether equal requests may share an entry.
-func combines(r *Request) bool { return r.Op != OpReset && r.Op != OpThrottle }
+func combines(r *Request) bool { return r.Op != OpReset }
 
 // ask returns the index of r's question, which mostly is the last one asked.
 func (c *call) ask(r *Request) int {
@@ -131,34 +138,38 @@ func (c *call) build(clock string) []any {
 		c.packed = binary.BigEndian.AppendUint16(c.packed, uint16(e.question+3)) // #nosec G115 -- index in ARGV
 		c.packed = binary.BigEndian.AppendUint32(c.packed, uint32(min(e.n, 1<<32-1)))
 	}
-	table := len(c.packed)
+	c.ends = append(c.ends[:0], len(c.packed))
 	for i := range c.questions {
 		c.packed = c.questions[i].append(c.packed)
+		c.ends = append(c.ends, len(c.packed))
 	}
 	packed := string(c.packed)
 	c.args = append(c.args, "evalsha", lua.Decide.SHA, len(c.entries))
 	for i := range c.names {
 		c.args = append(c.args, &c.names[i])
 	}
-	c.args = append(c.args, clock, packed[:table])
-	for at := table; at < len(packed); {
-		to := at + 11 + 10*int(packed[at]) // the pairs' number stands before the question
-		c.args = append(c.args, packed[at+1:to])
-		at = to
+	c.args = append(c.args, clock, packed[:c.ends[0]])
+	for i := range c.questions {
+		c.args = append(c.args, packed[c.ends[i]:c.ends[i+1]])
 	}
 	return c.args
 }
 
-// append packs a question as lua/decide.lua reads it, after one byte that says how
-// many pairs it has.
+// append packs a question as lua/decide.lua reads it.
 func (q *question) append(b []byte) []byte {
-	b = append(b, byte(q.n), byte(q.op)) // #nosec G115 -- at most MaxWindows
+	b = append(b, byte(q.op))
 	b = appendUint(b, q.cost, 6)
 	b = appendUint(b, q.buckets, 2)
 	if q.strict {
 		b = append(b, 1)
 	} else {
 		b = append(b, 0)
+	}
+	if q.op == OpThrottle {
+		interval := q.rate.interval()
+		b = appendUint(b, interval, 8)
+		b = appendUint(b, interval*q.rate.limit(), 8)
+		b = appendUint(b, interval*q.cost, 8)
 	}
 	for _, w := range q.windows[:q.n] {
 		b = appendUint(b, w.Limit, 5)

@@ -2,9 +2,6 @@ package engine
 
 import "errors"
 
-// resetters says for each operation when a window has forgotten everything.
-var resetters = [...]resetter{OpSlide: slideReset, OpCounter: counterReset, OpFixed: fixedReset}
-
 var errReply = errors.New("the script's reply is malformed")
 
 // decode turns the script's reply into the results of the call's items. It returns
@@ -33,13 +30,22 @@ func (c *call) decode(reply string, node *node, b *batch) error {
 			denied.forget(req.Key)
 			continue
 		}
+		if req.Op == OpThrottle {
+			drains := r.uint(6) * nsPerMs
+			drains += r.uint(6)
+			r.text(verdictBytes - 12)
+			for j, n := e.first, e.n; n > 0; j, n = next[j], n-1 {
+				items[j].res.Decision, drains = req.Throttle.charge(clock, drains, req.Cost)
+			}
+			continue
+		}
 		var vs [MaxWindows]verdict
 		for w := range req.N {
 			vs[w] = readVerdict(&r, clock)
 		}
 		j := e.first
 		for at := range e.n {
-			items[j].res.Decision = req.decide(vs[:req.N], clock, granted, at, resetters[req.Op])
+			items[j].res.Decision = req.decide(vs[:req.N], clock, granted, at, resetOf(req.Op))
 			j = next[j]
 		}
 		if granted < e.n && !node.engine.config.AskAlways {
@@ -64,7 +70,7 @@ func (c *call) whole(reply string) bool {
 	for i := range c.entries {
 		switch r.uint(1) {
 		case 0:
-			r.text(int64(7 + verdictBytes*c.questions[c.entries[i].question].n))
+			r.text(int64(7 + verdictBytes*c.questions[c.entries[i].question].verdicts()))
 		case 1:
 			r.text(r.uint(2))
 		default:

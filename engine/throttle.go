@@ -38,6 +38,15 @@ func (t Throttle) decide(clock, drains, units int64) (Decision, int64) {
 	return d, now + min(left, math.MaxInt64-now)
 }
 
+// charge is decide, and returns when all drains after it: later only if it admits.
+func (t Throttle) charge(clock, drains, units int64) (Decision, int64) {
+	d, after := t.decide(clock, drains, units)
+	if d.Allowed && units > 0 {
+		drains = after
+	}
+	return d, drains
+}
+
 // remaining returns the units that fit into the rest of the tolerance, both taken
 // in whole us as redis-cell does. Below a us an interval has none: then in ns,
 // where redis-cell divides by zero.

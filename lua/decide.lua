@@ -6,6 +6,7 @@
 -- ARGV[2] per entry: index of its question in ARGV 2 bytes, requests 4 bytes
 -- ARGV[3] and on, questions: kind 1, cost 6, buckets 2, strict 1, then limit 5 and
 --         window 5 per pair
+--         (kind THROTTLE: instead of pairs interval 8, tolerance 8, increment 8, see throttle.lua)
 --         (kind RESET: delete the key; granted tells whether there was one)
 -- returns one string: the clock 6 bytes, then per entry
 --         0 1 byte, granted 4, rate 3, per pair used 6, retry 6, last 6, newest 6
@@ -24,7 +25,8 @@ local function question(i)
     q = { pairs = {} }
     q.kind, q.cost, q.buckets, q.strict = unpack('>BI6I2B', s)
     q.ask, q.strict = max(q.cost, 1), q.strict == 1
-    for at = 11, #s, 10 do
+    if q.kind == THROTTLE then q.interval, q.tolerance, q.increment = unpack('>I8I8I8', s, 11) end
+    for at = 11, q.kind == THROTTLE and 0 or #s, 10 do
       local limit, window = unpack('>I5I5', s, at)
       q.pairs[#q.pairs + 1] = { limit, window }
     end
@@ -44,6 +46,7 @@ local function decide(key, index, requests)
     return pack('>BI4I3', 0, call('UNLINK', key), 0)
   end
   local algorithm, s = algorithms[q.kind], read(key)
+  if algorithm.decide then return algorithm.decide(q, key, s, clock, requests) end
   if q.shape and #s < WHOLE then
     local reply = algorithm.quick(q, key, s, clock, requests)
     if reply then return reply end

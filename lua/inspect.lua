@@ -13,7 +13,11 @@ for _, st in ipairs(rec.states) do ending = max(ending, ends(st)) end
 for _, st in ipairs(rec.states) do
   if ends(st) >= now then
     local used = algorithms[st[KIND]].used(rec, st, false)
-    out[#out + 1] = pack('>BI5I2I6I5I3I6', st[KIND], st[WINDOW], st[BUCKETS], used, st[LIMIT],
+    local window, buckets = st[WINDOW], st[BUCKETS]
+    if st[KIND] == THROTTLE then -- the ms in which its limit drains
+      window, buckets = min(floor(st[LIMIT] * st[CAP] / 1000000), 2 ^ 40 - 1), 0
+    end
+    out[#out + 1] = pack('>BI5I2I6I5I3I6', st[KIND], window, buckets, used, st[LIMIT],
       calls_at(now, st[LAST], st[BEFORE], st[DURING]), ending + 1 - clock)
   end
 end

@@ -23,8 +23,8 @@ type Script struct {
 
 // The scripts. The header of the last file of each says KEYS, ARGV and returns.
 var (
-	Decide  = script("decide", "record", "slide", "counter", "fixed", "decide")
-	Inspect = script("inspect", "record", "slide", "counter", "fixed", "inspect")
+	Decide  = script("decide", "record", "slide", "counter", "fixed", "throttle", "decide")
+	Inspect = script("inspect", "record", "slide", "counter", "fixed", "throttle", "inspect")
 )
 
 // All lists every script, for loading them into a node.

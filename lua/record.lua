@@ -40,9 +40,9 @@ local ADDS = {
   [SLIDE] = '>I3I3I3I6I6I6', -- ring: first slot, entries, slots; running total before the first and after the last; ms of the last
   [COUNTER] = '>I6',         -- units in all counters; area: buckets+1 counters of 5 bytes, sub-window k in slot k % (buckets+1)
   [FIXED] = '>I6',           -- units in the window of last
-  [THROTTLE] = '>d',         -- theoretical arrival time
+  [THROTTLE] = '>I6I3I8',    -- when all has drained: ms, ns of it; ns between units
 }
-local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 8 }
+local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17 }
 
 -- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
 local function clock_of(given)
@@ -66,7 +66,7 @@ local function ends(st)
     return math.ceil((floor(st[LAST] * n / window) + n + 1) * window / n) - 1
   end
   if st[KIND] == FIXED then return (floor(st[LAST] / window) + 1) * window - 1 end
-  return max(st[LAST], math.ceil(st[8] / 1000))
+  return st[COUNT] > 0 and st[FIRST] or st[FIRST] - 1
 end
 
 local function read(key) return call('GETRANGE', key, '0', PREFIX) end
@@ -89,7 +89,6 @@ local function load(key, clock, s)
     local kind = st[KIND]
     st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST] = unpack(ADDS[kind], s, at)
     at = at + ADD_BYTES[kind]
-    if kind ~= SLIDE then st[COUNT] = nil end -- struct.unpack ends with a position
     local bytes = area_bytes(st)
     st[OFFSET] = offset
     if rec.whole then st[AREA] = sub(s, offset + 1, offset + bytes) end
@@ -138,12 +137,8 @@ local function calls_at(now, last, before, during)
 end
 
 local function header(st)
-  local kind = st[KIND]
-  local h = pack(HEADER, kind, st[BUCKETS], st[WINDOW], st[LIMIT], st[LAST], st[BEFORE], st[DURING])
-  if kind == SLIDE then
-    return h .. pack(ADDS[kind], st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST])
-  end
-  return h .. pack(ADDS[kind], st[FIRST])
+  return pack(HEADER, st[KIND], st[BUCKETS], st[WINDOW], st[LIMIT], st[LAST], st[BEFORE], st[DURING])
+    .. pack(ADDS[st[KIND]], st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST])
 end
 
 local function head(states)
