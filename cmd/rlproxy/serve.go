@@ -97,8 +97,10 @@ func engineName(c *config) string {
 // newServer puts the engine behind the commands and the commands behind a server.
 func newServer(c *config, eng engine.Engine, log *slog.Logger) *resp.Server {
 	var out outside
+	hot, _ := eng.(commands.HotKeys)
 	handler := commands.New(commands.Config{
 		Engine:   eng,
+		Hot:      hot,
 		Version:  version(),
 		Password: c.requirePass,
 		Settings: c.matching,
