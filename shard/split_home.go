@@ -94,8 +94,8 @@ func (h *Home) collect(r *Report) {
 	}
 	l := &h.Lent[i]
 	l.Over = l.Over || r.Over
-	if r.Strict != l.Strict && len(r.Used) < len(l.Out) {
-		return // counts some states otherwise than the rest
+	if r.Strict != l.Strict && !r.covers(l.Out) {
+		return // some states would be counted otherwise than the record says
 	}
 	for _, used := range r.Used {
 		for j := range l.Out {
@@ -105,6 +105,13 @@ func (h *Home) collect(r *Report) {
 		}
 	}
 	l.Strict = r.Strict
+}
+
+// covers tells whether the report speaks of all these states.
+func (r *Report) covers(out []Units) bool {
+	return !slices.ContainsFunc(out, func(o Units) bool {
+		return !slices.ContainsFunc(r.Used, func(u Units) bool { return u.State == o.State })
+	})
 }
 
 // live tells whether the part may still admit out of its loan.

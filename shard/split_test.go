@@ -169,6 +169,11 @@ func TestSplitCountedOtherwise(t *testing.T) {
 	answer = h.Decide(rules, 5101, &Question{Ask: ask(true, 56), Reports: []Report{report}}, own)
 	require.Equal(t, Answer{Granted: 55}, answer, "what is counted in full may be more than was held")
 
+	h = lent() // a report on another state says nothing of how this one is counted
+	report.Used = []Units{{State{Window: 9, Buckets: 1}, 0}}
+	h.Decide(rules, 5101, &Question{Ask: ask(true, 1), Reports: []Report{report}}, own)
+	require.Equal(t, []Lent{{Part: 1, Seq: 5_000_000, Born: 7, Over: true, Out: []Units{{state, 30}}}}, h.Lent)
+
 	h = lent() // a lease that has ended counts twice until it is read
 	require.Equal(t, int64(30), h.Decide(rules, 6500, &Question{Ask: ask(true, 31)}, own).Granted)
 }
