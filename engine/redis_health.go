@@ -67,8 +67,8 @@ func (h *health) untilProbe() int64 {
 // note takes in how a round trip went: nil if the node answered, with whatever.
 func (h *health) note(err error) {
 	if err == nil {
-		if h.state.Load() == 1 {
-			h.state.CompareAndSwap(1, 0)
+		if h.state.Load() == 1 && h.state.CompareAndSwap(1, 0) {
+			h.node.report.say(h.node, h.reason())
 		}
 		return
 	}
@@ -134,9 +134,12 @@ func (h *health) run(ctx context.Context) {
 // recovered takes a node in that answered a probe.
 func (h *health) recovered() {
 	n := h.node
-	if h.state.Swap(0) >= downAfter {
+	switch was := h.state.Swap(0); {
+	case was >= downAfter:
 		after := n.engine.elapsed() - time.Duration(h.since.Load())
 		n.engine.config.Logger.Warn("node is up", append([]any{"node", n.name, "after", after.Round(time.Millisecond)}, n.report.take()...)...)
+	case was > 0:
+		n.report.say(n, h.reason())
 	}
 }
 

@@ -18,17 +18,24 @@ type report struct {
 // reportEvery is the least time between two lines about a node that is not down.
 const reportEvery = 10 * time.Second
 
-// answered counts an answer by policy.
+// answered counts an answer by policy. While the node is in trouble nothing is said:
+// that it is down, and when it is back how many there were, is enough.
 func (r *report) answered(n *node, policy Policy, why string) {
 	r.unsaid[policy].Add(1)
-	if n.health.down() {
-		return // said already
+	if n.health.state.Load() == 0 {
+		r.say(n, why)
 	}
+}
+
+// say writes a line if there has been none for a while.
+func (r *report) say(n *node, why string) {
 	now, next := int64(n.engine.elapsed()), r.next.Load()
 	if now < next || !r.next.CompareAndSwap(next, now+int64(reportEvery)) {
 		return
 	}
-	n.engine.config.Logger.Warn("policy answers for node", append([]any{"node", n.name, "why", why}, r.take()...)...)
+	if counts := r.take(); len(counts) > 0 {
+		n.engine.config.Logger.Warn("policy answers for node", append([]any{"node", n.name, "why", why}, counts...)...)
+	}
 }
 
 // take returns the answers since the last line, by policy, for the log.

@@ -138,14 +138,17 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 		case err == nil:
 			b.items[cmd.item].res.States, err = n.states(reply)
 		}
-		if failed(err) {
+		if trouble == nil && failed(err) {
 			trouble = err
+			n.health.note(err)
 		}
 		if err != nil {
 			b.each(cmd, func(j int) { n.refuse(&b.items[j], why(err)) })
 		}
 	}
-	n.health.note(trouble)
+	if trouble == nil {
+		n.health.note(nil)
+	}
 	return missing
 }
 

@@ -15,9 +15,8 @@ import (
 // Cluster is a running Redis Cluster: masters, and after them a replica of each if
 // it was asked for.
 type Cluster struct {
-	Nodes   []*Server
-	Masters int
-	t       testing.TB
+	Nodes []*Server
+	t     testing.TB
 }
 
 // clusterTimeout is when nodes of a cluster take another for failed, ms.
@@ -26,17 +25,23 @@ const clusterTimeout = 1000
 // StartCluster runs a cluster that shares the slots out evenly, and waits until it
 // works. announce, if not nil, gives the port that clients are told for a node, as
 // it is when something stands between.
-func StartCluster(t testing.TB, masters int, replicas bool, announce func(addr string) int) *Cluster {
+func StartCluster(t testing.TB, masters int, announce func(addr string) int) *Cluster {
+	return startCluster(t, masters, masters, announce)
+}
+
+// StartReplicated runs a cluster in which each master has a replica: node i + masters
+// is node i's.
+func StartReplicated(t testing.TB, masters int) *Cluster {
+	return startCluster(t, masters, 2*masters, nil)
+}
+
+func startCluster(t testing.TB, masters, count int, announce func(addr string) int) *Cluster {
 	t.Helper()
-	c := &Cluster{t: t, Masters: masters}
-	count := masters
-	if replicas {
-		count *= 2
-	}
+	c := &Cluster{t: t}
 	for range count {
 		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes",
 			"--cluster-port", strconv.Itoa(FreePort(t)), "--cluster-node-timeout", strconv.Itoa(clusterTimeout),
-			"--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"))
+			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"))
 	}
 	if announce != nil {
 		for _, n := range c.Nodes {
@@ -63,7 +68,7 @@ func StartCluster(t testing.TB, masters int, replicas bool, announce func(addr s
 	c.await("the cluster is up", func(n *Server) bool {
 		return strings.Contains(n.Do("CLUSTER", "INFO"), "cluster_state:ok")
 	})
-	if replicas {
+	if count > masters {
 		c.await("replicas are in step", func(n *Server) bool {
 			info := n.Do("INFO", "replication")
 			return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")

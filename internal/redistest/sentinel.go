@@ -33,7 +33,7 @@ func StartGuarded(t testing.TB) *Guarded {
 	g := &Guarded{Master: Start(t, "--repl-diskless-sync-delay", "0")}
 	g.Replica = Start(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(g.Master.Port), "--repl-diskless-sync-delay", "0")
 	for range 3 {
-		g.Sentinels = append(g.Sentinels, startSentinel(t, g.Master.Addr))
+		g.Sentinels = append(g.Sentinels, StartSentinel(t, g.Master.Addr))
 	}
 	for _, s := range g.Sentinels {
 		require.Eventually(t, func() bool {
@@ -57,8 +57,9 @@ func (g *Guarded) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + SentinelName
 }
 
-// startSentinel runs a sentinel, which writes to its configuration file.
-func startSentinel(t testing.TB, master string) *Server {
+// StartSentinel runs a sentinel that watches over the master at host:port. It takes
+// two to call a master down.
+func StartSentinel(t testing.TB, master string) *Server {
 	host, port, err := net.SplitHostPort(master)
 	require.NoError(t, err)
 	own := FreePort(t)

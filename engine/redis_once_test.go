@@ -1,0 +1,172 @@
+package engine
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/faultnet"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// badNet is a network on which much goes wrong: replies cut in the middle, late,
+// lost for good with the connection left open.
+var badNet = faultnet.Faults{Cut: 0.02, Mute: 0.02, Delay: 60 * time.Millisecond, Late: 0.02}
+
+// sent is one request of a run, with what became of it.
+type sent struct {
+	key      string
+	limit    int64
+	answered bool // by the node: admitted
+}
+
+// once sends requests through a bad network, each to a key of its own and with a
+// limit of its own, while mishap befalls connections now and then. A request that
+// the node answered must have been charged once, any other at most once, and every
+// answer must be the request's own: limit - 1 remain.
+func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string) {
+	e := openBackend(t, 40*time.Millisecond, urls...)
+	ready(t, e, keysOf(3)...)
+	const workers, rounds, perRound = 8, 40, 24
+	for _, p := range proxies {
+		p.Set(badNet)
+	}
+	all := make([][]sent, workers)
+	var done sync.WaitGroup
+	for w := range workers {
+		done.Add(1)
+		go func() { // for its rounds
+			defer done.Done()
+			p := &Pipeline{}
+			for round := range rounds {
+				for !allUp(e) {
+					time.Sleep(time.Millisecond)
+				}
+				p.Reset()
+				first := len(all[w])
+				for i := range perRound {
+					s := sent{key: fmt.Sprintf("once:%d:%d:%d", w, round, i), limit: 1000 + rand.Int64N(1_000_000_000)}
+					all[w] = append(all[w], s)
+					*p.Add() = charge(s.key, s.limit)
+				}
+				e.Do(p)
+				for i, res := range p.Results {
+					s := &all[w][first+i]
+					s.answered = res.Err == nil
+					if s.answered && (!res.Allowed || res.Limit != s.limit || res.Remaining != s.limit-1) {
+						t.Errorf("%s with limit %d was answered %+v", s.key, s.limit, res.Decision)
+					}
+				}
+			}
+		}()
+	}
+	stop := make(chan struct{})
+	var bothered sync.WaitGroup
+	bothered.Add(1)
+	go func() { // until stop is closed
+		defer bothered.Done()
+		for {
+			select {
+			case <-stop:
+				return
+			case <-time.After(30 * time.Millisecond):
+				mishap()
+			}
+		}
+	}()
+	done.Wait()
+	close(stop)
+	bothered.Wait()
+	for _, p := range proxies {
+		p.Set(faultnet.Faults{})
+	}
+	truth := openBackend(t, 5*time.Second, urls...)
+	ready(t, truth, keysOf(3)...)
+	answered, unanswered := 0, 0
+	for _, s := range flatten(all) {
+		res := do(truth, Request{Op: OpInspect, Key: []byte(s.key)})
+		require.NoError(t, res.Err)
+		used := int64(0)
+		for _, state := range res.States {
+			used += state.Used
+		}
+		if s.answered {
+			answered++
+			require.EqualValues(t, 1, used, "%s: answered, so charged once", s.key)
+			continue
+		}
+		if used > 0 {
+			unanswered++
+		}
+		require.LessOrEqual(t, used, int64(1), "%s: charged more than once", s.key)
+	}
+	t.Logf("%d requests: %d answered by nodes, %d charged without an answer", workers*rounds*perRound, answered, unanswered)
+	require.Greater(t, answered, workers*rounds*perRound/20, "the run shows something")
+	require.Positive(t, unanswered, "the network lost answers")
+}
+
+func flatten(all [][]sent) (out []sent) {
+	for _, some := range all {
+		out = append(out, some...)
+	}
+	return out
+}
+
+// allUp tells whether no node is down: requests to one that is show nothing.
+func allUp(e *Redis) bool {
+	for _, n := range e.topology.Load().nodes {
+		if n.health.down() {
+			return false
+		}
+	}
+	return true
+}
+
+func TestOnceOnNodes(t *testing.T) {
+	var urls []string
+	var proxies []*faultnet.Proxy
+	var nodes []*redistest.Server
+	for range 2 {
+		s := redistest.Start(t)
+		p := faultnet.Start(t, s.Addr)
+		nodes, proxies, urls = append(nodes, s), append(proxies, p), append(urls, "redis://"+p.Addr)
+	}
+	once(t, proxies, func() {
+		i := rand.IntN(len(nodes))
+		switch rand.IntN(3) {
+		case 0:
+			proxies[i].Cut()
+		case 1:
+			nodes[i].Do("SCRIPT", "FLUSH")
+		case 2:
+			nodes[i].Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+		}
+	}, urls...)
+}
+
+func TestOnceBehindSentinel(t *testing.T) {
+	s := redistest.Start(t)
+	p := faultnet.Start(t, s.Addr)
+	watch := redistest.StartSentinel(t, p.Addr)
+	once(t, []*faultnet.Proxy{p}, p.Cut, "redis+sentinel://"+watch.Addr+"/"+redistest.SentinelName)
+}
+
+func TestOnceOnCluster(t *testing.T) {
+	proxies := map[string]*faultnet.Proxy{}
+	var list []*faultnet.Proxy
+	c := redistest.StartCluster(t, 3, func(addr string) int {
+		proxies[addr] = faultnet.Start(t, addr)
+		list = append(list, proxies[addr])
+		return proxies[addr].Port
+	})
+	slot := 0
+	once(t, list, func() {
+		from := c.Master(slot)
+		c.Move(slot, from, (from+1)%3, func() {})
+		slot += 397
+		list[rand.IntN(len(list))].Cut()
+	}, "redis+cluster://"+list[0].Addr)
+}
