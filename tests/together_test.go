@@ -187,7 +187,11 @@ func TestDisturbed(t *testing.T) {
 		require.NoError(t, h.once())
 		require.Empty(t, h.denied(), "denied below the limit")
 		admitted, lost := int64(len(h.admitted())), int64(len(h.lost()))
-		d := c.decide(t, fmt.Sprintf("RL.SLIDE d%d %d 1d COST 0", key, limit))
+		var d decision
+		eventually(t, "the node to be up again", func() bool {
+			d = c.decide(t, fmt.Sprintf("RL.SLIDE d%d %d 1d COST 0", key, limit))
+			return d.remaining >= 0
+		})
 		used := limit - d.remaining
 		require.GreaterOrEqual(t, used, admitted, "an admission was not charged")
 		require.LessOrEqual(t, used, admitted+lost, "something was charged twice")
