@@ -30,6 +30,7 @@ type config struct {
 
 	maxMemory      int64
 	backends       []string
+	backendTLS     engine.BackendTLS
 	backendTimeout time.Duration
 	failPolicy     engine.Policy
 	failRules      []engine.PolicyRule

@@ -2,7 +2,6 @@ package main
 
 import (
 	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,8 +54,7 @@ type backends struct{ p *[]string }
 
 func (v backends) set(words []string) bool {
 	word, ok := single(words)
-	u, err := url.Parse(word)
-	if !ok || err != nil || u.Host == "" || u.Scheme != "redis" && u.Scheme != "rediss" {
+	if !ok || engine.CheckBackend(word) != nil {
 		return false
 	}
 	*v.p = append(*v.p, word)
@@ -64,7 +62,8 @@ func (v backends) set(words []string) bool {
 }
 
 func (v backends) allowed() string {
-	return "a URL such as redis://127.0.0.1:6379 or rediss://user:password@host:6379/0"
+	return "a URL such as redis://127.0.0.1:6379, rediss://user:password@host:6379/0, " +
+		"redis+sentinel://host:26379,host:26379/master or redis+cluster://host:6379,host:6379"
 }
 
 func (v backends) clear() { *v.p = nil }

@@ -79,6 +79,7 @@ func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
 	}
 	return engine.OpenRedis(engine.RedisConfig{
 		Backends:    c.backends,
+		TLS:         c.backendTLS,
 		Timeout:     c.backendTimeout,
 		Policy:      c.failPolicy,
 		Rules:       c.failRules,
