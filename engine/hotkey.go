@@ -21,12 +21,15 @@ type HotKey struct {
 }
 
 // busiest watches which keys are asked about most, in bounded memory: hotStripes
-// times hotWatched keys. With N decisions/s over a stripe's keys, a rate is at most
-// N/hotWatched too high and never too low, and every busier key is watched.
+// times hotWatched keys. A watched key's decisions are all counted. Of the others, to
+// whom a place costs much more than a count, one in hotAdmit gets one: with N decisions/s
+// over a stripe's keys, a rate is at most N/hotAdmit/hotWatched too high, and a key that
+// is busier than that is watched after some hotAdmit decisions.
 type busiest struct {
 	stripes [hotStripes]struct {
-		mu  sync.Mutex
-		hot *shard.Hot
+		mu     sync.Mutex
+		hot    *shard.Hot
+		others uint // decisions on keys that were not watched
 	}
 	started time.Time
 }
@@ -34,6 +37,7 @@ type busiest struct {
 const (
 	hotStripes  = 16     // locks, so that connections seldom wait for each other
 	hotWatched  = 64     // keys a stripe
+	hotAdmit    = 8      // decisions on other keys until one of them is watched
 	hotConstant = 10_000 // ms over which a rate is smoothed
 )
 
@@ -67,7 +71,13 @@ func (b *busiest) observe(p *Pipeline) {
 		}
 		s := &b.stripes[xxhash.Sum64(key)%hotStripes]
 		s.mu.Lock()
-		s.hot.Observe(key, admitted, denied, now)
+		watched := s.hot.Watches(key)
+		if !watched {
+			s.others++
+		}
+		if watched || s.others%hotAdmit == 0 {
+			s.hot.Observe(key, admitted, denied, now)
+		}
 		s.mu.Unlock()
 	}
 }

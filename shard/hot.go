@@ -86,6 +86,15 @@ func (h *Hot) Observe(key []byte, admitted, denied, now int64) {
 	k.denied += denied
 }
 
+// Watches tells whether the key is watched, or would be without displacing another.
+func (h *Hot) Watches(key []byte) bool {
+	if len(h.keys) < cap(h.keys) {
+		return true
+	}
+	_, watched := h.index[xxhash.Sum64(key)]
+	return watched
+}
+
 // advance moves the newest time, and the epoch when weights grow large.
 func (h *Hot) advance(now int64) {
 	if now <= h.now {
