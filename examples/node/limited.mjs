@@ -1,0 +1,49 @@
+// At most 5 requests per 10 seconds from one address.
+//
+//     npm install
+//     node limited.mjs          # then: curl -i http://127.0.0.1:8080/
+//
+// RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
+// when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
+// applies it when its Redis is away; we do when rlproxy itself is.
+// RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+import { createServer } from 'node:http'
+import { createClient } from 'redis'
+
+const LIMIT = 5 // requests
+const WINDOW = 10 // seconds
+const { FAIL = 'OPEN', PORT = 8080, RLPROXY = '127.0.0.1:6380' } = process.env
+
+const rl = createClient({
+  url: `redis://${RLPROXY}`,
+  disableOfflineQueue: true, // while it reconnects, fail at once
+  commandOptions: { timeout: 250 }, // ms
+})
+rl.on('error', (err) => console.error(err.message))
+await rl.connect()
+
+/** Wraps a request handler. */
+function limited(handler) {
+  return async (req, res) => {
+    let reply
+    try {
+      const key = `ip:${req.socket.remoteAddress}`
+      reply = await rl.sendCommand(['RL.SLIDE', key, `${LIMIT}`, `${WINDOW}`, 'FAIL', FAIL])
+    } catch (err) {
+      if (FAIL === 'OPEN') return handler(req, res)
+      res.writeHead(503).end('try again later\n')
+      return
+    }
+    const [allowed, limit, remaining, retryAfter, resetAfter] = reply
+    if (remaining >= 0) { // -1: rlproxy could not ask its Redis
+      res.setHeader('RateLimit-Limit', limit)
+      res.setHeader('RateLimit-Remaining', remaining)
+      res.setHeader('RateLimit-Reset', Math.ceil(resetAfter / 1000))
+    }
+    if (allowed) return handler(req, res)
+    res.setHeader('Retry-After', Math.ceil(retryAfter / 1000))
+    res.writeHead(429).end('too many requests\n')
+  }
+}
+
+createServer(limited((req, res) => res.end('hello\n'))).listen(PORT, '127.0.0.1')

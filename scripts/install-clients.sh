@@ -1,0 +1,105 @@
+#!/usr/bin/env bash
+# Usage: install-clients.sh
+# Brings every client of tests/clients and every program of examples to where
+# `go run ./tests/clients` starts it. Languages and C libraries are Debian packages,
+# installed as root or by sudo; the clients themselves come from PyPI, npm, the Go
+# module proxy, crates.io and Maven Central into tests/.cache and node_modules.
+# What is there and current is left alone, so a second run takes seconds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+cache=$PWD/tests/.cache
+mkdir -p "$cache/bin"
+
+# missing <package> <test command ...> adds the package if the test fails.
+packages=()
+missing() {
+	local package=$1
+	shift
+	"$@" >/dev/null 2>&1 || packages+=("$package")
+}
+
+missing redis-server command -v redis-server
+missing redis-tools command -v redis-cli
+missing python3-venv python3 -c 'import ensurepip'
+missing nodejs command -v node
+missing npm command -v npm
+missing default-jdk-headless command -v javac
+missing maven command -v mvn
+missing cargo command -v cargo
+missing gcc command -v cc
+missing libc6-dev test -e /usr/include/stdio.h
+missing libhiredis-dev test -e /usr/include/hiredis/hiredis.h
+missing php-cli command -v php
+missing php-redis php -r 'exit(extension_loaded("redis") ? 0 : 1);'
+missing php-predis test -e /usr/share/php/Predis/Autoloader.php
+missing ruby command -v ruby
+missing ruby-redis ruby -e 'require "redis"'
+missing ruby-webrick ruby -e 'require "webrick"'
+missing socat command -v socat
+
+if [ ${#packages[@]} -gt 0 ]; then
+	as_root=()
+	[ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
+	if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
+		echo "Please install these Debian packages, or what has the same: ${packages[*]}" >&2
+		exit 1
+	fi
+	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # RUNLEVEL: start no services
+	"${as_root[@]}" apt-get update -q
+	"${as_root[@]}" apt-get install -q -y --no-install-recommends "${packages[@]}"
+fi
+
+node_major=$(node -p 'process.versions.node.split(".")[0]')
+if [ "$node_major" -lt 20 ]; then
+	echo "The newest node-redis and ioredis need Node 20 or newer; this is $(node --version)." >&2
+	exit 1
+fi
+
+# changed <name> <file ...> succeeds when the files are not those of the last time.
+# Call done_with <name> after building from them.
+sum=
+changed() {
+	sum=$(cat "${@:2}" | sha256sum)
+	[ "$(cat "$cache/$1.sum" 2>/dev/null)" != "$sum" ]
+}
+done_with() { echo "$sum" >"$cache/$1.sum"; }
+
+for version in 5 7 8; do
+	list=tests/clients/redis-py/requirements-$version.txt
+	if changed redis-py-$version "$list"; then
+		echo "redis-py $version"
+		python3 -m venv --clear "$cache/redis-py-$version"
+		"$cache/redis-py-$version/bin/pip" install -q -r "$list"
+		done_with redis-py-$version
+	fi
+done
+
+for folder in tests/clients/node-redis tests/clients/ioredis examples/node; do
+	name=npm-${folder##*/}
+	if [ ! -d $folder/node_modules ] || changed "$name" $folder/package-lock.json; then
+		echo "$folder"
+		npm ci --silent --prefix $folder
+		changed "$name" $folder/package-lock.json || true
+		done_with "$name"
+	fi
+done
+
+for client in jedis lettuce; do
+	pom=tests/clients/$client/pom.xml
+	if changed $client $pom; then
+		echo "$client"
+		rm -rf "${cache:?}/$client"
+		mvn -q -B -f $pom dependency:copy-dependencies -DoutputDirectory="$cache/$client"
+		done_with $client
+	fi
+done
+
+# Compilers know best what is current.
+go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .
+go build -C tests/clients/rueidis -o "$cache/bin/rueidis" .
+go build -C examples/go -o "$cache/bin/example-go" .
+for folder in tests/clients/redis-rs examples/rust; do
+	cargo build --quiet --locked --manifest-path $folder/Cargo.toml --target-dir "$cache/cargo"
+done
+cc -std=gnu11 -Wall -Wextra -O1 -o "$cache/bin/hiredis" tests/clients/hiredis/check.c -lhiredis -lpthread
+cc -std=gnu11 -Wall -Wextra -O1 -o "$cache/bin/example-c" examples/c/limited.c -lhiredis

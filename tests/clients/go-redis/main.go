@@ -1,0 +1,185 @@
+// Command go-redis checks go-redis v9 against rlproxy: HELLO 3 first, a pool of
+// connections, no error for a lost one until its retries are used up.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const limitError = "ERR limit must be an integer between 1 and 1000000000000"
+
+var ctx = context.Background()
+
+func options() *redis.Options {
+	o := &redis.Options{
+		Addr:     os.Getenv("RL_HOST") + ":" + os.Getenv("RL_PORT"),
+		Username: os.Getenv("RL_USERNAME"),
+		Password: os.Getenv("RL_PASSWORD"),
+	}
+	if os.Getenv("RL_DEFAULT") == "" {
+		o.Protocol, _ = strconv.Atoi(os.Getenv("RL_PROTO"))
+	}
+	return o
+}
+
+func main() {
+	client := redis.NewClient(options())
+	checks := []struct {
+		name string
+		run  func(*redis.Client) error
+	}{
+		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter},
+		{"pipeline", pipeline}, {"transaction", transaction}, {"parallel", parallel},
+		{"error", errorReply}, {"reconnect", reconnect},
+	}
+	fmt.Println("version", version("github.com/redis/go-redis/v9"))
+	failed := false
+	for _, c := range checks {
+		if c.name == "auth" && os.Getenv("RL_PASSWORD") == "" {
+			continue
+		}
+		if err := c.run(client); err != nil {
+			failed = true
+			fmt.Println("FAIL", c.name, err)
+			continue
+		}
+		fmt.Println("ok", c.name)
+	}
+	if failed {
+		os.Exit(1)
+	}
+}
+
+func version(module string) string {
+	info, _ := debug.ReadBuildInfo()
+	for _, m := range info.Deps {
+		if m.Path == module {
+			return strings.TrimPrefix(m.Version, "v")
+		}
+	}
+	return "unknown"
+}
+
+func want(ok bool, got any) error {
+	if !ok {
+		return fmt.Errorf("unexpected: %v", got)
+	}
+	return nil
+}
+
+func connect(c *redis.Client) error {
+	info, err := c.Do(ctx, "CLIENT", "INFO").Text()
+	if err != nil {
+		return err
+	}
+	return want(strings.Contains(info, "resp="+os.Getenv("RL_PROTO")), info)
+}
+
+func auth(*redis.Client) error {
+	o := options()
+	o.Password = "wrong"
+	err := redis.NewClient(o).Ping(ctx).Err()
+	return want(err != nil && strings.HasPrefix(err.Error(), "WRONGPASS invalid username-password pair"), err)
+}
+
+func slide(c *redis.Client) error {
+	for _, row := range [][2]int64{{1, 2}, {1, 1}, {1, 0}, {0, 0}} {
+		r, err := c.Do(ctx, "RL.SLIDE", "slide", 3, 60).Int64Slice()
+		if err != nil {
+			return err
+		}
+		ok := len(r) == 5 && r[0] == row[0] && r[1] == 3 && r[2] == row[1] &&
+			(r[3] == 0) == (r[0] == 1) && r[4] > 0 && r[4] <= 60_001
+		if !ok {
+			return want(false, r)
+		}
+	}
+	return nil
+}
+
+func counter(c *redis.Client) error {
+	r, err := c.Do(ctx, "RL.COUNTER", "counter", 10, 60, "COST", 4).Int64Slice()
+	if err != nil {
+		return err
+	}
+	return want(len(r) == 5 && r[0] == 1 && r[1] == 10 && r[2] == 6 && r[3] == 0, r)
+}
+
+func pipeline(c *redis.Client) error {
+	var replies [20]*redis.Cmd
+	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range replies {
+			replies[i] = p.Do(ctx, "RL.SLIDE", "pipeline", len(replies), 60)
+		}
+		return nil
+	})
+	for i, reply := range replies {
+		if r, _ := reply.Int64Slice(); err == nil && r[2] != int64(19-i) {
+			err = want(false, r)
+		}
+	}
+	return err
+}
+
+func transaction(c *redis.Client) error {
+	var replies [3]*redis.Cmd
+	_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
+		for i := range replies {
+			replies[i] = p.Do(ctx, "RL.SLIDE", "transaction", 2, 60)
+		}
+		return nil
+	})
+	for i, reply := range replies {
+		if r, _ := reply.Int64Slice(); err == nil && (r[0] == 1) != (i < 2) {
+			err = want(false, r)
+		}
+	}
+	return err
+}
+
+func parallel(c *redis.Client) error {
+	var admitted atomic.Int64
+	var tasks sync.WaitGroup
+	for range 50 {
+		tasks.Go(func() {
+			if r, err := c.Do(ctx, "RL.SLIDE", "parallel", 30, 60).Int64Slice(); err == nil {
+				admitted.Add(r[0])
+			}
+		})
+	}
+	tasks.Wait()
+	return want(admitted.Load() == 30, admitted.Load())
+}
+
+func errorReply(c *redis.Client) error {
+	err := c.Do(ctx, "RL.SLIDE", "error", 0, 60).Err()
+	var reply redis.Error
+	return want(errors.As(err, &reply) && err.Error() == limitError, err)
+}
+
+func reconnect(c *redis.Client) error {
+	fmt.Println("RESTART")
+	var line string
+	if _, err := fmt.Scanln(&line); err != nil || line != "OK" {
+		return want(false, line)
+	}
+	var err error
+	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+		var r []int64
+		if r, err = c.Do(ctx, "RL.SLIDE", "reconnect", 1, 60).Int64Slice(); err == nil {
+			return want(r[0] == 1, r)
+		}
+	}
+	return err
+}

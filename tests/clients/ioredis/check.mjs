@@ -1,0 +1,106 @@
+// ioredis: asks INFO until the server is ready, numbers its pipelines' errors, and
+// retries on its own while it reconnects. RL_MODULE names the version under test.
+import assert from 'node:assert/strict'
+import { once } from 'node:events'
+import { readFileSync } from 'node:fs'
+import { setTimeout as sleep } from 'node:timers/promises'
+
+const { RL_HOST, RL_PORT, RL_USERNAME, RL_PASSWORD, RL_PROTO, RL_DEFAULT, RL_MODULE } = process.env
+const { Redis, ReplyError } = await import(RL_MODULE)
+
+const options = { host: RL_HOST, port: Number(RL_PORT) }
+if (RL_USERNAME) options.username = RL_USERNAME
+if (RL_PASSWORD) options.password = RL_PASSWORD
+if (!RL_DEFAULT) options.protocol = Number(RL_PROTO)
+
+const redis = new Redis(options)
+redis.on('error', () => {}) // a lost connection is reported here, then retried
+const values = (results) => results.map(([error, reply]) => { assert.equal(error, null); return reply })
+
+const checks = {
+  async connect() {
+    assert.equal(await redis.ping(), 'PONG')
+    assert.match(await redis.client('INFO'), new RegExp(`resp=${RL_PROTO}\\b`))
+  },
+
+  async auth() {
+    const stranger = new Redis({ ...options, password: 'wrong', retryStrategy: null })
+    const [error] = await once(stranger, 'error').catch((e) => [e])
+    assert.match(error.message, /WRONGPASS invalid username-password pair/)
+    stranger.disconnect()
+  },
+
+  async slide() {
+    for (const [allowed, remaining] of [[1, 2], [1, 1], [1, 0], [0, 0]]) {
+      const reply = await redis.call('RL.SLIDE', 'slide', 3, 60)
+      assert.equal(reply.length, 5)
+      assert.ok(reply.every(Number.isInteger))
+      assert.deepEqual(reply.slice(0, 3), [allowed, 3, remaining])
+      assert.equal(reply[3] === 0, allowed === 1)
+      assert.ok(reply[4] > 0 && reply[4] <= 60_001)
+    }
+  },
+
+  async counter() {
+    const reply = await redis.call('RL.COUNTER', 'counter', 10, 60, 'COST', 4)
+    assert.deepEqual(reply.slice(0, 4), [1, 10, 6, 0])
+  },
+
+  async pipeline() {
+    const pipeline = redis.pipeline()
+    for (let i = 0; i < 20; i++) pipeline.call('RL.SLIDE', 'pipeline', 20, 60)
+    const remaining = values(await pipeline.exec()).map((reply) => reply[2])
+    assert.deepEqual(remaining, [...Array(20).keys()].reverse())
+  },
+
+  async transaction() {
+    const multi = redis.multi()
+    for (let i = 0; i < 3; i++) multi.call('RL.SLIDE', 'transaction', 2, 60)
+    assert.deepEqual(values(await multi.exec()).map((reply) => reply[0]), [1, 1, 0])
+  },
+
+  async parallel() {
+    const clients = Array.from({ length: 50 }, () => redis.duplicate())
+    const replies = await Promise.all(clients.map((c) => c.call('RL.SLIDE', 'parallel', 30, 60)))
+    assert.equal(replies.filter((reply) => reply[0] === 1).length, 30)
+    clients.forEach((c) => c.disconnect())
+  },
+
+  async error() {
+    await assert.rejects(redis.call('RL.SLIDE', 'error', 0, 60), (e) => {
+      assert.ok(e instanceof ReplyError)
+      assert.equal(e.message, 'ERR limit must be an integer between 1 and 1000000000000')
+      return true
+    })
+  },
+
+  async reconnect() {
+    console.log('RESTART')
+    const [line] = await once(process.stdin, 'data')
+    assert.equal(String(line), 'OK\n')
+    for (const deadline = Date.now() + 10_000; ;) {
+      try {
+        assert.equal((await redis.call('RL.SLIDE', 'reconnect', 1, 60))[0], 1)
+        return
+      } catch (e) {
+        if (e instanceof assert.AssertionError || Date.now() > deadline) throw e
+        await sleep(50)
+      }
+    }
+  },
+}
+
+const manifest = new URL(`node_modules/${RL_MODULE}/package.json`, import.meta.url)
+console.log('version', JSON.parse(readFileSync(manifest)).version)
+let failed = 0
+for (const [name, check] of Object.entries(checks)) {
+  if (name === 'auth' && !RL_PASSWORD) continue
+  try {
+    await check()
+    console.log('ok', name)
+  } catch (e) {
+    failed = 1
+    console.log('FAIL', name, String(e).replaceAll('\n', ' '))
+  }
+}
+process.exit(failed)

@@ -1,0 +1,170 @@
+import java.io.BufferedReader;
+import java.io.IOException;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Properties;
+import java.util.concurrent.Callable;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import redis.clients.jedis.AbstractPipeline;
+import redis.clients.jedis.AbstractTransaction;
+import redis.clients.jedis.CommandArguments;
+import redis.clients.jedis.DefaultJedisClientConfig;
+import redis.clients.jedis.HostAndPort;
+import redis.clients.jedis.Protocol;
+import redis.clients.jedis.RedisClient;
+import redis.clients.jedis.Response;
+import redis.clients.jedis.commands.ProtocolCommand;
+import redis.clients.jedis.exceptions.JedisConnectionException;
+import redis.clients.jedis.exceptions.JedisDataException;
+
+/** Jedis: HELLO 3 with a fallback, a pool of 8 connections, any command as a ProtocolCommand. */
+public class Check {
+  static final ProtocolCommand SLIDE = () -> "RL.SLIDE".getBytes();
+  static final ProtocolCommand COUNTER = () -> "RL.COUNTER".getBytes();
+  static final String LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000";
+
+  interface Step {
+    void run() throws Exception;
+  }
+
+  static RedisClient open(String password) {
+    DefaultJedisClientConfig.Builder config = DefaultJedisClientConfig.builder();
+    if (env("RL_USERNAME") != null) config.user(env("RL_USERNAME"));
+    if (password != null) config.password(password);
+    if (env("RL_DEFAULT") == null) {
+      if (env("RL_PROTO").equals("2")) config.resp2(); else config.resp3();
+    }
+    HostAndPort address = new HostAndPort(env("RL_HOST"), Integer.parseInt(env("RL_PORT")));
+    return RedisClient.builder().hostAndPort(address).clientConfig(config.build()).build();
+  }
+
+  static final RedisClient redis = open(env("RL_PASSWORD"));
+
+  static CommandArguments words(ProtocolCommand command, Object... args) {
+    return new CommandArguments(command).addObjects(args);
+  }
+
+  static void connect() {
+    String info = new String((byte[]) redis.executeCommand(words(Protocol.Command.CLIENT, "INFO")));
+    want(info.contains("resp=" + env("RL_PROTO")), info);
+  }
+
+  static void auth() {
+    try (RedisClient stranger = open("wrong")) {
+      stranger.ping();
+      want(false, "a wrong password was taken");
+    } catch (JedisDataException e) {
+      want(e.getMessage().startsWith("WRONGPASS invalid username-password pair"), e);
+    }
+  }
+
+  static void slide() {
+    int[][] rows = {{1, 2}, {1, 1}, {1, 0}, {0, 0}};
+    for (int[] row : rows) {
+      List<?> r = (List<?>) redis.executeCommand(words(SLIDE, "slide", "3", "60"));
+      long reset = (Long) r.get(4);
+      want(r.size() == 5 && num(r, 0) == row[0] && num(r, 1) == 3 && num(r, 2) == row[1], r);
+      want((num(r, 3) == 0) == (row[0] == 1) && reset > 0 && reset <= 60_001, r);
+    }
+  }
+
+  static void counter() {
+    List<?> r = (List<?>) redis.executeCommand(words(COUNTER, "counter", "10", "60", "COST", "4"));
+    want(r.subList(0, 4).equals(List.of(1L, 10L, 6L, 0L)), r);
+  }
+
+  static void pipeline() {
+    List<Response<Object>> replies = new ArrayList<>();
+    try (AbstractPipeline p = redis.pipelined()) {
+      for (int i = 0; i < 20; i++) replies.add(p.sendCommand(words(SLIDE, "pipeline", "20", "60")));
+      p.sync();
+    }
+    for (int i = 0; i < 20; i++) want(num(replies.get(i).get(), 2) == 19 - i, i);
+  }
+
+  static void transaction() {
+    try (AbstractTransaction t = redis.multi()) {
+      for (int i = 0; i < 3; i++) t.sendCommand(words(SLIDE, "transaction", "2", "60"));
+      List<Object> replies = t.exec();
+      for (int i = 0; i < 3; i++) want(num(replies.get(i), 0) == (i < 2 ? 1 : 0), replies);
+    }
+  }
+
+  static void parallel() throws Exception {
+    Callable<Long> task = () -> num(redis.executeCommand(words(SLIDE, "parallel", "30", "60")), 0);
+    var threads = Executors.newFixedThreadPool(50);
+    long admitted = 0;
+    for (Future<Long> f : threads.invokeAll(Collections.nCopies(50, task))) admitted += f.get();
+    threads.shutdown();
+    want(admitted == 30, admitted);
+  }
+
+  static void error() {
+    try {
+      want(false, redis.executeCommand(words(SLIDE, "error", "0", "60")));
+    } catch (JedisDataException e) {
+      want(e.getMessage().equals(LIMIT_ERROR), e);
+    }
+  }
+
+  static void reconnect() throws Exception {
+    System.out.println("RESTART");
+    want("OK".equals(new BufferedReader(new InputStreamReader(System.in)).readLine()), "no OK");
+    for (long end = System.currentTimeMillis() + 10_000; ; Thread.sleep(50)) {
+      try {
+        want(num(redis.executeCommand(words(SLIDE, "reconnect", "1", "60")), 0) == 1, "denied");
+        return;
+      } catch (JedisConnectionException e) {
+        if (System.currentTimeMillis() > end) throw e;
+      }
+    }
+  }
+
+  static String env(String name) {
+    return System.getenv(name);
+  }
+
+  static String version() throws IOException {
+    Properties pom = new Properties();
+    pom.load(Check.class.getResourceAsStream("/META-INF/maven/redis.clients/jedis/pom.properties"));
+    return pom.getProperty("version");
+  }
+
+  static long num(Object reply, int i) {
+    return (Long) ((List<?>) reply).get(i);
+  }
+
+  static void want(boolean ok, Object got) {
+    if (!ok) throw new IllegalStateException("unexpected: " + got);
+  }
+
+  public static void main(String[] args) throws IOException {
+    System.out.println("version " + version());
+    Map<String, Step> checks = new LinkedHashMap<>();
+    checks.put("connect", Check::connect);
+    if (env("RL_PASSWORD") != null) checks.put("auth", Check::auth);
+    checks.put("slide", Check::slide);
+    checks.put("counter", Check::counter);
+    checks.put("pipeline", Check::pipeline);
+    checks.put("transaction", Check::transaction);
+    checks.put("parallel", Check::parallel);
+    checks.put("error", Check::error);
+    checks.put("reconnect", Check::reconnect);
+    boolean failed = false;
+    for (var check : checks.entrySet()) {
+      try {
+        check.getValue().run();
+        System.out.println("ok " + check.getKey());
+      } catch (Exception e) {
+        failed = true;
+        System.out.println("FAIL " + check.getKey() + " " + e);
+      }
+    }
+    System.exit(failed ? 1 : 0);
+  }
+}

@@ -1,0 +1,95 @@
+// Command clients runs real Redis clients against bin/rlproxy and writes what
+// they found to docs/clients.md. `make test-clients` installs the clients and
+// starts it from the repository's root.
+//
+// Every client has a folder with a small program of its own. The program learns
+// from its environment what to do:
+//
+//	RL_HOST, RL_PORT          where rlproxy listens
+//	RL_PROTO                  2 or 3: the protocol that must be spoken
+//	RL_DEFAULT                set when that is what the client speaks unasked
+//	RL_USERNAME, RL_PASSWORD  how to log in; unset: not at all
+//
+// It prints `version <v>`, then `ok <check>` or `FAIL <check> <why>` for each
+// check. To have rlproxy restarted on the same port it prints `RESTART` and waits
+// for `OK` on its standard input.
+//
+// Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"runtime"
+	"sync"
+)
+
+func main() {
+	only := flag.String("only", "", "run only the clients and examples whose name matches; write no matrix")
+	jobs := flag.Int("j", runtime.NumCPU(), "how many programs run at a time")
+	flag.Parse()
+	if err := run(*only, *jobs); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(only string, jobs int) error {
+	pattern, err := regexp.Compile(only)
+	if err != nil {
+		return err
+	}
+	var trials []*trial
+	for _, c := range clients {
+		if pattern.MatchString(c.name) {
+			trials = append(trials, c.trials()...)
+		}
+	}
+	var shown []*demonstration
+	for _, e := range examples {
+		if pattern.MatchString("example-" + e.language) {
+			shown = append(shown, &demonstration{example: e})
+		}
+	}
+
+	each(jobs, trials, (*trial).run)
+	each(jobs, shown, (*demonstration).run)
+	if only == "" {
+		if err := writeMatrix("docs/clients.md", trials, shown); err != nil {
+			return err
+		}
+	}
+
+	checks, failures := 0, 0
+	for _, t := range trials {
+		checks += len(t.results)
+		failures += len(t.failures())
+	}
+	for _, d := range shown {
+		checks++
+		if d.err != nil {
+			failures++
+		}
+	}
+	fmt.Printf("%d runs of clients, %d examples, %d checks, %d failed\n", len(trials), len(shown), checks, failures)
+	if failures > 0 || checks == 0 {
+		return fmt.Errorf("%d of %d checks failed", failures, checks)
+	}
+	return nil
+}
+
+// each calls do on every item, on jobs of them at a time, and returns when all are done.
+func each[T any](jobs int, items []T, do func(T)) {
+	slots := make(chan struct{}, jobs)
+	var running sync.WaitGroup
+	for _, item := range items {
+		slots <- struct{}{}
+		running.Go(func() {
+			defer func() { <-slots }()
+			do(item)
+		})
+	}
+	running.Wait()
+}

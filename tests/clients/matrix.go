@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+)
+
+const matrixTop = `# Clients
+
+Any Redis client works with rlproxy: it connects as to a Redis, logs in as to a Redis, and calls RL.SLIDE as it calls
+any command that it has no method for. This page is written by ` + "`make test-clients`" + `, which runs every client below
+against a fresh rlproxy: in the protocol it speaks by default and in the other where it has both; without a password,
+with ` + "`requirepass`" + `, and with user ` + "`default`" + ` and the password (predis 1 knows no users); and once more with a
+redis-server behind (%s).
+
+✓ passed in all of these; ✗ failed in at least one; empty: the client has no means for it. The protocol in bold is the one
+that the client speaks unasked.
+
+`
+
+const matrixLegend = `
+- **connect**: the client's own handshake, and the protocol it settled on, as CLIENT INFO has it. **auth**: a wrong password is refused as
+  Redis refuses it (with a password only).
+- **slide**, **counter**: five integers, three admitted of a limit of three, the fourth denied with a retry_after.
+- **pipeline**: 20 commands in one go, replies in order. **transaction**: MULTI, three calls, EXEC.
+- **parallel**: 50 tasks on one key of limit 30: exactly 30 admitted. (redis-benchmark: every request charged once. PHP
+  has no threads: 50 connections at once.)
+- **error**: an error reply arrives as the client's own kind of error, with the text of the reply.
+- **reconnect**: rlproxy is stopped and started again; the client object that was there goes on.
+- **pipe**: redis-cli --pipe. **hints**: redis-cli at a terminal shows the arguments of RL.SLIDE while one types.
+- **cache**: rueidis has its client-side cache on unless told. rlproxy accepts its tracking and caches nothing: what
+  is asked to be cached is answered uncached or by an error, and the connection goes on.
+`
+
+// writeMatrix writes the page of what all trials and demonstrations found.
+func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
+	var b strings.Builder
+	fmt.Fprintf(&b, matrixTop, redisVersion())
+	columns := slices.Clone(common)
+	for _, c := range clients {
+		columns = append(columns, c.adds...)
+	}
+	fmt.Fprintf(&b, "| client | version | protocol | %s |\n", strings.Join(columns, " | "))
+	b.WriteString(strings.Repeat("|---", 3+len(columns)) + "|\n")
+	for _, group := range groups(trials) {
+		b.WriteString(row(group, columns))
+	}
+	b.WriteString(matrixLegend)
+
+	b.WriteString("\n## How to call it\n\n| client | RL.SLIDE: 5 per minute on key k |\n|---|---|\n")
+	for _, c := range clients {
+		fmt.Fprintf(&b, "| %s | `%s` |\n", c.name, c.call)
+	}
+
+	b.WriteString("\n## Examples\n\n")
+	b.WriteString("Each protects an HTTP handler: 200 up to the limit, then 429 with Retry-After and RateLimit headers, and it\n")
+	b.WriteString("fails open or closed, as told, when rlproxy is away.\n\n| language | program | |\n|---|---|---|\n")
+	for _, d := range shown {
+		mark := "✓"
+		if d.err != nil {
+			mark = "✗"
+		}
+		fmt.Fprintf(&b, "| %s | [%s](../%s) | %s |\n", d.language, d.source, d.source, mark)
+	}
+	return os.WriteFile(path, []byte(b.String()), 0o644) //nolint:gosec // a page for everyone
+}
+
+// groups returns the trials of one client and protocol together, in the table's order.
+func groups(trials []*trial) [][]*trial {
+	var all [][]*trial
+	for i, t := range trials {
+		if i > 0 && trials[i-1].client == t.client && trials[i-1].protocol == t.protocol {
+			all[len(all)-1] = append(all[len(all)-1], t)
+			continue
+		}
+		all = append(all, []*trial{t})
+	}
+	return all
+}
+
+// row returns the line of one client and protocol.
+func row(group []*trial, columns []string) string {
+	t := group[0]
+	protocol := fmt.Sprintf("RESP%d", t.protocol)
+	if t.protocol == t.unasked {
+		protocol = "**" + protocol + "**"
+	}
+	cells := []string{t.name, t.version, protocol}
+	for _, check := range columns {
+		cells = append(cells, mark(group, check))
+	}
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+func mark(group []*trial, check string) string {
+	seen := ""
+	for _, t := range group {
+		switch why, made := t.results[check]; {
+		case why != "" || t.results["run"] != "":
+			return "✗"
+		case made:
+			seen = "✓"
+		}
+	}
+	return seen
+}
+
+// redisVersion is the version of the redis-server that the trials with a backend ran.
+func redisVersion() string {
+	out, _ := exec.Command("redis-server", "--version").Output()
+	for _, word := range strings.Fields(string(out)) {
+		if version, ok := strings.CutPrefix(word, "v="); ok {
+			return "redis-server " + version
+		}
+	}
+	return "redis-server of an unknown version"
+}

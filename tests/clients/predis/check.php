@@ -1,0 +1,122 @@
+<?php
+// predis, pure PHP: sends nothing before AUTH; errors are ServerException, faults
+// of the connection ConnectionException. Version 1 speaks RESP2.
+
+require 'Predis/Autoloader.php';
+Predis\Autoloader::register();
+
+function dial(?string $password): Predis\Client
+{
+    return new Predis\Client(array_filter([
+        'host' => getenv('RL_HOST'),
+        'port' => getenv('RL_PORT'),
+        'password' => $password,
+    ]));
+}
+
+function want(bool $ok, mixed $got): void
+{
+    if (!$ok) {
+        throw new UnexpectedValueException('unexpected: ' . json_encode($got));
+    }
+}
+
+$redis = dial(getenv('RL_PASSWORD') ?: null);
+$checks = [
+    'connect' => fn () => want((string) $redis->ping() === 'PONG', 'ping'),
+
+    'auth' => function () {
+        try {
+            dial('wrong')->ping();
+        } catch (Predis\PredisException $e) {
+            want(str_contains($e->getMessage(), 'WRONGPASS invalid username-password pair'), $e->getMessage());
+            return;
+        }
+        want(false, 'a wrong password was taken');
+    },
+
+    'slide' => function () use ($redis) {
+        foreach ([[1, 2], [1, 1], [1, 0], [0, 0]] as [$allowed, $remaining]) {
+            $r = $redis->executeRaw(['RL.SLIDE', 'slide', 3, 60]);
+            want(array_slice($r, 0, 3) === [$allowed, 3, $remaining] && count($r) === 5, $r);
+            want(($r[3] === 0) === ($allowed === 1) && $r[4] > 0 && $r[4] <= 60_001, $r);
+        }
+    },
+
+    'counter' => function () use ($redis) {
+        $r = $redis->executeRaw(['RL.COUNTER', 'counter', 10, 60, 'COST', 4]);
+        want(array_slice($r, 0, 4) === [1, 10, 6, 0], $r);
+    },
+
+    'pipeline' => function () use ($redis) {
+        $replies = $redis->pipeline(function ($pipe) {
+            for ($i = 0; $i < 20; $i++) {
+                $pipe->executeCommand(new Predis\Command\RawCommand(['RL.SLIDE', 'pipeline', 20, 60]));
+            }
+        });
+        $remaining = array_column($replies, 2);
+        want($remaining === range(19, 0), $remaining);
+    },
+
+    'transaction' => function () use ($redis) {
+        $replies = $redis->transaction(function ($multi) {
+            for ($i = 0; $i < 3; $i++) {
+                $multi->executeCommand(new Predis\Command\RawCommand(['RL.SLIDE', 'transaction', 2, 60]));
+            }
+        });
+        $allowed = array_column($replies, 0);
+        want($allowed === [1, 1, 0], $allowed);
+    },
+
+    // PHP has no threads: 50 connections, open at once, take turns.
+    'parallel' => function () {
+        $clients = array_map(fn () => dial(getenv('RL_PASSWORD') ?: null), range(1, 50));
+        array_walk($clients, fn ($client) => $client->connect());
+        $admitted = 0;
+        foreach ($clients as $client) {
+            $admitted += $client->executeRaw(['RL.SLIDE', 'parallel', 30, 60])[0];
+        }
+        want($admitted === 30, $admitted);
+    },
+
+    'error' => function () use ($redis) {
+        try {
+            $redis->executeCommand(new Predis\Command\RawCommand(['RL.SLIDE', 'error', 0, 60]));
+        } catch (Predis\Response\ServerException $e) {
+            want($e->getMessage() === 'ERR limit must be an integer between 1 and 1000000000000', $e->getMessage());
+            return;
+        }
+        want(false, 'no error');
+    },
+
+    'reconnect' => function () use ($redis) {
+        echo "RESTART\n";
+        want(fgets(STDIN) === "OK\n", 'no OK');
+        for ($end = microtime(true) + 10; ; usleep(50_000)) {
+            try {
+                want($redis->executeRaw(['RL.SLIDE', 'reconnect', 1, 60])[0] === 1, 'denied');
+                return;
+            } catch (Predis\Connection\ConnectionException $e) {
+                if (microtime(true) > $end) {
+                    throw $e;
+                }
+            }
+        }
+    },
+];
+
+echo 'version ', Predis\Client::VERSION, "\n";
+$failed = 0;
+foreach ($checks as $name => $check) {
+    if ($name === 'auth' && !getenv('RL_PASSWORD')) {
+        continue;
+    }
+    try {
+        $check();
+        echo "ok $name\n";
+    } catch (Throwable $e) {
+        $failed = 1;
+        echo "FAIL $name {$e->getMessage()}\n";
+    }
+}
+exit($failed);

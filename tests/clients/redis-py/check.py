@@ -1,0 +1,103 @@
+"""redis-py: pools connections, retries a broken one, and its pipeline() is a transaction."""
+
+import os
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import redis
+
+LIMIT_ERROR = "limit must be an integer between 1 and 1000000000000"  # redis-py strips "ERR "
+
+options = {"host": os.environ["RL_HOST"], "port": int(os.environ["RL_PORT"])}
+for name in ("username", "password"):
+    if value := os.environ.get("RL_" + name.upper()):
+        options[name] = value
+if "RL_DEFAULT" not in os.environ:
+    options["protocol"] = int(os.environ["RL_PROTO"])
+r = redis.Redis(**options)
+
+
+def connect():
+    assert r.ping() is True
+    info = r.client_info()
+    assert info["resp"] == os.environ["RL_PROTO"], info
+
+
+def auth():
+    try:
+        redis.Redis(**{**options, "password": "wrong"}).ping()
+    except redis.AuthenticationError as e:
+        assert "invalid username-password pair" in str(e), e
+    else:
+        raise AssertionError("a wrong password was taken")
+
+
+def slide():
+    for allowed, remaining in (1, 2), (1, 1), (1, 0), (0, 0):
+        reply = r.execute_command("RL.SLIDE", "slide", 3, 60)
+        assert all(type(n) is int for n in reply) and len(reply) == 5, reply
+        assert reply[:3] == [allowed, 3, remaining], reply
+        assert (reply[3] == 0) == bool(allowed) and 0 < reply[4] <= 60_001, reply
+
+
+def counter():
+    reply = r.execute_command("RL.COUNTER", "counter", 10, 60, "COST", 4)
+    assert reply[:4] == [1, 10, 6, 0], reply
+
+
+def pipeline():
+    pipe = r.pipeline(transaction=False)
+    for _ in range(20):
+        pipe.execute_command("RL.SLIDE", "pipeline", 20, 60)
+    assert [reply[2] for reply in pipe.execute()] == list(range(19, -1, -1))
+
+
+def transaction():
+    pipe = r.pipeline()
+    for _ in range(3):
+        pipe.execute_command("RL.SLIDE", "transaction", 2, 60)
+    assert [reply[0] for reply in pipe.execute()] == [1, 1, 0]
+
+
+def parallel():
+    with ThreadPoolExecutor(50) as pool:
+        replies = pool.map(lambda _: r.execute_command("RL.SLIDE", "parallel", 30, 60), range(50))
+    assert sum(reply[0] for reply in replies) == 30
+
+
+def error():
+    try:
+        r.execute_command("RL.SLIDE", "error", 0, 60)
+    except redis.ResponseError as e:
+        assert str(e) == LIMIT_ERROR, e
+    else:
+        raise AssertionError("no error was raised")
+
+
+def reconnect():
+    print("RESTART", flush=True)
+    assert sys.stdin.readline() == "OK\n"
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            assert r.execute_command("RL.SLIDE", "reconnect", 1, 60)[0] == 1
+            return
+        except redis.ConnectionError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+print("version", redis.__version__)
+failed = False
+for check in connect, auth, slide, counter, pipeline, transaction, parallel, error, reconnect:
+    if check is auth and "password" not in options:
+        continue
+    try:
+        check()
+        print("ok", check.__name__, flush=True)
+    except Exception as e:
+        failed = True
+        print("FAIL", check.__name__, repr(e), flush=True)
+sys.exit(failed)

@@ -1,0 +1,93 @@
+# redis-rb: connects on first use, retries a lost connection once, errors are
+# Redis::CommandError. Version 4 speaks RESP2.
+require "redis"
+
+LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000"
+
+def options(password)
+  { host: ENV["RL_HOST"], port: ENV["RL_PORT"].to_i, username: ENV["RL_USERNAME"], password: password }.compact
+end
+
+def want(ok, got)
+  raise "unexpected: #{got.inspect}" unless ok
+end
+
+redis = Redis.new(**options(ENV["RL_PASSWORD"]))
+
+checks = {
+  connect: -> { want(redis.ping == "PONG", "ping") },
+
+  auth: lambda {
+    begin
+      Redis.new(**options("wrong")).ping
+      want(false, "a wrong password was taken")
+    rescue Redis::CannotConnectError, Redis::CommandError => e
+      want(e.message.include?("WRONGPASS invalid username-password pair"), e)
+    end
+  },
+
+  slide: lambda {
+    [[1, 2], [1, 1], [1, 0], [0, 0]].each do |allowed, remaining|
+      r = redis.call("RL.SLIDE", "slide", 3, 60)
+      want(r.size == 5 && r.first(3) == [allowed, 3, remaining], r)
+      want(r[3].zero? == (allowed == 1) && r[4].between?(1, 60_001), r)
+    end
+  },
+
+  counter: lambda {
+    r = redis.call("RL.COUNTER", "counter", 10, 60, "COST", 4)
+    want(r.first(4) == [1, 10, 6, 0], r)
+  },
+
+  pipeline: lambda {
+    replies = redis.pipelined { |p| 20.times { p.call("RL.SLIDE", "pipeline", 20, 60) } }
+    want(replies.map { |r| r[2] } == 19.downto(0).to_a, replies)
+  },
+
+  transaction: lambda {
+    replies = redis.multi { |t| 3.times { t.call("RL.SLIDE", "transaction", 2, 60) } }
+    want(replies.map(&:first) == [1, 1, 0], replies)
+  },
+
+  parallel: lambda {
+    threads = Array.new(50) do
+      Thread.new { Redis.new(**options(ENV["RL_PASSWORD"])).call("RL.SLIDE", "parallel", 30, 60).first }
+    end
+    admitted = threads.sum(&:value)
+    want(admitted == 30, admitted)
+  },
+
+  error: lambda {
+    begin
+      want(false, redis.call("RL.SLIDE", "error", 0, 60))
+    rescue Redis::CommandError => e
+      want(e.message == LIMIT_ERROR, e)
+    end
+  },
+
+  reconnect: lambda {
+    puts "RESTART"
+    want($stdin.gets == "OK\n", "no OK")
+    deadline = Time.now + 10
+    begin
+      want(redis.call("RL.SLIDE", "reconnect", 1, 60).first == 1, "denied")
+    rescue Redis::BaseConnectionError
+      raise if Time.now > deadline
+      sleep 0.05
+      retry
+    end
+  },
+}
+
+$stdout.sync = true
+puts "version #{Redis::VERSION}"
+failed = false
+checks.each do |name, check|
+  next if name == :auth && !ENV["RL_PASSWORD"]
+  check.call
+  puts "ok #{name}"
+rescue StandardError => e
+  failed = true
+  puts "FAIL #{name} #{e.message}"
+end
+exit !failed

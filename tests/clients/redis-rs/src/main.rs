@@ -1,0 +1,170 @@
+//! redis-rs: AUTH and SELECT in one pipeline, then one shared connection whose
+//! manager reconnects after an error.
+
+use redis::aio::ConnectionManager;
+use redis::{cmd, pipe, Client, RedisError};
+use std::env::var;
+use std::io::stdin;
+use std::process::exit;
+use std::time::{Duration, Instant};
+
+type Reply = (i64, i64, i64, i64, i64);
+type Outcome = Result<(), String>;
+
+fn url(password: &str) -> String {
+    let user = var("RL_USERNAME").unwrap_or_default();
+    let login = if password.is_empty() { String::new() } else { format!("{user}:{password}@") };
+    let proto = match var("RL_DEFAULT") {
+        Ok(_) => String::new(),
+        Err(_) => format!("?protocol=resp{}", var("RL_PROTO").unwrap()),
+    };
+    format!("redis://{login}{}:{}/{proto}", var("RL_HOST").unwrap(), var("RL_PORT").unwrap())
+}
+
+async fn slide_once(c: &mut ConnectionManager, key: &str, limit: i64) -> Result<Reply, RedisError> {
+    cmd("RL.SLIDE").arg(key).arg(limit).arg(60).query_async(c).await
+}
+
+fn want(ok: bool, got: impl std::fmt::Debug) -> Outcome {
+    if ok { Ok(()) } else { Err(format!("unexpected: {got:?}")) }
+}
+
+fn text(e: RedisError) -> String {
+    e.to_string()
+}
+
+async fn connect(c: &mut ConnectionManager) -> Outcome {
+    let info: String = cmd("CLIENT").arg("INFO").query_async(c).await.map_err(text)?;
+    want(info.contains(&format!("resp={}", var("RL_PROTO").unwrap())), info)
+}
+
+async fn auth() -> Outcome {
+    let stranger = Client::open(url("wrong")).map_err(text)?;
+    match stranger.get_multiplexed_async_connection().await {
+        Ok(_) => Err("a wrong password was taken".into()),
+        // After AUTH the library tells in its own words, after HELLO 3 in the server's.
+        Err(e) => want(e.to_string().contains("WRONGPASS") || e.to_string().contains("Password authentication failed"), e),
+    }
+}
+
+async fn slide(c: &mut ConnectionManager) -> Outcome {
+    for (allowed, remaining) in [(1, 2), (1, 1), (1, 0), (0, 0)] {
+        let r = slide_once(c, "slide", 3).await.map_err(text)?;
+        let ok = (r.0, r.1, r.2) == (allowed, 3, remaining)
+            && (r.3 == 0) == (allowed == 1)
+            && (1..=60_001).contains(&r.4);
+        want(ok, r)?;
+    }
+    Ok(())
+}
+
+async fn counter(c: &mut ConnectionManager) -> Outcome {
+    let mut command = cmd("RL.COUNTER");
+    command.arg("counter").arg(10).arg(60).arg("COST").arg(4);
+    let r: Reply = command.query_async(c).await.map_err(text)?;
+    want((r.0, r.1, r.2, r.3) == (1, 10, 6, 0), r)
+}
+
+async fn pipeline(c: &mut ConnectionManager) -> Outcome {
+    let mut commands = pipe();
+    for _ in 0..20 {
+        commands.cmd("RL.SLIDE").arg("pipeline").arg(20).arg(60);
+    }
+    let replies: Vec<Reply> = commands.query_async(c).await.map_err(text)?;
+    let remaining: Vec<i64> = replies.iter().map(|r| r.2).collect();
+    want(remaining == (0..20).rev().collect::<Vec<i64>>(), remaining)
+}
+
+async fn transaction(c: &mut ConnectionManager) -> Outcome {
+    let mut commands = pipe();
+    commands.atomic();
+    for _ in 0..3 {
+        commands.cmd("RL.SLIDE").arg("transaction").arg(2).arg(60);
+    }
+    let replies: Vec<Reply> = commands.query_async(c).await.map_err(text)?;
+    let allowed: Vec<i64> = replies.iter().map(|r| r.0).collect();
+    want(allowed == [1, 1, 0], allowed)
+}
+
+async fn parallel(c: &mut ConnectionManager) -> Outcome {
+    let tasks: Vec<_> = (0..50)
+        .map(|_| {
+            let mut c = c.clone();
+            tokio::spawn(async move { slide_once(&mut c, "parallel", 30).await })
+        })
+        .collect();
+    let mut admitted = 0;
+    for task in tasks {
+        admitted += task.await.unwrap().map_err(text)?.0;
+    }
+    want(admitted == 30, admitted)
+}
+
+async fn error(c: &mut ConnectionManager) -> Outcome {
+    match slide_once(c, "error", 0).await {
+        Ok(reply) => want(false, reply),
+        Err(e) => want(
+            e.code() == Some("ERR")
+                && e.detail() == Some("limit must be an integer between 1 and 1000000000000"),
+            e,
+        ),
+    }
+}
+
+async fn reconnect(c: &mut ConnectionManager) -> Outcome {
+    println!("RESTART");
+    let mut line = String::new();
+    stdin().read_line(&mut line).map_err(|e| e.to_string())?;
+    want(line == "OK\n", line)?;
+    let start = Instant::now();
+    loop {
+        match slide_once(c, "reconnect", 1).await {
+            Ok(r) => return want(r.0 == 1, r),
+            Err(e) if start.elapsed() > Duration::from_secs(10) => return Err(text(e)),
+            Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+        }
+    }
+}
+
+fn report(name: &str, outcome: Outcome, failed: &mut bool) {
+    match outcome {
+        Ok(()) => println!("ok {name}"),
+        Err(why) => {
+            *failed = true;
+            println!("FAIL {name} {why}");
+        }
+    }
+}
+
+/// The library does not tell its version; its manifest pins it.
+fn version() -> &'static str {
+    let pin = include_str!("../Cargo.toml").split("redis = { version = \"=").nth(1).unwrap();
+    pin.split('"').next().unwrap()
+}
+
+#[tokio::main]
+async fn main() {
+    println!("version {}", version());
+    let password = var("RL_PASSWORD").unwrap_or_default();
+    let client = Client::open(url(&password)).unwrap();
+    let mut c = match client.get_connection_manager().await {
+        Ok(c) => c,
+        Err(e) => {
+            println!("FAIL connect {e}");
+            exit(1);
+        }
+    };
+    let mut failed = false;
+    report("connect", connect(&mut c).await, &mut failed);
+    if !password.is_empty() {
+        report("auth", auth().await, &mut failed);
+    }
+    report("slide", slide(&mut c).await, &mut failed);
+    report("counter", counter(&mut c).await, &mut failed);
+    report("pipeline", pipeline(&mut c).await, &mut failed);
+    report("transaction", transaction(&mut c).await, &mut failed);
+    report("parallel", parallel(&mut c).await, &mut failed);
+    report("error", error(&mut c).await, &mut failed);
+    report("reconnect", reconnect(&mut c).await, &mut failed);
+    exit(failed as i32);
+}

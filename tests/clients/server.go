@@ -1,0 +1,136 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os/exec"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// serverTime bounds how long a server may take to answer, and to stop.
+const serverTime = 10 * time.Second
+
+// server is an rlproxy or a redis-server on a port of its own.
+type server struct {
+	port int
+	argv []string
+	log  logBuffer
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process has ended
+}
+
+func startProxy(args ...string) (*server, error) {
+	argv := append([]string{"bin/rlproxy", "--bind", "127.0.0.1"}, args...)
+	return start(argv)
+}
+
+func startRedis() (*server, error) {
+	return start([]string{"redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"})
+}
+
+// start runs a server on a free port.
+func start(argv []string) (*server, error) {
+	port, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	s := &server{port: port, argv: append(argv, "--port", strconv.Itoa(port))}
+	return s, s.launch()
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	return l.Addr().(*net.TCPAddr).Port, l.Close()
+}
+
+func (s *server) address() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+}
+
+// launch starts the process and returns when it answers.
+func (s *server) launch() error {
+	s.cmd = exec.Command(s.argv[0], s.argv[1:]...) //nolint:gosec // our own servers
+	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
+	if err := s.cmd.Start(); err != nil {
+		return err
+	}
+	s.done = make(chan struct{})
+	go func(cmd *exec.Cmd, done chan struct{}) { // ends with the process, which stop ends
+		_ = cmd.Wait() // how it ended shows in its log
+		close(done)
+	}(s.cmd, s.done)
+	for deadline := time.Now().Add(serverTime); time.Now().Before(deadline); {
+		if answers(s.address()) {
+			return nil
+		}
+		select {
+		case <-s.done:
+			return fmt.Errorf("%s ended: %s", s.argv[0], s.log.String())
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+	return errors.Join(fmt.Errorf("%s does not answer: %s", s.argv[0], s.log.String()), s.stop())
+}
+
+// answers tells whether a PING gets any reply, an error included.
+func answers(address string) bool {
+	c, err := net.DialTimeout("tcp", address, time.Second)
+	if err != nil {
+		return false
+	}
+	defer func() { _ = c.Close() }()
+	if c.SetDeadline(time.Now().Add(time.Second)) != nil {
+		return false
+	}
+	if _, err := c.Write([]byte("PING\r\n")); err != nil {
+		return false
+	}
+	n, err := c.Read(make([]byte, 64))
+	return err == nil && n > 0
+}
+
+// stop ends the process: politely first. Having to insist is an error.
+func (s *server) stop() error {
+	_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended already
+	select {
+	case <-s.done:
+		return nil
+	case <-time.After(serverTime):
+	}
+	_ = s.cmd.Process.Kill()
+	<-s.done
+	return fmt.Errorf("%s did not stop on SIGTERM: %s", s.argv[0], s.log.String())
+}
+
+func (s *server) restart() error {
+	if err := s.stop(); err != nil {
+		return err
+	}
+	return s.launch()
+}
+
+// logBuffer keeps what a process writes. Both its outputs write at the same time.
+type logBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
