@@ -13,7 +13,7 @@ FUZZTIME ?= 30s
 .PHONY: help run build test lint fuzz clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build, then start on 127.0.0.1:6380 with state in this process
 	@cat scripts/try.txt
@@ -50,3 +50,8 @@ bench-quick: build ## the same table in a minute, for use while working
 bench-hot: build ## the hot-key figures: one hot key with room, one denied key
 	scripts/need redis-server
 	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false
+
+.PHONY: test-clients
+test-clients: build ## run real clients and the examples; installs them, writes docs/clients.md
+	scripts/install-clients.sh
+	$(GO) run ./tests/clients
