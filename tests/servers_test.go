@@ -59,6 +59,13 @@ var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 func startProxy(t *testing.T, args ...string) *proxy {
 	t.Helper()
 	p := &proxy{process: spawn(t, binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}
+	p.ready(t)
+	return p
+}
+
+// ready waits until the proxy listens.
+func (p *proxy) ready(t *testing.T) {
+	t.Helper()
 	eventually(t, "rlproxy", func() bool {
 		if m := listening.FindStringSubmatch(p.output.String()); m != nil {
 			p.addr = m[1]
@@ -66,7 +73,6 @@ func startProxy(t *testing.T, args ...string) *proxy {
 		return p.addr != "" || !p.running()
 	})
 	require.NotEmpty(t, p.addr, "rlproxy ended:\n%s", p.output)
-	return p
 }
 
 // backends are the arguments that name nodes. The timeout is long: these tests

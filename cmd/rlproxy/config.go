@@ -12,6 +12,8 @@ import (
 type config struct {
 	bind           []string // addresses; a leading - : no error when it cannot be bound
 	port           int
+	tlsPort        int // 0: none
+	tls            tlsSettings
 	unixSocket     string
 	unixSocketPerm fs.FileMode
 	protectedMode  bool

@@ -16,6 +16,7 @@ type directive struct {
 	doc    string                // one line, for --help
 	preset string                // the default as a configuration file has it; "": unset
 	hint   string                // stands for the setting in --help where there is no preset
+	live   bool                  // SIGHUP puts a new setting in force; others wait for a restart
 	secret bool                  // may hold a password: neither CONFIG GET nor an error shows it
 	value  func(c *config) value // where the setting goes
 }
@@ -28,8 +29,22 @@ var directives = []directive{
 
 	{name: "bind", preset: "127.0.0.1 -::1", doc: "addresses to listen on",
 		value: func(c *config) value { return addresses{&c.bind} }},
-	{name: "port", preset: "6380", doc: "TCP port; 0 picks a free one and logs it",
+	{name: "port", preset: "6380", doc: "TCP port; 0 picks a free one and logs it, or with tls-port means none",
 		value: func(c *config) value { return integer{&c.port, 0, 65535} }},
+	{name: "tls-port", preset: "0", doc: "TCP port for TLS; 0: none",
+		value: func(c *config) value { return integer{&c.tlsPort, 0, 65535} }},
+	{name: "tls-cert-file", hint: "<path>", live: true, doc: "PEM: this server's certificate, and those between it and its authority",
+		value: func(c *config) value { return text{&c.tls.certFile, "a path"} }},
+	{name: "tls-key-file", hint: "<path>", live: true, doc: "PEM: its private key",
+		value: func(c *config) value { return text{&c.tls.keyFile, "a path"} }},
+	{name: "tls-ca-cert-file", hint: "<path>", live: true, doc: "PEM: the authorities that clients' certificates must come from",
+		value: func(c *config) value { return text{&c.tls.caFile, "a path"} }},
+	{name: "tls-auth-clients", preset: "yes", live: true, doc: "must clients have a certificate: yes, no or optional",
+		value: func(c *config) value { return choice{&c.tls.authClients, authNames} }},
+	{name: "tls-protocols", hint: `"TLSv1.2 TLSv1.3"`, live: true, doc: "versions of TLS; unset: both",
+		value: func(c *config) value { return several{&c.tls.protocols, protocolNames, " "} }},
+	{name: "tls-ciphers", hint: "<a:b:c>", live: true, doc: "suites of TLS 1.2, by OpenSSL's names; unset: all that are not weak",
+		value: func(c *config) value { return several{&c.tls.ciphers, cipherNames, ":"} }},
 	{name: "unixsocket", hint: "<path>", doc: "a Unix socket to listen on as well",
 		value: func(c *config) value { return text{&c.unixSocket, "a path"} }},
 	{name: "unixsocketperm", preset: "0", doc: "its mode in octal; 0 leaves it to the umask",
@@ -56,13 +71,13 @@ var directives = []directive{
 
 	{name: "backend", hint: "<url>", secret: true, doc: "a Redis node, a line each, or a cluster; none: state lives in this process",
 		value: func(c *config) value { return backends{&c.backends} }},
-	{name: "backend-tls-ca-cert-file", hint: "<path>", doc: "whom to trust for rediss backends; unset: the machine's authorities",
+	{name: "backend-tls-ca-cert-file", hint: "<path>", live: true, doc: "whom to trust for rediss backends; unset: the machine's authorities",
 		value: func(c *config) value { return text{&c.backendTLS.CACertFile, "a path"} }},
-	{name: "backend-tls-cert-file", hint: "<path>", doc: "our certificate for rediss backends that ask for one",
+	{name: "backend-tls-cert-file", hint: "<path>", live: true, doc: "our certificate for rediss backends that ask for one",
 		value: func(c *config) value { return text{&c.backendTLS.CertFile, "a path"} }},
-	{name: "backend-tls-key-file", hint: "<path>", doc: "the key of that certificate",
+	{name: "backend-tls-key-file", hint: "<path>", live: true, doc: "the key of that certificate",
 		value: func(c *config) value { return text{&c.backendTLS.KeyFile, "a path"} }},
-	{name: "backend-tls-server-name", hint: "<name>", doc: "the name in the backends' certificates; unset: each one's host",
+	{name: "backend-tls-server-name", hint: "<name>", live: true, doc: "the name in the backends' certificates; unset: each one's host",
 		value: func(c *config) value { return text{&c.backendTLS.ServerName, "one word"} }},
 	{name: "backend-timeout", preset: "100", doc: "ms until a node that does not answer gets its fail-policy",
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
@@ -71,7 +86,7 @@ var directives = []directive{
 	{name: "maxmemory", preset: "256mb", doc: "most memory for state kept in this process",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 
-	{name: "loglevel", preset: "notice", doc: "debug, verbose, notice or warning",
+	{name: "loglevel", preset: "notice", live: true, doc: "debug, verbose, notice or warning",
 		value: func(c *config) value { return choice{&c.logLevel, levelNames} }},
 	{name: "logfile", hint: "<path>", doc: "where the log goes; unset: standard output",
 		value: func(c *config) value { return text{&c.logFile, "a path"} }},

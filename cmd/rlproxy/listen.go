@@ -13,9 +13,20 @@ import (
 )
 
 // listen opens every address of the configuration; on an error it leaves none
-// open.
-func listen(ctx context.Context, c *config) ([]net.Listener, error) {
-	open, err := listenTCP(ctx, c)
+// open. Those of tls-port go through secure.
+func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listener) ([]net.Listener, error) {
+	var open []net.Listener
+	var err error
+	if c.port != 0 || c.tlsPort == 0 {
+		open, err = listenTCP(ctx, c)
+	}
+	if err == nil && c.tlsPort != 0 {
+		var more []net.Listener
+		more, err = listenPort(ctx, c, c.tlsPort)
+		for _, l := range more {
+			open = append(open, secure(l))
+		}
+	}
 	if err == nil && c.unixSocket != "" {
 		var l net.Listener
 		if l, err = listenUnix(ctx, c); err == nil {
@@ -37,7 +48,7 @@ func listen(ctx context.Context, c *config) ([]net.Listener, error) {
 func listenTCP(ctx context.Context, c *config) ([]net.Listener, error) {
 	const tries = 10
 	for try := 1; ; try++ {
-		open, err := listenPort(ctx, c)
+		open, err := listenPort(ctx, c, c.port)
 		if err == nil || c.port != 0 || try == tries || !errors.Is(err, syscall.EADDRINUSE) {
 			return open, err
 		}
@@ -45,10 +56,9 @@ func listenTCP(ctx context.Context, c *config) ([]net.Listener, error) {
 }
 
 // listenPort makes one attempt at that.
-func listenPort(ctx context.Context, c *config) ([]net.Listener, error) {
+func listenPort(ctx context.Context, c *config, port int) ([]net.Listener, error) {
 	config := net.ListenConfig{KeepAlive: keepAlive(c)}
 	var open []net.Listener
-	port := c.port
 	for _, address := range c.bind {
 		host, optional := strings.CutPrefix(address, "-")
 		l, err := config.Listen(ctx, network(host), net.JoinHostPort(strings.Trim(host, "*"), strconv.Itoa(port)))

@@ -14,9 +14,9 @@ var (
 	levels     = []slog.Level{slog.LevelDebug, slog.LevelDebug + 2, slog.LevelInfo, slog.LevelWarn}
 )
 
-// openLog makes the logger that the configuration asks for. The function it
-// returns closes the file, if there is one.
-func openLog(c *config, stdout io.Writer) (*slog.Logger, func() error, error) {
+// openLog makes the logger that the configuration asks for, from level up. The
+// function it returns closes the file, if there is one.
+func openLog(c *config, level slog.Leveler, stdout io.Writer) (*slog.Logger, func() error, error) {
 	w, done := stdout, func() error { return nil }
 	if c.logFile != "" {
 		f, err := os.OpenFile(c.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
@@ -26,11 +26,14 @@ func openLog(c *config, stdout io.Writer) (*slog.Logger, func() error, error) {
 		w, done = f, f.Close
 	}
 	h := slog.NewTextHandler(w, &slog.HandlerOptions{
-		Level:       levels[slices.Index(levelNames, c.logLevel)],
+		Level:       level,
 		ReplaceAttr: nameLevel,
 	})
 	return slog.New(h), done, nil
 }
+
+// level is the configured one, in slog's terms.
+func (c *config) level() slog.Level { return levels[slices.Index(levelNames, c.logLevel)] }
 
 // nameLevel writes a level as Redis names it; errors keep slog's name.
 func nameLevel(groups []string, a slog.Attr) slog.Attr {

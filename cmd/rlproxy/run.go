@@ -25,11 +25,15 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	}
 	isCheck := func(a string) bool { return a == "--check" }
 	check := slices.ContainsFunc(args, isCheck)
-	c, err := load(slices.DeleteFunc(slices.Clone(args), isCheck))
-	if err != nil {
-		return err
-	}
+	args = slices.DeleteFunc(slices.Clone(args), isCheck)
 	if check {
+		c, err := load(args)
+		if err != nil {
+			return err
+		}
+		if _, err := prepare(c); err != nil {
+			return err
+		}
 		// What only the whole shows, such as a backend named twice, the engine finds.
 		eng, err := openEngine(c, slog.New(slog.DiscardHandler))
 		if err != nil {
@@ -41,7 +45,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err = fmt.Fprintln(stdout, "configuration is valid")
 		return err
 	}
-	return serve(ctx, c, stdout)
+	return serve(ctx, func() (*config, error) { return load(args) }, stdout)
 }
 
 // load reads the configuration that the arguments describe.

@@ -7,6 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/engine"
@@ -14,9 +17,23 @@ import (
 )
 
 // serve starts in the one order there is: log, engine, listeners, server. It stops
-// in the other: no new connections, answers to what has arrived, engine, log.
-func serve(ctx context.Context, c *config, stdout io.Writer) (err error) {
-	log, closeLog, err := openLog(c, stdout)
+// in the other: no new connections, answers to what has arrived, engine, log. load
+// reads the configuration, again at each SIGHUP.
+func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) (err error) {
+	hangups := make(chan os.Signal, 1) // more of them at a time are one
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	c, err := load()
+	if err != nil {
+		return err
+	}
+	ready, err := prepare(c)
+	if err != nil {
+		return err
+	}
+	now := &live{load: load}
+	now.apply(c, ready)
+	log, closeLog, err := openLog(c, &now.level, stdout)
 	if err != nil {
 		return fmt.Errorf("can't open the log: %w", err)
 	}
@@ -26,12 +43,11 @@ func serve(ctx context.Context, c *config, stdout io.Writer) (err error) {
 		return err
 	}
 	log.Info("starting", "version", version(), "engine", engineName(c))
-	listeners, err := listen(ctx, c)
+	listeners, err := listen(ctx, c, now.tls.wrap)
 	if err != nil {
 		return errors.Join(err, eng.Close())
 	}
-	warn(c, log)
-	server := newServer(c, eng, log)
+	server := newServer(c, now, eng, log)
 
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -39,10 +55,16 @@ func serve(ctx context.Context, c *config, stdout io.Writer) (err error) {
 		go func() { ended <- server.Serve(l) }() // until the shutdown below
 	}
 	running := len(listeners)
-	select {
-	case <-ctx.Done():
-	case err = <-ended: // a listener broke; the others cannot make up for it
-		running--
+	for serving := true; serving; {
+		select {
+		case <-hangups:
+			now.hangup(eng, log)
+		case <-ctx.Done():
+			serving = false
+		case err = <-ended: // a listener broke; the others cannot make up for it
+			running--
+			serving = false
+		}
 	}
 	log.Info("stopping", "clients", server.Stats().Current.Load())
 	err = errors.Join(err, drain(c, server, eng))
@@ -96,7 +118,7 @@ func engineName(c *config) string {
 }
 
 // newServer puts the engine behind the commands and the commands behind a server.
-func newServer(c *config, eng engine.Engine, log *slog.Logger) *resp.Server {
+func newServer(c *config, now *live, eng engine.Engine, log *slog.Logger) *resp.Server {
 	var out outside
 	hot, _ := eng.(commands.HotKeys)
 	handler := commands.New(commands.Config{
@@ -104,13 +126,13 @@ func newServer(c *config, eng engine.Engine, log *slog.Logger) *resp.Server {
 		Hot:      hot,
 		Version:  version(),
 		Password: c.requirePass,
-		Settings: c.matching,
+		Settings: now.settings,
 		Info:     func() []commands.Section { return sections(eng, out.server) },
 		Clients:  &out,
 		Logger:   log,
 	})
 	out.server = resp.NewServer(resp.Config{
-		MaxClients:        c.maxClients,
+		MaxClients:        warn(c, log),
 		Timeout:           c.timeout,
 		TCPKeepAlive:      c.tcpKeepalive,
 		ProtoMaxBulkLen:   int(c.protoMaxBulk),
@@ -130,21 +152,24 @@ type outside struct{ server *resp.Server }
 // Kill closes a session.
 func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
-// warn tells of settings that are allowed and may surprise, and mends what it can.
-func warn(c *config, log *slog.Logger) {
+// warn tells of settings that are allowed and may surprise. It returns how many
+// clients there may be.
+func warn(c *config, log *slog.Logger) (clients int) {
 	const reserved = 64 // files for nodes, listeners, log
-	if files := openFiles(); c.maxClients > files-reserved {
+	clients = c.maxClients
+	if files := openFiles(); clients > files-reserved {
+		clients = max(files-reserved, 1)
 		log.Warn("maxclients is lowered: the process may not open that many files",
-			"maxclients", c.maxClients, "files", files)
-		c.maxClients = max(files-reserved, 1)
+			"maxclients", clients, "files", files)
 	}
 	if c.requirePass != "" || c.protectedMode {
-		return
+		return clients
 	}
 	for _, address := range c.bind {
 		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
 			log.Warn("anyone who can connect is answered: requirepass is not set and protected-mode is off")
-			return
+			return clients
 		}
 	}
+	return clients
 }

@@ -1,0 +1,148 @@
+package main
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+)
+
+// tlsSettings are the directives that begin with tls-, but for the port.
+type tlsSettings struct {
+	certFile, keyFile string
+	caFile            string
+	authClients       string   // yes, no or optional
+	protocols         []string // empty: all that are known
+	ciphers           []string // of TLS 1.2; empty: Go's choice
+}
+
+var authNames = []string{"yes", "no", "optional"}
+
+// protocolNames are the versions that are spoken, the oldest first. Earlier ones
+// are broken, and not to be had.
+var protocolNames = []string{"TLSv1.2", "TLSv1.3"}
+
+var protocols = []uint16{tls.VersionTLS12, tls.VersionTLS13}
+
+// cipherNames are OpenSSL's names, as Redis has them, for the suites of TLS 1.2
+// that are not weak. Those of TLS 1.3 are all good, and Go lets nobody choose.
+var cipherNames = []string{
+	"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
+	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
+	"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305",
+}
+
+var ciphers = []uint16{
+	tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
+	tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
+	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
+}
+
+// load reads the files.
+func (s *tlsSettings) load(now time.Time) (*tls.Config, error) {
+	if s.certFile == "" || s.keyFile == "" {
+		return nil, errors.New("tls-port needs tls-cert-file and tls-key-file")
+	}
+	pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("can't use %s with %s: %w", s.certFile, s.keyFile, err)
+	}
+	if now.After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("the certificate in %s expired on %s", s.certFile, pair.Leaf.NotAfter.Format(time.DateOnly))
+	}
+	t := &tls.Config{
+		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13,
+		Certificates: []tls.Certificate{pair},
+		// A session taken up again would live on by what was checked before a reload.
+		// Clients of Redis keep their connections, so nothing is lost.
+		SessionTicketsDisabled: true,
+	}
+	if len(s.protocols) > 0 {
+		spoken := pick(s.protocols, protocolNames, protocols)
+		t.MinVersion, t.MaxVersion = slices.Min(spoken), slices.Max(spoken)
+	}
+	if len(s.ciphers) > 0 {
+		t.CipherSuites = pick(s.ciphers, cipherNames, ciphers)
+	}
+	return t, s.askClients(t)
+}
+
+// askClients has t ask clients for a certificate, if they should have one.
+func (s *tlsSettings) askClients(t *tls.Config) error {
+	if s.authClients == "no" {
+		return nil
+	}
+	if s.caFile == "" {
+		return fmt.Errorf("tls-auth-clients %s needs tls-ca-cert-file", s.authClients)
+	}
+	pem, err := os.ReadFile(s.caFile)
+	if err != nil {
+		return fmt.Errorf("can't read the authorities of clients: %w", err)
+	}
+	t.ClientCAs = x509.NewCertPool()
+	if !t.ClientCAs.AppendCertsFromPEM(pem) {
+		return fmt.Errorf("there is no certificate in %s", s.caFile)
+	}
+	t.ClientAuth = tls.RequireAndVerifyClientCert
+	if s.authClients == "optional" {
+		t.ClientAuth = tls.VerifyClientCertIfGiven
+	}
+	return nil
+}
+
+// pick returns the values that stand where the chosen names do.
+func pick(chosen, names []string, values []uint16) []uint16 {
+	var found []uint16
+	for i, name := range names {
+		if slices.Contains(chosen, name) {
+			found = append(found, values[i])
+		}
+	}
+	return found
+}
+
+// listenerTLS is the TLS of a listener, which a reload replaces: handshakes that
+// begin afterwards have the new one.
+type listenerTLS struct{ current atomic.Pointer[tls.Config] }
+
+func (l *listenerTLS) wrap(ln net.Listener) net.Listener {
+	return tls.NewListener(ln, &tls.Config{
+		MinVersion: tls.VersionTLS12,
+		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
+			return l.current.Load(), nil
+		},
+	})
+}
+
+// several is a choice of some of a few names, in any case, written with sep or
+// blanks between them.
+type several struct {
+	p     *[]string
+	names []string
+	sep   string
+}
+
+func (v several) set(words []string) bool {
+	var chosen []string
+	for _, w := range strings.Fields(strings.ReplaceAll(strings.Join(words, " "), v.sep, " ")) {
+		i := slices.IndexFunc(v.names, func(name string) bool { return strings.EqualFold(name, w) })
+		if i < 0 {
+			return false
+		}
+		chosen = append(chosen, v.names[i])
+	}
+	*v.p = chosen
+	return len(words) > 0
+}
+
+func (v several) allowed() string {
+	return "some of " + strings.Join(v.names, ", ") + `, or "" for all`
+}
+
+func (v several) words() [][]string { return line(strings.Join(*v.p, v.sep)) }

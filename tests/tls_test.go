@@ -1,0 +1,188 @@
+package tests
+
+import (
+	"bufio"
+	"crypto/tls"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+)
+
+// dialTLS connects and asks, so that a certificate the proxy does not like shows.
+func dialTLS(t *testing.T, addr string, config *tls.Config) (*conn, error) {
+	t.Helper()
+	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: config}
+	nc, err := dialer.DialContext(t.Context(), "tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	t.Cleanup(func() { _ = nc.Close() })
+	c := &conn{nc, bufio.NewReader(nc)}
+	_, err = c.exchange([]any{"PING"})
+	return c, err
+}
+
+// hangup sends SIGHUP and waits until the log has said once more what came of it.
+func (p *proxy) hangup(t *testing.T, says string) {
+	t.Helper()
+	before := strings.Count(p.output.String(), says)
+	p.signal(t, syscall.SIGHUP)
+	eventually(t, says, func() bool { return strings.Count(p.output.String(), says) > before })
+}
+
+const (
+	reloaded    = `msg="configuration reloaded"`
+	notReloaded = `msg="the configuration is not reloaded, the old one stays in force"`
+)
+
+// startTLS starts a proxy that speaks nothing but TLS.
+func startTLS(t *testing.T, args ...string) *proxy {
+	t.Helper()
+	return startProxy(t, append([]string{"--tls-port", strconv.Itoa(redistest.FreePort(t))}, args...)...)
+}
+
+func TestTLS(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
+	p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
+	require.Equal(t, 1, strings.Count(p.output.String(), "msg=listening"), "a port without TLS is open")
+	c, err := dialTLS(t, p.addr, a.trust())
+	require.NoError(t, err)
+	require.EqualValues(t, 4, c.decide(t, "RL.SLIDE k 5 60").remaining)
+
+	old := a.trust()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
+	_, err = dialTLS(t, p.addr, old)
+	require.Error(t, err, "an old version is spoken")
+
+	out, err := exec.Command("redis-cli", "--tls", "--cacert", a.file, "-p", port(t, p.addr), "RL.SLIDE", "k", "5", "60").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "1\n5\n3\n0\n")
+
+	// What is not TLS is closed, and hurts nobody.
+	plain := dial(t, p.addr)
+	_, err = plain.exchange([]any{"PING"})
+	require.Error(t, err)
+	require.EqualValues(t, 2, c.decide(t, "RL.SLIDE k 5 60").remaining)
+	p.stop(t)
+}
+
+func TestTLSVersionsAndSuites(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
+	p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
+		"--tls-protocols", "TLSv1.2", "--tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384")
+	c, err := dialTLS(t, p.addr, a.trust())
+	require.NoError(t, err)
+	state := c.Conn.(*tls.Conn).ConnectionState()
+	require.EqualValues(t, tls.VersionTLS12, state.Version)
+	require.Equal(t, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, state.CipherSuite)
+	p.stop(t)
+}
+
+func TestTLSClientCertificates(t *testing.T) {
+	a, stranger := newAuthority(t), newAuthority(t)
+	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
+	with := func(from *authority) *tls.Config {
+		pair, err := tls.LoadX509KeyPair(from.issue(t, "client", time.Now().Add(time.Hour)))
+		require.NoError(t, err)
+		config := a.trust()
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+		return config
+	}
+	ours, theirs := with(a), with(stranger)
+	for auth, admitted := range map[string]map[*tls.Config]bool{
+		"yes":      {ours: true, theirs: false, a.trust(): false},
+		"optional": {ours: true, theirs: false, a.trust(): true},
+		"no":       {ours: true, theirs: true, a.trust(): true},
+	} {
+		p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.file, "--tls-auth-clients", auth)
+		for config, want := range admitted {
+			_, err := dialTLS(t, p.addr, config)
+			require.Equal(t, want, err == nil, "%s: %v", auth, err)
+		}
+		p.stop(t)
+	}
+}
+
+func TestTLSFilesAreChecked(t *testing.T) {
+	a := newAuthority(t)
+	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
+	_, other := a.issue(t, "other", time.Now().Add(time.Hour))
+	late, lateKey := a.issue(t, "late", time.Now().Add(-time.Hour))
+	for want, args := range map[string][]string{
+		"tls-port needs tls-cert-file and tls-key-file":                     nil,
+		"tls-auth-clients yes needs tls-ca-cert-file":                       {"--tls-cert-file", cert, "--tls-key-file", key},
+		"there is no certificate in " + key:                                 {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", key},
+		"can't use " + cert + " with " + other:                              {"--tls-cert-file", cert, "--tls-key-file", other},
+		"can't read the authorities of clients: open ":                      {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.dir + "/none"},
+		"the certificate in " + late + " expired on ":                       {"--tls-cert-file", late, "--tls-key-file", lateKey},
+		"tls-protocols must be some of TLSv1.2, TLSv1.3":                    {"--tls-protocols", "TLSv1.1"},
+		"tls-ciphers must be some of ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-": {"--tls-ciphers", "RC4-MD5"},
+	} {
+		for _, check := range [][]string{nil, {"--check"}} {
+			code, out := outcome(t, append(append([]string{"--tls-port", "1"}, args...), check...)...)
+			require.Equal(t, 1, code, out)
+			require.Contains(t, out, want)
+			require.Equal(t, 1, strings.Count(out, "\n"), "one sentence: %s", out)
+		}
+	}
+}
+
+// TestReload changes the files beneath a running proxy: what is in order comes into
+// force, and of what is not, nothing does.
+func TestReload(t *testing.T) {
+	a, next := newAuthority(t), newAuthority(t)
+	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
+	conf := filepath.Join(a.dir, "rlproxy.conf")
+	configure := func(more string) {
+		require.NoError(t, os.WriteFile(conf, []byte("bind 127.0.0.1\nport 0\ntls-auth-clients no\ntls-cert-file "+cert+"\ntls-key-file "+key+"\n"+more), 0o600))
+	}
+	configure("loglevel notice\n")
+	p := &proxy{process: spawn(t, binary, conf, "--tls-port", strconv.Itoa(redistest.FreePort(t)))}
+	p.ready(t)
+	open, err := dialTLS(t, p.addr, a.trust())
+	require.NoError(t, err)
+
+	// Another authority's certificate: half of it in place is refused.
+	newCert, newKey := next.issue(t, "server", time.Now().Add(time.Hour))
+	move := func(from, to string) {
+		b, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(to, b, 0o600))
+	}
+	move(newCert, cert)
+	configure("loglevel warning\n")
+	p.hangup(t, notReloaded)
+	_, err = dialTLS(t, p.addr, a.trust())
+	require.NoError(t, err)
+	require.Equal(t, []any{"loglevel", "notice"}, open.do(t, "CONFIG", "GET", "loglevel"))
+
+	move(newKey, key)
+	configure("loglevel verbose\nmaxclients 17\n")
+	p.hangup(t, reloaded)
+	_, err = dialTLS(t, p.addr, next.trust())
+	require.NoError(t, err)
+	_, err = dialTLS(t, p.addr, a.trust())
+	require.Error(t, err)
+	require.Contains(t, p.output.String(), `msg="a changed directive waits for a restart" directive=maxclients`)
+	require.NotContains(t, p.output.String(), "directive=loglevel")
+	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
+	require.Equal(t, []any{"maxclients", "10000"}, open.do(t, "CONFIG", "GET", "maxclients"))
+
+	configure("loglevel loud\n")
+	p.hangup(t, notReloaded)
+	require.Contains(t, p.output.String(), "rlproxy.conf:6: loglevel must be")
+	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
+	p.stop(t)
+}
