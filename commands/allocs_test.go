@@ -1,0 +1,157 @@
+package commands
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// Heap allocations per decision of a warm pipeline, from bytes to bytes: the most
+// that is allowed, whatever the baseline says. A command that goes to a node alone
+// pays for the whole round trip, so only the baseline holds there.
+const (
+	mostEmbedded = 3.0
+	mostRedis    = 6.0
+)
+
+// allocsFile is the baseline: what each case allocated when it was last agreed to.
+// The flag -update rewrites it.
+const allocsFile = "testdata/allocs.txt"
+
+// allocsTolerance is by how much a case may exceed its baseline. A decision that
+// allocates once more than before is past it; a pipeline that does is not, for the
+// race detector has pools lose on purpose what they hold.
+func allocsTolerance(depth int) float64 {
+	if depth == 1 {
+		return 3
+	}
+	return 0.5
+}
+
+func TestAllocationsPerDecision(t *testing.T) {
+	old := readAllocs(t)
+	var found strings.Builder
+	for _, e := range []struct {
+		name string
+		most float64
+		open func(t *testing.T) engine.Engine
+	}{
+		{"embedded", mostEmbedded, func(*testing.T) engine.Engine { return engine.NewEmbedded(engine.EmbeddedConfig{}) }},
+		{"redis", mostRedis, openRedis},
+	} {
+		addr := serveOn(t, e.open(t))
+		for _, ask := range []string{"RL.SLIDE", "RL.COUNTER", "RL.FIXED"} {
+			for _, keys := range []string{"many", "one"} {
+				for _, depth := range []int{1, 16, 64} {
+					name := fmt.Sprintf("%s/%s/keys=%s/pipeline=%d", e.name, ask, keys, depth)
+					t.Run(name, func(t *testing.T) {
+						allocs := allocsPerDecision(t, addr, ask, keys == "many", depth)
+						fmt.Fprintf(&found, "%s %.2f\n", name, allocs)
+						if depth > 1 {
+							require.LessOrEqual(t, allocs, e.most)
+						}
+						if !*update {
+							require.Contains(t, old, name)
+							require.LessOrEqual(t, allocs, old[name]+allocsTolerance(depth), "the baseline is in %s", allocsFile)
+						}
+					})
+				}
+			}
+		}
+	}
+	if *update {
+		require.NoError(t, os.WriteFile(allocsFile, []byte(found.String()), 0o600))
+	}
+}
+
+// readAllocs returns the baseline.
+func readAllocs(t *testing.T) map[string]float64 {
+	text, err := os.ReadFile(allocsFile)
+	require.NoError(t, err)
+	old := map[string]float64{}
+	for line := range strings.Lines(string(text)) {
+		var name string
+		var allocs float64
+		_, err := fmt.Sscanf(line, "%s %f", &name, &allocs)
+		require.NoError(t, err, line)
+		old[name] = allocs
+	}
+	return old
+}
+
+func openRedis(t *testing.T) engine.Engine {
+	e, err := engine.OpenRedis(engine.RedisConfig{
+		Backends: []string{redistest.Start(t).URL()},
+		Timeout:  time.Minute, // a slow machine must not have policies answer
+		Policy:   engine.PolicyError,
+	})
+	require.NoError(t, err)
+	return e
+}
+
+// serveOn starts a server on an engine, as the program does, until the test ends.
+func serveOn(t *testing.T, e engine.Engine) (addr string) {
+	server := resp.NewServer(resp.Config{}, New(Config{Engine: e}))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }() // ends by Shutdown
+	t.Cleanup(func() {
+		require.NoError(t, server.Shutdown(context.Background()))
+		require.NoError(t, <-served)
+		require.NoError(t, e.Close())
+	})
+	return ln.Addr().String()
+}
+
+// allocsPerDecision sends pipelines until all is warm, then counts what the process
+// allocates. The client's own part of it is nothing.
+func allocsPerDecision(t *testing.T, addr, ask string, many bool, depth int) float64 {
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	var pipeline []byte
+	for i := range depth {
+		key := fmt.Sprintf("k:%012d", i)
+		if !many {
+			key = "k:hot"
+		}
+		for _, word := range []string{"*4", ask, key, "1000000", "1m"} {
+			if word[0] != '*' {
+				word = fmt.Sprintf("$%d\r\n%s", len(word), word)
+			}
+			pipeline = append(pipeline, word+"\r\n"...)
+		}
+	}
+	replies, lines := make([]byte, 64<<10), 6*depth
+	once := func() {
+		if _, err := conn.Write(pipeline); err != nil {
+			t.Fatal(err)
+		}
+		for got := 0; got < lines; {
+			n, err := conn.Read(replies)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if replies[0] == '-' {
+				t.Fatalf("not decisions: %q", replies[:n])
+			}
+			got += bytes.Count(replies[:n], []byte{'\n'})
+		}
+	}
+	for range 50 {
+		once()
+	}
+	return testing.AllocsPerRun(100, once) / float64(depth)
+}
