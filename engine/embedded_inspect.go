@@ -15,9 +15,14 @@ func (e *Embedded) inspect(clock int64, name []byte) []State {
 	if key == nil {
 		return nil
 	}
-	now, ttl := max(clock, key.newest()), key.end()+1-clock
+	return key.tell(clock)
+}
+
+// tell describes the key's states that still matter.
+func (e *record) tell(clock int64) []State {
+	now, ttl := max(clock, e.newest()), e.end()+1-clock
 	var out []State
-	for s := &key.states; s != nil; s = s.next {
+	for s := &e.states; s != nil; s = s.next {
 		if s.end() < now {
 			continue
 		}

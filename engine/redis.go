@@ -22,6 +22,7 @@ type Redis struct {
 	tls      atomic.Pointer[tls.Config]    // of new connections to rediss:// backends
 	local    *Embedded                     // what PolicyLocal asks
 	answered [PolicyError + 1]atomic.Int64 // requests by the policy that answered them
+	settle   *settler                      // hands over what it counted
 	denied   denials                       // what is answered here without asking a node
 	busy     *busiest                      // keys most asked about, for RL.HOTKEYS
 	now      func() time.Time
@@ -100,9 +101,11 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 		return nil, err
 	}
 	e.local = NewEmbedded(EmbeddedConfig{MaxMemory: config.LocalMemory, Policy: PolicyClosed})
+	e.settle = newSettler(e)
 	for _, b := range backends {
 		if b.kind != oneNode {
 			e.finder = openFinder(e, backends)
+			e.settle.open()
 			return e, nil
 		}
 	}
@@ -111,6 +114,7 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 		e.nodes, names = append(e.nodes, openNode(e, b, b.seeds[0])), append(names, b.name())
 	}
 	e.topology.Store(&topology{nodes: e.nodes, place: shard.NewNodes(names)})
+	e.settle.open()
 	return e, nil
 }
 
@@ -160,6 +164,7 @@ func (e *Redis) elapsed() time.Duration { return e.now().Sub(e.opened) }
 // Close implements Engine. Callers of Do have to have returned.
 func (e *Redis) Close() error {
 	var errs []error
+	e.settle.close()
 	if e.finder != nil {
 		errs = append(errs, e.finder.close())
 	}
@@ -196,6 +201,7 @@ func (e *Redis) Info() []Field {
 			fields = append(fields, Field{"answered_" + name, strconv.FormatInt(e.answered[policy].Load(), 10)})
 		}
 	}
+	fields = append(fields, e.settle.info()...)
 	for i, n := range nodes {
 		fields = append(fields, Field{"node" + strconv.Itoa(i), n.stats.line(n)})
 	}

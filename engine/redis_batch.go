@@ -16,6 +16,8 @@ type item struct {
 	wait *waiter
 	at   time.Duration // when it was handed in, by the engine's own clock
 
+	unsure bool // the node may have run it, and did not say
+
 	// In a cluster:
 	slot   uint16 // the key's
 	asking bool   // another node said ASK: this one answers it by exception

@@ -46,8 +46,9 @@ func ready(t testing.TB, e Engine, keys ...string) {
 
 func slotOf(key string) int { return shard.Slot(shard.AppendStoredKey(nil, []byte(key), 0)) }
 
-// keysOf returns a key for each of n nodes of a cluster whose slots are shared evenly.
-func keysOf(n int) []string {
+// clusterKeys returns a key for each of three masters that share the slots evenly.
+func clusterKeys() []string {
+	const n = 3
 	keys := make([]string, n)
 	for i, left := 0, n; left > 0; i++ {
 		key := fmt.Sprintf("key%d", i)
@@ -82,13 +83,13 @@ func clusterSubject(t *testing.T, c *redistest.Cluster, clock func() int64) Engi
 	require.NoError(t, err)
 	e.clock = clock
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	ready(t, e, keysOf(3)...)
+	ready(t, e, clusterKeys()...)
 	return e
 }
 
 func clusterSpread(t *testing.T, c *redistest.Cluster) {
 	e := openBackend(t, time.Second, c.URL())
-	ready(t, e, keysOf(3)...)
+	ready(t, e, clusterKeys()...)
 	p := &Pipeline{}
 	for i := range 3000 {
 		*p.Add() = charge(fmt.Sprintf("spread%d", i), 10)
@@ -101,7 +102,7 @@ func clusterSpread(t *testing.T, c *redistest.Cluster) {
 	for _, n := range c.Nodes {
 		require.InDelta(t, 1000, n.Client.DBSize(context.Background()).Val(), 150)
 	}
-	for i, key := range keysOf(3) {
+	for i, key := range clusterKeys() {
 		require.NoError(t, do(e, charge(key, 10)).Err)
 		states := do(e, Request{Op: OpInspect, Key: []byte(key)}).States
 		require.Len(t, states, 1)
@@ -114,7 +115,7 @@ func clusterSpread(t *testing.T, c *redistest.Cluster) {
 func clusterMoves(t *testing.T, c *redistest.Cluster) {
 	const slot = 5000
 	e := openBackend(t, 2*time.Second, c.URL())
-	ready(t, e, keysOf(3)...)
+	ready(t, e, clusterKeys()...)
 	var keys []string
 	for i := 0; len(keys) < 4; i++ {
 		if key := fmt.Sprintf("move%d", i); slotOf(key) == slot {
@@ -172,7 +173,7 @@ func TestClusterFailover(t *testing.T) {
 	const timeout = 100 * time.Millisecond
 	c := redistest.StartReplicated(t, 3)
 	e := openBackend(t, timeout, c.URL())
-	keys := keysOf(3)
+	keys := clusterKeys()
 	ready(t, e, keys...)
 	c.Nodes[0].Pause()
 	defer c.Nodes[0].Resume()

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -39,6 +40,17 @@ func isReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
+// mayHaveRun tells whether a command that failed so may have run all the same. It has
+// not if there was no connection to send it on: none could be opened, or not by the
+// deadline, which go-redis tells as the context's; past that a deadline is a socket's.
+func mayHaveRun(err error) bool {
+	var op *net.OpError
+	if errors.As(err, &op) && op.Op == "dial" || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	return !isReply(err) && !errors.As(err, new(unspoken))
+}
+
 // why says in a few words what went wrong, without addresses.
 func why(err error) string {
 	switch {
@@ -56,6 +68,9 @@ func isTimeout(err error) bool {
 }
 
 func rootCause(err error) string {
+	if u := (unspoken{}); errors.As(err, &u) {
+		err = u.error
+	}
 	for {
 		inner := errors.Unwrap(err)
 		if inner == nil {

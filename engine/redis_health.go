@@ -68,7 +68,7 @@ func (h *health) untilProbe() int64 {
 func (h *health) note(err error) {
 	if err == nil {
 		if h.state.Load() == 1 && h.state.CompareAndSwap(1, 0) {
-			h.node.report.say(h.node, h.reason())
+			h.well()
 		}
 		return
 	}
@@ -112,7 +112,8 @@ func (h *health) run(ctx context.Context) {
 			return
 		case <-h.trouble:
 		}
-		for wait := probeMin; ; wait = min(wait*2, probeMax) {
+		// At once at first: a lost connection is most often all there is to it.
+		for wait := time.Duration(0); ; wait = min(max(2*wait, probeMin), probeMax) {
 			h.plan(wait)
 			select {
 			case <-ctx.Done():
@@ -136,11 +137,18 @@ func (h *health) recovered() {
 	n := h.node
 	switch was := h.state.Swap(0); {
 	case was >= downAfter:
+		n.engine.settle.wake()
 		after := n.engine.elapsed() - time.Duration(h.since.Load())
 		n.engine.config.Logger.Warn("node is up", append([]any{"node", n.name, "after", after.Round(time.Millisecond)}, n.report.take()...)...)
 	case was > 0:
-		n.report.say(n, h.reason())
+		h.well()
 	}
+}
+
+// well is what follows when a node that was only suspect answers.
+func (h *health) well() {
+	h.node.report.say(h.node, h.reason())
+	h.node.engine.settle.wake()
 }
 
 // probe is a script that decides nothing, and is refused whenever those that decide

@@ -20,8 +20,27 @@ type links struct {
 // or has sent what nobody asked for, TLS or not, before it uses a connection again.
 type link struct {
 	net.Conn
-	raw  syscall.Conn
-	from *links
+	raw   syscall.Conn
+	from  *links
+	spoke bool // the peer has said something. Of who reads
+}
+
+// unspoken is the error of a link whose peer has never said a word. The first thing
+// sent on a link is a greeting, the rest waits for the answer: nothing else was sent.
+type unspoken struct{ error }
+
+// Unwrap returns a list: go-redis strips one layer off what has a single cause.
+func (u unspoken) Unwrap() []error { return []error{u.error} }
+
+// Read reads, and says whether there was anything to lose.
+func (l *link) Read(p []byte) (int, error) {
+	n, err := l.Conn.Read(p)
+	if n > 0 {
+		l.spoke = true
+	} else if err != nil && !l.spoke {
+		err = unspoken{err}
+	}
+	return n, err
 }
 
 // SyscallConn returns the socket's.

@@ -73,6 +73,7 @@ func (e *Redis) options(b *backend, addr string, ls *links) *redis.Options {
 	o.ReadTimeout = e.config.Timeout
 	o.WriteTimeout = e.config.Timeout
 	o.PoolSize = inFlight + 2 // the workers, a probe, and one to spare
+	o.PipelinePoolSize = -1   // one pool: a connection that is open serves both
 	o.ClientName = "rlproxy"
 	o.DisableIdentity = true
 	return &o
@@ -231,10 +232,10 @@ func (n *node) refuse(it *item, why string) {
 	case PolicyError:
 		it.res.Err = &Unavailable{n.name, why}
 	case PolicyLocal:
-		p := Pipeline{Requests: []Request{*r}}
-		n.engine.local.Do(&p)
-		*it.res = p.Results[0]
-		it.res.Remaining = -1
+		n.engine.settle.decide(it)
+		if n.health.state.Load() == 0 {
+			n.engine.settle.wake()
+		}
 	default:
 		it.res.Decision = policyDecision(r, policy, n.health.untilProbe())
 	}

@@ -29,7 +29,7 @@ type sent struct {
 // answer must be the request's own: limit - 1 remain.
 func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string) {
 	e := openBackend(t, 40*time.Millisecond, urls...)
-	ready(t, e, keysOf(3)...)
+	ready(t, e, clusterKeys()...)
 	const workers, rounds, perRound = 8, 40, 24
 	for _, p := range proxies {
 		p.Set(badNet)
@@ -84,7 +84,7 @@ func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string
 		p.Set(faultnet.Faults{})
 	}
 	truth := openBackend(t, 5*time.Second, urls...)
-	ready(t, truth, keysOf(3)...)
+	ready(t, truth, clusterKeys()...)
 	answered, unanswered := 0, 0
 	for _, s := range flatten(all) {
 		res := do(truth, Request{Op: OpInspect, Key: []byte(s.key)})

@@ -143,7 +143,11 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 			n.health.note(err)
 		}
 		if err != nil {
-			b.each(cmd, func(j int) { n.refuse(&b.items[j], why(err)) })
+			unsure := mayHaveRun(err)
+			b.each(cmd, func(j int) {
+				b.items[j].unsure = unsure
+				n.refuse(&b.items[j], why(err))
+			})
 		}
 	}
 	if trouble == nil {

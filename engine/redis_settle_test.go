@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// What LOCAL admitted in each of two proxies while the node was away stands on the
+// node afterwards, every unit once: also those of requests that the node ran late.
+func TestLocalCountsAreHandedOver(t *testing.T) {
+	for _, away := range []struct {
+		name        string
+		leave, back func(*redistest.Server)
+	}{
+		{"hangs", (*redistest.Server).Pause, (*redistest.Server).Resume},
+		{"is killed", (*redistest.Server).Kill, (*redistest.Server).Run},
+	} {
+		t.Run(away.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			proxies := []*Redis{openBackend(t, 50*time.Millisecond, s.URL()), openBackend(t, 50*time.Millisecond, s.URL())}
+			for _, e := range proxies {
+				ready(t, e, "k")
+			}
+			away.leave(s)
+			const keys, limit = 600, 5
+			for _, e := range proxies {
+				admitted := map[string]int{}
+				for range 3 {
+					p := &Pipeline{}
+					for i := range keys {
+						r := p.Add()
+						*r = charge(fmt.Sprintf("key%d", i), limit)
+						r.Op, r.Buckets, r.Fail, r.Cost = OpCounter, 10, PolicyLocal, 2
+						if i%2 == 0 {
+							r.Op, r.Buckets = OpSlide, 1
+						}
+					}
+					e.Do(p)
+					for i, res := range p.Results {
+						require.NoError(t, res.Err)
+						require.EqualValues(t, -1, res.Remaining)
+						if res.Allowed {
+							admitted[string(p.Requests[i].Key)]++
+						}
+					}
+				}
+				for i := range keys {
+					require.Equal(t, 2, admitted[fmt.Sprintf("key%d", i)], "2 of cost 2 have room in 5")
+				}
+			}
+			away.back(s)
+			for _, e := range proxies {
+				require.Eventually(t, func() bool { return info(t, e, "local_keys") == "0" }, 10*time.Second, 5*time.Millisecond)
+				require.Equal(t, "0", info(t, e, "local_lost"))
+			}
+			settled := func() bool { // the last of them are under way when the keys are gone
+				for i := range keys {
+					states := do(proxies[0], Request{Op: OpInspect, Key: fmt.Appendf(nil, "key%d", i)}).States
+					if len(states) != 1 || states[0].Used != 8 {
+						return false
+					}
+				}
+				return true
+			}
+			require.Eventually(t, settled, 10*time.Second, 5*time.Millisecond, "each proxy admitted 4 of each key")
+			for i := range keys {
+				require.False(t, do(proxies[1], charge(fmt.Sprintf("key%d", i-i%2), limit)).Allowed, "the limit holds again")
+			}
+		})
+	}
+}
