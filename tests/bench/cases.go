@@ -83,6 +83,8 @@ func cases(l *lab, o options) []comparison {
 		a.command = []string{"INCR", manyKeys}
 		add(q.command+", embedded engine, against INCR", a, b, figure{byRate, bound{0.4, 0.8}})
 
+		all = append(all, l.clusterCase(q, o.keys))
+
 		a, b = pair(cold, proxy, o.keys, 1)
 		a.loop, b.loop = true, true
 		all = append(all, comparison{latency, q.command + ", cold keys", a, b,

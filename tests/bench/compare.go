@@ -150,7 +150,7 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 	if err := l.prepare(ctx); err != nil {
 		return 0, err
 	}
-	s, err := l.run(ctx, 5000*min(l.depth, 8))
+	s, err := l.run(ctx, 3000*min(l.depth, 8))
 	return max(int(s.rate*o.seconds), 2000), err
 }
 

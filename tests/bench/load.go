@@ -28,6 +28,7 @@ type load struct {
 	clients int
 	depth   int  // commands sent together on a connection
 	cluster bool // the load generator finds each key's node itself
+	random  int  // of random questions that warm it; 0: it is filled key by key
 	loop    bool // one client, which waits for each answer
 }
 
@@ -58,8 +59,11 @@ func (l load) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if l.keys == 1 {
+	switch {
+	case l.keys == 1:
 		return nil
+	case l.random > 0:
+		return l.benchmark(ctx, l.random, new(sample))
 	}
 	return l.fill(ctx)
 }

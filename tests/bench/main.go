@@ -58,7 +58,7 @@ func run(args []string) error {
 	}
 	o := options{*rounds, *seconds, 100_000, 10_000_000, pattern, *growth}
 	if *quick {
-		o = options{2, 0.2, 10_000, 1_000_000, pattern, false}
+		o = options{2, 0.15, 10_000, 1_000_000, pattern, false}
 	}
 	if *docs != "" && (*quick || *only != "" || !*growth || o.rounds < 5) {
 		return errors.New("only a whole run of 5 rounds or more is written down")

@@ -9,7 +9,7 @@ import (
 
 // Sizes of the plot, in pixels. Two panels share the cases' names at the left.
 const (
-	nameWidth  = 330.0
+	nameWidth  = 360.0
 	panelWidth = 440.0
 	panelGap   = 40.0
 	barHeight  = 13.0
@@ -41,7 +41,7 @@ func (r *report) plot() string {
 		{"decisions per second", scale{nameWidth, 0.25, 32}, []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32}},
 		{"decisions per CPU second of the Redis node", scale{nameWidth + panelWidth + panelGap, 0.5, 2048}, []float64{0.5, 1, 4, 16, 64, 256, 1024}},
 	}
-	width := nameWidth + 2*panelWidth + panelGap + 40
+	width := nameWidth + 2*panelWidth + panelGap + 60
 	height := topHeight + rowHeight*float64(len(rows)) + 40
 	bottom := topHeight + rowHeight*float64(len(rows)) + 4
 	var b strings.Builder

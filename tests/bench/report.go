@@ -63,6 +63,8 @@ const method = `- Load generator, rlproxy and redis-server share the cores. Deci
   the one key is asked for a second (one key). Many keys: as many decisions on both sides.
 - What direct EVALSHA runs stands in tests/bench/scripts: a sorted set with trim, count, add and expire against
   RL.SLIDE, a hash with two counters against RL.COUNTER. They answer two integers, rlproxy five.
+- Redis Cluster: redis-benchmark --cluster finds each key's node itself; rlproxy does it for the other side. Both
+  sides are warmed by as many random questions, three for each key.
 - The hot key has room because its limit is 10^12. Its window is one second on both sides, so that the sorted set
   holds one second's admissions and not a minute's, which would be slower still.
 - The denied key has limit 100 an hour, and was full before the round began.

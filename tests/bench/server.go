@@ -31,6 +31,9 @@ type lab struct {
 	proxy   *server // rlproxy on that node
 	memory  *server // rlproxy with the embedded engine
 	shas    map[string]string
+
+	cluster   []*server // the masters of a Redis Cluster
+	clustered *server   // rlproxy on them
 }
 
 // errorsShow has rlproxy answer what its node does not in time with an error, which
@@ -59,8 +62,10 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.proxy, err = l.rlproxy("--backend", "redis://"+address(l.node.port)); err != nil {
 		return l, err
 	}
-	l.memory, err = l.rlproxy("--maxmemory", "8gb")
-	return l, err
+	if l.memory, err = l.rlproxy("--maxmemory", "8gb"); err != nil {
+		return l, err
+	}
+	return l, l.openCluster()
 }
 
 func copyFile(to, from string) error {
