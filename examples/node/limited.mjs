@@ -17,10 +17,14 @@ const { FAIL = 'OPEN', PORT = 8080, RLPROXY = '127.0.0.1:6380' } = process.env
 const rl = createClient({
   url: `redis://${RLPROXY}`,
   disableOfflineQueue: true, // while it reconnects, fail at once
-  commandOptions: { timeout: 250 }, // ms
 })
 rl.on('error', (err) => console.error(err.message))
 await rl.connect()
+
+/** Rejects after some ms: the client itself waits for a reply for ever. */
+const silence = (ms) => new Promise((_, reject) => {
+  setTimeout(reject, ms, new Error('no answer from rlproxy')).unref()
+})
 
 /** Wraps a request handler. */
 function limited(handler) {
@@ -28,7 +32,8 @@ function limited(handler) {
     let reply
     try {
       const key = `ip:${req.socket.remoteAddress}`
-      reply = await rl.sendCommand(['RL.SLIDE', key, `${LIMIT}`, `${WINDOW}`, 'FAIL', FAIL])
+      const call = rl.sendCommand(['RL.SLIDE', key, `${LIMIT}`, `${WINDOW}`, 'FAIL', FAIL])
+      reply = await Promise.race([call, silence(250)])
     } catch (err) {
       if (FAIL === 'OPEN') return handler(req, res)
       res.writeHead(503).end('try again later\n')

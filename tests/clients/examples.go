@@ -86,6 +86,9 @@ func (d *demonstration) show(policy string) error {
 	v := visitor{url: fmt.Sprintf("http://127.0.0.1:%d/", port)}
 	err = v.limited()
 	if err == nil {
+		err = v.hanging(proxy, policy)
+	}
+	if err == nil {
 		running = false
 		err = proxy.stop()
 	}
@@ -169,6 +172,15 @@ func (a answer) expect(status, remaining int) error {
 func (a answer) seconds(name string) bool {
 	n, err := strconv.Atoi(a.header.Get(name))
 	return err == nil && n >= 1 && n <= exampleWindow+1
+}
+
+// hanging asks while rlproxy says nothing at all.
+func (v visitor) hanging(proxy *server, policy string) error {
+	if err := proxy.freeze(); err != nil {
+		return err
+	}
+	err := v.unlimited(policy)
+	return errors.Join(err, proxy.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // unlimited asks while rlproxy is away.

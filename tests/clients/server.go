@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"syscall"
@@ -108,6 +110,39 @@ func (s *server) stop() error {
 	_ = s.cmd.Process.Kill()
 	<-s.done
 	return fmt.Errorf("%s did not stop on SIGTERM: %s", s.argv[0], s.log.String())
+}
+
+// freeze stops the process in its tracks, as a hung machine would, and returns
+// when it stands still; SIGCONT lets it go on.
+func (s *server) freeze() error {
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(serverTime); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+		still, err := s.still()
+		if still || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("%s does not stand still", s.argv[0])
+}
+
+// still tells whether every thread of the process is stopped.
+func (s *server) still() (bool, error) {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
+	if err != nil {
+		return false, err
+	}
+	for _, stat := range threads {
+		text, err := os.ReadFile(stat)
+		if err != nil {
+			return false, err
+		}
+		if !bytes.Contains(text, []byte(") T ")) { // the state follows the thread's name
+			return false, nil
+		}
+	}
+	return len(threads) > 0, nil
 }
 
 func (s *server) restart() error {
