@@ -2,63 +2,8 @@ package commands
 
 import (
 	"crypto/rand"
-	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 )
-
-// Users knows who may come in. Its methods are called by several sessions at once.
-type Users interface {
-	// Anonymous returns the user of a session that has not logged in, or nil when
-	// it has to.
-	Anonymous() *User
-	// Login returns the user of that name if the password is right. How long it
-	// takes must not tell how much of the password is.
-	Login(name, password []byte) (*User, bool)
-	// HasPassword tells whether the default user has one, so that AUTH with a
-	// password alone means something.
-	HasPassword() bool
-}
-
-// User is who a session acts for.
-type User struct {
-	Name string
-}
-
-// password is Users with one user, whom Redis calls default.
-type password struct {
-	user *User
-	hash [sha256.Size]byte
-	none bool // no password: every password is right
-}
-
-func newPassword(text string) *password {
-	return &password{
-		user: &User{Name: "default"},
-		hash: sha256.Sum256([]byte(text)),
-		none: text == "",
-	}
-}
-
-func (p *password) Anonymous() *User {
-	if p.none {
-		return p.user
-	}
-	return nil
-}
-
-// Login compares hashes, so that neither the length nor the beginning of the
-// password shows in the time it takes.
-func (p *password) Login(name, text []byte) (*User, bool) {
-	hash := sha256.Sum256(text)
-	right := subtle.ConstantTimeCompare(hash[:], p.hash[:]) == 1 || p.none
-	if !right || string(name) != p.user.Name {
-		return nil, false
-	}
-	return p.user, true
-}
-
-func (p *password) HasPassword() bool { return !p.none }
 
 // randomID returns 40 random hex digits.
 func randomID() string {
@@ -69,7 +14,7 @@ func randomID() string {
 
 // login makes the session the named user's, and tells whether it could.
 func (c *client) login(name, password []byte) bool {
-	u, ok := c.h.users.Login(name, password)
+	u, ok := c.acl.login(name, password)
 	if !ok {
 		c.h.cfg.Logger.Debug("login refused", "client", c.s.ID, "addr", addr(c.s.Remote))
 		return false
@@ -85,14 +30,14 @@ func (c *client) become(u *User) {
 }
 
 func runAuth(c *client, args [][]byte) {
-	name, password := []byte("default"), args[1]
+	name, password := []byte(defaultUser), args[1]
 	switch {
 	case len(args) > 3:
 		c.fail(errSyntax)
 		return
 	case len(args) == 3:
 		name, password = args[1], args[2]
-	case !c.h.users.HasPassword():
+	case !c.acl.hasPassword():
 		c.fail(errAuthUnset)
 		return
 	}
@@ -101,4 +46,19 @@ func runAuth(c *client, args [][]byte) {
 		return
 	}
 	c.ok()
+}
+
+// renew has the session go on under new rules. A session whose user is gone is
+// closed: that heals by itself, as an error without end does not.
+func (c *client) renew(a *ACL) {
+	c.acl = a
+	if c.user == nil {
+		return
+	}
+	c.tx.spoiled = c.tx.open // what is queued was allowed by the old ones
+	u := a.again(c.user)
+	c.become(u)
+	if u == nil {
+		c.s.CloseAfterReply()
+	}
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -22,6 +23,7 @@ type client struct {
 	h *Handler
 	s *resp.Session
 
+	acl     *ACL  // the rules that the session goes by
 	user    *User // nil until a login, where one is needed
 	pipe    engine.Pipeline
 	pending []entry // commands not yet answered, in order
@@ -74,7 +76,7 @@ func (c *client) accept(args [][]byte) {
 	r, msg := c.find(args)
 	switch {
 	case msg != "":
-		c.reject(msg)
+		c.reject(r, msg)
 	case c.tx.open && !r.direct:
 		c.enqueue(r, args)
 	default:
@@ -83,7 +85,8 @@ func (c *client) accept(args [][]byte) {
 	c.skip, c.skipNext = c.skipNext, false
 }
 
-// find returns a command's row, or the error that refuses the command.
+// find returns a command's row, nil if there is none, and the error that refuses the
+// command.
 func (c *client) find(args [][]byte) (*row, string) {
 	r := c.h.table.get(args[0])
 	if r == nil {
@@ -106,21 +109,27 @@ func (c *client) find(args [][]byte) (*row, string) {
 	}
 	switch {
 	case !r.fits(len(args)):
-		return nil, r.wrong
+		return r, r.wrong
 	case c.user == nil && !r.early:
-		return nil, errNoAuth
-	case len(c.subs) > 0 && c.s.Proto < 3 && !r.subscribed:
-		return nil, "ERR Can't execute '" + r.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+		return r, errNoAuth
+	case c.user != nil && !c.user.free:
+		if msg := c.user.refusal(r, args); msg != "" {
+			return r, msg
+		}
+	}
+	if len(c.subs) > 0 && c.s.Proto < 3 && !r.subscribed {
+		return r, "ERR Can't execute '" + r.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
 	}
 	return r, ""
 }
 
 // reject answers with an error, which also spoils an open transaction, or ends it
 // if EXEC is what was wrong.
-func (c *client) reject(msg string) {
+func (c *client) reject(r *row, msg string) {
 	c.tx.spoiled = c.tx.open
-	if msg == errExecArity {
+	if r != nil && r.name == "exec" {
 		c.tx = transaction{}
+		msg = errExecRefused + strings.TrimPrefix(msg, "ERR ")
 	}
 	c.push(entry{err: msg})
 }

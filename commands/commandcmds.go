@@ -18,13 +18,13 @@ func commandRows() []row {
 		cost:    "O(N) where N is the total number of commands",
 		summary: "Return details about all commands",
 		replies: "Array with one element for each command, as COMMAND INFO gives it.",
-		example: []example{{"COMMAND", "1)  1) \"auth\"\n    2) (integer) -2\n    3) ..."}},
+		example: []example{{"COMMAND", "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
 		run:     func(c *client, _ [][]byte) { c.infoAll() },
 		subs: []row{with(row{
 			name: "command|count", arity: 2, since: "2.8.13", cost: "O(1)",
 			summary: "Return the total number of commands in this server.",
 			replies: "Integer.",
-			example: []example{{"COMMAND COUNT", "(integer) 28"}},
+			example: []example{{"COMMAND COUNT", "(integer) 29"}},
 			run:     func(c *client, _ [][]byte) { c.int(int64(len(c.h.table.rows))) },
 		}), with(row{
 			name: "command|docs", arity: -2, since: "7.0.0", cost: "O(N) where N is the number of commands to look up",

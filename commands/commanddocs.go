@@ -68,7 +68,7 @@ func (c *client) keySpecs(r *row) {
 func (r *row) categories() []string {
 	var cats []string
 	for _, cat := range []string{
-		"@read", "@write", "@pubsub", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@transaction",
+		"@read", "@write", "@pubsub", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@transaction", "@ratelimit",
 	} {
 		if r.inCategory(cat) {
 			cats = append(cats, cat)
@@ -85,6 +85,8 @@ func (r *row) inCategory(cat string) bool {
 		return r.has("write")
 	case "@pubsub":
 		return r.group == "pubsub"
+	case "@ratelimit":
+		return r.group == "ratelimit"
 	case "@fast":
 		return r.has("fast")
 	case "@slow":

@@ -18,6 +18,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -35,10 +36,8 @@ type Config struct {
 	Engine  engine.Engine
 	Version string // rlproxy's own, shown in INFO
 
-	// Password is what the default user must give (requirepass); empty: nothing is
-	// asked. Users, when set, decides instead.
-	Password string
-	Users    Users
+	// ACL is who may come in; nil: everybody.
+	ACL *ACL
 
 	// Passthrough sends commands that are not in the table to the engine, as
 	// engine.OpForward. Without it they are unknown commands.
@@ -87,7 +86,7 @@ type HotKeys interface {
 // Handler answers the sessions of one server.
 type Handler struct {
 	cfg     Config
-	users   Users
+	acl     atomic.Pointer[ACL]
 	table   *table
 	started time.Time
 	run     string // 40 hex digits that no other run has
@@ -110,23 +109,38 @@ func New(cfg Config) *Handler {
 	if cfg.MaxQueueBytes == 0 {
 		cfg.MaxQueueBytes = 32 << 20
 	}
-	users := cfg.Users
-	if users == nil {
-		users = newPassword(cfg.Password)
-	}
-	return &Handler{
+	h := &Handler{
 		cfg:     cfg,
-		users:   users,
 		table:   newTable(),
 		started: cfg.Now(),
 		run:     randomID(),
 		clients: make(map[int64]*client),
 	}
+	if cfg.ACL == nil {
+		cfg.ACL = everybody
+	}
+	h.acl.Store(cfg.ACL)
+	return h
 }
+
+// everybody lets everybody do everything.
+var everybody = func() *ACL {
+	a, err := NewACL(nil, "")
+	if err != nil {
+		panic(err)
+	}
+	return a
+}()
+
+// SetACL replaces the rules. Sessions go by the new ones from their next pipeline
+// on; one whose user is no longer there, or off, is closed then. A changed password
+// counts for logins that follow.
+func (h *Handler) SetACL(a *ACL) { h.acl.Store(a) }
 
 // Open begins a session.
 func (h *Handler) Open(s *resp.Session) {
-	c := &client{h: h, s: s, user: h.users.Anonymous()}
+	c := &client{h: h, s: s, acl: h.acl.Load()}
+	c.user = c.acl.Anonymous()
 	c.seen.Store(s.Created.UnixMilli())
 	s.Trusted = c.user != nil
 	s.Data = c
@@ -147,6 +161,11 @@ func (h *Handler) Close(s *resp.Session) {
 func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c := s.Data.(*client)
 	c.seen.Store(h.cfg.Now().UnixMilli())
+	if a := h.acl.Load(); a != c.acl {
+		if c.renew(a); s.Closing() {
+			return
+		}
+	}
 	for _, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {

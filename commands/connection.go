@@ -162,7 +162,7 @@ func runReset(c *client, _ [][]byte) {
 	c.subs, c.subSize = nil, 0
 	c.off, c.skip, c.skipNext = false, false, false
 	c.s.Proto = 2
-	c.become(c.h.users.Anonymous())
+	c.become(c.acl.Anonymous())
 	c.own = facts{lib: c.own.lib, libVer: c.own.libVer}
 	c.status("RESET")
 }

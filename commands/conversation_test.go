@@ -84,7 +84,7 @@ func converse(t *testing.T, text string) string {
 			word, value, _ := strings.Cut(line[2:], " ")
 			switch word {
 			case "password":
-				cfg.Password = value
+				cfg.ACL = requiring(value)
 			case "passthrough":
 				cfg.Passthrough = true
 			case "queue":

@@ -52,7 +52,7 @@ func document(t *table) string {
 			if r.group != g.name {
 				continue
 			}
-			if r.name != "config" && r.name != "client" {
+			if len(r.subs) == 0 || r.run != nil {
 				r.document(&b)
 			}
 			for i := range r.subs {

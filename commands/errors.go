@@ -30,6 +30,8 @@ const (
 	errNotPositive  = "ERR value is out of range, must be positive"
 	errNoAuth       = "NOAUTH Authentication required."
 	errNoAuthHello  = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+	errNoRun        = "NOPERM this user has no permissions to run the '" // and the command
+	errNoKey        = "NOPERM this user has no permissions to access one of the keys used as arguments"
 	errWrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
 	errAuthUnset    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	errNoProto      = "NOPROTO unsupported protocol version"
@@ -37,12 +39,12 @@ const (
 	errDB           = "ERR DB index is out of range"
 	errClusterOff   = "ERR This instance has cluster support disabled"
 
-	errNested    = "ERR MULTI calls can not be nested"
-	errWatch     = "ERR WATCH inside MULTI is not allowed"
-	errNoMulti   = "ERR EXEC without MULTI"
-	errNoDiscard = "ERR DISCARD without MULTI"
-	errExecArity = "EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command"
-	errExecAbort = "EXECABORT Transaction discarded because of previous errors."
+	errNested      = "ERR MULTI calls can not be nested"
+	errWatch       = "ERR WATCH inside MULTI is not allowed"
+	errNoMulti     = "ERR EXEC without MULTI"
+	errNoDiscard   = "ERR DISCARD without MULTI"
+	errExecRefused = "EXECABORT Transaction discarded because of: " // and the error
+	errExecAbort   = "EXECABORT Transaction discarded because of previous errors."
 
 	errClientName = "ERR Client names cannot contain spaces, newlines or special characters."
 	errClientID   = "ERR Invalid client ID"

@@ -145,3 +145,12 @@ func ask(h *Handler, s *resp.Session, pipeline ...resp.Command) string {
 	h.Serve(s, pipeline)
 	return string(s.Out)
 }
+
+// requiring is an ACL of the default user with a password.
+func requiring(password string) *ACL {
+	a, err := NewACL(nil, password)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}

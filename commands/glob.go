@@ -4,7 +4,15 @@ package commands
 // to the case of ASCII letters: * any bytes, ? one byte, [a-z] and [^a-z] one byte
 // of a set, a backslash takes the next byte as it is. CONFIG GET and COMMAND LIST
 // use it. It takes at most len(pattern) x len(s) steps, whatever the pattern.
-func Match(pattern, s string) bool {
+func Match(pattern, s string) bool { return match(pattern, s, small) }
+
+// matchCase is Match with regard to case, as Redis matches keys.
+func matchCase(pattern, s string) bool {
+	return match(pattern, s, func(c byte) byte { return c })
+}
+
+// match compares bytes as they are after fold.
+func match(pattern, s string, fold func(byte) byte) bool {
 	p, i := 0, 0
 	star, mark := -1, 0 // where to go on when the rest after the last * does not match
 	for i < len(s) {
@@ -13,7 +21,7 @@ func Match(pattern, s string) bool {
 			p++
 			continue
 		}
-		if n, ok := matchOne(pattern[p:], s[i]); ok {
+		if n, ok := matchOne(pattern[p:], s[i], fold); ok {
 			p += n
 			i++
 			continue
@@ -32,7 +40,7 @@ func Match(pattern, s string) bool {
 
 // matchOne matches the first element of a pattern with a byte and returns the
 // element's length.
-func matchOne(pattern string, c byte) (int, bool) {
+func matchOne(pattern string, c byte, fold func(byte) byte) (int, bool) {
 	if pattern == "" {
 		return 0, false
 	}
@@ -40,18 +48,18 @@ func matchOne(pattern string, c byte) (int, bool) {
 	case '?':
 		return 1, true
 	case '[':
-		return matchSet(pattern, c)
+		return matchSet(pattern, c, fold)
 	case '\\':
 		if len(pattern) > 1 {
-			return 2, small(pattern[1]) == small(c)
+			return 2, fold(pattern[1]) == fold(c)
 		}
 	}
-	return 1, small(pattern[0]) == small(c)
+	return 1, fold(pattern[0]) == fold(c)
 }
 
 // matchSet matches a set; one that is never closed ends with the pattern.
-func matchSet(pattern string, c byte) (int, bool) {
-	c = small(c)
+func matchSet(pattern string, c byte, fold func(byte) byte) (int, bool) {
+	c = fold(c)
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'
 	if not {
@@ -61,14 +69,14 @@ func matchSet(pattern string, c byte) (int, bool) {
 	for i < len(pattern) && pattern[i] != ']' {
 		switch {
 		case pattern[i] == '\\' && i+1 < len(pattern):
-			found = found || small(pattern[i+1]) == c
+			found = found || fold(pattern[i+1]) == c
 			i += 2
 		case i+2 < len(pattern) && pattern[i+1] == '-':
-			lo, hi := small(pattern[i]), small(pattern[i+2])
+			lo, hi := fold(pattern[i]), fold(pattern[i+2])
 			found = found || min(lo, hi) <= c && c <= max(lo, hi)
 			i += 3
 		default:
-			found = found || small(pattern[i]) == c
+			found = found || fold(pattern[i]) == c
 			i++
 		}
 	}

@@ -1,6 +1,11 @@
 package commands
 
-import "github.com/rlproxy/rlproxy/engine"
+import (
+	"math"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
 
 // hotKeysRow is RL.HOTKEYS.
 func hotKeysRow() row {
@@ -34,7 +39,7 @@ func runHotKeys(c *client, args [][]byte) {
 	}
 	var keys []engine.HotKey
 	if hot := c.h.cfg.Hot; hot != nil {
-		keys = hot.HotKeys(int(n))
+		keys = c.ownHotKeys(hot, n)
 	}
 	c.array(len(keys))
 	for i := range keys {
@@ -46,4 +51,15 @@ func runHotKeys(c *client, args [][]byte) {
 		c.int(k.Denied)
 		c.int(int64(k.Parts))
 	}
+}
+
+// ownHotKeys returns the busiest of the keys that the user may read.
+func (c *client) ownHotKeys(hot HotKeys, n int64) []engine.HotKey {
+	if c.user.allKeys {
+		return hot.HotKeys(int(n))
+	}
+	keys := slices.DeleteFunc(hot.HotKeys(math.MaxInt), func(k engine.HotKey) bool {
+		return !c.user.mayKey(k.Key, true, false)
+	})
+	return keys[:min(n, int64(len(keys)))]
 }

@@ -244,7 +244,7 @@ func TestLoginIsThatOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	require.NoError(t, server.Client.ConfigSet(context.Background(), "requirepass", "secret").Err())
 	cfg := testConfig(newFakeEngine())
-	cfg.Password = "secret"
+	cfg.ACL = requiring("secret")
 	for _, text := range []string{
 		"PING\nECHO\nMULTI\nCLIENT ID\nCOMMAND\nHELLO\nHELLO 3\nHELLO 4\nRESET\nQUIT",
 		"AUTH wrong\nAUTH default wrong\nAUTH nobody secret\nAUTH a b c\nPING",

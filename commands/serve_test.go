@@ -116,7 +116,7 @@ func TestSubscriptionsAreBounded(t *testing.T) {
 // The session is trusted with large commands only once it may send commands.
 func TestTrust(t *testing.T) {
 	cfg := testConfig(newFakeEngine())
-	cfg.Password = "secret"
+	cfg.ACL = requiring("secret")
 	h := New(cfg)
 	s := open(h, 1)
 	require.False(t, s.Trusted)
@@ -126,7 +126,7 @@ func TestTrust(t *testing.T) {
 	require.True(t, s.Trusted)
 	ask(h, s, words("RESET"))
 	require.False(t, s.Trusted)
-	cfg.Password = ""
+	cfg.ACL = nil
 	require.True(t, open(New(cfg), 1).Trusted)
 }
 
@@ -175,7 +175,7 @@ func TestClientListIsSafe(t *testing.T) {
 // No secret comes back in an answer, whatever is wrong with the command around it.
 func TestSecretsAreNotQuoted(t *testing.T) {
 	cfg := testConfig(newFakeEngine())
-	cfg.Password = "hunter2"
+	cfg.ACL = requiring("hunter2")
 	for _, args := range []resp.Command{
 		words("AUTH", "hunter3"), words("AUTH", "default", "hunter3"), words("AUTH", "a", "hunter3", "b"),
 		words("HELLO", "3", "AUTH", "default", "hunter3"), words("HELLO", "AUTH", "default", "hunter3"),

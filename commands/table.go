@@ -83,7 +83,7 @@ func newTable() *table {
 	t := &table{byName: make(map[string]*row)}
 	for _, family := range [][]row{
 		{slideRow(), counterRow(), fixedRow(), throttleRow(), resetRow(), inspectRow(), hotKeysRow()},
-		connectionRows(), clientRows(), serverRows(),
+		connectionRows(), clientRows(), serverRows(), aclRows(),
 		commandRows(), transactionRows(), subscribeRows(),
 	} {
 		for i := range family {

@@ -30,7 +30,7 @@ func transactionRows() []row {
 		summary: "Runs the queued commands in order; ordered, but not atomic across keys",
 		replies: "Array of the commands' replies.",
 		example: []example{{"EXEC", "1) PONG\n2) \"hello\""}},
-		run:     runExec, barrier: true, direct: true, wrong: errExecArity,
+		run:     runExec, barrier: true, direct: true,
 	}, {
 		name: "discard", arity: 1, flags: fast, group: "transactions", since: "2.0.0", cost: "O(N), when N is the number of queued commands",
 		summary: "Forgets the queued commands",
@@ -62,7 +62,7 @@ func (c *client) enqueue(r *row, args [][]byte) {
 	}
 	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes {
 		c.tx.queue, c.tx.size = nil, 0 // EXEC will not run them
-		c.reject(errQueueFull)
+		c.reject(r, errQueueFull)
 		return
 	}
 	if !c.tx.spoiled {

@@ -15,7 +15,7 @@ func (s *Server) admit(conn net.Conn) {
 			Enable: s.cfg.TCPKeepAlive > 0, Idle: s.cfg.TCPKeepAlive, Interval: s.cfg.TCPKeepAlive / 3, Count: 3,
 		})
 	}
-	if s.cfg.ProtectedMode && !isLocal(conn.RemoteAddr()) {
+	if s.protected.Load() && !isLocal(conn.RemoteAddr()) {
 		s.stats.RejectedMode.Add(1)
 		refuse(conn, msgProtected)
 		return

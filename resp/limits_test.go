@@ -214,10 +214,11 @@ func TestProtectedMode(t *testing.T) {
 			require.True(t, strings.HasPrefix(string(reply), "-DENIED Redis is running in protected mode"), "%s", reply)
 			require.Equal(t, 1, strings.Count(string(reply), "\n"))
 			require.EqualValues(t, 1, srv.Stats().RejectedMode.Load())
-		} else {
-			send(t, conn, "PING\r\n")
-			expect(t, conn, "+PONG\r\n")
+			srv.SetProtectedMode(false)
+			conn = dial(t, ln.Addr().String())
 		}
+		send(t, conn, "PING\r\n")
+		expect(t, conn, "+PONG\r\n")
 	}
 	_, local := start(t, Config{ProtectedMode: true}, handlerFuncs{open: trust, serve: likeRedis})
 	conn := dial(t, local)

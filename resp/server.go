@@ -22,9 +22,10 @@ type Server struct {
 	lastID  atomic.Int64
 	warned  atomic.Int64 // Unix seconds of the last warning about HTTP
 
-	draining atomic.Bool
-	ending   context.Context // ends when sessions are cut
-	cutAll   context.CancelFunc
+	protected atomic.Bool // Config.ProtectedMode, or what was set since
+	draining  atomic.Bool
+	ending    context.Context // ends when sessions are cut
+	cutAll    context.CancelFunc
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	listeners map[net.Listener]struct{}
@@ -41,12 +42,16 @@ func NewServer(cfg Config, handler Handler) *Server {
 		sessions:  map[int64]*Session{},
 	}
 	s.log = s.cfg.Logger
+	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	return s
 }
 
 // Stats returns the server's counters.
 func (s *Server) Stats() *Stats { return &s.stats }
+
+// SetProtectedMode changes Config.ProtectedMode for the connections that follow.
+func (s *Server) SetProtectedMode(on bool) { s.protected.Store(on) }
 
 // Serve accepts connections from ln until Shutdown, then returns nil. It may be
 // called for several listeners at once: TCP, Unix sockets, and those that

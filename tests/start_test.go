@@ -43,7 +43,7 @@ func TestHelpAndVersion(t *testing.T) {
 
 func TestConfigurationErrors(t *testing.T) {
 	for _, c := range []struct{ content, want string }{
-		{"port 1\nprot 2\n", `a.conf:2: unknown directive "prot": it must be backend, `},
+		{"port 1\nprot 2\n", `a.conf:2: unknown directive "prot": it must be aclfile, backend, `},
 		{"\n\nport many\n", `a.conf:3: port must be an integer from 0 to 65535; it was "many"`},
 		{"loglevel loud\n", `a.conf:1: loglevel must be debug, verbose, notice or warning; it was "loud"`},
 		{"requirepass \"open\n", `a.conf:1: unbalanced quotes`},

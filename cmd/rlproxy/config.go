@@ -18,6 +18,8 @@ type config struct {
 	unixSocketPerm fs.FileMode
 	protectedMode  bool
 	requirePass    string
+	users          [][]string // a name and its rules each
+	aclFile        string     // has them instead
 
 	maxClients     int
 	timeout        time.Duration

@@ -7,7 +7,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/resp"
 )
 
 // live is what SIGHUP replaces while the process runs. Only serve's goroutine
@@ -17,6 +19,10 @@ type live struct {
 	config atomic.Pointer[config]  // in force; nobody writes to it
 	level  slog.LevelVar           // of the log
 	tls    listenerTLS
+
+	// Set by newServer; nil before.
+	handler *commands.Handler
+	server  *resp.Server
 }
 
 // settings answers CONFIG GET.
@@ -25,7 +31,11 @@ func (l *live) settings(glob string) [][2]string { return l.config.Load().matchi
 // prepared is what directives that are live name, read and found to be in order.
 type prepared struct {
 	tls *tls.Config // nil: no tls-port
+	acl *commands.ACL
 }
+
+// protected tells whether only this machine's clients are answered.
+func (p *prepared) protected(c *config) bool { return c.protectedMode && p.acl.Anonymous() != nil }
 
 // prepare reads it.
 func prepare(c *config) (p prepared, err error) {
@@ -34,7 +44,8 @@ func prepare(c *config) (p prepared, err error) {
 			return p, err
 		}
 	}
-	return p, nil
+	p.acl, err = c.acl()
+	return p, err
 }
 
 // apply puts it in force.
@@ -42,6 +53,10 @@ func (l *live) apply(c *config, p prepared) {
 	l.level.Set(c.level())
 	l.tls.current.Store(p.tls)
 	l.config.Store(c)
+	if l.server != nil {
+		l.server.SetProtectedMode(p.protected(c)) // before who was kept out by a password may come in
+		l.handler.SetACL(p.acl)
+	}
 }
 
 // reload reads the configuration and the files that it names again. All of it comes

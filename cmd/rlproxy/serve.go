@@ -47,7 +47,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return errors.Join(err, eng.Close())
 	}
-	server := newServer(c, now, eng, log)
+	server := newServer(c, now, ready, eng, log)
 
 	ended := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -118,30 +118,31 @@ func engineName(c *config) string {
 }
 
 // newServer puts the engine behind the commands and the commands behind a server.
-func newServer(c *config, now *live, eng engine.Engine, log *slog.Logger) *resp.Server {
+func newServer(c *config, now *live, ready prepared, eng engine.Engine, log *slog.Logger) *resp.Server {
 	var out outside
 	hot, _ := eng.(commands.HotKeys)
 	handler := commands.New(commands.Config{
 		Engine:   eng,
 		Hot:      hot,
 		Version:  version(),
-		Password: c.requirePass,
+		ACL:      ready.acl,
 		Settings: now.settings,
 		Info:     func() []commands.Section { return sections(eng, out.server) },
 		Clients:  &out,
 		Logger:   log,
 	})
 	out.server = resp.NewServer(resp.Config{
-		MaxClients:        warn(c, log),
+		MaxClients:        warn(c, ready, log),
 		Timeout:           c.timeout,
 		TCPKeepAlive:      c.tcpKeepalive,
 		ProtoMaxBulkLen:   int(c.protoMaxBulk),
 		QueryBufferLimit:  int(c.queryBuffer),
 		OutputBufferLimit: int(c.outputBuffer),
 		ClientMemory:      c.clientMemory,
-		ProtectedMode:     c.protectedMode && c.requirePass == "",
+		ProtectedMode:     ready.protected(c),
 		Logger:            log,
 	}, handler)
+	now.handler, now.server = handler, out.server
 	return out.server
 }
 
@@ -154,7 +155,7 @@ func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
 // warn tells of settings that are allowed and may surprise. It returns how many
 // clients there may be.
-func warn(c *config, log *slog.Logger) (clients int) {
+func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
 	const reserved = 64 // files for nodes, listeners, log
 	clients = c.maxClients
 	if files := openFiles(); clients > files-reserved {
@@ -162,12 +163,12 @@ func warn(c *config, log *slog.Logger) (clients int) {
 		log.Warn("maxclients is lowered: the process may not open that many files",
 			"maxclients", clients, "files", files)
 	}
-	if c.requirePass != "" || c.protectedMode {
+	if ready.acl.Anonymous() == nil || c.protectedMode {
 		return clients
 	}
 	for _, address := range c.bind {
 		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
-			log.Warn("anyone who can connect is answered: requirepass is not set and protected-mode is off")
+			log.Warn("anyone who can connect is answered: no password is asked for and protected-mode is off")
 			return clients
 		}
 	}

@@ -1,0 +1,70 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands"
+)
+
+// userLines are users and their rules, a line each. What is wrong with a rule shows
+// when all of the configuration is read: one user may be described only once.
+type userLines struct{ p *[][]string }
+
+func (v userLines) set(words []string) bool {
+	if len(words) == 0 || words[0] == "" {
+		return false
+	}
+	*v.p = append(*v.p, slices.Clone(words))
+	return true
+}
+
+func (v userLines) allowed() string {
+	return "a name and rules such as on >password ~keys:* +@ratelimit"
+}
+func (v userLines) clear()            { *v.p = nil }
+func (v userLines) words() [][]string { return *v.p }
+
+// acl reads who may come in.
+func (c *config) acl() (*commands.ACL, error) {
+	if c.aclFile == "" {
+		return commands.NewACL(c.users, c.requirePass)
+	}
+	if len(c.users) > 0 {
+		return nil, errors.New("users are set up twice, by user and by aclfile")
+	}
+	users, err := readACL(c.aclFile)
+	if err != nil {
+		return nil, err
+	}
+	a, err := commands.NewACL(users, c.requirePass)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.aclFile, err)
+	}
+	return a, nil
+}
+
+// readACL reads a file of users. Its words have no quotes, as in Redis.
+func readACL(path string) ([][]string, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("can't read the users: %w", err)
+	}
+	var users [][]string
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		n++
+		words := strings.Fields(line)
+		switch {
+		case len(words) == 0 || words[0][0] == '#':
+		case words[0] != "user" || len(words) == 1:
+			return nil, fmt.Errorf("%s:%d: a line must be user, a name and rules", path, n)
+		default:
+			users = append(users, words[1:])
+		}
+	}
+	return users, nil
+}

@@ -1,0 +1,111 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	errAuth  = errReply("NOAUTH Authentication required.")
+	errLogin = errReply("WRONGPASS invalid username-password pair or user is disabled.")
+	errNoKey = errReply("NOPERM this user has no permissions to access one of the keys used as arguments")
+)
+
+// errNoRun is the error of a command that the user may not run.
+func errNoRun(command string) errReply {
+	return errReply("NOPERM this user has no permissions to run the '" + command + "' command")
+}
+
+// TestTenants gives two services users of their own: each reaches only its own keys,
+// whichever engine holds them.
+func TestTenants(t *testing.T) {
+	n := startNode(t)
+	for name, args := range map[string][]string{"embedded": nil, "redis": backends(n)} {
+		t.Run(name, func(t *testing.T) {
+			conf := write(t, "rlproxy.conf", "user default off\n"+
+				"user shop on >hush-shop ~shop:* +@ratelimit -rl.reset +ping\n"+
+				"user mail on >hush-mail ~mail:* +rl.slide\n"+
+				"user boss on >hush-boss ~* &* +@all\n")
+			p := startProxy(t, append([]string{"--include", conf}, args...)...)
+			c := dial(t, p.addr)
+			require.Equal(t, errAuth, c.do(t, "RL.SLIDE", "shop:1", 5, 60))
+			require.Equal(t, errLogin, c.do(t, "AUTH", "shop", "hush-mail"))
+			require.Equal(t, status("OK"), c.do(t, "AUTH", "shop", "hush-shop"))
+			require.EqualValues(t, 4, c.decide(t, "RL.SLIDE shop:1 5 60").remaining)
+			replies := c.pipeline(t, words("RL.SLIDE mail:1 5 60"), words("RL.COUNTER shop:1 5 60"), words("RL.RESET shop:1"), words("CONFIG GET *"))
+			require.Equal(t, []any{errNoKey, errNoRun("rl.reset"), errNoRun("config|get")}, []any{replies[0], replies[2], replies[3]})
+			require.Len(t, replies[1], 5)
+			require.Equal(t, status("OK"), c.do(t, "AUTH", "mail", "hush-mail"))
+			require.EqualValues(t, 4, c.decide(t, "RL.SLIDE mail:1 5 60").remaining)
+			require.Equal(t, errNoKey, c.do(t, "RL.SLIDE", "shop:1", 5, 60))
+			require.Equal(t, errNoRun("ping"), c.do(t, "PING"))
+
+			require.Equal(t, status("OK"), c.do(t, "AUTH", "boss", "hush-boss"))
+			require.Equal(t, int64(2), c.do(t, "RL.RESET", "shop:1", "mail:1", "none"))
+			for _, args := range [][]any{words("CONFIG GET *"), words("INFO"), words("ACL LIST"), words("CLIENT LIST")} {
+				require.NotContains(t, fmt.Sprint(c.do(t, args...)), "hush")
+			}
+			p.stop(t)
+			require.NotContains(t, p.output.String(), "hush")
+		})
+	}
+}
+
+// TestReloadUsers changes an aclfile beneath a running proxy.
+func TestReloadUsers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "users.acl")
+	set := func(lines ...string) {
+		require.NoError(t, os.WriteFile(file, []byte("# users\n\n"+strings.Join(lines, "\n")+"\n"), 0o600))
+	}
+	set("user default on >one ~* &* +@all", "user shop on >hush ~shop:* +@ratelimit")
+	p := startProxy(t, "--aclfile", file)
+	first, shop := dial(t, p.addr), dial(t, p.addr)
+	require.Equal(t, status("OK"), first.do(t, "AUTH", "one"))
+	require.Equal(t, status("OK"), shop.do(t, "AUTH", "shop", "hush"))
+
+	for wrong, says := range map[string]string{
+		"user shop on >hush hush":         `user \"shop\": rule 3: it is none that is known`,
+		"user shop on\nuser shop off":     `the user \"shop\" is there twice`,
+		"shop on >hush":                   `users.acl:3: a line must be user, a name and rules`,
+		"user shop on >hush +rl.hush ~a*": `rule 3: unknown command`,
+	} {
+		set(wrong)
+		p.hangup(t, notReloaded)
+		require.Contains(t, p.output.String(), says)
+		require.EqualValues(t, 1, shop.decide(t, "RL.SLIDE shop:1 5 60 COST 0").allowed)
+	}
+
+	set("user default on >two ~* &* +@all")
+	p.hangup(t, reloaded)
+	_, err := shop.exchange(words("PING"))
+	require.Error(t, err, "whoever is gone is closed")
+	require.Equal(t, status("PONG"), first.do(t, "PING"))
+	require.Equal(t, errLogin, dial(t, p.addr).do(t, "AUTH", "one"))
+	require.Equal(t, status("OK"), dial(t, p.addr).do(t, "AUTH", "two"))
+	p.stop(t)
+	require.NotContains(t, p.output.String(), "hush")
+}
+
+// TestUsersAreChecked holds that a mistake stops the start, and is said in a sentence
+// without secrets.
+func TestUsersAreChecked(t *testing.T) {
+	for content, want := range map[string]string{
+		"user shop on hush":     `user "shop": rule 2: it is none that is known`,
+		"user":                  "user must be a name and rules such as on >password ~keys:* +@ratelimit",
+		"user a on\nuser a off": `the user "a" is there twice`,
+		"requirepass hush\nuser default on nopass":   "the default user's password is set twice",
+		"aclfile /none\nuser a on":                   "users are set up twice",
+		"aclfile /none/users.acl":                    "can't read the users: open /none/users.acl",
+		"user shop on >hush (~a* +rl.slide)\nport 0": "selectors in parentheses are not supported",
+	} {
+		code, out := outcome(t, write(t, "a.conf", content), "--check")
+		require.Equal(t, 1, code, out)
+		require.Contains(t, out, want)
+		require.NotContains(t, out, "hush")
+	}
+}
