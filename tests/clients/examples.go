@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -83,8 +84,13 @@ func (d *demonstration) show(policy string) error {
 		_ = cmd.Wait() // it was killed
 	}()
 
-	v := visitor{url: fmt.Sprintf("http://127.0.0.1:%d/", port)}
-	err = v.limited()
+	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
+	first := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	v := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
+	err = first.wait()
+	if err == nil {
+		err = v.limited()
+	}
 	if err == nil {
 		err = v.hanging(proxy, policy)
 	}
@@ -102,7 +108,10 @@ func (d *demonstration) show(policy string) error {
 }
 
 // visitor makes requests, each on a connection of its own.
-type visitor struct{ url string }
+type visitor struct {
+	url  string
+	from net.TCPAddr // its own address, which the limit is for
+}
 
 // answer is what matters of a response.
 type answer struct {
@@ -111,7 +120,9 @@ type answer struct {
 }
 
 func (v visitor) get() (answer, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	dialer := net.Dialer{LocalAddr: &v.from}
+	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}
+	client := http.Client{Timeout: 5 * time.Second, Transport: transport}
 	r, err := client.Get(v.url)
 	if err != nil {
 		return answer{}, err
@@ -119,28 +130,32 @@ func (v visitor) get() (answer, error) {
 	return answer{r.StatusCode, r.Header}, r.Body.Close()
 }
 
-// wait makes the first request, again and again while the example is starting.
-func (v visitor) wait() (answer, error) {
+// wait returns when the example is up and has heard from rlproxy: until it is warm
+// it may take longer to ask than it allows itself.
+func (v visitor) wait() error {
 	for deadline := time.Now().Add(serverTime); ; time.Sleep(20 * time.Millisecond) {
 		a, err := v.get()
-		if !errors.Is(err, syscall.ECONNREFUSED) || time.Now().After(deadline) {
-			return a, err
+		if err == nil && a.header.Get("RateLimit-Limit") != "" {
+			return nil
+		}
+		if time.Now().After(deadline) {
+			return errors.Join(fmt.Errorf("not ready in %s: status %d", serverTime, a.status), err)
 		}
 	}
 }
 
 // limited uses the limit up and is refused once.
 func (v visitor) limited() error {
-	a, err := v.wait()
 	for left := exampleLimit - 1; left >= 0; left-- {
+		a, err := v.get()
 		if err != nil {
 			return err
 		}
 		if err := a.expect(http.StatusOK, left); err != nil {
 			return fmt.Errorf("request %d: %w", exampleLimit-left, err)
 		}
-		a, err = v.get()
 	}
+	a, err := v.get()
 	if err != nil {
 		return err
 	}

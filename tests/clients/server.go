@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -45,12 +46,23 @@ func start(argv []string) (*server, error) {
 	return s, s.launch()
 }
 
+// nextPort is the port that freePort tries next. It starts where other runs at the
+// same time probably do not.
+var nextPort atomic.Int64
+
+func init() { nextPort.Store(int64(os.Getpid()) * 97) }
+
+// freePort returns a port that nobody listens on, another one each time. It is
+// below those that systems give to outgoing connections: a restart finds it free.
 func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+	for range 1000 {
+		port := 20_000 + int(nextPort.Add(1)%12_000)
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, errors.New("no free port between 20000 and 32000")
 }
 
 func (s *server) address() string {
