@@ -3,22 +3,32 @@ package main
 import (
 	"bytes"
 	"context"
+	"math"
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 )
 
+// otherWork is the load average: how many cores' worth of other work there was.
+func otherWork() float64 {
+	first, _, _ := strings.Cut(file("/proc/loadavg"), " ")
+	load, err := strconv.ParseFloat(first, 64)
+	if err != nil {
+		return math.NaN() // not Linux
+	}
+	return load
+}
+
 // describe says on what is measured, a line each.
 func describe(ctx context.Context, l *lab) []string {
-	load, _, _ := strings.Cut(file("/proc/loadavg"), " ")
 	return []string{
 		field(file("/proc/cpuinfo"), "model name") + ", " + say(ctx, "nproc") + " cores, " + field(file("/proc/meminfo"), "MemTotal") + " of memory",
 		"Linux " + say(ctx, "uname", "-r") + ", " + runtime.Version(),
 		say(ctx, l.binary, "--version"),
 		say(ctx, "redis-server", "--version"),
 		say(ctx, "redis-benchmark", "--version"),
-		"load average when the run began: " + load + " (all of it is other work on the same cores)",
 	}
 }
 

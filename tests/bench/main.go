@@ -63,13 +63,14 @@ func run(args []string) error {
 	if *docs != "" && (*quick || *only != "" || !*growth || o.rounds < 5) {
 		return errors.New("only a whole run of 5 rounds or more is written down")
 	}
+	busy := otherWork()
 	l, err := openLab(ctx, *binary)
 	if err != nil {
 		return err
 	}
 	defer l.close()
 	began := time.Now()
-	r := report{machine: describe(ctx, l), options: o}
+	r := report{machine: describe(ctx, l), busy: busy, options: o}
 	if err := measure(ctx, l, o, &r); err != nil {
 		return err
 	}

@@ -12,6 +12,7 @@ import (
 // report is everything that a run came to.
 type report struct {
 	machine []string
+	busy    float64 // load average when the run began
 	options options
 	rows    []result
 	growths []grown
@@ -35,6 +36,10 @@ to send a script to Redis without it.
 ![Multiples of direct EVALSHA, by case](benchmarks.svg)
 
 `)
+	if r.busy > 0.5 {
+		fmt.Fprintf(&b, "**Other work shared the cores: the load average was %.1f when the run began. Decisions per second are rough\n"+
+			"then, as their spreads show; CPU per decision is steadier. Run it again on an idle machine.**\n\n", r.busy)
+	}
 	b.WriteString(r.tables())
 	b.WriteString("## How it was measured\n\n")
 	for _, line := range r.machine {
