@@ -26,6 +26,7 @@ test: ## run all tests; installs redis-server and gcc if they are missing
 	scripts/need redis-server gcc
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not as gofmt has it:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
+	scripts/check-deploy
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
 lint: ## run golangci-lint; builds it if it is missing, which takes minutes
