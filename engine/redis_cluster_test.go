@@ -79,7 +79,7 @@ func clusterSubject(t *testing.T, c *redistest.Cluster, clock func() int64) Engi
 	for _, n := range c.Nodes {
 		n.Do("FLUSHALL")
 	}
-	e, err := OpenRedis(RedisConfig{Backends: []string{c.URL()}, Timeout: 5 * time.Second, AskAlways: true})
+	e, err := OpenRedis(RedisConfig{Backends: []string{c.URL()}, Timeout: 20 * time.Second, AskAlways: true})
 	require.NoError(t, err)
 	e.clock = clock
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
@@ -88,7 +88,7 @@ func clusterSubject(t *testing.T, c *redistest.Cluster, clock func() int64) Engi
 }
 
 func clusterSpread(t *testing.T, c *redistest.Cluster) {
-	e := openBackend(t, time.Second, c.URL())
+	e := openBackend(t, 20*time.Second, c.URL())
 	ready(t, e, clusterKeys()...)
 	p := &Pipeline{}
 	for i := range 3000 {
@@ -114,7 +114,7 @@ func clusterSpread(t *testing.T, c *redistest.Cluster) {
 // No request may fail, and each be charged once.
 func clusterMoves(t *testing.T, c *redistest.Cluster) {
 	const slot = 5000
-	e := openBackend(t, 2*time.Second, c.URL())
+	e := openBackend(t, 20*time.Second, c.URL())
 	ready(t, e, clusterKeys()...)
 	var keys []string
 	for i := 0; len(keys) < 4; i++ {
@@ -170,7 +170,7 @@ func clusterMoves(t *testing.T, c *redistest.Cluster) {
 // A master that hangs holds up its own keys only, and its replica takes over within
 // seconds, without a word from us.
 func TestClusterFailover(t *testing.T) {
-	const timeout = 100 * time.Millisecond
+	const timeout = 500 * time.Millisecond
 	c := redistest.StartReplicated(t, 3)
 	e := openBackend(t, timeout, c.URL())
 	keys := clusterKeys()

@@ -63,7 +63,7 @@ var nodeFaults = []fault{
 	},
 	{name: "requests are lost", why: "no answer in time", begin: faults(faultnet.Faults{SwallowRequests: true}), end: faults(faultnet.Faults{})},
 	{name: "replies are lost", why: "no answer in time", begin: faults(faultnet.Faults{SwallowReplies: true}), end: faults(faultnet.Faults{})},
-	{name: "replies are late", why: "no answer in time", begin: faults(faultnet.Faults{Delay: 300 * time.Millisecond}), end: faults(faultnet.Faults{})},
+	{name: "replies are late", why: "no answer in time", begin: faults(faultnet.Faults{Delay: 600 * time.Millisecond}), end: faults(faultnet.Faults{})},
 	{name: "slow script", begin: later("EVAL", slowScript, 0)},
 	{
 		name: "slow script that is admitted to", why: "BUSY", args: []string{"--busy-reply-threshold", "20"},
@@ -72,7 +72,7 @@ var nodeFaults = []fault{
 	{
 		name: "loads", why: "LOADING", args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024"},
 		begin: func(t *testing.T, s *redistest.Server, p *faultnet.Proxy) {
-			s.Do("DEBUG", "POPULATE", 1500)
+			s.Do("DEBUG", "POPULATE", 3000)
 			s.Do("CONFIG", "SET", "key-load-delay", 1000) // us
 			later("DEBUG", "RELOAD")(t, s, p)
 		},
@@ -109,7 +109,7 @@ func TestNodeFaults(t *testing.T) {
 	for _, f := range nodeFaults {
 		t.Run(f.name, func(t *testing.T) {
 			t.Parallel()
-			const timeout = 100 * time.Millisecond
+			const timeout = 250 * time.Millisecond
 			s := redistest.Start(t, f.args...)
 			p := faultnet.Start(t, s.Addr)
 			e := openBackend(t, timeout, "redis://"+p.Addr)
@@ -139,7 +139,7 @@ func TestNodeFaults(t *testing.T) {
 			require.Eventually(t, func() bool {
 				bad()
 				return shown && (f.up || n.health.down())
-			}, 5*time.Second, time.Millisecond, "the fault shows")
+			}, 10*time.Second, time.Millisecond, "the fault shows")
 			if f.up {
 				require.False(t, n.health.down())
 			}

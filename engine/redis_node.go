@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -165,7 +166,7 @@ func (n *node) work() {
 		}
 		b.items = items
 		n.serve(&b)
-		answered(items)
+		answered(b.items)
 		clear(items)
 	}
 }
@@ -174,16 +175,15 @@ func (n *node) work() {
 // oldest item, give or take the time to write and read.
 func (n *node) serve(b *batch) {
 	e := n.engine
-	deadline := e.opened.Add(b.items[0].at + e.config.Timeout)
 	if n.health.down() {
 		b.refuse(n, n.health.reason())
 		return
 	}
-	if !e.now().Before(deadline) {
-		b.refuse(n, "no answer in time")
+	oldest := b.dropLate(n)
+	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+e.config.Timeout))
 	defer cancel()
 	clock := ""
 	if e.clock != nil {
@@ -198,6 +198,26 @@ func (n *node) serve(b *batch) {
 		b.rebuild(ctx, clock)
 		n.exec(ctx, b.cmds)
 	}
+}
+
+// dropLate answers by policy for items that waited for so long that there is hardly
+// time left, and takes them out: with them the whole batch would have to be given up
+// early. It returns when the oldest of the others was handed in.
+func (b *batch) dropLate(n *node) (oldest time.Duration) {
+	now, patience := n.engine.elapsed(), n.engine.config.Timeout*7/8
+	kept := b.items[:0]
+	oldest = now
+	for _, it := range b.items {
+		if now-it.at < patience {
+			oldest = min(oldest, it.at)
+			kept = append(kept, it)
+			continue
+		}
+		n.refuse(&it, "too many requests wait for it")
+		it.wait.answered(1)
+	}
+	b.items = kept
+	return oldest
 }
 
 // loadTries is how often a batch is sent to a node that has not got the scripts.

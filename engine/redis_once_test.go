@@ -9,6 +9,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/internal/faultnet"
 	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,7 +31,7 @@ type sent struct {
 func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string) {
 	e := openBackend(t, 40*time.Millisecond, urls...)
 	ready(t, e, clusterKeys()...)
-	const workers, rounds, perRound = 8, 40, 24
+	const workers, rounds, perRound = 8, 30, 24
 	for _, p := range proxies {
 		p.Set(badNet)
 	}
@@ -63,23 +64,19 @@ func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string
 			}
 		}()
 	}
-	stop := make(chan struct{})
-	var bothered sync.WaitGroup
-	bothered.Add(1)
-	go func() { // until stop is closed
-		defer bothered.Done()
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(30 * time.Millisecond):
-				mishap()
-			}
-		}
+	finished := make(chan struct{})
+	go func() { // until the workers are done
+		done.Wait()
+		close(finished)
 	}()
-	done.Wait()
-	close(stop)
-	bothered.Wait()
+	for mishaps := true; mishaps; {
+		select {
+		case <-finished:
+			mishaps = false
+		case <-time.After(30 * time.Millisecond):
+			mishap()
+		}
+	}
 	for _, p := range proxies {
 		p.Set(faultnet.Faults{})
 	}
@@ -166,7 +163,7 @@ func TestOnceOnCluster(t *testing.T) {
 	once(t, list, func() {
 		from := c.Master(slot)
 		c.Move(slot, from, (from+1)%3, func() {})
-		slot += 397
+		slot = (slot + 397) % shard.Slots
 		list[rand.IntN(len(list))].Cut()
 	}, "redis+cluster://"+list[0].Addr)
 }

@@ -32,7 +32,7 @@ func TestPolicies(t *testing.T) {
 	var log lockedBuffer
 	s := redistest.Start(t)
 	e, err := OpenRedis(RedisConfig{
-		Backends: []string{s.URL()}, Policy: PolicyClosed, AskAlways: true,
+		Backends: []string{s.URL()}, Policy: PolicyClosed, Timeout: 500 * time.Millisecond, AskAlways: true,
 		Rules:  []PolicyRule{{"api:*", PolicyOpen}, {"*:x", PolicyLocal}},
 		Logger: slog.New(slog.NewTextHandler(&log, nil)),
 	})

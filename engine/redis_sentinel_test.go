@@ -11,7 +11,7 @@ import (
 // A master that hangs is answered for by policy until the sentinels have made the
 // replica master; the old one, when it is back, is not asked.
 func TestSentinelFailover(t *testing.T) {
-	const timeout = 100 * time.Millisecond
+	const timeout = 500 * time.Millisecond
 	g := redistest.StartGuarded(t)
 	e := openBackend(t, timeout, g.URL())
 	ready(t, e, "k")

@@ -21,7 +21,7 @@ func TestLocalCountsAreHandedOver(t *testing.T) {
 	} {
 		t.Run(away.name, func(t *testing.T) {
 			s := redistest.Start(t)
-			proxies := []*Redis{openBackend(t, 50*time.Millisecond, s.URL()), openBackend(t, 50*time.Millisecond, s.URL())}
+			proxies := []*Redis{openBackend(t, 700*time.Millisecond, s.URL()), openBackend(t, 700*time.Millisecond, s.URL())}
 			for _, e := range proxies {
 				ready(t, e, "k")
 			}
