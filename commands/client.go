@@ -62,7 +62,7 @@ type facts struct {
 // entry is a command that waits for its reply.
 type entry struct {
 	row  *row
-	args [][]byte // of a row that runs here
+	args [][]byte // of a row that runs here, or of an ordinary command
 	n    int      // requests that the command made
 	err  string   // the reply, when parsing failed
 	mute bool     // CLIENT REPLY says not to answer
@@ -102,10 +102,14 @@ func (c *client) find(args [][]byte) (*row, string) {
 	}
 	if len(r.subs) > 0 && len(args) > 1 {
 		sub := c.h.table.sub(r, args[1])
-		if sub == nil {
+		switch {
+		case sub != nil:
+			r = sub
+		case c.h.cfg.Passthrough:
+			r = &forwardRow
+		default:
 			return nil, unknownSubcommand(r, args[1])
 		}
-		r = sub
 	}
 	switch {
 	case !r.fits(len(args)):
@@ -119,6 +123,9 @@ func (c *client) find(args [][]byte) (*row, string) {
 	}
 	if len(c.subs) > 0 && c.s.Proto < 3 && !r.subscribed {
 		return r, "ERR Can't execute '" + r.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+	}
+	if r == &forwardRow && c.tx.open {
+		return r, c.refusal(args)
 	}
 	return r, ""
 }
@@ -154,10 +161,12 @@ func (c *client) dispatch(r *row, args [][]byte) {
 			c.push(entry{err: msg})
 			return
 		}
+		e := entry{row: r, n: len(c.pipe.Requests) - n}
 		if r == &forwardRow {
+			e.args = args
 			c.pipe.Requests[n].RESP3 = c.s.Proto == 3
 		}
-		c.push(entry{row: r, n: len(c.pipe.Requests) - n})
+		c.push(e)
 	}
 }
 
@@ -190,6 +199,11 @@ func (c *client) flush() {
 			c.s.Out = resp.AppendError(c.s.Out, e.err)
 		case e.row.run != nil:
 			e.row.run(c, e.args)
+		case e.row == &forwardRow:
+			if !e.mute {
+				c.forwarded(e.args, &results[0])
+			}
+			results = results[1:]
 		default:
 			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, results[:e.n])
 			results = results[e.n:]

@@ -42,7 +42,10 @@ func document(t *table) string {
 	b.WriteString("# Commands\n\n" +
 		"Generated from the command table by `go generate ./commands`; a test fails when it is stale.\n\n" +
 		"Names and options may be written in any case, units of windows in lower case only. Examples show what\n" +
-		"redis-cli prints.\n")
+		"redis-cli prints.\n\n" +
+		"With backends, all other commands go to the node that their keys lie on, and its reply comes back as it was\n" +
+		"sent; see the directive `passthrough` in rlproxy.conf for what is not passed on. There is no WATCH for them:\n" +
+		"MULTI keeps commands in order and together, and nothing more.\n")
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", g.title)
 		if g.text != "" {

@@ -56,11 +56,3 @@ func replyDecision(dst []byte, _ int, results []engine.Result) []byte {
 func appendFailure(dst []byte, err error) []byte {
 	return resp.AppendError(dst, err.Error())
 }
-
-// replyForward passes a node's reply on as it came.
-func replyForward(dst []byte, _ int, results []engine.Result) []byte {
-	if err := results[0].Err; err != nil {
-		return appendFailure(dst, err)
-	}
-	return append(dst, results[0].Raw...)
-}

@@ -3,22 +3,7 @@ package commands
 import (
 	"bytes"
 	"strings"
-
-	"github.com/rlproxy/rlproxy/engine"
 )
-
-// forwardRow stands for every command that is not in the table when commands are
-// passed through. The engine knows from its nodes where the keys are.
-var forwardRow = row{
-	name:  "forward",
-	arity: -1,
-	parse: func(args [][]byte, p *engine.Pipeline) string {
-		r := p.Add()
-		r.Op, r.Args = engine.OpForward, args
-		return ""
-	},
-	reply: replyForward,
-}
 
 // quoted is how much of an unknown command an error repeats, in bytes, as in
 // Redis: of the name, and of all arguments together.
@@ -45,7 +30,7 @@ func unknownCommand(args [][]byte) string {
 		size += len(a) + len("'' ")
 	}
 	if isOrdinary(args[0]) {
-		b.WriteString("(ordinary Redis commands need a backend, see the directive backend)")
+		b.WriteString("(ordinary Redis commands need a backend, see the directives backend and passthrough)")
 	}
 	return b.String()
 }

@@ -32,8 +32,10 @@ type Pipeline struct {
 	Results  []Result
 
 	// Of the Redis engine: what still has to be answered, and the requests by node.
-	wait   waiter
-	groups [][]item
+	wait     waiter
+	groups   [][]item
+	forwards forwards
+	mixed    bool // there are decisions and ordinary commands
 }
 
 // Add appends an empty request and returns it to be filled in. The pointer holds
@@ -53,6 +55,7 @@ func (p *Pipeline) Add() *Request {
 // it larger than an ordinary one needs.
 func (p *Pipeline) Reset() {
 	const keep = 1024
+	p.wait.memory.release()
 	if cap(p.Requests) > keep {
 		p.Requests, p.Results = nil, nil
 		return

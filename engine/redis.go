@@ -20,6 +20,8 @@ type Redis struct {
 	finder   *finder                       // nil if the nodes are named one by one
 	nodes    []*node                       // those named one by one
 	tls      atomic.Pointer[tls.Config]    // of new connections to rediss:// backends
+	commands commands                      // what nodes know of ordinary commands
+	replies  replyMemory                   // of forwarded replies
 	local    *Embedded                     // what PolicyLocal asks
 	answered [PolicyError + 1]atomic.Int64 // requests by the policy that answered them
 	settle   *settler                      // hands over what it counted
@@ -65,6 +67,17 @@ type RedisConfig struct {
 	// its retry-after has passed, at most 1 s, and the same question answered here.
 	AskAlways bool
 
+	// ForwardTimeout is how long an ordinary command waits for its node, which may be
+	// at work on another one. Default 5 s. ForwardAdmin passes on those that administer
+	// a node as well.
+	ForwardTimeout time.Duration
+	ForwardAdmin   bool
+
+	// ReplyLimit bounds the replies to the ordinary commands of one pipeline, ReplyMemory
+	// those of all pipelines, in bytes, until they are written to clients. A reply that
+	// has no room is an error. Defaults 256 MiB and 1 GiB.
+	ReplyLimit, ReplyMemory int64
+
 	Logger *slog.Logger // default slog.Default()
 }
 
@@ -93,10 +106,20 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 	if config.MaxWaiting <= 0 {
 		config.MaxWaiting = 100_000
 	}
+	if config.ForwardTimeout <= 0 {
+		config.ForwardTimeout = 5 * time.Second
+	}
+	if config.ReplyLimit <= 0 {
+		config.ReplyLimit = 256 << 20
+	}
+	if config.ReplyMemory <= 0 {
+		config.ReplyMemory = 1 << 30
+	}
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
 	e := &Redis{config: config, busy: newBusiest(), now: time.Now, opened: time.Now()}
+	e.replies.each, e.replies.total = config.ReplyLimit, config.ReplyMemory
 	if err := e.SetBackendTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -121,16 +144,28 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 // Do implements Engine.
 func (e *Redis) Do(p *Pipeline) {
 	p.grow()
-	if len(p.Requests) == 0 {
-		return
+	p.mixed = mixed(p.Requests)
+	for from := 0; from < len(p.Requests); {
+		to := e.run(p, from)
+		e.do(p, from, to)
+		from = to
 	}
+	e.busy.observe(p)
+}
+
+// do answers some of a pipeline's requests.
+func (e *Redis) do(p *Pipeline, from, to int) {
 	at, ask := e.elapsed(), 0
 	top := e.topology.Load()
 	if len(p.groups) < len(top.nodes) {
 		p.groups = make([][]item, len(top.nodes))
 	}
-	for i := range p.Requests {
+	for i := from; i < to; i++ {
 		r := &p.Requests[i]
+		if r.Op == OpForward {
+			ask += e.forward(p, top, i, at)
+			continue
+		}
 		if r.Op == OpReset {
 			e.denied.forget(r.Key)
 			e.local.reset(e.local.clock(), r.Key)
@@ -151,10 +186,11 @@ func (e *Redis) Do(p *Pipeline) {
 			p.groups[home] = items[:0]
 		}
 	}
+	p.forwards.submit(top)
 	if ask > 0 {
 		p.wait.wait()
 	}
-	e.busy.observe(p)
+	p.forwards.merge(p.Results)
 }
 
 // elapsed is the engine's own clock: the time since it was opened, which no change

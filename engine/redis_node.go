@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -29,6 +30,7 @@ type node struct {
 	stats   nodeStats
 	report  report
 	resets  resetListener
+	lanes   lanes // of ordinary commands
 
 	mu     sync.Mutex
 	ready  sync.Cond // the queue is not empty, or closed is set
@@ -88,7 +90,7 @@ func (n *node) close() error {
 	n.workers.Wait()
 	n.health.close()
 	n.resets.close()
-	return n.client.Close()
+	return errors.Join(n.lanes.close(), n.client.Close())
 }
 
 // submit hands in requests that belong to one pipeline, or answers them at once if

@@ -5,8 +5,9 @@ import "sync/atomic"
 // waiter lets one goroutine wait for several nodes' answers to its pipeline: one
 // channel operation a pipeline, however many requests and nodes there are.
 type waiter struct {
-	left atomic.Int64
-	done chan struct{}
+	left   atomic.Int64
+	done   chan struct{}
+	memory heldMemory // of forwarded replies
 }
 
 // expect says how many requests have to be answered before wait returns.

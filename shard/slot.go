@@ -1,19 +1,11 @@
 package shard
 
-import "bytes"
-
 // Slots is the number of slots of a Redis Cluster.
 const Slots = 16384
 
-// Slot returns the Redis Cluster slot of a stored key: CRC16 of its hash tag, or of
-// all of it when it has none. The tag is what stands between the first { and the
-// first } after it, if that is not empty.
+// Slot returns the Redis Cluster slot of a stored key: CRC16 of its tag.
 func Slot(key []byte) int {
-	if open := bytes.IndexByte(key, '{'); open >= 0 {
-		if n := bytes.IndexByte(key[open+1:], '}'); n > 0 {
-			key = key[open+1 : open+1+n]
-		}
-	}
+	key = Tag(key)
 	crc := uint16(0)
 	for _, c := range key {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^c]

@@ -38,6 +38,10 @@ type config struct {
 	backendTimeout time.Duration
 	failPolicy     engine.Policy
 	failRules      []engine.PolicyRule
+
+	passthrough        bool
+	passthroughAdmin   bool
+	passthroughTimeout time.Duration
 }
 
 // newConfig is the configuration without a file and without arguments.

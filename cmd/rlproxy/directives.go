@@ -87,6 +87,12 @@ var directives = []directive{
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
 	{name: "fail-policy", preset: "closed", doc: "[glob] closed, open, local or error: the answer when a node cannot",
 		value: func(c *config) value { return policies{&c.failPolicy, &c.failRules} }},
+	{name: "passthrough", preset: "yes", doc: "with backends, pass ordinary commands on to the nodes of their keys",
+		value: func(c *config) value { return yesNo{&c.passthrough} }},
+	{name: "passthrough-admin", preset: "no", doc: "pass on FLUSHALL, CONFIG SET and other administration too",
+		value: func(c *config) value { return yesNo{&c.passthroughAdmin} }},
+	{name: "passthrough-timeout", preset: "5000", doc: "ms until an ordinary command gets an error",
+		value: func(c *config) value { return span{&c.passthroughTimeout, time.Millisecond, 1, 3_600_000} }},
 	{name: "maxmemory", preset: "256mb", doc: "most memory for state kept in this process",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 

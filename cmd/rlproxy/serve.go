@@ -106,7 +106,13 @@ func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
 		Policy:      c.failPolicy,
 		Rules:       c.failRules,
 		LocalMemory: c.maxMemory,
-		Logger:      log,
+
+		ForwardTimeout: c.passthroughTimeout,
+		ForwardAdmin:   c.passthroughAdmin,
+		ReplyLimit:     c.outputBuffer,
+		ReplyMemory:    c.clientMemory,
+
+		Logger: log,
 	})
 }
 
@@ -130,6 +136,8 @@ func newServer(c *config, now *live, ready prepared, eng engine.Engine, log *slo
 		Info:     func() []commands.Section { return sections(eng, out.server) },
 		Clients:  &out,
 		Logger:   log,
+
+		Passthrough: c.passthrough && len(c.backends) > 0,
 	})
 	out.server = resp.NewServer(resp.Config{
 		MaxClients:        warn(c, ready, log),
