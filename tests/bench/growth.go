@@ -61,8 +61,8 @@ func growths(l *lab, o options) []growth {
 		}{{"one Redis node", proxy}, {"embedded engine", memory}} {
 			many := load{target: to.target, keys: o.keys, clients: clients, depth: 16, command: asked{q, manyKeys, 100, 60_000}.proxied()}
 			name := func(of string) string { return q.command + ", " + to.name + ", " + of }
-			if q.command == "RL.SLIDE" {
-				all = append(all, growth{name("keys"), "limit 100 in 60 s, -P 16", keySteps(many, o)})
+			if q.command == "RL.COUNTER" {
+				all = append(all, growth{name("keys"), "a key's state has one size, and all are admitted; -P 16", keySteps(many, q, o)})
 			}
 			all = append(all,
 				growth{name("limits"), "1,000 keys, -P 16; windows in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
@@ -73,7 +73,8 @@ func growths(l *lab, o options) []growth {
 	return all
 }
 
-func keySteps(l load, o options) (steps []step) {
+func keySteps(l load, q question, o options) (steps []step) {
+	l.command = asked{q, manyKeys, 1_000_000, 60_000}.proxied()
 	for _, n := range []int{1000, 100_000, o.most} {
 		l.keys = n
 		steps = append(steps, step{strconv.Itoa(n) + " keys", l})
