@@ -130,6 +130,9 @@ func TestKeysOfRateLimits(t *testing.T) {
 		require.True(t, ok)
 		require.True(t, strings.HasPrefix(answer, c.want), "%s: %s: %s", c.user, c.line, answer)
 	}
+	ask(h, open(h, 1), words("AUTH", "nobody", "x"))
+	logins, commands, keys := h.Denied()
+	require.Equal(t, []int64{1, 4, 6}, []int64{logins, commands, keys})
 }
 
 func TestWrongRules(t *testing.T) {

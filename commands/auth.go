@@ -16,6 +16,7 @@ func randomID() string {
 func (c *client) login(name, password []byte) bool {
 	u, ok := c.acl.login(name, password)
 	if !ok {
+		c.h.noLogin.Add(1)
 		c.h.cfg.Logger.Debug("login refused", "client", c.s.ID, "addr", addr(c.s.Remote))
 		return false
 	}

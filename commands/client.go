@@ -118,6 +118,11 @@ func (c *client) find(args [][]byte) (*row, string) {
 		return r, errNoAuth
 	case c.user != nil && !c.user.free:
 		if msg := c.user.refusal(r, args); msg != "" {
+			if msg == errNoKey {
+				c.h.noKey.Add(1)
+			} else {
+				c.h.noCommand.Add(1)
+			}
 			return r, msg
 		}
 	}

@@ -91,6 +91,9 @@ type Handler struct {
 	started time.Time
 	run     string // 40 hex digits that no other run has
 
+	// How often somebody was refused: a login, a command, a key.
+	noLogin, noCommand, noKey atomic.Int64
+
 	mu      sync.Mutex
 	clients map[int64]*client // open sessions; guarded by mu
 }
@@ -136,6 +139,11 @@ var everybody = func() *ACL {
 // on; one whose user is no longer there, or off, is closed then. A changed password
 // counts for logins that follow.
 func (h *Handler) SetACL(a *ACL) { h.acl.Store(a) }
+
+// Denied counts what users were refused since the start: logins, commands, keys.
+func (h *Handler) Denied() (logins, commands, keys int64) {
+	return h.noLogin.Load(), h.noCommand.Load(), h.noKey.Load()
+}
 
 // Open begins a session.
 func (h *Handler) Open(s *resp.Session) {

@@ -74,6 +74,7 @@ func TestTLS(t *testing.T) {
 	_, err = plain.exchange([]any{"PING"})
 	require.Error(t, err)
 	require.EqualValues(t, 2, c.decide(t, "RL.SLIDE k 5 60").remaining)
+	require.Contains(t, c.do(t, "INFO", "stats"), "rejected_tls_handshakes:2\r\n")
 	p.stop(t)
 }
 

@@ -47,6 +47,10 @@ func TestTenants(t *testing.T) {
 
 			require.Equal(t, status("OK"), c.do(t, "AUTH", "boss", "hush-boss"))
 			require.Equal(t, int64(2), c.do(t, "RL.RESET", "shop:1", "mail:1", "none"))
+			info := fmt.Sprint(c.do(t, "INFO", "stats"))
+			for _, field := range []string{"acl_access_denied_auth:1", "acl_access_denied_cmd:3", "acl_access_denied_key:2"} {
+				require.Contains(t, info, field)
+			}
 			for _, args := range [][]any{words("CONFIG GET *"), words("INFO"), words("ACL LIST"), words("CLIENT LIST")} {
 				require.NotContains(t, fmt.Sprint(c.do(t, args...)), "hush")
 			}

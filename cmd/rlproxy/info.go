@@ -10,8 +10,8 @@ import (
 
 // sections are what INFO says of the server and of the engine, beside the sections
 // that the commands know themselves.
-func sections(eng engine.Engine, server *resp.Server) []commands.Section {
-	all := []commands.Section{stats(server.Stats())}
+func sections(now *live, eng engine.Engine) []commands.Section {
+	all := []commands.Section{stats(now.server.Stats(), now.handler)}
 	if e, ok := eng.(interface{ Info() []engine.Field }); ok {
 		s := commands.Section{Name: "Engine"}
 		for _, f := range e.Info() {
@@ -23,7 +23,8 @@ func sections(eng engine.Engine, server *resp.Server) []commands.Section {
 }
 
 // stats shows the server's counters, under Redis's names where Redis has them.
-func stats(st *resp.Stats) commands.Section {
+func stats(st *resp.Stats, h *commands.Handler) commands.Section {
+	logins, denied, keys := h.Denied()
 	s := commands.Section{Name: "Stats"}
 	for _, f := range []struct {
 		name  string
@@ -32,6 +33,10 @@ func stats(st *resp.Stats) commands.Section {
 		{"total_connections_received", st.Accepted.Load()},
 		{"rejected_connections", st.RejectedMax.Load()},
 		{"rejected_by_protected_mode", st.RejectedMode.Load()},
+		{"rejected_tls_handshakes", st.HandshakeFails.Load()},
+		{"acl_access_denied_auth", logins},
+		{"acl_access_denied_cmd", denied},
+		{"acl_access_denied_key", keys},
 		{"total_commands_processed", st.Commands.Load()},
 		{"pipelines", st.Pipelines.Load()},
 		{"total_net_input_bytes", st.BytesIn.Load()},

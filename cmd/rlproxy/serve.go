@@ -133,7 +133,7 @@ func newServer(c *config, now *live, ready prepared, eng engine.Engine, log *slo
 		Version:  version(),
 		ACL:      ready.acl,
 		Settings: now.settings,
-		Info:     func() []commands.Section { return sections(eng, out.server) },
+		Info:     func() []commands.Section { return sections(now, eng) },
 		Clients:  &out,
 		Logger:   log,
 
