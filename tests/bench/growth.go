@@ -10,6 +10,7 @@ import (
 // growth is a series of loads, each with more work than the one before.
 type growth struct {
 	name  string
+	of    string // what grows
 	why   string // what the steps are, for the report
 	steps []step
 }
@@ -62,12 +63,12 @@ func growths(l *lab, o options) []growth {
 			many := load{target: to.target, keys: o.keys, clients: clients, depth: 16, command: asked{q, manyKeys, 100, 60_000}.proxied()}
 			name := func(of string) string { return q.command + ", " + to.name + ", " + of }
 			if q.command == "RL.COUNTER" {
-				all = append(all, growth{name("keys"), "a key's state has one size, and all are admitted; -P 16", keySteps(many, q, o)})
+				all = append(all, growth{name("keys"), "keys", "a key's state has one size, and all are admitted; -P 16", keySteps(many, q, o)})
 			}
 			all = append(all,
-				growth{name("limits"), "1,000 keys, -P 16; windows in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
-				growth{name("windows"), "limit 1,000,000 in each, -P 16", windowSteps(many, q)},
-				growth{name("connections"), "limit 100 in 60 s, -P 1; the load generator, which shares the cores, slows down too", connectionSteps(many)})
+				growth{name("limits"), "limits", "1,000 keys, -P 16; windows in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
+				growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16", windowSteps(many, q)},
+				growth{name("connections"), "connections", "limit 100 in 60 s, -P 1; the load generator, which shares the cores, slows down too", connectionSteps(many)})
 		}
 	}
 	return all
