@@ -117,12 +117,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 	case c.user == nil && !r.early:
 		return r, errNoAuth
 	case c.user != nil && !c.user.free:
-		if msg := c.user.refusal(r, args); msg != "" {
-			if msg == errNoKey {
-				c.h.noKey.Add(1)
-			} else {
-				c.h.noCommand.Add(1)
-			}
+		if msg := c.denied(r, args); msg != "" {
 			return r, msg
 		}
 	}
@@ -133,6 +128,24 @@ func (c *client) find(args [][]byte) (*row, string) {
 		return r, c.refusal(args)
 	}
 	return r, ""
+}
+
+// denied returns the error of a command that the user's rules refuse, or an empty
+// one, and counts it.
+func (c *client) denied(r *row, args [][]byte) string {
+	var msg string
+	if r == &forwardRow {
+		msg = c.notAllowed(args)
+	} else {
+		msg = c.user.refusal(r, args)
+	}
+	switch {
+	case msg == errNoKey:
+		c.h.noKey.Add(1)
+	case strings.HasPrefix(msg, errNoRun):
+		c.h.noCommand.Add(1)
+	}
+	return msg
 }
 
 // reject answers with an error, which also spoils an open transaction, or ends it

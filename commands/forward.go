@@ -23,6 +23,39 @@ type forwarder interface {
 	// CheckForward returns the error of a command that is refused before a node has
 	// run it.
 	CheckForward(args [][]byte) error
+	// Describe tells what users' rules need to know of a command.
+	Describe(args [][]byte) (engine.Ordinary, error)
+}
+
+// notAllowed returns the error of an ordinary command that the user's rules refuse,
+// or an empty one. What a script does, and what a command does to keys that it does
+// not name, a node would allow to anybody, since it knows only this proxy: the one
+// is for users who may do everything, the other for those who may use every key.
+func (c *client) notAllowed(args [][]byte) string {
+	f, ok := c.h.cfg.Engine.(forwarder)
+	if !ok {
+		return unknownCommand(args)
+	}
+	o, err := f.Describe(args)
+	if err != nil {
+		return forwardError(args, err)
+	}
+	in := func(category string) bool { return o.Categories[category] }
+	if !c.user.mayRun(o.Name, in) || o.Categories["@scripting"] {
+		return errNoRun + o.Name + "' command"
+	}
+	if c.user.allKeys {
+		return ""
+	}
+	for _, u := range o.Uses {
+		if !c.user.mayKey(u.Key, u.Read, u.Write) {
+			return errNoKey
+		}
+	}
+	if !o.All {
+		return errNoKey
+	}
+	return ""
 }
 
 // refusal returns the error with which MULTI does not take an ordinary command, or

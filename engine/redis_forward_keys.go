@@ -22,6 +22,8 @@ type keySpec struct {
 	step     int
 
 	writes bool
+
+	access, change bool // what it does to the keys' values, for users' rules
 }
 
 // place returns the indices in args of the first and last key. ok is false if the
@@ -88,6 +90,10 @@ func parseKeySpec(v any) (s keySpec, ok bool) {
 		switch flag {
 		case "RW", "OW", "RM":
 			s.writes = true
+		case "access":
+			s.access = true
+		case "insert", "update", "delete":
+			s.change = true
 		case "incomplete":
 			ok = false
 		}

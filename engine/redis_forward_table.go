@@ -13,6 +13,7 @@ type commandRow struct {
 	name    string
 	arity   int
 	specs   []keySpec
+	told    bool   // the specs tell all keys of every form of the command
 	keyless bool   // without keys, it is about all that a node has
 	partial bool   // the specs do not tell all keys that it may write: ask the node
 	option  string // it blocks only with this word before its keys
@@ -20,6 +21,8 @@ type commandRow struct {
 	split   merge  // how to join the replies when its keys lie on several nodes
 	spread  merge  // how to join those of all nodes, if it has no keys
 	subs    map[string]*commandRow
+
+	categories map[string]bool // of users' rules, with their @
 }
 
 // commandTable is what a node says of its commands. It never changes.
@@ -170,6 +173,8 @@ func parseCommand(v any, admin bool) (row *commandRow, name string) {
 		}
 	}
 	row.partial = !whole && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
+	row.told = whole && (len(row.specs) > 0 || !flags["movablekeys"])
+	row.categories = categories
 	row.judge(flags, categories, admin)
 	row.policies(tips)
 	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
