@@ -145,7 +145,7 @@ func (u *User) mayUse(r *row, args [][]byte) bool {
 func (u *User) mayKey(key []byte, read, write bool) bool {
 	for i := range u.keys {
 		k := &u.keys[i]
-		if (k.read || !read) && (k.write || !write) && matchCase(k.pattern, string(key)) {
+		if (k.read || !read) && (k.write || !write) && matchCase(k.pattern, key) {
 			return true
 		}
 	}

@@ -7,12 +7,12 @@ package commands
 func Match(pattern, s string) bool { return match(pattern, s, small) }
 
 // matchCase is Match with regard to case, as Redis matches keys.
-func matchCase(pattern, s string) bool {
+func matchCase(pattern string, s []byte) bool {
 	return match(pattern, s, func(c byte) byte { return c })
 }
 
 // match compares bytes as they are after fold.
-func match(pattern, s string, fold func(byte) byte) bool {
+func match[S string | []byte](pattern string, s S, fold func(byte) byte) bool {
 	p, i := 0, 0
 	star, mark := -1, 0 // where to go on when the rest after the last * does not match
 	for i < len(s) {

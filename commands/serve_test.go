@@ -36,10 +36,17 @@ func slides(n int) []resp.Command {
 }
 
 func TestWarmPipelineDoesNotAllocate(t *testing.T) {
-	h := New(testConfig(cannedEngine{}))
+	cfg := testConfig(cannedEngine{})
+	cfg.ACL = users(t, "default on nopass ~other:* ~user:* +rl.slide")
+	for _, h := range []*Handler{New(testConfig(cannedEngine{})), New(cfg)} {
+		warmPipeline(t, h)
+	}
+}
+
+func warmPipeline(t *testing.T, h *Handler) {
 	s := open(h, 1)
-	pipeline := slides(64)
-	ask(h, s, pipeline...)
+	pipeline := append(slides(64), words("RL.SLIDE", "user:"+strings.Repeat("x", 100), "100", "60"))
+	require.NotContains(t, ask(h, s, pipeline...), "NOPERM")
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		s.Out = s.Out[:0]
 		h.Serve(s, pipeline)
