@@ -138,7 +138,7 @@ func TestForwardMixesWithDecisions(t *testing.T) {
 func TestForwardCluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3, nil)
 	e := openForward(t, func(config *RedisConfig) { config.Backends = []string{c.URL()} })
-	require.Eventually(t, func() bool { return e.topology.Load().nodes[0].client != nil }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return forwardAll(t, e, 2, "MSET a 0 b 0 c 0")[0] == "+OK\r\n" }, 20*time.Second, time.Millisecond)
 	require.Equal(t, []string{"+OK\r\n", "*4\r\n$1\r\n1\r\n$-1\r\n$1\r\n3\r\n$1\r\n2\r\n", ":3\r\n"},
 		forwardAll(t, e, 2, "MSET a 1 b 2 c 3", "MGET a none c b", "DEL a b c"))
 	require.Equal(t, errCrossSlot.Error(), forwardAll(t, e, 2, "RENAME a b")[0])
@@ -173,6 +173,7 @@ func TestForwardAllocations(t *testing.T) {
 		p.Reset()
 	}
 	run()
+	require.Equal(t, "$-1\r\n", forwardAll(t, e, 2, "GET nothing")[0])
 	perCommand := testing.AllocsPerRun(200, run) / commands
 	t.Logf("%.2f allocations a command", perCommand)
 	require.Less(t, perCommand, 1.0)

@@ -73,8 +73,16 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause stops the process: it keeps its connections and answers nothing.
-func (s *Server) Pause() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGSTOP)) }
+// Pause stops the process, and returns once it stands still: it keeps its connections
+// and answers nothing.
+func (s *Server) Pause() {
+	s.t.Helper()
+	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGSTOP))
+	var status syscall.WaitStatus
+	_, err := syscall.Wait4(s.cmd.Process.Pid, &status, syscall.WUNTRACED, nil)
+	require.NoError(s.t, err)
+	require.True(s.t, status.Stopped())
+}
 
 // Resume lets a paused process go on.
 func (s *Server) Resume() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGCONT)) }
