@@ -34,10 +34,11 @@ type question struct {
 	buckets int64
 	windows [MaxWindows]Window
 	rate    Throttle
+	part    bool // at a part of a split key
 }
 
 func (r *Request) question() question {
-	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle}
+	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle, false}
 }
 
 // verdictBytes is the size of a verdict in the reply, see lua/decide.lua.
@@ -157,16 +158,12 @@ func (c *call) build(clock string) []any {
 	return c.args
 }
 
-// append packs a question as lua/decide.lua reads it.
+// append packs a question as lua/ask.lua reads it.
 func (q *question) append(b []byte) []byte {
 	b = append(b, byte(q.op))
 	b = appendUint(b, q.cost, 6)
 	b = appendUint(b, q.buckets, 2)
-	if q.strict {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, bit(q.strict, 1)|bit(q.part, 2))
 	if q.op == OpThrottle {
 		interval := q.rate.interval()
 		b = appendUint(b, interval, 8)

@@ -11,7 +11,7 @@ local rec = load(KEYS[1], clock, read(KEYS[1]))
 local out, now, ending = {}, rec.now, 0
 for _, st in ipairs(rec.states) do ending = max(ending, ends(st)) end
 for _, st in ipairs(rec.states) do
-  if ends(st) >= now then
+  if st[KIND] < HOME and ends(st) >= now then
     local used = algorithms[st[KIND]].used(rec, st, false)
     local window, buckets = st[WINDOW], st[BUCKETS]
     if st[KIND] == THROTTLE then -- the ms in which its limit drains

@@ -17,7 +17,7 @@
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, floor, min, max = string.sub, math.floor, math.min, math.max
 
-local SLIDE, COUNTER, FIXED, THROTTLE, RESET = 1, 2, 3, 4, 5
+local SLIDE, COUNTER, FIXED, THROTTLE, RESET, HOME, PART = 1, 2, 3, 4, 5, 6, 7
 local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
@@ -41,8 +41,10 @@ local ADDS = {
   [COUNTER] = '>I6',         -- units in all counters; area: buckets+1 counters of 5 bytes, sub-window k in slot k % (buckets+1)
   [FIXED] = '>I6',           -- units in the window of last
   [THROTTLE] = '>I6I3I8',    -- when all has drained: ms, ns of it; ns between units
+  [HOME] = '>I3I6I3',        -- bytes of the note, last ms at which it matters, bytes of its area; see split.lua
+  [PART] = '>I3I6I3',
 }
-local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17 }
+local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17, [HOME] = 12, [PART] = 12 }
 
 -- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
 local function clock_of(given)
@@ -54,6 +56,7 @@ end
 local function area_bytes(st)
   if st[KIND] == SLIDE then return st[CAP] * ENTRY end
   if st[KIND] == COUNTER then return (st[BUCKETS] + 1) * 5 end
+  if st[KIND] >= HOME then return st[CAP] end
   return 0
 end
 
@@ -66,6 +69,7 @@ local function ends(st)
     return math.ceil((floor(st[LAST] * n / window) + n + 1) * window / n) - 1
   end
   if st[KIND] == FIXED then return (floor(st[LAST] / window) + 1) * window - 1 end
+  if st[KIND] >= HOME then return st[COUNT] end
   return st[COUNT] > 0 and st[FIRST] or st[FIRST] - 1
 end
 
