@@ -34,6 +34,7 @@ type Pipeline struct {
 	// Of the Redis engine: what still has to be answered, and the requests by node.
 	wait   waiter
 	groups [][]item
+	parked []item // that join what is under way for a split key
 }
 
 // Add appends an empty request and returns it to be filled in. The pointer holds

@@ -25,6 +25,7 @@ type Redis struct {
 	settle   *settler                      // hands over what it counted
 	denied   denials                       // what is answered here without asking a node
 	busy     *busiest                      // keys most asked about, for RL.HOTKEYS
+	splits   splits
 	now      func() time.Time
 	opened   time.Time
 	clock    func() int64 // ms that scripts take for the node's clock; nil outside of tests
@@ -97,6 +98,7 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 		config.Logger = slog.Default()
 	}
 	e := &Redis{config: config, busy: newBusiest(), now: time.Now, opened: time.Now()}
+	e.splits = splits{engine: e, layouts: map[string]*layout{}, flights: map[flightKey]*flight{}}
 	if err := e.SetBackendTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -121,7 +123,21 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 // Do implements Engine.
 func (e *Redis) Do(p *Pipeline) {
 	p.grow()
-	if len(p.Requests) == 0 {
+	from := 0
+	for i := range p.Requests {
+		if e.splits.barrier(&p.Requests[i]) {
+			e.do(p, from, i)
+			e.do(p, i, i+1)
+			from = i + 1
+		}
+	}
+	e.do(p, from, len(p.Requests))
+	e.busy.observe(p)
+}
+
+// do answers the requests from index from to before index to.
+func (e *Redis) do(p *Pipeline, from, to int) {
+	if from == to {
 		return
 	}
 	at, ask := e.elapsed(), 0
@@ -129,7 +145,7 @@ func (e *Redis) Do(p *Pipeline) {
 	if len(p.groups) < len(top.nodes) {
 		p.groups = make([][]item, len(top.nodes))
 	}
-	for i := range p.Requests {
+	for i := from; i < to; i++ {
 		r := &p.Requests[i]
 		if r.Op == OpReset {
 			e.denied.forget(r.Key)
@@ -138,23 +154,38 @@ func (e *Redis) Do(p *Pipeline) {
 			continue
 		}
 		ask++
-		home, slot := top.locate(r.Key, 0)
-		p.groups[home] = append(p.groups[home], item{req: r, res: &p.Results[i], wait: &p.wait, at: at, slot: slot})
+		it := item{req: r, res: &p.Results[i], wait: &p.wait, at: at}
+		if e.splits.reading(r) {
+			p.parked = append(p.parked, it)
+			continue
+		}
+		if it.part = e.splits.choose(r, top, at.Milliseconds()); it.part > 0 {
+			if node, _ := top.locate(r.Key, it.part); top.nodes[node].health.down() {
+				it.part = 0
+			}
+		}
+		var node int
+		node, it.slot = top.locate(r.Key, it.part)
+		p.groups[node] = append(p.groups[node], it)
 	}
 	if ask > 0 {
 		p.wait.expect(ask)
 	}
-	for home, items := range p.groups {
+	for i := range p.parked {
+		e.splits.join(newParty([]item{p.parked[i]}, nil))
+	}
+	clear(p.parked)
+	p.parked = p.parked[:0]
+	for node, items := range p.groups {
 		if len(items) > 0 {
-			top.nodes[home].submit(items)
+			top.nodes[node].submit(items)
 			clear(items)
-			p.groups[home] = items[:0]
+			p.groups[node] = items[:0]
 		}
 	}
 	if ask > 0 {
 		p.wait.wait()
 	}
-	e.busy.observe(p)
 }
 
 // elapsed is the engine's own clock: the time since it was opened, which no change
@@ -163,6 +194,7 @@ func (e *Redis) elapsed() time.Duration { return e.now().Sub(e.opened) }
 
 // Close implements Engine. Callers of Do have to have returned.
 func (e *Redis) Close() error {
+	e.splits.under.Wait() // nobody waits for them any more: they end
 	var errs []error
 	e.settle.close()
 	if e.finder != nil {

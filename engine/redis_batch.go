@@ -18,6 +18,10 @@ type item struct {
 
 	unsure bool // the node may have run it, and did not say
 
+	part int   // of a split key: the one asked; 0: the home
+	run  *run  // in place of a request: a script of a split key
+	node *node // that answered last, for whoever reads on
+
 	// In a cluster:
 	slot   uint16 // the key's
 	asking bool   // another node said ASK: this one answers it by exception
@@ -39,6 +43,12 @@ type question struct {
 
 func (r *Request) question() question {
 	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle, false}
+}
+
+func (it *item) question() question {
+	q := it.req.question()
+	q.part = it.part > 0
+	return q
 }
 
 // verdictBytes is the size of a verdict in the reply, see lua/decide.lua.
@@ -86,11 +96,11 @@ func (c *call) reset() {
 	c.asking, c.sent = false, false
 }
 
-// add puts item i, asking r, into the call. next links the items of one entry: next[i]
+// add puts item i into the call. next links the items of one entry: next[i]
 // is the item after i. It returns false if the call is full.
-func (c *call) add(r *Request, i int, next []int) bool {
-	from := len(c.keys)
-	c.keys = shard.AppendStoredKey(c.keys, r.Key, 0)
+func (c *call) add(it *item, i int, next []int) bool {
+	r, from := it.req, len(c.keys)
+	c.keys = shard.AppendStoredKey(c.keys, r.Key, it.part)
 	key := c.keys[from:]
 	slot := int(xxhash.Sum64(key) % uint64(len(c.index)))
 	for ; c.index[slot] != 0; slot = (slot + 1) % len(c.index) {
@@ -99,7 +109,7 @@ func (c *call) add(r *Request, i int, next []int) bool {
 			continue
 		}
 		// Only the key's last entry may take one more: order within a key holds.
-		if combines(r) && c.questions[e.question] == r.question() {
+		if combines(r) && c.questions[e.question] == it.question() {
 			c.keys = c.keys[:from]
 			next[e.last], e.last = i, i
 			e.n++
@@ -111,7 +121,7 @@ func (c *call) add(r *Request, i int, next []int) bool {
 		c.keys = c.keys[:from]
 		return false
 	}
-	c.entries = append(c.entries, asked{from, len(c.keys), c.ask(r), i, i, 1})
+	c.entries = append(c.entries, asked{from, len(c.keys), c.ask(it.question()), i, i, 1})
 	c.index[slot] = int16(len(c.entries)) // #nosec G115 -- at most maxEntries
 	return true
 }
@@ -119,9 +129,8 @@ func (c *call) add(r *Request, i int, next []int) bool {
 // combines tells whether equal requests may share an entry.
 func combines(r *Request) bool { return r.Op != OpReset }
 
-// ask returns the index of r's question, which mostly is the last one asked.
-func (c *call) ask(r *Request) int {
-	q := r.question()
+// ask returns the index of a question, which mostly is the last one asked.
+func (c *call) ask(q question) int {
 	for i := len(c.questions) - 1; i >= 0; i-- {
 		if c.questions[i] == q {
 			return i

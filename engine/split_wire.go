@@ -7,7 +7,7 @@ import (
 // Messages of the protocol in package shard as the scripts of split keys read and
 // write them; each script's header says how.
 
-// splitStates returns what r charges, as the protocol names it.
+// splitState returns what r charges over w, as the protocol names it.
 func (r *Request) splitState(w Window) shard.State {
 	s := shard.State{Kind: byte(r.Op), Window: w.Length}
 	if r.Op == OpCounter {
@@ -83,7 +83,20 @@ type reported struct {
 	shard.Report
 	first []int64 // ms until the first of what is used is not, by state
 	held  []int64 // by state
-	lease int64   // ms of the part's clock
+	lease int64   // ms until it ends
+	node  *node
+}
+
+// holding is what a report says of one state.
+type holding struct{ used, first, held int64 }
+
+func (p *reported) of(s shard.State) holding {
+	for i, u := range p.Used {
+		if u.State == s {
+			return holding{u.N, p.first[i], p.held[i]}
+		}
+	}
+	return holding{}
 }
 
 // What lua/recall.lua is asked to do.

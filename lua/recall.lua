@@ -5,7 +5,7 @@
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in
 --         full), then 8 bytes per state to report on, see split.lua
--- returns seq 7, born 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), lease's end 6 (0: none),
+-- returns seq 7, born 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), ms until its lease ends 6,
 --         per state what is used 6, ms until the first of it is not 6, what is held 6
 -- Cost: O(states), one write if something changes.
 
@@ -33,7 +33,7 @@ local live = part.live(p, rec, clock)
 local held = {}
 if p then m.each(p.pairs, function(i, name) held[name] = p.held[i] end) end
 local out = { pack('>I7I6BI6', seq, p and p.born or 0, (stale and 1 or 0) + (p and not stale and not live and 2 or 0)
-  + (strict and 4 or 0), live and p.lease or 0) }
+  + (strict and 4 or 0), live and p.lease - clock or 0) }
 for at = 10, #ARGV[2], 8 do
   local name = sub(ARGV[2], at, at + 7)
   local used, first = m.used(rec, name, strict, clock)
