@@ -62,6 +62,15 @@ type RedisConfig struct {
 	// at once. Default 100,000.
 	MaxWaiting int
 
+	// HotKeys splits keys over several nodes, first match first. A request's own SHARDS
+	// takes precedence.
+	HotKeys []HotRule
+
+	// HotThreshold is how many charging calls per second, of all proxies together, one
+	// node has of a key before the key is split over all nodes; 0: never. A call
+	// stands for many decisions where requests come in pipelines.
+	HotThreshold int64
+
 	// AskAlways sends every request to its node. Otherwise a denial is remembered until
 	// its retry-after has passed, at most 1 s, and the same question answered here.
 	AskAlways bool
@@ -234,6 +243,7 @@ func (e *Redis) Info() []Field {
 		}
 	}
 	fields = append(fields, e.settle.info()...)
+	fields = append(fields, e.splits.info()...)
 	for i, n := range nodes {
 		fields = append(fields, Field{"node" + strconv.Itoa(i), n.stats.line(n)})
 	}

@@ -51,7 +51,7 @@ func (c *call) decode(reply string, node *node, b *batch) error {
 			open = r.uint(1) == 1
 		}
 		granted := r.uint(4)
-		r.uint(3) // the rate, for whoever splits
+		node.engine.splits.observe(req, items[e.first].part, r.uint(3))
 		if open && (req.Op == OpReset || req.Cost == 0) {
 			r.text(int64(verdictBytes * c.questions[e.question].verdicts()))
 			node.engine.splits.whole(b.move(e, 0, node))

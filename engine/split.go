@@ -23,10 +23,11 @@ type splits struct {
 	engine *Redis
 
 	mu      sync.Mutex
-	layouts map[string]*layout      // by client key, guarded by mu
-	flights map[flightKey]*flight   // guarded by mu
-	known   atomic.Int64            // len(layouts)
-	under   sync.WaitGroup          // goroutines of flights and readings
+	layouts map[string]*layout    // by client key, guarded by mu
+	flights map[flightKey]*flight // guarded by mu
+	known   atomic.Int64          // len(layouts)
+	byLoad  atomic.Int64          // of these, those that load has made
+	under   sync.WaitGroup        // goroutines of flights and readings
 
 	asked, loans, recalls, readings atomic.Int64 // for INFO
 }
@@ -40,6 +41,10 @@ type layout struct {
 	turn    int       // how many more requests of this ms may go there
 	dry     []int64   // ms until which a part is passed over: it had no room and got none
 	used    int64     // ms when a part was chosen
+
+	load  bool          // made by load
+	hot   int64         // ms when there was load enough
+	rates map[int]int64 // charging calls per second, by part
 }
 
 const (
@@ -47,18 +52,6 @@ const (
 	dryFor     = 10 // ms
 	maxTurn    = 64 // requests that go to one part together
 )
-
-// wanted returns over how many parts the request wants its key to be split.
-func (s *splits) wanted(r *Request) int {
-	if r.Op > OpFixed || r.Cost == 0 {
-		return 1
-	}
-	n := int64(min(r.Shards, MaxParts))
-	for _, w := range r.Windows[:r.N] {
-		n = min(n, w.Limit)
-	}
-	return int(n)
-}
 
 // choose returns the part that r asks first: the same one for the same ID, else the
 // next in turn that may have room; 0, the home, for a key that is not split.
@@ -92,8 +85,8 @@ func (s *splits) layout(key []byte, n int, top *topology) *layout {
 	l := s.layouts[string(key)]
 	if l == nil {
 		if len(s.layouts) >= maxLayouts {
-			for other := range s.layouts { // any: it is learned again
-				delete(s.layouts, other)
+			for other, old := range s.layouts { // any: it is learned again
+				s.drop(other, old)
 				break
 			}
 		}
@@ -107,19 +100,6 @@ func (s *splits) layout(key []byte, n int, top *topology) *layout {
 		l.next %= len(l.numbers)
 	}
 	return l
-}
-
-// spread returns the numbers of n parts, the home's first, on different nodes as far
-// as there are any.
-func (t *topology) spread(key []byte, n int) []int {
-	if t.slots != nil {
-		return shard.Spread(nil, key, n, len(t.nodes), func(slot int) int { return int(t.slots[slot]) })
-	}
-	numbers := make([]int, n)
-	for i := range numbers {
-		numbers[i] = i
-	}
-	return numbers
 }
 
 // learn notes how many parts the home says there are.

@@ -207,6 +207,7 @@ func (p *party) question(e *Redis, key []byte, now int64) *run {
 func (f *flight) lend(p *party, a *homeAnswer) {
 	s := f.splits
 	s.learn(f.key, a.parts)
+	s.observe(p.items[0].req, 0, a.rate)
 	if p.miss == nil {
 		return
 	}

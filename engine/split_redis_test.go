@@ -112,7 +112,9 @@ func TestSplitWindow(t *testing.T) {
 		{name: "strict", limit: 307, window: 300, demand: 2, cost: 1, op: OpCounter},
 		{name: "changes", limit: 200, window: 300, demand: 2, cost: 1, op: OpSlide, changes: true},
 	} {
-		t.Run(c.name, func(t *testing.T) { splitWindow(t, engines, "win:"+c.name, c.limit, c.window, c.demand, c.cost, c.op, c.changes) })
+		t.Run(c.name, func(t *testing.T) {
+			splitWindow(t, engines, "win:"+c.name, c.limit, c.window, c.demand, c.cost, c.op, c.changes)
+		})
 	}
 }
 

@@ -15,7 +15,7 @@ type run struct {
 	part   int
 	key    string // stored
 	args   []string
-	node   *node  // that answered, or did not
+	node   *node // that answered, or did not
 	reply  string
 	why    string // not empty: it did not
 	unsure bool   // and may have run all the same

@@ -87,6 +87,10 @@ var directives = []directive{
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
 	{name: "fail-policy", preset: "closed", doc: "[glob] closed, open, local or error: the answer when a node cannot",
 		value: func(c *config) value { return policies{&c.failPolicy, &c.failRules} }},
+	{name: "hot-key", hint: "<glob> <n>", doc: "split the keys that match over n sub-shards on different nodes",
+		value: func(c *config) value { return hotKeys{&c.hotKeys} }},
+	{name: "hot-key-threshold", preset: "5000", doc: "script calls per second on one key from which it is split; 0: never",
+		value: func(c *config) value { return integer{&c.hotThreshold, 0, 1_000_000} }},
 	{name: "maxmemory", preset: "256mb", doc: "most memory for state kept in this process",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 

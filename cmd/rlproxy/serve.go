@@ -100,13 +100,15 @@ func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
 		return engine.NewEmbedded(engine.EmbeddedConfig{MaxMemory: c.maxMemory, Policy: c.failPolicy}), nil
 	}
 	return engine.OpenRedis(engine.RedisConfig{
-		Backends:    c.backends,
-		TLS:         c.backendTLS,
-		Timeout:     c.backendTimeout,
-		Policy:      c.failPolicy,
-		Rules:       c.failRules,
-		LocalMemory: c.maxMemory,
-		Logger:      log,
+		Backends:     c.backends,
+		TLS:          c.backendTLS,
+		Timeout:      c.backendTimeout,
+		Policy:       c.failPolicy,
+		Rules:        c.failRules,
+		LocalMemory:  c.maxMemory,
+		HotKeys:      c.hotKeys,
+		HotThreshold: int64(c.hotThreshold),
+		Logger:       log,
 	})
 }
 
