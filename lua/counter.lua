@@ -22,19 +22,6 @@ local function held(rec, st, m)
   return counter(rec, st, m)
 end
 
--- weigh is what the oldest sub-window's units count, e n-ths of a ms into the newest.
-local function weigh(window, units, e) return floor(units * (window - e) / window) end
-
--- lighter returns the least e, from e on, at which units count at most left, or
--- window if there is none. It follows from the division, give or take one.
-local function lighter(window, units, left, e)
-  if units <= left then return e end
-  e = max(e, floor(window - (left + 1) * window / units) + 1)
-  while e > 0 and weigh(window, units, e - 1) <= left do e = e - 1 end
-  while e < window and weigh(window, units, e) > left do e = e + 1 end
-  return e
-end
-
 -- used returns what counts now. It remembers the sub-windows of now and of the last
 -- charge, the units of the oldest, and those of all the others.
 local function used(rec, st, strict)
@@ -98,64 +85,8 @@ local function charge(rec, st, _, units)
   st[PATCH], st[PATCHED] = st[AREA], st[OFFSET]
 end
 
--- quick decides for a record that holds nothing but the classic pair of counters,
--- without making tables of it. s is the record, or empty. It returns the reply of
--- decide.lua, or nothing if the record is of another form.
-local STATE = '>I5I6I2I2I6I5I5' -- from the header's limit to the end of the area
-local FULL = '>c12' .. sub(STATE, 2)
-
-local function quick(q, key, s, clock, requests)
-  if q.buckets ~= 1 then return end
-  local limit, window, ask = q.limit, q.window, q.ask
-  local now, last, before, during = clock, 0, 0, 0
-  local even, odd = 0, 0
-  if s ~= '' then
-    if sub(s, 1, 12) ~= q.shape then return end
-    local _
-    _, last, before, during, _, even, odd = unpack(STATE, s, 13)
-    if last > now then now = last end
-  end
-  local k, was = floor(now / window), floor(last / window)
-  local current, previous, newest = 0, 0, 0
-  if was >= k - 1 then
-    newest = was % 2 == 0 and even or odd
-    if was == k then
-      current, previous = newest, was % 2 == 0 and odd or even
-    else
-      previous = newest
-    end
-  end
-  local used = (q.strict and previous or floor(previous * (window - now % window) / window)) + current
-  local granted = floor((limit - used) / ask)
-  if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
-  local units = granted * q.cost
-  if units > 0 then
-    newest, was = current, k
-    before, during = count_call(now, last, before, during)
-    last, current = now, current + units
-    if k % 2 == 0 then even, odd = current, previous else even, odd = previous, current end
-    s = pack(FULL, q.shape, limit, last, before, during, even + odd, even, odd)
-    call('SET', key, s, 'PXAT', text_of((k + 2) * window - 1))
-  elseif q.cost == 0 and granted > 0 then
-    granted = requests
-  end
-  local room, retry = limit - ask, 0
-  if granted < requests and used + units > room then
-    local e = window
-    if current <= room and not q.strict then e = lighter(window, previous, room - current, now % window) end
-    if e < window then
-      retry = k * window + e
-    elseif q.strict then
-      retry = (current <= room and k + 1 or k + 2) * window
-    else
-      retry = (k + 1) * window + lighter(window, current, room, 0)
-    end
-  end
-  return pack(ONE, 0, granted, calls_at(clock, last, before, during), used, retry, last, newest)
-end
-
 algorithms[COUNTER] = {
-  quick = quick, fresh = fresh, used = used, retry = retry, charge = charge,
+  fresh = fresh, used = used, retry = retry, charge = charge,
   last = function(st) return st[LAST], st.newest end,
 }
 

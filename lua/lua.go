@@ -23,11 +23,13 @@ type Script struct {
 }
 
 // state is what every script begins with: the stored value and the algorithms.
-var state = []string{"record", "slide", "counter", "fixed", "throttle", "ask"}
+var state = []string{"base", "record", "slide", "counter", "fixed", "throttle", "ask"}
 
 // The scripts. The header of the last file of each says KEYS, ARGV and returns.
 var (
-	Decide  = script("decide", with("split", "part", "home", "decide")...)
+	Decide = script("decide", "base", "quick",
+		"local function general(clock)", "base", "record", "slide", "counter", "fixed", "throttle", "ask", "split", "part", "home", "decide", "end",
+		"batch")
 	Inspect = script("inspect", with("inspect")...)
 
 	// Of split keys: Lend and Forget run at the home, Recall and Take at a part.
@@ -49,6 +51,10 @@ func script(name string, parts ...string) *Script {
 	// and a node that is out of memory refuse it whole.
 	b.WriteString("#!lua\n")
 	for _, part := range parts {
+		if strings.HasPrefix(part, "local ") || part == "end" {
+			b.WriteString(part + "\n")
+			continue
+		}
 		text, err := files.ReadFile(part + ".lua")
 		if err != nil {
 			panic(err) // a part that is not embedded: no build has passed its tests

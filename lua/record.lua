@@ -14,22 +14,11 @@
 --
 -- Cost: two calls of Redis per admission for a short record, one per denial.
 
-local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local sub, floor, min, max = string.sub, math.floor, math.min, math.max
-
-local SLIDE, COUNTER, FIXED, THROTTLE, RESET, HOME, PART = 1, 2, 3, 4, 5, 6, 7
-local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
-local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
-local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
-
 -- A state in memory is an array; these are its indices.
 local KIND, BUCKETS, WINDOW, LIMIT, LAST, BEFORE, DURING = 1, 2, 3, 4, 5, 6, 7
 local FIRST, COUNT, CAP, BASE, TOTAL, NEWEST = 8, 9, 10, 11, 12, 13
 local AREA, OFFSET = 14, 15                -- the area's bytes, if in memory; where it begins
 local PATCH, PATCHED, GROW = 16, 17, 18   -- bytes to write, and where; an entry for which there is no slot
-
--- The reply to an entry with one window, see decide.lua.
-local ONE = '>BI4I3I6I6I6I6'
 
 -- One table of functions per kind, see slide.lua.
 local algorithms = {}
@@ -45,13 +34,6 @@ local ADDS = {
   [PART] = '>I3I6I3',
 }
 local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17, [HOME] = 12, [PART] = 12 }
-
--- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
-local function clock_of(given)
-  if given ~= '' then return tonumber(given) end
-  local time = call('TIME')
-  return time[1] * 1000 + floor(time[2] / 1000)
-end
 
 local function area_bytes(st)
   if st[KIND] == SLIDE then return st[CAP] * ENTRY end
@@ -72,8 +54,6 @@ local function ends(st)
   if st[KIND] >= HOME then return st[COUNT] end
   return st[COUNT] > 0 and st[FIRST] or st[FIRST] - 1
 end
-
-local function read(key) return call('GETRANGE', key, '0', PREFIX) end
 
 -- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
 -- areas are in memory too, now is the ms that every window of the key goes by.
@@ -122,22 +102,6 @@ local function area(rec, st)
     st[AREA] = s
   end
   return s
-end
-
--- count_call notes a charging call at now in the counts of the second of last, during,
--- and of the one before it.
-local function count_call(now, last, before, during)
-  local second, was = floor(now / 1000), floor(last / 1000)
-  if second == was then return before, min(during + 1, 65535) end
-  return second == was + 1 and during or 0, 1
-end
-
--- calls_at is the charging calls of the second that ends at now.
-local function calls_at(now, last, before, during)
-  local elapsed = max(now - floor(last / 1000) * 1000, 0)
-  if elapsed < 1000 then return floor(before * (1000 - elapsed) / 1000) + during end
-  if elapsed < 2000 then return floor(during * (2000 - elapsed) / 1000) end
-  return 0
 end
 
 local function header(st)
@@ -190,18 +154,6 @@ local function rebuild(rec, clock, expires)
     end
   end
   call('SET', rec.key, head(live) .. table.concat(areas), 'PXAT', expires)
-end
-
--- text_of turns an expiry time into text. A batch writes few different ones, and
--- converting is slow.
-local texts = {}
-local function text_of(ms)
-  local text = texts[ms]
-  if not text then
-    text = string.format('%d', ms)
-    texts[ms] = text
-  end
-  return text
 end
 
 -- save writes what was charged. The key lives until its last state can matter no more.

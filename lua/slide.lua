@@ -80,11 +80,6 @@ local function retry(rec, st, over)
   return (entry(rec, st, i)) + st[WINDOW] + 1
 end
 
-local function round(ms, window)
-  local grid = math.ceil(window / 65536)
-  return math.ceil(ms / grid) * grid
-end
-
 -- charge admits units now. Limits above 65,536 round the ms up to a grid, so that
 -- a log has at most some 65,537 entries.
 local function charge(rec, st, limit, units)
@@ -112,73 +107,8 @@ local function charge(rec, st, limit, units)
   end
 end
 
--- quick decides for a record that holds nothing but one short log, as most do,
--- without making tables of it. s is the record, or empty. It returns the reply of
--- decide.lua, or nothing if the record is of another form.
-local STATE = '>I5I6I2I2I3I3I3I6I6I6' -- from the header's limit to its end
-local FULL = '>c12' .. sub(STATE, 2)
-local LOG = 55                        -- index of the first entry
-
-local function quick(q, key, s, clock, requests)
-  local limit, window, ask = q.limit, q.window, q.ask
-  local now, last, before, during = clock, 0, 0, 0
-  local n, base, total, newest, gone = 0, 0, 0, 0, 0
-  if s ~= '' then
-    if sub(s, 1, 12) ~= q.shape then return end
-    local _
-    _, last, before, during, _, n, _, base, total, newest = unpack(STATE, s, 13)
-    if last > now then now = last end
-    local oldest = now - window
-    if newest < oldest then
-      gone, base = n, total
-    elseif unpack('>I6', s, LOG) < oldest then
-      local low, high = 1, n - 1 -- the newest entry counts
-      while low < high do
-        local mid = floor((low + high) / 2)
-        if unpack('>I6', s, LOG + mid * ENTRY) < oldest then low = mid + 1 else high = mid end
-      end
-      gone = low
-      base = unpack('>I6', s, LOG + gone * ENTRY - 6)
-    end
-  end
-  local used = (total - base) % WRAP
-  local granted = floor((limit - used) / ask)
-  if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
-  local units, retry = granted * q.cost, 0
-  if units > 0 then
-    local ms = now
-    if limit > 65536 then ms = round(now, window) end
-    if gone < n and newest >= ms then -- one more in the newest entry
-      ms, s = newest, sub(s, LOG + gone * ENTRY, -ENTRY - 1)
-      n = n - gone
-    else
-      s = sub(s, LOG + gone * ENTRY)
-      n = n - gone + 1
-    end
-    if n > 80 then return end -- too long for one piece: nothing is written yet
-    total, newest = (total + units) % WRAP, ms
-    before, during = count_call(now, last, before, during)
-    last, gone = now, 0
-    s = pack(FULL, q.shape, limit, last, before, during, 0, n, n, base, total, newest)
-      .. s .. pack('>I6I6', ms, total)
-    call('SET', key, s, 'PXAT', text_of(newest + window))
-  elseif q.cost == 0 and granted > 0 then
-    granted = requests
-  end
-  local over = used + units + ask - limit
-  if granted < requests and over > 0 then
-    local low, high = gone, n - 1
-    while low < high do
-      local mid = floor((low + high) / 2)
-      if (unpack('>I6', s, LOG + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
-    end
-    retry = unpack('>I6', s, LOG + low * ENTRY) + window + 1
-  end
-  return pack(ONE, 0, granted, calls_at(clock, last, before, during), used, retry, newest, 0)
-end
-
 algorithms[SLIDE] = {
-  quick = quick, fresh = fresh, used = used, retry = retry, charge = charge,
+  fresh = fresh, used = used, retry = retry, charge = charge,
   last = function(st) return st[NEWEST], 0 end,
 }
 
