@@ -8,7 +8,7 @@
 do
 
 local function fresh(window, buckets)
-  return { COUNTER, buckets, window, 0, 0, 0, 0, 0, [AREA] = string.rep('\0', (buckets + 1) * 5) }
+  return state(COUNTER, buckets, window, string.rep('\0', (buckets + 1) * 5))
 end
 
 local function counter(rec, st, k)
@@ -17,8 +17,8 @@ end
 
 -- held is the units of sub-window m as they are after used and charge.
 local function held(rec, st, m)
-  if m == st.k then return st.now end
-  if m > st.was then return 0 end
+  if m == st[K] then return st[NOW] end
+  if m > st[WAS] then return 0 end
   return counter(rec, st, m)
 end
 
@@ -34,16 +34,16 @@ local function used(rec, st, strict)
     for j = was - n, k - n - 1 do rest = rest - counter(rec, st, j) end
   end
   local oldest = k - n <= was and counter(rec, st, k - n) or 0
-  st.k, st.was, st.oldest, st.rest = k, was, oldest, rest - oldest
-  st.newest = was >= k - n and counter(rec, st, was) or 0
-  st.now = was == k and st.newest or 0
-  return (strict and oldest or weigh(window, oldest, rec.now * n % window)) + st.rest
+  st[K], st[WAS], st[OLDEST], st[REST] = k, was, oldest, rest - oldest
+  st[HELD] = was >= k - n and counter(rec, st, was) or 0
+  st[NOW] = was == k and st[HELD] or 0
+  return (strict and oldest or weigh(window, oldest, rec.now * n % window)) + st[REST]
 end
 
 -- retry returns the first ms at which what counts is at most room.
 local function retry(rec, st, _, room, strict)
-  local n, window, k = st[BUCKETS], st[WINDOW], st.k
-  local oldest, rest = st.oldest, st.rest
+  local n, window, k = st[BUCKETS], st[WINDOW], st[K]
+  local oldest, rest = st[OLDEST], st[REST]
   local e = rec.now * n % window
   while true do
     local left = room - rest
@@ -74,20 +74,20 @@ local function clear(s, n, from, to)
 end
 
 local function charge(rec, st, _, units)
-  local n, k = st[BUCKETS], st.k
+  local n, k = st[BUCKETS], st[K]
   local s = area(rec, st)
-  if k > st.was then s = clear(s, n, st.was + 1, k) end
+  if k > st[WAS] then s = clear(s, n, st[WAS] + 1, k) end
   local slot = k % (n + 1) * 5
-  st.newest, st.now = st.now, st.now + units
-  st.rest = st.rest + units
-  st[AREA] = sub(s, 1, slot) .. pack('>I5', st.now) .. sub(s, slot + 6)
-  st[FIRST] = st.oldest + st.rest
+  st[HELD], st[NOW] = st[NOW], st[NOW] + units
+  st[REST] = st[REST] + units
+  st[AREA] = sub(s, 1, slot) .. pack('>I5', st[NOW]) .. sub(s, slot + 6)
+  st[FIRST] = st[OLDEST] + st[REST]
   st[PATCH], st[PATCHED] = st[AREA], st[OFFSET]
 end
 
 algorithms[COUNTER] = {
   fresh = fresh, used = used, retry = retry, charge = charge,
-  last = function(st) return st[LAST], st.newest end,
+  last = function(st) return st[LAST], st[HELD] end,
 }
 
 end

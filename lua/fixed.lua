@@ -4,7 +4,7 @@
 do
 
 local function fresh(window)
-  return { FIXED, 1, window, 0, 0, 0, 0, 0, [AREA] = '' }
+  return state(FIXED, 1, window, '')
 end
 
 local function used(rec, st)

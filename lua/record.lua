@@ -19,6 +19,10 @@ local KIND, BUCKETS, WINDOW, LIMIT, LAST, BEFORE, DURING = 1, 2, 3, 4, 5, 6, 7
 local FIRST, COUNT, CAP, BASE, TOTAL, NEWEST = 8, 9, 10, 11, 12, 13
 local AREA, OFFSET = 14, 15                -- the area's bytes, if in memory; where it begins
 local PATCH, PATCHED, GROW = 16, 17, 18   -- bytes to write, and where; an entry for which there is no slot
+-- What used finds out, for the functions asked after it: of a log
+local GONE, LIVE, FROM, BLOCK = 19, 20, 21, 22 -- entries that count no more; running total before the first that does; what entry read last
+-- and of a counter, see counter.lua.
+local K, WAS, OLDEST, REST, HELD, NOW = 19, 20, 21, 22, 23, 24
 
 -- One table of functions per kind, see slide.lua.
 local algorithms = {}
@@ -40,6 +44,11 @@ local function area_bytes(st)
   if st[KIND] == COUNTER then return (st[BUCKETS] + 1) * 5 end
   if st[KIND] >= HOME then return st[CAP] end
   return 0
+end
+
+-- state returns one without admissions, of a key that has none of its name.
+local function state(kind, buckets, window, bytes)
+  return { kind, buckets, window, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, bytes, false, false, false, false, 0, 0, false, 0, 0, 0 }
 end
 
 -- The last ms at which a state can matter.
@@ -68,13 +77,13 @@ local function load(key, clock, s)
   end
   local at, offset, i = 5, length, 0
   while at <= length do
-    local st = { unpack(HEADER, s, at) }
-    at = at + HEADER_BYTES
-    local kind = st[KIND]
-    st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST] = unpack(ADDS[kind], s, at)
-    at = at + ADD_BYTES[kind]
+    local kind, buckets, window, limit, last, before, during = unpack(HEADER, s, at)
+    local first, count, cap, base, total, newest = unpack(ADDS[kind], s, at + HEADER_BYTES)
+    at = at + HEADER_BYTES + ADD_BYTES[kind]
+    -- All indices at once: a table that grows is made anew several times.
+    local st = { kind, buckets, window, limit, last, before, during, first, count, cap, base, total, newest,
+      false, offset, false, false, false, 0, 0, false, 0, 0, 0 }
     local bytes = area_bytes(st)
-    st[OFFSET] = offset
     if rec.whole then st[AREA] = sub(s, offset + 1, offset + bytes) end
     offset = offset + bytes
     if st[LAST] > rec.now then rec.now = st[LAST] end

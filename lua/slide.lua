@@ -16,10 +16,10 @@
 
 do
 
-local BLOCK = 32 -- entries read at a time from a record that is not in memory
+local READ = 32 -- entries read at a time from a record that is not in memory
 
 local function fresh(window)
-  return { SLIDE, 1, window, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '' }
+  return state(SLIDE, 1, window, '')
 end
 
 -- entry returns the ms and running total of the i-th entry, from 0. The last one
@@ -28,13 +28,13 @@ local function entry(rec, st, i)
   if i == st[COUNT] - 1 then return st[NEWEST], st[TOTAL] end
   local slot = (st[FIRST] + i) % st[CAP]
   if st[AREA] then return unpack('>I6I6', st[AREA], slot * ENTRY + 1) end
-  local from = st.from
-  if not from or slot < from or slot >= from + BLOCK then
+  local from = st[FROM]
+  if not from or slot < from or slot >= from + READ then
     from = slot
     local at = st[OFFSET] + from * ENTRY
-    st.from, st.block = from, call('GETRANGE', rec.key, at, min(at + BLOCK * ENTRY, st[OFFSET] + st[CAP] * ENTRY) - 1)
+    st[FROM], st[BLOCK] = from, call('GETRANGE', rec.key, at, min(at + READ * ENTRY, st[OFFSET] + st[CAP] * ENTRY) - 1)
   end
-  return unpack('>I6I6', st.block, (slot - from) * ENTRY + 1)
+  return unpack('>I6I6', st[BLOCK], (slot - from) * ENTRY + 1)
 end
 
 -- search returns the first entry, from low on, that satisfies late(ms, total): it
@@ -68,15 +68,15 @@ local function used(rec, st)
       if gone > 0 then local _, total = entry(rec, st, gone - 1); base = total end
     end
   end
-  st.gone, st.base = gone, base
+  st[GONE], st[LIVE] = gone, base
   return (st[TOTAL] - base) % WRAP
 end
 
 -- retry returns the ms at which enough of what counts has left the window, for a
 -- use that is over by that much.
 local function retry(rec, st, over)
-  local base = st.base
-  local i = search(rec, st, st.gone, function(_, total) return (total - base) % WRAP >= over end)
+  local base = st[LIVE]
+  local i = search(rec, st, st[GONE], function(_, total) return (total - base) % WRAP >= over end)
   return (entry(rec, st, i)) + st[WINDOW] + 1
 end
 
@@ -85,10 +85,10 @@ end
 local function charge(rec, st, limit, units)
   local now, window = rec.now, st[WINDOW]
   if limit > 65536 then now = round(now, window) end
-  st[FIRST] = st[CAP] > 0 and (st[FIRST] + st.gone) % st[CAP] or 0
-  st[COUNT], st[BASE] = st[COUNT] - st.gone, st.base
+  st[FIRST] = st[CAP] > 0 and (st[FIRST] + st[GONE]) % st[CAP] or 0
+  st[COUNT], st[BASE] = st[COUNT] - st[GONE], st[LIVE]
   st[TOTAL] = (st[TOTAL] + units) % WRAP
-  st.gone = 0
+  st[GONE] = 0
   local slot
   if st[COUNT] > 0 and st[NEWEST] >= now then
     now, slot = st[NEWEST], (st[FIRST] + st[COUNT] - 1) % st[CAP]

@@ -65,10 +65,10 @@ local function split()
     local st, s = find(rec, kind, 0, 1), cmsgpack.pack(note)
     local room = math.ceil(#s / PAD) * PAD
     if not st then
-      st = { kind, 1, 0, 0, 0, 0, 0 }
+      st = state(kind, 1, 0, '')
       rec.states[#rec.states + 1] = st
     end
-    st[GROW] = st[CAP] ~= room or nil
+    st[GROW] = st[CAP] ~= room
     st[FIRST], st[COUNT], st[CAP], st[AREA] = #s, ending, room, s .. string.rep('\0', room - #s)
     st[PATCH], st[PATCHED] = st[AREA], st[OFFSET]
   end
