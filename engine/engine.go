@@ -35,7 +35,8 @@ type Pipeline struct {
 	wait     waiter
 	groups   [][]item
 	forwards forwards
-	mixed    bool // there are decisions and ordinary commands
+	mixed    bool   // there are decisions and ordinary commands
+	parked   []item // that join what is under way for a split key
 }
 
 // Add appends an empty request and returns it to be filled in. The pointer holds

@@ -104,4 +104,10 @@ func (b *busiest) top(n int) []HotKey {
 func (e *Embedded) HotKeys(n int) []HotKey { return e.busy.top(n) }
 
 // HotKeys returns at most n of the keys most asked about here, the busiest first.
-func (e *Redis) HotKeys(n int) []HotKey { return e.busy.top(n) }
+func (e *Redis) HotKeys(n int) []HotKey {
+	keys := e.busy.top(n)
+	for i := range keys {
+		keys[i].Parts = e.splits.parts(keys[i].Key)
+	}
+	return keys
+}

@@ -27,6 +27,7 @@ type Redis struct {
 	settle   *settler                      // hands over what it counted
 	denied   denials                       // what is answered here without asking a node
 	busy     *busiest                      // keys most asked about, for RL.HOTKEYS
+	splits   splits
 	now      func() time.Time
 	opened   time.Time
 	clock    func() int64 // ms that scripts take for the node's clock; nil outside of tests
@@ -62,6 +63,15 @@ type RedisConfig struct {
 	// MaxWaiting is how many requests may wait for one node. One more gets its policy
 	// at once. Default 100,000.
 	MaxWaiting int
+
+	// HotKeys splits keys over several nodes, first match first. A request's own SHARDS
+	// takes precedence.
+	HotKeys []HotRule
+
+	// HotThreshold is how many charging calls per second, of all proxies together, one
+	// node has of a key before the key is split over all nodes; 0: never. A call
+	// stands for many decisions where requests come in pipelines.
+	HotThreshold int64
 
 	// AskAlways sends every request to its node. Otherwise a denial is remembered until
 	// its retry-after has passed, at most 1 s, and the same question answered here.
@@ -120,6 +130,7 @@ func OpenRedis(config RedisConfig) (*Redis, error) {
 	}
 	e := &Redis{config: config, busy: newBusiest(), now: time.Now, opened: time.Now()}
 	e.replies.each, e.replies.total = config.ReplyLimit, config.ReplyMemory
+	e.splits = splits{engine: e, layouts: map[string]*layout{}, flights: map[flightKey]*flight{}}
 	if err := e.SetBackendTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -147,6 +158,13 @@ func (e *Redis) Do(p *Pipeline) {
 	p.mixed = mixed(p.Requests)
 	for from := 0; from < len(p.Requests); {
 		to := e.run(p, from)
+		for i := from; i < to; i++ {
+			if e.splits.barrier(&p.Requests[i]) {
+				e.do(p, from, i)
+				e.do(p, i, i+1)
+				from = i + 1
+			}
+		}
 		e.do(p, from, to)
 		from = to
 	}
@@ -155,6 +173,9 @@ func (e *Redis) Do(p *Pipeline) {
 
 // do answers some of a pipeline's requests.
 func (e *Redis) do(p *Pipeline, from, to int) {
+	if from == to {
+		return
+	}
 	at, ask := e.elapsed(), 0
 	top := e.topology.Load()
 	if len(p.groups) < len(top.nodes) {
@@ -173,17 +194,33 @@ func (e *Redis) do(p *Pipeline, from, to int) {
 			continue
 		}
 		ask++
-		home, slot := top.locate(r.Key, 0)
-		p.groups[home] = append(p.groups[home], item{req: r, res: &p.Results[i], wait: &p.wait, at: at, slot: slot})
+		it := item{req: r, res: &p.Results[i], wait: &p.wait, at: at}
+		if e.splits.reading(r) {
+			p.parked = append(p.parked, it)
+			continue
+		}
+		if it.part = e.splits.choose(r, top, at.Milliseconds()); it.part > 0 {
+			if node, _ := top.locate(r.Key, it.part); top.nodes[node].health.down() {
+				it.part = 0
+			}
+		}
+		var node int
+		node, it.slot = top.locate(r.Key, it.part)
+		p.groups[node] = append(p.groups[node], it)
 	}
 	if ask > 0 {
 		p.wait.expect(ask)
 	}
-	for home, items := range p.groups {
+	for i := range p.parked {
+		e.splits.join(newParty([]item{p.parked[i]}, nil))
+	}
+	clear(p.parked)
+	p.parked = p.parked[:0]
+	for node, items := range p.groups {
 		if len(items) > 0 {
-			top.nodes[home].submit(items)
+			top.nodes[node].submit(items)
 			clear(items)
-			p.groups[home] = items[:0]
+			p.groups[node] = items[:0]
 		}
 	}
 	p.forwards.submit(top)
@@ -199,6 +236,7 @@ func (e *Redis) elapsed() time.Duration { return e.now().Sub(e.opened) }
 
 // Close implements Engine. Callers of Do have to have returned.
 func (e *Redis) Close() error {
+	e.splits.under.Wait() // nobody waits for them any more: they end
 	var errs []error
 	e.settle.close()
 	if e.finder != nil {
@@ -238,6 +276,7 @@ func (e *Redis) Info() []Field {
 		}
 	}
 	fields = append(fields, e.settle.info()...)
+	fields = append(fields, e.splits.info()...)
 	for i, n := range nodes {
 		fields = append(fields, Field{"node" + strconv.Itoa(i), n.stats.line(n)})
 	}

@@ -18,6 +18,10 @@ type item struct {
 
 	unsure bool // the node may have run it, and did not say
 
+	part int   // of a split key: the one asked; 0: the home
+	run  *run  // in place of a request: a script of a split key
+	node *node // that answered last, for whoever reads on
+
 	// In a cluster:
 	slot   uint16 // the key's
 	asking bool   // another node said ASK: this one answers it by exception
@@ -34,10 +38,17 @@ type question struct {
 	buckets int64
 	windows [MaxWindows]Window
 	rate    Throttle
+	part    bool // at a part of a split key
 }
 
 func (r *Request) question() question {
-	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle}
+	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle, false}
+}
+
+func (it *item) question() question {
+	q := it.req.question()
+	q.part = it.part > 0
+	return q
 }
 
 // verdictBytes is the size of a verdict in the reply, see lua/decide.lua.
@@ -85,11 +96,11 @@ func (c *call) reset() {
 	c.asking, c.sent = false, false
 }
 
-// add puts item i, asking r, into the call. next links the items of one entry: next[i]
+// add puts item i into the call. next links the items of one entry: next[i]
 // is the item after i. It returns false if the call is full.
-func (c *call) add(r *Request, i int, next []int) bool {
-	from := len(c.keys)
-	c.keys = shard.AppendStoredKey(c.keys, r.Key, 0)
+func (c *call) add(it *item, i int, next []int) bool {
+	r, from := it.req, len(c.keys)
+	c.keys = shard.AppendStoredKey(c.keys, r.Key, it.part)
 	key := c.keys[from:]
 	slot := int(xxhash.Sum64(key) % uint64(len(c.index)))
 	for ; c.index[slot] != 0; slot = (slot + 1) % len(c.index) {
@@ -98,7 +109,7 @@ func (c *call) add(r *Request, i int, next []int) bool {
 			continue
 		}
 		// Only the key's last entry may take one more: order within a key holds.
-		if combines(r) && c.questions[e.question] == r.question() {
+		if combines(r) && c.questions[e.question] == it.question() {
 			c.keys = c.keys[:from]
 			next[e.last], e.last = i, i
 			e.n++
@@ -110,7 +121,7 @@ func (c *call) add(r *Request, i int, next []int) bool {
 		c.keys = c.keys[:from]
 		return false
 	}
-	c.entries = append(c.entries, asked{from, len(c.keys), c.ask(r), i, i, 1})
+	c.entries = append(c.entries, asked{from, len(c.keys), c.ask(it.question()), i, i, 1})
 	c.index[slot] = int16(len(c.entries)) // #nosec G115 -- at most maxEntries
 	return true
 }
@@ -118,9 +129,8 @@ func (c *call) add(r *Request, i int, next []int) bool {
 // combines tells whether equal requests may share an entry.
 func combines(r *Request) bool { return r.Op != OpReset }
 
-// ask returns the index of r's question, which mostly is the last one asked.
-func (c *call) ask(r *Request) int {
-	q := r.question()
+// ask returns the index of a question, which mostly is the last one asked.
+func (c *call) ask(q question) int {
 	for i := len(c.questions) - 1; i >= 0; i-- {
 		if c.questions[i] == q {
 			return i
@@ -157,16 +167,12 @@ func (c *call) build(clock string) []any {
 	return c.args
 }
 
-// append packs a question as lua/decide.lua reads it.
+// append packs a question as lua/ask.lua reads it.
 func (q *question) append(b []byte) []byte {
 	b = append(b, byte(q.op))
 	b = appendUint(b, q.cost, 6)
 	b = appendUint(b, q.buckets, 2)
-	if q.strict {
-		b = append(b, 1)
-	} else {
-		b = append(b, 0)
-	}
+	b = append(b, bit(q.strict, 1)|bit(q.part, 2))
 	if q.op == OpThrottle {
 		interval := q.rate.interval()
 		b = appendUint(b, interval, 8)

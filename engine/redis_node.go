@@ -239,8 +239,18 @@ func (n *node) exec(ctx context.Context, cmds []redis.Cmder) {
 	_, _ = pipe.Exec(ctx)
 }
 
-// refuse answers for the node by the request's policy.
+// refuse answers for the node by the request's policy. What a part of a split key is
+// known not to have decided, its home decides.
 func (n *node) refuse(it *item, why string) {
+	if it.run != nil {
+		it.run.node, it.run.why, it.run.unsure = n, why, it.unsure
+		return
+	}
+	if it.part > 0 && !it.unsure && n.engine.elapsed() < it.at+n.engine.config.Timeout {
+		n.engine.splits.join(newParty([]item{*it}, nil))
+		*it = item{}
+		return
+	}
 	r := it.req
 	if r.Op > OpThrottle {
 		it.res.Err = &Unavailable{n.name, why}

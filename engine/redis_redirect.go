@@ -62,22 +62,22 @@ func (b *batch) buildSlots(ctx context.Context, clock string) {
 	for i := range b.items {
 		it := &b.items[i]
 		c := b.open[it.slot]
-		if it.req.Op == OpInspect {
+		if it.alone() {
 			if c != nil {
 				b.send(ctx, clock, c)
 				delete(b.open, it.slot)
 			}
-			b.inspect(ctx, clock, i)
+			b.single(ctx, clock, i)
 			continue
 		}
-		if c != nil && (c.asking != it.asking || !c.about(it.req.Key) || !c.add(it.req, i, b.next)) {
+		if c != nil && (c.asking != it.asking || !c.about(it) || !c.add(it, i, b.next)) {
 			b.send(ctx, clock, c)
 			c = nil
 		}
 		if c == nil {
 			c = b.call()
 			c.asking = it.asking
-			c.add(it.req, i, b.next)
+			c.add(it, i, b.next)
 			b.open[it.slot] = c
 		}
 	}
@@ -88,11 +88,11 @@ func (b *batch) buildSlots(ctx context.Context, clock string) {
 	}
 }
 
-// about tells whether the call's first entry is about the client's key.
-func (c *call) about(key []byte) bool {
+// about tells whether the call's first entry is about the item's key.
+func (c *call) about(it *item) bool {
 	var buf [256]byte
 	e := &c.entries[0]
-	return string(c.keys[e.keyFrom:e.keyTo]) == string(shard.AppendStoredKey(buf[:0], key, 0))
+	return string(c.keys[e.keyFrom:e.keyTo]) == string(shard.AppendStoredKey(buf[:0], it.req.Key, it.part))
 }
 
 // ask precedes a command that a node answers only to who was sent there by ASK.

@@ -4,6 +4,28 @@ import "errors"
 
 var errReply = errors.New("the script's reply is malformed")
 
+// How an entry of the reply begins, see lua/decide.lua.
+const (
+	atNode      = iota // of a key that is not split
+	failedEntry        // and charged nothing
+	atHome             // of a split key
+	atPart
+)
+
+// move takes the items of an entry from index from on out of the batch: they are
+// answered by somebody else.
+func (b *batch) move(e *asked, from int64, n *node) []item {
+	out := make([]item, 0, e.n-from)
+	for at, j := int64(0), e.first; at < e.n; at, j = at+1, b.next[j] {
+		if at >= from {
+			b.items[j].node = n
+			out = append(out, b.items[j])
+			b.items[j] = item{}
+		}
+	}
+	return out
+}
+
 // decode turns the script's reply into the results of the call's items. It returns
 // an error, and has set no result, if the reply is not one of this script's.
 func (c *call) decode(reply string, node *node, b *batch) error {
@@ -15,16 +37,26 @@ func (c *call) decode(reply string, node *node, b *batch) error {
 	clock := r.uint(6)
 	for i := range c.entries {
 		e := &c.entries[i]
-		if r.uint(1) != 0 {
+		status := r.uint(1)
+		if status == failedEntry {
 			why := r.text(r.uint(2))
 			for j, n := e.first, e.n; n > 0; j, n = next[j], n-1 {
 				node.refuse(&items[j], why)
 			}
 			continue
 		}
+		req, open := items[e.first].req, false
+		if status == atHome {
+			node.engine.splits.learn(req.Key, int(r.uint(2)))
+			open = r.uint(1) == 1
+		}
 		granted := r.uint(4)
-		r.uint(3) // the rate, for whoever splits
-		req := items[e.first].req
+		node.engine.splits.observe(req, items[e.first].part, r.uint(3))
+		if open && (req.Op == OpReset || req.Cost == 0) {
+			r.text(int64(verdictBytes * c.questions[e.question].verdicts()))
+			node.engine.splits.whole(b.move(e, 0, node))
+			continue
+		}
 		if req.Op == OpReset {
 			items[e.first].res.Reset = granted > 0
 			denied.forget(req.Key)
@@ -43,10 +75,26 @@ func (c *call) decode(reply string, node *node, b *batch) error {
 		for w := range req.N {
 			vs[w] = readVerdict(&r, clock)
 		}
-		j := e.first
-		for at := range e.n {
+		decided, j := e.n, e.first
+		if open || status == atPart {
+			decided = granted
+		}
+		for at := range decided {
 			items[j].res.Decision = req.decide(vs[:req.N], clock, granted, at, resetOf(req.Op))
 			j = next[j]
+		}
+		if decided < e.n {
+			var m *missed
+			if status == atPart {
+				miss := reader{r.text(r.uint(2)), true}
+				m = miss.miss(items[e.first].part, req.pairs())
+			}
+			node.engine.splits.join(newParty(b.move(e, decided, node), m))
+			continue
+		}
+		if status == atPart {
+			r.text(r.uint(2))
+			continue
 		}
 		if granted < e.n && !node.engine.config.AskAlways {
 			denied.remember(req, items[e.last].res.Decision, b.sent.Milliseconds(), b.resets)
@@ -68,10 +116,16 @@ func (c *call) whole(reply string) bool {
 	r := reader{reply, true}
 	r.uint(6)
 	for i := range c.entries {
+		verdicts := int64(7 + verdictBytes*c.questions[c.entries[i].question].verdicts())
 		switch r.uint(1) {
-		case 0:
-			r.text(int64(7 + verdictBytes*c.questions[c.entries[i].question].verdicts()))
-		case 1:
+		case atNode:
+			r.text(verdicts)
+		case atHome:
+			r.text(3 + verdicts)
+		case atPart:
+			r.text(verdicts)
+			r.text(r.uint(2))
+		case failedEntry:
 			r.text(r.uint(2))
 		default:
 			return false

@@ -53,18 +53,18 @@ func (b *batch) build(ctx context.Context, clock string, slots bool) {
 		}
 	}
 	for i := range b.items {
-		r := b.items[i].req
-		if r.Op == OpInspect {
+		it := &b.items[i]
+		if it.alone() {
 			end()
-			b.inspect(ctx, clock, i)
+			b.single(ctx, clock, i)
 			continue
 		}
-		if open != nil && open.add(r, i, b.next) {
+		if open != nil && open.add(it, i, b.next) {
 			continue
 		}
 		end()
 		open = b.call()
-		open.add(r, i, b.next)
+		open.add(it, i, b.next)
 	}
 	end()
 }
@@ -87,11 +87,19 @@ func (b *batch) send(ctx context.Context, clock string, c *call) {
 	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(clock)...), c, 0})
 }
 
-func (b *batch) inspect(ctx context.Context, clock string, i int) {
-	if b.items[i].asking {
+// alone tells whether the item is a command of its own.
+func (it *item) alone() bool { return it.run != nil || it.req.Op == OpInspect }
+
+func (b *batch) single(ctx context.Context, clock string, i int) {
+	it := &b.items[i]
+	if it.asking {
 		b.ask(ctx)
 	}
-	key := string(shard.AppendStoredKey(nil, b.items[i].req.Key, 0))
+	if it.run != nil {
+		b.cmds = append(b.cmds, command{it.run.command(ctx, clock), nil, i})
+		return
+	}
+	key := string(shard.AppendStoredKey(nil, it.req.Key, 0))
 	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, "evalsha", lua.Inspect.SHA, 1, key, clock), nil, i})
 }
 
@@ -111,7 +119,7 @@ func (b *batch) rebuild(ctx context.Context, clock string) {
 		case cmd.call != nil:
 			b.send(ctx, clock, cmd.call)
 		default:
-			b.inspect(ctx, clock, cmd.item)
+			b.single(ctx, clock, cmd.item)
 		}
 	}
 }
@@ -135,8 +143,10 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 		case cmd.item == loading:
 		case err == nil && cmd.call != nil:
 			err = cmd.call.decode(reply, n, b)
+		case err == nil && b.items[cmd.item].run != nil:
+			b.items[cmd.item].run.node, b.items[cmd.item].run.reply = n, reply
 		case err == nil:
-			b.items[cmd.item].res.States, err = n.states(reply)
+			err = b.inspected(n, cmd.item, reply)
 		}
 		if trouble == nil && failed(err) {
 			trouble = err
@@ -180,18 +190,33 @@ func (b *batch) refuse(n *node, why string) {
 	}
 }
 
+// inspected sets what lua/inspect.lua says of item i, or has its parts read, too.
+func (b *batch) inspected(n *node, i int, reply string) error {
+	states, split, err := n.states(reply)
+	if err != nil {
+		return err
+	}
+	it := &b.items[i]
+	it.res.States, it.node = states, n
+	if split {
+		n.engine.splits.whole([]item{*it})
+		*it = item{}
+	}
+	return nil
+}
+
 // states decodes the reply of lua/inspect.lua.
-func (n *node) states(reply string) ([]State, error) {
+func (n *node) states(reply string) (out []State, split bool, err error) {
 	r := reader{reply, true}
-	var out []State
+	split = r.uint(1) == 1
 	for r.ok && r.s != "" {
 		s := State{Op: Op(r.uint(1)), Window: r.uint(5), Buckets: r.uint(2), Used: r.uint(6), Limit: r.uint(5), Rate: r.uint(3), TTL: r.uint(6), Node: n.name} // #nosec G115 -- one byte
 		s.Remaining = max(s.Limit-s.Used, 0)
 		out = append(out, s)
 	}
 	if !r.ok {
-		return nil, fmt.Errorf("inspect: %w", errReply)
+		return nil, false, fmt.Errorf("inspect: %w", errReply)
 	}
 	sortStates(out)
-	return out, nil
+	return out, split, nil
 }

@@ -2,16 +2,16 @@
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- returns one string, per state: kind 1 byte, window 5, buckets 2, used 6, limit 5,
+-- returns one string: 1 byte, 1 if parts of the key have to be asked, too, then per state: kind 1 byte, window 5, buckets 2, used 6, limit 5,
 --         rate 3, the key's time to live in ms 6
 -- Cost: O(states), one search per log.
 
 local clock = clock_of(ARGV[1])
 local rec = load(KEYS[1], clock, read(KEYS[1]))
-local out, now, ending = {}, rec.now, 0
+local out, now, ending = { find(rec, HOME, 0, 1) and '\1' or '\0' }, rec.now, 0
 for _, st in ipairs(rec.states) do ending = max(ending, ends(st)) end
 for _, st in ipairs(rec.states) do
-  if ends(st) >= now then
+  if st[KIND] < HOME and ends(st) >= now then
     local used = algorithms[st[KIND]].used(rec, st, false)
     local window, buckets = st[WINDOW], st[BUCKETS]
     if st[KIND] == THROTTLE then -- the ms in which its limit drains

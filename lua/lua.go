@@ -8,6 +8,7 @@ import (
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
+	"slices"
 	"strings"
 )
 
@@ -21,14 +22,28 @@ type Script struct {
 	SHA    string // lower-case hex SHA-1 of Source, the name that EVALSHA takes
 }
 
+// state is what every script begins with: the stored value and the algorithms.
+var state = []string{"base", "record", "slide", "counter", "fixed", "throttle", "ask"}
+
 // The scripts. The header of the last file of each says KEYS, ARGV and returns.
 var (
-	Decide  = script("decide", "record", "slide", "counter", "fixed", "throttle", "decide")
-	Inspect = script("inspect", "record", "slide", "counter", "fixed", "throttle", "inspect")
+	Decide = script("decide", "base", "quick",
+		"local function general(clock)", "base", "record", "slide", "counter", "fixed", "throttle", "ask", "split", "part", "home", "decide", "end",
+		"batch")
+	Inspect = script("inspect", with("inspect")...)
+
+	// Of split keys: Lend and Forget run at the home, Recall and Take at a part.
+	Lend   = script("lend", with("split", "home", "lend")...)
+	Forget = script("forget", with("split", "home", "forget")...)
+	Recall = script("recall", with("split", "part", "recall")...)
+	Take   = script("take", with("split", "part", "take")...)
 )
 
 // All lists every script, for loading them into a node.
-var All = []*Script{Decide, Inspect}
+var All = []*Script{Decide, Inspect, Lend, Forget, Recall, Take}
+
+// with returns state and then more.
+func with(more ...string) []string { return append(slices.Clip(state), more...) }
 
 func script(name string, parts ...string) *Script {
 	var b strings.Builder
@@ -36,6 +51,10 @@ func script(name string, parts ...string) *Script {
 	// and a node that is out of memory refuse it whole.
 	b.WriteString("#!lua\n")
 	for _, part := range parts {
+		if strings.HasPrefix(part, "local ") || part == "end" {
+			b.WriteString(part + "\n")
+			continue
+		}
 		text, err := files.ReadFile(part + ".lua")
 		if err != nil {
 			panic(err) // a part that is not embedded: no build has passed its tests

@@ -14,22 +14,15 @@
 --
 -- Cost: two calls of Redis per admission for a short record, one per denial.
 
-local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local sub, floor, min, max = string.sub, math.floor, math.min, math.max
-
-local SLIDE, COUNTER, FIXED, THROTTLE, RESET = 1, 2, 3, 4, 5
-local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
-local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
-local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
-
 -- A state in memory is an array; these are its indices.
 local KIND, BUCKETS, WINDOW, LIMIT, LAST, BEFORE, DURING = 1, 2, 3, 4, 5, 6, 7
 local FIRST, COUNT, CAP, BASE, TOTAL, NEWEST = 8, 9, 10, 11, 12, 13
 local AREA, OFFSET = 14, 15                -- the area's bytes, if in memory; where it begins
 local PATCH, PATCHED, GROW = 16, 17, 18   -- bytes to write, and where; an entry for which there is no slot
-
--- The reply to an entry with one window, see decide.lua.
-local ONE = '>BI4I3I6I6I6I6'
+-- What used finds out, for the functions asked after it: of a log
+local GONE, LIVE, FROM, BLOCK = 19, 20, 21, 22 -- entries that count no more; running total before the first that does; what entry read last
+-- and of a counter, see counter.lua.
+local K, WAS, OLDEST, REST, HELD, NOW = 19, 20, 21, 22, 23, 24
 
 -- One table of functions per kind, see slide.lua.
 local algorithms = {}
@@ -41,20 +34,21 @@ local ADDS = {
   [COUNTER] = '>I6',         -- units in all counters; area: buckets+1 counters of 5 bytes, sub-window k in slot k % (buckets+1)
   [FIXED] = '>I6',           -- units in the window of last
   [THROTTLE] = '>I6I3I8',    -- when all has drained: ms, ns of it; ns between units
+  [HOME] = '>I3I6I3',        -- bytes of the note, last ms at which it matters, bytes of its area; see split.lua
+  [PART] = '>I3I6I3',
 }
-local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17 }
-
--- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
-local function clock_of(given)
-  if given ~= '' then return tonumber(given) end
-  local time = call('TIME')
-  return time[1] * 1000 + floor(time[2] / 1000)
-end
+local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17, [HOME] = 12, [PART] = 12 }
 
 local function area_bytes(st)
   if st[KIND] == SLIDE then return st[CAP] * ENTRY end
   if st[KIND] == COUNTER then return (st[BUCKETS] + 1) * 5 end
+  if st[KIND] >= HOME then return st[CAP] end
   return 0
+end
+
+-- state returns one without admissions, of a key that has none of its name.
+local function state(kind, buckets, window, bytes)
+  return { kind, buckets, window, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, bytes, false, false, false, false, 0, 0, false, 0, 0, 0 }
 end
 
 -- The last ms at which a state can matter.
@@ -66,10 +60,9 @@ local function ends(st)
     return math.ceil((floor(st[LAST] * n / window) + n + 1) * window / n) - 1
   end
   if st[KIND] == FIXED then return (floor(st[LAST] / window) + 1) * window - 1 end
+  if st[KIND] >= HOME then return st[COUNT] end
   return st[COUNT] > 0 and st[FIRST] or st[FIRST] - 1
 end
-
-local function read(key) return call('GETRANGE', key, '0', PREFIX) end
 
 -- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
 -- areas are in memory too, now is the ms that every window of the key goes by.
@@ -84,13 +77,13 @@ local function load(key, clock, s)
   end
   local at, offset, i = 5, length, 0
   while at <= length do
-    local st = { unpack(HEADER, s, at) }
-    at = at + HEADER_BYTES
-    local kind = st[KIND]
-    st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST] = unpack(ADDS[kind], s, at)
-    at = at + ADD_BYTES[kind]
+    local kind, buckets, window, limit, last, before, during = unpack(HEADER, s, at)
+    local first, count, cap, base, total, newest = unpack(ADDS[kind], s, at + HEADER_BYTES)
+    at = at + HEADER_BYTES + ADD_BYTES[kind]
+    -- All indices at once: a table that grows is made anew several times.
+    local st = { kind, buckets, window, limit, last, before, during, first, count, cap, base, total, newest,
+      false, offset, false, false, false, 0, 0, false, 0, 0, 0 }
     local bytes = area_bytes(st)
-    st[OFFSET] = offset
     if rec.whole then st[AREA] = sub(s, offset + 1, offset + bytes) end
     offset = offset + bytes
     if st[LAST] > rec.now then rec.now = st[LAST] end
@@ -118,22 +111,6 @@ local function area(rec, st)
     st[AREA] = s
   end
   return s
-end
-
--- count_call notes a charging call at now in the counts of the second of last, during,
--- and of the one before it.
-local function count_call(now, last, before, during)
-  local second, was = floor(now / 1000), floor(last / 1000)
-  if second == was then return before, min(during + 1, 65535) end
-  return second == was + 1 and during or 0, 1
-end
-
--- calls_at is the charging calls of the second that ends at now.
-local function calls_at(now, last, before, during)
-  local elapsed = max(now - floor(last / 1000) * 1000, 0)
-  if elapsed < 1000 then return floor(before * (1000 - elapsed) / 1000) + during end
-  if elapsed < 2000 then return floor(during * (2000 - elapsed) / 1000) end
-  return 0
 end
 
 local function header(st)
@@ -186,18 +163,6 @@ local function rebuild(rec, clock, expires)
     end
   end
   call('SET', rec.key, head(live) .. table.concat(areas), 'PXAT', expires)
-end
-
--- text_of turns an expiry time into text. A batch writes few different ones, and
--- converting is slow.
-local texts = {}
-local function text_of(ms)
-  local text = texts[ms]
-  if not text then
-    text = string.format('%d', ms)
-    texts[ms] = text
-  end
-  return text
 end
 
 -- save writes what was charged. The key lives until its last state can matter no more.

@@ -16,10 +16,10 @@
 
 do
 
-local BLOCK = 32 -- entries read at a time from a record that is not in memory
+local READ = 32 -- entries read at a time from a record that is not in memory
 
 local function fresh(window)
-  return { SLIDE, 1, window, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, '' }
+  return state(SLIDE, 1, window, '')
 end
 
 -- entry returns the ms and running total of the i-th entry, from 0. The last one
@@ -28,13 +28,13 @@ local function entry(rec, st, i)
   if i == st[COUNT] - 1 then return st[NEWEST], st[TOTAL] end
   local slot = (st[FIRST] + i) % st[CAP]
   if st[AREA] then return unpack('>I6I6', st[AREA], slot * ENTRY + 1) end
-  local from = st.from
-  if not from or slot < from or slot >= from + BLOCK then
+  local from = st[FROM]
+  if not from or slot < from or slot >= from + READ then
     from = slot
     local at = st[OFFSET] + from * ENTRY
-    st.from, st.block = from, call('GETRANGE', rec.key, at, min(at + BLOCK * ENTRY, st[OFFSET] + st[CAP] * ENTRY) - 1)
+    st[FROM], st[BLOCK] = from, call('GETRANGE', rec.key, at, min(at + READ * ENTRY, st[OFFSET] + st[CAP] * ENTRY) - 1)
   end
-  return unpack('>I6I6', st.block, (slot - from) * ENTRY + 1)
+  return unpack('>I6I6', st[BLOCK], (slot - from) * ENTRY + 1)
 end
 
 -- search returns the first entry, from low on, that satisfies late(ms, total): it
@@ -68,21 +68,16 @@ local function used(rec, st)
       if gone > 0 then local _, total = entry(rec, st, gone - 1); base = total end
     end
   end
-  st.gone, st.base = gone, base
+  st[GONE], st[LIVE] = gone, base
   return (st[TOTAL] - base) % WRAP
 end
 
 -- retry returns the ms at which enough of what counts has left the window, for a
 -- use that is over by that much.
 local function retry(rec, st, over)
-  local base = st.base
-  local i = search(rec, st, st.gone, function(_, total) return (total - base) % WRAP >= over end)
+  local base = st[LIVE]
+  local i = search(rec, st, st[GONE], function(_, total) return (total - base) % WRAP >= over end)
   return (entry(rec, st, i)) + st[WINDOW] + 1
-end
-
-local function round(ms, window)
-  local grid = math.ceil(window / 65536)
-  return math.ceil(ms / grid) * grid
 end
 
 -- charge admits units now. Limits above 65,536 round the ms up to a grid, so that
@@ -90,10 +85,10 @@ end
 local function charge(rec, st, limit, units)
   local now, window = rec.now, st[WINDOW]
   if limit > 65536 then now = round(now, window) end
-  st[FIRST] = st[CAP] > 0 and (st[FIRST] + st.gone) % st[CAP] or 0
-  st[COUNT], st[BASE] = st[COUNT] - st.gone, st.base
+  st[FIRST] = st[CAP] > 0 and (st[FIRST] + st[GONE]) % st[CAP] or 0
+  st[COUNT], st[BASE] = st[COUNT] - st[GONE], st[LIVE]
   st[TOTAL] = (st[TOTAL] + units) % WRAP
-  st.gone = 0
+  st[GONE] = 0
   local slot
   if st[COUNT] > 0 and st[NEWEST] >= now then
     now, slot = st[NEWEST], (st[FIRST] + st[COUNT] - 1) % st[CAP]
@@ -112,73 +107,8 @@ local function charge(rec, st, limit, units)
   end
 end
 
--- quick decides for a record that holds nothing but one short log, as most do,
--- without making tables of it. s is the record, or empty. It returns the reply of
--- decide.lua, or nothing if the record is of another form.
-local STATE = '>I5I6I2I2I3I3I3I6I6I6' -- from the header's limit to its end
-local FULL = '>c12' .. sub(STATE, 2)
-local LOG = 55                        -- index of the first entry
-
-local function quick(q, key, s, clock, requests)
-  local limit, window, ask = q.limit, q.window, q.ask
-  local now, last, before, during = clock, 0, 0, 0
-  local n, base, total, newest, gone = 0, 0, 0, 0, 0
-  if s ~= '' then
-    if sub(s, 1, 12) ~= q.shape then return end
-    local _
-    _, last, before, during, _, n, _, base, total, newest = unpack(STATE, s, 13)
-    if last > now then now = last end
-    local oldest = now - window
-    if newest < oldest then
-      gone, base = n, total
-    elseif unpack('>I6', s, LOG) < oldest then
-      local low, high = 1, n - 1 -- the newest entry counts
-      while low < high do
-        local mid = floor((low + high) / 2)
-        if unpack('>I6', s, LOG + mid * ENTRY) < oldest then low = mid + 1 else high = mid end
-      end
-      gone = low
-      base = unpack('>I6', s, LOG + gone * ENTRY - 6)
-    end
-  end
-  local used = (total - base) % WRAP
-  local granted = floor((limit - used) / ask)
-  if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
-  local units, retry = granted * q.cost, 0
-  if units > 0 then
-    local ms = now
-    if limit > 65536 then ms = round(now, window) end
-    if gone < n and newest >= ms then -- one more in the newest entry
-      ms, s = newest, sub(s, LOG + gone * ENTRY, -ENTRY - 1)
-      n = n - gone
-    else
-      s = sub(s, LOG + gone * ENTRY)
-      n = n - gone + 1
-    end
-    if n > 80 then return end -- too long for one piece: nothing is written yet
-    total, newest = (total + units) % WRAP, ms
-    before, during = count_call(now, last, before, during)
-    last, gone = now, 0
-    s = pack(FULL, q.shape, limit, last, before, during, 0, n, n, base, total, newest)
-      .. s .. pack('>I6I6', ms, total)
-    call('SET', key, s, 'PXAT', text_of(newest + window))
-  elseif q.cost == 0 and granted > 0 then
-    granted = requests
-  end
-  local over = used + units + ask - limit
-  if granted < requests and over > 0 then
-    local low, high = gone, n - 1
-    while low < high do
-      local mid = floor((low + high) / 2)
-      if (unpack('>I6', s, LOG + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
-    end
-    retry = unpack('>I6', s, LOG + low * ENTRY) + window + 1
-  end
-  return pack(ONE, 0, granted, calls_at(clock, last, before, during), used, retry, newest, 0)
-end
-
 algorithms[SLIDE] = {
-  quick = quick, fresh = fresh, used = used, retry = retry, charge = charge,
+  fresh = fresh, used = used, retry = retry, charge = charge,
   last = function(st) return st[NEWEST], 0 end,
 }
 

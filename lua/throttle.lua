@@ -24,7 +24,8 @@ local function decide(q, key, s, clock, requests)
   local rec = load(key, clock, s)
   local st = find(rec, THROTTLE, 0, 1)
   if not st then
-    st = { THROTTLE, 1, 0, 0, 0, 0, 0, 0, 0, q.interval, [AREA] = '' }
+    st = state(THROTTLE, 1, 0, '')
+    st[CAP] = q.interval
   end
   local ms, ns, left, granted = st[FIRST], st[COUNT], left_at(st, clock), requests
   if q.increment > 0 then

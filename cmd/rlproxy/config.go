@@ -38,6 +38,8 @@ type config struct {
 	backendTimeout time.Duration
 	failPolicy     engine.Policy
 	failRules      []engine.PolicyRule
+	hotKeys        []engine.HotRule
+	hotThreshold   int // calls per second
 
 	passthrough        bool
 	passthroughAdmin   bool

@@ -141,6 +141,35 @@ func (v policies) words() [][]string {
 	return lines
 }
 
+// hotKeys are the keys to split, by globs, and over how many sub-shards each.
+type hotKeys struct{ p *[]engine.HotRule }
+
+func (v hotKeys) set(words []string) bool {
+	if len(words) != 2 {
+		return false
+	}
+	n, err := strconv.Atoi(words[1])
+	if err != nil || n < 1 || n > engine.MaxParts || words[0] == "" {
+		return false
+	}
+	*v.p = append(*v.p, engine.HotRule{Glob: words[0], Parts: n})
+	return true
+}
+
+func (v hotKeys) allowed() string {
+	return "a glob and the number of sub-shards, from 1 to " + strconv.Itoa(engine.MaxParts)
+}
+
+func (v hotKeys) clear() { *v.p = nil }
+
+func (v hotKeys) words() [][]string {
+	var lines [][]string
+	for _, r := range *v.p {
+		lines = append(lines, []string{r.Glob, strconv.Itoa(r.Parts)})
+	}
+	return lines
+}
+
 // outputLimit is a client-output-buffer-limit in Redis's form, of which there is
 // one class and no soft limit.
 type outputLimit struct{ p *int64 }

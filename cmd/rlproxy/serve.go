@@ -112,6 +112,9 @@ func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
 		ReplyLimit:     c.outputBuffer,
 		ReplyMemory:    c.clientMemory,
 
+		HotKeys:      c.hotKeys,
+		HotThreshold: int64(c.hotThreshold),
+
 		Logger: log,
 	})
 }

@@ -1,0 +1,251 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/faultnet"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// evalshas tells how often each node ran a script, and the us that it took.
+func evalshas(t *testing.T, servers []*redistest.Server) (calls, usec []int64) {
+	for _, s := range servers {
+		text, err := s.Client.Info(context.Background(), "commandstats").Result()
+		require.NoError(t, err)
+		n, us := int64(0), int64(0)
+		for _, line := range strings.Split(text, "\r\n") {
+			if rest, found := strings.CutPrefix(line, "cmdstat_evalsha:"); found {
+				_, err := fmt.Sscanf(rest, "calls=%d,usec=%d,", &n, &us)
+				require.NoError(t, err)
+			}
+		}
+		calls, usec = append(calls, n), append(usec, us)
+	}
+	return calls, usec
+}
+
+// With room, every node of four does a quarter of the work.
+func TestSplitSpreads(t *testing.T) {
+	engines, servers := splitEngines(t, 1, 4)
+	const requests = 4000
+	ask := func(key string, shards int) (calls, usec []int64) {
+		for _, s := range servers {
+			s.Do("CONFIG", "RESETSTAT")
+		}
+		for range requests {
+			res := do(engines[0], splitAsk(key, OpSlide, 1, shards, Window{1_000_000, 1000}))
+			require.NoError(t, res.Err)
+			require.True(t, res.Allowed)
+		}
+		return evalshas(t, servers)
+	}
+	ask("whole", 0) // loads the scripts
+	ask("split", 4)
+	_, whole := ask("whole", 0)
+	calls, split := ask("split", 4)
+	sum, before, after := int64(0), int64(0), int64(0)
+	for i := range calls {
+		sum, before, after = sum+calls[i], before+whole[i], after+split[i]
+	}
+	t.Logf("calls by node %v; %d us on the nodes, unsplit %d us", calls, after, before)
+	require.Less(t, sum, int64(requests*105/100))
+	for _, n := range calls {
+		require.InDelta(t, sum/4, n, float64(sum)/20)
+	}
+}
+
+// While a part's node is away the home and the others go on, and nothing is admitted
+// twice: what was lent to it counts until it has lapsed.
+func TestSplitPartAway(t *testing.T) {
+	engines, servers := splitEngines(t, 2, 4)
+	ask := splitAsk("away", OpSlide, 1, 4, Window{400, 1000})
+	ask.Fail = PolicyError
+	top := engines[0].topology.Load()
+	node, _ := top.locate(ask.Key, 2)
+	admitted := 0
+	for range 200 {
+		res := do(engines[0], ask)
+		require.NoError(t, res.Err)
+		if res.Allowed {
+			admitted++
+		}
+	}
+	require.Equal(t, 200, admitted)
+	servers[node].Kill()
+	failed := 0
+	for i := range 400 {
+		res := do(engines[i%2], ask)
+		switch {
+		case res.Err != nil:
+			failed++
+		case res.Allowed:
+			admitted++
+		}
+	}
+	require.Less(t, failed, 10, "only what was under way fails")
+	// At best the dead part has left nothing unused; the rest of the limit goes on.
+	require.Greater(t, admitted, 200)
+	var last Result
+	require.Eventually(t, func() bool { // all of it is back at the latest a lease and a window later
+		last = do(engines[1], splitAsk("away", OpSlide, 0, 4, Window{400, 1000}))
+		return last.Err == nil && last.Remaining == 400
+	}, 10*time.Second, 20*time.Millisecond)
+	reset := do(engines[0], Request{Op: OpReset, Key: ask.Key})
+	require.NoError(t, reset.Err, "nothing is lent any more")
+}
+
+// A reset that cannot reach a part says so, and does not pretend.
+func TestSplitResetAway(t *testing.T) {
+	engines, servers := splitEngines(t, 1, 3)
+	ask := splitAsk("reset", OpSlide, 1, 3, Window{300, 60_000})
+	for range 60 {
+		require.True(t, do(engines[0], ask).Allowed)
+	}
+	node, _ := engines[0].topology.Load().locate(ask.Key, 1)
+	servers[node].Kill()
+	res := do(engines[0], Request{Op: OpReset, Key: ask.Key})
+	require.ErrorContains(t, res.Err, "UNAVAILABLE "+servers[node].Addr)
+}
+
+// A proxy that ends in the middle of everything takes rights with it for a lease and a
+// window at most, and never makes any.
+func TestSplitProxyCrash(t *testing.T) {
+	var urls, through []string
+	var links []*faultnet.Proxy
+	for range 3 {
+		s := redistest.Start(t)
+		p := faultnet.Start(t, s.Addr)
+		urls, through, links = append(urls, s.URL()), append(through, "redis://"+p.Addr), append(links, p)
+	}
+	// Nodes are placed by name, so both see other orders: all the same, parts have names.
+	crashing, err := OpenRedis(RedisConfig{Backends: through, Timeout: 200 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, crashing.Close()) })
+	window := Window{500, 1000}
+	stop, ended := make(chan struct{}), make(chan int)
+	go func() { // until stop is closed
+		admitted := 0
+		for {
+			select {
+			case <-stop:
+				ended <- admitted
+				return
+			default:
+				if res := do(crashing, splitAsk("crash", OpSlide, 1, 3, window)); res.Allowed && res.Remaining >= 0 {
+					admitted++
+				}
+			}
+		}
+	}()
+	for range 10 {
+		for _, p := range links {
+			p.Cut()
+		}
+		time.Sleep(20 * time.Millisecond) // some requests get through between cuts
+	}
+	close(stop)
+	admitted := <-ended
+	require.Positive(t, admitted)
+	require.LessOrEqual(t, admitted, 500*2) // the run is shorter than two windows
+	after, err := OpenRedis(RedisConfig{Backends: through, Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, after.Close()) })
+	require.Eventually(t, func() bool {
+		res := do(after, splitAsk("crash", OpSlide, 0, 3, window))
+		return res.Err == nil && res.Remaining == 500
+	}, 10*time.Second, 20*time.Millisecond)
+	got := 0
+	for range 600 {
+		if res := do(after, splitAsk("crash", OpSlide, 1, 3, Window{500, 3_600_000})); res.Allowed {
+			got++
+		}
+	}
+	require.Equal(t, 500, got)
+	_ = urls
+}
+
+// A key with too many calls for one node is split, and let go when it cools.
+func TestSplitByLoad(t *testing.T) {
+	var log bytes.Buffer
+	var urls []string
+	for range 3 {
+		urls = append(urls, redistest.Start(t).URL())
+	}
+	now := time.Now()
+	e, err := OpenRedis(RedisConfig{Backends: urls, Timeout: time.Hour, HotThreshold: 100,
+		HotKeys: []HotRule{{"rule:*", 2}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	parts := func(key string) int { return e.splits.parts([]byte(key)) }
+	ask := splitAsk("load", OpSlide, 1, 0, Window{100_000, 60_000})
+	require.True(t, do(e, ask).Allowed)
+	require.Equal(t, 1, parts("load"))
+	require.Eventually(t, func() bool {
+		return do(e, ask).Allowed && parts("load") == 3
+	}, 20*time.Second, 100*time.Microsecond)
+	small := splitAsk("small", OpSlide, 1, 0, Window{500, 100})
+	for range 300 {
+		do(e, small)
+	}
+	require.Equal(t, 1, parts("small"), "fewer than 256 units a part")
+	require.True(t, do(e, splitAsk("rule:a", OpSlide, 1, 0, Window{10, 1000})).Allowed)
+	require.Equal(t, 2, parts("rule:a"))
+
+	// The engine's own clock jumps, the nodes' go on: rates fall by themselves.
+	require.Eventually(t, func() bool {
+		do(e, ask)
+		time.Sleep(50 * time.Millisecond) // so that few calls are made
+		return parts("load") == 1
+	}, 30*time.Second, time.Millisecond)
+	require.WithinDuration(t, now, time.Now(), time.Minute)
+	require.Equal(t, 1, strings.Count(log.String(), "a key is split by load"))
+	require.Equal(t, 1, strings.Count(log.String(), "has cooled"))
+	fields := map[string]string{}
+	for _, f := range e.Info() {
+		fields[f.Name] = f.Value
+	}
+	n, err := strconv.Atoi(fields["split_loans"])
+	require.NoError(t, err)
+	require.Positive(t, n)
+}
+
+// On a cluster the parts lie on different masters, and the limit is as exact.
+func TestSplitCluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3, nil)
+	e, err := OpenRedis(RedisConfig{Backends: []string{c.URL()}, Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	ready(t, e, "a", "b", "c", "d", "e", "f", "g", "h")
+	for _, limit := range []int64{100, 2} {
+		key, admitted := fmt.Sprintf("cluster:%d", limit), int64(0)
+		for range 2 * limit {
+			res := do(e, splitAsk(key, OpSlide, 1, 3, Window{limit, 3_600_000}))
+			require.NoError(t, res.Err)
+			require.Equal(t, admitted < limit, res.Allowed)
+			if res.Allowed {
+				admitted++
+			}
+		}
+		res := do(e, Request{Op: OpInspect, Key: []byte(key)})
+		require.NoError(t, res.Err)
+		require.Len(t, res.States, 1)
+		require.Equal(t, limit, res.States[0].Used)
+		nodes := map[string]bool{}
+		for _, p := range res.States[0].Parts {
+			nodes[p.Node] = true
+		}
+		if limit > 2 {
+			require.Len(t, nodes, 3)
+		}
+		require.True(t, do(e, Request{Op: OpReset, Key: []byte(key)}).Reset)
+		require.True(t, do(e, splitAsk(key, OpSlide, 1, 3, Window{limit, 3_600_000})).Allowed)
+	}
+}

@@ -1,0 +1,193 @@
+package engine
+
+import (
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// What speaks of all of a split key: questions without cost, RL.INSPECT and RL.RESET.
+
+// whole takes items of one entry, at whose key the home has lent, to the home and all
+// parts.
+func (s *splits) whole(items []item) {
+	s.under.Add(1)
+	go func() { // until the items are answered
+		defer s.under.Done()
+		w := &wholeKey{engine: s.engine, items: items, req: items[0].req}
+		w.key = append(w.key, w.req.Key...)
+		switch w.req.Op {
+		case OpReset:
+			w.reset()
+		case OpInspect:
+			w.inspect()
+		default:
+			w.peek()
+		}
+		answered(items)
+	}()
+}
+
+// wholeKey is such a reading.
+type wholeKey struct {
+	engine *Redis
+	items  []item
+	req    *Request
+	key    []byte
+	wait   waiter
+}
+
+// home asks the home who holds what. If it cannot, the items are answered.
+func (w *wholeKey) home() (*homeAnswer, bool) {
+	r := *w.req
+	if r.Op >= OpReset {
+		r.Op, r.N = OpReset, 0
+	}
+	q := r.question()
+	ask := &shard.Ask{Pairs: r.pairs(), Strict: r.Strict}
+	list := w.engine.script(lua.Lend, w.key, 0, appendUint(appendUint(nil, 1, 4), 1, 2), q.append(nil), nil, nil, nil)
+	w.engine.call(w.key, &w.wait, list)
+	read := reader{list.reply, list.why == ""}
+	if read.ok {
+		if a := read.answer(ask, nil); read.ok {
+			return a, true
+		}
+		list.why = errReply.Error()
+	}
+	w.refuse(list.node, list.why)
+	return nil, false
+}
+
+func (w *wholeKey) refuse(n *node, why string) {
+	for i := range w.items {
+		n.refuse(&w.items[i], why)
+	}
+}
+
+// recalls are those that the home named, by part.
+func (a *homeAnswer) recalls() map[int]shard.Recall {
+	to := make(map[int]shard.Recall, len(a.Recall))
+	for _, r := range a.Recall {
+		to[r.Part] = r
+	}
+	return to
+}
+
+// peek answers what is used by all together. What a part may hold counts when it does
+// not say what it uses, or does not know any more.
+func (w *wholeKey) peek() {
+	a, ok := w.home()
+	if !ok {
+		return
+	}
+	sent, r := w.engine.elapsed().Milliseconds(), w.req
+	to := a.recalls()
+	for part, recall := range to {
+		recall.States, recall.Strict = nil, r.Strict
+		for _, p := range r.pairs() {
+			recall.States = append(recall.States, p.State)
+		}
+		to[part] = recall
+	}
+	reads, _ := w.engine.readParts(w.key, doPeek, to, &w.wait)
+	p := &party{items: w.items, reads: map[int]*reported{}, read: sent}
+	for _, read := range reads {
+		p.reads[read.Part] = read
+	}
+	var vs [MaxWindows]verdict
+	granted := int64(len(w.items))
+	for i := range a.tallies {
+		t := &a.tallies[i]
+		t.used, t.lent = t.own, 0
+		for _, l := range a.lent {
+			if read := p.reads[l.part]; read != nil && read.Born == l.born {
+				l.out[i] = read.of(r.splitState(r.Windows[i])).used
+			}
+			t.used += l.out[i]
+			t.lent += l.out[i]
+		}
+		if t.used >= r.Windows[i].Limit {
+			granted = 0
+		}
+		vs[i] = t.verdict()
+		vs[i].retry = p.retry(i, t, a, w.engine.elapsed().Milliseconds())
+	}
+	for j := range w.items {
+		w.items[j].res.Decision = r.decide(vs[:r.N], a.clock, granted, int64(j), resetOf(r.Op))
+	}
+}
+
+// inspect adds what the parts hold to what the home has said of its states.
+func (w *wholeKey) inspect() {
+	a, ok := w.home()
+	if !ok {
+		return
+	}
+	reads, _ := w.engine.readParts(w.key, doPeek, a.recalls(), &w.wait)
+	res := w.items[0].res
+	for _, read := range reads {
+		for i, u := range read.Used {
+			at := -1
+			for j := range res.States {
+				s := &res.States[j]
+				if byte(s.Op) == u.State.Kind && s.Window == u.State.Window && s.Buckets == max(u.State.Buckets, 1) {
+					at = j
+				}
+			}
+			if at < 0 { // the home itself has admitted nothing
+				res.States = append(res.States, State{Op: Op(u.State.Kind), Window: u.State.Window,
+					Buckets: max(u.State.Buckets, 1), Node: w.items[0].node.name})
+				at = len(res.States) - 1
+			}
+			s := &res.States[at]
+			if len(s.Parts) == 0 {
+				s.Parts = append(s.Parts, Part{Node: s.Node, Used: s.Used, Held: s.Used})
+			}
+			s.Used += u.N
+			s.Parts = append(s.Parts, Part{Part: read.Part, Node: read.node.name, Held: read.held[i], Used: u.N, Lease: read.lease})
+		}
+	}
+	for i := range res.States {
+		s := &res.States[i]
+		s.Remaining = max(s.Limit-s.Used, 0)
+	}
+	sortStates(res.States)
+}
+
+// resetTries is how often a reset is tried while parts are lent to.
+const resetTries = 8
+
+// reset lets all parts forget, then the home.
+func (w *wholeKey) reset() {
+	e := w.engine
+	e.denied.forget(w.key)
+	for range resetTries {
+		a, ok := w.home()
+		if !ok {
+			return
+		}
+		reads, away := e.readParts(w.key, doForget, a.recalls(), &w.wait)
+		if len(away) > 0 {
+			node, _ := e.topology.Load().locate(w.key, away[0])
+			w.refuse(e.topology.Load().nodes[node], "a part of the key is there")
+			return
+		}
+		var forgot []byte
+		for _, r := range reads {
+			if !r.Stale {
+				forgot = appendUint(appendUint(forgot, int64(r.Part), 4), r.Seq, 7)
+			}
+		}
+		end := e.script(lua.Forget, w.key, 0, forgot)
+		e.call(w.key, &w.wait, end)
+		if end.why != "" {
+			w.refuse(end.node, end.why)
+			return
+		}
+		if end.reply == "\x01" {
+			w.items[0].res.Reset = true
+			e.denied.forget(w.key)
+			return
+		}
+	}
+	w.refuse(w.items[0].node, "the key's parts are lent to all the time")
+}

@@ -1,0 +1,85 @@
+-- base.lua: what every script begins with. It is run by every call, so it makes only
+-- what nearly every call needs.
+
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
+local sub, floor, min, max = string.sub, math.floor, math.min, math.max
+
+local SLIDE, COUNTER, FIXED, THROTTLE, RESET, HOME, PART = 1, 2, 3, 4, 5, 6, 7
+local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
+local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
+local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
+
+-- The reply to an entry with one window, see decide.lua.
+local ONE = '>BI4I3I6I6I6I6'
+
+-- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
+local function clock_of(given)
+  if given ~= '' then return tonumber(given) end
+  local time = call('TIME')
+  return time[1] * 1000 + floor(time[2] / 1000)
+end
+
+-- read returns the beginning of a key's record, mostly all of it.
+local function read(key) return call('GETRANGE', key, '0', PREFIX) end
+
+-- count_call notes a charging call at now in the counts of the second of last, during,
+-- and of the one before it.
+local function count_call(now, last, before, during)
+  local second, was = floor(now / 1000), floor(last / 1000)
+  if second == was then return before, min(during + 1, 65535) end
+  return second == was + 1 and during or 0, 1
+end
+
+-- calls_at is the charging calls of the second that ends at now.
+local function calls_at(now, last, before, during)
+  local elapsed = max(now - floor(last / 1000) * 1000, 0)
+  if elapsed < 1000 then return floor(before * (1000 - elapsed) / 1000) + during end
+  if elapsed < 2000 then return floor(during * (2000 - elapsed) / 1000) end
+  return 0
+end
+
+-- text_of turns an expiry time into text. A batch writes few different ones, and
+-- converting is slow.
+local texts = {}
+local function text_of(ms)
+  local text = texts[ms]
+  if not text then
+    text = string.format('%d', ms)
+    texts[ms] = text
+  end
+  return text
+end
+
+-- round moves ms up to the grid of a log with a limit above 65,536.
+local function round(ms, window)
+  local grid = math.ceil(window / 65536)
+  return math.ceil(ms / grid) * grid
+end
+
+-- weigh is what the oldest sub-window's units count, e n-ths of a ms into the newest.
+local function weigh(window, units, e) return floor(units * (window - e) / window) end
+
+-- lighter returns the least e, from e on, at which units count at most left, or
+-- window if there is none. It follows from the division, give or take one.
+local function lighter(window, units, left, e)
+  if units <= left then return e end
+  e = max(e, floor(window - (left + 1) * window / units) + 1)
+  while e > 0 and weigh(window, units, e - 1) <= left do e = e - 1 end
+  while e < window and weigh(window, units, e) > left do e = e + 1 end
+  return e
+end
+
+-- ask_of reads a question: kind 1, cost 6, buckets 2, flags 1 (1: strict, 2: at a part), then limit 5 and
+-- window 5 per pair (kind THROTTLE: instead of pairs interval 8, tolerance 8, increment 8).
+local function ask_of(s)
+  local q, flags = { pairs = {} }, 0
+  q.kind, q.cost, q.buckets, flags = unpack('>BI6I2B', s)
+  q.ask, q.strict, q.part = max(q.cost, 1), flags % 2 == 1, flags >= 2
+  if q.kind == THROTTLE then q.interval, q.tolerance, q.increment = unpack('>I8I8I8', s, 11) end
+  for at = 11, q.kind == THROTTLE and 0 or #s, 10 do
+    local limit, window = unpack('>I5I5', s, at)
+    q.pairs[#q.pairs + 1] = { limit, window }
+  end
+  if #q.pairs == 1 and not q.part then q.limit, q.window = q.pairs[1][1], q.pairs[1][2] end
+  return q
+end

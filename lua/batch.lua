@@ -1,0 +1,59 @@
+-- batch.lua: answers a batch of many keys, each with a question and the number of
+-- equal requests that ask it.
+--
+-- KEYS    the stored key of each entry
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] per entry: index of its question in ARGV 2 bytes, requests 4 bytes
+-- ARGV[3] and on, questions, see base.lua
+--         (kind RESET: delete the key; granted tells whether there was one)
+-- returns one string: the clock 6 bytes, then per entry
+--         0 1 byte, granted 4, rate 3, per pair used 6, retry 6, last 6, newest 6
+--         (used: before the entry; retry: ms at which there is room for one more, 0 if
+--         there is; last, newest: see slide.lua), or, when it failed and charged nothing,
+--         1 1 byte, length 2, error, or, at the home of a split key,
+--         2 1 byte, parts 2, 1 if the parts must be read before the rest is decided 1, then as 0 from granted on, or,
+--         at a part, 3 1 byte, as 0 from granted on, length of the miss 2, the miss, see part.lua
+-- Cost: O(entries); per entry two to five calls of Redis, see record.lua.
+
+local clock = clock_of(ARGV[1])
+
+-- The first 12 bytes of a record with one state of the question's, by kind: length of its head.
+local HEAD = { [SLIDE] = 54, [COUNTER] = 33, [FIXED] = 33 }
+
+local questions, quicks = {}, {}
+local function question(i)
+  local q = questions[i]
+  if not q then
+    q = ask_of(ARGV[i])
+    if q.limit and (q.kind ~= COUNTER or q.buckets == 1) then
+      q.shape = pack('>BI3BI2I5', 1, HEAD[q.kind], q.kind, q.buckets, q.window)
+      q.quick = quicks[q.kind] or quick_of(q.kind, clock)
+      quicks[q.kind] = q.quick
+    end
+    questions[i] = q
+  end
+  return q
+end
+
+local long
+local function decide(key, index, requests)
+  local q, s = question(index), read(key)
+  if q.quick and #s < WHOLE then
+    local reply = q.quick(q, key, s, requests)
+    if reply then return reply end
+  end
+  long = long or general(clock)
+  return long(q, key, s, requests)
+end
+
+local replies, entries = { pack('>I6', clock) }, ARGV[2]
+for i, key in ipairs(KEYS) do
+  local index, requests = unpack('>I2I4', entries, i * 6 - 5)
+  local ok, reply = pcall(decide, key, index, requests)
+  if not ok then
+    local why = type(reply) == 'table' and reply.err or tostring(reply)
+    reply = pack('>BI2', 1, #why) .. why
+  end
+  replies[i + 1] = reply
+end
+return table.concat(replies)

@@ -1,0 +1,77 @@
+-- split.lua: what a split key's home and its parts have in common. shard/split.go says what they do.
+--
+-- Each keeps a note in its record, a state of the kind HOME or PART whose area is a
+-- table packed by cmsgpack, padded so that a changed note is mostly written in place.
+--
+-- States are named by 8 bytes: kind 1, window 5, buckets 2. pairs are, per pair,
+-- the state's name and limit 5.
+
+local LEASE = 1000 -- ms that a loan lasts, counted from before it was asked for
+local PAD = 256
+
+-- split makes the functions, which calls about keys that are not split do not need.
+local made
+local function split()
+  if made then return made end
+  local m = {}
+  made = m
+
+  local function name_of(kind, window, buckets) return pack('>BI5I2', kind, window, buckets) end
+
+  -- life is how long at most, in ms, a unit of a state counts.
+  function m.life(name)
+    local kind, window, buckets = unpack('>BI5I2', name)
+    return kind == COUNTER and window + math.ceil(window / buckets) or window
+  end
+
+  -- names returns the names of a question's states, and its pairs.
+  function m.names(q)
+    local names, s = {}, {}
+    for i, pair in ipairs(q.pairs) do
+      names[i] = name_of(q.kind, pair[2], q.buckets)
+      s[i] = names[i] .. pack('>I5', pair[1])
+    end
+    return names, table.concat(s)
+  end
+
+  -- each runs do_it with the index, name and limit of each of the pairs.
+  function m.each(s, do_it)
+    for i = 1, #s / 13 do do_it(i, sub(s, i * 13 - 12, i * 13 - 5), (unpack('>I5', s, i * 13 - 4))) end
+  end
+
+  -- used returns what counts of a state, and the ms until the first of it does not.
+  function m.used(rec, name, strict, clock)
+    local kind, window, buckets = unpack('>BI5I2', name)
+    local st = find(rec, kind, window, buckets)
+    if not st then return 0, 0 end
+    local used = algorithms[kind].used(rec, st, strict)
+    return used, m.first(rec, st, used, strict, clock)
+  end
+
+  function m.first(rec, st, used, strict, clock)
+    if used <= 0 then return 0 end
+    return max(algorithms[st[KIND]].retry(rec, st, 1, used - 1, strict) - clock, 1)
+  end
+
+  -- open returns a note, if there is one, and its state.
+  function m.open(rec, kind)
+    local st = find(rec, kind, 0, 1)
+    if st and st[FIRST] > 0 then return cmsgpack.unpack(sub(area(rec, st), 1, st[FIRST])), st end
+    return nil, st
+  end
+
+  -- keep puts a note into the record, for save to write.
+  function m.keep(rec, kind, note, ending)
+    local st, s = find(rec, kind, 0, 1), cmsgpack.pack(note)
+    local room = math.ceil(#s / PAD) * PAD
+    if not st then
+      st = state(kind, 1, 0, '')
+      rec.states[#rec.states + 1] = st
+    end
+    st[GROW] = st[CAP] ~= room
+    st[FIRST], st[COUNT], st[CAP], st[AREA] = #s, ending, room, s .. string.rep('\0', room - #s)
+    st[PATCH], st[PATCHED] = st[AREA], st[OFFSET]
+  end
+
+  return m
+end
