@@ -38,7 +38,7 @@ end
 local long
 local function decide(key, index, requests)
   local q, s = question(index), read(key)
-  if q.quick and #s < WHOLE then
+  if q.quick and (#s < WHOLE or q.kind == SLIDE) then
     local reply = q.quick(q, key, s, requests)
     if reply then return reply end
   end

@@ -1,8 +1,8 @@
 -- quick.lua: the short way of a decision, taken by nearly all: one window, over a record that
--- holds nothing but one state that is read and written in one piece. It keeps everything in
+-- holds nothing but one state, mostly one that is read and written in one piece. It keeps everything in
 -- locals and answers as the long way does, with the same calls of Redis.
 --
--- Cost: GETRANGE, and SET if it admits.
+-- Cost: GETRANGE, and SET if it admits; five calls of Redis to admit to a long log.
 
 -- quick_of makes the short way of a kind, for a call at clock: a function of a question, a key, its record or ''
 -- and the number of requests, that returns the reply of decide.lua, or nothing if
@@ -13,7 +13,34 @@ local function quick_of(kind, clock)
     local FULL = '>c12' .. sub(STATE, 2)
     local LOG = 55                        -- index of the first entry
 
+    -- long admits to a log that is too long for one piece, of which s is the beginning, if all
+    -- requests are granted, a few entries at most have left the window, and there is a slot.
+    local function long(q, key, s, requests)
+      local window, units = q.window, requests * q.cost
+      local _, last, before, during, first, n, cap, base, total, newest = unpack(STATE, s, 13)
+      local now = max(clock, last)
+      local oldest, gone = now - window, 0
+      if units == 0 or newest < oldest then return end
+      local at = LOG - 1 + first * ENTRY
+      local block = call('GETRANGE', key, at, at + min(16, cap - first) * ENTRY - 1)
+      while gone * ENTRY < #block and unpack('>I6', block, gone * ENTRY + 1) < oldest do gone = gone + 1 end
+      if gone * ENTRY == #block then return end
+      if gone > 0 then base = unpack('>I6', block, gone * ENTRY - 5) end
+      local used, ms = (total - base) % WRAP, now
+      if q.limit > 65536 then ms = round(now, window) end
+      if used + units > q.limit then return end
+      first, n, total = (first + gone) % cap, n - gone, (total + units) % WRAP
+      if newest >= ms then ms = newest elseif n < cap then n = n + 1 else return end
+      if cap > 256 and n * 4 < cap then return end -- time to rebuild it shorter
+      before, during = count_call(now, last, before, during)
+      call('SETRANGE', key, '0', pack(FULL, q.shape, q.limit, now, before, during, first, n, cap, base, total, ms))
+      call('SETRANGE', key, LOG - 1 + (first + n - 1) % cap * ENTRY, pack('>I6I6', ms, total))
+      call('PEXPIREAT', key, text_of(ms + window))
+      return pack(ONE, 0, requests, calls_at(clock, now, before, during), used, 0, ms, 0)
+    end
+
     return function(q, key, s, requests)
+      if #s == WHOLE then return sub(s, 1, 12) == q.shape and long(q, key, s, requests) end
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during = clock, 0, 0, 0
       local n, base, total, newest, gone = 0, 0, 0, 0, 0
