@@ -157,14 +157,7 @@ func (e *Redis) Do(p *Pipeline) {
 	p.grow()
 	p.mixed = mixed(p.Requests)
 	for from := 0; from < len(p.Requests); {
-		to := e.run(p, from)
-		for i := from; i < to; i++ {
-			if e.splits.barrier(&p.Requests[i]) {
-				e.do(p, from, i)
-				e.do(p, i, i+1)
-				from = i + 1
-			}
-		}
+		to := e.splits.barrier(p, from, e.run(p, from))
 		e.do(p, from, to)
 		from = to
 	}

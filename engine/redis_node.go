@@ -224,7 +224,9 @@ func (b *batch) dropLate(n *node) (oldest time.Duration) {
 			continue
 		}
 		n.refuse(&it, "too many requests wait for it")
-		it.wait.answered(1)
+		if it.wait != nil { // nil: nobody waits, or somebody else answers
+			it.wait.answered(1)
+		}
 	}
 	b.items = kept
 	return oldest
@@ -254,7 +256,7 @@ func (n *node) refuse(it *item, why string) {
 		it.run.node, it.run.why, it.run.unsure = n, why, it.unsure
 		return
 	}
-	if it.part > 0 && !it.unsure && n.engine.elapsed() < it.at+n.engine.config.Timeout {
+	if it.part > 0 && !it.unsure && n.engine.elapsed() < it.at+n.engine.config.Timeout*7/8 {
 		n.engine.splits.join(newParty([]item{*it}, nil))
 		*it = item{}
 		return

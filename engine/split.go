@@ -145,8 +145,18 @@ func (s *splits) parts(key []byte) int {
 	return 1
 }
 
-// barrier tells whether r has to be alone in what is sent: it reads or resets all of a
-// split key, so that requests before and after it in its pipeline must not overtake it.
-func (s *splits) barrier(r *Request) bool {
-	return (r.Op == OpReset || r.Op == OpInspect || r.Op <= OpFixed && r.Cost == 0) && s.parts(r.Key) > 1
+// barrier returns where the run of requests from index from to before index to ends that
+// may be asked at once. What reads or resets all of a split key comes alone, so that
+// requests before and after it do not overtake it.
+func (s *splits) barrier(p *Pipeline, from, to int) int {
+	if s.known.Load() == 0 {
+		return to
+	}
+	for i := from; i < to; i++ {
+		r := &p.Requests[i]
+		if (r.Op == OpReset || r.Op == OpInspect || r.Op <= OpFixed && r.Cost == 0) && s.parts(r.Key) > 1 {
+			return max(i, from+1)
+		}
+	}
+	return to
 }

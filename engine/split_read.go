@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard"
 )
@@ -123,26 +125,18 @@ func (w *wholeKey) inspect() {
 		return
 	}
 	reads, _ := w.engine.readParts(w.key, doPeek, a.recalls(), &w.wait)
+	slices.SortFunc(reads, func(a, b *reported) int { return a.Part - b.Part })
 	res := w.items[0].res
 	for _, read := range reads {
 		for i, u := range read.Used {
-			at := -1
-			for j := range res.States {
-				s := &res.States[j]
-				if byte(s.Op) == u.State.Kind && s.Window == u.State.Window && s.Buckets == max(u.State.Buckets, 1) {
-					at = j
-				}
-			}
-			if at < 0 { // the home itself has admitted nothing
-				res.States = append(res.States, State{Op: Op(u.State.Kind), Window: u.State.Window,
-					Buckets: max(u.State.Buckets, 1), Node: w.items[0].node.name})
-				at = len(res.States) - 1
-			}
-			s := &res.States[at]
+			s := res.state(u.State, w.items[0].node)
 			if len(s.Parts) == 0 {
 				s.Parts = append(s.Parts, Part{Node: s.Node, Used: s.Used, Held: s.Used})
 			}
-			s.Used += u.N
+			s.Used, s.Rate = s.Used+u.N, s.Rate+read.rate[i]
+			if s.Limit == 0 {
+				s.Limit = read.limit[i]
+			}
 			s.Parts = append(s.Parts, Part{Part: read.Part, Node: read.node.name, Held: read.held[i], Used: u.N, Lease: read.lease})
 		}
 	}
@@ -151,6 +145,19 @@ func (w *wholeKey) inspect() {
 		s.Remaining = max(s.Limit-s.Used, 0)
 	}
 	sortStates(res.States)
+}
+
+// state returns the result's state of that name, added if the home n itself has
+// admitted nothing of it.
+func (res *Result) state(name shard.State, n *node) *State {
+	buckets := max(name.Buckets, 1)
+	for i := range res.States {
+		if s := &res.States[i]; byte(s.Op) == name.Kind && s.Window == name.Window && s.Buckets == buckets {
+			return s
+		}
+	}
+	res.States = append(res.States, State{Op: Op(name.Kind), Window: name.Window, Buckets: buckets, Node: n.name})
+	return &res.States[len(res.States)-1]
 }
 
 // resetTries is how often a reset is tried while parts are lent to.

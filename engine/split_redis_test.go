@@ -74,6 +74,8 @@ func TestSplitOneByOne(t *testing.T) {
 			require.NoError(t, states.Err)
 			require.Len(t, states.States, 1)
 			require.Equal(t, admitted, states.States[0].Used)
+			require.Equal(t, c.limit, states.States[0].Limit)
+			require.Equal(t, c.limit-admitted, states.States[0].Remaining)
 			reset := do(one(), Request{Op: OpReset, Key: []byte(key)})
 			require.NoError(t, reset.Err)
 			require.True(t, reset.Reset)
@@ -191,4 +193,30 @@ func splitWindow(t *testing.T, engines []*Redis, key string, limit, window int64
 	t.Logf("%d requests, %d admitted (%.0f %% of what could be), %.2f home questions a request",
 		sentN, admitted, 100*float64(admitted)/most, float64(asked)/float64(sentN))
 	require.Positive(t, admitted)
+}
+
+// A denial says when there may be room: not later than there is, and where it was the
+// oldest unit that is waited for, hardly sooner.
+func TestSplitRetryAfter(t *testing.T) {
+	engines, _ := splitEngines(t, 2, 4)
+	const window = 60_000
+	ask := splitAsk("retry", OpSlide, 1, 4, Window{9, window})
+	start := time.Now()
+	first := time.Duration(0)
+	for i := range 9 {
+		require.True(t, do(engines[i%2], ask).Allowed)
+		if i == 0 {
+			first = time.Since(start)
+		}
+	}
+	for i := range 6 {
+		before := time.Since(start)
+		res := do(engines[i%2], ask)
+		require.False(t, res.Allowed)
+		require.Zero(t, res.Remaining)
+		require.LessOrEqual(t, res.RetryAfter, window+2-(before-first).Milliseconds())
+		require.Greater(t, res.RetryAfter, window-time.Since(start).Milliseconds()-100)
+		require.GreaterOrEqual(t, res.ResetAfter, res.RetryAfter)
+		engines[i%2].denied.forgetAll() // ask the nodes each time
+	}
 }

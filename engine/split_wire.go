@@ -82,7 +82,9 @@ func (m *missed) append(b []byte) []byte {
 type reported struct {
 	shard.Report
 	first []int64 // ms until the first of what is used is not, by state
-	held  []int64 // by state
+	held  []int64 // by state, as the next two
+	limit []int64 // as last charged
+	rate  []int64 // charging calls per second
 	lease int64   // ms until it ends
 	node  *node
 }
@@ -124,6 +126,7 @@ func (r *reader) report(to *shard.Recall) *reported {
 	for _, s := range to.States {
 		p.Used = append(p.Used, shard.Units{State: s, N: r.uint(6)})
 		p.first, p.held = append(p.first, r.uint(6)), append(p.held, r.uint(6))
+		p.limit, p.rate = append(p.limit, r.uint(5)), append(p.rate, r.uint(3))
 	}
 	return p
 }

@@ -6,7 +6,8 @@
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in
 --         full), then 8 bytes per state to report on, see split.lua
 -- returns seq 7, born 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), ms until its lease ends 6,
---         per state what is used 6, ms until the first of it is not 6, what is held 6
+--         per state what is used 6, ms until the first of it is not 6, what is held 6, limit as last
+--         charged 5, rate 3
 -- Cost: O(states), one write if something changes.
 
 local clock = clock_of(ARGV[1])
@@ -37,6 +38,9 @@ local out = { pack('>I7I6BI6', seq, p and p.born or 0, (stale and 1 or 0) + (p a
 for at = 10, #ARGV[2], 8 do
   local name = sub(ARGV[2], at, at + 7)
   local used, first = m.used(rec, name, strict, clock)
-  out[#out + 1] = pack('>I6I6I6', used, first, held[name] or 0)
+  local kind, window, buckets = unpack('>BI5I2', name)
+  local st = find(rec, kind, window, buckets)
+  out[#out + 1] = pack('>I6I6I6I5I3', used, first, held[name] or 0, st and st[LIMIT] or 0,
+    st and calls_at(clock, st[LAST], st[BEFORE], st[DURING]) or 0)
 end
 return table.concat(out)
