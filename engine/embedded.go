@@ -17,7 +17,9 @@ type EmbeddedConfig struct {
 	Now func() time.Time
 	// Policy answers for a key that finds no room, when its request names none.
 	// PolicyDefault and PolicyLocal, having nowhere to turn to, are PolicyClosed.
+	// Rules, first match first, take precedence.
 	Policy Policy
+	Rules  []PolicyRule
 }
 
 // Embedded is the engine that keeps state in this process's memory. Every key ends
@@ -144,7 +146,7 @@ func (e *Embedded) decide(clock int64, r *Request, res *Result) {
 // refuse answers a request that found no room by its policy.
 func (e *Embedded) refuse(clock int64, r *Request, res *Result) {
 	e.refused.Add(1)
-	p := r.Fail.or(e.cfg.Policy)
+	p := r.policy(e.cfg.Rules, e.cfg.Policy)
 	p.answer(r, res, e.untilSweep(clock), embeddedNode, memoryFull)
 }
 

@@ -34,3 +34,17 @@ func (p Policy) or(other Policy) Policy {
 	}
 	return p
 }
+
+// policy is what answers for r: its own choice, else that of the first rule that
+// matches its key, else the one given.
+func (r *Request) policy(rules []PolicyRule, other Policy) Policy {
+	if r.Fail != PolicyDefault {
+		return r.Fail
+	}
+	for _, rule := range rules {
+		if matches(rule.Glob, r.Key) {
+			return rule.Policy
+		}
+	}
+	return other
+}

@@ -241,19 +241,6 @@ func (e *Redis) Close() error {
 	return errors.Join(append(errs, e.local.Close())...)
 }
 
-// policy is what answers for a request that its node cannot.
-func (e *Redis) policy(r *Request) Policy {
-	if r.Fail != PolicyDefault {
-		return r.Fail
-	}
-	for _, rule := range e.config.Rules {
-		if matches(rule.Glob, r.Key) {
-			return rule.Policy
-		}
-	}
-	return e.config.Policy
-}
-
 // Info tells how the nodes are, a line each.
 func (e *Redis) Info() []Field {
 	nodes := e.topology.Load().nodes

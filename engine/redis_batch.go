@@ -51,7 +51,7 @@ func (it *item) question() question {
 	return q
 }
 
-// verdictBytes is the size of a verdict in the reply, see lua/decide.lua.
+// verdictBytes is the size of a verdict in the reply, see lua/batch.lua.
 const verdictBytes = 24
 
 // verdicts is how many verdicts answer the question.

@@ -266,7 +266,7 @@ func (n *node) refuse(it *item, why string) {
 		it.res.Err = &Unavailable{n.name, why}
 		return
 	}
-	policy := n.engine.policy(r)
+	policy := r.policy(n.engine.config.Rules, n.engine.config.Policy)
 	n.engine.answered[policy].Add(1)
 	n.stats.policies[policy].Add(1)
 	n.report.answered(n, policy, why)

@@ -4,7 +4,7 @@ import "errors"
 
 var errReply = errors.New("the script's reply is malformed")
 
-// How an entry of the reply begins, see lua/decide.lua.
+// How an entry of the reply begins, see lua/batch.lua.
 const (
 	atNode      = iota // of a key that is not split
 	failedEntry        // and charged nothing

@@ -9,7 +9,7 @@ local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the 
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
 
--- The reply to an entry with one window, see decide.lua.
+-- The reply to an entry with one window, see batch.lua.
 local ONE = '>BI4I3I6I6I6I6'
 
 -- clock_of returns the number given, in tests, or the node's own clock, in whole ms.

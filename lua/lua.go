@@ -8,7 +8,6 @@ import (
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
-	"slices"
 	"strings"
 )
 
@@ -22,47 +21,47 @@ type Script struct {
 	SHA    string // lower-case hex SHA-1 of Source, the name that EVALSHA takes
 }
 
-// state is what every script begins with: the stored value and the algorithms.
-var state = []string{"base", "record", "slide", "counter", "fixed", "throttle", "ask"}
+// state is what most scripts begin with: the stored value and the algorithms.
+var state = text("base", "record", "slide", "counter", "fixed", "throttle", "ask")
 
 // The scripts. The header of the last file of each says KEYS, ARGV and returns.
 var (
-	Decide = script("decide", "base", "quick",
-		"local function general(clock)", "base", "record", "slide", "counter", "fixed", "throttle", "ask", "split", "part", "home", "decide", "end",
-		"batch")
-	Inspect = script("inspect", with("inspect")...)
+	// The long way of a decision is a function, so that a call that goes the short way
+	// does not make what it consists of. It has a base of its own: capturing the
+	// locals of the script's would take each call longer than a decision does.
+	Decide = script("decide", text("base", "quick")+
+		"local function general(clock)\n"+state+text("split", "part", "home", "decide")+"end\n"+
+		text("batch"))
+	Inspect = script("inspect", state+text("inspect"))
 
 	// Of split keys: Lend and Forget run at the home, Recall and Take at a part.
-	Lend   = script("lend", with("split", "home", "lend")...)
-	Forget = script("forget", with("split", "home", "forget")...)
-	Recall = script("recall", with("split", "part", "recall")...)
-	Take   = script("take", with("split", "part", "take")...)
+	Lend   = script("lend", state+text("split", "home", "lend"))
+	Forget = script("forget", state+text("split", "home", "forget"))
+	Recall = script("recall", state+text("split", "part", "recall"))
+	Take   = script("take", state+text("split", "part", "take"))
 )
 
 // All lists every script, for loading them into a node.
 var All = []*Script{Decide, Inspect, Lend, Forget, Recall, Take}
 
-// with returns state and then more.
-func with(more ...string) []string { return append(slices.Clip(state), more...) }
-
-func script(name string, parts ...string) *Script {
+// text returns the text of files, one after the other.
+func text(names ...string) string {
 	var b strings.Builder
-	// The first line makes Redis 7 treat the script as one that writes: a replica
-	// and a node that is out of memory refuse it whole.
-	b.WriteString("#!lua\n")
-	for _, part := range parts {
-		if strings.HasPrefix(part, "local ") || part == "end" {
-			b.WriteString(part + "\n")
-			continue
-		}
-		text, err := files.ReadFile(part + ".lua")
+	for _, name := range names {
+		file, err := files.ReadFile(name + ".lua")
 		if err != nil {
-			panic(err) // a part that is not embedded: no build has passed its tests
+			panic(err) // a file that is not embedded: no build has passed its tests
 		}
-		b.Write(text)
+		b.Write(file)
 		b.WriteByte('\n')
 	}
-	source := b.String()
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // as above
+	return b.String()
+}
+
+func script(name, body string) *Script {
+	// The first line makes Redis 7 treat the script as one that writes: a replica
+	// and a node that is out of memory refuse it whole.
+	source := "#!lua\n" + body
+	sum := sha1.Sum([]byte(source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }

@@ -5,7 +5,7 @@
 -- Cost: GETRANGE, and SET if it admits; five calls of Redis to admit to a long log.
 
 -- quick_of makes the short way of a kind, for a call at clock: a function of a question, a key, its record or ''
--- and the number of requests, that returns the reply of decide.lua, or nothing if
+-- and the number of requests, that returns the reply of batch.lua, or nothing if
 -- the record is of another form. It is made only by calls that go this way.
 local function quick_of(kind, clock)
   if kind == SLIDE then

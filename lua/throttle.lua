@@ -18,7 +18,7 @@ local function used(rec, st)
 end
 
 -- decide answers an entry of its own kind: interval, tolerance and increment, the
--- cost in ns, stand in the question. It returns the reply of decide.lua, in which
+-- cost in ns, stand in the question. It returns the reply of batch.lua, in which
 -- used and retry are the ms and ns at which what was charged before has drained.
 local function decide(q, key, s, clock, requests)
   local rec = load(key, clock, s)

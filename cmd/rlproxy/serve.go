@@ -97,7 +97,7 @@ func drain(c *config, server *resp.Server, eng engine.Engine) error {
 // openEngine opens the engine that the configuration names.
 func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
 	if len(c.backends) == 0 {
-		return engine.NewEmbedded(engine.EmbeddedConfig{MaxMemory: c.maxMemory, Policy: c.failPolicy}), nil
+		return engine.NewEmbedded(engine.EmbeddedConfig{MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules}), nil
 	}
 	return engine.OpenRedis(engine.RedisConfig{
 		Backends:    c.backends,
