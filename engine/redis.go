@@ -193,12 +193,11 @@ func (e *Redis) do(p *Pipeline, from, to int) {
 			continue
 		}
 		if it.part = e.splits.choose(r, top, at.Milliseconds()); it.part > 0 {
-			if node, _ := top.locate(r.Key, it.part); top.nodes[node].health.down() {
+			if top.nodes[top.locate(r.Key, it.part)].health.down() {
 				it.part = 0
 			}
 		}
-		var node int
-		node, it.slot = top.locate(r.Key, it.part)
+		node := top.locate(r.Key, it.part)
 		p.groups[node] = append(p.groups[node], it)
 	}
 	if ask > 0 {

@@ -23,9 +23,9 @@ type item struct {
 	node *node // that answered last, for whoever reads on
 
 	// In a cluster:
-	slot   uint16 // the key's
-	asking bool   // another node said ASK: this one answers it by exception
-	hops   uint8  // how often it was sent on
+	stray  bool  // the node that should have its key has not: it is to say who has
+	asking bool  // another node said ASK: this one answers it by exception
+	hops   uint8 // how often it was sent on
 }
 
 // question is all that decides besides the key. Entries that share one are sent it
@@ -86,14 +86,14 @@ type call struct {
 	ends      []int                 // of the entries, and of each question
 	args      []any
 	names     []string
-	asking    bool // of items that are
-	sent      bool // it is among the batch's commands
+	stray     bool // of items about one key that are
+	asking    bool // of items about one key that are
 }
 
 func (c *call) reset() {
 	c.keys, c.entries, c.questions = c.keys[:0], c.entries[:0], c.questions[:0]
 	c.index = [2 * maxEntries]int16{}
-	c.asking, c.sent = false, false
+	c.stray, c.asking = false, false
 }
 
 // add puts item i into the call. next links the items of one entry: next[i]
@@ -140,8 +140,11 @@ func (c *call) ask(q question) int {
 	return len(c.questions) - 1
 }
 
-// build returns the arguments of the call. They hold until reset.
-func (c *call) build(clock string) []any {
+// build returns the arguments of the call. They hold until reset. The node of a
+// cluster is told which keys are meant as the script's other arguments, and then lets a
+// script have keys of many slots: it refuses, key by key, those that it has not. Of one
+// key it is told as such, and says who has it.
+func (c *call) build(clock string, slots bool) []any {
 	keys := string(c.keys)
 	c.names, c.args, c.packed = c.names[:0], c.args[:0], c.packed[:0]
 	for i := range c.entries {
@@ -156,15 +159,29 @@ func (c *call) build(clock string) []any {
 		c.ends = append(c.ends, len(c.packed))
 	}
 	packed := string(c.packed)
-	c.args = append(c.args, "evalsha", lua.Decide.SHA, len(c.entries))
-	for i := range c.names {
-		c.args = append(c.args, &c.names[i])
+	apart := slots && len(c.entries) > 1
+	declared := len(c.entries)
+	if apart {
+		declared = 0
+	}
+	c.args = append(c.args, "evalsha", lua.Decide.SHA, declared)
+	if !apart {
+		c.appendNames()
 	}
 	c.args = append(c.args, clock, packed[:c.ends[0]])
 	for i := range c.questions {
 		c.args = append(c.args, packed[c.ends[i]:c.ends[i+1]])
 	}
+	if apart {
+		c.appendNames()
+	}
 	return c.args
+}
+
+func (c *call) appendNames() {
+	for i := range c.names {
+		c.args = append(c.args, &c.names[i])
+	}
 }
 
 // append packs a question as lua/ask.lua reads it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -195,4 +196,39 @@ func TestClusterFailover(t *testing.T) {
 	states := do(e, Request{Op: OpInspect, Key: []byte(keys[0])}).States
 	require.Len(t, states, 1)
 	require.Equal(t, c.Nodes[3].Addr, states[0].Node)
+}
+
+// A master that is told to change places with its replica refuses scripts from then on.
+// No request may fail for it, and each be charged once: what a call of many keys was
+// refused is asked again, key by key.
+func TestClusterHandover(t *testing.T) {
+	c := redistest.StartReplicated(t, 3)
+	e := openBackend(t, 20*time.Second, c.URL())
+	ready(t, e, clusterKeys()...)
+	home := slotOf(clusterKeys()[0]) * 3 / shard.Slots
+	var keys []string
+	for i := 0; len(keys) < 20; i++ {
+		if key := fmt.Sprintf("hand%d", i); slotOf(key)*3/shard.Slots == home {
+			keys = append(keys, key)
+		}
+	}
+	const limit = 1_000_000
+	round := 0
+	c.Nodes[3].Do("CLUSTER", "FAILOVER")
+	for changed := false; !changed; {
+		changed = strings.Contains(c.Nodes[0].Do("INFO", "replication"), "role:slave")
+		for range 10 {
+			round++
+			p := &Pipeline{}
+			for _, key := range keys {
+				*p.Add() = charge(key, limit)
+			}
+			e.Do(p)
+			for i := range p.Results {
+				require.NoError(t, p.Results[i].Err)
+				require.EqualValues(t, limit-round, p.Results[i].Remaining, keys[i])
+			}
+		}
+	}
+	t.Logf("%d rounds", round)
 }

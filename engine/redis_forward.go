@@ -166,7 +166,7 @@ func (e *Redis) forward(p *Pipeline, top *topology, i int, at time.Duration) int
 	case a.keys == 0 && row.spread != mergeNone && len(top.nodes) > 1:
 		return f.add(top, spread(top, row, i, r), p, at)
 	}
-	f.send(top, a.node, item{req: r, res: res, wait: &p.wait, at: at, slot: a.slot})
+	f.send(top, a.node, item{req: r, res: res, wait: &p.wait, at: at})
 	return 1
 }
 
@@ -175,7 +175,7 @@ func (f *forwards) add(top *topology, s *split, p *Pipeline, at time.Duration) i
 	f.splits = append(f.splits, s)
 	for i := range s.parts {
 		part := &s.parts[i]
-		f.send(top, part.node, item{req: &part.req, res: &part.res, wait: &p.wait, at: at, slot: part.slot})
+		f.send(top, part.node, item{req: &part.req, res: &part.res, wait: &p.wait, at: at})
 	}
 	return len(s.parts)
 }

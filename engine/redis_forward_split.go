@@ -28,7 +28,6 @@ type split struct {
 // splitPart is what one node has to do: for a cluster, with one slot's keys.
 type splitPart struct {
 	node int
-	slot uint16
 	req  Request
 	res  Result
 }
@@ -45,7 +44,7 @@ func splitKeys(top *topology, row *commandRow, i int, r *Request) *split {
 		if !seen {
 			at = len(s.parts)
 			index[[2]int{node, int(slot)}] = at
-			s.parts = append(s.parts, splitPart{node: node, slot: slot, req: Request{
+			s.parts = append(s.parts, splitPart{node: node, req: Request{
 				Op: OpForward, RESP3: r.RESP3, Args: [][]byte{r.Args[0]},
 			}})
 		}

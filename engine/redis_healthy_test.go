@@ -24,7 +24,7 @@ func TestHealthyNodesStayFast(t *testing.T) {
 	keys := make([][]string, len(nodes))
 	for i := range 300 {
 		key := fmt.Sprintf("key%d", i)
-		at, _ := e.topology.Load().locate([]byte(key), 0)
+		at := e.topology.Load().locate([]byte(key), 0)
 		keys[at] = append(keys[at], key)
 	}
 	for i := range keys {

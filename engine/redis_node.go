@@ -208,6 +208,7 @@ func (n *node) serve(b *batch) {
 		b.rebuild(ctx, clock)
 		n.exec(ctx, b.cmds)
 	}
+	b.resubmit(n)
 }
 
 // dropLate answers by policy for items that waited for so long that there is hardly

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"strings"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/shard"
@@ -51,41 +52,10 @@ func (b *batch) redirect(n *node, cmd command, err error) bool {
 	return true
 }
 
-// buildSlots is build for a node of a cluster. The keys of one call have to lie in
-// one slot, and while that moves to another node a call of two keys may find one
-// here and one there: so a call has one key.
-func (b *batch) buildSlots(ctx context.Context, clock string) {
-	if b.open == nil {
-		b.open = make(map[uint16]*call)
-	}
-	clear(b.open)
-	for i := range b.items {
-		it := &b.items[i]
-		c := b.open[it.slot]
-		if it.alone() {
-			if c != nil {
-				b.send(ctx, clock, c)
-				delete(b.open, it.slot)
-			}
-			b.single(ctx, clock, i)
-			continue
-		}
-		if c != nil && (c.asking != it.asking || !c.about(it) || !c.add(it, i, b.next)) {
-			b.send(ctx, clock, c)
-			c = nil
-		}
-		if c == nil {
-			c = b.call()
-			c.asking = it.asking
-			c.add(it, i, b.next)
-			b.open[it.slot] = c
-		}
-	}
-	for _, c := range b.calls[:b.used] {
-		if !c.sent {
-			b.send(ctx, clock, c)
-		}
-	}
+// takes tells whether the item may be in the call. The keys of a slot that is on its way
+// to another node are here and there, and the node says which way to go for one key only.
+func (c *call) takes(it *item) bool {
+	return c.stray == it.stray && c.asking == it.asking && (!it.stray && !it.asking || c.about(it))
 }
 
 // about tells whether the call's first entry is about the item's key.
@@ -93,6 +63,50 @@ func (c *call) about(it *item) bool {
 	var buf [256]byte
 	e := &c.entries[0]
 	return string(c.keys[e.keyFrom:e.keyTo]) == string(shard.AppendStoredKey(buf[:0], it.req.Key, it.part))
+}
+
+// notHere begins what a cluster's node says of a key that it has not, in a script
+// whose keys were not declared. The script had read nothing.
+const notHere = "ERR Script attempted to "
+
+// astray takes the items of an entry out of the batch, if their node said for such a
+// reason that it has not got the key: asked again and alone, it says who has. It
+// returns whether they are.
+func (b *batch) astray(e *asked, n *node, why string) bool {
+	if !b.slots || b.items[e.first].stray || !strings.HasPrefix(why, notHere) {
+		return false
+	}
+	b.strays(e, n)
+	return true
+}
+
+// demoted is astray for all entries of a call, which a node refused that is no longer a
+// master. To who names one key it says who is.
+func (b *batch) demoted(n *node, cmd command, err error) bool {
+	if !b.slots || cmd.call == nil || cmd.call.stray || !hasCode(err, strayed) {
+		return false
+	}
+	for i := range cmd.call.entries {
+		b.strays(&cmd.call.entries[i], n)
+	}
+	return true
+}
+
+func (b *batch) strays(e *asked, n *node) {
+	for _, it := range b.move(e, 0, n) {
+		it.stray = true
+		b.stray = append(b.stray, it)
+	}
+}
+
+// resubmit hands in what went astray. It is one batch again, so what a pipeline
+// asks of a key keeps its order.
+func (b *batch) resubmit(n *node) {
+	if len(b.stray) > 0 {
+		n.submit(b.stray)
+		clear(b.stray)
+		b.stray = b.stray[:0]
+	}
 }
 
 // ask precedes a command that a node answers only to who was sent there by ASK.

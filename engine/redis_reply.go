@@ -40,6 +40,9 @@ func (c *call) decode(reply string, node *node, b *batch) error {
 		status := r.uint(1)
 		if status == failedEntry {
 			why := r.text(r.uint(2))
+			if b.astray(e, node, why) {
+				continue
+			}
 			for j, n := e.first, e.n; n > 0; j, n = next[j], n-1 {
 				node.refuse(&items[j], why)
 			}

@@ -29,7 +29,8 @@ type batch struct {
 	calls []*call
 	used  int // of calls
 	cmds  []redis.Cmder
-	open  map[uint16]*call // of a cluster: the call that takes more of a slot's key
+	slots bool   // the node is one of a cluster
+	stray []item // whose keys the node has not, though it should: they are asked again
 
 	sent   time.Duration // when it was sent, by the engine's own clock
 	resets uint64        // the resets there had been by then
@@ -40,11 +41,7 @@ type batch struct {
 // of a cluster.
 func (b *batch) build(ctx context.Context, clock string, slots bool) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
-	b.cmds, b.used = b.cmds[:0], 0
-	if slots {
-		b.buildSlots(ctx, clock)
-		return
-	}
+	b.cmds, b.used, b.slots = b.cmds[:0], 0, slots
 	var open *call
 	end := func() {
 		if open != nil {
@@ -59,11 +56,12 @@ func (b *batch) build(ctx context.Context, clock string, slots bool) {
 			b.single(ctx, clock, i)
 			continue
 		}
-		if open != nil && open.add(it, i, b.next) {
+		if open != nil && open.takes(it) && open.add(it, i, b.next) {
 			continue
 		}
 		end()
 		open = b.call()
+		open.stray, open.asking = it.stray, it.asking
 		open.add(it, i, b.next)
 	}
 	end()
@@ -81,10 +79,10 @@ func (b *batch) call() *call {
 }
 
 func (b *batch) send(ctx context.Context, clock string, c *call) {
-	if c.sent = true; c.asking {
+	if c.asking {
 		b.ask(ctx)
 	}
-	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(clock)...), c, 0})
+	b.cmds = append(b.cmds, command{redis.NewStringCmd(ctx, c.build(clock, b.slots)...), c, 0})
 }
 
 // alone tells whether the item is a command of its own.
@@ -138,7 +136,7 @@ func (b *batch) collect(n *node, final bool) (missing bool) {
 		case !final && noScript(err):
 			missing = true
 			continue
-		case b.redirect(n, cmd, err):
+		case b.redirect(n, cmd, err) || b.demoted(n, cmd, err):
 			continue
 		case cmd.item == loading:
 		case err == nil && cmd.call != nil:

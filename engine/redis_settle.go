@@ -146,7 +146,7 @@ func (s *settler) sure(key string, st *State) int64 {
 func (s *settler) round() {
 	top := s.e.topology.Load()
 	well := func(key string) bool {
-		at, _ := top.locate([]byte(key), 0)
+		at := top.locate([]byte(key), 0)
 		return top.nodes[at].health.state.Load() == 0
 	}
 	p := &Pipeline{}

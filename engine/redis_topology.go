@@ -10,19 +10,17 @@ type topology struct {
 	slots *[shard.Slots]uint16 // the index in nodes of each slot's master
 }
 
-// locate returns the index of the node on which a part of key lies, and for a
-// cluster its slot.
-func (t *topology) locate(key []byte, part int) (node int, slot uint16) {
+// locate returns the index of the node on which a part of key lies.
+func (t *topology) locate(key []byte, part int) int {
 	switch {
 	case t.slots != nil:
 		var buf [256]byte
-		slot = uint16(shard.Slot(shard.AppendStoredKey(buf[:0], key, part))) // #nosec G115 -- 14 bits
-		return int(t.slots[slot]), slot
+		return int(t.slots[shard.Slot(shard.AppendStoredKey(buf[:0], key, part))])
 	case len(t.nodes) == 1:
-		return 0, 0
+		return 0
 	case part == 0:
-		return t.place.Home(key), 0
+		return t.place.Home(key)
 	}
 	var buf [16]int
-	return t.place.Order(key, buf[:0])[part%len(t.nodes)], 0
+	return t.place.Order(key, buf[:0])[part%len(t.nodes)]
 }

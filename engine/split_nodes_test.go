@@ -69,7 +69,7 @@ func TestSplitPartAway(t *testing.T) {
 	ask := splitAsk("away", OpSlide, 1, 4, Window{400, 1000})
 	ask.Fail = PolicyError
 	top := engines[0].topology.Load()
-	node, _ := top.locate(ask.Key, 2)
+	node := top.locate(ask.Key, 2)
 	admitted := 0
 	for range 200 {
 		res := do(engines[0], ask)
@@ -116,7 +116,7 @@ func TestSplitPartHangs(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	ask := splitAsk("hangs", OpSlide, 1, 3, Window{30_000, 3_600_000})
 	require.Eventually(t, func() bool { return do(e, ask).Remaining >= 0 }, 10*time.Second, time.Millisecond)
-	node, _ := e.topology.Load().locate(ask.Key, 1)
+	node := e.topology.Load().locate(ask.Key, 1)
 	servers[node].Pause()
 	var admitted atomic.Int64
 	admitted.Store(1)
@@ -158,7 +158,7 @@ func TestSplitResetAway(t *testing.T) {
 	for range 60 {
 		require.True(t, do(engines[0], ask).Allowed)
 	}
-	node, _ := engines[0].topology.Load().locate(ask.Key, 1)
+	node := engines[0].topology.Load().locate(ask.Key, 1)
 	servers[node].Kill()
 	res := do(engines[0], Request{Op: OpReset, Key: ask.Key})
 	require.ErrorContains(t, res.Err, "UNAVAILABLE "+servers[node].Addr)

@@ -174,7 +174,7 @@ func (w *wholeKey) reset() {
 		}
 		reads, away := e.readParts(w.key, doForget, a.recalls(), &w.wait)
 		if len(away) > 0 {
-			node, _ := e.topology.Load().locate(w.key, away[0])
+			node := e.topology.Load().locate(w.key, away[0])
 			w.refuse(e.topology.Load().nodes[node], "a part of the key is there")
 			return
 		}

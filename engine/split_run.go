@@ -43,16 +43,13 @@ func (e *Redis) script(s *lua.Script, key []byte, part int, args ...[]byte) *run
 func (e *Redis) post(key []byte, wait *waiter, runs ...*run) {
 	top := e.topology.Load()
 	for i := 0; i < len(runs); {
-		home, slot := top.locate(key, runs[i].part)
+		home := top.locate(key, runs[i].part)
 		var items []item
 		for ; i < len(runs); i++ { // those of one node together, and in order
-			if node, _ := top.locate(key, runs[i].part); node != home && len(items) > 0 {
+			if top.locate(key, runs[i].part) != home {
 				break
 			}
-			if len(items) > 0 {
-				_, slot = top.locate(key, runs[i].part)
-			}
-			items = append(items, item{run: runs[i], wait: wait, at: e.elapsed(), slot: slot})
+			items = append(items, item{run: runs[i], wait: wait, at: e.elapsed()})
 		}
 		top.nodes[home].submit(items)
 	}

@@ -1,7 +1,8 @@
 -- batch.lua: answers a batch of many keys, each with a question and the number of
 -- equal requests that ask it.
 --
--- KEYS    the stored key of each entry
+-- KEYS    the stored key of each entry, unless they are at the end of ARGV, as they have to be for a node of a
+--         cluster, which has scripts declare keys of one slot only. It checks every key that is used.
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] per entry: index of its question in ARGV 2 bytes, requests 4 bytes
 -- ARGV[3] and on, questions, see base.lua
@@ -47,9 +48,11 @@ local function decide(key, index, requests)
 end
 
 local replies, entries = { pack('>I6', clock) }, ARGV[2]
-for i, key in ipairs(KEYS) do
+local count, keys, from = #entries / 6, KEYS, 0
+if #keys == 0 then keys, from = ARGV, #ARGV - count end
+for i = 1, count do
   local index, requests = unpack('>I2I4', entries, i * 6 - 5)
-  local ok, reply = pcall(decide, key, index, requests)
+  local ok, reply = pcall(decide, keys[from + i], index, requests)
   if not ok then
     local why = type(reply) == 'table' and reply.err or tostring(reply)
     reply = pack('>BI2', 1, #why) .. why

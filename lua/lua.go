@@ -60,8 +60,9 @@ func text(names ...string) string {
 
 func script(name, body string) *Script {
 	// The first line makes Redis 7 treat the script as one that writes: a replica
-	// and a node that is out of memory refuse it whole.
-	source := "#!lua\n" + body
+	// and a node that is out of memory refuse it whole. The flag lets a node of a cluster
+	// answer about keys of many slots in one call, see batch.lua.
+	source := "#!lua flags=allow-cross-slot-keys\n" + body
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
 }
