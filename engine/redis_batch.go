@@ -153,6 +153,9 @@ func (c *call) build(clock string, slots bool) []any {
 		c.packed = binary.BigEndian.AppendUint16(c.packed, uint16(e.question+3)) // #nosec G115 -- index in ARGV
 		c.packed = binary.BigEndian.AppendUint32(c.packed, uint32(min(e.n, 1<<32-1)))
 	}
+	if len(c.questions) == 1 && c.single() {
+		c.packed = c.packed[:0] // which says the same
+	}
 	c.ends = append(c.ends[:0], len(c.packed))
 	for i := range c.questions {
 		c.packed = c.questions[i].append(c.packed)
@@ -176,6 +179,16 @@ func (c *call) build(clock string, slots bool) []any {
 		c.appendNames()
 	}
 	return c.args
+}
+
+// single tells whether each entry is of one request.
+func (c *call) single() bool {
+	for i := range c.entries {
+		if c.entries[i].n > 1 {
+			return false
+		}
+	}
+	return true
 }
 
 func (c *call) appendNames() {

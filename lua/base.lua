@@ -1,6 +1,10 @@
 -- base.lua: what every script begins with. It is run by every call, so it makes only
 -- what nearly every call needs.
 
+-- What it costs a node is mostly calls of C functions: some 5,000 instructions for one of Redis, 500 for each field
+-- that struct packs or unpacks, 400 for math.floor and max, and 5 for each byte of each new string. So fields that
+-- stand beside each other are packed as one integer where they fit into 53 bits, or their low bits are zeros.
+
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, floor, min, max = string.sub, math.floor, math.min, math.max
 
@@ -9,8 +13,11 @@ local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the 
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
 
--- The reply to an entry with one window, see batch.lua.
-local ONE = '>BI4I3I6I6I6I6'
+-- one packs the reply to an entry with one window, see batch.lua.
+local function one(granted, calls, used, retry, last, newest)
+  if retry == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest) end
+  return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, retry, last, newest)
+end
 
 -- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
 local function clock_of(given)
@@ -25,17 +32,20 @@ local function read(key) return call('GETRANGE', key, '0', PREFIX) end
 -- count_call notes a charging call at now in the counts of the second of last, during,
 -- and of the one before it.
 local function count_call(now, last, before, during)
-  local second, was = floor(now / 1000), floor(last / 1000)
-  if second == was then return before, min(during + 1, 65535) end
-  return second == was + 1 and during or 0, 1
+  local seconds = now - now % 1000 - last + last % 1000
+  if seconds == 0 then return before, during < 65535 and during + 1 or during end
+  return seconds == 1000 and during or 0, 1
 end
 
 -- calls_at is the charging calls of the second that ends at now.
 local function calls_at(now, last, before, during)
-  local elapsed = max(now - floor(last / 1000) * 1000, 0)
-  if elapsed < 1000 then return floor(before * (1000 - elapsed) / 1000) + during end
-  if elapsed < 2000 then return floor(during * (2000 - elapsed) / 1000) end
-  return 0
+  local elapsed, weighed = now - last + last % 1000, 0
+  if elapsed < 1000 then
+    weighed = before * (elapsed < 0 and 1000 or 1000 - elapsed)
+    return (weighed - weighed % 1000) / 1000 + during
+  end
+  if elapsed < 2000 then weighed = during * (2000 - elapsed) end
+  return (weighed - weighed % 1000) / 1000
 end
 
 -- text_of turns an expiry time into text. A batch writes few different ones, and

@@ -4,7 +4,8 @@
 -- KEYS    the stored key of each entry, unless they are at the end of ARGV, as they have to be for a node of a
 --         cluster, which has scripts declare keys of one slot only. It checks every key that is used.
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] per entry: index of its question in ARGV 2 bytes, requests 4 bytes
+-- ARGV[2] per entry: index of its question in ARGV 2 bytes, requests 4 bytes; empty: each asks ARGV[3] once, and there
+--         are no other questions
 -- ARGV[3] and on, questions, see base.lua
 --         (kind RESET: delete the key; granted tells whether there was one)
 -- returns one string: the clock 6 bytes, then per entry
@@ -23,40 +24,46 @@ local HEAD = { [SLIDE] = 54, [COUNTER] = 33, [FIXED] = 33 }
 
 local questions, quicks = {}, {}
 local function question(i)
-  local q = questions[i]
-  if not q then
-    q = ask_of(ARGV[i])
-    if q.limit and (q.kind ~= COUNTER or q.buckets == 1) then
-      q.shape = pack('>BI3BI2I5', 1, HEAD[q.kind], q.kind, q.buckets, q.window)
-      q.quick = quicks[q.kind] or quick_of(q.kind, clock)
-      quicks[q.kind] = q.quick
-    end
-    questions[i] = q
+  local q = ask_of(ARGV[i])
+  if q.limit and (q.kind ~= COUNTER or q.buckets == 1) then
+    q.shape = pack('>BI3BI2I5', 1, HEAD[q.kind], q.kind, q.buckets, q.window)
+    q.quick = quicks[q.kind] or quick_of(q.kind, clock)
+    quicks[q.kind] = q.quick
   end
+  questions[i] = q
   return q
 end
 
-local long
-local function decide(key, index, requests)
-  local q, s = question(index), read(key)
-  if q.quick and (#s < WHOLE or q.kind == SLIDE) then
-    local reply = q.quick(q, key, s, requests)
-    if reply then return reply end
-  end
-  long = long or general(clock)
-  return long(q, key, s, requests)
+local entries, replies, done = ARGV[2], { pack('>I6', clock) }, 0
+local keys, before, count = KEYS, 0, #KEYS
+if count == 0 then
+  count = entries == '' and #ARGV - 3 or #entries / 6
+  keys, before = ARGV, #ARGV - count
 end
 
-local replies, entries = { pack('>I6', clock) }, ARGV[2]
-local count, keys, from = #entries / 6, KEYS, 0
-if #keys == 0 then keys, from = ARGV, #ARGV - count end
-for i = 1, count do
-  local index, requests = unpack('>I2I4', entries, i * 6 - 5)
-  local ok, reply = pcall(decide, keys[from + i], index, requests)
-  if not ok then
-    local why = type(reply) == 'table' and reply.err or tostring(reply)
-    reply = pack('>BI2', 1, #why) .. why
+local long
+local function decide()
+  for i = done + 1, count do
+    local index, requests = 3, 1
+    if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
+    local key = keys[before + i]
+    local q, s, reply = questions[index] or question(index), read(key), nil
+    if q.quick and (#s < WHOLE or q.kind == SLIDE) then reply = q.quick(q, key, s, requests) end
+    if not reply then
+      long = long or general(clock)
+      reply = long(q, key, s, requests)
+    end
+    done = i
+    replies[i + 1] = reply
   end
-  replies[i + 1] = reply
+end
+
+while done < count do
+  local ok, why = pcall(decide)
+  if not ok then -- of the entry after those that are done, which charged nothing
+    if type(why) == 'table' then why = why.err end
+    done, why = done + 1, tostring(why)
+    replies[done + 1] = pack('>BI2', 1, #why) .. why
+  end
 end
 return table.concat(replies)

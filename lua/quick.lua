@@ -2,7 +2,10 @@
 -- holds nothing but one state, mostly one that is read and written in one piece. It keeps everything in
 -- locals and answers as the long way does, with the same calls of Redis.
 --
--- Cost: GETRANGE, and SET if it admits; five calls of Redis to admit to a long log.
+-- What is written mostly is longer than what was there, or as long: SETRANGE is half the cost of SET with PXAT.
+--
+-- Cost: GETRANGE, and SET or SETRANGE if it admits, with PEXPIREAT if the record is to live longer; five calls of
+-- Redis to admit to a long log.
 
 -- quick_of makes the short way of a kind, for a call at clock: a function of a question, a key, its record or ''
 -- and the number of requests, that returns the reply of batch.lua, or nothing if
@@ -12,6 +15,9 @@ local function quick_of(kind, clock)
     local STATE = '>I5I6I2I2I3I3I3I6I6I6' -- from the header's limit to its end
     local FULL = '>c12' .. sub(STATE, 2)
     local LOG = 55                        -- index of the first entry
+    -- The same of a log in one piece, whose ring begins at 0 and is full: read from last to its first entry's ms, and written.
+    local SHORT = '>I6I2I2I6xxxI6I6I6I6'
+    local RECORD = '>c12I5I6I7I6I6I6I6c0I6I6'
 
     -- long admits to a log that is too long for one piece, of which s is the beginning, if all
     -- requests are granted, a few entries at most have left the window, and there is a slot.
@@ -36,23 +42,23 @@ local function quick_of(kind, clock)
       call('SETRANGE', key, '0', pack(FULL, q.shape, q.limit, now, before, during, first, n, cap, base, total, ms))
       call('SETRANGE', key, LOG - 1 + (first + n - 1) % cap * ENTRY, pack('>I6I6', ms, total))
       call('PEXPIREAT', key, text_of(ms + window))
-      return pack(ONE, 0, requests, calls_at(clock, now, before, during), used, 0, ms, 0)
+      return one(requests, calls_at(clock, now, before, during), used, 0, ms, 0)
     end
 
     return function(q, key, s, requests)
       if #s == WHOLE then return sub(s, 1, 12) == q.shape and long(q, key, s, requests) end
-      local limit, window, ask = q.limit, q.window, q.ask
+      local limit, window, ask, live = q.limit, q.window, q.ask, s
       local now, last, before, during = clock, 0, 0, 0
       local n, base, total, newest, gone = 0, 0, 0, 0, 0
       if s ~= '' then
         if sub(s, 1, 12) ~= q.shape then return end
-        local _
-        _, last, before, during, _, n, _, base, total, newest = unpack(STATE, s, 13)
+        local first
+        last, before, during, n, base, total, newest, first = unpack(SHORT, s, 18)
         if last > now then now = last end
         local oldest = now - window
         if newest < oldest then
           gone, base = n, total
-        elseif unpack('>I6', s, LOG) < oldest then
+        elseif first < oldest then
           local low, high = 1, n - 1 -- the newest entry counts
           while low < high do
             local mid = floor((low + high) / 2)
@@ -63,26 +69,33 @@ local function quick_of(kind, clock)
         end
       end
       local used = (total - base) % WRAP
-      local granted = floor((limit - used) / ask)
+      local granted = limit - used
+      granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
       local units, retry = granted * q.cost, 0
       if units > 0 then
-        local ms = now
+        local ms, was, length = now, newest, #s
         if limit > 65536 then ms = round(now, window) end
-        if gone < n and newest >= ms then -- one more in the newest entry
-          ms, s = newest, sub(s, LOG + gone * ENTRY, -ENTRY - 1)
-          n = n - gone
+        n = n - gone
+        if n > 0 and newest >= ms then -- one more in the newest entry
+          ms, live = newest, sub(s, LOG + gone * ENTRY, -ENTRY - 1)
         else
-          s = sub(s, LOG + gone * ENTRY)
-          n = n - gone + 1
+          live = sub(s, LOG + gone * ENTRY)
+          n = n + 1
         end
         if n > 80 then return end -- too long for one piece: nothing is written yet
         total, newest = (total + units) % WRAP, ms
         before, during = count_call(now, last, before, during)
-        last, gone = now, 0
-        s = pack(FULL, q.shape, limit, last, before, during, 0, n, n, base, total, newest)
-          .. s .. pack('>I6I6', ms, total)
-        call('SET', key, s, 'PXAT', text_of(newest + window))
+        last = now
+        s = pack(RECORD, q.shape, limit, last, (before * 65536 + during) * 16777216, n * 16777217, base, total,
+          newest, live, ms, total)
+        if #s < length or length == 0 then
+          call('SET', key, s, 'PXAT', text_of(newest + window))
+        else
+          call('SETRANGE', key, '0', s)
+          if newest > was then call('PEXPIREAT', key, text_of(newest + window)) end
+        end
+        gone = 0
       elseif q.cost == 0 and granted > 0 then
         granted = requests
       end
@@ -95,11 +108,12 @@ local function quick_of(kind, clock)
         end
         retry = unpack('>I6', s, LOG + low * ENTRY) + window + 1
       end
-      return pack(ONE, 0, granted, calls_at(clock, last, before, during), used, retry, newest, 0)
+      return one(granted, calls_at(clock, last, before, during), used, retry, newest, 0)
     end
   elseif kind == COUNTER then -- the classic pair: one sub-window
-    local STATE = '>I5I6I2I2I6I5I5' -- from the header's limit to the end of the area
-    local FULL = '>c12' .. sub(STATE, 2)
+    -- From the header's limit to the end of the area I5I6I2I2I6I5I5: read from last on, and written.
+    local STATE = '>I6I2I2xxxxxxI5I5'
+    local RECORD = '>c12I5I6I4I6I5I5'
 
     return function(q, key, s, requests)
       local limit, window, ask = q.limit, q.window, q.ask
@@ -107,11 +121,11 @@ local function quick_of(kind, clock)
       local even, odd = 0, 0
       if s ~= '' then
         if sub(s, 1, 12) ~= q.shape then return end
-        local _
-        _, last, before, during, _, even, odd = unpack(STATE, s, 13)
+        last, before, during, even, odd = unpack(STATE, s, 18)
         if last > now then now = last end
       end
-      local k, was = floor(now / window), floor(last / window)
+      local e = now % window
+      local k, was = (now - e) / window, (last - last % window) / window
       local current, previous, newest = 0, 0, 0
       if was >= k - 1 then
         newest = was % 2 == 0 and even or odd
@@ -121,62 +135,73 @@ local function quick_of(kind, clock)
           previous = newest
         end
       end
-      local used = (q.strict and previous or floor(previous * (window - now % window) / window)) + current
-      local granted = floor((limit - used) / ask)
+      local used = current
+      if previous > 0 then used = current + (q.strict and previous or floor(previous * (window - e) / window)) end
+      local granted = limit - used
+      granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
       local units = granted * q.cost
       if units > 0 then
-        newest, was = current, k
         before, during = count_call(now, last, before, during)
-        last, current = now, current + units
+        newest, last, current = current, now, current + units
         if k % 2 == 0 then even, odd = current, previous else even, odd = previous, current end
-        s = pack(FULL, q.shape, limit, last, before, during, even + odd, even, odd)
-        call('SET', key, s, 'PXAT', text_of((k + 2) * window - 1))
+        local record = pack(RECORD, q.shape, limit, last, before * 65536 + during, even + odd, even, odd)
+        if s ~= '' and was == k then -- it lives to the same ms
+          call('SETRANGE', key, '0', record)
+        else
+          call('SET', key, record, 'PXAT', text_of((k + 2) * window - 1))
+        end
       elseif q.cost == 0 and granted > 0 then
         granted = requests
       end
       local room, retry = limit - ask, 0
       if granted < requests and used + units > room then
-        local e = window
-        if current <= room and not q.strict then e = lighter(window, previous, room - current, now % window) end
-        if e < window then
-          retry = k * window + e
+        local lighter_at = window
+        if current <= room and not q.strict then lighter_at = lighter(window, previous, room - current, e) end
+        if lighter_at < window then
+          retry = k * window + lighter_at
         elseif q.strict then
           retry = (current <= room and k + 1 or k + 2) * window
         else
           retry = (k + 1) * window + lighter(window, current, room, 0)
         end
       end
-      return pack(ONE, 0, granted, calls_at(clock, last, before, during), used, retry, last, newest)
+      return one(granted, calls_at(clock, last, before, during), used, retry, last, newest)
     end
   elseif kind == FIXED then
-    local STATE = '>I5I6I2I2I6' -- from the header's limit to its end
-    local FULL = '>c12' .. sub(STATE, 2)
+    -- From the header's limit to its end I5I6I2I2I6: read from last on, and written.
+    local STATE = '>I6I2I2I6'
+    local RECORD = '>c12I5I6I4I6'
 
     return function(q, key, s, requests)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during, used = clock, 0, 0, 0, 0
       if s ~= '' then
         if sub(s, 1, 12) ~= q.shape then return end
-        local _
-        _, last, before, during, used = unpack(STATE, s, 13)
+        last, before, during, used = unpack(STATE, s, 18)
         if last > now then now = last end
       end
-      local k = floor(now / window)
-      if k > floor(last / window) then used = 0 end
-      local granted = floor((limit - used) / ask)
+      local ending = now - now % window + window
+      local same = last - last % window + window == ending
+      if not same then used = 0 end
+      local granted = limit - used
+      granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
       local units, retry = granted * q.cost, 0
       if units > 0 then
         before, during = count_call(now, last, before, during)
         last = now
-        call('SET', key, pack(FULL, q.shape, limit, last, before, during, used + units),
-          'PXAT', text_of((k + 1) * window - 1))
+        local record = pack(RECORD, q.shape, limit, last, before * 65536 + during, used + units)
+        if s ~= '' and same then -- it lives to the same ms
+          call('SETRANGE', key, '0', record)
+        else
+          call('SET', key, record, 'PXAT', text_of(ending - 1))
+        end
       elseif q.cost == 0 and granted > 0 then
         granted = requests
       end
-      if granted < requests and used + units + ask > limit then retry = (k + 1) * window end
-      return pack(ONE, 0, granted, calls_at(clock, last, before, during), used, retry, last, 0)
+      if granted < requests and used + units + ask > limit then retry = ending end
+      return one(granted, calls_at(clock, last, before, during), used, retry, last, 0)
     end
   end
 end
