@@ -19,51 +19,50 @@
 
 local clock = clock_of(ARGV[1])
 
--- The first 12 bytes of a record with one state of the question's, by kind: length of its head.
-local HEAD = { [SLIDE] = 54, [COUNTER] = 33, [FIXED] = 33 }
-
 local questions, quicks = {}, {}
 local function question(i)
   local q = ask_of(ARGV[i])
-  if q.limit and (q.kind ~= COUNTER or q.buckets == 1) then
-    q.shape = pack('>BI3BI2I5', 1, HEAD[q.kind], q.kind, q.buckets, q.window)
-    q.quick = quicks[q.kind] or quick_of(q.kind, clock)
-    quicks[q.kind] = q.quick
+  local kind = q.kind
+  if q.limit and (kind ~= COUNTER or q.buckets == 1) then
+    -- The first 12 bytes of a record with one state of this name, whose head is as long.
+    q.shape = pack('>BI3BI2I5', 1, kind == SLIDE and 54 or 33, kind, q.buckets, q.window)
+    q.quick = quicks[kind] or quick_of(kind, clock)
+    quicks[kind] = q.quick
   end
   questions[i] = q
   return q
 end
 
-local entries, replies, done = ARGV[2], { pack('>I6', clock) }, 0
-local keys, before, count = KEYS, 0, #KEYS
+local entries, keys, before, count = ARGV[2], KEYS, 0, #KEYS
 if count == 0 then
   count = entries == '' and #ARGV - 3 or #entries / 6
   keys, before = ARGV, #ARGV - count
 end
 
+-- decide adds a reply for each entry that has none.
 local long
-local function decide()
-  for i = done + 1, count do
+local function decide(replies, entries, keys, before, count)
+  for i = #replies, count do -- the clock is the first
     local index, requests = 3, 1
     if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
     local key = keys[before + i]
-    local q, s, reply = questions[index] or question(index), read(key), nil
+    local q, s, reply = questions[index] or question(index), call('GETRANGE', key, '0', PREFIX), nil
     if q.quick and (#s < WHOLE or q.kind == SLIDE) then reply = q.quick(q, key, s, requests) end
     if not reply then
       long = long or general(clock)
       reply = long(q, key, s, requests)
     end
-    done = i
     replies[i + 1] = reply
   end
 end
 
-while done < count do
-  local ok, why = pcall(decide)
+local replies = { pack('>I6', clock) }
+while #replies <= count do
+  local ok, why = pcall(decide, replies, entries, keys, before, count)
   if not ok then -- of the entry after those that are done, which charged nothing
     if type(why) == 'table' then why = why.err end
-    done, why = done + 1, tostring(why)
-    replies[done + 1] = pack('>BI2', 1, #why) .. why
+    why = tostring(why)
+    replies[#replies + 1] = pack('>BI2', 1, #why) .. why
   end
 end
 return table.concat(replies)

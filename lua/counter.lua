@@ -37,7 +37,7 @@ local function used(rec, st, strict)
   st[K], st[WAS], st[OLDEST], st[REST] = k, was, oldest, rest - oldest
   st[HELD] = was >= k - n and counter(rec, st, was) or 0
   st[NOW] = was == k and st[HELD] or 0
-  return (strict and oldest or weigh(window, oldest, rec.now * n % window)) + st[REST]
+  return (strict and oldest or floor(oldest * (window - rec.now * n % window) / window)) + st[REST]
 end
 
 -- retry returns the first ms at which what counts is at most room.

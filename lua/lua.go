@@ -8,6 +8,7 @@ import (
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by their SHA-1
 	"embed"
 	"encoding/hex"
+	"regexp"
 	"strings"
 )
 
@@ -62,7 +63,33 @@ func script(name, body string) *Script {
 	// The first line makes Redis 7 treat the script as one that writes: a replica
 	// and a node that is out of memory refuse it whole. The flag lets a node of a cluster
 	// answer about keys of many slots in one call, see batch.lua.
-	source := "#!lua flags=allow-cross-slot-keys\n" + body
+	source := "#!lua flags=allow-cross-slot-keys\n" + fold(body)
 	sum := sha1.Sum([]byte(source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
 	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
+}
+
+// constant is a line that gives names to literals, and word what may be one of the names.
+var (
+	constant = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) += (\d+(?:, \d+)*|'[^']*')( +--.*)?$`)
+	word     = regexp.MustCompile(`\b[A-Z][A-Z_]*\b`)
+)
+
+// fold puts the values of constants in place of their names: a call pays for every
+// local that a function captures, and Lua 5.1 has no constants.
+func fold(source string) string {
+	values := map[string]string{}
+	source = constant.ReplaceAllStringFunc(source, func(line string) string {
+		parts := constant.FindStringSubmatch(line)
+		names, literals := strings.Split(parts[1], ", "), strings.Split(parts[2], ", ")
+		for i, name := range names {
+			values[name] = literals[i]
+		}
+		return ""
+	})
+	return word.ReplaceAllStringFunc(source, func(name string) string {
+		if value, ok := values[name]; ok {
+			return value
+		}
+		return name
+	})
 }

@@ -24,16 +24,16 @@ local function quick_of(kind, clock)
     local function long(q, key, s, requests)
       local window, units = q.window, requests * q.cost
       local _, last, before, during, first, n, cap, base, total, newest = unpack(STATE, s, 13)
-      local now = max(clock, last)
+      local now = clock > last and clock or last
       local oldest, gone = now - window, 0
       if units == 0 or newest < oldest then return end
       local at = LOG - 1 + first * ENTRY
-      local block = call('GETRANGE', key, at, at + min(16, cap - first) * ENTRY - 1)
+      local block = call('GETRANGE', key, at, at + (cap - first < 16 and cap - first or 16) * ENTRY - 1)
       while gone * ENTRY < #block and unpack('>I6', block, gone * ENTRY + 1) < oldest do gone = gone + 1 end
       if gone * ENTRY == #block then return end
       if gone > 0 then base = unpack('>I6', block, gone * ENTRY - 5) end
       local used, ms = (total - base) % WRAP, now
-      if q.limit > 65536 then ms = round(now, window) end
+      if q.limit > 65536 then ms = now + -now % math.ceil(window / 65536) end
       if used + units > q.limit then return end
       first, n, total = (first + gone) % cap, n - gone, (total + units) % WRAP
       if newest >= ms then ms = newest elseif n < cap then n = n + 1 else return end
@@ -75,7 +75,7 @@ local function quick_of(kind, clock)
       local units, retry = granted * q.cost, 0
       if units > 0 then
         local ms, was, length = now, newest, #s
-        if limit > 65536 then ms = round(now, window) end
+        if limit > 65536 then ms = now + -now % math.ceil(window / 65536) end
         n = n - gone
         if n > 0 and newest >= ms then -- one more in the newest entry
           ms, live = newest, sub(s, LOG + gone * ENTRY, -ENTRY - 1)

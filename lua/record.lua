@@ -24,6 +24,8 @@ local GONE, LIVE, FROM, BLOCK = 19, 20, 21, 22 -- entries that count no more; ru
 -- and of a counter, see counter.lua.
 local K, WAS, OLDEST, REST, HELD, NOW = 19, 20, 21, 22, 23, 24
 
+local min, max = math.min, math.max
+
 -- One table of functions per kind, see slide.lua.
 local algorithms = {}
 
@@ -63,6 +65,9 @@ local function ends(st)
   if st[KIND] >= HOME then return st[COUNT] end
   return st[COUNT] > 0 and st[FIRST] or st[FIRST] - 1
 end
+
+-- read returns the beginning of a key's record, mostly all of it.
+local function read(key) return call('GETRANGE', key, '0', PREFIX) end
 
 -- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
 -- areas are in memory too, now is the ms that every window of the key goes by.

@@ -84,7 +84,7 @@ end
 -- a log has at most some 65,537 entries.
 local function charge(rec, st, limit, units)
   local now, window = rec.now, st[WINDOW]
-  if limit > 65536 then now = round(now, window) end
+  if limit > 65536 then now = now + -now % math.ceil(window / 65536) end
   st[FIRST] = st[CAP] > 0 and (st[FIRST] + st[GONE]) % st[CAP] or 0
   st[COUNT], st[BASE] = st[COUNT] - st[GONE], st[LIVE]
   st[TOTAL] = (st[TOTAL] + units) % WRAP
