@@ -208,14 +208,24 @@ func (e *Redis) do(p *Pipeline, from, to int) {
 	}
 	clear(p.parked)
 	p.parked = p.parked[:0]
-	for node, items := range p.groups {
-		if len(items) > 0 {
-			top.nodes[node].submit(items)
-			clear(items)
-			p.groups[node] = items[:0]
-		}
-	}
 	p.forwards.submit(top)
+	left := 0
+	for _, items := range p.groups {
+		left += len(items)
+	}
+	for node, items := range p.groups {
+		switch {
+		case len(items) == 0:
+			continue
+		case len(items) == left: // the last
+			top.nodes[node].ask(items)
+		default:
+			top.nodes[node].submit(items)
+		}
+		left -= len(items)
+		clear(items)
+		p.groups[node] = items[:0]
+	}
 	if ask > 0 {
 		p.wait.wait()
 	}

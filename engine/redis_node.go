@@ -34,11 +34,13 @@ type node struct {
 	lanes   lanes // of ordinary commands
 
 	mu     sync.Mutex
-	ready  sync.Cond // the queue is not empty, or closed is set
+	ready  sync.Cond // a worker may find something to do, or closed is set
 	queue  []item
+	busy   int    // batches under way
+	spare  *batch // of who has served one of its own, for the next
 	closed bool
 
-	workers sync.WaitGroup
+	workers sync.WaitGroup // and who serves a batch of its own
 }
 
 func openNode(e *Redis, b *backend, addr string) *node {
@@ -120,6 +122,35 @@ func (n *node) submit(items []item) {
 	answered(items)
 }
 
+// ask is submit for who has nothing else to do than to wait for the answers. If the node has nothing
+// to do either, it is asked from here: that saves waking a worker, and being woken by it.
+func (n *node) ask(items []item) {
+	n.mu.Lock()
+	if n.closed || n.busy > 0 || len(n.queue) > 0 {
+		n.mu.Unlock()
+		n.submit(items)
+		return
+	}
+	n.busy++
+	n.workers.Add(1)
+	b := n.spare
+	n.spare = nil
+	n.mu.Unlock()
+	if b == nil {
+		b = new(batch)
+	}
+	b.items = append(b.items[:0], items...)
+	n.answer(b)
+	n.mu.Lock()
+	n.busy--
+	n.spare = b
+	if len(n.queue) > 0 {
+		n.ready.Signal()
+	}
+	n.mu.Unlock()
+	n.workers.Done()
+}
+
 // answered tells the pipelines of items that their results are there.
 func answered(items []item) {
 	for len(items) > 0 {
@@ -134,13 +165,13 @@ func answered(items []item) {
 	}
 }
 
-// take waits for requests and moves them to buf: whole pipelines, so that two
-// workers never carry parts of the same one. It returns nil when the node is closed.
+// take waits for requests and moves them to buf: whole pipelines, so that no two batches carry
+// parts of the same one. It returns nil when the node is closed.
 func (n *node) take(buf []item) []item {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	for len(n.queue) == 0 {
-		if n.closed {
+	for len(n.queue) == 0 || n.busy >= inFlight {
+		if n.closed && len(n.queue) == 0 {
 			return nil
 		}
 		n.ready.Wait()
@@ -160,10 +191,18 @@ func (n *node) take(buf []item) []item {
 	rest := copy(n.queue, n.queue[end:])
 	clear(n.queue[rest:])
 	n.queue = n.queue[:rest]
+	n.busy++
 	if rest > 0 {
 		n.ready.Signal()
 	}
 	return buf
+}
+
+// done gives back what take took a place for.
+func (n *node) done() {
+	n.mu.Lock()
+	n.busy--
+	n.mu.Unlock()
 }
 
 func (n *node) work() {
@@ -175,10 +214,17 @@ func (n *node) work() {
 			return
 		}
 		b.items = items
-		n.serve(&b)
-		answered(b.items)
-		clear(items)
+		n.answer(&b)
+		n.done()
 	}
+}
+
+// answer serves a batch and tells who waits.
+func (n *node) answer(b *batch) {
+	items := b.items
+	n.serve(b)
+	answered(b.items)
+	clear(items)
 }
 
 // serve gives every item of the batch its result. It returns by the deadline of the
