@@ -34,7 +34,7 @@ func TestDrain(t *testing.T) {
 						pipeline[i] = words("RL.SLIDE drain 1000000000 3600")
 					}
 					for first := true; ; first = false {
-						replies, err := c.exchange(pipeline...)
+						replies, err := c.Exchange(pipeline...)
 						answered.Add(int64(len(replies)))
 						if first {
 							busy.Add(1)
@@ -78,7 +78,7 @@ func TestSecondSignal(t *testing.T) {
 	n.Pause()
 	_, err := c.Write(appendCommand(nil, words("RL.SLIDE k 10 60")...))
 	require.NoError(t, err)
-	p.signal(t, syscall.SIGTERM)
+	p.Signal(t, syscall.SIGTERM)
 	eventually(t, "the drain to begin", func() bool {
 		nc, err := net.Dial("tcp", p.addr)
 		if err == nil {
@@ -86,9 +86,9 @@ func TestSecondSignal(t *testing.T) {
 		}
 		return err != nil
 	})
-	require.True(t, p.running())
-	p.signal(t, syscall.SIGTERM)
-	require.Equal(t, -1, p.exit(t))
+	require.True(t, p.Running())
+	p.Signal(t, syscall.SIGTERM)
+	require.Equal(t, -1, p.Exit(t))
 }
 
 // TestShutdownTimeout stops one that must not wait long for such a node.
@@ -100,9 +100,9 @@ func TestShutdownTimeout(t *testing.T) {
 	n.Pause()
 	_, err := c.Write(appendCommand(nil, words("RL.SLIDE k 10 60")...))
 	require.NoError(t, err)
-	p.signal(t, syscall.SIGTERM)
+	p.Signal(t, syscall.SIGTERM)
 	began := time.Now()
-	require.Equal(t, 1, p.exit(t))
+	require.Equal(t, 1, p.Exit(t))
 	require.Less(t, time.Since(began), 10*time.Second)
-	require.Contains(t, p.output.String(), "shutdown-timeout")
+	require.Contains(t, p.Output.String(), "shutdown-timeout")
 }

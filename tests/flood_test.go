@@ -125,7 +125,7 @@ func TestStrangersFlood(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "-ERR Protocol error: unauthenticated multibulk length\r\n", string(reply))
 	if !raceEnabled {
-		b, err := os.ReadFile("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/status")
+		b, err := os.ReadFile("/proc/" + strconv.Itoa(p.Cmd.Process.Pid) + "/status")
 		require.NoError(t, err)
 		peak, err := strconv.Atoi(highWater.FindStringSubmatch(string(b))[1])
 		require.NoError(t, err)

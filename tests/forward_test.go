@@ -77,7 +77,7 @@ func TestPassthroughLargeReply(t *testing.T) {
 	if raceEnabled {
 		most *= 6
 	}
-	require.Less(t, peakMB(t, p.cmd.Process.Pid), most)
+	require.Less(t, peakMB(t, p.Cmd.Process.Pid), most)
 	p.stop(t)
 }
 

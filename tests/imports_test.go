@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 }
 
 // testSupport is what only tests import: it ships with nothing.
-var testSupport = []string{"internal/redistest", "internal/faultnet"}
+var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest"}
 
 // alone says which one package a library may be imported by.
 var alone = map[string]string{

@@ -3,14 +3,11 @@ package tests
 import (
 	"context"
 	"fmt"
-	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/stretchr/testify/require"
-
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
@@ -49,30 +46,15 @@ func (n *node) keys(t *testing.T) []string {
 
 // proxy is an rlproxy of the test's own.
 type proxy struct {
-	*process
+	*proxytest.Proxy
 	addr string
 }
-
-var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
 // startProxy starts an rlproxy on a free port and waits until it listens.
 func startProxy(t *testing.T, args ...string) *proxy {
 	t.Helper()
-	p := &proxy{process: spawn(t, binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}
-	p.ready(t)
-	return p
-}
-
-// ready waits until the proxy listens.
-func (p *proxy) ready(t *testing.T) {
-	t.Helper()
-	eventually(t, "rlproxy", func() bool {
-		if m := listening.FindStringSubmatch(p.output.String()); m != nil {
-			p.addr = m[1]
-		}
-		return p.addr != "" || !p.running()
-	})
-	require.NotEmpty(t, p.addr, "rlproxy ended:\n%s", p.output)
+	p := proxytest.Start(t, args...)
+	return &proxy{p, p.Addr}
 }
 
 // backends are the arguments that name nodes. The timeout is long: these tests
@@ -88,9 +70,7 @@ func backends(nodes ...*node) []string {
 // stop asks a proxy to end, and holds that it did so cleanly.
 func (p *proxy) stop(t *testing.T) {
 	t.Helper()
-	p.signal(t, syscall.SIGTERM)
-	require.Zero(t, p.exit(t), "%s", p.output)
-	require.NotContains(t, p.output.String(), "DATA RACE")
+	p.Stop(t)
 }
 
 // client returns a go-redis client of the proxy.

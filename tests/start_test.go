@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"net"
 	"os"
 	"path/filepath"
@@ -10,13 +11,15 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
 // outcome runs rlproxy until it ends by itself.
 func outcome(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
-	p := spawn(t, binary, args...)
-	return p.exit(t), p.output.String()
+	p := spawn(t, proxytest.Binary, args...)
+	return p.Exit(t), p.Output.String()
 }
 
 // write makes a file of a test's own.
@@ -91,8 +94,8 @@ func TestListening(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	args := []string{"--unixsocket", socket, "--unixsocketperm", "700", "--bind", "127.0.0.1", "127.0.0.2"}
 	p := startProxy(t, args...)
-	eventually(t, "the Unix socket", func() bool { return strings.Contains(p.output.String(), socket) })
-	require.Len(t, regexp.MustCompile(`msg=listening address=127\.0\.0\.[12]:`+port(t, p.addr)).FindAllString(p.output.String(), -1), 2)
+	eventually(t, "the Unix socket", func() bool { return strings.Contains(p.Output.String(), socket) })
+	require.Len(t, regexp.MustCompile(`msg=listening address=127\.0\.0\.[12]:`+port(t, p.addr)).FindAllString(p.Output.String(), -1), 2)
 	st, err := os.Stat(socket)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o700, st.Mode().Perm())
@@ -111,8 +114,8 @@ func TestListening(t *testing.T) {
 	require.Contains(t, out, "another process does")
 
 	// What kill -9 leaves behind does not hinder the next start.
-	p.signal(t, syscall.SIGKILL)
-	require.Equal(t, -1, p.exit(t))
+	p.Signal(t, syscall.SIGKILL)
+	require.Equal(t, -1, p.Exit(t))
 	require.FileExists(t, socket)
 	p = startProxy(t, args...)
 	p.stop(t)
@@ -128,22 +131,22 @@ func port(t *testing.T, addr string) string {
 
 func TestLog(t *testing.T) {
 	logfile := filepath.Join(t.TempDir(), "log")
-	p := spawn(t, binary, "--bind", "127.0.0.1", "--port", "0", "--logfile", logfile, "--requirepass", "hush-hush")
+	p := spawn(t, proxytest.Binary, "--bind", "127.0.0.1", "--port", "0", "--logfile", logfile, "--requirepass", "hush-hush")
 	eventually(t, "the log file", func() bool {
 		b, err := os.ReadFile(logfile)
-		return err == nil && listening.Match(b)
+		return err == nil && bytes.Contains(b, []byte("msg=listening"))
 	})
-	(&proxy{process: p}).stop(t)
+	p.Stop(t)
 	b, err := os.ReadFile(logfile)
 	require.NoError(t, err)
 	require.Regexp(t, `^time=\S+ level=notice msg=`, string(b))
 	require.NotContains(t, string(b), "hush-hush")
-	require.Empty(t, p.output.String())
+	require.Empty(t, p.Output.String())
 
-	p2 := spawn(t, binary, "--bind", "127.0.0.1", "--port", "0", "--loglevel", "warning", "--unixsocket", filepath.Join(t.TempDir(), "s"))
-	eventually(t, "the socket", func() bool { return !p2.running() || exists(p2.cmd.Args[len(p2.cmd.Args)-1]) })
-	(&proxy{process: p2}).stop(t)
-	require.Empty(t, p2.output.String())
+	p2 := spawn(t, proxytest.Binary, "--bind", "127.0.0.1", "--port", "0", "--loglevel", "warning", "--unixsocket", filepath.Join(t.TempDir(), "s"))
+	eventually(t, "the socket", func() bool { return !p2.Running() || exists(p2.Cmd.Args[len(p2.Cmd.Args)-1]) })
+	p2.Stop(t)
+	require.Empty(t, p2.Output.String())
 }
 
 func exists(path string) bool {

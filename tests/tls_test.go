@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bufio"
 	"crypto/tls"
 	"net"
 	"os"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
@@ -27,17 +27,17 @@ func dialTLS(t *testing.T, addr string, config *tls.Config) (*conn, error) {
 		return nil, err
 	}
 	t.Cleanup(func() { _ = nc.Close() })
-	c := &conn{nc, bufio.NewReader(nc)}
-	_, err = c.exchange([]any{"PING"})
+	c := &conn{proxytest.NewConn(nc)}
+	_, err = c.Exchange([]any{"PING"})
 	return c, err
 }
 
 // hangup sends SIGHUP and waits until the log has said once more what came of it.
 func (p *proxy) hangup(t *testing.T, says string) {
 	t.Helper()
-	before := strings.Count(p.output.String(), says)
-	p.signal(t, syscall.SIGHUP)
-	eventually(t, says, func() bool { return strings.Count(p.output.String(), says) > before })
+	before := strings.Count(p.Output.String(), says)
+	p.Signal(t, syscall.SIGHUP)
+	eventually(t, says, func() bool { return strings.Count(p.Output.String(), says) > before })
 }
 
 const (
@@ -55,7 +55,7 @@ func TestTLS(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
-	require.Equal(t, 1, strings.Count(p.output.String(), "msg=listening"), "a port without TLS is open")
+	require.Equal(t, 1, strings.Count(p.Output.String(), "msg=listening"), "a port without TLS is open")
 	c, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
 	require.EqualValues(t, 4, c.decide(t, "RL.SLIDE k 5 60").remaining)
@@ -71,7 +71,7 @@ func TestTLS(t *testing.T) {
 
 	// What is not TLS is closed, and hurts nobody.
 	plain := dial(t, p.addr)
-	_, err = plain.exchange([]any{"PING"})
+	_, err = plain.Exchange([]any{"PING"})
 	require.Error(t, err)
 	require.EqualValues(t, 2, c.decide(t, "RL.SLIDE k 5 60").remaining)
 	require.Contains(t, c.do(t, "INFO", "stats"), "rejected_tls_handshakes:2\r\n")
@@ -85,7 +85,7 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 		"--tls-protocols", "TLSv1.2", "--tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384")
 	c, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
-	state := c.Conn.(*tls.Conn).ConnectionState()
+	state := c.Conn.Conn.(*tls.Conn).ConnectionState()
 	require.EqualValues(t, tls.VersionTLS12, state.Version)
 	require.Equal(t, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, state.CipherSuite)
 	p.stop(t)
@@ -150,8 +150,9 @@ func TestReload(t *testing.T) {
 		require.NoError(t, os.WriteFile(conf, []byte("bind 127.0.0.1\nport 0\ntls-auth-clients no\ntls-cert-file "+cert+"\ntls-key-file "+key+"\n"+more), 0o600))
 	}
 	configure("loglevel notice\n")
-	p := &proxy{process: spawn(t, binary, conf, "--tls-port", strconv.Itoa(redistest.FreePort(t)))}
-	p.ready(t)
+	started := &proxytest.Proxy{Process: spawn(t, proxytest.Binary, conf, "--tls-port", strconv.Itoa(redistest.FreePort(t)))}
+	started.Ready(t)
+	p := &proxy{started, started.Addr}
 	open, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
 
@@ -176,14 +177,14 @@ func TestReload(t *testing.T) {
 	require.NoError(t, err)
 	_, err = dialTLS(t, p.addr, a.trust())
 	require.Error(t, err)
-	require.Contains(t, p.output.String(), `msg="a changed directive waits for a restart" directive=maxclients`)
-	require.NotContains(t, p.output.String(), "directive=loglevel")
+	require.Contains(t, p.Output.String(), `msg="a changed directive waits for a restart" directive=maxclients`)
+	require.NotContains(t, p.Output.String(), "directive=loglevel")
 	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
 	require.Equal(t, []any{"maxclients", "10000"}, open.do(t, "CONFIG", "GET", "maxclients"))
 
 	configure("loglevel loud\n")
 	p.hangup(t, notReloaded)
-	require.Contains(t, p.output.String(), "rlproxy.conf:6: loglevel must be")
+	require.Contains(t, p.Output.String(), "rlproxy.conf:6: loglevel must be")
 	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
 	p.stop(t)
 }

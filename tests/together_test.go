@@ -69,7 +69,7 @@ func (l *load) client(c *conn, rng *rand.Rand, until time.Time) (map[int][]answe
 			pipeline[i] = append(l.command(keys[i]), "COST", costs[i])
 		}
 		sent := time.Now()
-		replies, err := c.exchange(pipeline...)
+		replies, err := c.Exchange(pipeline...)
 		if err != nil {
 			return answers, err
 		}

@@ -59,7 +59,7 @@ func TestTenants(t *testing.T) {
 				require.NotContains(t, fmt.Sprint(c.do(t, args...)), "hush")
 			}
 			p.stop(t)
-			require.NotContains(t, p.output.String(), "hush")
+			require.NotContains(t, p.Output.String(), "hush")
 		})
 	}
 }
@@ -84,19 +84,19 @@ func TestReloadUsers(t *testing.T) {
 	} {
 		set(wrong)
 		p.hangup(t, notReloaded)
-		require.Contains(t, p.output.String(), says)
+		require.Contains(t, p.Output.String(), says)
 		require.EqualValues(t, 1, shop.decide(t, "RL.SLIDE shop:1 5 60 COST 0").allowed)
 	}
 
 	set("user default on >two ~* &* +@all")
 	p.hangup(t, reloaded)
-	_, err := shop.exchange(words("PING"))
+	_, err := shop.Exchange(words("PING"))
 	require.Error(t, err, "whoever is gone is closed")
 	require.Equal(t, status("PONG"), first.do(t, "PING"))
 	require.Equal(t, errLogin, dial(t, p.addr).do(t, "AUTH", "one"))
 	require.Equal(t, status("OK"), dial(t, p.addr).do(t, "AUTH", "two"))
 	p.stop(t)
-	require.NotContains(t, p.output.String(), "hush")
+	require.NotContains(t, p.Output.String(), "hush")
 }
 
 // TestUsersAreChecked holds that a mistake stops the start, and is said in a sentence

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,21 +24,21 @@ const clusterTimeout = 1000
 // StartCluster runs a cluster that shares the slots out evenly, and waits until it
 // works. announce, if not nil, gives the port that clients are told for a node, as
 // it is when something stands between.
-func StartCluster(t testing.TB, masters int, announce func(addr string) int) *Cluster {
-	return startCluster(t, masters, masters, announce)
+func StartCluster(t testing.TB, masters int, announce func(addr string) int, options ...Option) *Cluster {
+	return startCluster(t, masters, masters, announce, options)
 }
 
 // StartReplicated runs a cluster in which each master has a replica: node i + masters
 // is node i's.
-func StartReplicated(t testing.TB, masters int) *Cluster {
-	return startCluster(t, masters, 2*masters, nil)
+func StartReplicated(t testing.TB, masters int, options ...Option) *Cluster {
+	return startCluster(t, masters, 2*masters, nil, options)
 }
 
-func startCluster(t testing.TB, masters, count int, announce func(addr string) int) *Cluster {
+func startCluster(t testing.TB, masters, count int, announce func(addr string) int, options []Option) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	for range count {
-		c.Nodes = append(c.Nodes, Start(t, "--cluster-enabled", "yes",
+		c.Nodes = append(c.Nodes, start(t, options, "--cluster-enabled", "yes",
 			"--cluster-port", strconv.Itoa(FreePort(t)), "--cluster-node-timeout", strconv.Itoa(clusterTimeout),
 			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"))
 	}
@@ -150,13 +149,4 @@ func (c *Cluster) Move(slot, from, to int, step func()) {
 	step()
 	src.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	step()
-}
-
-// Do sends one command and returns its reply as text; an error ends the test.
-func (s *Server) Do(args ...any) string {
-	s.t.Helper()
-	cmd := redis.NewCmd(context.Background(), args...)
-	_ = s.Client.Process(context.Background(), cmd)
-	require.NoError(s.t, cmd.Err(), "%v", args)
-	return fmt.Sprint(cmd.Val())
 }

@@ -5,7 +5,9 @@ package redistest
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
+	"os"
 	"os/exec"
 	"strconv"
 	"syscall"
@@ -22,15 +24,25 @@ type Server struct {
 	Port   int
 	Client *redis.Client // a plain connection to it, for the test's own questions
 
-	t    testing.TB
-	args []string
-	cmd  *exec.Cmd
-	out  *bytes.Buffer
+	t     testing.TB
+	args  []string
+	env   []string
+	clock string // the file with the offset of its clock, if it has one
+	cmd   *exec.Cmd
+	out   *bytes.Buffer
 }
+
+// Option changes a server before it is started.
+type Option func(s *Server)
 
 // Start runs a redis-server without persistence, with further arguments as on its
 // command line. It is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, nil, args...)
+}
+
+func start(t testing.TB, options []Option, args ...string) *Server {
 	t.Helper()
 	port := FreePort(t)
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), Port: port, t: t}
@@ -38,6 +50,9 @@ func Start(t testing.TB, args ...string) *Server {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", t.TempDir(),
 		"--save", "", "--appendonly", "no",
 	}, args...)
+	for _, option := range options {
+		option(s)
+	}
 	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
 	t.Cleanup(func() {
 		_ = s.Client.Close()
@@ -59,10 +74,26 @@ func (s *Server) Run() {
 	s.out = new(bytes.Buffer)
 	s.cmd = exec.Command("redis-server", s.args...) // #nosec G204 -- a test's own arguments
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
+	s.cmd.Env = append(os.Environ(), s.env...)
 	require.NoError(s.t, s.cmd.Start(), "redis-server has to be installed: make test does it")
 	require.Eventually(s.t, func() bool {
 		return s.Client.Ping(context.Background()).Err() == nil
 	}, 20*time.Second, 5*time.Millisecond, "redis-server does not answer")
+}
+
+// Ask sends one command and returns its reply as text.
+func (s *Server) Ask(args ...any) (string, error) {
+	cmd := redis.NewCmd(context.Background(), args...)
+	err := s.Client.Process(context.Background(), cmd)
+	return fmt.Sprint(cmd.Val()), err
+}
+
+// Do is Ask; an error ends the test.
+func (s *Server) Do(args ...any) string {
+	s.t.Helper()
+	reply, err := s.Ask(args...)
+	require.NoError(s.t, err, "%v", args)
+	return reply
 }
 
 // Kill ends the server at once, as kill -9 does.

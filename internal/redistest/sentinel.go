@@ -28,10 +28,10 @@ const sentinelTimeout = 600
 
 // StartGuarded runs a master, its replica and three sentinels, and waits until each
 // knows the others.
-func StartGuarded(t testing.TB) *Guarded {
+func StartGuarded(t testing.TB, options ...Option) *Guarded {
 	t.Helper()
-	g := &Guarded{Master: Start(t, "--repl-diskless-sync-delay", "0")}
-	g.Replica = Start(t, "--replicaof", "127.0.0.1 "+strconv.Itoa(g.Master.Port), "--repl-diskless-sync-delay", "0")
+	g := &Guarded{Master: start(t, options, "--repl-diskless-sync-delay", "0")}
+	g.Replica = start(t, options, "--replicaof", "127.0.0.1 "+strconv.Itoa(g.Master.Port), "--repl-diskless-sync-delay", "0")
 	for range 3 {
 		g.Sentinels = append(g.Sentinels, StartSentinel(t, g.Master.Addr))
 	}

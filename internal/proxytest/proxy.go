@@ -1,0 +1,37 @@
+package proxytest
+
+import (
+	"regexp"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Proxy is an rlproxy of the test's own.
+type Proxy struct {
+	*Process
+	Addr string // host:port that it listens on
+}
+
+var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
+
+// Start starts an rlproxy on a free port, unless the arguments name one, and waits
+// until it listens.
+func Start(t testing.TB, args ...string) *Proxy {
+	t.Helper()
+	p := &Proxy{Process: Spawn(t, Binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}
+	p.Ready(t)
+	return p
+}
+
+// Ready waits until the proxy listens.
+func (p *Proxy) Ready(t testing.TB) {
+	t.Helper()
+	Eventually(t, "rlproxy", func() bool {
+		if m := listening.FindStringSubmatch(p.Output.String()); m != nil {
+			p.Addr = m[1]
+		}
+		return p.Addr != "" || !p.Running()
+	})
+	require.NotEmpty(t, p.Addr, "rlproxy ended:\n%s", p.Output)
+}

@@ -1,0 +1,125 @@
+package proxytest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Conn is a connection that sends and reads RESP as it is on the wire.
+type Conn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// What the wire can say beside int64, string (a bulk) and []any. A RESP3 map is a
+// []any of keys and values in turn, a null is nil.
+type (
+	Status   string // a simple string
+	ErrReply string // an error
+)
+
+// NewConn speaks RESP on a connection.
+func NewConn(nc net.Conn) *Conn { return &Conn{nc, bufio.NewReader(nc)} }
+
+// AppendCommand appends a command to a pipeline. Words are strings or integers.
+func AppendCommand(b []byte, words ...any) []byte {
+	b = fmt.Appendf(b, "*%d\r\n", len(words))
+	for _, w := range words {
+		s := fmt.Sprint(w)
+		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(s), s)
+	}
+	return b
+}
+
+// Exchange sends commands in one write and returns their replies, or those that
+// came before it failed.
+func (c *Conn) Exchange(commands ...[]any) ([]any, error) {
+	var b []byte
+	for _, words := range commands {
+		b = AppendCommand(b, words...)
+	}
+	if err := c.SetDeadline(time.Now().Add(Patience)); err != nil {
+		return nil, err
+	}
+	if _, err := c.Write(b); err != nil {
+		return nil, err
+	}
+	replies := make([]any, len(commands))
+	for i := range replies {
+		var err error
+		if replies[i], err = c.ReadReply(); err != nil {
+			return replies[:i], err
+		}
+	}
+	return replies, nil
+}
+
+// ReadReply reads one reply.
+func (c *Conn) ReadReply() (any, error) {
+	l, err := c.r.ReadString('\n')
+	if err != nil {
+		return nil, err
+	}
+	kind, rest := l[0], strings.TrimSuffix(l[1:], "\r\n")
+	switch kind {
+	case '+':
+		return Status(rest), nil
+	case '-':
+		return ErrReply(rest), nil
+	case '_':
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(rest, 10, 64)
+	if err != nil {
+		return nil, err
+	}
+	switch kind {
+	case ':':
+		return n, nil
+	case '$':
+		if n < 0 {
+			return nil, nil
+		}
+		b := make([]byte, n+2)
+		_, err := io.ReadFull(c.r, b)
+		return string(b[:n]), err
+	case '*', '%', '>':
+		if kind == '%' {
+			n *= 2
+		}
+		if n < 0 {
+			return nil, nil
+		}
+		items := make([]any, n)
+		for i := range items {
+			if items[i], err = c.ReadReply(); err != nil {
+				return nil, err
+			}
+		}
+		return items, nil
+	}
+	return nil, fmt.Errorf("no reply begins with %q", l)
+}
+
+// Decision is the five integers of a rate-limit reply: allowed, limit, remaining,
+// retry after, reset after.
+type Decision [5]int64
+
+// ToDecision reads a reply as one.
+func ToDecision(reply any) (d Decision, err error) {
+	items, ok := reply.([]any)
+	if !ok || len(items) != len(d) {
+		return d, fmt.Errorf("not a decision: %v", reply)
+	}
+	for i := range d {
+		if d[i], ok = items[i].(int64); !ok {
+			return d, fmt.Errorf("not a decision: %v", reply)
+		}
+	}
+	return d, nil
+}
