@@ -105,7 +105,7 @@ func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string
 	require.Positive(t, unanswered, "the network lost answers")
 }
 
-func flatten(all [][]sent) (out []sent) {
+func flatten[T any](all [][]T) (out []T) {
 	for _, some := range all {
 		out = append(out, some...)
 	}

@@ -3,6 +3,7 @@ package redistest
 import (
 	"context"
 	"fmt"
+	"net"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,13 +77,26 @@ func startCluster(t testing.TB, masters, count int, announce func(addr string) i
 	return c
 }
 
-// URL names the cluster as a backend.
+// Announced has a node of a cluster tell clients another port than its own, as it is
+// when something stands between: port returns it for the node's address.
+func Announced(port func(addr string) int) Option {
+	return func(s *Server) {
+		s.args = append(s.args, "--cluster-announce-port", strconv.Itoa(port(s.Addr)))
+	}
+}
+
+// URL names the cluster as a backend, by TLS if its nodes have it.
 func (c *Cluster) URL() string {
+	scheme := "redis+cluster://"
 	var addrs []string
 	for _, n := range c.Nodes {
-		addrs = append(addrs, n.Addr)
+		addr := n.Addr
+		if n.Secure != "" {
+			scheme, addr = "rediss+cluster://", n.Secure
+		}
+		addrs = append(addrs, addr)
 	}
-	return "redis+cluster://" + strings.Join(addrs, ",")
+	return scheme + strings.Join(addrs, ",")
 }
 
 func (c *Cluster) busPort(s *Server) int {
@@ -131,7 +145,12 @@ func (c *Cluster) Master(slot int) int {
 // step is called after each step.
 func (c *Cluster) Move(slot, from, to int, step func()) {
 	c.t.Helper()
+	c.agree()
 	src, dst := c.Nodes[from], c.Nodes[to]
+	port := strconv.Itoa(dst.Port)
+	if dst.Secure != "" {
+		_, port, _ = net.SplitHostPort(dst.Secure) // nodes speak TLS to each other too
+	}
 	srcID, dstID := src.Do("CLUSTER", "MYID"), dst.Do("CLUSTER", "MYID")
 	dst.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", srcID)
 	src.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", dstID)
@@ -142,11 +161,27 @@ func (c *Cluster) Move(slot, from, to int, step func()) {
 		if len(keys) == 0 {
 			break
 		}
-		src.Do("MIGRATE", "127.0.0.1", dst.Port, keys[0], 0, 5000)
+		src.Do("MIGRATE", "127.0.0.1", port, keys[0], 0, 5000)
 		step()
 	}
 	dst.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	step()
 	src.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	step()
+}
+
+// agree waits until all nodes know of the newest epoch. One that takes a slot before
+// it does may take an epoch that is another's too, and Redis then forgets whose the
+// slot is.
+func (c *Cluster) agree() {
+	c.t.Helper()
+	require.Eventually(c.t, func() bool {
+		epochs := make(map[string]bool)
+		for _, n := range c.Nodes {
+			_, after, _ := strings.Cut(n.Do("CLUSTER", "INFO"), "cluster_current_epoch:")
+			epoch, _, _ := strings.Cut(after, "\r")
+			epochs[epoch] = true
+		}
+		return len(epochs) == 1
+	}, 30*time.Second, 5*time.Millisecond, "all know the newest epoch")
 }

@@ -22,6 +22,7 @@ import (
 type Server struct {
 	Addr   string // 127.0.0.1:port
 	Port   int
+	Secure string        // 127.0.0.1:port for TLS, if it has one
 	Client *redis.Client // a plain connection to it, for the test's own questions
 
 	t     testing.TB
