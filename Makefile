@@ -9,8 +9,11 @@ GOLANGCI_LINT := 2.15.0
 # How long make fuzz spends on each target.
 FUZZTIME ?= 30s
 
+# How long make chaos goes on. CHAOSSEED repeats the choices of another run.
+CHAOSTIME ?= 3m
+
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz clean
+.PHONY: help run build test lint fuzz chaos clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +37,10 @@ lint: ## run golangci-lint; builds it if it is missing, which takes minutes
 
 fuzz: ## run every fuzz target for FUZZTIME, 30s unless said
 	scripts/fuzz $(FUZZTIME)
+
+chaos: ## kill, stop and move nodes under load for CHAOSTIME, 3m unless said
+	scripts/need redis-server gcc
+	CHAOSTIME=$(CHAOSTIME) $(GO) test -count 1 -timeout 0 -v -run TestChaos ./tests/chaos
 
 clean: ## remove what was built
 	rm -rf bin

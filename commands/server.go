@@ -163,6 +163,7 @@ func (h *Handler) sections() []Section {
 			{"process_id", strconv.Itoa(pid)},
 			{"run_id", h.run},
 			{"server_time_usec", strconv.FormatInt(now.UnixMicro(), 10)},
+			{"goroutines", strconv.Itoa(runtime.NumGoroutine())},
 			{"uptime_in_seconds", strconv.FormatInt(int64(up/time.Second), 10)},
 			{"uptime_in_days", strconv.FormatInt(int64(up/(24*time.Hour)), 10)},
 		}},

@@ -16,11 +16,14 @@ type Conn struct {
 	r *bufio.Reader
 }
 
-// What the wire can say beside int64, string (a bulk) and []any. A RESP3 map is a
-// []any of keys and values in turn, a null is nil.
+// Status is a simple string and ErrReply an error. What the wire can say beside is
+// int64, string (a bulk) and []any. A RESP3 map is a []any of keys and values in turn,
+// a null is nil.
 type (
-	Status   string // a simple string
-	ErrReply string // an error
+	Status string
+
+	// ErrReply is an error's text.
+	ErrReply string
 )
 
 // NewConn speaks RESP on a connection.

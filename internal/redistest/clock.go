@@ -21,7 +21,7 @@ func OwnClocks(t testing.TB) Option {
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	require.NoError(t, os.WriteFile(source, clockSource, 0o600))
-	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
+	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput() // #nosec G204 -- a test's own
 	require.NoError(t, err, "gcc has to be installed: make test does it\n%s", out)
 	return func(s *Server) {
 		s.clock = filepath.Join(t.TempDir(), "offset")

@@ -167,6 +167,9 @@ func (c *Cluster) Move(slot, from, to int, step func()) {
 	dst.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	step()
 	src.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
+	for _, n := range c.Nodes {
+		_, _ = n.Ask("CLUSTER", "SETSLOT", slot, "NODE", dstID) // replicas refuse: they hear of it
+	}
 	step()
 }
 

@@ -26,12 +26,18 @@ const SentinelName = "limits"
 // sentinelTimeout is when sentinels take a master for down, ms.
 const sentinelTimeout = 600
 
+// FailoverTimeout is the sentinels' failover-timeout: after a failover they wait for
+// twice that before they begin another by themselves.
+const FailoverTimeout = 3 * time.Second
+
 // StartGuarded runs a master, its replica and three sentinels, and waits until each
 // knows the others.
 func StartGuarded(t testing.TB, options ...Option) *Guarded {
 	t.Helper()
+	options = append(options, remembers)
 	g := &Guarded{Master: start(t, options, "--repl-diskless-sync-delay", "0")}
-	g.Replica = start(t, options, "--replicaof", "127.0.0.1 "+strconv.Itoa(g.Master.Port), "--repl-diskless-sync-delay", "0")
+	g.Replica = start(t, options, "--repl-diskless-sync-delay", "0")
+	g.Replica.Follow(g.Master)
 	for range 3 {
 		g.Sentinels = append(g.Sentinels, StartSentinel(t, g.Master.Addr))
 	}
@@ -46,6 +52,21 @@ func StartGuarded(t testing.TB, options ...Option) *Guarded {
 		return strings.Contains(g.Replica.Do("INFO", "replication"), "master_link_status:up")
 	}, 30*time.Second, 20*time.Millisecond, "the replica is in step")
 	return g
+}
+
+// remembers gives a server a configuration file, to which sentinels write whose
+// replica it is: it is the same after a restart.
+func remembers(s *Server) {
+	file := filepath.Join(s.t.TempDir(), "redis.conf")
+	require.NoError(s.t, os.WriteFile(file, nil, 0o600))
+	s.args = append([]string{file}, s.args...)
+}
+
+// Follow makes the server a replica of master, also after a restart.
+func (s *Server) Follow(master *Server) {
+	s.t.Helper()
+	s.Do("REPLICAOF", "127.0.0.1", master.Port)
+	s.Do("CONFIG", "REWRITE")
 }
 
 // URL names the master as a backend.
@@ -64,8 +85,8 @@ func StartSentinel(t testing.TB, master string) *Server {
 	require.NoError(t, err)
 	own := FreePort(t)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s 3000\n",
-		own, SentinelName, host, port, SentinelName, sentinelTimeout, SentinelName)
+	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s %d\n",
+		own, SentinelName, host, port, SentinelName, sentinelTimeout, SentinelName, FailoverTimeout.Milliseconds())
 	require.NoError(t, os.WriteFile(file, []byte(conf), 0o600))
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(own)), Port: own, t: t, args: []string{file, "--sentinel"}}
 	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, Protocol: 2})
