@@ -35,8 +35,9 @@ type Pipeline struct {
 	wait     waiter
 	groups   [][]item
 	forwards forwards
-	mixed    bool   // there are decisions and ordinary commands
-	parked   []item // that join what is under way for a split key
+	mixed    bool           // there are decisions and ordinary commands
+	parked   []item         // that join what is under way for a split key
+	ways     map[uint64]way // of a run's requests about split keys, by hash of the key
 }
 
 // Add appends an empty request and returns it to be filled in. The pointer holds
@@ -58,7 +59,7 @@ func (p *Pipeline) Reset() {
 	const keep = 1024
 	p.wait.memory.release()
 	if cap(p.Requests) > keep {
-		p.Requests, p.Results = nil, nil
+		p.Requests, p.Results, p.ways = nil, nil, nil
 		return
 	}
 	clear(p.Results)

@@ -157,19 +157,15 @@ func (e *Redis) Do(p *Pipeline) {
 	p.grow()
 	p.mixed = mixed(p.Requests)
 	for from := 0; from < len(p.Requests); {
-		to := e.splits.barrier(p, from, e.run(p, from))
-		e.do(p, from, to)
-		from = to
+		from = e.do(p, from, e.run(p, from))
 	}
 	e.busy.observe(p)
 }
 
-// do answers some of a pipeline's requests.
-func (e *Redis) do(p *Pipeline, from, to int) {
-	if from == to {
-		return
-	}
+// do answers the requests of a run, and returns where it ended: maybe sooner than asked.
+func (e *Redis) do(p *Pipeline, from, to int) int {
 	at, ask := e.elapsed(), 0
+	clear(p.ways)
 	top := e.topology.Load()
 	if len(p.groups) < len(top.nodes) {
 		p.groups = make([][]item, len(top.nodes))
@@ -180,22 +176,23 @@ func (e *Redis) do(p *Pipeline, from, to int) {
 			ask += e.forward(p, top, i, at)
 			continue
 		}
+		if r.Op != OpReset && !e.config.AskAlways && e.denied.answer(r, at.Milliseconds(), &p.Results[i]) {
+			continue
+		}
+		way, ok := e.splits.way(p, i, top, at.Milliseconds())
+		if !ok {
+			to = i
+			break
+		}
 		if r.Op == OpReset {
 			e.denied.forget(r.Key)
 			e.local.reset(e.local.clock(), r.Key)
-		} else if !e.config.AskAlways && e.denied.answer(r, at.Milliseconds(), &p.Results[i]) {
-			continue
 		}
 		ask++
-		it := item{req: r, res: &p.Results[i], wait: &p.wait, at: at}
-		if e.splits.reading(r) {
+		it := item{req: r, res: &p.Results[i], wait: &p.wait, at: at, part: way.part}
+		if way.parked {
 			p.parked = append(p.parked, it)
 			continue
-		}
-		if it.part = e.splits.choose(r, top, at.Milliseconds()); it.part > 0 {
-			if top.nodes[top.locate(r.Key, it.part)].health.down() {
-				it.part = 0
-			}
 		}
 		node := top.locate(r.Key, it.part)
 		p.groups[node] = append(p.groups[node], it)
@@ -230,6 +227,7 @@ func (e *Redis) do(p *Pipeline, from, to int) {
 		p.wait.wait()
 	}
 	p.forwards.merge(p.Results)
+	return to
 }
 
 // elapsed is the engine's own clock: the time since it was opened, which no change

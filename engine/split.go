@@ -53,18 +53,19 @@ const (
 	maxTurn    = 64 // requests that go to one part together
 )
 
-// choose returns the part that r asks first: the same one for the same ID, else the
-// next in turn that may have room; 0, the home, for a key that is not split.
-func (s *splits) choose(r *Request, top *topology, now int64) int {
-	n := s.wanted(r)
-	if n < 2 {
-		return 0
-	}
+// choose returns the part of n that r asks first: the same one for the same ID; else the
+// one that requests with it ask, if that is not negative; else the next in turn that may
+// have room, 0, the home, if none has.
+func (s *splits) choose(r *Request, n int, top *topology, now int64, with int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.layout(r.Key, n, top)
 	if len(r.ID) > 0 {
 		return l.numbers[xxhash.Sum64(r.ID)%uint64(len(l.numbers))]
+	}
+	if with >= 0 {
+		l.turn--
+		return with
 	}
 	if l.used == now && l.turn > 0 && l.dry[l.next] <= now { // what comes together goes together
 		l.turn--
@@ -143,20 +144,4 @@ func (s *splits) parts(key []byte) int {
 		return l.parts
 	}
 	return 1
-}
-
-// barrier returns where the run of requests from index from to before index to ends that
-// may be asked at once. What reads or resets all of a split key comes alone, so that
-// requests before and after it do not overtake it.
-func (s *splits) barrier(p *Pipeline, from, to int) int {
-	if s.known.Load() == 0 {
-		return to
-	}
-	for i := from; i < to; i++ {
-		r := &p.Requests[i]
-		if (r.Op == OpReset || r.Op == OpInspect || r.Op <= OpFixed && r.Cost == 0) && s.parts(r.Key) > 1 {
-			return max(i, from+1)
-		}
-	}
-	return to
 }
