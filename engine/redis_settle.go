@@ -164,7 +164,8 @@ func (s *settler) round() {
 }
 
 // add asks for a state to be charged. The limit is the largest there is: what was
-// admitted was admitted.
+// admitted was admitted. A split key's home is asked, which has nothing to lend out of
+// such a limit.
 func (s *settler) add(p *Pipeline, key string, st *State) {
 	units := s.sure(key, st)
 	if units <= 0 {
@@ -172,7 +173,7 @@ func (s *settler) add(p *Pipeline, key string, st *State) {
 	}
 	r := p.Add()
 	*r = Request{
-		Op: st.Op, Key: []byte(key), N: 1, Cost: units, Buckets: st.Buckets, Fail: PolicyError,
+		Op: st.Op, Key: []byte(key), N: 1, Cost: units, Buckets: st.Buckets, Fail: PolicyError, Shards: 1,
 		Windows: [MaxWindows]Window{{Limit: MaxLimit, Length: st.Window}},
 	}
 	if len(p.Requests) == settleBatch {
@@ -180,16 +181,33 @@ func (s *settler) add(p *Pipeline, key string, st *State) {
 	}
 }
 
+// send asks, and counts here again what was denied: while a part of a split key cannot be
+// reached, its home admits nobody past the limit that the part's lease serves. That is
+// over within a lease, and a later round finds it so.
 func (s *settler) send(p *Pipeline) {
 	s.e.Do(p)
+	var denied Pipeline
 	for i := range p.Results {
-		if p.Results[i].Err != nil {
+		switch res := &p.Results[i]; {
+		case res.Err != nil:
 			s.lost.Add(1)
-		} else {
+		case res.Allowed:
 			s.settled.Add(1)
+		default:
+			*denied.Add() = p.Requests[i]
 		}
 	}
 	p.Reset()
+	if len(denied.Requests) == 0 {
+		return
+	}
+	s.e.local.Do(&denied)
+	for i := range denied.Results {
+		if !denied.Results[i].Allowed {
+			s.lost.Add(1) // it has found no room
+		}
+	}
+	s.wake()
 }
 
 func (s *settler) info() []Field {

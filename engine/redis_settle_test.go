@@ -73,3 +73,32 @@ func TestLocalCountsAreHandedOver(t *testing.T) {
 		})
 	}
 }
+
+// While a part of a split key is away, its home admits nothing past the limit that the
+// part's lease serves: what LOCAL counted is handed over when the lease has ended.
+func TestLocalCountsAreHandedOverLater(t *testing.T) {
+	engines, servers := splitEngines(t, 1, 3)
+	e, window := engines[0], Window{300, 3_600_000}
+	ask := splitAsk("later", OpSlide, 1, 3, window)
+	for range 6 {
+		require.True(t, do(e, ask).Allowed)
+	}
+	node := e.topology.Load().locate(ask.Key, 1)
+	servers[node].Kill()
+	local := &Pipeline{}
+	r := local.Add()
+	*r = ask
+	r.Cost = 250
+	e.local.Do(local)
+	require.True(t, local.Results[0].Allowed)
+	e.settle.wake()
+	require.Eventually(t, func() bool { return info(t, e, "local_settled") == "1" }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "0", info(t, e, "local_lost"))
+	require.Equal(t, "0", info(t, e, "local_keys"))
+	own := do(e, Request{Op: OpInspect, Key: ask.Key})
+	require.NoError(t, own.Err)
+	require.GreaterOrEqual(t, own.States[0].Used, int64(250))
+	last := do(e, ask)
+	require.NoError(t, last.Err)
+	require.False(t, last.Allowed, "the dead part's loan counts, too")
+}
