@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -91,6 +92,13 @@ func TestSplitPartAway(t *testing.T) {
 		}
 	}
 	require.Less(t, failed, 10, "only what was under way fails")
+	seen := do(engines[0], Request{Op: OpInspect, Key: ask.Key})
+	require.NoError(t, seen.Err)
+	i := slices.IndexFunc(seen.States[0].Parts, func(p Part) bool { return p.Part == 2 })
+	require.GreaterOrEqual(t, i, 0, "a part that is away is shown: %+v", seen.States[0])
+	lost := seen.States[0].Parts[i]
+	require.Equal(t, Part{Part: 2, Node: servers[node].Addr, Held: lost.Held, Used: lost.Held}, lost)
+	require.Positive(t, lost.Held)
 	// At best the dead part has left nothing unused; the rest of the limit goes on.
 	require.Greater(t, admitted, 200)
 	var last Result

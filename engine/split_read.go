@@ -38,12 +38,9 @@ type wholeKey struct {
 	wait   waiter
 }
 
-// home asks the home who holds what. If it cannot, the items are answered.
-func (w *wholeKey) home() (*homeAnswer, bool) {
-	r := *w.req
-	if r.Op >= OpReset {
-		r.Op, r.N = OpReset, 0
-	}
+// home asks the home who holds what, of r's windows, if it is one with windows. If the home
+// cannot answer, the items are.
+func (w *wholeKey) home(r *Request) (*homeAnswer, bool) {
 	q := r.question()
 	ask := &shard.Ask{Pairs: r.pairs(), Strict: r.Strict}
 	list := w.engine.script(lua.Lend, w.key, 0, appendUint(appendUint(nil, 1, 4), 1, 2), q.append(nil), nil, nil, nil)
@@ -65,6 +62,9 @@ func (w *wholeKey) refuse(n *node, why string) {
 	}
 }
 
+// all is a question about all windows.
+func (w *wholeKey) all() *Request { return &Request{Op: OpReset, Key: w.key} }
+
 // recalls are those that the home named, by part.
 func (a *homeAnswer) recalls() map[int]shard.Recall {
 	to := make(map[int]shard.Recall, len(a.Recall))
@@ -77,7 +77,7 @@ func (a *homeAnswer) recalls() map[int]shard.Recall {
 // peek answers what is used by all together. What a part may hold counts when it does
 // not say what it uses, or does not know any more.
 func (w *wholeKey) peek() {
-	a, ok := w.home()
+	a, ok := w.home(w.req)
 	if !ok {
 		return
 	}
@@ -120,31 +120,67 @@ func (w *wholeKey) peek() {
 
 // inspect adds what the parts hold to what the home has said of its states.
 func (w *wholeKey) inspect() {
-	a, ok := w.home()
+	a, ok := w.home(w.all())
 	if !ok {
 		return
 	}
-	reads, _ := w.engine.readParts(w.key, doPeek, a.recalls(), &w.wait)
-	slices.SortFunc(reads, func(a, b *reported) int { return a.Part - b.Part })
+	to := a.recalls()
+	reads, _ := w.engine.readParts(w.key, doPeek, to, &w.wait)
 	res := w.items[0].res
-	for _, read := range reads {
+	for _, l := range a.lent {
+		i := slices.IndexFunc(reads, func(r *reported) bool { return r.Part == l.part && r.Born == l.born })
+		if i < 0 {
+			if !w.missing(l.part, to[l.part].States) {
+				return
+			}
+			continue
+		}
+		read := reads[i]
 		for i, u := range read.Used {
 			s := res.state(u.State, w.items[0].node)
-			if len(s.Parts) == 0 {
-				s.Parts = append(s.Parts, Part{Node: s.Node, Used: s.Used, Held: s.Used})
-			}
-			s.Used, s.Rate = s.Used+u.N, s.Rate+read.rate[i]
+			s.Rate += read.rate[i]
 			if s.Limit == 0 {
 				s.Limit = read.limit[i]
 			}
-			s.Parts = append(s.Parts, Part{Part: read.Part, Node: read.node.name, Held: read.held[i], Used: u.N, Lease: read.lease})
+			s.add(Part{Part: read.Part, Node: read.node.name, Held: read.held[i], Used: u.N, Lease: read.lease})
 		}
 	}
 	for i := range res.States {
 		s := &res.States[i]
+		slices.SortFunc(s.Parts, func(a, b Part) int { return a.Part - b.Part })
 		s.Remaining = max(s.Limit-s.Used, 0)
 	}
 	sortStates(res.States)
+}
+
+// missing adds a part that cannot be reached, or has lost what it knew: all that it was lent
+// counts. It returns false if the home cannot tell.
+func (w *wholeKey) missing(part int, states []shard.State) bool {
+	top := w.engine.topology.Load()
+	node := top.locate(w.key, part)
+	for _, name := range states {
+		r := Request{Op: Op(name.Kind), Key: w.key, N: 1, Buckets: max(name.Buckets, 1)}
+		r.Windows[0] = Window{Limit: MaxLimit, Length: name.Window}
+		a, ok := w.home(&r)
+		if !ok {
+			return false
+		}
+		for _, l := range a.lent {
+			if l.part == part && l.out[0] > 0 {
+				w.items[0].res.state(name, w.items[0].node).add(Part{Part: part, Node: top.nodes[node].name, Held: l.out[0], Used: l.out[0]})
+			}
+		}
+	}
+	return true
+}
+
+// add adds a part, after the home.
+func (s *State) add(p Part) {
+	if len(s.Parts) == 0 {
+		s.Parts = append(s.Parts, Part{Node: s.Node, Used: s.Used, Held: s.Used})
+	}
+	s.Used += p.Used
+	s.Parts = append(s.Parts, p)
 }
 
 // state returns the result's state of that name, added if the home n itself has
@@ -168,7 +204,7 @@ func (w *wholeKey) reset() {
 	e := w.engine
 	e.denied.forget(w.key)
 	for range resetTries {
-		a, ok := w.home()
+		a, ok := w.home(w.all())
 		if !ok {
 			return
 		}
