@@ -63,3 +63,11 @@ bench-hot: build ## the hot-key figures: one hot key with room, one denied key
 test-clients: build ## run real clients and the examples; installs them, writes docs/clients.md
 	scripts/install-clients.sh
 	$(GO) run ./tests/clients
+
+.PHONY: soak
+# How many requests make soak asks.
+SOAK_REQUESTS ?= 1000000
+
+soak: ## hold split keys to their limits for SOAK_REQUESTS requests, a million unless said: 6 minutes
+	scripts/need redis-server
+	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test -count 1 -timeout 0 -v -run '^TestSplitSum$$' ./tests

@@ -80,6 +80,68 @@ func (h *history) checkLimit() error {
 	return nil
 }
 
+// checkOwnLimits is checkLimit where calls bring limits that differ: with each
+// admission, what was admitted for sure within the window that ends with it is no more
+// than the limit that it brought.
+func (h *history) checkOwnLimits() error {
+	admitted := h.admitted()
+	for i, last := range admitted {
+		sum := last.cost
+		for j := i - 1; j >= 0 && !admitted[j].sent.Before(last.read.Add(-h.window)); j-- {
+			if !admitted[j].read.After(last.sent) {
+				sum += admitted[j].cost
+			}
+		}
+		if sum > last.limit {
+			return fmt.Errorf("%d admitted within %v, limit %d", sum, h.window, last.limit)
+		}
+	}
+	return nil
+}
+
+// checkWeighed holds what RL.COUNTER without STRICT promises: what was admitted in this
+// fixed window, with what of the one before still overlaps, is no more than the limit.
+// Each of so many holders rounds down what overlaps.
+func (h *history) checkWeighed(holders int64) error {
+	length := h.window.Milliseconds()
+	of := func(t time.Time) int64 { return t.UnixMilli() / length }
+	sums := make(map[int64]int64) // by window, what was admitted in it for sure
+	admitted := h.admitted()
+	slices.SortFunc(admitted, func(a, b answer) int { return a.read.Compare(b.read) })
+	for i, last := range admitted {
+		now := of(last.read)
+		if of(last.sent) != now {
+			continue
+		}
+		sums[now] += last.cost
+		sum := last.cost
+		for j := i - 1; j >= 0 && of(admitted[j].read) == now; j-- {
+			if of(admitted[j].sent) == now && !admitted[j].read.After(last.sent) {
+				sum += admitted[j].cost
+			}
+		}
+		sum += sums[now-1] * (length - last.read.UnixMilli()%length) / length
+		if sum > h.limit+holders-1 {
+			return fmt.Errorf("%d weighed within %v, limit %d", sum, h.window, h.limit)
+		}
+	}
+	return nil
+}
+
+// checkFixed holds that what was admitted for sure in one fixed window is no more than
+// the limit.
+func (h *history) checkFixed() error {
+	sums, length := make(map[int64]int64), h.window.Milliseconds()
+	for _, a := range h.admitted() {
+		if k := a.sent.UnixMilli() / length; k == a.read.UnixMilli()/length {
+			if sums[k] += a.cost; sums[k] > h.limit {
+				return fmt.Errorf("%d admitted in one window of %v, limit %d", sums[k], h.window, h.limit)
+			}
+		}
+	}
+	return nil
+}
+
 // checkDenials holds for each denial that what may have been charged before it, and
 // may not have left its window, leaves no room for its cost.
 func (h *history) checkDenials() error {
@@ -146,4 +208,22 @@ func TestHistory(t *testing.T) {
 	}
 	require.EqualError(t, (&history{answers: good}).once(), "two admissions left 0")
 	require.NoError(t, (&history{answers: good[:2]}).once())
+
+	// Windows begin at whole seconds. The first of these may have been charged in the one
+	// before.
+	full := []answer{at(-1, 1, 1), at(500, 1, 0), at(600, 1, 1), at(1600, 1, 0), at(1700, 1, 0)}
+	for i := range full {
+		full[i].limit = 3
+	}
+	h := history{limit: 2, window: time.Second, answers: full}
+	require.NoError(t, h.checkFixed())
+	require.NoError(t, h.checkWeighed(1))
+	require.NoError(t, h.checkOwnLimits())
+	h.answers = append(slices.Clone(full), at(1100, 1, 0))
+	require.EqualError(t, h.checkFixed(), "3 admitted in one window of 1s, limit 2")
+	h.answers = append(slices.Clone(full[:4]), at(1650, 1, 0), at(1100, 1, 0))
+	require.EqualError(t, h.checkWeighed(1), "3 weighed within 1s, limit 2")
+	require.NoError(t, h.checkWeighed(2))
+	full[4].limit, h.answers = 1, full
+	require.EqualError(t, h.checkOwnLimits(), "2 admitted within 1s, limit 1")
 }

@@ -20,10 +20,19 @@ type (
 // dial connects; the connection is closed when the test ends.
 func dial(t *testing.T, addr string) *conn {
 	t.Helper()
-	c, err := net.Dial("tcp", addr)
+	c, err := connect(addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	return &conn{proxytest.NewConn(c)}
+	return c
+}
+
+// connect is dial for goroutines that must not end a test, and close by themselves.
+func connect(addr string) (*conn, error) {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
+	return &conn{proxytest.NewConn(c)}, nil
 }
 
 // appendCommand appends a command to a pipeline. Words are strings or integers.

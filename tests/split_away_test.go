@@ -1,0 +1,281 @@
+package tests
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// brief is how long these tests' proxies wait for a node that does not answer.
+const brief = "500"
+
+// nodeAt returns the node with that address.
+func nodeAt(t *testing.T, nodes []*node, addr string) *node {
+	t.Helper()
+	for _, n := range nodes {
+		if n.Addr == addr {
+			return n
+		}
+	}
+	require.Fail(t, "no node is at "+addr)
+	return nil
+}
+
+// settled returns what RL.INSPECT tells of a key when that changes no more: a loan may be
+// on its way.
+func (c *conn) settled(t *testing.T, key string) (s keyState) {
+	t.Helper()
+	eventually(t, "loans to arrive", func() bool {
+		was, same := s, true
+		s = c.inspect(t, key)
+		for i, p := range s.parts {
+			same = same && was.parts[i].held == p.held && was.parts[i].used == p.used
+		}
+		return same && len(was.parts) == len(s.parts)
+	})
+	return s
+}
+
+// awayCase is one key that three proxies ask about, one by one.
+type awayCase struct {
+	nodes    []*node
+	fleet    *fleet
+	links    []*conn
+	turn     int
+	admitted int64
+	failed   int64 // answered by policy
+}
+
+const awayLimit = 400
+
+func startAway(t *testing.T) *awayCase {
+	a := &awayCase{nodes: startNodes(t, 4)}
+	args := backends(a.nodes...)
+	a.fleet = startFleet(t, append(args, "--backend-timeout", brief))
+	for _, p := range a.fleet.proxies {
+		a.links = append(a.links, dial(t, p.addr))
+	}
+	return a
+}
+
+func (a *awayCase) link() *conn {
+	a.turn++
+	return a.links[a.turn%len(a.links)]
+}
+
+// ask asks so often.
+func (a *awayCase) ask(t *testing.T, times int) {
+	t.Helper()
+	for range times {
+		d := a.link().decide(t, "RL.SLIDE k 400 1h SHARDS 4")
+		if d.remaining < 0 {
+			a.failed++
+		} else {
+			a.admitted += d.allowed
+		}
+	}
+}
+
+// sum asks how much is used.
+func (a *awayCase) sum(t *testing.T) int64 {
+	t.Helper()
+	d := a.link().decide(t, "RL.SLIDE k 400 1h COST 0 SHARDS 4")
+	require.GreaterOrEqual(t, d.remaining, int64(0))
+	return awayLimit - d.remaining
+}
+
+// TestSplitPartNodeAway takes a part's node away in the middle: killed, so that it comes
+// back empty, or stopped, so that it comes back as it was. The home and the other parts go
+// on; what the missing one holds counts all the while, and nothing is admitted twice.
+func TestSplitPartNodeAway(t *testing.T) {
+	for name, c := range map[string]struct {
+		leave, back func(n *node)
+		forgets     bool
+	}{
+		"killed":  {(*node).Kill, (*node).Run, true},
+		"stopped": {(*node).Pause, (*node).Resume, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := startAway(t)
+			a.ask(t, 200)
+			require.Equal(t, int64(200), a.admitted)
+			before := a.links[0].settled(t, "k")
+			require.Len(t, before.parts, 4)
+			missing := before.parts[2]
+			unused := missing.held - missing.used
+			require.Positive(t, unused)
+
+			n := nodeAt(t, a.nodes, missing.node)
+			c.leave(n)
+			a.ask(t, 400)
+			require.LessOrEqual(t, a.failed, int64(9), "only what was under way there is the policy's")
+			require.Equal(t, int64(awayLimit), a.admitted+unused, "what the missing part holds counts, and no more")
+			during := a.link().inspect(t, "k")
+			require.Equal(t, partState{missing.node, missing.held, missing.held, 0}, during.parts[2])
+			require.Equal(t, int64(awayLimit), during.used)
+			require.Equal(t, int64(awayLimit), a.sum(t))
+
+			t.Logf("%d admitted, %d by policy, %d unused on the missing part", a.admitted, a.failed, unused)
+
+			c.back(n)
+			failed := a.failed
+			eventually(t, "the node to be asked again", func() bool {
+				a.ask(t, 1)
+				return a.link().inspect(t, "k").parts[2].lease == 0 && a.up(t)
+			})
+			a.ask(t, 60)
+			require.Equal(t, failed, a.failed)
+			if c.forgets {
+				require.Equal(t, int64(awayLimit), a.admitted+unused, "it has lost its rights, and they count until the window has passed")
+			} else {
+				require.LessOrEqual(t, a.admitted, int64(awayLimit))
+				require.GreaterOrEqual(t, a.admitted+a.failed, int64(awayLimit), "what it had not used is given back")
+			}
+			require.Equal(t, int64(awayLimit), a.sum(t))
+			require.Equal(t, int64(1), a.link().do(t, "RL.RESET", "k"))
+			a.admitted = 0
+			eventually(t, "all proxies to hear of the reset", func() bool {
+				a.ask(t, 3)
+				return a.admitted >= 3
+			})
+			a.ask(t, 600)
+			require.Equal(t, int64(awayLimit), a.admitted)
+			a.fleet.stop(t)
+		})
+	}
+}
+
+// up tells whether all proxies find all nodes well.
+func (a *awayCase) up(t *testing.T) bool {
+	t.Helper()
+	for _, c := range a.links {
+		if strings.Count(c.do(t, "INFO", "engine").(string), "state=up") < len(a.nodes) {
+			return false
+		}
+	}
+	return true
+}
+
+// TestSplitHomeNodeAway kills the home's node. Parts go on for as long as their leases
+// last, the policy decides the rest. A home that comes back empty has lost what it and
+// they had admitted: it admits the limit anew, and no more than that.
+func TestSplitHomeNodeAway(t *testing.T) {
+	a := startAway(t)
+	a.ask(t, 200)
+	s := a.links[0].settled(t, "k")
+	require.Len(t, s.parts, 4)
+	var lent int64
+	for i := int64(1); i < 4; i++ {
+		lent += s.parts[i].held - s.parts[i].used
+	}
+	home := nodeAt(t, a.nodes, s.parts[0].node)
+	home.Kill()
+	var admitted int64
+	began := time.Now()
+	for refused := 0; refused < 50; {
+		reply := a.link().do(t, words("RL.SLIDE k 400 1h SHARDS 4 FAIL ERROR")...)
+		if text, ok := reply.(errReply); ok {
+			require.Contains(t, string(text), "UNAVAILABLE "+home.Addr)
+			if refused++; time.Since(began) < 2*time.Second {
+				refused = 0 // leases may not have ended
+			}
+			continue
+		}
+		d, err := toDecision(reply)
+		require.NoError(t, err)
+		require.Equal(t, int64(1), d.allowed, "nobody but the home denies")
+		require.Less(t, time.Since(began), 2*time.Second, "a lease is a second")
+		admitted++
+	}
+	require.Positive(t, admitted)
+	require.LessOrEqual(t, admitted, lent)
+
+	home.Run()
+	eventually(t, "the home to be asked again", func() bool { return a.up(t) })
+	a.admitted = 0
+	a.ask(t, 900)
+	require.LessOrEqual(t, a.admitted, int64(awayLimit))
+	require.GreaterOrEqual(t, a.admitted, awayLimit-s.used-admitted, "all that can count is what parts remember")
+	require.Equal(t, int64(awayLimit), a.sum(t))
+	a.fleet.stop(t)
+}
+
+// TestSplitNodesAway takes nodes away one after the other while three proxies ask for more
+// than the limit: never more than that is admitted in a window, but for the window in
+// which the home has lost its memory.
+func TestSplitNodesAway(t *testing.T) {
+	nodes := startNodes(t, 4)
+	f := startFleet(t, append(backends(nodes...), "--backend-timeout", brief))
+	const limit, window, lease = 500, time.Second, time.Second
+	d := &demand{fleet: f, clients: 3, phases: []float64{1.5}, count: 1 << 40, away: true, tenants: []tenant{
+		{key: "k", command: "RL.SLIDE", pairs: []pair{{limit, window}}, cost: 1, options: shards(4)}}}
+	c := dial(t, f.proxies[0].addr)
+	done := d.start()
+	more := func(n int64) { // lets the demand go on
+		t.Helper()
+		from := d.sent.Load()
+		eventually(t, "requests", func() bool { return d.sent.Load() >= from+n })
+	}
+	more(500)
+	for i := int64(1); i < 4; i++ {
+		var part partState
+		eventually(t, "a loan to the part", func() bool {
+			part = c.inspect(t, "k").parts[i]
+			return part.node != ""
+		})
+		n := nodeAt(t, nodes, part.node)
+		n.Kill()
+		more(500)
+		n.Run()
+		more(500)
+		n.Pause()
+		more(500)
+		n.Resume()
+		more(500)
+	}
+	lost := time.Now()
+	home := nodeAt(t, nodes, homeOf(t, c))
+	home.Kill()
+	more(500)
+	home.Run()
+	back := time.Now()
+	more(2500)
+	d.sent.Store(d.count)
+	<-done
+	require.NoError(t, d.failure)
+
+	all := d.answers[0]
+	keep := func(of func(a *answer) bool) *history {
+		h := history{limit: limit, window: window, answers: all}
+		h.answers = h.filter(of)
+		return &h
+	}
+	before := keep(func(a *answer) bool { return a.read.Before(lost) })
+	after := keep(func(a *answer) bool { return a.sent.After(back.Add(lease)) })
+	around := keep(func(*answer) bool { return true })
+	around.limit = 2 * limit // once before the home lost its memory, once after
+	require.NoError(t, before.checkLimit())
+	require.NoError(t, after.checkLimit())
+	require.NoError(t, around.checkLimit())
+	t.Logf("before the home was lost %d admitted, %d denied, %d by policy; after %d, %d, %d",
+		len(before.admitted()), len(before.denied()), len(before.lost()),
+		len(after.admitted()), len(after.denied()), len(after.lost()))
+	for _, h := range []*history{before, after} {
+		require.NotEmpty(t, h.admitted())
+		require.Less(t, 10*len(h.lost()), len(h.answers), "the policy answers only for what was under way")
+	}
+	f.stop(t)
+}
+
+// homeOf returns the address of the home of the key k.
+func homeOf(t *testing.T, c *conn) string {
+	t.Helper()
+	var home string
+	eventually(t, "a loan", func() bool {
+		home = c.inspect(t, "k").parts[0].node
+		return home != ""
+	})
+	return home
+}
