@@ -48,10 +48,13 @@ func (c *call) decode(reply string, node *node, b *batch) error {
 			}
 			continue
 		}
-		req, open := items[e.first].req, false
+		req, open, parts := items[e.first].req, false, 0
 		if status == atHome {
-			node.engine.splits.learn(req.Key, int(r.uint(2)))
+			parts = int(r.uint(2))
 			open = r.uint(1) == 1
+		}
+		if status != atPart {
+			node.engine.splits.learn(req.Key, parts)
 		}
 		granted := r.uint(4)
 		node.engine.splits.observe(req, items[e.first].part, r.uint(3))

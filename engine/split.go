@@ -41,6 +41,7 @@ type layout struct {
 	turn    int       // how many more requests of this ms may go there
 	dry     []int64   // ms until which a part is passed over: it had no room and got none
 	used    int64     // ms when a part was chosen
+	told    bool      // only the home says so: nobody here has asked for a split
 
 	load  bool          // made by load
 	hot   int64         // ms when there was load enough
@@ -60,6 +61,7 @@ func (s *splits) choose(r *Request, n int, top *topology, now int64, with int) i
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.layout(r.Key, n, top)
+	l.told = false
 	if len(r.ID) > 0 {
 		return l.numbers[xxhash.Sum64(r.ID)%uint64(len(l.numbers))]
 	}
@@ -103,15 +105,20 @@ func (s *splits) layout(key []byte, n int, top *topology) *layout {
 	return l
 }
 
-// learn notes how many parts the home says there are.
+// learn notes how many parts the home says there are; below 2, nothing is lent.
 func (s *splits) learn(key []byte, parts int) {
-	if parts < 2 {
+	if parts < 2 && s.known.Load() == 0 {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if l := s.layouts[string(key)]; l != nil {
+	switch l := s.layouts[string(key)]; {
+	case parts > 1 && l == nil:
+		s.layout(key, parts, s.engine.topology.Load()).told = true
+	case parts > 1:
 		l.parts = parts
+	case l != nil && l.told:
+		s.drop(string(key), l)
 	}
 }
 

@@ -65,11 +65,11 @@ func (s *splits) observe(r *Request, part int, rate int64) {
 	l := s.layouts[string(r.Key)]
 	if l == nil || !l.load {
 		n := int(min(int64(len(top.nodes)), r.smallest()/perPart))
-		if rate < threshold || l != nil || n < 2 {
+		if rate < threshold || l != nil && !l.told || n < 2 {
 			return
 		}
 		l = s.layout(r.Key, n, top)
-		l.load, l.hot = true, now
+		l.load, l.told, l.hot = true, false, now
 		s.byLoad.Add(1)
 		s.engine.config.Logger.Info("a key is split by load", "parts", n, "calls per second", rate)
 		return
