@@ -149,7 +149,6 @@ func (f *flight) read(open []*party) {
 			}
 		}
 	}
-	sent := e.elapsed().Milliseconds()
 	reads, away := e.readParts(f.key, doRecall, to, &f.wait)
 	f.splits.readings.Add(1)
 	reports := make([]shard.Report, 0, len(reads))
@@ -157,7 +156,6 @@ func (f *flight) read(open []*party) {
 		reports = append(reports, r.Report)
 	}
 	for _, p := range open {
-		p.read = sent
 		if p.reads == nil {
 			p.reads = map[int]*reported{}
 		}
@@ -171,6 +169,7 @@ func (f *flight) read(open []*party) {
 // readParts sends recalls to all parts at once. It returns the reports, and the parts
 // that did not answer.
 func (e *Redis) readParts(key []byte, what byte, to map[int]shard.Recall, wait *waiter) (reads []*reported, away []int) {
+	sent := e.elapsed().Milliseconds()
 	var runs []*run
 	for part, r := range to {
 		runs = append(runs, e.script(lua.Recall, key, part, appendRecall(nil, what, &r)))
@@ -188,7 +187,7 @@ func (e *Redis) readParts(key []byte, what byte, to map[int]shard.Recall, wait *
 			away = append(away, r.part)
 			continue
 		}
-		report.node = r.node
+		report.node, report.sent = r.node, sent
 		reads = append(reads, report)
 	}
 	return reads, away

@@ -13,7 +13,6 @@ type party struct {
 	flow  *shard.Flow
 	miss  *missed
 	reads map[int]*reported // by part, the latest
-	read  int64             // ms of the engine's clock when the latest were sent for
 }
 
 // newParty takes items that a part did not admit; miss is nil if none was asked.
@@ -60,7 +59,7 @@ func combineParties(all []*party) []*party {
 			continue
 		}
 		miss := out[i].miss
-		if p.miss != nil {
+		if miss == nil || p.miss.Clock > miss.Clock { // what an older one says may not be so any more
 			miss = p.miss
 		}
 		out[i] = newParty(append(out[i].items, p.items...), miss)
@@ -135,7 +134,7 @@ func (p *party) retry(i int, t *tally, a *homeAnswer, now int64) int64 {
 	for _, l := range a.lent {
 		first := int64(1)
 		if r := p.reads[l.part]; r != nil && r.Born == l.born {
-			first = max(1, r.of(state).first-(now-p.read)-1)
+			first = max(1, r.of(state).first-(now-r.sent)-1)
 		} else if m := p.miss; m != nil && m.Over && m.Part == l.part && m.Born == l.born {
 			first = max(1, m.first[i]-(now-p.items[0].at.Milliseconds())-1)
 		}

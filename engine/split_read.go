@@ -81,7 +81,7 @@ func (w *wholeKey) peek() {
 	if !ok {
 		return
 	}
-	sent, r := w.engine.elapsed().Milliseconds(), w.req
+	r := w.req
 	to := a.recalls()
 	for part, recall := range to {
 		recall.States, recall.Strict = nil, r.Strict
@@ -91,7 +91,7 @@ func (w *wholeKey) peek() {
 		to[part] = recall
 	}
 	reads, _ := w.engine.readParts(w.key, doPeek, to, &w.wait)
-	p := &party{items: w.items, reads: map[int]*reported{}, read: sent}
+	p := &party{items: w.items, reads: map[int]*reported{}}
 	for _, read := range reads {
 		p.reads[read.Part] = read
 	}

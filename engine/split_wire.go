@@ -86,6 +86,7 @@ type reported struct {
 	limit []int64 // as last charged
 	rate  []int64 // charging calls per second
 	lease int64   // ms until it ends
+	sent  int64   // ms of the engine's clock when it was asked for: the others count from then
 	node  *node
 }
 
