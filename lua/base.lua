@@ -13,6 +13,7 @@ local SLIDE, COUNTER, FIXED, THROTTLE, RESET, HOME, PART = 1, 2, 3, 4, 5, 6, 7
 local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
+local NOTE = 75                    -- bytes of a note's header, see split.lua
 
 -- one packs the reply to an entry with one window, see batch.lua.
 local function one(granted, calls, used, retry, last, newest)
@@ -72,14 +73,15 @@ end
 -- ask_of reads a question: kind 1, cost 6, buckets 2, flags 1 (1: strict, 2: at a part), then limit 5 and
 -- window 5 per pair (kind THROTTLE: instead of pairs interval 8, tolerance 8, increment 8).
 local function ask_of(s)
-  local q, flags = { pairs = {} }, 0
-  q.kind, q.cost, q.buckets, flags = unpack('>BI6I2B', s)
-  q.ask, q.strict, q.part = q.cost > 0 and q.cost or 1, flags % 2 == 1, flags >= 2
-  if q.kind == THROTTLE then q.interval, q.tolerance, q.increment = unpack('>I8I8I8', s, 11) end
-  for at = 11, q.kind == THROTTLE and 0 or #s, 10 do
+  local kind, cost, buckets, flags = unpack('>BI6I2B', s)
+  -- All fields at once: a table that grows is made anew several times.
+  local q = { kind = kind, cost = cost, buckets = buckets, ask = cost > 0 and cost or 1, strict = flags % 2 == 1,
+    part = flags >= 2, pairs = {}, limit = false, window = false, text = s, shape = false, quick = false }
+  if kind == THROTTLE then q.interval, q.tolerance, q.increment = unpack('>I8I8I8', s, 11) end
+  for at = 11, kind == THROTTLE and 0 or #s, 10 do
     local limit, window = unpack('>I5I5', s, at)
     q.pairs[#q.pairs + 1] = { limit, window }
   end
-  if #q.pairs == 1 and not q.part then q.limit, q.window = q.pairs[1][1], q.pairs[1][2] end
+  if #q.pairs == 1 then q.limit, q.window = q.pairs[1][1], q.pairs[1][2] end
   return q
 end

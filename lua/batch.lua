@@ -24,8 +24,8 @@ local function question(i)
   local q = ask_of(ARGV[i])
   local kind = q.kind
   if q.limit and (kind ~= COUNTER or q.buckets == 1) then
-    -- The first 12 bytes of a record with one state of this name, whose head is as long.
-    q.shape = pack('>BI3BI2I5', 1, kind == SLIDE and 54 or 33, kind, q.buckets, q.window)
+    -- The first 12 bytes of a record with one state of this name, whose head is as long. A part's has a note.
+    q.shape = not q.part and pack('>BI3BI2I5', 1, kind == SLIDE and 54 or 33, kind, q.buckets, q.window)
     q.quick = quicks[kind] or quick_of(kind, clock)
     quicks[kind] = q.quick
   end
@@ -47,7 +47,9 @@ local function decide(replies, entries, keys, before, count)
     if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
     local key = keys[before + i]
     local q, s, reply = questions[index] or question(index), call('GETRANGE', key, '0', PREFIX), nil
-    if q.quick and (#s < WHOLE or q.kind == SLIDE) then reply = q.quick(q, key, s, requests) end
+    if q.quick and (#s < WHOLE or q.kind == SLIDE) then
+      reply = q.shape and q.quick(q, key, s, requests) or noted(q, key, s, requests, clock)
+    end
     if not reply then
       long = long or general(clock)
       reply = long(q, key, s, requests)

@@ -34,11 +34,17 @@ local function homes()
 
   -- keep puts the note into the record, for as long as anything lent may count.
   function home.keep(rec, h)
-    local ending = h.calm
+    local ending, lapse, lent = h.calm, -1, 0
+    local state, limit = sub(h.pairs, 1, 8), #h.pairs == 13 and unpack('>I5', h.pairs, 9) or 0
     for _, l in ipairs(h.lent) do
-      for name in pairs(l.out) do ending = max(ending, floor(l.seq / 1000) + LEASE + m.life(name)) end
+      lent = lent + home.counts(l, state, h.strict)
+      for name, n in pairs(l.out) do
+        local last = floor(l.seq / 1000) + LEASE + m.life(name)
+        ending = max(ending, last)
+        if n > 0 and (lapse < 0 or last < lapse) then lapse = last end
+      end
     end
-    m.keep(rec, HOME, h, ending)
+    m.keep(rec, HOME, h, ending, m.front(HOME, h.pairs, h.strict, limit - lent, lent, 0, lapse, h.parts))
   end
 
   local function lent_to(h, number)

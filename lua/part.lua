@@ -10,6 +10,13 @@ local function parts()
     return p ~= nil and p.taken <= clock and rec.now <= clock and clock < p.lease
   end
 
+  -- keep puts the note into the record, to live until ending.
+  function part.keep(rec, p, ending)
+    local held, rest = p.held[1] or 0, p.rest[1] or 0
+    local limit = #p.pairs == 13 and unpack('>I5', p.pairs, 9) or 0
+    m.keep(rec, PART, p, ending, m.front(PART, p.pairs, p.strict, held, limit - held - rest, p.taken, p.lease - 1, 0))
+  end
+
   -- remember makes the note, if there is none, and lets it live for as long as the
   -- home may count a loan that this miss brings. It returns the note.
   local function remember(rec, p, clock, names)
@@ -18,7 +25,7 @@ local function parts()
     local made = not p
     p = p or { born = clock, seq = 0, pairs = '', strict = false, held = {}, rest = {}, taken = 0, lease = 0 }
     if made or st[COUNT] < clock + 2 * LEASE + life then
-      m.keep(rec, PART, p, clock + 3 * LEASE + 2 * life)
+      part.keep(rec, p, clock + 3 * LEASE + 2 * life)
       return p, true
     end
     return p, false
@@ -58,7 +65,7 @@ local function parts()
     end
     p.seq, p.pairs, p.strict, p.held, p.rest = loan.seq, loan.pairs, loan.strict, loan.held, loan.rest
     p.taken, p.lease = clock, loan.clock + LEASE
-    m.keep(rec, PART, p, st[COUNT])
+    part.keep(rec, p, st[COUNT])
     return true
   end
 
@@ -76,7 +83,7 @@ local function parts()
       changed = changed or held ~= p.held[i]
       p.held[i] = held
     end)
-    if changed then m.keep(rec, PART, p, st[COUNT]) end
+    if changed then part.keep(rec, p, st[COUNT]) end
     return p, false, changed
   end
 

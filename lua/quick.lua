@@ -10,10 +10,13 @@
 -- quick_of makes the short way of a kind, for a call at clock: a function of a question, a key, its record or ''
 -- and the number of requests, that returns the reply of batch.lua, or nothing if
 -- the record is of another form. It is made only by calls that go this way.
+--
+-- noted.lua asks it about records that begin with a note: room is the bytes of the note's area, which lies before the
+-- state's; bound stands in the limit's place, offset is added to what is used, and the key lives until ending
+-- at least. The note stays as it is, and nothing is done if not all requests are granted.
 local function quick_of(kind, clock)
   if kind == SLIDE then
     local STATE = '>I5I6I2I2I3I3I3I6I6I6' -- from the header's limit to its end
-    local FULL = '>c12' .. sub(STATE, 2)
     local LOG = 55                        -- index of the first entry
     -- The same of a log in one piece, whose ring begins at 0 and is full: read from last to its first entry's ms, and written.
     local SHORT = '>I6I2I2I6xxxI6I6I6I6'
@@ -21,39 +24,52 @@ local function quick_of(kind, clock)
 
     -- long admits to a log that is too long for one piece, of which s is the beginning, if all
     -- requests are granted, a few entries at most have left the window, and there is a slot.
-    local function long(q, key, s, requests)
+    local function long(q, key, s, requests, room, bound, offset, ending)
       local window, units = q.window, requests * q.cost
-      local _, last, before, during, first, n, cap, base, total, newest = unpack(STATE, s, 13)
+      local log = room and LOG + NOTE + room or LOG
+      local _, last, before, during, first, n, cap, base, total, newest = unpack(STATE, s, room and 88 or 13)
       local now = clock > last and clock or last
       local oldest, gone = now - window, 0
-      if units == 0 or newest < oldest then return end
-      local at = LOG - 1 + first * ENTRY
+      if units == 0 or newest < oldest or room and q.part and last > clock then return end
+      local at = log - 1 + first * ENTRY
       local block = call('GETRANGE', key, at, at + (cap - first < 16 and cap - first or 16) * ENTRY - 1)
       while gone * ENTRY < #block and unpack('>I6', block, gone * ENTRY + 1) < oldest do gone = gone + 1 end
       if gone * ENTRY == #block then return end
       if gone > 0 then base = unpack('>I6', block, gone * ENTRY - 5) end
       local used, ms = (total - base) % WRAP, now
       if q.limit > 65536 then ms = now + -now % math.ceil(window / 65536) end
-      if used + units > q.limit then return end
+      if used + units > (bound or q.limit) then return end
       first, n, total = (first + gone) % cap, n - gone, (total + units) % WRAP
       if newest >= ms then ms = newest elseif n < cap then n = n + 1 else return end
       if cap > 256 and n * 4 < cap then return end -- time to rebuild it shorter
       before, during = count_call(now, last, before, during)
-      call('SETRANGE', key, '0', pack(FULL, q.shape, q.limit, now, before, during, first, n, cap, base, total, ms))
-      call('SETRANGE', key, LOG - 1 + (first + n - 1) % cap * ENTRY, pack('>I6I6', ms, total))
-      call('PEXPIREAT', key, text_of(ms + window))
-      return one(requests, calls_at(clock, now, before, during), used, 0, ms, 0)
+      local head = pack(STATE, q.limit, now, before, during, first, n, cap, base, total, ms)
+      if room then
+        call('SETRANGE', key, '87', head)
+      else
+        call('SETRANGE', key, '0', q.shape .. head)
+      end
+      call('SETRANGE', key, log - 1 + (first + n - 1) % cap * ENTRY, pack('>I6I6', ms, total))
+      if not room or ms + window > ending then call('PEXPIREAT', key, text_of(ms + window)) end
+      return one(requests, calls_at(clock, now, before, during), used + (offset or 0), 0, ms, 0)
     end
 
-    return function(q, key, s, requests)
-      if #s == WHOLE then return sub(s, 1, 12) == q.shape and long(q, key, s, requests) end
+    return function(q, key, s, requests, room, bound, offset, ending)
+      if s ~= '' and not room and sub(s, 1, 12) ~= q.shape then return end
+      if #s == WHOLE then return long(q, key, s, requests, room, bound, offset, ending) end
       local limit, window, ask, live = q.limit, q.window, q.ask, s
+      local log = room and LOG + NOTE + room or LOG
       local now, last, before, during = clock, 0, 0, 0
       local n, base, total, newest, gone = 0, 0, 0, 0, 0
       if s ~= '' then
-        if sub(s, 1, 12) ~= q.shape then return end
         local first
-        last, before, during, n, base, total, newest, first = unpack(SHORT, s, 18)
+        if room then
+          last, before, during, n, base, total, newest = unpack(SHORT, s, 93)
+          first = unpack('>I6', s, log)
+          if last > clock and q.part then return end
+        else
+          last, before, during, n, base, total, newest, first = unpack(SHORT, s, 18)
+        end
         if last > now then now = last end
         local oldest = now - window
         if newest < oldest then
@@ -62,31 +78,44 @@ local function quick_of(kind, clock)
           local low, high = 1, n - 1 -- the newest entry counts
           while low < high do
             local mid = floor((low + high) / 2)
-            if unpack('>I6', s, LOG + mid * ENTRY) < oldest then low = mid + 1 else high = mid end
+            if unpack('>I6', s, log + mid * ENTRY) < oldest then low = mid + 1 else high = mid end
           end
           gone = low
-          base = unpack('>I6', s, LOG + gone * ENTRY - 6)
+          base = unpack('>I6', s, log + gone * ENTRY - 6)
         end
       end
       local used = (total - base) % WRAP
-      local granted = limit - used
+      local granted = (bound or limit) - used
       granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
+      if room and granted < requests then return end
       local units, retry = granted * q.cost, 0
       if units > 0 then
         local ms, was, length = now, newest, #s
         if limit > 65536 then ms = now + -now % math.ceil(window / 65536) end
         n = n - gone
         if n > 0 and newest >= ms then -- one more in the newest entry
-          ms, live = newest, sub(s, LOG + gone * ENTRY, -ENTRY - 1)
+          ms, live = newest, sub(s, log + gone * ENTRY, -ENTRY - 1)
         else
-          live = sub(s, LOG + gone * ENTRY)
+          live = sub(s, log + gone * ENTRY)
           n = n + 1
         end
-        if n > 80 then return end -- too long for one piece: nothing is written yet
+        if log + n * ENTRY > WHOLE then return end -- too long for one piece: nothing is written yet
         total, newest = (total + units) % WRAP, ms
         before, during = count_call(now, last, before, during)
         last = now
+        if room then
+          local expires = newest + window
+          local record = pack('>I5I6I7I6I6I6I6c0I6I6', limit, last, (before * 65536 + during) * 16777216, n * 16777217,
+            base, total, newest, sub(s, 130, log - 1) .. live, ms, total)
+          if #record + 87 < length then
+            call('SET', key, sub(s, 1, 87) .. record, 'KEEPTTL')
+          else
+            call('SETRANGE', key, '87', record)
+          end
+          if newest > was and expires > ending then call('PEXPIREAT', key, text_of(expires)) end
+          return one(granted, calls_at(clock, last, before, during), used + offset, 0, newest, 0)
+        end
         s = pack(RECORD, q.shape, limit, last, (before * 65536 + during) * 16777216, n * 16777217, base, total,
           newest, live, ms, total)
         if #s < length or length == 0 then
@@ -104,9 +133,9 @@ local function quick_of(kind, clock)
         local low, high = gone, n - 1
         while low < high do
           local mid = floor((low + high) / 2)
-          if (unpack('>I6', s, LOG + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
+          if (unpack('>I6', s, log + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
         end
-        retry = unpack('>I6', s, LOG + low * ENTRY) + window + 1
+        retry = unpack('>I6', s, log + low * ENTRY) + window + 1
       end
       return one(granted, calls_at(clock, last, before, during), used, retry, newest, 0)
     end
@@ -115,11 +144,18 @@ local function quick_of(kind, clock)
     local STATE = '>I6I2I2xxxxxxI5I5'
     local RECORD = '>c12I5I6I4I6I5I5'
 
-    return function(q, key, s, requests)
+    return function(q, key, s, requests, room, bound, offset, ending)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during = clock, 0, 0, 0
       local even, odd = 0, 0
-      if s ~= '' then
+      if room then
+        last, before, during = unpack('>I6I2I2', s, 93)
+        even, odd = unpack('>I5I5', s, #s - 9)
+        if last > now then
+          if q.part then return end
+          now = last
+        end
+      elseif s ~= '' then
         if sub(s, 1, 12) ~= q.shape then return end
         last, before, during, even, odd = unpack(STATE, s, 18)
         if last > now then now = last end
@@ -137,33 +173,41 @@ local function quick_of(kind, clock)
       end
       local used = current
       if previous > 0 then used = current + (q.strict and previous or floor(previous * (window - e) / window)) end
-      local granted = limit - used
+      local granted = (bound or limit) - used
       granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
+      if room and granted < requests then return end
       local units = granted * q.cost
       if units > 0 then
         before, during = count_call(now, last, before, during)
         newest, last, current = current, now, current + units
         if k % 2 == 0 then even, odd = current, previous else even, odd = previous, current end
+        local expires = (k + 2) * window - 1
+        if room then
+          call('SETRANGE', key, '87', pack('>I5I6I4I6c0I5I5', limit, last, before * 65536 + during, even + odd,
+            sub(s, 109, -11), even, odd))
+          if was ~= k and expires > ending then call('PEXPIREAT', key, text_of(expires)) end
+          return one(granted, calls_at(clock, last, before, during), used + offset, 0, last, newest)
+        end
         local record = pack(RECORD, q.shape, limit, last, before * 65536 + during, even + odd, even, odd)
         if s ~= '' and was == k then -- it lives to the same ms
           call('SETRANGE', key, '0', record)
         else
-          call('SET', key, record, 'PXAT', text_of((k + 2) * window - 1))
+          call('SET', key, record, 'PXAT', text_of(expires))
         end
       elseif q.cost == 0 and granted > 0 then
         granted = requests
       end
-      local room, retry = limit - ask, 0
-      if granted < requests and used + units > room then
+      local most, retry = limit - ask, 0
+      if granted < requests and used + units > most then
         local lighter_at = window
-        if current <= room and not q.strict then lighter_at = lighter(window, previous, room - current, e) end
+        if current <= most and not q.strict then lighter_at = lighter(window, previous, most - current, e) end
         if lighter_at < window then
           retry = k * window + lighter_at
         elseif q.strict then
-          retry = (current <= room and k + 1 or k + 2) * window
+          retry = (current <= most and k + 1 or k + 2) * window
         else
-          retry = (k + 1) * window + lighter(window, current, room, 0)
+          retry = (k + 1) * window + lighter(window, current, most, 0)
         end
       end
       return one(granted, calls_at(clock, last, before, during), used, retry, last, newest)
@@ -173,34 +217,43 @@ local function quick_of(kind, clock)
     local STATE = '>I6I2I2I6'
     local RECORD = '>c12I5I6I4I6'
 
-    return function(q, key, s, requests)
+    return function(q, key, s, requests, room, bound, offset, ending)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during, used = clock, 0, 0, 0, 0
       if s ~= '' then
-        if sub(s, 1, 12) ~= q.shape then return end
-        last, before, during, used = unpack(STATE, s, 18)
-        if last > now then now = last end
+        if not room and sub(s, 1, 12) ~= q.shape then return end
+        last, before, during, used = unpack(STATE, s, room and 93 or 18)
+        if last > now then
+          if room and q.part then return end
+          now = last
+        end
       end
-      local ending = now - now % window + window
-      local same = last - last % window + window == ending
+      local next = now - now % window + window
+      local same = last - last % window + window == next
       if not same then used = 0 end
-      local granted = limit - used
+      local granted = (bound or limit) - used
       granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
+      if room and granted < requests then return end
       local units, retry = granted * q.cost, 0
       if units > 0 then
         before, during = count_call(now, last, before, during)
         last = now
+        if room then
+          call('SETRANGE', key, '87', pack('>I5I6I4I6', limit, last, before * 65536 + during, used + units))
+          if not same and next - 1 > ending then call('PEXPIREAT', key, text_of(next - 1)) end
+          return one(granted, calls_at(clock, last, before, during), used + offset, 0, last, 0)
+        end
         local record = pack(RECORD, q.shape, limit, last, before * 65536 + during, used + units)
         if s ~= '' and same then -- it lives to the same ms
           call('SETRANGE', key, '0', record)
         else
-          call('SET', key, record, 'PXAT', text_of(ending - 1))
+          call('SET', key, record, 'PXAT', text_of(next - 1))
         end
       elseif q.cost == 0 and granted > 0 then
         granted = requests
       end
-      if granted < requests and used + units + ask > limit then retry = ending end
+      if granted < requests and used + units + ask > limit then retry = next end
       return one(granted, calls_at(clock, last, before, during), used, retry, last, 0)
     end
   end

@@ -26,7 +26,7 @@ else
     p = { born = max(clock, p and p.born or 0) + 1, seq = seq, pairs = '', strict = false,
       held = {}, rest = {}, taken = 0, lease = 0 }
     rec = { key = key, states = {}, now = clock, whole = true }
-    m.keep(rec, PART, p, clock + 2 * LEASE)
+    part.keep(rec, p, clock + 2 * LEASE)
     save(rec, clock)
   end
 end

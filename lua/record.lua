@@ -36,10 +36,10 @@ local ADDS = {
   [COUNTER] = '>I6',         -- units in all counters; area: buckets+1 counters of 5 bytes, sub-window k in slot k % (buckets+1)
   [FIXED] = '>I6',           -- units in the window of last
   [THROTTLE] = '>I6I3I8',    -- when all has drained: ms, ns of it; ns between units
-  [HOME] = '>I3I6I3',        -- bytes of the note, last ms at which it matters, bytes of its area; see split.lua
-  [PART] = '>I3I6I3',
+  [HOME] = '>I3I6I3c40',     -- bytes of the note, last ms at which it matters, bytes of its area; its front: see split.lua
+  [PART] = '>I3I6I3c40',
 }
-local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17, [HOME] = 12, [PART] = 12 }
+local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17, [HOME] = 52, [PART] = 52 }
 
 local function area_bytes(st)
   if st[KIND] == SLIDE then return st[CAP] * ENTRY end
@@ -155,7 +155,7 @@ local function rebuild(rec, clock, expires)
       else
         areas[#live] = area(rec, st)
       end
-      bytes = bytes + #areas[#live] + HEADER_BYTES + 27
+      bytes = bytes + #areas[#live] + HEADER_BYTES + ADD_BYTES[st[KIND]]
     end
   end
   if bytes + 4 >= WHOLE then

@@ -1,13 +1,20 @@
 -- split.lua: what a split key's home and its parts have in common. shard/split.go says what they do.
 --
 -- Each keeps a note in its record, a state of the kind HOME or PART whose area is a
--- table packed by cmsgpack, padded so that a changed note is mostly written in place.
+-- table packed by cmsgpack, padded so that a changed note is mostly written in place. It is the first
+-- state of the record. The end of its header is its front: what the short way must know to admit
+-- without the note, see batch.lua.
+--
+--   front   of the question that it speaks of, as that has them: buckets 2, flags 1, limit 5, window 5;
+--           units that may be in use here 6, what is added to the use for the reply 6, first and last ms
+--           in which all this holds 6 and 6, the question's kind 1, parts 2
 --
 -- States are named by 8 bytes: kind 1, window 5, buckets 2. pairs are, per pair,
 -- the state's name and limit 5.
 
 local LEASE = 1000 -- ms that a loan lasts, counted from before it was asked for
-local PAD = 256
+local PAD = 64
+local FRONT = '>I2BI5I5I6I6I6I6BI2'
 
 -- split makes the functions, which calls about keys that are not split do not need.
 local made
@@ -60,16 +67,24 @@ local function split()
     return nil, st
   end
 
+  -- front packs one. It speaks of one pair, and of amounts that it can hold; without it, only the long way can answer.
+  function m.front(at, pairs, strict, bound, offset, from, till, parts)
+    if #pairs ~= 13 or bound < 0 or offset < 0 or till < from then return string.rep('\0', 40) end
+    local kind, window, buckets, limit = unpack('>BI5I2I5', pairs)
+    local flags = (strict and 1 or 0) + (at == PART and 2 or 0)
+    return pack(FRONT, buckets, flags, limit, window, bound, offset, from, till, kind, parts)
+  end
+
   -- keep puts a note into the record, for save to write.
-  function m.keep(rec, kind, note, ending)
+  function m.keep(rec, kind, note, ending, front)
     local st, s = find(rec, kind, 0, 1), cmsgpack.pack(note)
     local room = math.ceil(#s / PAD) * PAD
     if not st then
       st = state(kind, 1, 0, '')
-      rec.states[#rec.states + 1] = st
+      table.insert(rec.states, 1, st)
     end
     st[GROW] = st[CAP] ~= room
-    st[FIRST], st[COUNT], st[CAP], st[AREA] = #s, ending, room, s .. string.rep('\0', room - #s)
+    st[FIRST], st[COUNT], st[CAP], st[BASE], st[AREA] = #s, ending, room, front, s .. string.rep('\0', room - #s)
     st[PATCH], st[PATCHED] = st[AREA], st[OFFSET]
   end
 
