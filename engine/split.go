@@ -38,9 +38,9 @@ type layout struct {
 	parts   int       // as wanted, or as the home says
 	numbers []int     // of the parts, the home's 0 first
 	next    int       // the index of the part that was asked last
-	turn    int       // how many more requests of this ms may go there
+	turn    int       // how many more requests may go there in a row
 	dry     []int64   // ms until which a part is passed over: it had no room and got none
-	used    int64     // ms when a part was chosen
+	used    int64     // ms when that part's turn began
 	told    bool      // only the home says so: nobody here has asked for a split
 
 	load  bool          // made by load
@@ -52,6 +52,7 @@ const (
 	maxLayouts = 4096
 	dryFor     = 10 // ms
 	maxTurn    = 64 // requests that go to one part together
+	turnFor    = 8  // ms, at most, in which they do: a node's caches are cold at the first
 )
 
 // choose returns the part of n that r asks first: the same one for the same ID; else the
@@ -69,7 +70,7 @@ func (s *splits) choose(r *Request, n int, top *topology, now int64, with int) i
 		l.turn--
 		return with
 	}
-	if l.used == now && l.turn > 0 && l.dry[l.next] <= now { // what comes together goes together
+	if now-l.used < turnFor && l.turn > 0 && l.dry[l.next] <= now { // what comes together goes together
 		l.turn--
 		return l.numbers[l.next]
 	}

@@ -72,7 +72,8 @@ func TestSplitPartAway(t *testing.T) {
 	top := engines[0].topology.Load()
 	node := top.locate(ask.Key, 2)
 	admitted := 0
-	for range 200 {
+	for i := range 200 {
+		ask.ID = fmt.Appendf(nil, "%d", i) // so that every part is asked
 		res := do(engines[0], ask)
 		require.NoError(t, res.Err)
 		if res.Allowed {
@@ -81,6 +82,7 @@ func TestSplitPartAway(t *testing.T) {
 	}
 	require.Equal(t, 200, admitted)
 	servers[node].Kill()
+	ask.ID = nil
 	failed := 0
 	for i := range 400 {
 		res := do(engines[i%2], ask)
@@ -163,7 +165,8 @@ func TestSplitPartHangs(t *testing.T) {
 func TestSplitResetAway(t *testing.T) {
 	engines, servers := splitEngines(t, 1, 3)
 	ask := splitAsk("reset", OpSlide, 1, 3, Window{300, 60_000})
-	for range 60 {
+	for i := range 60 {
+		ask.ID = fmt.Appendf(nil, "%d", i) // so that every part is asked
 		require.True(t, do(engines[0], ask).Allowed)
 	}
 	node := engines[0].topology.Load().locate(ask.Key, 1)
