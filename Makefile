@@ -55,7 +55,7 @@ bench-quick: build ## the same table in a minute, for use while working
 	scripts/need redis-server
 	$(GO) run ./tests/bench -quick
 
-bench-hot: build ## the hot-key figures: one hot key with room, one denied key
+bench-hot: build ## the hot-key figures: one hot key, one denied key, a split key
 	scripts/need redis-server
 	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false
 

@@ -31,6 +31,7 @@ const (
 	trillion  = 1_000_000_000_000 // the largest limit
 	clients   = 50
 	decisions = "Decisions" // the tables' titles
+	splitting = "Split keys"
 	latency   = "One client that waits for each answer"
 	ceilings  = "Ceilings"
 )
@@ -83,7 +84,7 @@ func cases(l *lab, o options) []comparison {
 		a.command = []string{"INCR", manyKeys}
 		add(q.command+", embedded engine, against INCR", a, b, figure{byRate, bound{0.4, 0.8}})
 
-		all = append(all, l.clusterCase(q, o.keys))
+		all = append(all, l.clusterCase(q, o.keys), l.splitCase(q))
 
 		a, b = pair(cold, proxy, o.keys, 1)
 		a.loop, b.loop = true, true

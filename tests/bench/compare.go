@@ -35,6 +35,8 @@ type kind struct {
 var (
 	byRate    = &kind{"decisions per second", func(a, b sample) float64 { return b.rate / a.rate }}
 	byNodeCPU = &kind{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
+	byAllCPU  = &kind{"CPU of all Redis nodes per decision", func(a, b sample) float64 { return b.node / a.node }}
+	byBusiest = &kind{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
 	byP50     = &kind{"p50", func(a, b sample) float64 { return b.p50 / a.p50 }}
 	byP99     = &kind{"p99", func(a, b sample) float64 { return b.p99 / a.p99 }}
 )
@@ -182,6 +184,8 @@ func medians(all []sample) sample {
 		rate:    median(func(s sample) float64 { return s.rate }),
 		node:    median(func(s sample) float64 { return s.node }),
 		busiest: median(func(s sample) float64 { return s.busiest }),
+		least:   median(func(s sample) float64 { return s.least }),
+		most:    median(func(s sample) float64 { return s.most }),
 		proxy:   median(func(s sample) float64 { return s.proxy }),
 		p50:     median(func(s sample) float64 { return s.p50 }),
 		p99:     median(func(s sample) float64 { return s.p99 }),

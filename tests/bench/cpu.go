@@ -29,6 +29,20 @@ func (s *server) nodeCPU() (float64, error) {
 	return sum, nil
 }
 
+// scriptCalls is how often the redis-server was sent a script.
+func (s *server) scriptCalls() (float64, error) {
+	info, err := ask(s.port, "INFO", "commandstats")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
+	calls, _, found := strings.Cut(after, ",")
+	if !found {
+		return 0, nil // none yet
+	}
+	return strconv.ParseFloat(calls, 64)
+}
+
 // processCPU is the CPU time that a process has used, in seconds, in steps of 10 ms.
 func (s *server) processCPU() (float64, error) {
 	const ticks = 100 // a second, as Linux reports them

@@ -37,6 +37,8 @@ type sample struct {
 	rate     float64 // decisions per second
 	node     float64 // CPU of all nodes, us per decision
 	busiest  float64 // of the busiest node
+	least    float64 // percent of the script calls, at the node with the fewest
+	most     float64 // and at the one with the most
 	proxy    float64 // CPU of rlproxy, us per decision
 	p50, p99 float64 // latency, us
 }
@@ -74,6 +76,10 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
+	calls, err := l.calls()
+	if err != nil {
+		return s, err
+	}
 	if l.loop {
 		err = l.closed(ctx, n, &s)
 	} else {
@@ -89,7 +95,33 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 		s.busiest = max(s.busiest, used)
 	}
 	s.proxy = (proxyAfter - proxy) * 1e6 / float64(n)
-	return s, err
+	return s, errors.Join(err, l.shares(&s, calls))
+}
+
+// shares tells how script calls were spread over the nodes since there were so many.
+func (l load) shares(s *sample, before []float64) error {
+	after, err := l.calls()
+	sum := 0.0
+	for i := range after {
+		after[i] -= before[i]
+		sum += after[i]
+	}
+	if sum > 0 {
+		s.least, s.most = 100*slices.Min(after)/sum, 100*slices.Max(after)/sum
+	}
+	return err
+}
+
+// calls is how often each node has run a script.
+func (l load) calls() (calls []float64, err error) {
+	for _, n := range l.nodes {
+		c, err := n.scriptCalls()
+		if err != nil {
+			return nil, err
+		}
+		calls = append(calls, c)
+	}
+	return calls, nil
 }
 
 func (l load) cpu() (nodes []float64, proxy float64, err error) {

@@ -5,8 +5,9 @@
 // and has it write docs/benchmarks.md and docs/benchmarks.svg.
 //
 // Reading order: main.go, cases.go (what is measured), compare.go (how), load.go
-// and loop.go (the load), server.go and resp.go (the servers), growth.go (the cost
-// as work grows), report.go and plot.go (what comes out).
+// and loop.go (the load), server.go, cluster.go, split.go and resp.go
+// (the servers), growth.go (the cost as work grows), report.go and plot.go (what
+// comes out).
 package main
 
 import (

@@ -74,6 +74,8 @@ const method = `- Load generator, rlproxy and redis-server share the cores. Deci
   holds one second's admissions and not a minute's, which would be slower still.
 - The denied key has limit 100 an hour, and was full before the round began.
 - rlproxy runs with ` + "`fail-policy error`" + `: a decision that a node did not make would end the run.
+- Split keys: one client that waits for each answer, so that nothing can be combined and each decision is a script call
+  of its own, on both sides; the same rlproxy and the same four redis-servers, ` + "`hot-key-threshold 0`" + `.
 - The closed loop is a client of its own with one blocking socket, the same for both sides.
 
 The commands of the last round:
@@ -83,6 +85,7 @@ The commands of the last round:
 func (r *report) tables() string {
 	var b strings.Builder
 	r.decisions(&b)
+	r.splits(&b)
 	r.latencies(&b)
 	r.ceilings(&b)
 	r.growth(&b)
@@ -131,6 +134,21 @@ func (r *report) decisions(b *strings.Builder) {
 		cells = append(cells, short(row.as.node), short(row.bs.node))
 		cells = append(cells, row.cells(1)...)
 		line(b, append(cells, short(row.bs.proxy))...)
+	}
+	b.WriteString("\n")
+}
+
+func (r *report) splits(b *strings.Builder) {
+	rows := r.in(splitting)
+	if len(rows) == 0 {
+		return
+	}
+	heading(b, splitting, "CPU of redis-servers per decision through rlproxy, in us: a key that stands on one, and one that is split. Less is better.",
+		"case", "unsplit", "split, all nodes", "multiple", "floor / goal", "", "split, the busiest node", "multiple", "floor / goal", "", "script calls by node, %")
+	for _, row := range rows {
+		cells := append([]string{row.title, short(row.as.node), short(row.bs.node)}, row.cells(0)...)
+		cells = append(append(cells, short(row.bs.busiest)), row.cells(1)...)
+		line(b, append(cells, fmt.Sprintf("%.0f to %.0f", row.bs.least, row.bs.most))...)
 	}
 	b.WriteString("\n")
 }

@@ -34,6 +34,9 @@ type lab struct {
 
 	cluster   []*server // the masters of a Redis Cluster
 	clustered *server   // rlproxy on them
+
+	parts []*server // the redis-servers of a split key
+	split *server   // rlproxy on them
 }
 
 // errorsShow has rlproxy answer what its node does not in time with an error, which
@@ -65,7 +68,7 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.memory, err = l.rlproxy("--maxmemory", "8gb"); err != nil {
 		return l, err
 	}
-	return l, l.openCluster()
+	return l, errors.Join(l.openCluster(), l.openSplit())
 }
 
 func copyFile(to, from string) error {
