@@ -80,15 +80,17 @@ func TestLocalCountsAreHandedOverLater(t *testing.T) {
 	engines, servers := splitEngines(t, 1, 3)
 	e, window := engines[0], Window{300, 3_600_000}
 	ask := splitAsk("later", OpSlide, 1, 3, window)
-	for range 6 {
+	for i := range 60 {
+		ask.ID = fmt.Appendf(nil, "%d", i) // so that every part is asked
 		require.True(t, do(e, ask).Allowed)
 	}
+	ask.ID = nil
 	node := e.topology.Load().locate(ask.Key, 1)
 	servers[node].Kill()
 	local := &Pipeline{}
 	r := local.Add()
 	*r = ask
-	r.Cost = 250
+	r.Cost = 200
 	e.local.Do(local)
 	require.True(t, local.Results[0].Allowed)
 	e.settle.wake()
@@ -97,7 +99,7 @@ func TestLocalCountsAreHandedOverLater(t *testing.T) {
 	require.Equal(t, "0", info(t, e, "local_keys"))
 	own := do(e, Request{Op: OpInspect, Key: ask.Key})
 	require.NoError(t, own.Err)
-	require.GreaterOrEqual(t, own.States[0].Used, int64(250))
+	require.GreaterOrEqual(t, own.States[0].Used, int64(200))
 	last := do(e, ask)
 	require.NoError(t, last.Err)
 	require.False(t, last.Allowed, "the dead part's loan counts, too")
