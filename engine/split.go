@@ -41,6 +41,7 @@ type layout struct {
 	turn    int       // how many more requests may go there in a row
 	dry     []int64   // ms until which a part is passed over: it had no room and got none
 	used    int64     // ms when that part's turn began
+	turns   int       // since the key was idle for as long as a lease
 	told    bool      // only the home says so: nobody here has asked for a split
 
 	load  bool          // made by load
@@ -52,7 +53,7 @@ const (
 	maxLayouts = 4096
 	dryFor     = 10 // ms
 	maxTurn    = 64 // requests that go to one part together
-	turnFor    = 8  // ms, at most, in which they do: a node's caches are cold at the first
+	turnFor    = 8  // ms, at most, in which they do, once all parts hold something: a node's caches are cold at the first
 )
 
 // choose returns the part of n that r asks first: the same one for the same ID; else the
@@ -70,11 +71,15 @@ func (s *splits) choose(r *Request, n int, top *topology, now int64, with int) i
 		l.turn--
 		return with
 	}
-	if now-l.used < turnFor && l.turn > 0 && l.dry[l.next] <= now { // what comes together goes together
+	together := now == l.used || l.turns > 2*len(l.numbers) && now-l.used < turnFor
+	if together && l.turn > 0 && l.dry[l.next] <= now {
 		l.turn--
 		return l.numbers[l.next]
 	}
-	l.used, l.turn = now, maxTurn
+	if now-l.used > splitRules.Lease {
+		l.turns = 0
+	}
+	l.used, l.turn, l.turns = now, maxTurn, l.turns+1
 	for range l.numbers {
 		l.next = (l.next + 1) % len(l.numbers)
 		if l.dry[l.next] <= now {
