@@ -128,6 +128,32 @@ func TestDenialsAreForgotten(t *testing.T) {
 	require.True(t, one(here, slide("k", 5, 3_600_000, 3)).Allowed)
 }
 
+// A denial from memory answers what follows it in its pipeline and asks the same, and
+// nothing else.
+func TestRememberedDenialAnswersEquals(t *testing.T) {
+	s := redistest.Start(t)
+	e := openTestRedis(t, nil, s)
+	e.config.AskAlways = false
+	full := slide("full", 2, 600_000, 1)
+	require.True(t, one(e, slide("full", 2, 600_000, 2)).Allowed)
+	require.False(t, one(e, full).Allowed) // and remembered
+	before := scriptCalls(t, s)
+	p := Pipeline{Requests: []Request{
+		full, full, slide("free", 2, 600_000, 1), full, full, slide("full", 3, 600_000, 1), full, full,
+		slide("full", 2, 600_000, 2), {Op: OpReset, Key: full.Key}, full, full, full,
+	}}
+	e.Do(&p)
+	var allowed []bool
+	for i := range p.Results {
+		require.NoError(t, p.Results[i].Err)
+		allowed = append(allowed, p.Results[i].Allowed)
+	}
+	const no, yes = false, true
+	require.Equal(t, []bool{no, no, yes, no, no, yes, no, no, no, no, yes, yes, no}, allowed)
+	require.Equal(t, int64(6), e.denied.answers.Load(), "all equals before the reset, and none behind it")
+	require.Equal(t, before+1, scriptCalls(t, s))
+}
+
 func TestRememberedDenialsAreBounded(t *testing.T) {
 	var d denials
 	for i := range 10 * maxDenials {

@@ -170,13 +170,21 @@ func (e *Redis) do(p *Pipeline, from, to int) int {
 	if len(p.groups) < len(top.nodes) {
 		p.groups = make([][]item, len(top.nodes))
 	}
+	denied := -1 // the last request that was answered from memory
 	for i := from; i < to; i++ {
 		r := &p.Requests[i]
 		if r.Op == OpForward {
 			ask += e.forward(p, top, i, at)
 			continue
 		}
+		if denied >= 0 && denied == i-1 && r.repeats(&p.Requests[denied]) {
+			p.Results[i].Decision = p.Results[denied].Decision
+			e.denied.answers.Add(1)
+			denied = i
+			continue
+		}
 		if r.Op != OpReset && !e.config.AskAlways && e.denied.answer(r, at.Milliseconds(), &p.Results[i]) {
+			denied = i
 			continue
 		}
 		way, ok := e.splits.way(p, i, top, at.Milliseconds())

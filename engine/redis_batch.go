@@ -45,6 +45,12 @@ func (r *Request) question() question {
 	return question{r.Op, r.Strict, r.N, r.Cost, r.Buckets, r.Windows, r.Throttle, false}
 }
 
+// repeats tells whether r asks the same of the same key as s.
+func (r *Request) repeats(s *Request) bool {
+	return string(r.Key) == string(s.Key) && r.Op == s.Op && r.Strict == s.Strict && r.N == s.N && r.Cost == s.Cost &&
+		r.Buckets == s.Buckets && r.Windows == s.Windows && r.Throttle == s.Throttle
+}
+
 func (it *item) question() question {
 	q := it.req.question()
 	q.part = it.part > 0
