@@ -139,16 +139,20 @@ func (n *node) ask(items []item) {
 	if b == nil {
 		b = new(batch)
 	}
+	var sound *batch
+	defer func() { // after a panic, too: it costs a connection and a batch, not the node
+		n.mu.Lock()
+		n.busy--
+		n.spare = sound
+		if len(n.queue) > 0 {
+			n.ready.Signal()
+		}
+		n.mu.Unlock()
+		n.workers.Done()
+	}()
 	b.items = append(b.items[:0], items...)
 	n.answer(b)
-	n.mu.Lock()
-	n.busy--
-	n.spare = b
-	if len(n.queue) > 0 {
-		n.ready.Signal()
-	}
-	n.mu.Unlock()
-	n.workers.Done()
+	sound = b
 }
 
 // answered tells the pipelines of items that their results are there.
