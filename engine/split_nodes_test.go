@@ -284,8 +284,10 @@ func TestSplitCluster(t *testing.T) {
 	ready(t, e, "a", "b", "c", "d", "e", "f", "g", "h")
 	for _, limit := range []int64{100, 2} {
 		key, admitted := fmt.Sprintf("cluster:%d", limit), int64(0)
-		for range 2 * limit {
-			res := do(e, splitAsk(key, OpSlide, 1, 3, Window{limit, 3_600_000}))
+		for i := range 2 * limit {
+			ask := splitAsk(key, OpSlide, 1, 3, Window{limit, 3_600_000})
+			ask.ID = fmt.Appendf(nil, "%d", i) // so that every part is asked
+			res := do(e, ask)
 			require.NoError(t, res.Err)
 			require.Equal(t, admitted < limit, res.Allowed)
 			if res.Allowed {
