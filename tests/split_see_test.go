@@ -108,9 +108,9 @@ func TestSplitIsSeen(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // so that it is asked about seldom
 		c.decide(t, "RL.SLIDE busy 1000000 10m")
 		asked++
-		return c.hotKeys(t, 1)[0].shards == 1
+		// RL.HOTKEYS may tell of the sub-shards for as long as what they were lent counts.
+		return c.info(t, "splits_by_load") == 0
 	})
-	require.Zero(t, c.info(t, "splits_by_load"))
 	require.Equal(t, 1, strings.Count(p.Output.String(), splitByLoad))
 	require.Equal(t, 1, strings.Count(p.Output.String(), cooled))
 	require.Equal(t, asked, c.inspect(t, "busy").used, "what parts have admitted counts on")
