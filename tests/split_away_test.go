@@ -202,14 +202,15 @@ func TestSplitHomeNodeAway(t *testing.T) {
 	a.fleet.stop(t)
 }
 
-// TestSplitNodesAway takes nodes away one after the other while three proxies ask for more
-// than the limit: never more than that is admitted in a window, but for the window in
-// which the home has lost its memory.
+// TestSplitNodesAway takes nodes away one after the other while three proxies ask, by turns
+// for less than the limit, so that there is something to lend, and for more: never more
+// than that is admitted in a window, but for the window in which the home has lost its
+// memory.
 func TestSplitNodesAway(t *testing.T) {
 	nodes := startNodes(t, 4)
 	f := startFleet(t, append(backends(nodes...), "--backend-timeout", brief))
 	const limit, window, lease = 500, time.Second, time.Second
-	d := &demand{fleet: f, clients: 3, phases: []float64{1.5}, count: 1 << 40, away: true, tenants: []tenant{
+	d := &demand{fleet: f, clients: 3, phases: []float64{0.8, 1.5}, count: 1 << 40, away: true, tenants: []tenant{
 		{key: "k", command: "RL.SLIDE", pairs: []pair{{limit, window}}, cost: 1, options: shards(4)}}}
 	c := dial(t, f.proxies[0].addr)
 	done := d.start()
@@ -236,7 +237,7 @@ func TestSplitNodesAway(t *testing.T) {
 		more(500)
 	}
 	lost := time.Now()
-	home := nodeAt(t, nodes, homeOf(t, c))
+	home := nodeAt(t, nodes, c.inspect(t, "k").home)
 	home.Kill()
 	more(500)
 	home.Run()
@@ -267,15 +268,4 @@ func TestSplitNodesAway(t *testing.T) {
 		require.Less(t, 10*len(h.lost()), len(h.answers), "the policy answers only for what was under way")
 	}
 	f.stop(t)
-}
-
-// homeOf returns the address of the home of the key k.
-func homeOf(t *testing.T, c *conn) string {
-	t.Helper()
-	var home string
-	eventually(t, "a loan", func() bool {
-		home = c.inspect(t, "k").parts[0].node
-		return home != ""
-	})
-	return home
 }

@@ -17,6 +17,7 @@ type partState struct {
 
 // keyState is what it tells of one state of a key.
 type keyState struct {
+	home                   string // its node
 	used, limit, remaining int64
 	parts                  map[int64]partState
 }
@@ -31,7 +32,7 @@ func (c *conn) inspect(t *testing.T, key string) (s keyState) {
 	}
 	require.Len(t, states, 1)
 	state := fields(t, states[0])
-	s = keyState{state["used"].(int64), state["limit"].(int64), state["remaining"].(int64), make(map[int64]partState)}
+	s = keyState{state["node"].(string), state["used"].(int64), state["limit"].(int64), state["remaining"].(int64), make(map[int64]partState)}
 	for _, item := range state["parts"].([]any) {
 		p := fields(t, item)
 		s.parts[p["part"].(int64)] = partState{p["node"].(string), p["held"].(int64), p["used"].(int64), p["lease-ms"].(int64)}
