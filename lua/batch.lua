@@ -23,11 +23,14 @@ local questions, quicks = {}, {}
 local function question(i)
   local q = ask_of(ARGV[i])
   local kind = q.kind
-  if q.limit and (kind ~= COUNTER or q.buckets == 1) then
+  if kind == COUNTER and q.buckets > 1 then -- always the long way
+  elseif q.window then
     -- The first 12 bytes of a record with one state of this name, whose head is as long. A part's has a note.
     q.shape = not q.part and pack('>BI3BI2I5', 1, kind == SLIDE and 54 or 33, kind, q.buckets, q.window)
     q.quick = quicks[kind] or quick_of(kind, clock)
     quicks[kind] = q.quick
+  elseif q.pairs[2] and not q.part then
+    q.quick = windows_of(q, clock)
   end
   questions[i] = q
   return q

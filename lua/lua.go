@@ -30,7 +30,7 @@ var (
 	// The long way of a decision is a function, so that a call that goes the short way
 	// does not make what it consists of. It has a base of its own: capturing the
 	// locals of the script's would take each call longer than a decision does.
-	Decide = script("decide", text("base", "quick", "noted")+
+	Decide = script("decide", text("base", "quick", "windows", "noted")+
 		"local function general(clock)\n"+state+text("split", "part", "home", "decide")+"end\n"+
 		text("batch"))
 	Inspect = script("inspect", state+text("inspect"))

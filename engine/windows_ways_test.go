@@ -1,0 +1,121 @@
+package engine
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Questions with several windows say and store the same by the short way as by the long
+// one, over records of any history.
+func TestShortWayOfWindows(t *testing.T) {
+	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
+		t.Run(op.String(), func(t *testing.T) {
+			w := newWays(t, redistest.Start(t))
+			for seed := range uint64(12) {
+				windowsWalk(w, op, rand.New(rand.NewPCG(seed, 0)))
+				w.server.Do("FLUSHALL")
+			}
+			t.Log(w.short)
+			require.Greater(t, w.short[byWay{true, atNode, op, false}], 300)
+			if op == OpSlide {
+				require.Greater(t, w.short[byWay{true, atNode, op, true}], 100, "logs too long for one piece")
+			}
+		})
+	}
+}
+
+// A record of six logs with ten entries each is the first that is too long for one piece.
+func TestShortWayOfWindowsEndsWithOnePiece(t *testing.T) {
+	w := newWays(t, redistest.Start(t))
+	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 6}
+	for i := range r.N {
+		r.Windows[i] = Window{1000, 60_000 + int64(i)}
+	}
+	for i := range int64(10) {
+		require.EqualValues(t, 1, w.ask("k", testBase+i, r, false, 1))
+		require.Equal(t, byWay{i < 9, atNode, OpSlide, i == 9}, w.last)
+	}
+}
+
+// States that were not charged by the same calls go the long way, until a pause has made
+// their counts of calls alike.
+func TestShortWayOfWindowsNeedsEqualCounts(t *testing.T) {
+	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
+		w := newWays(t, redistest.Start(t))
+		r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 2}
+		r.Windows[0], r.Windows[1] = Window{1000, 60_000}, Window{1000, 70_000}
+		ask := func(clock int64, short bool) {
+			require.EqualValues(t, 1, w.ask("k", testBase+clock, r, false, 1))
+			require.Equal(t, short, w.last.short, "%v at %d", op, clock)
+		}
+		ask(0, true)
+		r.N = 1
+		ask(1, false)
+		r.N = 2
+		ask(2, false)
+		ask(3, false)
+		ask(3000, false)
+		ask(3001, true)
+	}
+}
+
+// Long logs that become shorter little by little are written anew at last.
+func TestShortWayOfWindowsLeavesRebuilding(t *testing.T) {
+	w := newWays(t, redistest.Start(t))
+	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 2}
+	r.Windows[0], r.Windows[1] = Window{1000, 1000}, Window{1000, 1010}
+	clock := int64(testBase)
+	for range 300 {
+		w.ask("k", clock, r, false, 1)
+		clock++
+	}
+	clock += 700
+	full := len(w.stored("k")[0].(string))
+	for len(w.stored("k")[0].(string)) == full {
+		require.Less(t, clock, int64(testBase)+1500)
+		require.EqualValues(t, 1, w.ask("k", clock, r, false, 1))
+		clock += 10
+	}
+	require.False(t, w.last.short)
+}
+
+// windowsWalk asks one key at random, mostly the same question.
+func windowsWalk(w *ways, op Op, rng *rand.Rand) {
+	r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 2 + rng.IntN(MaxWindows-1), Strict: rng.IntN(3) == 0}
+	for i := range r.N {
+		// A second or less, and up to some hundred; limits near to what is asked, and some
+		// for which a log has a grid.
+		length := int64(100*(i+1)) << rng.IntN(10)
+		limit := 1 + length/20 + rng.Int64N(20)
+		if rng.IntN(4) == 0 {
+			length, limit = length*1000, 100_000+rng.Int64N(5)
+		}
+		r.Windows[i] = Window{limit, length + int64(i)}
+	}
+	step := int64(1) << rng.IntN(8)
+	clock := int64(testBase)
+	for range 400 {
+		asked := *r
+		switch rng.IntN(300) {
+		case 0: // states that were charged by other calls than the others: the long way until there is a pause
+			asked.N = 1 + rng.IntN(r.N)
+		case 1: // a state of another kind: the long way while it lives
+			asked.Op, asked.N, asked.Windows[0].Length = OpFixed, 1, step
+		case 2, 3:
+			clock += 3000 + rng.Int64N(100*step)
+		case 4, 5, 6, 7:
+			asked.Windows[0], asked.Windows[1] = asked.Windows[1], asked.Windows[0]
+		case 8, 9, 10, 11, 12, 13, 14, 15:
+			asked.Windows[rng.IntN(r.N)].Limit += rng.Int64N(3) - 1
+		case 16, 17, 18, 19, 20, 21, 22, 23:
+			asked.Cost = rng.Int64N(4)
+		case 24, 25, 26, 27, 28, 29, 30, 31:
+			clock -= rng.Int64N(step)
+		}
+		w.ask("k", clock, &asked, false, 1+rng.Int64N(3))
+		clock += rng.Int64N(2 * step)
+	}
+}
