@@ -98,11 +98,11 @@ func (w *ways) run(script *lua.Script, key string, clock int64, args ...any) str
 	return reply
 }
 
-// ask asks a key of a split key, at a part or the home, and returns how many are granted.
-func (w *ways) ask(key string, clock int64, r *Request, part bool, n int64) int64 {
+// ask asks the request's key, as a part or not, and returns how many are granted.
+func (w *ways) ask(clock int64, r *Request, part bool, n int64) int64 {
 	q := r.question()
 	q.part = part
-	reply := reader{w.run(lua.Decide, key, clock, string(appendUint(appendUint(nil, 3, 2), n, 4)), string(q.append(nil))), true}
+	reply := reader{w.run(lua.Decide, string(r.Key), clock, string(appendUint(appendUint(nil, 3, 2), n, 4)), string(q.append(nil))), true}
 	reply.uint(6)
 	switch reply.uint(1) {
 	case atHome:
@@ -126,7 +126,7 @@ func TestSplitShortWayAtPart(t *testing.T) {
 				require.Equal(t, "\x01", w.run(lua.Take, "k", clock, string(appendLoan(nil, &loan))))
 			}
 			ask := func(clock, n, granted int64, short bool) {
-				require.Equal(t, granted, w.ask("k", clock, r, true, n), "at %d", clock-testBase)
+				require.Equal(t, granted, w.ask(clock, r, true, n), "at %d", clock-testBase)
 				require.Equal(t, short, w.last.short, "at %d", clock-testBase)
 			}
 			ask(testBase, 1, 0, false)
@@ -172,7 +172,7 @@ func TestSplitShortWayAtHome(t *testing.T) {
 				w.run(lua.Lend, "k", clock, string(appendUint(appendUint(nil, 1, 4), 4, 2)), string(q.append(nil)), string(miss.append(nil)), "", "")
 			}
 			ask := func(clock, n, granted int64, short bool) {
-				require.Equal(t, granted, w.ask("k", clock, r, false, n), "at %d", clock-testBase)
+				require.Equal(t, granted, w.ask(clock, r, false, n), "at %d", clock-testBase)
 				require.Equal(t, short, w.last.short, "at %d", clock-testBase)
 			}
 			lend(testBase, 1)     // 1 is granted, 24 are lent

@@ -35,7 +35,7 @@ func TestShortWayOfWindowsEndsWithOnePiece(t *testing.T) {
 		r.Windows[i] = Window{1000, 60_000 + int64(i)}
 	}
 	for i := range int64(10) {
-		require.EqualValues(t, 1, w.ask("k", testBase+i, r, false, 1))
+		require.EqualValues(t, 1, w.ask(testBase+i, r, false, 1))
 		require.Equal(t, byWay{i < 9, atNode, OpSlide, i == 9}, w.last)
 	}
 }
@@ -48,7 +48,7 @@ func TestShortWayOfWindowsNeedsEqualCounts(t *testing.T) {
 		r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 2}
 		r.Windows[0], r.Windows[1] = Window{1000, 60_000}, Window{1000, 70_000}
 		ask := func(clock int64, short bool) {
-			require.EqualValues(t, 1, w.ask("k", testBase+clock, r, false, 1))
+			require.EqualValues(t, 1, w.ask(testBase+clock, r, false, 1))
 			require.Equal(t, short, w.last.short, "%v at %d", op, clock)
 		}
 		ask(0, true)
@@ -69,14 +69,14 @@ func TestShortWayOfWindowsLeavesRebuilding(t *testing.T) {
 	r.Windows[0], r.Windows[1] = Window{1000, 1000}, Window{1000, 1010}
 	clock := int64(testBase)
 	for range 300 {
-		w.ask("k", clock, r, false, 1)
+		w.ask(clock, r, false, 1)
 		clock++
 	}
 	clock += 700
 	full := len(w.stored("k")[0].(string))
 	for len(w.stored("k")[0].(string)) == full {
 		require.Less(t, clock, int64(testBase)+1500)
-		require.EqualValues(t, 1, w.ask("k", clock, r, false, 1))
+		require.EqualValues(t, 1, w.ask(clock, r, false, 1))
 		clock += 10
 	}
 	require.False(t, w.last.short)
@@ -115,7 +115,7 @@ func windowsWalk(w *ways, op Op, rng *rand.Rand) {
 		case 24, 25, 26, 27, 28, 29, 30, 31:
 			clock -= rng.Int64N(step)
 		}
-		w.ask("k", clock, &asked, false, 1+rng.Int64N(3))
+		w.ask(clock, &asked, false, 1+rng.Int64N(3))
 		clock += rng.Int64N(2 * step)
 	}
 }
