@@ -205,10 +205,9 @@ func (c *call) appendNames() {
 
 // append packs a question as lua/ask.lua reads it.
 func (q *question) append(b []byte) []byte {
-	b = append(b, byte(q.op))
 	b = appendUint(b, q.cost, 6)
+	b = append(b, bit(q.strict, 1)|bit(q.part, 2), byte(q.op))
 	b = appendUint(b, q.buckets, 2)
-	b = append(b, bit(q.strict, 1)|bit(q.part, 2))
 	if q.op == OpThrottle {
 		interval := q.rate.interval()
 		b = appendUint(b, interval, 8)
@@ -216,8 +215,8 @@ func (q *question) append(b []byte) []byte {
 		b = appendUint(b, interval*q.cost, 8)
 	}
 	for _, w := range q.windows[:q.n] {
-		b = appendUint(b, w.Limit, 5)
 		b = appendUint(b, w.Length, 5)
+		b = appendUint(b, w.Limit, 5)
 	}
 	return b
 }

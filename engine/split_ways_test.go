@@ -39,7 +39,7 @@ func newWays(t *testing.T, server *redistest.Server) *ways {
 		require.Equal(t, 1, strings.Count(lua.Decide.Source, text), text)
 		return redis.NewScript(strings.Replace(lua.Decide.Source, text, instead, 1))
 	}
-	w.longOnly = without("if q.quick and (", "if false and (")
+	w.longOnly = without("if quick and (", "if false and (")
 	w.shortOnly = without("long = long or general(clock)", "error('the long way')")
 	for _, s := range lua.All {
 		w.others = append(w.others, redis.NewScript(s.Source))
@@ -88,7 +88,7 @@ func (w *ways) run(script *lua.Script, key string, clock int64, args ...any) str
 	require.Equal(w.t, w.eval(w.longOnly, twin(key), args), reply, "%q", args)
 	require.Equal(w.t, w.stored(twin(key)), w.stored(key), "%q", args)
 	question := args[2].(string)
-	w.last = byWay{true, reply[6], Op(question[0]), len(w.stored(key)[0].(string)) >= 1024}
+	w.last = byWay{true, reply[6], Op(question[7]), len(w.stored(key)[0].(string)) >= 1024}
 	if probed[6] == failedEntry {
 		w.last.short = false
 		return reply

@@ -10,7 +10,8 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, floor = string.sub, math.floor
 
 local SLIDE, COUNTER, FIXED, THROTTLE, RESET, HOME, PART = 1, 2, 3, 4, 5, 6, 7
-local WHOLE, PREFIX = 1024, '1023' -- bytes read at first, and the index of the last of them
+local WHOLE = 1024                 -- bytes read at first
+local PREFIX = '1023'              -- the index of the last of them
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
 local NOTE = 75                    -- bytes of a note's header, see split.lua
@@ -68,20 +69,4 @@ local function lighter(window, units, left, e)
   while e > 0 and floor(units * (window - e + 1) / window) <= left do e = e - 1 end
   while e < window and floor(units * (window - e) / window) > left do e = e + 1 end
   return e
-end
-
--- ask_of reads a question: kind 1, cost 6, buckets 2, flags 1 (1: strict, 2: at a part), then limit 5 and
--- window 5 per pair (kind THROTTLE: instead of pairs interval 8, tolerance 8, increment 8).
-local function ask_of(s)
-  local kind, cost, buckets, flags = unpack('>BI6I2B', s)
-  -- All fields at once: a table that grows is made anew several times.
-  local q = { kind = kind, cost = cost, buckets = buckets, ask = cost > 0 and cost or 1, strict = flags % 2 == 1,
-    part = flags >= 2, pairs = {}, limit = false, window = false, text = s, shape = false, quick = false }
-  if kind == THROTTLE then q.interval, q.tolerance, q.increment = unpack('>I8I8I8', s, 11) end
-  for at = 11, kind == THROTTLE and 0 or #s, 10 do
-    local limit, window = unpack('>I5I5', s, at)
-    q.pairs[#q.pairs + 1] = { limit, window }
-  end
-  if #q.pairs == 1 then q.limit, q.window = q.pairs[1][1], q.pairs[1][2] end
-  return q
 end

@@ -1,6 +1,6 @@
 -- decide.lua: the long way of a decision: any number of windows, records of any form and length,
 -- homes and parts of split keys. It is the end of a function that is called only by
--- calls that need it, and returns one: of a question, a key, its record's beginning
+-- calls that need it, and returns one: of a question's text, a key, its record's beginning
 -- and the number of requests; it returns the reply that batch.lua describes.
 
 -- lent returns the home's note of a split key of which parts hold something, else nothing.
@@ -17,7 +17,11 @@ local function reset(key)
   return pack('>BI4I3', 0, call('UNLINK', key), 0)
 end
 
-return function(q, key, s, requests)
+local questions = {}
+
+return function(text, key, s, requests)
+  local q = questions[text] or ask_of(text)
+  questions[text] = q
   if q.kind == RESET then return reset(key) end
   local algorithm = algorithms[q.kind]
   if algorithm.decide then return algorithm.decide(q, key, s, clock, requests) end

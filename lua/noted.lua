@@ -10,12 +10,11 @@ local function noted(q, key, s, requests, clock)
   local head = NOTE + (kind == SLIDE and 54 or 33)
   if #s < head or q.cost == 0 then return end
   if unpack('>I5', s) ~= 4294967296 + head * 256 + (part and PART or HOME) then return end -- version, length, kind
-  local ending, room, asked, bound, offset, from, till, parts, name, window = unpack('>I6I3c13I6I6I6I6I3I3I5', s, 31)
-  if name ~= kind * 65536 + q.buckets or window ~= q.window                           -- another state
-    or asked ~= sub(q.text, 8) or (parts - parts % 65536) / 65536 ~= kind             -- another question
+  local ending, room, asked, bound, offset, from, till, parts, name = unpack('>I6I3c14I6I6I6I6I2c8', s, 31)
+  if asked ~= sub(q.text, 7) or name ~= sub(asked, 2, 9) -- another question, or state
     or clock < from or clock > till then return end
   local reply = q.quick(q, key, s, requests, room, bound, offset, ending)
   if not reply then return end
   if part then return '\3' .. sub(reply, 2) .. '\0\0' end
-  return struct.pack('>BI2B', 2, parts % 65536, 0) .. sub(reply, 2)
+  return struct.pack('>BI2B', 2, parts, 0) .. sub(reply, 2)
 end

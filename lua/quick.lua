@@ -7,6 +7,17 @@
 -- Cost: GETRANGE, and SET or SETRANGE if it admits, with PEXPIREAT if the record is to live longer; five calls of
 -- Redis to admit to a long log.
 
+-- What is read of a record and written, by kind.
+local LOG_STATE = '>I5I6I2I2I3I3I3I6I6I6' -- of a log's header from limit to end
+-- The same of a log in one piece, whose ring begins at 0 and is full: from last to its first entry's ms, and whole.
+local LOG_READ = '>I6I2I2I6xxxI6I6I6I6'
+local LOG_WRITTEN = '>c17I6I7I6I6I6I6c0I6I6'
+local LOG = 55 -- index of the first entry
+local COUNTER_READ = '>I6I2I2xxxxxxI5I5' -- from last to the end of the area
+local COUNTER_WRITTEN = '>c17I6I4I6I5I5'
+local FIXED_READ = '>I6I2I2I6' -- from last to the header's end
+local FIXED_WRITTEN = '>c17I6I4I6'
+
 -- quick_of makes the short way of a kind, for a call at clock: a function of a question, a key, its record or ''
 -- and the number of requests, that returns the reply of batch.lua, or nothing if
 -- the record is of another form. It is made only by calls that go this way.
@@ -16,18 +27,12 @@
 -- at least. The note stays as it is, and nothing is done if not all requests are granted.
 local function quick_of(kind, clock)
   if kind == SLIDE then
-    local STATE = '>I5I6I2I2I3I3I3I6I6I6' -- from the header's limit to its end
-    local LOG = 55                        -- index of the first entry
-    -- The same of a log in one piece, whose ring begins at 0 and is full: read from last to its first entry's ms, and written.
-    local SHORT = '>I6I2I2I6xxxI6I6I6I6'
-    local RECORD = '>c12I5I6I7I6I6I6I6c0I6I6'
-
     -- long admits to a log that is too long for one piece, of which s is the beginning, if all
     -- requests are granted, a few entries at most have left the window, and there is a slot.
     local function long(q, key, s, requests, room, bound, offset, ending)
       local window, units = q.window, requests * q.cost
       local log = room and LOG + NOTE + room or LOG
-      local _, last, before, during, first, n, cap, base, total, newest = unpack(STATE, s, room and 88 or 13)
+      local _, last, before, during, first, n, cap, base, total, newest = unpack(LOG_STATE, s, room and 88 or 13)
       local now = clock > last and clock or last
       local oldest, gone = now - window, 0
       if units == 0 or newest < oldest or room and q.part and last > clock then return end
@@ -43,7 +48,7 @@ local function quick_of(kind, clock)
       if newest >= ms then ms = newest elseif n < cap then n = n + 1 else return end
       if cap > 256 and n * 4 < cap then return end -- time to rebuild it shorter
       before, during = count_call(now, last, before, during)
-      local head = pack(STATE, q.limit, now, before, during, first, n, cap, base, total, ms)
+      local head = pack(LOG_STATE, q.limit, now, before, during, first, n, cap, base, total, ms)
       if room then
         call('SETRANGE', key, '87', head)
       else
@@ -64,11 +69,11 @@ local function quick_of(kind, clock)
       if s ~= '' then
         local first
         if room then
-          last, before, during, n, base, total, newest = unpack(SHORT, s, 93)
+          last, before, during, n, base, total, newest = unpack(LOG_READ, s, 93)
           first = unpack('>I6', s, log)
           if last > clock and q.part then return end
         else
-          last, before, during, n, base, total, newest, first = unpack(SHORT, s, 18)
+          last, before, during, n, base, total, newest, first = unpack(LOG_READ, s, 18)
         end
         if last > now then now = last end
         local oldest = now - window
@@ -116,7 +121,7 @@ local function quick_of(kind, clock)
           if newest > was and expires > ending then call('PEXPIREAT', key, text_of(expires)) end
           return one(granted, calls_at(clock, last, before, during), used + offset, 0, newest, 0)
         end
-        s = pack(RECORD, q.shape, limit, last, (before * 65536 + during) * 16777216, n * 16777217, base, total,
+        s = pack(LOG_WRITTEN, q.start, last, (before * 65536 + during) * 16777216, n * 16777217, base, total,
           newest, live, ms, total)
         if #s < length or length == 0 then
           call('SET', key, s, 'PXAT', text_of(newest + window))
@@ -140,10 +145,6 @@ local function quick_of(kind, clock)
       return one(granted, calls_at(clock, last, before, during), used, retry, newest, 0)
     end
   elseif kind == COUNTER then -- the classic pair: one sub-window
-    -- From the header's limit to the end of the area I5I6I2I2I6I5I5: read from last on, and written.
-    local STATE = '>I6I2I2xxxxxxI5I5'
-    local RECORD = '>c12I5I6I4I6I5I5'
-
     return function(q, key, s, requests, room, bound, offset, ending)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during = clock, 0, 0, 0
@@ -157,7 +158,7 @@ local function quick_of(kind, clock)
         end
       elseif s ~= '' then
         if sub(s, 1, 12) ~= q.shape then return end
-        last, before, during, even, odd = unpack(STATE, s, 18)
+        last, before, during, even, odd = unpack(COUNTER_READ, s, 18)
         if last > now then now = last end
       end
       local e = now % window
@@ -189,7 +190,7 @@ local function quick_of(kind, clock)
           if was ~= k and expires > ending then call('PEXPIREAT', key, text_of(expires)) end
           return one(granted, calls_at(clock, last, before, during), used + offset, 0, last, newest)
         end
-        local record = pack(RECORD, q.shape, limit, last, before * 65536 + during, even + odd, even, odd)
+        local record = pack(COUNTER_WRITTEN, q.start, last, before * 65536 + during, even + odd, even, odd)
         if s ~= '' and was == k then -- it lives to the same ms
           call('SETRANGE', key, '0', record)
         else
@@ -213,16 +214,12 @@ local function quick_of(kind, clock)
       return one(granted, calls_at(clock, last, before, during), used, retry, last, newest)
     end
   elseif kind == FIXED then
-    -- From the header's limit to its end I5I6I2I2I6: read from last on, and written.
-    local STATE = '>I6I2I2I6'
-    local RECORD = '>c12I5I6I4I6'
-
     return function(q, key, s, requests, room, bound, offset, ending)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during, used = clock, 0, 0, 0, 0
       if s ~= '' then
         if not room and sub(s, 1, 12) ~= q.shape then return end
-        last, before, during, used = unpack(STATE, s, room and 93 or 18)
+        last, before, during, used = unpack(FIXED_READ, s, room and 93 or 18)
         if last > now then
           if room and q.part then return end
           now = last
@@ -244,7 +241,7 @@ local function quick_of(kind, clock)
           if not same and next - 1 > ending then call('PEXPIREAT', key, text_of(next - 1)) end
           return one(granted, calls_at(clock, last, before, during), used + offset, 0, last, 0)
         end
-        local record = pack(RECORD, q.shape, limit, last, before * 65536 + during, used + units)
+        local record = pack(FIXED_WRITTEN, q.start, last, before * 65536 + during, used + units)
         if s ~= '' and same then -- it lives to the same ms
           call('SETRANGE', key, '0', record)
         else

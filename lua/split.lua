@@ -5,16 +5,15 @@
 -- state of the record. The end of its header is its front: what the short way must know to admit
 -- without the note, see batch.lua.
 --
---   front   of the question that it speaks of, as that has them: buckets 2, flags 1, limit 5, window 5;
---           units that may be in use here 6, what is added to the use for the reply 6, first and last ms
---           in which all this holds 6 and 6, the question's kind 1, parts 2
+--   front   the question that it speaks of, from its flags on, 14; units that may be in use here 6, what is added to
+--           the use for the reply 6, first and last ms in which all this holds 6 and 6, parts 2
 --
 -- States are named by 8 bytes: kind 1, window 5, buckets 2. pairs are, per pair,
 -- the state's name and limit 5.
 
 local LEASE = 1000 -- ms that a loan lasts, counted from before it was asked for
 local PAD = 64
-local FRONT = '>I2BI5I5I6I6I6I6BI2'
+local FRONT = '>BBI2I5I5I6I6I6I6I2'
 
 -- split makes the functions, which calls about keys that are not split do not need.
 local made
@@ -72,7 +71,7 @@ local function split()
     if #pairs ~= 13 or bound < 0 or offset < 0 or till < from then return string.rep('\0', 40) end
     local kind, window, buckets, limit = unpack('>BI5I2I5', pairs)
     local flags = (strict and 1 or 0) + (at == PART and 2 or 0)
-    return pack(FRONT, buckets, flags, limit, window, bound, offset, from, till, kind, parts)
+    return pack(FRONT, flags, kind, buckets, window, limit, bound, offset, from, till, parts)
   end
 
   -- keep puts a note into the record, for save to write.

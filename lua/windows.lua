@@ -14,14 +14,14 @@
 -- written. It names its functions anew, as noted does.
 local function windows_of(q, clock)
   local call, unpack, pack, sub, concat, floor = redis.call, struct.unpack, struct.pack, string.sub, table.concat, math.floor
-  local kind, n, cost, strict = q.kind, #q.pairs, q.cost, q.strict
+  local text, kind, n, cost, strict = q.text, q.kind, #q.text / 10 - 1, q.cost, q.strict
   -- Of each window: the bytes of a header up to window, and up to limit; the ms between a log's entries, see slide.lua.
   local names, starts, limits, windows, grids = {}, {}, {}, {}, {}
-  for i, pair in ipairs(q.pairs) do
-    local limit, window = pair[1], pair[2]
+  for i = 1, n do
+    local window, limit = unpack('>I5I5', text, i * 10 + 1)
     limits[i], windows[i], grids[i] = limit, window, limit > 65536 and math.ceil(window / 65536) or 1
-    names[i] = pack('>BI2I5', kind, q.buckets, window)
-    starts[i] = names[i] .. pack('>I5', limit)
+    starts[i] = sub(text, 8, 10) .. sub(text, i * 10 + 1, i * 10 + 10)
+    names[i] = sub(starts[i], 1, 8)
   end
   local head = 4 + n * (kind == SLIDE and 50 or 29) -- bytes
   local shape = pack('>BI3', 1, head)
