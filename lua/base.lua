@@ -26,7 +26,8 @@ end
 local function clock_of(given)
   if given ~= '' then return tonumber(given) end
   local time = redis.call('TIME')
-  return time[1] * 1000 + math.floor(time[2] / 1000)
+  local us = time[2] + 0
+  return time[1] * 1000 + (us - us % 1000) / 1000
 end
 
 -- count_call notes a charging call at now in the counts of the second of last, during,
@@ -48,15 +49,11 @@ local function calls_at(now, last, before, during)
   return (weighed - weighed % 1000) / 1000
 end
 
--- text_of turns an expiry time into text. A batch writes few different ones, and
--- converting is slow.
-local texts = {}
+-- text_of turns an expiry time into text. A batch mostly writes the same again and
+-- again, and converting is slow.
+local converted, text
 local function text_of(ms)
-  local text = texts[ms]
-  if not text then
-    text = string.format('%d', ms)
-    texts[ms] = text
-  end
+  if ms ~= converted then converted, text = ms, string.format('%d', ms) end
   return text
 end
 

@@ -41,7 +41,7 @@ end
 
 -- decide adds a reply for each entry that has none.
 local function decide(replies, entries, keys, before, count, clock)
-  local questions, quicks, long = {}, {}, nil
+  local questions, quicks, long = { false, false, false }, { false, false, false }, nil
   for i = #replies, count do -- the clock is the first
     local index, requests, reply = 3, 1, nil
     if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
@@ -69,7 +69,7 @@ if count == 0 then
   keys, before = ARGV, #ARGV - count
 end
 
-local replies = { pack('>I6', clock) }
+local replies = { pack('>I6', clock), nil }
 while #replies <= count do
   local ok, why = pcall(decide, replies, entries, keys, before, count, clock)
   if not ok then -- of the entry after those that are done, which charged nothing
