@@ -59,6 +59,11 @@ bench-hot: build ## the hot-key figures: one hot key, one denied key, a split ke
 	scripts/need redis-server
 	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false
 
+.PHONY: instructions
+instructions: build ## count a node's instructions for a decision, under valgrind, and compare with the baseline
+	scripts/need redis-server valgrind
+	$(GO) run ./tests/bench -instructions tests/bench/instructions.txt
+
 .PHONY: test-clients
 test-clients: build ## run real clients and the examples; installs them, writes docs/clients.md
 	scripts/install-clients.sh

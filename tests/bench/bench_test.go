@@ -5,6 +5,8 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -56,6 +58,32 @@ func TestReadReply(t *testing.T) {
 	}
 	_, err := readReply(r)
 	require.EqualError(t, err, "ERR no")
+}
+
+func TestReadBaseline(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "baseline")
+	read := func(text string) (map[string]float64, error) {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		return readBaseline(file)
+	}
+	old, err := read("RL.SLIDE 2 windows/P16 1.27\nCL.THROTTLE/P1 2\n")
+	require.NoError(t, err)
+	require.Equal(t, map[string]float64{"RL.SLIDE 2 windows/P16": 1.27, "CL.THROTTLE/P1": 2}, old)
+	for _, bad := range []string{"RL.SLIDE\n", "RL.SLIDE/P16 much\n", "\n"} {
+		_, err := read(bad)
+		require.Error(t, err, bad)
+	}
+}
+
+// Every case that is counted has a baseline, and the other way about.
+func TestBaselineIsWhole(t *testing.T) {
+	old, err := readBaseline("instructions.txt")
+	require.NoError(t, err)
+	for _, c := range countedCases() {
+		require.Contains(t, old, c.label())
+		delete(old, c.label())
+	}
+	require.Empty(t, old)
 }
 
 func TestGrowthCountsTimeAndCPU(t *testing.T) {

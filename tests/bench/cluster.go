@@ -19,7 +19,7 @@ func (l *lab) openCluster() error {
 		if err != nil {
 			return err
 		}
-		s, err := l.redis("--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
+		s, err := l.redis(nil, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
 			"--cluster-config-file", fmt.Sprintf("nodes-%d.conf", i))
 		if err != nil {
 			return err

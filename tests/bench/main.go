@@ -7,7 +7,7 @@
 // Reading order: main.go, cases.go (what is measured), compare.go (how), load.go
 // and loop.go (the load), server.go, cluster.go, split.go and resp.go
 // (the servers), growth.go (the cost as work grows), report.go and plot.go (what
-// comes out).
+// comes out). instructions.go is a measurement of its own, for CI.
 package main
 
 import (
@@ -50,8 +50,13 @@ func run(args []string) error {
 	rounds := flags.Int("rounds", 5, "rounds, each of which measures both sides")
 	seconds := flags.Float64("seconds", 2, "of load on each side in each round")
 	growth := flags.Bool("growth", true, "measure the cost as work grows too")
+	instructions := flags.String("instructions", "", "only count a node's instructions and compare them with the baseline in this file")
+	update := flags.Bool("update", false, "write that baseline anew")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *instructions != "" {
+		return countInstructions(ctx, *binary, *instructions, *update)
 	}
 	pattern, err := regexp.Compile(*only)
 	if err != nil {

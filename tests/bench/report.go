@@ -76,6 +76,8 @@ const method = `- Load generator, rlproxy and redis-server share the cores. Deci
 - rlproxy runs with ` + "`fail-policy error`" + `: a decision that a node did not make would end the run.
 - Split keys: one client that waits for each answer, so that nothing can be combined and each decision is a script call
   of its own, on both sides; the same rlproxy and the same four redis-servers, ` + "`hot-key-threshold 0`" + `.
+- ` + "`make instructions`" + ` counts what a node executes for a decision, under valgrind, as multiples of the sorted-set
+  script's; CI runs it and fails when a case takes more than tests/bench/instructions.txt has.
 - The closed loop is a client of its own with one blocking socket, the same for both sides.
 
 The commands of the last round:

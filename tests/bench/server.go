@@ -59,7 +59,7 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if err := copyFile(l.binary, binary); err != nil {
 		return l, fmt.Errorf("make build first: %w", err)
 	}
-	if l.node, err = l.redis(); err != nil {
+	if l.node, err = l.redis(nil); err != nil {
 		return l, err
 	}
 	if l.proxy, err = l.rlproxy("--backend", "redis://"+address(l.node.port)); err != nil {
@@ -93,10 +93,11 @@ func (l *lab) close() {
 	_ = os.RemoveAll(l.folder) // the system's own cleaning comes after us
 }
 
-// redis starts a redis-server that keeps nothing on disk and knows our scripts.
-func (l *lab) redis(args ...string) (*server, error) {
-	args = append([]string{"--bind", "127.0.0.1", "--dir", l.folder, "--save", "", "--appendonly", "no"}, args...)
-	s, err := l.start(append([]string{"redis-server"}, args...)...)
+// redis starts a redis-server that keeps nothing on disk and knows our scripts. A command
+// before it runs it.
+func (l *lab) redis(under []string, args ...string) (*server, error) {
+	own := []string{"redis-server", "--bind", "127.0.0.1", "--dir", l.folder, "--save", "", "--appendonly", "no"}
+	s, err := l.start(slices.Concat(under, own, args)...)
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ const quarters = 4
 func (l *lab) openSplit() error {
 	args := []string{"--hot-key-threshold", "0"}
 	for range quarters {
-		s, err := l.redis()
+		s, err := l.redis(nil)
 		if err != nil {
 			return err
 		}
