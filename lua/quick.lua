@@ -23,13 +23,13 @@ local FIXED_WRITTEN = '>c17I6I4I6'
 -- the record is of another form. It is made only by calls that go this way.
 --
 -- noted.lua asks it about records that begin with a note: room is the bytes of the note's area, which lies before the
--- state's; bound stands in the limit's place, offset is added to what is used, and the key lives until ending
--- at least. The note stays as it is, and nothing is done if not all requests are granted.
+-- state's; bound stands in the limit's place, offset is added to what is used, and form and status make the reply. The
+-- note stays as it is, with what it says of the key's life, and nothing is done if not all requests are granted.
 local function quick_of(kind, clock)
   if kind == SLIDE then
     -- long admits to a log that is too long for one piece, of which s is the beginning, if all
     -- requests are granted, a few entries at most have left the window, and there is a slot.
-    local function long(q, key, s, requests, room, bound, offset, ending)
+    local function long(q, key, s, requests, room, bound, offset, form, status)
       local window, units = q.window, requests * q.cost
       local log = room and LOG + NOTE + room or LOG
       local _, last, before, during, first, n, cap, base, total, newest = unpack(LOG_STATE, s, room and 88 or 13)
@@ -55,13 +55,15 @@ local function quick_of(kind, clock)
         call('SETRANGE', key, '0', q.shape .. head)
       end
       call('SETRANGE', key, log - 1 + (first + n - 1) % cap * ENTRY, pack('>I6I6', ms, total))
-      if not room or ms + window > ending then call('PEXPIREAT', key, text_of(ms + window)) end
-      return one(requests, calls_at(clock, now, before, during), used + (offset or 0), 0, ms, 0)
+      if not room or ms + window > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(ms + window)) end
+      local calls = calls_at(clock, now, before, during)
+      if room then return pack(form, status, requests * 16777216 + calls, used + offset, ms, 0) end
+      return one(requests, calls, used, 0, ms, 0)
     end
 
-    return function(q, key, s, requests, room, bound, offset, ending)
+    return function(q, key, s, requests, room, bound, offset, form, status)
       if s ~= '' and not room and sub(s, 1, 12) ~= q.shape then return end
-      if #s == WHOLE then return long(q, key, s, requests, room, bound, offset, ending) end
+      if #s == WHOLE then return long(q, key, s, requests, room, bound, offset, form, status) end
       local limit, window, ask, live = q.limit, q.window, q.ask, s
       local log = room and LOG + NOTE + room or LOG
       local now, last, before, during = clock, 0, 0, 0
@@ -118,8 +120,8 @@ local function quick_of(kind, clock)
           else
             call('SETRANGE', key, '87', record)
           end
-          if newest > was and expires > ending then call('PEXPIREAT', key, text_of(expires)) end
-          return one(granted, calls_at(clock, last, before, during), used + offset, 0, newest, 0)
+          if newest > was and expires > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(expires)) end
+          return pack(form, status, granted * 16777216 + calls_at(clock, last, before, during), used + offset, newest, 0)
         end
         s = pack(LOG_WRITTEN, q.start, last, (before * 65536 + during) * 16777216, n * 16777217, base, total,
           newest, live, ms, total)
@@ -145,7 +147,7 @@ local function quick_of(kind, clock)
       return one(granted, calls_at(clock, last, before, during), used, retry, newest, 0)
     end
   elseif kind == COUNTER then -- the classic pair: one sub-window
-    return function(q, key, s, requests, room, bound, offset, ending)
+    return function(q, key, s, requests, room, bound, offset, form, status)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during = clock, 0, 0, 0
       local even, odd = 0, 0
@@ -187,8 +189,8 @@ local function quick_of(kind, clock)
         if room then
           call('SETRANGE', key, '87', pack('>I5I6I4I6c0I5I5', limit, last, before * 65536 + during, even + odd,
             sub(s, 109, -11), even, odd))
-          if was ~= k and expires > ending then call('PEXPIREAT', key, text_of(expires)) end
-          return one(granted, calls_at(clock, last, before, during), used + offset, 0, last, newest)
+          if was ~= k and expires > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(expires)) end
+          return pack(form, status, granted * 16777216 + calls_at(clock, last, before, during), used + offset, last, newest)
         end
         local record = pack(COUNTER_WRITTEN, q.start, last, before * 65536 + during, even + odd, even, odd)
         if s ~= '' and was == k then -- it lives to the same ms
@@ -214,7 +216,7 @@ local function quick_of(kind, clock)
       return one(granted, calls_at(clock, last, before, during), used, retry, last, newest)
     end
   elseif kind == FIXED then
-    return function(q, key, s, requests, room, bound, offset, ending)
+    return function(q, key, s, requests, room, bound, offset, form, status)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during, used = clock, 0, 0, 0, 0
       if s ~= '' then
@@ -238,8 +240,8 @@ local function quick_of(kind, clock)
         last = now
         if room then
           call('SETRANGE', key, '87', pack('>I5I6I4I6', limit, last, before * 65536 + during, used + units))
-          if not same and next - 1 > ending then call('PEXPIREAT', key, text_of(next - 1)) end
-          return one(granted, calls_at(clock, last, before, during), used + offset, 0, last, 0)
+          if not same and next - 1 > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(next - 1)) end
+          return pack(form, status, granted * 16777216 + calls_at(clock, last, before, during), used + offset, last, 0)
         end
         local record = pack(FIXED_WRITTEN, q.start, last, before * 65536 + during, used + units)
         if s ~= '' and same then -- it lives to the same ms
