@@ -16,9 +16,9 @@ local function noted(q, key, s, requests, clock)
   local part, sub, head = q.part, string.sub, nil
   if q.kind == SLIDE then head = part and LOG_AT_PART or LOG_AT_HOME else head = part and AT_PART or AT_HOME end
   if sub(s, 1, 5) ~= head or q.cost == 0 then return end
-  local room, asked, bound, offset, from, till, parts, name = struct.unpack('>I3c14I6I6I6I6I2c8', s, 37)
+  local asked, bound, offset, from, till, parts, name = struct.unpack('>c14I6I6I6I6I2c8', s, 40)
   if asked ~= sub(q.text, 7) or name ~= sub(asked, 2, 9) -- another question, or state
     or clock < from or clock > till then return end
-  if part then return q.quick(q, key, s, requests, room, bound, offset, '>BI7I6I12I6xx', 3) end
-  return q.quick(q, key, s, requests, room, bound, offset, '>I4I7I6I12I6', 33554432 + parts * 256)
+  if part then return q.quick(q, key, s, requests, bound, offset, '>BI7I6I12I6xx', 3) end
+  return q.quick(q, key, s, requests, bound, offset, '>I4I7I6I12I6', 33554432 + parts * 256)
 end

@@ -22,20 +22,20 @@ local FIXED_WRITTEN = '>c17I6I4I6'
 -- and the number of requests, that returns the reply of batch.lua, or nothing if
 -- the record is of another form. It is made only by calls that go this way.
 --
--- noted.lua asks it about records that begin with a note: room is the bytes of the note's area, which lies before the
--- state's; bound stands in the limit's place, offset is added to what is used, and form and status make the reply. The
--- note stays as it is, with what it says of the key's life, and nothing is done if not all requests are granted.
+-- noted.lua asks it about records that begin with a note: bound stands in the limit's place, offset is added to what is
+-- used, and form and status make the reply. The note stays as it is, with what it says of the key's life, and
+-- nothing is done if not all requests are granted.
 local function quick_of(kind, clock)
   if kind == SLIDE then
     -- long admits to a log that is too long for one piece, of which s is the beginning, if all
     -- requests are granted, a few entries at most have left the window, and there is a slot.
-    local function long(q, key, s, requests, room, bound, offset, form, status)
+    local function long(q, key, s, requests, bound, offset, form, status)
       local window, units = q.window, requests * q.cost
-      local log = room and LOG + NOTE + room or LOG
-      local _, last, before, during, first, n, cap, base, total, newest = unpack(LOG_STATE, s, room and 88 or 13)
+      local log = bound and LOG + NOTE or LOG
+      local _, last, before, during, first, n, cap, base, total, newest = unpack(LOG_STATE, s, bound and 88 or 13)
       local now = clock > last and clock or last
       local oldest, gone = now - window, 0
-      if units == 0 or newest < oldest or room and q.part and last > clock then return end
+      if units == 0 or newest < oldest or q.part and last > clock then return end
       local at = log - 1 + first * ENTRY
       local block = call('GETRANGE', key, at, at + (cap - first < 16 and cap - first or 16) * ENTRY - 1)
       while gone * ENTRY < #block and unpack('>I6', block, gone * ENTRY + 1) < oldest do gone = gone + 1 end
@@ -49,35 +49,32 @@ local function quick_of(kind, clock)
       if cap > 256 and n * 4 < cap then return end -- time to rebuild it shorter
       before, during = count_call(now, last, before, during)
       local head = pack(LOG_STATE, q.limit, now, before, during, first, n, cap, base, total, ms)
-      if room then
+      if bound then
         call('SETRANGE', key, '87', head)
       else
         call('SETRANGE', key, '0', q.shape .. head)
       end
       call('SETRANGE', key, log - 1 + (first + n - 1) % cap * ENTRY, pack('>I6I6', ms, total))
-      if not room or ms + window > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(ms + window)) end
+      if not bound or ms + window > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(ms + window)) end
       local calls = calls_at(clock, now, before, during)
-      if room then return pack(form, status, requests * 16777216 + calls, used + offset, ms, 0) end
+      if bound then return pack(form, status, requests * 16777216 + calls, used + offset, ms, 0) end
       return one(requests, calls, used, 0, ms, 0)
     end
 
-    return function(q, key, s, requests, room, bound, offset, form, status)
-      if s ~= '' and not room and sub(s, 1, 12) ~= q.shape then return end
-      if #s == WHOLE then return long(q, key, s, requests, room, bound, offset, form, status) end
+    return function(q, key, s, requests, bound, offset, form, status)
+      if s ~= '' and not bound and sub(s, 1, 12) ~= q.shape then return end
+      if #s == WHOLE then return long(q, key, s, requests, bound, offset, form, status) end
       local limit, window, ask, live = q.limit, q.window, q.ask, s
-      local log = room and LOG + NOTE + room or LOG
+      local log = bound and LOG + NOTE or LOG
       local now, last, before, during = clock, 0, 0, 0
       local n, base, total, newest, gone = 0, 0, 0, 0, 0
       if s ~= '' then
         local first
-        if room then
-          last, before, during, n, base, total, newest = unpack(LOG_READ, s, 93)
-          first = unpack('>I6', s, log)
-          if last > clock and q.part then return end
-        else
-          last, before, during, n, base, total, newest, first = unpack(LOG_READ, s, 18)
+        last, before, during, n, base, total, newest, first = unpack(LOG_READ, s, bound and 93 or 18)
+        if last > now then
+          if q.part then return end
+          now = last
         end
-        if last > now then now = last end
         local oldest = now - window
         if newest < oldest then
           gone, base = n, total
@@ -95,26 +92,27 @@ local function quick_of(kind, clock)
       local granted = (bound or limit) - used
       granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
-      if room and granted < requests then return end
+      if bound and granted < requests then return end
       local units, retry = granted * q.cost, 0
       if units > 0 then
-        local ms, was, length = now, newest, #s
+        local ms, was, length, stop = now, newest, #s, log + n * ENTRY - 1
         if limit > 65536 then ms = now + -now % math.ceil(window / 65536) end
         n = n - gone
         if n > 0 and newest >= ms then -- one more in the newest entry
-          ms, live = newest, sub(s, log + gone * ENTRY, -ENTRY - 1)
+          ms, live = newest, sub(s, log + gone * ENTRY, stop - ENTRY)
         else
-          live = sub(s, log + gone * ENTRY)
+          live = sub(s, log + gone * ENTRY, stop)
           n = n + 1
         end
-        if log + n * ENTRY > WHOLE then return end -- too long for one piece: nothing is written yet
+        -- Too long for one piece: nothing is written yet.
+        if log + n * ENTRY + (bound and length - stop or 0) > WHOLE then return end
         total, newest = (total + units) % WRAP, ms
         before, during = count_call(now, last, before, during)
         last = now
-        if room then
+        if bound then
           local expires = newest + window
-          local record = pack('>I5I6I7I6I6I6I6c0I6I6', limit, last, (before * 65536 + during) * 16777216, n * 16777217,
-            base, total, newest, sub(s, 130, log - 1) .. live, ms, total)
+          local record = pack('>I5I6I7I6I6I6I6c0I6I6c0', limit, last, (before * 65536 + during) * 16777216, n * 16777217,
+            base, total, newest, live, ms, total, sub(s, stop + 1))
           if #record + 87 < length then
             call('SET', key, sub(s, 1, 87) .. record, 'KEEPTTL')
           else
@@ -147,21 +145,17 @@ local function quick_of(kind, clock)
       return one(granted, calls_at(clock, last, before, during), used, retry, newest, 0)
     end
   elseif kind == COUNTER then -- the classic pair: one sub-window
-    return function(q, key, s, requests, room, bound, offset, form, status)
+    return function(q, key, s, requests, bound, offset, form, status)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during = clock, 0, 0, 0
       local even, odd = 0, 0
-      if room then
-        last, before, during = unpack('>I6I2I2', s, 93)
-        even, odd = unpack('>I5I5', s, #s - 9)
+      if s ~= '' then
+        if not bound and sub(s, 1, 12) ~= q.shape then return end
+        last, before, during, even, odd = unpack(COUNTER_READ, s, bound and 93 or 18)
         if last > now then
           if q.part then return end
           now = last
         end
-      elseif s ~= '' then
-        if sub(s, 1, 12) ~= q.shape then return end
-        last, before, during, even, odd = unpack(COUNTER_READ, s, 18)
-        if last > now then now = last end
       end
       local e = now % window
       local k, was = (now - e) / window, (last - last % window) / window
@@ -179,16 +173,15 @@ local function quick_of(kind, clock)
       local granted = (bound or limit) - used
       granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
-      if room and granted < requests then return end
+      if bound and granted < requests then return end
       local units = granted * q.cost
       if units > 0 then
         before, during = count_call(now, last, before, during)
         newest, last, current = current, now, current + units
         if k % 2 == 0 then even, odd = current, previous else even, odd = previous, current end
         local expires = (k + 2) * window - 1
-        if room then
-          call('SETRANGE', key, '87', pack('>I5I6I4I6c0I5I5', limit, last, before * 65536 + during, even + odd,
-            sub(s, 109, -11), even, odd))
+        if bound then
+          call('SETRANGE', key, '87', pack('>I5I6I4I6I5I5', limit, last, before * 65536 + during, even + odd, even, odd))
           if was ~= k and expires > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(expires)) end
           return pack(form, status, granted * 16777216 + calls_at(clock, last, before, during), used + offset, last, newest)
         end
@@ -216,14 +209,14 @@ local function quick_of(kind, clock)
       return one(granted, calls_at(clock, last, before, during), used, retry, last, newest)
     end
   elseif kind == FIXED then
-    return function(q, key, s, requests, room, bound, offset, form, status)
+    return function(q, key, s, requests, bound, offset, form, status)
       local limit, window, ask = q.limit, q.window, q.ask
       local now, last, before, during, used = clock, 0, 0, 0, 0
       if s ~= '' then
-        if not room and sub(s, 1, 12) ~= q.shape then return end
-        last, before, during, used = unpack(FIXED_READ, s, room and 93 or 18)
+        if not bound and sub(s, 1, 12) ~= q.shape then return end
+        last, before, during, used = unpack(FIXED_READ, s, bound and 93 or 18)
         if last > now then
-          if room and q.part then return end
+          if q.part then return end
           now = last
         end
       end
@@ -233,12 +226,12 @@ local function quick_of(kind, clock)
       local granted = (bound or limit) - used
       granted = (granted - granted % ask) / ask
       if granted > requests then granted = requests elseif granted < 0 then granted = 0 end
-      if room and granted < requests then return end
+      if bound and granted < requests then return end
       local units, retry = granted * q.cost, 0
       if units > 0 then
         before, during = count_call(now, last, before, during)
         last = now
-        if room then
+        if bound then
           call('SETRANGE', key, '87', pack('>I5I6I4I6', limit, last, before * 65536 + during, used + units))
           if not same and next - 1 > unpack('>I6', s, 31) then call('PEXPIREAT', key, text_of(next - 1)) end
           return pack(form, status, granted * 16777216 + calls_at(clock, last, before, during), used + offset, last, 0)

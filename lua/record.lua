@@ -1,7 +1,7 @@
 -- record.lua: the stored value of one client key, shared by all scripts.
 --
 -- One string holds every state of the key: a head of state headers, then one area
--- per state, in the order of the headers. Integers are unsigned and big-endian.
+-- per state, in the order of the headers, but those of notes last. Integers are unsigned and big-endian.
 --
 --   head    version 1 byte, length of the head 3 bytes, headers
 --   header  kind 1, buckets 2, window 5, limit 5, last 6, before 2, during 2,
@@ -69,6 +69,19 @@ end
 -- read returns the beginning of a key's record, mostly all of it.
 local function read(key) return call('GETRANGE', key, '0', PREFIX) end
 
+-- place finds the areas, which begin at offset in s, and takes them into memory if the record is whole.
+local function place(rec, s, offset)
+  for notes = 0, 1 do
+    for _, st in ipairs(rec.states) do
+      if (st[KIND] >= HOME) == (notes == 1) then
+        st[OFFSET] = offset
+        offset = offset + area_bytes(st)
+        if rec.whole then st[AREA] = sub(s, st[OFFSET] + 1, offset) end
+      end
+    end
+  end
+end
+
 -- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
 -- areas are in memory too, now is the ms that every window of the key goes by.
 local function load(key, clock, s)
@@ -80,21 +93,19 @@ local function load(key, clock, s)
     rec.whole = false
     if length > #s then s = call('GETRANGE', key, '0', length - 1) end
   end
-  local at, offset, i = 5, length, 0
+  local at, i = 5, 0
   while at <= length do
     local kind, buckets, window, limit, last, before, during = unpack(HEADER, s, at)
     local first, count, cap, base, total, newest = unpack(ADDS[kind], s, at + HEADER_BYTES)
     at = at + HEADER_BYTES + ADD_BYTES[kind]
     -- All indices at once: a table that grows is made anew several times.
     local st = { kind, buckets, window, limit, last, before, during, first, count, cap, base, total, newest,
-      false, offset, false, false, false, 0, 0, false, 0, 0, 0 }
-    local bytes = area_bytes(st)
-    if rec.whole then st[AREA] = sub(s, offset + 1, offset + bytes) end
-    offset = offset + bytes
+      false, 0, false, false, false, 0, 0, false, 0, 0, 0 }
     if st[LAST] > rec.now then rec.now = st[LAST] end
     i = i + 1
     rec.states[i] = st
   end
+  place(rec, s, length)
   return rec
 end
 
@@ -167,7 +178,11 @@ local function rebuild(rec, clock, expires)
       end
     end
   end
-  call('SET', rec.key, head(live) .. table.concat(areas), 'PXAT', expires)
+  local notes = ''
+  for i, st in ipairs(live) do
+    if st[KIND] >= HOME then notes, areas[i] = notes .. areas[i], '' end
+  end
+  call('SET', rec.key, head(live) .. table.concat(areas) .. notes, 'PXAT', expires)
 end
 
 -- save writes what was charged. The key lives until its last state can matter no more.
