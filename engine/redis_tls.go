@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net"
 	"os"
+
+	"github.com/rlproxy/rlproxy/internal/keypair"
 )
 
 // BackendTLS says how connections to rediss:// backends are secured. Empty fields
@@ -15,6 +17,7 @@ type BackendTLS struct {
 	CACertFile string // PEM: authorities that nodes' certificates are checked against
 	CertFile   string // PEM: our certificate, for nodes that ask for one; with KeyFile
 	KeyFile    string
+	KeyPass    string // opens KeyFile, if it is encrypted
 	ServerName string // the name in all nodes' certificates
 }
 
@@ -35,7 +38,7 @@ func (t BackendTLS) load() (*tls.Config, error) {
 		return nil, errors.New("a certificate for backends needs both a certificate file and a key file")
 	}
 	if t.CertFile != "" {
-		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		pair, err := keypair.Load(t.CertFile, t.KeyFile, t.KeyPass, "backend-tls-key-file-pass")
 		if err != nil {
 			return nil, fmt.Errorf("read the certificate for backends: %w", err)
 		}

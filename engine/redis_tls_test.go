@@ -17,6 +17,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
+	"github.com/youmark/pkcs8"
 )
 
 // certificates writes an authority's certificate, and one that it gave for
@@ -54,6 +55,20 @@ func certificates(t *testing.T) (authority, certificate, key string) {
 	return write("ca.pem", "CERTIFICATE", caDER), write("cert.pem", "CERTIFICATE", leafDER), write("key.pem", "PRIVATE KEY", keyDER)
 }
 
+// encrypted writes a key again, so that pass opens it, and returns the path.
+func encrypted(t *testing.T, keyFile, pass string) string {
+	b, err := os.ReadFile(keyFile)
+	require.NoError(t, err)
+	block, _ := pem.Decode(b)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	require.NoError(t, err)
+	der, err := pkcs8.MarshalPrivateKey(key, []byte(pass), nil)
+	require.NoError(t, err)
+	path := keyFile + ".locked"
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: der}), 0o600))
+	return path
+}
+
 func TestBackendTLS(t *testing.T) {
 	authority, certificate, key := certificates(t)
 	port := redistest.FreePort(t)
@@ -83,12 +98,19 @@ func TestBackendTLS(t *testing.T) {
 	require.ErrorContains(t, do(open("127.0.0.1", BackendTLS{}), charge("k", 10)).Err, "unknown authority")
 	require.Error(t, do(open("127.0.0.1", BackendTLS{CACertFile: authority}), charge("k", 10)).Err, "the node wants a certificate")
 
+	// An encrypted key, and its password.
+	locked := both
+	locked.KeyFile, locked.KeyPass = encrypted(t, key, "hush"), "hush"
+	require.EqualValues(t, 7, do(open("127.0.0.1", locked), charge("k", 10)).Remaining)
+
 	// New files hold for new connections; bad ones change nothing.
+	locked.KeyPass = "hushhush"
+	require.ErrorContains(t, e.SetBackendTLS(locked), locked.KeyFile+": backend-tls-key-file-pass does not open the key: ")
 	require.Error(t, e.SetBackendTLS(BackendTLS{CACertFile: key}))
 	require.Error(t, e.SetBackendTLS(BackendTLS{CertFile: certificate}))
 	require.Error(t, e.SetBackendTLS(BackendTLS{CACertFile: authority + ".missing"}))
 	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	require.EqualValues(t, 7, do(e, charge("k", 10)).Remaining, "a connection that the node closed is not used")
+	require.EqualValues(t, 6, do(e, charge("k", 10)).Remaining, "a connection that the node closed is not used")
 }
 
 // A connection that a node closed while nothing was sent on it is noticed before it

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/youmark/pkcs8"
 )
 
 // authority issues certificates for a test.
@@ -67,6 +68,19 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) (certFile,
 		require.NoError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	return certFile, keyFile
+}
+
+// encrypt replaces a key's file by one that pass opens.
+func encrypt(t *testing.T, keyFile, pass string) {
+	t.Helper()
+	b, err := os.ReadFile(keyFile)
+	require.NoError(t, err)
+	block, _ := pem.Decode(b)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	require.NoError(t, err)
+	der, err := pkcs8.MarshalPrivateKey(key, []byte(pass), nil)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: der}), 0o600))
 }
 
 // trust is a client's configuration that trusts the authority.

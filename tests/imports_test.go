@@ -17,13 +17,14 @@ const module = "github.com/rlproxy/rlproxy/"
 // allowed says which of the project's packages each may import. One that is not
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
-	"cmd/rlproxy": {"resp", "commands", "engine"},
-	"commands":    {"engine", "resp"},
-	"engine":      {"shard", "lua"},
-	"resp":        nil,
-	"shard":       nil,
-	"lua":         nil,
-	"tests":       nil,
+	"cmd/rlproxy":      {"resp", "commands", "engine", "internal/keypair"},
+	"commands":         {"engine", "resp"},
+	"engine":           {"shard", "lua", "internal/keypair"},
+	"resp":             nil,
+	"shard":            nil,
+	"lua":              nil,
+	"internal/keypair": nil,
+	"tests":            nil,
 }
 
 // testSupport is what only tests import: it ships with nothing.
@@ -33,6 +34,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 var alone = map[string]string{
 	"github.com/redis/go-redis": "engine",
 	"github.com/tidwall/redcon": "resp",
+	"github.com/youmark/pkcs8":  "internal/keypair",
 }
 
 // TestImports holds that imports point one way, tests excepted where they use a

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"crypto/tls"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -121,21 +122,32 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	_, other := a.issue(t, "other", time.Now().Add(time.Hour))
 	late, lateKey := a.issue(t, "late", time.Now().Add(-time.Hour))
+	locked, lockedKey := a.issue(t, "locked", time.Now().Add(time.Hour))
+	encrypt(t, lockedKey, "hush")
+	backend := func(pass ...string) []string {
+		return append([]string{"--tls-auth-clients", "no", "--tls-cert-file", cert, "--tls-key-file", key, "--backend", "rediss://127.0.0.1:1",
+			"--backend-tls-cert-file", locked, "--backend-tls-key-file", lockedKey}, pass...)
+	}
 	for want, args := range map[string][]string{
-		"tls-port needs tls-cert-file and tls-key-file":                     nil,
-		"tls-auth-clients yes needs tls-ca-cert-file":                       {"--tls-cert-file", cert, "--tls-key-file", key},
-		"there is no certificate in " + key:                                 {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", key},
-		"can't use " + cert + " with " + other:                              {"--tls-cert-file", cert, "--tls-key-file", other},
-		"can't read the authorities of clients: open ":                      {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.dir + "/none"},
-		"the certificate in " + late + " expired on ":                       {"--tls-cert-file", late, "--tls-key-file", lateKey},
-		"tls-protocols must be some of TLSv1.2, TLSv1.3":                    {"--tls-protocols", "TLSv1.1"},
-		"tls-ciphers must be some of ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-": {"--tls-ciphers", "RC4-MD5"},
+		"tls-port needs tls-cert-file and tls-key-file":                                 nil,
+		"tls-auth-clients yes needs tls-ca-cert-file":                                   {"--tls-cert-file", cert, "--tls-key-file", key},
+		"there is no certificate in " + key:                                             {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", key},
+		"can't use " + cert + " with " + other:                                          {"--tls-cert-file", cert, "--tls-key-file", other},
+		"can't read the authorities of clients: open ":                                  {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.dir + "/none"},
+		"the certificate in " + late + " expired on ":                                   {"--tls-cert-file", late, "--tls-key-file", lateKey},
+		lockedKey + ": the key is encrypted, and there is no tls-key-file-pass":         {"--tls-cert-file", locked, "--tls-key-file", lockedKey},
+		lockedKey + ": tls-key-file-pass does not open the key: ":                       {"--tls-cert-file", locked, "--tls-key-file", lockedKey, "--tls-key-file-pass", "hushhush"},
+		lockedKey + ": the key is encrypted, and there is no backend-tls-key-file-pass": backend(),
+		lockedKey + ": backend-tls-key-file-pass does not open the key: ":               backend("--backend-tls-key-file-pass", "hushhush"),
+		"tls-protocols must be some of TLSv1.2, TLSv1.3":                                {"--tls-protocols", "TLSv1.1"},
+		"tls-ciphers must be some of ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-":             {"--tls-ciphers", "RC4-MD5"},
 	} {
 		for _, check := range [][]string{nil, {"--check"}} {
 			code, out := outcome(t, append(append([]string{"--tls-port", "1"}, args...), check...)...)
 			require.Equal(t, 1, code, out)
 			require.Contains(t, out, want)
 			require.Equal(t, 1, strings.Count(out, "\n"), "one sentence: %s", out)
+			require.NotContains(t, out, "hush")
 		}
 	}
 }
@@ -186,5 +198,47 @@ func TestReload(t *testing.T) {
 	p.hangup(t, notReloaded)
 	require.Contains(t, p.Output.String(), "rlproxy.conf:6: loglevel must be")
 	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
+	p.stop(t)
+}
+
+// TestEncryptedKey changes a key and its password beneath a running proxy: a wrong
+// password leaves the old certificate, and nobody sees any of them.
+func TestEncryptedKey(t *testing.T) {
+	a, next := newAuthority(t), newAuthority(t)
+	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
+	encrypt(t, key, "hush-first")
+	conf := filepath.Join(a.dir, "rlproxy.conf")
+	configure := func(cert, key, pass string) {
+		require.NoError(t, os.WriteFile(conf, []byte("bind 127.0.0.1\nport 0\ntls-auth-clients no\ntls-cert-file "+cert+"\ntls-key-file "+key+"\n"+pass), 0o600))
+	}
+	configure(cert, key, "tls-key-file-pass hush-first\n")
+	code, out := outcome(t, conf, "--tls-port", "1", "--check")
+	require.Equal(t, 0, code, out)
+	started := &proxytest.Proxy{Process: spawn(t, proxytest.Binary, conf, "--tls-port", strconv.Itoa(redistest.FreePort(t)))}
+	started.Ready(t)
+	p := &proxy{started, started.Addr}
+	c, err := dialTLS(t, p.addr, a.trust())
+	require.NoError(t, err)
+
+	newCert, newKey := next.issue(t, "server", time.Now().Add(time.Hour))
+	encrypt(t, newKey, "hush-second")
+	for pass, want := range map[string]string{
+		"tls-key-file-pass hush-first\n": "tls-key-file-pass does not open the key: ",
+		"":                               "the key is encrypted, and there is no tls-key-file-pass",
+	} {
+		configure(newCert, newKey, pass)
+		p.hangup(t, notReloaded)
+		require.Contains(t, p.Output.String(), "can't use "+newCert+" with "+newKey+": "+want)
+		_, err = dialTLS(t, p.addr, a.trust())
+		require.NoError(t, err)
+	}
+	configure(newCert, newKey, "tls-key-file-pass hush-second\n")
+	p.hangup(t, reloaded)
+	_, err = dialTLS(t, p.addr, next.trust())
+	require.NoError(t, err)
+	for _, ask := range []string{"CONFIG GET *", "INFO"} {
+		require.NotContains(t, fmt.Sprint(c.do(t, words(ask)...)), "hush")
+	}
+	require.NotContains(t, p.Output.String(), "hush")
 	p.stop(t)
 }

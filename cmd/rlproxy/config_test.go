@@ -62,25 +62,28 @@ fail-policy login:* local
 
 func TestBadSettings(t *testing.T) {
 	for line, want := range map[string]string{
-		"prot 1":                       `unknown directive "prot": it must be aclfile, backend, `,
-		"port 65536":                   `port must be an integer from 0 to 65535; it was "65536"`,
-		"port":                         `port must be an integer from 0 to 65535; nothing was given`,
-		"port 1 2":                     `port must be an integer from 0 to 65535; it was "1 2"`,
-		"port 6380 # mine":             `port must be an integer from 0 to 65535; it was "6380 # mine"`,
-		"bind":                         `bind must be one or more IP addresses, `,
-		"bind example.com":             `bind must be one or more IP addresses, `,
-		"unixsocketperm 800":           `unixsocketperm must be an octal file mode from 0 to 777; it was "800"`,
-		"protected-mode on":            `protected-mode must be yes or no; it was "on"`,
-		"requirepass a b":              `requirepass must be one word`,
-		"maxclients 0":                 `maxclients must be an integer from 1 to 1000000; it was "0"`,
-		"timeout -1":                   `timeout must be seconds, an integer from 0 to 2147483647; it was "-1"`,
-		"backend-timeout 0":            `backend-timeout must be milliseconds, an integer from 1 to 60000; it was "0"`,
-		"maxmemory 1tb":                `maxmemory must be a size in bytes such as 100mb or 1gb, at least 1048576; it was "1tb"`,
-		"maxmemory 9007199254740992kb": `maxmemory must be a size`,
-		"maxmemory 1":                  `at least 1048576`,
-		"loglevel info":                `loglevel must be debug, verbose, notice or warning; it was "info"`,
-		"fail-policy maybe":            `fail-policy must be closed, open, local or error, `,
-		"fail-policy a b open":         `fail-policy must be closed, open, local or error, `,
+		"prot 1":                             `unknown directive "prot": it must be aclfile, backend, `,
+		"port 65536":                         `port must be an integer from 0 to 65535; it was "65536"`,
+		"port":                               `port must be an integer from 0 to 65535; nothing was given`,
+		"port 1 2":                           `port must be an integer from 0 to 65535; it was "1 2"`,
+		"port 6380 # mine":                   `port must be an integer from 0 to 65535; it was "6380 # mine"`,
+		"bind":                               `bind must be one or more IP addresses, `,
+		"bind example.com":                   `bind must be one or more IP addresses, `,
+		"unixsocketperm 800":                 `unixsocketperm must be an octal file mode from 0 to 777; it was "800"`,
+		"protected-mode on":                  `protected-mode must be yes or no; it was "on"`,
+		"requirepass a b":                    `requirepass must be one word`,
+		"tls-key-file-pass":                  `tls-key-file-pass must be one word`,
+		"tls-key-file-pass a secret":         `tls-key-file-pass must be one word`,
+		"backend-tls-key-file-pass secret b": `backend-tls-key-file-pass must be one word`,
+		"maxclients 0":                       `maxclients must be an integer from 1 to 1000000; it was "0"`,
+		"timeout -1":                         `timeout must be seconds, an integer from 0 to 2147483647; it was "-1"`,
+		"backend-timeout 0":                  `backend-timeout must be milliseconds, an integer from 1 to 60000; it was "0"`,
+		"maxmemory 1tb":                      `maxmemory must be a size in bytes such as 100mb or 1gb, at least 1048576; it was "1tb"`,
+		"maxmemory 9007199254740992kb":       `maxmemory must be a size`,
+		"maxmemory 1":                        `at least 1048576`,
+		"loglevel info":                      `loglevel must be debug, verbose, notice or warning; it was "info"`,
+		"fail-policy maybe":                  `fail-policy must be closed, open, local or error, `,
+		"fail-policy a b open":               `fail-policy must be closed, open, local or error, `,
 		"client-output-buffer-limit pubsub 1gb 0 0":    `client-output-buffer-limit must be normal <size> 0 0, `,
 		"client-output-buffer-limit normal 2mb 1mb 60": `there is no soft limit; it was "normal 2mb 1mb 60"`,
 		"backend http://u:secret@h:1":                  `backend must be a URL such as redis://127.0.0.1:6379`,
@@ -125,7 +128,7 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 }
 
 func TestSettingsHideSecrets(t *testing.T) {
-	c, err := read("requirepass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\n")
+	c, err := read("requirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\n")
 	require.NoError(t, err)
 	all := c.matching("*")
 	require.NotContains(t, fmt.Sprint(all), "hush")

@@ -11,11 +11,14 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/rlproxy/rlproxy/internal/keypair"
 )
 
 // tlsSettings are the directives that begin with tls-, but for the port.
 type tlsSettings struct {
 	certFile, keyFile string
+	keyPass           string // empty: the key is not encrypted
 	caFile            string
 	authClients       string   // yes, no or optional
 	protocols         []string // empty: all that are known
@@ -49,9 +52,9 @@ func (s *tlsSettings) load(now time.Time) (*tls.Config, error) {
 	if s.certFile == "" || s.keyFile == "" {
 		return nil, errors.New("tls-port needs tls-cert-file and tls-key-file")
 	}
-	pair, err := tls.LoadX509KeyPair(s.certFile, s.keyFile)
+	pair, err := keypair.Load(s.certFile, s.keyFile, s.keyPass, "tls-key-file-pass")
 	if err != nil {
-		return nil, fmt.Errorf("can't use %s with %s: %w", s.certFile, s.keyFile, err)
+		return nil, err
 	}
 	if now.After(pair.Leaf.NotAfter) {
 		return nil, fmt.Errorf("the certificate in %s expired on %s", s.certFile, pair.Leaf.NotAfter.Format(time.DateOnly))
