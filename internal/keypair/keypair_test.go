@@ -66,6 +66,7 @@ func old(t *testing.T, key any, cipher x509.PEMCipher) *pem.Block {
 		der, err = x509.MarshalECPrivateKey(key)
 		require.NoError(t, err)
 	}
+	//lint:ignore SA1019 to be read, it must be written
 	block, err := x509.EncryptPEMBlock(rand.Reader, kind, der, []byte(pass), cipher) //nolint:staticcheck // to be read, it must be written
 	require.NoError(t, err)
 	return block
@@ -140,6 +141,7 @@ func TestWrongPassThatLooksRight(t *testing.T) {
 	path := file(t, certificate(t, key), block)
 	for i := range 100_000 {
 		wrong := strconv.Itoa(i)
+		//lint:ignore SA1019 what the test is about
 		if _, err := x509.DecryptPEMBlock(block, []byte(wrong)); err == nil { //nolint:staticcheck // what the test is about
 			_, err := Load(path, path, wrong, "the-pass")
 			require.ErrorContains(t, err, "the-pass does not open the key: x509: decryption password incorrect")

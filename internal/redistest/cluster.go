@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -117,12 +118,19 @@ func (c *Cluster) await(what string, done func(n *Server) bool) {
 	}
 }
 
+// Slots returns who serves which slots, as the node has it.
+func (s *Server) Slots() ([]redis.ClusterSlot, error) {
+	cmd := redis.NewClusterSlotsCmd(context.Background(), "cluster", "slots")
+	_ = s.Client.Process(context.Background(), cmd) // the error is the command's
+	return cmd.Result()
+}
+
 // Master returns the index of the node that serves a slot, as the first node that
 // can be asked has it.
 func (c *Cluster) Master(slot int) int {
 	c.t.Helper()
 	for _, n := range c.Nodes {
-		slots, err := n.Client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // what the engine asks
+		slots, err := n.Slots()
 		if err != nil {
 			continue
 		}

@@ -1,7 +1,6 @@
 package chaos
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -46,7 +45,7 @@ func (s *clusterSystem) nodes() []*redistest.Server { return s.c.Nodes }
 // view is who serves which slots, as one node sees it: for each range its first
 // slot, its last, and the master's index.
 func (s *clusterSystem) view(n *redistest.Server) (ranges [][3]int, err error) {
-	slots, err := n.Client.ClusterSlots(context.Background()).Result() //nolint:staticcheck // what rlproxy asks
+	slots, err := n.Slots()
 	if err != nil {
 		return nil, err
 	}
