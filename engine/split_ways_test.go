@@ -39,7 +39,7 @@ func newWays(t *testing.T, server *redistest.Server) *ways {
 		require.Equal(t, 1, strings.Count(lua.Decide.Source, text), text)
 		return redis.NewScript(strings.Replace(lua.Decide.Source, text, instead, 1))
 	}
-	w.longOnly = without("if quick and (", "if false and (")
+	w.longOnly = without("if quick then", "if false then")
 	w.shortOnly = without("long = long or general(clock)", "error('the long way')")
 	for _, s := range lua.All {
 		w.others = append(w.others, redis.NewScript(s.Source))
@@ -155,6 +155,29 @@ func TestSplitShortWayAtPart(t *testing.T) {
 			lend(testBase+1900, 93)
 			ask(testBase+1901, 1, 1, false) // the record's state is of another window
 			ask(testBase+1902, 1, 1, false) // two states
+			r.Windows[0].Length = window
+			lend(testBase+2000, 93)
+			ask(testBase+2001, 1, 1, false) // the first of two
+		})
+	}
+}
+
+// A home that has lent to many parts has a long note, which is no reason to go the long way.
+func TestSplitShortWayAtHomeOfMany(t *testing.T) {
+	const parts = 40
+	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
+		t.Run(op.String(), func(t *testing.T) {
+			w := newWays(t, redistest.Start(t))
+			r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 1, Windows: [MaxWindows]Window{{1_000_000, 60_000}}}
+			q := r.question()
+			for part := range parts - 1 {
+				miss := missed{Miss: shard.Miss{Part: part + 1, Clock: testBase, Born: testBase, Seq: 1}}
+				w.run(lua.Lend, "k", testBase+int64(part), string(appendUint(appendUint(nil, 1, 4), parts, 2)), string(q.append(nil)), string(miss.append(nil)), "", "")
+			}
+			for i := range int64(3) {
+				require.EqualValues(t, 1, w.ask(testBase+100+i, r, false, 1))
+				require.Equal(t, byWay{true, atHome, op, true}, w.last)
+			}
 		})
 	}
 }

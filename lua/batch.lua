@@ -52,7 +52,7 @@ local function decide(replies, entries, keys, before, count, clock)
     end
     local key, quick = keys[before + i], q.quick
     local s = call('GETRANGE', key, '0', PREFIX)
-    if quick and (#s < WHOLE or q.kind == SLIDE) then
+    if quick then
       reply = q.shape and quick(q, key, s, requests) or noted(q, key, s, requests, clock)
     end
     if not reply then

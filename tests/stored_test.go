@@ -61,6 +61,25 @@ func TestTimeToLive(t *testing.T) {
 	p.stop(t)
 }
 
+// TestTimesToLiveOfOneCall has one pipeline, which is one call of a script, make keys that end at different times.
+func TestTimesToLiveOfOneCall(t *testing.T) {
+	n := startNode(t)
+	p := startProxy(t, backends(n)...)
+	var pipeline [][]any
+	for i := range 12 {
+		pipeline = append(pipeline, words(fmt.Sprintf("RL.SLIDE k%d 10 %d", i, 100*(i%3+1))))
+	}
+	dial(t, p.addr).pipeline(t, pipeline...)
+	for i := range pipeline {
+		most := time.Duration(100*(i%3+1)) * time.Second
+		ttl, err := n.PTTL(context.Background(), fmt.Sprintf("rl:{k%d}", i)).Result()
+		require.NoError(t, err)
+		require.LessOrEqual(t, ttl, most)
+		require.Greater(t, ttl, most-50*time.Second)
+	}
+	p.stop(t)
+}
+
 // memory is what a stored key takes on its node, in bytes.
 func memory(t *testing.T, n *node, key string) int64 {
 	t.Helper()
