@@ -193,7 +193,7 @@ func (d *differ) askHome() {
 	var missBytes, reports, away []byte
 	if miss != nil {
 		question.Miss = &miss.Miss
-		missBytes = miss.append(nil)
+		missBytes = miss.pack()
 	}
 	bare := d.plain > 0 && d.rng.IntN(2) == 0 // as a proxy asks that knows of no split
 	if bare {

@@ -73,7 +73,7 @@ func (p *party) question(e *Redis, key []byte) *run {
 	asked := r.question()
 	var miss, reports, away []byte
 	if p.miss != nil {
-		miss = p.miss.append(nil)
+		miss = p.miss.pack()
 	}
 	for i := range q.Reports {
 		reports = appendReport(reports, &q.Reports[i])

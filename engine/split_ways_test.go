@@ -113,6 +113,12 @@ func (w *ways) ask(clock int64, r *Request, part bool, n int64) int64 {
 	return reply.uint(4)
 }
 
+// lend asks the request's key, the home of so many parts, for one, and for a loan to a part that missed.
+func (w *ways) lend(clock int64, r *Request, part, parts int) {
+	q, miss := r.question(), missed{Miss: shard.Miss{Part: part, Clock: clock, Born: testBase, Seq: 1}}
+	w.run(lua.Lend, string(r.Key), clock, string(appendUint(appendUint(nil, 1, 4), int64(parts), 2)), string(q.append(nil)), string(miss.pack()), "", "")
+}
+
 // The front of a part's note holds from when its loan was taken until before the lease's
 // end, and for no more than is held.
 func TestSplitShortWayAtPart(t *testing.T) {
@@ -169,10 +175,8 @@ func TestSplitShortWayAtHomeOfMany(t *testing.T) {
 		t.Run(op.String(), func(t *testing.T) {
 			w := newWays(t, redistest.Start(t))
 			r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 1, Windows: [MaxWindows]Window{{1_000_000, 60_000}}}
-			q := r.question()
 			for part := range parts - 1 {
-				miss := missed{Miss: shard.Miss{Part: part + 1, Clock: testBase, Born: testBase, Seq: 1}}
-				w.run(lua.Lend, "k", testBase+int64(part), string(appendUint(appendUint(nil, 1, 4), parts, 2)), string(q.append(nil)), string(miss.append(nil)), "", "")
+				w.lend(testBase+int64(part), r, part+1, parts)
 			}
 			for i := range int64(3) {
 				require.EqualValues(t, 1, w.ask(testBase+100+i, r, false, 1))
@@ -189,17 +193,12 @@ func TestSplitShortWayAtHome(t *testing.T) {
 		t.Run(op.String(), func(t *testing.T) {
 			w := newWays(t, redistest.Start(t))
 			r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 1, Windows: [MaxWindows]Window{{100, window}}}
-			q := r.question()
-			lend := func(clock int64, part int) {
-				miss := missed{Miss: shard.Miss{Part: part, Clock: clock, Born: testBase, Seq: 1}}
-				w.run(lua.Lend, "k", clock, string(appendUint(appendUint(nil, 1, 4), 4, 2)), string(q.append(nil)), string(miss.append(nil)), "", "")
-			}
 			ask := func(clock, n, granted int64, short bool) {
 				require.Equal(t, granted, w.ask(clock, r, false, n), "at %d", clock-testBase)
 				require.Equal(t, short, w.last.short, "at %d", clock-testBase)
 			}
-			lend(testBase, 1)     // 1 is granted, 24 are lent
-			lend(testBase+200, 2) // 1 more, 18
+			w.lend(testBase, r, 1, 4)     // 1 is granted, 24 are lent
+			w.lend(testBase+200, r, 2, 4) // 1 more, 18
 			ask(testBase+201, 1, 1, true)
 			require.EqualValues(t, atHome, w.last.status)
 			ask(testBase+202, 56, 55, false) // all but one

@@ -65,8 +65,8 @@ func (r *reader) miss(part int, pairs []shard.Pair) *missed {
 	return m
 }
 
-func (m *missed) append(b []byte) []byte {
-	b = appendUint(b, int64(m.Part), 4)
+func (m *missed) pack() []byte {
+	b := appendUint(nil, int64(m.Part), 4)
 	b = appendUint(b, m.Clock, 6)
 	b = appendUint(b, m.Born, 6)
 	b = appendUint(b, m.Seq, 7)
