@@ -69,17 +69,13 @@ end
 -- read returns the beginning of a key's record, mostly all of it.
 local function read(key) return call('GETRANGE', key, '0', PREFIX) end
 
--- place finds the areas, which begin at offset in s, and takes them into memory if the record is whole.
-local function place(rec, s, offset)
-  for notes = 0, 1 do
-    for _, st in ipairs(rec.states) do
-      if (st[KIND] >= HOME) == (notes == 1) then
-        st[OFFSET] = offset
-        offset = offset + area_bytes(st)
-        if rec.whole then st[AREA] = sub(s, st[OFFSET] + 1, offset) end
-      end
-    end
-  end
+-- place notes that a state's area begins at offset in s, takes it into memory if the record is whole, and returns
+-- where it ends.
+local function place(rec, s, st, offset)
+  st[OFFSET] = offset
+  offset = offset + area_bytes(st)
+  if rec.whole then st[AREA] = sub(s, st[OFFSET] + 1, offset) end
+  return offset
 end
 
 -- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
@@ -93,7 +89,7 @@ local function load(key, clock, s)
     rec.whole = false
     if length > #s then s = call('GETRANGE', key, '0', length - 1) end
   end
-  local at, i = 5, 0
+  local at, offset, i, notes = 5, length, 0, nil
   while at <= length do
     local kind, buckets, window, limit, last, before, during = unpack(HEADER, s, at)
     local first, count, cap, base, total, newest = unpack(ADDS[kind], s, at + HEADER_BYTES)
@@ -101,11 +97,19 @@ local function load(key, clock, s)
     -- All indices at once: a table that grows is made anew several times.
     local st = { kind, buckets, window, limit, last, before, during, first, count, cap, base, total, newest,
       false, 0, false, false, false, 0, 0, false, 0, 0, 0 }
-    if st[LAST] > rec.now then rec.now = st[LAST] end
+    if kind < HOME then
+      offset = place(rec, s, st, offset)
+    else
+      notes = notes or {}
+      notes[#notes + 1] = st
+    end
+    if last > rec.now then rec.now = last end
     i = i + 1
     rec.states[i] = st
   end
-  place(rec, s, length)
+  if notes then
+    for _, st in ipairs(notes) do offset = place(rec, s, st, offset) end
+  end
   return rec
 end
 
