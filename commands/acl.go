@@ -100,65 +100,36 @@ type User struct {
 
 	on, noPass bool
 	passwords  [][sha256.Size]byte
-	commands   []commandRule
-	keys       []keyRule
-
-	// What follows from the rules, for speed.
-
-	free    bool            // may do everything
-	allKeys bool            // may use every key
-	allowed map[string]bool // the commands of the table that the user may run
+	selectors  []selector // the rules outside of parentheses first
+	free       bool       // may do everything, which follows from the selectors
 }
 
 // refusal returns the error of a command of the table that the user may not run, or
 // an empty one.
 func (u *User) refusal(r *row, args [][]byte) string {
-	switch {
-	case u.free || r.early: // a login is always allowed
+	if u.free || r.early { // a login is always allowed
 		return ""
-	case !u.allowed[r.name]:
-		return errNoRun + r.name + "' command"
-	case !u.allKeys && !u.mayUse(r, args):
+	}
+	near := false
+	for i := range u.selectors {
+		s := &u.selectors[i]
+		switch {
+		case !s.allowed[r.name]:
+		case s.allKeys || s.mayUse(r, args):
+			return ""
+		default:
+			near = true
+		}
+	}
+	return noPermission(r.name, near)
+}
+
+// noPermission is the error of a command that no selector allows with all its keys.
+// Redis tells of the selector that came nearest: one that allows the command itself
+// leaves only the keys to blame.
+func noPermission(name string, near bool) string {
+	if near {
 		return errNoKey
 	}
-	return ""
-}
-
-// mayUse tells whether the user may use every key of a command.
-func (u *User) mayUse(r *row, args [][]byte) bool {
-	write := r.has("write")
-	read := write || r.has("readonly") // WATCH does neither
-	last := r.keys.last
-	if last < 0 {
-		last += len(args)
-	}
-	for i := r.keys.first; 0 < i && i <= last; i += r.keys.step {
-		if !u.mayKey(args[i], read, write) {
-			return false
-		}
-	}
-	return true
-}
-
-// mayKey tells whether the user may read or write a key. One rule has to allow
-// both if both are asked for, as in Redis.
-func (u *User) mayKey(key []byte, read, write bool) bool {
-	for i := range u.keys {
-		k := &u.keys[i]
-		if (k.read || !read) && (k.write || !write) && matchCase(k.pattern, key) {
-			return true
-		}
-	}
-	return u.allKeys
-}
-
-// mayRun tells whether the user's rules allow a command. The last rule that speaks
-// of it decides.
-func (u *User) mayRun(name string, in func(category string) bool) bool {
-	for _, r := range slices.Backward(u.commands) {
-		if r.speaksOf(name, in) {
-			return r.allow
-		}
-	}
-	return false
+	return errNoRun + name + "' command"
 }

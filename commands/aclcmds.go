@@ -107,19 +107,6 @@ func (u *User) String() string {
 	for range u.passwords {
 		words = append(words, "#hidden")
 	}
-	for _, k := range u.keys {
-		words = append(words, k.String())
-	}
-	words = append(words, "&*")
-	if len(u.commands) == 0 || u.commands[0].name != allCommands {
-		words = append(words, "-"+allCommands)
-	}
-	for _, r := range u.commands {
-		sign := "-"
-		if r.allow {
-			sign = "+"
-		}
-		words = append(words, sign+r.name)
-	}
+	words = append(words, u.selectors[0].String())
 	return strings.Join(words, " ")
 }

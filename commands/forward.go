@@ -41,21 +41,21 @@ func (c *client) notAllowed(args [][]byte) string {
 		return forwardError(args, err)
 	}
 	in := func(category string) bool { return o.Categories[category] }
-	if !c.user.mayRun(o.Name, in) || o.Categories["@scripting"] {
-		return errNoRun + o.Name + "' command"
+	if o.Categories["@scripting"] {
+		return noPermission(o.Name, false)
 	}
-	if c.user.allKeys {
-		return ""
-	}
-	for _, u := range o.Uses {
-		if !c.user.mayKey(u.Key, u.Read, u.Write) {
-			return errNoKey
+	near := false
+	for i := range c.user.selectors {
+		s := &c.user.selectors[i]
+		switch {
+		case !s.mayRun(o.Name, in):
+		case s.allKeys || o.All && s.mayEach(o.Uses):
+			return ""
+		default:
+			near = true
 		}
 	}
-	if !o.All {
-		return errNoKey
-	}
-	return ""
+	return noPermission(o.Name, near)
 }
 
 // refusal returns the error with which MULTI does not take an ordinary command, or

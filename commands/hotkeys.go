@@ -53,13 +53,21 @@ func runHotKeys(c *client, args [][]byte) {
 	}
 }
 
-// ownHotKeys returns the busiest of the keys that the user may read.
+// ownHotKeys returns the busiest of the keys that the user may read by a selector that
+// allows the command.
 func (c *client) ownHotKeys(hot HotKeys, n int64) []engine.HotKey {
-	if c.user.allKeys {
-		return hot.HotKeys(int(n))
+	var may []*selector
+	for i := range c.user.selectors {
+		switch s := &c.user.selectors[i]; {
+		case !s.allowed["rl.hotkeys"]:
+		case s.allKeys:
+			return hot.HotKeys(int(n))
+		default:
+			may = append(may, s)
+		}
 	}
 	keys := slices.DeleteFunc(hot.HotKeys(math.MaxInt), func(k engine.HotKey) bool {
-		return !c.user.mayKey(k.Key, true, false)
+		return !slices.ContainsFunc(may, func(s *selector) bool { return s.mayKey(k.Key, true, false) })
 	})
 	return keys[:min(n, int64(len(keys)))]
 }
