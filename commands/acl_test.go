@@ -88,7 +88,8 @@ func TestKeysOfRateLimits(t *testing.T) {
 		"shop on nopass ~shop:* +@ratelimit -rl.reset",
 		"look on nopass %R~shop:* ~busy +@ratelimit",
 		"read on nopass ~* +@read",
-		"boss on nopass ~* +@all")
+		"boss on nopass ~* +@all",
+		"some on nopass ~shop:* +@ratelimit (~all:* +rl.slide) (%R~busy +@read) (~idle +rl.slide)")
 	h := New(cfg)
 	const slide = "*5\r\n:1\r\n:5\r\n:"
 	nope := func(command string) string {
@@ -115,6 +116,14 @@ func TestKeysOfRateLimits(t *testing.T) {
 		{"read", "RL.HOTKEYS COUNT 1", "*1\r\n"},
 		{"read", "RL.SLIDE a 5 60", nope("rl.slide")},
 		{"boss", "RL.SLIDE other 5 60", slide},
+		{"some", "RL.SLIDE shop:1 5 60", slide},
+		{"some", "RL.SLIDE all:1 5 60", slide},
+		{"some", "RL.RESET all:1", noKey},
+		{"some", "RL.RESET shop:1 all:1", noKey},
+		{"some", "RL.INSPECT busy", "*0\r\n"},
+		{"some", "RL.SLIDE busy 5 60", noKey},
+		{"some", "RL.HOTKEYS COUNT 5", "*1\r\n*5\r\n$4\r\nbusy"},
+		{"some", "PING", nope("ping")},
 	} {
 		s := open(h, 1)
 		answer := ask(h, s, words("AUTH", c.user, ""), words(strings.Fields(c.line)...))
@@ -124,7 +133,7 @@ func TestKeysOfRateLimits(t *testing.T) {
 	}
 	ask(h, open(h, 1), words("AUTH", "nobody", "x"))
 	logins, commands, keys := h.Denied()
-	require.Equal(t, []int64{1, 3, 6}, []int64{logins, commands, keys})
+	require.Equal(t, []int64{1, 4, 9}, []int64{logins, commands, keys})
 }
 
 func TestWrongRules(t *testing.T) {
@@ -141,7 +150,6 @@ func TestWrongRules(t *testing.T) {
 		"#hunter2":       "the password hash must be exactly 64 characters",
 		"!hunter2":       "the password hash must be exactly 64 characters",
 		"<hunter2":       "the password to be removed does not exist",
-		"(+@all ~a)":     "selectors in parentheses are not supported",
 	} {
 		_, err := NewACL([][]string{{"shop", "on", rule}}, "")
 		require.ErrorContains(t, err, want, rule)
@@ -207,13 +215,16 @@ func TestRulesForOrdinaryCommands(t *testing.T) {
 		"safe reset on nopass ~* &* +@all -@dangerous -set",
 		"read reset on nopass %R~shop:* %W~log:* &* +@read +@write +@connection +select",
 		"only reset on nopass ~shop:* &* +get +object|encoding +mset",
+		"some reset on nopass ~shop:* &* +@all -get (~other +get +mset) (%R~log:* +@read)",
+		"near reset on nopass &* +@connection (~other -@all +get) (~shop:* +set +mset) (%W~log:* +@write +strlen)",
+		"gets reset on nopass &* (+get) (~shop:* +object) (~* +exists +zunionstore)",
 		"none reset on nopass",
 	}
 	for _, r := range rules {
 		require.NoError(t, node.Client.Do(t.Context(), append([]any{"ACL", "SETUSER"}, fields(r)...)...).Err(), r)
 	}
 	h.SetACL(users(t, rules...))
-	for _, user := range []string{"all", "shop", "safe", "read", "only", "none"} {
+	for _, user := range []string{"all", "shop", "safe", "read", "only", "some", "near", "gets", "none"} {
 		pipeline := lines("AUTH " + user + ` x
 			SET shop:1 a
 			GET shop:1
@@ -260,6 +271,9 @@ func TestRulesForOrdinaryCommands(t *testing.T) {
 	} {
 		require.Equal(t, "+OK\r\n-"+want+"\r\n", ask(h, open(h, 1), words("AUTH", "shop", "x"), words(strings.Fields(line)...)), line)
 	}
+	h.SetACL(users(t, "free on nopass (~* +@all) (+get)"))
+	require.Equal(t, "+OK\r\n$-1\r\n", ask(h, open(h, 1), lines("AUTH free x\nEVAL return 0")...))
+	h.SetACL(users(t, rules...))
 	// SET may read, with GET; without it Redis would allow this.
 	require.Equal(t, "+OK\r\n-"+errNoKey+"\r\n", ask(h, open(h, 1), lines("AUTH read x\nSET log:1 a")...))
 }

@@ -107,6 +107,12 @@ func (u *User) String() string {
 	for range u.passwords {
 		words = append(words, "#hidden")
 	}
-	words = append(words, u.selectors[0].String())
+	for i := range u.selectors {
+		rules := u.selectors[i].String()
+		if i > 0 {
+			rules = "(" + rules + ")"
+		}
+		words = append(words, rules)
+	}
 	return strings.Join(words, " ")
 }

@@ -13,7 +13,9 @@ import (
 // which may be a password that lacks its >.
 var (
 	errRule      = errors.New("it is none that is known")
-	errSelector  = errors.New("selectors in parentheses are not supported")
+	errOutside   = errors.New("a selector has only rules about commands, keys and channels")
+	errQuotes    = errors.New("quotes in a selector are not supported")
+	errUnmatched = errors.New("unmatched parenthesis in acl selector")
 	errNoCommand = errors.New("unknown command or category name in ACL")
 	errHash      = errors.New("the password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
 	errNoPass    = errors.New("the password to be removed does not exist")
@@ -23,6 +25,10 @@ var (
 // newUser reads a user's rules. Without any he may do nothing.
 func newUser(t *table, name string, rules []string) (*User, error) {
 	u := &User{Name: name, selectors: make([]selector, 1)}
+	rules, err := joinSelectors(rules)
+	if err != nil {
+		return nil, err
+	}
 	for i, rule := range rules {
 		if err := u.apply(t, rule); err != nil {
 			return nil, fmt.Errorf("rule %d: %w", i+1, err)
@@ -34,6 +40,26 @@ func newUser(t *table, name string, rules []string) (*User, error) {
 		u.free = u.free || s.free
 	}
 	return u, nil
+}
+
+// joinSelectors makes one rule of a selector's words: those from one that begins with
+// a parenthesis to the next that ends with one, as in Redis.
+func joinSelectors(words []string) ([]string, error) {
+	var rules []string
+	open := false
+	for _, w := range words {
+		if open {
+			rules[len(rules)-1] += " " + w
+		} else {
+			rules = append(rules, w)
+			open = strings.HasPrefix(w, "(")
+		}
+		open = open && !strings.HasSuffix(w, ")")
+	}
+	if open {
+		return nil, fmt.Errorf("rule %d: %w", len(rules), errUnmatched)
+	}
+	return rules, nil
 }
 
 // apply takes one rule.
@@ -49,8 +75,10 @@ func (u *User) apply(t *table, rule string) error {
 		u.noPass, u.passwords = false, nil
 	case "reset":
 		*u = User{Name: u.Name, selectors: make([]selector, 1)}
-	case "clearselectors", "sanitize-payload", "skip-sanitize-payload":
-		// About what rlproxy does not have: payloads are not read, and so on.
+	case "clearselectors":
+		u.selectors = u.selectors[:1]
+	case "sanitize-payload", "skip-sanitize-payload":
+		// Payloads are the nodes' to judge.
 	default:
 		return u.applyMarked(t, rule)
 	}
@@ -78,10 +106,29 @@ func (u *User) applyMarked(t *table, rule string) error {
 		}
 		u.addPassword(hash)
 	case '(':
-		return errSelector
+		return u.addSelector(t, rule[1:len(rule)-1])
 	default:
 		return u.selectors[0].apply(t, rule)
 	}
+	return nil
+}
+
+// addSelector takes the rules between a pair of parentheses.
+func (u *User) addSelector(t *table, rules string) error {
+	if strings.ContainsAny(rules, `"'`) { // Redis would take them off
+		return errQuotes
+	}
+	var s selector
+	for i, rule := range strings.Fields(rules) {
+		err := s.apply(t, rule)
+		if errors.Is(err, errRule) {
+			err = errOutside
+		}
+		if err != nil {
+			return fmt.Errorf("rule %d of the selector: %w", i+1, err)
+		}
+	}
+	u.selectors = append(u.selectors, s)
 	return nil
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// selector is rules of which none counts for another selector: a command needs one
-// that allows it and all of its keys.
+// selector is rules that stand alone: a command needs one selector that allows it and
+// all of its keys, and what one lacks no other makes up for.
 type selector struct {
 	commands []commandRule
 	keys     []keyRule

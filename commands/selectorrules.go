@@ -121,7 +121,7 @@ func (s *selector) addCommand(t *table, allow bool, name string) error {
 	case name == allCommands:
 		s.commands = nil // what was said before no longer counts
 	case isCategory && !slices.Contains(categories, category),
-		!isCategory && t.byName[name] == nil && (ours || !printable([]byte(name)) || name == ""):
+		!isCategory && t.byName[name] == nil && (ours || !printable([]byte(name)) || name == "" || strings.ContainsAny(name, "()")):
 		return errNoCommand
 	}
 	s.commands = append(s.commands, commandRule{allow, name})

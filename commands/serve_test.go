@@ -38,7 +38,9 @@ func slides(n int) []resp.Command {
 func TestWarmPipelineDoesNotAllocate(t *testing.T) {
 	cfg := testConfig(cannedEngine{})
 	cfg.ACL = users(t, "default on nopass ~other:* ~user:* +rl.slide")
-	for _, h := range []*Handler{New(testConfig(cannedEngine{})), New(cfg)} {
+	selectors := testConfig(cannedEngine{})
+	selectors.ACL = users(t, "default on nopass ~other:* +rl.slide (~* +ping) (~user:* +rl.slide)")
+	for _, h := range []*Handler{New(testConfig(cannedEngine{})), New(cfg), New(selectors)} {
 		warmPipeline(t, h)
 	}
 }
