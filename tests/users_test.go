@@ -29,7 +29,7 @@ func TestTenants(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			conf := write(t, "rlproxy.conf", "user default off\n"+
 				"user shop on >hush-shop ~shop:* +@ratelimit -rl.reset +ping\n"+
-				"user mail on >hush-mail ~mail:* +rl.slide\n"+
+				"user mail on >hush-mail ~mail:* +rl.slide (~shop:* +rl.inspect)\n"+
 				"user boss on >hush-boss ~* &* +@all\n")
 			p := startProxy(t, append([]string{"--include", conf}, args...)...)
 			c := dial(t, p.addr)
@@ -47,12 +47,14 @@ func TestTenants(t *testing.T) {
 			require.Equal(t, status("OK"), c.do(t, "AUTH", "mail", "hush-mail"))
 			require.EqualValues(t, 4, c.decide(t, "RL.SLIDE mail:1 5 60").remaining)
 			require.Equal(t, errNoKey, c.do(t, "RL.SLIDE", "shop:1", 5, 60))
+			require.Equal(t, errNoKey, c.do(t, "RL.INSPECT", "mail:1"))
+			require.NotEmpty(t, c.do(t, "RL.INSPECT", "shop:1"))
 			require.Equal(t, errNoRun("ping"), c.do(t, "PING"))
 
 			require.Equal(t, status("OK"), c.do(t, "AUTH", "boss", "hush-boss"))
 			require.Equal(t, int64(2), c.do(t, "RL.RESET", "shop:1", "mail:1", "none"))
 			info := fmt.Sprint(c.do(t, "INFO", "stats"))
-			for _, field := range []string{"acl_access_denied_auth:1", "acl_access_denied_cmd:" + map[string]string{"embedded": "3", "redis": "6"}[name], "acl_access_denied_key:2"} {
+			for _, field := range []string{"acl_access_denied_auth:1", "acl_access_denied_cmd:" + map[string]string{"embedded": "3", "redis": "6"}[name], "acl_access_denied_key:3"} {
 				require.Contains(t, info, field)
 			}
 			for _, args := range [][]any{words("CONFIG GET *"), words("INFO"), words("ACL LIST"), words("CLIENT LIST")} {
@@ -81,12 +83,18 @@ func TestReloadUsers(t *testing.T) {
 		"user shop on\nuser shop off":     `the user \"shop\" is there twice`,
 		"shop on >hush":                   `users.acl:3: a line must be user, a name and rules`,
 		"user shop on >hush +rl.hush ~a*": `rule 3: unknown command`,
+		"user shop on >hush (~a* +hush":   `rule 3: unmatched parenthesis in acl selector`,
 	} {
 		set(wrong)
 		p.hangup(t, notReloaded)
 		require.Contains(t, p.Output.String(), says)
 		require.EqualValues(t, 1, shop.decide(t, "RL.SLIDE shop:1 5 60 COST 0").allowed)
 	}
+
+	set("user default on >one ~* &* +@all", "user shop on >hush (~shop:*	+rl.hotkeys ) (~mail:* +rl.slide)")
+	p.hangup(t, reloaded)
+	require.EqualValues(t, 1, shop.decide(t, "RL.SLIDE mail:1 5 60").allowed)
+	require.Equal(t, errNoKey, shop.do(t, "RL.SLIDE", "shop:1", 5, 60))
 
 	set("user default on >two ~* &* +@all")
 	p.hangup(t, reloaded)
@@ -106,10 +114,11 @@ func TestUsersAreChecked(t *testing.T) {
 		"user shop on hush":     `user "shop": rule 2: it is none that is known`,
 		"user":                  "user must be a name and rules such as on >password ~keys:* +@ratelimit",
 		"user a on\nuser a off": `the user "a" is there twice`,
-		"requirepass hush\nuser default on nopass":   "the default user's password is set twice",
-		"aclfile /none\nuser a on":                   "users are set up twice",
-		"aclfile /none/users.acl":                    "can't read the users: open /none/users.acl",
-		"user shop on >hush (~a* +rl.slide)\nport 0": "selectors in parentheses are not supported",
+		"requirepass hush\nuser default on nopass":  "the default user's password is set twice",
+		"aclfile /none\nuser a on":                  "users are set up twice",
+		"aclfile /none/users.acl":                   "can't read the users: open /none/users.acl",
+		"user shop on >hush (~a* +rl.slide\nport 0": `user "shop": rule 3: unmatched parenthesis in acl selector`,
+		"user shop on (~a* >hush) +ping":            `user "shop": rule 2: rule 2 of the selector: a selector has only rules about commands, keys and channels`,
 	} {
 		code, out := outcome(t, write(t, "a.conf", content), "--check")
 		require.Equal(t, 1, code, out)

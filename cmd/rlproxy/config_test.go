@@ -171,6 +171,7 @@ func FuzzConfig(f *testing.F) {
 		"port 1\nbind * -::1\n", "requirepass \"\\x00\"\n", "client-output-buffer-limit normal 1gb 0 0",
 		"backend redis://h\nbackend rediss://u:p@h:1/2", "fail-policy \"a b\" open\nfail-policy local", "maxmemory 9223372036854775807",
 		"unixsocketperm 777\nloglevel debug\r\ntimeout 1", "include a", "'", "port 1\x002",
+		"user a on (~b +get) ( +@read\nuser c \"(~d e)\"",
 	} {
 		f.Add(s)
 	}
