@@ -14,8 +14,9 @@ import (
 // from run to run where times are not. They are told as multiples of what the sorted-set log of scripts/log.lua takes
 // in the same run, so that another build of Redis moves both.
 
-// slack is by how much a case may exceed its baseline. Runs differ by 1 %.
-const slack = 1.03
+// slack is by how much a case may exceed its baseline. Runs differ by 1 %, and processors of other makes by a bit more:
+// the C library has functions of its own for each.
+const slack = 1.05
 
 // counted is a case: what a client asks, of as many keys, so many times together.
 type counted struct {
