@@ -17,65 +17,19 @@
 --         at a part, 3 1 byte, as 0 from granted on, length of the miss 2, the miss, see part.lua
 -- Cost: O(entries); per entry two to five calls of Redis, see record.lua.
 
--- question reads a question, see ask.lua, and finds its short way: with one window of a function for each kind, which
--- are kept in quicks. Without one it has but its text.
-local function question(text, clock, quicks)
-  local length = #text
-  if length % 10 > 0 or length == 10 then return { text = text } end
-  local cost, flags, kind, buckets, window, limit = unpack('>I6BBI2I5I5', text)
-  if kind == COUNTER and buckets > 1 then return { text = text } end
-  local strict, part = flags % 2 == 1, flags >= 2
-  if length > 20 then
-    local q = { text = text, kind = kind, cost = cost, strict = strict }
-    if not part then q.quick = windows_of(q, clock) end
-    return q
-  end
-  local quick = quicks[kind] or quick_of(kind, clock)
-  quicks[kind] = quick
-  -- What a record begins with that has one state of this name; a part's has a note.
-  local start = (kind == SLIDE and '\1\0\0\54' or '\1\0\0\33') .. sub(text, 8)
-  -- All fields at once: a table that grows is made anew several times.
-  return { text = text, kind = kind, cost = cost, ask = cost > 0 and cost or 1, strict = strict, part = part,
-    limit = limit, window = window, start = start, shape = not part and sub(start, 1, 12), quick = quick }
-end
-
--- decide adds a reply for each entry that has none.
-local function decide(replies, entries, keys, before, count, clock)
-  local questions, quicks, long = { false, false, false }, { false, false, false }, nil
-  for i = #replies, count do -- the clock is the first
-    local index, requests, reply = 3, 1, nil
-    if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
-    local q = questions[index]
-    if not q then
-      q = question(ARGV[index], clock, quicks)
-      questions[index] = q
-    end
-    local key, quick = keys[before + i], q.quick
-    local s = call('GETRANGE', key, '0', PREFIX)
-    if quick then
-      reply = q.shape and quick(q, key, s, requests) or noted(q, key, s, requests, clock)
-    end
-    if not reply then
-      long = long or general(clock)
-      reply = long(q.text, key, s, requests)
-    end
-    replies[i + 1] = reply
-  end
-end
-
 local clock, entries, keys, before, count = clock_of(ARGV[1]), ARGV[2], KEYS, 0, #KEYS
 if count == 0 then
   count = entries == '' and #ARGV - 3 or #entries / 6
   keys, before = ARGV, #ARGV - count
 end
 
-local replies = { pack('>I6', clock), nil }
+local replies = { struct.pack('>I6', clock), nil }
 while #replies <= count do
   local ok, why = pcall(decide, replies, entries, keys, before, count, clock)
   if not ok then -- of the entry after those that are done, which charged nothing
     if type(why) == 'table' then why = why.err end
     why = tostring(why)
-    replies[#replies + 1] = pack('>BI2', 1, #why) .. why
+    replies[#replies + 1] = struct.pack('>BI2', 1, #why) .. why
   end
 end
 return table.concat(replies)

@@ -1,68 +1,38 @@
--- decide.lua: the long way of a decision: any number of windows, records of any form and length,
--- homes and parts of split keys. It is the end of a function that is called only by
--- calls that need it, and returns one: of a question's text, a key, its record's beginning
--- and the number of requests; it returns the reply that batch.lua describes.
+-- decide.lua: the loop of batch.lua over the entries of a call; it adds a reply for each that has none.
+--
+-- It is one function, which captures nothing and makes what a call needs when it needs it: a script begins anew with
+-- each call, which pays for each function that it makes, each local that one captures, each table and each string, and
+-- a second time when Lua collects them. So the way of nearly all, quick.lua, is no function but a part of the loop; the
+-- others are functions with a base of their own: windows_of and long_of return the way itself, made once a call.
 
--- lent returns the home's note of a split key of which parts hold something, else nothing.
-local function lent(rec)
-  if not find(rec, HOME, 0, 1) then return end
-  local h = homes().open(rec, clock)
-  if h and #h.lent > 0 then return h end
-end
+local spread, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
+local sub, format, floor = string.sub, string.format, math.floor
+local questions, windows, long -- made when they are needed
+local converted, expiry -- an expiry time and its text: a batch mostly writes the same, and converting is slow
 
-local function reset(key)
-  local h = lent(load(key, clock, read(key)))
-  if h then return pack('>BI2BI4I3', 2, h.parts, 1, 1, 0) end
-  call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
-  return pack('>BI4I3', 0, call('UNLINK', key), 0)
-end
+include 'counts'
 
-local questions = {}
+-- The question of the entry before, see ask.lua: what is read of it, its text from the kind to the limit, with which a
+-- state begins, and what a record begins with that has this state alone. Without a kind, it goes the long way.
+local asked, text, kind, cost, ask, strict, part, window, limit, named, shape, several
 
-return function(text, key, s, requests)
-  local q = questions[text] or ask_of(text)
-  questions[text] = q
-  if q.kind == RESET then return reset(key) end
-  local algorithm = algorithms[q.kind]
-  if algorithm.decide then return algorithm.decide(q, key, s, clock, requests) end
-  local rec = load(key, clock, s)
-  local sts, uses = measure(rec, q)
-  local h, granted, kept, open, miss = nil, requests, false, false, ''
-  if q.part then
-    local rooms
-    granted, rooms, miss, kept = parts().ask(rec, clock, q, sts, uses, requests)
-    for i, pair in ipairs(q.pairs) do uses[i] = pair[1] - (rooms[i] or 0) end
-  else
-    h = lent(rec)
-    if h then
-      local room, recalls
-      granted, room, recalls = homes().decide(h, clock, q, uses, requests, nil, 0, {})
-      for i, pair in ipairs(q.pairs) do uses[i] = pair[1] - room[i] end
-      open = #recalls > 0 and granted < requests or q.cost == 0
-    else
-      for i, pair in ipairs(q.pairs) do granted = max(min(granted, floor((pair[1] - uses[i]) / q.ask)), 0) end
-    end
+for i = #replies, count do -- the clock is the first
+  local index, requests, reply = 3, 1, nil
+  if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
+  if index ~= asked then
+    asked, text = index, ARGV[index]
+    include 'question'
   end
-  -- A question without cost is answered alike to all who ask it.
-  local units = granted * q.cost
-  if units > 0 then
-    charge_all(rec, q, sts, units)
-  elseif q.cost == 0 and granted > 0 then
-    granted = requests
+  local key = keys[before + i]
+  local s = call('GETRANGE', key, '0', PREFIX)
+  if several then
+    reply = several(key, s, requests)
+  elseif kind then
+    include 'quick'
   end
-  local out, calls = {}, 0
-  for i, pair in ipairs(q.pairs) do
-    local st, over, ms = sts[i], uses[i] + units + q.ask - pair[1], 0
-    if granted < requests and over > 0 and not open and not q.part then
-      ms = algorithm.retry(rec, st, over, pair[1] - q.ask, q.strict)
-    end
-    calls = max(calls, calls_at(clock, st[LAST], st[BEFORE], st[DURING]))
-    local last, newest = algorithm.last(st)
-    out[i] = pack('>I6I6I6I6', uses[i], ms, last, newest)
+  if not reply then
+    long = long or long_of(clock)
+    reply = long(text, key, s, requests)
   end
-  if units > 0 or kept then save(rec, clock) end
-  local verdicts = table.concat(out)
-  if h then return pack('>BI2BI4I3', 2, h.parts, open and 1 or 0, granted, calls) .. verdicts end
-  if q.part then return pack('>BI4I3', 3, granted, calls) .. verdicts .. pack('>I2', #miss) .. miss end
-  return pack('>BI4I3', 0, granted, calls) .. verdicts
+  replies[i + 1] = reply
 end

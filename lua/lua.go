@@ -23,29 +23,29 @@ type Script struct {
 }
 
 // state is what most scripts begin with: the stored value and the algorithms.
-var state = text("base", "record", "slide", "counter", "fixed", "throttle", "ask")
+var state = text("base", "counts", "lighter", "record", "slide", "counter", "fixed", "throttle", "ask")
 
 // The scripts. The header of the last file of each says KEYS, ARGV and returns.
 var (
-	// The long way of a decision is a function, so that a call that goes the short way
-	// does not make what it consists of. It has a base of its own: capturing the
-	// locals of the script's would take each call longer than a decision does.
-	Decide = script("decide", text("base", "quick", "windows", "noted")+
-		"local function general(clock)\n"+state+text("split", "part", "home", "decide")+"end\n"+
+	Decide = script("decide", text("clock")+
+		function("decide", "replies, entries, keys, before, count, clock",
+			function("windows_of", "clock", text("base", "counts", "windows"))+
+				function("long_of", "clock", state+text("split", "part", "home", "long"))+
+				text("decide"))+
 		text("batch"))
-	Inspect = script("inspect", state+text("inspect"))
+	Inspect = script("inspect", state+text("clock", "inspect"))
 
 	// Of split keys: Lend and Forget run at the home, Recall and Take at a part.
-	Lend   = script("lend", state+text("split", "home", "lend"))
-	Forget = script("forget", state+text("split", "home", "forget"))
-	Recall = script("recall", state+text("split", "part", "recall"))
-	Take   = script("take", state+text("split", "part", "take"))
+	Lend   = script("lend", state+text("clock", "split", "home", "lend"))
+	Forget = script("forget", state+text("clock", "split", "home", "forget"))
+	Recall = script("recall", state+text("clock", "split", "part", "recall"))
+	Take   = script("take", state+text("clock", "split", "part", "take"))
 )
 
 // All lists every script, for loading them into a node.
 var All = []*Script{Decide, Inspect, Lend, Forget, Recall, Take}
 
-// text returns the text of files, one after the other.
+// text returns the text of files, one after the other, and of those that they include.
 func text(names ...string) string {
 	var b strings.Builder
 	for _, name := range names {
@@ -53,10 +53,20 @@ func text(names ...string) string {
 		if err != nil {
 			panic(err) // a file that is not embedded: no build has passed its tests
 		}
-		b.Write(file)
+		b.WriteString(include.ReplaceAllStringFunc(string(file), func(line string) string {
+			return text(include.FindStringSubmatch(line)[1])
+		}))
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+// include is a line that stands for the text of another file.
+var include = regexp.MustCompile(`(?m)^ *include '(\w+)'$`)
+
+// function returns the text of a local function.
+func function(name, parameters, body string) string {
+	return "local function " + name + "(" + parameters + ")\n" + body + "end\n"
 }
 
 func script(name, body string) *Script {

@@ -41,7 +41,7 @@ local function decide(q, key, s, clock, requests)
     if not st[OFFSET] then rec.states[#rec.states + 1] = st end
     save(rec, clock)
   end
-  return one(granted, calls_at(clock, st[LAST], st[BEFORE], st[DURING]), ms, ns, 0, 0)
+  return pack('>BI4I3I6I6I12', 0, granted, calls_at(clock, st[LAST], st[BEFORE], st[DURING]), ms, ns, 0)
 end
 
 algorithms[THROTTLE] = { decide = decide, used = used }

@@ -9,12 +9,14 @@
 -- Cost: the calls of Redis of one window, whatever the number of windows; a record of logs that is too long for one
 -- piece is patched: three, and two for each log.
 
--- windows_of makes the short way of a question, for a call at clock: a function of the question, a key, its record or ''
--- and the number of requests, that returns the reply of batch.lua, or nothing, before anything is
--- written. It names its functions anew, as noted does.
-local function windows_of(q, clock)
-  local call, unpack, pack, sub, concat, floor = redis.call, struct.unpack, struct.pack, string.sub, table.concat, math.floor
-  local text, kind, n, cost, strict = q.text, q.kind, #q.text / 10 - 1, q.cost, q.strict
+-- It is the end of a function of the clock, which returns one that makes the short way of a question: a function of the
+-- question, a key, its record or '' and the number of requests, that returns the reply of batch.lua, or nothing,
+-- before anything is written.
+
+local concat = table.concat
+
+return function(text, kind, cost, strict)
+  local n = #text / 10 - 1
   -- Of each window: the bytes of a header up to window, and up to limit; the ms between a log's entries, see slide.lua.
   local names, starts, limits, windows, grids = {}, {}, {}, {}, {}
   for i = 1, n do
@@ -25,7 +27,6 @@ local function windows_of(q, clock)
   end
   local head = 4 + n * (kind == SLIDE and 50 or 29) -- bytes
   local shape = pack('>BI3', 1, head)
-  q.shape = shape
   -- What is stored, and answered; made once: a table that grows is made anew several times.
   local record, out = { shape }, {}
 
@@ -85,7 +86,7 @@ local function windows_of(q, clock)
       return concat(out, '', 1, n + 1)
     end
 
-    return function(_, key, s, requests)
+    return function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       if #s == WHOLE then return patched(key, s, requests) end
@@ -132,7 +133,7 @@ local function windows_of(q, clock)
       return concat(out, '', 1, n + 1)
     end
   elseif kind == COUNTER then -- each window the classic pair
-    return function(_, key, s, requests)
+    return function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       local now, last, was, is = stamp(s, requests)
@@ -165,7 +166,7 @@ local function windows_of(q, clock)
       return concat(out, '', 1, n + 1)
     end
   else -- FIXED
-    return function(_, key, s, requests)
+    return function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       local now, last, was, is = stamp(s, requests)
