@@ -53,6 +53,15 @@ func (w *ways) eval(s *redis.Script, key string, args []any) string {
 	return reply
 }
 
+// tooLong tells whether a record is not kept in one piece, by the length of its head.
+func tooLong(record string) bool {
+	if record == "" {
+		return false
+	}
+	head := int(record[1])<<16 | int(record[2])<<8 | int(record[3])
+	return len(record) >= 1024+5*max(head-129, 0)
+}
+
 // stored is all that the node knows of a key.
 func (w *ways) stored(key string) [2]any {
 	ctx := context.Background()
@@ -88,7 +97,7 @@ func (w *ways) run(script *lua.Script, key string, clock int64, args ...any) str
 	require.Equal(w.t, w.eval(w.longOnly, twin(key), args), reply, "%q", args)
 	require.Equal(w.t, w.stored(twin(key)), w.stored(key), "%q", args)
 	question := args[2].(string)
-	w.last = byWay{true, reply[6], Op(question[7]), len(w.stored(key)[0].(string)) >= 1024}
+	w.last = byWay{true, reply[6], Op(question[7]), tooLong(w.stored(key)[0].(string))}
 	if probed[6] == failedEntry {
 		w.last.short = false
 		return reply

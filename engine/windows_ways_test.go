@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -27,17 +28,51 @@ func TestShortWayOfWindows(t *testing.T) {
 	}
 }
 
-// A record of six logs with ten entries each is the first that is too long for one piece.
+// A record of six logs with 23 entries each is the first that is too long for one piece.
 func TestShortWayOfWindowsEndsWithOnePiece(t *testing.T) {
 	w := newWays(t, redistest.Start(t))
 	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 6}
 	for i := range r.N {
 		r.Windows[i] = Window{1000, 60_000 + int64(i)}
 	}
-	for i := range int64(10) {
+	for i := range int64(23) {
 		require.EqualValues(t, 1, w.ask(testBase+i, r, false, 1))
-		require.Equal(t, byWay{i < 9, atNode, OpSlide, i == 9}, w.last)
+		require.Equal(t, byWay{i < 22, atNode, OpSlide, i == 22}, w.last)
 	}
+}
+
+// Logs with slots to spare in a record that is short enough for one piece, as no script writes it, are read as what they are.
+func TestShortWayOfWindowsSeesSpareSlots(t *testing.T) {
+	w := newWays(t, redistest.Start(t))
+	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 4}
+	for i := range r.N {
+		r.Windows[i] = Window{16, 60_000 + int64(i)}
+	}
+	for i := range int64(15) {
+		w.ask(testBase+i, r, false, 1)
+	}
+	const head, header, entry, spare = 4 + 4*50, 50, 12, 8
+	record := w.stored("k")[0].(string)
+	require.Len(t, record, head+4*15*entry)
+	spaced := []byte(record[:head])
+	for i := range 4 {
+		spaced[4+i*header+31] += spare // the number of slots
+		logs := record[head:]
+		spaced = append(spaced, logs[i*15*entry:(i+1)*15*entry]...)
+		spaced = append(spaced, make([]byte, spare*entry)...)
+	}
+	require.False(t, tooLong(string(spaced)))
+	for _, key := range []string{"k", twin("k")} {
+		require.NoError(t, w.server.Client.SetArgs(t.Context(), key, spaced, redis.SetArgs{KeepTTL: true}).Err())
+	}
+	require.EqualValues(t, 1, w.ask(testBase+20, r, false, 3))
+	require.False(t, w.last.short)
+	require.EqualValues(t, 0, w.ask(testBase+21, r, false, 1))
+	for i := range r.N { // one piece again
+		r.Windows[i].Limit = 20
+	}
+	require.EqualValues(t, 2, w.ask(testBase+22, r, false, 2))
+	require.True(t, w.last.short)
 }
 
 // States that were not charged by the same calls go the long way, until a pause has made

@@ -15,6 +15,13 @@ local PREFIX = '1023'              -- the index of the last of them
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
 local NOTE = 75                    -- bytes of a note's header, see split.lua
+local HEAD = 129                   -- bytes of the head of a log's record with a note
+
+-- piece_of returns the bytes from which on a record is too long to be read and written in one piece, by the length of its
+-- head. Patching takes two calls of Redis for each log, so it pays later for many.
+local function piece_of(length)
+  return length > HEAD and WHOLE + 5 * (length - HEAD) or WHOLE
+end
 
 -- text_of turns an expiry time into text. A batch mostly writes the same again and
 -- again, and converting is slow.

@@ -13,8 +13,9 @@ local converted, expiry -- an expiry time and its text: a batch mostly writes th
 include 'counts'
 
 -- The question of the entry before, see ask.lua: what is read of it, its text from the kind to the limit, with which a
--- state begins, and what a record begins with that has this state alone. Without a kind, it goes the long way.
-local asked, text, kind, cost, ask, strict, part, window, limit, named, shape, several
+-- state begins, what a record begins with that has this state alone, and the index up to which a record is read. With
+-- several windows it has a way of its own, and without a kind it goes the long way.
+local asked, text, kind, cost, ask, strict, part, window, limit, named, shape, reach, several
 
 for i = #replies, count do -- the clock is the first
   local index, requests, reply = 3, 1, nil
@@ -24,7 +25,7 @@ for i = #replies, count do -- the clock is the first
     include 'question'
   end
   local key = keys[before + i]
-  local s = call('GETRANGE', key, '0', PREFIX)
+  local s = call('GETRANGE', key, '0', reach)
   if several then
     reply = several(key, s, requests)
   elseif kind then

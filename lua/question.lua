@@ -3,9 +3,9 @@
 
 local known = questions and questions[index]
 if known then
-  kind, cost, ask, strict, part, window, limit, named, shape, several = spread(known, 1, 10)
+  kind, cost, ask, strict, part, window, limit, named, shape, reach, several = spread(known, 1, 11)
 else
-  kind, several = nil, nil
+  kind, reach, several = nil, PREFIX, nil
   local length, flags, buckets = #text, nil, nil
   if length > 10 and length % 10 == 0 then
     cost, flags, kind, buckets, window, limit = unpack('>I6BBI2I5I5', text)
@@ -14,7 +14,7 @@ else
       kind = nil
     elseif length > 20 then
       windows = windows or windows_of(clock)
-      several = windows(text, kind, cost, strict)
+      reach, several = windows(text, kind, cost, strict)
     else
       ask = cost > 0 and cost or 1
       named = (kind == SLIDE and '\1\0\0\54' or '\1\0\0\33') .. sub(text, 8)
@@ -23,6 +23,6 @@ else
   end
   if entries ~= '' then
     questions = questions or {}
-    questions[index] = { kind, cost, ask, strict, part, window, limit, named, shape, several }
+    questions[index] = { kind, cost, ask, strict, part, window, limit, named, shape, reach, several }
   end
 end

@@ -85,9 +85,10 @@ local function load(key, clock, s)
   if s == '' then return rec end
   local version, length = unpack('>BI3', s)
   if version ~= 1 then error({ err = 'ERR stored key is not a record of this version' }) end
-  if #s == WHOLE then
-    rec.whole = false
-    if length > #s then s = call('GETRANGE', key, '0', length - 1) end
+  if #s >= WHOLE then
+    local piece = piece_of(length)
+    if #s < piece then s = call('GETRANGE', key, '0', piece - 1) end
+    rec.whole = #s < piece
   end
   local at, offset, i, notes = 5, length, 0, nil
   while at <= length do
@@ -160,7 +161,7 @@ end
 -- rebuild writes a record anew, without the states that can no longer matter. In a
 -- record too long for one piece, logs get an eighth of room to grow.
 local function rebuild(rec, clock, expires)
-  local live, areas, bytes = {}, {}, 0
+  local live, areas, length, bytes = {}, {}, 4, 0
   for _, st in ipairs(rec.states) do
     if ends(st) >= clock then
       live[#live + 1] = st
@@ -170,10 +171,10 @@ local function rebuild(rec, clock, expires)
       else
         areas[#live] = area(rec, st)
       end
-      bytes = bytes + #areas[#live] + HEADER_BYTES + ADD_BYTES[st[KIND]]
+      length, bytes = length + HEADER_BYTES + ADD_BYTES[st[KIND]], bytes + #areas[#live]
     end
   end
-  if bytes + 4 >= WHOLE then
+  if length + bytes >= piece_of(length) then
     for i, st in ipairs(live) do
       if st[KIND] == SLIDE then
         local room = floor(st[COUNT] / 8) + 8

@@ -9,9 +9,9 @@
 -- Cost: the calls of Redis of one window, whatever the number of windows; a record of logs that is too long for one
 -- piece is patched: three, and two for each log.
 
--- It is the end of a function of the clock, which returns one that makes the short way of a question: a function of the
--- question, a key, its record or '' and the number of requests, that returns the reply of batch.lua, or nothing,
--- before anything is written.
+-- It is the end of a function of the clock, which returns one of a question. This returns the question's short way, a
+-- function of a key, its record or '' and the number of requests that returns the reply of batch.lua, or nothing,
+-- before anything is written; and the index of the last byte that it needs of a record.
 
 local concat = table.concat
 
@@ -26,6 +26,7 @@ return function(text, kind, cost, strict)
     names[i] = sub(starts[i], 1, 8)
   end
   local head = 4 + n * (kind == SLIDE and 50 or 29) -- bytes
+  local piece = piece_of(head)
   local shape = pack('>BI3', 1, head)
   -- What is stored, and answered; made once: a table that grows is made anew several times.
   local record, out = { shape }, {}
@@ -86,10 +87,10 @@ return function(text, kind, cost, strict)
       return concat(out, '', 1, n + 1)
     end
 
-    return function(key, s, requests)
+    return text_of(piece - 1), function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
-      if #s == WHOLE then return patched(key, s, requests) end
+      if #s == piece then return patched(key, s, requests) end
       local now, _, was, is = stamp(s, requests)
       local begin, length, ending, expires = head + 1, 0, 0, 0
       for i = 1, n do
@@ -128,12 +129,12 @@ return function(text, kind, cost, strict)
         record[n + i + 1] = pack('>c0I6I6', live, ms, total)
         out[i + 1] = pack('>I6I12I6', used, ms, 0)
       end
-      if head + length * ENTRY >= WHOLE then return end -- too long for one piece
+      if s ~= '' and begin - 1 ~= #s or head + length * ENTRY >= piece then return end -- slots without entries; too long
       write(key, s, concat(record, '', 1, 2 * n + 1), ending, expires)
       return concat(out, '', 1, n + 1)
     end
   elseif kind == COUNTER then -- each window the classic pair
-    return function(key, s, requests)
+    return text_of(piece - 1), function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       local now, last, was, is = stamp(s, requests)
@@ -166,7 +167,7 @@ return function(text, kind, cost, strict)
       return concat(out, '', 1, n + 1)
     end
   else -- FIXED
-    return function(key, s, requests)
+    return text_of(piece - 1), function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       local now, last, was, is = stamp(s, requests)
