@@ -59,7 +59,7 @@ func tooLong(record string) bool {
 		return false
 	}
 	head := int(record[1])<<16 | int(record[2])<<8 | int(record[3])
-	return len(record) >= 1024+5*max(head-129, 0)
+	return len(record) >= 512+7*max(head-129, 0)
 }
 
 // stored is all that the node knows of a key.

@@ -28,16 +28,16 @@ func TestShortWayOfWindows(t *testing.T) {
 	}
 }
 
-// A record of six logs with 23 entries each is the first that is too long for one piece.
+// A record of six logs with 20 entries each is the first that is too long for one piece.
 func TestShortWayOfWindowsEndsWithOnePiece(t *testing.T) {
 	w := newWays(t, redistest.Start(t))
 	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 6}
 	for i := range r.N {
 		r.Windows[i] = Window{1000, 60_000 + int64(i)}
 	}
-	for i := range int64(23) {
+	for i := range int64(20) {
 		require.EqualValues(t, 1, w.ask(testBase+i, r, false, 1))
-		require.Equal(t, byWay{i < 22, atNode, OpSlide, i == 22}, w.last)
+		require.Equal(t, byWay{i < 19, atNode, OpSlide, i == 19}, w.last)
 	}
 }
 
@@ -46,19 +46,19 @@ func TestShortWayOfWindowsSeesSpareSlots(t *testing.T) {
 	w := newWays(t, redistest.Start(t))
 	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 4}
 	for i := range r.N {
-		r.Windows[i] = Window{16, 60_000 + int64(i)}
+		r.Windows[i] = Window{11, 60_000 + int64(i)}
 	}
-	for i := range int64(15) {
+	for i := range int64(10) {
 		w.ask(testBase+i, r, false, 1)
 	}
-	const head, header, entry, spare = 4 + 4*50, 50, 12, 8
+	const head, header, entry, spare = 4 + 4*50, 50, 12, 6
 	record := w.stored("k")[0].(string)
-	require.Len(t, record, head+4*15*entry)
+	require.Len(t, record, head+4*10*entry)
 	spaced := []byte(record[:head])
 	for i := range 4 {
 		spaced[4+i*header+31] += spare // the number of slots
 		logs := record[head:]
-		spaced = append(spaced, logs[i*15*entry:(i+1)*15*entry]...)
+		spaced = append(spaced, logs[i*10*entry:(i+1)*10*entry]...)
 		spaced = append(spaced, make([]byte, spare*entry)...)
 	}
 	require.False(t, tooLong(string(spaced)))
@@ -69,7 +69,7 @@ func TestShortWayOfWindowsSeesSpareSlots(t *testing.T) {
 	require.False(t, w.last.short)
 	require.EqualValues(t, 0, w.ask(testBase+21, r, false, 1))
 	for i := range r.N { // one piece again
-		r.Windows[i].Limit = 20
+		r.Windows[i].Limit = 15
 	}
 	require.EqualValues(t, 2, w.ask(testBase+22, r, false, 2))
 	require.True(t, w.last.short)

@@ -10,8 +10,8 @@ local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, floor = string.sub, math.floor
 
 local SLIDE, COUNTER, FIXED, THROTTLE, RESET, HOME, PART = 1, 2, 3, 4, 5, 6, 7
-local WHOLE = 1024                 -- bytes read at first
-local PREFIX = '1023'              -- the index of the last of them
+local WHOLE = 512                  -- bytes read at first
+local PREFIX = '511'               -- the index of the last of them
 local WRAP = 281474976710656       -- 2^48: running totals are kept modulo this
 local ENTRY = 12                   -- bytes of a log entry: ms 6, running total 6
 local NOTE = 75                    -- bytes of a note's header, see split.lua
@@ -20,7 +20,7 @@ local HEAD = 129                   -- bytes of the head of a log's record with a
 -- piece_of returns the bytes from which on a record is too long to be read and written in one piece, by the length of its
 -- head. Patching takes two calls of Redis for each log, so it pays later for many.
 local function piece_of(length)
-  return length > HEAD and WHOLE + 5 * (length - HEAD) or WHOLE
+  return length > HEAD and WHOLE + 7 * (length - HEAD) or WHOLE
 end
 
 -- text_of turns an expiry time into text. A batch mostly writes the same again and

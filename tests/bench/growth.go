@@ -67,7 +67,7 @@ func growths(l *lab, o options) []growth {
 			}
 			all = append(all,
 				growth{name("limits"), "limits", "1,000 keys, -P 16; windows in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
-				growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16; a record has a state for each window, read and written in one piece up to 1 KB, 8 logs up to 2.4 KB", windowSteps(many, q)},
+				growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16; a record has a state for each window, read and written in one piece up to 0.5 KB, 8 logs up to 2.4 KB", windowSteps(many, q)},
 				growth{name("connections"), "connections", "limit 100 in 60 s, -P 1; the load generator, which shares the cores, slows down too", connectionSteps(many)})
 		}
 	}

@@ -40,7 +40,7 @@ func main() {
 }
 
 func run(args []string) error {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGPIPE)
 	defer stop()
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
 	binary := flags.String("rlproxy", "bin/rlproxy", "the binary to measure")
