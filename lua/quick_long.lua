@@ -1,7 +1,7 @@
 -- quick_long.lua: the part of quick.lua about a log that is too long for one piece, of which s is the beginning. It
 -- admits if all requests are granted, a few entries at most have left the window, and there is a slot.
 
-local LONG_READ = '>I6I2I2I3I3I3I6I6I6'   -- of the header, from last on
+local LONG_READ = '>I6I2I2I3I3I3I6I6I6'  -- of the header, from last on
 local LONG_WRITTEN = '>I5I6I4I3I6I6I6I6' -- from limit on
 
 local units = requests * cost
