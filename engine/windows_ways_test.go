@@ -2,21 +2,42 @@ package engine
 
 import (
 	"math/rand/v2"
+	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/lua"
 	"github.com/stretchr/testify/require"
 )
 
-// Questions with several windows say and store the same by the short way as by the long
+// A question with one window says and stores the same by the short way as by the long
 // one, over records of any history.
+func TestShortWayOfOneWindow(t *testing.T) {
+	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
+		t.Run(op.String(), func(t *testing.T) {
+			w := newWays(t, redistest.Start(t))
+			for seed := range uint64(12) {
+				windowsWalk(w, op, 1, rand.New(rand.NewPCG(seed, 0)))
+				w.server.Do("FLUSHALL")
+			}
+			t.Log(w.short)
+			require.Greater(t, w.short[byWay{true, atNode, op, false}], 1000)
+			if op == OpSlide {
+				require.Greater(t, w.short[byWay{true, atNode, op, true}], 200, "logs too long for one piece")
+			}
+		})
+	}
+}
+
+// Questions with several windows do, too.
 func TestShortWayOfWindows(t *testing.T) {
 	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
 		t.Run(op.String(), func(t *testing.T) {
 			w := newWays(t, redistest.Start(t))
 			for seed := range uint64(12) {
-				windowsWalk(w, op, rand.New(rand.NewPCG(seed, 0)))
+				rng := rand.New(rand.NewPCG(seed, 0))
+				windowsWalk(w, op, 2+rng.IntN(MaxWindows-1), rng)
 				w.server.Do("FLUSHALL")
 			}
 			t.Log(w.short)
@@ -65,7 +86,7 @@ func TestShortWayOfWindowsSeesSpareSlots(t *testing.T) {
 	for _, key := range []string{"k", twin("k")} {
 		require.NoError(t, w.server.Client.SetArgs(t.Context(), key, spaced, redis.SetArgs{KeepTTL: true}).Err())
 	}
-	require.EqualValues(t, 1, w.ask(testBase+20, r, false, 3))
+	require.EqualValues(t, 1, w.ask(testBase+20, r, false, 1))
 	require.False(t, w.last.short)
 	require.EqualValues(t, 0, w.ask(testBase+21, r, false, 1))
 	for i := range r.N { // one piece again
@@ -73,6 +94,45 @@ func TestShortWayOfWindowsSeesSpareSlots(t *testing.T) {
 	}
 	require.EqualValues(t, 2, w.ask(testBase+22, r, false, 2))
 	require.True(t, w.last.short)
+}
+
+// The entries of one call have different questions, and write different times to live.
+func TestBatchOfDifferentQuestions(t *testing.T) {
+	w := newWays(t, redistest.Start(t))
+	decide := redis.NewScript(lua.Decide.Source)
+	var keys, twins []string
+	var entries []byte
+	var questions []any
+	for i, op := range []Op{OpSlide, OpCounter, OpFixed, OpSlide, OpCounter} {
+		for j := range 3 {
+			r := &Request{Op: op, Buckets: 1, Cost: 1, N: 1 + i%2}
+			for k := range r.N {
+				r.Windows[k] = Window{1_000_000, int64(1000 * (1 + j + 3*k))}
+			}
+			q := r.question()
+			questions = append(questions, string(q.append(nil)))
+			key := "k" + strconv.Itoa(len(keys))
+			keys, twins = append(keys, key), append(twins, twin(key))
+			entries = appendUint(appendUint(entries, int64(2+len(questions)), 2), 1, 4)
+		}
+	}
+	ask := func(clock int64, keys []string, entries string, questions []any) string {
+		args := append([]any{strconv.FormatInt(clock, 10), entries}, questions...)
+		reply, err := decide.Run(t.Context(), w.server.Client, keys, args...).Text()
+		require.NoError(t, err)
+		return reply
+	}
+	for i := range int64(80) { // the logs with one window become too long for one piece
+		clock := testBase + 7*i
+		reply := ask(clock, keys, string(entries), questions)[6:]
+		for k, twin := range twins {
+			alone := ask(clock, []string{twin}, "", questions[k:k+1])[6:]
+			require.Equal(t, alone, reply[:len(alone)], "%s at %d", twin, i)
+			reply = reply[len(alone):]
+			require.Equal(t, w.stored(twin), w.stored(keys[k]), "%s at %d", twin, i)
+		}
+		require.Empty(t, reply)
+	}
 }
 
 // States that were not charged by the same calls go the long way, until a pause has made
@@ -117,9 +177,9 @@ func TestShortWayOfWindowsLeavesRebuilding(t *testing.T) {
 	require.False(t, w.last.short)
 }
 
-// windowsWalk asks one key at random, mostly the same question.
-func windowsWalk(w *ways, op Op, rng *rand.Rand) {
-	r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 2 + rng.IntN(MaxWindows-1), Strict: rng.IntN(3) == 0}
+// windowsWalk asks one key at random, mostly the same question of n windows.
+func windowsWalk(w *ways, op Op, n int, rng *rand.Rand) {
+	r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: n, Strict: rng.IntN(3) == 0}
 	for i := range r.N {
 		// A second or less, and up to some hundred; limits near to what is asked, and some
 		// for which a log has a grid.
@@ -142,7 +202,8 @@ func windowsWalk(w *ways, op Op, rng *rand.Rand) {
 		case 2, 3:
 			clock += 3000 + rng.Int64N(100*step)
 		case 4, 5, 6, 7:
-			asked.Windows[0], asked.Windows[1] = asked.Windows[1], asked.Windows[0]
+			i := r.N - 1
+			asked.Windows[0], asked.Windows[i] = asked.Windows[i], asked.Windows[0]
 		case 8, 9, 10, 11, 12, 13, 14, 15:
 			asked.Windows[rng.IntN(r.N)].Limit += rng.Int64N(3) - 1
 		case 16, 17, 18, 19, 20, 21, 22, 23:
