@@ -144,10 +144,10 @@ func TestSplitShortWayAtPart(t *testing.T) {
 				require.Equal(t, granted, w.ask(clock, r, true, n), "at %d", clock-testBase)
 				require.Equal(t, short, w.last.short, "at %d", clock-testBase)
 			}
-			ask(testBase, 1, 0, false)
 			r.N, r.Windows[1] = 2, Window{100, 2 * window}
 			ask(testBase, 1, 0, false)
 			r.N = 1
+			ask(testBase, 1, 0, false)
 			lend(testBase, 10)
 			ask(testBase+1, 1, 1, false) // makes the state
 			ask(testBase+2, 1, 1, true)

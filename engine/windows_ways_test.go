@@ -30,7 +30,42 @@ func TestShortWayOfOneWindow(t *testing.T) {
 	}
 }
 
-// Questions with several windows do, too.
+// A log with a grid loses its oldest entry while its newest takes one more unit: the record gets shorter and lives as
+// long as before.
+func TestShortWayOfShrinkingRecord(t *testing.T) {
+	w := newWays(t, redistest.Start(t))
+	const window, grid = 8*65536 + 3, 9 // ms
+	r := &Request{Key: []byte("k"), Op: OpSlide, Buckets: 1, Cost: 1, N: 1, Windows: [MaxWindows]Window{{100_000, window}}}
+	ask := func(clock int64) {
+		require.EqualValues(t, 1, w.ask(clock, r, false, 1))
+		require.True(t, w.last.short)
+	}
+	oldest := int64(testBase + grid - testBase%grid)
+	now := oldest + window
+	require.NotZero(t, now%grid)
+	ask(oldest)
+	ask(oldest + 100)
+	ask(now)
+	before := w.stored("k")
+	ask(now + 1)
+	after := w.stored("k")
+	require.Less(t, len(after[0].(string)), len(before[0].(string)))
+	require.Equal(t, before[1], after[1])
+}
+
+// Without cost, what is not full lets in any number.
+func TestShortWayWithoutCost(t *testing.T) {
+	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
+		w := newWays(t, redistest.Start(t))
+		r := &Request{Key: []byte("k"), Op: op, Buckets: 1, Cost: 1, N: 1, Windows: [MaxWindows]Window{{3, 60_000}}}
+		require.EqualValues(t, 2, w.ask(testBase, r, false, 2))
+		r.Cost = 0
+		require.EqualValues(t, 5, w.ask(testBase, r, false, 5))
+		require.True(t, w.last.short)
+	}
+}
+
+// Questions with several windows say and store the same by both ways, too.
 func TestShortWayOfWindows(t *testing.T) {
 	for _, op := range []Op{OpSlide, OpCounter, OpFixed} {
 		t.Run(op.String(), func(t *testing.T) {
