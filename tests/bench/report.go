@@ -186,7 +186,7 @@ func (r *report) growth(b *strings.Builder) {
 	if len(r.growths) == 0 {
 		return
 	}
-	heading(b, "Cost as work grows", "Through rlproxy. No step should be more than 2 times slower, or cost the node 2 times the CPU, than the one before.",
+	heading(b, "Cost as work grows", "Through rlproxy. No step should be more than 2 times slower, or cost the node 2 times the CPU, than the one before. Steps are measured one after the other: a machine that slows down meanwhile shows as a step, and the case alone, with -only, tells.",
 		"case", "step", "decisions, /s", "node us", "rlproxy us", "slower than the step before", "node CPU over the step before")
 	for _, g := range r.growths {
 		for i, s := range g.samples {
