@@ -116,6 +116,7 @@ func TestSplitSum(t *testing.T) {
 				float64(calls[factor])/float64(requests[factor]))
 		}
 	}
+	measured := 0
 	for i, c := range splitTenants {
 		histories := make([]history, len(c.pairs))
 		for j, p := range c.pairs {
@@ -126,12 +127,17 @@ func TestSplitSum(t *testing.T) {
 			}
 		}
 		h := slices.MinFunc(histories, func(a, b history) int { return cmp.Compare(a.rate(), b.rate()) })
-		share := d.share(&h)
-		t.Logf("%-10s %6d admitted, %6d denied, %4d lost with a proxy, %.0f %% of the limit used when twice that is asked for",
-			c.key, len(h.admitted()), len(h.denied()), len(h.lost()), 100*share)
+		admitted, most := d.used(&h)
+		share := float64(admitted) / float64(max(most, 1))
+		t.Logf("%-10s %6d admitted, %6d denied, %4d lost with a proxy, %.0f %% of the %d used that the limit allows when twice that is asked for",
+			c.key, len(h.admitted()), len(h.denied()), len(h.lost()), 100*share, most)
 		require.NotEmpty(t, h.denied(), c.key)
-		require.GreaterOrEqual(t, share, c.share, c.key)
+		if most > 0 { // a busy machine may not get to ask for so much
+			require.GreaterOrEqual(t, share, c.share, c.key)
+			measured++
+		}
 	}
+	require.Greater(t, measured, len(splitTenants)/2)
 	require.GreaterOrEqual(t, kills, 3)
 	for _, n := range nodes {
 		requireMortal(t, n)
@@ -142,9 +148,9 @@ func TestSplitSum(t *testing.T) {
 // rate is how many units per second the limit admits.
 func (h *history) rate() float64 { return float64(h.limit) / h.window.Seconds() }
 
-// share is what was admitted of what the limit allows, in those windows, one after the
-// other, in which twice as much was asked for: a busy machine may not get to ask.
-func (d *demand) share(h *history) float64 {
+// used is what was admitted and what the limit allows, in those windows, one after the
+// other, in which twice as much was asked for.
+func (d *demand) used(h *history) (admitted, most int64) {
 	type window struct{ asked, admitted int64 }
 	windows := make(map[time.Duration]*window)
 	for _, a := range h.answers {
@@ -157,12 +163,11 @@ func (d *demand) share(h *history) float64 {
 		w.asked += a.cost
 		w.admitted += a.allowed * a.cost
 	}
-	var admitted, most int64
 	for _, w := range windows {
 		if w.asked >= 2*h.limit {
 			admitted += w.admitted
 			most += h.limit
 		}
 	}
-	return float64(admitted) / float64(max(most, 1))
+	return admitted, most
 }
