@@ -109,7 +109,8 @@ func readBaseline(file string) (map[string]float64, error) {
 
 // instructions counts a case: what a long run takes more than a short one, by decision.
 func (l *lab) instructions(c counted) (float64, error) {
-	short, long := 60, 180 // pipelines: each key has been asked before the short one ends
+	// Pipelines: each key has been asked before the short run ends, and no log is too long for one piece after the long one.
+	short, long := 30, 90
 	if c.depth == 1 {
 		short, long = 200, 600
 	}
