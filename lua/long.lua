@@ -10,8 +10,8 @@ local function lent(rec)
   if h and #h.lent > 0 then return h end
 end
 
-local function reset(key)
-  local h = lent(load(key, clock, read(key)))
+local function reset(key, s)
+  local h = lent(load(key, clock, s))
   if h then return pack('>BI2BI4I3', 2, h.parts, 1, 1, 0) end
   call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
   return pack('>BI4I3', 0, call('UNLINK', key), 0)
@@ -22,7 +22,7 @@ local questions = {}
 return function(text, key, s, requests)
   local q = questions[text] or ask_of(text)
   questions[text] = q
-  if q.kind == RESET then return reset(key) end
+  if q.kind == RESET then return reset(key, s) end
   local algorithm = algorithms[q.kind]
   if algorithm.decide then return algorithm.decide(q, key, s, clock, requests) end
   local rec = load(key, clock, s)

@@ -9,9 +9,9 @@
 -- Cost: the calls of Redis of one window, whatever the number of windows; a record of logs that is too long for one
 -- piece is patched: three, and two for each log.
 
--- It is the end of a function of the clock, which returns one of a question. This returns the question's short way, a
--- function of a key, its record or '' and the number of requests that returns the reply of batch.lua, or nothing,
--- before anything is written; and the index of the last byte that it needs of a record.
+-- It is the end of a function of the clock, which returns one of a question. This returns the index up to which it needs
+-- a record, and the question's short way: a function of a key, its record or '' and the number of requests that
+-- returns the reply of batch.lua, or nothing, before anything is written.
 
 local concat = table.concat
 
@@ -27,6 +27,7 @@ return function(text, kind, cost, strict)
   end
   local head = 4 + n * (kind == SLIDE and 50 or 29) -- bytes
   local piece = piece_of(head)
+  local reach = text_of(piece - 1)
   local shape = pack('>BI3', 1, head)
   -- What is stored, and answered; made once: a table that grows is made anew several times.
   local record, out = { shape }, {}
@@ -87,7 +88,7 @@ return function(text, kind, cost, strict)
       return concat(out, '', 1, n + 1)
     end
 
-    return text_of(piece - 1), function(key, s, requests)
+    return reach, function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       if #s == piece then return patched(key, s, requests) end
@@ -134,7 +135,7 @@ return function(text, kind, cost, strict)
       return concat(out, '', 1, n + 1)
     end
   elseif kind == COUNTER then -- each window the classic pair
-    return text_of(piece - 1), function(key, s, requests)
+    return reach, function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       local now, last, was, is = stamp(s, requests)
@@ -167,7 +168,7 @@ return function(text, kind, cost, strict)
       return concat(out, '', 1, n + 1)
     end
   else -- FIXED
-    return text_of(piece - 1), function(key, s, requests)
+    return reach, function(key, s, requests)
       local units = requests * cost
       if units == 0 or s ~= '' and sub(s, 1, 4) ~= shape then return end
       local now, last, was, is = stamp(s, requests)
