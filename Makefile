@@ -3,76 +3,104 @@
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
-# One place says which linter this code is clean under; CI and people get the same.
+# The version of golangci-lint that CI and people use.
 GOLANGCI_LINT := 2.15.0
 
-# How long make fuzz spends on each target.
+# How long make fuzz runs each target.
 FUZZTIME ?= 30s
 
-# How long make chaos goes on. CHAOSSEED repeats the choices of another run.
+# How long make chaos runs. CHAOSSEED repeats the choices of another run.
 CHAOSTIME ?= 3m
 
+# How many requests make soak sends to split keys, and at random to each engine. RACE=-race
+# adds the race detector.
+SOAK_REQUESTS ?= 1000000
+RACE ?=
+
 .DEFAULT_GOAL := help
-.PHONY: help run build test lint fuzz chaos clean
 
-help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+##@ To use rlproxy
 
-run: build ## build, then start on 127.0.0.1:6380 with state in this process
+.PHONY: run
+run: build ## build, then start on 127.0.0.1:6380 with the state in this process
 	@cat scripts/try.txt
 	@exec bin/rlproxy --bind 127.0.0.1 --port 6380
 
-build: ## build bin/rlproxy, static
+.PHONY: build
+build: ## build bin/rlproxy, a static binary
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/rlproxy ./cmd/rlproxy
 
-test: ## run all tests; installs redis-server and gcc if they are missing
+.PHONY: test
+test: ## run all tests, in minutes; installs redis-server and gcc if they are missing
 	scripts/need redis-server gcc
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { echo "not as gofmt has it:"; gofmt -l $$(git ls-files '*.go'); exit 1; }
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; } >&2
 	$(GO) vet ./...
 	scripts/check-deploy
 	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
-lint: ## run golangci-lint; builds it if it is missing, which takes minutes
-	scripts/lint $(GOLANGCI_LINT)
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^##@ / { print (n++ ? "\n" : "") substr($$0, 5) ":" } /^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-fuzz: ## run every fuzz target for FUZZTIME, 30s unless said
-	scripts/fuzz $(FUZZTIME)
-
-chaos: ## kill, stop and move nodes under load for CHAOSTIME, 3m unless said
-	scripts/need redis-server gcc
-	CHAOSTIME=$(CHAOSTIME) $(GO) test -count 1 -timeout 0 -v -run TestChaos ./tests/chaos
-
+.PHONY: clean
 clean: ## remove what was built
 	rm -rf bin
 
-.PHONY: bench bench-quick bench-hot
+##@ To change rlproxy; tests/README.md says what each level of tests holds
 
-bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes half an hour
+.PHONY: lint
+lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is missing
+	scripts/lint $(GOLANGCI_LINT)
+
+.PHONY: lint-lua
+lint-lua: ## run luacheck on the Lua library
+	scripts/need luacheck
+	scripts/lint-lua
+
+.PHONY: soak
+soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 minutes
 	scripts/need redis-server
-	$(GO) run ./tests/bench -docs docs
+	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./tests \
+		-run '^Test(SplitKeysHoldTheirLimitsUnderLoad|ManyProxiesHoldOneLimit|BrokenConnectionsChargeNothingTwice|LongPipelineDoesNotStarveOthers|FloodOfStrangersIsRefusedInLittleMemory)$$'
+	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./engine/redis ./engine/memory \
+		-run '^Test(Conformance|Cluster$$)'
 
-bench-quick: build ## the same table in a minute, for use while working
+.PHONY: chaos
+chaos: ## kill, stop and move nodes under load for CHAOSTIME=3m
+	scripts/need redis-server gcc
+	CHAOSTIME=$(CHAOSTIME) $(GO) test -count 1 -timeout 0 -v -run TestChaos ./tests/chaos
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for FUZZTIME=30s
+	scripts/fuzz $(FUZZTIME)
+
+.PHONY: walk
+walk: ## list the functions that one RL.SLIDE passes; fails if there are too many
 	scripts/need redis-server
-	$(GO) run ./tests/bench -quick
-
-bench-hot: build ## the hot-key figures: one hot key, one denied key, a split key
-	scripts/need redis-server
-	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false
-
-.PHONY: instructions
-instructions: build ## count a node's instructions for a decision, under valgrind, and compare with the baseline
-	scripts/need redis-server valgrind
-	$(GO) run ./tests/bench -instructions tests/bench/instructions.txt
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+		GOCOVERDIR=$$dir $(GO) run -cover -covermode=atomic -coverpkg=./... ./tests/walk
 
 .PHONY: test-clients
 test-clients: build ## run real clients and the examples; installs them, writes docs/clients.md
 	scripts/install-clients.sh
 	$(GO) run ./tests/clients
 
-.PHONY: soak
-# How many requests make soak asks.
-SOAK_REQUESTS ?= 1000000
+.PHONY: instructions
+instructions: build ## count a node's instructions per decision under valgrind; compare with the baseline
+	scripts/need redis-server valgrind
+	$(GO) run ./tests/bench -instructions tests/bench/instructions.txt
 
-soak: ## hold split keys to their limits for SOAK_REQUESTS requests, a million unless said: 6 minutes
+.PHONY: bench
+bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes half an hour
 	scripts/need redis-server
-	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test -count 1 -timeout 0 -v -run '^TestSplitSum$$' ./tests
+	$(GO) run ./tests/bench -docs docs
+
+.PHONY: bench-quick
+bench-quick: build ## print the same table in a minute
+	scripts/need redis-server
+	$(GO) run ./tests/bench -quick
+
+.PHONY: bench-hot
+bench-hot: build ## measure hot keys only: one hot key, one denied key, a split key
+	scripts/need redis-server
+	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false

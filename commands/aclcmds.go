@@ -1,118 +1,96 @@
 package commands
 
-import "strings"
+import (
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
+)
 
 func aclRows() []row {
 	quiet := []string{"noscript", "loading", "stale"}
-	return []row{{
-		name: "acl", arity: -2, group: "server", since: "6.0.0", cost: "Depends on subcommand.",
-		summary: "A container for commands about users, who are set up in the configuration",
-		replies: "Depends on the subcommand.",
-		example: []example{{"ACL WHOAMI", "\"default\""}},
-		subs: []row{{
-			name: "acl|cat", arity: -2, flags: quiet, group: "server", since: "6.0.0", cost: "O(1) since the categories and commands are a fixed set.",
-			summary: "List the ACL categories or the commands inside a category",
-			args:    []arg{{name: "categoryname", typ: "string", optional: true}},
-			replies: "Array of categories, or of the category's commands.",
-			example: []example{{"ACL CAT pubsub", "1) \"subscribe\"\n2) \"unsubscribe\""}},
-			run:     runACLCat,
-		}, {
-			name: "acl|help", arity: 2, flags: helpFlags, group: "server", since: "6.0.0", cost: "O(1)",
-			summary: "Print this help.",
-			replies: "Array of lines.",
-			example: []example{{"ACL HELP", "1) ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-			run:     runHelp,
-		}, {
-			name: "acl|list", arity: 2, flags: adminFlags, group: "server", since: "6.0.0", cost: "O(N). Where N is the number of configured users.",
-			summary: "List users and their rules. Passwords are shown as #hidden",
-			replies: "Array of lines as a configuration has them.",
-			example: []example{{"ACL LIST", "1) \"user default on nopass ~* &* +@all\""}},
-			run:     runACLList,
-		}, {
-			name: "acl|users", arity: 2, flags: adminFlags, group: "server", since: "6.0.0", cost: "O(N). Where N is the number of configured users.",
-			summary: "List the names of users",
-			replies: "Array of names.",
-			example: []example{{"ACL USERS", "1) \"default\""}},
+	return []row{{Command: table.Command{
+		Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Cost: "Depends on subcommand.",
+		Summary:  "A container for commands about users, which are defined in the configuration",
+		Replies:  "Depends on the subcommand.",
+		Examples: []table.Example{{Line: "ACL WHOAMI", Reply: "\"default\""}},
+	},
+		subs: []row{{Command: table.Command{
+			Name: "acl|cat", Arity: -2, Flags: quiet, Group: "server", Since: "6.0.0", Cost: "O(1) since the categories and commands are a fixed set.",
+			Summary:  "List the ACL categories or the commands inside a category",
+			Args:     []table.Arg{{Name: "categoryname", Type: "string", Optional: true}},
+			Replies:  "Array of categories, or of the category's commands.",
+			Examples: []table.Example{{Line: "ACL CAT pubsub", Reply: "1) \"subscribe\"\n2) \"unsubscribe\""}},
+		},
+			run: runACLCat,
+		}, {Command: table.Command{
+			Name: "acl|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "6.0.0", Cost: "O(1)",
+			Summary:  "Print this help.",
+			Replies:  "Array of lines.",
+			Examples: []table.Example{{Line: "ACL HELP", Reply: "1) ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+		},
+			run: runHelp,
+		}, {Command: table.Command{
+			Name: "acl|list", Arity: 2, Flags: adminFlags, Group: "server", Since: "6.0.0", Cost: "O(N). Where N is the number of configured users.",
+			Summary:  "List users and their rules. Passwords are shown as #hidden",
+			Replies:  "Array of lines, as in a configuration.",
+			Examples: []table.Example{{Line: "ACL LIST", Reply: "1) \"user default on nopass ~* &* +@all\""}},
+		},
+			run: runACLList,
+		}, {Command: table.Command{
+			Name: "acl|users", Arity: 2, Flags: adminFlags, Group: "server", Since: "6.0.0", Cost: "O(N). Where N is the number of configured users.",
+			Summary:  "List the names of users",
+			Replies:  "Array of names.",
+			Examples: []table.Example{{Line: "ACL USERS", Reply: "1) \"default\""}},
+		},
 			run: func(c *client, _ [][]byte) {
-				c.texts(c.acl.names())
+				c.Texts(c.acl.Names())
 			},
-		}, {
-			name: "acl|whoami", arity: 2, flags: quiet, group: "server", since: "6.0.0", cost: "O(1)",
-			summary: "Return the name of the user that the connection acts for",
-			replies: "The name.",
-			example: []example{{"ACL WHOAMI", "\"default\""}},
-			run:     func(c *client, _ [][]byte) { c.text(c.user.Name) },
+		}, {Command: table.Command{
+			Name: "acl|whoami", Arity: 2, Flags: quiet, Group: "server", Since: "6.0.0", Cost: "O(1)",
+			Summary:  "Return the name of the connection's user",
+			Replies:  "The name.",
+			Examples: []table.Example{{Line: "ACL WHOAMI", Reply: "\"default\""}},
+		},
+			run: func(c *client, _ [][]byte) { c.Text(c.user.Name) },
 		}},
 	}}
 }
 
-// texts answers an array of strings.
-func (c *client) texts(all []string) {
-	c.array(len(all))
-	for _, s := range all {
-		c.text(s)
-	}
-}
-
 func runACLCat(c *client, args [][]byte) {
 	if len(args) == 2 {
-		c.texts(categories)
+		c.Texts(acl.Categories())
 		return
 	}
 	category := strings.ToLower(string(args[2]))
 	if len(args) > 3 {
-		c.fail("ERR Unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.")
+		c.Error("ERR Unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.")
 		return
 	}
-	known := false
-	for _, k := range categories {
-		known = known || k == category
-	}
-	if !known {
-		c.fail("ERR Unknown category '" + string(cString(args[2], quoted)) + "'")
+	if !slices.Contains(acl.Categories(), category) {
+		c.Error("ERR Unknown category '" + string(word.Quote(args[2])) + "'")
 		return
 	}
 	var names []string
 	for _, r := range c.h.table.rows {
-		if len(r.subs) == 0 && r.inCategory("@"+category) {
-			names = append(names, r.name)
+		if len(r.subs) == 0 && r.InCategory("@"+category) {
+			names = append(names, r.Name)
 		}
 		for i := range r.subs {
-			if r.subs[i].inCategory("@" + category) {
-				names = append(names, r.subs[i].name)
+			if r.subs[i].InCategory("@" + category) {
+				names = append(names, r.subs[i].Name)
 			}
 		}
 	}
-	c.texts(names)
+	c.Texts(names)
 }
 
 func runACLList(c *client, _ [][]byte) {
 	var lines []string
-	for _, name := range c.acl.names() {
-		lines = append(lines, c.acl.users[name].String())
+	for _, name := range c.acl.Names() {
+		lines = append(lines, c.acl.User(name).String())
 	}
-	c.texts(lines)
-}
-
-// String is the user as a line of configuration, but for the passwords: a hash can
-// be tried out against lists of words.
-func (u *User) String() string {
-	words := []string{"user", u.Name, "off"}
-	if u.on {
-		words[2] = "on"
-	}
-	if u.noPass {
-		words = append(words, "nopass")
-	}
-	for range u.passwords {
-		words = append(words, "#hidden")
-	}
-	for i := range u.selectors {
-		rules := u.selectors[i].String()
-		if i > 0 {
-			rules = "(" + rules + ")"
-		}
-		words = append(words, rules)
-	}
-	return strings.Join(words, " ")
+	c.Texts(lines)
 }

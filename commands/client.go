@@ -2,73 +2,59 @@ package commands
 
 import (
 	"strings"
-	"sync"
-	"sync/atomic"
 
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/clients"
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// maxBatch is how many requests may wait before the engine is asked, so that a
-// large pipeline needs bounded memory.
+// maxBatch is how many requests may wait before they are sent to the engine, so that a large
+// pipeline takes bounded memory.
 const maxBatch = 4096
 
-// flushAt is how many bytes of replies are kept before they are written, although
-// the pipeline goes on.
+// flushAt is how many bytes of replies are kept in memory before they are written in the
+// middle of a pipeline.
 const flushAt = 256 << 10
 
-// client is what the handler keeps of a session. Only the session's goroutine
-// uses it, except for seen and shown, which other sessions' CLIENT LIST reads.
+// client is the handler's state of a session. Only the session's goroutine uses it.
 type client struct {
+	reply.Writer // writes replies to the session
+
 	h *Handler
 	s *resp.Session
 
-	acl     *ACL  // the rules that the session goes by
-	user    *User // nil until a login, where one is needed
-	pipe    engine.Pipeline
-	pending []entry // commands not yet answered, in order
+	acl     *acl.List        // the rules that apply to the session
+	user    *acl.User        // nil while a login is needed
+	pipe    engine.Pipeline  // requests to the engine
+	forward forward.Pipeline // ordinary commands
+	checked int              // how many commands of forward are known not to read the state of rate limits
+	pending []entry          // commands that are not answered yet, in order
 	tx      transaction
 	subs    []string // channels, in the order of subscription
 	subSize int      // bytes in subs
 
-	// CLIENT REPLY: off until ON; skip for this command; skipNext for the next.
-	off, skip, skipNext bool
+	off      bool // CLIENT REPLY OFF: no replies until ON
+	skip     bool // CLIENT REPLY SKIP: no reply to the current command
+	skipNext bool // CLIENT REPLY SKIP: no reply to the next command
 
-	own facts // what the client told of itself
-	cmd *row  // the last command answered
-
-	seen atomic.Int64 // ms since the epoch of the last pipeline
-
-	mu    sync.Mutex
-	shown facts // for CLIENT LIST of other sessions; guarded by mu, written by publish
-}
-
-// facts is what CLIENT LIST tells of a session.
-type facts struct {
-	name    string // CLIENT SETNAME
-	lib     string // CLIENT SETINFO LIB-NAME
-	libVer  string // CLIENT SETINFO LIB-VER
-	tracked bool   // CLIENT TRACKING ON
-	noEvict bool
-	noTouch bool
-
-	user  string
-	cmd   string
-	proto int
-	subs  int // channels
-	multi int // commands queued since MULTI, -1 outside
+	own    clients.Facts   // what the client has set about itself
+	cmd    *row            // the command that was answered last
+	public *clients.Client // what other sessions see of this one
 }
 
 // entry is a command that waits for its reply.
 type entry struct {
-	row  *row
-	args [][]byte // of a row that runs here, or of an ordinary command
-	n    int      // requests that the command made
-	err  string   // the reply, when parsing failed
-	mute bool     // CLIENT REPLY says not to answer
+	row  *row     // nil if err is set
+	args [][]byte // the words of an ordinary command, or of one that runs in the session
+	n    int      // the number of the command's requests to the engine
+	err  string   // the error reply, if the command was refused
+	mute bool     // CLIENT REPLY suppresses the reply
 }
 
-// accept takes the next command. The checks stand in Redis's order.
+// accept processes the next command. Its checks are in Redis's order.
 func (c *client) accept(args [][]byte) {
 	if len(args) == 0 {
 		return
@@ -85,17 +71,17 @@ func (c *client) accept(args [][]byte) {
 	c.skip, c.skipNext = c.skipNext, false
 }
 
-// find returns a command's row, nil if there is none, and the error that refuses the
-// command.
+// find returns the row of a command, or nil if there is none, and the error reply if the
+// command is refused.
 func (c *client) find(args [][]byte) (*row, string) {
 	r := c.h.table.get(args[0])
 	if r == nil {
-		// Redis would tell an unknown command from one that needs a login. Without a
-		// list of its commands this cannot, and both are refused alike.
+		// Redis distinguishes unknown commands from those that need a login. rlproxy has no
+		// list of Redis's commands and refuses both in the same way.
 		if c.user == nil {
-			return nil, errNoAuth
+			return nil, reply.ErrNoAuth
 		}
-		if !c.h.cfg.Passthrough {
+		if c.h.cfg.Forward == nil {
 			return nil, unknownCommand(args)
 		}
 		r = &forwardRow
@@ -105,24 +91,24 @@ func (c *client) find(args [][]byte) (*row, string) {
 		switch {
 		case sub != nil:
 			r = sub
-		case c.h.cfg.Passthrough:
+		case c.h.cfg.Forward != nil:
 			r = &forwardRow
 		default:
-			return nil, unknownSubcommand(r, args[1])
+			return nil, unknownSubcommand(r.Name, args[1])
 		}
 	}
 	switch {
-	case !r.fits(len(args)):
-		return r, r.wrong
+	case !r.Fits(len(args)):
+		return r, r.ArityError()
 	case c.user == nil && !r.early:
-		return r, errNoAuth
-	case c.user != nil && !c.user.free:
+		return r, reply.ErrNoAuth
+	case c.user != nil && !c.user.Unrestricted():
 		if msg := c.denied(r, args); msg != "" {
 			return r, msg
 		}
 	}
 	if len(c.subs) > 0 && c.s.Proto < 3 && !r.subscribed {
-		return r, "ERR Can't execute '" + r.name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+		return r, "ERR Can't execute '" + r.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
 	}
 	if r == &forwardRow && c.tx.open {
 		return r, c.refusal(args)
@@ -130,36 +116,18 @@ func (c *client) find(args [][]byte) (*row, string) {
 	return r, ""
 }
 
-// denied returns the error of a command that the user's rules refuse, or an empty
-// one, and counts it.
-func (c *client) denied(r *row, args [][]byte) string {
-	var msg string
-	if r == &forwardRow {
-		msg = c.notAllowed(args)
-	} else {
-		msg = c.user.refusal(r, args)
-	}
-	switch {
-	case msg == errNoKey:
-		c.h.noKey.Add(1)
-	case strings.HasPrefix(msg, errNoRun):
-		c.h.noCommand.Add(1)
-	}
-	return msg
-}
-
-// reject answers with an error, which also spoils an open transaction, or ends it
-// if EXEC is what was wrong.
+// reject replies with an error. It also spoils an open transaction, or ends it if the command
+// is EXEC.
 func (c *client) reject(r *row, msg string) {
 	c.tx.spoiled = c.tx.open
-	if r != nil && r.name == "exec" {
+	if r != nil && r.Name == "exec" {
 		c.tx = transaction{}
-		msg = errExecRefused + strings.TrimPrefix(msg, "ERR ")
+		msg = reply.ErrExecRefused + strings.TrimPrefix(msg, "ERR ")
 	}
 	c.push(entry{err: msg})
 }
 
-// dispatch runs a command now, or parses it for the next flush.
+// dispatch runs a command at once, or adds it to the commands of the next flush.
 func (c *client) dispatch(r *row, args [][]byte) {
 	switch {
 	case r.barrier:
@@ -168,44 +136,52 @@ func (c *client) dispatch(r *row, args [][]byte) {
 		mark := len(c.s.Out)
 		r.run(c, args)
 		if (c.off || c.skip) && !r.loud {
-			c.s.Out = c.s.Out[:min(mark, len(c.s.Out))] // less if it was written meanwhile
+			c.s.Out = c.s.Out[:min(mark, len(c.s.Out))] // shorter if run has flushed it
 		}
 	case r.run != nil:
 		c.push(entry{row: r, args: args})
+	case r == &forwardRow:
+		c.addForward(args)
+		c.push(entry{row: r, args: args})
 	default:
+		if c.checked < len(c.forward.Commands) {
+			c.beforeDecision()
+		}
 		n := len(c.pipe.Requests)
 		if msg := r.parse(args, &c.pipe); msg != "" {
 			c.pipe.Requests = c.pipe.Requests[:n]
 			c.push(entry{err: msg})
 			return
 		}
-		e := entry{row: r, n: len(c.pipe.Requests) - n}
-		if r == &forwardRow {
-			e.args = args
-			c.pipe.Requests[n].RESP3 = c.s.Proto == 3
-		}
-		c.push(e)
+		c.push(entry{row: r, n: len(c.pipe.Requests) - n})
 	}
 }
 
-// push adds a command that waits.
+// push adds a command to those that wait.
 func (c *client) push(e entry) {
 	e.mute = c.off || c.skip
 	c.pending = append(c.pending, e)
-	if len(c.pending) >= maxBatch || len(c.pipe.Requests) >= maxBatch {
+	if len(c.pending) >= maxBatch || len(c.pipe.Requests) >= maxBatch { // a command may have many requests
 		c.flush()
 	}
 }
 
-// flush asks the engine and appends the replies of all commands that wait.
+// flush sends the requests to the engine and the ordinary commands to the nodes, and appends
+// the replies to all commands that wait.
 func (c *client) flush() {
 	if len(c.pending) == 0 {
 		return
 	}
+	if len(c.forward.Commands) > 0 {
+		c.h.cfg.Forward.Start(&c.forward)
+	}
 	if len(c.pipe.Requests) > 0 {
 		c.h.cfg.Engine.Do(&c.pipe)
 	}
-	results := c.pipe.Results
+	if len(c.forward.Commands) > 0 {
+		c.h.cfg.Forward.Wait(&c.forward)
+	}
+	results, forwarded := c.pipe.Results, c.forward.Results
 	for i := range c.pending {
 		e := &c.pending[i]
 		mark := len(c.s.Out)
@@ -219,9 +195,9 @@ func (c *client) flush() {
 			e.row.run(c, e.args)
 		case e.row == &forwardRow:
 			if !e.mute {
-				c.forwarded(e.args, &results[0])
+				c.forwarded(e.args, &forwarded[0])
 			}
-			results = results[1:]
+			forwarded = forwarded[1:]
 		default:
 			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, results[:e.n])
 			results = results[e.n:]
@@ -233,10 +209,14 @@ func (c *client) flush() {
 			c.s.Flush()
 		}
 	}
-	clear(c.pending) // lets go of the connection's buffer
+	clear(c.pending) // releases the connection's buffer
 	if cap(c.pending) > 1024 {
 		c.pending = nil
 	}
 	c.pending = c.pending[:0]
 	c.pipe.Reset()
+	if len(c.forward.Commands) > 0 {
+		c.forward.Reset()
+		c.checked = 0
+	}
 }

@@ -1,97 +1,160 @@
 package commands
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/clients"
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/word"
+)
 
 func runClientGetName(c *client, _ [][]byte) {
-	if c.own.name == "" {
-		c.null()
+	if c.own.Name == "" {
+		c.Null()
 		return
 	}
-	c.text(c.own.name)
+	c.Text(c.own.Name)
 }
 
 func runClientInfo(c *client, _ [][]byte) {
 	c.publish()
-	c.verbatim(string(c.line(nil, c.h.cfg.Now())))
+	c.Verbatim(string(c.public.AppendLine(nil, c.h.cfg.Now())))
 }
 
 func runClientReply(c *client, args [][]byte) {
 	switch {
-	case fold(args[2], "ON"):
+	case word.Is(args[2], "ON"):
 		c.off, c.skip = false, false
-		c.ok()
-	case fold(args[2], "OFF"):
+		c.OK()
+	case word.Is(args[2], "OFF"):
 		c.off = true
-	case fold(args[2], "SKIP"):
+	case word.Is(args[2], "SKIP"):
 		c.skipNext = !c.off
 	default:
-		c.fail(errSyntax)
+		c.Error(reply.ErrSyntax)
 	}
 }
 
 func runClientSetInfo(c *client, args [][]byte) {
-	value := &c.own.lib
+	value := &c.own.Lib
 	switch {
 	case strings.EqualFold(string(args[2]), "lib-name"):
 	case strings.EqualFold(string(args[2]), "lib-ver"):
-		value = &c.own.libVer
+		value = &c.own.LibVer
 	default:
-		c.fail("ERR Unrecognized option '" + string(cString(args[2], quoted)) + "'")
+		c.Error("ERR Unrecognized option '" + string(word.Quote(args[2])) + "'")
 		return
 	}
-	if !printable(args[3]) {
-		c.fail("ERR " + string(args[2]) + " cannot contain spaces, newlines or special characters.")
+	if !word.Printable(args[3]) {
+		c.Error("ERR " + string(args[2]) + " cannot contain spaces, newlines or special characters.")
 		return
 	}
 	*value = string(args[3])
-	c.ok()
+	c.OK()
 }
 
-// setName names the session, or answers why not.
+// setName sets the session's name and reports success. It replies only with an error.
 func (c *client) setName(name []byte) bool {
-	if !printable(name) {
-		c.fail(errClientName)
+	if !word.Printable(name) {
+		c.Error(reply.ErrClientName)
 		return false
 	}
-	c.own.name = string(name)
+	c.own.Name = string(name)
 	return true
 }
 
-// printable tells whether b can stand in a line of CLIENT LIST.
-func printable(b []byte) bool {
-	for _, ch := range b {
-		if ch < '!' || ch > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-// toggle sets v by the word ON or OFF and answers.
-func (c *client) toggle(v *bool, word []byte) {
+// toggle sets v by the word ON or OFF, and replies.
+func (c *client) toggle(v *bool, w []byte) {
 	switch {
-	case fold(word, "ON"):
+	case word.Is(w, "ON"):
 		*v = true
-	case fold(word, "OFF"):
+	case word.Is(w, "OFF"):
 		*v = false
 	default:
-		c.fail(errSyntax)
+		c.Error(reply.ErrSyntax)
 		return
 	}
-	c.ok()
+	c.OK()
 }
 
-// runClientTracking grants the one mode that promises nothing: with OPTIN, keys
-// are tracked only after CLIENT CACHING YES, which is refused.
+// runClientTracking accepts only the mode that promises nothing: with OPTIN, keys are tracked
+// only after CLIENT CACHING YES, which rlproxy refuses.
 func runClientTracking(c *client, args [][]byte) {
-	on := fold(args[2], "ON")
+	on := word.Is(args[2], "ON")
 	switch {
-	case !on && !fold(args[2], "OFF"):
-		c.fail(errSyntax)
-	case on && (len(args) != 4 || !fold(args[3], "OPTIN")):
-		c.fail(errTracking)
+	case !on && !word.Is(args[2], "OFF"):
+		c.Error(reply.ErrSyntax)
+	case on && (len(args) != 4 || !word.Is(args[3], "OPTIN")):
+		c.Error(reply.ErrTracking)
 	default:
-		c.own.tracked = on
-		c.ok()
+		c.own.Tracked = on
+		c.OK()
 	}
+}
+
+// publish makes the session's facts visible to other sessions.
+func (c *client) publish() {
+	now := c.own
+	now.Proto, now.Subs, now.Multi = c.s.Proto, len(c.subs), -1
+	if c.user != nil {
+		now.User = c.user.Name
+	}
+	if c.cmd != nil {
+		now.Cmd = c.cmd.Name
+	}
+	if c.tx.open {
+		now.Multi = len(c.tx.queue)
+	}
+	c.public.Publish(now)
+}
+
+func runClientList(c *client, args [][]byte) {
+	f, msg := clients.ParseList(args[2:])
+	if msg != "" {
+		c.Error(msg)
+		return
+	}
+	c.publish()
+	now := c.h.cfg.Now()
+	var b []byte
+	for _, other := range c.h.clients.All() {
+		if f.Matches(other) {
+			b = other.AppendLine(b, now)
+		}
+	}
+	c.Verbatim(string(b))
+}
+
+func runClientKill(c *client, args [][]byte) {
+	c.publish()
+	if len(args) == 3 { // the old form: an address, which may be the caller's own
+		if c.kill(clients.ByAddr(string(args[2])), false) == 0 {
+			c.Error(reply.ErrNoClient)
+			return
+		}
+		c.OK()
+		return
+	}
+	f, skipMe, msg := clients.ParseKill(args[2:])
+	if msg != "" {
+		c.Error(msg)
+		return
+	}
+	c.Int(c.kill(f, skipMe))
+}
+
+// kill closes the sessions that f selects and returns their number.
+func (c *client) kill(f clients.Filter, skipMe bool) int64 {
+	n := int64(0)
+	for _, other := range c.h.clients.All() {
+		switch {
+		case !f.Matches(other):
+		case other == c.public && !skipMe:
+			c.s.CloseAfterReply()
+			n++
+		case other != c.public && c.h.cfg.Clients != nil && c.h.cfg.Clients.Kill(other.ID):
+			n++
+		}
+	}
+	return n
 }

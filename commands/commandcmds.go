@@ -1,81 +1,95 @@
 package commands
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/internal/glob"
+)
 
 func commandRows() []row {
-	name := arg{name: "command-name", typ: "string", optional: true, multiple: true}
-	full := []arg{
-		{name: "command", typ: "string"},
-		{name: "arg", typ: "string", multiple: true},
+	name := table.Arg{Name: "command-name", Type: "string", Optional: true, Multiple: true}
+	full := []table.Arg{
+		{Name: "command", Type: "string"},
+		{Name: "arg", Type: "string", Multiple: true},
 	}
-	sub := row{flags: helpFlags, acl: connection, group: "server"}
 	with := func(r row) row {
-		r.flags, r.acl, r.group = sub.flags, sub.acl, sub.group
+		r.Flags, r.ACL, r.Group = helpFlags, connection, "server"
 		return r
 	}
-	return []row{{
-		name: "command", arity: -1, flags: helpFlags, acl: connection, group: "server", since: "2.8.13",
-		cost:    "O(N) where N is the total number of commands",
-		summary: "Return details about all commands",
-		replies: "Array with one element for each command, as COMMAND INFO gives it.",
-		example: []example{{"COMMAND", "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
-		run:     func(c *client, _ [][]byte) { c.infoAll() },
-		subs: []row{with(row{
-			name: "command|count", arity: 2, since: "2.8.13", cost: "O(1)",
-			summary: "Return the total number of commands in this server.",
-			replies: "Integer.",
-			example: []example{{"COMMAND COUNT", "(integer) 29"}},
-			run:     func(c *client, _ [][]byte) { c.int(int64(len(c.h.table.rows))) },
-		}), with(row{
-			name: "command|docs", arity: -2, since: "7.0.0", cost: "O(N) where N is the number of commands to look up",
-			summary: "Return documentation details about multiple commands.",
-			args:    []arg{name},
-			replies: "Map (flat in RESP2) of commands and their documentation.",
-			example: []example{{"COMMAND DOCS PING", "1) \"ping\"\n2)  1) \"summary\"\n    2) \"Answers, to show that the connection works\"\n    3) ..."}},
-			run:     runCommandDocs,
-		}), with(row{
-			name: "command|getkeys", arity: -4, since: "2.8.13", cost: "O(N) where N is the number of arguments to the command",
-			summary: "Return the keys from a full command.",
-			args:    full,
-			replies: "Array of keys.",
-			example: []example{{"COMMAND GETKEYS RL.SLIDE user:42 100 60", "1) \"user:42\""}},
-			run:     runCommandGetKeys,
-		}), with(row{
-			name: "command|help", arity: 2, since: "5.0.0", cost: "O(1)",
-			summary: "Print this help.",
-			replies: "Array of lines.",
-			example: []example{{"COMMAND HELP", "1) COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-			run:     runHelp,
-		}), with(row{
-			name: "command|info", arity: -2, since: "2.8.13", cost: "O(N) where N is the number of commands to look up",
-			summary: "Return details about multiple commands.",
-			args:    []arg{name},
-			replies: "Array with one element for each name, null for an unknown one.",
-			example: []example{{"COMMAND INFO PING", "1)  1) \"ping\"\n    2) (integer) -1\n    3) 1) fast\n    4) ..."}},
-			run:     runCommandInfo,
-		}), with(row{
-			name: "command|list", arity: -2, since: "7.0.0", cost: "O(N) where N is the total number of commands",
-			summary: "Return a list of all commands in this server.",
-			args: []arg{{name: "filterby", typ: "oneof", token: "FILTERBY", optional: true, args: []arg{
-				{name: "module-name", typ: "string", token: "MODULE"},
-				{name: "category", typ: "string", token: "ACLCAT"},
-				{name: "pattern", typ: "pattern", token: "PATTERN"},
+	return []row{{Command: table.Command{
+		Name: "command", Arity: -1, Flags: helpFlags, ACL: connection, Group: "server", Since: "2.8.13",
+		Cost:     "O(N) where N is the total number of commands",
+		Summary:  "Return details about all commands",
+		Replies:  "Array with one element for each command, as in COMMAND INFO.",
+		Examples: []table.Example{{Line: "COMMAND", Reply: "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
+		Bare:     true,
+	},
+		run: func(c *client, _ [][]byte) { c.infoAll() },
+		subs: []row{with(row{Command: table.Command{
+			Name: "command|count", Arity: 2, Since: "2.8.13", Cost: "O(1)",
+			Summary:  "Return the total number of commands in this server.",
+			Replies:  "Integer.",
+			Examples: []table.Example{{Line: "COMMAND COUNT", Reply: "(integer) 29"}},
+		},
+			run: func(c *client, _ [][]byte) { c.Int(int64(len(c.h.table.rows))) },
+		}), with(row{Command: table.Command{
+			Name: "command|docs", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the number of commands to look up",
+			Summary:  "Return documentation details about multiple commands.",
+			Args:     []table.Arg{name},
+			Replies:  "Map (flat in RESP2) of commands and their documentation.",
+			Examples: []table.Example{{Line: "COMMAND DOCS PING", Reply: "1) \"ping\"\n2)  1) \"summary\"\n    2) \"Replies, to show that the connection works\"\n    3) ..."}},
+		},
+			run: runCommandDocs,
+		}), with(row{Command: table.Command{
+			Name: "command|getkeys", Arity: -4, Since: "2.8.13", Cost: "O(N) where N is the number of arguments to the command",
+			Summary:  "Return the keys from a full command.",
+			Args:     full,
+			Replies:  "Array of keys.",
+			Examples: []table.Example{{Line: "COMMAND GETKEYS RL.SLIDE user:42 100 60", Reply: "1) \"user:42\""}},
+		},
+			run: runCommandGetKeys,
+		}), with(row{Command: table.Command{
+			Name: "command|help", Arity: 2, Since: "5.0.0", Cost: "O(1)",
+			Summary:  "Print this help.",
+			Replies:  "Array of lines.",
+			Examples: []table.Example{{Line: "COMMAND HELP", Reply: "1) COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+		},
+			run: runHelp,
+		}), with(row{Command: table.Command{
+			Name: "command|info", Arity: -2, Since: "2.8.13", Cost: "O(N) where N is the number of commands to look up",
+			Summary:  "Return details about multiple commands.",
+			Args:     []table.Arg{name},
+			Replies:  "Array with one element for each name, null for an unknown one.",
+			Examples: []table.Example{{Line: "COMMAND INFO PING", Reply: "1)  1) \"ping\"\n    2) (integer) -1\n    3) 1) fast\n    4) ..."}},
+		},
+			run: runCommandInfo,
+		}), with(row{Command: table.Command{
+			Name: "command|list", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the total number of commands",
+			Summary: "Return a list of all commands in this server.",
+			Args: []table.Arg{{Name: "filterby", Type: "oneof", Token: "FILTERBY", Optional: true, Args: []table.Arg{
+				{Name: "module-name", Type: "string", Token: "MODULE"},
+				{Name: "category", Type: "string", Token: "ACLCAT"},
+				{Name: "pattern", Type: "pattern", Token: "PATTERN"},
 			}}},
-			replies: "Array of names.",
-			example: []example{{"COMMAND LIST FILTERBY PATTERN rl.s*", "1) \"rl.slide\""}},
-			run:     runCommandList,
+			Replies:  "Array of names.",
+			Examples: []table.Example{{Line: "COMMAND LIST FILTERBY PATTERN rl.s*", Reply: "1) \"rl.slide\""}},
+		},
+			run: runCommandList,
 		})},
 	}}
 }
 
 func (c *client) infoAll() {
-	c.array(len(c.h.table.rows))
+	c.Array(len(c.h.table.rows))
 	for _, r := range c.h.table.rows {
-		c.info(r)
+		table.Info(c.Writer, &r.Command)
 	}
 }
 
-// lookup finds a command, or a subcommand named as in client|id.
+// lookup returns the row of a command, or of a subcommand named as in client|id.
 func (c *client) lookup(name []byte) *row {
 	return c.h.table.get(name)
 }
@@ -85,12 +99,12 @@ func runCommandInfo(c *client, args [][]byte) {
 		c.infoAll()
 		return
 	}
-	c.array(len(args) - 2)
+	c.Array(len(args) - 2)
 	for _, name := range args[2:] {
 		if r := c.lookup(name); r != nil {
-			c.info(r)
+			table.Info(c.Writer, &r.Command)
 		} else {
-			c.null()
+			c.Null()
 		}
 	}
 }
@@ -105,48 +119,45 @@ func runCommandDocs(c *client, args [][]byte) {
 			}
 		}
 	}
-	c.dict(len(rows))
+	c.Map(len(rows))
 	for _, r := range rows {
-		c.text(r.name)
-		c.docs(r)
+		c.Text(r.Name)
+		table.Docs(c.Writer, &r.Command)
 	}
 }
 
 func runCommandList(c *client, args [][]byte) {
 	keep := func(*row) bool { return true }
 	if len(args) > 2 {
-		if len(args) != 5 || !fold(args[2], "FILTERBY") {
-			c.fail(errSyntax)
+		if len(args) != 5 || !word.Is(args[2], "FILTERBY") {
+			c.Error(reply.ErrSyntax)
 			return
 		}
-		word := string(args[4])
+		w := string(args[4])
 		switch {
-		case fold(args[3], "MODULE"):
+		case word.Is(args[3], "MODULE"):
 			keep = func(*row) bool { return false }
-		case fold(args[3], "ACLCAT"):
-			keep = func(r *row) bool { return r.inCategory("@" + strings.ToLower(word)) }
-		case fold(args[3], "PATTERN"):
-			keep = func(r *row) bool { return Match(word, r.name) }
+		case word.Is(args[3], "ACLCAT"):
+			keep = func(r *row) bool { return r.InCategory("@" + strings.ToLower(w)) }
+		case word.Is(args[3], "PATTERN"):
+			keep = func(r *row) bool { return glob.MatchFold(w, r.Name) }
 		default:
-			c.fail(errSyntax)
+			c.Error(reply.ErrSyntax)
 			return
 		}
 	}
 	var names []string
 	for _, r := range c.h.table.rows {
 		if keep(r) {
-			names = append(names, r.name)
+			names = append(names, r.Name)
 		}
 		for i := range r.subs {
 			if len(args) > 2 && keep(&r.subs[i]) {
-				names = append(names, r.subs[i].name)
+				names = append(names, r.subs[i].Name)
 			}
 		}
 	}
-	c.array(len(names))
-	for _, n := range names {
-		c.text(n)
-	}
+	c.Texts(names)
 }
 
 func runCommandGetKeys(c *client, args [][]byte) {
@@ -157,34 +168,23 @@ func runCommandGetKeys(c *client, args [][]byte) {
 	}
 	switch {
 	case r == nil:
-		c.fail(errInvalidCommand)
+		c.Error(reply.ErrInvalidCommand)
 		return
-	case r.keys.first == 0:
-		c.fail(errNoKeys)
+	case r.Keys.First == 0:
+		c.Error(reply.ErrNoKeys)
 		return
-	case !r.fits(len(words)):
-		c.fail(errKeyArity)
+	case !r.Fits(len(words)):
+		c.Error(reply.ErrKeyArity)
 		return
 	}
-	keys := r.keys.of(words)
-	c.array(len(keys))
+	keys := r.Keys.Of(words)
+	c.Array(len(keys))
 	for _, k := range keys {
-		c.bulk(k)
+		c.Bulk(k)
 	}
 }
 
-// of returns the keys of a command.
-func (k keys) of(args [][]byte) [][]byte {
-	if k.first == 0 {
-		return nil
-	}
-	last := k.last
-	if last < 0 {
-		last += len(args)
-	}
-	var found [][]byte
-	for i := k.first; i <= last; i += k.step {
-		found = append(found, args[i])
-	}
-	return found
+// runHelp lists the subcommands of the command in args.
+func runHelp(c *client, args [][]byte) {
+	table.Help(c.Writer, &c.h.table.get(args[0]).Command)
 }

@@ -1,63 +1,68 @@
-// Package commands answers what clients send: it implements resp.Handler.
+// Package commands answers the commands of clients: it implements resp.Handler.
 //
-// The command table is the truth. Each command is one row (table.go): its name,
-// arity and arguments, and either how to parse it into engine requests and encode
-// their results, or how to run it here. COMMAND, the HELP texts and
-// docs/commands.md are all drawn from the rows.
+// Each command is one row of the command table (table.go). A row has a description, and
+// either functions that parse the command into engine requests and encode their results, or
+// a function that runs it in the session. COMMAND, the HELP texts and docs/commands.md are
+// generated from the rows.
 //
-// A pipeline is walked once. Commands for the engine are parsed into one
-// engine.Pipeline and decided by one Engine.Do; the replies are then appended in
-// the order of the commands, with those of commands that run here in their places.
+// A pipeline is processed in one pass. Commands for the engine are parsed into one
+// engine.Pipeline and decided by one call of Engine.Do. Ordinary commands go into one
+// forward.Pipeline, which the nodes answer at the same time. Then the replies to all
+// commands are appended in order.
 //
-// Reading order: commands.go (this file), table.go, client.go (the walk), parse.go
-// (the grammar of the rate limit commands), slide.go (one of them), then a file for
-// each of the others and for each family of session commands.
+// Code that needs no session is in packages of its own: ratelimit has the commands for the
+// engine, table describes commands, acl holds users, clients holds the list of sessions,
+// reply writes replies, and word parses words.
+//
+// Reading order: commands.go (this file), table.go, client.go (a pipeline), permission.go,
+// then a file for each family of session commands.
 package commands
 
 import (
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/clients"
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
 //go:generate go test -run TestDocs -update .
 
-// RedisVersion is the version of Redis whose answers the session commands give.
-// Clients read it in HELLO and INFO to learn what a server can do.
+// RedisVersion is the version of Redis that the session commands are compatible with.
+// Clients read it in HELLO and INFO to learn about the server's features.
 const RedisVersion = "7.0.15"
 
-// Config is what a Handler needs. Engine must be set; all else may be left out.
+// Config configures a Handler. Only Engine is required.
 type Config struct {
 	Engine  engine.Engine
-	Version string // rlproxy's own, shown in INFO
+	Version string // the version of rlproxy, shown by INFO
 
-	// ACL is who may come in; nil: everybody.
-	ACL *ACL
+	// ACL holds the users; nil: every client may do everything without a login.
+	ACL *acl.List
 
-	// Passthrough sends commands that are not in the table to the engine, as
-	// engine.OpForward. Without it they are unknown commands.
-	Passthrough bool
+	// Forward answers ordinary commands, which are those that are not in the table; nil: they
+	// are unknown commands.
+	Forward Forwarder
 
-	// Settings answers CONFIG GET: name and value of each directive that matches
-	// the glob pattern (see Match). It may be called by several sessions at once.
+	// Settings returns the name and value of each directive that matches a glob pattern (see
+	// glob.MatchFold), for CONFIG GET. Several sessions may call it at once.
 	Settings func(pattern string) [][2]string
 
-	// Info adds sections to INFO. It may be called by several sessions at once.
+	// Info returns further sections of INFO. Several sessions may call it at once.
 	Info func() []Section
 
-	Clients Clients // closes other sessions for CLIENT KILL; nil: only one's own
-	Hot     HotKeys // answers RL.HOTKEYS; nil: no keys
+	Clients Clients // closes other sessions for CLIENT KILL; nil: a session can close only itself
 
-	// MaxQueue and MaxQueueBytes bound what one connection may queue between MULTI
-	// and EXEC, in commands and in bytes with 24 bytes added for each argument. The
-	// memory that all clients can claim is this times maxclients. Zero means
-	// 131,072 commands and 32 MiB.
-	MaxQueue      int
+	// MaxQueue is the most commands that one connection may queue between MULTI and EXEC.
+	// Zero means 131,072.
+	MaxQueue int
+	// MaxQueueBytes is the most bytes of these commands, plus 24 bytes per argument. All
+	// clients together can use this times maxclients. Zero means 32 MiB.
 	MaxQueueBytes int
 
 	Now    func() time.Time // nil: time.Now
@@ -72,33 +77,27 @@ type Section struct {
 
 // Clients closes sessions.
 type Clients interface {
-	// Kill closes the session with that number, soon, and tells whether there is
-	// one. It is called from other sessions' goroutines.
+	// Kill closes the session with that ID soon, and reports whether it exists. It is called
+	// on other sessions' goroutines.
 	Kill(id int64) bool
-}
-
-// HotKeys knows the busiest keys.
-type HotKeys interface {
-	// HotKeys returns at most n keys, the busiest first.
-	HotKeys(n int) []engine.HotKey
 }
 
 // Handler answers the sessions of one server.
 type Handler struct {
 	cfg     Config
-	acl     atomic.Pointer[ACL]
-	table   *table
+	acl     atomic.Pointer[acl.List]
+	table   *registry
 	started time.Time
-	run     string // 40 hex digits that no other run has
+	run     string // run_id in INFO: 40 random hex digits
 
-	// How often somebody was refused: a login, a command, a key.
-	noLogin, noCommand, noKey atomic.Int64
+	noLogin   atomic.Int64 // refused logins
+	noCommand atomic.Int64 // commands refused because the user may not run them
+	noKey     atomic.Int64 // commands refused because the user may not use their keys
 
-	mu      sync.Mutex
-	clients map[int64]*client // open sessions; guarded by mu
+	clients clients.List // open sessions
 }
 
-// New returns a handler that answers by cfg.
+// New returns a handler.
 func New(cfg Config) *Handler {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -114,10 +113,9 @@ func New(cfg Config) *Handler {
 	}
 	h := &Handler{
 		cfg:     cfg,
-		table:   newTable(),
+		table:   newRegistry(),
 		started: cfg.Now(),
 		run:     randomID(),
-		clients: make(map[int64]*client),
 	}
 	if cfg.ACL == nil {
 		cfg.ACL = everybody
@@ -126,49 +124,38 @@ func New(cfg Config) *Handler {
 	return h
 }
 
-// everybody lets everybody do everything.
-var everybody = func() *ACL {
-	a, err := NewACL(nil, "")
-	if err != nil {
-		panic(err)
-	}
-	return a
-}()
+// SetACL replaces the users. Sessions use the new rules from their next pipeline on; a
+// session whose user is gone or off is then closed. A changed password applies to later
+// logins.
+func (h *Handler) SetACL(a *acl.List) { h.acl.Store(a) }
 
-// SetACL replaces the rules. Sessions go by the new ones from their next pipeline
-// on; one whose user is no longer there, or off, is closed then. A changed password
-// counts for logins that follow.
-func (h *Handler) SetACL(a *ACL) { h.acl.Store(a) }
-
-// Denied counts what users were refused since the start: logins, commands, keys.
+// Denied returns how many logins were refused since the start, and how many commands were
+// refused because of the command and because of its keys.
 func (h *Handler) Denied() (logins, commands, keys int64) {
 	return h.noLogin.Load(), h.noCommand.Load(), h.noKey.Load()
 }
 
 // Open begins a session.
 func (h *Handler) Open(s *resp.Session) {
-	c := &client{h: h, s: s, acl: h.acl.Load()}
+	c := &client{Writer: reply.To(s), h: h, s: s, acl: h.acl.Load()}
 	c.user = c.acl.Anonymous()
-	c.seen.Store(s.Created.UnixMilli())
+	c.public = &clients.Client{ID: s.ID, Remote: s.Remote, Local: s.Local, Created: s.Created}
+	c.public.See(s.Created)
 	s.Trusted = c.user != nil
 	s.Data = c
 	c.publish()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.clients[s.ID] = c
+	h.clients.Add(c.public)
 }
 
 // Close ends a session.
 func (h *Handler) Close(s *resp.Session) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	delete(h.clients, s.ID)
+	h.clients.Remove(s.ID)
 }
 
 // Serve answers a pipeline.
 func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c := s.Data.(*client)
-	c.seen.Store(h.cfg.Now().UnixMilli())
+	c.public.See(h.cfg.Now())
 	if a := h.acl.Load(); a != c.acl {
 		if c.renew(a); s.Closing() {
 			return
@@ -184,5 +171,5 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c.publish()
 }
 
-// pid is this process's number, shown in INFO.
+// pid is the process ID, shown by INFO.
 var pid = os.Getpid()

@@ -3,96 +3,89 @@ package commands
 import (
 	"errors"
 
-	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine/forward"
 )
 
-// forwardRow stands for every command that is not in the table when commands are
-// passed through. The engine knows from its nodes where the keys are.
-var forwardRow = row{
-	name:  "forward",
-	arity: -1,
-	parse: func(args [][]byte, p *engine.Pipeline) string {
-		r := p.Add()
-		r.Op, r.Args = engine.OpForward, args
-		return ""
-	},
+// forwardRow is the row of every command that is not in the table, if there is a Forwarder.
+var forwardRow = row{Command: table.Command{Name: "forward", Arity: -1}}
+
+// Forwarder sends ordinary commands to the nodes of their keys. It is implemented by
+// forward.Forwarder.
+type Forwarder interface {
+	// Start sends the commands of a pipeline.
+	Start(p *forward.Pipeline)
+	// Wait waits until all commands of the pipeline have their results.
+	Wait(p *forward.Pipeline)
+
+	// Check returns the error with which a command would be refused, or nil.
+	Check(args [][]byte) error
+
+	// Describe describes a command for permission checks.
+	Describe(args [][]byte) (forward.Description, error)
+
+	// ReadsLimits reports whether a command may read the state of rate limits.
+	ReadsLimits(args [][]byte) bool
 }
 
-// forwarder is an engine that knows ordinary commands.
-type forwarder interface {
-	// CheckForward returns the error of a command that is refused before a node has
-	// run it.
-	CheckForward(args [][]byte) error
-	// Describe tells what users' rules need to know of a command.
-	Describe(args [][]byte) (engine.Ordinary, error)
-}
+// The ordinary commands and the decisions of a pipeline run at the same time, since they have
+// no keys in common. But a command that may read the state of rate limits runs after the
+// decisions before it, and before the decisions after it.
 
-// notAllowed returns the error of an ordinary command that the user's rules refuse,
-// or an empty one. What a script does, and what a command does to keys that it does
-// not name, a node would allow to anybody, since it knows only this proxy: the one
-// is for users who may do everything, the other for those who may use every key.
-func (c *client) notAllowed(args [][]byte) string {
-	f, ok := c.h.cfg.Engine.(forwarder)
-	if !ok {
-		return unknownCommand(args)
-	}
-	o, err := f.Describe(args)
-	if err != nil {
-		return forwardError(args, err)
-	}
-	in := func(category string) bool { return o.Categories[category] }
-	if o.Categories["@scripting"] {
-		return noPermission(o.Name, false)
-	}
-	near := false
-	for i := range c.user.selectors {
-		s := &c.user.selectors[i]
-		switch {
-		case !s.mayRun(o.Name, in):
-		case s.allKeys || o.All && s.mayEach(o.Uses):
-			return ""
-		default:
-			near = true
+// addForward adds an ordinary command to those that wait. If the command may read the state of
+// rate limits, addForward flushes the decisions before it first.
+func (c *client) addForward(args [][]byte) {
+	if len(c.pipe.Requests) > 0 {
+		if c.h.cfg.Forward.ReadsLimits(args) {
+			c.flush()
+		} else {
+			c.checked++ // beforeDecision has checked the others
 		}
 	}
-	return noPermission(o.Name, near)
+	c.forward.Add(args, c.s.Proto == 3)
 }
 
-// refusal returns the error with which MULTI does not take an ordinary command, or
-// an empty one.
-func (c *client) refusal(args [][]byte) string {
-	f, ok := c.h.cfg.Engine.(forwarder)
-	if !ok {
-		return ""
+// beforeDecision flushes the ordinary commands if one of them may read the state of rate
+// limits, since a decision follows.
+func (c *client) beforeDecision() {
+	for ; c.checked < len(c.forward.Commands); c.checked++ {
+		if c.h.cfg.Forward.ReadsLimits(c.forward.Commands[c.checked].Args) {
+			c.flush()
+			return
+		}
 	}
-	if err := f.CheckForward(args); err != nil {
+}
+
+// refusal returns the error reply to an ordinary command that MULTI refuses to queue, or "".
+func (c *client) refusal(args [][]byte) string {
+	if err := c.h.cfg.Forward.Check(args); err != nil {
 		return forwardError(args, err)
 	}
 	return ""
 }
 
-// forwardError is the reply to an ordinary command that has none of a node's.
+// forwardError returns the error reply to an ordinary command that failed with err.
 func forwardError(args [][]byte, err error) string {
 	switch {
-	case errors.Is(err, engine.ErrUnknownCommand):
+	case errors.Is(err, forward.ErrUnknownCommand):
 		return unknownCommand(args)
-	case errors.Is(err, engine.ErrUnknownSubcommand):
-		return unknownSubcommand(&row{name: string(args[0])}, args[1])
+	case errors.Is(err, forward.ErrUnknownSubcommand):
+		return unknownSubcommand(string(args[0]), args[1])
 	}
 	return err.Error()
 }
 
-// forwarded appends a node's reply as it came. A large one is not copied: it becomes
-// the replies to be written.
-func (c *client) forwarded(args [][]byte, res *engine.Result) {
+// forwarded appends a node's reply byte for byte. It does not copy a large reply, but uses its
+// memory as the session's output.
+func (c *client) forwarded(args [][]byte, res *forward.Result) {
 	switch {
 	case res.Err != nil:
-		c.fail(forwardError(args, res.Err))
+		c.Error(forwardError(args, res.Err))
 	case len(res.Raw) <= flushAt:
 		c.s.Out = append(c.s.Out, res.Raw...)
 	default:
 		c.s.Flush()
-		if len(c.s.Out) > 0 { // of a session without a connection, or one that is lost
+		if len(c.s.Out) > 0 { // the session has no connection, or the write failed
 			c.s.Out = append(c.s.Out, res.Raw...)
 		} else {
 			c.s.Out = res.Raw

@@ -7,36 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
-	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
 )
 
-// forwarding returns a handler in front of a real node.
-func forwarding(t *testing.T) (*Handler, *redistest.Server) {
-	node := redistest.Start(t)
-	e, err := engine.OpenRedis(engine.RedisConfig{Backends: []string{node.URL()}, Timeout: 5 * time.Second})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	cfg := testConfig(e)
-	cfg.Passthrough = true
-	return New(cfg), node
-}
-
-// lines makes a pipeline of one command a line.
-func lines(text string) (pipeline [][][]byte) {
-	for line := range strings.Lines(text) {
-		if f := strings.Fields(line); len(f) > 0 {
-			pipeline = append(pipeline, words(f...))
-		}
-	}
-	return pipeline
-}
-
-// Ordinary commands stand in their places among those of this proxy, in and out of
-// transactions, in either protocol, and whether or not they are answered.
-func TestForwardConversation(t *testing.T) {
+// Replies are in order inside and outside of transactions, in both protocols, and after
+// errors.
+func TestOrdinaryCommandsMixWithRlproxysOwn(t *testing.T) {
 	h, _ := forwarding(t)
 	s := open(h, 1)
 	require.Equal(t, "+OK\r\n+PONG\r\n*5\r\n:1\r\n:2\r\n:1\r\n:0\r\n:60001\r\n$1\r\n1\r\n", ask(h, s, lines(`
@@ -55,10 +32,10 @@ func TestForwardConversation(t *testing.T) {
 		EXEC`)...), ":60000", ":60001", 1))
 	require.Equal(t, "+OK\r\n-ERR unknown command 'NOPE', with args beginning with: 'x' \r\n-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n2\r\n",
 		ask(h, s, lines("MULTI\nNOPE x\nEXEC\nGET a")...))
-	require.Equal(t, "+OK\r\n-ERR 'flushall' is not passed on: it administers the node, see the directive passthrough-admin\r\n+OK\r\n",
+	require.Equal(t, "+OK\r\n-ERR 'flushall' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n+OK\r\n",
 		ask(h, s, lines("MULTI\nFLUSHALL\nDISCARD")...))
 	require.Equal(t, "-ERR unknown subcommand 'NOPE'. Try OBJECT HELP.\r\n", ask(h, s, lines("OBJECT NOPE")...))
-	require.Equal(t, "-ERR 'config|set' is not passed on: it administers the node, see the directive passthrough-admin\r\n", ask(h, s, lines("CONFIG SET hz 20")...))
+	require.Equal(t, "-ERR 'config|set' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n", ask(h, s, lines("CONFIG SET hz 20")...))
 
 	s.Out = nil
 	ask(h, s, lines("HELLO 3")...)
@@ -66,16 +43,86 @@ func TestForwardConversation(t *testing.T) {
 	require.Equal(t, "+RESET\r\n*2\r\n$1\r\nf\r\n$1\r\nv\r\n$-1\r\n", ask(h, s, lines("RESET\nHGETALL h\nGET none")...))
 }
 
-// Commands that CLIENT REPLY silences are run.
-func TestForwardSilently(t *testing.T) {
+// Replies are in order, and a command that reads the state of a decision before it sees the
+// decision.
+func TestOrdinaryCommandsMixWithDecisions(t *testing.T) {
+	for _, nodes := range []int{1, 3} {
+		var urls []string
+		for range nodes {
+			urls = append(urls, redistest.Start(t).URL())
+		}
+		h := forwardingTo(t, 5*time.Second, urls...)
+		s := open(h, 1)
+		for round := range 20 {
+			slide, exists := fmt.Sprintf("RL.SLIDE u%d 2 60\n", round), fmt.Sprintf("EXISTS rl:{u%d}\n", round)
+			got := ask(h, s, lines(exists+slide+exists+"SET a 1\n"+slide+"INCR a\n"+slide+"NOPE\nGET a\n")...)
+			require.Regexp(t, `^:0\r\n\*5\r\n:1\r\n:2\r\n:1\r\n:0\r\n:\d+\r\n:1\r\n\+OK\r\n\*5\r\n:1\r\n:2\r\n:0\r\n:0\r\n:\d+\r\n`+
+				`:2\r\n\*5\r\n:0\r\n:2\r\n:0\r\n:\d+\r\n:\d+\r\n-ERR unknown command 'NOPE', .*\r\n\$1\r\n2\r\n$`, got)
+		}
+	}
+}
+
+// Decisions do not wait for ordinary commands that a node has not answered: their policy
+// answers in time, and the commands' answer comes when the node is back.
+func TestDecisionsDoNotWaitForCommands(t *testing.T) {
+	slow, well := redistest.Start(t), redistest.Start(t)
+	h := forwardingTo(t, 100*time.Millisecond, slow.URL(), well.URL())
+	s, other := open(h, 1), open(h, 2)
+	var keys [2]string // one on each node
+	for i := 0; keys[0] == "" || keys[1] == ""; i++ {
+		key := fmt.Sprint("k", i)
+		require.Equal(t, ":1\r\n", ask(h, s, lines("INCR "+key)...))
+		keys[well.Client.Exists(t.Context(), key).Val()] = key
+	}
+
+	slow.Pause()
+	answer := make(chan string, 1)
+	go func() { answer <- ask(h, s, lines("INCR "+keys[0])...) }() // ends with the answer, or the command's timeout
+	for range 100 {
+		require.Equal(t, "$1\r\n1\r\n", ask(h, other, lines("GET "+keys[1])...))
+	}
+	began := time.Now()
+	require.Equal(t, "*5\r\n:1\r\n:10\r\n:-1\r\n:0\r\n:0\r\n", ask(h, other, lines("RL.SLIDE "+keys[0]+" 10 60 FAIL OPEN")...))
+	require.Less(t, time.Since(began), 5*time.Second)
+	select {
+	case reply := <-answer:
+		require.Fail(t, "answered by a node that hangs", reply)
+	default:
+	}
+	slow.Resume()
+	require.Equal(t, ":2\r\n", <-answer)
+}
+
+func TestOnlyCommandsThatMayReadLimitsWaitForDecisions(t *testing.T) {
+	for _, c := range []struct {
+		pipeline         string
+		forwards, decide []int // sizes of the calls of the forwarder and of the engine
+	}{
+		{"GET a\nRL.SLIDE u 2 60\nGET b\nRL.SLIDE u 2 60\nPING", []int{2}, []int{2}},
+		{"DBSIZE\nGET a\nGET rl:{u}", []int{3}, nil},
+		{"RL.SLIDE u 2 60\nGET a\nGET rl:{u}\nGET b", []int{1, 2}, []int{1}},
+		{"GET a\nRL.SLIDE u 2 60\nDBSIZE\nRL.SLIDE u 2 60", []int{1, 1}, []int{1, 1}},
+		{"DBSIZE\nRL.SLIDE u 2 60\nGET a\nRL.SLIDE u 2 60\nDBSIZE", []int{1, 1, 1}, []int{2}},
+		{"MULTI\nRL.SLIDE u 2 60\nDBSIZE\nEXEC", []int{1}, []int{1}},
+	} {
+		e, f := newFakeEngine(), new(fakeForward)
+		cfg := testConfig(e)
+		cfg.Forward = f
+		h := New(cfg)
+		ask(h, open(h, 1), lines(c.pipeline)...)
+		require.Equal(t, c.forwards, f.calls, c.pipeline)
+		require.Equal(t, c.decide, e.calls, c.pipeline)
+	}
+}
+
+func TestOrdinaryCommandsRunWhenClientReplyIsOff(t *testing.T) {
 	h, _ := forwarding(t)
 	s := open(h, 1)
 	require.Equal(t, "+OK\r\n:2\r\n", ask(h, s, lines("CLIENT REPLY OFF\nINCR n\nCLIENT REPLY ON\nINCR n")...))
 	require.Equal(t, ":4\r\n", ask(h, s, lines("CLIENT REPLY SKIP\nINCR n\nINCR n")...))
 }
 
-// Large replies keep their places, too.
-func TestForwardLargeReplies(t *testing.T) {
+func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 	h, node := forwarding(t)
 	s := open(h, 1)
 	large := bytes.Repeat([]byte("0123456789abcdef"), flushAt/8)
@@ -84,10 +131,9 @@ func TestForwardLargeReplies(t *testing.T) {
 	require.Equal(t, bulk+"+PONG\r\n"+bulk+bulk+"+OK\r\n"+bulk, ask(h, s, lines("GET large\nPING\nGET large\nGET large\nSET a 1\nGET large")...))
 }
 
-// Without passthrough, ordinary commands are unknown.
-func TestForwardOff(t *testing.T) {
+func TestOrdinaryCommandsAreUnknownWithoutAForwarder(t *testing.T) {
 	h, _ := forwarding(t)
-	h.cfg.Passthrough = false
+	h.cfg.Forward = nil
 	require.Equal(t, "-ERR unknown command 'GET', with args beginning with: 'a' (ordinary Redis commands need a backend, see the directives backend and passthrough)\r\n",
 		ask(h, open(h, 1), lines("GET a")...))
 }

@@ -4,70 +4,73 @@ import (
 	"math"
 	"slices"
 
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// hotKeysRow is RL.HOTKEYS.
+// hotKeysRow returns RL.HOTKEYS.
 func hotKeysRow() row {
-	return row{
-		name: "rl.hotkeys", arity: -1, flags: []string{"readonly"}, group: "ratelimit", since: "1.0.0",
-		cost:    "O(N*log(N)) with N the number of keys that are watched",
-		summary: "Lists the busiest keys seen by this proxy",
-		args:    []arg{{name: "n", typ: "integer", token: "COUNT", optional: true, about: "most keys to list, 10 if not given"}},
-		replies: "Array, the busiest key first. Each element is an array: key, decisions per second, admitted, denied, sub-shards.",
-		example: []example{{"RL.HOTKEYS COUNT 1", "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
-		run:     runHotKeys,
+	return row{Command: table.Command{
+		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "1.0.0",
+		Cost:     "O(N*log(N)) with N the number of keys that this proxy tracks",
+		Summary:  "Lists the busiest keys seen by this proxy",
+		Args:     []table.Arg{{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"}},
+		Replies:  "Array, the busiest key first. Each element is an array: key, decisions per second, admitted, denied, shards.",
+		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
+	},
+		run: runHotKeys,
 	}
 }
 
 func runHotKeys(c *client, args [][]byte) {
 	n := int64(10)
 	if len(args) > 1 {
-		if len(args) != 3 || !fold(args[1], "COUNT") {
-			c.fail(errSyntax)
+		if len(args) != 3 || !word.Is(args[1], "COUNT") {
+			c.Error(reply.ErrSyntax)
 			return
 		}
 		var ok bool
-		if n, ok = integer(args[2]); !ok {
-			c.fail(errNotInteger)
+		if n, ok = word.Integer(args[2]); !ok {
+			c.Error(reply.ErrNotInteger)
 			return
 		}
 		if n < 1 {
-			c.fail(errNotPositive)
+			c.Error(reply.ErrNotPositive)
 			return
 		}
 	}
-	var keys []engine.HotKey
-	if hot := c.h.cfg.Hot; hot != nil {
-		keys = c.ownHotKeys(hot, n)
-	}
-	c.array(len(keys))
+	keys := c.ownHotKeys(n)
+	c.Array(len(keys))
 	for i := range keys {
 		k := &keys[i]
-		c.array(5)
-		c.bulk(k.Key)
-		c.int(k.Rate)
-		c.int(k.Admitted)
-		c.int(k.Denied)
-		c.int(int64(k.Parts))
+		c.Array(5)
+		c.Bulk(k.Key)
+		c.Int(k.Rate)
+		c.Int(k.Admitted)
+		c.Int(k.Denied)
+		c.Int(int64(k.Shards))
 	}
 }
 
-// ownHotKeys returns the busiest of the keys that the user may read by a selector that
-// allows the command.
-func (c *client) ownHotKeys(hot HotKeys, n int64) []engine.HotKey {
-	var may []*selector
-	for i := range c.user.selectors {
-		switch s := &c.user.selectors[i]; {
-		case !s.allowed["rl.hotkeys"]:
-		case s.allKeys:
-			return hot.HotKeys(int(n))
+// ownHotKeys returns the n busiest of the keys that the user may read by a selector that
+// allows RL.HOTKEYS.
+func (c *client) ownHotKeys(n int64) []engine.HotKey {
+	var may []*acl.Selector
+	all := c.user.Selectors()
+	for i := range all {
+		switch s := &all[i]; {
+		case !s.Allows("rl.hotkeys"):
+		case s.AllKeys():
+			return c.h.cfg.Engine.HotKeys(int(n))
 		default:
 			may = append(may, s)
 		}
 	}
-	keys := slices.DeleteFunc(hot.HotKeys(math.MaxInt), func(k engine.HotKey) bool {
-		return !slices.ContainsFunc(may, func(s *selector) bool { return s.mayKey(k.Key, true, false) })
+	keys := slices.DeleteFunc(c.h.cfg.Engine.HotKeys(math.MaxInt), func(k engine.HotKey) bool {
+		return !slices.ContainsFunc(may, func(s *acl.Selector) bool { return s.MayKey(k.Key, true, false) })
 	})
 	return keys[:min(n, int64(len(keys)))]
 }

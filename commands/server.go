@@ -7,78 +7,90 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/internal/glob"
 )
 
 func serverRows() []row {
-	return []row{{
-		name: "info", arity: -1, flags: helpFlags, acl: []string{"@dangerous"},
-		tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
-		group: "server", since: "1.0.0", cost: "O(1)",
-		summary: "Tells about the server: all sections, or those named",
-		args:    []arg{{name: "section", typ: "string", optional: true, multiple: true, about: "a section's name, `all`, `default` or `everything`"}},
-		replies: "Lines of key:value, in sections.",
-		example: []example{{"INFO cluster", "# Cluster\ncluster_enabled:0"}},
-		run:     runInfo,
-	}, {
-		name: "time", arity: 1, flags: localFlags, tips: changing, group: "server", since: "2.6.0", cost: "O(1)",
-		summary: "Tells this process's time; decisions are made by the nodes' clocks",
-		replies: "Array of two strings: seconds since the epoch, and microseconds.",
-		example: []example{{"TIME", "1) \"1792000000\"\n2) \"761286\""}},
-		run:     runTime,
-	}, {
-		name: "role", arity: 1, flags: quietFastFlags, acl: []string{"@admin", "@dangerous"}, group: "server", since: "2.8.12", cost: "O(1)",
-		summary: "Tells that this is a master without replicas",
-		replies: "Array: master, 0, an empty array.",
-		example: []example{{"ROLE", "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
+	return []row{{Command: table.Command{
+		Name: "info", Arity: -1, Flags: helpFlags, ACL: []string{"@dangerous"},
+		Tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
+		Group: "server", Since: "1.0.0", Cost: "O(1)",
+		Summary:  "Returns information about the server: all sections, or the given ones",
+		Args:     []table.Arg{{Name: "section", Type: "string", Optional: true, Multiple: true, About: "the name of a section, `all`, `default` or `everything`"}},
+		Replies:  "Lines of key:value, in sections.",
+		Examples: []table.Example{{Line: "INFO cluster", Reply: "# Cluster\ncluster_enabled:0"}},
+	},
+		run: runInfo,
+	}, {Command: table.Command{
+		Name: "time", Arity: 1, Flags: localFlags, Tips: changing, Group: "server", Since: "2.6.0", Cost: "O(1)",
+		Summary:  "Returns the time of this process. Decisions use the clocks of the nodes",
+		Replies:  "Array of two strings: seconds since the epoch, and microseconds.",
+		Examples: []table.Example{{Line: "TIME", Reply: "1) \"1792000000\"\n2) \"761286\""}},
+	},
+		run: runTime,
+	}, {Command: table.Command{
+		Name: "role", Arity: 1, Flags: quietFastFlags, ACL: []string{"@admin", "@dangerous"}, Group: "server", Since: "2.8.12", Cost: "O(1)",
+		Summary:  "Reports a master without replicas",
+		Replies:  "Array: master, 0, an empty array.",
+		Examples: []table.Example{{Line: "ROLE", Reply: "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
+	},
 		run: func(c *client, _ [][]byte) {
-			c.array(3)
-			c.text("master")
-			c.int(0)
-			c.array(0)
+			c.Array(3)
+			c.Text("master")
+			c.Int(0)
+			c.Array(0)
 		},
-	}, {
-		name: "config", arity: -2, group: "server", since: "2.0.0", cost: "Depends on subcommand.",
-		summary: "A container for server configuration commands",
-		replies: "Depends on the subcommand.",
-		example: []example{{"CONFIG GET databases", "1) \"databases\"\n2) \"1\""}},
-		subs: []row{{
-			name: "config|get", arity: -3, flags: adminFlags, group: "server", since: "2.0.0", cost: "O(N) when N is the number of configuration parameters provided",
-			summary: "Return parameters that match a glob-like <pattern> and their values.",
-			args:    []arg{{name: "pattern", typ: "pattern", multiple: true}},
-			replies: "Map (flat in RESP2) of names and values; empty when nothing matches.",
-			example: []example{{"CONFIG GET databases", "1) \"databases\"\n2) \"1\""}},
-			run:     runConfigGet,
-		}, {
-			name: "config|help", arity: 2, flags: helpFlags, group: "server", since: "5.0.0", cost: "O(1)",
-			summary: "Print this help.",
-			replies: "Array of lines.",
-			example: []example{{"CONFIG HELP", "1) CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-			run:     runHelp,
+	}, {Command: table.Command{
+		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Cost: "Depends on subcommand.",
+		Summary:  "A container for server configuration commands",
+		Replies:  "Depends on the subcommand.",
+		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
+	},
+		subs: []row{{Command: table.Command{
+			Name: "config|get", Arity: -3, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
+			Summary:  "Return parameters that match a glob-like <pattern> and their values.",
+			Args:     []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
+			Replies:  "Map (flat in RESP2) of names and values; empty if nothing matches.",
+			Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
+		},
+			run: runConfigGet,
+		}, {Command: table.Command{
+			Name: "config|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "5.0.0", Cost: "O(1)",
+			Summary:  "Print this help.",
+			Replies:  "Array of lines.",
+			Examples: []table.Example{{Line: "CONFIG HELP", Reply: "1) CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+		},
+			run: runHelp,
 		}},
-	}, {
-		name: "cluster", arity: -2, flags: []string{"stale"}, group: "cluster", since: "3.0.0", cost: "O(1)",
-		summary: "Answers that clients need not know about slots: rlproxy finds the node",
-		args:    []arg{{name: "subcommand", typ: "string"}},
-		replies: "An error, by which clients learn that this is not a cluster.",
-		example: []example{{"CLUSTER SLOTS", "(error) ERR This instance has cluster support disabled"}},
-		run:     func(c *client, _ [][]byte) { c.fail(errClusterOff) },
+	}, {Command: table.Command{
+		Name: "cluster", Arity: -2, Flags: []string{"stale"}, Group: "cluster", Since: "3.0.0", Cost: "O(1)",
+		Summary:  "Replies that this is not a cluster: rlproxy finds the nodes for its clients",
+		Args:     []table.Arg{{Name: "subcommand", Type: "string"}},
+		Replies:  "An error, from which clients learn that this is not a cluster.",
+		Examples: []table.Example{{Line: "CLUSTER SLOTS", Reply: "(error) ERR This instance has cluster support disabled"}},
+	},
+		run: func(c *client, _ [][]byte) { c.Error(reply.ErrClusterOff) },
 	}}
 }
 
-// changing marks commands that answer differently each time.
+// changing holds the tip of commands whose reply differs each time.
 var changing = []string{"nondeterministic_output"}
 
 var quietFastFlags = []string{"noscript", "loading", "stale", "fast"}
 
 func runTime(c *client, _ [][]byte) {
 	now := c.h.cfg.Now()
-	c.array(2)
-	c.text(strconv.FormatInt(now.Unix(), 10))
-	c.text(strconv.Itoa(now.Nanosecond() / 1000))
+	c.Array(2)
+	c.Text(strconv.FormatInt(now.Unix(), 10))
+	c.Text(strconv.Itoa(now.Nanosecond() / 1000))
 }
 
-// fixedSettings are answers of CONFIG GET that no directive changes. Clients ask for them: databases
-// before SELECT, save and appendonly from redis-benchmark.
+// fixedSettings are settings in CONFIG GET that are not directives. Some clients read
+// databases before SELECT; redis-benchmark reads save and appendonly.
 var fixedSettings = [][2]string{
 	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory-policy", "noeviction"}, {"save", ""},
 }
@@ -90,7 +102,7 @@ func runConfigGet(c *client, args [][]byte) {
 		glob := strings.ContainsAny(pattern, "*?[")
 		for _, s := range c.h.settings(pattern) {
 			if !glob {
-				s[0] = pattern // a name comes back in the case in which it was asked for
+				s[0] = pattern // as in Redis, the name is in the case of the request
 			}
 			found[s[0]] = s[1]
 		}
@@ -100,16 +112,16 @@ func runConfigGet(c *client, args [][]byte) {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	c.dict(len(names))
+	c.Map(len(names))
 	for _, name := range names {
-		c.field(name, found[name])
+		c.Field(name, found[name])
 	}
 }
 
-// settings returns the directives that match a pattern, Config.Settings' last.
+// settings returns the settings that match a pattern: fixedSettings, then Config.Settings.
 func (h *Handler) settings(pattern string) (found [][2]string) {
 	for _, s := range fixedSettings {
-		if Match(pattern, s[0]) {
+		if glob.MatchFold(pattern, s[0]) {
 			found = append(found, s)
 		}
 	}
@@ -122,7 +134,7 @@ func (h *Handler) settings(pattern string) (found [][2]string) {
 func runInfo(c *client, args [][]byte) {
 	var b strings.Builder
 	for _, s := range c.h.sections() {
-		if !asked(s.Name, args[1:]) {
+		if !selected(s.Name, args[1:]) {
 			continue
 		}
 		if b.Len() > 0 {
@@ -133,26 +145,24 @@ func runInfo(c *client, args [][]byte) {
 			b.WriteString(f[0] + ":" + f[1] + "\r\n")
 		}
 	}
-	c.verbatim(b.String())
+	c.Verbatim(b.String())
 }
 
-// asked tells whether INFO's words name the section; without words all are.
-func asked(section string, words [][]byte) bool {
+// selected reports whether the words after INFO select a section. Without words all sections
+// are selected.
+func selected(section string, words [][]byte) bool {
 	for _, w := range words {
-		if fold(w, "ALL") || fold(w, "DEFAULT") || fold(w, "EVERYTHING") || strings.EqualFold(section, string(w)) {
+		if word.Is(w, "ALL") || word.Is(w, "DEFAULT") || word.Is(w, "EVERYTHING") || strings.EqualFold(section, string(w)) {
 			return true
 		}
 	}
 	return len(words) == 0
 }
 
-// sections returns INFO: what clients look for in Redis's, then Config.Info's.
+// sections returns the sections of INFO: those of Redis that clients read, then Config.Info.
 func (h *Handler) sections() []Section {
 	now := h.cfg.Now()
 	up := now.Sub(h.started)
-	h.mu.Lock()
-	clients := len(h.clients)
-	h.mu.Unlock()
 	sections := []Section{
 		{"Server", [][2]string{
 			{"redis_version", RedisVersion},
@@ -167,8 +177,8 @@ func (h *Handler) sections() []Section {
 			{"uptime_in_seconds", strconv.FormatInt(int64(up/time.Second), 10)},
 			{"uptime_in_days", strconv.FormatInt(int64(up/(24*time.Hour)), 10)},
 		}},
-		{"Clients", [][2]string{{"connected_clients", strconv.Itoa(clients)}}},
-		{"Memory", memory()},
+		{"Clients", [][2]string{{"connected_clients", strconv.Itoa(h.clients.Len())}}},
+		{"Memory", processMemory()},
 		{"Persistence", [][2]string{{"loading", "0"}}},
 		{"Replication", [][2]string{{"role", "master"}, {"connected_slaves", "0"}}},
 		{"Cluster", [][2]string{{"cluster_enabled", "0"}}},
@@ -179,8 +189,8 @@ func (h *Handler) sections() []Section {
 	return sections
 }
 
-// memory tells what the process holds, without stopping it to count.
-func memory() [][2]string {
+// processMemory returns the memory of the process. It does not stop the world.
+func processMemory() [][2]string {
 	samples := []metrics.Sample{
 		{Name: "/memory/classes/heap/objects:bytes"},
 		{Name: "/memory/classes/total:bytes"},

@@ -1,32 +1,38 @@
 package commands
 
-import "slices"
+import (
+	"slices"
 
-// Nothing is ever published here. Subscriptions are acknowledged because clients
-// such as StackExchange.Redis open a second connection for them at start.
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+)
 
-// maxChannels and maxChannelBytes bound what one session may subscribe to.
+// rlproxy publishes nothing. It acknowledges subscriptions because clients such as
+// StackExchange.Redis open a second connection for them at start.
+
 const (
-	maxChannels     = 1024
-	maxChannelBytes = 64 << 10
+	maxChannels     = 1024     // the most channels of a session
+	maxChannelBytes = 64 << 10 // the most bytes of their names
 )
 
 func subscribeRows() []row {
 	flags := []string{"pubsub", "noscript", "loading", "stale"}
-	return []row{{
-		name: "subscribe", arity: -2, flags: flags, group: "pubsub", since: "2.0.0", cost: "O(N) where N is the number of channels to subscribe to.",
-		summary: "Acknowledges a subscription; rlproxy publishes nothing",
-		args:    []arg{{name: "channel", typ: "string", multiple: true}},
-		replies: "For each channel a message (a push in RESP3): subscribe, channel, number of subscriptions.",
-		example: []example{{"SUBSCRIBE news", "1) \"subscribe\"\n2) \"news\"\n3) (integer) 1"}},
-		run:     runSubscribe, barrier: true, subscribed: true, loud: true,
-	}, {
-		name: "unsubscribe", arity: -1, flags: flags, group: "pubsub", since: "2.0.0", cost: "O(N) where N is the number of clients already subscribed to a channel.",
-		summary: "Ends subscriptions, all without arguments",
-		args:    []arg{{name: "channel", typ: "string", optional: true, multiple: true}},
-		replies: "For each channel a message (a push in RESP3): unsubscribe, channel, number of subscriptions left.",
-		example: []example{{"UNSUBSCRIBE news", "1) \"unsubscribe\"\n2) \"news\"\n3) (integer) 0"}},
-		run:     runUnsubscribe, barrier: true, subscribed: true, loud: true,
+	return []row{{Command: table.Command{
+		Name: "subscribe", Arity: -2, Flags: flags, Group: "pubsub", Since: "2.0.0", Cost: "O(N) where N is the number of channels to subscribe to.",
+		Summary:  "Acknowledges a subscription; rlproxy publishes nothing",
+		Args:     []table.Arg{{Name: "channel", Type: "string", Multiple: true}},
+		Replies:  "For each channel a message (a push in RESP3): subscribe, channel, number of subscriptions.",
+		Examples: []table.Example{{Line: "SUBSCRIBE news", Reply: "1) \"subscribe\"\n2) \"news\"\n3) (integer) 1"}},
+	},
+		run: runSubscribe, barrier: true, subscribed: true, loud: true,
+	}, {Command: table.Command{
+		Name: "unsubscribe", Arity: -1, Flags: flags, Group: "pubsub", Since: "2.0.0", Cost: "O(N) where N is the number of clients already subscribed to a channel.",
+		Summary:  "Ends subscriptions: the given ones, or all",
+		Args:     []table.Arg{{Name: "channel", Type: "string", Optional: true, Multiple: true}},
+		Replies:  "For each channel a message (a push in RESP3): unsubscribe, channel, number of remaining subscriptions.",
+		Examples: []table.Example{{Line: "UNSUBSCRIBE news", Reply: "1) \"unsubscribe\"\n2) \"news\"\n3) (integer) 0"}},
+	},
+		run: runUnsubscribe, barrier: true, subscribed: true, loud: true,
 	}}
 }
 
@@ -34,7 +40,7 @@ func runSubscribe(c *client, args [][]byte) {
 	for _, a := range args[1:] {
 		if !slices.Contains(c.subs, string(a)) {
 			if len(c.subs) == maxChannels || c.subSize+len(a) > maxChannelBytes {
-				c.fail(errChannels)
+				c.Error(reply.ErrChannels)
 				return
 			}
 			c.subs = append(c.subs, string(a))
@@ -46,10 +52,10 @@ func runSubscribe(c *client, args [][]byte) {
 
 func runUnsubscribe(c *client, args [][]byte) {
 	if len(args) == 1 && len(c.subs) == 0 {
-		c.message(3)
-		c.text("unsubscribe")
-		c.null()
-		c.int(0)
+		c.Message(3)
+		c.Text("unsubscribe")
+		c.Null()
+		c.Int(0)
 		return
 	}
 	if len(args) == 1 {
@@ -72,8 +78,8 @@ func (c *client) unsubscribe(channel []byte) {
 }
 
 func (c *client) acknowledge(kind string, channel []byte) {
-	c.message(3)
-	c.text(kind)
-	c.bulk(channel)
-	c.int(int64(len(c.subs)))
+	c.Message(3)
+	c.Text(kind)
+	c.Bulk(channel)
+	c.Int(int64(len(c.subs)))
 }

@@ -4,151 +4,96 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// row is one command, or one subcommand of a command.
+// row is a command of the table. A command either is for the engine, and has parse and reply,
+// or runs in the session, and has run.
 type row struct {
-	name    string // lower case; a subcommand's is "client|setname"
-	arity   int    // words with the name; negative: at least that many
-	flags   []string
-	acl     []string // categories beside those that the flags say
-	tips    []string // what cluster clients may know, in Redis's words
-	keys    keys
-	group   string
-	since   string // the version of rlproxy, or of Redis where it has the command
-	cost    string // time complexity
-	summary string
-	args    []arg
-	replies string    // what the reply means, for the documentation
-	example []example // a conversation, for the documentation
-	subs    []row
+	table.Command
+	subs []row
 
-	// A command is for the engine (parse and reply) or runs here (run).
-
-	// parse appends a command's requests to the pipeline, or returns an error.
+	// parse appends a command's requests to the pipeline. It returns an error reply, or "".
 	parse func(args [][]byte, p *engine.Pipeline) string
 	// reply appends the reply to the requests that parse made.
 	reply func(dst []byte, proto int, results []engine.Result) []byte
-	// run appends its own reply.
+	// run runs the command and appends its reply.
 	run func(c *client, args [][]byte)
 
-	// barrier rows change how the session reads or answers later commands, so
-	// everything before them is answered first, and they run at once. Other rows
-	// that run here wait for the engine's answers to the commands before them.
+	// barrier is set if the command changes how the session handles later commands. It runs
+	// at once, after all commands before it are answered. Other commands that run in the
+	// session wait for the next flush.
 	barrier bool
-	// early rows may be sent before a login (the flag no_auth of Redis).
+	// early is set if the command may be sent before a login (Redis's flag no_auth).
 	early bool
-	// direct rows run inside MULTI, where others are queued.
+	// direct is set if the command runs inside MULTI instead of being queued.
 	direct bool
-	// subscribed rows may be sent by a RESP2 client that has subscribed.
+	// subscribed is set if a RESP2 client with subscriptions may send the command.
 	subscribed bool
-	// loud rows answer by messages, which CLIENT REPLY does not silence.
+	// loud is set if the command replies with messages, which CLIENT REPLY does not suppress.
 	loud bool
-
-	wrong string // the error for a wrong number of words; set by newTable if empty
 }
 
-// keys says where a command's keys stand: words first to last (-1: the last
-// word), each step-th. Zero: none.
-type keys struct {
-	first, last, step int
-}
-
-// arg is one argument as COMMAND DOCS tells it.
-type arg struct {
-	name     string
-	typ      string // key, string, integer, pattern, oneof, block, pure-token
-	token    string // the word before the value, or the word itself
-	about    string // for the documentation
-	optional bool
-	multiple bool
-	args     []arg // of a block or oneof
-}
-
-// example is a command line and what redis-cli shows for its reply.
-type example struct {
-	line, reply string
-}
-
-// table finds rows by name.
-type table struct {
+// registry is the command table.
+type registry struct {
 	rows   []*row          // commands, sorted by name
-	byName map[string]*row // commands and subcommands
+	byName map[string]*row // commands and subcommands by name, in lower case
 }
 
-// newTable builds the table. It is a function because some rows run methods that
-// read the table.
-func newTable() *table {
-	t := &table{byName: make(map[string]*row)}
+// newRegistry builds the table. The table is not a variable because some rows have functions
+// that read it.
+func newRegistry() *registry {
+	t := &registry{byName: make(map[string]*row)}
 	for _, family := range [][]row{
-		{slideRow(), counterRow(), fixedRow(), throttleRow(), resetRow(), inspectRow(), hotKeysRow()},
-		connectionRows(), clientRows(), serverRows(), aclRows(),
+		rateLimitRows(), connectionRows(), clientRows(), serverRows(), aclRows(),
 		commandRows(), transactionRows(), subscribeRows(),
 	} {
 		for i := range family {
 			t.add(&family[i])
 		}
 	}
-	slices.SortFunc(t.rows, func(a, b *row) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(t.rows, func(a, b *row) int { return strings.Compare(a.Name, b.Name) })
 	return t
 }
 
-func (t *table) add(r *row) {
+// rateLimitRows returns the commands of package ratelimit and RL.HOTKEYS.
+func rateLimitRows() []row {
+	rows := []row{hotKeysRow()}
+	for _, c := range ratelimit.Commands() {
+		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply})
+	}
+	return rows
+}
+
+func (t *registry) add(r *row) {
 	t.rows = append(t.rows, r)
-	t.index(r)
+	t.byName[r.Name] = r
 	for i := range r.subs {
-		t.index(&r.subs[i])
+		sub := &r.subs[i]
+		r.Subs = append(r.Subs, &sub.Command)
+		t.byName[sub.Name] = sub
 	}
 }
 
-func (t *table) index(r *row) {
-	if r.wrong == "" {
-		r.wrong = "ERR wrong number of arguments for '" + r.name + "' command"
-	}
-	t.byName[r.name] = r
-}
-
-// get returns the row of that name, in any case, or nil. It does not allocate.
-func (t *table) get(name []byte) *row {
+// get returns the row of a name in any case, or nil. It does not allocate.
+func (t *registry) get(name []byte) *row {
 	var buf [32]byte
-	low, ok := lower(buf[:0], name)
+	low, ok := word.Lower(buf[:0], name)
 	if !ok {
 		return nil
 	}
 	return t.byName[string(low)]
 }
 
-// sub returns the row of a subcommand, or nil.
-func (t *table) sub(r *row, name []byte) *row {
+// sub returns the row of a subcommand of r, or nil.
+func (t *registry) sub(r *row, name []byte) *row {
 	var buf [64]byte
-	low, ok := lower(append(append(buf[:0], r.name...), '|'), name)
+	low, ok := word.Lower(append(append(buf[:0], r.Name...), '|'), name)
 	if !ok {
 		return nil
 	}
 	return t.byName[string(low)]
-}
-
-// lower appends b in lower case to dst, and tells whether dst had room for it.
-func lower(dst, b []byte) ([]byte, bool) {
-	if len(b) > cap(dst)-len(dst) {
-		return nil, false
-	}
-	for _, c := range b {
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		dst = append(dst, c)
-	}
-	return dst, true
-}
-
-// fits tells whether n words suit the row's arity.
-func (r *row) fits(n int) bool {
-	return n == r.arity || r.arity < 0 && n >= -r.arity
-}
-
-// has tells whether the row has the flag.
-func (r *row) has(flag string) bool {
-	return slices.Contains(r.flags, flag)
 }

@@ -1,16 +1,20 @@
 package commands
 
-// transaction is what MULTI queues. Commands keep their order and run as one
-// pipeline; other sessions' commands may come between them, since keys may live on
-// different nodes.
+import (
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+)
+
+// transaction holds the commands that MULTI queues. They run in order, as one pipeline. Other
+// sessions' commands may run in between, since keys may be on different nodes.
 type transaction struct {
-	open    bool
-	spoiled bool // a command was refused: EXEC discards all
+	open    bool // MULTI was sent
+	spoiled bool // a command was refused, so EXEC discards the transaction
 	queue   []queued
-	size    int // bytes, as Config.MaxQueueBytes counts them
+	size    int // bytes of queue, as counted by Config.MaxQueueBytes
 }
 
-// queued is a command with arguments of its own.
+// queued is a command with its own copy of the arguments.
 type queued struct {
 	row  *row
 	args [][]byte
@@ -18,42 +22,47 @@ type queued struct {
 
 func transactionRows() []row {
 	fast := []string{"noscript", "loading", "stale", "fast", "allow_busy"}
-	return []row{{
-		name: "multi", arity: 1, flags: fast, group: "transactions", since: "1.2.0", cost: "O(1)",
-		summary: "Starts a transaction: later commands are queued until EXEC",
-		replies: "OK. Queued commands answer QUEUED.",
-		example: []example{{"MULTI", "OK"}},
-		run:     runMulti, barrier: true, direct: true,
-	}, {
-		name: "exec", arity: 1, flags: []string{"noscript", "loading", "stale", "skip_slowlog"}, group: "transactions", since: "1.2.0",
-		cost:    "Depends on commands in the transaction",
-		summary: "Runs the queued commands in order; ordered, but not atomic across keys",
-		replies: "Array of the commands' replies.",
-		example: []example{{"EXEC", "1) PONG\n2) \"hello\""}},
-		run:     runExec, barrier: true, direct: true,
-	}, {
-		name: "discard", arity: 1, flags: fast, group: "transactions", since: "2.0.0", cost: "O(N), when N is the number of queued commands",
-		summary: "Forgets the queued commands",
-		replies: "OK.",
-		example: []example{{"DISCARD", "OK"}},
-		run:     runDiscard, barrier: true, direct: true,
-	}, {
-		name: "watch", arity: -2, flags: fast, keys: keys{1, -1, 1}, group: "transactions", since: "2.2.0", cost: "O(1)",
-		summary: "Accepted: nothing is watched, and EXEC always runs",
-		args:    []arg{{name: "key", typ: "key", multiple: true}},
-		replies: "OK.",
-		example: []example{{"WATCH user:42", "OK"}},
-		run:     runWatch, barrier: true, direct: true,
-	}, {
-		name: "unwatch", arity: 1, flags: fast, group: "transactions", since: "2.2.0", cost: "O(1)",
-		summary: "Accepted: nothing is watched",
-		replies: "OK.",
-		example: []example{{"UNWATCH", "OK"}},
-		run:     func(c *client, _ [][]byte) { c.ok() },
+	return []row{{Command: table.Command{
+		Name: "multi", Arity: 1, Flags: fast, Group: "transactions", Since: "1.2.0", Cost: "O(1)",
+		Summary:  "Starts a transaction: later commands are queued until EXEC",
+		Replies:  "OK. The reply to queued commands is QUEUED.",
+		Examples: []table.Example{{Line: "MULTI", Reply: "OK"}},
+	},
+		run: runMulti, barrier: true, direct: true,
+	}, {Command: table.Command{
+		Name: "exec", Arity: 1, Flags: []string{"noscript", "loading", "stale", "skip_slowlog"}, Group: "transactions", Since: "1.2.0",
+		Cost:     "Depends on commands in the transaction",
+		Summary:  "Runs the queued commands in order, but not atomically",
+		Replies:  "Array of the commands' replies.",
+		Examples: []table.Example{{Line: "EXEC", Reply: "1) PONG\n2) \"hello\""}},
+	},
+		run: runExec, barrier: true, direct: true,
+	}, {Command: table.Command{
+		Name: "discard", Arity: 1, Flags: fast, Group: "transactions", Since: "2.0.0", Cost: "O(N), when N is the number of queued commands",
+		Summary:  "Discards the queued commands",
+		Replies:  "OK.",
+		Examples: []table.Example{{Line: "DISCARD", Reply: "OK"}},
+	},
+		run: runDiscard, barrier: true, direct: true,
+	}, {Command: table.Command{
+		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Cost: "O(1)",
+		Summary:  "Accepted without effect: nothing is watched, and EXEC always runs",
+		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true}},
+		Replies:  "OK.",
+		Examples: []table.Example{{Line: "WATCH user:42", Reply: "OK"}},
+	},
+		run: runWatch, barrier: true, direct: true,
+	}, {Command: table.Command{
+		Name: "unwatch", Arity: 1, Flags: fast, Group: "transactions", Since: "2.2.0", Cost: "O(1)",
+		Summary:  "Accepted without effect: nothing is watched",
+		Replies:  "OK.",
+		Examples: []table.Example{{Line: "UNWATCH", Reply: "OK"}},
+	},
+		run: func(c *client, _ [][]byte) { c.OK() },
 	}}
 }
 
-// enqueue keeps a command for EXEC.
+// enqueue queues a command for EXEC.
 func (c *client) enqueue(r *row, args [][]byte) {
 	const header = 24 // bytes of a slice's header
 	size := header * len(args)
@@ -61,8 +70,8 @@ func (c *client) enqueue(r *row, args [][]byte) {
 		size += len(a)
 	}
 	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes {
-		c.tx.queue, c.tx.size = nil, 0 // EXEC will not run them
-		c.reject(r, errQueueFull)
+		c.tx.queue, c.tx.size = nil, 0 // EXEC will discard the transaction
+		c.reject(r, reply.ErrQueueFull)
 		return
 	}
 	if !c.tx.spoiled {
@@ -72,10 +81,10 @@ func (c *client) enqueue(r *row, args [][]byte) {
 	c.push(entry{row: &queuedRow})
 }
 
-// queuedRow answers for a command that was queued.
-var queuedRow = row{name: "queued", run: func(c *client, _ [][]byte) { c.status("QUEUED") }}
+// queuedRow replies for a command that was queued.
+var queuedRow = row{Command: table.Command{Name: "queued"}, run: func(c *client, _ [][]byte) { c.Status("QUEUED") }}
 
-// clone copies a command of n bytes into one block.
+// clone copies a command of n bytes to one block of memory.
 func clone(args [][]byte, n int) [][]byte {
 	block := make([]byte, 0, n)
 	own := make([][]byte, len(args))
@@ -89,11 +98,11 @@ func clone(args [][]byte, n int) [][]byte {
 
 func runMulti(c *client, _ [][]byte) {
 	if c.tx.open {
-		c.fail(errNested)
+		c.Error(reply.ErrNested)
 		return
 	}
 	c.tx.open = true
-	c.ok()
+	c.OK()
 }
 
 func runExec(c *client, _ [][]byte) {
@@ -101,13 +110,13 @@ func runExec(c *client, _ [][]byte) {
 	c.tx = transaction{}
 	switch {
 	case !tx.open:
-		c.fail(errNoMulti)
+		c.Error(reply.ErrNoMulti)
 		return
 	case tx.spoiled:
-		c.fail(errExecAbort)
+		c.Error(reply.ErrExecAbort)
 		return
 	}
-	c.array(len(tx.queue))
+	c.Array(len(tx.queue))
 	for _, q := range tx.queue {
 		c.dispatch(q.row, q.args)
 	}
@@ -116,17 +125,17 @@ func runExec(c *client, _ [][]byte) {
 
 func runDiscard(c *client, _ [][]byte) {
 	if !c.tx.open {
-		c.fail(errNoDiscard)
+		c.Error(reply.ErrNoDiscard)
 		return
 	}
 	c.tx = transaction{}
-	c.ok()
+	c.OK()
 }
 
 func runWatch(c *client, _ [][]byte) {
 	if c.tx.open {
-		c.fail(errWatch)
+		c.Error(reply.ErrWatch)
 		return
 	}
-	c.ok()
+	c.OK()
 }

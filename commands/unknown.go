@@ -1,29 +1,24 @@
 package commands
 
 import (
-	"bytes"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/word"
 )
 
-// quoted is how much of an unknown command an error repeats, in bytes, as in
-// Redis: of the name, and of all arguments together.
-const quoted = 128
-
-// unknownCommand is Redis's error for a command that it does not know. Clients
-// match on its text, so nothing stands before it or within it. Users who send an
-// ordinary Redis command to the embedded engine must learn why it is unknown; for
-// those the reason follows the text, where no client looks.
+// unknownCommand returns Redis's error for an unknown command. Clients match on the beginning
+// of its text. For an ordinary Redis command, the reason why it is unknown follows that text.
 func unknownCommand(args [][]byte) string {
 	var b strings.Builder
 	b.WriteString("ERR unknown command '")
-	b.Write(cString(args[0], quoted))
+	b.Write(word.Quote(args[0]))
 	b.WriteString("', with args beginning with: ")
 	size := 0
 	for _, a := range args[1:] {
-		if size >= quoted {
+		if size >= word.Quoted {
 			break
 		}
-		a = cString(a, quoted-size)
+		a = word.Cut(a, word.Quoted-size)
 		b.WriteByte('\'')
 		b.Write(a)
 		b.WriteString("' ")
@@ -35,22 +30,13 @@ func unknownCommand(args [][]byte) string {
 	return b.String()
 }
 
-// unknownSubcommand is Redis's error for a subcommand that it does not know.
-func unknownSubcommand(r *row, name []byte) string {
-	return "ERR unknown subcommand '" + string(cString(name, quoted)) + "'. Try " + strings.ToUpper(r.name) + " HELP."
+// unknownSubcommand returns Redis's error for an unknown subcommand.
+func unknownSubcommand(command string, name []byte) string {
+	return "ERR unknown subcommand '" + string(word.Quote(name)) + "'. Try " + strings.ToUpper(command) + " HELP."
 }
 
-// cString cuts b at its first NUL and at n bytes: Redis formats arguments as C
-// strings here.
-func cString(b []byte, n int) []byte {
-	if i := bytes.IndexByte(b, 0); i >= 0 {
-		b = b[:i]
-	}
-	return b[:min(len(b), n)]
-}
-
-// ordinary names the commands of Redis 7.0 that read and write keys. The list
-// serves only the error above.
+// ordinary holds the commands of Redis 7.0 that read and write keys. It is used only by
+// unknownCommand.
 var ordinary = func() map[string]bool {
 	names := make(map[string]bool)
 	for name := range strings.FieldsSeq(`
@@ -80,6 +66,6 @@ var ordinary = func() map[string]bool {
 
 func isOrdinary(name []byte) bool {
 	var buf [32]byte
-	low, ok := lower(buf[:0], name)
+	low, ok := word.Lower(buf[:0], name)
 	return ok && ordinary[string(low)]
 }

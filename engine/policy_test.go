@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,16 +22,14 @@ func TestPolicyPrecedence(t *testing.T) {
 		{"mail:77", PolicyDefault, PolicyLocal},
 	} {
 		r := Request{Key: []byte(c.key), Fail: c.fail}
-		require.Equal(t, c.want, r.policy(rules, PolicyLocal), c.key)
+		require.Equal(t, c.want, r.PolicyFor(rules, PolicyLocal), c.key)
 	}
 }
 
-// Where state is kept here, rules answer for keys that find no room.
-func TestPolicyRulesOfEmbedded(t *testing.T) {
-	e := newEmbedded(EmbeddedConfig{MaxMemory: 1, Rules: []PolicyRule{{"open:*", PolicyOpen}, {"error:*", PolicyError}}})
-	require.True(t, one(e, slide("open:1", 1, 1000, 1)).Allowed)
-	require.ErrorContains(t, one(e, slide("error:1", 1, 1000, 1)).Err, "UNAVAILABLE embedded: memory is full")
-	closed := one(e, slide("other", 1, 1000, 1))
-	require.False(t, closed.Allowed)
-	require.EqualValues(t, -1, closed.Remaining)
+func TestPoliciesDecideInPlaceOfANode(t *testing.T) {
+	r := Request{Spec: limit.Spec{N: 1, Windows: [limit.MaxWindows]limit.Window{{Limit: 7}}}}
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 7, Remaining: -1}, PolicyOpen.Decide(&r, 30))
+	require.Equal(t, limit.Decision{Limit: 7, Remaining: -1, RetryAfter: 30, ResetAfter: 30}, PolicyClosed.Decide(&r, 30))
+	require.EqualValues(t, 1, PolicyClosed.Decide(&r, 0).RetryAfter)
+	require.Equal(t, "local", PolicyLocal.String())
 }

@@ -1,93 +1,197 @@
 -- counter.lua: RL.COUNTER, the sliding-window counter.
 --
--- A window of W ms is cut into n sub-windows; sub-window k holds the ms t at which
--- floor(t * n / W) = k. n+1 counters are kept. All but the oldest count in full; the
--- oldest, k-n, by the part of it that the window still covers, or in full if strict.
--- With n = 1 this is the classic pair of the current and the previous window.
+-- A window of w ms is cut into n sub-windows; sub-window k holds the ms t at which floor(t * n / w) = k. n + 1 counters
+-- are kept. All but the oldest count in full; the oldest, k - n, by the part of it that the window still covers, or in
+-- full if strict. With n = 1 this is the classic pair of the current and the previous window.
+local lib = ...
 
-do
+local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local max, min, floor, ceil, zeros = math.max, math.min, math.floor, math.ceil, string.rep
+local record, rate_at, charged = lib.record, lib.rate.at, lib.rate.charged
+local COUNTER = lib.layout.COUNTER_BYTES
+local counter = {}
+lib.counter = counter
 
-local function fresh(window, buckets)
-  return state(COUNTER, buckets, window, string.rep('\0', (buckets + 1) * 5))
+-- fresh's area is as if it were stored already: empty counters.
+function counter.fresh(st)
+  st.last, st.rate, st.used = 0, 0, 0
+  st.area = zeros('\0', (st.buckets + 1) * COUNTER)
 end
 
-local function counter(rec, st, k)
-  return (unpack('>I5', area(rec, st), k % (st[BUCKETS] + 1) * 5 + 1))
+-- held returns what the counter of sub-window k holds.
+local function held(st, k)
+  local offset = k % (st.buckets + 1) * COUNTER
+  if st.area then return (unpack('>I5', st.area, offset + 1)) end
+  local s, at = record.bytes(st, offset, COUNTER, COUNTER)
+  return (unpack('>I5', s, at))
 end
 
--- held is the units of sub-window m as they are after used and charge.
-local function held(rec, st, m)
-  if m == st[K] then return st[NOW] end
-  if m > st[WAS] then return 0 end
-  return counter(rec, st, m)
-end
-
--- used returns what counts now. It remembers the sub-windows of now and of the last
--- charge, the units of the oldest, and those of all the others.
-local function used(rec, st, strict)
-  local n, window = st[BUCKETS], st[WINDOW]
-  local k, was = floor(rec.now * n / window), floor(st[LAST] * n / window)
-  local rest = st[FIRST]
+-- usage remembers the sub-windows of now, k, and of the newest charge, was; the units of the oldest, of all others, rest,
+-- and of k, current.
+function counter.usage(st, rec, strict)
+  local n, window, now = st.buckets, st.window, rec.now
+  local e = now * n
+  local k = floor(e / window)
+  local was, rest = floor(st.last * n / window), st.used
   if k - was > n then
     rest = 0
   else
-    for j = was - n, k - n - 1 do rest = rest - counter(rec, st, j) end
+    for j = was - n, k - n - 1 do rest = rest - held(st, j) end
   end
-  local oldest = k - n <= was and counter(rec, st, k - n) or 0
-  st[K], st[WAS], st[OLDEST], st[REST] = k, was, oldest, rest - oldest
-  st[HELD] = was >= k - n and counter(rec, st, was) or 0
-  st[NOW] = was == k and st[HELD] or 0
-  return (strict and oldest or floor(oldest * (window - rec.now * n % window) / window)) + st[REST]
+  local oldest = k - n <= was and held(st, k - n) or 0
+  local newest = was >= k - n and held(st, was) or 0
+  rest = rest - oldest
+  if rest < 0 then record.damaged(rec.key, 'counters that do not add up') end
+  st.k, st.was, st.oldest, st.rest, st.current = k, was, oldest, rest, was == k and newest or 0
+  st.said_last, st.said_newest = st.last, newest
+  if oldest == 0 or strict then return oldest + rest end
+  return floor(oldest * (window - e % window) / window) + rest
 end
 
--- retry returns the first ms at which what counts is at most room.
-local function retry(rec, st, _, room, strict)
-  local n, window, k = st[BUCKETS], st[WINDOW], st[K]
-  local oldest, rest = st[OLDEST], st[REST]
+-- lighter returns the least e, from e on, at which an oldest sub-window of so many units counts at most left, e n-ths of
+-- a ms into the newest, or window if there is none. It follows from the division, give or take one.
+local function lighter(window, oldest, left, e)
+  if oldest <= left then return e end
+  e = max(e, floor(window - (left + 1) * window / oldest) + 1)
+  if e > 0 and floor(oldest * (window - e + 1) / window) <= left then e = e - 1 end
+  if e < window and floor(oldest * (window - e) / window) > left then e = e + 1 end
+  return e
+end
+
+-- room_at goes through the sub-windows to come: after n + 1 nothing is left.
+function counter.room_at(st, rec, _, most, strict)
+  local n, window, k, oldest, rest = st.buckets, st.window, st.k, st.oldest, st.rest
   local e = rec.now * n % window
-  while true do
-    local left = room - rest
+  for _ = 0, n + 1 do
+    local left = most - rest
     if left >= 0 then
-      if oldest <= left then break end
+      if oldest <= left then return ceil((k * window + e) / n) end
       if not strict then
         e = lighter(window, oldest, left, e)
-        if e < window then break end
+        if e < window then return ceil((k * window + e) / n) end
       end
     end
     k, e = k + 1, 0
-    oldest = held(rec, st, k - n)
+    if k - n == st.k then oldest = st.current elseif k - n > st.was then oldest = 0 else oldest = held(st, k - n) end
     rest = rest - oldest
   end
-  return math.ceil((k * window + e) / n)
+  record.damaged(rec.key, 'counters that do not add up')
 end
 
--- clear empties the counters of sub-windows from..to, at most all of them.
-local function clear(s, n, from, to)
-  if to - from >= n then return string.rep('\0', (n + 1) * 5) end
-  while from <= to do
+-- cleared returns an area without what the counters of sub-windows from..to hold, which may be all of them.
+local function cleared(s, n, from, to)
+  if to - from >= n then return zeros('\0', (n + 1) * COUNTER) end
+  while from <= to do -- at most twice: the ring has one end
     local slot = from % (n + 1)
     local run = min(to - from, n - slot) + 1
-    s = sub(s, 1, slot * 5) .. string.rep('\0', run * 5) .. sub(s, (slot + run) * 5 + 1)
+    s = sub(s, 1, slot * COUNTER) .. zeros('\0', run * COUNTER) .. sub(s, (slot + run) * COUNTER + 1)
     from = from + run
   end
   return s
 end
 
-local function charge(rec, st, _, units)
-  local n, k = st[BUCKETS], st[K]
-  local s = area(rec, st)
-  if k > st[WAS] then s = clear(s, n, st[WAS] + 1, k) end
-  local slot = k % (n + 1) * 5
-  st[HELD], st[NOW] = st[NOW], st[NOW] + units
-  st[REST] = st[REST] + units
-  st[AREA] = sub(s, 1, slot) .. pack('>I5', st[NOW]) .. sub(s, slot + 6)
-  st[FIRST] = st[OLDEST] + st[REST]
-  st[PATCH], st[PATCHED] = st[AREA], st[OFFSET]
+function counter.charge(st, rec, _, more)
+  local n, k = st.buckets, st.k
+  local offset = k % (n + 1) * COUNTER
+  st.said_last, st.said_newest = rec.now, st.current
+  st.current, st.rest = st.current + more, st.rest + more
+  st.used = st.oldest + st.rest
+  local packed = pack('>I5', st.current)
+  if k == st.was and not st.area then
+    st.patch, st.patch_at = packed, offset
+  else
+    local s = cleared(st.area or record.area(st), n, st.was + 1, k)
+    st.area = sub(s, 1, offset) .. packed .. sub(s, offset + COUNTER + 1)
+    if n > 1 then st.patch, st.patch_at = st.area, 0 end
+  end
 end
 
-algorithms[COUNTER] = {
-  fresh = fresh, used = used, retry = retry, charge = charge,
-  last = function(st) return st[LAST], st[HELD] end,
-}
+function counter.matters_until(st)
+  local n, window = st.buckets, st.window
+  return ceil((floor(st.last * n / window) + n + 1) * window / n) - 1
+end
 
+-- straight is that of slide.lua. With several sub-windows, it leaves what is not granted to the five operations.
+function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
+  local n, window, limit, ask, strict = q.buckets, q.windows[i], q.limits[i], q.ask, q.strict
+  local stop, last, calls, rest, oldest, current, newest = begin, 0, 0, 0, 0, 0, 0
+  if s ~= '' then
+    if n == 1 then
+      last, calls, oldest, newest = unpack('>I6I4I5I5', s, at)
+    else
+      stop = begin + (n + 1) * COUNTER
+      if stop > #s + 1 then return end
+      last, calls, rest = unpack('>I6I4I6', s, at)
+    end
+    if last > now then
+      if q.still then return end
+      now = last
+    end
+  end
+  local e, was = now * n, last * n
+  local rest_of_window = e % window
+  local k = (e - rest_of_window) / window
+  was, e = (was - was % window) / window, rest_of_window
+  local moves = k ~= was
+  if k - was > n then
+    rest, oldest, newest = 0, 0, 0
+  elseif n == 1 then
+    if was % 2 == 0 then oldest, newest = newest, oldest end
+    if moves then oldest = newest else rest, current = newest, newest end
+  else
+    for j = was - n, k - n - 1 do rest = rest - unpack('>I5', s, begin + j % (n + 1) * COUNTER) end
+    oldest = unpack('>I5', s, begin + (k - n) % (n + 1) * COUNTER)
+    newest = was == k - n and oldest or unpack('>I5', s, begin + was % (n + 1) * COUNTER)
+    if not moves then current = newest end
+    rest = rest - oldest
+    if rest < 0 then return end
+  end
+  local used = rest
+  if oldest > 0 then used = used + (strict and oldest or floor(oldest * (window - e) / window)) end
+  local granted = (bound or limit) - used
+  if granted >= requests * ask then
+    granted = requests
+  elseif bound or n > 1 then
+    return
+  else
+    granted = granted > 0 and (granted - granted % ask) / ask or 0
+  end
+  local units, rated, fields, area = granted * q.cost
+  if units > 0 then
+    calls, rated = charged(now, last, calls, clock)
+    newest, current, last = current, current + units, now
+    if n > 1 then
+      local slot = k % (n + 1) * COUNTER
+      if s == '' then
+        area = zeros('\0', (n + 1) * COUNTER)
+      else
+        area = sub(s, begin, begin + n * COUNTER + COUNTER - 1)
+        if moves then area = cleared(area, n, was + 1, k) end
+      end
+      area = sub(area, 1, slot) .. pack('>I5', current) .. sub(area, slot + COUNTER + 1)
+      fields = pack('>I6I4I6', now, calls, oldest + rest + units)
+      if head then fields = head .. fields .. sub(s, at + 16, begin - 1) .. area .. sub(s, stop) end
+    else
+      local even, odd = oldest, current
+      if k % 2 == 0 then even, odd = current, oldest end
+      fields = pack('>c0I6I4I5I5', head or '', now, calls, even, odd)
+    end
+  end
+  local room = 0
+  if granted == requests or limit >= used + units + ask then
+    if q.cost == 0 and granted > 0 then granted = requests end
+  else -- when there is room for one more
+    local most = limit - ask
+    room = window
+    if current <= most and not strict then room = lighter(window, oldest, most - current, e) end
+    if room < window then
+      room = k * window + room
+    elseif strict then
+      room = (current <= most and k + 1 or k + 2) * window
+    else
+      room = (k + 1) * window + lighter(window, current, most, 0)
+    end
+  end
+  local ends = n == 1 and (k + 2) * window or ceil((k + n + 1) * window / n)
+  return granted, rated or rate_at(clock, last, calls), used, room, last, newest, fields, ends - 1, moves, area, stop
 end

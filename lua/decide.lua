@@ -1,39 +1,251 @@
--- decide.lua: the loop of batch.lua over the entries of a call; it adds a reply for each that has none.
+-- decide.lua: the function rl_decide answers a batch of many keys, each with a spec and the number of equal requests that
+-- ask it.
 --
--- It is one function, which captures nothing and makes what a call needs when it needs it: a script begins anew with
--- each call, which pays for each function that it makes, each local that one captures, each table and each string, and
--- a second time when Lua collects them. So the way of nearly all, quick.lua, is no function but a part of the loop; the
--- others are functions with a base of their own: windows_of and long_of return the way itself, made once a call.
+-- KEYS    the stored key of each entry, unless they are at the end of ARGV, as they have to be for a node of a cluster,
+--         which has functions declare keys of one slot only. It checks every key that is used.
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] per entry: the index of its spec in ARGV 2 bytes, requests 4; empty: each asks ARGV[3] once, and there are no
+--         other specs
+-- ARGV[3] and on, specs, see spec.lua (kind RESET: delete the key; granted is 1 if there was one)
+-- returns one string: the clock 6 bytes, then per entry a status 1 byte, and
+--         DECIDED   granted 4, rate 3, per window used 6, room at 6, last 6, newest 6
+--         FAILED    length 2, an error: nothing was charged
+--         AT_HOME   of a split key: shards 2, 1 if the shards must be read before the rest is decided 1, then as DECIDED
+--         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
+--         used: units before the entry. room at: the ms at which there is room for one more, 0 if there is.
+--         last, newest: the ms of the newest admission, and the units that its sub-window held before the entry.
+--         Of a rate: the ms, and the ns beyond it, at which what was charged before the entry has drained.
+-- Cost: O(entries); per entry one call of Redis to read, and one or two to write if it admits. A patched record takes one
+--       more for each log to read, and to write.
+local lib = ...
 
-local spread, call, unpack, pack = unpack, redis.call, struct.unpack, struct.pack
-local sub, format, floor = string.sub, string.format, math.floor
-local questions, windows, long -- made when they are needed
-local converted, expiry -- an expiry time and its text: a batch mostly writes the same, and converting is slow
+local call, unpack, pack, sub, find = redis.call, struct.unpack, struct.pack, string.sub, string.find
+local min, max, floor, concat = math.min, math.max, math.floor, table.concat
+local layout, record, rate, spec, lease, home, shard =
+  lib.layout, lib.record, lib.rate, lib.spec, lib.lease, lib.home, lib.shard
+local RESET, SLIDE, COUNTER, ENTRY = layout.RESET, layout.SLIDE, layout.COUNTER, layout.ENTRY_BYTES
 
-include 'counts'
+-- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
+function lib.clock_of(given)
+  if given ~= '' then return tonumber(given) end
+  local time = call('TIME')
+  local us = time[2] + 0
+  return time[1] * 1000 + (us - us % 1000) / 1000
+end
 
--- The question of the entry before, see ask.lua: what is read of it, its text from the kind to the limit, with which a
--- state begins, what a record begins with that has this state alone, and the index up to which a record is read. With
--- several windows it has a way of its own, and without a kind it goes the long way.
-local asked, text, kind, cost, ask, strict, part, window, limit, named, shape, reach, several
+-- reset deletes a key, unless it is the home of a split key of which shards hold something. A damaged record is deleted.
+local function reset(key, s, clock, reach)
+  local sound, lent = pcall(function() return home.lent(record.load(key, clock, s, reach)) end)
+  if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
+  call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
+  return pack('>BI4I3', layout.DECIDED, call('UNLINK', key), 0)
+end
 
-for i = #replies, count do -- the clock is the first
-  local index, requests, reply = 3, 1, nil
-  if entries ~= '' then index, requests = unpack('>I2I4', entries, i * 6 - 5) end
-  if index ~= asked then
-    asked, text = index, ARGV[index]
-    include 'question'
+local states, uses, out = {}, {}, {} -- by window, of the entry that is decided
+
+-- slow_path decides any entry by the five operations: any number of windows, records of any form, homes and shards of
+-- split keys.
+local function slow_path(q, key, s, clock, requests)
+  if q.kind == RESET then return reset(key, s, clock, q.reach) end
+  local rec = record.load(key, clock, s, q.reach, s ~= '' and q.directory)
+  local algorithm, kind, n, limits, strict, ask = q.algorithm, q.kind, q.count, q.limits, q.strict, q.ask
+  local granted = requests
+  for i = 1, n do
+    local st = record.find(kind, q.buckets, q.windows[i])
+    if not st then
+      st = record.state(kind, q.buckets, q.windows[i])
+      algorithm.fresh(st)
+    end
+    local used = algorithm.usage(st, rec, strict, q)
+    states[i], uses[i] = st, used
+    granted = min(granted, floor((limits[i] - used) / ask))
   end
-  local key = keys[before + i]
-  local s = call('GETRANGE', key, '0', reach)
-  if several then
-    reply = several(key, s, requests)
-  elseif kind then
-    include 'quick'
+  if granted < 0 then granted = 0 end
+  local shards, open, refusal, keep = 0, false, '', false
+  local was = record.ends()
+  if rec.lease or q.shard then
+    -- Within the lease summary's bound all is granted, without a look at the lease record.
+    local bound, offset
+    if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
+    if bound and floor((bound - uses[1]) / ask) >= requests and not (q.shard and rec.now > clock) then
+      granted, uses[1] = requests, uses[1] + offset
+    elseif q.shard then
+      local rooms
+      granted, rooms, refusal, keep = shard.ask(rec, q, states, uses, requests)
+      for i = 1, n do uses[i] = limits[i] - (rooms[i] or 0) end
+    else
+      local h = home.lent(rec)
+      shards = h and h.shards or 0
+      if h then
+        local room, recalls
+        granted, room, recalls = home.decide(h, clock, q, uses, requests, nil, 0, {})
+        for i = 1, n do uses[i] = limits[i] - room[i] end
+        open = #recalls > 0 and granted < requests or q.cost == 0
+      end
+    end
   end
-  if not reply then
-    long = long or long_of(clock)
-    reply = long(text, key, s, requests)
+  local units = granted * q.cost
+  if units > 0 then
+    lib.charge(rec, q, states, units)
+  elseif q.cost == 0 and granted > 0 then
+    granted = requests -- a request without cost is answered alike, whoever asks it
   end
-  replies[i + 1] = reply
+  local calls = 0
+  for i = 1, n do
+    local st, over, room = states[i], uses[i] + units + ask - limits[i], 0
+    if granted < requests and over > 0 and not open and not q.shard then
+      room = algorithm.room_at(st, rec, over, limits[i] - ask, strict)
+    end
+    calls = max(calls, rate.at(clock, st.last, st.rate))
+    out[i + 1] = pack('>I6I6I6I6', uses[i], room, st.said_last, st.said_newest)
+  end
+  if units > 0 or keep then record.save(was) end
+  out[1] = shards > 0 and pack('>BI2BI4I3', layout.AT_HOME, shards, open and 1 or 0, granted, calls)
+    or pack('>BI4I3', q.shard and layout.AT_SHARD or layout.DECIDED, granted, calls)
+  if not q.shard then return concat(out, '', 1, n + 1) end
+  out[n + 2] = pack('>I2', #refusal) .. refusal
+  return concat(out, '', 1, n + 2)
+end
+
+-- charge admits units to every state.
+function lib.charge(rec, q, sts, units)
+  local charge, now = q.algorithm.charge, rec.now
+  for i = 1, q.count do
+    local st, limit = sts[i], q.limits[i]
+    if st.begin == 0 then record.add(st) end
+    charge(st, rec, limit, units)
+    st.rate = rate.charged(now, st.last, st.rate, now)
+    st.last, st.limit, st.touched = now, min(limit, 1e12), true
+  end
+end
+
+-- beside is the fast path of one window where a record has other states too, or at the home or a shard of a split key. j
+-- is the state's place.
+local function beside(q, d, j, key, s, clock, requests)
+  local at, kinds, lease_at, now, begin = d.at, d.kinds, d.lease, clock, d.head + 1
+  for i = 1, d.count do
+    if i == lease_at then
+      if unpack('>I6', s, at[i] + 6) < clock then return end -- a lease record to be dropped
+    elseif i ~= j then
+      local last = unpack('>I6', s, at[i])
+      if last + d.keep[i] < clock then return end -- a state to be dropped
+      if last > now then now = last end
+      if i < j and kinds[i] == SLIDE then
+        begin = begin + unpack('>I3', s, at[i] + 13) * ENTRY
+      elseif i < j and kinds[i] == COUNTER and d.buckets[i] > 1 then
+        begin = begin + (d.buckets[i] + 1) * layout.COUNTER_BYTES
+      end
+    end
+  end
+  local bound, offset, shards = nil, 0, 0
+  if lease_at then
+    if q.cost == 0 then return end
+    bound, offset, shards = lease.summary(q, s, at[lease_at] + 12, clock)
+    if not bound then return end
+  end
+  if q.shard and (not bound or now > clock) then return end
+  local from = at[j]
+  local head = q.areas and (j == 1 and d.text or sub(s, 1, from - 1)) or nil
+  local granted, calls, used, room, last, newest, fields, expires, moves =
+    q.straight(q, 1, s, from, begin, clock, now, requests, bound, head)
+  if not granted then return end
+  if fields and not head then -- all else stays as it is, and where it is
+    call('SETRANGE', key, d.offsets[j], fields)
+    if moves then record.expire(key, expires, 'GT') end
+  elseif fields then
+    if #fields >= d.inline then return end
+    record.store(key, s, fields, expires, moves, false)
+  end
+  if not bound then
+    if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest) end
+    return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
+  end
+  if q.shard then return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * 16777216 + calls, used + offset, last, newest, 0) end
+  return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * 16777216 + calls, used + offset, last, newest)
+end
+
+local pieces = {} -- of the record that is composed
+
+-- together is the fast path of several windows, which are all of the record's states, if all requests are granted.
+local function together(q, d, key, s, clock, requests)
+  local n, at, begin, straight, rated, expires, moves = q.count, d.at, d.head + 1, q.straight, 0, 0, false
+  local told, granted, calls, used, _, last, newest, fields, ends, moved, area = ''
+  for i = 1, n do
+    granted, calls, used, _, last, newest, fields, ends, moved, area, begin =
+      straight(q, i, s, at[i], begin, clock, clock, requests)
+    if not granted or granted < requests then return end
+    if calls > rated then rated = calls end
+    if ends > expires then expires = ends end
+    moves, pieces[i + 1], pieces[n + i + 1] = moves or moved, fields, area or ''
+    told = told .. pack('>I6I12I6', used, last, newest)
+  end
+  if fields then
+    pieces[1] = d.text
+    local text = concat(pieces, '', 1, 2 * n + 1)
+    if #text >= d.inline then return end
+    record.store(key, s, text, expires, moves, true)
+  end
+  return pack('>I8c0', granted * 16777216 + rated, told)
+end
+
+-- fast_path answers nearly all entries: the record is inline and has all of the spec's states, with the limits of last
+-- time, or there is none. It returns nothing, and has written nothing, if the slow path has to.
+local function fast_path(q, key, s, clock, requests)
+  local d, places = q.directory, q.places
+  if s == '' then
+    d, places = q.fresh, q.order
+  elseif sub(s, 1, d.bytes) ~= d.text then
+    d, places = spec.place(q, key, s)
+  end
+  if not places or q.areas and #s >= q.most or #s < d.head and s ~= '' then return end
+  if q.count > 1 then return places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
+  if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests) end
+  if q.shard then return end
+  local granted, calls, used, room, last, newest, packed, expires, moves =
+    q.straight(q, 1, s, d.at[1], d.head + 1, clock, clock, requests, nil, d.text)
+  if not granted then return end
+  if packed then
+    if #packed >= d.inline then return end
+    record.store(key, s, packed, expires, moves, true)
+  end
+  if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest) end
+  return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
+end
+
+local replies, done = {}, 0
+
+local function answer(keys, before, count, args, entries, clock)
+  local q, requests, index
+  while done < count do
+    done = done + 1
+    if entries == '' then
+      requests, q = 1, q or spec.of(args[3])
+    else
+      index, requests = unpack('>I2I4', entries, done * 6 - 5)
+      q = spec.of(args[index])
+    end
+    local key = keys[before + done]
+    local s = call('GETRANGE', key, '0', q.last)
+    replies[done + 1] = fast_path(q, key, s, clock, requests) or slow_path(q, key, s, clock, requests)
+  end
+end
+
+function lib.decide(keys, args)
+  local clock, entries, before, count = lib.clock_of(args[1]), args[2], 0, #keys
+  if count == 0 then
+    count = entries == '' and #args - 3 or #entries / 6
+    keys, before = args, #args - count
+  end
+  replies[1], done = pack('>I6', clock), 0
+  while done < count do
+    local ok, why = pcall(answer, keys, before, count, args, entries, clock)
+    if not ok then -- of the last entry, which has charged nothing
+      -- An error of Lua's own, which begins with a line of the library, is a number of the record that leads nowhere.
+      -- Others begin with a code. Redis's pcall returns the text of an error's table.
+      why = tostring(type(why) == 'table' and why.err or why)
+      if find(why, '^@?user_') then why = record.damage(keys[before + done], why) end
+      replies[done + 1] = pack('>BI2', layout.FAILED, #why) .. why
+    end
+  end
+  return concat(replies, '', 1, count + 1)
 end

@@ -1,28 +1,60 @@
--- fixed.lua: RL.FIXED, one count per window; windows start at multiples of their
--- length since the epoch.
+-- fixed.lua: RL.FIXED, one count a window; windows start at multiples of their length since the epoch.
+local lib = ...
 
-do
+local unpack, pack = struct.unpack, struct.pack
+local rate_at, charged = lib.rate.at, lib.rate.charged
+local fixed = {}
+lib.fixed = fixed
 
-local function fresh(window)
-  return state(FIXED, 1, window, '')
+function fixed.fresh(st) st.last, st.rate, st.used = 0, 0, 0 end
+
+function fixed.usage(st, rec)
+  local now, window = rec.now, st.window
+  st.said_last, st.said_newest = st.last, 0
+  if now - now % window > st.last then return 0 end
+  return st.used
 end
 
-local function used(rec, st)
-  if floor(rec.now / st[WINDOW]) > floor(st[LAST] / st[WINDOW]) then return 0 end
-  return st[FIRST]
+function fixed.room_at(st, rec) return rec.now - rec.now % st.window + st.window end
+
+function fixed.charge(st, rec, _, units)
+  st.used = fixed.usage(st, rec) + units
+  st.said_last = rec.now
 end
 
-local function retry(rec, st)
-  return (floor(rec.now / st[WINDOW]) + 1) * st[WINDOW]
-end
+function fixed.matters_until(st) return st.last - st.last % st.window + st.window - 1 end
 
-local function charge(rec, st, _, units)
-  st[FIRST] = used(rec, st) + units
-end
-
-algorithms[FIXED] = {
-  fresh = fresh, used = used, retry = retry, charge = charge,
-  last = function(st) return st[LAST], 0 end,
-}
-
+-- straight is that of slide.lua.
+function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
+  local window, limit, ask = q.windows[i], q.limits[i], q.ask
+  local last, calls, used = 0, 0, 0
+  if s ~= '' then
+    last, calls, used = unpack('>I6I4I6', s, at)
+    if last > now then
+      if q.still then return end
+      now = last
+    end
+  end
+  local from = now - now % window
+  local moves = from > last
+  if moves then used = 0 end
+  local granted = (bound or limit) - used
+  if granted >= requests * ask then
+    granted = requests
+  elseif bound then
+    return
+  else
+    granted = granted > 0 and (granted - granted % ask) / ask or 0
+  end
+  local units, room, rated, fields = granted * q.cost, 0
+  if units > 0 then
+    calls, rated = charged(now, last, calls, clock)
+    last, fields = now, pack('>c0I6I4I6', head or '', now, calls, used + units)
+  end
+  if granted < requests and limit < used + units + ask then
+    room = from + window
+  elseif q.cost == 0 and granted > 0 then
+    granted = requests
+  end
+  return granted, rated or rate_at(clock, last, calls), used, room, last, 0, fields, from + window - 1, moves, nil, begin
 end

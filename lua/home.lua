@@ -1,169 +1,318 @@
 -- home.lua: the home of a split key, which owns the limit, lends pieces of it and alone denies. It is
 -- shard/split_home.go, function by function.
 --
--- A home's note: parts (how many, itself included); of the leases that are live pairs and strict; seq of the
--- newest loan; calm, ms, before which nothing is lent; lent: per part its number part, seq, born, over, strict, and
--- out, units by the state's name.
+-- The table of a home's lease record: shards, how many, the home included; pairs and strict: what the live leases were
+-- granted for; seq of the newest loan; no_lending_until, ms; lent: a list of what each shard may hold, its number shard,
+-- seq, incarnation, over, strict, and out, units by the state's name.
+local lib = ...
 
-local GRACE = 20  -- ms that a loan has to arrive before its part is lent more
+local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local max, min, floor, concat = math.max, math.min, math.floor, table.concat
+local layout, record, lease = lib.layout, lib.record, lib.lease
+local HOME, LEASE = layout.HOME, lease.LEASE
+local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
 local SCARCE = 32 -- below this part of the limit no room is lent
+local home = {}
+lib.home = home
 
-local function homes()
-  local m, home = split(), {}
-
-  -- open returns the home's note without what no part can use any more, or nothing.
-  function home.open(rec, clock)
-    local h = m.open(rec, HOME)
-    if not h then return end
-    local lent = {}
-    for _, l in ipairs(h.lent) do
-      local made, any = floor(l.seq / 1000), false
-      for name, n in pairs(l.out) do
-        if clock > made + LEASE + m.life(name) then l.out[name] = 0 end
-        any = any or l.out[name] > 0
-      end
-      if any then lent[#lent + 1] = l end
+-- open returns the home's table without what no shard can use any more, or nothing.
+function home.open(rec)
+  local h = lease.open(rec, HOME)
+  if not h then return end
+  local lent = {}
+  for _, l in ipairs(h.lent) do
+    local made, any = floor(l.seq / 1000), false
+    for name in pairs(l.out) do
+      if rec.clock > made + LEASE + lease.life(name) then l.out[name] = 0 end
+      any = any or l.out[name] > 0
     end
-    h.lent = lent
-    return h
+    if any then lent[#lent + 1] = l end
   end
+  h.lent = lent
+  return h
+end
 
-  function home.fresh(count)
-    return { parts = count, pairs = '', strict = false, seq = 0, calm = 0, lent = {} }
+-- lent returns the home's table if shards hold something.
+function home.lent(rec)
+  local h = home.open(rec)
+  if h and #h.lent > 0 then return h end
+end
+
+local function fresh(shards)
+  return { shards = shards, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
+end
+
+-- counts returns what a shard may have in use of a state.
+local function counts(l, name, strict)
+  local n = l.out[name] or 0
+  return strict and not l.strict and 2 * n or n
+end
+
+-- keep puts the table into the record, for as long as anything lent may count.
+local function keep(rec, h)
+  local ending, lapse, lent = h.no_lending_until, -1, 0
+  local name, limit = sub(h.pairs, 1, 8), #h.pairs == 13 and unpack('>I5', h.pairs, 9) or 0
+  for _, l in ipairs(h.lent) do
+    lent = lent + counts(l, name, h.strict)
+    for of, n in pairs(l.out) do
+      local last = floor(l.seq / 1000) + LEASE + lease.life(of)
+      ending = max(ending, last)
+      if n > 0 and (lapse < 0 or last < lapse) then lapse = last end
+    end
   end
+  lease.keep(rec, HOME, h, ending,
+    lease.summarize(HOME, h.pairs, h.strict, limit - lent, lent, 0, lapse, h.shards))
+end
 
-  -- keep puts the note into the record, for as long as anything lent may count.
-  function home.keep(rec, h)
-    local ending, lapse, lent = h.calm, -1, 0
-    local state, limit = sub(h.pairs, 1, 8), #h.pairs == 13 and unpack('>I5', h.pairs, 9) or 0
-    for _, l in ipairs(h.lent) do
-      lent = lent + home.counts(l, state, h.strict)
-      for name, n in pairs(l.out) do
-        local last = floor(l.seq / 1000) + LEASE + m.life(name)
-        ending = max(ending, last)
-        if n > 0 and (lapse < 0 or last < lapse) then lapse = last end
-      end
-    end
-    m.keep(rec, HOME, h, ending, m.front(HOME, h.pairs, h.strict, limit - lent, lent, 0, lapse, h.parts))
+local function lent_to(h, number)
+  for i, l in ipairs(h.lent) do
+    if l.shard == number then return l, i end
   end
+end
 
-  local function lent_to(h, number)
-    for i, l in ipairs(h.lent) do
-      if l.part == number then return l, i end
+-- collect takes a report if no loan was made since it was asked for.
+local function collect(h, r)
+  local l = lent_to(h, r.shard)
+  if not l or r.stale or r.seq < l.seq or r.incarnation ~= l.incarnation then return end
+  l.over = l.over or r.over
+  if r.strict ~= l.strict then
+    for name in pairs(l.out) do
+      if not r.used[name] then return end -- it would be counted otherwise than the table says
     end
   end
-
-  -- collect takes a report if no loan was made since it was asked for.
-  function home.collect(h, r)
-    local l = lent_to(h, r.part)
-    if not l or r.stale or r.seq < l.seq or r.born ~= l.born then return end
-    l.over = l.over or r.over
-    if r.strict ~= l.strict then
-      for name in pairs(l.out) do
-        if not r.used[name] then return end -- it would be counted otherwise than the note says
-      end
-    end
-    for name, n in pairs(r.used) do
-      if l.out[name] and (n < l.out[name] or r.strict ~= l.strict) then l.out[name] = n end
-    end
-    l.strict = r.strict
+  for name, n in pairs(r.used) do
+    if l.out[name] and (n < l.out[name] or r.strict ~= l.strict) then l.out[name] = n end
   end
+  l.strict = r.strict
+end
 
-  local function live(l, clock) return not l.over and clock <= floor(l.seq / 1000) + LEASE end
+local function live(l, clock) return not l.over and clock <= floor(l.seq / 1000) + LEASE end
 
-  local function same(h, text, strict) return h.pairs == text and h.strict == strict end
+local function same(h, q) return h.pairs == q.pairs and h.strict == q.strict end
 
-  -- others tells whether a part may be admitting other requests than these.
-  function home.others(h, clock, text, strict)
-    if same(h, text, strict) then return false end
-    for _, l in ipairs(h.lent) do
-      if live(l, clock) then return true end
-    end
-    return false
+-- other_leases reports whether a shard may be admitting requests of another spec.
+local function other_leases(h, clock, q)
+  if same(h, q) then return false end
+  for _, l in ipairs(h.lent) do
+    if live(l, clock) then return true end
   end
+  return false
+end
 
-  -- counts returns what a part may have in use of a state.
-  function home.counts(l, name, strict)
-    local n = l.out[name] or 0
-    return strict and not l.strict and 2 * n or n
+-- room returns, by window, what is left of the limit.
+local function room_of(h, q, uses, others)
+  local limits, room = {}, {}
+  if others then
+    lease.each(h.pairs, function(_, name, limit)
+      limits[name] = h.strict == q.strict and min(limits[name] or limit, limit) or 0
+    end)
   end
-
-  -- room returns, by pair, what is left of the limit.
-  function home.room(h, q, names, uses, others)
-    local limits, room = {}, {}
-    if others then
-      m.each(h.pairs, function(_, name, limit)
-        limits[name] = h.strict == q.strict and min(limits[name] or limit, limit) or 0
-      end)
-    end
-    for i, name in ipairs(names) do
-      room[i] = min(q.pairs[i][1], limits[name] or q.pairs[i][1]) - uses[i]
-      for _, l in ipairs(h.lent) do room[i] = room[i] - home.counts(l, name, q.strict) end
-    end
-    return room
+  for i = 1, q.count do
+    local name, limit = q.names[i], q.limits[i]
+    room[i] = min(limit, limits[name] or limit) - uses[i]
+    for _, l in ipairs(h.lent) do room[i] = room[i] - counts(l, name, q.strict) end
   end
+  return room
+end
 
-  -- unread returns the parts to read before the rest may be denied: those that count, or hold the
-  -- limit down, and are not in read, see home.decide.
-  function home.unread(h, clock, q, names, text, read)
-    local recalls, alike = {}, same(h, text, q.strict)
-    for _, l in ipairs(h.lent) do
-      local needed = not alike and live(l, clock)
-      for _, name in ipairs(names) do needed = needed or home.counts(l, name, q.strict) > 0 end
-      if needed and not (read[l.part] and read[l.part] >= l.seq) then
-        recalls[#recalls + 1] = { l = l, close = not alike }
-      end
+-- unread returns the recalls that are needed before the rest may be denied: of shards that count, or hold the limit down,
+-- and are not in read, see decide.
+local function unread(h, clock, q, read)
+  local recalls, alike = {}, same(h, q)
+  for _, l in ipairs(h.lent) do
+    local needed = not alike and live(l, clock)
+    for _, name in ipairs(q.names) do needed = needed or counts(l, name, q.strict) > 0 end
+    if needed and not (read[l.shard] and read[l.shard] >= l.seq) then
+      recalls[#recalls + 1] = { l = l, close = not alike }
     end
-    return recalls
   end
+  return recalls
+end
 
-  -- lend lends the part that missed an even piece of the room, on top of what it has. It returns the loan.
-  function home.lend(h, clock, q, names, text, miss, room)
-    if h.parts < 2 or clock < h.calm then return end
-    local l, at = lent_to(h, miss.part)
-    if l and (miss.born ~= l.born or miss.seq ~= l.seq and clock < floor(l.seq / 1000) + GRACE) then return end
-    local loan, more = { seq = max(h.seq + 1, clock * 1000), held = {}, rest = {} }, false
-    for i, name in ipairs(names) do
-      local piece, has = floor(room[i] / h.parts), l and home.counts(l, name, q.strict) or 0
-      if room[i] < floor(q.pairs[i][1] / SCARCE) then piece = 0 end
-      if has + piece < q.cost then return end
-      more = more or piece > 0
-      loan.held[i], loan.rest[i] = has + piece, room[i] - piece
-    end
-    if not more and not miss.over then return end
-    local out = {}
-    for i, name in ipairs(names) do out[name] = loan.held[i] end
-    for name, n in pairs(l and l.out or {}) do -- what it used for other pairs still counts
-      if n > 0 and not out[name] then out[name] = home.counts(l, name, q.strict) end
-    end
-    h.lent[at or #h.lent + 1] = { part = miss.part, seq = loan.seq, born = miss.born, over = false,
-      strict = q.strict, out = out }
-    h.pairs, h.strict, h.seq = text, q.strict, loan.seq
-    return loan
+-- lend lends the shard that refused an even piece of the room, on top of what it has. It returns the loan.
+local function lend(h, clock, q, refusal, room)
+  if h.shards < 2 or clock < h.no_lending_until then return end
+  local l, at = lent_to(h, refusal.shard)
+  if l and (refusal.incarnation ~= l.incarnation
+    or refusal.seq ~= l.seq and clock < floor(l.seq / 1000) + GRACE) then return end
+  local loan, more = { seq = max(h.seq + 1, clock * 1000), held = {}, headroom = {} }, false
+  for i, name in ipairs(q.names) do
+    local piece, has = floor(room[i] / h.shards), l and counts(l, name, q.strict) or 0
+    if room[i] < floor(q.limits[i] / SCARCE) then piece = 0 end
+    if has + piece < q.cost then return end
+    more = more or piece > 0
+    loan.held[i], loan.headroom[i] = has + piece, room[i] - piece
   end
-
-  -- decide returns how many are granted, the room there was by pair, the recalls needed before
-  -- the rest is denied, and the loan. read is, by part that was read or is away, the newest seq read.
-  function home.decide(h, clock, q, uses, requests, miss, reports, read)
-    local names, text = m.names(q)
-    if miss and miss.over then
-      home.collect(h, miss)
-      read[miss.part] = max(read[miss.part] or 0, miss.seq)
-    end
-    local others = home.others(h, clock, text, q.strict)
-    local room = home.room(h, q, names, uses, others)
-    local granted = requests
-    for _, units in ipairs(room) do granted = max(min(granted, floor(units / q.ask)), 0) end
-    if granted < requests then
-      local recalls = home.unread(h, clock, q, names, text, read)
-      if #recalls > 0 and reports > 0 then h.calm = clock + floor(LEASE / 4) end
-      return granted, room, recalls
-    end
-    if not miss or others then return granted, room, {} end
-    local left = {}
-    for i, units in ipairs(room) do left[i] = units - granted * q.cost end
-    return granted, room, {}, home.lend(h, clock, q, names, text, miss, left)
+  if not more and not refusal.over then return end
+  local out = {}
+  for i, name in ipairs(q.names) do out[name] = loan.held[i] end
+  for name, n in pairs(l and l.out or {}) do -- what it used for other specs still counts
+    if n > 0 and not out[name] then out[name] = counts(l, name, q.strict) end
   end
+  h.lent[at or #h.lent + 1] = { shard = refusal.shard, seq = loan.seq, incarnation = refusal.incarnation, over = false,
+    strict = q.strict, out = out }
+  h.pairs, h.strict, h.seq = q.pairs, q.strict, loan.seq
+  return loan
+end
 
-  return home
+-- decide returns how many requests are granted, the room there was by window, the recalls needed before the rest is
+-- denied, and the loan. uses are the home's own by window; read has, by shard that was read or cannot be reached, the
+-- newest seq read.
+function home.decide(h, clock, q, uses, requests, refusal, reports, read)
+  if refusal and refusal.over then
+    collect(h, refusal)
+    read[refusal.shard] = max(read[refusal.shard] or 0, refusal.seq)
+  end
+  local others = other_leases(h, clock, q)
+  local room = room_of(h, q, uses, others)
+  local granted = requests
+  for _, units in ipairs(room) do granted = max(min(granted, floor(units / q.ask)), 0) end
+  if granted < requests then
+    local recalls = unread(h, clock, q, read)
+    if #recalls > 0 and reports > 0 then h.no_lending_until = clock + floor(LEASE / 4) end
+    return granted, room, recalls
+  end
+  if not refusal or others then return granted, room, {} end
+  local left = {}
+  for i, units in ipairs(room) do left[i] = units - granted * q.cost end
+  return granted, room, {}, lend(h, clock, q, refusal, left)
+end
+
+-- refused reads a refusal, see shard.lua, that the number of its shard stands before.
+local function refused(s, q)
+  if s == '' then return end
+  local r, over = { used = {}, strict = q.strict }
+  r.shard, r.clock, r.incarnation, r.seq, over = unpack('>I4I6I6I7B', s)
+  r.over = over == 1
+  for i, name in ipairs(r.over and q.names or {}) do r.used[name] = unpack('>I6', s, 25 + (i - 1) * 12) end
+  return r
+end
+
+-- reported reads reports.
+local function reported(s)
+  local list, at = {}, 1
+  while at <= #s do
+    local r, flags, n = { used = {} }
+    r.shard, r.seq, r.incarnation, flags, n, at = unpack('>I4I7I6BB', s, at)
+    r.stale, r.over, r.strict = flags % 2 == 1, flags % 4 >= 2, flags >= 4
+    for _ = 1, n do
+      r.used[sub(s, at, at + 7)] = unpack('>I6', s, at + 8)
+      at = at + 14
+    end
+    list[#list + 1] = r
+  end
+  return list
+end
+
+-- The function rl_lend asks the home of a split key, on the reports of its shards, and lends to the shard that refused. A
+-- spec without cost, or without windows, only reads.
+--
+-- KEYS[1] the home's stored key
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] requests 4 bytes, shards that the caller wants 2
+-- ARGV[3] the spec, see spec.lua
+-- ARGV[4] empty, or of the shard that refused: its number 4, then the refusal, see shard.lua
+-- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: over, 4: counted in full), states 1, per
+--         state its name 8, used 6
+-- ARGV[6] the numbers of shards that cannot be reached, 4 each
+-- returns the clock 6, granted 4, rate 3, shards in the layout 2 (0: nothing is lent),
+--         per window used 6 (by all, as the home sees it), own 6, ms until the first of that is not used 6, last 6,
+--         newest 6, what shards count 6 (in all),
+--         the number of shards lent to 2, each: shard 4, incarnation 6, per window what it counts 6,
+--         the number of recalls 2, each: shard 4, seq 7, flags 1 (1: end the lease, 2: count in full), states 1, names,
+--         and with a loan its seq 7, per window held 6, headroom at home 6
+-- Cost: O(shards), one write if something was granted, lent or reported.
+function lib.lend(keys, args)
+  local clock, key, q = lib.clock_of(args[1]), keys[1], lib.spec.of(args[3])
+  local requests, wanted = unpack('>I4I2', args[2])
+  local rec = record.open(key, clock)
+  local was = record.ends()
+  local h = home.open(rec) or fresh(wanted)
+  if #h.lent == 0 then h.shards = wanted end
+  local before = cmsgpack.pack(h)
+  local states, uses = {}, {}
+  for i = 1, q.count do
+    states[i] = record.find(q.kind, q.buckets, q.windows[i])
+    if not states[i] then
+      states[i] = record.state(q.kind, q.buckets, q.windows[i])
+      q.algorithm.fresh(states[i])
+    end
+    uses[i] = q.algorithm.usage(states[i], rec, q.strict, q)
+  end
+  local reports, read = reported(args[5]), {}
+  for _, r in ipairs(reports) do
+    collect(h, r)
+    if not r.stale then read[r.shard] = max(read[r.shard] or 0, r.seq) end
+  end
+  for at = 1, #args[6], 4 do read[unpack('>I4', args[6], at)] = layout.WRAP * 32 end -- as if read, whatever was lent
+  local granted, room, recalls, loan
+  if q.cost == 0 then
+    granted, room, recalls = 0, room_of(h, q, uses, false), {}
+    for i, l in ipairs(h.lent) do recalls[i] = { l = l, close = true } end
+  else
+    granted, room, recalls, loan = home.decide(h, clock, q, uses, requests, refused(args[4], q), #reports, read)
+  end
+  local units = granted * q.cost
+  if units > 0 then lib.charge(rec, q, states, units) end
+
+  local reply, calls = { '' }, 0
+  local function add(s) reply[#reply + 1] = s end
+  for i = 1, q.count do
+    local st, lent, first = states[i], 0, 0
+    for _, l in ipairs(h.lent) do lent = lent + counts(l, q.names[i], q.strict) end
+    calls = max(calls, lib.rate.at(clock, st.last, st.rate))
+    local own, last, newest = uses[i] + units, st.said_last, st.said_newest
+    if granted < requests and own > 0 then first = lease.first(rec, st, own, q.strict) end
+    add(pack('>I6I6I6I6I6I6', q.limits[i] - room[i], own, first, last, newest, lent))
+  end
+  add(pack('>I2', #h.lent))
+  for _, l in ipairs(h.lent) do
+    add(pack('>I4I6', l.shard, l.incarnation))
+    for _, name in ipairs(q.names) do add(pack('>I6', counts(l, name, q.strict))) end
+  end
+  add(pack('>I2', #recalls))
+  for _, r in ipairs(recalls) do
+    local names = {}
+    for name in pairs(r.l.out) do names[#names + 1] = name end
+    add(pack('>I4I7BB', r.l.shard, r.l.seq, (r.close and 1 or 0) + (q.strict and 2 or 0), #names) .. concat(names))
+  end
+  if loan then
+    add(pack('>I7', loan.seq))
+    for i = 1, q.count do add(pack('>I6I6', loan.held[i], loan.headroom[i])) end
+  end
+  if q.cost > 0 and (units > 0 or cmsgpack.pack(h) ~= before) then
+    if #h.lent > 0 then keep(rec, h) end
+    record.save(was)
+  end
+  reply[1] = pack('>I6I4I3I2', clock, granted, calls, #h.lent > 0 and h.shards or 0)
+  return concat(reply)
+end
+
+-- The function rl_forget ends the reset of a split key at its home, after the shards have forgotten what they used.
+--
+-- KEYS[1] the home's stored key
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] of each shard that forgot: its number 4 bytes, the seq that it was told 7
+-- returns 1 byte: 1 if nothing is left, 0 if shards count that did not forget, or were lent to since
+-- Cost: O(shards).
+function lib.forget(keys, args)
+  local clock, key, forgot = lib.clock_of(args[1]), keys[1], {}
+  for at = 1, #args[2], 11 do
+    local number, seq = unpack('>I4I7', args[2], at)
+    forgot[number] = seq
+  end
+  local h = home.open(record.open(key, clock))
+  redis.call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
+  local left = {}
+  for _, l in ipairs(h and h.lent or {}) do
+    if not forgot[l.shard] or forgot[l.shard] < l.seq then left[#left + 1] = l end
+  end
+  if #left == 0 then
+    redis.call('UNLINK', key)
+    return '\1'
+  end
+  h.lent = left
+  keep(record.load(key, clock, '', 0), h)
+  record.save(0)
+  return '\0'
 end

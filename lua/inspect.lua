@@ -1,24 +1,32 @@
--- inspect.lua: what RL.INSPECT tells of each state of a key that can still matter. It changes nothing.
+-- inspect.lua: the function rl_inspect reports each state of a key that can still matter, for RL.INSPECT. It changes
+-- nothing; a replica refuses it all the same, as it does the others: its counts are old.
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- returns one string: 1 byte, 1 if parts of the key have to be asked, too, then per state: kind 1 byte, window 5, buckets 2, used 6, limit 5,
---         rate 3, the key's time to live in ms 6
+-- returns one string: 1 byte, 1 if shards of the key have to be asked, too; then per state: kind 1 byte, window 5,
+--         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6. Of a rate, window is the ms in which its
+--         limit drains, and buckets is 0.
 -- Cost: O(states), one search per log.
+local lib = ...
 
-local clock = clock_of(ARGV[1])
-local rec = load(KEYS[1], clock, read(KEYS[1]))
-local out, now, ending = { find(rec, HOME, 0, 1) and '\1' or '\0' }, rec.now, 0
-for _, st in ipairs(rec.states) do ending = max(ending, ends(st)) end
-for _, st in ipairs(rec.states) do
-  if st[KIND] < HOME and ends(st) >= now then
-    local used = algorithms[st[KIND]].used(rec, st, false)
-    local window, buckets = st[WINDOW], st[BUCKETS]
-    if st[KIND] == THROTTLE then -- the ms in which its limit drains
-      window, buckets = min(floor(st[LIMIT] * st[CAP] / 1000000), 2 ^ 40 - 1), 0
+local pack, min, floor, concat = struct.pack, math.min, math.floor, table.concat
+local layout, record = lib.layout, lib.record
+
+function lib.inspect(keys, args)
+  local clock, key = lib.clock_of(args[1]), keys[1]
+  local rec = record.open(key, clock)
+  local ending, now, out = record.ends(), rec.now, { '\0' }
+  for i = 1, rec.count do
+    local st = rec[i]
+    local kind, algorithm = st.kind, lib.algorithms[st.kind]
+    if kind == layout.HOME or kind == layout.SHARD then
+      if kind == layout.HOME then out[1] = '\1' end
+    elseif algorithm.matters_until(st) >= now then
+      local used, window, buckets = algorithm.usage(st, rec, false), st.window, st.buckets
+      if window == 0 then window, buckets = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0 end
+      out[#out + 1] = pack('>BI5I2I6I5I3I6', kind, window, buckets, used, st.limit, lib.rate.at(now, st.last, st.rate),
+        ending + 1 - clock)
     end
-    out[#out + 1] = pack('>BI5I2I6I5I3I6', st[KIND], window, buckets, used, st[LIMIT],
-      calls_at(now, st[LAST], st[BEFORE], st[DURING]), ending + 1 - clock)
   end
+  return concat(out)
 end
-return table.concat(out)

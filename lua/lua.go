@@ -1,105 +1,137 @@
-// Package lua holds the scripts that run on a Redis node: an immutable list of
-// name, source and hash. A script is put together from the files beside this one:
-// record.lua is the stored value, one file per algorithm decides, and the last part
-// says what the script reads and returns.
+// Package lua holds what runs on a Redis node: one library of Redis Functions, put together from the files beside this
+// one. layout.lua says what is stored, each algorithm has a file of its own, and the headers of the library's functions
+// stand in decide.lua, home.lua, shard.lua and inspect.lua.
+//
+// Every file is a chunk of its own, which takes the library's table and adds its functions to it. Here they are only
+// set one after the other: no text is changed. At load time a node has none of the modules that the files use, so
+// they run when a function is called for the first time.
 package lua
 
 import (
 	"crypto/sha1" //nolint:gosec // EVALSHA names scripts by their SHA-1
+	"crypto/sha256"
 	"embed"
 	"encoding/hex"
+	"fmt"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 )
 
 //go:embed *.lua
 var files embed.FS
 
-// Script is one script as nodes know it.
-type Script struct {
-	Name   string
-	Source string
-	SHA    string // lower-case hex SHA-1 of Source, the name that EVALSHA takes
-}
-
-// state is what most scripts begin with: the stored value and the algorithms.
-var state = text("base", "counts", "lighter", "record", "slide", "counter", "fixed", "throttle", "ask")
-
-// The scripts. The header of the last file of each says KEYS, ARGV and returns.
+// The files that are no algorithms, each after those that it needs: those that algorithms use, and those that use them.
 var (
-	Decide = script("decide", text("clock")+
-		function("decide", "replies, entries, keys, before, count, clock",
-			function("windows_of", "clock", text("base", "counts", "windows"))+
-				function("long_of", "clock", state+text("split", "part", "home", "long"))+
-				text("decide"))+
-		text("batch"))
-	Inspect = script("inspect", state+text("clock", "inspect"))
-
-	// Of split keys: Lend and Forget run at the home, Recall and Take at a part.
-	Lend   = script("lend", state+text("clock", "split", "home", "lend"))
-	Forget = script("forget", state+text("clock", "split", "home", "forget"))
-	Recall = script("recall", state+text("clock", "split", "part", "recall"))
-	Take   = script("take", state+text("clock", "split", "part", "take"))
+	before = []string{"layout", "record", "rate"}
+	after  = []string{"spec", "lease", "algorithms", "home", "shard", "decide", "inspect"}
 )
 
-// All lists every script, for loading them into a node.
-var All = []*Script{Decide, Inspect, Lend, Forget, Recall, Take}
+// order lists all files, each after those that it needs.
+func order() []string {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		panic(err) // what is embedded can be read
+	}
+	list := slices.Clone(before)
+	for _, e := range entries {
+		if name := strings.TrimSuffix(e.Name(), ".lua"); !slices.Contains(before, name) && !slices.Contains(after, name) {
+			list = append(list, name)
+		}
+	}
+	return append(list, after...)
+}
 
-// text returns the text of files, one after the other, and of those that they include.
-func text(names ...string) string {
+// Function is one function of the library.
+type Function struct {
+	Name  string // as FCALL takes it: it ends in the hash of the library's text
+	short string // in the library's table
+}
+
+// The functions. Of split keys, Lend and Forget run at the home, Recall and Take at a shard.
+var (
+	Decide  = &Function{short: "decide"}
+	Inspect = &Function{short: "inspect"}
+	Lend    = &Function{short: "lend"}
+	Forget  = &Function{short: "forget"}
+	Recall  = &Function{short: "recall"}
+	Take    = &Function{short: "take"}
+)
+
+var functions = []*Function{Decide, Inspect, Lend, Forget, Recall, Take}
+
+// Library is what FUNCTION LOAD takes. Its name ends in the hash of its text, so that two versions can be on one node.
+var Library struct{ Name, Source string }
+
+// Script is the same for EVALSHA, for a node that refuses FUNCTION: it takes the function's short name as the first
+// argument. It is slower: each call makes all functions anew.
+var Script struct{ Source, SHA string }
+
+func init() {
+	body := join(order())
+	sum := sha256.Sum256([]byte(body))
+	hash := hex.EncodeToString(sum[:6])
+	Library.Name = "rlproxy_" + hash
 	var b strings.Builder
+	// The flag lets a node of a cluster answer about keys of many slots in one call, see decide.lua. A function without
+	// further flags may write: a replica, and a node that is out of memory, refuse it whole.
+	fmt.Fprintf(&b, "#!lua name=%s\n%slocal made\n", Library.Name, body)
+	for _, f := range functions {
+		f.Name = "rl_" + f.short + "_" + hash
+		fmt.Fprintf(&b, "redis.register_function({ function_name = '%s', flags = { 'allow-cross-slot-keys' }, callback = function(keys, args)\n"+
+			"  made = made or library()\n  return made.%s(keys, args)\nend })\n", f.Name, f.short)
+	}
+	Library.Source = b.String()
+	Script.Source = "#!lua flags=allow-cross-slot-keys\n" + body + "return library()[table.remove(ARGV, 1)](KEYS, ARGV)\n"
+	digest := sha1.Sum([]byte(Script.Source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
+	Script.SHA = hex.EncodeToString(digest[:])
+}
+
+// Short returns the function's name without the hash, as Script takes it.
+func (f *Function) Short() string { return f.short }
+
+// begins has the line of the joined text on which each file begins.
+var begins []begin
+
+type begin struct {
+	line int
+	file string
+}
+
+// join returns the text of a function that makes the library's table. It begins on the second line of what is sent.
+func join(names []string) string {
+	var b strings.Builder
+	b.WriteString("local function library()\nlocal lib = {}\n")
+	line := 4
 	for _, name := range names {
-		file, err := files.ReadFile(name + ".lua")
+		text, err := files.ReadFile(name + ".lua")
 		if err != nil {
 			panic(err) // a file that is not embedded: no build has passed its tests
 		}
-		b.WriteString(include.ReplaceAllStringFunc(string(file), func(line string) string {
-			return text(include.FindStringSubmatch(line)[1])
-		}))
-		b.WriteByte('\n')
+		begins = append(begins, begin{line + 1, name + ".lua"})
+		fmt.Fprintf(&b, ";(function(...)\n%send)(lib)\n", text)
+		line += strings.Count(string(text), "\n") + 2
 	}
+	b.WriteString("return lib\nend\n")
 	return b.String()
 }
 
-// include is a line that stands for the text of another file.
-var include = regexp.MustCompile(`(?m)^ *include '(\w+)'$`)
+// position is how Redis names a line of a library or a script.
+var position = regexp.MustCompile(`@?user_(?:function|script):(?: ?(\d+))`)
 
-// function returns the text of a local function.
-func function(name, parameters, body string) string {
-	return "local function " + name + "(" + parameters + ")\n" + body + "end\n"
-}
-
-func script(name, body string) *Script {
-	// The first line makes Redis 7 treat the script as one that writes: a replica
-	// and a node that is out of memory refuse it whole. The flag lets a node of a cluster
-	// answer about keys of many slots in one call, see batch.lua.
-	source := "#!lua flags=allow-cross-slot-keys\n" + fold(body)
-	sum := sha1.Sum([]byte(source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
-	return &Script{Name: name, Source: source, SHA: hex.EncodeToString(sum[:])}
-}
-
-// constant is a line that gives names to literals, and word what may be one of the names.
-var (
-	constant = regexp.MustCompile(`(?m)^local ([A-Z_]+(?:, [A-Z_]+)*) += (\d+(?:, \d+)*|'[^']*')( +--.*)?$`)
-	word     = regexp.MustCompile(`\b[A-Z][A-Z_]*\b`)
-)
-
-// fold puts the values of constants in place of their names: a call pays for every
-// local that a function captures, and Lua 5.1 has no constants.
-func fold(source string) string {
-	values := map[string]string{}
-	source = constant.ReplaceAllStringFunc(source, func(line string) string {
-		parts := constant.FindStringSubmatch(line)
-		names, literals := strings.Split(parts[1], ", "), strings.Split(parts[2], ", ")
-		for i, name := range names {
-			values[name] = literals[i]
+// Locate returns an error's text with the file and the line of each place that a node names in it.
+func Locate(text string) string {
+	return position.ReplaceAllStringFunc(text, func(place string) string {
+		line, err := strconv.Atoi(position.FindStringSubmatch(place)[1])
+		if err != nil {
+			return place
 		}
-		return ""
-	})
-	return word.ReplaceAllStringFunc(source, func(name string) string {
-		if value, ok := values[name]; ok {
-			return value
+		for i := len(begins) - 1; i >= 0; i-- {
+			if at := line - begins[i].line; at >= 0 {
+				return fmt.Sprintf("lua/%s:%d", begins[i].file, at+1)
+			}
 		}
-		return name
+		return place
 	})
 }

@@ -1,47 +1,136 @@
 package lua
 
 import (
-	"regexp"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
-func TestFold(t *testing.T) {
-	require.Equal(t, "\n\ncall('GETRANGE', 2, '1023')\n  local THREE = 3\nreturn ONE_MORE",
-		fold("local ONE, TWO = 1, 2 -- numbers\nlocal PREFIX = '1023'\ncall('GETRANGE', TWO, PREFIX)\n  local THREE = 3\nreturn ONE_MORE"))
+// Every file is in the library, and parses alone, if a compiler of Lua 5.1 is there; make lint has one.
+func TestFilesParseAlone(t *testing.T) {
+	found, err := filepath.Glob("*.lua")
+	require.NoError(t, err)
+	require.Len(t, found, len(order()))
+	var luac string
+	for _, name := range []string{"luac5.1", "luac", "luajit"} {
+		if path, err := exec.LookPath(name); err == nil {
+			luac = path
+			break
+		}
+	}
+	if luac == "" {
+		t.Skip("there is no luac")
+	}
+	for _, file := range found {
+		args := []string{"-p", file}
+		if strings.HasSuffix(luac, "luajit") {
+			args = []string{"-bl", file}
+		}
+		out, err := exec.Command(luac, args...).CombinedOutput()
+		require.NoError(t, err, "%s: %s", file, out)
+	}
 }
 
-// A constant's name has one value in all scripts, and stands in no string.
-func TestConstantsAreSafeToFold(t *testing.T) {
-	entries, err := files.ReadDir(".")
-	require.NoError(t, err)
-	lines, values := map[string]string{}, map[string]string{}
-	var sources []string
-	for _, e := range entries {
-		file, err := files.ReadFile(e.Name())
+// An error names the file and the line that raised it, whether the text ran as a function or as a script.
+func TestErrorsNameFileAndLine(t *testing.T) {
+	line := func(file, code string) string {
+		text, err := files.ReadFile(file)
 		require.NoError(t, err)
-		source := string(file)
-		sources = append(sources, source)
-		for _, line := range constant.FindAllStringSubmatch(source, -1) {
-			literals := strings.Split(line[2], ", ")
-			names := strings.Split(line[1], ", ")
-			require.Len(t, literals, len(names), line[0])
-			for i, name := range names {
-				require.NotContains(t, values, name, "%s: %s, and %s", e.Name(), line[0], lines[name])
-				values[name], lines[name] = literals[i], line[0]
-			}
-		}
+		at := strings.Index(string(text), code)
+		require.GreaterOrEqual(t, at, 0)
+		return "lua/" + file + ":" + itoa(1+strings.Count(string(text[:at]), "\n"))
 	}
-	require.NotEmpty(t, values)
-	quoted := regexp.MustCompile(`(?m)'[^'\n]*'`)
-	comment := regexp.MustCompile(`(?m)--.*$`)
-	for _, source := range sources {
-		for _, s := range quoted.FindAllString(comment.ReplaceAllString(source, ""), -1) {
-			for _, w := range word.FindAllString(s, -1) {
-				require.NotContains(t, values, w, s)
-			}
+	s := start(t)
+	reply := decide(t, s, "k", base, "short")
+	require.Equal(t, byte(1), reply[0])
+	require.Contains(t, Locate(reply), line("spec.lua", "unpack('>I6BBI2', text)"))
+	_, err := call(s, Recall.Name, "k", base, "")
+	require.ErrorContains(t, err, "user_function")
+	require.Contains(t, Locate(err.Error()), line("shard.lua", "unpack('>BI7B', args[2])"))
+	require.NotContains(t, Locate(err.Error()), "user_function")
+
+	_, err = s.Ask("EVAL", Script.Source, 1, "k", "recall", "", "")
+	require.ErrorContains(t, err, "user_script")
+	require.Contains(t, Locate(err.Error()), line("shard.lua", "unpack('>BI7B', args[2])"))
+	require.Equal(t, "ERR another error, line 3", Locate("ERR another error, line 3"))
+	require.Equal(t, "user_function:1: before all files", Locate("user_function:1: before all files"))
+}
+
+// What stands in for the library answers and stores alike.
+func TestScriptDoesWhatTheLibraryDoes(t *testing.T) {
+	s := start(t)
+	for name, q := range all {
+		for i := range int64(120) {
+			one := decide(t, s, name, base+7*i, q)
+			two := s.Do("EVAL", Script.Source, 1, name+" by script", "decide", itoa(int(base+7*i)), "", q)
+			require.Equal(t, one, two[6:], "%s, %d", name, i)
 		}
+		require.Equal(t, text(t, s, name), text(t, s, name+" by script"))
+		require.NotEmpty(t, text(t, s, name))
 	}
+}
+
+// Two versions of the library are side by side on a node, and share its records.
+func TestTwoVersionsShareANode(t *testing.T) {
+	s := start(t)
+	hash := Library.Name[len("rlproxy_"):]
+	other := strings.ReplaceAll(Library.Source, hash, "0123456789ab")
+	require.Equal(t, "rlproxy_0123456789ab", s.Do("FUNCTION", "LOAD", other))
+	old := strings.Replace(Decide.Name, hash, "0123456789ab", 1)
+	for i := range byte(10) {
+		name := []string{Decide.Name, old}[i%2]
+		reply, err := call(s, name, "k", base, "", all["fixed"])
+		require.NoError(t, err)
+		require.Equal(t, i, reply[6+1+4+3+5], "used before")
+	}
+	_, err := s.Ask("FUNCTION", "LOAD", Library.Source)
+	require.EqualError(t, err, "ERR Library '"+Library.Name+"' already exists")
+}
+
+// FUNCTION FLUSH, or a restart, takes the library away and nothing else; loading it again goes on with the counts.
+func TestLibraryIsLoadedAgain(t *testing.T) {
+	s := start(t)
+	decide(t, s, "k", base, all["slide"])
+	s.Do("FUNCTION", "FLUSH")
+	_, err := call(s, Decide.Name, "k", base, "", all["slide"])
+	require.EqualError(t, err, "ERR Function not found")
+	s.Do("FUNCTION", "LOAD", Library.Source)
+	require.Equal(t, byte(1), decide(t, s, "k", base, all["slide"])[1+4+3+5], "used before")
+	s.Kill()
+	s.Run()
+	_, err = call(s, Decide.Name, "k", base, "", all["slide"])
+	require.EqualError(t, err, "ERR Function not found")
+}
+
+// A replica has the library from its master, refuses all of its functions, and has them when it takes over.
+func TestReplicaHasTheLibrary(t *testing.T) {
+	master, replica := start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
+	decide(t, master, "k", base, all["counter"])
+	replica.Do("REPLICAOF", "127.0.0.1", master.Port)
+	require.Eventually(t, func() bool { return text(t, replica, "k") != "" }, waiting, tick)
+	for _, f := range functions {
+		_, err := call(replica, f.Name, "k", base, "", all["counter"])
+		require.ErrorContains(t, err, "READONLY", f.Name)
+	}
+	replica.Do("REPLICAOF", "NO", "ONE")
+	require.Equal(t, byte(1), decide(t, replica, "k", base, all["counter"])[1+4+3+5], "used before")
+}
+
+// A node that is out of memory refuses all functions, and has charged nothing.
+func TestNodeWithoutMemoryRefuses(t *testing.T) {
+	s := start(t)
+	decide(t, s, "k", base, all["slide"])
+	was := text(t, s, "k")
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	for _, f := range functions {
+		_, err := call(s, f.Name, "k", base, "", all["slide"])
+		require.ErrorContains(t, err, "OOM", f.Name)
+	}
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+	require.Equal(t, was, text(t, s, "k"))
+	require.Equal(t, byte(1), decide(t, s, "k", base, all["slide"])[1+4+3+5], "used before")
 }

@@ -1,207 +1,334 @@
--- record.lua: the stored value of one client key, shared by all scripts.
+-- record.lua: reads, finds in, and writes the stored record of one client key, see layout.lua.
 --
--- One string holds every state of the key: a head of state headers, then one area
--- per state, in the order of the headers, but those of notes last. Integers are unsigned and big-endian.
---
---   head    version 1 byte, length of the head 3 bytes, headers
---   header  kind 1, buckets 2, window 5, limit 5, last 6, before 2, during 2,
---           then the fields that the kind adds (see ADDS)
---
--- window, last: ms; limit: as last charged; before, during: charging calls in the
--- second before that of last, and in it. A record under WHOLE bytes is read and
--- written in one piece. A longer one is patched in place, so that a decision costs
--- the same however long a log is; it is rebuilt only when an area must grow.
---
--- Cost: two calls of Redis per admission for a short record, one per denial.
+-- One record is in memory at a time. The tables that hold it are kept and used again, as tables made for each entry cost
+-- twice: when they are made and when they are collected. load sets every field that anything reads.
+local lib = ...
 
--- A state in memory is an array; these are its indices.
-local KIND, BUCKETS, WINDOW, LIMIT, LAST, BEFORE, DURING = 1, 2, 3, 4, 5, 6, 7
-local FIRST, COUNT, CAP, BASE, TOTAL, NEWEST = 8, 9, 10, 11, 12, 13
-local AREA, OFFSET = 14, 15                -- the area's bytes, if in memory; where it begins
-local PATCH, PATCHED, GROW = 16, 17, 18   -- bytes to write, and where; an entry for which there is no slot
--- What used finds out, for the functions asked after it: of a log
-local GONE, LIVE, FROM, BLOCK = 19, 20, 21, 22 -- entries that count no more; running total before the first that does; what entry read last
--- and of a counter, see counter.lua.
-local K, WAS, OLDEST, REST, HELD, NOW = 19, 20, 21, 22, 23, 24
+local call, unpack, pack = redis.call, struct.unpack, struct.pack
+local sub, format, concat, max = string.sub, string.format, table.concat, math.max
+local layout = lib.layout
+local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
+local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
+local record = {}
+lib.record = record
 
-local min, max = math.min, math.max
-
--- One table of functions per kind, see slide.lua.
-local algorithms = {}
-
-local HEADER = '>BI2I5I5I6I2I2'
-local HEADER_BYTES = 23
-local ADDS = {
-  [SLIDE] = '>I3I3I3I6I6I6', -- ring: first slot, entries, slots; running total before the first and after the last; ms of the last
-  [COUNTER] = '>I6',         -- units in all counters; area: buckets+1 counters of 5 bytes, sub-window k in slot k % (buckets+1)
-  [FIXED] = '>I6',           -- units in the window of last
-  [THROTTLE] = '>I6I3I8',    -- when all has drained: ms, ns of it; ns between units
-  [HOME] = '>I3I6I3c40',     -- bytes of the note, last ms at which it matters, bytes of its area; its front: see split.lua
-  [PART] = '>I3I6I3c40',
-}
-local ADD_BYTES = { [SLIDE] = 27, [COUNTER] = 6, [FIXED] = 6, [THROTTLE] = 17, [HOME] = 52, [PART] = 52 }
-
-local function area_bytes(st)
-  if st[KIND] == SLIDE then return st[CAP] * ENTRY end
-  if st[KIND] == COUNTER then return (st[BUCKETS] + 1) * 5 end
-  if st[KIND] >= HOME then return st[CAP] end
-  return 0
+-- damage returns the error of a key whose record contradicts itself.
+function record.damage(key, why)
+  local name = string.gsub(key, '[%c]', '?')
+  return "ERR the stored record of '" .. name .. "' is damaged: " .. why .. '; RL.RESET removes it'
 end
 
--- state returns one without admissions, of a key that has none of its name.
-local function state(kind, buckets, window, bytes)
-  return { kind, buckets, window, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, bytes, false, false, false, false, 0, 0, false, 0, 0, 0 }
+-- damaged fails the entry of such a key.
+function record.damaged(key, why) error({ err = record.damage(key, why) }) end
+
+-- text_of returns a number's decimal text. A batch mostly asks for the same again, and converting is slow.
+local converted, text
+local function text_of(n)
+  if n ~= converted then converted, text = n, format('%d', n) end
+  return text
 end
 
--- The last ms at which a state can matter.
-local function ends(st)
-  local window = st[WINDOW]
-  if st[KIND] == SLIDE then return st[NEWEST] + window end
-  if st[KIND] == COUNTER then
-    local n = st[BUCKETS]
-    return math.ceil((floor(st[LAST] * n / window) + n + 1) * window / n) - 1
-  end
-  if st[KIND] == FIXED then return (floor(st[LAST] / window) + 1) * window - 1 end
-  if st[KIND] >= HOME then return st[COUNT] end
-  return st[COUNT] > 0 and st[FIRST] or st[FIRST] - 1
-end
-
--- read returns the beginning of a key's record, mostly all of it.
-local function read(key) return call('GETRANGE', key, '0', PREFIX) end
-
--- place notes that a state's area begins at offset in s, takes it into memory if the record is whole, and returns
--- where it ends.
-local function place(rec, s, st, offset)
-  st[OFFSET] = offset
-  offset = offset + area_bytes(st)
-  if rec.whole then st[AREA] = sub(s, st[OFFSET] + 1, offset) end
-  return offset
-end
-
--- load reads a key's record, of which s is the beginning: states holds its states, whole tells that their
--- areas are in memory too, now is the ms that every window of the key goes by.
-local function load(key, clock, s)
-  local rec = { key = key, states = {}, now = clock, whole = true }
-  if s == '' then return rec end
-  local version, length = unpack('>BI3', s)
-  if version ~= 1 then error({ err = 'ERR stored key is not a record of this version' }) end
-  if #s >= WHOLE then
-    local piece = piece_of(length)
-    if #s < piece then s = call('GETRANGE', key, '0', piece - 1) end
-    rec.whole = #s < piece
-  end
-  local at, offset, i, notes = 5, length, 0, nil
-  while at <= length do
-    local kind, buckets, window, limit, last, before, during = unpack(HEADER, s, at)
-    local first, count, cap, base, total, newest = unpack(ADDS[kind], s, at + HEADER_BYTES)
-    at = at + HEADER_BYTES + ADD_BYTES[kind]
-    -- All indices at once: a table that grows is made anew several times.
-    local st = { kind, buckets, window, limit, last, before, during, first, count, cap, base, total, newest,
-      false, 0, false, false, false, 0, 0, false, 0, 0, 0 }
-    if kind < HOME then
-      offset = place(rec, s, st, offset)
-    else
-      notes = notes or {}
-      notes[#notes + 1] = st
+-- cache returns a table that remembers what make(key) returned, for at most `most` keys: then it begins anew.
+function record.cache(most, make)
+  local kept, count = {}, 0
+  return function(key, ...)
+    local found = kept[key]
+    if not found then
+      found = make(key, ...)
+      if #key <= 256 then
+        if count >= most then kept, count = {}, 0 end
+        kept[key], count = found, count + 1
+      end
     end
-    if last > rec.now then rec.now = last end
-    i = i + 1
-    rec.states[i] = st
+    return found
   end
-  if notes then
-    for _, st in ipairs(notes) do offset = place(rec, s, st, offset) end
+end
+
+-- kept_for returns for how many ms after its last charge a state may matter, or more.
+local function kept_for(kind, window, limit)
+  if kind == FIXED then return window end
+  if kind == COUNTER then return 3 * window end
+  if kind == SLIDE then return window + (limit > 65536 and math.ceil(window / 65536) or 0) end
+  return 2 ^ 50
+end
+
+-- directory_of returns what a record's directory says:
+--   text, bytes, count  the directory itself, its size and the number of states
+--   head, inline        bytes of directory and fields together, and the inline size
+--   lease               the index of the lease record, if there is one
+-- and by state: kinds, buckets, limits, names, what its fields are (fields), the index at which they begin (at) and that as
+-- text, from 0 (offsets), keep, see kept_for,
+-- and a table to read it into (states).
+local directory_of = record.cache(1000, function(s, key)
+  local count = (#s - HEAD) / NAME
+  local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
+    keep = {}, states = {}, fields = {}, offsets = {}, lease = false,
+    inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
+  local at = #s + 1
+  for i = 1, count do
+    local from = HEAD + (i - 1) * NAME
+    local kind, buckets, window, limit = unpack('>BI2I5I5', s, from + 1)
+    local fields = layout.fields_of(kind, buckets)
+    if not fields then record.damaged(key, 'a state of unknown kind ' .. kind) end
+    if kind == HOME or kind == SHARD then
+      if i < count then record.damaged(key, 'a state after the lease record') end
+      d.lease = i
+    elseif window < 1 and not fields.rate or kind == COUNTER and (buckets < 1 or buckets > window) then
+      record.damaged(key, 'a state without a window')
+    end
+    d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
+    d.states[i] = record.state(kind, buckets, window)
+    d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
+    d.fields[i], d.offsets[i], at = fields, tostring(at - 1), at + fields.bytes
   end
+  d.head = at - 1
+  return d
+end)
+
+-- new returns the directory of a record with these states, each named by its 13 bytes.
+function record.new(names, count) return directory_of(pack('>BI2', layout.VERSION, count) .. names, '') end
+
+-- directory returns the directory of the record that begins with s, and s, or more of the record if s ends within it.
+local function directory(key, s)
+  if #s < HEAD then record.damaged(key, 'it has ' .. #s .. ' bytes') end
+  local version, count = unpack('>BI2', s)
+  if version ~= layout.VERSION then
+    error({ err = 'ERR the stored key is not a record of this version of rlproxy' })
+  end
+  local bytes = HEAD + count * NAME
+  if #s < bytes then
+    s = call('GETRANGE', key, '0', bytes - 1)
+    if #s < bytes then record.damaged(key, 'it ends within its directory') end
+  end
+  return directory_of(sub(s, 1, bytes), key), s
+end
+record.directory = directory
+
+-- The record in memory:
+--   key, clock  of whom, and the ms of the call
+--   now         the ms that its windows go by: the clock, or the newest charge if that is later
+--   text        its first bytes, all of an inline record
+--   count       the number of states, which are 1, 2 and on, in the order of the record
+--   lease       the state that is the lease record, or false
+--   inline      reports whether it is an inline record
+--   rewrite     reports whether it has to be composed anew
+local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
+  rewrite = false }
+
+-- state returns a state that has no fields yet, and belongs to no record:
+--   kind, buckets, window, limit
+--                     its name in the record
+--   begin             the index in the record at which its area begins; 0 if it is in none
+--   touched           reports whether it was charged, or its lease record changed
+--   area              the whole area, if it has changed as a whole
+--   patch, patch_at   bytes of the area that have changed, and where; of a log: the newest entry (tail)
+--   block, from       bytes that were read of a patched record, and the index in it at which they begin
+function record.state(kind, buckets, window)
+  return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, touched = false, area = false,
+    patch = false, patch_at = 0, tail = false, block = false, from = 0 }
+end
+
+-- load takes the record that begins with s into memory. reach is how many bytes were asked for, d its directory if that
+-- is known.
+function record.load(key, clock, s, reach, d)
+  rec.key, rec.clock, rec.text, rec.directory, rec.lease, rec.rewrite = key, clock, s, d, false, false
+  if s == '' then
+    rec.now, rec.count, rec.directory, rec.inline = clock, 0, false, true
+    return rec
+  end
+  if not d then
+    d, s = record.directory(key, s)
+    rec.directory = d
+  end
+  if #s >= reach and d.inline > reach then s = call('GETRANGE', key, '0', d.inline - 1) end
+  if #s < d.head then record.damaged(key, 'it ends within its fields') end
+  local now, begin, inline = clock, d.head + 1, #s < d.inline
+  rec.text, rec.count, rec.inline = s, d.count, inline
+  for i = 1, d.count do
+    local st, kind = d.states[i], d.kinds[i]
+    rec[i] = st
+    if st.touched then record.clean(st) end -- an error has kept it from being saved
+    d.fields[i].read(st, s, d.at[i])
+    st.limit, st.begin, st.block = d.limits[i], begin, false
+    if kind == SLIDE then
+      begin = begin + st.slots * ENTRY
+      if st.count > st.slots or st.first >= st.slots then record.damaged(key, 'a log of ' .. st.slots .. ' slots') end
+    else
+      begin = begin + layout.area_bytes(st)
+    end
+    if i == d.lease then
+      rec.lease = st
+      if st.ending < clock then rec.rewrite = true end -- without it, and so with a state below
+    else
+      local last = st.last
+      if last > now then now = last end
+      if last + d.keep[i] < clock then rec.rewrite = true end
+    end
+  end
+  rec.now = now
+  if inline and begin - 1 > #s then record.damaged(key, 'it ends within its areas') end
   return rec
 end
 
-local function find(rec, kind, window, buckets)
-  for _, st in ipairs(rec.states) do
-    if st[KIND] == kind and st[WINDOW] == window and st[BUCKETS] == buckets then return st end
+-- clean forgets what was changed of a state.
+function record.clean(st) st.touched, st.area, st.patch, st.tail, st.block = false, false, false, false, false end
+
+-- open reads a key's record and takes it into memory.
+function record.open(key, clock)
+  return record.load(key, clock, call('GETRANGE', key, '0', layout.INLINE - 1), layout.INLINE)
+end
+
+-- find returns the state of a kind, window and number of buckets, if the record has one.
+function record.find(kind, buckets, window)
+  for i = 1, rec.count do
+    local st = rec[i]
+    if st.kind == kind and st.window == window and st.buckets == buckets then return st end
   end
 end
 
--- area returns a state's area, read in one piece if it is not in memory.
-local function area(rec, st)
-  local s = st[AREA]
-  if not s then
-    s = call('GETRANGE', rec.key, st[OFFSET], st[OFFSET] + area_bytes(st) - 1)
-    if st[PATCH] then
-      local at = st[PATCHED] - st[OFFSET]
-      s = sub(s, 1, at) .. st[PATCH] .. sub(s, at + #st[PATCH] + 1)
+-- add makes a state one of the record: the last, or the last but the lease record.
+function record.add(st)
+  local count = rec.count + 1
+  if count > 65535 then error({ err = 'ERR too many windows for this key' }) end
+  if st.kind == HOME or st.kind == SHARD then rec.lease = st end
+  rec[count] = st
+  if rec.lease and rec.lease ~= st then rec[count - 1], rec[count] = st, rec.lease end
+  rec.count, rec.rewrite = count, true
+end
+
+-- bytes returns a string and the index in it at which byte offset of a state's area stands, with `need` bytes from there
+-- on. Of a patched record, it reads `ahead` bytes.
+function record.bytes(st, offset, need, ahead)
+  local at = st.begin + offset
+  local s = rec.text
+  if at + need - 1 <= #s then return s, at end
+  s = st.block
+  if not s or at < st.from or at + need > st.from + #s then
+    s = call('GETRANGE', rec.key, format('%d', at - 1), format('%d', at + ahead - 2))
+    if #s < need then record.damaged(rec.key, 'it ends within its areas') end
+    st.block, st.from = s, at
+  end
+  return s, at - st.from + 1
+end
+
+-- area returns a state's area, with what has changed.
+local function area(st)
+  local size, change = layout.area_bytes(st), st.patch
+  if size == 0 then return '' end
+  if st.area then return st.area end
+  local s, at = record.bytes(st, 0, size, size)
+  if not change then return sub(s, at, at + size - 1) end
+  return sub(s, at, at + st.patch_at - 1) .. change .. sub(s, at + st.patch_at + #change, at + size - 1)
+end
+record.area = area
+
+-- ends returns the last ms at which any state matters.
+function record.ends()
+  local ending = 0
+  for i = 1, rec.count do ending = max(ending, lib.algorithms[rec[i].kind].matters_until(rec[i])) end
+  return ending
+end
+
+-- expire has a key live until a ms; with GT only if it does not live for longer.
+function record.expire(key, ms, gt)
+  if gt then call('PEXPIREAT', key, text_of(ms), gt) else call('PEXPIREAT', key, text_of(ms)) end
+end
+
+-- store writes a whole record over the one that was there. It is to live until the ms expires; moves reports whether
+-- that is another ms than before, and alone whether no other state of the record may matter for longer. What is written
+-- mostly is as long as what was there or longer: SETRANGE is half the cost of SET.
+function record.store(key, old, s, expires, moves, alone)
+  if alone and (old == '' or #s < #old) then
+    call('SET', key, s, 'PXAT', text_of(expires))
+    return
+  end
+  if #s < #old then call('SET', key, s, 'KEEPTTL') else call('SETRANGE', key, '0', s) end
+  if moves then record.expire(key, expires, not alone and 'GT') end
+end
+
+local pieces = {} -- of the record that is being composed: names, fields, areas
+
+-- directory_now returns the directory of the record as it is now, which is another one if limits or states have changed.
+local function directory_now()
+  local d, changed = rec.directory, rec.rewrite
+  for i = 1, rec.count do changed = changed or rec[i].limit ~= d.limits[i] end
+  if not changed then return d end
+  for i = 1, rec.count do
+    local st = rec[i]
+    pieces[i] = pack('>BI2I5I5', st.kind, st.buckets, st.window, st.limit)
+  end
+  return record.new(concat(pieces, '', 1, rec.count), rec.count)
+end
+
+-- compose returns the whole record as it is now. Of one that is rewritten it drops states that matter no more, and gives
+-- the logs of one too long to be inline an eighth of room to grow.
+local function compose()
+  local count = rec.rewrite and 0 or rec.count
+  for i = 1, rec.rewrite and rec.count or 0 do
+    local st = rec[i]
+    if lib.algorithms[st.kind].matters_until(st) >= rec.clock then
+      count = count + 1
+      rec[count] = st
     end
-    st[AREA] = s
   end
-  return s
+  rec.count = count
+  local d = directory_now()
+  pieces[1] = d.text
+  local bytes = d.head
+  for i = 1, count do
+    local st = rec[i]
+    local s
+    if st.kind == SLIDE and (rec.rewrite or st.touched) then s = lib.slide.straighten(st) else s = area(st) end
+    pieces[count + 1 + i], bytes = s, bytes + #s
+  end
+  -- Then the fields of states that were not touched are as they were.
+  local same = d == rec.directory and not rec.rewrite and bytes < d.inline
+  if bytes >= d.inline then
+    for i = 1, count do
+      local st = rec[i]
+      if st.kind == SLIDE then
+        if not (rec.rewrite or st.touched) then pieces[count + 1 + i] = lib.slide.straighten(st) end
+        local room = math.floor(st.count / 8) + 8
+        st.slots = st.count + room
+        pieces[count + 1 + i] = pieces[count + 1 + i] .. string.rep('\0', room * ENTRY)
+      end
+    end
+  end
+  for i = 1, count do
+    local st = rec[i]
+    local fields = layout.fields_of(st.kind, st.buckets)
+    if same and not st.touched then
+      pieces[i + 1] = sub(rec.text, d.at[i], d.at[i] + fields.bytes - 1)
+    else
+      pieces[i + 1] = fields.write(st)
+    end
+  end
+  return concat(pieces, '', 1, 2 * count + 1)
 end
 
-local function header(st)
-  return pack(HEADER, st[KIND], st[BUCKETS], st[WINDOW], st[LIMIT], st[LAST], st[BEFORE], st[DURING])
-    .. pack(ADDS[st[KIND]], st[FIRST], st[COUNT], st[CAP], st[BASE], st[TOTAL], st[NEWEST])
+-- patch writes what has changed of a patched record: the names and fields, and of each area the bytes that did.
+local function patch()
+  local count = rec.count
+  pieces[1] = directory_now().text
+  for i = 1, count do pieces[i + 1] = layout.fields_of(rec[i].kind, rec[i].buckets).write(rec[i]) end
+  call('SETRANGE', rec.key, '0', concat(pieces, '', 1, count + 1))
+  for i = 1, count do
+    local st = rec[i]
+    if st.patch then call('SETRANGE', rec.key, format('%d', st.begin - 1 + st.patch_at), st.patch) end
+  end
 end
 
-local function head(states)
-  local hs = {}
-  for i, st in ipairs(states) do hs[i] = header(st) end
-  local s = table.concat(hs)
-  return pack('>BI3', 1, #s + 4) .. s
-end
-
--- linear returns a log's entries in order, the one without a slot at the end.
-local function linear(rec, st)
-  local s, first, n, cap, grow = area(rec, st), st[FIRST], st[COUNT], st[CAP], st[GROW]
-  if grow then n = n - 1 end
-  if first + n <= cap then
-    s = sub(s, first * ENTRY + 1, (first + n) * ENTRY)
+-- save writes the record in memory, which lived until the ms was. It lives until its last state can matter no more.
+function record.save(was)
+  local expires = record.ends()
+  if rec.inline or rec.rewrite then
+    local s = compose()
+    record.store(rec.key, rec.rewrite and '' or rec.text, s, expires, expires ~= was, true)
   else
-    s = sub(s, first * ENTRY + 1) .. sub(s, 1, (first + n - cap) * ENTRY)
+    patch()
+    if expires ~= was then record.expire(rec.key, expires) end
   end
-  return grow and s .. grow or s
-end
-
--- rebuild writes a record anew, without the states that can no longer matter. In a
--- record too long for one piece, logs get an eighth of room to grow.
-local function rebuild(rec, clock, expires)
-  local live, areas, length, bytes = {}, {}, 4, 0
-  for _, st in ipairs(rec.states) do
-    if ends(st) >= clock then
-      live[#live + 1] = st
-      if st[KIND] == SLIDE then
-        areas[#live] = linear(rec, st)
-        st[FIRST], st[CAP] = 0, st[COUNT]
-      else
-        areas[#live] = area(rec, st)
-      end
-      length, bytes = length + HEADER_BYTES + ADD_BYTES[st[KIND]], bytes + #areas[#live]
-    end
+  for i = 1, rec.count do
+    if rec[i].touched then record.clean(rec[i]) end
   end
-  if length + bytes >= piece_of(length) then
-    for i, st in ipairs(live) do
-      if st[KIND] == SLIDE then
-        local room = floor(st[COUNT] / 8) + 8
-        st[CAP] = st[COUNT] + room
-        areas[i] = areas[i] .. string.rep('\0', room * ENTRY)
-      end
-    end
-  end
-  local notes = ''
-  for i, st in ipairs(live) do
-    if st[KIND] >= HOME then notes, areas[i] = notes .. areas[i], '' end
-  end
-  call('SET', rec.key, head(live) .. table.concat(areas) .. notes, 'PXAT', expires)
-end
-
--- save writes what was charged. The key lives until its last state can matter no more.
-local function save(rec, clock)
-  local expires, grow = 0, rec.whole
-  for _, st in ipairs(rec.states) do
-    expires = max(expires, ends(st))
-    grow = grow or st[GROW] or not st[OFFSET] or st[KIND] == SLIDE and st[CAP] > 256 and st[COUNT] * 4 < st[CAP]
-  end
-  local text = text_of(expires)
-  if grow then return rebuild(rec, clock, text) end
-  call('SETRANGE', rec.key, '0', head(rec.states))
-  for _, st in ipairs(rec.states) do
-    if st[PATCH] then call('SETRANGE', rec.key, st[PATCHED], st[PATCH]) end
-  end
-  call('PEXPIREAT', rec.key, text)
 end

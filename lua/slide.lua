@@ -1,115 +1,190 @@
 -- slide.lua: RL.SLIDE, the exact sliding-window log.
 --
--- A state's area is a ring of entries, one per ms that admitted something: the ms
--- and the running total after it. An entry counts while now <= its ms + window, so
--- the use is the difference of two running totals and a decision needs one search
--- for the oldest entry that counts, whatever the cost and however long the log.
---
--- Every kind has the same five functions:
---   fresh(window, buckets)                a state without admissions
---   used(rec, st, strict)                 what counts at rec.now; to be asked first
---   charge(rec, st, limit, units)         admit units at rec.now
---   retry(rec, st, over, room, strict)    the ms at which what counts is at most room,
---                                         being over by that much now
---   last(st)                              ms of the newest admission; units that its
---                                         sub-window held before this call
+-- A state's area is a ring of entries, one for each ms in which something was admitted: the ms, and the running total
+-- after it. An entry counts while now <= its ms + window. So the usage is a difference of two running totals, and a
+-- decision needs one search for the oldest entry that counts, whatever the cost and however long the log.
+local lib = ...
 
-do
+local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
+local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
+local ENTRY, WRAP = lib.layout.ENTRY_BYTES, lib.layout.WRAP
+local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
+local slide = {}
+lib.slide = slide
 
-local READ = 32 -- entries read at a time from a record that is not in memory
-
-local function fresh(window)
-  return state(SLIDE, 1, window, '')
+function slide.fresh(st)
+  st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest = 0, 0, 0, 0, 0, 0, 0, 0
 end
 
--- entry returns the ms and running total of the i-th entry, from 0. The last one
--- stands in the header, and may not be in the ring yet.
-local function entry(rec, st, i)
-  if i == st[COUNT] - 1 then return st[NEWEST], st[TOTAL] end
-  local slot = (st[FIRST] + i) % st[CAP]
-  if st[AREA] then return unpack('>I6I6', st[AREA], slot * ENTRY + 1) end
-  local from = st[FROM]
-  if not from or slot < from or slot >= from + READ then
-    from = slot
-    local at = st[OFFSET] + from * ENTRY
-    st[FROM], st[BLOCK] = from, call('GETRANGE', rec.key, at, min(at + READ * ENTRY, st[OFFSET] + st[CAP] * ENTRY) - 1)
-  end
-  return unpack('>I6I6', st[BLOCK], (slot - from) * ENTRY + 1)
+-- entry returns the ms and the running total of the i-th entry, from 0. The newest one's are fields, too; after a charge
+-- it may not be in the ring yet.
+local function entry(st, i)
+  if i >= st.count - 1 then return st.newest, st.total end
+  local slot = (st.first + i) % st.slots
+  local s, at = bytes(st, slot * ENTRY, ENTRY, AHEAD)
+  return unpack('>I6I6', s, at)
 end
 
--- search returns the first entry, from low on, that satisfies late(ms, total): it
--- doubles its step from the front, where the answer mostly is, then halves.
-local function search(rec, st, low, late)
-  local high, step = st[COUNT], 1
-  while low < high do
-    local i = min(low + step, high) - 1
-    if late(entry(rec, st, i)) then
-      high = i
-      break
-    end
-    low, step = i + 1, step * 2
-  end
+-- halve returns the first entry from low to high for which late(ms, total) holds, as it does for high.
+local function halve(st, low, high, late)
   while low < high do
     local mid = floor((low + high) / 2)
-    if late(entry(rec, st, mid)) then high = mid else low = mid + 1 end
+    if late(entry(st, mid)) then high = mid else low = mid + 1 end
   end
   return low
 end
 
--- used returns what counts now, and remembers where the live entries begin.
-local function used(rec, st)
-  local gone, base = 0, st[BASE]
-  if st[COUNT] > 0 then
-    local oldest = rec.now - st[WINDOW]
-    if st[NEWEST] < oldest then
-      gone, base = st[COUNT], st[TOTAL]
+-- What the searches look for.
+local oldest, before, wanted
+local function counts(ms) return ms >= oldest end
+local function enough(_, total) return (total - before) % WRAP >= wanted end
+
+-- usage remembers how many entries are gone, and the running total before the first that counts, live. It searches from
+-- the front, as every charge drops what is gone.
+function slide.usage(st, rec)
+  local gone, live, last = 0, st.base, st.count - 1
+  oldest = rec.now - st.window
+  if st.newest < oldest then
+    gone, live = last + 1, st.total
+  elseif last > 0 and not counts(entry(st, 0)) then
+    local low, high, _ = 1, min(1, last)
+    while high < last and not counts(entry(st, high)) do low, high = high + 1, min(2 * high, last) end
+    gone = halve(st, low, high, counts)
+    _, live = entry(st, gone - 1)
+  end
+  st.gone, st.live, st.said_last, st.said_newest = gone, live, st.newest, 0
+  return (st.total - live) % WRAP
+end
+
+-- room_at searches from the entry at which it must be, as each has a unit at least, towards the front.
+function slide.room_at(st, _, over)
+  before, wanted = st.live, over
+  local gone = st.gone
+  local high = max(min(gone + over, st.count) - 1, gone)
+  local low = max(high - 1, gone)
+  while low > gone and enough(entry(st, low)) do high, low = low, max(3 * low - 2 * high, gone) end
+  local ms = entry(st, halve(st, low, high, enough))
+  return ms + st.window + 1
+end
+
+-- charge makes a log of the entries that count, but for one that the newest replaces, and the newest, its tail. Limits
+-- above 65,536 round the ms up to a grid, so that a log has at most some 65,537 entries.
+function slide.charge(st, rec, limit, units)
+  local ms, kept = rec.now, st.count - st.gone
+  if limit > 65536 then ms = ms + -ms % ceil(st.window / 65536) end
+  if kept > 0 and st.newest >= ms then ms, kept = st.newest, kept - 1 end
+  st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
+  st.count, st.base, st.total, st.newest, st.gone = kept + 1, st.live, (st.total + units) % WRAP, ms, 0
+  st.said_last = ms
+  st.tail = pack('>I6I6', ms, st.total)
+  if rec.inline then return end
+  if st.count > st.slots or st.slots > 256 and st.count * 4 < st.slots then
+    rec.rewrite = true -- to grow, or to shrink
+  else
+    st.patch, st.patch_at = st.tail, (st.first + kept) % st.slots * ENTRY
+  end
+end
+
+-- straighten returns the ring's entries in order, and makes the state's ring begin at slot 0, without spare slots.
+function slide.straighten(st)
+  local kept, tail = st.count, ''
+  if st.tail then kept, tail = kept - 1, st.tail end
+  local s = ''
+  if kept > 0 then
+    local first, slots = st.first, st.slots
+    local text, at = bytes(st, 0, slots * ENTRY, slots * ENTRY)
+    at = at - 1
+    if first + kept <= slots then
+      s = sub(text, at + first * ENTRY + 1, at + (first + kept) * ENTRY)
     else
-      gone = search(rec, st, 0, function(ms) return ms >= oldest end)
-      if gone > 0 then local _, total = entry(rec, st, gone - 1); base = total end
+      s = sub(text, at + first * ENTRY + 1, at + slots * ENTRY) .. sub(text, at + 1, at + (first + kept - slots) * ENTRY)
     end
   end
-  st[GONE], st[LIVE] = gone, base
-  return (st[TOTAL] - base) % WRAP
+  st.first, st.slots = 0, st.count
+  return s .. tail
 end
 
--- retry returns the ms at which enough of what counts has left the window, for a
--- use that is over by that much.
-local function retry(rec, st, over)
-  local base = st[LIVE]
-  local i = search(rec, st, st[GONE], function(_, total) return (total - base) % WRAP >= over end)
-  return (entry(rec, st, i)) + st[WINDOW] + 1
-end
+function slide.matters_until(st) return st.newest + st.window end
 
--- charge admits units now. Limits above 65,536 round the ms up to a grid, so that
--- a log has at most some 65,537 entries.
-local function charge(rec, st, limit, units)
-  local now, window = rec.now, st[WINDOW]
-  if limit > 65536 then now = now + -now % math.ceil(window / 65536) end
-  st[FIRST] = st[CAP] > 0 and (st[FIRST] + st[GONE]) % st[CAP] or 0
-  st[COUNT], st[BASE] = st[COUNT] - st[GONE], st[LIVE]
-  st[TOTAL] = (st[TOTAL] + units) % WRAP
-  st[GONE] = 0
-  local slot
-  if st[COUNT] > 0 and st[NEWEST] >= now then
-    now, slot = st[NEWEST], (st[FIRST] + st[COUNT] - 1) % st[CAP]
-  else
-    if st[COUNT] < st[CAP] then slot = (st[FIRST] + st[COUNT]) % st[CAP] end
-    st[COUNT] = st[COUNT] + 1
+-- straight decides about the i-th window of a spec, whose state stands in an inline record s, its fields at index `at`, its
+-- area from index begin on; or s is empty. now is the ms that the key's windows go by, as far as other states say. At the
+-- home or a shard of a split key, bound stands in the limit's place. head is what stands before the fields, if the whole
+-- record is asked for.
+--
+-- It returns how many requests it grants, the rate, the usage before, when there is room, what a reply says of the newest
+-- admission, and if it charges units: the packed fields, or the whole record; the last ms at which the state matters,
+-- whether that is another ms than before, the area, unless the whole record is asked for; last where the area ended that
+-- it read. It returns nothing where the five operations have to decide: a record that none of them writes, or a bound that
+-- less than all fit in.
+function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
+  local window, limit, ask = q.windows[i], q.limits[i], q.ask
+  local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
+  if s ~= '' then
+    last, calls, n, base, total, newest = unpack('>I6I4I6xxxI6I6I6', s, at)
+    local slots = n % 16777216
+    if n ~= slots * 16777217 or n == 0 or begin + slots * ENTRY > #s + 1 then return end
+    n = slots
+    local front = unpack('>I6', s, begin)
+    if last > now then
+      if q.still then return end
+      now = last
+    end
+    local first = now - window -- the first ms that counts
+    if newest < first then
+      gone, base = n, total
+    elseif front < first then
+      local low, high = 1, n - 1 -- the newest entry counts
+      while low < high do
+        local mid = (low + high - (low + high) % 2) / 2
+        if unpack('>I6', s, begin + mid * ENTRY) < first then low = mid + 1 else high = mid end
+      end
+      gone, base = low, unpack('>I6', s, begin + low * ENTRY - 6)
+    end
   end
-  st[NEWEST] = now
-  local bytes = pack('>I6I6', now, st[TOTAL])
-  if not slot then
-    st[GROW] = bytes
-  elseif st[AREA] then
-    st[AREA] = sub(st[AREA], 1, slot * ENTRY) .. bytes .. sub(st[AREA], slot * ENTRY + ENTRY + 1)
+  local used = (total - base) % WRAP
+  local granted = (bound or limit) - used
+  if granted >= requests * ask then
+    granted = requests
+  elseif bound then
+    return
   else
-    st[PATCH], st[PATCHED] = bytes, st[OFFSET] + slot * ENTRY
+    granted = granted > 0 and (granted - granted % ask) / ask or 0
   end
-end
-
-algorithms[SLIDE] = {
-  fresh = fresh, used = used, retry = retry, charge = charge,
-  last = function(st) return st[NEWEST], 0 end,
-}
-
+  local units, live, from, stop = granted * q.cost, s, begin + gone * ENTRY, begin + n * ENTRY -- live has what counts, from on
+  local rated, fields, area, moves
+  if units > 0 then
+    local ms = now
+    if limit > 65536 then ms = ms + -ms % ceil(window / 65536) end
+    moves, n = newest ~= ms, n - gone
+    if n > 0 and newest >= ms then -- the newest entry takes it
+      ms, moves, live = newest, false, sub(s, from, stop - ENTRY - 1)
+    else
+      n, live = n + 1, sub(s, from, stop - 1)
+    end
+    calls, rated = charged(now, last, calls, clock)
+    total, newest, last = (total + units) % WRAP, ms, now
+    if head and begin == at + 37 and stop > #s then
+      fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * 16777217, base, total, ms, live, ms, total)
+    elseif head then
+      fields = pack('>c0I6I4I6I9I6I6c0c0I6I6c0', head, now, calls, n * 16777217, base, total, ms,
+        sub(s, at + 37, begin - 1), live, ms, total, stop <= #s and sub(s, stop) or '')
+    else
+      fields, area = pack('>I6I4I6I9I6I6', now, calls, n * 16777217, base, total, ms), pack('>c0I6I6', live, ms, total)
+    end
+    if granted < requests then live, from, gone = pack('>c0I6I6', live, ms, total), 1, 0 end
+  end
+  if granted == requests or limit >= used + units + ask then
+    if q.cost == 0 and granted > 0 then granted = requests end
+    return granted, rated or rate_at(clock, last, calls), used, 0, newest, 0, fields, newest + window, moves, area, stop
+  end
+  -- When enough has left the window for one more.
+  local over, low, high = used + units + ask - limit, 0, n - gone - 1
+  if high >= over then high = over - 1 end -- each entry has a unit at least
+  while low < high do
+    local mid = (low + high - (low + high) % 2) / 2
+    if (unpack('>I6', live, from + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
+  end
+  return granted, rated or rate_at(clock, last, calls), used, unpack('>I6', live, from + low * ENTRY) + window + 1, newest, 0,
+    fields, newest + window, moves, area, stop
 end

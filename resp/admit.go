@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// admit starts a session for a new connection, or tells it why not. It runs in the
-// accept loop and does not wait for the client.
+// admit starts a session for a new connection, or refuses the connection with a
+// reason. It runs in the accept loop and does not wait for the client.
 func (s *Server) admit(conn net.Conn) {
 	if tcp, ok := bare(conn).(*net.TCPConn); ok {
 		// An error means that the client is gone, which its session will notice.
@@ -37,7 +37,7 @@ func (s *Server) admit(conn net.Conn) {
 	s.mu.Unlock()
 	switch {
 	case late:
-		_ = conn.Close() // the server is leaving
+		_ = conn.Close() // the server is shutting down
 	case full:
 		s.stats.RejectedMax.Add(1)
 		refuse(conn, msgMaxClients)
@@ -48,8 +48,8 @@ func (s *Server) admit(conn net.Conn) {
 	}
 }
 
-// refuse tells a new connection why it is closed. Its send buffer is empty, so the
-// write does not wait. Under TLS nothing can be said before a handshake.
+// refuse sends msg on a new connection and closes it. The send buffer is empty, so the
+// write does not block. Under TLS nothing can be sent before the handshake.
 func refuse(conn net.Conn, msg string) {
 	if _, secure := conn.(*tls.Conn); !secure {
 		_ = conn.SetWriteDeadline(time.Now().Add(time.Second))
@@ -58,19 +58,19 @@ func refuse(conn net.Conn, msg string) {
 	_ = bare(conn).Close()
 }
 
-// isLocal tells whether a peer is on this machine: a Unix socket, or loopback.
+// isLocal reports whether a peer is on this machine: on a Unix socket or on loopback.
 func isLocal(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
 }
 
-// warnHTTP logs, at most once a minute, that somebody made a browser or a web
-// server send its requests here, which can be an attack.
+// warnHTTP logs, at most once a minute, that a client sent an HTTP request. An attacker
+// may have made a browser or a web server send it.
 func (s *Server) warnHTTP(c *Session) {
 	now := time.Now().Unix()
 	last := s.warned.Load()
 	if now-last < 60 || !s.warned.CompareAndSwap(last, now) {
 		return
 	}
-	s.log.Warn("a client sent HTTP (POST or Host:), maybe an attack through a browser; its connection was closed", who(c)...)
+	s.log.Warn("closed a client that sent HTTP (POST or Host:), possibly an attack through a browser", logAttrs(c)...)
 }

@@ -5,49 +5,49 @@ import (
 	"time"
 )
 
-// Config bounds what clients may do. In fields whose comment names a default, zero
-// means that default; in the others it means none.
+// Config bounds what clients may do. Zero means the default in fields whose comment
+// names one, and no limit in the others.
 type Config struct {
-	// MaxClients is the most connections at a time; one more is told so and
+	// MaxClients is the most connections at a time; a further one gets an error and is
 	// closed. Default 10000. Each takes a file descriptor: raise ulimit -n with it.
-	// A silent connection costs about 6 KB, half a command 16 KiB more; TLS adds to it.
+	// A silent connection takes 7 KB, with TLS 25 KB; half a command takes 16 KiB more.
 	MaxClients int
-	// Timeout closes a connection that sent nothing for so long. None suits
-	// clients with pools; some minutes suit clients that forget connections.
+	// Timeout closes a connection that has sent nothing for so long. Zero suits clients
+	// with pools; some minutes suit clients that leak connections.
 	Timeout time.Duration
-	// TCPKeepAlive is the time between probes of a silent TCP peer. 5 minutes
-	// notices dead peers in time; without it their connections stay.
+	// TCPKeepAlive is the time of silence after which a TCP peer is probed. Five minutes
+	// find dead peers in time; with zero their connections stay open.
 	TCPKeepAlive time.Duration
 	// HandshakeTimeout bounds a TLS handshake. Default 10 s.
 	HandshakeTimeout time.Duration
-	// WriteTimeout closes a client that takes no byte of its replies for so long.
-	// Default 30 s. It acts somewhere between half of it and the whole.
+	// WriteTimeout closes a client that reads none of its replies for so long. Default
+	// 30 s. It may act after half of that.
 	WriteTimeout time.Duration
 
-	// MaxArgs is the most arguments of one command. Default 1024*1024, as in
-	// Redis. Each costs 24 bytes beside its own.
+	// MaxArgs is the most arguments of one command. Default 1024*1024, as in Redis. Each
+	// costs 24 bytes in addition to its own.
 	MaxArgs int
-	// ProtoMaxBulkLen is the most bytes of one argument. Default 64 MiB; Redis has
-	// 512, which only those need who pass such values on to their nodes.
+	// ProtoMaxBulkLen is the most bytes of one argument. Default 64 MiB. Redis allows
+	// 512 MiB, which is needed only to forward such values to nodes.
 	ProtoMaxBulkLen int
-	// QueryBufferLimit is the most bytes of one command that has not arrived whole;
-	// past it the connection is closed without a word. Default 128 MiB. Memory is
-	// taken as bytes arrive, never for what a client announces.
+	// QueryBufferLimit is the most bytes of one command that has not arrived completely;
+	// beyond it the connection is closed without a reply. Default 128 MiB. Memory grows
+	// with the bytes that arrive, not with the length that a client announces.
 	QueryBufferLimit int
-	// OutputBufferLimit is the most bytes of replies that may wait for one client,
-	// which are those to 1024 commands at most; past it the connection is closed.
-	// Default 256 MiB.
+	// OutputBufferLimit is the most bytes of replies that may wait for one client; beyond
+	// it the connection is closed. At most the replies to 1024 commands wait. Default
+	// 256 MiB.
 	OutputBufferLimit int
-	// ClientMemory is the most bytes that all connections together hold beyond the
-	// small buffers of each; the connection that asks for more is closed. Default
-	// 1 GiB. This is what bounds a crowd that sends halves of large commands.
+	// ClientMemory is the most bytes that all connections together hold beyond the small
+	// buffers of each; the connection that asks for more is closed. Default 1 GiB. It
+	// bounds many clients that each stop in the middle of a large command.
 	ClientMemory int64
 
-	// ProtectedMode refuses TCP clients that are not on the loopback interface. Set
-	// it where no password is asked for.
+	// ProtectedMode refuses TCP clients that are not on the loopback interface. Set it
+	// where clients need no password.
 	ProtectedMode bool
 
-	// Logger gets what an operator should know. Default slog.Default().
+	// Logger receives messages for operators. Default slog.Default().
 	Logger *slog.Logger
 }
 

@@ -2,13 +2,13 @@ package resp
 
 import "errors"
 
-// protocolError is what a client is told before its connection is closed: the
-// whole error reply without - and line end, byte for byte as Redis words it.
+// protocolError is the reply to a client before its connection is closed, without the
+// leading - and the line end. The texts are Redis's, byte for byte.
 type protocolError string
 
 func (e protocolError) Error() string { return string(e) }
 
-// What Redis answers to bytes that are no command.
+// The replies to bytes that are not a command.
 const (
 	errCount          protocolError = "ERR Protocol error: invalid multibulk length"
 	errUntrustedCount protocolError = "ERR Protocol error: unauthenticated multibulk length"
@@ -24,8 +24,8 @@ func errNoDollar(got byte) protocolError {
 	return protocolError("ERR Protocol error: expected '$', got '" + string([]byte{got}) + "'")
 }
 
-// What Redis answers to a connection that it does not take. The advice of the
-// second is ours: Redis's own names commands that rlproxy does not have.
+// The replies to a connection that is refused. The advice at the end of msgProtected is
+// not Redis's, which names commands that rlproxy does not have.
 const (
 	msgMaxClients = "ERR max number of clients reached"
 	msgProtected  = "DENIED Redis is running in protected mode because protected mode is enabled and no password" +
@@ -34,12 +34,12 @@ const (
 		" no stranger can reach its port."
 )
 
-// Why the server closes a connection without a word, beside what the network says.
+// The reasons to close a connection without a reply, apart from network errors.
 var (
 	errHTTP        = errors.New("resp: HTTP spoken to a Redis port")
 	errQueryBuffer = errors.New("resp: command larger than the query buffer limit")
 	errOutput      = errors.New("resp: replies larger than the output buffer limit")
 	errSlow        = errors.New("resp: client does not read its replies")
-	errDrained     = errors.New("resp: the server drains")
-	errMemory      = errors.New("resp: client buffers at their common limit")
+	errDrained     = errors.New("resp: server is shutting down")
+	errMemory      = errors.New("resp: memory limit of all clients reached")
 )

@@ -2,46 +2,44 @@ package resp
 
 import "bytes"
 
-// maxLine is the most bytes that a length line or an inline command may have, as
-// in Redis.
+// maxLine is the most bytes of a length line or an inline command, as in Redis.
 const maxLine = 64 << 10
 
-// shortLine is how far a length line's end is looked for byte by byte, which is
-// faster for the few bytes that it has.
+// shortLine is the number of bytes within which the end of a length line is searched
+// byte by byte, which is faster for short lines.
 const shortLine = 8
 
-// The bounds that hold before authentication, as in Redis.
+// The bounds before authentication, as in Redis.
 const (
-	untrustedArgs = 10
-	untrustedBulk = 16 << 10 // bytes
+	untrustedArgs = 10       // arguments of a command
+	untrustedBulk = 16 << 10 // bytes of an argument
 )
 
-// framer finds where each command in a stream of bytes ends, and refuses what
-// Redis refuses, so that redcon's parser, which trusts lengths and counts, sees
-// only whole and bounded commands. It remembers how far it came: bytes are looked
-// at once, however they are fragmented.
+// framer finds where each command in a stream of bytes ends, and refuses what Redis
+// refuses, so that redcon's parser, which trusts lengths and counts, sees only complete
+// and bounded commands. It keeps its position: every byte is examined once, however the
+// stream is fragmented.
 type framer struct {
-	maxArgs int64 // most arguments of a command
-	maxBulk int64 // bytes, the longest argument
+	maxArgs int64 // the most arguments of a command
+	maxBulk int64 // the most bytes of an argument
 
-	off  int // bytes of the current command that are understood
-	seen int // bytes after off that hold no line end
-	argc int // arguments of the current command; 0 before its header is understood
-	left int // arguments that are not yet complete
-	bulk int // bytes of the argument under way; -1: its length line comes first
+	off  int // bytes of the current command that are parsed
+	seen int // bytes after off that contain no line end
+	argc int // arguments of the current command; 0 before its header is parsed
+	left int // arguments that are not complete yet
+	bulk int // bytes of the current argument; -1 before its length line is parsed
 }
 
-// frame is one command's place at the start of the bytes given to next.
+// frame describes the command at the start of the bytes given to next.
 type frame struct {
-	size   int  // bytes; 0: not complete yet
-	argc   int  // arguments; 0: nothing to run
-	inline bool // a line of words, which only splitInline can tell the number of
+	size   int  // bytes of the command; 0 if it is not complete yet
+	argc   int  // arguments of a multibulk command; 0 if there is nothing to run
+	inline bool // the command is a line of words, for splitInline
 }
 
-// next looks for the end of the command that starts at b[0]. When it is not
-// there, next wants to be called again with the same bytes and more. It mends line
-// ends in b: Redis takes any byte in the place of \n, and any two after an
-// argument.
+// next finds the end of the command that starts at b[0]. If the command is incomplete,
+// the caller calls next again with the same bytes and more. It rewrites line ends in b,
+// since Redis accepts any byte in place of \n, and any two after an argument.
 func (f *framer) next(b []byte, trusted bool) (frame, error) {
 	if len(b) == 0 {
 		return frame{}, nil
@@ -77,14 +75,14 @@ func (f *framer) next(b []byte, trusted bool) (frame, error) {
 	return f.done(frame{argc: f.argc}), nil
 }
 
-// done ends the current command and makes the framer ready for the next.
+// done ends the current command and prepares the framer for the next one.
 func (f *framer) done(fr frame) frame {
 	fr.size = f.off
 	f.off, f.seen, f.argc = 0, 0, 0
 	return fr
 }
 
-// header understands a command's first line, *count.
+// header parses the first line of a command, *count.
 func (f *framer) header(b []byte, trusted bool) (int, bool, error) {
 	line, ok, err := f.line(b, errBigCount)
 	if err != nil || !ok {
@@ -100,7 +98,7 @@ func (f *framer) header(b []byte, trusted bool) (int, bool, error) {
 	return int(n), true, nil
 }
 
-// bulkHeader understands an argument's first line, $length.
+// bulkHeader parses the first line of an argument, $length.
 func (f *framer) bulkHeader(b []byte, trusted bool) (bool, error) {
 	line, ok, err := f.line(b, errBigBulk)
 	if err != nil || !ok {
@@ -120,8 +118,8 @@ func (f *framer) bulkHeader(b []byte, trusted bool) (bool, error) {
 	return true, nil
 }
 
-// line returns the length line at b[f.off:], with at least one byte, and moves
-// past it. A line without its first byte gives the \r that ends it.
+// line returns the length line at b[f.off:] and moves past it. The result has at least
+// one byte: for an empty line it is the \r that ends it.
 func (f *framer) line(b []byte, tooBig protocolError) ([]byte, bool, error) {
 	rest := b[f.off:]
 	for f.seen < len(rest) && f.seen < shortLine && rest[f.seen] != '\r' {
@@ -164,8 +162,8 @@ func (f *framer) inline(b []byte) (frame, error) {
 	return f.done(frame{inline: true}), nil
 }
 
-// parseLength reads an integer as Redis does: no sign but -, no leading zero, no
-// space. More digits than any bound allows are no integer either.
+// parseLength parses an integer as Redis does: no sign but -, no leading zero, no space.
+// It refuses numbers with more digits than any bound allows.
 func parseLength(b []byte) (int64, bool) {
 	negative := len(b) > 1 && b[0] == '-'
 	if negative {

@@ -1,12 +1,12 @@
 package resp
 
-// splitInline splits a line of words, as people type it, by Redis's rules: words
-// are separated by white space; "..." knows \n \r \t \b \a and \xHH; '...' knows
-// only \'; a closing quote ends its word. The words are copies. It returns false
-// when a quote is not closed, or closed in the middle of a word.
+// splitInline splits an inline command by Redis's rules: words are separated by white
+// space; "..." may contain \n \r \t \b \a and \xHH; '...' may contain \'; a closing quote
+// must end its word. The words are copies. It returns false if a quote is not closed, or
+// is closed in the middle of a word.
 func splitInline(line []byte) (Command, bool) {
 	var words Command
-	text := make([]byte, 0, len(line)) // what the words are made of; never longer than the line
+	text := make([]byte, 0, len(line)) // backs the words; never longer than the line
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
 			i++
@@ -48,8 +48,8 @@ func appendWord(dst, s []byte) ([]byte, int, bool) {
 	return dst, len(s), true
 }
 
-// appendQuoted appends what s holds up to the closing quote and returns that
-// quote's place, len(s) when there is none.
+// appendQuoted appends the text of s up to the closing quote and returns the quote's
+// index, or len(s) if there is none.
 func appendQuoted(dst, s []byte, quote byte) ([]byte, int) {
 	for i := 0; i < len(s); i++ {
 		c := s[i]
@@ -75,7 +75,7 @@ func appendQuoted(dst, s []byte, quote byte) ([]byte, int) {
 	return dst, len(s)
 }
 
-// unescape returns what a backslash and c stand for between double quotes.
+// unescape returns the byte that a backslash and c stand for between double quotes.
 func unescape(c byte) byte {
 	switch c {
 	case 'n':
@@ -92,7 +92,7 @@ func unescape(c byte) byte {
 	return c
 }
 
-// hexPair reads xHH.
+// hexPair parses xHH.
 func hexPair(s []byte) (hi, lo byte, ok bool) {
 	if len(s) < 3 || s[0] != 'x' {
 		return 0, 0, false

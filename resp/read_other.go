@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// rawConn returns nil: here every connection is read in the ordinary way.
+// rawConn returns nil: on this system every connection is read with Read.
 func rawConn(net.Conn) syscall.RawConn { return nil }
 
-// readNow is never called, since rawConn gives no descriptor.
+// readNow is never called, since rawConn returns nil.
 func readNow(uintptr, []byte) (int, bool, error) { return 0, false, nil }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// rawConn gives access to conn's descriptor, nil when it has none, as under TLS.
+// rawConn returns access to conn's descriptor, or nil if it has none, as under TLS.
 func rawConn(conn net.Conn) syscall.RawConn {
 	sc, ok := conn.(syscall.Conn)
 	if !ok {
@@ -21,7 +21,7 @@ func rawConn(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// readNow reads what has arrived. It returns false when nothing has.
+// readNow reads what has arrived. It returns false if nothing has.
 func readNow(fd uintptr, p []byte) (int, bool, error) {
 	for {
 		n, err := syscall.Read(int(fd), p)

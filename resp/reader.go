@@ -10,48 +10,48 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// Sizes of a session's memory, chosen so that what redis-benchmark sends at -P 64
-// arrives in one read, and so that nobody waits long for another's pipeline.
+// Sizes of a session's memory. A pipeline of redis-benchmark -P 64 arrives in one read,
+// and no client waits long for the pipeline of another.
 const (
-	baseBuffer  = 16 << 10  // bytes read at once at first
-	keepBuffer  = 64 << 10  // bytes of a buffer that outlives the commands it grew for
-	keepArgs    = 8 << 10   // arguments of an arena that outlives them
-	sliceSize   = 256 << 10 // bytes of commands handed over at once, one command aside
-	sliceLength = 1024      // commands handed over at once
-	peekBuffer  = 2 << 10   // bytes that wait for a silent TLS client
+	baseBuffer  = 16 << 10  // bytes of a new buffer
+	keepBuffer  = 64 << 10  // the most bytes of a buffer that is kept after a command
+	keepArgs    = 8 << 10   // the most arguments of an arena that is kept after a command
+	sliceSize   = 256 << 10 // bytes of commands after which a slice ends
+	sliceLength = 1024      // the most commands in a slice
+	peekBuffer  = 2 << 10   // bytes of the buffer with which a silent TLS session waits
 )
 
-// workspace is the memory of a session that has something to do. Silent sessions
-// have none: they share the pool.
+// workspace is the memory of a session that has something to do. A silent session
+// returns its workspace to the pool.
 type workspace struct {
-	buf  []byte    // what was read; commands alias it
-	args [][]byte  // the arguments of cmds, one after the other
-	cmds []Command // what is handed over
-	out  []byte    // the session's Out
+	buf  []byte    // bytes read; commands alias it
+	args [][]byte  // the arguments of cmds, concatenated
+	cmds []Command // the current slice of commands
+	out  []byte    // the memory of Session.Out
 }
 
 var workspaces = sync.Pool{New: func() any {
 	return &workspace{buf: make([]byte, baseBuffer)}
 }}
 
-// reader turns a connection's bytes into slices of commands. The framer says where
-// a command ends, redcon what it says.
+// reader turns a connection's bytes into slices of commands. The framer finds where a
+// command ends; redcon parses it.
 type reader struct {
 	conn  net.Conn
-	raw   syscall.RawConn // nil: conn is read in the ordinary way
+	raw   syscall.RawConn // nil: conn is read with Read
 	frame framer
-	limit int                  // bytes a command may have that is not whole
-	hold  func(delta int) bool // asks for memory beyond the base, gives it back when negative
+	limit int                  // the most bytes of an incomplete command
+	hold  func(delta int) bool // reserves bytes beyond the base, or releases them if negative
 
 	ws         *workspace // nil while silent
-	start, end int        // ws.buf[start:end] was read and not yet handed over
-	err        error      // what ended the stream of commands
-	peek       []byte     // used instead of a workspace where raw is nil
-	more       bool       // the last read filled what it was given
+	start, end int        // ws.buf[start:end] was read and is not in a slice yet
+	err        error      // the error that ended the stream of commands
+	peek       []byte     // used instead of a workspace while silent if raw is nil
+	more       bool       // the last read filled its buffer
 
-	try  func(fd uintptr) bool // readReady, made once
-	n    int                   // what readReady read
-	rerr error                 // and how it failed
+	try  func(fd uintptr) bool // readReady, as a value that is allocated once
+	n    int                   // bytes read by readReady
+	rerr error                 // the error of readReady
 }
 
 func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
@@ -63,17 +63,18 @@ func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
 	return r
 }
 
-// slice returns the next commands that were read whole, none when more must be
-// read first. They hold until the next call of fill or release. With the last
-// commands before bytes that are no command comes the error.
+// slice returns the next complete commands, or none if more must be read first. They
+// are valid until the next call of fill or release. The last commands before bytes
+// that are not a command are returned together with the error.
 //
-// Before trust, commands come one at a time: each may change what the next may be.
+// Until the session is trusted, slice returns one command at a time, since each may
+// change the bounds of the next.
 func (r *reader) slice(trusted bool) ([]Command, error) {
 	if r.ws == nil || r.err != nil {
 		return nil, r.err
 	}
 	ws := r.ws
-	clear(ws.cmds) // inline words lie outside the buffer and would be kept
+	clear(ws.cmds) // releases inline words, which are not in the buffer
 	ws.args, ws.cmds = ws.args[:0], ws.cmds[:0]
 	length := sliceLength
 	if !trusted {
@@ -99,7 +100,7 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 	return ws.cmds, nil
 }
 
-// take adds the whole command b to the slice.
+// take adds the complete command b to the slice.
 func (r *reader) take(b []byte, fr frame) error {
 	ws := r.ws
 	var cmd Command
@@ -112,13 +113,13 @@ func (r *reader) take(b []byte, fr frame) error {
 		cmd = words
 	case fr.argc > 0:
 		if cap(ws.args)-len(ws.args) < fr.argc {
-			// Commands already in the slice keep the arena they were cut from.
+			// Commands that are already in the slice keep the old arena.
 			ws.args = make([][]byte, 0, max(2*cap(ws.args), fr.argc, 64))
 		}
 		at := len(ws.args)
 		ok, args, _, rest, err := redcon.ReadNextCommand(b, ws.args[at:])
 		if err != nil || !ok || len(args) != fr.argc || len(rest) > 0 {
-			panic(fmt.Sprintf("resp: redcon reads a framed command differently: %v", err))
+			panic(fmt.Sprintf("resp: redcon and the framer disagree about a command: %v", err))
 		}
 		ws.args = ws.args[:at+fr.argc]
 		cmd = args[:fr.argc:fr.argc]
@@ -133,8 +134,8 @@ func (r *reader) take(b []byte, fr frame) error {
 	return nil
 }
 
-// isHTTP tells whether a command's name shows that a browser was made to speak to
-// this port. Redis looks for the same two names.
+// isHTTP reports whether a command's name is one that an HTTP client sends. Redis looks
+// for the same two names.
 func isHTTP(name []byte) bool {
 	switch len(name) {
 	case 4:
@@ -145,7 +146,8 @@ func isHTTP(name []byte) bool {
 	return false
 }
 
-// fill reads more, waiting for it if it must. Slices handed over before are void.
+// fill reads at least one byte, and waits for it if necessary. It invalidates the
+// slices returned before.
 func (r *reader) fill() (int, error) {
 	if err := r.room(); err != nil {
 		return 0, err
@@ -159,8 +161,8 @@ func (r *reader) fill() (int, error) {
 	return r.n, r.rerr
 }
 
-// readReady reads from a descriptor that may have something. When it has nothing,
-// a session that holds nothing lets its workspace go and waits without one.
+// readReady reads from a descriptor that may be readable. If it is not and no bytes are
+// buffered, readReady releases the workspace, so that the session waits without one.
 func (r *reader) readReady(fd uintptr) bool {
 	r.wake()
 	var ready bool
@@ -172,8 +174,8 @@ func (r *reader) readReady(fd uintptr) bool {
 	return ready
 }
 
-// readPlain reads where there is no descriptor to wait for. A session that holds
-// nothing and expects nothing waits with a small buffer.
+// readPlain reads where there is no descriptor to wait for. A session that has nothing
+// buffered, and whose last read left nothing behind, waits with a small buffer.
 func (r *reader) readPlain() (int, error) {
 	if r.end == 0 && !r.more {
 		r.release()
@@ -195,9 +197,9 @@ func (r *reader) readPlain() (int, error) {
 	return n, err
 }
 
-// room makes space for at least one byte. Bytes are moved only when as much was
-// consumed as is moved, and the buffer doubles otherwise, so that any
-// fragmentation costs time linear in what arrives.
+// room makes space for at least one byte. It moves bytes only if at least as many were
+// consumed, and doubles the buffer otherwise, so that any fragmentation costs time
+// linear in the bytes that arrive.
 func (r *reader) room() error {
 	ws := r.ws
 	if ws == nil {
@@ -229,7 +231,7 @@ func (r *reader) room() error {
 	return nil
 }
 
-// shrink lets go of memory that only a large command needed.
+// shrink releases memory that only a large command needed.
 func (r *reader) shrink() {
 	ws := r.ws
 	if len(ws.buf) > keepBuffer {
@@ -249,7 +251,7 @@ func (r *reader) wake() {
 	}
 }
 
-// release gives the workspace back to the pool. What it held is void.
+// release returns the workspace to the pool. Its contents become invalid.
 func (r *reader) release() {
 	if r.ws == nil {
 		return

@@ -3,55 +3,55 @@ package resp
 import (
 	"fmt"
 	"io"
-	"net"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-// corpus is what clients send, well and badly. Each entry is one connection's
-// bytes.
-var corpus = []string{
-	"", "\r\n", "\n", "\r\n\r\n\r\n", "*0\r\n", "*-1\r\n", "*-5\r\n*1\r\n$4\r\nPING\r\n",
-	"*1\r\n$4\r\nPING\r\n", "*2\r\n$4\r\nECHO\r\n$0\r\n\r\n", "*2\r\n$4\r\nECHO\r\n$4\r\n\r\n\r\n\r\n",
-	"PING\r\n", "PING\n", " PING \r\n", "\tPING\v\r\n", "PING\r\nPING\r\n*1\r\n$4\r\nPING\r\nPING\r\n",
-	`ECHO "a\x41\n\r\t\b\a\q\"b"` + "\r\n", `ECHO 'it\'s \n "so"'` + "\r\n", `ECHO a"b c"` + "\r\n",
-	`ECHO "\x4"` + "\r\n", `ECHO "\xZZ"` + "\r\n", `ECHO ""` + "\r\n", `"ECHO" ''` + "\r\n",
-	`ECHO "a"b` + "\r\nPING\r\n", `ECHO "abc` + "\r\nPING\r\n", "ECHO 'abc\r\n", `ECHO "abc\` + "\r\n", "ECHO '\r\n", "'\n",
-	"PING\r\r\n", "ECHO a\rb\r\n",
-	"*1\rX$4\rXPINGXX*1\r\n$4\r\nPING\r\n",
-	"*01\r\n", "*+1\r\n", "*-0\r\n", "* 1\r\n", "*1 \r\n", "*\r\n", "*-\r\n", "*x\r\n", "*1\n$4\nPING\n\r\n",
-	"*2147483648\r\n", "*99999999999999999999\r\n", "*00000000000000000001\r\n",
-	"*1\r\n:4\r\n", "*1\r\nPING\r\n", "*1\r\n\r\n\r\n", "*1\r\n\n\r\n", "PING\r\n*2\r\n$4\r\nECHO\r\n*1\r\nPING\r\n",
-	"*1\r\n$-1\r\n", "*1\r\n$04\r\nPING\r\n", "*1\r\n$\r\n", "*1\r\n$x\r\n", "*1\r\n$536870913\r\n", "*1\r\n$99999999999999999999\r\n",
-	"$4\r\nPING\r\n", "*1\r\n$4\r\nPIN", "*3\r\n$4\r\nECHO\r\n", "PIN", "*1\r", "*1\r\n$4\r",
-	"*11\r\n" + strings.Repeat("$4\r\nECHO\r\n", 11), "*2\r\n$4\r\nECHO\r\n$16385\r\n" + strings.Repeat("x", 16385) + "\r\n",
-	"*2\r\n$4\r\nECHO\r\n$16384\r\n" + strings.Repeat("x", 16384) + "\r\n",
-	"PING\r\n" + strings.Repeat("x", 70_000), "*" + strings.Repeat("1", 70_000), "*1\r\n$" + strings.Repeat("1", 70_000),
-	"*1\r\n" + strings.Repeat("y", 70_000), "ECHO " + strings.Repeat("z", 60_000) + "\r\n",
-	"POST / HTTP/1.1\r\nHost: x\r\n\r\n", "hOsT: localhost\r\n", "*1\r\n$4\r\npost\r\nPING\r\n",
-}
-
-// dribble is a connection that hands over its chunks one read at a time.
-type dribble struct {
-	net.Conn
-	chunks []string
-}
-
-func (d *dribble) Read(p []byte) (int, error) {
-	for len(d.chunks) > 0 && d.chunks[0] == "" {
-		d.chunks = d.chunks[1:]
+// readPipeline returns a function that reads the next pipeline.
+func readPipeline(depth int) func() int {
+	cfg := Config{}.withDefaults()
+	r := newReader(&loop{pipeline: strings.Repeat(slide, depth)}, &cfg, func(int) bool { return true })
+	return func() int {
+		if _, err := r.fill(); err != nil {
+			panic(err)
+		}
+		n := 0
+		for {
+			slice, err := r.slice(true)
+			if err != nil {
+				panic(err)
+			}
+			if len(slice) == 0 {
+				return n
+			}
+			n += len(slice)
+		}
 	}
-	if len(d.chunks) == 0 {
-		return 0, io.EOF
-	}
-	n := copy(p, d.chunks[0])
-	d.chunks[0] = d.chunks[0][n:]
-	return n, nil
 }
 
-// drink reads a stream to its end or to what ends it early.
+func BenchmarkReadPipeline64(b *testing.B) {
+	read := readPipeline(64)
+	b.ReportAllocs()
+	commands := 0
+	for b.Loop() {
+		commands += read()
+	}
+	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(commands), "ns/command")
+}
+
+// A warm session reads without allocating, except when the pool has dropped its
+// memory, which it does on purpose under the race detector.
+func TestReadingDoesNotAllocate(t *testing.T) {
+	read := readPipeline(64)
+	commands := read()
+	allocs := testing.AllocsPerRun(1000, func() { commands += read() })
+	require.Less(t, allocs/64, 0.1, "per command")
+	require.Greater(t, commands, 1000)
+}
+
+// drink reads a stream to its end, or to the error that ends it early.
 func drink(t testing.TB, trusted bool, chunks ...string) (cmds [][]string, failure string) {
 	held := 0
 	cfg := Config{ProtoMaxBulkLen: 1 << 20, QueryBufferLimit: 4 << 20}.withDefaults()
@@ -65,7 +65,7 @@ func drink(t testing.TB, trusted bool, chunks ...string) (cmds [][]string, failu
 		}
 		total += n
 		if len(r.ws.buf) > max(4*total, keepBuffer) {
-			require.Fail(t, "memory must follow what arrived", "%d bytes for %d", len(r.ws.buf), total)
+			require.Fail(t, "memory must be proportional to the bytes that arrived", "%d bytes for %d", len(r.ws.buf), total)
 		}
 		for {
 			slice, err := r.slice(trusted)
@@ -88,20 +88,11 @@ func drink(t testing.TB, trusted bool, chunks ...string) (cmds [][]string, failu
 		}
 	}
 	r.release()
-	require.Zero(t, held, "memory must be given back")
+	require.Zero(t, held, "memory must be released")
 	return cmds, failure
 }
 
-// bytewise cuts s into chunks of n bytes.
-func bytewise(s string, n int) []string {
-	var chunks []string
-	for len(s) > n {
-		chunks, s = append(chunks, s[:n]), s[n:]
-	}
-	return append(chunks, s)
-}
-
-func TestFragmentation(t *testing.T) {
+func TestFragmentationDoesNotChangeWhatIsRead(t *testing.T) {
 	for _, trusted := range []bool{true, false} {
 		for _, text := range corpus {
 			want, wantErr := reference(text, trusted, 1<<20)
@@ -121,7 +112,7 @@ func TestFragmentation(t *testing.T) {
 	}
 }
 
-// A time that grew with the square of the size would not end within the test's.
+// With quadratic time, this test would exceed its time limit.
 func TestOneByteReadsAreLinear(t *testing.T) {
 	const size = 1 << 19
 	long := fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$%d\r\n%s\r\n", size, strings.Repeat("x", size))
@@ -166,8 +157,8 @@ func TestSlicesAreBounded(t *testing.T) {
 	require.Equal(t, 10_000+40+1+40, commands)
 }
 
-// Nothing to run in more bytes than a slice may have is no reason to stop: the
-// commands behind it must not wait for the client to send more.
+// More empty lines than a slice has bytes do not end the slice: the command after them
+// must not wait until the client sends more.
 func TestEmptyLinesDoNotHideCommands(t *testing.T) {
 	cfg := Config{}.withDefaults()
 	text := fmt.Sprintf("*1\r\n$600000\r\n%s\r\n%sPING\r\n", strings.Repeat("x", 600_000), strings.Repeat("\r\n", 150_000))
@@ -195,7 +186,7 @@ func TestEmptyLinesDoNotHideCommands(t *testing.T) {
 	}
 }
 
-func TestQueryBufferAndMemoryLimits(t *testing.T) {
+func TestLimitsBoundTheBufferOfAnIncompleteCommand(t *testing.T) {
 	cfg := Config{QueryBufferLimit: 100_000}.withDefaults()
 	text := "*1\r\n$1000000\r\n" + strings.Repeat("x", 1_000_000)
 	read := func(hold func(int) bool) error {
@@ -213,4 +204,30 @@ func TestQueryBufferAndMemoryLimits(t *testing.T) {
 	}
 	require.Equal(t, errQueryBuffer, read(func(int) bool { return true }))
 	require.Equal(t, errMemory, read(func(d int) bool { return d < 0 }))
+}
+
+// FuzzReader compares the reader with the reference, for arbitrary bytes in fragments
+// of any size.
+func FuzzReader(f *testing.F) {
+	for i, text := range corpus {
+		if len(text) < 200 {
+			f.Add([]byte(text), i%2 == 0, uint8(i))
+		}
+	}
+	f.Fuzz(func(t *testing.T, data []byte, trusted bool, fragment uint8) {
+		text := string(data)
+		want, wantErr := reference(text, trusted, 1<<20)
+		got, gotErr := drink(t, trusted, bytewise(text, int(fragment)+1)...)
+		if gotErr != wantErr {
+			t.Fatalf("ended by %q, want %q", gotErr, wantErr)
+		}
+		if len(got) != len(want) {
+			t.Fatalf("%d commands, want %d", len(got), len(want))
+		}
+		for i := range want {
+			if strings.Join(got[i], "\x00") != strings.Join(want[i], "\x00") || len(got[i]) != len(want[i]) {
+				t.Fatalf("command %d is %q, want %q", i, got[i], want[i])
+			}
+		}
+	})
 }

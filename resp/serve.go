@@ -13,20 +13,20 @@ import (
 )
 
 const (
-	// A session that learns of the drain goes on reading what its client had sent by
-	// then, until nothing arrives for lastCall, or for drainRead whatever arrives.
+	// A session that learns of the drain continues to read what its client has sent by
+	// then, until nothing arrives for lastCall, and for drainRead at most.
 	lastCall  = 10 * time.Millisecond
 	drainRead = 100 * time.Millisecond
-	// lingerTime bounds how long a session that was answering waits for its client to
-	// close first. Closing with bytes unread would reset the connection, and destroy
-	// replies on their way.
+	// lingerTime bounds how long a session that has replied waits for its client to close
+	// first. Closing with bytes unread would reset the connection and destroy replies in
+	// transit.
 	lingerTime = time.Second
-	// joinOut is how many bytes of replies are gathered before trust, where slices
-	// are single commands.
+	// joinOut is how many bytes of replies are joined into one write while the session
+	// is not trusted and its slices are single commands.
 	joinOut = 16 << 10
 )
 
-// run is the session's life, in its own goroutine, which ends with it.
+// run serves the session until it ends, in a goroutine of its own.
 func (s *Session) run() {
 	defer s.srv.forget(s)
 	defer s.end()
@@ -51,7 +51,8 @@ func (s *Session) run() {
 	}
 }
 
-// handshake completes a TLS handshake, in bounded time.
+// handshake completes the TLS handshake within HandshakeTimeout. It reports success,
+// also for a connection without TLS.
 func (s *Session) handshake() bool {
 	conn, ok := s.conn.(*tls.Conn)
 	if !ok {
@@ -62,8 +63,8 @@ func (s *Session) handshake() bool {
 	return conn.HandshakeContext(ctx) == nil
 }
 
-// loop reads, serves and writes until one of both sides ends it. It tells why, and
-// whether the client may still be sending and is to be waited for.
+// loop reads, serves and writes until either side ends the session. It returns the
+// reason, and whether to linger because the client may still be sending.
 func (s *Session) loop() (polite bool, err error) {
 	for {
 		if polite, err = s.read(); err != nil {
@@ -96,7 +97,7 @@ func (s *Session) loop() (polite bool, err error) {
 	}
 }
 
-// serve has the handler answer one slice.
+// serve passes one slice to the handler.
 func (s *Session) serve(pipeline []Command) {
 	if s.Out == nil {
 		s.Out = s.in.ws.out[:0]
@@ -106,8 +107,8 @@ func (s *Session) serve(pipeline []Command) {
 	s.srv.handler.Serve(s, pipeline)
 }
 
-// read waits for bytes. It returns errDrained when the server drains and the
-// client's commands are answered.
+// read waits for bytes. It returns errDrained if the server is draining and the client's
+// commands are answered.
 func (s *Session) read() (polite bool, err error) {
 	s.park()
 	for {
@@ -122,7 +123,7 @@ func (s *Session) read() (polite bool, err error) {
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && s.srv.draining.Load() {
 			if time.Now().Before(s.quietBy) || s.leaveBy.IsZero() {
-				continue // woken for the drain: the last call comes first
+				continue // Shutdown ended the wait: read once more, for lastCall
 			}
 			spoke := s.LastActive()
 			return spoke.After(s.Created) && time.Since(spoke) < lingerTime, errDrained
@@ -133,8 +134,9 @@ func (s *Session) read() (polite bool, err error) {
 	}
 }
 
-// arm sets the deadline of the next read. The drain is looked for after the
-// deadline is set: Shutdown sets its own after saying so, hence one of both is seen.
+// arm sets the deadline of the next read. It checks for a drain after setting the
+// deadline, and Shutdown sets a deadline after starting the drain, so a drain that
+// begins meanwhile is not missed.
 func (s *Session) arm() error {
 	if d := s.srv.cfg.Timeout; d > 0 && s.leaveBy.IsZero() {
 		if err := s.conn.SetReadDeadline(time.Now().Add(d)); err != nil {
@@ -154,7 +156,7 @@ func (s *Session) arm() error {
 	return s.conn.SetReadDeadline(s.quietBy)
 }
 
-// park gives the memory for replies back before a wait.
+// park returns the memory of Out to the workspace before a wait.
 func (s *Session) park() {
 	if s.Out != nil && s.in.ws != nil {
 		s.in.ws.out = s.Out[:0]
@@ -162,7 +164,8 @@ func (s *Session) park() {
 	s.Out = nil
 }
 
-// linger closes the sending side and waits a little for the client to close its own.
+// linger closes the sending side and waits up to lingerTime for the client to close its
+// own.
 func (s *Session) linger() {
 	half, ok := s.conn.(interface{ CloseWrite() error })
 	if !ok || half.CloseWrite() != nil {
@@ -171,10 +174,10 @@ func (s *Session) linger() {
 	if s.conn.SetReadDeadline(time.Now().Add(lingerTime)) != nil {
 		return
 	}
-	_, _ = io.Copy(io.Discard, s.conn) // whatever ends it, the connection is closed next
+	_, _ = io.Copy(io.Discard, s.conn) // the connection is closed next in any case
 }
 
-// end closes the connection and gives its memory back.
+// end closes the connection and releases its memory.
 func (s *Session) end() {
 	s.cut()
 	if s.in != nil {
@@ -182,13 +185,13 @@ func (s *Session) end() {
 	}
 }
 
-// cut closes the connection at once, whoever is using it. TLS is not told: its
-// farewell could block.
+// cut closes the connection at once, from any goroutine. It sends no TLS close_notify,
+// which could block.
 func (s *Session) cut() {
-	_ = bare(s.conn).Close() // a second close of the same connection fails, as it should
+	_ = bare(s.conn).Close() // fails if the connection is closed already
 }
 
-// account counts and logs why a session ended.
+// account counts and logs the reason for which a session ended.
 func (s *Session) account(err error) {
 	st, log := &s.srv.stats, s.srv.log
 	_, refused := errors.AsType[protocolError](err)
@@ -201,16 +204,16 @@ func (s *Session) account(err error) {
 		s.srv.warnHTTP(s)
 	case errors.Is(err, errQueryBuffer):
 		st.QueryLimit.Add(1)
-		log.Warn("closed a client at the query buffer limit", who(s)...)
+		log.Warn("closed a client at the query buffer limit", logAttrs(s)...)
 	case errors.Is(err, errOutput):
 		st.OutputLimit.Add(1)
-		log.Warn("closed a client at the output buffer limit", who(s)...)
+		log.Warn("closed a client at the output buffer limit", logAttrs(s)...)
 	case errors.Is(err, errMemory):
 		st.MemoryLimit.Add(1)
-		log.Warn("closed a client at the limit of all clients' memory", who(s)...)
+		log.Warn("closed a client at the memory limit of all clients", logAttrs(s)...)
 	case errors.Is(err, errSlow):
 		st.SlowReaders.Add(1)
-		log.Warn("closed a client that does not read its replies", who(s)...)
+		log.Warn("closed a client that does not read its replies", logAttrs(s)...)
 	case s.killed.Load():
 		st.Killed.Add(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
@@ -218,8 +221,8 @@ func (s *Session) account(err error) {
 	}
 }
 
-// who names a session in the log.
-func who(s *Session) []any {
+// logAttrs returns the log attributes that identify a session.
+func logAttrs(s *Session) []any {
 	return []any{slog.Int64("client", s.ID), slog.String("addr", s.Remote.String())}
 }
 

@@ -22,18 +22,18 @@ type Server struct {
 	lastID  atomic.Int64
 	warned  atomic.Int64 // Unix seconds of the last warning about HTTP
 
-	protected atomic.Bool // Config.ProtectedMode, or what was set since
+	protected atomic.Bool // the protected mode in force
 	draining  atomic.Bool
-	ending    context.Context // ends when sessions are cut
+	ending    context.Context // ends when Shutdown stops waiting for sessions
 	cutAll    context.CancelFunc
 
-	mu        sync.Mutex // guards what follows; never held over I/O
-	listeners map[net.Listener]struct{}
-	sessions  map[int64]*Session
-	running   sync.WaitGroup // sessions; none is added once draining is set
+	mu        sync.Mutex                // never held during I/O
+	listeners map[net.Listener]struct{} // guarded by mu
+	sessions  map[int64]*Session        // by ID; guarded by mu
+	running   sync.WaitGroup            // counts sessions; none is added once draining is set
 }
 
-// NewServer makes a server. It accepts nothing before Serve.
+// NewServer returns a server that accepts no connections before Serve is called.
 func NewServer(cfg Config, handler Handler) *Server {
 	s := &Server{
 		cfg:       cfg.withDefaults(),
@@ -53,16 +53,16 @@ func (s *Server) Stats() *Stats { return &s.stats }
 // SetProtectedMode changes Config.ProtectedMode for the connections that follow.
 func (s *Server) SetProtectedMode(on bool) { s.protected.Store(on) }
 
-// Serve accepts connections from ln until Shutdown, then returns nil. It may be
-// called for several listeners at once: TCP, Unix sockets, and those that
-// tls.NewListener gives. It closes ln.
+// Serve accepts connections from ln until Shutdown, then returns nil. It may be called
+// for several listeners at once: TCP, Unix sockets, and those of tls.NewListener. It
+// closes ln.
 func (s *Server) Serve(ln net.Listener) error {
 	s.mu.Lock()
 	late := s.draining.Load()
 	s.listeners[ln] = struct{}{}
 	s.mu.Unlock()
 	defer func() {
-		_ = ln.Close() // Shutdown may have been first
+		_ = ln.Close() // Shutdown may have closed it already
 		s.mu.Lock()
 		delete(s.listeners, ln)
 		s.mu.Unlock()
@@ -75,7 +75,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		switch {
 		case s.draining.Load():
 			if err == nil {
-				_ = conn.Close() // came too late to be told anything
+				_ = conn.Close() // accepted after the drain began
 			}
 			return nil
 		case err == nil:
@@ -84,7 +84,7 @@ func (s *Server) Serve(ln net.Listener) error {
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("resp: accepting on %s: %w", ln.Addr(), err)
 		default:
-			// Most likely too many open files, which ends when clients leave.
+			// Most likely too many open files, which passes when clients leave.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
 			s.log.Warn("cannot accept a connection", "listener", ln.Addr().String(), "error", err, "pause", pause)
 			s.wait(pause)
@@ -92,8 +92,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// wait pauses the accept loop. A drain does not wait for it: its listeners are
-// closed and the loop finds out at most a second later.
+// wait pauses the accept loop. A drain does not wait for it: the listener is closed,
+// which the loop notices at most a second later.
 func (s *Server) wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -103,20 +103,20 @@ func (s *Server) wait(d time.Duration) {
 	}
 }
 
-// Shutdown drains: it stops accepting, has every session answer the commands that
-// have arrived whole, and closes each. When ctx ends first, it cuts the rest off
-// and returns ctx's error.
+// Shutdown drains the server: it stops accepting, waits until every session has answered
+// the commands that have arrived completely, and closes the sessions. If ctx ends first,
+// it cuts off the remaining sessions and returns ctx's error.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	s.draining.Store(true)
 	for ln := range s.listeners {
-		_ = ln.Close() // it is gone either way
+		_ = ln.Close() // an error leaves nothing to do
 	}
 	all := s.snapshot()
 	s.mu.Unlock()
 	for _, c := range all {
-		// Wakes the session from its wait; it sets its own deadline next. A
-		// connection that is already closed needs no waking.
+		// Wakes the session, which then sets its own deadline. It fails if the connection is
+		// closed, and then there is nothing to wake.
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
 	}
 	left := make(chan struct{})
@@ -132,7 +132,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	s.cutAll()
 	s.Sessions((*Session).cut)
-	// A session whose handler is at work ends when it returns.
+	// A session whose handler is running ends when the handler returns.
 	select {
 	case <-left:
 		return ctx.Err()
@@ -141,8 +141,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// Sessions calls f for every session, oldest first, from the caller's goroutine.
-// Sessions may end meanwhile.
+// Sessions calls f for every session, oldest first, on the caller's goroutine. Sessions
+// may end meanwhile.
 func (s *Server) Sessions(f func(*Session)) {
 	s.mu.Lock()
 	all := s.snapshot()
@@ -152,8 +152,8 @@ func (s *Server) Sessions(f func(*Session)) {
 	}
 }
 
-// Kill closes the session with this ID at once and tells whether there was one. A
-// handler that wants its own session to end uses CloseAfterReply.
+// Kill closes the session with this ID at once and reports whether it existed. To end
+// its own session, a handler calls CloseAfterReply.
 func (s *Server) Kill(id int64) bool {
 	s.mu.Lock()
 	c := s.sessions[id]
@@ -166,7 +166,7 @@ func (s *Server) Kill(id int64) bool {
 	return true
 }
 
-// snapshot lists the sessions, oldest first. The caller holds mu.
+// snapshot returns the sessions, oldest first. The caller holds mu.
 func (s *Server) snapshot() []*Session {
 	all := make([]*Session, 0, len(s.sessions))
 	for _, c := range s.sessions {
@@ -176,7 +176,7 @@ func (s *Server) snapshot() []*Session {
 	return all
 }
 
-// forget takes an ended session out.
+// forget removes an ended session.
 func (s *Server) forget(c *Session) {
 	s.mu.Lock()
 	delete(s.sessions, c.ID)
@@ -185,8 +185,8 @@ func (s *Server) forget(c *Session) {
 	s.running.Done()
 }
 
-// hold takes delta bytes of ClientMemory, or gives them back when negative. It
-// tells whether they were there.
+// hold reserves delta bytes of ClientMemory, or releases them if delta is negative. It
+// reports whether they were available.
 func (s *Server) hold(delta int) bool {
 	if s.stats.Held.Add(int64(delta)) <= s.cfg.ClientMemory || delta < 0 {
 		return true

@@ -2,8 +2,9 @@ package resp
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"strings"
 	"sync"
@@ -14,156 +15,256 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handlerFuncs is a Handler of functions; those that are nil do nothing.
-type handlerFuncs struct {
-	open  func(*Session)
-	serve func(*Session, []Command)
-	close func(*Session)
+// Every command that reached the handler is answered, and every command that arrived
+// completely before the drain reaches the handler.
+func TestDrainUnderLoadAnswersEveryCommandServed(t *testing.T) {
+	const clients, depth = 20, 50
+	var served, answered atomic.Int64
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		served.Add(int64(len(pipeline)))
+		echoArgs(s, pipeline)
+	}})
+	var busy, all sync.WaitGroup
+	for c := range clients {
+		conn := dial(t, addr)
+		busy.Add(1)
+		all.Go(func() {
+			defer func() { _ = conn.Close() }()
+			for round := 0; ; round++ {
+				var request, want strings.Builder
+				for i := range depth {
+					word := fmt.Sprintf("%d-%d-%d", c, round, i)
+					fmt.Fprintf(&request, "*1\r\n$%d\r\n%s\r\n", len(word), word)
+					fmt.Fprintf(&want, "*1\r\n$%d\r\n%s\r\n", len(word), word)
+				}
+				if _, err := io.WriteString(conn, request.String()); err != nil {
+					return
+				}
+				got := make([]byte, want.Len())
+				n, err := io.ReadFull(conn, got)
+				answered.Add(int64(strings.Count(string(got[:n]), "*")))
+				if string(got[:n]) != want.String()[:n] {
+					t.Errorf("client %d got %q", c, got[:n])
+				}
+				if err != nil {
+					return
+				}
+				if round == 10 {
+					busy.Done()
+				}
+			}
+		})
+	}
+	busy.Wait()
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, srv.Shutdown(ctx))
+	all.Wait()
+	require.Equal(t, served.Load(), answered.Load())
 }
 
-func (h handlerFuncs) Open(s *Session) {
-	if h.open != nil {
-		h.open(s)
+// Commands that wait in the kernel while the handler is busy are answered too; an
+// incomplete command is not.
+func TestDrainAnswersWhatArrived(t *testing.T) {
+	working, resume := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		once.Do(func() {
+			close(working)
+			<-resume
+		})
+		likeRedis(s, pipeline)
+	}})
+	conn := dial(t, addr)
+	send(t, conn, "PING\r\n")
+	<-working
+	send(t, conn, strings.Repeat("PING\r\n", 1000)+"PI")
+	left := make(chan error)
+	go func() { left <- srv.Shutdown(context.Background()) }()
+	require.Eventually(t, srv.draining.Load, 10*time.Second, time.Millisecond)
+	close(resume)
+	expectEnd(t, conn, strings.Repeat("+PONG\r\n", 1001))
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-left)
+	_, err := net.Dial("tcp", addr)
+	require.Error(t, err, "nothing listens after a drain")
+}
+
+// What a client has sent when the drain begins is answered, even if its session is
+// waiting for it at that moment.
+func TestDrainAnswersWhatArrivesMeanwhile(t *testing.T) {
+	for range 100 {
+		srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: likeRedis})
+		conn := dial(t, addr)
+		send(t, conn, "PING\r\n")
+		expect(t, conn, "+PONG\r\n")
+		send(t, conn, "PING\r\n")
+		left := make(chan error)
+		go func() { left <- srv.Shutdown(context.Background()) }()
+		expectEnd(t, conn, "+PONG\r\n")
+		require.NoError(t, conn.Close())
+		require.NoError(t, <-left)
 	}
 }
 
-func (h handlerFuncs) Serve(s *Session, pipeline []Command) {
-	if h.serve != nil {
-		h.serve(s, pipeline)
-	}
-}
-
-func (h handlerFuncs) Close(s *Session) {
-	if h.close != nil {
-		h.close(s)
-	}
-}
-
-// trust is the open of handlers that ask for no password.
-func trust(s *Session) { s.Trusted = true }
-
-// echoArgs answers each command with its arguments.
-func echoArgs(s *Session, pipeline []Command) {
-	for _, cmd := range pipeline {
-		s.Out = AppendArray(s.Out, len(cmd))
-		for _, arg := range cmd {
-			s.Out = AppendBulk(s.Out, arg)
+// A client that is still sending gets its replies, although the server closes the
+// connection with some of its bytes unread.
+func TestDrainDoesNotResetReplies(t *testing.T) {
+	working, resume := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		once.Do(func() {
+			close(working)
+			<-resume
+		})
+		echoArgs(s, pipeline)
+	}})
+	conn := dial(t, addr)
+	word := strings.Repeat("x", 1000)
+	stop := make(chan struct{})
+	var sender sync.WaitGroup
+	sender.Go(func() {
+		for {
+			if _, err := io.WriteString(conn, word+"\r\n"); err != nil {
+				return // the server has gone
+			}
+			select {
+			case <-stop:
+				return
+			default:
+			}
 		}
-	}
-}
-
-var quiet = slog.New(slog.DiscardHandler)
-
-// start serves h on a free port and returns the server and its address. The server
-// is shut down, and joined, at the end of the test.
-func start(t testing.TB, cfg Config, h Handler) (*Server, string) {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	return startOn(t, cfg, h, ln), ln.Addr().String()
-}
-
-func startOn(t testing.TB, cfg Config, h Handler, ln net.Listener) *Server {
-	t.Helper()
-	if cfg.Logger == nil {
-		cfg.Logger = quiet
-	}
-	srv := NewServer(cfg, h)
-	served := make(chan error, 1)
-	go func() { served <- srv.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = srv.Shutdown(ctx) // cuts off what the test left open
-		require.NoError(t, <-served)
-		require.Zero(t, srv.Stats().Current.Load())
-		require.Zero(t, srv.Stats().Held.Load())
 	})
-	return srv
-}
-
-// dial connects, with a deadline for everything that the test then does.
-func dial(t testing.TB, addr string) net.Conn {
-	t.Helper()
-	conn, err := net.Dial("tcp", addr)
-	require.NoError(t, err)
-	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
-	return conn
-}
-
-func send(t testing.TB, conn net.Conn, text string) {
-	t.Helper()
-	_, err := io.WriteString(conn, text)
-	require.NoError(t, err)
-}
-
-// expect reads exactly want.
-func expect(t testing.TB, conn net.Conn, want string) {
-	t.Helper()
-	got := make([]byte, len(want))
-	n, err := io.ReadFull(conn, got)
-	require.NoError(t, err, "after %q", got[:n])
-	require.Equal(t, want, string(got))
-}
-
-// expectEnd reads want and then the end of the connection.
-func expectEnd(t testing.TB, conn net.Conn, want string) {
-	t.Helper()
+	<-working
+	left := make(chan error)
+	go func() { left <- srv.Shutdown(context.Background()) }()
+	require.Eventually(t, srv.draining.Load, 10*time.Second, time.Millisecond)
+	close(resume)
 	got, err := io.ReadAll(conn)
 	require.NoError(t, err)
-	require.Equal(t, want, string(got))
+	one := string(AppendBulkString(AppendArray(nil, 1), word))
+	require.NotEmpty(t, got)
+	require.Equal(t, strings.Repeat(one, len(got)/len(one)), string(got), "complete replies, then the end")
+	require.EqualValues(t, srv.Stats().Commands.Load(), len(got)/len(one))
+	close(stop)
+	sender.Wait()
+	require.NoError(t, conn.Close())
+	require.NoError(t, <-left)
 }
 
-func TestPipelineOrder(t *testing.T) {
-	_, addr := start(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
-	conn := dial(t, addr)
-	send(t, conn, "*1\r\n$1\r\na\r\nb 'c d'\r\n\r\n*0\r\n*-1\r\n*2\r\n$0\r\n\r\n$1\r\ne\r\n")
-	expect(t, conn, "*1\r\n$1\r\na\r\n*2\r\n$1\r\nb\r\n$3\r\nc d\r\n*2\r\n$0\r\n\r\n$1\r\ne\r\n")
-}
-
-func TestProtocolErrorAfterReplies(t *testing.T) {
-	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
-	conn := dial(t, addr)
-	send(t, conn, "a\r\n*1\r\n:1\r\n$1\r\nb\r\n")
-	expectEnd(t, conn, "*1\r\n$1\r\na\r\n-ERR Protocol error: expected '$', got ':'\r\n")
-	require.EqualValues(t, 1, srv.Stats().ProtocolErrors.Load())
-}
-
-// One client's million commands do not keep another waiting until they are done.
-func TestGiantPipelineStarvesNobody(t *testing.T) {
-	const commands = 1_000_000
-	_, addr := start(t, Config{}, handlerFuncs{open: trust, serve: likeRedis})
-	greedy, modest := dial(t, addr), dial(t, addr)
+func TestDrainClosesSilentClients(t *testing.T) {
+	closed, over := ended()
+	srv, addr := start(t, Config{Timeout: time.Hour}, handlerFuncs{open: trust, serve: likeRedis, close: closed})
+	silent, half := dial(t, addr), dial(t, addr)
+	send(t, half, "PING\r\n*1\r\n$4\r\nPI")
+	expect(t, half, "+PONG\r\n")
+	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 2 }, 10*time.Second, time.Millisecond)
 	go func() {
-		for range 100 {
-			send(t, greedy, strings.Repeat("PING\r\n", commands/100))
-		}
+		expectEnd(t, half, "")
+		_ = half.Close()
 	}()
-	var answered atomic.Int64
-	var done sync.WaitGroup
-	begun := make(chan struct{})
-	done.Go(func() {
-		buf := make([]byte, 64<<10)
-		for got := 0; got < commands*len("+PONG\r\n"); {
-			n, err := greedy.Read(buf)
-			if err != nil {
-				t.Errorf("after %d bytes: %v", got, err)
-				return
-			}
-			if got == 0 {
-				close(begun)
-			}
-			got += n
-			answered.Store(int64(got / len("+PONG\r\n")))
+	require.NoError(t, srv.Shutdown(context.Background()))
+	expectEnd(t, silent, "")
+	require.Len(t, over, 2)
+	require.NoError(t, srv.Shutdown(context.Background()), "a second shutdown has nothing to do")
+}
+
+// A client that does not read its replies delays a drain until the drain's context ends.
+func TestDrainCutsOffSlowReadersAtItsEnd(t *testing.T) {
+	big := strings.Repeat("x", 64<<20)
+	working := make(chan struct{})
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, _ []Command) {
+		s.Out = AppendBulkString(s.Out, big)
+		close(working)
+	}})
+	conn := dial(t, addr)
+	send(t, conn, "GET x\r\n")
+	<-working
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, srv.Shutdown(ctx), context.DeadlineExceeded)
+	require.Zero(t, srv.Stats().Current.Load())
+}
+
+func TestServeAfterShutdownClosesTheListener(t *testing.T) {
+	srv := NewServer(Config{Logger: quiet}, handlerFuncs{})
+	require.NoError(t, srv.Shutdown(context.Background()))
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, srv.Serve(ln))
+	_, err = ln.Accept()
+	require.ErrorIs(t, err, net.ErrClosed)
+}
+
+func TestKillClosesTheSessionThatSessionsShows(t *testing.T) {
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: likeRedis})
+	first, second := dial(t, addr), dial(t, addr)
+	for _, conn := range []net.Conn{first, second} {
+		send(t, conn, "PING\r\n")
+		expect(t, conn, "+PONG\r\n")
+	}
+	var ids []int64
+	srv.Sessions(func(s *Session) {
+		ids = append(ids, s.ID)
+		require.False(t, s.LastActive().Before(s.Created))
+	})
+	require.Len(t, ids, 2)
+	require.Less(t, ids[0], ids[1])
+	require.False(t, srv.Kill(99))
+	var victim net.Conn
+	srv.Sessions(func(s *Session) {
+		if s.Remote.String() == first.LocalAddr().String() {
+			victim = first
+			require.True(t, srv.Kill(s.ID))
 		}
 	})
-	<-begun
-	for range 10 {
-		send(t, modest, "PING\r\n")
-		expect(t, modest, "+PONG\r\n")
+	require.Equal(t, first, victim)
+	expectEnd(t, first, "")
+	require.Eventually(t, func() bool { return srv.Stats().Killed.Load() == 1 }, 10*time.Second, time.Millisecond)
+	send(t, second, "PING\r\n")
+	expect(t, second, "+PONG\r\n")
+}
+
+// flaky fails its first calls of Accept, as in a process that is out of descriptors.
+type flaky struct {
+	net.Listener
+	failures int
+}
+
+func (l *flaky) Accept() (net.Conn, error) {
+	if l.failures > 0 {
+		l.failures--
+		return nil, io.ErrUnexpectedEOF
 	}
-	require.Less(t, answered.Load(), int64(commands), "the modest client had to wait for the greedy one")
-	done.Wait()
-	require.EqualValues(t, commands, answered.Load())
+	return l.Listener.Accept()
+}
+
+func TestServeContinuesAfterAcceptErrors(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	startOn(t, Config{}, handlerFuncs{open: trust, serve: likeRedis}, &flaky{Listener: ln, failures: 3})
+	conn := dial(t, ln.Addr().String())
+	send(t, conn, "PING\r\n")
+	expect(t, conn, "+PONG\r\n")
+}
+
+func TestServeFailsOnClosedListener(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	require.ErrorIs(t, NewServer(Config{Logger: quiet}, handlerFuncs{}).Serve(ln), net.ErrClosed)
+}
+
+func TestDrainClosesTLSSessions(t *testing.T) {
+	srv, addr, trust := startTLS(t, Config{})
+	conn, mute := tls.Client(dial(t, addr), trust), dial(t, addr)
+	send(t, conn, "PING\r\n")
+	expect(t, conn, "+PONG\r\n")
+	require.Eventually(t, func() bool { return srv.Stats().Accepted.Load() == 2 }, 10*time.Second, time.Millisecond)
+	go func() {
+		expectEnd(t, conn, "")
+		_ = conn.Close()
+	}()
+	require.NoError(t, srv.Shutdown(context.Background()))
+	expectEnd(t, mute, "")
 }

@@ -1,11 +1,11 @@
-// Package resp is the wire: it accepts connections, reads pipelines of commands
-// within stated bounds, hands each pipeline to a Handler and writes the replies in
-// one write. It knows RESP2 and RESP3 and nothing of rate limits.
+// Package resp is the wire: it accepts connections, reads pipelines of commands within
+// configured bounds, passes each pipeline to a Handler and writes the replies in one
+// write. It implements RESP2 and RESP3 and knows nothing about rate limits.
 //
-// The way of a byte: server.go accepts a connection and starts its session;
-// serve.go is the session's loop; reader.go reads; frame.go finds where each
-// command ends and refuses what is none, so that redcon, which parses and encodes,
-// sees only whole and bounded commands; write.go writes.
+// The route of a byte: server.go accepts a connection and starts its session; serve.go
+// is the session's loop; reader.go reads; frame.go finds where each command ends and
+// refuses what is not a command, so that redcon, which parses and encodes, sees only
+// complete and bounded commands; write.go writes.
 package resp
 
 import (
@@ -14,21 +14,21 @@ import (
 	"time"
 )
 
-// Handler answers what clients send. Its methods are called from the session's
-// own goroutine, for one session never two at a time. A panic in one of them costs
-// the session's connection and nothing else.
+// Handler answers commands. Its methods are called on the session's own goroutine, so
+// never two at a time for one session. A panic in one of them closes the session's
+// connection and has no other effect.
 type Handler interface {
 	// Open is called once, before the first Serve. It writes nothing.
 	Open(s *Session)
-	// Serve answers a pipeline: it appends one reply per command to s.Out, in
-	// order. The arguments hold until Serve returns. A long pipeline comes in
-	// slices of at most 1024 commands.
+	// Serve answers a pipeline: it appends one reply per command to s.Out, in order. The
+	// commands are valid until Serve returns. A long pipeline is passed in slices of at
+	// most 1024 commands.
 	Serve(s *Session, pipeline []Command)
 	// Close is called once, after the last Serve.
 	Close(s *Session)
 }
 
-// Command is one command as it came: the name and its arguments, at least one.
+// Command is one command: its name, followed by its arguments. It has at least one word.
 type Command = [][]byte
 
 // Session is one client's connection, as the handler sees it.
@@ -36,42 +36,41 @@ type Command = [][]byte
 // The first group of fields never changes. The others belong to the session's
 // goroutine: only the Handler's methods may touch them.
 type Session struct {
-	ID      int64     // 1 for the first connection, never used twice
-	Created time.Time // when it was accepted
+	ID      int64     // 1 for the first connection; never reused
+	Created time.Time // when the connection was accepted
 	Remote  net.Addr
 	Local   net.Addr
 	TLS     bool
 
-	Proto int    // 2 or 3: the version of the replies; the handler switches it
-	Out   []byte // replies not yet written; the handler appends
-	Data  any    // the handler's own
+	Proto int    // RESP version of the replies, 2 or 3; set by the handler
+	Out   []byte // replies that are not written yet; the handler appends to it
+	Data  any    // the handler's own data
 
-	// Trusted lifts the small bounds that hold before authentication: 10 arguments
-	// of 16 KiB, and one command per Serve. The handler sets it when a client may
-	// send whole commands.
+	// Trusted lifts the bounds before authentication: 10 arguments of 16 KiB, and one
+	// command per Serve. The handler sets it once the client is authenticated.
 	Trusted bool
 
 	closing bool
-	failed  error // of Flush
+	failed  error // the error of Flush
 
 	srv    *Server
-	conn   net.Conn // as accepted; under TLS the client's bytes come through it
+	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS
 	in     *reader
-	active atomic.Int64 // Unix ns of the last bytes read
-	killed atomic.Bool  // by Kill
+	active atomic.Int64 // when bytes were last read, in Unix ns
+	killed atomic.Bool  // Kill was called
 
-	writeBy time.Time // the write deadline that is set
-	leaveBy time.Time // when reading ends; zero before the session knows of a drain
-	quietBy time.Time // when it ends if nothing arrives
+	writeBy time.Time // the write deadline of conn
+	leaveBy time.Time // when reading ends during a drain; zero until the session learns of it
+	quietBy time.Time // when reading ends during a drain if nothing arrives
 }
 
-// CloseAfterReply makes the server close the connection once Out is written.
-// What the client sent after the command at hand is not answered.
+// CloseAfterReply makes the server close the connection once Out is written. Commands
+// after the current one are not answered.
 func (s *Session) CloseAfterReply() { s.closing = true }
 
-// Closing tells whether CloseAfterReply was called.
+// Closing reports whether CloseAfterReply was called or Flush has failed.
 func (s *Session) Closing() bool { return s.closing }
 
-// LastActive returns when the client's last bytes were read. It may be called from
-// any goroutine.
+// LastActive returns when bytes of the client were last read. It may be called from any
+// goroutine.
 func (s *Session) LastActive() time.Time { return time.Unix(0, s.active.Load()) }

@@ -2,18 +2,18 @@ package resp
 
 import "sync/atomic"
 
-// Stats counts what happened since the server was made. Read its fields with Load.
+// Stats holds the counters of a server. Read them with Load.
 type Stats struct {
 	Accepted       atomic.Int64 // connections that became sessions
-	Current        atomic.Int64 // sessions now
+	Current        atomic.Int64 // open sessions
 	RejectedMax    atomic.Int64 // connections refused at MaxClients
 	RejectedMode   atomic.Int64 // connections refused by protected mode
 	HandshakeFails atomic.Int64 // TLS handshakes that failed or took too long
 
 	Pipelines atomic.Int64 // calls of Handler.Serve
-	Commands  atomic.Int64 // commands handed to it
-	BytesIn   atomic.Int64 // read from clients, after TLS
-	BytesOut  atomic.Int64 // written to clients, before TLS
+	Commands  atomic.Int64 // commands passed to Handler.Serve
+	BytesIn   atomic.Int64 // bytes read from clients, after decryption
+	BytesOut  atomic.Int64 // bytes written to clients, before encryption
 
 	ProtocolErrors atomic.Int64 // connections closed for bytes that are no command
 	HTTP           atomic.Int64 // connections closed for HTTP
@@ -25,5 +25,5 @@ type Stats struct {
 	Killed         atomic.Int64 // connections closed by Kill
 	Panics         atomic.Int64 // connections closed because the handler panicked
 
-	Held atomic.Int64 // bytes that sessions hold now of ClientMemory
+	Held atomic.Int64 // bytes of ClientMemory in use
 }

@@ -6,14 +6,13 @@ import (
 	"time"
 )
 
-// writeChunk is how many bytes a client must take within WriteTimeout: a long
-// reply over a slow line is in order as long as it moves.
+// writeChunk is how many bytes a client must read within WriteTimeout. A long reply over
+// a slow connection may take longer as a whole.
 const writeChunk = 256 << 10
 
-// Flush writes Out before the pipeline is done. A handler whose replies are large
-// calls it between two of them, so that they are never all in memory. When the
-// client cannot be written to, Closing is true afterwards. A Session that no
-// server made keeps its Out.
+// Flush writes Out before the pipeline is done. A handler with large replies calls it
+// between them, so that they are not all in memory at once. If the write fails, Closing
+// returns true afterwards. Flush does nothing on a Session that was not made by a Server.
 func (s *Session) Flush() {
 	if s.srv == nil || s.failed != nil {
 		return
@@ -57,8 +56,8 @@ func (s *Session) flush() error {
 	return nil
 }
 
-// extend moves the write deadline on, once half of it has passed: setting it for
-// each write would cost more than the rest of a small one.
+// extend renews the write deadline once half of WriteTimeout has passed. Setting it for
+// each write would cost more than the rest of a small write.
 func (s *Session) extend() error {
 	now, timeout := time.Now(), s.srv.cfg.WriteTimeout
 	if s.writeBy.Sub(now) >= timeout/2 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Usage: install-clients.sh
-# Brings every client of tests/clients and every program of examples to where
-# `go run ./tests/clients` starts it. Languages and C libraries are Debian packages,
-# installed as root or by sudo; the clients themselves come from PyPI, npm, the Go
-# module proxy, crates.io and Maven Central into tests/.cache and node_modules.
-# What is there and current is left alone, so a second run takes seconds.
+# Installs every client of tests/clients and builds every program of examples, where
+# `go run ./tests/clients` expects them. Languages and C libraries are Debian packages,
+# installed as root or with sudo. The clients come from PyPI, npm, the Go module proxy,
+# crates.io and Maven Central, and go into tests/.cache and node_modules. Whatever is up
+# to date is kept, so that a second run takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=$PWD/tests/.cache
@@ -41,7 +41,7 @@ if [ ${#packages[@]} -gt 0 ]; then
 	as_root=()
 	[ "$(id -u)" -eq 0 ] || as_root=(sudo -n)
 	if ! command -v apt-get >/dev/null || ! "${as_root[@]}" true 2>/dev/null; then
-		echo "Please install these Debian packages, or what has the same: ${packages[*]}" >&2
+		echo "Please install these Debian packages or their equivalents: ${packages[*]}" >&2
 		exit 1
 	fi
 	export DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 # RUNLEVEL: start no services
@@ -55,7 +55,7 @@ if [ "$node_major" -lt 20 ]; then
 	exit 1
 fi
 
-# changed <name> <file ...> succeeds when the files are not those of the last time.
+# changed <name> <file ...> succeeds if the files differ from those of the last run.
 # Call done_with <name> after building from them.
 sum=
 changed() {
@@ -94,7 +94,7 @@ for client in jedis lettuce; do
 	fi
 done
 
-# Compilers know best what is current.
+# The compilers find out themselves what is up to date.
 go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .
 go build -C tests/clients/rueidis -o "$cache/bin/rueidis" .
 go build -C examples/go -o "$cache/bin/example-go" .

@@ -5,27 +5,27 @@ import (
 	"strconv"
 )
 
-// Stored keys begin and end so. The braces make the escaped client key, with its
-// part, the hash tag: parts of one key lie in different slots of a cluster.
+// A stored key has this prefix and suffix. The braces make the escaped client key and the
+// shard's number the hash tag, so the shards of a key lie in different slots of a cluster.
 const (
 	keyPrefix = "rl:{"
 	keySuffix = "}"
 )
 
-// AppendStoredKey appends to dst the name under which a node keeps a part of a
-// client's key: rl:{<key>} for part 0, the home, and rl:{<key>%p<part>} for others.
-// In the client's key {, } and % are written %7B, %7D and %25, so the tag ends
-// where it should and no two (key, part) share a name.
-func AppendStoredKey(dst, key []byte, part int) []byte {
+// AppendStoredKey appends to dst the name under which a node stores a shard of a client's
+// key: rl:{<key>} for shard 0, the home, and rl:{<key>%p<shard>} for the others. The
+// characters {, } and % of the client's key become %7B, %7D and %25. So the hash tag ends
+// where it should, and names of different keys or shards differ.
+func AppendStoredKey(dst, key []byte, shard int) []byte {
 	dst = append(dst, keyPrefix...)
 	if bytes.ContainsAny(key, "{}%") {
 		dst = appendEscaped(dst, key)
 	} else {
 		dst = append(dst, key...)
 	}
-	if part > 0 {
+	if shard > 0 {
 		dst = append(dst, "%p"...)
-		dst = strconv.AppendInt(dst, int64(part), 10)
+		dst = strconv.AppendInt(dst, int64(shard), 10)
 	}
 	return append(dst, keySuffix...)
 }
@@ -46,10 +46,10 @@ func appendEscaped(dst, key []byte) []byte {
 	return dst
 }
 
-// ParseStoredKey is the inverse of AppendStoredKey: it appends the client's key to
-// dst and returns it with the part. ok is false for a name that AppendStoredKey
-// does not make.
-func ParseStoredKey(dst, stored []byte) (key []byte, part int, ok bool) {
+// ParseStoredKey is the inverse of AppendStoredKey. It appends the client's key to dst and
+// returns the extended slice and the shard. ok is false for a name that AppendStoredKey
+// does not produce.
+func ParseStoredKey(dst, stored []byte) (key []byte, shard int, ok bool) {
 	rest, found := bytes.CutPrefix(stored, []byte(keyPrefix))
 	if !found {
 		return dst, 0, false
@@ -67,12 +67,12 @@ func ParseStoredKey(dst, stored []byte) (key []byte, part int, ok bool) {
 			dst = append(dst, c)
 			continue
 		}
-		if i+1 < len(rest) && rest[i+1] == 'p' { // only the part is left
-			part, ok = parsePart(rest[i+2:])
+		if i+1 < len(rest) && rest[i+1] == 'p' { // Only the shard is left.
+			shard, ok = parseShard(rest[i+2:])
 			if !ok {
 				return dst[:from], 0, false
 			}
-			return dst, part, true
+			return dst, shard, true
 		}
 		if i+2 >= len(rest) {
 			return dst[:from], 0, false
@@ -92,18 +92,18 @@ func ParseStoredKey(dst, stored []byte) (key []byte, part int, ok bool) {
 	return dst, 0, true
 }
 
-// parsePart reads a part number as AppendStoredKey writes it: no sign, no leading
-// zero, not 0, at most nine digits.
-func parsePart(digits []byte) (int, bool) {
+// parseShard parses a shard's number as AppendStoredKey writes it: at most nine digits, not
+// 0, without a sign or a leading zero.
+func parseShard(digits []byte) (int, bool) {
 	if len(digits) == 0 || len(digits) > 9 || digits[0] == '0' {
 		return 0, false
 	}
-	part := 0
+	shard := 0
 	for _, c := range digits {
 		if c < '0' || c > '9' {
 			return 0, false
 		}
-		part = part*10 + int(c-'0')
+		shard = shard*10 + int(c-'0')
 	}
-	return part, true
+	return shard, true
 }

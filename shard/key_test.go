@@ -9,9 +9,9 @@ import (
 
 func TestStoredKey(t *testing.T) {
 	for _, c := range []struct {
-		key  string
-		part int
-		want string
+		key   string
+		shard int
+		want  string
 	}{
 		{"user:1", 0, "rl:{user:1}"},
 		{"user:1", 7, "rl:{user:1%p7}"},
@@ -21,12 +21,12 @@ func TestStoredKey(t *testing.T) {
 		{"%7B", 0, "rl:{%257B}"},
 		{"\x00\r\n\xff", 1, "rl:{\x00\r\n\xff%p1}"},
 	} {
-		got := AppendStoredKey([]byte("+"), []byte(c.key), c.part)
+		got := AppendStoredKey([]byte("+"), []byte(c.key), c.shard)
 		require.Equal(t, "+"+c.want, string(got))
-		key, part, ok := ParseStoredKey([]byte("+"), got[1:])
+		key, shard, ok := ParseStoredKey([]byte("+"), got[1:])
 		require.True(t, ok)
 		require.Equal(t, "+"+c.key, string(key))
-		require.Equal(t, c.part, part)
+		require.Equal(t, c.shard, shard)
 	}
 }
 
@@ -42,22 +42,22 @@ func TestStoredKeyRefused(t *testing.T) {
 	}
 }
 
-// Whatever parses is exactly what would be written, and whatever is written parses.
+// Every name that is written can be parsed, and every name that parses would be written just so.
 func FuzzStoredKey(f *testing.F) {
 	f.Add([]byte("a{b}%p1"), 3)
 	f.Add([]byte("rl:{a%p7}"), 0)
-	f.Fuzz(func(t *testing.T, key []byte, part int) {
-		part &= 1<<20 - 1
-		stored := AppendStoredKey(nil, key, part)
-		gotKey, gotPart, ok := ParseStoredKey(nil, stored)
-		if !ok || gotPart != part || !bytes.Equal(gotKey, key) {
-			t.Fatalf("%q part %d is stored as %q, read back as %q part %d %v", key, part, stored, gotKey, gotPart, ok)
+	f.Fuzz(func(t *testing.T, key []byte, shard int) {
+		shard &= 1<<20 - 1
+		stored := AppendStoredKey(nil, key, shard)
+		gotKey, gotShard, ok := ParseStoredKey(nil, stored)
+		if !ok || gotShard != shard || !bytes.Equal(gotKey, key) {
+			t.Fatalf("shard %d of %q is stored as %q, which parses as shard %d of %q, %v", shard, key, stored, gotShard, gotKey, ok)
 		}
 		if bytes.ContainsAny(stored[len(keyPrefix):len(stored)-1], "{}") {
 			t.Fatalf("%q: the hash tag of %q ends early", key, stored)
 		}
 		if k, p, ok := ParseStoredKey(nil, key); ok && !bytes.Equal(AppendStoredKey(nil, k, p), key) {
-			t.Fatalf("%q parses as %q part %d, which is stored under another name", key, k, p)
+			t.Fatalf("%q parses as shard %d of %q, which is stored under another name", key, p, k)
 		}
 	})
 }

@@ -8,16 +8,16 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Nodes places keys on a list of nodes by rendezvous hashing: every node has a
-// score for every key, and the key lies on the node with the highest. A node more
-// takes 1/n of the keys, each from the node that had it; no other key moves, and
-// the order in which nodes are listed does not matter.
+// Nodes places keys on nodes by rendezvous hashing: every node has a score for every key,
+// and the key lies on the node with the highest score. Adding a node moves 1/n of the keys,
+// all of them to the new node. The order of the list does not matter.
 type Nodes struct {
-	seeds []uint64 // one a node: the hash of its name
+	seeds []uint64 // Hash of each node's name.
 }
 
-// NewNodes prepares placement on the named nodes. A name is the node's host:port/db,
-// in any case. The names should differ: of two that are equal the second gets no key.
+// NewNodes returns the placement on the named nodes. A name is the node's host:port/db, and
+// its case does not matter. The names should differ: of two nodes with the same name the
+// second gets no keys.
 func NewNodes(names []string) *Nodes {
 	n := &Nodes{seeds: make([]uint64, len(names))}
 	for i, name := range names {
@@ -29,7 +29,7 @@ func NewNodes(names []string) *Nodes {
 // Len returns the number of nodes.
 func (n *Nodes) Len() int { return len(n.seeds) }
 
-// Home returns the index of the node that the key lies on. There must be one.
+// Home returns the index of the node on which the key lies. There must be at least one node.
 func (n *Nodes) Home(key []byte) int {
 	hash := xxhash.Sum64(key)
 	home, best := 0, uint64(0)
@@ -41,9 +41,9 @@ func (n *Nodes) Home(key []byte) int {
 	return home
 }
 
-// Order appends to dst the indexes of all nodes, the key's home first, then the
-// node that would be its home if the ones before were not there. Part i of a split
-// key lies on the i-th of them, counted round.
+// Order appends to dst the indexes of all nodes: the key's home first, then each node that
+// would be the home without the nodes before it. Shard i of a split key lies on node i of
+// this order, modulo the number of nodes.
 func (n *Nodes) Order(key []byte, dst []int) []int {
 	hash, from := xxhash.Sum64(key), len(dst)
 	for i := range n.seeds {
@@ -62,9 +62,9 @@ func (n *Nodes) Order(key []byte, dst []int) []int {
 	return dst
 }
 
-// score mixes a key's hash with a node's seed. Both are good hashes already; two
-// rounds of multiply and fold keep their exclusive or from showing in the order:
-// with one round, keys whose hashes differ in a few bits rank the nodes alike.
+// score mixes the hash of a key with the seed of a node. Both are good hashes already, but
+// their exclusive or alone must not decide the order: with only one round of multiplying
+// and folding, keys whose hashes differ in a few bits would rank the nodes alike.
 func score(hash, seed uint64) uint64 {
 	hi, lo := bits.Mul64(hash^seed, 0x9E3779B97F4A7C15)
 	hi, lo = bits.Mul64(hi^lo^seed, 0xD6E8FEB86659FD93)

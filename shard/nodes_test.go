@@ -1,24 +1,13 @@
 package shard
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
 
-func nodeNames(n int) []string {
-	names := make([]string, n)
-	for i := range names {
-		names[i] = fmt.Sprintf("10.0.0.%d:6379/0", i+1)
-	}
-	return names
-}
-
-func testKey(i int) []byte { return fmt.Appendf(nil, "tenant:%d", i) }
-
-// Every node gets its share, for the home and for the second in order: a skewed
-// mixer shows as a chi-square far above its number of degrees of freedom.
+// Every node is the home of its share of the keys, and the second in order of its share. A
+// skewed mixer would show as a chi-square far above its number of degrees of freedom.
 func TestNodesBalance(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{2, 3, 4, 7, 16} {
@@ -40,8 +29,8 @@ func TestNodesBalance(t *testing.T) {
 	}
 }
 
-// The pair (first, second) is even too: a node's keys fall to all others alike
-// when it goes, and the parts of split keys spread.
+// The pairs of first and second node are even, too. So the keys of a node that goes are shared
+// by all others, and the shards of split keys spread evenly.
 func TestNodesPairsBalance(t *testing.T) {
 	const keys, size = 40_000, 5
 	nodes := NewNodes(nodeNames(size))
@@ -61,7 +50,7 @@ func TestNodesPairsBalance(t *testing.T) {
 	}
 }
 
-func TestNodesOneMoreMovesFewKeys(t *testing.T) {
+func TestNodesAddingOneMovesFewKeys(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{1, 3, 8} {
 		before, after := NewNodes(nodeNames(size)), NewNodes(nodeNames(size+1))
@@ -89,13 +78,13 @@ func TestNodesOrder(t *testing.T) {
 		require.ElementsMatch(t, []int{0, 1, 2, 3, 4, 5}, order)
 		require.Equal(t, nodes.Home(testKey(i)), order[0])
 
-		// Without the home, the second is home.
+		// Without the home the second node is the home.
 		left := append(append([]string{}, names[:order[0]]...), names[order[0]+1:]...)
 		require.Equal(t, names[order[1]], left[NewNodes(left).Home(testKey(i))])
 	}
 }
 
-// The list's order and the names' case do not place keys.
+// Neither the order of the list nor the case of the names changes the placement.
 func TestNodesByName(t *testing.T) {
 	a := []string{"Alpha:1/0", "beta:1/0", "gamma:1/0"}
 	b := []string{"GAMMA:1/0", "alpha:1/0", "Beta:1/0"}
@@ -106,8 +95,8 @@ func TestNodesByName(t *testing.T) {
 	}
 }
 
-// Placement is part of what is stored: when this test fails, counts of running
-// systems would be left behind on other nodes.
+// Placement must not change between versions: if this test fails, running systems would lose
+// their counts to other nodes.
 func TestNodesGolden(t *testing.T) {
 	nodes := NewNodes(nodeNames(5))
 	for key, want := range map[string][]int{

@@ -1,7 +1,12 @@
-// Package shard is pure placement: which node, which stored key, which part of
-// how many. No I/O and no clock; where time matters it is an argument.
+// Package shard places keys: it says on which node a key lies, under which name the node
+// stores it, and which shards a split key has. It is pure: it does no I/O and reads no
+// clock.
 //
-// Reading order: nodes.go (which node), key.go (which stored key), slot.go (which
-// slot of a Redis Cluster), spread.go (which parts), hot.go (which keys are busy), then
-// split.go and its neighbours: how one limit stands on several nodes.
+// Shard 0 of a key is its home, and the only one while the key is not split. Package lease
+// says how the shards of a key keep one limit, and package topk finds the keys that are
+// busy enough to be split.
+//
+// Reading order: nodes.go (the node of a key), key.go (the name of a stored key), tag.go
+// and slot.go (its slot in a Redis Cluster), spread.go (the shards of a split key in a
+// cluster).
 package shard

@@ -1,9 +1,9 @@
 package shard
 
-// Slots is the number of slots of a Redis Cluster.
+// Slots is the number of slots in a Redis Cluster.
 const Slots = 16384
 
-// Slot returns the Redis Cluster slot of a stored key: CRC16 of its tag.
+// Slot returns the Redis Cluster slot of a stored key: the CRC16 of its hash tag, modulo Slots.
 func Slot(key []byte) int {
 	key = Tag(key)
 	crc := uint16(0)
@@ -13,7 +13,7 @@ func Slot(key []byte) int {
 	return int(crc) % Slots
 }
 
-// crcTable holds CRC16/XMODEM of every byte: polynomial 0x1021, start 0, nothing
+// crcTable holds the CRC16/XMODEM of every byte: polynomial 0x1021, initial value 0, not
 // reflected.
 var crcTable = func() (table [256]uint16) {
 	for i := range table {

@@ -1,28 +1,29 @@
 package shard
 
-// Spread appends to dst n part numbers for a key on a Redis Cluster, the home's 0 first,
-// chosen so that the parts lie on different masters as long as there are any, and
-// evenly after that. owner names the master of a slot, from 0 to masters-1.
+// Spread appends to dst the numbers of n shards of a key in a Redis Cluster. The home, 0, is
+// the first. The numbers are chosen so that the shards lie on different masters while there
+// are any left, and evenly after that. owner returns the master of a slot, from 0 to
+// masters-1.
 //
-// A part number is part of a stored key's name and so of its slot: other numbers, other
-// masters. The layout keeps the numbers, so a master more moves no part.
+// The number of a shard is part of the name of its stored key, and so determines its slot:
+// with another number the shard may lie on another master.
 func Spread(dst []int, key []byte, n, masters int, owner func(slot int) int) []int {
-	parts := make([]int, masters) // on each master
+	shards := make([]int, masters) // Number of shards on each master.
 	stored := make([]byte, 0, len(key)+16)
-	each := 1 // parts that a master may have
+	most := 1 // Shards that each master may have for now.
 	for number, found, tried := 0, 0, 0; found < n; number++ {
 		stored = AppendStoredKey(stored[:0], key, number)
 		m := owner(Slot(stored))
 		if tried++; tried > 64*masters {
-			each, tried = each+1, 0 // a master with hardly any slots
+			most, tried = most+1, 0 // Some master has hardly any slots. Do not search for them any longer.
 		}
-		if number > 0 && parts[m] >= each {
+		if number > 0 && shards[m] >= most {
 			continue
 		}
-		parts[m]++
+		shards[m]++
 		dst = append(dst, number)
-		if found++; found == each*masters {
-			each, tried = each+1, 0
+		if found++; found == most*masters {
+			most, tried = most+1, 0
 		}
 	}
 	return dst

@@ -11,13 +11,13 @@ func TestSpread(t *testing.T) {
 		owner := func(slot int) int { return slot * masters / Slots }
 		for i := range 50 {
 			for _, n := range []int{1, 2, 3, 4, 7, 12} {
-				parts := Spread([]int{-1}, testKey(i), n, masters, owner)[1:]
-				require.Len(t, parts, n)
-				require.Zero(t, parts[0], "the home is part 0")
+				shards := Spread([]int{-1}, testKey(i), n, masters, owner)[1:]
+				require.Len(t, shards, n)
+				require.Zero(t, shards[0], "the home is shard 0")
 				on := make([]int, masters)
-				for j, part := range parts {
-					on[owner(Slot(AppendStoredKey(nil, testKey(i), part)))]++
-					require.False(t, j > 0 && part <= parts[j-1], "no number twice")
+				for j, shard := range shards {
+					on[owner(Slot(AppendStoredKey(nil, testKey(i), shard)))]++
+					require.False(t, j > 0 && shard <= shards[j-1], "no number appears twice")
 				}
 				for _, count := range on {
 					require.LessOrEqual(t, count, (n+masters-1)/masters)
@@ -27,7 +27,7 @@ func TestSpread(t *testing.T) {
 	}
 }
 
-// A master without slots is no reason to search for ever.
-func TestSpreadEmptyMaster(t *testing.T) {
+// A master without slots must not make the search endless.
+func TestSpreadEndsWithAnEmptyMaster(t *testing.T) {
 	require.Len(t, Spread(nil, testKey(1), 1024, 3, func(int) int { return 1 }), 1024)
 }

@@ -8,9 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// besides are what 100 calls around a boundary are asked by, and how many of them
-// each admits.
-var besides = []struct {
+// aroundBoundaryCases has the commands that are called 100 times around a boundary, and how
+// many of the calls each admits.
+var aroundBoundaryCases = []struct {
 	command string
 	options []any
 	admits  int64
@@ -21,25 +21,26 @@ var besides = []struct {
 	{"RL.FIXED", nil, 100},
 }
 
-// TestBoundary is the demonstration people know: limit 50, and 50 calls on either
-// side of a window's boundary. A fixed window admits all of them.
-func TestBoundary(t *testing.T) {
+// TestOnlyFixedWindowsAdmitTwiceTheLimitAroundABoundary makes 50 calls on either side of a
+// window's boundary, with a limit of 50. A fixed window admits all of them.
+func TestOnlyFixedWindowsAdmitTwiceTheLimitAroundABoundary(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		c := dial(t, p.addr)
 		for range 20 {
 			if admitted, ok := aroundBoundary(t, c); ok {
-				for i, b := range besides {
+				for i, b := range aroundBoundaryCases {
 					require.Equal(t, b.admits, admitted[i], "%s %v", b.command, b.options)
 				}
 				return
 			}
 		}
-		require.Fail(t, "the machine is too busy to send twice 200 calls within 600 ms")
+		require.Fail(t, "the machine is too busy to send 400 calls within 600 ms")
 	})
 }
 
-// aroundBoundary counts what each command admits of twice 50 calls, just before
-// and just after a boundary. False: this machine was too busy to send them then.
+// aroundBoundary counts what each command admits of 50 calls just before and 50 calls just
+// after a boundary. ok is false if the machine was too busy to send them in time.
 func aroundBoundary(t *testing.T, c *conn) (admitted []int64, ok bool) {
 	t.Helper()
 	const (
@@ -47,7 +48,7 @@ func aroundBoundary(t *testing.T, c *conn) (admitted []int64, ok bool) {
 		near   = 300 * time.Millisecond
 	)
 	var pipeline [][]any
-	for i, b := range besides {
+	for i, b := range aroundBoundaryCases {
 		c.do(t, "RL.RESET", i)
 		for range 50 {
 			pipeline = append(pipeline, append([]any{b.command, i, 50, strconv.Itoa(window) + "ms"}, b.options...))
@@ -60,14 +61,14 @@ func aroundBoundary(t *testing.T, c *conn) (admitted []int64, ok bool) {
 	waitUntil(t, c, boundary)
 	after := c.pipeline(t, pipeline...)
 	ok = ok && serverTime(t, c).Before(boundary.Add(near))
-	for i := range besides {
+	for i := range aroundBoundaryCases {
 		half := 50 * i
 		admitted = append(admitted, countAllowed(t, before[half:half+50])+countAllowed(t, after[half:half+50]))
 	}
 	return admitted, ok
 }
 
-// serverTime asks for the clock that the proxy and its nodes share on this machine.
+// serverTime returns the proxy's time. Its nodes share the clock of this machine.
 func serverTime(t *testing.T, c *conn) time.Time {
 	t.Helper()
 	reply, ok := c.do(t, "TIME").([]any)
@@ -79,12 +80,13 @@ func serverTime(t *testing.T, c *conn) time.Time {
 	return time.Unix(sec, usec*1000)
 }
 
-// waitUntil asks for the time until it has come.
+// waitUntil waits until the proxy's time is then or later.
 func waitUntil(t *testing.T, c *conn, then time.Time) {
 	t.Helper()
-	eventually(t, "a moment", func() bool { return !serverTime(t, c).Before(then) })
+	eventually(t, then.Format("15:04:05.000"), func() bool { return !serverTime(t, c).Before(then) })
 }
 
+// countAllowed returns how many of the replies are admissions.
 func countAllowed(t *testing.T, replies []any) (n int64) {
 	t.Helper()
 	for _, r := range replies {

@@ -13,10 +13,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDrain stops a proxy under load. A client that has sent a pipeline either has
-// all of its answers or, where the proxy had not begun to read it, none; and what
-// was answered is what was charged.
-func TestDrain(t *testing.T) {
+// TestDrainAnswersWhatHasArrived stops a proxy under load. A client that has sent a
+// pipeline gets all replies, or none if the proxy had not begun to read it. What was
+// charged is what was answered.
+func TestDrainAnswersWhatHasArrived(t *testing.T) {
+	t.Parallel()
 	n := startNode(t)
 	for name, args := range map[string][]string{"embedded": nil, "redis": backends(n)} {
 		t.Run(name, func(t *testing.T) {
@@ -27,7 +28,7 @@ func TestDrain(t *testing.T) {
 			for range clients {
 				c := dial(t, p.addr)
 				wg.Add(1)
-				go func() { // ends when the proxy does
+				go func() { // ends when the proxy closes the connection
 					defer wg.Done()
 					pipeline := make([][]any, depth)
 					for i := range pipeline {
@@ -41,10 +42,10 @@ func TestDrain(t *testing.T) {
 						}
 						if err != nil {
 							if len(replies) != 0 {
-								t.Errorf("%d of %d answers, then %v", len(replies), depth, err)
+								t.Errorf("%d of %d replies, then %v", len(replies), depth, err)
 							}
 							if !errors.Is(err, io.EOF) && !errors.Is(err, syscall.ECONNRESET) && !errors.Is(err, syscall.EPIPE) {
-								t.Errorf("not closed in order: %v", err)
+								t.Errorf("not closed by the drain: %v", err)
 							}
 							return
 						}
@@ -62,15 +63,16 @@ func TestDrain(t *testing.T) {
 				p := startProxy(t, args...)
 				c := dial(t, p.addr)
 				d := c.decide(t, "RL.SLIDE drain 1000000000 3600 COST 0")
-				require.Equal(t, answered.Load(), d.limit-d.remaining, "charged without an answer")
+				require.Equal(t, answered.Load(), d.limit-d.remaining, "charged, but not answered")
 				p.stop(t)
 			}
 		})
 	}
 }
 
-// TestSecondSignal stops a proxy whose node hangs, so that it cannot drain.
-func TestSecondSignal(t *testing.T) {
+// TestSecondSignalEndsTheProcess stops a proxy that cannot drain because its node hangs.
+func TestSecondSignalEndsTheProcess(t *testing.T) {
+	t.Parallel()
 	n := startNode(t)
 	p := startProxy(t, "--backend", n.URL(), "--backend-timeout", "60000", "--shutdown-timeout", "600")
 	c := dial(t, p.addr)
@@ -82,7 +84,7 @@ func TestSecondSignal(t *testing.T) {
 	eventually(t, "the drain to begin", func() bool {
 		nc, err := net.Dial("tcp", p.addr)
 		if err == nil {
-			_ = nc.Close() // the next one will be refused
+			_ = nc.Close() // the listener is still open
 		}
 		return err != nil
 	})
@@ -91,8 +93,10 @@ func TestSecondSignal(t *testing.T) {
 	require.Equal(t, -1, p.Exit(t))
 }
 
-// TestShutdownTimeout stops one that must not wait long for such a node.
-func TestShutdownTimeout(t *testing.T) {
+// TestShutdownTimeoutBoundsTheDrain stops a proxy that waits for such a node for a second
+// at most.
+func TestShutdownTimeoutBoundsTheDrain(t *testing.T) {
+	t.Parallel()
 	n := startNode(t)
 	p := startProxy(t, "--backend", n.URL(), "--backend-timeout", "60000", "--shutdown-timeout", "1")
 	c := dial(t, p.addr)

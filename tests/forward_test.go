@@ -1,22 +1,19 @@
 package tests
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"regexp"
-	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
-// One connection serves for rate limits and for everything else, whatever the
-// protocol and the number of nodes.
-func TestPassthrough(t *testing.T) {
+// TestOrdinaryCommandsReachTheNodes uses one connection for rate limits and for everything
+// else, with each protocol, with one node and with three.
+func TestOrdinaryCommandsReachTheNodes(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	for _, count := range []int{1, 3} {
 		p := startProxy(t, backends(startNodes(t, count)...)...)
@@ -41,7 +38,10 @@ func TestPassthrough(t *testing.T) {
 	}
 }
 
-func TestPassthroughDirectives(t *testing.T) {
+// TestPassthroughDirectivesRestrictOrdinaryCommands turns ordinary commands off, allows
+// administrative ones, and bounds how long a node may take.
+func TestPassthroughDirectivesRestrictOrdinaryCommands(t *testing.T) {
+	t.Parallel()
 	ctx := context.Background()
 	node := startNode(t)
 	off := startProxy(t, append(backends(node), "--passthrough", "no")...)
@@ -54,15 +54,17 @@ func TestPassthroughDirectives(t *testing.T) {
 	admin.stop(t)
 	hurried := startProxy(t, append(backends(node), "--passthrough-timeout", "500")...)
 	c := hurried.client(t, 3)
-	eventually(t, "an answer in time", func() bool { return errors.Is(c.Get(ctx, "a").Err(), redis.Nil) })
+	eventually(t, "the node to answer in time", func() bool { return errors.Is(c.Get(ctx, "a").Err(), redis.Nil) })
 	node.Pause()
 	require.ErrorContains(t, c.Get(ctx, "a").Err(), "UNAVAILABLE "+node.Addr+": no answer in time")
 	node.Resume()
 	hurried.stop(t)
 }
 
-// A reply of 100 MB passes, in memory for little more than that.
-func TestPassthroughLargeReply(t *testing.T) {
+// TestLargeReplyPassesInLittleMemory passes on a reply of 100 MB. The proxy holds little
+// more than that.
+func TestLargeReplyPassesInLittleMemory(t *testing.T) {
+	t.Parallel()
 	const size = 100 << 20
 	node := startNode(t)
 	require.NoError(t, node.SetRange(context.Background(), "big", size-1, "x").Err())
@@ -73,25 +75,10 @@ func TestPassthroughLargeReply(t *testing.T) {
 		require.Len(t, replies[0], size)
 		require.Equal(t, int64(1), replies[1])
 	}
-	most := 350 // MB: a reply, and one before it that is not yet collected
+	limit := 350 // MB: one reply, and the previous one that is not yet collected
 	if raceEnabled {
-		most *= 6
+		limit *= 6
 	}
-	require.Less(t, peakMB(t, p.Cmd.Process.Pid), most)
+	require.Less(t, peakMB(t, p.Cmd.Process.Pid), limit)
 	p.stop(t)
-}
-
-var peak = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
-
-// peakMB is the most memory that a process has had, in MB.
-func peakMB(t *testing.T, pid int) int {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	require.NoError(t, err)
-	found := peak.FindSubmatch(bytes.TrimSpace(text))
-	require.NotNil(t, found)
-	kB, err := strconv.Atoi(string(found[1]))
-	require.NoError(t, err)
-	t.Logf("peak %d MB", kB>>10)
-	return kB >> 10
 }

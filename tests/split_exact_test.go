@@ -9,53 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// partState is what RL.INSPECT tells of one part of a split key.
-type partState struct {
-	node              string
-	held, used, lease int64
-}
-
-// keyState is what it tells of one state of a key.
-type keyState struct {
-	home                   string // its node
-	used, limit, remaining int64
-	parts                  map[int64]partState
-}
-
-// inspect asks for a key that is used with one command and one window, or none.
-func (c *conn) inspect(t *testing.T, key string) (s keyState) {
-	t.Helper()
-	states, ok := c.do(t, "RL.INSPECT", key).([]any)
-	require.True(t, ok)
-	if len(states) == 0 {
-		return s
-	}
-	require.Len(t, states, 1)
-	state := fields(t, states[0])
-	s = keyState{state["node"].(string), state["used"].(int64), state["limit"].(int64), state["remaining"].(int64), make(map[int64]partState)}
-	for _, item := range state["parts"].([]any) {
-		p := fields(t, item)
-		s.parts[p["part"].(int64)] = partState{p["node"].(string), p["held"].(int64), p["used"].(int64), p["lease-ms"].(int64)}
-	}
-	return s
-}
-
-// fields reads a map.
-func fields(t *testing.T, item any) map[string]any {
-	t.Helper()
-	flat, ok := item.([]any)
-	require.True(t, ok)
-	m := make(map[string]any)
-	for i := 0; i < len(flat); i += 2 {
-		m[flat[i].(string)] = flat[i+1]
-	}
-	return m
-}
-
-// TestSplitOneByOne asks one proxy of three after the other: exactly the limit is
-// admitted, whatever the number of parts divides, and all that tells of the key tells
-// the sum over its parts.
-func TestSplitOneByOne(t *testing.T) {
+// TestSplitKeyAdmitsExactlyItsLimit sends one request at a time, to any of three proxies.
+// Exactly the limit is admitted, also where the number of shards does not divide it, and
+// RL.INSPECT reports the sum over the shards.
+func TestSplitKeyAdmitsExactlyItsLimit(t *testing.T) {
+	t.Parallel()
 	nodes := startNodes(t, 4)
 	f := startFleet(t, append(backends(nodes...), "--hot-key", "hot:*", "4"))
 	var links []*conn
@@ -99,27 +57,28 @@ func TestSplitOneByOne(t *testing.T) {
 			}
 		}
 		if key == "two" {
-			continue // it has two states
+			continue // inspect reads one state, and this key has two
 		}
 		s, sum := one().inspect(t, key), int64(0)
-		for _, p := range s.parts {
+		for _, p := range s.shards {
 			sum += p.used
 		}
 		require.Equal(t, admitted, s.used, line)
 		require.Equal(t, limit, s.limit, line)
 		require.Equal(t, limit-admitted, s.remaining, line)
-		if len(s.parts) > 0 {
+		if len(s.shards) > 0 {
 			require.Equal(t, admitted, sum, line)
 		} else {
-			require.Greater(t, 4*cost, limit, "%s: a piece is enough to be lent", line)
+			require.Greater(t, 4*cost, limit, "%s: nothing was lent, though a quarter of the limit is enough for a request", line)
 		}
 	}
 	f.stop(t)
 }
 
-// A limit that is lowered and raised from call to call counts as the call brings it, for
-// each of several windows.
-func TestSplitChangedLimits(t *testing.T) {
+// TestSplitKeyFollowsLimitsThatChange lowers and raises the limits of two windows from call
+// to call. Each call is decided by the limits that it brings.
+func TestSplitKeyFollowsLimitsThatChange(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, backends(startNodes(t, 4)...))
 	var links []*conn
 	for _, p := range f.proxies {
@@ -128,7 +87,7 @@ func TestSplitChangedLimits(t *testing.T) {
 	admitted, turn := int64(0), 0
 	for _, step := range []struct {
 		limits string
-		until  int64 // admitted then, in all
+		until  int64 // total number of admissions after the step
 	}{
 		{"40 1h 1000 2h", 40}, {"30 1h 1000 2h", 40}, {"61 1h 1000 2h", 61}, {"100 1h 70 2h", 70},
 		{"10 1h 10 2h", 70}, {"500 1h 501 2h", 500}, {"501 1h 500 2h", 500}, {"501 1h 501 2h", 501},

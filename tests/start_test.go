@@ -15,14 +15,14 @@ import (
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
-// outcome runs rlproxy until it ends by itself.
+// outcome runs rlproxy until it exits by itself, and returns its exit code and output.
 func outcome(t *testing.T, args ...string) (code int, output string) {
 	t.Helper()
 	p := spawn(t, proxytest.Binary, args...)
 	return p.Exit(t), p.Output.String()
 }
 
-// write makes a file of a test's own.
+// write makes a file in a folder of the test and returns its path.
 func write(t *testing.T, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -30,7 +30,8 @@ func write(t *testing.T, name, content string) string {
 	return path
 }
 
-func TestHelpAndVersion(t *testing.T) {
+func TestHelpAndVersionArePrinted(t *testing.T) {
+	t.Parallel()
 	for _, flag := range []string{"--help", "-h"} {
 		code, out := outcome(t, flag)
 		require.Zero(t, code)
@@ -44,7 +45,8 @@ func TestHelpAndVersion(t *testing.T) {
 	}
 }
 
-func TestConfigurationErrors(t *testing.T) {
+func TestConfigurationErrorsAreOneSentence(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct{ content, want string }{
 		{"port 1\nprot 2\n", `a.conf:2: unknown directive "prot": it must be aclfile, backend, `},
 		{"\n\nport many\n", `a.conf:3: port must be an integer from 0 to 65535; it was "many"`},
@@ -71,6 +73,7 @@ func TestConfigurationErrors(t *testing.T) {
 }
 
 func TestCheckStartsNothing(t *testing.T) {
+	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { require.NoError(t, l.Close()) }()
@@ -82,7 +85,7 @@ func TestCheckStartsNothing(t *testing.T) {
 	require.Zero(t, code)
 	require.Equal(t, "configuration is valid\n", out)
 
-	code, out = outcome(t, path) // which shows that the port was taken all the time
+	code, out = outcome(t, path) // shows that the port was in use, which --check did not notice
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "address already in use")
 
@@ -90,7 +93,8 @@ func TestCheckStartsNothing(t *testing.T) {
 	require.Zero(t, code, out)
 }
 
-func TestListening(t *testing.T) {
+func TestListensOnAddressesAndAUnixSocket(t *testing.T) {
+	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")
 	args := []string{"--unixsocket", socket, "--unixsocketperm", "700", "--bind", "127.0.0.1", "127.0.0.2"}
 	p := startProxy(t, args...)
@@ -113,7 +117,7 @@ func TestListening(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "another process does")
 
-	// What kill -9 leaves behind does not hinder the next start.
+	// The socket that kill -9 leaves behind does not prevent the next start.
 	p.Signal(t, syscall.SIGKILL)
 	require.Equal(t, -1, p.Exit(t))
 	require.FileExists(t, socket)
@@ -129,7 +133,8 @@ func port(t *testing.T, addr string) string {
 	return port
 }
 
-func TestLog(t *testing.T) {
+func TestLogHonoursItsFileAndLevel(t *testing.T) {
+	t.Parallel()
 	logfile := filepath.Join(t.TempDir(), "log")
 	p := spawn(t, proxytest.Binary, "--bind", "127.0.0.1", "--port", "0", "--logfile", logfile, "--requirepass", "hush-hush")
 	eventually(t, "the log file", func() bool {
@@ -154,7 +159,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-func TestConfigGet(t *testing.T) {
+func TestConfigGetHidesPasswords(t *testing.T) {
+	t.Parallel()
 	p := startProxy(t, "--maxclients", "123", "--requirepass", "hush")
 	c := dial(t, p.addr)
 	require.Equal(t, status("OK"), c.do(t, "AUTH", "hush"))

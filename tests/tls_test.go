@@ -19,7 +19,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// dialTLS connects and asks, so that a certificate the proxy does not like shows.
+// dialTLS connects and sends a PING: only then does a refused certificate become an error.
 func dialTLS(t *testing.T, addr string, config *tls.Config) (*conn, error) {
 	t.Helper()
 	dialer := &tls.Dialer{NetDialer: &net.Dialer{Timeout: patience}, Config: config}
@@ -33,7 +33,7 @@ func dialTLS(t *testing.T, addr string, config *tls.Config) (*conn, error) {
 	return c, err
 }
 
-// hangup sends SIGHUP and waits until the log has said once more what came of it.
+// hangup sends SIGHUP and waits until the log has the message once more.
 func (p *proxy) hangup(t *testing.T, says string) {
 	t.Helper()
 	before := strings.Count(p.Output.String(), says)
@@ -46,17 +46,18 @@ const (
 	notReloaded = `msg="the configuration is not reloaded, the old one stays in force"`
 )
 
-// startTLS starts a proxy that speaks nothing but TLS.
+// startTLS starts a proxy that listens for TLS only.
 func startTLS(t *testing.T, args ...string) *proxy {
 	t.Helper()
 	return startProxy(t, append([]string{"--tls-port", strconv.Itoa(redistest.FreePort(t))}, args...)...)
 }
 
-func TestTLS(t *testing.T) {
+func TestTLSPortSpeaksNothingElse(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no")
-	require.Equal(t, 1, strings.Count(p.Output.String(), "msg=listening"), "a port without TLS is open")
+	require.Equal(t, 1, strings.Count(p.Output.String(), "msg=listening"), "a port without TLS is open, too")
 	c, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
 	require.EqualValues(t, 4, c.decide(t, "RL.SLIDE k 5 60").remaining)
@@ -64,13 +65,13 @@ func TestTLS(t *testing.T) {
 	old := a.trust()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS10, tls.VersionTLS11
 	_, err = dialTLS(t, p.addr, old)
-	require.Error(t, err, "an old version is spoken")
+	require.Error(t, err, "an old version of TLS was accepted")
 
 	out, err := exec.Command("redis-cli", "--tls", "--cacert", a.file, "-p", port(t, p.addr), "RL.SLIDE", "k", "5", "60").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	require.Contains(t, string(out), "1\n5\n3\n0\n")
 
-	// What is not TLS is closed, and hurts nobody.
+	// A connection that does not speak TLS is closed. The others are unaffected.
 	plain := dial(t, p.addr)
 	_, err = plain.Exchange([]any{"PING"})
 	require.Error(t, err)
@@ -79,7 +80,8 @@ func TestTLS(t *testing.T) {
 	p.stop(t)
 }
 
-func TestTLSVersionsAndSuites(t *testing.T) {
+func TestTLSVersionsAndSuitesAreAsConfigured(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
@@ -92,7 +94,8 @@ func TestTLSVersionsAndSuites(t *testing.T) {
 	p.stop(t)
 }
 
-func TestTLSClientCertificates(t *testing.T) {
+func TestTLSClientCertificatesAreCheckedAsConfigured(t *testing.T) {
+	t.Parallel()
 	a, stranger := newAuthority(t), newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	with := func(from *authority) *tls.Config {
@@ -118,6 +121,7 @@ func TestTLSClientCertificates(t *testing.T) {
 }
 
 func TestTLSFilesAreChecked(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	_, other := a.issue(t, "other", time.Now().Add(time.Hour))
@@ -152,9 +156,10 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	}
 }
 
-// TestReload changes the files beneath a running proxy: what is in order comes into
-// force, and of what is not, nothing does.
-func TestReload(t *testing.T) {
+// TestReloadTakesEffectAsAWholeOrNotAtAll changes the files of a running proxy. A valid
+// configuration takes effect; of an invalid one, nothing does.
+func TestReloadTakesEffectAsAWholeOrNotAtAll(t *testing.T) {
+	t.Parallel()
 	a, next := newAuthority(t), newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	conf := filepath.Join(a.dir, "rlproxy.conf")
@@ -168,7 +173,7 @@ func TestReload(t *testing.T) {
 	open, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
 
-	// Another authority's certificate: half of it in place is refused.
+	// A certificate of another authority is refused as long as its key is not in place.
 	newCert, newKey := next.issue(t, "server", time.Now().Add(time.Hour))
 	move := func(from, to string) {
 		b, err := os.ReadFile(from)
@@ -201,9 +206,10 @@ func TestReload(t *testing.T) {
 	p.stop(t)
 }
 
-// TestEncryptedKey changes a key and its password beneath a running proxy: a wrong
-// password leaves the old certificate, and nobody sees any of them.
-func TestEncryptedKey(t *testing.T) {
+// TestEncryptedKeyIsReloaded changes an encrypted key and its password while a proxy runs.
+// With a wrong password the old certificate stays. No password is ever shown.
+func TestEncryptedKeyIsReloaded(t *testing.T) {
+	t.Parallel()
 	a, next := newAuthority(t), newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	encrypt(t, key, "hush-first")

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// cli runs redis-cli against a proxy.
+// cli runs redis-cli against a proxy and returns its output.
 func cli(t *testing.T, p *proxy, args ...string) string {
 	t.Helper()
 	out, err := exec.Command("redis-cli", append([]string{"-p", port(t, p.addr)}, args...)...).CombinedOutput()
@@ -16,7 +16,8 @@ func cli(t *testing.T, p *proxy, args ...string) string {
 	return string(out)
 }
 
-func TestRedisCLI(t *testing.T) {
+func TestRedisCLIWorks(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		require.Equal(t, "PONG\n", cli(t, p, "PING"))
 		require.Equal(t, "1\n5\n4\n0\n60001\n", cli(t, p, "RL.SLIDE", "two", "5", "60"))
@@ -28,7 +29,8 @@ func TestRedisCLI(t *testing.T) {
 	})
 }
 
-func TestRedisBenchmark(t *testing.T) {
+func TestRedisBenchmarkWorks(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		out, err := exec.Command("redis-benchmark", "-p", port(t, p.addr), "-n", "20000", "-r", "1000", "-P", "16", "-q",
 			"RL.SLIDE", "k:__rand_int__", "100", "60").CombinedOutput()
@@ -38,7 +40,8 @@ func TestRedisBenchmark(t *testing.T) {
 	})
 }
 
-func TestGoRedis(t *testing.T) {
+func TestGoRedisWorks(t *testing.T) {
+	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		ctx := context.Background()
 		for protocol := 2; protocol <= 3; protocol++ {

@@ -16,14 +16,15 @@ const (
 	errNoKey = errReply("NOPERM this user has no permissions to access one of the keys used as arguments")
 )
 
-// errNoRun is the error of a command that the user may not run.
+// errNoRun returns the error of a command that the user may not run.
 func errNoRun(command string) errReply {
 	return errReply("NOPERM this user has no permissions to run the '" + command + "' command")
 }
 
-// TestTenants gives two services users of their own: each reaches only its own keys,
-// whichever engine holds them.
-func TestTenants(t *testing.T) {
+// TestUsersReachOnlyTheirOwnKeys gives each of two services a user. Each reaches only its
+// own keys, with either engine.
+func TestUsersReachOnlyTheirOwnKeys(t *testing.T) {
+	t.Parallel()
 	n := startNode(t)
 	for name, args := range map[string][]string{"embedded": nil, "redis": backends(n)} {
 		t.Run(name, func(t *testing.T) {
@@ -66,8 +67,9 @@ func TestTenants(t *testing.T) {
 	}
 }
 
-// TestReloadUsers changes an aclfile beneath a running proxy.
-func TestReloadUsers(t *testing.T) {
+// TestUsersAreReloaded changes the aclfile of a running proxy.
+func TestUsersAreReloaded(t *testing.T) {
+	t.Parallel()
 	file := filepath.Join(t.TempDir(), "users.acl")
 	set := func(lines ...string) {
 		require.NoError(t, os.WriteFile(file, []byte("# users\n\n"+strings.Join(lines, "\n")+"\n"), 0o600))
@@ -99,7 +101,7 @@ func TestReloadUsers(t *testing.T) {
 	set("user default on >two ~* &* +@all")
 	p.hangup(t, reloaded)
 	_, err := shop.Exchange(words("PING"))
-	require.Error(t, err, "whoever is gone is closed")
+	require.Error(t, err, "the connection of a removed user stays open")
 	require.Equal(t, status("PONG"), first.do(t, "PING"))
 	require.Equal(t, errLogin, dial(t, p.addr).do(t, "AUTH", "one"))
 	require.Equal(t, status("OK"), dial(t, p.addr).do(t, "AUTH", "two"))
@@ -107,9 +109,10 @@ func TestReloadUsers(t *testing.T) {
 	require.NotContains(t, p.Output.String(), "hush")
 }
 
-// TestUsersAreChecked holds that a mistake stops the start, and is said in a sentence
-// without secrets.
+// TestUsersAreChecked checks that a mistake prevents the start, with a one-line message that
+// shows no secret.
 func TestUsersAreChecked(t *testing.T) {
+	t.Parallel()
 	for content, want := range map[string]string{
 		"user shop on hush":     `user "shop": rule 2: it is none that is known`,
 		"user":                  "user must be a name and rules such as on >password ~keys:* +@ratelimit",

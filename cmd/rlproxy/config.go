@@ -5,48 +5,50 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/split"
 )
 
 // config is everything that can be configured. Its fields are documented where
 // users look: in the table of directives and in rlproxy.conf.
 type config struct {
-	bind           []string // addresses; a leading - : no error when it cannot be bound
-	port           int
-	tlsPort        int // 0: none
+	bind           []string // IP addresses; a leading - makes one optional
+	port           int      // 0 picks a free port, or none when tlsPort is set
+	tlsPort        int      // 0: none
 	tls            tlsSettings
 	unixSocket     string
 	unixSocketPerm fs.FileMode
 	protectedMode  bool
 	requirePass    string
-	users          [][]string // a name and its rules each
-	aclFile        string     // has them instead
+	users          [][]string // one slice per user: its name, then its rules
+	aclFile        string     // a file of users, used instead of the field users
 
 	maxClients     int
 	timeout        time.Duration
 	tcpKeepalive   time.Duration
-	queryBuffer    int64 // bytes, as are the three below
-	protoMaxBulk   int64
-	outputBuffer   int64
-	clientMemory   int64
+	queryBuffer    int64 // bytes
+	protoMaxBulk   int64 // bytes
+	outputBuffer   int64 // bytes
+	clientMemory   int64 // bytes
 	logLevel       string
 	logFile        string
 	shutdownWithin time.Duration
 
 	maxMemory      int64
 	backends       []string
-	backendTLS     engine.BackendTLS
+	backendTLS     backend.TLS
 	backendTimeout time.Duration
 	failPolicy     engine.Policy
 	failRules      []engine.PolicyRule
-	hotKeys        []engine.HotRule
-	hotThreshold   int // calls per second
+	hotKeys        []split.Rule
+	hotThreshold   int // calls per second; 0 splits no key by load
 
 	passthrough        bool
 	passthroughAdmin   bool
 	passthroughTimeout time.Duration
 }
 
-// newConfig is the configuration without a file and without arguments.
+// newConfig returns the defaults.
 func newConfig() *config {
 	c := &config{failPolicy: engine.PolicyClosed}
 	for i := range directives {
@@ -56,7 +58,7 @@ func newConfig() *config {
 		}
 		words, err := splitWords(d.preset)
 		if err != nil || !d.value(c).set(words) {
-			panic("rlproxy: the default of " + d.name + " is not allowed")
+			panic("rlproxy: invalid default of " + d.name)
 		}
 	}
 	return c

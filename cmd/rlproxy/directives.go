@@ -5,114 +5,114 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/internal/glob"
 )
 
-// directive is one row of the table that the parser, --help, --check, CONFIG GET
-// and the texts of errors come from. What a setting is for, and when to change it,
-// stands in rlproxy.conf; a test holds that it names every row with its preset.
+// directive is one row of the table behind the parser, --help, --check, CONFIG GET
+// and configuration errors. rlproxy.conf explains each setting and when to change
+// it; a test checks that the file names every row with its preset.
 type directive struct {
 	name   string
 	doc    string                // one line, for --help
-	preset string                // the default as a configuration file has it; "": unset
-	hint   string                // stands for the setting in --help where there is no preset
-	live   bool                  // SIGHUP puts a new setting in force; others wait for a restart
-	secret bool                  // may hold a password: neither CONFIG GET nor an error shows it
-	value  func(c *config) value // where the setting goes
+	preset string                // the default, as written in a configuration file; "": unset
+	hint   string                // shown by --help instead of a preset when there is none
+	live   bool                  // SIGHUP applies a new setting; the others need a restart
+	secret bool                  // may hold a password, so CONFIG GET and errors do not show it
+	value  func(c *config) value // the field of c that holds the setting; nil for include
 }
 
-// maxSeconds bounds settings in seconds: 68 years, as Redis's.
+// maxSeconds bounds settings in seconds to 68 years, as in Redis.
 const maxSeconds = 1<<31 - 1
 
 var directives = []directive{
-	{name: "include", hint: "<file>", doc: "read another file here"}, // done by the reader of files
+	{name: "include", hint: "<file>", doc: "read another file here"}, // handled by reader
 
 	{name: "bind", preset: "127.0.0.1 -::1", doc: "addresses to listen on",
 		value: func(c *config) value { return addresses{&c.bind} }},
-	{name: "port", preset: "6380", doc: "TCP port; 0 picks a free one and logs it, or with tls-port means none",
+	{name: "port", preset: "6380", doc: "TCP port; 0 picks a free one and logs it, or means none if tls-port is set",
 		value: func(c *config) value { return integer{&c.port, 0, 65535} }},
 	{name: "tls-port", preset: "0", doc: "TCP port for TLS; 0: none",
 		value: func(c *config) value { return integer{&c.tlsPort, 0, 65535} }},
-	{name: "tls-cert-file", hint: "<path>", live: true, doc: "PEM: this server's certificate, and those between it and its authority",
+	{name: "tls-cert-file", hint: "<path>", live: true, doc: "PEM file: this server's certificate and its intermediates",
 		value: func(c *config) value { return text{&c.tls.certFile, "a path"} }},
-	{name: "tls-key-file", hint: "<path>", live: true, doc: "PEM: its private key",
+	{name: "tls-key-file", hint: "<path>", live: true, doc: "PEM file: the private key of that certificate",
 		value: func(c *config) value { return text{&c.tls.keyFile, "a path"} }},
-	{name: "tls-key-file-pass", hint: "<password>", live: true, secret: true, doc: "opens that key, if it is encrypted",
+	{name: "tls-key-file-pass", hint: "<password>", live: true, secret: true, doc: "the password of that key, if it is encrypted",
 		value: func(c *config) value { return text{&c.tls.keyPass, "one word"} }},
-	{name: "tls-ca-cert-file", hint: "<path>", live: true, doc: "PEM: the authorities that clients' certificates must come from",
+	{name: "tls-ca-cert-file", hint: "<path>", live: true, doc: "PEM file: the authorities that sign clients' certificates",
 		value: func(c *config) value { return text{&c.tls.caFile, "a path"} }},
-	{name: "tls-auth-clients", preset: "yes", live: true, doc: "must clients have a certificate: yes, no or optional",
+	{name: "tls-auth-clients", preset: "yes", live: true, doc: "whether clients need a certificate: yes, no or optional",
 		value: func(c *config) value { return choice{&c.tls.authClients, authNames} }},
-	{name: "tls-protocols", hint: `"TLSv1.2 TLSv1.3"`, live: true, doc: "versions of TLS; unset: both",
+	{name: "tls-protocols", hint: `"TLSv1.2 TLSv1.3"`, live: true, doc: "TLS versions; unset: both",
 		value: func(c *config) value { return several{&c.tls.protocols, protocolNames, " "} }},
-	{name: "tls-ciphers", hint: "<a:b:c>", live: true, doc: "suites of TLS 1.2, by OpenSSL's names; unset: all that are not weak",
+	{name: "tls-ciphers", hint: "<a:b:c>", live: true, doc: "TLS 1.2 suites, by OpenSSL's names; unset: all that are not weak",
 		value: func(c *config) value { return several{&c.tls.ciphers, cipherNames, ":"} }},
 	{name: "unixsocket", hint: "<path>", doc: "a Unix socket to listen on as well",
 		value: func(c *config) value { return text{&c.unixSocket, "a path"} }},
-	{name: "unixsocketperm", preset: "0", doc: "its mode in octal; 0 leaves it to the umask",
+	{name: "unixsocketperm", preset: "0", doc: "the mode of that socket in octal; 0 leaves it to the umask",
 		value: func(c *config) value { return permission{&c.unixSocketPerm} }},
-	{name: "protected-mode", preset: "yes", live: true, doc: "without a password, answer only this machine's clients",
+	{name: "protected-mode", preset: "yes", live: true, doc: "answer only clients on this machine while no password is set",
 		value: func(c *config) value { return yesNo{&c.protectedMode} }},
-	{name: "requirepass", hint: "<password>", live: true, secret: true, doc: "clients must AUTH with it",
+	{name: "requirepass", hint: "<password>", live: true, secret: true, doc: "the password that clients must AUTH with",
 		value: func(c *config) value { return text{&c.requirePass, "one word"} }},
-	{name: "user", hint: "<name> <rule> ...", live: true, secret: true, doc: "who may do what, a line each, by Redis's ACL rules",
+	{name: "user", hint: "<name> <rule> ...", live: true, secret: true, doc: "a user and its ACL rules, as in Redis; one line per user",
 		value: func(c *config) value { return userLines{&c.users} }},
-	{name: "aclfile", hint: "<path>", live: true, doc: "a file of such lines, instead of them",
+	{name: "aclfile", hint: "<path>", live: true, doc: "a file of user lines, used instead of the directive user",
 		value: func(c *config) value { return text{&c.aclFile, "a path"} }},
 
-	{name: "maxclients", preset: "10000", doc: "most connections at a time",
+	{name: "maxclients", preset: "10000", doc: "the most connections at a time",
 		value: func(c *config) value { return integer{&c.maxClients, 1, 1_000_000} }},
 	{name: "timeout", preset: "0", doc: "seconds until an idle client is closed; 0: never",
 		value: func(c *config) value { return span{&c.timeout, time.Second, 0, maxSeconds} }},
-	{name: "tcp-keepalive", preset: "300", doc: "seconds between probes of a silent client; 0: none",
+	{name: "tcp-keepalive", preset: "300", doc: "seconds between probes of a silent client; 0: never",
 		value: func(c *config) value { return span{&c.tcpKeepalive, time.Second, 0, maxSeconds} }},
-	{name: "client-query-buffer-limit", preset: "128mb", doc: "most bytes of one command",
+	{name: "client-query-buffer-limit", preset: "128mb", doc: "the most bytes of one command",
 		value: func(c *config) value { return size{&c.queryBuffer, 1 << 20} }},
-	{name: "proto-max-bulk-len", preset: "64mb", doc: "most bytes of one argument",
+	{name: "proto-max-bulk-len", preset: "64mb", doc: "the most bytes of one argument",
 		value: func(c *config) value { return size{&c.protoMaxBulk, 1 << 20} }},
-	{name: "client-output-buffer-limit", preset: "normal 256mb 0 0", doc: "most bytes of replies that a client leaves unread",
+	{name: "client-output-buffer-limit", preset: "normal 256mb 0 0", doc: "the most bytes of replies that a client may leave unread",
 		value: func(c *config) value { return outputLimit{&c.outputBuffer} }},
-	{name: "maxmemory-clients", preset: "1gb", doc: "most bytes of commands and replies of all clients together",
+	{name: "maxmemory-clients", preset: "1gb", doc: "the most bytes of commands and replies, all clients together",
 		value: func(c *config) value { return size{&c.clientMemory, 1 << 20} }},
 
-	{name: "backend", hint: "<url>", secret: true, doc: "a Redis node, a line each, or a cluster; none: state lives in this process",
+	{name: "backend", hint: "<url>", secret: true, doc: "a Redis node (one line per node) or a cluster; none: state lives in this process",
 		value: func(c *config) value { return backends{&c.backends} }},
-	{name: "backend-tls-ca-cert-file", hint: "<path>", live: true, doc: "whom to trust for rediss backends; unset: the machine's authorities",
+	{name: "backend-tls-ca-cert-file", hint: "<path>", live: true, doc: "PEM file: the authorities to trust for rediss backends; unset: the system's",
 		value: func(c *config) value { return text{&c.backendTLS.CACertFile, "a path"} }},
-	{name: "backend-tls-cert-file", hint: "<path>", live: true, doc: "our certificate for rediss backends that ask for one",
+	{name: "backend-tls-cert-file", hint: "<path>", live: true, doc: "PEM file: the certificate to show to rediss backends that ask for one",
 		value: func(c *config) value { return text{&c.backendTLS.CertFile, "a path"} }},
-	{name: "backend-tls-key-file", hint: "<path>", live: true, doc: "the key of that certificate",
+	{name: "backend-tls-key-file", hint: "<path>", live: true, doc: "PEM file: the private key of that certificate",
 		value: func(c *config) value { return text{&c.backendTLS.KeyFile, "a path"} }},
-	{name: "backend-tls-key-file-pass", hint: "<password>", live: true, secret: true, doc: "opens that key, if it is encrypted",
+	{name: "backend-tls-key-file-pass", hint: "<password>", live: true, secret: true, doc: "the password of that key, if it is encrypted",
 		value: func(c *config) value { return text{&c.backendTLS.KeyPass, "one word"} }},
-	{name: "backend-tls-server-name", hint: "<name>", live: true, doc: "the name in the backends' certificates; unset: each one's host",
+	{name: "backend-tls-server-name", hint: "<name>", live: true, doc: "the name in the backends' certificates; unset: the host of each",
 		value: func(c *config) value { return text{&c.backendTLS.ServerName, "one word"} }},
-	{name: "backend-timeout", preset: "100", doc: "ms until a node that does not answer gets its fail-policy",
+	{name: "backend-timeout", preset: "100", doc: "ms that a node has to answer before the fail-policy applies",
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
-	{name: "fail-policy", preset: "closed", doc: "[glob] closed, open, local or error: the answer when a node cannot",
+	{name: "fail-policy", preset: "closed", doc: "[glob] closed, open, local or error: the answer when a node does not answer",
 		value: func(c *config) value { return policies{&c.failPolicy, &c.failRules} }},
-	{name: "hot-key", hint: "<glob> <n>", doc: "split the keys that match over n sub-shards on different nodes",
+	{name: "hot-key", hint: "<glob> <n>", doc: "split the keys that match into n shards on different nodes",
 		value: func(c *config) value { return hotKeys{&c.hotKeys} }},
-	{name: "hot-key-threshold", preset: "5000", doc: "script calls per second on one key from which it is split; 0: never",
+	{name: "hot-key-threshold", preset: "5000", doc: "script calls per second on one key from which on it is split; 0: never",
 		value: func(c *config) value { return integer{&c.hotThreshold, 0, 1_000_000} }},
-	{name: "passthrough", preset: "yes", doc: "with backends, pass ordinary commands on to the nodes of their keys",
+	{name: "passthrough", preset: "yes", doc: "with backends, forward ordinary commands to the nodes of their keys",
 		value: func(c *config) value { return yesNo{&c.passthrough} }},
-	{name: "passthrough-admin", preset: "no", doc: "pass on FLUSHALL, CONFIG SET and other administration too",
+	{name: "passthrough-admin", preset: "no", doc: "forward FLUSHALL, CONFIG SET and other administration too",
 		value: func(c *config) value { return yesNo{&c.passthroughAdmin} }},
-	{name: "passthrough-timeout", preset: "5000", doc: "ms until an ordinary command gets an error",
+	{name: "passthrough-timeout", preset: "5000", doc: "ms that a node has to answer an ordinary command",
 		value: func(c *config) value { return span{&c.passthroughTimeout, time.Millisecond, 1, 3_600_000} }},
-	{name: "maxmemory", preset: "256mb", doc: "most memory for state kept in this process",
+	{name: "maxmemory", preset: "256mb", doc: "the most memory for state kept in this process",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 
 	{name: "loglevel", preset: "notice", live: true, doc: "debug, verbose, notice or warning",
 		value: func(c *config) value { return choice{&c.logLevel, levelNames} }},
-	{name: "logfile", hint: "<path>", doc: "where the log goes; unset: standard output",
+	{name: "logfile", hint: "<path>", doc: "a file to log to; unset: standard output",
 		value: func(c *config) value { return text{&c.logFile, "a path"} }},
-	{name: "shutdown-timeout", preset: "10", doc: "seconds that a stop waits for answers under way",
+	{name: "shutdown-timeout", preset: "10", doc: "seconds that a shutdown waits for commands in progress",
 		value: func(c *config) value { return span{&c.shutdownWithin, time.Second, 0, maxSeconds} }},
 }
 
-// directiveByName finds a row; nil: there is none.
+// directiveByName returns the row of a directive, or nil if there is none.
 func directiveByName(name string) *directive {
 	i := slices.IndexFunc(directives, func(d directive) bool { return d.name == name })
 	if i < 0 {
@@ -121,20 +121,20 @@ func directiveByName(name string) *directive {
 	return &directives[i]
 }
 
-// matching lists name and value of the directives that match a glob, as CONFIG GET
-// shows them: sizes in bytes, words that need quotes in quotes, nothing secret.
-func (c *config) matching(glob string) [][2]string {
+// matching lists the name and value of the directives that match a glob pattern, as
+// CONFIG GET shows them: sizes in bytes, words quoted where needed, nothing secret.
+func (c *config) matching(pattern string) [][2]string {
 	var all [][2]string
 	for i := range directives {
 		d := &directives[i]
-		if d.value != nil && !d.secret && commands.Match(glob, d.name) {
+		if d.value != nil && !d.secret && glob.MatchFold(pattern, d.name) {
 			all = append(all, [2]string{d.name, joinLines(d.value(c).words())})
 		}
 	}
 	return all
 }
 
-// joinLines writes the lines of a setting as one, as CONFIG GET does.
+// joinLines joins the lines of a setting into one, as CONFIG GET does.
 func joinLines(lines [][]string) string {
 	var words []string
 	for _, l := range lines {

@@ -4,5 +4,5 @@ package main
 
 import "math"
 
-// openFiles is how many files this process may have open.
+// openFiles returns how many files this process may have open.
 func openFiles() int { return math.MaxInt32 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// openFiles is how many files this process may have open. Go has raised the limit
-// to what the system allows before main began.
+// openFiles returns how many files this process may have open. The Go runtime has
+// raised the soft limit to the hard limit before main.
 func openFiles() int {
 	var r syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {

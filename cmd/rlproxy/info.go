@@ -8,21 +8,18 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// sections are what INFO says of the server and of the engine, beside the sections
-// that the commands know themselves.
+// sections returns INFO's sections about the server and the engine. The commands
+// add the others.
 func sections(now *live, eng engine.Engine) []commands.Section {
 	all := []commands.Section{stats(now.server.Stats(), now.handler)}
-	if e, ok := eng.(interface{ Info() []engine.Field }); ok {
-		s := commands.Section{Name: "Engine"}
-		for _, f := range e.Info() {
-			s.Fields = append(s.Fields, [2]string{f.Name, f.Value})
-		}
-		all = append(all, s)
+	s := commands.Section{Name: "Engine"}
+	for _, f := range eng.Info() {
+		s.Fields = append(s.Fields, [2]string{f.Name, f.Value})
 	}
-	return all
+	return append(all, s)
 }
 
-// stats shows the server's counters, under Redis's names where Redis has them.
+// stats returns the server's counters, under Redis's names where Redis has them.
 func stats(st *resp.Stats, h *commands.Handler) commands.Section {
 	logins, denied, keys := h.Denied()
 	s := commands.Section{Name: "Stats"}

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// listen opens every address of the configuration; on an error it leaves none
-// open. Those of tls-port go through secure.
+// listen opens every address of the configuration, or none if it returns an error.
+// It wraps the listeners of tls-port with secure.
 func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listener) ([]net.Listener, error) {
 	var open []net.Listener
 	var err error
@@ -44,7 +44,7 @@ func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listen
 }
 
 // listenTCP opens all bind addresses on one port. With port 0 the first address
-// picks it; another one may have it taken, so a few are tried.
+// picks the port; it may be taken on another address, so there are a few tries.
 func listenTCP(ctx context.Context, c *config) ([]net.Listener, error) {
 	const tries = 10
 	for try := 1; ; try++ {
@@ -55,7 +55,7 @@ func listenTCP(ctx context.Context, c *config) ([]net.Listener, error) {
 	}
 }
 
-// listenPort makes one attempt at that.
+// listenPort makes one attempt to open all bind addresses on a port.
 func listenPort(ctx context.Context, c *config, port int) ([]net.Listener, error) {
 	config := net.ListenConfig{KeepAlive: keepAlive(c)}
 	var open []net.Listener
@@ -83,7 +83,7 @@ func network(host string) string {
 	return "tcp4"
 }
 
-// keepAlive is the configuration's, in net's terms: negative for none.
+// keepAlive returns tcp-keepalive as package net wants it: negative for none.
 func keepAlive(c *config) time.Duration {
 	if c.tcpKeepalive == 0 {
 		return -1
@@ -91,13 +91,13 @@ func keepAlive(c *config) time.Duration {
 	return c.tcpKeepalive
 }
 
-// listenUnix opens the Unix socket. What a killed process left behind is removed;
-// a socket that somebody answers on is not.
+// listenUnix opens the Unix socket. It removes a socket that a killed process left
+// behind, but not one on which a process still listens.
 func listenUnix(ctx context.Context, c *config) (net.Listener, error) {
 	path := c.unixSocket
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
 		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
-			_ = conn.Close() // it was opened only to see whether somebody answers
+			_ = conn.Close() // opened only to see whether a process listens
 			return nil, fmt.Errorf("can't listen on %s: another process does", path)
 		}
 		if err := os.Remove(path); err != nil {
@@ -118,9 +118,9 @@ func listenUnix(ctx context.Context, c *config) (net.Listener, error) {
 	return l, nil
 }
 
-// closeAll gives listeners up whose start failed.
+// closeAll closes the listeners of a failed start.
 func closeAll(open []net.Listener) {
 	for _, l := range open {
-		_ = l.Close() // the error that led here is the one to tell
+		_ = l.Close() // the caller reports the error that led here
 	}
 }

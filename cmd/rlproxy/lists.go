@@ -7,16 +7,18 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/split"
 )
 
-// repeated is a value that takes a line per entry. The first line on the command
-// line replaces what the file had: clear forgets it.
+// repeated is a value with one line per entry. Entries on the command line replace
+// those of the file, so the first of them calls clear.
 type repeated interface {
 	value
 	clear()
 }
 
-// addresses are where to listen: all words of one line.
+// addresses is the list of addresses to listen on, on one line.
 type addresses struct{ p *[]string }
 
 func (v addresses) set(words []string) bool {
@@ -39,7 +41,7 @@ func (v addresses) set(words []string) bool {
 }
 
 func (v addresses) allowed() string {
-	return `one or more IP addresses, * or ::*, each after a - if it may be missing, or "" for none`
+	return `one or more IP addresses, * or ::*, each with a leading - if it is optional, or "" for none`
 }
 
 func (v addresses) words() [][]string {
@@ -49,12 +51,12 @@ func (v addresses) words() [][]string {
 	return [][]string{*v.p}
 }
 
-// backends are the URLs of the nodes.
+// backends is the list of the nodes' URLs.
 type backends struct{ p *[]string }
 
 func (v backends) set(words []string) bool {
 	word, ok := single(words)
-	if !ok || engine.CheckBackend(word) != nil {
+	if !ok || backend.CheckURL(word) != nil {
 		return false
 	}
 	*v.p = append(*v.p, word)
@@ -76,8 +78,7 @@ func (v backends) words() [][]string {
 	return lines
 }
 
-// policies are the answer when a node is away: one for all, or one for the keys
-// that match a glob.
+// policies holds the fail policies: one for all keys, and one for each glob.
 type policies struct {
 	all   *engine.Policy
 	rules *[]engine.PolicyRule
@@ -128,7 +129,7 @@ func (v policies) set(words []string) bool {
 }
 
 func (v policies) allowed() string {
-	return oneOf(policyNames) + ", for all keys or after a glob for the keys that match it"
+	return oneOf(policyNames) + ", alone for all keys or after a glob for the keys that match it"
 }
 
 func (v policies) clear() { *v.all, *v.rules = engine.PolicyClosed, nil }
@@ -141,23 +142,23 @@ func (v policies) words() [][]string {
 	return lines
 }
 
-// hotKeys are the keys to split, by globs, and over how many sub-shards each.
-type hotKeys struct{ p *[]engine.HotRule }
+// hotKeys is the list of globs of keys to split, each with its number of shards.
+type hotKeys struct{ p *[]split.Rule }
 
 func (v hotKeys) set(words []string) bool {
 	if len(words) != 2 {
 		return false
 	}
 	n, err := strconv.Atoi(words[1])
-	if err != nil || n < 1 || n > engine.MaxParts || words[0] == "" {
+	if err != nil || n < 1 || n > engine.MaxShards || words[0] == "" {
 		return false
 	}
-	*v.p = append(*v.p, engine.HotRule{Glob: words[0], Parts: n})
+	*v.p = append(*v.p, split.Rule{Glob: words[0], Shards: n})
 	return true
 }
 
 func (v hotKeys) allowed() string {
-	return "a glob and the number of sub-shards, from 1 to " + strconv.Itoa(engine.MaxParts)
+	return "a glob and the number of shards, from 1 to " + strconv.Itoa(engine.MaxShards)
 }
 
 func (v hotKeys) clear() { *v.p = nil }
@@ -165,13 +166,13 @@ func (v hotKeys) clear() { *v.p = nil }
 func (v hotKeys) words() [][]string {
 	var lines [][]string
 	for _, r := range *v.p {
-		lines = append(lines, []string{r.Glob, strconv.Itoa(r.Parts)})
+		lines = append(lines, []string{r.Glob, strconv.Itoa(r.Shards)})
 	}
 	return lines
 }
 
-// outputLimit is a client-output-buffer-limit in Redis's form, of which there is
-// one class and no soft limit.
+// outputLimit is a client-output-buffer-limit in Redis's form, but with only the
+// class normal and no soft limit.
 type outputLimit struct{ p *int64 }
 
 func (v outputLimit) set(words []string) bool {

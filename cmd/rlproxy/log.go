@@ -7,15 +7,15 @@ import (
 	"slices"
 )
 
-// levelNames are Redis's levels, the most talkative first; levels are slog's for
-// them.
+// levelNames are Redis's log levels, the most verbose first. levels are slog's, in
+// the same order.
 var (
 	levelNames = []string{"debug", "verbose", "notice", "warning"}
 	levels     = []slog.Level{slog.LevelDebug, slog.LevelDebug + 2, slog.LevelInfo, slog.LevelWarn}
 )
 
-// openLog makes the logger that the configuration asks for, from level up. The
-// function it returns closes the file, if there is one.
+// openLog returns the logger that the configuration asks for, which drops what is
+// below level, and a function that closes the log file, if there is one.
 func openLog(c *config, level slog.Leveler, stdout io.Writer) (*slog.Logger, func() error, error) {
 	w, done := stdout, func() error { return nil }
 	if c.logFile != "" {
@@ -32,10 +32,10 @@ func openLog(c *config, level slog.Leveler, stdout io.Writer) (*slog.Logger, fun
 	return slog.New(h), done, nil
 }
 
-// level is the configured one, in slog's terms.
+// level returns the configured level as slog's.
 func (c *config) level() slog.Level { return levels[slices.Index(levelNames, c.logLevel)] }
 
-// nameLevel writes a level as Redis names it; errors keep slog's name.
+// nameLevel replaces slog's name of a level with Redis's. Errors keep slog's.
 func nameLevel(groups []string, a slog.Attr) slog.Attr {
 	if level, ok := a.Value.Any().(slog.Level); ok && len(groups) == 0 && a.Key == slog.LevelKey {
 		if i := slices.Index(levels, level); i >= 0 {

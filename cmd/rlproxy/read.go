@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// reader fills a config from files and from the command line. Later settings
-// replace earlier ones; those of repeated directives add up within a source, and
-// the command line as a source replaces the files.
+// reader fills a config from files and from the command line. A later setting
+// replaces an earlier one. Repeated directives add up within the files and within
+// the command line, but those of the command line replace those of the files.
 type reader struct {
 	config  *config
-	depth   int             // of files including files
-	cleared map[string]bool // repeated directives that the command line has begun anew; nil while files are read
+	depth   int             // nesting of include
+	cleared map[string]bool // repeated directives set on the command line; nil while files are read
 }
 
-// maxDepth bounds files that include files, so that a circle ends.
+// maxDepth bounds the nesting of include, so that a cycle is an error.
 const maxDepth = 16
 
 // readFile reads a file of directives.
@@ -30,8 +30,8 @@ func (r *reader) readFile(path string) error {
 	return r.readText(path, string(b))
 }
 
-// readText reads directives, one a line. path is the file's, for errors and for
-// the files that it includes.
+// readText reads directives, one per line. It uses path in errors and to find the
+// files that content includes.
 func (r *reader) readText(path, content string) error {
 	n := 0
 	for l := range strings.Lines(content) {
@@ -52,13 +52,13 @@ func (r *reader) readText(path, content string) error {
 	return nil
 }
 
-// readArgs reads --directive value ... as one source.
+// readArgs reads --directive value ... from the command line.
 func (r *reader) readArgs(args []string) error {
 	r.cleared = make(map[string]bool)
 	for len(args) > 0 {
 		name, ok := strings.CutPrefix(args[0], "--")
 		if !ok {
-			return fmt.Errorf("command line: %q is not a directive: they begin with --", args[0])
+			return fmt.Errorf("command line: %q is not a directive: directives begin with --", args[0])
 		}
 		n := 1 + slices.IndexFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, "--") })
 		if n == 0 {
@@ -72,8 +72,8 @@ func (r *reader) readArgs(args []string) error {
 	return nil
 }
 
-// apply sets one directive. where names its place in errors; dir is the folder
-// that a relative include starts from.
+// apply sets one directive. where is its place, for errors; a relative include
+// starts from dir.
 func (r *reader) apply(where, dir, name string, words []string) error {
 	name = strings.ToLower(name)
 	d := directiveByName(name)
@@ -94,7 +94,8 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 	return nil
 }
 
-// got ends the error of a setting that is not allowed, unless that may be secret.
+// got returns the end of the error about a setting that is not allowed: the words
+// that were given, unless they may be secret.
 func (d *directive) got(words []string) string {
 	switch {
 	case d.secret:
@@ -105,7 +106,7 @@ func (d *directive) got(words []string) string {
 	return fmt.Sprintf("; it was %q", strings.Join(words, " "))
 }
 
-// include reads a file where another one, or the command line, names it.
+// include reads the file that another file or the command line names.
 func (r *reader) include(where, dir string, words []string) error {
 	path, ok := single(words)
 	if !ok || path == "" {

@@ -8,16 +8,16 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands"
-	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// live is what SIGHUP replaces while the process runs. Only serve's goroutine
-// changes it.
+// live is the state that SIGHUP replaces while the process runs. Only the goroutine
+// of serve changes it.
 type live struct {
 	load   func() (*config, error) // reads the configuration again
-	config atomic.Pointer[config]  // in force; nobody writes to it
-	level  slog.LevelVar           // of the log
+	config atomic.Pointer[config]  // the configuration in force; never modified
+	level  slog.LevelVar           // the log level in force
 	tls    listenerTLS
 
 	// Set by newServer; nil before.
@@ -26,18 +26,18 @@ type live struct {
 }
 
 // settings answers CONFIG GET.
-func (l *live) settings(glob string) [][2]string { return l.config.Load().matching(glob) }
+func (l *live) settings(pattern string) [][2]string { return l.config.Load().matching(pattern) }
 
-// prepared is what directives that are live name, read and found to be in order.
+// prepared holds what live directives refer to, loaded and valid.
 type prepared struct {
-	tls *tls.Config // nil: no tls-port
-	acl *commands.ACL
+	tls *tls.Config // nil without tls-port
+	acl *acl.List
 }
 
-// protected tells whether only this machine's clients are answered.
+// protected reports whether only clients on this machine are answered.
 func (p *prepared) protected(c *config) bool { return c.protectedMode && p.acl.Anonymous() != nil }
 
-// prepare reads it.
+// prepare loads the certificates and users that c refers to.
 func prepare(c *config) (p prepared, err error) {
 	if c.tlsPort != 0 {
 		if p.tls, err = c.tls.load(time.Now()); err != nil {
@@ -48,21 +48,20 @@ func prepare(c *config) (p prepared, err error) {
 	return p, err
 }
 
-// apply puts it in force.
+// apply puts c and p in force.
 func (l *live) apply(c *config, p prepared) {
 	l.level.Set(c.level())
 	l.tls.current.Store(p.tls)
 	l.config.Store(c)
 	if l.server != nil {
-		l.server.SetProtectedMode(p.protected(c)) // before who was kept out by a password may come in
+		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 		l.handler.SetACL(p.acl)
 	}
 }
 
-// reload reads the configuration and the files that it names again. All of it comes
-// into force, or nothing. It returns the directives that are changed and wait for a
-// restart.
-func (l *live) reload(eng engine.Engine) (waiting []string, err error) {
+// reload reads the configuration and the files that it names again, and applies all
+// of it or nothing. It returns the changed directives that need a restart.
+func (l *live) reload(eng *engines) (waiting []string, err error) {
 	next, err := l.load()
 	if err != nil {
 		return nil, err
@@ -72,10 +71,8 @@ func (l *live) reload(eng engine.Engine) (waiting []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if e, ok := eng.(interface {
-		SetBackendTLS(engine.BackendTLS) error
-	}); ok {
-		if err := e.SetBackendTLS(next.backendTLS); err != nil {
+	if eng.fleet != nil {
+		if err := eng.fleet.SetTLS(next.backendTLS); err != nil {
 			return nil, err
 		}
 	}
@@ -83,8 +80,8 @@ func (l *live) reload(eng engine.Engine) (waiting []string, err error) {
 	return waiting, nil
 }
 
-// hangup answers SIGHUP.
-func (l *live) hangup(eng engine.Engine, log *slog.Logger) {
+// hangup handles SIGHUP.
+func (l *live) hangup(eng *engines, log *slog.Logger) {
 	waiting, err := l.reload(eng)
 	if err != nil {
 		log.Error("the configuration is not reloaded, the old one stays in force", "error", err)
@@ -96,8 +93,8 @@ func (l *live) hangup(eng engine.Engine, log *slog.Logger) {
 	log.Info("configuration reloaded")
 }
 
-// with returns c with the settings of next that are live, and the names of the
-// other directives that next has changed.
+// with returns c with the live settings of next, and the names of the other
+// directives whose settings differ.
 func (c *config) with(next *config) (merged *config, waiting []string) {
 	both := *c
 	for i := range directives {
@@ -114,7 +111,7 @@ func (c *config) with(next *config) (merged *config, waiting []string) {
 			r.clear()
 		}
 		for _, words := range d.value(next).words() {
-			v.set(words) // next has it, so it is allowed
+			v.set(words) // next holds these words, so they are allowed
 		}
 	}
 	return &both, waiting

@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// run does what the arguments ask for and returns when it is done: at once for
-// --help, --version and --check, else once ctx is cancelled and clients are
-// answered.
+// run does what the arguments ask for. With --help, --version and --check it returns
+// at once, else when ctx is cancelled and the clients are answered.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if len(args) == 1 {
 		switch args[0] {
@@ -34,12 +33,12 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		if _, err := prepare(c); err != nil {
 			return err
 		}
-		// What only the whole shows, such as a backend named twice, the engine finds.
-		eng, err := openEngine(c, slog.New(slog.DiscardHandler))
+		// Opening the engines finds errors across settings, such as a backend named twice.
+		eng, err := openEngines(c, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}
-		if err := eng.Close(); err != nil {
+		if err := eng.close(); err != nil {
 			return err
 		}
 		_, err = fmt.Fprintln(stdout, "configuration is valid")

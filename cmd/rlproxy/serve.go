@@ -12,15 +12,15 @@ import (
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/commands"
-	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// serve starts in the one order there is: log, engine, listeners, server. It stops
-// in the other: no new connections, answers to what has arrived, engine, log. load
-// reads the configuration, again at each SIGHUP.
+// serve starts the log, the engines, the listeners and the server, in this order.
+// Once ctx is cancelled it stops accepting connections, answers the commands that
+// have arrived, and closes the engines and the log. It calls load at the start and at
+// each SIGHUP.
 func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) (err error) {
-	hangups := make(chan os.Signal, 1) // more of them at a time are one
+	hangups := make(chan os.Signal, 1) // one pending reload covers further signals
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	c, err := load()
@@ -38,14 +38,14 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 		return fmt.Errorf("can't open the log: %w", err)
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
-	eng, err := openEngine(c, log)
+	eng, err := openEngines(c, log)
 	if err != nil {
 		return err
 	}
 	log.Info("starting", "version", version(), "engine", engineName(c))
 	listeners, err := listen(ctx, c, now.tls.wrap)
 	if err != nil {
-		return errors.Join(err, eng.Close())
+		return errors.Join(err, eng.close())
 	}
 	server := newServer(c, now, ready, eng, log)
 
@@ -61,7 +61,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 			now.hangup(eng, log)
 		case <-ctx.Done():
 			serving = false
-		case err = <-ended: // a listener broke; the others cannot make up for it
+		case err = <-ended: // a listener failed: stop, rather than serve only some addresses
 			running--
 			serving = false
 		}
@@ -75,48 +75,23 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	return err
 }
 
-// drain answers what has arrived and closes the engine, within shutdown-timeout.
-// What is left then ends with the process.
-func drain(c *config, server *resp.Server, eng engine.Engine) error {
+// drain answers the commands that have arrived and closes the engines, within
+// shutdown-timeout. What is not done by then ends with the process.
+func drain(c *config, server *resp.Server, eng *engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
 	defer cancel()
 	if err := server.Shutdown(ctx); err != nil {
-		// Sessions may still wait for the engine, so it must not be closed.
+		// Sessions may still use the engines, so they stay open.
 		return fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
 	}
 	closed := make(chan error, 1)
-	go func() { closed <- eng.Close() }() // ends when the engine is closed, or with the process
+	go func() { closed <- eng.close() }() // ends when the engines are closed, or with the process
 	select {
 	case err := <-closed:
 		return err
 	case <-ctx.Done():
-		return errors.New("the engine was not closed within shutdown-timeout")
+		return errors.New("the engine did not close within shutdown-timeout")
 	}
-}
-
-// openEngine opens the engine that the configuration names.
-func openEngine(c *config, log *slog.Logger) (engine.Engine, error) {
-	if len(c.backends) == 0 {
-		return engine.NewEmbedded(engine.EmbeddedConfig{MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules}), nil
-	}
-	return engine.OpenRedis(engine.RedisConfig{
-		Backends:    c.backends,
-		TLS:         c.backendTLS,
-		Timeout:     c.backendTimeout,
-		Policy:      c.failPolicy,
-		Rules:       c.failRules,
-		LocalMemory: c.maxMemory,
-
-		ForwardTimeout: c.passthroughTimeout,
-		ForwardAdmin:   c.passthroughAdmin,
-		ReplyLimit:     c.outputBuffer,
-		ReplyMemory:    c.clientMemory,
-
-		HotKeys:      c.hotKeys,
-		HotThreshold: int64(c.hotThreshold),
-
-		Logger: log,
-	})
 }
 
 func engineName(c *config) string {
@@ -126,22 +101,22 @@ func engineName(c *config) string {
 	return "redis"
 }
 
-// newServer puts the engine behind the commands and the commands behind a server.
-func newServer(c *config, now *live, ready prepared, eng engine.Engine, log *slog.Logger) *resp.Server {
+// newServer returns a server of the commands, which use the engines.
+func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
 	var out outside
-	hot, _ := eng.(commands.HotKeys)
-	handler := commands.New(commands.Config{
-		Engine:   eng,
-		Hot:      hot,
+	config := commands.Config{
+		Engine:   eng.decide,
 		Version:  version(),
 		ACL:      ready.acl,
 		Settings: now.settings,
-		Info:     func() []commands.Section { return sections(now, eng) },
+		Info:     func() []commands.Section { return sections(now, eng.decide) },
 		Clients:  &out,
 		Logger:   log,
-
-		Passthrough: c.passthrough && len(c.backends) > 0,
-	})
+	}
+	if eng.forward != nil { // a nil *Forwarder would make a non-nil interface
+		config.Forward = eng.forward
+	}
+	handler := commands.New(config)
 	out.server = resp.NewServer(resp.Config{
 		MaxClients:        warn(c, ready, log),
 		Timeout:           c.timeout,
@@ -157,17 +132,17 @@ func newServer(c *config, now *live, ready prepared, eng engine.Engine, log *slo
 	return out.server
 }
 
-// outside is what the commands see of the server that they are behind. server is
-// set before the first client is.
+// outside is the commands' view of the server. server is set before the first
+// client is accepted.
 type outside struct{ server *resp.Server }
 
-// Kill closes a session.
+// Kill closes a session and reports whether it existed.
 func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
-// warn tells of settings that are allowed and may surprise. It returns how many
-// clients there may be.
+// warn logs settings that are allowed but may surprise. It returns the maxclients
+// that the limit of open files allows.
 func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
-	const reserved = 64 // files for nodes, listeners, log
+	const reserved = 64 // files for nodes, listeners and the log
 	clients = c.maxClients
 	if files := openFiles(); clients > files-reserved {
 		clients = max(files-reserved, 1)
@@ -179,7 +154,7 @@ func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
 	}
 	for _, address := range c.bind {
 		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
-			log.Warn("anyone who can connect is answered: no password is asked for and protected-mode is off")
+			log.Warn("any client that can connect has access: there is no password and protected-mode is off")
 			return clients
 		}
 	}

@@ -15,26 +15,28 @@ import (
 	"github.com/rlproxy/rlproxy/internal/keypair"
 )
 
-// tlsSettings are the directives that begin with tls-, but for the port.
+// tlsSettings holds the directives that begin with tls-, except tls-port.
 type tlsSettings struct {
-	certFile, keyFile string
-	keyPass           string // empty: the key is not encrypted
-	caFile            string
-	authClients       string   // yes, no or optional
-	protocols         []string // empty: all that are known
-	ciphers           []string // of TLS 1.2; empty: Go's choice
+	certFile    string
+	keyFile     string
+	keyPass     string // empty: the key is not encrypted
+	caFile      string
+	authClients string   // yes, no or optional
+	protocols   []string // empty: all of protocolNames
+	ciphers     []string // TLS 1.2 suites; empty: Go's choice
 }
 
 var authNames = []string{"yes", "no", "optional"}
 
-// protocolNames are the versions that are spoken, the oldest first. Earlier ones
-// are broken, and not to be had.
+// protocolNames are the supported versions, the oldest first. Earlier versions are
+// broken. protocols are Go's constants, in the same order.
 var protocolNames = []string{"TLSv1.2", "TLSv1.3"}
 
 var protocols = []uint16{tls.VersionTLS12, tls.VersionTLS13}
 
-// cipherNames are OpenSSL's names, as Redis has them, for the suites of TLS 1.2
-// that are not weak. Those of TLS 1.3 are all good, and Go lets nobody choose.
+// cipherNames are OpenSSL's names, which Redis uses, of the TLS 1.2 suites that are
+// not weak. ciphers are Go's constants, in the same order. The suites of TLS 1.3 are
+// all strong, and Go does not let programs choose among them.
 var cipherNames = []string{
 	"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
 	"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
@@ -47,7 +49,7 @@ var ciphers = []uint16{
 	tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,
 }
 
-// load reads the files.
+// load reads the files and returns the configuration of the TLS listeners.
 func (s *tlsSettings) load(now time.Time) (*tls.Config, error) {
 	if s.certFile == "" || s.keyFile == "" {
 		return nil, errors.New("tls-port needs tls-cert-file and tls-key-file")
@@ -62,8 +64,8 @@ func (s *tlsSettings) load(now time.Time) (*tls.Config, error) {
 	t := &tls.Config{
 		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13,
 		Certificates: []tls.Certificate{pair},
-		// A session taken up again would live on by what was checked before a reload.
-		// Clients of Redis keep their connections, so nothing is lost.
+		// A resumed session would rely on checks made before a reload. Redis clients keep
+		// their connections open, so resumption would save little.
 		SessionTicketsDisabled: true,
 	}
 	if len(s.protocols) > 0 {
@@ -76,7 +78,7 @@ func (s *tlsSettings) load(now time.Time) (*tls.Config, error) {
 	return t, s.askClients(t)
 }
 
-// askClients has t ask clients for a certificate, if they should have one.
+// askClients makes t ask clients for a certificate, as tls-auth-clients says.
 func (s *tlsSettings) askClients(t *tls.Config) error {
 	if s.authClients == "no" {
 		return nil
@@ -99,7 +101,7 @@ func (s *tlsSettings) askClients(t *tls.Config) error {
 	return nil
 }
 
-// pick returns the values that stand where the chosen names do.
+// pick returns the values at the indices of the chosen names.
 func pick(chosen, names []string, values []uint16) []uint16 {
 	var found []uint16
 	for i, name := range names {
@@ -110,8 +112,8 @@ func pick(chosen, names []string, values []uint16) []uint16 {
 	return found
 }
 
-// listenerTLS is the TLS of a listener, which a reload replaces: handshakes that
-// begin afterwards have the new one.
+// listenerTLS is the TLS configuration of the listeners. A reload replaces it;
+// handshakes that begin afterwards use the new one.
 type listenerTLS struct{ current atomic.Pointer[tls.Config] }
 
 func (l *listenerTLS) wrap(ln net.Listener) net.Listener {
@@ -123,8 +125,7 @@ func (l *listenerTLS) wrap(ln net.Listener) net.Listener {
 	})
 }
 
-// several is a choice of some of a few names, in any case, written with sep or
-// blanks between them.
+// several is a subset of names, in any case, separated by sep or blanks.
 type several struct {
 	p     *[]string
 	names []string

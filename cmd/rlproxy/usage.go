@@ -7,10 +7,10 @@ import (
 	"text/tabwriter"
 )
 
-// release is the version that the linker sets; empty in other builds.
+// release is the version, set by the linker in release builds.
 var release string
 
-// version names this build.
+// version returns the version of this build.
 func version() string {
 	if release != "" {
 		return release
@@ -21,22 +21,22 @@ func version() string {
 	return "unknown"
 }
 
-// usage is the text of --help.
+// usage returns the text of --help.
 func usage() string {
 	var b strings.Builder
-	b.WriteString(`rlproxy answers rate-limit questions from any Redis client.
+	b.WriteString(`rlproxy is a rate-limiting daemon that any Redis client can talk to.
 
 usage: rlproxy [file.conf] [--directive value ...] [--check]
 
   rlproxy                                    port 6380, state in this process
   rlproxy --backend redis://127.0.0.1:6379   state on a Redis node
-  rlproxy rlproxy.conf --loglevel debug      a file; the command line has the last word
+  rlproxy rlproxy.conf --loglevel debug      a file; the command line overrides it
 
-  --check         say whether the configuration is valid, and exit
-  --version, -v   say which version this is, and exit
-  --help, -h      print this, and exit
+  --check         check the configuration and exit
+  --version, -v   print the version and exit
+  --help, -h      print this help and exit
 
-directives, as in a file or after -- on the command line, with their defaults:
+directives, in a file or after -- on the command line, with their defaults:
 
 `)
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -45,8 +45,8 @@ directives, as in a file or after -- on the command line, with their defaults:
 		if setting == "" {
 			setting = d.hint
 		}
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", d.name, setting, d.doc) // as below
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", d.name, setting, d.doc) // b never fails
 	}
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // b never fails
 	return b.String()
 }

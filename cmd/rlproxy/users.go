@@ -8,10 +8,11 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/commands/acl"
 )
 
-// userLines are users and their rules, a line each. What is wrong with a rule shows
-// when all of the configuration is read: one user may be described only once.
+// userLines is the list of users and their rules, one line per user. Rules are checked
+// once the whole configuration is read, since a user may be described only once.
 type userLines struct{ p *[][]string }
 
 func (v userLines) set(words []string) bool {
@@ -28,13 +29,13 @@ func (v userLines) allowed() string {
 func (v userLines) clear()            { *v.p = nil }
 func (v userLines) words() [][]string { return *v.p }
 
-// acl reads who may come in.
-func (c *config) acl() (*commands.ACL, error) {
+// acl builds the list of users from the configuration or from aclfile.
+func (c *config) acl() (*acl.List, error) {
 	if c.aclFile == "" {
 		return commands.NewACL(c.users, c.requirePass)
 	}
 	if len(c.users) > 0 {
-		return nil, errors.New("users are set up twice, by user and by aclfile")
+		return nil, errors.New("users are set up twice, by user and by aclfile: use only one of them")
 	}
 	users, err := readACL(c.aclFile)
 	if err != nil {
@@ -47,7 +48,7 @@ func (c *config) acl() (*commands.ACL, error) {
 	return a, nil
 }
 
-// readACL reads a file of users. Its words have no quotes, as in Redis.
+// readACL reads a file of users. As in Redis, quotes have no meaning in it.
 func readACL(path string) ([][]string, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

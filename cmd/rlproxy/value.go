@@ -9,19 +9,19 @@ import (
 	"time"
 )
 
-// value reads and shows the setting of one directive. The kinds below point into
-// a config, so a row of the table says what a directive is by naming one of them.
+// value parses and formats the setting of one directive. Its implementations point
+// to fields of a config.
 type value interface {
-	// set takes the words that follow the directive's name. False: they are not
-	// allowed, and nothing was set.
+	// set parses the words that follow the directive's name. It returns false, and
+	// sets nothing, if they are not allowed.
 	set(words []string) bool
 	// allowed completes the sentence "<directive> must be ...".
 	allowed() string
-	// words are the setting as a configuration file has it, one slice a line.
+	// words returns the setting as written in a configuration file, one slice per line.
 	words() [][]string
 }
 
-// single is the one word of a setting that takes one.
+// single returns the word of a setting that takes exactly one.
 func single(words []string) (string, bool) {
 	if len(words) != 1 {
 		return "", false
@@ -29,12 +29,12 @@ func single(words []string) (string, bool) {
 	return words[0], true
 }
 
-// line is a setting of one line with one word.
+// line returns the words of a setting that has one line with one word.
 func line(word string) [][]string {
 	return [][]string{{word}}
 }
 
-// integer is a whole number from low to high.
+// integer is an integer from low to high.
 type integer struct {
 	p         *int
 	low, high int
@@ -56,7 +56,7 @@ func (v integer) allowed() string {
 
 func (v integer) words() [][]string { return line(strconv.Itoa(*v.p)) }
 
-// span is a length of time, written as a whole number of its unit.
+// span is a duration, written as an integer number of units.
 type span struct {
 	p         *time.Duration
 	unit      time.Duration
@@ -82,8 +82,8 @@ func (v span) allowed() string {
 
 func (v span) words() [][]string { return line(strconv.Itoa(int(*v.p / v.unit))) }
 
-// size is a number of bytes, with Redis's units: k, m and g are powers of 1000,
-// kb, mb and gb of 1024, in any case.
+// size is a number of bytes, at least low, with Redis's units in any case: k, m and g
+// are powers of 1000; kb, mb and gb are powers of 1024.
 type size struct {
 	p   *int64
 	low int64
@@ -97,7 +97,7 @@ var units = []struct {
 	{"k", 1e3}, {"m", 1e6}, {"g", 1e9}, {"b", 1},
 }
 
-// parseSize reads a size. False: it is none, or does not fit an int64.
+// parseSize parses a size. It returns false if word is not a size or exceeds int64.
 func parseSize(word string) (int64, bool) {
 	word, unit := strings.ToLower(word), int64(1)
 	for _, u := range units {
@@ -152,13 +152,13 @@ func (v choice) set(words []string) bool {
 func (v choice) allowed() string   { return oneOf(v.names) }
 func (v choice) words() [][]string { return line(*v.p) }
 
-// oneOf lists names as a sentence does: a, b or c.
+// oneOf joins names as in a sentence: a, b or c.
 func oneOf(names []string) string {
 	last := len(names) - 1
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// yesNo is a switch.
+// yesNo is yes or no.
 type yesNo struct{ p *bool }
 
 func (v yesNo) set(words []string) bool {
@@ -179,10 +179,10 @@ func (v yesNo) words() [][]string {
 	return line("no")
 }
 
-// text is any one word; empty, where that is the default, means unset.
+// text is any one word. The empty word means unset.
 type text struct {
 	p    *string
-	what string
+	what string // returned by allowed
 }
 
 func (v text) set(words []string) bool {

@@ -5,13 +5,14 @@ import (
 	"strings"
 )
 
-// errQuotes is the error of a line whose quotes are not closed, or are closed in
-// the middle of a word.
+// errQuotes is the error about a quote that is not closed, or whose closing quote
+// does not end the word.
 var errQuotes = errors.New("unbalanced quotes")
 
 // splitWords splits a line of configuration as Redis does. Words are separated by
-// blanks. A word in double quotes may hold blanks and the escapes \n \r \t \b \a
-// \" \\ and \xHH; a word in single quotes only \'. A closing quote ends its word.
+// blanks. A word in double quotes may contain blanks and the escapes \n \r \t \b \a
+// \" \\ and \xHH; a word in single quotes may contain blanks and \'. A closing quote
+// must end its word.
 func splitWords(line string) ([]string, error) {
 	var words []string
 	for {
@@ -29,8 +30,8 @@ func splitWords(line string) ([]string, error) {
 
 const blanks = " \t\r\n\v\f\x00"
 
-// cutWord takes the first word off a line that begins with it. Quotes may open
-// inside a word, as in Redis: a"b c" is the word ab c.
+// cutWord splits line after its first word, which begins at line[0]. As in Redis, a
+// quote may open inside a word: a"b c" is the word ab c.
 func cutWord(line string) (word, rest string, err error) {
 	var b strings.Builder
 	for i := 0; i < len(line); i++ {
@@ -50,8 +51,8 @@ func cutWord(line string) (word, rest string, err error) {
 	return b.String(), "", nil
 }
 
-// quoted appends the text between the quote that s begins with and its closing
-// one, and returns how many bytes of s that took.
+// quoted appends the text between the quote at s[0] and its closing quote. It
+// returns how many bytes of s it consumed.
 func quoted(b *strings.Builder, s string) (int, error) {
 	quote := s[0]
 	for i := 1; i < len(s); i++ {
@@ -73,8 +74,8 @@ func quoted(b *strings.Builder, s string) (int, error) {
 	return 0, errQuotes
 }
 
-// escape appends what the escape stands for whose bytes after the backslash s
-// begins with, and returns how many of them it took.
+// escape appends the byte that an escape stands for. s begins after the backslash;
+// escape returns how many bytes of s it consumed.
 func escape(b *strings.Builder, s string) int {
 	if s[0] == 'x' && len(s) >= 3 {
 		high, low := hexDigit(s[1]), hexDigit(s[2])
@@ -91,7 +92,7 @@ func escape(b *strings.Builder, s string) int {
 	return 1
 }
 
-// hexDigit returns the value of a hexadecimal digit, -1 of anything else.
+// hexDigit returns the value of a hexadecimal digit, or -1 for any other byte.
 func hexDigit(c byte) int {
 	switch {
 	case c >= '0' && c <= '9':
@@ -104,7 +105,7 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// quoteWord writes a word so that splitWords reads it back.
+// quoteWord quotes a word so that splitWords returns it unchanged.
 func quoteWord(word string) string {
 	if word != "" && !strings.ContainsAny(word, blanks+`"'\#`) {
 		return word

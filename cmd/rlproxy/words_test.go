@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSplitWords(t *testing.T) {
+func TestSplitWordsFollowsRedisQuoting(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		want []string

@@ -13,16 +13,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Faults are what a proxy does to the traffic, from when they are set on. Chances
-// are of each piece of data, as it was read at once, 0 to 1.
+// Faults are the faults that a proxy applies. Probabilities are from 0 to 1 and apply to
+// each chunk that one read returns.
 type Faults struct {
 	Refuse          bool          // close new connections at once
-	SwallowRequests bool          // what the client sends is lost; the connection stays
-	SwallowReplies  bool          // what the server sends is lost; the connection stays
-	Delay           time.Duration // of each piece that the server sends
-	Late            float64       // chance that Delay is applied; 0 is always
-	Cut             float64       // chance that the connection is cut in the middle of a reply
-	Mute            float64       // chance that a reply, and all that follow it there, are lost
+	SwallowRequests bool          // drop what clients send, and keep their connections open
+	SwallowReplies  bool          // drop what the server sends, and keep the connections open
+	Delay           time.Duration // delay of each chunk that the server sends
+	Late            float64       // probability that Delay is applied; 0 means always
+	Cut             float64       // probability that the connection is cut in the middle of a reply
+	Mute            float64       // probability that a reply, and all later ones of its connection, are dropped
 }
 
 // Proxy stands between clients and one server.
@@ -36,7 +36,7 @@ type Proxy struct {
 	done   sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // guarded by mu; nil after the end
+	conns map[net.Conn]struct{} // open connections, of both sides; guarded by mu; nil after the end
 }
 
 // Start runs a proxy to target until the test ends.
@@ -60,7 +60,7 @@ func Start(t testing.TB, target string) *Proxy {
 	return p
 }
 
-// Set changes the faults, of open connections too.
+// Set replaces the faults, for open connections too.
 func (p *Proxy) Set(f Faults) { p.faults.Store(&f) }
 
 // Cut closes all connections.
@@ -73,7 +73,7 @@ func (p *Proxy) Cut() {
 	clear(p.conns)
 }
 
-// hold keeps a connection for Cut, and tells whether the proxy still runs.
+// hold registers a connection for Cut and reports whether the proxy is still running.
 func (p *Proxy) hold(c net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,7 +166,7 @@ func (p *Proxy) replies(client, server net.Conn) {
 	}
 }
 
-// chance is true as often as p says.
+// chance returns true with probability p.
 func chance(p float64) bool {
-	return p > 0 && rand.Float64() < p //nolint:gosec // no secret
+	return p > 0 && rand.Float64() < p //nolint:gosec // not a secret
 }

@@ -1,6 +1,6 @@
-// Package keypair reads a certificate and its private key, which may be encrypted
-// with a pass: by PKCS#8, as OpenSSL does it (PBES2), or in the older form that its
-// option -traditional asks for.
+// Package keypair reads a certificate and its private key. The key may be encrypted with
+// a password: as PKCS#8, OpenSSL's default (PBES2), or in the older form of its option
+// -traditional.
 package keypair
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/youmark/pkcs8"
 )
 
-// Load reads the files. pass opens the key if it is encrypted, and is ignored if it
-// is not, as OpenSSL does; directive is where a user sets it, for errors.
+// Load reads the files. pass is the key's password; like OpenSSL, Load ignores it if the
+// key is not encrypted. directive is the name of the setting of pass, for errors.
 func Load(certFile, keyFile, pass, directive string) (tls.Certificate, error) {
 	pair, err := load(certFile, keyFile, pass, directive)
 	if err != nil {
@@ -47,8 +47,8 @@ func load(certFile, keyFile, pass, directive string) (tls.Certificate, error) {
 	return tls.X509KeyPair(cert, key)
 }
 
-// find returns the private key in a file, which may hold certificates and
-// parameters, too; nil: there is none. It is the one that X509KeyPair would take.
+// find returns the private key in a file, or nil if there is none. The file may also
+// contain certificates and parameters; find returns the key that X509KeyPair would use.
 func find(file []byte) *pem.Block {
 	for {
 		block, rest := pem.Decode(file)
@@ -59,15 +59,15 @@ func find(file []byte) *pem.Block {
 	}
 }
 
-// typePKCS8 says that all of a block is encrypted, by PKCS#8. In the older form
-// a header says that what the type names is.
+// typePKCS8 is the type of a block that is encrypted as PKCS#8. In the older form, the
+// type is that of the key and a header shows the encryption.
 const typePKCS8 = "ENCRYPTED PRIVATE KEY"
 
 func encrypted(block *pem.Block) bool {
 	return block != nil && (block.Type == typePKCS8 || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"))
 }
 
-// decrypt returns the key as it would be in a file that is not encrypted.
+// decrypt returns the block of the key without encryption.
 func decrypt(block *pem.Block, pass []byte) (*pem.Block, error) {
 	if block.Type == typePKCS8 {
 		key, err := parsePKCS8(block.Bytes, pass)
@@ -77,19 +77,18 @@ func decrypt(block *pem.Block, pass []byte) (*pem.Block, error) {
 		der, err := x509.MarshalPKCS8PrivateKey(key)
 		return &pem.Block{Type: "PRIVATE KEY", Bytes: der}, err
 	}
-	//lint:ignore SA1019 what follows says why
-	der, err := x509.DecryptPEMBlock(block, pass) //nolint:staticcheck // weak against who has the file, but users have such keys, and Redis reads them
+	//lint:ignore SA1019 see the next line
+	der, err := x509.DecryptPEMBlock(block, pass) //nolint:staticcheck // the format is weak, but users have such keys and Redis reads them
 	if err != nil {
 		return nil, err
 	}
-	if !whole(der) { // one wrong pass in 256 leaves bytes that end like a key's
+	if !whole(der) { // the padding of one wrong password in 256 is valid
 		return nil, x509.IncorrectPasswordError
 	}
 	return &pem.Block{Type: block.Type, Bytes: der}, nil
 }
 
-// whole tells whether b is one ASN.1 value, as a key is, from the first byte to the
-// last.
+// whole reports whether b is exactly one ASN.1 value, as a key is.
 func whole(b []byte) bool {
 	rest, err := asn1.Unmarshal(b, &asn1.RawValue{})
 	return err == nil && len(rest) == 0
@@ -97,9 +96,8 @@ func whole(b []byte) bool {
 
 var errDamaged = errors.New("the file is damaged")
 
-// parsePKCS8 is the library's function, which takes damage for a form that it does
-// not know, and panics when the encrypted bytes, or what they were encrypted with,
-// have a length that they cannot have.
+// parsePKCS8 calls the library's function, which reports damaged files as an unknown
+// format, and panics if the ciphertext or its parameters have an impossible length.
 func parsePKCS8(der, pass []byte) (key any, err error) {
 	defer func() {
 		if recover() != nil {

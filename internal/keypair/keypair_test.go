@@ -23,7 +23,7 @@ import (
 
 const pass = "hush"
 
-// file writes a file of PEM.
+// file writes a PEM file and returns its path.
 func file(t *testing.T, blocks ...*pem.Block) string {
 	t.Helper()
 	var all []byte
@@ -35,7 +35,7 @@ func file(t *testing.T, blocks ...*pem.Block) string {
 	return path
 }
 
-// certificate makes one for a key.
+// certificate returns a self-signed certificate for a key.
 func certificate(t *testing.T, key crypto.Signer) *pem.Block {
 	t.Helper()
 	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
@@ -44,7 +44,7 @@ func certificate(t *testing.T, key crypto.Signer) *pem.Block {
 	return &pem.Block{Type: "CERTIFICATE", Bytes: der}
 }
 
-// modern encrypts as openssl genpkey does.
+// modern encrypts a key as openssl genpkey does.
 func modern(t *testing.T, key any, cipher pkcs8.Cipher, kdf pkcs8.KDFOpts) *pem.Block {
 	t.Helper()
 	der, err := pkcs8.MarshalPrivateKey(key, []byte(pass), &pkcs8.Opts{Cipher: cipher, KDFOpts: kdf})
@@ -52,7 +52,7 @@ func modern(t *testing.T, key any, cipher pkcs8.Cipher, kdf pkcs8.KDFOpts) *pem.
 	return &pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: der}
 }
 
-// old encrypts as openssl does with -traditional.
+// old encrypts a key as openssl does with -traditional.
 func old(t *testing.T, key any, cipher x509.PEMCipher) *pem.Block {
 	t.Helper()
 	var kind string
@@ -66,8 +66,8 @@ func old(t *testing.T, key any, cipher x509.PEMCipher) *pem.Block {
 		der, err = x509.MarshalECPrivateKey(key)
 		require.NoError(t, err)
 	}
-	//lint:ignore SA1019 to be read, it must be written
-	block, err := x509.EncryptPEMBlock(rand.Reader, kind, der, []byte(pass), cipher) //nolint:staticcheck // to be read, it must be written
+	//lint:ignore SA1019 the test needs a key in the old format
+	block, err := x509.EncryptPEMBlock(rand.Reader, kind, der, []byte(pass), cipher) //nolint:staticcheck // the test needs a key in the old format
 	require.NoError(t, err)
 	return block
 }
@@ -95,12 +95,12 @@ func TestEncryptedKeysAreRead(t *testing.T) {
 		blocks := []*pem.Block{
 			modern(t, key, pkcs8.AES256CBC, pbkdf2SHA256), modern(t, key, pkcs8.AES128CBC, scrypt), modern(t, key, pkcs8.TripleDESCBC, pbkdf2SHA1),
 		}
-		if _, ok := key.(ed25519.PrivateKey); !ok { // which has no older form
+		if _, ok := key.(ed25519.PrivateKey); !ok { // Ed25519 keys have no older form
 			blocks = append(blocks, old(t, key, x509.PEMCipherAES256), old(t, key, x509.PEMCipher3DES))
 		}
 		cert := certificate(t, key)
 		for _, block := range blocks {
-			// Files have other things before the key, too.
+			// The file has other blocks before the key.
 			keyFile := file(t, &pem.Block{Type: "EC PARAMETERS", Bytes: []byte{5, 0}}, cert, block)
 			pair, err := Load(keyFile, keyFile, pass, "the-pass")
 			require.NoError(t, err)
@@ -121,7 +121,7 @@ func TestEncryptedKeysAreRead(t *testing.T) {
 	}
 }
 
-func TestPassOfAKeyThatIsNotEncrypted(t *testing.T) {
+func TestPasswordOfAnUnencryptedKeyIsIgnored(t *testing.T) {
 	key := newEC(t)
 	der, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
@@ -133,27 +133,27 @@ func TestPassOfAKeyThatIsNotEncrypted(t *testing.T) {
 	}
 }
 
-// In the older form the padding's end is all that tells a wrong pass, and one of 256
-// has it right: that is no other error.
-func TestWrongPassThatLooksRight(t *testing.T) {
+// In the older form only the padding shows that a password is wrong, and for one wrong
+// password in 256 it is valid by chance. The error must be the same.
+func TestWrongPasswordWithValidPaddingIsReportedAsWrong(t *testing.T) {
 	key := newEC(t)
 	block := old(t, key, x509.PEMCipherAES256)
 	path := file(t, certificate(t, key), block)
 	for i := range 100_000 {
 		wrong := strconv.Itoa(i)
-		//lint:ignore SA1019 what the test is about
-		if _, err := x509.DecryptPEMBlock(block, []byte(wrong)); err == nil { //nolint:staticcheck // what the test is about
+		//lint:ignore SA1019 the test is about this function
+		if _, err := x509.DecryptPEMBlock(block, []byte(wrong)); err == nil { //nolint:staticcheck // the test is about this function
 			_, err := Load(path, path, wrong, "the-pass")
 			require.ErrorContains(t, err, "the-pass does not open the key: x509: decryption password incorrect")
 			return
 		}
 	}
-	t.Fatal("no pass looks right")
+	t.Fatal("no wrong password had valid padding")
 }
 
-// Whatever byte is changed, and wherever the key ends, there is an error that names
-// the file, or the right key.
-func TestDamagedFiles(t *testing.T) {
+// Whatever byte is changed, and wherever the file is truncated, Load returns an error
+// that names the file, or the right key.
+func TestDamagedFilesGiveAnErrorOrTheRightKey(t *testing.T) {
 	key := newEC(t)
 	cert := file(t, certificate(t, key))
 	for _, block := range []*pem.Block{modern(t, key, pkcs8.AES256CBC, pbkdf2SHA256), modern(t, key, pkcs8.AES256CBC, scrypt), old(t, key, x509.PEMCipherAES256)} {
@@ -174,7 +174,7 @@ func TestDamagedFiles(t *testing.T) {
 			require.ErrorContains(t, try(block.Bytes[:i]), "the-pass does not open the key: ")
 			flipped := append([]byte(nil), block.Bytes...)
 			flipped[i] ^= 1
-			_ = try(flipped) // a bit that nobody reads may be either
+			_ = try(flipped) // both results are possible: not every bit matters
 		}
 		require.NoError(t, try(block.Bytes))
 	}
@@ -196,19 +196,18 @@ func TestDamagedFiles(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// A file that is well-formed but for the length of what is encrypted makes the
-// library panic.
-func TestEncryptedBytesThatAreNoWholeBlocks(t *testing.T) {
+// A ciphertext that is not a multiple of the block size makes the library panic.
+func TestCiphertextOfAnImpossibleLengthIsAnError(t *testing.T) {
 	key := newEC(t)
 	block := modern(t, key, pkcs8.AES256CBC, pbkdf2SHA256)
-	var parts struct {
+	var encrypted struct {
 		Algorithm pkix.AlgorithmIdentifier
 		Encrypted []byte
 	}
-	_, err := asn1.Unmarshal(block.Bytes, &parts)
+	_, err := asn1.Unmarshal(block.Bytes, &encrypted)
 	require.NoError(t, err)
-	parts.Encrypted = parts.Encrypted[1:]
-	block.Bytes, err = asn1.Marshal(parts)
+	encrypted.Encrypted = encrypted.Encrypted[1:]
+	block.Bytes, err = asn1.Marshal(encrypted)
 	require.NoError(t, err)
 	path := file(t, certificate(t, key), block)
 	_, err = Load(path, path, pass, "the-pass")

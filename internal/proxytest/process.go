@@ -2,6 +2,7 @@ package proxytest
 
 import (
 	"bytes"
+	"os"
 	"os/exec"
 	"sync"
 	"syscall"
@@ -11,25 +12,29 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience is how long anything that should happen at once may take on a busy
-// machine.
+// Patience is the time limit for events that should happen at once, with room for a
+// busy machine.
 const Patience = 20 * time.Second
 
 // Process is a program that a test started.
 type Process struct {
 	Cmd    *exec.Cmd
 	Output *Output
-	exited chan struct{} // closed once it has ended
+	exited chan struct{} // closed once the process has ended
 }
 
-// Spawn starts a program, which is killed when the test ends. Its output is shown
-// if the test fails.
+// Spawn starts a program that is killed when the test ends. If the test fails, its
+// output is logged.
 func Spawn(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: exec.Command(name, args...), Output: new(Output), exited: make(chan struct{})} // #nosec G204 -- a test's own
+	p := &Process{Cmd: exec.Command(name, args...), Output: new(Output), exited: make(chan struct{})} // #nosec G204 -- the test's own arguments
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
+	if Race {
+		// Without this a process with the race detector sleeps for a second before it exits.
+		p.Cmd.Env = append(os.Environ(), "GORACE=atexit_sleep_ms=0 "+os.Getenv("GORACE"))
+	}
 	require.NoError(t, p.Cmd.Start())
-	go func() { // ends with the process, which the clean-up kills
+	go func() { // ends with the process, which the cleanup kills
 		_ = p.Cmd.Wait() // the exit code is read from ProcessState
 		close(p.exited)
 	}()
@@ -42,7 +47,7 @@ func Spawn(t testing.TB, name string, args ...string) *Process {
 	return p
 }
 
-// Kill ends the process at once, as kill -9 does, if it has not ended.
+// Kill kills the process, as kill -9 does, and waits for its end.
 func (p *Process) Kill() {
 	_ = p.Cmd.Process.Kill()
 	<-p.exited
@@ -54,20 +59,21 @@ func (p *Process) Signal(t testing.TB, sig syscall.Signal) {
 	require.NoError(t, p.Cmd.Process.Signal(sig))
 }
 
-// Exit waits for the end and returns the exit code; -1: a signal ended it.
+// Exit waits for the end of the process and returns its exit code, or -1 if a signal
+// ended it.
 func (p *Process) Exit(t testing.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(Patience):
-		p.Signal(t, syscall.SIGQUIT) // which has Go print what its goroutines are at
+		p.Signal(t, syscall.SIGQUIT) // makes Go print the stacks of its goroutines
 		<-p.exited
 		require.Fail(t, "the process did not end", "%s\n%s", p.Cmd, p.Output)
 	}
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Stop asks an rlproxy to end, and holds that it did so cleanly.
+// Stop asks an rlproxy to end and requires that it ends cleanly.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.Signal(t, syscall.SIGTERM)
@@ -75,7 +81,7 @@ func (p *Process) Stop(t testing.TB) {
 	require.NotContains(t, p.Output.String(), "DATA RACE")
 }
 
-// Running tells whether the process has not ended yet.
+// Running reports whether the process is still running.
 func (p *Process) Running() bool {
 	select {
 	case <-p.exited:
@@ -104,10 +110,10 @@ func (o *Output) String() string {
 	return o.bytes.String()
 }
 
-// Eventually asks again and again until done says so.
+// Eventually waits until done returns true. what names the event in the failure message.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(Patience); !done(); time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), "waited in vain for %s", what)
+		require.True(t, time.Now().Before(deadline), "timed out waiting for %s", what)
 	}
 }

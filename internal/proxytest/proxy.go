@@ -7,16 +7,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Proxy is an rlproxy of the test's own.
+// Proxy is a running rlproxy.
 type Proxy struct {
 	*Process
-	Addr string // host:port that it listens on
+	Addr string // the host:port on which it listens
 }
 
 var listening = regexp.MustCompile(`msg=listening address=(\S+)`)
 
-// Start starts an rlproxy on a free port, unless the arguments name one, and waits
-// until it listens.
+// Start starts an rlproxy and waits until it listens, on a free port unless args name
+// one.
 func Start(t testing.TB, args ...string) *Proxy {
 	t.Helper()
 	p := &Proxy{Process: Spawn(t, Binary, append([]string{"--bind", "127.0.0.1", "--port", "0"}, args...)...)}

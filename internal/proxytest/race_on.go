@@ -2,5 +2,5 @@
 
 package proxytest
 
-// Race tells whether the tests have the race detector.
+// Race reports whether the tests run under the race detector.
 const Race = true

@@ -10,23 +10,24 @@ import (
 	"time"
 )
 
-// Conn is a connection that sends and reads RESP as it is on the wire.
+// Conn is a connection that sends commands and parses replies, without interpreting
+// them.
 type Conn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// Status is a simple string and ErrReply an error. What the wire can say beside is
-// int64, string (a bulk) and []any. A RESP3 map is a []any of keys and values in turn,
-// a null is nil.
+// The types of replies. The others are int64, string for a bulk string, []any for an
+// array, []any of alternating keys and values for a RESP3 map, and nil for a null.
 type (
+	// Status is a simple string.
 	Status string
 
-	// ErrReply is an error's text.
+	// ErrReply is the text of an error.
 	ErrReply string
 )
 
-// NewConn speaks RESP on a connection.
+// NewConn returns a Conn on a network connection.
 func NewConn(nc net.Conn) *Conn { return &Conn{nc, bufio.NewReader(nc)} }
 
 // AppendCommand appends a command to a pipeline. Words are strings or integers.
@@ -39,8 +40,8 @@ func AppendCommand(b []byte, words ...any) []byte {
 	return b
 }
 
-// Exchange sends commands in one write and returns their replies, or those that
-// came before it failed.
+// Exchange sends commands in one write and returns their replies, or those read before
+// an error.
 func (c *Conn) Exchange(commands ...[]any) ([]any, error) {
 	var b []byte
 	for _, words := range commands {
@@ -106,14 +107,14 @@ func (c *Conn) ReadReply() (any, error) {
 		}
 		return items, nil
 	}
-	return nil, fmt.Errorf("no reply begins with %q", l)
+	return nil, fmt.Errorf("unknown reply type: %q", l)
 }
 
 // Decision is the five integers of a rate-limit reply: allowed, limit, remaining,
 // retry after, reset after.
 type Decision [5]int64
 
-// ToDecision reads a reply as one.
+// ToDecision converts a reply to a Decision.
 func ToDecision(reply any) (d Decision, err error) {
 	items, ok := reply.([]any)
 	if !ok || len(items) != len(d) {

@@ -15,14 +15,14 @@ import (
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// OwnClocks gives each server a clock that StepClock can move. It takes a C compiler.
+// OwnClocks gives each server a clock that StepClock can set. It needs a C compiler.
 func OwnClocks(t testing.TB) Option {
 	t.Helper()
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	require.NoError(t, os.WriteFile(source, clockSource, 0o600))
-	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput() // #nosec G204 -- a test's own
-	require.NoError(t, err, "gcc has to be installed: make test does it\n%s", out)
+	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput() // #nosec G204 -- the test's own arguments
+	require.NoError(t, err, "gcc must be installed: make test does it\n%s", out)
 	return func(s *Server) {
 		s.clock = filepath.Join(t.TempDir(), "offset")
 		s.StepClock(0)
@@ -30,7 +30,7 @@ func OwnClocks(t testing.TB) Option {
 	}
 }
 
-// StepClock sets the server's clock that far ahead of the machine's, at once.
+// StepClock sets the server's clock ahead of the machine's. The change is immediate.
 func (s *Server) StepClock(ahead time.Duration) {
 	s.t.Helper()
 	f, err := os.OpenFile(s.clock, os.O_CREATE|os.O_WRONLY, 0o600)

@@ -8,8 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStepClock holds that a server believes its own clock, and scripts do.
-func TestStepClock(t *testing.T) {
+func TestStepClockMovesTheClockOfServerAndScripts(t *testing.T) {
 	s := start(t, []Option{OwnClocks(t)})
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Minute, 0} {
 		s.StepClock(ahead)

@@ -13,25 +13,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Cluster is a running Redis Cluster: masters, and after them a replica of each if
-// it was asked for.
+// Cluster is a running Redis Cluster.
 type Cluster struct {
-	Nodes []*Server
+	Nodes []*Server // the masters; with StartReplicated, their replicas follow in the same order
 	t     testing.TB
 }
 
-// clusterTimeout is when nodes of a cluster take another for failed, ms.
+// clusterTimeout is the cluster-node-timeout, in ms: when nodes consider another failed.
 const clusterTimeout = 1000
 
-// StartCluster runs a cluster that shares the slots out evenly, and waits until it
-// works. announce, if not nil, gives the port that clients are told for a node, as
-// it is when something stands between.
+// StartCluster runs a cluster whose masters have equal numbers of slots, and waits until
+// it is up. announce, if not nil, returns the port that a node announces to clients, for
+// tests with a proxy in front of each node.
 func StartCluster(t testing.TB, masters int, announce func(addr string) int, options ...Option) *Cluster {
 	return startCluster(t, masters, masters, announce, options)
 }
 
-// StartReplicated runs a cluster in which each master has a replica: node i + masters
-// is node i's.
+// StartReplicated runs a cluster in which each master has a replica: node i + masters is
+// the replica of node i.
 func StartReplicated(t testing.TB, masters int, options ...Option) *Cluster {
 	return startCluster(t, masters, 2*masters, nil, options)
 }
@@ -59,7 +58,7 @@ func startCluster(t testing.TB, masters, count int, announce func(addr string) i
 			n.Do("CLUSTER", "MEET", "127.0.0.1", first.Port, c.busPort(first))
 		}
 	}
-	c.await("all know all", func(n *Server) bool {
+	c.await("all nodes know each other", func(n *Server) bool {
 		return strings.Contains(n.Do("CLUSTER", "INFO"), fmt.Sprintf("cluster_known_nodes:%d\r", count)) &&
 			!strings.Contains(n.Do("CLUSTER", "NODES"), "handshake")
 	})
@@ -70,7 +69,7 @@ func startCluster(t testing.TB, masters, count int, announce func(addr string) i
 		return strings.Contains(n.Do("CLUSTER", "INFO"), "cluster_state:ok")
 	})
 	if count > masters {
-		c.await("replicas are in step", func(n *Server) bool {
+		c.await("replicas are in sync", func(n *Server) bool {
 			info := n.Do("INFO", "replication")
 			return strings.Contains(info, "role:master") || strings.Contains(info, "master_link_status:up")
 		})
@@ -78,15 +77,15 @@ func startCluster(t testing.TB, masters, count int, announce func(addr string) i
 	return c
 }
 
-// Announced has a node of a cluster tell clients another port than its own, as it is
-// when something stands between: port returns it for the node's address.
+// Announced makes a node of a cluster announce the port that port returns for its
+// address instead of its own, for tests with a proxy in front of the node.
 func Announced(port func(addr string) int) Option {
 	return func(s *Server) {
 		s.args = append(s.args, "--cluster-announce-port", strconv.Itoa(port(s.Addr)))
 	}
 }
 
-// URL names the cluster as a backend, by TLS if its nodes have it.
+// URL returns the cluster's URL as a backend, with TLS if its nodes have it.
 func (c *Cluster) URL() string {
 	scheme := "redis+cluster://"
 	var addrs []string
@@ -118,15 +117,15 @@ func (c *Cluster) await(what string, done func(n *Server) bool) {
 	}
 }
 
-// Slots returns who serves which slots, as the node has it.
+// Slots returns the server's view of which node serves which slots.
 func (s *Server) Slots() ([]redis.ClusterSlot, error) {
 	cmd := redis.NewClusterSlotsCmd(context.Background(), "cluster", "slots")
-	_ = s.Client.Process(context.Background(), cmd) // the error is the command's
+	_ = s.Client.Process(context.Background(), cmd) // cmd.Result returns the error
 	return cmd.Result()
 }
 
-// Master returns the index of the node that serves a slot, as the first node that
-// can be asked has it.
+// Master returns the index of the node that serves a slot, according to the first node
+// that answers.
 func (c *Cluster) Master(slot int) int {
 	c.t.Helper()
 	for _, n := range c.Nodes {
@@ -145,19 +144,19 @@ func (c *Cluster) Master(slot int) int {
 			}
 		}
 	}
-	require.Fail(c.t, "nobody serves slot "+strconv.Itoa(slot))
+	require.Fail(c.t, "no node serves slot "+strconv.Itoa(slot))
 	return -1
 }
 
-// Move gives a slot, with its keys, from one node to another, one key at a time.
-// step is called after each step.
+// Move moves a slot and its keys from one node to another, one key at a time. It calls
+// step after each step.
 func (c *Cluster) Move(slot, from, to int, step func()) {
 	c.t.Helper()
 	c.agree()
 	src, dst := c.Nodes[from], c.Nodes[to]
 	port := strconv.Itoa(dst.Port)
 	if dst.Secure != "" {
-		_, port, _ = net.SplitHostPort(dst.Secure) // nodes speak TLS to each other too
+		_, port, _ = net.SplitHostPort(dst.Secure) // nodes use TLS with each other too
 	}
 	srcID, dstID := src.Do("CLUSTER", "MYID"), dst.Do("CLUSTER", "MYID")
 	dst.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", srcID)
@@ -176,14 +175,13 @@ func (c *Cluster) Move(slot, from, to int, step func()) {
 	step()
 	src.Do("CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	for _, n := range c.Nodes {
-		_, _ = n.Ask("CLUSTER", "SETSLOT", slot, "NODE", dstID) // replicas refuse: they hear of it
+		_, _ = n.Ask("CLUSTER", "SETSLOT", slot, "NODE", dstID) // replicas refuse and learn it by gossip
 	}
 	step()
 }
 
-// agree waits until all nodes know of the newest epoch. One that takes a slot before
-// it does may take an epoch that is another's too, and Redis then forgets whose the
-// slot is.
+// agree waits until all nodes know the newest epoch. A node that takes a slot earlier
+// may choose an epoch that another node has too, and Redis then loses the slot's owner.
 func (c *Cluster) agree() {
 	c.t.Helper()
 	require.Eventually(c.t, func() bool {
@@ -194,5 +192,5 @@ func (c *Cluster) agree() {
 			epochs[epoch] = true
 		}
 		return len(epochs) == 1
-	}, 30*time.Second, 5*time.Millisecond, "all know the newest epoch")
+	}, 30*time.Second, 5*time.Millisecond, "all nodes know the newest epoch")
 }

@@ -1,5 +1,5 @@
-// Package redistest starts real redis-servers for tests: on free ports, in folders
-// that go with the test, waited for until they answer, stopped by process id.
+// Package redistest starts redis-server processes for tests, on free ports and in
+// temporary folders, and stops them when the test ends.
 package redistest
 
 import (
@@ -22,13 +22,13 @@ import (
 type Server struct {
 	Addr   string // 127.0.0.1:port
 	Port   int
-	Secure string        // 127.0.0.1:port for TLS, if it has one
-	Client *redis.Client // a plain connection to it, for the test's own questions
+	Secure string        // 127.0.0.1:port for TLS; empty without the option TLS
+	Client *redis.Client // a client without TLS, for the test's own commands
 
 	t     testing.TB
 	args  []string
 	env   []string
-	clock string // the file with the offset of its clock, if it has one
+	clock string // the file with the offset of its clock; empty without OwnClocks
 	cmd   *exec.Cmd
 	out   *bytes.Buffer
 }
@@ -36,8 +36,8 @@ type Server struct {
 // Option changes a server before it is started.
 type Option func(s *Server)
 
-// Start runs a redis-server without persistence, with further arguments as on its
-// command line. It is stopped when the test ends.
+// Start runs a redis-server without persistence. args are further command-line
+// arguments. The server is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, nil, args...)
@@ -59,24 +59,24 @@ func start(t testing.TB, options []Option, args ...string) *Server {
 		_ = s.Client.Close()
 		s.Kill()
 		if t.Failed() {
-			t.Logf("redis-server on port %d said:\n%s", port, s.out)
+			t.Logf("output of redis-server on port %d:\n%s", port, s.out)
 		}
 	})
 	s.Run()
 	return s
 }
 
-// URL names the server as a backend.
+// URL returns the server's URL as a backend.
 func (s *Server) URL() string { return "redis://" + s.Addr }
 
-// Run starts the server again, after Kill, and waits until it answers.
+// Run starts the server, again after Kill, and waits until it answers.
 func (s *Server) Run() {
 	s.t.Helper()
 	s.out = new(bytes.Buffer)
-	s.cmd = exec.Command("redis-server", s.args...) // #nosec G204 -- a test's own arguments
+	s.cmd = exec.Command("redis-server", s.args...) // #nosec G204 -- the test's own arguments
 	s.cmd.Stdout, s.cmd.Stderr = s.out, s.out
 	s.cmd.Env = append(os.Environ(), s.env...)
-	require.NoError(s.t, s.cmd.Start(), "redis-server has to be installed: make test does it")
+	require.NoError(s.t, s.cmd.Start(), "redis-server must be installed: make test does it")
 	require.Eventually(s.t, func() bool {
 		return s.Client.Ping(context.Background()).Err() == nil
 	}, 20*time.Second, 5*time.Millisecond, "redis-server does not answer")
@@ -89,7 +89,7 @@ func (s *Server) Ask(args ...any) (string, error) {
 	return fmt.Sprint(cmd.Val()), err
 }
 
-// Do is Ask; an error ends the test.
+// Do is like Ask, but an error fails the test.
 func (s *Server) Do(args ...any) string {
 	s.t.Helper()
 	reply, err := s.Ask(args...)
@@ -97,7 +97,7 @@ func (s *Server) Do(args ...any) string {
 	return reply
 }
 
-// Kill ends the server at once, as kill -9 does.
+// Kill kills the server, as kill -9 does.
 func (s *Server) Kill() {
 	if s.cmd != nil && s.cmd.ProcessState == nil {
 		_ = s.cmd.Process.Kill()
@@ -105,7 +105,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause stops the process, and returns once it stands still: it keeps its connections
+// Pause suspends the process, and returns once it is suspended. It keeps its connections
 // and answers nothing.
 func (s *Server) Pause() {
 	s.t.Helper()
@@ -116,10 +116,10 @@ func (s *Server) Pause() {
 	require.True(s.t, status.Stopped())
 }
 
-// Resume lets a paused process go on.
+// Resume continues a paused process.
 func (s *Server) Resume() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGCONT)) }
 
-// FreePort returns a port of 127.0.0.1 that nothing listens on.
+// FreePort returns a port of 127.0.0.1 on which no process listens.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -14,24 +14,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Guarded is a master with a replica, and sentinels that watch over them.
+// Guarded is a master with a replica and the sentinels that monitor them.
 type Guarded struct {
-	Master, Replica *Server // as they started
-	Sentinels       []*Server
+	Master    *Server // the master at the start
+	Replica   *Server // the replica at the start
+	Sentinels []*Server
 }
 
-// SentinelName is what the sentinels call the master.
+// SentinelName is the master's name at the sentinels.
 const SentinelName = "limits"
 
-// sentinelTimeout is when sentinels take a master for down, ms.
+// sentinelTimeout is down-after-milliseconds: when sentinels consider a master down.
 const sentinelTimeout = 600
 
-// FailoverTimeout is the sentinels' failover-timeout: after a failover they wait for
-// twice that before they begin another by themselves.
+// FailoverTimeout is the sentinels' failover-timeout. After a failover they wait twice
+// as long before they start another one on their own.
 const FailoverTimeout = 3 * time.Second
 
-// StartGuarded runs a master, its replica and three sentinels, and waits until each
-// knows the others.
+// StartGuarded runs a master, its replica and three sentinels, and waits until they know
+// each other.
 func StartGuarded(t testing.TB, options ...Option) *Guarded {
 	t.Helper()
 	options = append(options, remembers)
@@ -50,12 +51,12 @@ func StartGuarded(t testing.TB, options ...Option) *Guarded {
 	}
 	require.Eventually(t, func() bool {
 		return strings.Contains(g.Replica.Do("INFO", "replication"), "master_link_status:up")
-	}, 30*time.Second, 20*time.Millisecond, "the replica is in step")
+	}, 30*time.Second, 20*time.Millisecond, "the replica is in sync")
 	return g
 }
 
-// remembers gives a server a configuration file, to which sentinels write whose
-// replica it is: it is the same after a restart.
+// remembers gives a server a configuration file, in which sentinels store its master, so
+// that it has the same role after a restart.
 func remembers(s *Server) {
 	file := filepath.Join(s.t.TempDir(), "redis.conf")
 	require.NoError(s.t, os.WriteFile(file, nil, 0o600))
@@ -69,7 +70,7 @@ func (s *Server) Follow(master *Server) {
 	s.Do("CONFIG", "REWRITE")
 }
 
-// URL names the master as a backend.
+// URL returns the master's URL as a backend.
 func (g *Guarded) URL() string {
 	var addrs []string
 	for _, s := range g.Sentinels {
@@ -78,8 +79,8 @@ func (g *Guarded) URL() string {
 	return "redis+sentinel://" + strings.Join(addrs, ",") + "/" + SentinelName
 }
 
-// StartSentinel runs a sentinel that watches over the master at host:port. It takes
-// two to call a master down.
+// StartSentinel runs a sentinel that monitors the master at host:port, with a quorum of
+// two.
 func StartSentinel(t testing.TB, master string) *Server {
 	host, port, err := net.SplitHostPort(master)
 	require.NoError(t, err)
@@ -94,7 +95,7 @@ func StartSentinel(t testing.TB, master string) *Server {
 		_ = s.Client.Close()
 		s.Kill()
 		if t.Failed() {
-			t.Logf("sentinel on port %d said:\n%s", own, s.out)
+			t.Logf("output of sentinel on port %d:\n%s", own, s.out)
 		}
 	})
 	s.Run()

@@ -59,10 +59,10 @@ func (l *lab) joined(s *server) error {
 	return fmt.Errorf("the cluster is not whole on port %d", s.port)
 }
 
-// clusterCase compares with a load generator that asks each key's node itself. It
+// clusterCase compares with a load generator that finds each key's node itself. It
 // makes keys of its own kind: all that it sends to one node lie in one slot, and it
-// takes its random numbers for each node anew. Neither side can be filled key by key,
-// so both are warmed with as many random questions.
+// draws random numbers for each node anew. Neither side can be filled key by key, so
+// both are warmed with as many random requests.
 func (l *lab) clusterCase(q question, keys int) comparison {
 	cold := asked{q, manyKeys, 100, 60_000}
 	b := load{
@@ -73,6 +73,5 @@ func (l *lab) clusterCase(q question, keys int) comparison {
 	a.target, a.keys, a.cluster = target{front: l.cluster[0], nodes: l.cluster}, keys/masters, true
 	cold.key = "k:{tag}:" + variable
 	a.command = cold.direct(l)
-	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", a, b,
-		[]figure{{byRate, bound{0.8, 1.2}}, {byNodeCPU, bound{1.2, 2}}}}
+	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", a, b, []*figure{byRate, byNodeCPU}}
 }

@@ -7,66 +7,33 @@ import (
 	"slices"
 )
 
-// comparison is one case: the same question put to two targets.
+// comparison is one case: the same question put to two targets, a and b.
 type comparison struct {
 	table   string
 	title   string
 	a, b    load
-	figures []figure
+	figures []*figure
 }
 
 func (c comparison) name() string {
 	return fmt.Sprintf("%s/%s/P%d", c.table, c.title, c.b.depth)
 }
 
-// figure is one number that a case comes to, and what it should be.
+// figure is how a case's result is told: as a multiple of what the other side does.
 type figure struct {
-	*kind
-	bound
-}
-
-// kind is how a figure is made of what both sides did in one round.
-type kind struct {
 	title string
-	of    func(a, b sample) float64
+	of    func(a, b sample) float64 // of what both sides did in one round
 }
 
-// The kinds of figures: each a multiple of what the other side does.
+// The figures. More is better for the first two, less for the others.
 var (
-	byRate    = &kind{"decisions per second", func(a, b sample) float64 { return b.rate / a.rate }}
-	byNodeCPU = &kind{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
-	byAllCPU  = &kind{"CPU of all Redis nodes per decision", func(a, b sample) float64 { return b.node / a.node }}
-	byBusiest = &kind{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
-	byP50     = &kind{"p50", func(a, b sample) float64 { return b.p50 / a.p50 }}
-	byP99     = &kind{"p99", func(a, b sample) float64 { return b.p99 / a.p99 }}
+	byRate    = &figure{"decisions per second", func(a, b sample) float64 { return b.rate / a.rate }}
+	byNodeCPU = &figure{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
+	byAllCPU  = &figure{"CPU of all Redis nodes per decision", func(a, b sample) float64 { return b.node / a.node }}
+	byBusiest = &figure{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
+	byP50     = &figure{"p50", func(a, b sample) float64 { return b.p50 / a.p50 }}
+	byP99     = &figure{"p99", func(a, b sample) float64 { return b.p99 / a.p99 }}
 )
-
-// bound is what must be reached and what should be; with a goal below the floor,
-// less is better. The zero bound asks for nothing.
-type bound struct{ floor, goal float64 }
-
-func (b bound) String() string {
-	if b.floor == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%g / %g", b.floor, b.goal)
-}
-
-// verdict says in words where a value stands.
-func (b bound) verdict(v float64) string {
-	if b.goal < b.floor {
-		v, b = -v, bound{-b.floor, -b.goal}
-	}
-	switch {
-	case b.floor == 0:
-		return ""
-	case v >= b.goal:
-		return "goal met"
-	case v >= b.floor:
-		return "floor met"
-	}
-	return "**missed**"
-}
 
 // spread is the median of the rounds, and the lowest and highest of them.
 type spread struct{ low, median, high float64 }
@@ -90,18 +57,18 @@ func short(v float64) string {
 	return fmt.Sprintf("%.*f", max(digits, 0), v)
 }
 
-// result is a case measured.
+// result is a case that has been measured.
 type result struct {
 	comparison
-	na, nb int      // commands of each round on each side
+	na, nb int      // commands in each round, on each side
 	as, bs sample   // medians
-	values []spread // of figures
+	values []spread // one per figure
 }
 
 func (r result) String() string {
 	s := fmt.Sprintf("%-58s %9.0f/s %9.0f/s", r.name(), r.as.rate, r.bs.rate)
 	for i, f := range r.figures {
-		s += fmt.Sprintf("  %s: %s [%s] %s", f.title, r.values[i], f.bound, f.verdict(r.values[i].median))
+		s += fmt.Sprintf("  %s: %s", f.title, r.values[i])
 	}
 	return s
 }
@@ -117,7 +84,7 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 	if r.nb, err = c.b.size(ctx, o); err != nil {
 		return r, err
 	}
-	if c.a.keys > 1 { // more requests would make more state
+	if c.a.keys > 1 { // more requests would mean more state
 		r.na = min(r.na, r.nb)
 		r.nb = r.na
 	}
@@ -146,8 +113,8 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 	return r, nil
 }
 
-// size returns how many commands make a round of the wanted length, by a short one
-// that is not counted.
+// size returns how many commands make a round of the wanted length. A short round
+// tells, which is not counted.
 func (l load) size(ctx context.Context, o options) (int, error) {
 	if err := l.prepare(ctx); err != nil {
 		return 0, err
@@ -157,8 +124,8 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 	return max(int(s.rate*o.seconds), 2000, 20*l.clients), err
 }
 
-// round is one measurement of one side. A single key is warm when it has been asked
-// for a window's length; many keys are warm when they are there.
+// round is one measurement of one side. A single key is warm after requests for a
+// window's length; many keys are warm once they exist.
 func (l load) round(ctx context.Context, o options, n int) (sample, error) {
 	if err := l.prepare(ctx); err != nil {
 		return sample{}, err

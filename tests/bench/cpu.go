@@ -29,18 +29,26 @@ func (s *server) nodeCPU() (float64, error) {
 	return sum, nil
 }
 
-// scriptCalls is how often the redis-server was sent a script.
+// scriptCalls is how often the redis-server was sent a script or the call of a function.
 func (s *server) scriptCalls() (float64, error) {
 	info, err := ask(s.port, "INFO", "commandstats")
 	if err != nil {
 		return 0, err
 	}
-	_, after, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
-	calls, _, found := strings.Cut(after, ",")
-	if !found {
-		return 0, nil // none yet
+	sum := 0.0
+	for _, command := range []string{"evalsha", "fcall"} {
+		_, after, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+		calls, _, found := strings.Cut(after, ",")
+		if !found {
+			continue // none yet
+		}
+		n, err := strconv.ParseFloat(calls, 64)
+		if err != nil {
+			return 0, err
+		}
+		sum += n
 	}
-	return strconv.ParseFloat(calls, 64)
+	return sum, nil
 }
 
 // processCPU is the CPU time that a process has used, in seconds, in steps of 10 ms.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// growth is a series of loads, each with more work than the one before.
+// growth is a series of loads, each with more work than the one before it.
 type growth struct {
 	name  string
 	of    string // what grows
@@ -20,7 +20,7 @@ type step struct {
 	load  load
 }
 
-// grown is a series measured.
+// grown is a series that has been measured.
 type grown struct {
 	growth
 	samples []sample // medians, one a step
@@ -63,12 +63,12 @@ func growths(l *lab, o options) []growth {
 			many := load{target: to.target, keys: o.keys, clients: clients, depth: 16, command: asked{q, manyKeys, 100, 60_000}.proxied()}
 			name := func(of string) string { return q.command + ", " + to.name + ", " + of }
 			if q.command == "RL.COUNTER" {
-				all = append(all, growth{name("keys"), "keys", "a key's state has one size, and all are admitted; -P 16", keySteps(many, q, o)})
+				all = append(all, growth{name("keys"), "keys", "a key's state has one size, and all requests are admitted; -P 16", keySteps(many, q, o)})
 			}
 			all = append(all,
-				growth{name("limits"), "limits", "1,000 keys, -P 16; windows in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
-				growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16; a record has a state for each window, read and written in one piece up to 0.5 KB, 8 logs up to 2.4 KB", windowSteps(many, q)},
-				growth{name("connections"), "connections", "limit 100 in 60 s, -P 1; the load generator, which shares the cores, slows down too", connectionSteps(many)})
+				growth{name("limits"), "limits", "1,000 keys, -P 16; windows are in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
+				growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16; a record has a state for each window", windowSteps(many, q)},
+				growth{name("connections"), "connections", "limit 100 in 60 s, -P 1; the load generator shares the cores and slows down, too", connectionSteps(many)})
 		}
 	}
 	return all

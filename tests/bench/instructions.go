@@ -6,8 +6,12 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // Instructions that a redis-server executes for a decision, as valgrind counts them: the cost of the scripts, steady
@@ -20,31 +24,58 @@ const slack = 1.05
 
 // counted is a case: what a client asks, of as many keys, so many times together.
 type counted struct {
-	name    string
-	command []string // none: of the node itself, the sorted-set log
-	keys    int
-	depth   int
+	name     string
+	commands [][]string // asked in turn, a pipeline each; the variable stands for the key's number
+	keys     int
+	depth    int
+	before   int      // pipelines that are asked before those that count
+	direct   bool     // of the node itself, by the sorted-set log
+	setup    []string // in place of the command, in the pipelines before; empty: the same
+	split    string   // "home" or "shard": where a split key is asked
 }
 
-func countedCases() (all []counted) {
+// costs stands for a number that rises from 1 when all keys have been asked: a denial that rlproxy remembers is of
+// another cost, so the node is asked.
+const costs = "costs"
+
+func countedCases(l *lab) (all []counted) {
+	one := func(words ...string) [][]string { return [][]string{words} }
 	for _, depth := range []int{1, 16} {
 		for _, name := range []string{"RL.SLIDE", "RL.COUNTER", "RL.FIXED"} {
-			all = append(all, counted{name, []string{name, manyKeys, "1000", "1h"}, 100, depth})
+			all = append(all, counted{name: name, commands: one(name, manyKeys, "1000", "1h"), keys: 100, depth: depth})
 		}
 	}
+	log := counted{keys: 48, depth: 16, before: 300} // 100 entries in each key's log
+	logCase := func(name string, direct bool, setup []string, words ...string) counted {
+		c := log
+		c.name, c.direct, c.setup, c.commands = name, direct, setup, one(words...)
+		return c
+	}
+	slide := asked{questions[0], manyKeys, 1000, 3_600_000}
+	full := asked{questions[0], manyKeys, 100, 3_600_000}
 	return append(all,
-		counted{"RL.SLIDE 2 windows", []string{"RL.SLIDE", manyKeys, "1000", "1h", "2000", "2h"}, 100, 16},
-		counted{"RL.COUNTER 2 windows", []string{"RL.COUNTER", manyKeys, "1000", "1h", "2000", "2h"}, 100, 16},
-		counted{"RL.COUNTER BUCKETS 10", []string{"RL.COUNTER", manyKeys, "1000", "1h", "BUCKETS", "10"}, 100, 16},
-		counted{"CL.THROTTLE", []string{"CL.THROTTLE", manyKeys, "1000", "1000", "3600"}, 100, 16},
-		counted{"RL.SLIDE one key", []string{"RL.SLIDE", "hot", "1000000", "1h"}, 1, 16},
+		counted{name: "RL.SLIDE 2 windows", commands: one("RL.SLIDE", manyKeys, "1000", "1h", "2000", "2h"), keys: 100, depth: 16},
+		counted{name: "RL.COUNTER 2 windows", commands: one("RL.COUNTER", manyKeys, "1000", "1h", "2000", "2h"), keys: 100, depth: 16},
+		counted{name: "RL.COUNTER BUCKETS 10", commands: one("RL.COUNTER", manyKeys, "1000", "1h", "BUCKETS", "10"), keys: 100, depth: 16},
+		counted{name: "CL.THROTTLE", commands: one("CL.THROTTLE", manyKeys, "1000", "1000", "3600"), keys: 100, depth: 16},
+		counted{name: "RL.SLIDE one key", commands: one("RL.SLIDE", "hot", "1000000", "1h"), keys: 1, depth: 16},
+		logCase("sorted set of 100", true, nil, slide.direct(l)...),
+		logCase("RL.SLIDE log of 100", false, nil, slide.proxied()...),
+		logCase("sorted set of 100 denied", true, nil, full.direct(l)...),
+		logCase("RL.SLIDE log of 100 denied", false, full.proxied(), append(full.proxied(), "COST", costs)...),
+		counted{name: "RL.SLIDE 2 windows apart", keys: 100, depth: 16, commands: [][]string{
+			{"RL.SLIDE", manyKeys, "1000", "1h"}, {"RL.SLIDE", manyKeys, "2000", "2h"}}},
+		counted{name: "RL.COUNTER beside RL.SLIDE", keys: 100, depth: 16, before: 7, setup: []string{"RL.SLIDE", manyKeys, "1000", "1h"},
+			commands: one("RL.COUNTER", manyKeys, "1000", "1h")},
+		counted{name: "RL.SLIDE at the home", commands: one("RL.SLIDE", manyKeys, "1000000", "1h", "SHARDS", "2", "ID"), keys: 16, depth: 16, before: 5, split: "home"},
+		counted{name: "RL.SLIDE at a shard", commands: one("RL.SLIDE", manyKeys, "1000000", "1h", "SHARDS", "2", "ID"), keys: 16, depth: 16, before: 5, split: "shard"},
 	)
 }
 
 func (c counted) label() string { return fmt.Sprintf("%s/P%d", c.name, c.depth) }
 
 // countInstructions measures every case and compares it with the baseline in a file, which update writes anew.
-func countInstructions(ctx context.Context, binary, file string, update bool) error {
+func countInstructions(ctx context.Context, binary, file string, update bool, only *regexp.Regexp) error {
 	old := map[string]float64{}
 	if !update {
 		var err error
@@ -58,14 +89,23 @@ func countInstructions(ctx context.Context, binary, file string, update bool) er
 		return err
 	}
 	defer l.close()
-	direct, err := l.instructions(counted{keys: 100, depth: 16})
+	node, err := l.redis(nil) // for the names of the scripts
+	if err != nil {
+		return err
+	}
+	node.stop()
+	direct, err := l.instructions(counted{keys: 100, depth: 16, direct: true,
+		commands: [][]string{asked{questions[0], manyKeys, 1000, 3_600_000}.direct(l)}})
 	if err != nil {
 		return err
 	}
 	fmt.Printf("EVALSHA of the sorted-set log: %.0f instructions\n", direct)
 	var now strings.Builder
 	var more []error
-	for _, c := range countedCases() {
+	for _, c := range countedCases(l) {
+		if !only.MatchString(c.label()) {
+			continue
+		}
 		n, err := l.instructions(c)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.label(), err)
@@ -132,12 +172,32 @@ func (l *lab) runCounted(c counted, pipelines int) (int64, error) {
 		return 0, err
 	}
 	front := node
-	if c.command == nil {
-		c.command = asked{questions[0], manyKeys, 1000, 3_600_000}.direct(l)
-	} else if front, err = l.rlproxy("--backend", "redis://"+address(node.port)); err != nil {
-		return 0, err
+	numbers := make([]int, c.keys)
+	for i := range numbers {
+		numbers[i] = i
 	}
-	if err := l.pipelines(front, c, pipelines); err != nil {
+	switch {
+	case c.split != "":
+		other, err := l.redis(nil)
+		if err != nil {
+			return 0, err
+		}
+		defer other.stop()
+		home := 0
+		if c.split == "shard" {
+			home = 1
+		}
+		numbers = homes(c.commands[0][1], home, c.keys, node, other)
+		c.commands = [][]string{append(slices.Clip(c.commands[0]), idOf(home))}
+		if front, err = l.rlproxy("--backend", "redis://"+address(node.port), "--backend", "redis://"+address(other.port)); err != nil {
+			return 0, err
+		}
+	case !c.direct:
+		if front, err = l.rlproxy("--backend", "redis://"+address(node.port)); err != nil {
+			return 0, err
+		}
+	}
+	if err := l.pipelines(front, c, numbers, pipelines); err != nil {
 		return 0, err
 	}
 	front.stop()
@@ -149,20 +209,54 @@ func (l *lab) runCounted(c counted, pipelines int) (int64, error) {
 	return strconv.ParseInt(strings.ReplaceAll(found[1], ",", ""), 10, 64)
 }
 
-// pipelines has one client ask the case's keys in turn.
-func (l *lab) pipelines(front *server, c counted, n int) error {
+// homes returns the numbers of keys whose home is the first of two nodes, or the second.
+func homes(key string, home, count int, nodes ...*server) (numbers []int) {
+	var names []string
+	for _, n := range nodes {
+		names = append(names, address(n.port)+"/0")
+	}
+	place := shard.NewNodes(names)
+	for i := 0; len(numbers) < count; i++ {
+		if place.Home([]byte(strings.Replace(key, variable, fmt.Sprintf("%012d", i), 1))) == home {
+			numbers = append(numbers, i)
+		}
+	}
+	return numbers
+}
+
+// idOf returns an ID that has a request ask shard 0, the home, first, or shard 1: of two nodes the first
+// is asked.
+func idOf(number int) string {
+	for i := 0; ; i++ {
+		if id := strconv.Itoa(i); xxhash.Sum64String(id)%2 == uint64(number) {
+			return id
+		}
+	}
+}
+
+// pipelines has one client ask the case's keys, which have these numbers, in turn.
+func (l *lab) pipelines(front *server, c counted, numbers []int, n int) error {
 	conn, err := dial(front.port)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = conn.Close() }() // all replies are read
-	for i := range n {
+	for i := range c.before + n {
 		if l.ctx.Err() != nil {
 			return l.ctx.Err()
 		}
+		command := c.commands[i%len(c.commands)]
+		if i < c.before && c.setup != nil {
+			command = c.setup
+		}
 		var out []byte
 		for j := range c.depth {
-			out = encode(out, c.command, (i*c.depth+j)%c.keys)
+			at := i*c.depth + j
+			words := command
+			if command[len(command)-1] == costs {
+				words = append(slices.Clone(command[:len(command)-1]), strconv.Itoa(1+at/c.keys-c.before*c.depth/c.keys))
+			}
+			out = encode(out, words, numbers[at%c.keys])
 		}
 		if _, err := conn.Write(out); err != nil {
 			return err

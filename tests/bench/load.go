@@ -43,6 +43,9 @@ type sample struct {
 	p50, p99 float64 // latency, us
 }
 
+// perCore is how many decisions a second a core of the node's machine carries.
+func (s *sample) perCore() float64 { return 1e6 / s.node }
+
 // prepare brings both sides into the same state: nothing but each key, once.
 func (l load) prepare(ctx context.Context) error {
 	for _, n := range l.nodes {

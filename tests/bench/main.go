@@ -55,12 +55,12 @@ func run(args []string) error {
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
-	if *instructions != "" {
-		return countInstructions(ctx, *binary, *instructions, *update)
-	}
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
 		return err
+	}
+	if *instructions != "" {
+		return countInstructions(ctx, *binary, *instructions, *update, pattern)
 	}
 	o := options{*rounds, *seconds, 100_000, 10_000_000, pattern, *growth}
 	if *quick {

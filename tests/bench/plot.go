@@ -7,101 +7,156 @@ import (
 	"strings"
 )
 
-// Sizes of the plot, in pixels. Two panels share the cases' names at the left.
+// Sizes of the picture, in pixels. Pages show it at 800 pixels or less.
 const (
-	nameWidth  = 360.0
-	panelWidth = 440.0
-	panelGap   = 40.0
-	barHeight  = 13.0
-	rowHeight  = 22.0
-	topHeight  = 96.0
+	plotWidth  = 800.0
+	plotLeft   = 256.0 // of the axis
+	plotRight  = 740.0
+	rowHeight  = 23.0
+	topHeight  = 92.0
+	footHeight = 82.0
 )
 
-// scale is a logarithmic axis: a multiple has its place whatever its size, and half
-// is as far from one as double.
-type scale struct{ left, from, to float64 }
+// axis is logarithmic: the same factor is the same distance anywhere.
+type axis struct{ from, to float64 }
 
-func (s scale) at(v float64) float64 {
-	v = min(max(v, s.from), s.to)
-	return s.left + panelWidth*math.Log(v/s.from)/math.Log(s.to/s.from)
+func (a axis) at(v float64) float64 {
+	v = min(max(v, a.from), a.to)
+	return plotLeft + (plotRight-plotLeft)*math.Log(v/a.from)/math.Log(a.to/a.from)
 }
 
-// The colours of bars by verdict: they differ in lightness too.
-var colours = map[string]string{"goal met": "#1b7f4b", "floor met": "#e0a526", "**missed**": "#c0392b", "": "#7f8c8d"}
+// plotStyle has the colours, of a light page and of a dark one. The two sides differ
+// in shape, too.
+const plotStyle = `<style>
+text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
+.page { fill: #ffffff }
+.title { font-size: 17px; font-weight: 600 }
+.group { font-weight: 600 }
+.dim { fill: #59636e }
+.grid { stroke: #d1d9e0 }
+.gain { stroke: #0969da; stroke-width: 2; opacity: .45 }
+.loss { stroke: #bc4c00; stroke-width: 2; opacity: .45 }
+.direct { fill: #ffffff; stroke: #bc4c00; stroke-width: 2.5 }
+.rlproxy { fill: #0969da; stroke: #0969da }
+@media (prefers-color-scheme: dark) {
+text { fill: #f0f6fc }
+.page { fill: #0d1117 }
+.dim { fill: #9198a1 }
+.grid { stroke: #3d444d }
+.gain { stroke: #4493f8 }
+.loss { stroke: #f0883e }
+.direct { fill: #0d1117; stroke: #f0883e }
+.rlproxy { fill: #4493f8; stroke: #4493f8 }
+}
+</style>
+`
 
-// plot draws the table of decisions: a bar a case from 1 to the multiple, with the
-// floor and the goal as marks on it.
+// plot draws what one Redis core carries, case by case: a ring for the script, a dot
+// for rlproxy.
 func (r *report) plot() string {
-	rows := r.in(decisions)
-	panels := []struct {
-		title string
-		scale
-		ticks []float64
-	}{
-		{"decisions per second", scale{nameWidth, 0.25, 32}, []float64{0.25, 0.5, 1, 2, 4, 8, 16, 32}},
-		{"decisions per CPU second of the Redis node", scale{nameWidth + panelWidth + panelGap, 0.5, 2048}, []float64{0.5, 1, 4, 16, 64, 256, 1024}},
-	}
-	width := nameWidth + 2*panelWidth + panelGap + 60
-	height := topHeight + rowHeight*float64(len(rows)) + 40
-	bottom := topHeight + rowHeight*float64(len(rows)) + 4
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" font-family="sans-serif" font-size="12" fill="#222">`+"\n", width, height)
-	fmt.Fprintf(&b, `<rect width="%.0f" height="%.0f" fill="white"/>`+"\n", width, height)
-	text(&b, 12, 26, "start", `font-size="17" font-weight="bold"`, "rlproxy as a multiple of direct EVALSHA")
-	legend(&b)
-	for _, p := range panels {
-		text(&b, p.left, 68, "start", `font-weight="bold"`, p.title)
-		for _, t := range p.ticks {
-			x := p.at(t)
-			colour, strokeWidth := "#dddddd", 1.0
-			if t == 1 {
-				colour, strokeWidth = "#222222", 1.5
-			}
-			stroke(&b, x, topHeight-6, x, bottom, colour, strokeWidth)
-			text(&b, x, topHeight-12, "middle", `font-size="11" fill="#555"`, fmt.Sprintf("%gx", t))
+	groups, rows := r.plotted()
+	bottom := topHeight + rowHeight*float64(rows+len(groups))
+	height := bottom + footHeight
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %.0f" role="img" aria-labelledby="what">`+"\n", plotWidth, height)
+	b.WriteString(`<title id="what">Decisions per second that one Redis core carries, with a script and with rlproxy</title>` + "\n" + plotStyle)
+	fmt.Fprintf(&b, `<rect class="page" width="%.0f" height="%.0f"/>`+"\n", plotWidth, height)
+	text(&b, 16, 30, "start", "title", "What one Redis core carries, in decisions per second")
+	circle(&b, 24, 51, "direct")
+	text(&b, 36, 55.5, "start", "", "a Lua script, sent to Redis by the application")
+	circle(&b, 364, 51, "rlproxy")
+	text(&b, 376, 55.5, "start", "", "rlproxy, in front of the same Redis")
+	scale := axis{1e4, 1e9}
+	for v := scale.from; v <= scale.to; v *= 10 {
+		x := scale.at(v)
+		stroke(&b, x, topHeight-6, x, bottom, "grid")
+		text(&b, x, topHeight-12, "middle", "dim", abbreviated(v))
+	}
+	y := topHeight + rowHeight/2
+	for _, g := range groups {
+		text(&b, 16, y+4.5, "start", "group", g.title)
+		y += rowHeight
+		for _, row := range g.rows {
+			text(&b, plotLeft-14, y+4.5, "end", "", plotLabel(row))
+			pair(&b, scale, y, row)
+			y += rowHeight
 		}
 	}
-	for i, row := range rows {
-		y := topHeight + rowHeight*float64(i) + 4
-		text(&b, nameWidth-14, y+barHeight-2, "end", "", fmt.Sprintf("%s, -P %d", row.title, row.b.depth))
-		for j, f := range row.figures {
-			bar(&b, panels[j].scale, y, row.values[j].median, f)
-		}
-	}
+	text(&b, 16, bottom+24, "start", "dim", "What a core carries: one second, divided by the CPU time that Redis takes for a decision.")
+	text(&b, 16, bottom+44, "start", "dim", "Cold keys: each request is about another of 100,000 keys. Hot key: all requests are about one key.")
+	text(&b, 16, bottom+64, "start", "dim", "n at a time: how many requests a client sends together. rlproxy remembers denials, and then Redis is not asked.")
 	b.WriteString("</svg>\n")
 	return b.String()
 }
 
-// bar draws one figure. Past the axis's end the number alone tells.
-func bar(b *strings.Builder, s scale, y, v float64, f figure) {
-	from, to := s.at(min(v, 1)), s.at(max(v, 1))
-	fmt.Fprintf(b, `<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>`+"\n", from, y, max(to-from, 1), barHeight, colours[f.verdict(v)])
-	if f.floor > 0 {
-		x, goal := s.at(f.floor), s.at(f.goal)
-		stroke(b, x, y-3, x, y+barHeight+3, "#222222", 2)
-		fmt.Fprintf(b, `<path d="M%.1f %.1f l5 6.5 l-5 6.5 l-5 -6.5z" fill="white" stroke="#222222"/>`+"\n", goal, y)
-		to = max(to, goal+5, x)
+// plotGroup is the cases of one command.
+type plotGroup struct {
+	title string
+	rows  []result
+}
+
+// plotted returns the decisions that cost a node something on both sides.
+func (r *report) plotted() (groups []plotGroup, rows int) {
+	for _, row := range r.in(decisions) {
+		if row.as.node == 0 || row.bs.node == 0 {
+			continue
+		}
+		command, _, _ := strings.Cut(row.title, ", ")
+		if len(groups) == 0 || groups[len(groups)-1].title != command {
+			groups = append(groups, plotGroup{title: command})
+		}
+		g := &groups[len(groups)-1]
+		g.rows, rows = append(g.rows, row), rows+1
 	}
-	text(b, to+6, y+barHeight-2, "start", `font-weight="bold"`, short(v))
+	return groups, rows
 }
 
-func legend(b *strings.Builder) {
-	x := nameWidth + panelWidth + panelGap
-	stroke(b, x, 14, x, 32, "#222222", 2)
-	text(b, x+8, 27, "start", "", "floor")
-	fmt.Fprintf(b, `<path d="M%.1f 16 l5 6.5 l-5 6.5 l-5 -6.5z" fill="white" stroke="#222222"/>`+"\n", x+64)
-	text(b, x+74, 27, "start", "", "goal")
-	for i, c := range []struct{ verdict, title string }{{"goal met", "goal met"}, {"floor met", "floor met"}, {"**missed**", "missed"}} {
-		at := x + 124 + 90*float64(i)
-		fmt.Fprintf(b, `<rect x="%.1f" y="16" width="13" height="13" fill="%s"/>`+"\n", at, colours[c.verdict])
-		text(b, at+18, 27, "start", "", c.title)
+// plotLabel says in words what a case is.
+func plotLabel(row result) string {
+	_, label, _ := strings.Cut(row.title, ", ")
+	label = strings.NewReplacer("Redis Cluster, 3 masters, cold keys", "cold keys in a Cluster", "one hot key with room", "one hot key").Replace(label)
+	if row.b.depth == 1 {
+		return label + ", one at a time"
 	}
+	return fmt.Sprintf("%s, %d at a time", label, row.b.depth)
 }
 
-func stroke(b *strings.Builder, x1, y1, x2, y2 float64, colour string, width float64) {
-	fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" stroke="%s" stroke-width="%g"/>`+"\n", x1, y1, x2, y2, colour, width)
+// pair draws both sides of one case.
+func pair(b *strings.Builder, scale axis, y float64, row result) {
+	direct, proxied := row.as.perCore(), row.bs.perCore()
+	class := "gain"
+	if proxied < direct {
+		class = "loss"
+	}
+	stroke(b, scale.at(direct), y, scale.at(proxied), y, class)
+	circle(b, scale.at(direct), y, "direct")
+	circle(b, scale.at(proxied), y, "rlproxy")
+	left, right := min(direct, proxied), max(direct, proxied)
+	text(b, scale.at(left)-10, y+4.5, "end", "dim", abbreviated(left))
+	text(b, scale.at(right)+10, y+4.5, "start", "", abbreviated(right))
 }
 
-func text(b *strings.Builder, x, y float64, anchor, style, s string) {
-	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" %s>%s</text>`+"\n", x, y, anchor, style, html.EscapeString(s))
+// abbreviated writes a large number with two or three digits: 89.3 k.
+func abbreviated(v float64) string {
+	for _, unit := range []struct {
+		size float64
+		name string
+	}{{1e9, " G"}, {1e6, " M"}, {1e3, " k"}} {
+		if v >= unit.size {
+			return fmt.Sprintf("%.3g", v/unit.size) + unit.name
+		}
+	}
+	return fmt.Sprintf("%.3g", v)
+}
+
+func circle(b *strings.Builder, x, y float64, class string) {
+	fmt.Fprintf(b, `<circle cx="%.1f" cy="%.1f" r="5" class="%s"/>`+"\n", x, y, class)
+}
+
+func stroke(b *strings.Builder, x1, y1, x2, y2 float64, class string) {
+	fmt.Fprintf(b, `<line x1="%.1f" y1="%.1f" x2="%.1f" y2="%.1f" class="%s"/>`+"\n", x1, y1, x2, y2, class)
+}
+
+func text(b *strings.Builder, x, y float64, anchor, class, s string) {
+	fmt.Fprintf(b, `<text x="%.1f" y="%.1f" text-anchor="%s" class="%s">%s</text>`+"\n", x, y, anchor, class, html.EscapeString(s))
 }

@@ -3,13 +3,14 @@ package main
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 )
 
-// report is everything that a run came to.
+// report is what a run has measured.
 type report struct {
 	machine []string
 	busy    float64 // load average when the run began
@@ -19,7 +20,7 @@ type report struct {
 	took    time.Duration
 }
 
-// write makes benchmarks.md and benchmarks.svg.
+// write writes benchmarks.md and benchmarks.svg.
 func (r *report) write(folder string) error {
 	return errors.Join(
 		os.WriteFile(filepath.Join(folder, "benchmarks.md"), []byte(r.page()), 0o644),  // #nosec G306 -- for all to read
@@ -28,14 +29,9 @@ func (r *report) write(folder string) error {
 
 func (r *report) page() string {
 	var b strings.Builder
-	b.WriteString(`# Benchmarks
-
-Written by ` + "`make bench`" + `; do not edit. What a decision costs through rlproxy, as a multiple of what it costs
-to send a script to Redis without it.
-
-![Multiples of direct EVALSHA, by case](benchmarks.svg)
-
-`)
+	b.WriteString("# Benchmarks\n\nWritten by `make bench`; do not edit.\n\n")
+	r.summary(&b)
+	b.WriteString("![Decisions per second that one Redis core carries, with a script and with rlproxy](benchmarks.svg)\n\n")
 	if r.busy > 0.5 {
 		fmt.Fprintf(&b, "**Other work shared the cores: the load average was %.1f when the run began. Decisions per second are rough\n"+
 			"then, as their spreads show; CPU per decision is steadier. Run it again on an idle machine.**\n\n", r.busy)
@@ -60,25 +56,59 @@ to send a script to Redis without it.
 	return b.String()
 }
 
-const method = `- Load generator, rlproxy and redis-server share the cores. Decisions per second are the load generator's count;
-  CPU of the node is ` + "`INFO cpu`" + ` before and after, user and system; CPU of rlproxy is the system's own count.
-- A multiple is the median over the rounds of one side's figure over the other's in the same round, with the
-  lowest and the highest round after it. Other figures are medians. Less is better for latencies only.
-- Both sides begin a round alike: the node is flushed, and every key of the key space is asked once (many keys) or
-  the one key is asked for a second (one key). Many keys: as many decisions on both sides.
-- What direct EVALSHA runs stands in tests/bench/scripts: a sorted set with trim, count, add and expire against
-  RL.SLIDE, a hash with two counters against RL.COUNTER. They answer two integers, rlproxy five.
-- Redis Cluster: redis-benchmark --cluster finds each key's node itself; rlproxy does it for the other side. Both
-  sides are warmed by as many random questions, three for each key.
+// summary is what a reader who knows nothing of rlproxy should take away.
+func (r *report) summary(b *strings.Builder) {
+	b.WriteString("- **What this is about.** An application can limit rates by a Lua script that it sends to Redis (`EVALSHA`), or by asking\n" +
+		"  rlproxy, which keeps its counts on the same Redis. Here both do the same work on the same machine.\n")
+	many, hot := r.find("RL.SLIDE, cold keys", 64), r.find("RL.SLIDE, one hot key with room", 64)
+	if many != nil && hot != nil {
+		fmt.Fprintf(b, "- **What a Redis core carries.** %s decisions a second with the script and %s through rlproxy, if each is about\n"+
+			"  another key; %s and %s, if all are about one hot key (RL.SLIDE, 64 requests sent together).\n",
+			rounded(many.as.perCore()), rounded(many.bs.perCore()), rounded(hot.as.perCore()), rounded(hot.bs.perCore()))
+		fmt.Fprintf(b, "- **What a decision costs.** %s us of CPU with the script, all of it in Redis; through rlproxy %s us in Redis and %s us in\n"+
+			"  rlproxy, which need not run beside Redis (RL.SLIDE, each request about another key, 64 sent together).\n",
+			short(many.as.node), short(many.bs.node), short(many.bs.proxy))
+	}
+	alone := r.find("RL.SLIDE, cold keys", 1)
+	if waits := r.in(latency); alone != nil && len(waits) > 0 {
+		fmt.Fprintf(b, "- **When a plain script is better.** When clients send one request at a time and Redis has time to spare. rlproxy is one more\n"+
+			"  hop: a lone client waits %s us for an answer instead of %s us (median), and a decision takes %s us of CPU in both processes\n"+
+			"  together instead of %s us.\n", short(waits[0].bs.p50), short(waits[0].as.p50), short(alone.bs.node+alone.bs.proxy), short(alone.as.node))
+	}
+	fmt.Fprintf(b, "- **How to repeat it.** `make bench` runs all of it in %.0f minutes and writes this page; `make bench-quick` runs the main table in one\n"+
+		"  minute. Both need Go and redis-server, and nothing else that uses the cores.\n\n", r.took.Minutes())
+}
+
+// find returns a row of the table of decisions, or nil.
+func (r *report) find(title string, depth int) *result {
+	for i := range r.rows {
+		if row := &r.rows[i]; row.table == decisions && row.title == title && row.b.depth == depth {
+			return row
+		}
+	}
+	return nil
+}
+
+const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts in tests/bench/scripts. RL.SLIDE is compared with a
+  sorted set that is trimmed, counted, added to and expired, RL.COUNTER with a hash of two counters. The scripts
+  return two integers, rlproxy returns five.
+- The load generator, rlproxy and redis-server share the cores. Decisions per second are the load generator's count. The
+  CPU time of a node is ` + "`INFO cpu`" + ` after the round less before it, user and system; that of rlproxy is the operating system's count.
+- A multiple is the median over the rounds of one side's figure over the other's in the same round; the lowest and
+  the highest round follow it in parentheses. Other figures are medians. Less is better for latencies only.
+- Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), or
+  the one key gets requests for a second (one key). With many keys, both sides make as many decisions.
+- Redis Cluster: redis-benchmark --cluster finds each key's node itself; on the other side rlproxy does. Both
+  sides are warmed with as many random requests, three for each key.
 - The hot key has room because its limit is 10^12. Its window is one second on both sides, so that the sorted set
-  holds one second's admissions and not a minute's, which would be slower still.
-- The denied key has limit 100 an hour, and was full before the round began.
+  holds the admissions of one second and not of a minute, which would be slower still.
+- The denied key has limit 100 an hour, and is full before the round begins.
 - rlproxy runs with ` + "`fail-policy error`" + `: a decision that a node did not make would end the run.
-- Split keys: one client that waits for each answer, so that nothing can be combined and each decision is a script call
-  of its own, on both sides; the same rlproxy and the same four redis-servers, ` + "`hot-key-threshold 0`" + `.
-- ` + "`make instructions`" + ` counts what a node executes for a decision, under valgrind, as multiples of the sorted-set
-  script's; CI runs it and fails when a case takes more than tests/bench/instructions.txt has.
-- The closed loop is a client of its own with one blocking socket, the same for both sides.
+- Split keys: one client waits for each answer, so that nothing can be combined and each decision is a call of its own
+  on both sides. Both use the same rlproxy and the same four redis-servers, with ` + "`hot-key-threshold 0`" + `.
+- ` + "`make instructions`" + ` counts the instructions that a node executes for a decision, under valgrind, as multiples of the
+  sorted-set script's. CI runs it and fails when a case takes more than tests/bench/instructions.txt says.
+- The lone client is a program of its own with one blocking socket, the same on both sides.
 
 The commands of the last round:
 `
@@ -113,13 +143,12 @@ func line(b *strings.Builder, cells ...string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// cells are the multiple, what it should be, and where it stands.
-func (r result) cells(i int) []string {
-	if i >= len(r.figures) {
-		return []string{"", "", ""}
+// multiple returns figure i as text; there is none for an engine without a node.
+func (r result) multiple(i int) string {
+	if i >= len(r.values) {
+		return ""
 	}
-	f := r.figures[i]
-	return []string{r.values[i].String(), f.String(), f.verdict(r.values[i].median)}
+	return r.values[i].String()
 }
 
 func (r *report) decisions(b *strings.Builder) {
@@ -127,15 +156,13 @@ func (r *report) decisions(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, decisions, "Decisions per second, and CPU of the Redis node and of rlproxy per decision. Columns with floor / goal are multiples of direct.",
-		"case", "-P", "direct, /s", "rlproxy, /s", "multiple", "floor / goal", "",
-		"direct, node us", "rlproxy, node us", "decisions per node CPU second", "floor / goal", "", "rlproxy us")
+	heading(b, decisions, "The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one. -P is how many requests a client "+
+		"sends together; 50 clients do. Cold keys: each request is about one of 100,000 keys.",
+		"case", "-P", "direct, /s", "rlproxy, /s", "multiple",
+		"direct: node us", "rlproxy: node us", "decisions per node CPU second, multiple", "rlproxy: own us")
 	for _, row := range rows {
-		cells := []string{row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate)}
-		cells = append(cells, row.cells(0)...)
-		cells = append(cells, short(row.as.node), short(row.bs.node))
-		cells = append(cells, row.cells(1)...)
-		line(b, append(cells, short(row.bs.proxy))...)
+		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0),
+			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy))
 	}
 	b.WriteString("\n")
 }
@@ -145,12 +172,11 @@ func (r *report) splits(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, splitting, "CPU of redis-servers per decision through rlproxy, in us: a key that stands on one, and one that is split. Less is better.",
-		"case", "unsplit", "split, all nodes", "multiple", "floor / goal", "", "split, the busiest node", "multiple", "floor / goal", "", "script calls by node, %")
+	heading(b, splitting, "The CPU time of redis-servers per decision through rlproxy, in us: for a key that lies on one node, and for one that is split. Less is better.",
+		"case", "unsplit", "split, all nodes", "multiple", "split, the busiest node", "multiple", "calls by node, %")
 	for _, row := range rows {
-		cells := append([]string{row.title, short(row.as.node), short(row.bs.node)}, row.cells(0)...)
-		cells = append(append(cells, short(row.bs.busiest)), row.cells(1)...)
-		line(b, append(cells, fmt.Sprintf("%.0f to %.0f", row.bs.least, row.bs.most))...)
+		line(b, row.title, short(row.as.node), short(row.bs.node), row.multiple(0), short(row.bs.busiest), row.multiple(1),
+			fmt.Sprintf("%.0f to %.0f", row.bs.least, row.bs.most))
 	}
 	b.WriteString("\n")
 }
@@ -160,11 +186,10 @@ func (r *report) latencies(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, latency, "Microseconds from question to answer.",
-		"case", "direct p50", "rlproxy p50", "multiple", "floor / goal", "", "direct p99", "rlproxy p99", "multiple", "floor / goal", "")
+	heading(b, latency, "The time from request to answer, in us.",
+		"case", "direct, p50", "rlproxy, p50", "multiple", "direct, p99", "rlproxy, p99", "multiple")
 	for _, row := range rows {
-		cells := append([]string{row.title, short(row.as.p50), short(row.bs.p50)}, row.cells(0)...)
-		line(b, append(append(cells, short(row.as.p99), short(row.bs.p99)), row.cells(1)...)...)
+		line(b, row.title, short(row.as.p50), short(row.bs.p50), row.multiple(0), short(row.as.p99), short(row.bs.p99), row.multiple(1))
 	}
 	b.WriteString("\n")
 }
@@ -174,10 +199,10 @@ func (r *report) ceilings(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, ceilings, "What the load generator and a server that has nothing to do reach here, and what the hop alone costs.",
+	heading(b, ceilings, "What the load generator reaches here with a server that has nothing to do, and what the hop alone costs.",
 		"command", "-P", "redis-server, /s", "rlproxy, /s", "multiple")
 	for _, row := range rows {
-		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.values[0].String())
+		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0))
 	}
 	b.WriteString("\n")
 }
@@ -186,7 +211,8 @@ func (r *report) growth(b *strings.Builder) {
 	if len(r.growths) == 0 {
 		return
 	}
-	heading(b, "Cost as work grows", "Through rlproxy. No step should be more than 2 times slower, or cost the node 2 times the CPU, than the one before. Steps are measured one after the other: a machine that slows down meanwhile shows as a step, and the case alone, with -only, tells.",
+	heading(b, "Cost as work grows", "Through rlproxy. Each step has more work than the one before; none should be more than twice as slow, or take more than twice the node's CPU time. "+
+		"Steps are measured one after the other, so a machine that slows down meanwhile shows as a step. Measure the case alone, with -only, to tell the two apart.",
 		"case", "step", "decisions, /s", "node us", "rlproxy us", "slower than the step before", "node CPU over the step before")
 	for _, g := range r.growths {
 		for i, s := range g.samples {
@@ -201,14 +227,20 @@ func (r *report) growth(b *strings.Builder) {
 		}
 	}
 	b.WriteString("\n")
-	said := map[string]bool{}
+	told := map[string]bool{}
 	for _, g := range r.growths {
-		if !said[g.of] {
+		if !told[g.of] {
 			fmt.Fprintf(b, "- %s: %s\n", g.of, g.why)
 		}
-		said[g.of] = true
+		told[g.of] = true
 	}
 	b.WriteString("\n")
+}
+
+// rounded writes a whole number with commas, of which three digits count.
+func rounded(v float64) string {
+	unit := math.Pow(10, max(math.Floor(math.Log10(v))-2, 0))
+	return thousands(math.Round(v/unit) * unit)
 }
 
 // thousands writes a whole number with commas.

@@ -35,8 +35,8 @@ type lab struct {
 	cluster   []*server // the masters of a Redis Cluster
 	clustered *server   // rlproxy on them
 
-	parts []*server // the redis-servers of a split key
-	split *server   // rlproxy on them
+	shards []*server // the redis-servers that a key is split over
+	split  *server   // rlproxy on them
 }
 
 // errorsShow has rlproxy answer what its node does not in time with an error, which

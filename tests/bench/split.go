@@ -1,6 +1,6 @@
 package main
 
-// quarters is over how many redis-servers a key is split.
+// quarters is how many redis-servers a key is split over.
 const quarters = 4
 
 // openSplit starts the redis-servers of the split key and rlproxy on them. No key is
@@ -12,7 +12,7 @@ func (l *lab) openSplit() error {
 		if err != nil {
 			return err
 		}
-		l.parts = append(l.parts, s)
+		l.shards = append(l.shards, s)
 		args = append(args, "--backend", "redis://"+address(s.port))
 	}
 	var err error
@@ -21,15 +21,14 @@ func (l *lab) openSplit() error {
 }
 
 // splitCase compares a hot key that is split over four redis-servers with one that
-// stands on one of them. One client waits for each answer, so that nothing can be
-// combined: each decision is a script call of its own, on both sides.
+// lies on one of them. One client waits for each answer, so that nothing can be
+// combined: each decision is a call of its own, on both sides.
 func (l *lab) splitCase(q question) comparison {
 	a := load{
-		target:  target{front: l.split, proxy: l.split, nodes: l.parts},
+		target:  target{front: l.split, proxy: l.split, nodes: l.shards},
 		command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: 1, depth: 1,
 	}
 	b := a
 	b.command = append(asked{q, "split", trillion, 1000}.proxied(), "SHARDS", "4")
-	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", a, b,
-		[]figure{{byAllCPU, bound{1.2, 1.1}}, {byBusiest, bound{0.35, 0.27}}}}
+	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", a, b, []*figure{byAllCPU, byBusiest}}
 }

@@ -1,14 +1,14 @@
-// Package chaos has three rlproxies in front of a Redis Cluster, and three in front
-// of a master that sentinels watch over, serve many clients, while at random nodes
-// are killed, stopped, moved, made to forget and to differ about the time. What
-// clients see must stay within what is promised.
+// Package chaos runs three rlproxies in front of a Redis Cluster, and three in front of a
+// master with sentinels. They serve many clients while faults happen at random: nodes are
+// killed, stopped and moved, and lose their memory or their clock's time. What clients see
+// must stay within what rlproxy promises.
 //
-// CHAOSTIME says for how long (15s), CHAOSSEED repeats the choices of another run;
-// how they meet with the load is up to the machine.
+// CHAOSTIME sets the duration, 15 seconds unless set. CHAOSSEED repeats the choices of
+// another run; how they coincide with the load depends on the machine.
 //
-// Reading order: chaos_test.go, fleet_test.go (a fault, from its beginning until all
-// is well), cluster_test.go and sentinel_test.go (the faults), load_test.go,
-// request_test.go (what a right reply is), ledger_test.go (what a limit admits).
+// Reading order: chaos_test.go, fleet_test.go (a fault, from its beginning until everything
+// works again), cluster_test.go and sentinel_test.go (the faults), load_test.go,
+// request_test.go (which replies are right), ledger_test.go (what a limit admits).
 package chaos
 
 import (
@@ -25,7 +25,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(proxytest.Main(m, "../../cmd/rlproxy")) }
 
-// settings are how long to go on, and the source of all choices.
+// settings returns the duration of the run and the seed of its choices.
 func settings(t *testing.T) (duration time.Duration, seed uint64) {
 	t.Helper()
 	duration, seed = 15*time.Second, uint64(time.Now().UnixNano())
@@ -41,8 +41,8 @@ func settings(t *testing.T) (duration time.Duration, seed uint64) {
 	return duration, seed
 }
 
-// newAccounts are the keys whose limits are checked. Each limit is one key's, so
-// that a reply shows whose it is.
+// newAccounts returns the keys whose limits are checked. Each key has a limit of its own, so
+// that a reply shows which key it is about.
 func newAccounts() []*account {
 	return []*account{
 		{command: "RL.SLIDE", key: "slide", limit: 101, window: time.Second, maxCost: 1},
@@ -56,6 +56,7 @@ func newAccounts() []*account {
 	}
 }
 
+// TestChaos has faults happen to both systems for as long as CHAOSTIME says.
 func TestChaos(t *testing.T) {
 	duration, seed := settings(t)
 	t.Logf("to repeat the choices of this run: CHAOSSEED=%d CHAOSTIME=%v", seed, duration)
@@ -69,7 +70,7 @@ func TestChaos(t *testing.T) {
 	})
 }
 
-// run starts proxies and load, and has faults happen until the time is over.
+// run starts the proxies and the load, and has faults happen until the time is over.
 func run(t *testing.T, s system, duration time.Duration, seed uint64) {
 	f := &fleet{t: t, rng: rand.New(rand.NewPCG(seed, 0)), system: s, accounts: newAccounts(), tally: new(tally)}
 	for range 3 {
@@ -91,7 +92,7 @@ func run(t *testing.T, s system, duration time.Duration, seed uint64) {
 	t.Logf("%s\n%s", t.Name(), f.tally)
 }
 
-// draw takes the next fault that can happen off a shuffled deck of all kinds.
+// draw takes the next possible fault from a shuffled deck that has each kind once.
 func (f *fleet) draw(kinds []fault) fault {
 	for {
 		for i, what := range f.deck {
@@ -105,8 +106,8 @@ func (f *fleet) draw(kinds []fault) fault {
 	}
 }
 
-// aftermath holds that nothing of it all remains: every slot is served, every limited
-// key admits, and proxies are as small as they were.
+// aftermath checks that the faults leave nothing behind: every slot is served, every limited
+// key admits, and the proxies are as small as before.
 func (f *fleet) aftermath(before []footprint) {
 	began := time.Now()
 	every := everySlot()
@@ -121,7 +122,7 @@ func (f *fleet) aftermath(before []footprint) {
 	}
 	f.load.finish()
 	f.check()
-	require.LessOrEqual(f.t, 100*f.tally.late, f.tally.rounds, "late pipelines, the slowest took %v", f.tally.worst)
+	require.LessOrEqual(f.t, 100*f.tally.late, f.tally.rounds, "too many late pipelines; the slowest took %v", f.tally.worst)
 	for i, m := range f.members {
 		var now footprint
 		proxytest.Eventually(f.t, "the proxy to be as small as before: "+before[i].String(), func() bool {

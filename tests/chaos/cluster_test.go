@@ -15,14 +15,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clusterSystem is a Redis Cluster of masters with a replica each. Clients and
-// replicas come to the nodes over a network that may fail.
+// clusterSystem is a Redis Cluster of masters with a replica each. Proxies reach the nodes
+// over a network that may fail.
 type clusterSystem struct {
 	t    *testing.T
 	c    *redistest.Cluster
-	nets []*faultnet.Proxy // a node's each
-	ids  []string
-	off  int // the node that cannot be asked now, or -1
+	nets []*faultnet.Proxy // the network of each node
+	ids  []string          // the cluster's identifier of each node
+	off  int               // index of the node that is down, or -1
 }
 
 func startCluster(t *testing.T) *clusterSystem {
@@ -42,8 +42,8 @@ func (s *clusterSystem) url() string { return s.c.URL() }
 
 func (s *clusterSystem) nodes() []*redistest.Server { return s.c.Nodes }
 
-// view is who serves which slots, as one node sees it: for each range its first
-// slot, its last, and the master's index.
+// view returns which master serves which slots, in the view of one node: the first slot of
+// each range, its last slot, and the index of its master.
 func (s *clusterSystem) view(n *redistest.Server) (ranges [][3]int, err error) {
 	slots, err := n.Slots()
 	if err != nil {
@@ -56,8 +56,7 @@ func (s *clusterSystem) view(n *redistest.Server) (ranges [][3]int, err error) {
 	return ranges, nil
 }
 
-// serving are the indices of the masters, as the first node that can be asked sees
-// it.
+// serving returns the indices of the masters, in the view of the first node that answers.
 func (s *clusterSystem) serving() (masters []int) {
 	for i, n := range s.c.Nodes {
 		if i == s.off {
@@ -99,7 +98,7 @@ func (s *clusterSystem) whole() error {
 			first = fmt.Sprint(ranges)
 		}
 		if fmt.Sprint(ranges) != first {
-			return fmt.Errorf("nodes differ in who serves what: %s, and to %s %v", first, n.Addr, ranges)
+			return fmt.Errorf("nodes disagree on the slots: %s, but %s says %v", first, n.Addr, ranges)
 		}
 		state, err := n.Ask("CLUSTER", "INFO")
 		if err == nil && !strings.Contains(state, "cluster_slots_assigned:16384") {
@@ -128,9 +127,9 @@ func (s *clusterSystem) whole() error {
 	return nil
 }
 
-// adopt gives slots that nobody serves to the master that has their keys. A replica that takes
-// over soon after slots have moved sometimes leaves one behind (Redis 7.0.15), which is for an
-// operator to mend, as redis-cli --cluster fix does.
+// adopt gives slots that no node serves to the master that has their keys. A replica that
+// takes over soon after slots have moved sometimes leaves one behind (Redis 7.0.15). It is
+// up to an operator to repair that, as redis-cli --cluster fix does.
 func (s *clusterSystem) adopt() {
 	masters := s.serving()
 	if len(masters) == 0 {
@@ -150,14 +149,14 @@ func (s *clusterSystem) adopt() {
 				}
 			}
 			if _, err := s.c.Nodes[to].Ask("CLUSTER", "ADDSLOTS", slot); err == nil {
-				s.t.Logf("Redis left slot %d to nobody: given to %s", slot, s.c.Nodes[to].Addr)
+				s.t.Logf("Redis left slot %d without an owner; it was given to %s", slot, s.c.Nodes[to].Addr)
 			}
 		}
 		next = r[1] + 1
 	}
 }
 
-// pair returns some master and its replica, as the master knows it.
+// pair returns a random master and its replica, in the view of the master.
 func (s *clusterSystem) pair(rng *rand.Rand) (master, replica int) {
 	s.t.Helper()
 	proxytest.Eventually(s.t, "a master with a replica", func() bool {
@@ -169,7 +168,7 @@ func (s *clusterSystem) pair(rng *rand.Rand) (master, replica int) {
 	return master, replica
 }
 
-// deposed waits until a node serves nothing any more.
+// deposed waits until a node no longer serves any slot.
 func (s *clusterSystem) deposed(i int) {
 	s.t.Helper()
 	proxytest.Eventually(s.t, "the replica to take over", func() bool {
@@ -206,7 +205,7 @@ func (s *clusterSystem) faults(rng *rand.Rand, busy func(requests int64)) []faul
 		{kind: "master stopped for a moment", do: func() func() {
 			_, n := victim()
 			n.Pause()
-			busy(1 + rng.Int64N(100)) // less than what is taken for its end
+			busy(1 + rng.Int64N(100)) // takes less than the time after which the node counts as failed
 			n.Resume()
 			back()
 			return nil
@@ -217,7 +216,7 @@ func (s *clusterSystem) faults(rng *rand.Rand, busy func(requests int64)) []faul
 			s.c.Nodes[i].Run()
 			return nil
 		}},
-		{kind: "failover asked of a replica", takeover: true, do: func() func() {
+		{kind: "failover requested from a replica", takeover: true, do: func() func() {
 			master, replica := s.pair(rng)
 			s.c.Nodes[replica].Do("CLUSTER", "FAILOVER")
 			s.deposed(master)
@@ -228,7 +227,7 @@ func (s *clusterSystem) faults(rng *rand.Rand, busy func(requests int64)) []faul
 			net.Set(faultnet.Faults{Cut: 0.05, Mute: 0.05, Delay: 100 * time.Millisecond, Late: 0.1})
 			busy(1000)
 			net.Set(faultnet.Faults{})
-			net.Cut() // a connection that lost a reply has lost all that follow
+			net.Cut() // a connection that lost a reply loses all later ones, too
 			return nil
 		}},
 		{kind: "slots moved", do: func() func() {
@@ -238,9 +237,9 @@ func (s *clusterSystem) faults(rng *rand.Rand, busy func(requests int64)) []faul
 	}
 }
 
-// reshard gives a master the slots of some keys that are in use, and some others. All
-// go to one: what several masters take within moments, nodes may disagree about for
-// good when there is a failover soon afterwards.
+// reshard gives one master the slots of some keys that are in use, and some others. If
+// several masters took over slots at almost the same time, a failover soon afterwards could
+// leave the nodes in disagreement forever.
 func (s *clusterSystem) reshard(rng *rand.Rand) {
 	s.t.Helper()
 	slots := make(map[int]bool)
@@ -256,8 +255,9 @@ func (s *clusterSystem) reshard(rng *rand.Rand) {
 	}
 }
 
-// A slot that no node serves is given to a master, and all hear of it.
-func TestAdopt(t *testing.T) {
+// TestSlotsWithoutOwnerAreAdopted takes a slot away from its master: it is given to a
+// master, and all nodes learn it.
+func TestSlotsWithoutOwnerAreAdopted(t *testing.T) {
 	s := startCluster(t)
 	const slot = 12715
 	for _, n := range s.c.Nodes {

@@ -13,33 +13,34 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// system is what proxies stand in front of.
+// system is the Redis that the proxies stand in front of.
 type system interface {
 	url() string
-	nodes() []*redistest.Server   // all that may hold counts
-	servers() []*redistest.Server // those of them that have the say now
-	masters() string              // names these; changes when there was a failover
-	// whole tells whether Redis has all it had at the start: masters, replicas in step,
-	// and everybody knows of it.
+	nodes() []*redistest.Server   // all servers that may hold counts
+	servers() []*redistest.Server // the current masters
+	masters() string              // names the current masters; changes with a failover
+	// whole returns nil if Redis is as it was at the start: all masters serve, the replicas
+	// are in sync, and all servers agree on that.
 	whole() error
-	// faults are what may befall it. busy returns when so many requests more were answered.
+	// faults returns the faults that may happen to the system. busy waits until so many more
+	// requests were answered.
 	faults(rng *rand.Rand, busy func(requests int64)) []fault
 }
 
-// fault is something that befalls a fleet.
+// fault is something that happens to a fleet.
 type fault struct {
 	kind     string
-	forget   bool // masters may forget what they counted
-	clock    bool // because their clocks are stepped
-	takeover bool // a replica becomes the master
-	// do has it happen and returns when it has. The service heals without more; undo,
-	// if not nil, brings back what is needed for the next fault.
+	forget   bool // whether masters may forget what they counted
+	clock    bool // whether a clock is stepped
+	takeover bool // whether a replica becomes the master
+	// do has the fault happen and returns when it has. The service heals without undo, which,
+	// if not nil, restores what the next fault needs.
 	do func() (undo func())
-	// able, if not nil, tells whether it can happen now.
+	// able, if not nil, reports whether the fault can happen now.
 	able func() bool
 }
 
-// fleet is proxies, what they stand in front of, and the load.
+// fleet is the proxies, the system behind them, and the load.
 type fleet struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -49,16 +50,15 @@ type fleet struct {
 	accounts []*account
 	tally    *tally
 	load     *load
-	masters  string    // as they were when the last fault was over
-	looked   time.Time // when that was
+	masters  string    // the masters at the last look
+	looked   time.Time // the time of the last look
 	losses   []loss
 }
 
-// keys of one round: enough that each node has many.
+// roundKeys is the number of keys of a round, which is enough for each node to have many.
 const roundKeys = 64
 
-// healed waits until all proxies answer for all nodes, and returns how long that took
-// since from.
+// healed waits until all proxies answer for all nodes, and returns the time since from.
 func (f *fleet) healed(from time.Time) time.Duration {
 	f.t.Helper()
 	keys := make([]string, roundKeys)
@@ -69,7 +69,7 @@ func (f *fleet) healed(from time.Time) time.Duration {
 	return time.Since(from)
 }
 
-// served waits until all proxies at once answer for all of the keys.
+// served waits until all proxies answer for all keys at the same time.
 func (f *fleet) served(keys []string) {
 	f.t.Helper()
 	last := f.round(keys)
@@ -79,13 +79,13 @@ func (f *fleet) served(keys []string) {
 	require.NoError(f.t, last, "not healed after %v", proxytest.Patience)
 }
 
-// round is one round of all proxies.
+// round has all proxies make one round at the same time.
 func (f *fleet) round(keys []string) error {
 	errs := make([]error, len(f.members))
 	var wg sync.WaitGroup
 	for i, m := range f.members {
 		wg.Add(1)
-		go func() { // for one round
+		go func() { // ends with its round
 			defer wg.Done()
 			errs[i] = m.round(keys)
 		}()
@@ -99,10 +99,10 @@ func (f *fleet) round(keys []string) error {
 	return nil
 }
 
-// settled waits until Redis has all it had, and everybody answers.
+// settled waits until Redis is whole again and all proxies answer.
 func (f *fleet) settled() {
 	f.t.Helper()
-	const long = time.Minute // sentinels take their time to tell an old master
+	const long = time.Minute // sentinels are slow to reconfigure an old master
 	var last error
 	for until := time.Now().Add(long); ; <-time.After(20 * time.Millisecond) {
 		if last = f.system.whole(); last == nil || time.Now().After(until) {
@@ -113,7 +113,7 @@ func (f *fleet) settled() {
 	f.healed(time.Now())
 }
 
-// strike has one fault happen, waits for all to be well, and checks what was
+// strike has one fault happen, waits until everything works again, and checks what was
 // admitted meanwhile.
 func (f *fleet) strike(what fault) {
 	f.t.Helper()
@@ -137,18 +137,18 @@ func (f *fleet) strike(what fault) {
 	f.busy(500 + f.rng.Int64N(1000))
 }
 
-// look notes a failover that nobody had asked for, as there may be at any time when
-// the machine is busy.
+// look records a failover that no fault has caused. On a busy machine it may happen at any
+// time.
 func (f *fleet) look() {
 	masters, now := f.system.masters(), time.Now()
 	if masters != f.masters {
-		f.t.Logf("a failover for no reason of ours: %s, then %s", f.masters, masters)
+		f.t.Logf("a failover that no fault caused: from %s to %s", f.masters, masters)
 		f.losses = append(f.losses, loss{f.looked, now, false})
 	}
 	f.masters, f.looked = masters, now
 }
 
-// check checks all accounts and returns what was admitted because Redis forgot.
+// check checks all accounts, and returns how much was admitted because Redis forgot.
 func (f *fleet) check() (lost int64) {
 	f.t.Helper()
 	for _, a := range f.accounts {
@@ -162,21 +162,21 @@ func (f *fleet) check() (lost int64) {
 	return lost
 }
 
-// busy lets the load go on for so many requests.
+// busy waits until so many more requests were answered.
 func (f *fleet) busy(requests int64) {
 	f.t.Helper()
 	until := f.tally.count() + requests
 	proxytest.Eventually(f.t, "the load", func() bool { return f.tally.count() >= until })
 }
 
-// pick returns one of several servers.
+// pick returns a random element.
 func pick[T any](rng *rand.Rand, all []T) T { return all[rng.IntN(len(all))] }
 
-// common are faults of every system.
+// common returns the faults that any system may have.
 func (f *fleet) common() []fault {
 	return []fault{
-		{kind: "scripts flushed", do: func() func() {
-			pick(f.rng, f.system.servers()).Do("SCRIPT", "FLUSH")
+		{kind: "functions flushed", do: func() func() {
+			_, _ = pick(f.rng, f.system.servers()).Ask("FUNCTION", "FLUSH") // a replica refuses
 			return nil
 		}},
 		{kind: "connections killed", do: func() func() {

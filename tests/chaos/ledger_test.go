@@ -10,14 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// admission is one request that a node admitted for sure, at some time between sent
-// and read.
+// admission is one request that a node certainly admitted, between sent and read.
 type admission struct {
 	sent, read time.Time
 	cost       int64
 }
 
-// account is one key whose limit is checked, and how it is asked.
+// account is one key whose limit is checked, and the requests that are made for it.
 type account struct {
 	command string
 	key     string
@@ -25,22 +24,22 @@ type account struct {
 	window  time.Duration
 	maxCost int64
 	options []any
-	split   bool // over several nodes
+	split   bool // whether the key is split over several nodes
 
 	mu         sync.Mutex
 	admissions []admission // guarded by mu
-	total      int64       // guarded by mu: units, also of what has been dropped
-	counted    time.Time   // guarded by mu: the end of the last window that had too much
+	total      int64       // units of all admissions, also of dropped ones; guarded by mu
+	counted    time.Time   // end of the last window that had too much; guarded by mu
 }
 
 const (
-	// lease is how much longer a split key's rights may be used.
+	// lease is how long a shard may use its loan after the home has failed.
 	lease = time.Second
-	// inFlight is longer than any request is under way.
+	// inFlight is longer than any request takes.
 	inFlight = 10 * time.Second
 )
 
-// admit notes an admission.
+// admit records an admission.
 func (a *account) admit(sent, read time.Time, cost int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,39 +47,39 @@ func (a *account) admit(sent, read time.Time, cost int64) {
 	a.total += cost
 }
 
-// admitted is how many units have been.
+// admitted returns the number of units that were admitted.
 func (a *account) admitted() int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.total
 }
 
-// loss is a time in which Redis may have forgotten what a master counted: at most
-// the limit. A clock that is stepped does so too, for what was counted leaves its
-// window early; for a split key going there and coming back count, as its lease
-// and its use are measured by two clocks.
+// loss is a time in which Redis may have forgotten what a master counted, which is at most
+// the limit. Stepping a clock has the same effect, because what was counted leaves its
+// window early. For a split key both the step and its reversal count, because its lease and
+// its use are measured by two clocks.
 type loss struct {
 	from, to time.Time
-	clock    bool
+	clock    bool // whether a clock was stepped
 }
 
-// verdict is what a check found.
-type verdict struct {
-	lost       int64   // admitted beyond the limit, where Redis forgot
-	violations []error // admitted beyond what that explains
+// finding is the result of a check.
+type finding struct {
+	lost       int64   // units admitted beyond the limit because Redis forgot
+	violations []error // windows that admitted more than that explains
 }
 
-// check looks at the windows that begin where an admission was sent: of those sent
-// from then on, the ones read within the window lie in it for sure. What can play no
-// part in a later check is dropped.
-func (a *account) check(losses []loss, now time.Time) (v verdict) {
+// check looks at the windows that begin when an admission was sent: of the admissions sent
+// from then on, those read before the window's end certainly lie in it. Admissions that no
+// later check needs are dropped.
+func (a *account) check(losses []loss, now time.Time) (v finding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	slices.SortFunc(a.admissions, func(a, b admission) int { return a.sent.Compare(b.sent) })
 	for i, first := range a.admissions {
 		end := first.sent.Add(a.window)
 		if !first.sent.After(a.counted) {
-			continue // what is beyond the limit has been told
+			continue // this excess has been reported
 		}
 		var sum int64
 		for _, one := range a.admissions[i:] {
@@ -107,7 +106,7 @@ func (a *account) check(losses []loss, now time.Time) (v verdict) {
 	return v
 }
 
-// forgotten is how often the limit may have been forgotten within a window.
+// forgotten returns how often Redis may have forgotten the limit's usage within a window.
 func (a *account) forgotten(losses []loss, from, to time.Time) (times int64) {
 	for _, l := range losses {
 		end := l.to
@@ -125,8 +124,8 @@ func (a *account) forgotten(losses []loss, from, to time.Time) (times int64) {
 	return times
 }
 
-// TestCheck holds that a check can fail, and that a loss explains as much as it may.
-func TestCheck(t *testing.T) {
+// TestChecksCanFail checks wrong histories, and histories that losses explain.
+func TestChecksCanFail(t *testing.T) {
 	start := time.Now()
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	for name, c := range map[string]struct {
@@ -158,7 +157,7 @@ func TestCheck(t *testing.T) {
 		}
 		v := split.check([]loss{{from: at(0), to: at(500), clock: clock}}, start)
 		require.Equal(t, clock, len(v.violations) == 0)
-		require.Empty(t, split.check(nil, start.Add(time.Minute)).violations, "nothing is told twice")
+		require.Empty(t, split.check(nil, start.Add(time.Minute)).violations, "an excess is reported twice")
 		require.Empty(t, split.admissions)
 	}
 }

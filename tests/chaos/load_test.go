@@ -12,8 +12,8 @@ import (
 
 const clientsPerProxy = 10
 
-// pace is the time between a client's pipelines. With the race detector everything
-// takes some ten times as long, and other tests run beside.
+// pace returns the time between a client's pipelines. With the race detector everything
+// takes some ten times as long, and other tests run at the same time.
 func pace() time.Duration {
 	if proxytest.Race {
 		return 120 * time.Millisecond
@@ -21,15 +21,15 @@ func pace() time.Duration {
 	return 40 * time.Millisecond
 }
 
-// A pipeline is late when it is answered that long after its deadline. A machine that
-// has more to do than it can makes some late, by seconds when it is bad: it may be
-// one in a hundred, and none by more than tooLate.
+// A pipeline is late if it is answered more than lateness after its deadline. An overloaded
+// machine makes some pipelines late, in bad cases by seconds. One in a hundred may be late,
+// and none by more than tooLate.
 const (
 	lateness = time.Second
 	tooLate  = 5 * time.Second
 )
 
-// load is what many clients do all the while.
+// load is many clients that send pipelines while faults happen.
 type load struct {
 	tally *tally
 	stop  chan struct{}
@@ -37,7 +37,7 @@ type load struct {
 	done  sync.WaitGroup
 }
 
-// startLoad runs clients of all proxies until finish.
+// startLoad starts clients of all proxies, which run until finish.
 func startLoad(seed uint64, proxies []*member, accounts []*account, tally *tally) *load {
 	l := &load{tally: tally, stop: make(chan struct{})}
 	for i, m := range proxies {
@@ -45,13 +45,13 @@ func startLoad(seed uint64, proxies []*member, accounts []*account, tally *tally
 			id := 1 + i*clientsPerProxy + j
 			a := &author{rng: rand.New(rand.NewPCG(seed, uint64(id))), id: id, accounts: accounts}
 			l.done.Add(1)
-			go l.client(m, a) // until finish
+			go l.client(m, a) // ends with finish
 		}
 	}
 	return l
 }
 
-// finish has the clients end, and waits for them. It may be called twice.
+// finish ends the clients and waits for them. It may be called twice.
 func (l *load) finish() {
 	l.once.Do(func() { close(l.stop) })
 	l.done.Wait()
@@ -62,7 +62,7 @@ func (l *load) client(m *member, a *author) {
 	tick := time.NewTicker(pace())
 	defer tick.Stop()
 	var c *proxytest.Conn
-	var life int64 // the proxy's, when it was connected to
+	var life int64 // the proxy's lives when the client connected
 	for {
 		select {
 		case <-l.stop:
@@ -76,13 +76,13 @@ func (l *load) client(m *member, a *author) {
 			life = m.lives.Load()
 			nc, err := net.Dial("tcp", m.addr)
 			if err != nil {
-				continue // it is being started again; healing would fail otherwise
+				continue // the proxy is being started again; otherwise healing would fail
 			}
 			c = proxytest.NewConn(nc)
 		}
 		if err := l.round(c, a.pipeline()); err != nil {
 			if life%2 == 0 && m.lives.Load() == life {
-				l.tally.fault("%s: %v, though the proxy was not killed", m.addr, err)
+				l.tally.fault("%s: %v, although the proxy was not killed", m.addr, err)
 			}
 			_ = c.Close()
 			c = nil
@@ -90,7 +90,7 @@ func (l *load) client(m *member, a *author) {
 	}
 }
 
-// round sends one pipeline and judges the replies. An error says that not all came.
+// round sends one pipeline and judges the replies. It returns an error if not all arrived.
 func (l *load) round(c *proxytest.Conn, all []request) error {
 	commands := make([][]any, len(all))
 	timeout := time.Duration(0)
@@ -115,7 +115,7 @@ func (l *load) round(c *proxytest.Conn, all []request) error {
 		return fmt.Errorf("%d of %d replies: %w", len(replies), len(all), err)
 	}
 	if took > timeout+tooLate {
-		l.tally.fault("%d replies after %v, of which %v are the timeout", len(all), took, timeout)
+		l.tally.fault("%d replies took %v, with a timeout of %v", len(all), took, timeout)
 	}
 	return nil
 }

@@ -15,13 +15,12 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// member is one rlproxy of a fleet. It may be killed and started again, at the same
-// address.
+// member is one rlproxy of a fleet. It may be killed and started again at the same address.
 type member struct {
 	addr    string
 	args    []string
 	process *proxytest.Proxy
-	lives   atomic.Int64 // raised just before it is killed, and once it is: odd in between
+	lives   atomic.Int64 // incremented just before and just after the proxy is killed: odd in between
 }
 
 func startMember(t *testing.T, url string) *member {
@@ -46,7 +45,7 @@ func (m *member) restart(t *testing.T) {
 	m.process = proxytest.Start(t, m.args...)
 }
 
-// requireSane holds that a proxy's log tells of nothing that must never be.
+// requireSane checks that a proxy's log has no panic and no data race.
 func requireSane(t *testing.T, p *proxytest.Proxy) {
 	t.Helper()
 	log := p.Output.String()
@@ -55,8 +54,8 @@ func requireSane(t *testing.T, p *proxytest.Proxy) {
 	}
 }
 
-// round asks the proxy once about keys all over the nodes, in rate limits and
-// ordinary commands. An error says that not all were answered by nodes.
+// round sends the proxy a rate limit and an ordinary command for each key. It returns an
+// error if not all were answered by nodes.
 func (m *member) round(keys []string) error {
 	nc, err := net.Dial("tcp", m.addr)
 	if err != nil {
@@ -80,12 +79,12 @@ func (m *member) round(keys []string) error {
 	return nil
 }
 
-// footprint is what a proxy takes when nobody asks it anything.
+// footprint is what an idle proxy occupies.
 type footprint struct {
 	goroutines, clients, files, memory int
 }
 
-// footprint asks INFO and the system.
+// footprint reads the proxy's footprint from INFO and from the system.
 func (m *member) footprint(t *testing.T) footprint {
 	t.Helper()
 	nc, err := net.Dial("tcp", m.addr)
@@ -113,8 +112,8 @@ func (f footprint) String() string {
 	return fmt.Sprintf("%d goroutines, %d clients, %d files, %d MB", f.goroutines, f.clients, f.files, f.memory>>20)
 }
 
-// within tells whether a footprint is no larger than an earlier one but for what
-// idle connections to nodes and memory not yet collected may come to.
+// within reports whether a footprint is no larger than an earlier one, apart from idle
+// connections to nodes and memory that is not yet collected.
 func (f footprint) within(before footprint) bool {
 	const goroutines, files, memory = 10, 20, 32 << 20
 	return f.clients == 1 && f.goroutines <= before.goroutines+goroutines &&

@@ -19,20 +19,20 @@ const (
 type outcome int
 
 const (
-	answered outcome = iota // by a node, or by rlproxy itself where no node is asked
-	byPolicy                // by OPEN, CLOSED or LOCAL
-	refused                 // by an error that says which node cannot
-	wrong                   // by what it must not be answered by
+	answered outcome = iota // the node's reply, or rlproxy's own where no node is needed
+	byPolicy                // a reply by OPEN, CLOSED or LOCAL
+	refused                 // an error that names the unavailable node
+	wrong                   // a reply that must not occur
 )
 
-// request is one command, and who can judge the reply to it.
+// request is one command, with a function that judges its reply.
 type request struct {
 	words   []any
 	timeout time.Duration
 	judge   func(reply any, sent, read time.Time) outcome
 }
 
-// author makes up the requests of one client.
+// author generates the requests of one client.
 type author struct {
 	rng      *rand.Rand
 	id       int
@@ -41,8 +41,8 @@ type author struct {
 	values   [20]int64 // the newest value written to each of the client's own keys
 }
 
-// pipeline makes up requests that come together. The last one is answered by rlproxy
-// itself: a reply too many or too few shows in it.
+// pipeline generates the requests of one pipeline. rlproxy itself answers the last one,
+// whose reply is wrong if there was a reply too many or too few before.
 func (a *author) pipeline() []request {
 	var all []request
 	for range 1 + a.rng.IntN(7) {
@@ -58,13 +58,13 @@ func (a *author) pipeline() []request {
 	return append(all, a.echo())
 }
 
-// number is one that no other request of the run has.
+// number returns a number that is unique in the run.
 func (a *author) number() int64 {
 	a.made++
 	return int64(a.id)*1_000_000 + a.made
 }
 
-// echo has its argument come back.
+// echo returns a request whose reply is its argument.
 func (a *author) echo() request {
 	word := fmt.Sprint("echo-", a.number())
 	return request{words: []any{"PING", word}, judge: func(reply any, _, _ time.Time) outcome {
@@ -75,7 +75,7 @@ func (a *author) echo() request {
 	}}
 }
 
-// limited asks about a key whose limit is checked.
+// limited returns a request for a key whose limit is checked.
 func (a *author) limited(to *account) request {
 	cost := 1 + a.rng.Int64N(to.maxCost)
 	words := append([]any{to.command, to.key, to.limit, fmt.Sprint(to.window.Milliseconds(), "ms"), "COST", cost, "FAIL", "ERROR"}, to.options...)
@@ -97,8 +97,8 @@ func (a *author) limited(to *account) request {
 	}}
 }
 
-// unique asks about a key that nobody else asks about, with a limit that nobody else
-// has: the reply shows whose it is, and that it was charged once.
+// unique returns a request with a key and a limit that no other request has. The reply shows
+// which request it answers, and that the request was charged once.
 func (a *author) unique() request {
 	limit := 1_000_000 + a.number()
 	policy := []string{"OPEN", "CLOSED", "LOCAL", "ERROR"}[a.rng.IntN(4)]
@@ -121,8 +121,9 @@ func (a *author) unique() request {
 	}}
 }
 
-// stored writes or reads an ordinary key of the client's own. What is read was
-// written to this key by this client, though a failover may have lost the newest.
+// stored returns a request that writes or reads an ordinary key, which only this client
+// uses. A value that is read was written to that key by this client; a failover may have
+// lost the newest one.
 func (a *author) stored() request {
 	n := a.rng.IntN(len(a.values))
 	key := fmt.Sprintf("own:%d:%d", a.id, n)
@@ -140,8 +141,8 @@ func (a *author) stored() request {
 	}}
 }
 
-// either judges a reply that is right, or else an error by which the node says that
-// it cannot now: ordinary commands' errors are passed on.
+// either judges a reply that is right or else an error that says that the node is
+// unavailable. Errors of ordinary commands are the node's own.
 func either(reply any, right bool) outcome {
 	switch {
 	case right:
@@ -159,6 +160,7 @@ func either(reply any, right bool) outcome {
 	return wrong
 }
 
+// unavailable reports whether rlproxy replied that the node is unavailable.
 func unavailable(reply any) bool {
 	text, isError := reply.(proxytest.ErrReply)
 	return isError && strings.HasPrefix(string(text), "UNAVAILABLE ")

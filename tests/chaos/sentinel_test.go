@@ -12,11 +12,11 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// sentinelSystem is a master and a replica that sentinels watch over.
+// sentinelSystem is a master and a replica, monitored by sentinels.
 type sentinelSystem struct {
 	t        *testing.T
 	g        *redistest.Guarded
-	failover time.Time // of the last one
+	failover time.Time // time of the last failover
 }
 
 func startSentinels(t *testing.T) *sentinelSystem {
@@ -30,7 +30,7 @@ func (s *sentinelSystem) nodes() []*redistest.Server {
 	return []*redistest.Server{s.g.Master, s.g.Replica}
 }
 
-// named is the address that a sentinel calls the master's.
+// named returns the address of the master, as a sentinel names it.
 func named(sentinel *redistest.Server) string {
 	reply, err := sentinel.Ask("SENTINEL", "GET-MASTER-ADDR-BY-NAME", redistest.SentinelName)
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *sentinelSystem) masters() string {
 	return ""
 }
 
-// roles are the master and the replica, as the sentinels have it.
+// roles returns the master and the replica, as the sentinels name them.
 func (s *sentinelSystem) roles() (master, replica *redistest.Server) {
 	if s.masters() == s.g.Master.Addr {
 		return s.g.Master, s.g.Replica
@@ -65,7 +65,7 @@ func (s *sentinelSystem) whole() error {
 	master, replica := s.roles()
 	for _, sentinel := range s.g.Sentinels {
 		if named(sentinel) != master.Addr {
-			return errors.New("sentinels differ in who is the master")
+			return errors.New("the sentinels disagree on the master")
 		}
 		for _, question := range []string{"MASTER", "REPLICAS"} {
 			reply, err := sentinel.Ask("SENTINEL", question, redistest.SentinelName)
@@ -79,13 +79,13 @@ func (s *sentinelSystem) whole() error {
 		return err
 	}
 	if !strings.Contains(info, fmt.Sprintf("master_port:%d\r", master.Port)) || !strings.Contains(info, "master_link_status:up") {
-		return fmt.Errorf("the replica is not in step: %s", info)
+		return fmt.Errorf("the replica is not in sync: %s", info)
 	}
 	return nil
 }
 
-// follow makes a server that was the master a replica of who is it now. Sentinels
-// do it as well, after ten seconds.
+// follow makes a former master a replica of the current one. Sentinels do so as well, but
+// only after ten seconds.
 func (s *sentinelSystem) follow(was *redistest.Server) {
 	s.t.Helper()
 	if master, _ := s.roles(); master != was {
@@ -103,8 +103,8 @@ func (s *sentinelSystem) deposed(was *redistest.Server) {
 	s.failover = time.Now()
 }
 
-// able tells whether sentinels would do another failover by now: they wait for twice
-// their failover-timeout, and a little.
+// able reports whether sentinels would start another failover now. They wait for a little
+// more than twice their failover-timeout.
 func (s *sentinelSystem) able() bool {
 	return time.Since(s.failover) > 2*redistest.FailoverTimeout+time.Second
 }
@@ -130,7 +130,7 @@ func (s *sentinelSystem) faults(rng *rand.Rand, busy func(requests int64)) []fau
 		{kind: "master stopped for a moment", do: func() func() {
 			master, _ := s.roles()
 			master.Pause()
-			busy(1 + rng.Int64N(100)) // less than what is taken for its end
+			busy(1 + rng.Int64N(100)) // takes less than the time after which the master counts as down
 			master.Resume()
 			return nil
 		}},
@@ -145,8 +145,8 @@ func (s *sentinelSystem) faults(rng *rand.Rand, busy func(requests int64)) []fau
 			sentinel.Kill()
 			return sentinel.Run
 		}},
-		// The old master answers until it is told: Redis forgets, unlike in a cluster.
-		{kind: "failover asked of a sentinel", forget: true, takeover: true, able: s.able, do: func() func() {
+		// The old master answers until it is reconfigured, so that Redis forgets, unlike in a cluster.
+		{kind: "failover requested from a sentinel", forget: true, takeover: true, able: s.able, do: func() func() {
 			master, _ := s.roles()
 			proxytest.Eventually(s.t, "a sentinel to agree", func() bool {
 				_, err := pick(rng, s.g.Sentinels).Ask("SENTINEL", "FAILOVER", redistest.SentinelName)

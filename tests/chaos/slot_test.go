@@ -11,8 +11,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// slotOf is the slot of a client's key: CRC-16, as Redis Cluster's specification has
-// it, of what stands between the braces of the stored key.
+// slotOf returns the slot of a client's key: the CRC-16 of the Redis Cluster specification
+// over the text between the braces of the stored key.
 func slotOf(key string) int {
 	var crc uint16
 	for i := range len(key) {
@@ -28,8 +28,8 @@ func slotOf(key string) int {
 	return int(crc % 16384)
 }
 
-// everySlot returns a key for each slot; with the race detector, which takes so much
-// longer, for an eighth of them.
+// everySlot returns a key for each slot. With the race detector, which takes much longer, it
+// returns keys for an eighth of the slots.
 func everySlot() []string {
 	keys := make([]string, 16384)
 	for i, left := 0, len(keys); left > 0; i++ {
@@ -45,7 +45,8 @@ func everySlot() []string {
 	return keys
 }
 
-func TestSlotOf(t *testing.T) {
+// TestSlotsAreThoseOfRedis compares slotOf with CLUSTER KEYSLOT.
+func TestSlotsAreThoseOfRedis(t *testing.T) {
 	c := redistest.StartCluster(t, 1, nil)
 	for _, key := range []string{"slide", "round:1", "x"} {
 		require.Equal(t, c.Nodes[0].Do("CLUSTER", "KEYSLOT", "rl:{"+key+"}"), strconv.Itoa(slotOf(key)))

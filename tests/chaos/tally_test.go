@@ -7,28 +7,28 @@ import (
 	"time"
 )
 
-// tally counts what a run saw.
+// tally counts what happened in a run.
 type tally struct {
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards all fields below
 	requests int64
 	outcomes [wrong + 1]int64
-	worst    time.Duration // from a pipeline to its last reply
-	rounds   int64         // pipelines
-	late     int64         // of them
+	worst    time.Duration // longest time from a pipeline to its last reply
+	rounds   int64         // number of pipelines
+	late     int64         // number of late pipelines
 	lost     int64         // units admitted beyond limits because Redis forgot
-	wrongs   []string      // what must not be, the first few
-	all      int           // of it
-	kinds    []*kind       // of faults, as they first befell
+	wrongs   []string      // descriptions of the first wrong replies
+	all      int           // number of wrong replies
+	kinds    []*kind       // kinds of faults, in the order of their first occurrence
 }
 
 // kind sums up one kind of fault.
 type kind struct {
 	name   string
 	times  int
-	healed time.Duration // the longest
+	healed time.Duration // longest time to heal
 }
 
-// add takes in one pipeline.
+// add counts one pipeline.
 func (t *tally) add(requests int64, outcomes [wrong + 1]int64, took, timeout time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -43,14 +43,14 @@ func (t *tally) add(requests int64, outcomes [wrong + 1]int64, took, timeout tim
 	}
 }
 
-// count is how many requests there have been.
+// count returns the number of requests so far.
 func (t *tally) count() int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.requests
 }
 
-// fault notes something that must not be.
+// fault records something that must not happen.
 func (t *tally) fault(format string, args ...any) {
 	const shown = 20
 	t.mu.Lock()
@@ -60,7 +60,7 @@ func (t *tally) fault(format string, args ...any) {
 	}
 }
 
-// faults are those noted so far, as text.
+// faults returns what was recorded so far, as text.
 func (t *tally) faults() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -70,7 +70,7 @@ func (t *tally) faults() string {
 	return fmt.Sprintf("%d in all, the first are:\n%s", t.all, strings.Join(t.wrongs, "\n"))
 }
 
-// befell takes in a fault that is over.
+// befell counts a fault that is over.
 func (t *tally) befell(name string, healed time.Duration, lost int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -89,7 +89,7 @@ func (t *tally) befell(name string, healed time.Duration, lost int64) {
 	t.lost += lost
 }
 
-// String is the summary, as a table.
+// String returns the summary, which begins with a table of the faults.
 func (t *tally) String() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -106,7 +106,7 @@ func (t *tally) String() string {
 	}
 	fmt.Fprintf(&b, "%d faults, %d requests: %d answered, %d by policy, %d refused with an error, %d lost with a killed proxy\n",
 		times, t.requests, t.outcomes[answered], t.outcomes[byPolicy], t.outcomes[refused], lost)
-	fmt.Fprintf(&b, "%d pipelines: the slowest took %v, %d were late by more than %v\n%d units past limits, all where Redis forgot; %d wrong\n",
+	fmt.Fprintf(&b, "%d pipelines: the slowest took %v, %d were late by more than %v\n%d units beyond limits, all because Redis forgot; %d wrong\n",
 		t.rounds, t.worst.Round(time.Millisecond), t.late, lateness, t.lost, t.all)
 	return b.String()
 }

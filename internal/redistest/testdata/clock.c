@@ -1,7 +1,7 @@
-/* Loaded before the C library, this shifts what a program takes for the time of day
- * by the ns in a file, which may be rewritten while the program runs. It allocates
- * nothing and looks up no symbols, so that an allocator may ask it while it starts.
- * Clocks that only measure go on as ever. */
+/* Preloaded, this library shifts a program's time of day by the number of ns in a file,
+ * which may be rewritten while the program runs. It allocates nothing and looks up no
+ * symbols, so that an allocator may call it while it starts. Monotonic clocks are not
+ * shifted. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>
@@ -15,7 +15,7 @@
 
 #define SECOND 1000000000LL
 
-static volatile const int64_t *offset; /* NULL: the time as it is */
+static volatile const int64_t *offset; /* ns; NULL: no shift */
 
 __attribute__((constructor)) static void map_offset(void) {
 	const char *path = getenv("CLOCK_OFFSET_FILE");

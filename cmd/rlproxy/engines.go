@@ -1,0 +1,68 @@
+package main
+
+import (
+	"errors"
+	"log/slog"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/redis"
+)
+
+// engines holds the decision engine and, with backends, the fleet of nodes under it
+// and the forwarder of ordinary commands.
+type engines struct {
+	decide  engine.Engine
+	fleet   *backend.Fleet     // nil with the embedded engine
+	forward *forward.Forwarder // nil when ordinary commands are not forwarded
+}
+
+// openEngines opens the engines that the configuration asks for.
+func openEngines(c *config, log *slog.Logger) (*engines, error) {
+	if len(c.backends) == 0 {
+		return &engines{decide: memory.Open(memory.Config{
+			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules,
+		})}, nil
+	}
+	fleet, err := backend.Open(backend.Config{
+		Backends: c.backends,
+		TLS:      c.backendTLS,
+		Timeout:  c.backendTimeout,
+		Logger:   log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	e := &engines{fleet: fleet, decide: redis.Open(fleet, redis.Config{
+		Policy:       c.failPolicy,
+		Rules:        c.failRules,
+		LocalMemory:  c.maxMemory,
+		HotKeys:      c.hotKeys,
+		HotThreshold: int64(c.hotThreshold),
+		Logger:       log,
+	})}
+	if c.passthrough {
+		e.forward = forward.Open(fleet, forward.Config{
+			Timeout:     c.passthroughTimeout,
+			Admin:       c.passthroughAdmin,
+			ReplyLimit:  c.outputBuffer,
+			ReplyMemory: c.clientMemory,
+			Logger:      log,
+		})
+	}
+	return e, nil
+}
+
+// close closes the engines, the fleet last. The caller makes no more requests.
+func (e *engines) close() error {
+	err := e.decide.Close()
+	if e.forward != nil {
+		err = errors.Join(err, e.forward.Close())
+	}
+	if e.fleet != nil {
+		err = errors.Join(err, e.fleet.Close())
+	}
+	return err
+}

@@ -1,0 +1,124 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+func TestBadSettingsAreRefusedWithTheirLineAndWhatIsAllowed(t *testing.T) {
+	for line, want := range map[string]string{
+		"prot 1":                             `unknown directive "prot": it must be aclfile, backend, `,
+		"port 65536":                         `port must be an integer from 0 to 65535; it was "65536"`,
+		"port":                               `port must be an integer from 0 to 65535; nothing was given`,
+		"port 1 2":                           `port must be an integer from 0 to 65535; it was "1 2"`,
+		"port 6380 # mine":                   `port must be an integer from 0 to 65535; it was "6380 # mine"`,
+		"bind":                               `bind must be one or more IP addresses, `,
+		"bind example.com":                   `bind must be one or more IP addresses, `,
+		"unixsocketperm 800":                 `unixsocketperm must be an octal file mode from 0 to 777; it was "800"`,
+		"protected-mode on":                  `protected-mode must be yes or no; it was "on"`,
+		"requirepass a b":                    `requirepass must be one word`,
+		"tls-key-file-pass":                  `tls-key-file-pass must be one word`,
+		"tls-key-file-pass a secret":         `tls-key-file-pass must be one word`,
+		"backend-tls-key-file-pass secret b": `backend-tls-key-file-pass must be one word`,
+		"maxclients 0":                       `maxclients must be an integer from 1 to 1000000; it was "0"`,
+		"timeout -1":                         `timeout must be seconds, an integer from 0 to 2147483647; it was "-1"`,
+		"backend-timeout 0":                  `backend-timeout must be milliseconds, an integer from 1 to 60000; it was "0"`,
+		"maxmemory 1tb":                      `maxmemory must be a size in bytes such as 100mb or 1gb, at least 1048576; it was "1tb"`,
+		"maxmemory 9007199254740992kb":       `maxmemory must be a size`,
+		"maxmemory 1":                        `at least 1048576`,
+		"loglevel info":                      `loglevel must be debug, verbose, notice or warning; it was "info"`,
+		"fail-policy maybe":                  `fail-policy must be closed, open, local or error, `,
+		"fail-policy a b open":               `fail-policy must be closed, open, local or error, `,
+		"client-output-buffer-limit pubsub 1gb 0 0":    `client-output-buffer-limit must be normal <size> 0 0, `,
+		"client-output-buffer-limit normal 2mb 1mb 60": `there is no soft limit; it was "normal 2mb 1mb 60"`,
+		"backend http://u:secret@h:1":                  `backend must be a URL such as redis://127.0.0.1:6379`,
+		`port "6380`:                                   `test.conf:1: unbalanced quotes`,
+		"include":                                      `include must be one file`,
+		"include missing.conf":                         `test.conf:1: can't read the configuration: open missing.conf: no such file`,
+	} {
+		_, err := read(line)
+		require.ErrorContains(t, err, "test.conf:1: ", line)
+		require.ErrorContains(t, err, want, line)
+		require.NotContains(t, err.Error(), "secret", line)
+	}
+}
+
+func TestCommandLineHasTheLastWord(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.conf")
+	more := filepath.Join(filepath.Dir(file), "more.conf")
+	require.NoError(t, os.WriteFile(file, []byte("port 1\nbackend redis://a\ntimeout 7\ninclude more.conf\nfail-policy x open\n"), 0o600))
+	require.NoError(t, os.WriteFile(more, []byte("\nport 2\nbackend redis://b\nfail-policy error\n"), 0o600))
+
+	c, err := load([]string{file})
+	require.NoError(t, err)
+	require.Equal(t, 2, c.port)
+	require.Equal(t, []string{"redis://a", "redis://b"}, c.backends)
+
+	c, err = load([]string{file, "--port", "3", "--backend", "redis://c", "--backend", "redis://d", "--fail-policy", "y", "local"})
+	require.NoError(t, err)
+	require.Equal(t, 3, c.port)
+	require.Equal(t, 7*time.Second, c.timeout)
+	require.Equal(t, []string{"redis://c", "redis://d"}, c.backends)
+	require.Equal(t, engine.PolicyClosed, c.failPolicy)
+	require.Equal(t, []engine.PolicyRule{{Glob: "y", Policy: engine.PolicyLocal}}, c.failRules)
+
+	_, err = load([]string{"--port", "x"})
+	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)
+	_, err = load([]string{file, "6380"})
+	require.EqualError(t, err, `command line: "6380" is not a directive: directives begin with --`)
+
+	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
+	_, err = load([]string{file})
+	require.ErrorContains(t, err, "include must not go deeper than 16 files")
+}
+
+// FuzzConfig reads arbitrary bytes as a file. The result is a configuration that can
+// be written and read back unchanged, or an error that names the line.
+func FuzzConfig(f *testing.F) {
+	shipped, err := os.ReadFile("../../rlproxy.conf")
+	require.NoError(f, err)
+	f.Add(string(shipped))
+	for _, s := range []string{
+		"port 1\nbind * -::1\n", "requirepass \"\\x00\"\n", "client-output-buffer-limit normal 1gb 0 0",
+		"backend redis://h\nbackend rediss://u:p@h:1/2", "fail-policy \"a b\" open\nfail-policy local", "maxmemory 9223372036854775807",
+		"unixsocketperm 777\nloglevel debug\r\ntimeout 1", "include a", "'", "port 1\x002",
+		"user a on (~b +get) ( +@read\nuser c \"(~d e)\"",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, content string) {
+		if regexp.MustCompile(`(?i)include`).MatchString(content) {
+			return // it would read this machine's files
+		}
+		c, err := read(content)
+		if err != nil {
+			require.Regexp(t, `^test\.conf:[0-9]+: `, err.Error())
+			return
+		}
+		var b strings.Builder
+		for i := range directives {
+			d := &directives[i]
+			if d.value == nil {
+				continue
+			}
+			for _, words := range d.value(c).words() {
+				b.WriteString(d.name)
+				for _, w := range words {
+					b.WriteString(" " + quoteWord(w))
+				}
+				b.WriteString("\n")
+			}
+		}
+		again, err := read(b.String())
+		require.NoError(t, err, b.String())
+		require.Equal(t, c, again)
+	})
+}

@@ -1,0 +1,110 @@
+// Package acl holds users and their permissions, by Redis's rules.
+//
+// A List has Users, and a User has Selectors. A selector is a set of rules about commands
+// and keys; one selector must allow a command together with all of its keys. The effect of
+// the rules on the known commands is computed when the rules are parsed, so a check takes
+// one map lookup and allocates nothing.
+//
+// Reading order: acl.go (this file), user.go, selector.go; userrules.go and
+// selectorrules.go parse rules.
+package acl
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"fmt"
+	"maps"
+	"slices"
+)
+
+// List holds the users. It is immutable: changed rules make a new List.
+type List struct {
+	users map[string]*User
+}
+
+// Commands maps each known command and subcommand, such as client|id, in lower case, to a
+// function that reports whether it is in a category, such as @read.
+type Commands map[string]func(category string) bool
+
+// DefaultUser is the user of a session that has not logged in, or that logs in with AUTH
+// and only a password.
+const DefaultUser = "default"
+
+// New parses users, each a name followed by its rules. If the default user is not among
+// them, it may do everything, and password, unless empty, is its password.
+func New(lines [][]string, password string, commands Commands) (*List, error) {
+	l := &List{users: make(map[string]*User)}
+	for _, line := range lines {
+		if len(line) == 0 || line[0] == "" {
+			return nil, fmt.Errorf("a user needs a name")
+		}
+		name := line[0]
+		if l.users[name] != nil {
+			return nil, fmt.Errorf("the user %q is there twice", name)
+		}
+		u, err := newUser(commands, name, line[1:])
+		if err != nil {
+			return nil, fmt.Errorf("user %q: %w", name, err)
+		}
+		l.users[name] = u
+	}
+	switch {
+	case l.users[DefaultUser] == nil:
+		rules := []string{"on", "nopass", "~*", "&*", "+@all"}
+		if password != "" {
+			rules[1] = ">" + password
+		}
+		u, err := newUser(commands, DefaultUser, rules)
+		if err != nil {
+			return nil, err
+		}
+		l.users[DefaultUser] = u
+	case password != "":
+		return nil, fmt.Errorf("the default user's password is set twice, by requirepass and by rules")
+	}
+	return l, nil
+}
+
+// Anonymous returns the user of a session that has not logged in, or nil if a session must
+// log in.
+func (l *List) Anonymous() *User {
+	if u := l.users[DefaultUser]; u.on && u.noPass {
+		return u
+	}
+	return nil
+}
+
+// Login returns the user of that name, and whether the user may log in with the password. It
+// compares the hashes of all of the user's passwords, so that its duration reveals nothing
+// about them.
+func (l *List) Login(name, password []byte) (*User, bool) {
+	hash := sha256.Sum256(password)
+	u := l.users[string(name)]
+	if u == nil {
+		return nil, false
+	}
+	right := 0
+	for i := range u.passwords {
+		right |= subtle.ConstantTimeCompare(hash[:], u.passwords[i][:])
+	}
+	return u, u.on && (u.noPass || right == 1)
+}
+
+// NeedsPassword reports whether the default user has a password, so that AUTH with only a
+// password makes sense.
+func (l *List) NeedsPassword() bool { return !l.users[DefaultUser].noPass }
+
+// Renew returns the user that has the name of u, a user of an earlier List. It returns nil
+// if there is no such user, or if the user is off.
+func (l *List) Renew(u *User) *User {
+	if u = l.users[u.Name]; u == nil || !u.on {
+		return nil
+	}
+	return u
+}
+
+// Names returns the sorted names of all users.
+func (l *List) Names() []string { return slices.Sorted(maps.Keys(l.users)) }
+
+// User returns the user of that name, or nil.
+func (l *List) User(name string) *User { return l.users[name] }

@@ -1,0 +1,74 @@
+package acl
+
+import (
+	"crypto/sha256"
+	"strings"
+)
+
+// User is a user and its permissions.
+type User struct {
+	Name string
+
+	on, noPass bool
+	passwords  [][sha256.Size]byte // hashes of the passwords
+	selectors  []Selector          // at least one; the first has the rules outside parentheses
+	free       bool                // a selector allows everything
+}
+
+// Verdict is the result of a permission check.
+type Verdict uint8
+
+// The verdicts.
+const (
+	Allowed   Verdict = iota
+	NoCommand         // no selector allows the command
+	NoKey             // selectors allow the command, but none of them allows all of its keys
+)
+
+// Check looks for a selector that allows a command together with its keys. command and keys
+// report whether a selector allows the command and its keys. If no selector allows both,
+// Check returns NoKey if one allows the command, as in Redis, else NoCommand.
+func (u *User) Check(command, keys func(s *Selector) bool) Verdict {
+	verdict := NoCommand
+	for i := range u.selectors {
+		s := &u.selectors[i]
+		switch {
+		case !command(s):
+		case keys(s):
+			return Allowed
+		default:
+			verdict = NoKey
+		}
+	}
+	return verdict
+}
+
+// Unrestricted reports whether the user may run every command on every key.
+func (u *User) Unrestricted() bool { return u.free }
+
+// Selectors returns the user's selectors, that of the rules outside parentheses first. The
+// caller must not modify them.
+func (u *User) Selectors() []Selector { return u.selectors }
+
+// String returns the user as a line of configuration. It hides even the hashes of
+// passwords, since they can be attacked with lists of words.
+func (u *User) String() string {
+	words := []string{"user", u.Name, "off"}
+	if u.on {
+		words[2] = "on"
+	}
+	if u.noPass {
+		words = append(words, "nopass")
+	}
+	for range u.passwords {
+		words = append(words, "#hidden")
+	}
+	for i := range u.selectors {
+		rules := u.selectors[i].String()
+		if i > 0 {
+			rules = "(" + rules + ")"
+		}
+		words = append(words, rules)
+	}
+	return strings.Join(words, " ")
+}

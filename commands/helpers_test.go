@@ -1,0 +1,404 @@
+package commands
+
+import (
+	"bufio"
+	"bytes"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/redis"
+	"github.com/rlproxy/rlproxy/internal/glob"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+var update = flag.Bool("update", false, "rewrite testdata and docs/commands.md with the actual replies")
+
+// split splits a line into words. Words may be quoted as in Go.
+func split(t testing.TB, line string) resp.Command {
+	var args resp.Command
+	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
+		word := line
+		if line[0] == '"' {
+			q, err := strconv.QuotedPrefix(line)
+			require.NoError(t, err, line)
+			word, line = q, line[len(q):]
+			text, err := strconv.Unquote(word)
+			require.NoError(t, err)
+			args = append(args, []byte(text))
+			continue
+		}
+		if i := strings.IndexByte(line, ' '); i >= 0 {
+			word = line[:i]
+		}
+		line = line[len(word):]
+		args = append(args, []byte(word))
+	}
+	return args
+}
+
+// fakeEngine decides without a clock: admissions count forever. Keys that begin with "away"
+// are on a node that does not answer.
+type fakeEngine struct {
+	used  map[string]int64
+	calls []int // the number of requests of each call of Do
+}
+
+func newFakeEngine() *fakeEngine { return &fakeEngine{used: make(map[string]int64)} }
+
+func (f *fakeEngine) Close() error { return nil }
+
+func (f *fakeEngine) Do(p *engine.Pipeline) {
+	f.calls = append(f.calls, len(p.Requests))
+	p.Results = make([]engine.Result, len(p.Requests))
+	for i := range p.Requests {
+		p.Results[i] = f.answer(&p.Requests[i])
+	}
+}
+
+func (f *fakeEngine) answer(r *engine.Request) (res engine.Result) {
+	key := string(r.Key)
+	if strings.HasPrefix(key, "away") {
+		res.Err = &engine.Unavailable{Node: "10.0.0.1:6379", Why: "no answer in 50ms"}
+		return res
+	}
+	switch r.Op {
+	case engine.OpReset:
+		_, res.Reset = f.used[key]
+		delete(f.used, key)
+	case engine.OpInspect:
+		if used, ok := f.used[key]; ok {
+			res.States = []engine.State{{
+				Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: used, Limit: 5, Remaining: 5 - used,
+				Node: "embedded", TTL: 60_001, Rate: 1,
+				Shards: []engine.Shard{{Number: 1, Node: "10.0.0.2:6379", Held: 3, Used: 2, Lease: 900}},
+			}}
+		}
+	default:
+		res.Decision = f.decide(key, r.Windows[0].Limit, r.Cost)
+		if r.Kind == limit.GCRA && r.Cost > r.Windows[0].Limit {
+			res.RetryAfter = -1
+		}
+	}
+	return res
+}
+
+func (f *fakeEngine) decide(key string, most, cost int64) limit.Decision {
+	used := f.used[key]
+	d := limit.Decision{Limit: most, ResetAfter: 60_001}
+	if d.Allowed = used+max(cost, 1) <= most; d.Allowed && cost > 0 {
+		used += cost
+		f.used[key] = used
+	}
+	if !d.Allowed {
+		d.RetryAfter = 1500
+	}
+	d.Remaining = most - used
+	return d
+}
+
+func (f *fakeEngine) Info() []engine.Field { return []engine.Field{{Name: "engine", Value: "fake"}} }
+
+// HotKeys returns up to two keys.
+func (f *fakeEngine) HotKeys(n int) []engine.HotKey {
+	return []engine.HotKey{
+		{Key: []byte("busy"), Rate: 900, Admitted: 10, Denied: 890, Shards: 4},
+		{Key: []byte("idle"), Rate: 1, Admitted: 1, Denied: 0, Shards: 1},
+	}[:min(n, 2)]
+}
+
+// fakeClients records the IDs of the sessions that CLIENT KILL closed.
+type fakeClients struct {
+	killed []int64
+}
+
+func (f *fakeClients) Kill(id int64) bool {
+	f.killed = append(f.killed, id)
+	return true
+}
+
+// at is the current time in tests.
+var at = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
+
+// testConfig returns the configuration of a handler on e with fakes for everything else.
+func testConfig(e engine.Engine) Config {
+	return Config{
+		Engine:  e,
+		Version: "1.2.3",
+		Clients: new(fakeClients),
+		Now:     func() time.Time { return at },
+		Settings: func(pattern string) (found [][2]string) {
+			for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
+				if glob.MatchFold(pattern, s[0]) {
+					found = append(found, s)
+				}
+			}
+			return found
+		},
+		Info: func() []Section {
+			return []Section{{"Engine", [][2]string{{"engine", "fake"}}}}
+		},
+	}
+}
+
+// open begins session n of h.
+func open(h *Handler, n int64) *resp.Session {
+	s := &resp.Session{
+		ID: n, Proto: 2, Created: at.Add(-7 * time.Second),
+		Remote: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 50000 + int(n)},
+		Local:  &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 6380},
+	}
+	h.Open(s)
+	return s
+}
+
+// words returns a command with the given words.
+func words(ws ...string) resp.Command {
+	args := make(resp.Command, len(ws))
+	for i, w := range ws {
+		args[i] = []byte(w)
+	}
+	return args
+}
+
+// ask serves one pipeline and returns the replies.
+func ask(h *Handler, s *resp.Session, pipeline ...resp.Command) string {
+	s.Out = s.Out[:0]
+	h.Serve(s, pipeline)
+	return string(s.Out)
+}
+
+// requiring returns a list in which the default user has a password.
+func requiring(password string) *acl.List {
+	a, err := NewACL(nil, password)
+	if err != nil {
+		panic(err)
+	}
+	return a
+}
+
+// cannedEngine admits everything and allocates nothing.
+type cannedEngine struct{}
+
+func (cannedEngine) Close() error { return nil }
+
+func (cannedEngine) Info() []engine.Field { return nil }
+
+func (cannedEngine) HotKeys(int) []engine.HotKey { return nil }
+
+func (cannedEngine) Do(p *engine.Pipeline) {
+	if cap(p.Results) < len(p.Requests) {
+		p.Results = make([]engine.Result, len(p.Requests))
+	}
+	p.Results = p.Results[:len(p.Requests)]
+	for i := range p.Results {
+		p.Results[i].Decision = limit.Decision{Allowed: true, Limit: 100, Remaining: 99, ResetAfter: 60_001}
+	}
+}
+
+func slides(n int) []resp.Command {
+	pipeline := make([]resp.Command, n)
+	for i := range pipeline {
+		pipeline[i] = words("RL.SLIDE", "user:"+strconv.Itoa(i), "100", "60")
+	}
+	return pipeline
+}
+
+// users parses users from lines of a configuration.
+func users(t *testing.T, lines ...string) *acl.List {
+	t.Helper()
+	var words [][]string
+	for _, l := range lines {
+		words = append(words, strings.Fields(l))
+	}
+	a, err := NewACL(words, "")
+	require.NoError(t, err)
+	return a
+}
+
+func fields(line string) (words []any) {
+	for _, w := range strings.Fields(line) {
+		words = append(words, w)
+	}
+	return words
+}
+
+// setUser defines a user, by a line of a configuration, on a redis-server.
+func setUser(t *testing.T, server *redistest.Server, line string) error {
+	return server.Client.Do(t.Context(), append([]any{"ACL", "SETUSER"}, fields(line)...)...).Err()
+}
+
+// fakeForward gives every command the same kind of reply. Commands with a stored key of rate
+// limits, or without a key, read the state of rate limits.
+type fakeForward struct {
+	calls []int // the number of commands of each call of Start
+}
+
+func (f *fakeForward) Start(p *forward.Pipeline) {
+	f.calls = append(f.calls, len(p.Commands))
+	p.Results = make([]forward.Result, len(p.Commands))
+	for i, c := range p.Commands {
+		p.Results[i].Raw = fmt.Appendf(nil, "+forwarded %s, resp3 %t\r\n", c.Args[0], c.RESP3)
+	}
+}
+
+func (f *fakeForward) Wait(*forward.Pipeline) {}
+
+func (f *fakeForward) Check([][]byte) error { return nil }
+
+func (f *fakeForward) Describe([][]byte) (forward.Description, error) {
+	return forward.Description{}, forward.ErrUnknownCommand
+}
+
+func (f *fakeForward) ReadsLimits(args [][]byte) bool {
+	return len(args) < 2 || strings.HasPrefix(string(args[1]), "rl:")
+}
+
+// forwarding returns a handler in front of a redis-server.
+func forwarding(t *testing.T) (*Handler, *redistest.Server) {
+	node := redistest.Start(t)
+	return forwardingTo(t, 5*time.Second, node.URL()), node
+}
+
+// forwardingTo returns a handler in front of nodes. Decisions have that much time, and
+// ordinary commands have plenty.
+func forwardingTo(t *testing.T, timeout time.Duration, urls ...string) *Handler {
+	fleet, err := backend.Open(backend.Config{Backends: urls, Timeout: timeout})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
+	e := redis.Open(fleet, redis.Config{})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	f := forward.Open(fleet, forward.Config{Timeout: 20 * time.Second})
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	cfg := testConfig(e)
+	cfg.Forward = f
+	return New(cfg)
+}
+
+// lines returns a pipeline with one command per line.
+func lines(text string) (pipeline [][][]byte) {
+	for line := range strings.Lines(text) {
+		if f := strings.Fields(line); len(f) > 0 {
+			pipeline = append(pipeline, words(f...))
+		}
+	}
+	return pipeline
+}
+
+// infoFields returns the key=value and key:value pairs of a reply.
+func infoFields(reply string) map[string]string {
+	fields := make(map[string]string)
+	for _, m := range regexp.MustCompile(`(?m)(?:^|[ :])([a-z_-]+)(?:=|:)([^ \r\n]*)`).FindAllStringSubmatch(reply, -1) {
+		fields[m[1]] = m[2]
+	}
+	return fields
+}
+
+// ids matches the session ID in a reply to HELLO, which differs between servers.
+var ids = regexp.MustCompile(`(\$2\r\nid\r\n:)\d+`)
+
+// compare sends the same pipeline to a redis-server and to a Handler, and compares the
+// replies.
+func compare(t *testing.T, addr string, cfg Config, text string) {
+	t.Helper()
+	pipeline := dialogue(t, text)
+	theirs := exchange(t, addr, pipeline)
+	h := New(cfg)
+	ours := ask(h, open(h, 1), pipeline...)
+	mask := func(s string) string {
+		return strings.ReplaceAll(ids.ReplaceAllString(s, "${1}N"), "\r\n", "\n")
+	}
+	require.Equal(t, mask(theirs), mask(ours), text)
+}
+
+// dialogue returns a pipeline with one command per line. Words may be quoted as in Go.
+func dialogue(t *testing.T, text string) (pipeline []resp.Command) {
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); line != "" {
+			pipeline = append(pipeline, split(t, line))
+		}
+	}
+	return pipeline
+}
+
+// exchange sends a pipeline, followed by QUIT, to a redis-server and returns the replies.
+func exchange(t *testing.T, addr string, pipeline []resp.Command) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	defer func() { _ = conn.Close() }()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	w := bufio.NewWriter(conn)
+	var b []byte
+	for _, args := range append(pipeline[:len(pipeline):len(pipeline)], words("QUIT")) {
+		b = resp.AppendArray(b[:0], len(args))
+		for _, a := range args {
+			b = resp.AppendBulk(b, a)
+		}
+		_, err := w.Write(b)
+		require.NoError(t, err)
+	}
+	require.NoError(t, w.Flush())
+	answer, err := io.ReadAll(conn)
+	require.NoError(t, err)
+	text := string(answer)
+	if string(pipeline[len(pipeline)-1][0]) != "QUIT" {
+		text = strings.TrimSuffix(text, "+OK\r\n")
+	}
+	return text
+}
+
+// skipReply returns what follows the first reply in b.
+func skipReply(b []byte) ([]byte, bool) {
+	line, rest, ok := bytes.Cut(b, []byte("\r\n"))
+	if !ok || len(line) == 0 || bytes.ContainsAny(line, "\r\n") {
+		return nil, false
+	}
+	n := 0
+	if strings.ContainsRune("$=*~>%:", rune(line[0])) {
+		var err error
+		if n, err = strconv.Atoi(string(line[1:])); err != nil {
+			return nil, false
+		}
+	}
+	switch line[0] {
+	case '$', '=':
+		if n < 0 {
+			return rest, n == -1
+		}
+		if len(rest) < n+2 || string(rest[n:n+2]) != "\r\n" {
+			return nil, false
+		}
+		return rest[n+2:], true
+	case '%':
+		n *= 2
+		fallthrough
+	case '*', '~', '>':
+		for ; n > 0; n-- {
+			var ok bool
+			if rest, ok = skipReply(rest); !ok {
+				return nil, false
+			}
+		}
+		return rest, true
+	case '+', '-', ':':
+		return rest, true
+	case '_':
+		return rest, len(line) == 1
+	}
+	return nil, false
+}

@@ -1,0 +1,102 @@
+package commands
+
+import (
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/engine/forward"
+)
+
+// NewACL parses users for the commands of the table, see acl.New.
+func NewACL(lines [][]string, password string) (*acl.List, error) {
+	known := make(acl.Commands)
+	for name, r := range newRegistry().byName {
+		known[name] = r.InCategory
+	}
+	return acl.New(lines, password, known)
+}
+
+// everybody is the list in which every client may do everything without a login.
+var everybody = func() *acl.List {
+	l, err := NewACL(nil, "")
+	if err != nil {
+		panic(err)
+	}
+	return l
+}()
+
+// denied returns the error reply if the user's rules refuse a command, and counts it. Else it
+// returns "".
+func (c *client) denied(r *row, args [][]byte) string {
+	name, verdict := r.Name, acl.Allowed
+	switch {
+	case r == &forwardRow:
+		var msg string
+		if name, verdict, msg = c.checkForwarded(args); msg != "" {
+			return msg
+		}
+	case !r.early: // a login is always allowed
+		verdict = c.check(r, args)
+	}
+	switch verdict {
+	case acl.NoKey:
+		c.h.noKey.Add(1)
+		return reply.ErrNoKey
+	case acl.NoCommand:
+		c.h.noCommand.Add(1)
+		return reply.ErrNoRun + name + "' command"
+	}
+	return ""
+}
+
+// check checks whether the user may run a command of the table.
+func (c *client) check(r *row, args [][]byte) acl.Verdict {
+	return c.user.Check(
+		func(s *acl.Selector) bool { return s.Allows(r.Name) },
+		func(s *acl.Selector) bool { return s.AllKeys() || mayUse(s, r, args) })
+}
+
+// mayUse reports whether the selector allows every key of a command of the table.
+func mayUse(s *acl.Selector, r *row, args [][]byte) bool {
+	write := r.Has("write")
+	read := write || r.Has("readonly") // WATCH neither reads nor writes
+	last := r.Keys.Last
+	if last < 0 {
+		last += len(args)
+	}
+	for i := r.Keys.First; 0 < i && i <= last; i += r.Keys.Step {
+		if !s.MayKey(args[i], read, write) {
+			return false
+		}
+	}
+	return true
+}
+
+// mayEach reports whether the selector allows every use of a key.
+func mayEach(s *acl.Selector, uses []forward.KeyUse) bool {
+	for i := range uses {
+		if !s.MayKey(uses[i].Key, uses[i].Read, uses[i].Write) {
+			return false
+		}
+	}
+	return true
+}
+
+// checkForwarded checks whether the user may run an ordinary command. It returns the
+// command's name and the verdict, or an error reply if the command is unknown.
+//
+// A node cannot check what a script does, or how a command uses keys that it does not name,
+// since it sees only rlproxy's own user. So scripts need a user who may do everything, and
+// commands with unnamed keys need a selector that allows every key.
+func (c *client) checkForwarded(args [][]byte) (name string, v acl.Verdict, msg string) {
+	o, err := c.h.cfg.Forward.Describe(args)
+	if err != nil {
+		return "", 0, forwardError(args, err)
+	}
+	in := func(category string) bool { return o.Categories[category] }
+	if o.Categories["@scripting"] {
+		return o.Name, acl.NoCommand, ""
+	}
+	return o.Name, c.user.Check(
+		func(s *acl.Selector) bool { return s.MayRun(o.Name, in) },
+		func(s *acl.Selector) bool { return s.AllKeys() || o.All && mayEach(s, o.Uses) }), ""
+}

@@ -1,0 +1,79 @@
+package ratelimit
+
+import (
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// inspect returns RL.INSPECT.
+func inspect() Command {
+	return Command{Command: table.Command{
+		Name: "rl.inspect", Arity: 2, Flags: reads, Keys: oneKey, Group: "ratelimit", Since: "1.0.0",
+		Cost:    "O(S) with S the number of states and shards of the key",
+		Summary: "Shows the state of a key, without charging or changing anything",
+		Args:    []table.Arg{keyArg},
+		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and buckets " +
+			"with which the key was used; empty for an unknown key. limit and remaining are as last charged; " +
+			"parts holds the shards of a split key.",
+		Examples: []table.Example{{Line: "RL.INSPECT user:42", Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) \"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) (integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) \"parts\"\n   20) (empty array)"}},
+	},
+		Parse: parseInspect,
+		Reply: replyInspect,
+	}
+}
+
+func parseInspect(args [][]byte, p *engine.Pipeline) string {
+	if !keyFits(args[1]) {
+		return reply.ErrKey
+	}
+	r := p.Add()
+	r.Op, r.Key = engine.OpInspect, args[1]
+	return ""
+}
+
+func replyInspect(dst []byte, proto int, results []engine.Result) []byte {
+	r := &results[0]
+	if r.Err != nil {
+		return appendFailure(dst, r.Err)
+	}
+	dst = resp.AppendArray(dst, len(r.States))
+	for i := range r.States {
+		dst = appendState(dst, proto, &r.States[i])
+	}
+	return dst
+}
+
+func appendState(dst []byte, proto int, s *engine.State) []byte {
+	dst = resp.AppendMap(dst, proto, 10)
+	dst = resp.AppendBulkString(dst, "command")
+	dst = resp.AppendBulkString(dst, s.Kind.String())
+	dst = appendField(dst, "window-ms", s.Window)
+	dst = appendField(dst, "buckets", s.Buckets)
+	dst = appendField(dst, "used", s.Used)
+	dst = appendField(dst, "limit", s.Limit)
+	dst = appendField(dst, "remaining", s.Remaining)
+	dst = resp.AppendBulkString(dst, "node")
+	dst = resp.AppendBulkString(dst, s.Node)
+	dst = appendField(dst, "ttl-ms", s.TTL)
+	dst = appendField(dst, "rate", s.Rate)
+	dst = resp.AppendBulkString(dst, "parts")
+	dst = resp.AppendArray(dst, len(s.Shards))
+	for i := range s.Shards {
+		p := &s.Shards[i]
+		dst = resp.AppendMap(dst, proto, 5)
+		dst = appendField(dst, "part", int64(p.Number))
+		dst = resp.AppendBulkString(dst, "node")
+		dst = resp.AppendBulkString(dst, p.Node)
+		dst = appendField(dst, "held", p.Held)
+		dst = appendField(dst, "used", p.Used)
+		dst = appendField(dst, "lease-ms", p.Lease)
+	}
+	return dst
+}
+
+// appendField appends a key of a map and its integer.
+func appendField(dst []byte, name string, n int64) []byte {
+	return resp.AppendInt(resp.AppendBulkString(dst, name), n)
+}

@@ -1,0 +1,190 @@
+package ratelimit
+
+import (
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// The grammar of the rate limit commands. Words are parsed once, from left to right, and
+// the first wrong word determines the error. Nothing is allocated.
+//
+// Details:
+//   - An integer too large for 64 bits is still an integer: in the place of a limit it is a
+//     limit out of range, not a syntax error.
+//   - Units of windows are lower case. 1M is not a window, since it could mean a month.
+//   - A ninth pair is too many as soon as its limit is read.
+//   - The value of an option is never read as an option: in ID COST, the ID is COST.
+
+// option is a set of options.
+type option uint8
+
+const (
+	optCost option = 1 << iota
+	optID
+	optShards
+	optFail
+	optBuckets
+	optStrict
+)
+
+// commonOptions are the options of all RL decision commands.
+const commonOptions = optCost | optID | optShards | optFail
+
+// optionOf returns the option that a word names, in any case, or 0.
+func optionOf(w []byte) option {
+	switch {
+	case word.Is(w, "COST"):
+		return optCost
+	case word.Is(w, "ID"):
+		return optID
+	case word.Is(w, "SHARDS"):
+		return optShards
+	case word.Is(w, "FAIL"):
+		return optFail
+	case word.Is(w, "BUCKETS"):
+		return optBuckets
+	case word.Is(w, "STRICT"):
+		return optStrict
+	}
+	return 0
+}
+
+// parseDecision returns the parser of a decision command with the known options.
+func parseDecision(kind limit.Kind, known option) func([][]byte, *engine.Pipeline) string {
+	return func(args [][]byte, p *engine.Pipeline) string {
+		r := p.Add()
+		r.Kind, r.Key, r.Cost, r.Buckets = kind, args[1], 1, 1
+		if !keyFits(r.Key) {
+			return reply.ErrKey
+		}
+		rest, msg := parsePairs(r, args[2:], known)
+		if msg == "" {
+			msg = parseOptions(r, rest, known)
+		}
+		if msg == "" {
+			msg = checkRequest(r)
+		}
+		return msg
+	}
+}
+
+// parsePairs parses limits and windows. It returns the words from the first option on, and
+// an error reply or "".
+func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, string) {
+	for len(words) > 0 {
+		most, ok := word.Integer(words[0])
+		if !ok && !word.IsInteger(words[0]) {
+			if r.N > 0 && optionOf(words[0])&known != 0 {
+				break
+			}
+			return nil, reply.ErrSyntax
+		}
+		if r.N == limit.MaxWindows {
+			return nil, reply.ErrWindows
+		}
+		if !ok || most < 1 || most > limit.MaxLimit {
+			return nil, reply.ErrLimit
+		}
+		if len(words) == 1 || optionOf(words[1])&known != 0 {
+			return nil, reply.ErrSyntax
+		}
+		length, ok := window(words[1])
+		if !ok {
+			return nil, reply.ErrWindow
+		}
+		r.Windows[r.N] = limit.Window{Limit: most, Length: length}
+		r.N++
+		words = words[2:]
+	}
+	return words, ""
+}
+
+// parseOptions parses the words after the last pair. It returns an error reply, or "".
+func parseOptions(r *engine.Request, words [][]byte, known option) string {
+	var seen option
+	for len(words) > 0 {
+		o := optionOf(words[0]) & known
+		if o == 0 || seen&o != 0 {
+			return reply.ErrSyntax
+		}
+		seen |= o
+		if o == optStrict {
+			r.Strict = true
+			words = words[1:]
+			continue
+		}
+		if len(words) == 1 {
+			return reply.ErrSyntax
+		}
+		if msg := setOption(r, o, words[1]); msg != "" {
+			return msg
+		}
+		words = words[2:]
+	}
+	return ""
+}
+
+// setOption parses the value of an option. It returns an error reply, or "".
+func setOption(r *engine.Request, o option, value []byte) string {
+	if o == optID {
+		r.ID = value
+		return ""
+	}
+	if o == optFail {
+		r.Fail = policyOf(value)
+		if r.Fail == engine.PolicyDefault {
+			return reply.ErrSyntax
+		}
+		return ""
+	}
+	n, ok := word.Integer(value)
+	switch o {
+	case optCost:
+		if !ok || n < 0 || n > limit.MaxLimit {
+			return reply.ErrCost
+		}
+		r.Cost = n
+	case optShards:
+		if !ok || n < 1 || n > engine.MaxShards {
+			return reply.ErrShards
+		}
+		r.Shards = int(n)
+	case optBuckets:
+		if !ok || n < 1 || n > limit.MaxBuckets {
+			return reply.ErrBuckets
+		}
+		for _, w := range r.Windows[:r.N] {
+			if n > w.Length {
+				return reply.ErrFine
+			}
+		}
+		r.Buckets = n
+	}
+	return ""
+}
+
+// checkRequest checks the words together. It reduces the number of shards to the smallest
+// limit. It returns an error reply, or "".
+func checkRequest(r *engine.Request) string {
+	ws := r.Windows[:r.N]
+	for i := range ws {
+		for j := range i {
+			if ws[i].Length == ws[j].Length {
+				return reply.ErrDuplicate
+			}
+		}
+	}
+	for _, w := range ws {
+		if r.Cost > w.Limit {
+			return reply.ErrTooCostly
+		}
+		r.Shards = int(min(int64(r.Shards), w.Limit))
+	}
+	return ""
+}
+
+func keyFits(key []byte) bool {
+	return len(key) >= 1 && len(key) <= engine.MaxKey
+}

@@ -1,0 +1,79 @@
+// Package ratelimit holds the rate limit commands: it parses their words into requests to an
+// engine, and encodes the results as replies. It knows nothing about sessions and
+// connections.
+//
+// Reading order: ratelimit.go (this file), parse.go (the common grammar), slide.go (one
+// command), then a file for each of the other commands.
+package ratelimit
+
+import (
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// Command is a rate limit command.
+type Command struct {
+	table.Command
+
+	// Parse appends the command's requests to the pipeline. It returns an error reply, or "".
+	Parse func(args [][]byte, p *engine.Pipeline) string
+	// Reply appends the reply to the requests that Parse made.
+	Reply func(dst []byte, proto int, results []engine.Result) []byte
+}
+
+// Commands returns all rate limit commands.
+func Commands() []Command {
+	return []Command{slide(), counter(), fixed(), throttle(), reset(), inspect()}
+}
+
+const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: answered by a FAIL policy), " +
+	"retry_after and reset_after in milliseconds. With several pairs they describe the pair that " +
+	"denied with the longest retry_after, else the one with the least remaining."
+
+// Arguments that several commands share.
+var (
+	keyArg = table.Arg{Name: "key", Type: "key", About: "what is limited: 1 to 4096 arbitrary bytes"}
+	pairs  = table.Arg{Name: "pair", Type: "block", Multiple: true, Args: []table.Arg{
+		{Name: "limit", Type: "integer", About: "the most cost admitted per window, 1 to 1000000000000"},
+		{Name: "window", Type: "string", About: "seconds, or an integer with `ms`, `s`, `m`, `h` or `d`, from 1ms to 366d; at most 8 pairs, each with a different window"},
+	}}
+	costArg   = table.Arg{Name: "n", Type: "integer", Token: "COST", Optional: true, About: "0 to the smallest limit; default 1; 0 charges nothing, and the reply is for a cost of 1"}
+	idArg     = table.Arg{Name: "id", Type: "string", Token: "ID", Optional: true, About: "the subject of the request; on a split key it chooses the shard to ask first; it never changes the reply"}
+	shardsArg = table.Arg{Name: "n", Type: "integer", Token: "SHARDS", Optional: true, About: "split the key into 1 to 1024 shards, at most as many as the smallest limit"}
+	failArg   = table.Arg{Name: "policy", Type: "oneof", Token: "FAIL", Optional: true, About: "the answer when the key's node does not answer", Args: []table.Arg{
+		{Name: "open", Type: "pure-token", Token: "OPEN"},
+		{Name: "closed", Type: "pure-token", Token: "CLOSED"},
+		{Name: "local", Type: "pure-token", Token: "LOCAL"},
+		{Name: "error", Type: "pure-token", Token: "ERROR"},
+	}}
+)
+
+var (
+	writes = []string{"write", "denyoom", "fast"} // flags of commands that change the state of keys
+	reads  = []string{"readonly", "fast"}         // flags of commands that do not
+	oneKey = table.Keys{First: 1, Last: 1, Step: 1}
+)
+
+// replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
+func replyDecision(dst []byte, _ int, results []engine.Result) []byte {
+	r := &results[0]
+	if r.Err != nil {
+		return appendFailure(dst, r.Err)
+	}
+	allowed := int64(0)
+	if r.Allowed {
+		allowed = 1
+	}
+	dst = resp.AppendArray(dst, 5)
+	dst = resp.AppendInt(dst, allowed)
+	dst = resp.AppendInt(dst, r.Limit)
+	dst = resp.AppendInt(dst, r.Remaining)
+	dst = resp.AppendInt(dst, r.RetryAfter)
+	return resp.AppendInt(dst, r.ResetAfter)
+}
+
+// appendFailure appends an engine's error, whose text begins with a code.
+func appendFailure(dst []byte, err error) []byte {
+	return resp.AppendError(dst, err.Error())
+}

@@ -1,0 +1,49 @@
+package ratelimit
+
+import (
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// reset returns RL.RESET.
+func reset() Command {
+	return Command{Command: table.Command{
+		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit", Since: "1.0.0",
+		Cost:     "O(N) with N the number of keys",
+		Summary:  "Deletes the state of keys, of every command and window",
+		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true, About: "1 to 4096 arbitrary bytes"}},
+		Replies:  "Integer: the number of keys that had state.",
+		Examples: []table.Example{{Line: "RL.RESET user:42 user:43", Reply: "(integer) 1"}},
+	},
+		Parse: parseReset,
+		Reply: replyReset,
+	}
+}
+
+// parseReset appends one request per key.
+func parseReset(args [][]byte, p *engine.Pipeline) string {
+	for _, key := range args[1:] {
+		if !keyFits(key) {
+			return reply.ErrKey
+		}
+		r := p.Add()
+		r.Op, r.Key = engine.OpReset, key
+	}
+	return ""
+}
+
+// replyReset replies with the number of keys that had state, or with the first error.
+func replyReset(dst []byte, _ int, results []engine.Result) []byte {
+	n := int64(0)
+	for i := range results {
+		if err := results[i].Err; err != nil {
+			return appendFailure(dst, err)
+		}
+		if results[i].Reset {
+			n++
+		}
+	}
+	return resp.AppendInt(dst, n)
+}

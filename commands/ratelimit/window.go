@@ -1,0 +1,51 @@
+package ratelimit
+
+import (
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// window parses the length of a window and returns it in ms. b is a number of seconds, or
+// an integer with a unit.
+func window(b []byte) (int64, bool) {
+	digits := 0
+	for digits < len(b) && '0' <= b[digits] && b[digits] <= '9' {
+		digits++
+	}
+	var unit int64
+	switch string(b[digits:]) {
+	case "ms":
+		unit = 1
+	case "", "s":
+		unit = 1000
+	case "m":
+		unit = 60 * 1000
+	case "h":
+		unit = 3600 * 1000
+	case "d":
+		unit = 24 * 3600 * 1000
+	default:
+		return 0, false
+	}
+	n, ok := word.Integer(b[:digits])
+	if !ok || n < 1 || n > limit.MaxWindow/unit {
+		return 0, false
+	}
+	return n * unit, true
+}
+
+// policyOf returns the policy of that name, in any case, or PolicyDefault.
+func policyOf(w []byte) engine.Policy {
+	switch {
+	case word.Is(w, "OPEN"):
+		return engine.PolicyOpen
+	case word.Is(w, "CLOSED"):
+		return engine.PolicyClosed
+	case word.Is(w, "LOCAL"):
+		return engine.PolicyLocal
+	case word.Is(w, "ERROR"):
+		return engine.PolicyError
+	}
+	return engine.PolicyDefault
+}

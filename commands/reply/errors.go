@@ -1,0 +1,56 @@
+package reply
+
+// Errors of the rate limit commands. Clients may match on their texts, which must not
+// change.
+const (
+	ErrSyntax    = "ERR syntax error"
+	ErrLimit     = "ERR limit must be an integer between 1 and 1000000000000"
+	ErrWindow    = "ERR invalid window: use seconds or an integer with ms, s, m, h or d, from 1ms to 366d"
+	ErrDuplicate = "ERR duplicate window"
+	ErrWindows   = "ERR too many windows: at most 8"
+	ErrCost      = "ERR cost must be an integer between 0 and 1000000000000"
+	ErrTooCostly = "ERR cost exceeds limit: the request can never be admitted"
+	ErrShards    = "ERR shards must be an integer between 1 and 1024"
+	ErrBuckets   = "ERR buckets must be an integer between 1 and 1000"
+	ErrFine      = "ERR buckets must not exceed the window's milliseconds"
+	ErrKey       = "ERR key must be 1 to 4096 bytes"
+)
+
+// Errors that Redis has too, with its texts.
+const (
+	ErrNotInteger   = "ERR value is not an integer or out of range"
+	ErrNotPositive  = "ERR value is out of range, must be positive"
+	ErrNoAuth       = "NOAUTH Authentication required."
+	ErrNoAuthHello  = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
+	ErrNoRun        = "NOPERM this user has no permissions to run the '" // followed by the command
+	ErrNoKey        = "NOPERM this user has no permissions to access one of the keys used as arguments"
+	ErrWrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
+	ErrAuthUnset    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	ErrNoProto      = "NOPROTO unsupported protocol version"
+	ErrProtoInteger = "ERR Protocol version is not an integer or out of range"
+	ErrDB           = "ERR DB index is out of range"
+	ErrClusterOff   = "ERR This instance has cluster support disabled"
+
+	ErrNested      = "ERR MULTI calls can not be nested"
+	ErrWatch       = "ERR WATCH inside MULTI is not allowed"
+	ErrNoMulti     = "ERR EXEC without MULTI"
+	ErrNoDiscard   = "ERR DISCARD without MULTI"
+	ErrExecRefused = "EXECABORT Transaction discarded because of: " // followed by the error
+	ErrExecAbort   = "EXECABORT Transaction discarded because of previous errors."
+
+	ErrClientName = "ERR Client names cannot contain spaces, newlines or special characters."
+	ErrClientID   = "ERR Invalid client ID"
+	ErrKillID     = "ERR client-id should be greater than 0"
+	ErrNoClient   = "ERR No such client"
+
+	ErrInvalidCommand = "ERR Invalid command specified"
+	ErrNoKeys         = "ERR The command has no key arguments"
+	ErrKeyArity       = "ERR Invalid number of arguments specified for command"
+)
+
+// Errors that Redis does not have.
+const (
+	ErrQueueFull = "ERR transaction queue is full"
+	ErrChannels  = "ERR too many channels"
+	ErrTracking  = "ERR only CLIENT TRACKING ON OPTIN and OFF are supported"
+)

@@ -1,0 +1,62 @@
+package table
+
+import (
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+)
+
+// Help appends the reply to the HELP subcommand of a command.
+func Help(w reply.Writer, c *Command) {
+	lines := []string{strings.ToUpper(c.Name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
+	if c.Bare {
+		lines = append(lines, "(no subcommand)", "    "+c.Summary+".")
+	}
+	for _, s := range c.Subs {
+		_, sub, _ := strings.Cut(s.Name, "|")
+		lines = append(lines, strings.TrimSpace(strings.ToUpper(sub)+" "+Usage(s.Args)), "    "+s.Summary)
+	}
+	w.Array(len(lines))
+	for _, l := range lines {
+		w.Status(l)
+	}
+}
+
+// Usage formats arguments as the documentation of Redis does: [optional], a|b, repeated
+// [repeated ...].
+func Usage(args []Arg) string {
+	words := make([]string, len(args))
+	for i := range args {
+		words[i] = args[i].Usage()
+	}
+	return strings.Join(words, " ")
+}
+
+// Usage formats an argument as the documentation of Redis does.
+func (a *Arg) Usage() string {
+	var s string
+	switch a.Type {
+	case "pure-token":
+		s = a.Token
+	case "block":
+		s = Usage(a.Args)
+	case "oneof":
+		choices := make([]string, len(a.Args))
+		for i := range a.Args {
+			choices[i] = a.Args[i].Usage()
+		}
+		s = strings.Join(choices, "|")
+	default:
+		s = a.Name
+	}
+	if a.Token != "" && a.Type != "pure-token" {
+		s = a.Token + " " + s
+	}
+	if a.Multiple {
+		s += " [" + s + " ...]"
+	}
+	if a.Optional {
+		s = "[" + s + "]"
+	}
+	return s
+}

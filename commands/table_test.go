@@ -1,0 +1,210 @@
+package commands
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/commands/table"
+)
+
+const docsFile = "../docs/commands.md"
+
+// Run with -update to rewrite the file.
+func TestDocsAreGeneratedFromTheTable(t *testing.T) {
+	want := document(newRegistry())
+	if *update {
+		require.NoError(t, os.WriteFile(docsFile, []byte(want), 0o600))
+	}
+	got, err := os.ReadFile(docsFile)
+	require.NoError(t, err)
+	require.Equal(t, want, string(got), "docs/commands.md is stale: run go generate ./commands")
+}
+
+var groups = []struct{ name, title, text string }{
+	{"ratelimit", "Rate limits", "Decisions use the clock of the key's node. Times are in milliseconds unless stated otherwise. A\n" +
+		"denial is a reply, not an error, and charges nothing.\n"},
+	{"connection", "Connection", "As in Redis " + RedisVersion[:3] + ", unless stated otherwise.\n"},
+	{"transactions", "Transactions", "Commands between MULTI and EXEC run in order, as one pipeline. They are not atomic: keys may be on\n" +
+		"different nodes, and other clients' commands may run in between. The queue of a connection is bounded.\n"},
+	{"pubsub", "Subscriptions", "Subscriptions are acknowledged for clients that need them to start. Nothing is ever published.\n"},
+	{"server", "Server", ""},
+	{"cluster", "Cluster", ""},
+}
+
+// document returns the text of docs/commands.md.
+func document(t *registry) string {
+	var b strings.Builder
+	b.WriteString("# Commands\n\n" +
+		"This file is generated from the command table by `go generate ./commands`; a test fails if it is stale.\n\n" +
+		"Names and options may be in any case; units of windows are in lower case. Examples show the output of\n" +
+		"redis-cli.\n\n" +
+		"With backends, all other commands are forwarded to the node of their keys, and its reply is returned\n" +
+		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions. WATCH has no effect on them:\n" +
+		"MULTI only keeps commands in order and together.\n")
+	for _, g := range groups {
+		fmt.Fprintf(&b, "\n## %s\n", g.title)
+		if g.text != "" {
+			b.WriteString("\n" + g.text)
+		}
+		for _, r := range t.rows {
+			if r.Group != g.name {
+				continue
+			}
+			if len(r.subs) == 0 || r.run != nil {
+				r.document(&b)
+			}
+			for i := range r.subs {
+				r.subs[i].document(&b)
+			}
+		}
+	}
+	return b.String()
+}
+
+func (r *row) document(b *strings.Builder) {
+	name := strings.ToUpper(strings.ReplaceAll(r.Name, "|", " "))
+	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", name, strings.TrimSpace(name+" "+table.Usage(r.Args)), strings.TrimSuffix(r.Summary, "."))
+	var about strings.Builder
+	describe(&about, r.Args)
+	if about.Len() > 0 {
+		b.WriteString("\n" + about.String())
+	}
+	fmt.Fprintf(b, "\nReply: %s\n\n", r.Replies)
+	for i, e := range r.Examples {
+		if i > 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString("    > " + e.Line + "\n")
+		for line := range strings.SplitSeq(e.Reply, "\n") {
+			b.WriteString("    " + line + "\n")
+		}
+	}
+	fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Cost, "."))
+}
+
+// describe lists the arguments that have a description.
+func describe(b *strings.Builder, args []table.Arg) {
+	for i := range args {
+		a := &args[i]
+		if a.About != "" {
+			name := a.Name
+			if a.Token != "" {
+				name = strings.TrimSuffix(strings.TrimPrefix((&table.Arg{Name: a.Name, Type: a.Type, Token: a.Token, Args: a.Args}).Usage(), "["), "]")
+			}
+			fmt.Fprintf(b, "- `%s`: %s.\n", name, a.About)
+		}
+		describe(b, a.Args)
+	}
+}
+
+// COMMAND, HELP and the documentation need every field.
+func TestRowsAreComplete(t *testing.T) {
+	known := []string{"key", "string", "integer", "pattern", "oneof", "block", "pure-token"}
+	var groupNames []string
+	for _, g := range groups {
+		groupNames = append(groupNames, g.name)
+	}
+	rows := newRegistry()
+	require.Len(t, rows.byName, len(slices.Collect(all(rows))), "a name is used twice")
+	for r := range all(rows) {
+		require.Regexp(t, `^[a-z.]+(\|[a-z-]+)?$`, r.Name)
+		require.LessOrEqual(t, len(r.Name), 32, "longer names are not found")
+		require.NotZero(t, r.Arity, r.Name)
+		require.Contains(t, groupNames, r.Group, r.Name)
+		require.Regexp(t, `^\d+\.\d+\.\d+$`, r.Since, r.Name)
+		for _, text := range []string{r.Cost, r.Summary, r.Replies} {
+			require.NotEmpty(t, text, r.Name)
+		}
+		require.NotEmpty(t, r.Examples, r.Name)
+		for _, e := range r.Examples {
+			require.NotEmpty(t, e.Reply, r.Name)
+			args := split(t, e.Line)
+			require.True(t, r.Fits(len(args)), "%s: an example has the wrong arity", r.Name)
+		}
+		require.True(t, r.Fits(minWords(r)), "%s: the arguments do not match the arity", r.Name)
+		if r.Arity > 0 {
+			require.False(t, regexp.MustCompile(`\[`).MatchString(table.Usage(r.Args)), "%s: optional arguments need a variable arity", r.Name)
+		}
+		if len(r.subs) == 0 {
+			require.NotEmpty(t, r.Flags, r.Name)
+			require.True(t, (r.parse != nil) != (r.run != nil), "%s: a row has either parse or run", r.Name)
+			require.Equal(t, r.parse != nil, r.reply != nil, r.Name)
+		}
+		require.False(t, r.barrier && r.run == nil, r.Name)
+		require.Equal(t, r.run != nil && len(r.subs) > 0, r.Bare, r.Name)
+		require.Equal(t, r.Has("no_auth"), r.early, r.Name)
+		if r.Keys.First > 0 {
+			require.NotZero(t, r.Keys.Step, r.Name)
+			require.NotEqual(t, -1, slices.IndexFunc(r.Args, func(a table.Arg) bool { return a.Type == "key" }), r.Name)
+		}
+		checkArgs(t, r.Name, r.Args, known)
+	}
+}
+
+// all yields commands and subcommands.
+func all(t *registry) func(func(*row) bool) {
+	return func(yield func(*row) bool) {
+		for _, r := range t.rows {
+			if !yield(r) {
+				return
+			}
+			for i := range r.subs {
+				if !yield(&r.subs[i]) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func checkArgs(t *testing.T, name string, args []table.Arg, known []string) {
+	for _, a := range args {
+		require.NotEmpty(t, a.Name, name)
+		require.Contains(t, known, a.Type, name)
+		require.Equal(t, a.Type == "oneof" || a.Type == "block", len(a.Args) > 0, "%s %s", name, a.Name)
+		if a.Type == "pure-token" {
+			require.NotEmpty(t, a.Token, "%s %s", name, a.Name)
+		}
+		checkArgs(t, name, a.Args, known)
+	}
+}
+
+// minWords returns the number of words of the shortest form of a command.
+func minWords(r *row) int {
+	n := 1 + strings.Count(r.Name, "|") + minArgs(r.Args)
+	if len(r.subs) > 0 && r.run == nil {
+		n++ // the subcommand
+	}
+	return n
+}
+
+func minArgs(args []table.Arg) int {
+	n := 0
+	for _, a := range args {
+		if a.Optional {
+			continue
+		}
+		if a.Token != "" && a.Type != "pure-token" {
+			n++
+		}
+		switch a.Type {
+		case "block":
+			n += minArgs(a.Args)
+		case "oneof":
+			shortest := minArgs(a.Args[:1])
+			for i := range a.Args {
+				shortest = min(shortest, minArgs(a.Args[i:i+1]))
+			}
+			n += shortest
+		default:
+			n++
+		}
+	}
+	return n
+}

@@ -1,0 +1,110 @@
+package backend
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Connections tracks a client's open connections, so that all of them can be dropped at
+// once when the node's name may lead to another server, to which the pool would not
+// switch by itself. The zero value is ready for use.
+type Connections struct {
+	// PassOn reports that replies are passed on without being parsed, and so may be
+	// large, except the reply to the greeting. It is set before the first connection is
+	// opened.
+	PassOn bool
+
+	mu   sync.Mutex
+	open map[*connection]struct{} // guarded by mu
+}
+
+// connection is one tracked connection. Before the pool reuses it, the pool checks the
+// file descriptor for a closed peer or unsolicited bytes, with TLS too.
+type connection struct {
+	net.Conn
+	raw     syscall.Conn
+	from    *Connections
+	spoke   bool    // the peer has sent something; used only by the reader
+	replies scanner // checks the replies; used only by the reader
+}
+
+// unspoken is the error of a connection whose peer has never sent a byte. A client sends
+// a greeting first and waits for the reply, so no command was sent.
+type unspoken struct{ error }
+
+// Unwrap returns a list because go-redis unwraps an error with a single cause.
+func (u unspoken) Unwrap() []error { return []error{u.error} }
+
+// Read wraps the error of a peer that never sent anything in unspoken, and refuses
+// replies that exceed the limits of the scanner.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 {
+		c.spoke = true
+		if malformed := c.replies.feed(p[:n]); malformed != nil {
+			return 0, malformed
+		}
+	} else if err != nil && !c.spoke {
+		err = unspoken{err}
+	}
+	return n, err
+}
+
+// SyscallConn returns the socket's raw connection.
+func (c *connection) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
+
+// Close closes the connection and stops tracking it.
+func (c *connection) Close() error {
+	c.from.mu.Lock()
+	delete(c.from.open, c)
+	c.from.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// DropAll closes every connection. A caller that waits for a reply gets an error.
+func (cs *Connections) DropAll() {
+	cs.mu.Lock()
+	defer cs.mu.Unlock()
+	for c := range cs.open {
+		_ = c.Conn.Close() // an error leaves nothing to do
+	}
+	clear(cs.open)
+}
+
+// dialer returns a function that opens connections, with TLS if target is not nil.
+func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		d := net.Dialer{KeepAlive: keepAlive}
+		conn, err := d.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		c := &connection{Conn: conn, raw: conn.(syscall.Conn), from: cs, replies: scanner{limits: parsedLimits}}
+		if cs.PassOn {
+			c.replies.limits = passedLimits
+		}
+		if target != nil {
+			secured := tls.Client(conn, target.apply(config(), addr))
+			if err := secured.HandshakeContext(ctx); err != nil {
+				_ = conn.Close()
+				return nil, err
+			}
+			c.Conn = secured
+		}
+		cs.mu.Lock()
+		if cs.open == nil {
+			cs.open = make(map[*connection]struct{})
+		}
+		cs.open[c] = struct{}{}
+		cs.mu.Unlock()
+		return c, nil
+	}
+}
+
+// keepAlive is the silence after which TCP probes the peer. Requests have deadlines of
+// their own.
+const keepAlive = 15 * time.Second

@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// unable holds the error codes of a node that replies but cannot serve any request: it
+// is loading, or a replica, or busy with a script, or refuses the login. The node counts
+// as failed until it answers a probe. All other error replies (out of memory, no
+// permission, too few replicas) are about the request.
+var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS"}
+
+// demoted holds the error codes of a node that may no longer be the master at its
+// address.
+var demoted = []string{"LOADING", "READONLY", "MASTERDOWN"}
+
+// ErrMalformed is the error of a reply that cannot be parsed or is inconsistent.
+var ErrMalformed = errors.New("malformed reply")
+
+// hasCode reports whether err is an error reply with one of the codes.
+func hasCode(err error, codes []string) bool {
+	for _, code := range codes {
+		if redis.HasErrorPrefix(err, code) {
+			return true
+		}
+	}
+	return false
+}
+
+// Demoted reports whether err is the reply of a node that may no longer be the master at
+// its address, such as a replica. Its connections should be dropped, so that the next
+// one resolves the address again.
+func Demoted(err error) bool { return hasCode(err, demoted) }
+
+// Failed reports whether err is a failure of the node, rather than of the request.
+func Failed(err error) bool {
+	return err != nil && (!IsReply(err) || hasCode(err, unable))
+}
+
+// IsReply reports whether the node itself replied with the error.
+func IsReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}
+
+// MaybeApplied reports whether a command that failed with err may have been applied. It
+// was not if it was refused, or if there was no connection to send it on: either none
+// could be opened, or none was free by the deadline. In the latter case go-redis returns
+// the context's error; once it has a connection, it returns the socket's.
+func MaybeApplied(err error) bool {
+	if NeverConnected(err) || errors.Is(err, context.DeadlineExceeded) {
+		return false
+	}
+	return !IsReply(err) && !errors.As(err, new(unspoken))
+}
+
+// TimedOut reports whether err means that the node did not reply in time.
+func TimedOut(err error) bool {
+	var t interface{ Timeout() bool }
+	return errors.Is(err, context.DeadlineExceeded) || errors.As(err, &t) && t.Timeout()
+}
+
+// NeverConnected reports whether err means that no connection could be opened.
+func NeverConnected(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}
+
+// Reason describes err in a few words, without addresses.
+func Reason(err error) string {
+	switch {
+	case IsReply(err) || errors.Is(err, errPanicked) || errors.Is(err, ErrMalformed):
+		return err.Error()
+	case TimedOut(err):
+		return "no answer in time"
+	}
+	return "connection failed: " + rootCause(err)
+}
+
+func rootCause(err error) string {
+	if u := (unspoken{}); errors.As(err, &u) {
+		err = u.error
+	}
+	for {
+		inner := errors.Unwrap(err)
+		if inner == nil {
+			return err.Error()
+		}
+		err = inner
+	}
+}
+
+// Reply is an error reply of a node, without its first byte, for users that parse replies
+// themselves.
+type Reply string
+
+func (r Reply) Error() string { return string(r) }
+
+// RedisError makes a Reply a redis.Error, for IsReply and Demoted.
+func (Reply) RedisError() {}

@@ -1,0 +1,221 @@
+// Package backend knows the Redis nodes, which of them holds a key, and the health of
+// each. It sends nothing but probes and requests for the topology. The packages that send
+// commands to nodes (the decision engine and the forwarder of ordinary commands) keep
+// their own queues per node.
+//
+// A Fleet is opened from the backends of the configuration. A backend is a URL
+// (url.go): a node, the sentinels of a master, or members of a Redis Cluster. From these
+// the fleet derives a Topology (topology.go). A topology is immutable and is replaced
+// when the nodes change, so indices stay valid for as long as a user holds the topology
+// that they belong to. If there are sentinels or a cluster, a topology watcher
+// (watcher.go, sentinel.go, cluster.go) asks them in the background.
+//
+// A Node (node.go) has a client, tracked connections that can be dropped all at once
+// (connections.go), and a health (health.go): users report the result of each round trip
+// with Node.Record, and call Node.Down before the next. errors.go classifies the errors
+// of round trips. A node that has left the topology is closed a few seconds later, after
+// the functions that users registered with Node.OnClose.
+//
+// No reply of a node ends the process: each goroutine here runs its rounds under Guard
+// (guard.go), and the connection refuses replies that announce too much memory
+// (scanner.go).
+//
+// Reading order: fleet.go (this file), topology.go, node.go, health.go, errors.go,
+// watcher.go, then cluster.go and sentinel.go.
+package backend
+
+import (
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// Config configures a Fleet.
+type Config struct {
+	// Backends are the nodes: redis://[user:password@]host:port[/db], rediss:// for
+	// TLS. Their order does not matter. A node's name for placement is its lower-case
+	// host:port/db, so a changed name moves keys.
+	//
+	// redis+sentinel://[user:password@]host:port,host:port/master[/db] is the master that
+	// these sentinels name; for placement its name is master/db. The sentinels' own user
+	// is given by ?sentinel_username=&sentinel_password=.
+	//
+	// redis+cluster://[user:password@]host:port,host:port is the Redis Cluster of these
+	// nodes. It must be the only backend.
+	Backends []string
+
+	// TLS configures connections to rediss backends.
+	TLS TLS
+
+	// Timeout bounds a dial, a probe, and a read or write of a node's client. Default
+	// 100 ms: well above a healthy round trip, and short for a waiting client.
+	Timeout time.Duration
+
+	Logger *slog.Logger     // default slog.Default()
+	Now    func() time.Time // default time.Now
+}
+
+// Fleet holds all nodes of a configuration. It is safe for concurrent use.
+type Fleet struct {
+	config    Config
+	topology  atomic.Pointer[Topology]
+	tls       atomic.Pointer[tls.Config] // for new connections to rediss:// backends
+	watcher   *watcher                   // nil if all backends are single nodes
+	recovered atomic.Pointer[[]Recovered]
+
+	mu    sync.Mutex
+	known map[address]*Node // guarded by mu; nil when closed
+}
+
+// address identifies a node of a backend.
+type address struct {
+	backend *backend
+	addr    string // host:port
+}
+
+// maxNodes bounds the number of open nodes, whatever addresses nodes and sentinels name.
+// Redis recommends at most 1000 masters in a cluster.
+const maxNodes = 4096
+
+// Recovered is called when a node answers again after it was Suspect or Down, as given by
+// was. If it was Down, the log line about its recovery includes the returned attributes,
+// which are pairs of a name and a value.
+type Recovered func(n *Node, was State) []any
+
+// Open returns the nodes of the configuration. It does not wait for them: if a node cannot
+// be reached, its requests fail, but Open does not.
+func Open(config Config) (*Fleet, error) {
+	backends, err := parseBackends(config.Backends)
+	if err != nil {
+		return nil, err
+	}
+	if config.Timeout <= 0 {
+		config.Timeout = 100 * time.Millisecond
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	if config.Now == nil {
+		config.Now = time.Now
+	}
+	f := &Fleet{config: config, known: make(map[address]*Node)}
+	f.recovered.Store(new([]Recovered))
+	if err := f.SetTLS(config.TLS); err != nil {
+		return nil, err
+	}
+	for _, b := range backends {
+		if b.kind != oneNode {
+			f.watcher = newWatcher(f, backends)
+			f.watcher.open()
+			return f, nil
+		}
+	}
+	var names []string
+	top := &Topology{}
+	for _, b := range backends {
+		top.Nodes, names = append(top.Nodes, f.node(b, b.seeds[0])), append(names, b.name())
+	}
+	top.place = shard.NewNodes(names)
+	f.topology.Store(top)
+	return f, nil
+}
+
+// Topology returns the nodes in use. While nothing changes it returns the same pointer,
+// so that users can keep what they derive from it.
+func (f *Fleet) Topology() *Topology { return f.topology.Load() }
+
+// Timeout returns the configured Timeout.
+func (f *Fleet) Timeout() time.Duration { return f.config.Timeout }
+
+// OnRecovered registers a function that is called when a node answers again. Register
+// functions before the fleet is used.
+func (f *Fleet) OnRecovered(call Recovered) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := append([]Recovered{call}, *f.recovered.Load()...)
+	f.recovered.Store(&calls)
+}
+
+// Look makes the watcher, if there is one, check the topology soon. Call it when the
+// topology may have changed.
+func (f *Fleet) Look() {
+	if f.watcher != nil {
+		f.watcher.wake()
+	}
+}
+
+// Redirected returns the node at the address to which n redirects with MOVED or ASK. It
+// returns nil if redirects are not followed, because all backends are single nodes, or
+// if the fleet is closed.
+func (f *Fleet) Redirected(n *Node, addr string) *Node {
+	if f.watcher == nil || n.backend == nil {
+		return nil
+	}
+	f.watcher.wake()
+	return f.node(n.backend, fullAddress(addr, n.name))
+}
+
+// SetTLS reads the files of t and uses them for new connections. Open connections are not
+// affected. If SetTLS returns an error, it has changed nothing.
+func (f *Fleet) SetTLS(t TLS) error {
+	config, err := t.load()
+	if err != nil {
+		return err
+	}
+	f.tls.Store(config)
+	return nil
+}
+
+// Close closes all nodes, each after its OnClose functions. The fleet must not
+// be used afterwards.
+func (f *Fleet) Close() error {
+	if f.watcher != nil {
+		f.watcher.close()
+	}
+	f.mu.Lock()
+	known := f.known
+	f.known = nil
+	f.mu.Unlock()
+	var errs []error
+	for _, n := range known {
+		errs = append(errs, n.close())
+	}
+	if f.watcher != nil {
+		for _, n := range f.watcher.absent {
+			errs = append(errs, n.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// node returns the node at addr, and opens it if it is new. It returns nil after Close,
+// or if there are maxNodes already.
+func (f *Fleet) node(b *backend, addr string) *Node {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	at := address{b, addr}
+	n := f.known[at]
+	if n == nil && f.known != nil && len(f.known) < maxNodes {
+		n = openNode(f, b, addr)
+		f.known[at] = n
+	}
+	return n
+}
+
+// forget removes and returns the nodes for which gone returns true.
+func (f *Fleet) forget(gone func(*Node) bool) (out []*Node) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for at, n := range f.known {
+		if gone(n) {
+			delete(f.known, at)
+			out = append(out, n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,104 @@
+package backend
+
+import (
+	"errors"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// If the node is closed already, OnClose calls the function at once.
+func TestOnCloseFunctionsRunBeforeTheClientIsClosed(t *testing.T) {
+	s := redistest.Start(t)
+	f, err := Open(Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	n := f.Topology().Nodes[0]
+	failure := errors.New("queue would not end")
+	ran := 0
+	n.OnClose(func() error {
+		ran++
+		require.NoError(t, n.Client().Ping(t.Context()).Err())
+		return failure
+	})
+	require.ErrorIs(t, f.Close(), failure)
+	require.Equal(t, 1, ran)
+	require.Error(t, n.Client().Ping(t.Context()).Err())
+	n.OnClose(func() error { ran++; return nil })
+	require.Equal(t, 2, ran)
+}
+
+func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
+	s := redistest.Start(t)
+	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 200 * time.Millisecond})
+	heard := make(chan State, 10)
+	f.OnRecovered(func(n *Node, was State) []any {
+		require.Equal(t, s.Addr, n.Name())
+		heard <- was
+		return nil
+	})
+	n := f.Topology().Nodes[0]
+	require.NoError(t, n.Client().Ping(t.Context()).Err())
+	s.Pause()
+	err := n.Client().Ping(t.Context()).Err()
+	require.True(t, Failed(err))
+	require.True(t, MaybeApplied(err))
+	n.Record(err)
+	require.Eventually(t, n.Down, 10*time.Second, time.Millisecond)
+	require.Equal(t, "no answer in time", n.Reason())
+	s.Resume()
+	require.Eventually(t, func() bool { return n.State() == Up }, 10*time.Second, time.Millisecond)
+	require.Equal(t, Down, <-heard)
+	require.Equal(t, int64(2), n.Failures())
+	require.Nil(t, f.Redirected(n, "127.0.0.1:1"), "redirects are not followed without a watcher")
+}
+
+// The address of a demoted node may lead to another server.
+func TestDemotedNodeLosesItsConnections(t *testing.T) {
+	s := redistest.Start(t)
+	f := openTest(t, Config{Backends: []string{s.URL()}})
+	n := f.Topology().Nodes[0]
+	id := func() int64 {
+		v, err := n.Client().ClientID(t.Context()).Result()
+		require.NoError(t, err)
+		return v
+	}
+	before := id()
+	require.Equal(t, before, id())
+	n.Record(Reply("READONLY You can't write against a read only replica."))
+	require.Eventually(t, func() bool { return n.State() == Up }, 10*time.Second, time.Millisecond)
+	require.NotEqual(t, before, id())
+}
+
+// The topology stays the same object while nothing changes, and Close ends every
+// goroutine.
+func TestFleetOfAClusterFindsItsNodes(t *testing.T) {
+	c := redistest.StartCluster(t, 3, nil)
+	before := runtime.NumGoroutine()
+	f, err := Open(Config{Backends: []string{c.URL()}, Timeout: 5 * time.Second})
+	require.NoError(t, err)
+	first := f.Topology().Nodes[0]
+	require.True(t, first.Down())
+	require.Nil(t, first.Client())
+	require.Equal(t, "no cluster node has answered yet", first.Reason())
+	require.Eventually(t, func() bool { return len(f.Topology().Nodes) == 3 }, 10*time.Second, time.Millisecond)
+	top := f.Topology()
+	require.True(t, top.Clustered())
+	node, slot := top.LocateStored([]byte("rl:{a}"))
+	require.EqualValues(t, 15495, slot)
+	require.Equal(t, node, top.Locate([]byte("a"), 0))
+	require.Equal(t, c.Nodes[2].Addr, top.Nodes[node].Name())
+	require.Len(t, top.Spread([]byte("a"), 3), 3)
+	for range 5 {
+		f.Look()
+		time.Sleep(50 * time.Millisecond) // some rounds of the watcher
+	}
+	require.Same(t, top, f.Topology())
+	require.Same(t, top.Nodes[0], f.Redirected(top.Nodes[1], top.Nodes[0].Name()))
+	require.NoError(t, f.Close())
+	require.Nil(t, f.Redirected(top.Nodes[1], "127.0.0.1:1"))
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond,
+		"goroutines are left") // +1: Eventually's own
+}

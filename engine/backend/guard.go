@@ -1,0 +1,22 @@
+package backend
+
+import (
+	"errors"
+	"log/slog"
+	"runtime/debug"
+)
+
+// errPanicked is the error of a round that a panic ended.
+var errPanicked = errors.New("internal error: see the log")
+
+// Guard runs one round of a goroutine's work. A panic ends the round but not the process:
+// Guard logs it with its stack and returns false. doing names the work in the log.
+func Guard(log *slog.Logger, doing string, round func()) (ok bool) {
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("internal error", "doing", doing, "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	round()
+	return true
+}

@@ -1,0 +1,158 @@
+package backend
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// State is the state of a node's health.
+type State int32
+
+// The states. After one failure a node is Suspect and still gets requests. After two
+// failures in a row it is Down, and requests get their policy at once.
+const (
+	Up State = iota
+	Suspect
+	Down
+)
+
+// String returns the state as INFO shows it.
+func (s State) String() string { return [...]string{"up", "suspect", "down"}[s] }
+
+// health tracks a node's state. After the first failure a goroutine probes the node until
+// it answers. A node that is Suspect is up again with any reply, a node that is Down only
+// with the reply to a probe.
+type health struct {
+	name      string                      // the node's name, for the log
+	config    *Config                     // the configuration of the fleet
+	probe     func(context.Context) error // sends a probe
+	record    func(error)                 // records a failed probe: Node.Record
+	recovered func(was State) []any       // called when the node is up again; returns attributes for the log
+
+	failures atomic.Int32              // failures in a row, at most Down; the value is the State
+	failed   atomic.Int64              // failures in total, for INFO
+	due      atomic.Int64              // when the next probe is due, in Unix ns
+	cause    atomic.Pointer[string]    // the reason of the last failure
+	since    atomic.Pointer[time.Time] // when the node went down
+
+	trouble chan struct{} // wakes the prober
+	stop    context.CancelFunc
+	prober  sync.WaitGroup
+}
+
+const (
+	probeMin = 50 * time.Millisecond // the first pause between probes
+	probeMax = time.Second           // the longest pause between probes
+)
+
+// open starts the prober.
+func (h *health) open() {
+	h.trouble = make(chan struct{}, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	h.stop = stop
+	h.prober.Add(1)
+	go h.run(ctx) // until close
+}
+
+func (h *health) close() {
+	h.stop()
+	h.prober.Wait()
+}
+
+func (h *health) state() State { return State(h.failures.Load()) }
+
+// reason returns why the node is not up.
+func (h *health) reason() string {
+	if cause := h.cause.Load(); cause != nil {
+		return *cause
+	}
+	return "node is down"
+}
+
+// untilProbe returns the ms until the next probe, at least 1.
+func (h *health) untilProbe() int64 {
+	due := time.Unix(0, h.due.Load()).Sub(h.config.Now())
+	if due <= 0 && h.state() != Down {
+		due = probeMin // no probe is planned: the next failure plans one
+	}
+	return max((due + time.Millisecond - 1).Milliseconds(), 1)
+}
+
+// succeed records a reply. It does not bring up a node that is down.
+func (h *health) succeed() {
+	if h.state() == Suspect && h.failures.CompareAndSwap(int32(Suspect), int32(Up)) {
+		h.recovered(Suspect)
+	}
+}
+
+// fail records a failure. It reports whether the node was not down yet.
+func (h *health) fail(err error) bool {
+	cause := Reason(err)
+	h.cause.Store(&cause)
+	for {
+		was := h.failures.Load()
+		if State(was) == Down {
+			return false
+		}
+		if !h.failures.CompareAndSwap(was, was+1) {
+			continue
+		}
+		h.failed.Add(1)
+		if State(was+1) == Down {
+			now := h.config.Now()
+			h.since.Store(&now)
+			h.config.Logger.Warn("node is down", "node", h.name, "why", cause)
+		}
+		break
+	}
+	h.plan(probeMin)
+	select {
+	case h.trouble <- struct{}{}:
+	default:
+	}
+	return true
+}
+
+func (h *health) plan(wait time.Duration) {
+	h.due.Store(h.config.Now().Add(wait).UnixNano())
+}
+
+// run probes the node after each failure until it answers.
+func (h *health) run(ctx context.Context) {
+	defer h.prober.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-h.trouble:
+		}
+		// The first probe has no pause: most often only a connection was lost.
+		for wait := time.Duration(0); ; wait = min(max(2*wait, probeMin), probeMax) {
+			h.plan(wait)
+			if !pause(ctx, wait, nil) {
+				return
+			}
+			err := h.probe(ctx)
+			if !Failed(err) {
+				Guard(h.config.Logger, "recovery of "+h.name, h.probed)
+				break
+			}
+			if ctx.Err() == nil {
+				h.record(err)
+			}
+		}
+	}
+}
+
+// probed records that the node has answered a probe.
+func (h *health) probed() {
+	switch was := State(h.failures.Swap(int32(Up))); was {
+	case Down:
+		after := h.config.Now().Sub(*h.since.Load()).Round(time.Millisecond)
+		h.config.Logger.Warn("node is up", append([]any{"node", h.name, "after", after}, h.recovered(Down)...)...)
+	case Suspect:
+		h.recovered(Suspect)
+	}
+}

@@ -1,0 +1,93 @@
+package backend
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// patient is a health whose probes fail until well is set.
+type patient struct {
+	health
+	well   atomic.Bool
+	probes atomic.Int64 // probes sent
+	heard  []State      // the arguments of recovered
+	log    bytes.Buffer
+}
+
+func openPatient() *patient {
+	p := &patient{}
+	p.name = "10.0.0.1:6379"
+	p.config = &Config{Timeout: time.Second, Now: time.Now, Logger: slog.New(slog.NewTextHandler(&p.log, nil))}
+	p.probe = func(context.Context) error {
+		p.probes.Add(1)
+		if p.well.Load() {
+			return nil
+		}
+		return errors.New("refused")
+	}
+	p.record = func(err error) { p.fail(err) }
+	p.recovered = func(was State) []any {
+		p.heard = append(p.heard, was)
+		return []any{"closed", 3}
+	}
+	p.open()
+	return p
+}
+
+// Failures of requests and of probes count alike. Probes become rarer, down to one a
+// second.
+func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		require.Equal(t, Up, p.state())
+		require.True(t, p.fail(errors.New("refused")))
+		require.Equal(t, Suspect, p.state())
+		synctest.Wait() // the first probe comes at once
+		require.Equal(t, Down, p.state())
+		require.Equal(t, "connection failed: refused", p.reason())
+		require.False(t, p.fail(errors.New("refused")), "the node is down already")
+		p.succeed()
+		require.Equal(t, Down, p.state(), "a reply does not bring the node up")
+		require.LessOrEqual(t, p.untilProbe(), probeMin.Milliseconds())
+
+		time.Sleep(20 * time.Second)
+		before := p.probes.Load()
+		time.Sleep(20 * time.Second)
+		require.Equal(t, int64(20), p.probes.Load()-before)
+		require.Positive(t, p.untilProbe())
+
+		p.well.Store(true)
+		time.Sleep(probeMax)
+		synctest.Wait()
+		require.Equal(t, Up, p.state())
+		require.Equal(t, []State{Down}, p.heard)
+		require.Equal(t, int64(2), p.failed.Load())
+		require.Contains(t, p.log.String(), `msg="node is down" node=10.0.0.1:6379 why="connection failed: refused"`)
+		require.Contains(t, p.log.String(), `msg="node is up" node=10.0.0.1:6379 after=40.55s closed=3`)
+	})
+}
+
+func TestAnyReplyBringsASuspectNodeUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.well.Store(true)
+		p.fail(errors.New("refused"))
+		p.succeed()
+		require.Equal(t, Up, p.state())
+		require.Equal(t, []State{Suspect}, p.heard)
+		synctest.Wait()
+		require.Equal(t, int64(1), p.probes.Load())
+		require.Equal(t, []State{Suspect}, p.heard, "recovered is called once")
+		require.Empty(t, p.log.String())
+	})
+}

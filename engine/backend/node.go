@@ -1,0 +1,192 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Node is one Redis server.
+type Node struct {
+	fleet   *Fleet
+	backend *backend // the backend that the node belongs to; nil if the node is absent
+	name    string   // host:port
+	client  *redis.Client
+	conns   Connections
+	health  health
+
+	// Batches counts round trips, for INFO. Users of the node increment it.
+	Batches atomic.Int64
+
+	mu      sync.Mutex
+	onClose []func() error // guarded by mu
+	closed  bool           // guarded by mu
+}
+
+func openNode(f *Fleet, b *backend, addr string) *Node {
+	n := &Node{fleet: f, backend: b, name: addr}
+	n.client = redis.NewClient(n.Options(&n.conns))
+	n.openHealth()
+	n.health.open() // until close
+	return n
+}
+
+// absentNode returns a stand-in for a node whose address is unknown. It is down, and has
+// no client.
+func absentNode(f *Fleet, name, why string) *Node {
+	n := &Node{fleet: f, name: name}
+	n.openHealth()
+	n.health.failures.Store(int32(Down))
+	n.health.cause.Store(&why)
+	return n
+}
+
+func (n *Node) openHealth() {
+	n.health.name, n.health.config = n.name, &n.fleet.config
+	n.health.probe, n.health.record, n.health.recovered = n.probe, n.Record, n.recovered
+}
+
+// Name returns the node's address, host:port.
+func (n *Node) Name() string { return n.name }
+
+// Client returns the node's client, which uses RESP2 and never sends anything twice. It
+// returns nil if the node's address is not known yet.
+func (n *Node) Client() *redis.Client { return n.client }
+
+// Clustered reports whether the node belongs to a Redis Cluster, whose keys are placed by
+// slots.
+func (n *Node) Clustered() bool { return n.backend != nil && n.backend.kind == cluster }
+
+// State returns the state of the node's health.
+func (n *Node) State() State { return n.health.state() }
+
+// Down reports whether requests should get their policy at once.
+func (n *Node) Down() bool { return State(n.health.failures.Load()) == Down }
+
+// Reason returns why the node is not up, in a few words.
+func (n *Node) Reason() string { return n.health.reason() }
+
+// UntilProbe returns the ms until the next probe, at least 1. A client need not try again
+// earlier.
+func (n *Node) UntilProbe() int64 { return n.health.untilProbe() }
+
+// Failures returns how many round trips failed while the node was not down.
+func (n *Node) Failures() int64 { return n.health.failed.Load() }
+
+// Record updates the node's health after a round trip. err is nil if the node replied at
+// all, else an error for which Failed returns true.
+func (n *Node) Record(err error) {
+	if err == nil {
+		if n.health.failures.Load() == int32(Suspect) {
+			n.health.succeed()
+		}
+		return
+	}
+	if Demoted(err) {
+		n.conns.DropAll()
+	}
+	if n.health.fail(err) {
+		n.fleet.Look()
+	}
+}
+
+// Options returns the options for a further client of the node, whose connections are
+// tracked by conns. conns must be new.
+func (n *Node) Options(conns *Connections) *redis.Options {
+	return n.fleet.options(n.backend, n.name, conns)
+}
+
+// OnClose registers a function to be called before the node's client is closed: some time
+// after the node has left the topology, or when the fleet is closed. If the node is
+// closed already, OnClose calls f at once.
+func (n *Node) OnClose(f func() error) {
+	n.mu.Lock()
+	closed := n.closed
+	if !closed {
+		n.onClose = append(n.onClose, f)
+	}
+	n.mu.Unlock()
+	if closed {
+		_ = f() // there is no caller of close to report the error to
+	}
+}
+
+func (n *Node) close() error {
+	n.mu.Lock()
+	calls := n.onClose
+	n.onClose, n.closed = nil, true
+	n.mu.Unlock()
+	var errs []error
+	for _, f := range calls {
+		errs = append(errs, f())
+	}
+	if n.client != nil {
+		n.health.close()
+		errs = append(errs, n.client.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// probeScript does nothing, but is refused whenever a deciding script would be: by a node
+// that is loading, busy with another script, or a replica.
+const probeScript = "#!lua\nreturn 1"
+
+// probe runs probeScript on the node. In a cluster the key of the script may be on
+// another node; an error reply that says so shows that the node works.
+func (n *Node) probe(ctx context.Context) error {
+	err := errPanicked
+	Guard(n.fleet.config.Logger, "probe of "+n.name, func() {
+		ctx, cancel := context.WithTimeout(ctx, n.fleet.config.Timeout)
+		defer cancel()
+		err = n.client.Process(ctx, redis.NewCmd(ctx, "eval", probeScript, 1, "rl:{}"))
+	})
+	return err
+}
+
+// recovered calls the fleet's OnRecovered functions and returns their attributes for the
+// log.
+func (n *Node) recovered(was State) (attrs []any) {
+	for _, call := range *n.fleet.recovered.Load() {
+		attrs = append(attrs, call(n, was)...)
+	}
+	return attrs
+}
+
+// poolSize is the number of connections of a node's client: two for batches in flight,
+// one for a probe, and a spare one.
+const poolSize = 4
+
+// options returns the options for a client of the node of backend b at addr.
+func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Options {
+	o := *b.options
+	o.Addr = addr
+	o.Dialer = conns.dialer(b.tls, f.tls.Load)
+	o.Protocol = 2      // replies of scripts are strings, for which RESP3 has no advantage
+	o.MaxRetries = -1   // a command that may have been applied is never sent again
+	o.DialerRetries = 1 // a dead node costs one dial
+	o.ContextTimeoutEnabled = true
+	o.DialTimeout = f.config.Timeout
+	o.ReadTimeout = f.config.Timeout
+	o.WriteTimeout = f.config.Timeout
+	o.PoolSize = poolSize
+	o.PipelinePoolSize = -1 // one pool: an open connection serves both
+	o.ClientName = "rlproxy"
+	o.DisableIdentity = true
+	return &o
+}
+
+// pause waits for d, or until ctx ends or a value arrives on wake, which may be nil. It
+// returns false if ctx has ended.
+func pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-wake:
+	case <-time.After(d):
+	}
+	return true
+}

@@ -1,0 +1,95 @@
+package backend
+
+import (
+	"crypto/x509"
+	"encoding/pem"
+	"net"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+	"github.com/youmark/pkcs8"
+)
+
+// encrypted writes a key again, so that pass opens it, and returns the path.
+func encrypted(t *testing.T, keyFile, pass string) string {
+	b, err := os.ReadFile(keyFile)
+	require.NoError(t, err)
+	block, _ := pem.Decode(b)
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	require.NoError(t, err)
+	der, err := pkcs8.MarshalPrivateKey(key, []byte(pass), nil)
+	require.NoError(t, err)
+	path := keyFile + ".locked"
+	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: der}), 0o600))
+	return path
+}
+
+// startTLS runs a server that also takes TLS connections, at addr, from clients with a
+// certificate. The files are what it takes to be one.
+func startTLS(t *testing.T) (s *redistest.Server, addr string, files TLS) {
+	t.Helper()
+	authority, certificate, key := redistest.Certificates(t)
+	port := strconv.Itoa(redistest.FreePort(t))
+	s = redistest.Start(t, "--tls-port", port, "--tls-ca-cert-file", authority,
+		"--tls-cert-file", certificate, "--tls-key-file", key, "--tls-auth-clients", "yes")
+	return s, net.JoinHostPort("127.0.0.1", port), TLS{CACertFile: authority, CertFile: certificate, KeyFile: key}
+}
+
+// count increments a counter on the fleet's only node, and returns it.
+func count(t *testing.T, f *Fleet) (int64, error) {
+	t.Helper()
+	return f.Topology().Nodes[0].Client().Incr(t.Context(), "rl:{k}").Result()
+}
+
+func TestTLS(t *testing.T) {
+	s, addr, both := startTLS(t)
+	s.Do("ACL", "SETUSER", "proxy", "on", ">hush", "~rl:*", "&rl:*", "+@all")
+	open := func(files TLS) *Fleet {
+		return openTest(t, Config{
+			Backends: []string{"rediss://proxy:hush@" + addr + "/2"},
+			Timeout:  2 * time.Second, TLS: files,
+		})
+	}
+	counts := func(want int64, f *Fleet, why ...any) {
+		t.Helper()
+		n, err := count(t, f)
+		require.NoError(t, err, why...)
+		require.Equal(t, want, n, why...)
+	}
+	refused := func(why string, f *Fleet) {
+		t.Helper()
+		_, err := count(t, f)
+		require.ErrorContains(t, err, why)
+		require.True(t, Failed(err))
+	}
+	f := open(both)
+	counts(1, f)
+	require.Equal(t, "# Keyspace\r\ndb2:keys=1", s.Do("INFO", "keyspace")[:len("# Keyspace\r\ndb2:keys=1")])
+
+	named := both
+	named.ServerName = "limits.test"
+	counts(2, open(named))
+	named.ServerName = "other.test"
+	refused("not other.test", open(named))
+
+	refused("unknown authority", open(TLS{}))
+	refused("", open(TLS{CACertFile: both.CACertFile})) // the node wants a certificate
+
+	// An encrypted key, and its password.
+	locked := both
+	locked.KeyFile, locked.KeyPass = encrypted(t, both.KeyFile, "hush"), "hush"
+	counts(3, open(locked))
+
+	// New files hold for new connections; bad ones change nothing.
+	locked.KeyPass = "hushhush"
+	require.ErrorContains(t, f.SetTLS(locked), locked.KeyFile+": backend-tls-key-file-pass does not open the key: ")
+	require.Error(t, f.SetTLS(TLS{CACertFile: both.KeyFile}))
+	require.Error(t, f.SetTLS(TLS{CertFile: both.CertFile}))
+	require.Error(t, f.SetTLS(TLS{CACertFile: both.CACertFile + ".missing"}))
+	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+	counts(4, f, "a connection that the node closed is not used")
+}

@@ -1,0 +1,67 @@
+package backend
+
+import (
+	"slices"
+
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// Topology holds the nodes in use and places keys on them. It is immutable.
+type Topology struct {
+	Nodes []*Node              // at least one; must not be modified
+	place *shard.Nodes         // places keys by the backends' names; nil for a cluster
+	slots *[shard.Slots]uint16 // the index in Nodes of each slot's master; nil without a cluster
+}
+
+// Locate returns the index of the node that holds a shard of a client's key. Shard 0 is
+// the key's home.
+func (t *Topology) Locate(key []byte, number int) int {
+	switch {
+	case t.slots != nil:
+		var buf [256]byte
+		return int(t.slots[shard.Slot(shard.AppendStoredKey(buf[:0], key, number))])
+	case len(t.Nodes) == 1:
+		return 0
+	case number == 0:
+		return t.place.Home(key)
+	}
+	var buf [16]int
+	return t.place.Order(key, buf[:0])[number%len(t.Nodes)]
+}
+
+// LocateStored returns the index of the node that holds a stored key, and the key's slot
+// in a cluster. Without a cluster, too, keys with the same hash tag are on the same node.
+func (t *Topology) LocateStored(key []byte) (node int, slot uint16) {
+	switch {
+	case t.slots != nil:
+		slot = uint16(shard.Slot(key)) // #nosec G115 -- 14 bits
+		return int(t.slots[slot]), slot
+	case len(t.Nodes) == 1:
+		return 0, 0
+	}
+	return t.place.Home(shard.Tag(key)), 0
+}
+
+// Spread returns the numbers of n shards of a key, the home's first, on as many different
+// nodes as possible.
+func (t *Topology) Spread(key []byte, n int) []int {
+	if t.slots != nil {
+		return shard.Spread(nil, key, n, len(t.Nodes), func(slot int) int { return int(t.slots[slot]) })
+	}
+	numbers := make([]int, n)
+	for i := range numbers {
+		numbers[i] = i
+	}
+	return numbers
+}
+
+// Clustered reports whether the nodes are masters of a Redis Cluster.
+func (t *Topology) Clustered() bool { return t.slots != nil }
+
+// equal reports whether both topologies are the same.
+func (t *Topology) equal(o *Topology) bool {
+	if !slices.Equal(t.Nodes, o.Nodes) || t.place != o.place || (t.slots == nil) != (o.slots == nil) {
+		return false
+	}
+	return t.slots == nil || t.slots == o.slots || *t.slots == *o.slots
+}

@@ -1,0 +1,245 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// watcher keeps the topology current if there are sentinels or a cluster. It asks them
+// every few seconds, soon after a node failed or turned out to be demoted, and when a
+// node replies that a slot has moved.
+//
+// Each master has its own queues, pool and health, so a master that hangs delays only its
+// own keys. go-redis's cluster client is not used because it has one queue for all
+// masters, and repeats commands that may have been applied.
+type watcher struct {
+	fleet    *Fleet
+	backends []*backend
+	absent   []*Node // stand-ins for masters whose address is unknown
+	unserved *Node   // the stand-in for the master of slots that no node serves; one of absent
+
+	// Used only by the watcher's goroutine:
+	clients map[string]*redis.Client // clients of seeds and sentinels, by address
+	left    map[*Node]time.Time      // when a node that is in no topology left it
+	turn    int                      // the index of the server to ask first
+
+	look chan struct{} // wakes the goroutine
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+const (
+	// lookSoon is the shortest pause between requests for the topology, after trouble.
+	lookSoon = 100 * time.Millisecond
+	// lookOften is the pause between requests to sentinels. A demoted master may not know
+	// that it was demoted.
+	lookOften = time.Second
+	// lookCalm is the pause between requests to a cluster, whose nodes reply when slots
+	// have moved.
+	lookCalm = 5 * time.Second
+	// retireAfter is how long a node that is in no topology is kept: longer than any
+	// request that was sent to it takes.
+	retireAfter = 3 * time.Second
+)
+
+// errNoAnswer is the error if no server knew the topology.
+var errNoAnswer = errors.New("no sentinel or cluster node answered")
+
+// newWatcher returns the watcher of a fleet with sentinels or a cluster. Until it has
+// found the nodes, requests get their policy.
+func newWatcher(f *Fleet, backends []*backend) *watcher {
+	w := &watcher{
+		fleet: f, backends: backends,
+		clients: make(map[string]*redis.Client), left: make(map[*Node]time.Time), look: make(chan struct{}, 1),
+	}
+	w.unserved = w.standIn(backends[0], "no node serves the key's slot")
+	f.topology.Store(w.first())
+	return w
+}
+
+// open starts the watcher's goroutine.
+func (w *watcher) open() {
+	ctx, stop := context.WithCancel(context.Background())
+	w.stop = stop
+	w.done.Add(1)
+	go w.run(ctx) // until close
+}
+
+// standIn returns an absent node for a node of b whose address is unknown.
+func (w *watcher) standIn(b *backend, why string) *Node {
+	n := absentNode(w.fleet, b.seeds[0], why)
+	w.absent = append(w.absent, n)
+	return n
+}
+
+// first returns the topology before any server has answered.
+func (w *watcher) first() *Topology {
+	t := &Topology{}
+	var names []string
+	for _, b := range w.backends {
+		var n *Node
+		switch b.kind {
+		case oneNode:
+			n = w.fleet.node(b, b.seeds[0])
+		case sentinels:
+			n = w.standIn(b, "no sentinel has named the master yet")
+		case cluster:
+			n = w.standIn(b, "no cluster node has answered yet")
+		}
+		t.Nodes, names = append(t.Nodes, n), append(names, b.name())
+	}
+	if w.backends[0].kind == cluster {
+		t.slots = new([shard.Slots]uint16)
+		return t
+	}
+	t.place = shard.NewNodes(names)
+	return t
+}
+
+// wake makes the watcher check the topology soon.
+func (w *watcher) wake() {
+	select {
+	case w.look <- struct{}{}:
+	default:
+	}
+}
+
+func (w *watcher) close() {
+	w.stop()
+	w.done.Wait()
+}
+
+func (w *watcher) run(ctx context.Context) {
+	defer w.done.Done()
+	defer func() {
+		for _, client := range w.clients {
+			_ = client.Close()
+		}
+	}()
+	calm := lookCalm
+	if w.backends[0].kind != cluster {
+		calm = lookOften
+	}
+	retry, known := lookSoon, true
+	for {
+		settled, err := false, errPanicked
+		Guard(w.fleet.config.Logger, "watching the topology", func() {
+			settled, err = w.find(ctx)
+			w.retire()
+		})
+		switch {
+		case err != nil && known && ctx.Err() == nil:
+			w.fleet.config.Logger.Warn("topology unknown: " + err.Error())
+		case err == nil && !known:
+			w.fleet.config.Logger.Warn("topology known again")
+		}
+		known = err == nil
+		wait := calm
+		if settled {
+			retry = lookSoon
+		} else {
+			wait, retry = retry, min(2*retry, lookOften)
+		}
+		// wake does not shorten the first lookSoon of the pause: trouble comes in bursts.
+		if !pause(ctx, lookSoon, nil) || !pause(ctx, wait-lookSoon, w.look) {
+			return
+		}
+	}
+}
+
+// find asks for the topology and stores it. settled reports that there is no reason to
+// ask again soon.
+func (w *watcher) find(ctx context.Context) (settled bool, err error) {
+	now := w.fleet.topology.Load()
+	next := &Topology{place: now.place}
+	for i, b := range w.backends {
+		switch b.kind {
+		case oneNode:
+			next.Nodes = append(next.Nodes, now.Nodes[i])
+		case sentinels:
+			n, failure := w.findMaster(ctx, b, now.Nodes[i])
+			if failure != nil {
+				err = failure
+			}
+			next.Nodes = append(next.Nodes, n)
+		case cluster: // the only backend
+			if next, err = w.askCluster(ctx, b, now); err != nil {
+				next = now
+			}
+		}
+	}
+	settled = err == nil
+	for _, n := range next.Nodes {
+		settled = settled && n.State() == Up
+	}
+	if !settled {
+		w.turn++ // another server may know more
+	}
+	if !next.equal(now) {
+		w.fleet.topology.Store(next)
+	}
+	return settled, err
+}
+
+// findMaster returns the master that the sentinels of b name. It returns now if that is
+// the master, or if no sentinel answers.
+func (w *watcher) findMaster(ctx context.Context, b *backend, now *Node) (*Node, error) {
+	addr, err := w.master(ctx, b)
+	if err != nil || now.client != nil && addr == now.name {
+		return now, err
+	}
+	n := w.fleet.node(b, addr)
+	if n == nil {
+		return now, nil
+	}
+	w.fleet.config.Logger.Warn("sentinels named the master", "master", b.master, "node", addr)
+	return n, nil
+}
+
+// retire closes nodes that left the topology more than retireAfter ago.
+func (w *watcher) retire() {
+	now, used := w.fleet.config.Now(), map[*Node]bool{}
+	for _, n := range w.fleet.topology.Load().Nodes {
+		used[n] = true
+	}
+	old := w.fleet.forget(func(n *Node) bool {
+		since, gone := w.left[n]
+		switch {
+		case used[n]:
+			delete(w.left, n)
+		case !gone:
+			w.left[n] = now
+		case now.Sub(since) > retireAfter:
+			delete(w.left, n)
+			return true
+		}
+		return false
+	})
+	for _, n := range old {
+		_ = n.close() // an error is of no interest: nothing uses the node
+	}
+}
+
+// client returns the client of a seed or sentinel.
+func (w *watcher) client(b *backend, addr string) *redis.Client {
+	if c := w.clients[addr]; c != nil {
+		return c
+	}
+	options := w.fleet.options(b, addr, new(Connections))
+	options.PoolSize = 1
+	if b.kind == sentinels {
+		options.Username, options.Password, options.DB = b.askAs[0], b.askAs[1], 0
+	}
+	w.clients[addr] = redis.NewClient(options)
+	return w.clients[addr]
+}
+
+// within bounds one request for the topology.
+func (w *watcher) within(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, max(w.fleet.config.Timeout, lookSoon))
+}

@@ -1,0 +1,61 @@
+package backend
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// The process survives any reply of sentinels, cluster nodes and nodes: the watcher logs
+// that the topology is unknown, and a node that answers no probe stays down.
+func TestNonsenseRepliesLeaveTheTopologyUnknown(t *testing.T) {
+	for i, reply := range []string{
+		"", "\r\n", "+\r\n", "-\r\n", "$5\r\nab", "$-7\r\n", "*-3\r\n", "*2\r\n*-1\r\n:1\r\n", "$999999999999999999999\r\n", ":x\r\n", "!!!\r\n",
+		"*1\r\n*3\r\n:0\r\n:16383\r\n*0\r\n", "*1\r\n*2\r\n:0\r\n:1\r\n", "*1\r\n*3\r\n:-9\r\n:99999999\r\n*2\r\n$1\r\nx\r\n:-1\r\n",
+		"*2\r\n$0\r\n\r\n$0\r\n\r\n", "*1\r\n$1\r\nx\r\n", ">2\r\n$7\r\nmessage\r\n*0\r\n", "%1\r\n:1\r\n", strings.Repeat("*1\r\n", 1000),
+	} {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			addr := babbler(t, reply)
+			for _, url := range []string{"redis+sentinel://" + addr + "/main", "redis+cluster://" + addr, "redis://" + addr} {
+				var log lockedBuffer
+				f := openTest(t, Config{Backends: []string{url}, Timeout: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+				n := f.Topology().Nodes[0]
+				if n.Client() != nil {
+					n.Record(n.Client().Ping(t.Context()).Err())
+					continue
+				}
+				require.Eventually(t, func() bool {
+					return strings.Contains(log.String(), "topology unknown: ")
+				}, 10*time.Second, time.Millisecond, "%s %q: %s", url, reply, log.String())
+				require.True(t, n.Down())
+			}
+		})
+	}
+}
+
+// A node that leaves the topology is closed some seconds later, after its OnClose
+// functions.
+func TestNodesThatLeaveTheTopologyAreClosed(t *testing.T) {
+	g := redistest.StartGuarded(t)
+	f := openTest(t, Config{Backends: []string{g.URL()}})
+	require.Equal(t, "no sentinel has named the master yet", f.Topology().Nodes[0].Reason())
+	master := func() *Node { return f.Topology().Nodes[0] }
+	require.Eventually(t, func() bool { return master().Name() == g.Master.Addr }, 10*time.Second, time.Millisecond)
+	left := master()
+	closed := make(chan struct{})
+	left.OnClose(func() error { close(closed); return nil })
+	g.Sentinels[0].Do("SENTINEL", "FAILOVER", redistest.SentinelName)
+	require.Eventually(t, func() bool { return master().Name() == g.Replica.Addr }, 20*time.Second, time.Millisecond)
+	select {
+	case <-closed:
+	case <-time.After(20 * time.Second):
+		require.Fail(t, "the old master is not closed")
+	}
+	require.Error(t, left.Client().Ping(t.Context()).Err())
+}

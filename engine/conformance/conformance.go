@@ -1,0 +1,78 @@
+// Package conformance holds an engine to the contract: by transcripts whose rows
+// are the contract's numbers, and by random sequences against a model that is too
+// simple to be wrong. Only tests import it.
+//
+// Reading order: conformance.go (this file), transcript.go and transcripts/,
+// random.go, model.go.
+package conformance
+
+import (
+	"os"
+	"strconv"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// Subject opens an engine whose decisions go by the clock given, in ms since the
+// epoch, and closes it with the test. The clock is some decades ahead of the real
+// one, as times to live in a node are real.
+type Subject func(t *testing.T, clock func() int64) engine.Engine
+
+// Run holds an engine to the contract of the RL commands, by the transcripts and by so
+// many random requests. SOAK_REQUESTS in the environment sets another number, for a
+// soak.
+func Run(t *testing.T, open Subject, random int) {
+	if text := os.Getenv("SOAK_REQUESTS"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err, "SOAK_REQUESTS")
+		random = n
+	}
+	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "transcripts/*.txt") })
+	t.Run("random", func(t *testing.T) { randomRun(t, open, random) })
+}
+
+// RunThrottle holds an engine to what redis-cell answers to CL.THROTTLE.
+func RunThrottle(t *testing.T, open Subject) {
+	transcripts(t, open, "throttle.txt")
+}
+
+// Request returns a request of cost 1 with one window, in ms.
+func Request(kind limit.Kind, key string, most, window int64) engine.Request {
+	return engine.Request{Key: []byte(key), Spec: limit.Spec{
+		Kind: kind, N: 1, Windows: [limit.MaxWindows]limit.Window{{Limit: most, Length: window}}, Cost: 1, Buckets: 1,
+	}}
+}
+
+// Slide returns a request as RL.SLIDE makes it.
+func Slide(key string, most, window, cost int64) engine.Request {
+	r := Request(limit.Slide, key, most, window)
+	r.Cost = cost
+	return r
+}
+
+// Throttle returns a request as CL.THROTTLE makes it; the period is in seconds.
+func Throttle(key string, burst, count, period, quantity int64) engine.Request {
+	r := Request(limit.GCRA, key, burst+1, 0)
+	r.Cost, r.Buckets, r.Interval = quantity, 0, limit.Interval(count, period)
+	return r
+}
+
+// Reset returns an RL.RESET of a key.
+func Reset(key string) engine.Request {
+	return engine.Request{Op: engine.OpReset, Key: []byte(key)}
+}
+
+// Inspect returns an RL.INSPECT of a key.
+func Inspect(key string) engine.Request {
+	return engine.Request{Op: engine.OpInspect, Key: []byte(key)}
+}
+
+// Ask has an engine answer one request.
+func Ask(e engine.Engine, r engine.Request) engine.Result {
+	p := engine.Pipeline{Requests: []engine.Request{r}}
+	e.Do(&p)
+	return p.Results[0]
+}

@@ -1,0 +1,257 @@
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// Base is where the clocks of these tests start, in ms: 2100-01-01, the start of
+// every window whose length divides a day.
+const Base = 4102444800000
+
+// At makes a time.Now of a clock in ms.
+func At(clock func() int64) func() time.Time {
+	return func() time.Time { return time.UnixMilli(clock()) }
+}
+
+var randomSeed = flag.Uint64("seed", 0, "repeat a random run; 0: a new one")
+
+var (
+	randomWindows = []int64{1, 2, 7, 50, 250, 1000, 9999, 60_000, 86_400_000, limit.MaxWindow}
+	randomLimits  = []int64{1, 2, 3, 5, 12, 40, 100, 3000, 65_536, 65_537, 200_000, limit.MaxLimit}
+	randomBuckets = []int64{1, 2, 3, 7, 60, 1000}
+)
+
+// randomRun sends steps random requests to an engine in pipelines, compares every
+// answer with the model's, and holds both to what is always true.
+func randomRun(t *testing.T, open Subject, steps int) {
+	seed := *randomSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("seed %d", seed)
+	run := &randomised{
+		Rand:  rand.New(rand.NewPCG(seed, 0)),
+		clock: Base,
+		model: newModel(),
+	}
+	e := open(t, func() int64 { return run.clock })
+	var p engine.Pipeline
+	var denied int
+	for step := 0; step < steps; {
+		if run.IntN(40) == 0 || step == 0 {
+			run.narrow()
+		}
+		p.Reset()
+		for range 1 + run.IntN(64) {
+			run.request(&p, seed)
+		}
+		e.Do(&p)
+		for i := range p.Requests {
+			r, res := &p.Requests[i], &p.Results[i]
+			require.NoError(t, res.Err)
+			if !run.check(t, r, res) {
+				t.Fatalf("-seed %d, step %d, clock base+%d: %s", seed, step+i, run.clock-Base, describe(r))
+			}
+			if r.Op == engine.OpDecide && !res.Allowed {
+				denied++
+			}
+		}
+		step += len(p.Requests)
+		run.pass()
+	}
+	t.Logf("%d steps, %d denials", steps, denied)
+	require.Greater(t, denied, steps/20)
+	require.Less(t, denied, steps*19/20)
+}
+
+type randomised struct {
+	*rand.Rand
+	clock int64
+	model *model
+	again engine.Request // the last decision asked for
+
+	// What requests choose from at present: few, so that they meet in few states.
+	windows, limits, buckets []int64
+}
+
+// narrow chooses anew what requests choose from.
+func (run *randomised) narrow() {
+	some := func(n int, from []int64) []int64 {
+		out := slices.Clone(from)
+		run.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
+		return out[:n]
+	}
+	run.windows = some(1+run.IntN(4), randomWindows)
+	run.limits = some(1+run.IntN(4), randomLimits)
+	run.buckets = some(1+run.IntN(2), randomBuckets)
+}
+
+func pick[T any](r *randomised, from []T) T { return from[r.IntN(len(from))] }
+
+// request adds a request to p: often the one before again, as equal requests that
+// follow each other are answered together.
+func (run *randomised) request(p *engine.Pipeline, seed uint64) {
+	r := p.Add()
+	if run.again.N > 0 && run.IntN(3) == 0 {
+		*r = run.again
+		return
+	}
+	r.Key = fmt.Appendf(nil, "random-%d-%d", seed, run.IntN(6))
+	switch run.IntN(200) {
+	case 0:
+		r.Op = engine.OpReset
+		return
+	case 1, 2, 3, 4:
+		r.Op = engine.OpInspect
+		return
+	}
+	r.Kind = limit.Kind(1 + run.IntN(3))
+	r.N = 1
+	if run.IntN(4) == 0 {
+		r.N += run.IntN(min(len(run.windows), 3))
+	}
+	least := int64(limit.MaxLimit)
+	shortest := int64(limit.MaxWindow)
+	for i := 0; i < r.N; {
+		w := limit.Window{Limit: pick(run, run.limits), Length: pick(run, run.windows)}
+		if slices.ContainsFunc(r.Windows[:i], func(o limit.Window) bool { return o.Length == w.Length }) {
+			continue
+		}
+		r.Windows[i] = w
+		least, shortest = min(least, w.Limit), min(shortest, w.Length)
+		i++
+	}
+	r.Buckets = 1
+	if r.Kind == limit.Counter {
+		r.Buckets = min(pick(run, run.buckets), shortest)
+		r.Strict = run.IntN(3) == 0
+	}
+	r.Cost = 1
+	switch run.IntN(8) {
+	case 0:
+		r.Cost = 0
+	case 1:
+		r.Cost = 1 + run.Int64N(least)
+	case 2:
+		r.Cost = min(least, 1+run.Int64N(4))
+	}
+	run.again = *r
+	run.again.Key = slices.Clone(r.Key)
+}
+
+// pass moves the clock: mostly a little, at times to where windows meet, over an
+// idle gap, or back.
+func (run *randomised) pass() {
+	switch run.IntN(16) {
+	case 0, 1, 2, 3, 4:
+		run.clock += run.Int64N(4)
+	case 5, 6, 7:
+		run.clock += run.Int64N(60)
+	case 8, 9:
+		run.clock += run.Int64N(1500)
+	case 10:
+		run.clock += run.Int64N(100_000)
+	case 11: // to a boundary, or one ms off
+		n, w := pick(run, randomBuckets), pick(run, randomWindows[4:8])
+		run.clock = ((run.clock*n/w+1)*w+n-1)/n + run.Int64N(3) - 1
+	case 12:
+		run.clock -= run.Int64N(30)
+	case 13:
+		run.clock -= run.Int64N(3000)
+	case 14:
+		if run.IntN(20) == 0 {
+			run.clock -= run.Int64N(4_000_000)
+		}
+	case 15:
+		if run.IntN(20) == 0 {
+			run.clock += run.Int64N(2 * limit.MaxWindow / 10)
+		}
+	}
+}
+
+func describe(r *engine.Request) string {
+	return fmt.Sprintf("%v %s %v COST %d BUCKETS %d STRICT %v", r.Kind, r.Key, r.Windows[:r.N], r.Cost, r.Buckets, r.Strict)
+}
+
+// check compares an answer with the model's and, for a decision, with what the
+// model's list of admissions makes it be.
+func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result) bool {
+	m, clock, key := run.model, run.clock, string(r.Key)
+	switch r.Op {
+	case engine.OpReset:
+		live := len(m.inspect(key, clock)) > 0
+		known := m.keys[key] != nil
+		delete(m.keys, key)
+		// What has ended but was not yet dropped may still be there.
+		return !live && known || sameValue(t, live, res.Reset)
+	case engine.OpInspect:
+		want, got := sorted(m.inspect(key, clock)), sorted(res.States)
+		for i := range min(len(want), len(got)) {
+			// The model counts requests, an engine calls: equal requests may share one.
+			want[i].Rate = min(want[i].Rate, got[i].Rate)
+		}
+		return sameValue(t, want, got)
+	}
+	now := m.now(key, clock)
+	over := !m.admits(r, clock)
+	want := m.do(r, clock)
+	return sameValue(t, want, res.Decision) && run.invariants(t, r, res.Decision, now, over)
+}
+
+func sameValue(t *testing.T, want, got any) bool {
+	t.Helper()
+	if !reflect.DeepEqual(want, got) {
+		t.Errorf("\nmodel  %+v\nengine %+v", want, got)
+		return false
+	}
+	return true
+}
+
+// sorted puts states in order and leaves out what only the engine can know: also
+// the rate of a state that may have ended, and been dropped, within the last 2 s.
+func sorted(states []engine.State) []engine.State {
+	out := slices.Clone(states)
+	for i := range out {
+		s := &out[i]
+		s.Node, s.TTL, s.Shards = "", 0, nil
+		if s.Kind == limit.Fixed || s.Window < 2000 {
+			s.Rate = 0
+		}
+	}
+	engine.SortStates(out)
+	return out
+}
+
+// invariants holds a decision to the model's list: never more than the limit in a
+// trailing window, a denial only when used + cost is above a limit, retry and reset
+// exact. over reports whether the use was above before the decision, now is the window's.
+func (run *randomised) invariants(t *testing.T, r *engine.Request, d limit.Decision, now int64, over bool) bool {
+	m, clock := run.model, run.clock
+	holds := func(what string, ok bool) bool {
+		if !ok {
+			t.Errorf("%s does not hold: %+v", what, d)
+		}
+		return ok
+	}
+	all := holds("denied means over the limit", d.Allowed == !over)
+	if d.Allowed && r.Cost > 0 && (r.Kind == limit.Slide || r.Strict) {
+		for _, w := range r.Windows[:r.N] {
+			all = holds("never more than the limit", m.trailing(r, w, now) <= w.Limit) && all
+		}
+	}
+	if !d.Allowed {
+		all = holds("admitted at retry_after", d.RetryAfter >= 1 && m.admits(r, clock+d.RetryAfter)) && all
+		all = holds("not before", d.RetryAfter == 1 || !m.admits(r, clock+d.RetryAfter-1)) && all
+	}
+	return all
+}

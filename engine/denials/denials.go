@@ -1,0 +1,156 @@
+// Package denials remembers what nodes denied. Until a denial's retry-after has
+// passed, counted from when the node was asked, it can only deny the same request
+// again: use does not shrink before, and what could make room sooner is a reset. So
+// the request is answered here, and a denied tenant costs its node a few calls a
+// second however hard it knocks.
+package denials
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Memory remembers denials, at most maxDenials of them: one more takes another's
+// place. The zero Memory is empty and ready for use by many goroutines. Times are ms
+// of one clock of this process that does not step back.
+type Memory struct {
+	kept    atomic.Int64
+	resets  atomic.Uint64
+	answers atomic.Int64
+	stripes [stripes]stripe
+}
+
+const (
+	stripes    = 64
+	maxDenials = 16384 // some 300 bytes each, and the key
+
+	// maxAge is how long a denial is remembered at most, in ms: the message that says
+	// that another proxy has reset the key may be lost.
+	maxAge = 1000
+)
+
+type stripe struct {
+	mu     sync.Mutex
+	denied map[uint64]*denial // by hash of the key, guarded by mu; equal hashes replace each other
+}
+
+// denial is one request that was denied, and the answer.
+type denial struct {
+	key      string
+	spec     limit.Spec
+	sent     int64 // when the node was asked
+	until    int64 // when it is to be asked again
+	decision limit.Decision
+}
+
+func (m *Memory) stripe(key []byte) (*stripe, uint64) {
+	h := xxhash.Sum64(key)
+	return &m.stripes[h%stripes], h
+}
+
+// Kept returns how many denials are remembered.
+func (m *Memory) Kept() int64 { return m.kept.Load() }
+
+// Answers returns how many requests were answered from memory.
+func (m *Memory) Answers() int64 { return m.answers.Load() }
+
+// Resets returns a number that grows with each reset. Remember takes the number
+// that was read before the node was asked.
+func (m *Memory) Resets() uint64 { return m.resets.Load() }
+
+// Repeat counts one more answer, of a request equal to one that was just answered
+// from memory.
+func (m *Memory) Repeat() { m.answers.Add(1) }
+
+// Answer fills in the decision if r is known to be denied now.
+func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
+	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 {
+		return false
+	}
+	s, h := m.stripe(r.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.denied[h]
+	if known == nil || known.key != string(r.Key) || known.spec != r.Spec {
+		return false
+	}
+	if now >= known.until || now < known.sent {
+		delete(s.denied, h)
+		m.kept.Add(-1)
+		return false
+	}
+	res.Decision = known.decision
+	res.RetryAfter = max(res.RetryAfter-(now-known.sent), 1)
+	res.ResetAfter = max(res.ResetAfter-(now-known.sent), 1)
+	m.answers.Add(1)
+	return true
+}
+
+// Remember keeps a node's denial of r, for which the node was asked at sent, unless
+// there was a reset since Resets returned seen.
+func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {
+	if r.Cost == 0 || decision.RetryAfter <= 0 || m.resets.Load() != seen {
+		return
+	}
+	s, h := m.stripe(r.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m.resets.Load() != seen {
+		return // Forget has been here, or is waiting for the lock
+	}
+	known := s.denied[h]
+	if known == nil {
+		known = s.add(m, h)
+	}
+	if known.key != string(r.Key) {
+		known.key = string(r.Key)
+	}
+	known.spec, known.decision, known.sent = r.Spec, decision, sent
+	known.until = sent + min(decision.RetryAfter, maxAge)
+}
+
+// add makes room for a denial. The stripe's lock is held.
+func (s *stripe) add(m *Memory, h uint64) *denial {
+	if s.denied == nil {
+		s.denied = make(map[uint64]*denial)
+	}
+	if len(s.denied) >= maxDenials/stripes {
+		for other := range s.denied {
+			delete(s.denied, other)
+			m.kept.Add(-1)
+			break
+		}
+	}
+	d := new(denial)
+	s.denied[h] = d
+	m.kept.Add(1)
+	return d
+}
+
+// Forget drops what is known of a key that was, or is about to be, reset.
+func (m *Memory) Forget(key []byte) {
+	m.resets.Add(1)
+	s, h := m.stripe(key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.denied[h] != nil {
+		delete(s.denied, h)
+		m.kept.Add(-1)
+	}
+}
+
+// ForgetAll drops everything: messages about resets may have been lost.
+func (m *Memory) ForgetAll() {
+	m.resets.Add(1)
+	for i := range m.stripes {
+		s := &m.stripes[i]
+		s.mu.Lock()
+		m.kept.Add(-int64(len(s.denied)))
+		clear(s.denied)
+		s.mu.Unlock()
+	}
+}

@@ -1,0 +1,192 @@
+package denials
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// denied is a denial as a node gives it.
+func denied(retry int64) limit.Decision {
+	return limit.Decision{Limit: 5, RetryAfter: retry, ResetAfter: retry + 70}
+}
+
+// answer returns what is remembered about a request.
+func answer(m *Memory, r engine.Request, now int64) (limit.Decision, bool) {
+	var res engine.Result
+	known := m.Answer(&r, now, &res)
+	return res.Decision, known
+}
+
+// A denial answers the same request until its retry-after has passed, and counts down.
+func TestDenialsCountDown(t *testing.T) {
+	var m Memory
+	r := conformance.Slide("k", 5, 60_000, 2)
+	m.Remember(&r, denied(300), 1000, m.Resets())
+	require.EqualValues(t, 1, m.Kept())
+	for _, row := range []struct{ now, retry, reset int64 }{{1000, 300, 370}, {1001, 299, 369}, {1299, 1, 71}} {
+		got, known := answer(&m, r, row.now)
+		require.True(t, known)
+		require.Equal(t, limit.Decision{Limit: 5, RetryAfter: row.retry, ResetAfter: row.reset}, got)
+	}
+	require.EqualValues(t, 3, m.Answers())
+	m.Repeat()
+	require.EqualValues(t, 4, m.Answers())
+	_, known := answer(&m, r, 1300)
+	require.False(t, known, "there may be room")
+	require.Zero(t, m.Kept())
+	_, known = answer(&m, r, 1200)
+	require.False(t, known, "it is forgotten")
+}
+
+// Only the same question is answered.
+func TestOtherRequestsAreNotAnswered(t *testing.T) {
+	var m Memory
+	r := conformance.Slide("k", 5, 60_000, 2)
+	m.Remember(&r, denied(300), 1000, m.Resets())
+	for why, change := range map[string]func(r *engine.Request){
+		"another key":      func(r *engine.Request) { r.Key = []byte("other") },
+		"another cost":     func(r *engine.Request) { r.Cost = 1 },
+		"no cost":          func(r *engine.Request) { r.Cost = 0 },
+		"a raised limit":   func(r *engine.Request) { r.Windows[0].Limit = 6 },
+		"a lowered limit":  func(r *engine.Request) { r.Windows[0].Limit = 4 },
+		"another window":   func(r *engine.Request) { r.Windows[0].Length = 60_001 },
+		"one more window":  func(r *engine.Request) { r.N, r.Windows[1] = 2, limit.Window{Limit: 9, Length: 9} },
+		"another command":  func(r *engine.Request) { r.Kind = limit.Fixed },
+		"more sub-windows": func(r *engine.Request) { r.Buckets = 2 },
+		"STRICT":           func(r *engine.Request) { r.Strict = true },
+		"a reset":          func(r *engine.Request) { *r = conformance.Reset("k") },
+		"an inspection":    func(r *engine.Request) { *r = conformance.Inspect("k") },
+	} {
+		other := r
+		change(&other)
+		_, known := answer(&m, other, 1001)
+		require.False(t, known, why)
+	}
+	same := r
+	same.Fail, same.ID, same.Shards = engine.PolicyOpen, []byte("someone"), 4
+	_, known := answer(&m, same, 1001)
+	require.True(t, known, "who asks does not matter")
+}
+
+// A denial is remembered for a second at most: the message of a reset elsewhere may be
+// lost. What tells nothing is not remembered.
+func TestWhatIsRemembered(t *testing.T) {
+	var m Memory
+	r := conformance.Slide("k", 5, 60_000, 2)
+	m.Remember(&r, denied(60_000), 1000, m.Resets())
+	got, known := answer(&m, r, 1000+maxAge-1)
+	require.True(t, known)
+	require.EqualValues(t, 60_000-maxAge+1, got.RetryAfter)
+	_, known = answer(&m, r, 1000+maxAge)
+	require.False(t, known)
+
+	m.Remember(&r, denied(0), 1000, m.Resets())
+	peek := r
+	peek.Cost = 0
+	m.Remember(&peek, denied(300), 1000, m.Resets())
+	require.Zero(t, m.Kept())
+
+	m.Remember(&r, denied(300), 1000, m.Resets())
+	_, known = answer(&m, r, 999)
+	require.False(t, known, "the clock stepped back")
+}
+
+// A newer denial of a key replaces the older one.
+func TestOneDenialAKey(t *testing.T) {
+	var m Memory
+	r, other := conformance.Slide("k", 5, 60_000, 2), conformance.Slide("k", 5, 60_000, 3)
+	m.Remember(&r, denied(300), 1000, m.Resets())
+	m.Remember(&other, denied(400), 1000, m.Resets())
+	require.EqualValues(t, 1, m.Kept())
+	_, known := answer(&m, r, 1001)
+	require.False(t, known)
+	got, known := answer(&m, other, 1001)
+	require.True(t, known)
+	require.EqualValues(t, 399, got.RetryAfter)
+}
+
+// A reset forgets its key, and whatever a node said before it.
+func TestResetsForget(t *testing.T) {
+	var m Memory
+	r, other := conformance.Slide("k", 5, 60_000, 2), conformance.Slide("other", 5, 60_000, 2)
+	before := m.Resets()
+	m.Remember(&r, denied(300), 1000, before)
+	m.Remember(&other, denied(300), 1000, before)
+	m.Forget(r.Key)
+	require.EqualValues(t, 1, m.Kept())
+	_, known := answer(&m, r, 1001)
+	require.False(t, known)
+	_, known = answer(&m, other, 1001)
+	require.True(t, known)
+	m.Remember(&r, denied(300), 1000, before)
+	_, known = answer(&m, r, 1001)
+	require.False(t, known, "the node was asked before the reset")
+
+	m.Remember(&r, denied(300), 1000, m.Resets())
+	before = m.Resets()
+	m.ForgetAll()
+	require.Zero(t, m.Kept())
+	m.Remember(&r, denied(300), 1000, before)
+	require.Zero(t, m.Kept())
+}
+
+func TestDenialsAreBounded(t *testing.T) {
+	var m Memory
+	for i := range 10 * maxDenials {
+		r := conformance.Slide(fmt.Sprint("key", i), 1, 1000, 1)
+		m.Remember(&r, denied(500), 0, 0)
+	}
+	require.LessOrEqual(t, m.Kept(), int64(maxDenials))
+	require.Greater(t, m.Kept(), int64(maxDenials/2), "there is room for many")
+	kept := 0
+	for i := range m.stripes {
+		kept += len(m.stripes[i].denied)
+	}
+	require.EqualValues(t, m.Kept(), kept)
+	m.ForgetAll()
+	require.Zero(t, m.Kept())
+}
+
+// Whatever many goroutines do at once, the count is right, and no answer is another
+// key's.
+func TestDenialsConcurrently(t *testing.T) {
+	var m Memory
+	var done sync.WaitGroup
+	for g := range 8 {
+		done.Add(1)
+		go func() { // for its rounds
+			defer done.Done()
+			for i := range int64(2000) {
+				key := i % 37
+				r := conformance.Slide(fmt.Sprint("key", key), key+1, 60_000, 1)
+				decision := denied(500)
+				decision.Limit = key + 1
+				switch (int(i) + g) % 5 {
+				case 0:
+					m.Forget(r.Key)
+				case 1:
+					if g == 0 && i%100 == 0 {
+						m.ForgetAll()
+					}
+				default:
+					if got, known := answer(&m, r, i); known && got.Limit != key+1 {
+						t.Errorf("key %d was answered %+v", key, got)
+					}
+					m.Remember(&r, decision, i, m.Resets())
+				}
+			}
+		}()
+	}
+	done.Wait()
+	kept := 0
+	for i := range m.stripes {
+		kept += len(m.stripes[i].denied)
+	}
+	require.EqualValues(t, m.Kept(), kept)
+}

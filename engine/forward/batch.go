@@ -1,0 +1,139 @@
+package forward
+
+import (
+	"context"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// maxHops is how often a command is redirected before the redirect becomes its reply.
+// Once is usual; more means that nodes disagree about a slot.
+const maxHops = 8
+
+// word is an argument in the client's buffer. go-redis writes a *word without copying it
+// and without allocating.
+type word []byte
+
+// MarshalBinary returns the bytes of the argument.
+func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
+
+// batch is the commands that go to a node in one round trip. A worker reuses its batch;
+// only the memory of replies is new.
+type batch struct {
+	items   []item
+	words   []any                 // the arguments of all commands, concatenated
+	replies []rawReply            // the replies, by index in cmds
+	cmds    []redis.RawWriteToCmd // a command type that go-redis never retries
+	list    []redis.Cmder         // pointers to cmds
+	block   replyBlock            // memory for small replies
+}
+
+// asking is the command that must precede a command redirected with ASK.
+var asking any = "asking"
+
+// build turns the items into commands, in order. ASKING precedes a command that was
+// redirected with ASK.
+func (b *batch) build(ctx context.Context) {
+	words, cmds := 0, len(b.items)
+	for i := range b.items {
+		words += len(b.items[i].command.Args)
+		if b.items[i].asking {
+			cmds++
+		}
+	}
+	b.words = room(b.words, words)
+	b.replies, b.cmds, b.list = room(b.replies, cmds), room(b.cmds, cmds), room(b.list, cmds)
+	for i := range b.items {
+		it := &b.items[i]
+		if it.asking {
+			b.add(ctx, it.from, asking)
+		}
+		from := len(b.words)
+		for j := range it.command.Args {
+			b.words = append(b.words, (*word)(&it.command.Args[j]))
+		}
+		b.add(ctx, it.from, b.words[from:]...)
+	}
+}
+
+// add appends a command. The caller has made room, since cmds and replies must not be
+// reallocated: pointers to their elements are kept.
+func (b *batch) add(ctx context.Context, p *Pipeline, words ...any) {
+	b.replies = append(b.replies, rawReply{from: &b.block, memory: &p.memory})
+	b.cmds = append(b.cmds, *redis.NewRawWriteToCmd(ctx, &b.replies[len(b.replies)-1], words...))
+	b.list = append(b.list, &b.cmds[len(b.cmds)-1])
+}
+
+// room returns s, empty, with a capacity of at least n. It does not keep the memory that
+// only a large batch needed.
+func room[T any](s []T, n int) []T {
+	const keep = 4 * batchItems
+	if cap(s) < n || cap(s) > keep && n <= keep {
+		return make([]T, 0, n)
+	}
+	return s[:0]
+}
+
+// collect sets the results of all items, except those that it redirects to another node.
+func (b *batch) collect(q *queue) {
+	b.block.settle()
+	var trouble error
+	demoted := false
+	at := 0
+	for i := range b.items {
+		it := &b.items[i]
+		if it.asking {
+			at++
+		}
+		reply, err := &b.replies[at], b.cmds[at].Err()
+		at++
+		if err == nil && !reply.lost && len(reply.raw) == 0 {
+			err = backend.ErrMalformed
+		}
+		switch {
+		case err != nil:
+			trouble = err
+			it.result.Err = unavailable(q.node, backend.Reason(err))
+		case reply.lost:
+			it.result.Err = errNoRoom
+		case reply.raw[0] == '-' && b.redirect(q, i, reply.raw):
+		default:
+			it.result.Raw = reply.raw[:len(reply.raw):len(reply.raw)]
+			demoted = demoted || reply.raw[0] == '-' && backend.Demoted(backend.Reply(reply.raw[1:]))
+		}
+	}
+	clear(b.words)
+	clear(b.replies)
+	clear(b.cmds)
+	if trouble != nil {
+		q.record(trouble)
+	}
+	if demoted {
+		q.conns.DropAll()
+		q.look()
+	}
+}
+
+// redirect submits item i to the node that the error reply raw names, if the error is
+// MOVED or ASK, which means that the command has not run. It reports whether it did.
+func (b *batch) redirect(q *queue, i int, raw []byte) bool {
+	if b.items[i].hops >= maxHops {
+		return false
+	}
+	f := strings.Fields(string(raw[1:]))
+	if len(f) != 3 || f[0] != "MOVED" && f[0] != "ASK" {
+		return false
+	}
+	to := q.redirected(f[2])
+	if to == nil {
+		return false
+	}
+	it := b.items[i]
+	it.hops++
+	it.asking = f[0] == "ASK"
+	b.items[i] = item{} // now the item belongs to the other node's queue
+	to.submit([]item{it})
+	return true
+}

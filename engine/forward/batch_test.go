@@ -1,0 +1,32 @@
+package forward
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCommandsFollowRedirectsAndFanOutBySlotInACluster(t *testing.T) {
+	c := redistest.StartCluster(t, 3, nil)
+	f := openOn(t, openNodes(t, 5*time.Second, c.URL()), Config{Timeout: 20 * time.Second})
+	require.Eventually(t, func() bool { return forwardAll(t, f, 2, "MSET a 0 b 0 c 0")[0] == "+OK\r\n" }, 20*time.Second, time.Millisecond)
+	require.Equal(t, []string{"+OK\r\n", "*4\r\n$1\r\n1\r\n$-1\r\n$1\r\n3\r\n$1\r\n2\r\n", ":3\r\n"},
+		forwardAll(t, f, 2, "MSET a 1 b 2 c 3", "MGET a none c b", "DEL a b c"))
+	require.Equal(t, errCrossSlot.Error(), forwardAll(t, f, 2, "RENAME a b")[0])
+
+	// The slot of key a moves from the third node to the first.
+	const slot = 15495
+	from, to := c.Nodes[2], c.Nodes[0]
+	fromID, toID := from.Do("CLUSTER", "MYID"), to.Do("CLUSTER", "MYID")
+	require.Equal(t, "+OK\r\n", forwardAll(t, f, 2, "SET {a}here 1")[0])
+	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
+	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
+	require.Equal(t, []string{"+OK\r\n", "$1\r\n2\r\n", "$1\r\n1\r\n"}, forwardAll(t, f, 2, "SET {a}there 2", "GET {a}there", "GET {a}here"), "by ASK")
+	from.Do("MIGRATE", "127.0.0.1", to.Port, "{a}here", 0, 5000)
+	for _, n := range c.Nodes {
+		n.Do("CLUSTER", "SETSLOT", slot, "NODE", toID)
+	}
+	require.Equal(t, []string{"$1\r\n1\r\n", ":3\r\n"}, forwardAll(t, f, 3, "GET {a}here", "INCR {a}there"), "by MOVED")
+}

@@ -1,0 +1,35 @@
+package forward
+
+// Description describes a command for permission checks.
+type Description struct {
+	Name       string          // in lower case; a subcommand is named as in config|get
+	Categories map[string]bool // ACL categories with their @, as in @read; must not be modified
+	Uses       []KeyUse        // the keys that the command names
+	All        bool            // Uses has every key that the command can access
+}
+
+// KeyUse is a key that a command names, and how the command uses it. If neither Read nor
+// Write is set, the command uses only the key's metadata.
+type KeyUse struct {
+	Key   []byte
+	Read  bool // the command reads the value
+	Write bool // the command changes the value
+}
+
+// Describe describes a command, by the command table of the nodes.
+func (f *Forwarder) Describe(args [][]byte) (Description, error) {
+	row, err := f.find(args)
+	if err != nil {
+		return Description{}, err
+	}
+	d := Description{Name: row.name, Categories: row.categories, All: row.complete}
+	for i := range row.specs {
+		s := &row.specs[i]
+		first, last, ok, ambiguous := s.place(args)
+		d.All = d.All && !ambiguous
+		for k := first; ok && k <= last; k += s.step {
+			d.Uses = append(d.Uses, KeyUse{Key: args[k], Read: s.access, Write: s.change})
+		}
+	}
+	return d, nil
+}

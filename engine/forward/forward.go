@@ -1,0 +1,244 @@
+// Package forward sends ordinary commands, those that rlproxy does not implement, to the
+// nodes of their keys, and returns the replies byte for byte.
+//
+// A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of
+// each command (route.go), from the description in the nodes' COMMAND (table.go), the
+// positions of its keys (keys.go), and the rules about commands that are not forwarded
+// (rules.go). A command with keys on several nodes is fanned out, and the replies are
+// merged (fanout.go).
+//
+// Each node has a forward queue for each protocol (queue.go), with its own connections and
+// workers, so that a slow command does not delay decisions on the same node. A worker
+// sends the queued commands as one batch (batch.go), and copies the replies, without
+// parsing them, to memory that is bounded over all clients (reply.go). The forwarder's own
+// commands have bounded replies, too (answer.go).
+//
+// No command is sent twice, unless a node of a cluster redirected it without running it.
+// If its node does not answer, a command gets an engine.Unavailable error. Commands may
+// read the state of rate limits but not write to it (keys.go). describe.go describes
+// commands for permission checks.
+//
+// Reading order: forward.go (this file), pipeline.go, route.go, table.go, keys.go,
+// rules.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go.
+package forward
+
+import (
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// Config configures a Forwarder.
+type Config struct {
+	// Timeout is how long a command waits for its node, which may be busy with another
+	// command. Default 5 s.
+	Timeout time.Duration
+
+	// Admin forwards commands that administer a node, too.
+	Admin bool
+
+	// ReplyLimit is the most bytes of replies that one pipeline holds until they are
+	// written to its client. A reply that exceeds it becomes an error. Default 256 MiB.
+	ReplyLimit int64
+	// ReplyMemory is the most bytes of replies that all pipelines hold. A reply that
+	// exceeds it becomes an error. Default 1 GiB.
+	ReplyMemory int64
+
+	// MaxWaiting is the most commands that wait for one node, per protocol. Further ones
+	// are refused at once. Default 100,000.
+	MaxWaiting int
+
+	Logger *slog.Logger // default slog.Default()
+}
+
+// Forwarder sends ordinary commands to the nodes of a fleet. It is safe for concurrent
+// use by goroutines that each have their own Pipeline.
+type Forwarder struct {
+	config  Config
+	fleet   *backend.Fleet
+	table   tableCache
+	replies replyMemory
+	current atomic.Pointer[view] // the last result of the method view
+
+	mu     sync.Mutex
+	queues map[*backend.Node]*queues // guarded by mu
+}
+
+// queues holds the forward queues of a node, indexed by resp2 and resp3.
+type queues [2]*queue
+
+// Indices in queues.
+const (
+	resp2 = iota
+	resp3
+)
+
+// view is a topology with the queues of its nodes. It is immutable.
+type view struct {
+	*backend.Topology
+	queues []*queues // by index in Topology.Nodes
+}
+
+// Open returns a forwarder to the nodes of a fleet, which must be closed after the
+// forwarder. The forwarder connects to a node when there is a command for it.
+func Open(fleet *backend.Fleet, config Config) *Forwarder {
+	if config.Timeout <= 0 {
+		config.Timeout = 5 * time.Second
+	}
+	if config.ReplyLimit <= 0 {
+		config.ReplyLimit = 256 << 20
+	}
+	if config.ReplyMemory <= 0 {
+		config.ReplyMemory = 1 << 30
+	}
+	if config.MaxWaiting <= 0 {
+		config.MaxWaiting = 100_000
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	f := &Forwarder{config: config, fleet: fleet, queues: make(map[*backend.Node]*queues)}
+	f.replies.each, f.replies.total = config.ReplyLimit, config.ReplyMemory
+	return f
+}
+
+// Do answers the commands of p. It calls Start and Wait.
+func (f *Forwarder) Do(p *Pipeline) {
+	f.Start(p)
+	f.Wait(p)
+}
+
+// Start sends the commands of p to their nodes. The caller must not use p until Wait has
+// returned.
+func (f *Forwarder) Start(p *Pipeline) {
+	p.grow()
+	v, now, sent := f.view(), time.Now(), 0
+	for i := range p.Commands {
+		sent += f.send(p, v, i, now)
+	}
+	p.pending.Add(sent)
+	for i, items := range p.groups {
+		if len(items) == 0 {
+			continue
+		}
+		v.queues[i/2][i%2].submit(items)
+		clear(items)
+		p.groups[i] = items[:0]
+	}
+}
+
+// Wait waits until all commands that Start sent have their results.
+func (f *Forwarder) Wait(p *Pipeline) {
+	p.pending.Wait()
+	for _, o := range p.fanouts {
+		o.merge(&p.Results[o.at])
+	}
+	clear(p.fanouts)
+	p.fanouts = p.fanouts[:0]
+}
+
+// send adds command i to the group of its node. It returns how many replies the command
+// waits for: none if it has its result already.
+func (f *Forwarder) send(p *Pipeline, v *view, i int, now time.Time) int {
+	c, res := &p.Commands[i], &p.Results[i]
+	row, r, err := f.route(v, c.Args)
+	if err != nil {
+		res.Err = err
+		return 0
+	}
+	var o *fanout
+	switch {
+	case r.scattered:
+		o = byKeys(v, row, i, c)
+	case r.keys == 0 && row.mergeNodes != mergeNone && len(v.Nodes) > 1:
+		o = toAll(v, row, i, c)
+	default:
+		p.group(v, r.node, item{command: c, result: res, from: p, at: now})
+		return 1
+	}
+	p.fanouts = append(p.fanouts, o)
+	for j := range o.branches {
+		b := &o.branches[j]
+		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p, at: now})
+	}
+	return len(o.branches)
+}
+
+// Check returns the error with which a command is refused before it is sent to the node
+// of its keys, or nil if it would be sent.
+func (f *Forwarder) Check(args [][]byte) error {
+	_, _, err := f.route(f.view(), args)
+	return err
+}
+
+// Close answers the queued commands and ends the workers. No caller may be in Do, and none
+// may use the forwarder afterwards.
+func (f *Forwarder) Close() error {
+	f.mu.Lock()
+	all := slices.Collect(maps.Values(f.queues))
+	f.mu.Unlock()
+	var errs []error
+	for _, qs := range all {
+		errs = append(errs, qs.close())
+	}
+	return errors.Join(errs...)
+}
+
+// view returns the nodes in use. It returns the same pointer until the topology changes.
+func (f *Forwarder) view() *view {
+	now := f.fleet.Topology()
+	if v := f.current.Load(); v != nil && v.Topology == now {
+		return v
+	}
+	v := &view{Topology: now}
+	for _, n := range now.Nodes {
+		v.queues = append(v.queues, f.of(n))
+	}
+	f.current.Store(v)
+	return v
+}
+
+// of returns the queues of a node, and makes them if the node is new.
+func (f *Forwarder) of(n *backend.Node) *queues {
+	f.mu.Lock()
+	qs := f.queues[n]
+	made := qs == nil
+	if made {
+		qs = &queues{f.newQueue(n, resp2), f.newQueue(n, resp3)}
+		f.queues[n] = qs
+	}
+	f.mu.Unlock()
+	if made {
+		n.OnClose(func() error { // without the lock: OnClose may call it at once
+			f.mu.Lock()
+			delete(f.queues, n)
+			f.mu.Unlock()
+			return qs.close()
+		})
+	}
+	return qs
+}
+
+func (f *Forwarder) newQueue(n *backend.Node, protocol int) *queue {
+	q := &queue{
+		node: n, protocol: protocol, config: &f.config, replies: &f.replies,
+		connected: f.table.suspect,
+		look:      f.fleet.Look,
+		redirected: func(addr string) *queue {
+			if to := f.fleet.Redirected(n, addr); to != nil {
+				return f.of(to)[protocol]
+			}
+			return nil
+		},
+	}
+	q.ready.L = &q.mu
+	return q
+}
+
+func (qs *queues) close() error { return errors.Join(qs[resp2].close(), qs[resp3].close()) }

@@ -1,0 +1,107 @@
+package forward
+
+import (
+	"sync"
+	"time"
+)
+
+// Pipeline is the ordinary commands that arrived together on one connection. A session
+// reuses its pipeline. It is not safe for concurrent use.
+type Pipeline struct {
+	Commands []Command
+	Results  []Result // by index in Commands
+
+	pending sync.WaitGroup // counts items without a result
+	memory  heldMemory     // memory of the results
+	groups  [][]item       // items by 2*node + resp2 or resp3; node is an index in the topology
+	fanouts []*fanout
+}
+
+// Command is one command. Its arguments alias the connection's buffer and must not change
+// until Wait has returned.
+type Command struct {
+	Args  [][]byte // the name and its arguments; at least one word
+	RESP3 bool     // the protocol of the reply
+}
+
+// Result is the reply to one command.
+type Result struct {
+	Raw []byte // the node's reply byte for byte; valid until the pipeline's Reset
+	Err error  // set instead of Raw; its text is the error reply
+}
+
+// item is a command that waits for a node.
+type item struct {
+	command *Command
+	result  *Result
+	from    *Pipeline // nil if the item was redirected to another node's queue
+	at      time.Time // when the command was submitted first
+
+	asking bool  // the command was redirected with ASK
+	hops   uint8 // how often the command was redirected
+}
+
+// Add appends a command.
+func (p *Pipeline) Add(args [][]byte, resp3 bool) {
+	p.Commands = append(p.Commands, Command{Args: args, RESP3: resp3})
+}
+
+// Reset empties the pipeline and releases the memory of the replies. It keeps the
+// pipeline's own memory unless a large pipeline has made it unusually large.
+func (p *Pipeline) Reset() {
+	const keep = 1024
+	p.memory.release()
+	if cap(p.Commands) > keep {
+		p.Commands, p.Results, p.groups = nil, nil, nil
+		return
+	}
+	clear(p.Commands)
+	clear(p.Results)
+	p.Commands, p.Results = p.Commands[:0], p.Results[:0]
+}
+
+// grow makes one empty result per command.
+func (p *Pipeline) grow() {
+	if cap(p.Results) < len(p.Commands) {
+		p.Results = make([]Result, len(p.Commands), cap(p.Commands))
+		return
+	}
+	p.Results = p.Results[:len(p.Commands)]
+	clear(p.Results)
+}
+
+// group adds an item to the group of a node.
+func (p *Pipeline) group(v *view, node int, it item) {
+	if n := 2 * len(v.Nodes); len(p.groups) < n {
+		p.groups = append(p.groups, make([][]item, n-len(p.groups))...)
+	}
+	at := 2*node + resp2
+	if it.command.RESP3 {
+		at = 2*node + resp3
+	}
+	p.groups[at] = append(p.groups[at], it)
+}
+
+// answered marks items as answered. Their results must be set before: a caller of Wait may
+// use them at once.
+func answered(items []item) {
+	for len(items) > 0 {
+		p, n := items[0].from, 1
+		for n < len(items) && items[n].from == p {
+			n++
+		}
+		if p != nil {
+			p.pending.Add(-n)
+		}
+		items = items[n:]
+	}
+}
+
+// refuse sets the results of items to an error.
+func refuse(items []item, err error) {
+	for i := range items {
+		if items[i].from != nil {
+			items[i].result.Raw, items[i].result.Err = nil, err
+		}
+	}
+}

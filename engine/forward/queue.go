@@ -1,0 +1,236 @@
+package forward
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+const (
+	// inFlight is how many batches of a queue are in flight at a time. Commands that arrive
+	// meanwhile become the next batch.
+	inFlight = 2
+
+	// batchItems is the number of commands after which a batch ends. Pipelines are not
+	// divided, so the last one may exceed it.
+	batchItems = 1024
+)
+
+// queue is a forward queue: it sends ordinary commands to a node, over connections of one
+// protocol. It opens them, and starts its workers, with the first command.
+type queue struct {
+	node       *backend.Node
+	protocol   int // resp2 or resp3
+	config     *Config
+	replies    *replyMemory
+	connected  func()                   // called when a connection was opened
+	look       func()                   // called when the node seems to be demoted
+	redirected func(addr string) *queue // returns the queue for a redirect, or nil if it is not followed
+
+	conns backend.Connections
+
+	mu     sync.Mutex
+	ready  sync.Cond     // signaled when items is not empty or closed is set; uses mu
+	client *redis.Client // guarded by mu; nil before the first command
+	items  []item        // guarded by mu
+	closed bool          // guarded by mu
+
+	workers sync.WaitGroup
+}
+
+const whyLeft = "the node has left the topology"
+
+// submit queues commands of one pipeline. It refuses them at once if the node is down or
+// the queue is full. It copies the items.
+func (q *queue) submit(items []item) {
+	why := ""
+	if q.node.Down() {
+		why = q.node.Reason()
+	} else {
+		q.mu.Lock()
+		switch {
+		case q.closed:
+			why = whyLeft
+		case len(q.items)+len(items) > q.config.MaxWaiting:
+			why = "queue full"
+		default:
+			q.open()
+			q.items = append(q.items, items...)
+		}
+		q.mu.Unlock()
+	}
+	if why == "" {
+		q.ready.Signal()
+		return
+	}
+	refuse(items, unavailable(q.node, why))
+	answered(items)
+}
+
+// open makes the client and starts the workers, unless it was called before. The caller
+// holds mu.
+func (q *queue) open() {
+	if q.client != nil {
+		return
+	}
+	q.conns.PassOn = true
+	o := q.node.Options(&q.conns)
+	o.Protocol = 2 + q.protocol
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.ReadTimeout = q.config.Timeout
+	o.WriteTimeout = q.config.Timeout
+	o.PipelinePoolSize = inFlight
+	o.OnConnect = func(context.Context, *redis.Conn) error {
+		q.connected()
+		return nil
+	}
+	q.client = redis.NewClient(o)
+	for range inFlight {
+		q.workers.Add(1)
+		go q.work() // until close
+	}
+}
+
+// close answers the queued commands and ends the workers. It may be called twice.
+func (q *queue) close() error {
+	q.mu.Lock()
+	again := q.closed
+	q.closed = true
+	client := q.client
+	q.ready.Broadcast()
+	q.mu.Unlock()
+	q.workers.Wait()
+	if again || client == nil {
+		return nil
+	}
+	return client.Close()
+}
+
+// ask sends one command without queuing it, and returns the array that the node replies.
+func (q *queue) ask(args ...any) (reply []any, err error) {
+	q.mu.Lock()
+	if q.closed {
+		q.mu.Unlock()
+		return nil, unavailable(q.node, whyLeft)
+	}
+	q.open()
+	client := q.client
+	q.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), q.config.Timeout)
+	defer cancel()
+	var raw answer
+	err = backend.ErrMalformed
+	backend.Guard(q.config.Logger, "COMMAND to "+q.node.Name(), func() {
+		err = client.Process(ctx, redis.NewRawWriteToCmd(ctx, &raw, args...))
+	})
+	if err == nil {
+		reply, err = parseArray(raw)
+	}
+	if backend.Failed(err) {
+		q.record(err)
+	}
+	return reply, err
+}
+
+// take waits for commands and moves them to buf. It does not divide pipelines. It returns
+// nil if the queue is closed and empty.
+func (q *queue) take(buf []item) []item {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 {
+		if q.closed {
+			return nil
+		}
+		q.ready.Wait()
+	}
+	end := min(batchItems, len(q.items))
+	for end < len(q.items) && q.items[end].from == q.items[end-1].from {
+		end++
+	}
+	buf = append(buf[:0], q.items[:end]...)
+	rest := copy(q.items, q.items[end:])
+	clear(q.items[rest:])
+	q.items = q.items[:rest]
+	if rest > 0 {
+		q.ready.Signal()
+	}
+	return buf
+}
+
+func (q *queue) work() {
+	defer q.workers.Done()
+	b := new(batch)
+	doing := "ordinary commands to " + q.node.Name()
+	serve := func() { q.serve(b) }
+	for {
+		items := q.take(b.items)
+		if items == nil {
+			return
+		}
+		b.items = items
+		if !backend.Guard(q.config.Logger, doing, serve) {
+			q.conns.DropAll() // replies to this batch may still arrive on them
+			items, b = b.items, new(batch)
+			refuse(items, unavailable(q.node, "internal error"))
+			answered(items)
+			continue
+		}
+		answered(b.items)
+		clear(items)
+	}
+}
+
+// serve sends the batch and sets the result of every command.
+func (q *queue) serve(b *batch) {
+	oldest := q.dropLate(b)
+	if len(b.items) == 0 {
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), oldest.Add(q.config.Timeout))
+	defer cancel()
+	b.block.all = q.replies
+	b.build(ctx)
+	q.node.Batches.Add(1)
+	pipe := q.client.Pipeline()
+	_ = pipe.BatchProcess(ctx, b.list...)
+	_, _ = pipe.Exec(ctx) // collect reads the error of each command
+	b.collect(q)
+}
+
+// dropLate refuses commands that have little of their time left, since the deadline of the
+// oldest command is that of the whole batch. If the node is down, it refuses all commands.
+// It returns when the oldest of the others was submitted.
+func (q *queue) dropLate(b *batch) (oldest time.Time) {
+	now, patience := time.Now(), q.config.Timeout*7/8
+	why, down := "no answer in time", q.node.Down()
+	if down {
+		why = q.node.Reason()
+	}
+	oldest = now
+	kept := b.items[:0]
+	for _, it := range b.items {
+		if !down && now.Sub(it.at) < patience {
+			if it.at.Before(oldest) {
+				oldest = it.at
+			}
+			kept = append(kept, it)
+			continue
+		}
+		it.result.Err = unavailable(q.node, why)
+		it.from.pending.Done()
+	}
+	b.items = kept
+	return oldest
+}
+
+// record updates the node's health after a failure. It ignores timeouts, since some
+// commands take long on a healthy node.
+func (q *queue) record(err error) {
+	if !backend.TimedOut(err) || backend.NeverConnected(err) {
+		q.node.Record(err)
+	}
+}

@@ -1,0 +1,136 @@
+package forward
+
+import (
+	"errors"
+	"io"
+	"sync/atomic"
+)
+
+// rawReply stores a node's reply byte for byte. Small replies share blocks of memory; a
+// large one has memory of its own, of exactly its size.
+type rawReply struct {
+	from   *replyBlock
+	memory *heldMemory // counts the bytes that the pipeline holds
+	raw    []byte      // the reply; nil before its first byte
+	held   int         // bytes of raw that are counted in memory
+	lost   bool        // there was no room: the rest of the reply is read and discarded
+}
+
+// replyBlock is memory for small replies. Memory that a reply has used is not reused.
+type replyBlock struct {
+	free []byte    // the unused memory: its length is 0, its capacity what is left
+	last *rawReply // the reply that is being written to free; nil: none
+	all  *replyMemory
+}
+
+// replyMemory bounds the memory of replies that are not written to clients yet.
+type replyMemory struct {
+	each  int64        // the most bytes of one pipeline
+	total int64        // the most bytes of all pipelines
+	held  atomic.Int64 // bytes that all pipelines hold
+}
+
+const (
+	blockSize = 32 << 10 // bytes of the memory that small replies share
+	// freeReply is the size in bytes up to which a reply is not counted. A pipeline has a
+	// few thousand commands at most.
+	freeReply = 4 << 10
+)
+
+// errNoRoom replaces a reply that exceeds the limits of replyMemory.
+var errNoRoom = errors.New("ERR the node's reply exceeds client-output-buffer-limit or maxmemory-clients")
+
+// settle removes the memory that the last reply has used from the block.
+func (b *replyBlock) settle() {
+	if b.last == nil {
+		return
+	}
+	// A reply that outgrew the block has memory of its own and has used nothing.
+	if used := b.last.raw; len(used) > 0 && &used[0] == &b.free[:1][0] {
+		b.free = used[len(used):]
+	}
+	b.last = nil
+}
+
+// room makes w write to the block, after the last reply.
+func (b *replyBlock) room(w *rawReply) {
+	b.settle()
+	if cap(b.free) < blockSize/8 {
+		b.free = make([]byte, 0, blockSize)
+	}
+	b.last, w.raw = w, b.free[:0]
+}
+
+// Write implements io.Writer. go-redis calls it with lines of the reply.
+func (w *rawReply) Write(p []byte) (int, error) {
+	if w.raw == nil {
+		w.from.room(w)
+	}
+	if w.hold(len(p)) {
+		w.raw = append(w.raw, p...)
+	}
+	return len(p), nil
+}
+
+// ReadFrom implements io.ReaderFrom. go-redis calls it with a bulk string of the reply, in
+// an *io.LimitedReader with the string's length.
+func (w *rawReply) ReadFrom(r io.Reader) (int64, error) {
+	limited, ok := r.(*io.LimitedReader)
+	if !ok || !w.hold(int(limited.N)) {
+		return io.Copy(io.Discard, r)
+	}
+	at, n := len(w.raw), int(limited.N)
+	if cap(w.raw) < at+n { // grow to the exact size, unless the reply has many strings
+		larger := make([]byte, at, max(at+n, 2*at))
+		copy(larger, w.raw)
+		w.raw = larger
+	}
+	w.raw = w.raw[:at+n]
+	read, err := io.ReadFull(r, w.raw[at:])
+	return int64(read), err
+}
+
+// hold counts n more bytes if the reply exceeds freeReply. It returns false if there is no
+// room for them.
+func (w *rawReply) hold(n int) bool {
+	if w.lost {
+		return false
+	}
+	if more := len(w.raw) + n - w.held; more > freeReply {
+		if w.lost = !w.memory.hold(w.from.all, int64(more)); w.lost {
+			w.raw = w.raw[:0]
+			return false
+		}
+		w.held += more
+	}
+	return true
+}
+
+// heldMemory counts the bytes of replies that one pipeline holds.
+type heldMemory struct {
+	held atomic.Int64                // bytes
+	all  atomic.Pointer[replyMemory] // where the bytes are counted, too; nil before the first
+}
+
+// hold reserves n bytes and reports whether there was room.
+func (m *heldMemory) hold(all *replyMemory, n int64) bool {
+	m.all.Store(all)
+	if m.held.Add(n) > all.each {
+		m.held.Add(-n)
+		return false
+	}
+	if all.held.Add(n) > all.total {
+		all.held.Add(-n)
+		m.held.Add(-n)
+		return false
+	}
+	return true
+}
+
+// release releases all reserved bytes.
+func (m *heldMemory) release() {
+	if n := m.held.Load(); n > 0 {
+		m.held.Store(0)
+		m.all.Load().held.Add(-n)
+	}
+}

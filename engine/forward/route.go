@@ -1,0 +1,134 @@
+package forward
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+var (
+	// errCrossSlot is the error of a command that has keys on several nodes and cannot be
+	// fanned out.
+	errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot")
+	// errReserved is the error of a command that would write to the state of rate limits.
+	errReserved = errors.New("ERR keys that begin with rl: hold the state of rate limits and can't be written")
+)
+
+// route says on which nodes the keys of a command are.
+type route struct {
+	keys      int    // the number of keys
+	node      int    // the node of the first key, as an index in the topology
+	slot      uint16 // the slot of the first key; 0 without a cluster
+	scattered bool   // the keys are on several nodes or in several slots
+	reserved  bool   // the command may write to the state of rate limits
+}
+
+// add adds a key.
+func (r *route) add(v *view, key []byte, writes bool) {
+	node, slot := v.LocateStored(key)
+	if r.keys++; r.keys == 1 {
+		r.node, r.slot = node, slot
+	} else if node != r.node || slot != r.slot {
+		r.scattered = true
+	}
+	r.reserved = r.reserved || writes && reserved(key)
+}
+
+// route returns the row of a command and the route of its keys. If it returns an error, the
+// error is the command's reply.
+func (f *Forwarder) route(v *view, args [][]byte) (row *commandRow, r route, err error) {
+	if row, err = f.find(args); err != nil {
+		return nil, r, err
+	}
+	switch {
+	case row.refusal != "":
+		return nil, r, errors.New(row.refusal)
+	case row.option != "" && row.blocks(args):
+		return nil, r, errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes")
+	case !row.fits(len(args)):
+		return row, r, nil // any node replies with the error
+	}
+	for i := range row.specs {
+		s := &row.specs[i]
+		first, last, ok, ambiguous := s.place(args)
+		if ambiguous && s.writes {
+			r.reserved = r.reserved || slices.ContainsFunc(args, reserved)
+		}
+		for k := first; ok && k <= last; k += s.step {
+			r.add(v, args[k], s.writes)
+		}
+	}
+	if row.partial {
+		if r, err = f.askKeys(v, args); err != nil {
+			return nil, r, err
+		}
+	}
+	switch {
+	case r.reserved:
+		return nil, r, errReserved
+	case r.scattered && row.mergeKeys == mergeNone:
+		return nil, r, errCrossSlot
+	case r.scattered && (len(args)-1)%row.specs[0].step != 0:
+		r.scattered = false // a key lacks its value: any node replies with the error
+	case r.keys == 0 && row.everywhere(args) && row.mergeNodes == mergeNone && len(v.Nodes) > 1:
+		return nil, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
+	}
+	return row, r, nil
+}
+
+// askKeys asks a node for the keys of a command and whether it writes to them.
+func (f *Forwarder) askKeys(v *view, args [][]byte) (r route, err error) {
+	question := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
+	for i := range args {
+		question = append(question, (*word)(&args[i]))
+	}
+	for i, n := range v.Nodes {
+		if n.Down() {
+			err = unavailable(n, n.Reason())
+			continue
+		}
+		reply, failure := v.queues[i][resp2].ask(question...)
+		if failure != nil && !backend.IsReply(failure) {
+			err = unavailable(n, backend.Reason(failure))
+			continue
+		}
+		for _, of := range reply { // empty if the command is wrong: any node replies with the error
+			key, _ := of.([]any)
+			if len(key) != 2 {
+				continue
+			}
+			name, _ := key[0].(string)
+			flags := setOf(key[1])
+			r.add(v, []byte(name), flags["RW"] || flags["OW"] || flags["RM"])
+		}
+		return r, nil
+	}
+	return r, err
+}
+
+// ReadsLimits reports whether a command may read the state of rate limits: it names one of
+// their keys, or no key, so that it may read anything. Such a command must wait for the
+// decisions before it, and the decisions after it must wait for the command.
+func (f *Forwarder) ReadsLimits(args [][]byte) bool {
+	row, err := f.find(args)
+	if err != nil {
+		return false
+	}
+	keys := 0
+	for i := range row.specs {
+		s := &row.specs[i]
+		first, last, ok, _ := s.place(args)
+		for k := first; ok && k <= last; k += s.step {
+			if keys++; reserved(args[k]) {
+				return true
+			}
+		}
+	}
+	return keys == 0
+}
+
+func unavailable(n *backend.Node, why string) error {
+	return &engine.Unavailable{Node: n.Name(), Why: why}
+}

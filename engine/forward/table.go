@@ -1,0 +1,207 @@
+package forward
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// commandRow is a command or subcommand, as a node's COMMAND describes it.
+type commandRow struct {
+	name       string // in lower case; a subcommand is named as in config|get
+	arity      int    // number of words; negative: the minimum
+	specs      []keySpec
+	complete   bool                   // the specs find all keys of every form of the command
+	keyless    bool                   // without keys, the command concerns the whole node
+	partial    bool                   // the specs do not find all keys that the command may write: ask a node
+	option     string                 // the command blocks only with this word before its keys; empty: it has no such option
+	refusal    string                 // the error if the command is not forwarded; empty: it is
+	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes
+	mergeNodes merge                  // how to merge the replies of all nodes if there are no keys
+	subs       map[string]*commandRow // subcommands by name, without the command's
+
+	categories map[string]bool // ACL categories with their @
+}
+
+// commandTable holds a node's commands by name. It is immutable.
+type commandTable map[string]*commandRow
+
+// tableCache caches the table of one node for all nodes, which are assumed to run the same
+// version.
+type tableCache struct {
+	table atomic.Pointer[commandTable]
+	stale atomic.Bool // a connection was opened since, possibly to another server
+
+	mu    sync.Mutex
+	asked time.Time // when a node was last asked; zero: never; guarded by mu
+	err   error     // the error of the last request; guarded by mu
+}
+
+// suspect makes the next command fetch the table again.
+func (c *tableCache) suspect() { c.stale.Store(true) }
+
+// Unknown commands may be new, so they fetch the table again. Clients may send many of
+// them, so there is a minimum pause between two requests for the table.
+const (
+	learnEvery = time.Second            // the pause while there is a table
+	learnSoon  = 100 * time.Millisecond // the pause while there is none
+)
+
+// Errors of commands that the nodes do not know. The caller replies with its own texts.
+var (
+	ErrUnknownCommand    = errors.New("ERR unknown command")
+	ErrUnknownSubcommand = errors.New("ERR unknown subcommand")
+)
+
+// find returns the row of a command. It fetches the table if there is none or the command
+// is not in it.
+func (f *Forwarder) find(args [][]byte) (*commandRow, error) {
+	t := f.table.table.Load()
+	if t == nil || f.table.stale.Load() {
+		if err := f.learn(t); err != nil && t == nil {
+			return nil, err
+		}
+		t = f.table.table.Load()
+	}
+	row, err := t.find(args)
+	if err != nil && f.learn(t) == nil {
+		row, err = f.table.table.Load().find(args)
+	}
+	return row, err
+}
+
+// find returns the row of a command and its subcommand.
+func (t commandTable) find(args [][]byte) (*commandRow, error) {
+	var buf [64]byte
+	row := t[string(lower(buf[:0], args[0]))]
+	if row == nil {
+		return nil, ErrUnknownCommand
+	}
+	if len(row.subs) == 0 || len(args) < 2 {
+		return row, nil
+	}
+	if row = row.subs[string(lower(buf[:0], args[1]))]; row == nil {
+		return nil, ErrUnknownSubcommand
+	}
+	return row, nil
+}
+
+// lower appends b in lower case. It appends nothing if b does not fit, since it is then
+// longer than any name.
+func lower(dst, b []byte) []byte {
+	if len(b) > cap(dst) {
+		return dst
+	}
+	for _, c := range b {
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		dst = append(dst, c)
+	}
+	return dst
+}
+
+// learn fetches the table in place of old, unless it was fetched a short time ago. It
+// returns nil if there is a usable table afterwards.
+func (f *Forwarder) learn(old *commandTable) error {
+	c := &f.table
+	if old == nil {
+		c.mu.Lock()
+	} else if !c.mu.TryLock() {
+		return nil // another goroutine is fetching it: use the old table
+	}
+	defer c.mu.Unlock()
+	if c.table.Load() != old {
+		return nil
+	}
+	every := learnEvery
+	if old == nil {
+		every = learnSoon
+	}
+	if !c.asked.IsZero() && time.Since(c.asked) < every {
+		return c.err
+	}
+	c.asked = time.Now()
+	table, err := f.askCommands()
+	if c.err = err; err == nil {
+		c.table.Store(&table)
+		c.stale.Store(false)
+	}
+	return err
+}
+
+// askCommands asks the nodes in turn for their table until one answers.
+func (f *Forwarder) askCommands() (table commandTable, err error) {
+	v := f.view()
+	for i, n := range v.Nodes {
+		if n.Down() {
+			if err == nil {
+				err = unavailable(n, n.Reason())
+			}
+			continue
+		}
+		reply, failure := v.queues[i][resp2].ask("command")
+		if failure == nil {
+			return parseCommands(reply, f.config.Admin), nil
+		}
+		err = unavailable(n, backend.Reason(failure))
+	}
+	return nil, err
+}
+
+// parseCommands parses the reply to COMMAND.
+func parseCommands(reply []any, admin bool) commandTable {
+	t := make(commandTable, len(reply))
+	for _, v := range reply {
+		if row, name := parseCommand(v, admin); row != nil {
+			t[name] = row
+		}
+	}
+	return t
+}
+
+func parseCommand(v any, admin bool) (row *commandRow, name string) {
+	f, _ := v.([]any)
+	if len(f) < 10 { // older than Redis 7.0
+		return nil, ""
+	}
+	full, _ := f[0].(string)
+	row = &commandRow{name: full, arity: integerOf(f[1])}
+	flags, categories, tips := setOf(f[2]), setOf(f[6]), setOf(f[7])
+	specs, _ := f[8].([]any)
+	all := true
+	for _, v := range specs {
+		s, ok := parseKeySpec(v)
+		s.writes = s.writes && !flags["readonly"]
+		if all = all && ok; ok {
+			row.specs = append(row.specs, s)
+		}
+	}
+	row.partial = !all && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
+	row.complete = all && (len(row.specs) > 0 || !flags["movablekeys"])
+	row.categories = categories
+	row.judge(flags, categories, admin)
+	row.policies(tips)
+	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
+	subs, _ := f[9].([]any)
+	for _, v := range subs {
+		if sub, name := parseCommand(v, admin); sub != nil {
+			if row.subs == nil {
+				row.subs = make(map[string]*commandRow)
+			}
+			row.subs[name] = sub
+		}
+	}
+	return row, lastWord(full)
+}
+
+func setOf(v any) map[string]bool {
+	set := make(map[string]bool)
+	for _, w := range wordsOf(v) {
+		set[w] = true
+	}
+	return set
+}

@@ -1,0 +1,39 @@
+package engine
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// State is what RL.INSPECT shows of one state of a key.
+type State struct {
+	Kind      limit.Kind
+	Window    int64 // ms
+	Buckets   int64
+	Used      int64 // cost that counts now
+	Limit     int64 // as last charged
+	Remaining int64 // of that limit
+	Node      string
+	TTL       int64 // ms until the stored key ends
+	Rate      int64 // charging calls per second, over the last second
+	Shards    []Shard
+}
+
+// Shard is what RL.INSPECT shows of one shard of a split key.
+type Shard struct {
+	Number int
+	Node   string
+	Held   int64 // units it may admit
+	Used   int64 // units it admitted
+	Lease  int64 // ms until its lease ends
+}
+
+// SortStates puts states in the order in which RL.INSPECT shows them: by command,
+// window and buckets.
+func SortStates(states []State) {
+	slices.SortFunc(states, func(a, b State) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Buckets, b.Buckets))
+	})
+}

@@ -1,0 +1,85 @@
+package limit
+
+// Kind numbers an algorithm. The numbers stand on the wire to nodes and in stored
+// records, where lua/layout.lua has the same ones. A number is never given to
+// another algorithm; 5 to 7 are taken, by things that are stored or sent and are no
+// algorithms.
+type Kind uint8
+
+// The kinds.
+const (
+	Slide   Kind = 1 // the exact log of RL.SLIDE
+	Counter Kind = 2 // the weighted sub-windows of RL.COUNTER
+	Fixed   Kind = 3 // the fixed window of RL.FIXED
+	GCRA    Kind = 4 // the generic cell rate algorithm of CL.THROTTLE
+)
+
+// String returns the name of the kind's command, in upper case.
+func (k Kind) String() string {
+	if !k.Known() {
+		return "unknown"
+	}
+	return algorithms[k].name
+}
+
+// Known reports whether there is an algorithm of this kind.
+func (k Kind) Known() bool { return int(k) < len(algorithms) && algorithms[k].name != "" }
+
+// Additive reports whether units of this kind that were counted in several places
+// add up, so that they can be lent to shards and written back to a node.
+func (k Kind) Additive() bool { return algorithms[k].additive }
+
+// algorithm is how one kind counts: five operations on a State, which lua/ has
+// under the same names, and what its answers need.
+type algorithm struct {
+	name     string // of the command, in upper case
+	additive bool   // see Kind.Additive
+	peek     int64  // the units that a request without cost asks for
+
+	// fresh makes s a state that has counted nothing.
+	fresh func(s *State)
+	// usage returns the units that count at now. For a log, edge is the index of the
+	// first entry that counts: charge and room go on from it.
+	usage func(s *State, now int64, spec *Spec) (used int64, edge int)
+	// charge admits units at now, under the limit of w.
+	charge func(s *State, now int64, w Window, units int64, edge int)
+	// room returns the first ms after now at which at most a number of units count.
+	// More than that count at now.
+	room func(s *State, now, most int64, spec *Spec, edge int) int64
+	// until returns the last ms at which the state can matter.
+	until func(s *State) int64
+
+	// newest returns the ms of the newest admission, as the algorithm dates it, and
+	// the units in its sub-window: what forgotten or answer will be told.
+	newest func(s *State) (at, units int64)
+	// forgotten returns the ms from the clock until nothing counts of a window, of
+	// which u tells the newest admission and newest the units in its sub-window.
+	forgotten func(s *Spec, w Window, clock int64, u Usage, newest int64) int64
+	// answer, if set, replaces the rule by which Decide speaks of windows. Its Usage
+	// tells Last and Newest as they were before the entry.
+	answer func(s *Spec, u Usage, granted, j int64) Decision
+}
+
+// algorithms are all that there are.
+var algorithms = [...]algorithm{
+	Slide: {
+		name: "RL.SLIDE", additive: true, peek: 1,
+		fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
+		newest: slideNewest, forgotten: slideForgotten,
+	},
+	Counter: {
+		name: "RL.COUNTER", additive: true, peek: 1,
+		fresh: counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
+		newest: counterNewest, forgotten: counterForgotten,
+	},
+	Fixed: {
+		name: "RL.FIXED", additive: true, peek: 1,
+		fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
+		newest: fixedNewest, forgotten: fixedForgotten,
+	},
+	GCRA: {
+		name:  "CL.THROTTLE",
+		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
+		newest: gcraNewest, answer: gcraAnswer,
+	},
+}

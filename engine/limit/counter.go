@@ -1,0 +1,121 @@
+package limit
+
+// The sliding-window counter of RL.COUNTER with n sub-windows per window. It keeps
+// the count of the sub-window of the last charge, here called top, and of the n
+// before it. It changes only when charged. All sub-windows but the oldest count in
+// full; the oldest counts by the share of it that the window still covers, or in
+// full if strict. With n = 1 this is the classic pair of the current window and the
+// previous one (Cloudflare, "How we built rate limiting capable of scaling to
+// millions of domains", 2017).
+
+func counterFresh(s *State) {
+	if s.buckets > 1 { // with one, past is the one cell
+		cells := make([]int64, s.buckets)
+		s.cells = &cells
+	}
+}
+
+func counterUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
+	k := s.sub(now)
+	oldest, rest := s.divide(k)
+	return usedAt(now, k, int64(s.buckets), s.window, oldest, rest, spec.Strict), 0
+}
+
+func counterCharge(s *State, now int64, _ Window, units int64, _ int) {
+	k, top, n := s.sub(now), s.sub(s.last), int64(s.buckets)
+	switch {
+	case k > top+n:
+		s.newest, s.past = 0, 0
+		if s.cells != nil {
+			clear(*s.cells)
+		}
+	case n == 1 && k > top:
+		s.newest, s.past = 0, s.newest
+	default:
+		for ; top < k; top++ {
+			cell := &(*s.cells)[top%n] // of top-n, which is forgotten
+			s.past += s.newest - *cell
+			*cell, s.newest = s.newest, 0
+		}
+	}
+	s.newest += units
+}
+
+// counterRoom looks through the sub-windows in which there might be room, n+2 at
+// most: then nothing counts.
+func counterRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
+	k, n := s.sub(now), int64(s.buckets)
+	oldest, rest := s.divide(k)
+	for {
+		if rest <= most {
+			if t := lighter(oldest, most-rest, k, n, s.window, now+1, spec.Strict); t < subStart(k+1, n, s.window) {
+				return t
+			}
+		}
+		k, oldest, rest = s.pass(k, rest, most)
+	}
+}
+
+func counterNewest(s *State) (at, units int64) { return s.last, s.newest }
+
+func counterUntil(s *State) int64 {
+	n := int64(s.buckets)
+	return subStart(s.sub(s.last)+n+1, n, s.window) - 1
+}
+
+// counterForgotten: older sub-windows are forgotten before the newest is, which goes
+// when it has become the oldest and weighs nothing.
+func counterForgotten(s *Spec, w Window, clock int64, u Usage, newest int64) int64 {
+	n := s.Buckets
+	k := subIndex(clock+u.Last, n, w.Length) + n
+	return lighter(newest, 0, k, n, w.Length, 0, s.Strict) - clock
+}
+
+// units returns the count of sub-window k.
+func (st *State) units(k int64) int64 {
+	top, n := st.sub(st.last), int64(st.buckets)
+	switch {
+	case k == top:
+		return st.newest
+	case k > top || k < top-n:
+		return 0
+	case n == 1:
+		return st.past
+	}
+	return (*st.cells)[k%n]
+}
+
+// divide returns the count of the oldest sub-window when k is the newest, and the
+// sum of the others. It takes as long as k is ahead of the last charge.
+func (st *State) divide(k int64) (oldest, rest int64) {
+	top, n := st.sub(st.last), int64(st.buckets)
+	if k > top+n {
+		return 0, 0
+	}
+	rest = st.past + st.newest
+	for j := top - n; j <= k-n; j++ {
+		rest -= st.units(j)
+	}
+	return st.units(k - n), rest
+}
+
+// pass goes on from sub-window k to the next, and past those in which rest is above
+// most. It returns where it stands, the oldest count there and the rest.
+func (st *State) pass(k, rest, most int64) (at, oldest, left int64) {
+	top, n := st.sub(st.last), int64(st.buckets)
+	if n > 1 {
+		cells := *st.cells
+		for i := (k + 1) % n; k+1-n < top; i++ {
+			if i == n {
+				i = 0
+			}
+			k++
+			if rest -= cells[i]; rest <= most {
+				return k, cells[i], rest
+			}
+		}
+	}
+	k++
+	oldest = st.units(k - n)
+	return k, oldest, rest - oldest
+}

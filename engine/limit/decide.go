@@ -1,0 +1,98 @@
+package limit
+
+// Usage is what one window tells about an entry: n equal requests that were asked
+// together, of which the first so many were granted.
+type Usage struct {
+	Used int64 // units that counted before the entry
+
+	// Room is the ms from the clock until this window has room for one more request,
+	// 0 if it has room now or if the request was granted.
+	Room int64
+
+	// Last is the ms from the clock to the window's newest admission, the entry's own
+	// included. It is at most 0 unless the clock stepped back. For a rate it is the ms
+	// to when all that was charged before the entry has drained.
+	Last int64
+
+	// Newest is the units in the newest sub-window before the entry, if sub-windows
+	// are counted. For a rate it is ns to be added to Last.
+	Newest int64
+}
+
+// Decision is the answer to one rate-limit request. A denial is a decision, not an
+// error.
+type Decision struct {
+	Allowed    bool
+	Limit      int64 // the limit that the other fields speak of
+	Remaining  int64 // cost still admitted now; -1: answered by a policy
+	RetryAfter int64 // ms; 0 when allowed
+	ResetAfter int64 // ms until nothing is used; 0 if nothing is
+}
+
+// Decide returns the decision of request j of an entry, from 0, as if the entry's
+// requests had come one by one. There is one Usage per window, of the node's clock
+// in ms; the first granted requests were admitted.
+//
+// With several windows the decision speaks of the one that denied with the longest
+// retry, else of the one with the least remaining; of equals, the one given first.
+func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
+	a := &algorithms[s.Kind]
+	if a.answer != nil {
+		return a.answer(s, us[0], granted, j)
+	}
+	allowed := j < granted
+	charged := min(j+1, granted) * s.Cost // by the entry's requests up to and including j
+	picked, remaining := 0, s.Windows[0].Limit-us[0].Used-charged
+	for i := 1; i < len(us); i++ {
+		left := s.Windows[i].Limit - us[i].Used - charged
+		if allowed && left < remaining || !allowed && us[i].Room > us[picked].Room {
+			picked, remaining = i, left
+		}
+	}
+	u, w := us[picked], s.Windows[picked]
+	d := Decision{Allowed: allowed, Limit: w.Limit, Remaining: max(remaining, 0)}
+	if !allowed {
+		d.RetryAfter = max(u.Room, 1)
+	}
+	if u.Used+charged > 0 {
+		d.ResetAfter = max(a.forgotten(s, w, clock, u, u.Newest+charged), 1)
+	}
+	return d
+}
+
+// Now returns the time that a request made at clock goes by, of a key whose newest
+// admission is at newest: the later of the two, so that a clock that steps back does
+// not make room. A rate goes by the clock alone.
+func (s *Spec) Now(clock, newest int64) int64 {
+	if algorithms[s.Kind].answer != nil {
+		return clock
+	}
+	return max(clock, newest)
+}
+
+// Wanted returns the cost that the answer speaks of. A request without cost asks
+// for one unit, or for what its algorithm says.
+func (s *Spec) Wanted() int64 {
+	if s.Cost == 0 {
+		return algorithms[s.Kind].peek
+	}
+	return s.Cost
+}
+
+// Fits returns how many of n equal requests fit on top of what is used of a window.
+func (s *Spec) Fits(w Window, used, n int64) int64 {
+	left := w.Limit - used
+	switch {
+	case left < s.Wanted():
+		return 0
+	case s.Cost == 0:
+		return n
+	}
+	return min(n, left/s.Cost)
+}
+
+// Denies reports whether a window that counted u denies the request after the
+// first granted ones.
+func (s *Spec) Denies(w Window, u *Usage, granted int64) bool {
+	return w.Limit-u.Used-granted*s.Cost < s.Wanted()
+}

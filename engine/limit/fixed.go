@@ -1,0 +1,33 @@
+package limit
+
+// The fixed window of RL.FIXED: one count per window. Windows start at multiples of
+// their length since the epoch. The count is a State's newest.
+
+func fixedFresh(*State) {}
+
+func fixedUsage(s *State, now int64, _ *Spec) (used int64, edge int) {
+	if s.sub(now) != s.sub(s.last) {
+		return 0, 0
+	}
+	return s.newest, 0
+}
+
+func fixedCharge(s *State, now int64, _ Window, units int64, _ int) {
+	if s.sub(now) != s.sub(s.last) {
+		s.newest = 0
+	}
+	s.newest += units
+}
+
+func fixedRoom(s *State, now, _ int64, _ *Spec, _ int) int64 {
+	return subStart(s.sub(now)+1, 1, s.window)
+}
+
+func fixedNewest(s *State) (at, units int64) { return s.last, s.newest }
+
+func fixedUntil(s *State) int64 { return subStart(s.sub(s.last)+1, 1, s.window) - 1 }
+
+// fixedForgotten: all is forgotten when the window ends.
+func fixedForgotten(_ *Spec, w Window, clock int64, u Usage, _ int64) int64 {
+	return subStart(subIndex(clock+u.Last, 1, w.Length)+1, 1, w.Length) - clock
+}

@@ -1,0 +1,79 @@
+package limit
+
+import "math"
+
+// The generic cell rate algorithm of CL.THROTTLE, as redis-cell has it (ITU-T
+// I.371; github.com/brandur/redis-cell, src/cell/mod.rs). A state is one time: when
+// all that was charged has drained. Units drain at a constant rate, one per
+// interval; a request is admitted when its own units drain within the tolerance,
+// which is as long as limit units take. The clock is in whole ms, as everywhere;
+// the rest is in ns, because an interval may be shorter than a ms. A key has one
+// such state, whatever the rate it is asked with.
+//
+// The answer is told in ms that are cut, not rounded up, because redis-cell makes
+// whole seconds of them. RetryAfter is -1 when the cost exceeds the limit, so that
+// waiting never helps; it may be 0 in a denial that lasts less than 1 ms.
+
+// Interval returns the ns between units of a rate of count units per period, in
+// seconds: a quotient of doubles, cut.
+func Interval(count, period int64) int64 {
+	return int64(float64(period*1e9) / float64(count))
+}
+
+func gcraFresh(*State) {}
+
+// draining returns the ns at now until all has drained.
+func (st *State) draining(now int64) int64 {
+	return max(st.newest-now*nsPerMs, 0)
+}
+
+// gcraUsage counts the units that have not drained, a fraction of one as a whole.
+func gcraUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
+	left := s.draining(now)
+	return left/spec.Interval + min(left%spec.Interval, 1), 0
+}
+
+func gcraCharge(s *State, now int64, _ Window, units int64, _ int) {
+	left := s.draining(now) + units*s.past
+	s.newest = now*nsPerMs + min(left, math.MaxInt64-now*nsPerMs)
+}
+
+func gcraRoom(s *State, _, most int64, spec *Spec, _ int) int64 {
+	at := s.newest - most*spec.Interval // ns since the epoch
+	return at/nsPerMs + min(max(at%nsPerMs, 0), 1)
+}
+
+func gcraUntil(s *State) int64 { return (s.newest - 1) / nsPerMs }
+
+// gcraNewest returns the ms at which all has drained, and ns to be added to it.
+func gcraNewest(s *State) (at, ns int64) { return s.newest / nsPerMs, s.newest % nsPerMs }
+
+func gcraAnswer(s *Spec, u Usage, granted, j int64) Decision {
+	limit := s.Windows[0].Limit
+	tolerance, increment := s.Interval*limit, s.Interval*s.Cost
+	left := max(u.Last*nsPerMs+u.Newest, 0) + min(j+1, granted)*increment
+	d := Decision{Allowed: j < granted, Limit: limit}
+	switch {
+	case d.Allowed:
+	case increment > tolerance:
+		d.RetryAfter = -1
+	default:
+		d.RetryAfter = max(increment-(tolerance-left), 0) / nsPerMs
+	}
+	d.Remaining = gcraRemaining(tolerance-left, s.Interval)
+	d.ResetAfter = left / nsPerMs
+	return d
+}
+
+// gcraRemaining returns the units that fit into the rest of the tolerance, both
+// taken in whole us as redis-cell does. An interval below one us has none: then
+// both are taken in ns, where redis-cell divides by zero.
+func gcraRemaining(rest, interval int64) int64 {
+	if rest <= 0 {
+		return 0
+	}
+	if interval < 1000 {
+		return rest / interval
+	}
+	return int64(math.Floor(float64(rest/1000) / float64(interval/1000)))
+}

@@ -1,0 +1,48 @@
+package limit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What redis-cell answers: 16 at once, one more every 2 s.
+func TestGCRABurst(t *testing.T) {
+	s, k := rate(15, 30, 60, 1), key{}
+	require.Equal(t, Decision{Allowed: true, Limit: 16, Remaining: 15, ResetAfter: 2000}, k.one(s, 0))
+	for range 15 {
+		require.True(t, k.one(s, 0).Allowed)
+	}
+	require.Equal(t, Decision{Limit: 16, RetryAfter: 2000, ResetAfter: 32_000}, k.one(s, 0))
+	require.Equal(t, Decision{Limit: 16, RetryAfter: 1, ResetAfter: 30_001}, k.one(s, 1999))
+	require.Equal(t, Decision{Allowed: true, Limit: 16, ResetAfter: 32_000}, k.one(s, 2000))
+	require.EqualValues(t, testBase+33_999, k.state.Until())
+}
+
+func TestGCRAWithoutAQuantityAndAboveTheLimit(t *testing.T) {
+	k := key{}
+	require.True(t, k.one(rate(3, 1, 1, 4), 0).Allowed)
+	require.Equal(t, Decision{Allowed: true, Limit: 4, ResetAfter: 4000}, k.one(rate(3, 1, 1, 0), 0), "nothing is asked for")
+	require.Equal(t, Decision{Limit: 4, RetryAfter: -1, ResetAfter: 4000}, k.one(rate(3, 1, 1, 5), 0), "waiting never helps")
+	require.Equal(t, Decision{Limit: 2, RetryAfter: 2000, ResetAfter: 4000}, k.one(rate(1, 1, 1, 0), 0), "of a lowered limit even nothing is too much")
+}
+
+// An interval shorter than a ms is exact over many requests.
+func TestGCRABelowAMillisecond(t *testing.T) {
+	s, k := rate(0, 3000, 1, 1), key{} // one every 333,333 ns
+	admitted := 0
+	for ms := range int64(1000) {
+		for k.one(s, ms).Allowed {
+			admitted++
+		}
+	}
+	require.Equal(t, 1000, admitted, "one at a time, so one a ms")
+	s, k = rate(9, 3000, 1, 1), key{}
+	admitted = 0
+	for ms := range int64(1000) {
+		for k.one(s, ms).Allowed {
+			admitted++
+		}
+	}
+	require.InDelta(t, 3000+9, admitted, 2)
+}

@@ -1,0 +1,57 @@
+// Package limit is the arithmetic of rate limits: what counts of a window at a
+// time, whether a cost still fits, when it will, and when nothing counts any more.
+// It does no I/O, reads no clock and starts no goroutine; times are arguments, in
+// whole milliseconds since the epoch unless a name says otherwise.
+//
+// A Spec is what a request asks. A State is what one key has counted for one
+// window. An algorithm is five operations on a State, and algorithms.go names them
+// in one table: to add an algorithm is to add a file and a row. The embedded engine
+// keeps States in memory; a Redis node keeps the same thing in a stored record, and
+// lua/ has the same five operations. Both hand over a Usage per window, and Decide
+// turns that into the answer, so that the two cannot differ.
+//
+// Mostly an algorithm counts units in windows. One with a rate lets them drain at a
+// constant interval instead: its Spec has an Interval, and a window without a length.
+//
+// Reading order: limit.go (this file), algorithms.go, state.go, one of the algorithms,
+// and decide.go.
+package limit
+
+// Bounds of a Spec. The parser of commands holds requests to them; scripts and
+// engines rely on them: products and sums stay exact.
+const (
+	MaxLimit   = 1_000_000_000_000      // most cost per window
+	MaxWindow  = 366 * 24 * 3600 * 1000 // ms
+	MaxWindows = 8                      // windows in one request
+	MaxBuckets = 1000                   // sub-windows per window
+)
+
+// Window is one limit over one length of time.
+type Window struct {
+	Limit  int64 // most cost admitted per window, 1 to MaxLimit
+	Length int64 // ms, 1 to MaxWindow; 0 for an algorithm with a rate
+}
+
+// Spec is what a request asks of a key: everything that decides, except for the key
+// itself. Requests with equal specs for one key may be answered together.
+type Spec struct {
+	Kind     Kind
+	Strict   bool // count the oldest sub-window in full, for Counter
+	N        int  // windows in use, 1 to MaxWindows
+	Cost     int64
+	Buckets  int64 // sub-windows per window, for Counter; 1 for other windows, 0 for a rate
+	Interval int64 // ns between units, for an algorithm with a rate; 0 otherwise
+	Windows  [MaxWindows]Window
+}
+
+// Limits returns the windows in use, in the order given.
+func (s *Spec) Limits() []Window { return s.Windows[:s.N] }
+
+// Smallest returns the smallest of the limits.
+func (s *Spec) Smallest() int64 {
+	least := int64(MaxLimit)
+	for _, w := range s.Limits() {
+		least = min(least, w.Limit)
+	}
+	return least
+}

@@ -1,0 +1,26 @@
+package limit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The numbers stand in stored records: a change of one makes them unreadable.
+func TestKindsKeepTheirNumbersAndNames(t *testing.T) {
+	for n, name := range map[Kind]string{1: "RL.SLIDE", 2: "RL.COUNTER", 3: "RL.FIXED", 4: "CL.THROTTLE"} {
+		require.True(t, n.Known())
+		require.Equal(t, name, n.String())
+		require.Equal(t, name != "CL.THROTTLE", n.Additive(), name)
+	}
+	for _, n := range []Kind{0, 5, 6, 7, 255} {
+		require.False(t, n.Known(), "%d", n)
+		require.Equal(t, "unknown", n.String())
+	}
+}
+
+func TestSmallestLimit(t *testing.T) {
+	s := spec(Slide, 9, 1000)
+	s.N, s.Windows[1], s.Windows[2] = 2, Window{4, 2000}, Window{1, 1}
+	require.EqualValues(t, 4, s.Smallest())
+}

@@ -1,0 +1,55 @@
+package limit
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestGrid(t *testing.T) {
+	for _, tt := range []struct{ t, limit, w, want int64 }{
+		{7, 65_536, 60_000, 7},
+		{7, 65_537, 60_000, 7}, // a window of up to 65,536 ms has a grid of 1 ms
+		{7, 65_537, 65_537, 8},
+		{8, 65_537, 65_537, 8},
+		{1, MaxLimit, MaxWindow, 482_520},
+	} {
+		require.Equal(t, tt.want, gridUp(tt.t, tt.limit, tt.w), "%+v", tt)
+	}
+}
+
+// The contract's example: limit 2 per 1000 ms, closed at both ends.
+func TestSlideIsClosedAtBothEnds(t *testing.T) {
+	s, k := spec(Slide, 2, 1000), key{}
+	for _, tt := range []struct {
+		ms      int64
+		allowed bool
+	}{{0, true}, {999, true}, {1000, false}, {1001, true}, {1002, false}, {1999, false}, {2000, true}} {
+		d := k.one(s, tt.ms)
+		require.Equal(t, tt.allowed, d.Allowed, "at %d", tt.ms)
+		if tt.ms == 1000 {
+			require.EqualValues(t, 1, d.RetryAfter)
+		}
+	}
+}
+
+// A log keeps what it needs and no more: rings grow and shrink with what counts.
+func TestLogLength(t *testing.T) {
+	w := Window{Limit: MaxLimit, Length: MaxWindow}
+	spec := Spec{Kind: Slide, N: 1, Cost: 1, Buckets: 1, Windows: [MaxWindows]Window{w}}
+	var s State
+	s.Init(&spec, w)
+	now := int64(testBase)
+	charge := func() { s.Charge(now, &spec, w, 1, s.Read(now, &spec)) }
+	for range 200_000 {
+		charge()
+		now += 300_000
+	}
+	require.LessOrEqual(t, int(s.log.size), gridLimit+2)
+	require.Greater(t, int(s.log.size), gridLimit-2)
+	require.LessOrEqual(t, len(s.log.ring), gridLimit*5/4+8)
+	now += MaxWindow
+	charge()
+	require.LessOrEqual(t, len(s.log.ring), 4)
+	require.EqualValues(t, 1, s.Read(now, &spec).Used)
+}

@@ -1,0 +1,161 @@
+package limit
+
+// State is what a key has counted for one algorithm, window and number of buckets.
+type State struct {
+	Limit int64 // as last charged
+
+	window  int64 // ms
+	last    int64 // the ms of the last charge, as the clock had it
+	calls   int32 // charging calls in the second of last
+	before  int32 // charging calls in the second before that
+	buckets uint16
+	kind    Kind
+
+	// newest is the units in the sub-window of last. For a rate it is the ns since the
+	// epoch at which all has drained.
+	newest int64
+	// past is the units in the sub-windows before that of last. For a rate it is the
+	// ns between units.
+	past  int64
+	cells *[]int64 // the sub-windows before that of last, if there are several
+	log   *slideLog
+}
+
+const nsPerMs = 1_000_000
+
+// Init makes st a state that has counted nothing, for one window of a spec.
+func (st *State) Init(s *Spec, w Window) {
+	*st = State{window: w.Length, buckets: uint16(s.Buckets), kind: s.Kind}
+	algorithms[s.Kind].fresh(st)
+}
+
+// FreshBytes returns what a new state of the spec holds beside itself.
+func (s *Spec) FreshBytes() int64 {
+	switch {
+	case s.Kind == Slide:
+		return logBytes
+	case s.Buckets > 1:
+		return cellBytes(s.Buckets)
+	}
+	return 0
+}
+
+// Is reports whether the state is what s counts over a window of that length.
+func (st *State) Is(s *Spec, length int64) bool {
+	return st.kind == s.Kind && st.window == length && st.buckets == uint16(s.Buckets)
+}
+
+// Kind returns the state's algorithm.
+func (st *State) Kind() Kind { return st.kind }
+
+// Buckets returns the number of sub-windows per window.
+func (st *State) Buckets() int64 { return int64(st.buckets) }
+
+// Last returns the ms of the last charge.
+func (st *State) Last() int64 { return st.last }
+
+// Window returns the length of the window in ms. For a rate it is the time in which a
+// full use drains.
+func (st *State) Window() int64 {
+	if st.window == 0 {
+		return st.Limit * st.past / nsPerMs
+	}
+	return st.window
+}
+
+// Reading is what was found out about a state at one time.
+type Reading struct {
+	Used int64 // units that count
+	edge int   // the first entry of a log that counts
+}
+
+// Read returns what counts at now of what s is about.
+func (st *State) Read(now int64, s *Spec) Reading {
+	used, edge := algorithms[st.kind].usage(st, now, s)
+	return Reading{used, edge}
+}
+
+// Spec returns a spec without windows and cost, by which the state can be read.
+func (st *State) Spec() Spec {
+	s := Spec{Kind: st.kind, Buckets: int64(st.buckets)}
+	if st.window == 0 { // a rate
+		s.Interval = st.past
+	}
+	return s
+}
+
+// Charge admits units at now, for a number of requests under the limit of w.
+// r is what was read at now.
+func (st *State) Charge(now int64, s *Spec, w Window, requests int64, r Reading) {
+	if s.Interval > 0 {
+		st.past = s.Interval
+	}
+	algorithms[st.kind].charge(st, now, w, requests*s.Cost, r.edge)
+	now = max(now, st.last)
+	switch now/1000 - st.last/1000 {
+	case 0:
+	case 1:
+		st.calls, st.before = 0, st.calls
+	default:
+		st.calls, st.before = 0, 0
+	}
+	st.calls += int32(requests)
+	st.Limit, st.last = w.Limit, now
+}
+
+// RoomAt returns the first ms after now at which at most a number of units count.
+// More count at now, when r was read.
+func (st *State) RoomAt(now, most int64, s *Spec, r Reading) int64 {
+	return algorithms[st.kind].room(st, now, most, s, r.edge)
+}
+
+// Until returns the last ms at which the state can matter.
+func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
+
+// Tell fills in what the answer to an entry needs of the state beside what it used.
+// charged is the units that the entry has charged: 0 before it has.
+func (st *State) Tell(u *Usage, clock, charged int64) {
+	if charged > 0 && algorithms[st.kind].answer != nil {
+		return // it tells what was there before
+	}
+	at, newest := algorithms[st.kind].newest(st)
+	u.Last, u.Newest = at-clock, newest-charged
+}
+
+// Growth returns by how many bytes a charge at now changes what the state holds.
+// r was read at now.
+func (st *State) Growth(now int64, w Window, r Reading) int64 {
+	if st.log == nil {
+		return 0
+	}
+	return st.log.growth(now, w, r.edge)
+}
+
+// Bytes returns what the state holds beside itself.
+func (st *State) Bytes() int64 {
+	switch {
+	case st.log != nil:
+		return logBytes + st.log.bytes()
+	case st.cells != nil:
+		return cellBytes(int64(st.buckets))
+	}
+	return 0
+}
+
+// cellBytes is the size of n cells and of the slice that holds them.
+func cellBytes(n int64) int64 { return 24 + 8*n }
+
+// Rate estimates the charging calls in the second up to now: those of now's second
+// and, weighted by their overlap, those of the second before.
+func (st *State) Rate(now int64) int64 {
+	switch now/1000 - st.last/1000 {
+	case 0:
+		return weigh(int64(st.before), 1000, now%1000) + int64(st.calls)
+	case 1:
+		return weigh(int64(st.calls), 1000, now%1000)
+	}
+	return 0
+}
+
+// sub returns the sub-window that holds t.
+func (st *State) sub(t int64) int64 { return subIndex(t, int64(st.buckets), st.window) }

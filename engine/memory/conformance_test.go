@@ -1,0 +1,58 @@
+package memory
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+func TestConformance(t *testing.T) {
+	open := func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }
+	conformance.Run(t, open, 50_000)
+	conformance.RunThrottle(t, open)
+}
+
+func TestConformanceCombined(t *testing.T) {
+	open := func(t *testing.T, clock func() int64) engine.Engine { return combined{withoutJanitor(t, clock)} }
+	conformance.Run(t, open, 50_000)
+	conformance.RunThrottle(t, open)
+}
+
+// withoutJanitor opens an engine that drops no key by itself: in these runs the
+// clock steps back by hours, to when a key that ended had not.
+func withoutJanitor(t *testing.T, clock func() int64) *Engine {
+	e := New(Config{Now: conformance.At(clock)})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// combined asks an engine as the Redis engine asks its nodes: adjacent equal
+// requests as one entry.
+type combined struct{ *Engine }
+
+func (c combined) Do(p *engine.Pipeline) {
+	p.Grow()
+	clock := c.clock()
+	for i := 0; i < len(p.Requests); {
+		r, n := &p.Requests[i], 1
+		if r.Op != engine.OpDecide {
+			one := engine.Pipeline{Requests: p.Requests[i : i+1]}
+			c.Engine.Do(&one)
+			p.Results[i] = one.Results[0]
+			i++
+			continue
+		}
+		for i+n < len(p.Requests) && r.Repeats(&p.Requests[i+n]) {
+			n++
+		}
+		var us [limit.MaxWindows]limit.Usage
+		granted, _ := c.Ask(clock, r, int64(n), &us)
+		for j := range n {
+			p.Results[i+j].Decision = r.Decide(us[:r.N], clock, granted, int64(j))
+		}
+		i += n
+	}
+}

@@ -1,0 +1,128 @@
+package memory
+
+import (
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Ask answers an entry: n requests equal to r, asked together at a clock in ms. It
+// admits the first granted of them, charges those, and fills in a usage per window.
+// room is false if there was no memory to charge them: then nothing was charged.
+func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, room bool) {
+	h := e.stripe(r.Key)
+	granted, room = e.askStripe(h, clock, r, n, us)
+	if !room && e.sweepAll(clock) {
+		granted, room = e.askStripe(h, clock, r, n, us)
+	}
+	return granted, room
+}
+
+// askStripe is Ask for a key of that stripe, without making room.
+func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, room bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := charge{now: clock, key: h.keys[string(r.Key)]}
+	if c.key != nil {
+		c.now = r.Now(clock, c.key.newest())
+	}
+	granted = n
+	for i, w := range r.Limits() {
+		us[i] = limit.Usage{}
+		if c.key != nil {
+			c.states[i] = c.key.find(&r.Spec, w.Length)
+		}
+		if s := c.states[i]; s != nil {
+			c.readings[i] = s.Read(c.now, &r.Spec)
+			us[i].Used = c.readings[i].Used
+			s.Tell(&us[i], clock, 0)
+		}
+		granted = min(granted, r.Fits(w, us[i].Used, n))
+	}
+	if granted > 0 && r.Cost > 0 {
+		if !e.charge(h, &c, r, granted) {
+			return 0, false
+		}
+		for i := range r.N {
+			c.states[i].Tell(&us[i], clock, granted*r.Cost)
+		}
+	}
+	if granted < n {
+		for i, w := range r.Limits() {
+			if s := c.states[i]; s != nil && r.Denies(w, &us[i], granted) {
+				if granted > 0 && r.Cost > 0 {
+					c.readings[i] = s.Read(c.now, &r.Spec)
+				}
+				us[i].Room = s.RoomAt(c.now, w.Limit-r.Wanted(), &r.Spec, c.readings[i]) - clock
+			}
+		}
+	}
+	return granted, true
+}
+
+// charge is what one entry is about to charge.
+type charge struct {
+	now      int64 // ms that the windows go by, see limit.Spec.Now
+	key      *record
+	states   [limit.MaxWindows]*state // of each window; nil: the key has none yet
+	readings [limit.MaxWindows]limit.Reading
+}
+
+// charge adds the cost of a number of requests to every window or, if memory does
+// not suffice, to none. It fills in the states that it creates.
+func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) bool {
+	var need int64
+	var missing int32
+	for i, w := range r.Limits() {
+		if s := c.states[i]; s != nil {
+			need += s.Growth(c.now, w, c.readings[i])
+			continue
+		}
+		need += stateBytes + r.FreshBytes()
+		missing++
+	}
+	switch {
+	case c.key == nil:
+		need += keyBytes(len(r.Key)) - stateBytes // its first state lies in it
+	case missing > 0 && c.key.full(missing, c.now):
+		return false
+	}
+	if !e.reserve(need) {
+		return false
+	}
+	for i, w := range r.Limits() { // first the states that are there: add may take over one that ended
+		if s := c.states[i]; s != nil {
+			s.Charge(c.now, &r.Spec, w, requests, c.readings[i])
+		}
+	}
+	created := c.key == nil
+	if created {
+		c.key = h.insert(r.Key)
+		e.keys.Add(1)
+	}
+	for i, w := range r.Limits() {
+		if c.states[i] == nil {
+			s, freed := c.key.add(&r.Spec, w, c.now)
+			s.Charge(c.now, &r.Spec, w, requests, limit.Reading{})
+			c.states[i] = s
+			e.memory.Add(-freed)
+		}
+	}
+	if created {
+		h.heap.add(c.key, c.key.end())
+	}
+	return true
+}
+
+// reserve puts bytes on the account, if it bears them. What gives memory back
+// always can.
+func (e *Engine) reserve(bytes int64) bool {
+	if bytes == 0 {
+		return true
+	}
+	sum := e.memory.Add(bytes)
+	if bytes > 0 && e.cfg.MaxMemory > 0 && sum > e.cfg.MaxMemory {
+		e.memory.Add(-bytes)
+		return false
+	}
+	return true
+}

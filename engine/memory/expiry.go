@@ -1,0 +1,75 @@
+package memory
+
+import "time"
+
+// janitor drops keys that have ended, until Close.
+func (e *Engine) janitor() {
+	defer e.done.Done()
+	tick := time.NewTicker(sweepEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.stop:
+			return
+		case <-tick.C:
+			e.sweepAll(e.clock())
+		}
+	}
+}
+
+// sweepAll drops the keys that have ended at clock. It returns false if that was
+// done in this very ms: a flood that finds memory full sweeps once per ms.
+func (e *Engine) sweepAll(clock int64) bool {
+	if e.swept.Swap(clock) == clock {
+		return false
+	}
+	for i := range e.stripes {
+		e.sweep(&e.stripes[i], clock)
+	}
+	return true
+}
+
+// sweep drops a stripe's keys that have ended at clock. A key is looked at when the
+// end is reached that it had when last looked at, so no more than once per
+// lifetime of what it was last charged for.
+func (e *Engine) sweep(h *stripe, clock int64) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for len(h.heap) > 0 && h.heap[0].due < clock {
+		key := h.heap[0]
+		if end := key.end(); end >= clock {
+			h.heap.delay(key, end)
+			continue
+		}
+		e.drop(h, key)
+		e.expired.Add(1)
+	}
+}
+
+// drop forgets a key of a stripe whose lock is held.
+func (e *Engine) drop(h *stripe, key *record) {
+	e.memory.Add(-key.bytes())
+	e.keys.Add(-1)
+	h.remove(key)
+}
+
+// reset forgets a key and reports whether it still mattered.
+func (e *Engine) reset(clock int64, name []byte) bool {
+	h := e.stripe(name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := h.keys[string(name)]
+	if key == nil {
+		return false
+	}
+	live := key.end() >= clock
+	e.drop(h, key)
+	return live
+}
+
+// untilSweep returns the ms until the janitor's next visit, at least 1. A key that
+// finds no room may find some then.
+func (e *Engine) untilSweep(clock int64) int64 {
+	const every = int64(sweepEvery / time.Millisecond)
+	return min(max(e.swept.Load()+every-clock, 1), every)
+}

@@ -1,0 +1,36 @@
+package memory
+
+import "github.com/rlproxy/rlproxy/engine"
+
+// inspect describes a key's states that still matter.
+func (e *Engine) inspect(clock int64, name []byte) []engine.State {
+	h := e.stripe(name)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := h.keys[string(name)]
+	if key == nil {
+		return nil
+	}
+	return key.describe(clock)
+}
+
+// describe describes the key's states that still matter, in the order of
+// RL.INSPECT.
+func (k *record) describe(clock int64) []engine.State {
+	now, ttl := max(clock, k.newest()), k.end()+1-clock
+	var out []engine.State
+	for s := &k.states; s != nil; s = s.next {
+		if s.Until() < now {
+			continue
+		}
+		spec := s.Spec()
+		used := s.Read(now, &spec).Used
+		out = append(out, engine.State{
+			Kind: s.Kind(), Window: s.Window(), Buckets: s.Buckets(),
+			Used: used, Limit: s.Limit, Remaining: max(s.Limit-used, 0),
+			Node: nodeName, TTL: ttl, Rate: s.Rate(now),
+		})
+	}
+	engine.SortStates(out)
+	return out
+}

@@ -1,0 +1,178 @@
+// Package memory is the embedded engine: it keeps state in this process, behind
+// sharded locks. It is the engine that runs when no backend is configured, and what
+// FAIL LOCAL asks while a node is away.
+//
+// A key is a record with a state for each algorithm, window and number of buckets
+// that it was asked with (stripe.go). A decision finds the states, lets package
+// limit read and charge them, and accounts for their memory (decide.go). Every key
+// ends when it can matter no more, without being asked for (expiry.go, heap.go).
+package memory
+
+import (
+	"hash/maphash"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Config says how an engine is to be.
+type Config struct {
+	// MaxMemory bounds the bytes that keys and their states hold; 0 means no bound.
+	// The process needs more: Go's collector keeps up to as much again in garbage.
+	MaxMemory int64
+
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+
+	// Policy answers for a key that finds no room, when its request names none.
+	// PolicyDefault and PolicyLocal, having nowhere to turn to, mean PolicyClosed.
+	Policy engine.Policy
+
+	// Rules take precedence over Policy; of those that match a key the first holds.
+	Rules []engine.PolicyRule
+}
+
+// Engine keeps state in this process's memory. When memory is full, keys that have
+// ended go first; none that still matters is given up: what finds no room gets its
+// policy.
+type Engine struct {
+	cfg     Config
+	seed    maphash.Seed
+	stripes [Stripes]stripe
+
+	memory  atomic.Int64 // accounted bytes of all stripes
+	keys    atomic.Int64
+	expired atomic.Int64
+	refused atomic.Int64
+	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
+
+	busiest *engine.Busiest
+
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// Stripes is the number of locks, and of the parts into which the keys are divided.
+// It is large enough that sessions seldom meet at a lock and that what is done to a
+// whole stripe, once in a while, is short.
+const Stripes = 256
+
+// sweepEvery is how often the janitor looks for keys that have ended.
+const sweepEvery = 100 * time.Millisecond
+
+const (
+	nodeName   = "embedded"
+	memoryFull = "memory is full"
+)
+
+// Open returns an empty engine and starts its janitor, which Close stops.
+func Open(cfg Config) *Engine {
+	e := New(cfg)
+	e.done.Add(1)
+	go e.janitor() // until Close
+	return e
+}
+
+// New returns an empty engine without a janitor: keys that have ended stay until
+// memory is needed.
+func New(cfg Config) *Engine {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Policy == engine.PolicyDefault || cfg.Policy == engine.PolicyLocal {
+		cfg.Policy = engine.PolicyClosed
+	}
+	e := &Engine{cfg: cfg, seed: maphash.MakeSeed(), busiest: engine.NewBusiest(), stop: make(chan struct{})}
+	for i := range e.stripes {
+		e.stripes[i].keys = make(map[string]*record)
+	}
+	return e
+}
+
+// Close stops the janitor and waits for it. It is called once; Do may still be.
+func (e *Engine) Close() error {
+	close(e.stop)
+	e.done.Wait()
+	return nil
+}
+
+// Keys returns the number of keys with state.
+func (e *Engine) Keys() int64 { return e.keys.Load() }
+
+// Memory returns the accounted bytes of keys and their states.
+func (e *Engine) Memory() int64 { return e.memory.Load() }
+
+// Expired returns how many keys have ended since the start.
+func (e *Engine) Expired() int64 { return e.expired.Load() }
+
+// Refused returns how many requests found no room and got their policy.
+func (e *Engine) Refused() int64 { return e.refused.Load() }
+
+// HotKeys implements engine.Engine.
+func (e *Engine) HotKeys(n int) []engine.HotKey { return e.busiest.Top(n) }
+
+// Info implements engine.Engine.
+func (e *Engine) Info() []engine.Field {
+	fields := []engine.Field{{Name: "engine", Value: nodeName}}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"keys", e.Keys()}, {"memory", e.Memory()}, {"max_memory", e.cfg.MaxMemory},
+		{"expired_keys", e.Expired()}, {"refused_for_memory", e.Refused()},
+	} {
+		fields = append(fields, engine.Field{Name: f.name, Value: strconv.FormatInt(f.value, 10)})
+	}
+	return fields
+}
+
+// Do implements engine.Engine. One reading of the clock serves the whole pipeline.
+func (e *Engine) Do(p *engine.Pipeline) {
+	p.Grow()
+	clock := e.clock()
+	for i := range p.Requests {
+		r, res := &p.Requests[i], &p.Results[i]
+		switch r.Op {
+		case engine.OpDecide:
+			e.decide(clock, r, res)
+		case engine.OpReset:
+			res.Reset = e.reset(clock, r.Key)
+		case engine.OpInspect:
+			res.States = e.inspect(clock, r.Key)
+		}
+	}
+	e.busiest.Observe(p)
+}
+
+// clock returns the ms since the epoch.
+func (e *Engine) clock() int64 { return max(e.cfg.Now().UnixMilli(), 0) }
+
+func (e *Engine) stripe(key []byte) *stripe {
+	return &e.stripes[maphash.Bytes(e.seed, key)%Stripes]
+}
+
+// decide answers one decision, by its policy if memory is full.
+func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
+	var us [limit.MaxWindows]limit.Usage
+	granted, room := e.Ask(clock, r, 1, &us)
+	if !room {
+		e.refuse(clock, r, res)
+		return
+	}
+	res.Decision = r.Decide(us[:r.N], clock, granted, 0)
+}
+
+// refuse answers a request that found no room by its policy.
+func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
+	e.refused.Add(1)
+	policy := r.PolicyFor(e.cfg.Rules, e.cfg.Policy)
+	if policy == engine.PolicyError {
+		res.Err = &engine.Unavailable{Node: nodeName, Why: memoryFull}
+		return
+	}
+	res.Decision = policy.Decide(r, e.untilSweep(clock))
+}

@@ -1,0 +1,242 @@
+package memory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"strconv"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+func TestJanitorDropsWhatHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := Open(Config{})
+		for i := range 1000 {
+			conformance.Ask(e, conformance.Request(limit.Slide, fmt.Sprint("slide", i), 5, 1000))
+			conformance.Ask(e, conformance.Request(limit.Counter, fmt.Sprint("counter", i), 5, 1000))
+			conformance.Ask(e, conformance.Request(limit.Fixed, fmt.Sprint("fixed", i), 5, 1000))
+			conformance.Ask(e, conformance.Request(limit.Fixed, fmt.Sprint("long", i), 5, 86_400_000))
+		}
+		require.EqualValues(t, 4000, e.Keys())
+		time.Sleep(2200 * time.Millisecond) // the test's own time: two windows and a visit
+		require.EqualValues(t, 1000, e.Keys())
+		require.EqualValues(t, 3000, e.Expired())
+		require.LessOrEqual(t, e.Memory(), int64(1000*200))
+		require.NoError(t, e.Close())
+	})
+}
+
+func TestKeyOutlivesItsOldEnd(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	r := conformance.Request(limit.Slide, "k", 2, 1000)
+	conformance.Ask(e, r)
+	*clock += 900
+	conformance.Ask(e, r)
+	*clock = conformance.Base + 1900 // the first is past, the second counts to its last ms
+	e.sweepAll(*clock)
+	require.EqualValues(t, 1, e.Keys())
+	require.EqualValues(t, 1, conformance.Ask(e, conformance.Inspect("k")).States[0].Used)
+	*clock++
+	e.sweepAll(*clock)
+	require.Zero(t, e.Keys())
+	require.Zero(t, e.Memory())
+}
+
+func TestResetGivesMemoryBack(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	rng := rand.New(rand.NewPCG(1, 1))
+	for range 20_000 {
+		key := fmt.Sprint("k", rng.IntN(300))
+		r := conformance.Request(limit.Kind(1+rng.IntN(3)), key, 1000, 1000<<rng.IntN(4))
+		if r.Kind == limit.Counter {
+			r.Buckets = 1 + rng.Int64N(5)
+		}
+		conformance.Ask(e, r)
+		*clock += rng.Int64N(3)
+		if rng.IntN(20) == 0 {
+			conformance.Ask(e, conformance.Reset(key))
+		}
+	}
+	require.Positive(t, e.Memory())
+	for i := range 300 {
+		conformance.Ask(e, conformance.Reset(fmt.Sprint("k", i)))
+	}
+	require.Zero(t, e.Keys())
+	require.Zero(t, e.Memory())
+	for i := range e.stripes {
+		require.Empty(t, e.stripes[i].heap)
+	}
+}
+
+func TestFullMemory(t *testing.T) {
+	e, clock := setClock(t, Config{MaxMemory: 1 << 20})
+	live := conformance.Request(limit.Slide, "live", 60_000, 3_600_000)
+	require.True(t, conformance.Ask(e, live).Allowed)
+	flood := func(i int, fail engine.Policy) engine.Result {
+		r := conformance.Request(limit.Counter, fmt.Sprintf("flood-%d", i), 10, 1000)
+		r.Fail = fail
+		return conformance.Ask(e, r)
+	}
+	i := 0
+	for ; e.Refused() == 0; i++ {
+		require.NoError(t, flood(i, engine.PolicyDefault).Err)
+		require.LessOrEqual(t, e.Memory(), int64(1<<20))
+	}
+	require.Greater(t, i, 3000)
+
+	// What finds no room gets its policy.
+	require.Equal(t, limit.Decision{Allowed: false, Limit: 10, Remaining: -1, RetryAfter: 100, ResetAfter: 100}, flood(i, engine.PolicyClosed).Decision)
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: -1}, flood(i, engine.PolicyOpen).Decision)
+	require.Equal(t, flood(i, engine.PolicyClosed), flood(i, engine.PolicyLocal))
+	require.EqualError(t, flood(i, engine.PolicyError).Err, "UNAVAILABLE embedded: memory is full")
+
+	// What is there goes on, and a question needs no room.
+	require.True(t, flood(0, engine.PolicyError).Allowed)
+	require.True(t, conformance.Ask(e, live).Allowed)
+	free := conformance.Request(limit.Slide, "free", 3, 1000)
+	free.Cost = 0
+	require.EqualValues(t, 3, conformance.Ask(e, free).Remaining)
+
+	// A log that needs a longer ring is refused whole, and stays as it was.
+	more := live
+	more.Fail = engine.PolicyError
+	var got engine.Result
+	for n := int64(2); got.Err == nil; n++ {
+		*clock = conformance.Base + n
+		got = conformance.Ask(e, more)
+		require.Less(t, n, int64(100))
+	}
+	states := conformance.Ask(e, conformance.Inspect("live")).States
+	require.Equal(t, 60_000-states[0].Remaining, states[0].Used)
+
+	// What has ended makes room at once, without the janitor; what lives stays.
+	*clock = conformance.Base + 10_000
+	require.NoError(t, flood(i, engine.PolicyError).Err)
+	require.EqualValues(t, 2, e.Keys())
+	require.EqualValues(t, i-1, e.Expired())
+	require.True(t, conformance.Ask(e, more).Allowed)
+}
+
+func TestStatesOfAKeyAreBounded(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	for w := int64(1); w <= maxStates; w++ {
+		require.NoError(t, conformance.Ask(e, conformance.Request(limit.Slide, "k", 1, w)).Err)
+	}
+	r := conformance.Request(limit.Fixed, "k", 1, 1000)
+	r.Fail = engine.PolicyError
+	require.Error(t, conformance.Ask(e, r).Err)
+	*clock += 600 // more than half of them have ended
+	require.True(t, conformance.Ask(e, r).Allowed)
+	require.Len(t, conformance.Ask(e, conformance.Inspect("k")).States, maxStates-600+2)
+}
+
+// Many goroutines on few keys admit exactly the limit.
+func TestEmbeddedConcurrently(t *testing.T) {
+	e := Open(Config{Now: func() time.Time { return time.UnixMilli(conformance.Base) }})
+	const workers, calls, most = 8, 500, 700
+	admitted := make([]int, 5*workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			var p engine.Pipeline
+			for i := range calls {
+				p.Reset()
+				for k := range 5 {
+					*p.Add() = conformance.Request(limit.Slide+limit.Kind(k%3), fmt.Sprint("k", k), most, 60_000)
+					*p.Add() = conformance.Inspect(fmt.Sprint("k", k))
+				}
+				*p.Add() = conformance.Reset(fmt.Sprint("other", i%7))
+				e.Do(&p)
+				for k := range 5 {
+					if p.Results[2*k].Allowed {
+						admitted[5*w+k]++
+					}
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range 5 {
+		sum := 0
+		for w := range workers {
+			sum += admitted[5*w+k]
+		}
+		require.Equal(t, most, sum)
+	}
+	require.NoError(t, e.Close())
+}
+
+// heapBytes returns the live heap.
+func heapBytes() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// The account is within a fifth of the live heap, for keys of every kind; and a
+// million counters of 16-byte keys hold at most 200 bytes each.
+func TestMemoryAccount(t *testing.T) {
+	for _, tt := range []struct {
+		name  string
+		keys  int
+		calls int
+		most  int64 // bytes a key
+		make  func(key string) engine.Request
+	}{
+		{"counter", 1_000_000, 1, 200, func(k string) engine.Request { return conformance.Request(limit.Counter, k, 10, 60_000) }},
+		{"fixed", 100_000, 1, 200, func(k string) engine.Request { return conformance.Request(limit.Fixed, k, 10, 60_000) }},
+		{"buckets", 20_000, 1, 750, func(k string) engine.Request {
+			r := conformance.Request(limit.Counter, k, 10, 60_000)
+			r.Buckets = 60
+			return r
+		}},
+		{"slide", 100_000, 1, 320, func(k string) engine.Request { return conformance.Request(limit.Slide, k, 10, 60_000) }},
+		{"full slide", 300, 1000, 20_000, func(k string) engine.Request { return conformance.Request(limit.Slide, k, 1000, 60_000) }},
+		{"windows", 20_000, 1, 700, func(k string) engine.Request {
+			r := conformance.Request(limit.Counter, k, 10, 1000)
+			r.N = 4
+			for i := range r.N {
+				r.Windows[i] = limit.Window{Limit: 10, Length: int64(i+1) * 1000}
+			}
+			return r
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			before := heapBytes()
+			e, clock := setClock(t, Config{})
+			empty := heapBytes() - before
+			var p engine.Pipeline
+			for range tt.calls {
+				for i := range tt.keys {
+					*p.Add() = tt.make(strconv.FormatInt(1e15+int64(i), 10)) // 16 bytes
+					if len(p.Requests) == 100 {
+						e.Do(&p)
+						p.Reset()
+					}
+				}
+				*clock++
+			}
+			held := heapBytes() - before - empty
+			require.EqualValues(t, tt.keys, e.Keys())
+			t.Logf("%d bytes a key, reckoned %d", held/e.Keys(), e.Memory()/e.Keys())
+			require.InEpsilon(t, held, e.Memory(), 0.2)
+			require.LessOrEqual(t, held/e.Keys(), tt.most)
+
+			*clock += 200_000 // all have ended: nearly all is given back
+			e.sweepAll(*clock)
+			require.Zero(t, e.Memory())
+			require.Less(t, heapBytes()-before-empty, held/20+1<<20)
+			runtime.KeepAlive(e)
+		})
+	}
+}

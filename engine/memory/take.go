@@ -1,0 +1,42 @@
+package memory
+
+import "github.com/rlproxy/rlproxy/engine"
+
+// Taken is a key that was taken out of an engine, and what it had counted.
+type Taken struct {
+	Key    string
+	States []engine.State
+}
+
+// Take forgets the keys of one stripe, from 0 to Stripes-1, that pass, and returns
+// what they had counted. Keys of which the units of a state do not add up with
+// those counted elsewhere stay.
+func (e *Engine) Take(stripe int, pass func(key string) bool) []Taken {
+	h, clock := &e.stripes[stripe], e.clock()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []Taken
+	for name, key := range h.keys {
+		if key.additive() && pass(name) {
+			out = append(out, Taken{name, key.describe(clock)})
+		}
+	}
+	for _, t := range out {
+		e.drop(h, h.keys[t.Key])
+	}
+	return out
+}
+
+// Forget drops a key, as RL.RESET does.
+func (e *Engine) Forget(key []byte) { e.reset(e.clock(), key) }
+
+// additive reports whether the units of all states of the key add up with those
+// counted elsewhere.
+func (k *record) additive() bool {
+	for s := &k.states; s != nil; s = s.next {
+		if !s.Kind().Additive() {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,155 @@
+package redis
+
+import (
+	"strings"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+)
+
+// collect sets the results of all commands, except for those that will be sent again
+// because the node does not have the library: unless that is final, it reports whether
+// there are any.
+func (b *batch) collect(q *queue, final bool) (missing bool) {
+	failed := false
+	b.missing, b.unloaded = false, nil
+	for _, cmd := range b.cmds {
+		reply, err := cmd.Result()
+		switch {
+		case err != nil && reply == "": // else it came before the rest of the pipeline went wrong
+			if err = b.notRun(q, cmd, err, final); err == nil {
+				continue
+			}
+		case cmd.entries != nil:
+			err = b.applyEntries(q, cmd.entries, reply)
+		case cmd.item != service:
+			err = b.applySingle(q, cmd.item, reply)
+		}
+		if err != nil {
+			if !failed && backend.Failed(err) {
+				failed = true
+				q.Record(err) // first: how policies answer depends on the node's health
+			}
+			b.failCommand(q, cmd, err)
+		}
+	}
+	if !failed {
+		q.Record(nil)
+	}
+	return b.missing
+}
+
+// notRun deals with an error that says that the node has not run the command: its
+// items are sent again, or to another node, or nobody waits for it. It returns nil
+// then, else the error that the items get.
+func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
+	switch {
+	case cmd.item == service && alreadyLoaded(err):
+	case cmd.item == service && refusesFunctions(err):
+		q.scripted.Store(true)
+	case cmd.item == service:
+		b.unloaded = err
+		return err
+	case unknownFunction(err) && b.unloaded != nil:
+		return b.unloaded
+	case unknownFunction(err) && !final:
+		if refusesFunctions(err) {
+			q.scripted.Store(true)
+		} else if strings.HasPrefix(err.Error(), "NOSCRIPT") {
+			q.scripted.Store(false) // a node that has lost the script may have functions by now
+		}
+		b.missing = true
+	case !b.redirect(q, cmd, err) && !b.misroute(cmd, err):
+		return err
+	}
+	return nil
+}
+
+// failCommand ends the items of a command that failed.
+func (b *batch) failCommand(q *queue, cmd *command, err error) {
+	maybe, why := backend.MaybeApplied(err), lua.Locate(backend.Reason(err))
+	b.each(cmd, func(j int) {
+		b.items[j].maybeApplied = maybe
+		q.fail(&b.items[j], why)
+	})
+}
+
+// applySingle sets the result of an item that has a command of its own. It returns an
+// error, and has set no result, if the reply makes no sense.
+func (b *batch) applySingle(q *queue, item int, reply string) error {
+	it := &b.items[item]
+	if it.call != nil {
+		it.call.Reply = reply
+		return nil
+	}
+	states, divided, err := wire.DecodeStates(reply, q.Name())
+	if err != nil {
+		return err
+	}
+	it.res.States = states
+	if divided {
+		q.engine.leave(it, split.Request{})
+	}
+	return nil
+}
+
+// applyEntries sets the results of a call of entries.
+func (b *batch) applyEntries(q *queue, c *entries, reply string) error {
+	answers, clock, err := c.Decode(reply)
+	if err != nil {
+		return err
+	}
+	for at := range answers {
+		b.applyAnswer(q, c, at, &answers[at], clock)
+	}
+	return nil
+}
+
+// applyAnswer sets the results of one entry's items, and learns from the answer.
+func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock int64) {
+	if a.Status == wire.Failed {
+		if a.NotHere() && b.clustered && !c.misrouted {
+			b.misrouteEntry(c, at)
+			return
+		}
+		why := lua.Locate(a.Failure)
+		b.eachOf(c, at, func(j int) { q.fail(&b.items[j], why) })
+		return
+	}
+	e, first := q.engine, &b.items[c.first[at]]
+	r := first.req
+	if a.Status != wire.AtNode || a.Rate >= e.hotRate || e.splits.Suspects.Load() > 0 {
+		e.splits.Observe(r, first.shard, a)
+	}
+	if a.Refusal != nil {
+		a.Refusal.Shard = first.shard
+	}
+	// What a shard did not grant, and what the home cannot decide alone, stays open.
+	decided := a.Requests
+	switch {
+	case a.Undecided && r.Reads():
+		decided = 0
+	case a.Undecided || a.Status == wire.AtShard:
+		decided = a.Granted
+	}
+	j := c.first[at]
+	for n := range a.Requests {
+		it := &b.items[j]
+		switch {
+		case n >= decided:
+			e.leave(it, split.Request{Refusal: a.Refusal})
+		case r.Op == engine.OpReset:
+			it.res.Reset = a.Granted > 0
+			e.denials.Forget(r.Key)
+		default:
+			it.res.Decision = r.Decide(a.Usages, clock, a.Granted, n)
+		}
+		j = b.next[j]
+	}
+	if last := &b.items[c.last[at]]; a.Granted < decided && !e.config.AskAlways && r.Op == engine.OpDecide {
+		e.denials.Remember(last.req, last.res.Decision, b.sent.Milliseconds(), b.resets)
+	}
+}

@@ -1,0 +1,169 @@
+package redis
+
+import (
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// randomRequest returns a request of any kind, with any policy.
+func randomRequest(rng *rand.Rand, shards int) engine.Request {
+	key := fmt.Sprint("k", rng.IntN(4))
+	r := conformance.Request(limit.Kind(1+rng.IntN(3)), key, 1+rng.Int64N(100), 1+rng.Int64N(60_000))
+	r.Cost, r.Shards = rng.Int64N(min(3, r.Windows[0].Limit)), shards
+	if r.Kind == limit.Counter {
+		r.Buckets, r.Strict = 1+rng.Int64N(min(20, r.Windows[0].Length)), rng.IntN(2) == 0
+	}
+	switch rng.IntN(12) {
+	case 0:
+		r = conformance.Reset(key)
+	case 1:
+		r = conformance.Inspect(key)
+	case 2:
+		r = conformance.Throttle(key, rng.Int64N(20), 1+rng.Int64N(100), 1+rng.Int64N(60), rng.Int64N(3))
+	case 3:
+		r.N, r.Windows[1] = 2, limit.Window{Limit: r.Windows[0].Limit, Length: limit.MaxWindow}
+	}
+	r.Fail = engine.Policy(rng.IntN(engine.Policies))
+	return r
+}
+
+// requireAnswer holds that a request has an answer, and one that can be.
+func requireAnswer(t *testing.T, r *engine.Request, res *engine.Result) {
+	t.Helper()
+	if res.Err != nil {
+		require.ErrorAs(t, res.Err, new(*engine.Unavailable))
+		return
+	}
+	if r.Op != engine.OpDecide {
+		return
+	}
+	d := res.Decision
+	most := int64(0)
+	for _, w := range r.Limits() {
+		if w.Limit == d.Limit {
+			most = w.Limit
+		}
+	}
+	require.Positive(t, most, "%+v speaks of another limit: %+v", r, d)
+	require.GreaterOrEqual(t, d.Remaining, int64(-1))
+	require.LessOrEqual(t, d.Remaining, most)
+	require.GreaterOrEqual(t, d.ResetAfter, int64(0))
+	if d.Remaining < 0 && !d.Allowed && r.Kind != limit.GCRA { // which says -1 to what can never be admitted
+		require.Positive(t, d.RetryAfter, "a policy says when to ask again")
+	}
+}
+
+// babbleAt has fake nodes talk nonsense to an engine, of the kinds given and by the
+// bytes given, and holds that every request has an answer in time, that no panic is
+// needed for that, and that all is well when the nodes are.
+func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string) reply) {
+	const timeout = 50 * time.Millisecond
+	seed := uint64(len(bytes))
+	for _, v := range bytes {
+		seed = seed*31 + uint64(v)
+	}
+	nodes := []*fakeNode{startFake(t), startFake(t)}
+	urls := []string{"redis://" + nodes[0].addr, "redis://" + nodes[1].addr}
+	if seed%4 == 0 {
+		urls = []string{"redis+cluster://" + nodes[0].addr}
+	}
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout, Logger: logger}, Config{Logger: logger, HotThreshold: 200})
+	for _, n := range nodes {
+		n.set((&babble{node: n, kinds: kinds, bytes: bytes}).reply)
+	}
+	var done sync.WaitGroup
+	for worker := range 3 {
+		done.Add(1)
+		go func() { // for its pipelines
+			defer done.Done()
+			rng := rand.New(rand.NewPCG(seed, uint64(worker)))
+			for i := range 6 {
+				// What asks about split keys may take a few round trips.
+				shards, within := 0, timeout+lateness
+				if i%3 == 2 {
+					shards, within = 3, 10*timeout+lateness
+				}
+				var p engine.Pipeline
+				for range 1 + rng.IntN(12) {
+					*p.Add() = randomRequest(rng, shards)
+				}
+				began := time.Now()
+				e.Do(&p)
+				if took := time.Since(began); took > within {
+					t.Errorf("a pipeline took %s", took)
+				}
+				for j := range p.Requests {
+					requireAnswer(t, &p.Requests[j], &p.Results[j])
+				}
+			}
+		}()
+	}
+	done.Wait()
+	for _, n := range nodes {
+		n.set(n.well)
+	}
+	keys := []string{"a", "b", "c", "d"}
+	require.Eventually(t, func() bool {
+		for _, key := range keys {
+			for _, r := range []engine.Request{charge(key, 10), splitRequest(key+"split", limit.Slide, 1, 3, limit.Window{Limit: 10, Length: 1000})} {
+				if res := conformance.Ask(e, r); res.Err != nil || res.Remaining < 0 {
+					return false
+				}
+			}
+		}
+		return true
+	}, 20*time.Second, time.Millisecond, "the nodes are well again")
+	for line := range strings.Lines(log.String()) {
+		if !strings.Contains(line, `doing="listening for resets on`) { // go-redis panics at messages without a kind
+			require.NotContains(t, line, `msg="internal error"`)
+		}
+	}
+}
+
+// Whatever a node replies, every request has an answer in time, and the node is asked
+// again when it is well.
+func TestNonsense(t *testing.T) {
+	for _, kind := range nonsense {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			for seed := range uint64(4) {
+				rng := rand.New(rand.NewPCG(seed, 1))
+				bytes := make([]byte, 200+rng.IntN(100))
+				for i := range bytes {
+					bytes[i] = byte(rng.UintN(256))
+				}
+				babbleAt(t, bytes, kind.make)
+			}
+		})
+	}
+}
+
+// FuzzNode is TestNonsense with nonsense of all kinds together, chosen by bytes.
+func FuzzNode(f *testing.F) {
+	for seed := range uint64(8) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		bytes := make([]byte, 1<<seed)
+		for i := range bytes {
+			bytes[i] = byte(rng.UintN(256))
+		}
+		f.Add(bytes)
+	}
+	var kinds []func(b *babble, args []string) reply
+	for _, kind := range nonsense {
+		kinds = append(kinds, kind.make)
+	}
+	f.Fuzz(func(t *testing.T, bytes []byte) { babbleAt(t, bytes, kinds...) })
+}

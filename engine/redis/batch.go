@@ -1,0 +1,183 @@
+package redis
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// command is a command that go-redis never sends twice.
+type command struct {
+	*redis.StringCmd
+	entries *entries // the decisions that it asks for, or
+	item    int      // the index of the one item that it answers, or service
+}
+
+// service marks a command that answers no item: it loads the library, or says ASKING.
+const service = -1
+
+// NoRetry tells go-redis never to send the command again.
+func (*command) NoRetry() bool { return true }
+
+// batch is what goes to a node in one round trip. A worker uses one again and again.
+type batch struct {
+	items []pending
+	next  []int // next[i]: the item after i in its entry
+	calls []*entries
+	used  int // of calls
+	cmds  []*command
+	list  []redis.Cmder // cmds, as go-redis takes them
+
+	clustered bool      // the node is one of a cluster
+	misrouted []pending // what the node does not have, though it should: to be asked again
+
+	missing  bool  // the node does not have the library
+	unloaded error // why it does not let us load it
+
+	sent   time.Duration // when it was sent, by the engine's own clock
+	resets uint64        // the resets there had been by then
+}
+
+// entries is one call of the function that decides, and the items behind each of
+// its entries: linked from first to last by batch.next.
+type entries struct {
+	wire.Call
+	first, last []int
+	misrouted   bool // of items about one key that are
+	asking      bool // of items about one key that are
+}
+
+// add puts item i into the call. It returns false if the call is full.
+func (c *entries) add(it *pending, i int, next []int) bool {
+	at, ok := c.Add(it.req, it.shard)
+	switch {
+	case !ok:
+		return false
+	case at == len(c.first):
+		c.first, c.last = append(c.first, i), append(c.last, i)
+	default:
+		next[c.last[at]] = i
+		c.last[at] = i
+	}
+	return true
+}
+
+// takes reports whether the item may be in the call. The keys of a slot that is on
+// its way to another node are here and there, and the node says which way to go for
+// one key only.
+func (c *entries) takes(it *pending) bool {
+	return c.misrouted == it.misrouted && c.asking == it.asking &&
+		(!it.misrouted && !it.asking || c.About(it.req.Key, it.shard))
+}
+
+// build turns the items into commands. Decisions and resets share calls; anything
+// else ends the call before it, so that order holds.
+func (b *batch) build(ctx context.Context, q *queue, clock string) {
+	b.next = append(b.next[:0], make([]int, len(b.items))...)
+	b.cmds, b.list, b.used, b.clustered = b.cmds[:0], b.list[:0], 0, q.clustered
+	var open *entries
+	for i := range b.items {
+		it := &b.items[i]
+		if it.call != nil || it.req.Op == engine.OpInspect {
+			b.addEntries(ctx, q, clock, open)
+			open = nil
+			b.addSingle(ctx, q, clock, i)
+			continue
+		}
+		if open != nil && open.takes(it) && open.add(it, i, b.next) {
+			continue
+		}
+		b.addEntries(ctx, q, clock, open)
+		if b.used == len(b.calls) {
+			b.calls = append(b.calls, new(entries))
+		}
+		open = b.calls[b.used]
+		b.used++
+		open.Reset()
+		open.first, open.last = open.first[:0], open.last[:0]
+		open.misrouted, open.asking = it.misrouted, it.asking
+		open.add(it, i, b.next)
+	}
+	b.addEntries(ctx, q, clock, open)
+}
+
+// add appends a command.
+func (b *batch) add(ctx context.Context, c *entries, item int, args ...any) {
+	cmd := &command{redis.NewStringCmd(ctx, args...), c, item}
+	b.cmds, b.list = append(b.cmds, cmd), append(b.list, cmd)
+}
+
+// addEntries appends a call of entries, if there is one.
+func (b *batch) addEntries(ctx context.Context, q *queue, clock string, c *entries) {
+	if c == nil {
+		return
+	}
+	if c.asking {
+		b.add(ctx, nil, service, "asking")
+	}
+	b.add(ctx, c, 0, c.Args(clock, b.clustered, q.scripted.Load())...)
+}
+
+// addSingle appends the command of an item that has one of its own.
+func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) {
+	it := &b.items[i]
+	if it.asking {
+		b.add(ctx, nil, service, "asking")
+	}
+	f, args := lua.Inspect, [][]byte(nil)
+	if it.call != nil {
+		f, args = it.call.Function, it.call.Args
+	}
+	stored := string(shard.AppendStoredKey(nil, it.name(), it.shard))
+	b.add(ctx, nil, i, wire.FunctionArgs(f, stored, clock, args, q.scripted.Load())...)
+}
+
+// rebuild replaces the commands by those whose function the node did not know,
+// preceded by the library.
+func (b *batch) rebuild(ctx context.Context, q *queue, clock string) {
+	refused := b.cmds
+	b.cmds, b.list = nil, nil
+	if q.scripted.Load() {
+		b.add(ctx, nil, service, "script", "load", lua.Script.Source)
+	} else {
+		b.add(ctx, nil, service, "function", "load", lua.Library.Source)
+	}
+	for _, cmd := range refused {
+		switch {
+		case cmd.item == service || !unknownFunction(cmd.Err()):
+		case cmd.entries != nil:
+			b.addEntries(ctx, q, clock, cmd.entries)
+		default:
+			b.addSingle(ctx, q, clock, cmd.item)
+		}
+	}
+}
+
+// each calls do with the indices of the items that cmd answers, in order.
+func (b *batch) each(cmd *command, do func(j int)) {
+	if cmd.entries == nil {
+		if cmd.item != service {
+			do(cmd.item)
+		}
+		return
+	}
+	for at := range cmd.entries.first {
+		b.eachOf(cmd.entries, at, do)
+	}
+}
+
+// eachOf calls do with the indices of the items of one entry, in order.
+func (b *batch) eachOf(c *entries, at int, do func(j int)) {
+	for j := c.first[at]; ; j = b.next[j] {
+		next := j == c.last[at]
+		do(j)
+		if next {
+			return
+		}
+	}
+}

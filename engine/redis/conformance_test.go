@@ -1,0 +1,67 @@
+package redis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// on returns a subject that opens an engine on so many nodes of its own.
+func on(nodes int) conformance.Subject {
+	return func(t *testing.T, clock func() int64) engine.Engine {
+		servers, _ := startServers(t, nodes)
+		return openAt(t, clock, servers...)
+	}
+}
+
+func TestConformance(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, on(1), 30_000)
+	conformance.RunThrottle(t, on(1))
+}
+
+func TestConformanceOnSeveralNodes(t *testing.T) {
+	t.Parallel()
+	conformance.Run(t, on(3), 20_000)
+}
+
+// The nodes answer CL.THROTTLE as the embedded engine does, beside other states of
+// the key and in combined entries.
+func TestThrottleLikeEmbedded(t *testing.T) {
+	t.Parallel()
+	now := time.Now().UnixMilli() + 50*365*24*3600*1000
+	e := on(1)(t, func() int64 { return now })
+	m := memory.New(memory.Config{Now: func() time.Time { return time.UnixMilli(now) }})
+	rng := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
+	for step := range 2000 {
+		var a, b engine.Pipeline
+		for range 1 + rng.IntN(20) {
+			key := fmt.Sprintf("k%d", rng.IntN(4))
+			r := conformance.Throttle(key, rng.Int64N(20), 1+rng.Int64N(5000), 1+rng.Int64N(60), rng.Int64N(4))
+			if rng.IntN(10) == 0 {
+				r = conformance.Slide(key, 10, 1000, 1)
+			}
+			if rng.IntN(50) == 0 {
+				r = conformance.Inspect(key)
+			}
+			for range 1 + rng.IntN(3) {
+				*a.Add(), *b.Add() = r, r
+			}
+		}
+		e.Do(&a)
+		m.Do(&b)
+		for i := range a.Requests {
+			for j := range a.Results[i].States {
+				a.Results[i].States[j].Node, a.Results[i].States[j].Rate = "embedded", b.Results[i].States[j].Rate
+			}
+			require.Equal(t, b.Results[i], a.Results[i], "step %d, %+v", step, a.Requests[i])
+		}
+		now += rng.Int64N(300) - 20
+	}
+}

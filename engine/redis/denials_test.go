@@ -1,0 +1,141 @@
+package redis
+
+import (
+	"math/rand/v2"
+	"regexp"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// functionCalls returns how many functions a node has run.
+func functionCalls(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	m := regexp.MustCompile(`cmdstat_fcall:calls=(\d+)`).FindStringSubmatch(s.Client.Info(t.Context(), "commandstats").Val())
+	require.NotNil(t, m)
+	n, err := strconv.Atoi(m[1])
+	require.NoError(t, err)
+	return n
+}
+
+// A denial from memory is the one that the node would give at the same ms, whatever
+// its clock says and wherever in its window it stands.
+func TestRememberedDenialIsTheNodes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const nodeAhead = 9_123_457 // ms
+	now := time.Now().Add(200 * 24 * time.Hour)
+	clock := func() int64 { return now.UnixMilli() + nodeAhead }
+	truth := openAt(t, clock, s)
+	e := openAt(t, clock, s)
+	e.config.AskAlways = false
+	e.now, e.opened = func() time.Time { return now }, now
+
+	rng := rand.New(rand.NewPCG(3, 4)) // #nosec G404 -- a test's choices
+	remembered := int64(0)
+	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+		r := conformance.Request(kind, kind.String(), 20, 700)
+		if kind == limit.Counter {
+			r.Buckets = 7
+		}
+		for range 4000 {
+			asked := r
+			asked.Cost = 0
+			want := conformance.Ask(truth, asked)
+			got := conformance.Ask(e, r)
+			require.NoError(t, got.Err)
+			require.Equal(t, want.Allowed, got.Allowed)
+			require.Equal(t, want.RetryAfter, got.RetryAfter)
+			if !got.Allowed {
+				require.Equal(t, want.ResetAfter, got.ResetAfter)
+			}
+			now = now.Add(time.Duration(rng.IntN(12)) * time.Millisecond)
+		}
+		require.Greater(t, e.denials.Answers(), remembered+1000, "%s: few denials came from memory", kind)
+		remembered = e.denials.Answers()
+	}
+}
+
+func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
+	s := redistest.Start(t)
+	e := openAt(t, nil, s)
+	require.True(t, conformance.Ask(e, conformance.Slide("k", 1, 3_600_000, 1)).Allowed)
+	before, began := functionCalls(t, s), time.Now()
+	for range 20_000 {
+		require.False(t, conformance.Ask(e, conformance.Slide("k", 1, 3_600_000, 1)).Allowed)
+	}
+	seconds := int(time.Since(began)/time.Second) + 1
+	require.LessOrEqual(t, functionCalls(t, s)-before, 2*seconds)
+}
+
+// What the next call says is what the node says, not what it said to another
+// question or before a reset.
+func TestDenialsAreForgotten(t *testing.T) {
+	s := redistest.Start(t)
+	here, there := openAt(t, nil, s), openAt(t, nil, s)
+	require.Eventually(t, func() bool { // here and there listen
+		return s.Client.PubSubNumSub(t.Context(), resetChannel).Val()[resetChannel] == 2
+	}, 5*time.Second, time.Millisecond)
+	// Messages of earlier resets may still be on their way: they, too, make it forget.
+	deny := func() {
+		t.Helper()
+		conformance.Ask(here, conformance.Reset("k"))
+		require.True(t, conformance.Ask(here, conformance.Slide("k", 5, 3_600_000, 3)).Allowed)
+		require.Eventually(t, func() bool {
+			require.False(t, conformance.Ask(here, conformance.Slide("k", 5, 3_600_000, 3)).Allowed)
+			return here.denials.Kept() == 1
+		}, 5*time.Second, time.Millisecond)
+	}
+	deny()
+	require.True(t, conformance.Ask(here, conformance.Slide("k", 5, 3_600_000, 1)).Allowed, "another cost")
+	deny()
+	require.True(t, conformance.Ask(here, conformance.Slide("k", 6, 3_600_000, 3)).Allowed, "a raised limit")
+	deny()
+	require.True(t, conformance.Ask(here, conformance.Reset("k")).Reset)
+	require.True(t, conformance.Ask(here, conformance.Slide("k", 5, 3_600_000, 3)).Allowed, "a reset here")
+
+	deny()
+	p := engine.Pipeline{Requests: []engine.Request{conformance.Slide("k", 5, 3_600_000, 3), conformance.Reset("k"), conformance.Slide("k", 5, 3_600_000, 3)}}
+	here.Do(&p)
+	require.False(t, p.Results[0].Allowed)
+	require.True(t, p.Results[1].Reset)
+	require.True(t, p.Results[2].Allowed, "a reset before it in the pipeline")
+
+	deny()
+	require.True(t, conformance.Ask(there, conformance.Reset("k")).Reset)
+	require.Eventually(t, func() bool { return here.denials.Kept() == 0 },
+		5*time.Second, time.Millisecond, "the message of a reset elsewhere: no look-up drops it")
+	require.True(t, conformance.Ask(here, conformance.Slide("k", 5, 3_600_000, 3)).Allowed)
+}
+
+// A denial from memory answers what follows it in its pipeline and asks the same, and
+// nothing else.
+func TestRememberedDenialAnswersEquals(t *testing.T) {
+	s := redistest.Start(t)
+	e := openAt(t, nil, s)
+	e.config.AskAlways = false
+	full := conformance.Slide("full", 2, 600_000, 1)
+	require.True(t, conformance.Ask(e, conformance.Slide("full", 2, 600_000, 2)).Allowed)
+	require.False(t, conformance.Ask(e, full).Allowed) // and remembered
+	before := functionCalls(t, s)
+	p := engine.Pipeline{Requests: []engine.Request{
+		full, full, conformance.Slide("free", 2, 600_000, 1), full, full, conformance.Slide("full", 3, 600_000, 1), full, full,
+		conformance.Slide("full", 2, 600_000, 2), conformance.Reset("full"), full, full, full,
+	}}
+	e.Do(&p)
+	var allowed []bool
+	for i := range p.Results {
+		require.NoError(t, p.Results[i].Err)
+		allowed = append(allowed, p.Results[i].Allowed)
+	}
+	const no, yes = false, true
+	require.Equal(t, []bool{no, no, yes, no, no, yes, no, no, no, no, yes, yes, no}, allowed)
+	require.Equal(t, int64(6), e.denials.Answers(), "all equals before the reset, and none behind it")
+	require.Equal(t, before+1, functionCalls(t, s))
+}

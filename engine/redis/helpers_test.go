@@ -1,0 +1,152 @@
+package redis
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// lateness is how much later than its deadline a test lets an answer come: on a busy
+// machine far more than the few ms it should be, and less than what it waits for.
+const lateness = time.Second
+
+// openOn opens an engine on a fleet, and closes both with the test.
+func openOn(t testing.TB, nodes backend.Config, config Config) *Engine {
+	t.Helper()
+	fleet, err := backend.Open(nodes)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
+	e := Open(fleet, config)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// openAlways opens an engine that always asks the nodes.
+func openAlways(t testing.TB, timeout time.Duration, urls ...string) *Engine {
+	t.Helper()
+	return openOn(t, backend.Config{Backends: urls, Timeout: timeout}, Config{AskAlways: true})
+}
+
+// openAt opens an engine on servers whose functions go by the given clock. Then it
+// always asks them. Without a clock it remembers denials, as in service.
+func openAt(t testing.TB, clock func() int64, servers ...*redistest.Server) *Engine {
+	t.Helper()
+	nodes := backend.Config{Timeout: 5 * time.Second}
+	for _, s := range servers {
+		nodes.Backends = append(nodes.Backends, s.URL())
+	}
+	e := openOn(t, nodes, Config{AskAlways: clock != nil})
+	e.clock = clock
+	return e
+}
+
+// startServers starts nodes, and returns their URLs too.
+func startServers(t testing.TB, n int) (servers []*redistest.Server, urls []string) {
+	t.Helper()
+	for range n {
+		s := redistest.Start(t)
+		servers, urls = append(servers, s), append(urls, s.URL())
+	}
+	return servers, urls
+}
+
+// openSplit opens engines, as so many proxies, on the same nodes.
+func openSplit(t testing.TB, engines, nodes int) (out []*Engine, servers []*redistest.Server) {
+	t.Helper()
+	servers, urls := startServers(t, nodes)
+	for range engines {
+		out = append(out, openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{}))
+	}
+	return out, servers
+}
+
+// charge returns a request of cost 1 that answers UNAVAILABLE when its node cannot.
+func charge(key string, most int64) engine.Request {
+	r := conformance.Slide(key, most, 600_000, 1)
+	r.Fail = engine.PolicyError
+	return r
+}
+
+// splitRequest returns a request that wants its key to be split over shards.
+func splitRequest(key string, kind limit.Kind, cost int64, shards int, windows ...limit.Window) engine.Request {
+	r := conformance.Request(kind, key, 0, 0)
+	r.Cost, r.Shards, r.N = cost, shards, len(windows)
+	if kind == limit.Counter {
+		r.Buckets, r.Strict = 10, true
+	}
+	copy(r.Windows[:], windows)
+	return r
+}
+
+// ready waits until the engine answers for every key.
+func ready(t testing.TB, e *Engine, keys ...string) {
+	t.Helper()
+	for _, key := range keys {
+		require.Eventually(t, func() bool {
+			return conformance.Ask(e, conformance.Inspect(key)).Err == nil
+		}, 20*time.Second, 10*time.Millisecond, "no answer about %s", key)
+	}
+}
+
+// allUp reports whether no node is down: requests to one that is show nothing.
+func allUp(e *Engine) bool {
+	return !slices.ContainsFunc(e.Topology().Nodes, (*backend.Node).Down)
+}
+
+// info returns an engine's INFO field.
+func info(t testing.TB, e *Engine, name string) string {
+	t.Helper()
+	for _, f := range e.Info() {
+		if f.Name == name {
+			return f.Value
+		}
+	}
+	require.Fail(t, "INFO has no "+name)
+	return ""
+}
+
+// slotOf returns the slot of a key's home.
+func slotOf(key string) int { return shard.Slot(shard.AppendStoredKey(nil, []byte(key), 0)) }
+
+// clusterKeys returns a key for each of three masters that share the slots evenly.
+func clusterKeys() []string {
+	const n = 3
+	keys := make([]string, n)
+	for i, left := 0, n; left > 0; i++ {
+		key := fmt.Sprintf("key%d", i)
+		if at := slotOf(key) * n / shard.Slots; keys[at] == "" {
+			keys[at] = key
+			left--
+		}
+	}
+	return keys
+}
+
+// lockedBuffer is a buffer that several goroutines may write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}

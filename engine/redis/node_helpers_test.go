@@ -1,0 +1,354 @@
+package redis
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/require"
+)
+
+// reply is what a fake node sends in reply to a command.
+type reply struct {
+	text   string // empty: nothing
+	hangUp bool   // then it closes the connection
+}
+
+// bulk returns a string as RESP has it.
+func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
+
+// fakeNode is a server that speaks RESP and keeps nothing. What it replies is for the
+// test to say.
+type fakeNode struct {
+	addr   string
+	behave atomic.Pointer[func(args []string) reply]
+
+	done  sync.WaitGroup
+	mu    sync.Mutex
+	conns map[net.Conn]struct{} // guarded by mu; nil after the end
+}
+
+// startFake runs a fake node until the test ends. It behaves well at first.
+func startFake(t testing.TB) *fakeNode {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	n := &fakeNode{addr: listener.Addr().String(), conns: map[net.Conn]struct{}{}}
+	n.set(n.well)
+	n.done.Add(1)
+	go func() { // until the listener is closed
+		defer n.done.Done()
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			n.mu.Lock()
+			if n.conns == nil {
+				n.mu.Unlock()
+				_ = conn.Close()
+				return
+			}
+			n.conns[conn] = struct{}{}
+			n.mu.Unlock()
+			n.done.Add(1)
+			go n.serve(conn) // until either side hangs up
+		}
+	}()
+	t.Cleanup(func() {
+		_ = listener.Close()
+		n.mu.Lock()
+		for conn := range n.conns {
+			_ = conn.Close()
+		}
+		n.conns = nil
+		n.mu.Unlock()
+		n.done.Wait()
+	})
+	return n
+}
+
+// set has the node behave otherwise from now on.
+func (n *fakeNode) set(behave func(args []string) reply) { n.behave.Store(&behave) }
+
+func (n *fakeNode) serve(conn net.Conn) {
+	defer n.done.Done()
+	defer func() {
+		_ = conn.Close()
+		n.mu.Lock()
+		delete(n.conns, conn)
+		n.mu.Unlock()
+	}()
+	for r := bufio.NewReader(conn); ; {
+		args, err := readCommand(r)
+		if err != nil {
+			return
+		}
+		answer := (*n.behave.Load())(args)
+		if _, err := io.WriteString(conn, answer.text); err != nil || answer.hangUp {
+			return
+		}
+	}
+}
+
+// readCommand reads an array of strings.
+func readCommand(r *bufio.Reader) ([]string, error) {
+	size := func() (int, error) {
+		line, err := r.ReadString('\n')
+		if err != nil || len(line) < 3 {
+			return 0, io.ErrUnexpectedEOF
+		}
+		return strconv.Atoi(line[1 : len(line)-2])
+	}
+	n, err := size()
+	if err != nil {
+		return nil, err
+	}
+	args := make([]string, n)
+	for i := range args {
+		length, err := size()
+		if err != nil {
+			return nil, err
+		}
+		b := make([]byte, length+2)
+		if _, err := io.ReadFull(r, b); err != nil {
+			return nil, err
+		}
+		args[i] = string(b[:length])
+	}
+	return args, nil
+}
+
+// well is a node that behaves: it admits everything, and lends nothing.
+func (n *fakeNode) well(args []string) reply {
+	switch strings.ToLower(args[0]) {
+	case "hello":
+		return reply{text: "-ERR unknown command 'hello'\r\n"}
+	case "eval":
+		return reply{text: ":1\r\n"}
+	case "subscribe":
+		return reply{text: "*3\r\n$9\r\nsubscribe\r\n" + bulk(args[1]) + ":1\r\n"}
+	case "cluster":
+		host, port, _ := net.SplitHostPort(n.addr)
+		return reply{text: "*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n" + bulk(host) + ":" + port + "\r\n" + bulk(strings.Repeat("a", 40))}
+	case "fcall":
+		return reply{text: bulk(n.run(args))}
+	case "evalsha":
+		return reply{text: "-NOSCRIPT No matching script. Please use EVAL.\r\n"}
+	}
+	return reply{text: "+OK\r\n"}
+}
+
+// run returns the reply of a function: fcall, its name, keys, clock and arguments.
+func (n *fakeNode) run(args []string) string {
+	keys, err := strconv.Atoi(args[2])
+	if err != nil {
+		return ""
+	}
+	own := args[3+keys+1:]
+	clock := time.Now().UnixMilli()
+	switch args[1] {
+	case lua.Decide.Name:
+		return decideAll(clock, keys, own)
+	case lua.Inspect.Name:
+		return "\x00"
+	case lua.Lend.Name: // requests 4, shards 2; then the spec
+		b := append(bytesOf(6, clock), own[0][:4]...)
+		b = append(b, bytesOf(3, 0, 2, 0)...)
+		for range windowsOf(own[1]) {
+			b = append(b, bytesOf(6, 0, 6, 0, 6, 0, 6, clock, 6, 0, 6, 0)...)
+		}
+		return string(append(b, 0, 0, 0, 0))
+	case lua.Recall.Name: // purpose 1, seq 7, flags 1, names of states 8 each
+		b := append([]byte(own[0][1:8]), bytesOf(6, 0, 1, 2, 6, 0)...)
+		return string(b) + strings.Repeat("\x00", (len(own[0])-9)/8*26)
+	}
+	return "\x01"
+}
+
+// decideAll admits all entries of a call. Without keys they are the last arguments.
+func decideAll(clock int64, keys int, own []string) string {
+	entries, specs := own[0], own[1:]
+	if keys == 0 {
+		keys = len(entries) / 6
+		if entries == "" {
+			keys = len(specs) - 1
+		}
+	}
+	b := bytesOf(6, clock)
+	for i := range keys {
+		spec, requests := 0, "\x00\x00\x00\x01"
+		if entries != "" {
+			e := entries[6*i:]
+			spec, requests = int(e[0])<<8+int(e[1])-3, e[2:6]
+		}
+		atShard := specs[spec][6]&2 != 0
+		if atShard {
+			b = append(b, 3)
+		} else {
+			b = append(b, 0)
+		}
+		b = append(append(b, requests...), 0, 0, 0)
+		for range windowsOf(specs[spec]) {
+			b = append(b, bytesOf(6, 0, 6, 0, 6, clock, 6, 0)...)
+		}
+		if atShard {
+			b = append(b, 0, 0)
+		}
+	}
+	return string(b)
+}
+
+// windowsOf returns the number of windows of a spec: cost 6, flags 1, kind 1, buckets 2,
+// then 10 for each window; of GCRA, 16.
+func windowsOf(spec string) int {
+	switch spec[7] {
+	case 4:
+		return 1
+	case 5: // a reset
+		return 0
+	}
+	return (len(spec) - 10) / 10
+}
+
+// bytesOf puts integers into bytes, big-endian: size, value, size, value ...
+func bytesOf(pairs ...int64) (b []byte) {
+	for i := 0; i < len(pairs); i += 2 {
+		for at := pairs[i] - 1; at >= 0; at-- {
+			b = append(b, byte(pairs[i+1]>>(8*at)))
+		}
+	}
+	return b
+}
+
+// babble makes replies of bytes: each reply takes some, and from the first on again
+// when all are taken. What it replies to a command is nonsense of the kinds given.
+type babble struct {
+	node  *fakeNode
+	kinds []func(b *babble, args []string) reply
+
+	mu    sync.Mutex
+	bytes []byte // guarded by mu
+	at    int    // guarded by mu
+}
+
+func (b *babble) next() int {
+	if len(b.bytes) == 0 {
+		return 0
+	}
+	v := b.bytes[b.at%len(b.bytes)]
+	b.at++
+	return int(v)
+}
+
+func (b *babble) text(n int) string {
+	s := make([]byte, n)
+	for i := range s {
+		s[i] = byte(b.next())
+	}
+	return string(s)
+}
+
+// reply is how the node behaves. Connections can be made and probes are answered, but
+// now and then: else nothing else would be asked.
+func (b *babble) reply(args []string) reply {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch strings.ToLower(args[0]) {
+	case "hello", "client", "cluster", "eval":
+		if b.next()%8 != 0 {
+			return b.node.well(args)
+		}
+	}
+	return b.kinds[b.next()%len(b.kinds)](b, args)
+}
+
+// nonsense is every kind of it.
+var nonsense = []struct {
+	name string
+	make func(b *babble, args []string) reply
+}{
+	{"none", func(b *babble, args []string) reply { return b.node.well(args) }},
+	{"zeros of the right length", func(b *babble, args []string) reply {
+		header, payload, _ := strings.Cut(b.node.well(args).text, "\r\n")
+		return reply{text: header + "\r\n" + strings.Repeat("\x00", max(len(payload)-2, 0)) + "\r\n"}
+	}},
+	{"changed bytes", func(b *babble, args []string) reply {
+		text := []byte(b.node.well(args).text)
+		from := strings.IndexByte(string(text), '\n') + 1
+		for range 1 + b.next()%4 {
+			if n := len(text) - 2 - from; n > 0 {
+				text[from+b.next()%n] = byte(b.next())
+			}
+		}
+		return reply{text: string(text)}
+	}},
+	{"random lengths", func(b *babble, _ []string) reply { return reply{text: bulk(b.text(b.next()))} }},
+	{"a home", func(b *babble, args []string) reply { // that may say anything, of any length
+		home := bytesOf(6, time.Now().UnixMilli(), 4, int64(b.next()%3), 3, 0, 2, int64(b.next()))
+		if strings.ToLower(args[0]) == "fcall" && args[1] == lua.Decide.Name {
+			home = append(bytesOf(6, time.Now().UnixMilli(), 1, int64(2+b.next()%2)), bytesOf(2, int64(b.next()), 1, 1, 4, 0, 3, 0)...)
+		}
+		now := time.Now().UnixMilli()
+		home = append(home, bytesOf(6, 9, 6, 1, 6, 0, 6, now, 6, 0, 6, 8)...)
+		home = append(home, bytesOf(2, 1, 4, int64(1+b.next()%4), 6, 0, 6, 8, 2, 1, 4, int64(1+b.next()%4), 7, 9, 1, 1, 1, 1)...)
+		return reply{text: bulk(string(append(home, bytesOf(1, int64(b.next()%9), 2, 1, 5, 60_000)...)))}
+	}},
+	{"integers", func(b *babble, _ []string) reply { return reply{text: fmt.Sprintf(":%d\r\n", b.next()-3)} }},
+	{"lines", func(b *babble, _ []string) reply {
+		return reply{text: "+" + strings.NewReplacer("\r", "", "\n", "").Replace(b.text(b.next())) + "\r\n"}
+	}},
+	{"nil", func(b *babble, _ []string) reply {
+		return reply{text: []string{"$-1\r\n", "*-1\r\n", "_\r\n"}[b.next()%3]}
+	}},
+	{"arrays", func(b *babble, _ []string) reply {
+		return reply{text: []string{"*0\r\n", "*2\r\n:1\r\n$1\r\na\r\n", "*1\r\n*1\r\n*-1\r\n", "%1\r\n+a\r\n*0\r\n", "~1\r\n:1\r\n", ">1\r\n+x\r\n"}[b.next()%6]}
+	}},
+	{"deep arrays", func(b *babble, _ []string) reply { return reply{text: strings.Repeat("*1\r\n", 1+b.next()*100)} }},
+	{"truncated", func(b *babble, args []string) reply {
+		text := b.node.well(args).text
+		return reply{text: text[:b.next()%len(text)], hangUp: b.next()%2 == 0}
+	}},
+	{"huge counts", func(b *babble, _ []string) reply {
+		return reply{text: string("$*%>=!|"[b.next()%7]) + []string{
+			"100000000000", "2147483647", "9223372036854775807", "99999999999999999999", "65537", "-7", "", "x",
+		}[b.next()%8] + "\r\nabc"}
+	}},
+	{"errors", func(b *babble, _ []string) reply {
+		return reply{text: "-" + []string{
+			"ERR", "ERR Function not found", "ERR Library 'x' already exists", "ERR unknown command 'FCALL'", "NOPERM no permissions to run the 'fcall' command",
+			"NOPERM no permissions to run the 'function|load' command", "NOSCRIPT No matching script", "LOADING", "READONLY You can't", "MASTERDOWN",
+			"BUSY", "NOAUTH", "WRONGPASS", "OOM command not allowed", "NOREPLICAS", "MISCONF", "CLUSTERDOWN Hash slot not served",
+			"CROSSSLOT", "TRYAGAIN", "EXECABORT", "WRONGTYPE", "UNKILLABLE", "ERR Script attempted to access a non local key", "-", "",
+		}[b.next()%25] + "\r\n"}
+	}},
+	{"redirects", func(b *babble, _ []string) reply {
+		to := []string{b.node.addr, "127.0.0.1:1", ":0", "nowhere", "", "?:1"}[b.next()%6]
+		return reply{text: []string{"-MOVED ", "-ASK "}[b.next()%2] + []string{"1 ", "99999 ", "x ", ""}[b.next()%4] + to + "\r\n"}
+	}},
+	{"silence", func(*babble, []string) reply { return reply{} }},
+	{"hanging up", func(*babble, []string) reply { return reply{hangUp: true} }},
+	{"any bytes", func(b *babble, _ []string) reply { return reply{text: b.text(b.next())} }},
+	{"too many replies", func(b *babble, args []string) reply {
+		return reply{text: strings.Repeat(b.node.well(args).text, 2+b.next()%3)}
+	}},
+	{"messages", func(b *babble, _ []string) reply {
+		text := ""
+		for range 1 + b.next()%3 {
+			text += []string{
+				"*1\r\n:1\r\n", "*1\r\n$7\r\nmessage\r\n", "*0\r\n", "*2\r\n$9\r\nsubscribe\r\n*0\r\n", "*3\r\n$7\r\nmessage\r\n$8\r\nrl:reset\r\n:1\r\n",
+				"*3\r\n$7\r\nmessage\r\n$8\r\nrl:reset\r\n$5\r\nrl:{k\r\n", "*3\r\n$7\r\nmessage\r\n$8\r\nrl:reset\r\n$-1\r\n",
+				"*3\r\n$7\r\nmessage\r\n$8\r\nrl:reset\r\n$6\r\nrl:{k}\r\n", "*4\r\n$8\r\npmessage\r\n*0\r\n:1\r\n_\r\n", "*2\r\n$4\r\npong\r\n*-1\r\n",
+			}[b.next()%10]
+		}
+		return reply{text: text}
+	}},
+}

@@ -1,0 +1,93 @@
+package redis
+
+import (
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/split"
+)
+
+// queue returns the queue of a node, opened if it is new.
+func (e *Engine) queue(n *backend.Node) *queue {
+	e.mu.Lock()
+	q := e.queues[n]
+	opened := q == nil
+	if opened {
+		q = openQueue(e, n)
+		e.queues[n] = q
+	}
+	e.mu.Unlock()
+	if opened {
+		n.OnClose(func() error { // not with the lock held: it may run now
+			e.mu.Lock()
+			delete(e.queues, n)
+			e.mu.Unlock()
+			return q.close()
+		})
+	}
+	return q
+}
+
+// recovered is called by the fleet when a node is back. It wakes the reconciler, and
+// returns for the log how often policies answered for the node.
+func (e *Engine) recovered(n *backend.Node, was backend.State) []any {
+	defer e.reconciler.wake()
+	e.mu.Lock()
+	q := e.queues[n]
+	e.mu.Unlock()
+	switch {
+	case q == nil:
+		return nil
+	case was == backend.Down:
+		return q.report.take()
+	}
+	q.report.say(q, n.Reason())
+	return nil
+}
+
+// Topology implements split.Nodes.
+func (e *Engine) Topology() *backend.Topology { return e.topology().Topology }
+
+// Call implements split.Nodes. An idle node is asked by the caller itself.
+func (e *Engine) Call(key []byte, calls []*split.Call) {
+	if len(calls) == 0 {
+		return
+	}
+	plan := e.plans.Get().(*plan)
+	plan.begin(e.topology())
+	at := e.elapsed()
+	for _, c := range calls {
+		node := plan.topology.Locate(key, c.Shard)
+		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at})
+		plan.asked++
+	}
+	e.send(plan)
+	e.plans.Put(plan)
+}
+
+// Post implements split.Nodes.
+func (e *Engine) Post(key []byte, c *split.Call) {
+	top := e.topology()
+	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed()}})
+}
+
+// resolve has package split answer what nodes left open. What no node could answer is
+// answered by policy.
+func (e *Engine) resolve(open []*split.Request) {
+	e.splits.Resolve(open)
+	top := e.topology()
+	for _, r := range open {
+		if f := r.Failure; f != nil {
+			q := top.queues[top.Locate(r.Key, f.Shard)]
+			e.answerByPolicy(q, r.Request, r.Result, f.Why, f.MaybeApplied)
+		}
+	}
+}
+
+// leave leaves an item to package split, once.
+func (e *Engine) leave(it *pending, r split.Request) {
+	if it.open {
+		return
+	}
+	it.open = true
+	r.Request, r.Result, r.Index, r.Sent = it.req, it.res, it.index, it.at.Milliseconds()
+	it.wait.leave(&r)
+}

@@ -1,0 +1,214 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// Nothing waits for sentinels or cluster nodes: until they have named the nodes, policies
+// answer.
+func TestPoliciesAnswerUntilNodesAreKnown(t *testing.T) {
+	s := redistest.Start(t)
+	for _, url := range []string{"redis+sentinel://" + s.Addr + "/main", "redis+cluster://" + s.Addr} {
+		e := openAlways(t, 20*time.Second, url) // a server that is neither
+		from := time.Now()
+		for range 100 {
+			require.ErrorContains(t, conformance.Ask(e, charge("k", 10)).Err, "UNAVAILABLE "+s.Addr+": ")
+		}
+		require.Less(t, time.Since(from), 10*time.Second)
+		r := charge("k", 10)
+		r.Fail = engine.PolicyOpen
+		require.True(t, conformance.Ask(e, r).Allowed)
+		require.Contains(t, info(t, e, "node0"), "state=down")
+	}
+}
+
+// A slot that no node serves gets its policy; other slots are served.
+func TestClusterWithoutASlot(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, nil)
+	keys := clusterKeys()
+	for _, n := range c.Nodes {
+		n.Do("CLUSTER", "DELSLOTS", slotOf(keys[0]))
+	}
+	e := openAlways(t, 20*time.Second, c.URL())
+	ready(t, e, keys[1:]...)
+	require.ErrorContains(t, conformance.Ask(e, charge(keys[0], 10)).Err, "no node serves the key's slot")
+	require.NoError(t, conformance.Ask(e, charge(keys[1], 10)).Err)
+
+	c.Nodes[1].Do("CLUSTER", "ADDSLOTS", slotOf(keys[0]))
+	ready(t, e, keys[0])
+	states := func() []engine.State { return conformance.Ask(e, conformance.Inspect(keys[0])).States }
+	require.NoError(t, conformance.Ask(e, charge(keys[0], 10)).Err)
+	require.Equal(t, c.Nodes[1].Addr, states()[0].Node)
+}
+
+// A master that hangs holds up its own keys only, and its replica takes over within
+// seconds, without a word from us.
+func TestClusterFailover(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	c := redistest.StartReplicated(t, 3)
+	e := openAlways(t, timeout, c.URL())
+	keys := clusterKeys()
+	ready(t, e, keys...)
+	c.Nodes[0].Pause()
+	defer c.Nodes[0].Resume()
+	stopped := time.Now()
+	var worst time.Duration
+	var others error
+	require.Eventually(t, func() bool {
+		from := time.Now()
+		for _, key := range keys[1:] {
+			others = errors.Join(others, conformance.Ask(e, charge(key, 1000)).Err)
+		}
+		res := conformance.Ask(e, charge(keys[0], 1000))
+		worst = max(worst, time.Since(from))
+		return res.Err == nil
+	}, 20*time.Second, 10*time.Millisecond, "the replica took over")
+	require.NoError(t, others)
+	require.Less(t, worst, timeout+lateness)
+	t.Logf("taken over after %s, slowest round of three %s", time.Since(stopped).Round(time.Millisecond), worst)
+	states := conformance.Ask(e, conformance.Inspect(keys[0])).States
+	require.Len(t, states, 1)
+	require.Equal(t, c.Nodes[3].Addr, states[0].Node)
+}
+
+// A master that hangs is answered for by policy until the sentinels have made the
+// replica master; the old one, when it is back, is not asked.
+func TestSentinelFailover(t *testing.T) {
+	t.Parallel()
+	const timeout = 500 * time.Millisecond
+	g := redistest.StartGuarded(t)
+	e := openAlways(t, timeout, g.URL())
+	ready(t, e, "k")
+	require.NoError(t, conformance.Ask(e, charge("k", 1000)).Err)
+	states := conformance.Ask(e, conformance.Inspect("k")).States
+	require.Len(t, states, 1)
+	require.Equal(t, g.Master.Addr, states[0].Node)
+
+	g.Master.Pause()
+	t.Cleanup(g.Master.Kill)
+	stopped := time.Now()
+	var worst time.Duration
+	require.Eventually(t, func() bool {
+		from := time.Now()
+		res := conformance.Ask(e, charge("k", 1000))
+		worst = max(worst, time.Since(from))
+		return res.Err == nil
+	}, 20*time.Second, 10*time.Millisecond, "the replica took over")
+	t.Logf("taken over after %s, worst answer %s", time.Since(stopped).Round(time.Millisecond), worst.Round(time.Millisecond))
+	require.Less(t, worst, timeout+lateness)
+	g.Master.Resume()
+	states = conformance.Ask(e, conformance.Inspect("k")).States
+	require.Len(t, states, 1)
+	require.Equal(t, g.Replica.Addr, states[0].Node)
+}
+
+// inquiry is one request of many at once: to a key of its own, with a limit of its own.
+type inquiry struct {
+	key      string
+	at       time.Time
+	took     time.Duration
+	answered bool // by a node
+}
+
+// askers ask one request after the other until stop is closed. Whatever else happens,
+// each is answered in time, and by a node only as the first one about its key.
+func askers(t *testing.T, e *Engine, answered *atomic.Int64, stop chan struct{}) func() []inquiry {
+	const workers = 8
+	all := make([][]inquiry, workers)
+	var done sync.WaitGroup
+	for w := range workers {
+		done.Add(1)
+		go func() { // until stop is closed
+			defer done.Done()
+			tick := time.NewTicker(2 * time.Millisecond)
+			defer tick.Stop()
+			for i := int64(0); ; i++ {
+				select {
+				case <-stop:
+					return
+				case <-tick.C:
+				}
+				most := int64(w+1)*1_000_000 + i
+				a := inquiry{key: fmt.Sprint("asked:", most), at: time.Now()}
+				res := conformance.Ask(e, charge(a.key, most))
+				a.took, a.answered = time.Since(a.at), res.Err == nil
+				if a.answered {
+					answered.Add(1)
+					if !res.Allowed || res.Limit != most || res.Remaining != most-1 {
+						t.Errorf("%s was answered %+v", a.key, res.Decision)
+					}
+				}
+				all[w] = append(all[w], a)
+			}
+		}()
+	}
+	return func() []inquiry {
+		done.Wait()
+		return slices.Concat(all...)
+	}
+}
+
+// A failover that sentinels are asked for costs next to nothing: the old master
+// decides until they name the new one. What it admits after the replica has left
+// it is lost, as Sentinel has it; nothing is charged twice.
+func TestSentinelPlannedFailover(t *testing.T) {
+	t.Parallel()
+	const timeout = 500 * time.Millisecond
+	g := redistest.StartGuarded(t)
+	e := openAlways(t, timeout, g.URL())
+	ready(t, e, "k")
+	var answered atomic.Int64
+	stop := make(chan struct{})
+	wait := askers(t, e, &answered, stop)
+	more := func() {
+		from := answered.Load()
+		require.Eventually(t, func() bool { return answered.Load() > from+500 }, 20*time.Second, time.Millisecond)
+	}
+	more()
+	g.Sentinels[0].Do("SENTINEL", "FAILOVER", redistest.SentinelName)
+	require.Eventually(t, func() bool {
+		states := conformance.Ask(e, conformance.Inspect("asked:1000000")).States
+		return len(states) == 1 && states[0].Node == g.Replica.Addr
+	}, 20*time.Second, time.Millisecond, "the replica is asked")
+	over := time.Now()
+	more()
+	close(stop)
+	all := wait()
+
+	var lost, refused int
+	var worst time.Duration
+	for _, a := range all {
+		worst = max(worst, a.took)
+		used := int64(0)
+		res := conformance.Ask(e, conformance.Inspect(a.key))
+		require.NoError(t, res.Err)
+		for _, s := range res.States {
+			used += s.Used
+		}
+		require.LessOrEqual(t, used, int64(1), "%s: charged more than once", a.key)
+		switch {
+		case a.at.After(over):
+			require.True(t, a.answered && used == 1, "%s: asked after the failover, answered: %t, charged %d", a.key, a.answered, used)
+		case !a.answered:
+			refused++
+		case used == 0:
+			lost++
+		}
+	}
+	t.Logf("%d requests: %d refused, %d answered by the old master and lost with it, worst %v", len(all), refused, lost, worst.Round(time.Millisecond))
+	require.Less(t, worst, timeout+lateness)
+	require.Less(t, refused, len(all)/10, "service goes on")
+}

@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// The command's own FAIL comes first, then the first rule that matches, then the
+// default. INFO and the log say how often each answered.
+func TestPolicies(t *testing.T) {
+	var log lockedBuffer
+	s := redistest.Start(t)
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 500 * time.Millisecond, Logger: logger}, Config{
+		Policy: engine.PolicyClosed, AskAlways: true, Logger: logger,
+		Rules: []engine.PolicyRule{{Glob: "api:*", Policy: engine.PolicyOpen}, {Glob: "*:x", Policy: engine.PolicyLocal}},
+	})
+	ready(t, e, "k")
+	s.Pause()
+	ask := func(key string, fail engine.Policy) engine.Result {
+		r := charge(key, 2)
+		r.Fail = fail
+		return conformance.Ask(e, r)
+	}
+	_, _ = ask("k", engine.PolicyError), ask("k", engine.PolicyError)
+	require.Eventually(t, e.Topology().Nodes[0].Down, 5*time.Second, time.Millisecond)
+
+	closed := ask("k", engine.PolicyDefault)
+	require.NoError(t, closed.Err)
+	require.Equal(t, limit.Decision{Limit: 2, Remaining: -1, RetryAfter: closed.RetryAfter, ResetAfter: closed.RetryAfter}, closed.Decision)
+	require.GreaterOrEqual(t, closed.RetryAfter, int64(1))
+	require.LessOrEqual(t, closed.RetryAfter, time.Second.Milliseconds())
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: -1}, ask("api:x", engine.PolicyDefault).Decision)
+	require.Equal(t, closed.Allowed, ask("api:x", engine.PolicyClosed).Allowed)
+	require.ErrorContains(t, ask("api:x", engine.PolicyError).Err, "UNAVAILABLE "+s.Addr+": no answer in time")
+	for i := range 4 {
+		local := ask("web:x", engine.PolicyDefault)
+		require.Equal(t, i < 2, local.Allowed, "LOCAL keeps the limit")
+		require.EqualValues(t, -1, local.Remaining)
+	}
+	reset := conformance.Reset("web:x")
+	reset.Fail = engine.PolicyOpen
+	require.ErrorContains(t, conformance.Ask(e, reset).Err, "UNAVAILABLE")
+	require.True(t, ask("web:x", engine.PolicyDefault).Allowed, "a reset resets what was counted here")
+
+	require.Equal(t, "2", info(t, e, "answered_closed"))
+	require.Equal(t, "1", info(t, e, "answered_open"))
+	require.Equal(t, "5", info(t, e, "answered_local"))
+	errors, err := strconv.Atoi(info(t, e, "answered_error"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, errors, 3)
+	require.Contains(t, info(t, e, "node0"), "state=down")
+	require.Contains(t, info(t, e, "node0"), "closed=2,open=1,local=5,error="+fmt.Sprint(errors))
+
+	s.Resume()
+	require.Eventually(t, func() bool { return !e.Topology().Nodes[0].Down() }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
+	require.EqualValues(t, 0, ask("web:x", engine.PolicyDefault).Remaining, "one was admitted here, one there")
+	said := log.String()
+	require.Equal(t, 1, strings.Count(said, `"node is down"`), said)
+	require.Equal(t, 1, strings.Count(said, `"node is up"`), said)
+	require.Contains(t, said, "closed=2 open=1 local=5")
+}

@@ -1,0 +1,278 @@
+package redis
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// inFlight is how many batches a node has under way. While they are, what arrives
+// waits and becomes the next batch: the busier the node, the larger its batches. Two
+// keep the node at work while this process reads the answers to the last one.
+const inFlight = 2
+
+// batchItems is where a batch ends, at the end of the pipeline that reaches it.
+const batchItems = 1024
+
+// queue is what waits for one node, and the workers that take it there.
+type queue struct {
+	*backend.Node
+	engine    *Engine
+	clustered bool                          // the node is one of a Redis Cluster
+	client    *redis.Client                 // the node's
+	doing     string                        // its work, in the log
+	policies  [engine.Policies]atomic.Int64 // answers by policy, for INFO
+	report    report
+	resets    resetListener
+	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
+
+	mu     sync.Mutex
+	ready  sync.Cond // a worker may find something to do, or closed is set
+	items  []pending // guarded by mu
+	busy   int       // batches under way, guarded by mu
+	spare  *batch    // for the next caller who asks the node itself, guarded by mu
+	closed bool      // guarded by mu
+
+	workers sync.WaitGroup // and callers who ask the node themselves
+}
+
+// openQueue returns the queue of a node, and starts its workers.
+func openQueue(e *Engine, n *backend.Node) *queue {
+	q := &queue{Node: n, engine: e, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
+	q.ready.L = &q.mu
+	if q.client == nil {
+		return q // absent: it is down for good, so nothing is queued
+	}
+	q.resets.open(n, &e.denials, e.config.Logger)
+	for range inFlight {
+		q.workers.Add(1)
+		go q.work() // until close
+	}
+	return q
+}
+
+// close answers what is queued, and ends the workers. It may be called again.
+func (q *queue) close() error {
+	q.mu.Lock()
+	closed := q.closed
+	q.closed = true
+	q.ready.Broadcast()
+	q.mu.Unlock()
+	q.workers.Wait()
+	if !closed && q.client != nil {
+		q.resets.close()
+	}
+	return nil
+}
+
+// submit hands in items that belong to one pipeline, or answers them at once if the
+// node is down or its queue is full. It copies the items.
+func (q *queue) submit(items []pending) {
+	why := ""
+	if q.Down() {
+		why = q.Reason()
+	} else {
+		q.mu.Lock()
+		switch {
+		case q.closed:
+			why = "the node has left the topology"
+		case len(q.items)+len(items) > q.engine.config.MaxQueue:
+			why = "queue full"
+		default:
+			q.items = append(q.items, items...)
+		}
+		q.mu.Unlock()
+	}
+	if why == "" {
+		q.ready.Signal()
+		return
+	}
+	for i := range items {
+		q.fail(&items[i], why)
+	}
+	answered(items)
+}
+
+// runInline executes items on the caller's goroutine when the node is idle, which
+// saves two wake-ups. Otherwise it submits them. The caller waits for the answers in
+// either case.
+func (q *queue) runInline(items []pending) {
+	q.mu.Lock()
+	if q.closed || q.busy > 0 || len(q.items) > 0 {
+		q.mu.Unlock()
+		q.submit(items)
+		return
+	}
+	q.busy++
+	q.workers.Add(1)
+	b := q.spare
+	q.spare = nil
+	q.mu.Unlock()
+	if b == nil {
+		b = new(batch)
+	}
+	b.items = append(b.items[:0], items...)
+	q.answer(b)
+	q.mu.Lock()
+	q.busy--
+	q.spare = b
+	if len(q.items) > 0 {
+		q.ready.Signal()
+	}
+	q.mu.Unlock()
+	q.workers.Done()
+}
+
+// answered tells the pipelines of items that they have their results, or were left
+// open. The results must be written before: those who wait may use them afterwards.
+func answered(items []pending) {
+	for len(items) > 0 {
+		w, i := items[0].wait, 1
+		for i < len(items) && items[i].wait == w {
+			i++
+		}
+		if w != nil && w.left.Add(int64(-i)) == 0 { // nil: nobody waits, or the item was sent on to another node
+			w.done <- struct{}{}
+		}
+		items = items[i:]
+	}
+}
+
+// take waits for items and moves them to buf: whole pipelines, so that no two batches
+// carry parts of the same one. It returns nil when the queue is closed and empty.
+func (q *queue) take(buf []pending) []pending {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for len(q.items) == 0 || q.busy >= inFlight {
+		if q.closed && len(q.items) == 0 {
+			return nil
+		}
+		q.ready.Wait()
+		if len(q.items) > 0 {
+			// Let others who are about to hand in requests do so first: they go in one
+			// batch instead of two.
+			q.mu.Unlock()
+			runtime.Gosched()
+			q.mu.Lock()
+		}
+	}
+	end := min(batchItems, len(q.items))
+	for end < len(q.items) && q.items[end].wait == q.items[end-1].wait {
+		end++
+	}
+	buf = append(buf[:0], q.items[:end]...)
+	rest := copy(q.items, q.items[end:])
+	clear(q.items[rest:])
+	q.items = q.items[:rest]
+	q.busy++
+	if rest > 0 {
+		q.ready.Signal()
+	}
+	return buf
+}
+
+func (q *queue) work() {
+	defer q.workers.Done()
+	var b batch
+	for {
+		items := q.take(b.items)
+		if items == nil {
+			return
+		}
+		b.items = items
+		q.answer(&b)
+		q.mu.Lock()
+		q.busy--
+		q.mu.Unlock()
+	}
+}
+
+// answer serves a batch and tells the pipelines that wait. A panic costs the batch an
+// answer by policy, not the process.
+func (q *queue) answer(b *batch) {
+	items := b.items
+	if !backend.Guard(q.engine.config.Logger, q.doing, func() { q.serve(b) }) {
+		*b = batch{items: append(b.items, b.misrouted...)}
+		for i := range b.items {
+			b.items[i].maybeApplied = true
+			q.fail(&b.items[i], "internal error: see the log")
+		}
+	}
+	answered(b.items)
+	clear(items)
+}
+
+// serve gives every item of the batch its result. It returns by the deadline of the
+// oldest item, give or take the time to write and read.
+func (q *queue) serve(b *batch) {
+	e := q.engine
+	if q.Down() {
+		b.fail(q, q.Reason())
+		return
+	}
+	b.sent, b.resets = e.elapsed(), e.denials.Resets()
+	oldest := b.dropLate(q)
+	if len(b.items) == 0 {
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+e.timeout))
+	defer cancel()
+	clock := ""
+	if e.clock != nil {
+		clock = strconv.FormatInt(e.clock(), 10)
+	}
+	b.build(ctx, q, clock)
+	q.exec(ctx, b.list)
+	// A node without the library has not run what it refused for that. It may lose
+	// the library again and again.
+	for try := 1; b.collect(q, try == loadTries); try++ {
+		b.rebuild(ctx, q, clock)
+		q.exec(ctx, b.list)
+	}
+	if len(b.misrouted) > 0 {
+		b.resubmit(q)
+	}
+}
+
+// dropLate answers by policy for items that waited for so long that there is hardly
+// time left, and takes them out: with them the whole batch would have to be given up
+// early. It returns when the oldest of the others was handed in.
+func (b *batch) dropLate(q *queue) (oldest time.Duration) {
+	kept := b.items[:0]
+	oldest = b.sent
+	for i, it := range b.items {
+		if b.sent-it.at < q.engine.patience {
+			oldest = min(oldest, it.at)
+			kept = append(kept, it)
+			continue
+		}
+		q.fail(&it, "queue full")
+		answered(b.items[i : i+1])
+	}
+	b.items = kept
+	return oldest
+}
+
+// loadTries is how often a batch is sent to a node that does not have the library.
+const loadTries = 8
+
+// exec sends commands to the node in one write. Errors are the commands' own.
+func (q *queue) exec(ctx context.Context, cmds []redis.Cmder) {
+	q.Batches.Add(1)
+	if len(cmds) == 1 {
+		_ = q.client.Process(ctx, cmds[0])
+		return
+	}
+	pipe := q.client.Pipeline()
+	for _, cmd := range cmds {
+		_ = pipe.Process(ctx, cmd)
+	}
+	_, _ = pipe.Exec(ctx)
+}

@@ -1,0 +1,312 @@
+package redis
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/faultnet"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// fault is something that befalls a node.
+type fault struct {
+	name string
+	args []string // of the server
+	// begin starts it; end, if not nil, ends it, else it ends by itself.
+	begin, end func(t *testing.T, s *redistest.Server, p *faultnet.Proxy)
+	why        string // part of what UNAVAILABLE says
+	up         bool   // the node answers, to each request, that it cannot
+}
+
+func set(parameter, value string) func(*testing.T, *redistest.Server, *faultnet.Proxy) {
+	return func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Do("CONFIG", "SET", parameter, value) }
+}
+
+func faults(f faultnet.Faults) func(*testing.T, *redistest.Server, *faultnet.Proxy) {
+	return func(_ *testing.T, _ *redistest.Server, p *faultnet.Proxy) { p.Set(f) }
+}
+
+// later runs a command that takes a while.
+func later(args ...any) func(*testing.T, *redistest.Server, *faultnet.Proxy) {
+	return func(t *testing.T, s *redistest.Server, _ *faultnet.Proxy) {
+		var done sync.WaitGroup
+		t.Cleanup(done.Wait)
+		done.Add(1)
+		go func() { // until the command is answered
+			defer done.Done()
+			_ = s.Client.Conn().Do(context.Background(), args...).Err()
+		}()
+	}
+}
+
+const slowScript = `local t = redis.call('TIME') repeat local n = redis.call('TIME')
+	until (n[1] - t[1]) * 1000000 + n[2] - t[2] > 1500000`
+
+var nodeFaults = []fault{
+	{
+		name: "refuses", why: "connection",
+		begin: func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Kill() },
+		end:   func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Run() },
+	}, {
+		name: "hangs", why: "no answer in time",
+		begin: func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Pause() },
+		end:   func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Resume() },
+	},
+	{name: "requests are lost", why: "no answer in time", begin: faults(faultnet.Faults{SwallowRequests: true}), end: faults(faultnet.Faults{})},
+	{name: "replies are lost", why: "no answer in time", begin: faults(faultnet.Faults{SwallowReplies: true}), end: faults(faultnet.Faults{})},
+	{name: "replies are late", why: "no answer in time", begin: faults(faultnet.Faults{Delay: 600 * time.Millisecond}), end: faults(faultnet.Faults{})},
+	{name: "slow script", begin: later("EVAL", slowScript, 0)},
+	{
+		name: "slow script that is admitted to", why: "BUSY", args: []string{"--busy-reply-threshold", "20"},
+		begin: later("EVAL", slowScript, 0),
+	},
+	{
+		name: "loads", why: "LOADING", args: []string{"--enable-debug-command", "yes", "--loading-process-events-interval-bytes", "1024"},
+		begin: func(t *testing.T, s *redistest.Server, p *faultnet.Proxy) {
+			s.Do("DEBUG", "POPULATE", 3000)
+			s.Do("CONFIG", "SET", "key-load-delay", 1000) // us
+			later("DEBUG", "RELOAD")(t, s, p)
+		},
+	}, {
+		name: "is a replica", why: "READONLY",
+		begin: func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Do("REPLICAOF", "127.0.0.1", 1) },
+		end:   func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Do("REPLICAOF", "NO", "ONE") },
+	},
+	{name: "is out of memory", why: "OOM", up: true, begin: set("maxmemory", "1"), end: set("maxmemory", "0")},
+	{name: "lacks replicas", why: "NOREPLICAS", up: true, begin: set("min-replicas-to-write", "1"), end: set("min-replicas-to-write", "0")},
+	{
+		name: "does not permit", why: "NOPERM", up: true,
+		begin: func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) {
+			s.Do("ACL", "SETUSER", "default", "-fcall", "-evalsha")
+		},
+		end: func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) {
+			s.Do("ACL", "SETUSER", "default", "+fcall", "+evalsha")
+		},
+	}, {
+		name: "asks for a password", why: "NOAUTH",
+		begin: func(t *testing.T, s *redistest.Server, p *faultnet.Proxy) {
+			s.Do("ACL", "SETUSER", "default", "resetpass", ">secret")
+			p.Cut()
+		},
+		end: func(t *testing.T, s *redistest.Server, p *faultnet.Proxy) {
+			s.Do("ACL", "SETUSER", "default", "nopass")
+		},
+	},
+}
+
+// Whatever befalls a node, every request is answered in time, by policy; the node is
+// noticed and not waited for; and it is back by itself.
+func TestNodeFaults(t *testing.T) {
+	for _, f := range nodeFaults {
+		t.Run(f.name, func(t *testing.T) {
+			t.Parallel()
+			const timeout = 250 * time.Millisecond
+			s := redistest.Start(t, f.args...)
+			p := faultnet.Start(t, s.Addr)
+			e := openAlways(t, timeout, "redis://"+p.Addr)
+			ready(t, e, "k")
+			f.begin(t, s, p)
+			var worst time.Duration
+			shown := false
+			bad := func() bool {
+				from := time.Now()
+				q := &engine.Pipeline{}
+				for i := range 4 {
+					*q.Add() = charge(fmt.Sprintf("k%d", i), 1_000_000)
+				}
+				e.Do(q)
+				worst = max(worst, time.Since(from))
+				err := q.Results[0].Err
+				if err == nil {
+					return false
+				}
+				if !strings.HasPrefix(err.Error(), "UNAVAILABLE "+p.Addr+": ") {
+					t.Error(err)
+				}
+				shown = shown || strings.Contains(err.Error(), f.why)
+				return true
+			}
+			n := e.Topology().Nodes[0]
+			require.Eventually(t, func() bool {
+				bad()
+				return shown && (f.up || n.Down())
+			}, 10*time.Second, time.Millisecond, "the fault shows")
+			if f.up {
+				require.False(t, n.Down())
+			}
+			if f.end != nil {
+				for range 200 {
+					require.True(t, bad())
+				}
+				f.end(t, s, p)
+			}
+			from := time.Now()
+			require.Eventually(t, func() bool { return !bad() && !n.Down() }, 10*time.Second, time.Millisecond, "it is back")
+			t.Logf("worst answer %s, back after %s", worst.Round(time.Millisecond), time.Since(from).Round(time.Millisecond))
+			require.Less(t, worst, timeout+lateness)
+		})
+	}
+}
+
+// Requests to healthy nodes do not slow down when one of three stops: neither at
+// first, when requests to it wait, nor later, when it is known to be down.
+func TestHealthyNodesStayFast(t *testing.T) {
+	nodes, urls := startServers(t, 3)
+	e := openAlways(t, time.Second, urls...)
+	keys := make([][]string, len(nodes))
+	for i := range 300 {
+		key := fmt.Sprintf("key%d", i)
+		at := e.topology().Locate([]byte(key), 0)
+		keys[at] = append(keys[at], key)
+	}
+	for i := range keys {
+		ready(t, e, keys[i]...)
+	}
+	well := p99OfHealthy(t, e, keys)
+	nodes[2].Pause()
+	defer nodes[2].Resume()
+	ill := p99OfHealthy(t, e, keys)
+	t.Logf("p99 of requests to two nodes: %s, with the third stopped %s", well, ill)
+	// A busy machine runs the tests; who waited for the stopped node waited for 1 s.
+	require.Less(t, ill, 2*well+300*time.Millisecond)
+}
+
+// p99OfHealthy loads all three nodes alike for a second and a half, and returns the
+// 99th percentile of the answers of the first two.
+func p99OfHealthy(t *testing.T, e *Engine, keys [][]string) time.Duration {
+	const clients, pace = 4, 2 * time.Millisecond // of each node
+	var mu sync.Mutex
+	var all []time.Duration
+	var done sync.WaitGroup
+	until := time.Now().Add(1500 * time.Millisecond)
+	for at := range keys {
+		for c := range clients {
+			done.Add(1)
+			go func() { // until the time is over
+				defer done.Done()
+				tick := time.NewTicker(pace)
+				defer tick.Stop()
+				var took []time.Duration
+				for i := c; time.Now().Before(until); i++ {
+					<-tick.C
+					from := time.Now()
+					res := conformance.Ask(e, charge(keys[at][i%len(keys[at])], 1_000_000))
+					took = append(took, time.Since(from))
+					if res.Err != nil && at < 2 {
+						t.Error(res.Err)
+					}
+				}
+				if at < 2 {
+					mu.Lock()
+					all = append(all, took...)
+					mu.Unlock()
+				}
+			}()
+		}
+	}
+	done.Wait()
+	slices.Sort(all)
+	require.NotEmpty(t, all)
+	return all[len(all)*99/100]
+}
+
+// A panic costs its batch an answer by policy, and is logged with its stack. The next
+// batch works, whether a caller or a worker asks the node.
+func TestPanicInABatch(t *testing.T) {
+	n := startFake(t)
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: 5 * time.Second, Logger: logger}, Config{Logger: logger})
+	var broken atomic.Bool
+	e.clock = func() int64 {
+		if broken.Load() {
+			panic("at the disco")
+		}
+		return time.Now().UnixMilli()
+	}
+	pipeline := func() *engine.Pipeline {
+		p := &engine.Pipeline{}
+		for policy := engine.PolicyClosed; int(policy) < engine.Policies; policy++ {
+			r := p.Add()
+			*r = charge("k", 10)
+			r.Fail = policy
+		}
+		*p.Add() = conformance.Inspect("k")
+		*p.Add() = conformance.Reset("k")
+		*p.Add() = splitRequest("split", limit.Slide, 1, 3, limit.Window{Limit: 10, Length: 1000})
+		e.Do(p)
+		return p
+	}
+	require.True(t, conformance.Ask(e, charge("k", 10)).Allowed)
+
+	broken.Store(true)
+	ask := func() {
+		p := pipeline()
+		for i, allowed := range []bool{false, true, true, false, false, false, false} {
+			res := p.Results[i]
+			if i >= 3 && i < 6 { // ERROR, and what has no policy
+				why := "UNAVAILABLE " + n.addr + ": internal error: see the log"
+				if res.Err == nil || res.Err.Error() != why {
+					t.Errorf("request %d: %v", i, res.Err)
+				}
+				continue
+			}
+			if res.Err != nil || res.Allowed != allowed || res.Remaining != -1 {
+				t.Errorf("request %d: %+v", i, res)
+			}
+		}
+	}
+	ask() // on this goroutine
+	var done sync.WaitGroup
+	for range 16 {
+		done.Add(1)
+		go func() { // for one pipeline
+			defer done.Done()
+			ask() // by workers, too
+		}()
+	}
+	done.Wait()
+	require.Contains(t, log.String(), `msg="internal error" doing="asking `+n.addr+`" panic="at the disco" stack=`)
+	require.Contains(t, log.String(), "TestPanicInABatch")
+	require.Equal(t, backend.Up, e.Topology().Nodes[0].State(), "the node is not to blame")
+
+	broken.Store(false)
+	p := pipeline()
+	for i := range p.Results {
+		require.NoError(t, p.Results[i].Err)
+		require.GreaterOrEqual(t, p.Results[i].Remaining, int64(0))
+	}
+}
+
+// What a batch has set aside, to be asked of another node, is answered too when a panic
+// ends it.
+func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
+	n := startFake(t)
+	logger := slog.New(slog.DiscardHandler)
+	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Logger: logger}, Config{Logger: logger})
+	e.clock = func() int64 { panic("at the disco") }
+	r, wait := charge("k", 10), waiter{done: make(chan struct{}, 1)}
+	results := make([]engine.Result, 2)
+	at := e.elapsed()
+	wait.left.Store(2)
+	e.topology().queues[0].answer(&batch{
+		items:     []pending{{req: &r, res: &results[0], wait: &wait, at: at}},
+		misrouted: []pending{{req: &r, res: &results[1], wait: &wait, at: at, misrouted: true}},
+	})
+	<-wait.done
+	for _, res := range results {
+		require.ErrorContains(t, res.Err, "internal error")
+	}
+}

@@ -1,0 +1,110 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// What LOCAL admitted in each of two proxies while the node was away stands on the
+// node afterwards, every unit once: also those of requests that the node ran late.
+func TestLocalCountsAreWrittenBack(t *testing.T) {
+	t.Parallel()
+	for _, away := range []struct {
+		name        string
+		leave, back func(*redistest.Server)
+	}{
+		{"hangs", (*redistest.Server).Pause, (*redistest.Server).Resume},
+		{"is killed", (*redistest.Server).Kill, (*redistest.Server).Run},
+	} {
+		t.Run(away.name, func(t *testing.T) {
+			s := redistest.Start(t)
+			proxies := []*Engine{openAlways(t, 700*time.Millisecond, s.URL()), openAlways(t, 700*time.Millisecond, s.URL())}
+			for _, e := range proxies {
+				ready(t, e, "k")
+			}
+			away.leave(s)
+			const keys, most = 600, 5
+			for _, e := range proxies {
+				admitted := map[string]int{}
+				for range 3 {
+					p := &engine.Pipeline{}
+					for i := range keys {
+						r := p.Add()
+						*r = charge(fmt.Sprintf("key%d", i), most)
+						r.Kind, r.Buckets, r.Fail, r.Cost = limit.Counter, 10, engine.PolicyLocal, 2
+						if i%2 == 0 {
+							r.Kind, r.Buckets = limit.Slide, 1
+						}
+					}
+					e.Do(p)
+					for i, res := range p.Results {
+						require.NoError(t, res.Err)
+						require.EqualValues(t, -1, res.Remaining)
+						if res.Allowed {
+							admitted[string(p.Requests[i].Key)]++
+						}
+					}
+				}
+				for i := range keys {
+					require.Equal(t, 2, admitted[fmt.Sprintf("key%d", i)], "2 of cost 2 have room in 5")
+				}
+			}
+			away.back(s)
+			for _, e := range proxies {
+				require.Eventually(t, func() bool { return info(t, e, "local_keys") == "0" }, 10*time.Second, 5*time.Millisecond)
+				require.Equal(t, "0", info(t, e, "local_lost"))
+			}
+			written := func() bool { // the last of them are under way when the keys are gone
+				for i := range keys {
+					states := conformance.Ask(proxies[0], conformance.Inspect(fmt.Sprintf("key%d", i))).States
+					if len(states) != 1 || states[0].Used != 8 {
+						return false
+					}
+				}
+				return true
+			}
+			require.Eventually(t, written, 10*time.Second, 5*time.Millisecond, "each proxy admitted 4 of each key")
+			for i := range keys {
+				require.False(t, conformance.Ask(proxies[1], charge(fmt.Sprintf("key%d", i-i%2), most)).Allowed, "the limit holds again")
+			}
+		})
+	}
+}
+
+// While a shard of a split key is away, its home admits nothing past the limit that the
+// shard's lease serves: what LOCAL counted is written back when the lease has ended.
+func TestLocalCountsAreWrittenBackLater(t *testing.T) {
+	t.Parallel()
+	engines, servers := openSplit(t, 1, 3)
+	e, window := engines[0], limit.Window{Limit: 300, Length: 3_600_000}
+	ask := splitRequest("later", limit.Slide, 1, 3, window)
+	for i := range 60 {
+		ask.ID = fmt.Appendf(nil, "%d", i) // so that every shard is asked
+		require.True(t, conformance.Ask(e, ask).Allowed)
+	}
+	ask.ID = nil
+	servers[e.Topology().Locate(ask.Key, 1)].Kill()
+	local := &engine.Pipeline{}
+	r := local.Add()
+	*r = ask
+	r.Cost = 200
+	e.local.Do(local)
+	require.True(t, local.Results[0].Allowed)
+	e.reconciler.wake()
+	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "0", info(t, e, "local_lost"))
+	require.Equal(t, "0", info(t, e, "local_keys"))
+	own := conformance.Ask(e, conformance.Inspect(string(ask.Key)))
+	require.NoError(t, own.Err)
+	require.GreaterOrEqual(t, own.States[0].Used, int64(200))
+	last := conformance.Ask(e, ask)
+	require.NoError(t, last.Err)
+	require.False(t, last.Allowed, "the dead shard's loan counts, too")
+}

@@ -1,0 +1,75 @@
+package redis
+
+import (
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// maxHops is how often an item is sent on before its policy answers. One hop is
+// usual; more mean that nodes disagree on which of them has a slot.
+const maxHops = 8
+
+// redirect hands the items of a command to the node that the error names, if it is
+// MOVED or ASK: such a command has not run. It reports whether it did.
+func (b *batch) redirect(q *queue, cmd *command, err error) bool {
+	addr, moved := redis.IsMovedError(err)
+	if !moved {
+		var ask bool
+		if addr, ask = redis.IsAskError(err); !ask {
+			return false
+		}
+	}
+	to := q.engine.fleet.Redirected(q.Node, addr)
+	if to == nil {
+		return false
+	}
+	var items []pending
+	ok := true
+	b.each(cmd, func(j int) {
+		it := b.items[j]
+		it.hops++
+		it.asking = !moved
+		ok = ok && it.hops <= maxHops
+		items = append(items, it)
+	})
+	if !ok {
+		return false
+	}
+	// From here on these items are the other node's: nothing of theirs is touched.
+	b.each(cmd, func(j int) { b.items[j] = pending{} })
+	q.engine.queue(to).submit(items)
+	return true
+}
+
+// misroute takes the items of a call out of the batch, if the node refused it because
+// it is no longer a master. To a call about one key it says which node is.
+func (b *batch) misroute(cmd *command, err error) bool {
+	if !b.clustered || cmd.entries == nil || cmd.entries.misrouted || !backend.Demoted(err) {
+		return false
+	}
+	for at := range cmd.entries.first {
+		b.misrouteEntry(cmd.entries, at)
+	}
+	return true
+}
+
+// misrouteEntry takes the items of an entry out of the batch: asked again and alone,
+// the node says which node has their key.
+func (b *batch) misrouteEntry(c *entries, at int) {
+	b.eachOf(c, at, func(j int) {
+		it := b.items[j]
+		it.misrouted = true
+		b.misrouted = append(b.misrouted, it)
+		b.items[j] = pending{}
+	})
+}
+
+// resubmit hands in what was misrouted. It is one batch again, so what a pipeline
+// asks of a key keeps its order.
+func (b *batch) resubmit(q *queue) {
+	if len(b.misrouted) > 0 {
+		q.submit(b.misrouted)
+		clear(b.misrouted)
+		b.misrouted = b.misrouted[:0]
+	}
+}

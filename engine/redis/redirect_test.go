@@ -1,0 +1,201 @@
+package redis
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/shard"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 3, nil)
+	t.Run("conformance", func(t *testing.T) {
+		conformance.Run(t, func(t *testing.T, clock func() int64) engine.Engine { return clusterSubject(t, c, clock) }, 20_000)
+	})
+	t.Run("every master decides", func(t *testing.T) { clusterSpread(t, c) })
+	t.Run("slots move under load", func(t *testing.T) { clusterMoves(t, c, openAlways(t, 20*time.Second, c.URL())) })
+}
+
+// In a cluster with TLS nodes name each other's TLS ports: in the table of slots, and
+// where they send who asks about a slot that has moved, or is about to.
+func TestClusterTLS(t *testing.T) {
+	t.Parallel()
+	authority, certificate, key := redistest.Certificates(t)
+	c := redistest.StartCluster(t, 3, nil, redistest.TLS(authority, certificate, key))
+	e := openOn(t, backend.Config{
+		Backends: []string{c.URL()}, Timeout: 20 * time.Second,
+		TLS: backend.TLS{CACertFile: authority, CertFile: certificate, KeyFile: key},
+	}, Config{AskAlways: true})
+	clusterMoves(t, c, e)
+
+	stranger := openAlways(t, 2*time.Second, c.URL())
+	require.ErrorContains(t, conformance.Ask(stranger, charge("k", 10)).Err, "UNAVAILABLE", "the authority is not known to it")
+}
+
+// clusterSubject opens an engine on an empty cluster.
+func clusterSubject(t *testing.T, c *redistest.Cluster, clock func() int64) engine.Engine {
+	for _, n := range c.Nodes {
+		n.Do("FLUSHALL")
+	}
+	e := openAlways(t, 20*time.Second, c.URL())
+	e.clock = clock
+	ready(t, e, clusterKeys()...)
+	return e
+}
+
+func clusterSpread(t *testing.T, c *redistest.Cluster) {
+	e := openAlways(t, 20*time.Second, c.URL())
+	ready(t, e, clusterKeys()...)
+	p := &engine.Pipeline{}
+	for i := range 3000 {
+		*p.Add() = charge(fmt.Sprintf("spread%d", i), 10)
+	}
+	e.Do(p)
+	for i := range p.Results {
+		require.NoError(t, p.Results[i].Err)
+		require.EqualValues(t, 9, p.Results[i].Remaining)
+	}
+	for _, n := range c.Nodes {
+		require.InDelta(t, 1000, n.Client.DBSize(t.Context()).Val(), 150)
+	}
+	for i, key := range clusterKeys() {
+		require.NoError(t, conformance.Ask(e, charge(key, 10)).Err)
+		states := conformance.Ask(e, conformance.Inspect(key)).States
+		require.Len(t, states, 1)
+		require.Equal(t, c.Nodes[i].Addr, states[0].Node)
+	}
+}
+
+// clusterMoves moves a slot away and back, key by key, while its keys are charged.
+// No request may fail, and each be charged once.
+func clusterMoves(t *testing.T, c *redistest.Cluster, e *Engine) {
+	const slot = 5000
+	ready(t, e, clusterKeys()...)
+	var keys []string
+	for i := 0; len(keys) < 4; i++ {
+		if key := fmt.Sprintf("move%d", i); slotOf(key) == slot {
+			keys = append(keys, key)
+		}
+	}
+	const most = limit.MaxLimit
+	charged := make([]int64, len(keys)) // each written by one goroutine
+	stop := make(chan struct{})
+	var done sync.WaitGroup
+	for k, key := range keys {
+		done.Add(1)
+		go func() { // until stop is closed
+			defer done.Done()
+			for {
+				p := &engine.Pipeline{}
+				for range 3 {
+					*p.Add() = charge(key, most)
+				}
+				e.Do(p)
+				for i := range p.Results {
+					charged[k]++
+					if p.Results[i].Err != nil || p.Results[i].Remaining != most-charged[k] {
+						t.Errorf("%s: %+v, want %d remaining", key, p.Results[i], most-charged[k])
+						return
+					}
+				}
+				select {
+				case <-stop:
+					return
+				default:
+				}
+			}
+		}()
+	}
+	from := c.Master(slot)
+	to := (from + 1) % len(c.Nodes)
+	for range 5 {
+		c.Move(slot, from, to, func() { ready(t, e, keys...) })
+		from, to = to, from
+	}
+	close(stop)
+	done.Wait()
+	for k, key := range keys {
+		states := conformance.Ask(e, conformance.Inspect(key)).States
+		require.Len(t, states, 1)
+		require.Equal(t, charged[k], states[0].Used)
+		require.Contains(t, []string{c.Nodes[from].Addr, c.Nodes[from].Secure}, states[0].Node)
+	}
+}
+
+// A planned failover of a cluster's master costs no request: the old master says
+// where the slots have gone.
+func TestClusterPlannedFailover(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartReplicated(t, 3)
+	e := openAlways(t, 20*time.Second, c.URL())
+	key := clusterKeys()[0]
+	ready(t, e, key)
+	left := int64(limit.MaxLimit)
+	ask := func() {
+		left--
+		res := conformance.Ask(e, charge(key, limit.MaxLimit))
+		require.NoError(t, res.Err)
+		require.Equal(t, left, res.Remaining, "each is charged once, none is lost")
+	}
+	for range 50 {
+		ask()
+	}
+	c.Nodes[3].Do("CLUSTER", "FAILOVER")
+	until := time.Now().Add(20 * time.Second)
+	for node := ""; node != c.Nodes[3].Addr; {
+		require.True(t, time.Now().Before(until), "the replica is not asked")
+		ask()
+		states := conformance.Ask(e, conformance.Inspect(key)).States
+		require.Len(t, states, 1)
+		node = states[0].Node
+	}
+	for range 50 {
+		ask()
+	}
+}
+
+// A master that is told to change places with its replica refuses scripts from then on.
+// No request may fail for it, and each be charged once: what a call of many keys was
+// refused is asked again, key by key.
+func TestClusterHandover(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartReplicated(t, 3)
+	e := openAlways(t, 20*time.Second, c.URL())
+	ready(t, e, clusterKeys()...)
+	home := slotOf(clusterKeys()[0]) * 3 / shard.Slots
+	var keys []string
+	for i := 0; len(keys) < 20; i++ {
+		if key := fmt.Sprintf("hand%d", i); slotOf(key)*3/shard.Slots == home {
+			keys = append(keys, key)
+		}
+	}
+	const most = 1_000_000
+	round := 0
+	c.Nodes[3].Do("CLUSTER", "FAILOVER")
+	for changed := false; !changed; {
+		changed = strings.Contains(c.Nodes[0].Do("INFO", "replication"), "role:slave")
+		for range 10 {
+			round++
+			p := &engine.Pipeline{}
+			for _, key := range keys {
+				*p.Add() = charge(key, most)
+			}
+			e.Do(p)
+			for i := range p.Results {
+				require.NoError(t, p.Results[i].Err)
+				require.EqualValues(t, most-round, p.Results[i].Remaining, keys[i])
+			}
+		}
+	}
+	t.Logf("%d rounds", round)
+}

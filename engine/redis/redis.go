@@ -1,0 +1,200 @@
+// Package redis is the engine that keeps state on Redis nodes. A key lies on one
+// node; a decision is a function of the library in package lua, run there. Requests
+// of all connections that are waiting for the same node go to it together.
+//
+// The way of a pipeline: Do routes its requests, some of which are answered from
+// memory, to the queues of their nodes (route.go, queue.go). A queue's requests
+// become a batch of calls (batch.go), encoded by package wire and sent by the
+// caller itself if the node is idle. The replies, decoded by package wire, are
+// applied in one place (apply.go): results are set, denials remembered, and what a
+// shard of a split key refused is left to package split (nodes.go), once all
+// answers are there. What no node could answer is answered by policy (policy.go).
+// What FAIL LOCAL counted meanwhile is written back later (reconcile.go).
+//
+// Which nodes there are and how they are is for package backend to know.
+//
+// Reading order: redis.go (this file), route.go, queue.go, batch.go, apply.go,
+// policy.go, redirect.go, nodes.go, reconcile.go, resets.go.
+package redis
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/denials"
+	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/split"
+)
+
+// Config says what to do when nodes do not answer, and which keys to split.
+type Config struct {
+	// Policy answers for a node that does not. Default engine.PolicyClosed.
+	Policy engine.Policy
+
+	// Rules take precedence over Policy, and a request's own FAIL over both. Of the
+	// rules that match a key the first holds.
+	Rules []engine.PolicyRule
+
+	// LocalMemory bounds the state that FAIL LOCAL keeps here, in bytes; 0: no bound.
+	LocalMemory int64
+
+	// MaxQueue is how many requests may wait for one node. One more gets its policy
+	// at once. Default 100,000.
+	MaxQueue int
+
+	// HotKeys splits keys over several nodes; of the rules that match a key the first
+	// holds. A request's own SHARDS takes precedence.
+	HotKeys []split.Rule
+
+	// HotThreshold splits keys that have more charging calls per second on one node,
+	// see split.Config; 0: none.
+	HotThreshold int64
+
+	// AskAlways sends every request to its node. Otherwise a denial is remembered until
+	// its retry-after has passed, at most 1 s, and the same request answered here.
+	AskAlways bool
+
+	Logger *slog.Logger // default slog.Default()
+}
+
+// Engine keeps state on the nodes of a fleet. It implements engine.Engine.
+type Engine struct {
+	config Config
+	fleet  *backend.Fleet
+
+	// timeout is how long a request waits for its node before its policy answers;
+	// patience is how long before it makes no sense any more to ask.
+	timeout, patience time.Duration
+
+	current atomic.Pointer[topology] // see topology()
+	mu      sync.Mutex
+	queues  map[*backend.Node]*queue // guarded by mu
+
+	denials    denials.Memory
+	splits     *split.Splitter
+	local      *memory.Engine // what FAIL LOCAL asks
+	reconciler *reconciler    // writes back what it counted
+	busiest    *engine.Busiest
+	plans      sync.Pool // of *plan
+	hotRate    int64     // charging calls per second that package split wants to hear of
+	answered   [engine.Policies]atomic.Int64
+
+	now    func() time.Time
+	opened time.Time
+	clock  func() int64 // ms that functions take for the node's clock; nil outside of tests
+}
+
+// Open returns an engine on the nodes of a fleet, which must be closed after it. It
+// does not wait for the nodes. A request waits for its node for as long as the
+// fleet's Timeout says before its policy answers.
+func Open(fleet *backend.Fleet, config Config) *Engine {
+	if config.Policy == engine.PolicyDefault {
+		config.Policy = engine.PolicyClosed
+	}
+	if config.MaxQueue <= 0 {
+		config.MaxQueue = 100_000
+	}
+	if config.Logger == nil {
+		config.Logger = slog.Default()
+	}
+	e := &Engine{
+		config: config, fleet: fleet, timeout: fleet.Timeout(), patience: fleet.Timeout() * 7 / 8, queues: make(map[*backend.Node]*queue),
+		busiest: engine.NewBusiest(), now: time.Now, opened: time.Now(),
+	}
+	e.plans.New = func() any { return newPlan() }
+	splits := split.Config{
+		Rules: config.HotKeys, Threshold: config.HotThreshold, Logger: config.Logger,
+		Now: func() int64 { return e.elapsed().Milliseconds() },
+	}
+	if !config.AskAlways {
+		splits.Denials = &e.denials
+	}
+	e.splits = split.New(splits, e)
+	if e.hotRate = config.HotThreshold; e.hotRate <= 0 {
+		e.hotRate = math.MaxInt64
+	}
+	e.local = memory.Open(memory.Config{MaxMemory: config.LocalMemory, Policy: engine.PolicyClosed})
+	e.reconciler = newReconciler(e)
+	fleet.OnRecovered(e.recovered)
+	e.topology() // opens the queues, which listen for resets from now on
+	e.reconciler.open()
+	return e
+}
+
+// Do implements engine.Engine. A pipeline is one run of requests that are asked at
+// the same time, unless requests about a split key have to wait for others.
+func (e *Engine) Do(p *engine.Pipeline) {
+	p.Grow()
+	plan := e.plans.Get().(*plan)
+	for from := 0; from < len(p.Requests); {
+		from = e.route(plan, p, from)
+		e.send(plan)
+		if plan.opened.Load() {
+			e.resolve(plan.takeOpen())
+		}
+	}
+	e.plans.Put(plan)
+	e.busiest.Observe(p)
+}
+
+// elapsed returns the engine's own clock: the time since it was opened, which no
+// change of the machine's clock moves.
+func (e *Engine) elapsed() time.Duration { return e.now().Sub(e.opened) }
+
+// Close implements engine.Engine.
+func (e *Engine) Close() error {
+	e.splits.Close()
+	e.reconciler.close()
+	e.mu.Lock()
+	queues := slices.Collect(maps.Values(e.queues))
+	e.mu.Unlock()
+	for _, q := range queues {
+		_ = q.close() // it never fails
+	}
+	return e.local.Close()
+}
+
+// HotKeys implements engine.Engine.
+func (e *Engine) HotKeys(n int) []engine.HotKey {
+	keys := e.busiest.Top(n)
+	for i := range keys {
+		keys[i].Shards = e.splits.Shards(keys[i].Key)
+	}
+	return keys
+}
+
+// Info implements engine.Engine: one line per node comes last.
+func (e *Engine) Info() []engine.Field {
+	queues := e.topology().queues
+	fields := []engine.Field{
+		{Name: "engine", Value: "redis"},
+		{Name: "nodes", Value: strconv.Itoa(len(queues))},
+		{Name: "denials_remembered", Value: strconv.FormatInt(e.denials.Kept(), 10)},
+		{Name: "denials_answered", Value: strconv.FormatInt(e.denials.Answers(), 10)},
+	}
+	for policy := engine.PolicyClosed; int(policy) < engine.Policies; policy++ {
+		fields = append(fields, engine.Field{Name: "answered_" + policy.String(), Value: strconv.FormatInt(e.answered[policy].Load(), 10)})
+	}
+	fields = append(fields, e.reconciler.info()...)
+	fields = append(fields, e.splits.Info()...)
+	for i, q := range queues {
+		fields = append(fields, engine.Field{Name: "node" + strconv.Itoa(i), Value: q.line()})
+	}
+	return fields
+}
+
+// line says how a node is, and how often policies answered for it.
+func (q *queue) line() string {
+	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
+		q.Name(), q.State(), q.Batches.Load(), q.Failures(), q.policies[engine.PolicyClosed].Load(),
+		q.policies[engine.PolicyOpen].Load(), q.policies[engine.PolicyLocal].Load(), q.policies[engine.PolicyError].Load())
+}

@@ -1,0 +1,71 @@
+package redis
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/denials"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// resetChannel is where the function that resets a key says so, with the stored key.
+const resetChannel = "rl:reset"
+
+// resetListener forgets remembered denials when another proxy resets their key. It is
+// an improvement only: a denial that no message recalls ends within a second.
+type resetListener struct {
+	sub  *redis.PubSub
+	stop chan struct{}
+	done sync.WaitGroup
+}
+
+// resubscribe is the wait between attempts to listen to a node that cannot be reached.
+const resubscribe = 200 * time.Millisecond
+
+// open listens on the node until close.
+func (l *resetListener) open(n *backend.Node, known *denials.Memory, log *slog.Logger) {
+	l.sub = n.Client().Subscribe(context.Background(), resetChannel)
+	l.stop = make(chan struct{})
+	l.done.Add(1)
+	go l.run(n.Name(), known, log) // until close
+}
+
+func (l *resetListener) run(node string, known *denials.Memory, log *slog.Logger) {
+	defer l.done.Done()
+	for {
+		var err error
+		ok := backend.Guard(log, "listening for resets on "+node, func() { err = l.receive(known) })
+		if ok && err == nil {
+			continue
+		}
+		select {
+		case <-l.stop:
+			return
+		case <-time.After(resubscribe):
+		}
+	}
+}
+
+// receive waits for a message and acts on it. go-redis connects again by itself.
+func (l *resetListener) receive(known *denials.Memory) error {
+	message, err := l.sub.Receive(context.Background())
+	switch m := message.(type) {
+	case *redis.Message:
+		if key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload)); ok {
+			known.Forget(key)
+		}
+	case *redis.Subscription:
+		known.ForgetAll() // what was said before is lost
+	}
+	return err
+}
+
+func (l *resetListener) close() {
+	close(l.stop)
+	_ = l.sub.Close() // ends Receive
+	l.done.Wait()
+}

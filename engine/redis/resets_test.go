@@ -1,0 +1,29 @@
+package redis
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/stretchr/testify/require"
+)
+
+// A malformed message of a node costs the message, not the process: what comes later is
+// heard.
+func TestMalformedResetMessage(t *testing.T) {
+	n := startFake(t)
+	n.set(func(args []string) reply {
+		if args[0] == "subscribe" {
+			return reply{text: strings.Repeat("*1\r\n:1\r\n*1\r\n$7\r\nmessage\r\n*0\r\n*2\r\n$9\r\nsubscribe\r\n*0\r\n", 3)}
+		}
+		return n.well(args)
+	})
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: time.Second, Logger: logger}, Config{Logger: logger})
+	require.Eventually(t, func() bool {
+		return strings.Count(log.String(), `doing="listening for resets on `) > 2
+	}, 10*time.Second, time.Millisecond, "%s", log.String())
+}

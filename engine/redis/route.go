@@ -1,0 +1,181 @@
+package redis
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/split"
+)
+
+// pending is something that waits for its node: a request, or a call of package
+// split.
+type pending struct {
+	req *engine.Request
+	res *engine.Result
+
+	call *split.Call // in place of a request
+	key  []byte      // the client key that call is about
+
+	wait  *waiter       // hears when it is answered; nil if nobody does
+	at    time.Duration // when it was handed in, by the engine's own clock
+	shard int           // of the key: the one that is asked; 0 is the home
+	index int           // in the pipeline
+
+	open         bool // left to package split
+	maybeApplied bool // the node may have run it without saying so
+
+	// In a Redis Cluster:
+	misrouted bool  // the node that should have its key does not: asked alone, it says which node has
+	asking    bool  // a node said ASK: this one answers it by exception
+	hops      uint8 // how often it was sent on
+}
+
+// name returns the client key that the node is asked about.
+func (it *pending) name() []byte {
+	if it.call != nil {
+		return it.key
+	}
+	return it.req.Key
+}
+
+// waiter lets one goroutine wait for several nodes' answers to its pipeline: one
+// channel operation a pipeline, however many requests and nodes there are.
+type waiter struct {
+	left atomic.Int64  // answers that have to come
+	done chan struct{} // gets a value when none is left
+
+	mu     sync.Mutex
+	open   []*split.Request // guarded by mu: what nodes left to package split
+	opened atomic.Bool      // there is any
+}
+
+// leave leaves a request to package split.
+func (w *waiter) leave(r *split.Request) {
+	w.mu.Lock()
+	w.open = append(w.open, r)
+	w.opened.Store(true)
+	w.mu.Unlock()
+}
+
+// takeOpen returns what was left open, in the order of the pipeline.
+func (w *waiter) takeOpen() []*split.Request {
+	w.mu.Lock()
+	open := w.open
+	w.open = nil
+	w.opened.Store(false)
+	w.mu.Unlock()
+	if len(open) > 1 {
+		slices.SortStableFunc(open, func(a, b *split.Request) int { return cmp.Compare(a.Index, b.Index) })
+	}
+	return open
+}
+
+// topology is the nodes in use, each with its queue. It is immutable.
+type topology struct {
+	*backend.Topology
+	queues []*queue // by index in Topology.Nodes
+}
+
+// topology returns the nodes in use. While nothing changes it is the same pointer.
+func (e *Engine) topology() *topology {
+	now := e.fleet.Topology()
+	if t := e.current.Load(); t != nil && t.Topology == now {
+		return t
+	}
+	t := &topology{Topology: now}
+	for _, n := range now.Nodes {
+		t.queues = append(t.queues, e.queue(n))
+	}
+	e.current.Store(t)
+	return t
+}
+
+// plan says where the requests of one run go. A plan is used again and again.
+type plan struct {
+	waiter
+	topology *topology
+	byNode   [][]pending // by index of the node
+	asked    int         // requests in byNode
+	routes   split.Routes
+}
+
+func newPlan() *plan {
+	return &plan{waiter: waiter{done: make(chan struct{}, 1)}}
+}
+
+// begin empties the plan.
+func (p *plan) begin(t *topology) {
+	p.topology, p.asked, p.routes = t, 0, split.Routes{}
+	if len(p.byNode) < len(t.queues) {
+		p.byNode = make([][]pending, len(t.queues))
+	}
+}
+
+// route plans the run of requests that begins at from, and returns where it ends. A
+// request that is known to be denied has its result then.
+func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
+	at := e.elapsed()
+	plan.begin(e.topology())
+	denied := -1 // the last request that was answered from memory
+	for i := from; i < len(p.Requests); i++ {
+		r, res := &p.Requests[i], &p.Results[i]
+		if denied >= 0 && denied == i-1 && r.Repeats(&p.Requests[denied]) {
+			res.Decision = p.Results[denied].Decision
+			e.denials.Repeat()
+			denied = i
+			continue
+		}
+		if !e.config.AskAlways && e.denials.Answer(r, at.Milliseconds(), res) {
+			denied = i
+			continue
+		}
+		shard := 0
+		if r.Shards > 1 || r.Reads() || e.splits.Suspects.Load() > 0 {
+			var waits, ok bool
+			if shard, waits, ok = e.splits.Route(&plan.routes, r); !ok {
+				return i
+			}
+			if waits {
+				plan.leave(&split.Request{Request: r, Result: res, Sent: at.Milliseconds(), Index: i})
+				continue
+			}
+		}
+		if r.Op == engine.OpReset {
+			e.denials.Forget(r.Key)
+			e.local.Forget(r.Key)
+		}
+		node := plan.topology.Locate(r.Key, shard)
+		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i})
+		plan.asked++
+	}
+	return len(p.Requests)
+}
+
+// send hands the planned requests to their nodes and returns when all are answered
+// or left open. The caller asks the last node itself if that node is idle.
+func (e *Engine) send(plan *plan) {
+	if plan.asked == 0 {
+		return
+	}
+	plan.left.Store(int64(plan.asked))
+	left := plan.asked
+	for node, items := range plan.byNode {
+		if len(items) == 0 {
+			continue
+		}
+		q := plan.topology.queues[node]
+		if left -= len(items); left == 0 {
+			q.runInline(items)
+		} else {
+			q.submit(items)
+		}
+		clear(items)
+		plan.byNode[node] = items[:0]
+	}
+	<-plan.done
+}

@@ -1,0 +1,202 @@
+package redis
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// One by one, exactly the limit is admitted, whoever asks and whatever the limit;
+// questions without cost are exact, and a reset forgets all of it.
+func TestSplitOneByOne(t *testing.T) {
+	t.Parallel()
+	engines, _ := openSplit(t, 3, 4)
+	one := func() *Engine { return engines[rand.IntN(len(engines))] }
+	for i, c := range []struct {
+		limit, cost int64
+		shards      int
+		kind        limit.Kind
+	}{
+		{101, 1, 4, limit.Slide}, {3, 1, 4, limit.Slide}, {1000, 900, 4, limit.Slide}, {97, 5, 7, limit.Slide},
+		{64, 1, 4, limit.Counter}, {50, 1, 2, limit.Fixed},
+	} {
+		key := fmt.Sprintf("one:%d", i)
+		for round := range 2 {
+			admitted := int64(0)
+			for range 2*c.limit/c.cost + 3 {
+				r := splitRequest(key, c.kind, c.cost, c.shards, limit.Window{Limit: c.limit, Length: 3_600_000})
+				if rand.IntN(4) == 0 {
+					r.ID = fmt.Appendf(nil, "%d", rand.IntN(100))
+				}
+				res := conformance.Ask(one(), r)
+				require.NoError(t, res.Err)
+				require.Equal(t, admitted+c.cost <= c.limit, res.Allowed, "%+v round %d: %d admitted, %+v", c, round, admitted, res.Decision)
+				if res.Allowed {
+					admitted += c.cost
+				}
+				require.Equal(t, !res.Allowed, res.RetryAfter > 0)
+				if rand.IntN(8) == 0 {
+					peek := conformance.Ask(one(), splitRequest(key, c.kind, 0, c.shards, limit.Window{Limit: c.limit, Length: 3_600_000}))
+					require.NoError(t, peek.Err)
+					require.Equal(t, c.limit-admitted, peek.Remaining)
+					require.Equal(t, admitted < c.limit, peek.Allowed)
+				}
+			}
+			states := conformance.Ask(one(), conformance.Inspect(key))
+			require.NoError(t, states.Err)
+			require.Len(t, states.States, 1)
+			require.Equal(t, admitted, states.States[0].Used)
+			require.Equal(t, c.limit, states.States[0].Limit)
+			require.Equal(t, c.limit-admitted, states.States[0].Remaining)
+			reset := conformance.Ask(one(), conformance.Reset(key))
+			require.NoError(t, reset.Err)
+			require.True(t, reset.Reset)
+			for _, e := range engines {
+				e.denials.ForgetAll() // the message may take its time
+			}
+		}
+	}
+}
+
+// timely is a request that a proxy admitted: it was charged at some time between from and to.
+type timely struct {
+	from, to time.Duration
+	cost     int64
+	limit    int64 // that it brought
+}
+
+// demand is a load on one split key.
+type demand struct {
+	name    string
+	kind    limit.Kind
+	limit   int64
+	window  int64   // ms
+	times   float64 // the limit, per window
+	cost    int64
+	changes bool // half of the requests bring half of the limit
+}
+
+// Whether less or more than the limit is sent, from three proxies at once, no window of
+// real time has more admitted in it.
+func TestSplitWindow(t *testing.T) {
+	engines, _ := openSplit(t, 3, 4)
+	for _, d := range []demand{
+		{name: "half", limit: 1003, window: 500, times: 0.5, cost: 1, kind: limit.Slide},
+		{name: "even", limit: 1003, window: 500, times: 1, cost: 1, kind: limit.Slide},
+		{name: "thrice", limit: 1003, window: 500, times: 3, cost: 1, kind: limit.Slide},
+		{name: "fewer than shards", limit: 3, window: 200, times: 3, cost: 1, kind: limit.Slide},
+		{name: "large", limit: 1000, window: 200, times: 2, cost: 900, kind: limit.Slide},
+		{name: "strict", limit: 307, window: 300, times: 2, cost: 1, kind: limit.Counter},
+		{name: "changes", limit: 200, window: 300, times: 2, cost: 1, kind: limit.Slide, changes: true},
+	} {
+		t.Run(d.name, func(t *testing.T) {
+			t.Parallel()
+			d.run(t, engines)
+		})
+	}
+	t.Cleanup(func() {
+		for _, e := range engines {
+			t.Logf("%s calls to homes", info(t, e, "split_home_calls"))
+		}
+	})
+}
+
+// run sends the demand for some windows, and counts in every window what was certainly
+// admitted within it.
+func (d *demand) run(t *testing.T, engines []*Engine) {
+	const windows = 5
+	length := time.Duration(d.window) * time.Millisecond
+	start, end := time.Now(), windows*length
+	perRequest := time.Duration(float64(length) * float64(d.cost) / (float64(d.limit) * d.times))
+	var mu sync.Mutex
+	var all []timely
+	sent := 0
+	var done sync.WaitGroup
+	for w := range 12 {
+		done.Add(1)
+		go func() { // until the end
+			defer done.Done()
+			e := engines[w%len(engines)]
+			for at := perRequest * time.Duration(w); at < end; {
+				now := time.Since(start)
+				if now < at {
+					time.Sleep(at - now) // paces the demand
+				}
+				var p engine.Pipeline
+				for ; at <= time.Since(start); at += 12 * perRequest {
+					most := d.limit
+					if d.changes && rand.IntN(2) == 0 {
+						most = d.limit / 2
+					}
+					*p.Add() = splitRequest("win:"+d.name, d.kind, d.cost, 4, limit.Window{Limit: most, Length: d.window})
+				}
+				from := time.Since(start)
+				e.Do(&p)
+				to := time.Since(start)
+				mu.Lock()
+				for i, res := range p.Results {
+					if res.Err != nil {
+						t.Errorf("%v", res.Err)
+					}
+					if res.Allowed {
+						all = append(all, timely{from, to, d.cost, p.Requests[i].Windows[0].Limit})
+					}
+				}
+				sent += len(p.Requests)
+				mu.Unlock()
+			}
+		}()
+	}
+	done.Wait()
+	admitted := int64(0)
+	for _, a := range all {
+		admitted += a.cost
+		within, before := int64(0), a.cost
+		for _, b := range all {
+			if b.from >= a.from && b.to <= a.from+length {
+				within += b.cost // certainly in the window that begins with a's request
+			}
+			if b.to <= a.from && b.from >= a.to-length {
+				before += b.cost // certainly in the window that ends with a
+			}
+		}
+		require.LessOrEqual(t, within, d.limit)
+		require.LessOrEqual(t, before, a.limit)
+	}
+	most := float64(d.limit) * windows * min(d.times, 1)
+	t.Logf("%d requests, %d admitted (%.0f %% of what could be)", sent, admitted, 100*float64(admitted)/most)
+	require.Positive(t, admitted)
+}
+
+// A denial says when there may be room: not later than there is, and where it was the
+// oldest unit that is waited for, hardly sooner.
+func TestSplitRetryAfter(t *testing.T) {
+	engines, _ := openSplit(t, 2, 4)
+	const window = 60_000
+	ask := splitRequest("retry", limit.Slide, 1, 4, limit.Window{Limit: 9, Length: window})
+	start := time.Now()
+	first := time.Duration(0)
+	for i := range 9 {
+		require.True(t, conformance.Ask(engines[i%2], ask).Allowed)
+		if i == 0 {
+			first = time.Since(start)
+		}
+	}
+	for i := range 6 {
+		before := time.Since(start)
+		res := conformance.Ask(engines[i%2], ask)
+		require.False(t, res.Allowed)
+		require.Zero(t, res.Remaining)
+		require.LessOrEqual(t, res.RetryAfter, window+2-(before-first).Milliseconds())
+		require.Greater(t, res.RetryAfter, window-time.Since(start).Milliseconds()-100)
+		require.GreaterOrEqual(t, res.ResetAfter, res.RetryAfter)
+		engines[i%2].denials.ForgetAll() // ask the nodes each time
+	}
+}

@@ -1,0 +1,87 @@
+package split
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/shard/lease"
+	"github.com/stretchr/testify/require"
+)
+
+// Refusals of one shard may arrive out of order: the newest speaks for all groups that
+// were refused there.
+func TestGroupsThatOneShardRefused(t *testing.T) {
+	made := func(f *wire.Refusal) *group { return newGroup(left(f, ask("k", 10, 4)), f) }
+	groups := combine([]*group{
+		made(refusal(1, 100)), made(nil), made(refusal(1, 102)), made(refusal(2, 90)), made(refusal(1, 101)), made(nil),
+	})
+	require.Len(t, groups, 3)
+	require.Len(t, groups[0].requests, 3)
+	require.Equal(t, int64(102), groups[0].refusal.Clock)
+	require.EqualValues(t, 3, groups[0].flow.Demand().N)
+	require.Len(t, groups[1].requests, 2)
+	require.Nil(t, groups[1].refusal)
+	require.Equal(t, int64(90), groups[2].refusal.Clock)
+}
+
+// Costs are not added up: groups of different costs stay apart.
+func TestGroupsOfDifferentCosts(t *testing.T) {
+	dear := ask("k", 10, 4)
+	dear.Cost = 3
+	groups := combine([]*group{
+		newGroup(left(nil, ask("k", 10, 4)), nil), newGroup(left(nil, dear, dear), nil), newGroup(left(nil, ask("k", 10, 4)), nil),
+	})
+	require.Len(t, groups, 2)
+	require.Len(t, groups[0].requests, 2)
+	require.Len(t, groups[1].requests, 2)
+	require.EqualValues(t, 3, groups[1].request().Cost)
+}
+
+// Shards may be read at different times. What each says of when it has room counts from
+// its own.
+func TestRoomOfShardsReadApart(t *testing.T) {
+	g := newGroup(left(nil, ask("k", 10, 4)), nil)
+	read := func(shard int, sent, first int64) report {
+		return report{&wire.ShardReport{
+			Report: lease.Report{Shard: shard, Used: []lease.Units{{State: slideState, N: 4}}},
+			First:  []int64{first}, Held: []int64{4},
+		}, sent}
+	}
+	g.reports = map[int]report{1: read(1, 100, 60), 2: read(2, 150, 100)}
+	full := &wire.HomeReply{
+		Tallies: []wire.Tally{{Used: 10, Own: 2, First: 500}},
+		Lent:    []wire.Lent{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
+	}
+	require.Equal(t, int64(160-155-1), g.room(0, full, 155))
+	full.Tallies[0].Used = 14 // a lowered limit: five units have to go
+	require.Equal(t, int64(250-155-1), g.room(0, full, 155))
+	full.Tallies[0].Used = 9
+	require.Zero(t, g.room(0, full, 155), "there is room")
+
+	// A shard that said it when it refused, and one that has lost what it knew.
+	g.refusal, g.requests[0].Sent = refusal(1, 0), 152
+	g.refusal.First[0] = 80
+	delete(g.reports, 1)
+	g.reports[2].Incarnation = 7
+	full.Tallies[0].Used = 14
+	require.Equal(t, int64(152+80-155-1), g.room(0, full, 155))
+	g.refusal = nil
+	require.Equal(t, int64(1), g.room(0, full, 155), "nothing is known of the shards")
+}
+
+func TestSoonest(t *testing.T) {
+	for _, row := range []struct {
+		held        []holder
+		units, want int64
+	}{
+		{nil, 1, 1},
+		{[]holder{{4, 60}}, 4, 60},
+		{[]holder{{4, 60}}, 5, 1},
+		{[]holder{{1, 90}, {1, 30}, {1, 60}}, 1, 30},
+		{[]holder{{1, 90}, {1, 30}, {1, 60}}, 2, 60},
+		{[]holder{{1, 90}, {0, 30}, {1, 60}}, 2, 90},
+		{[]holder{{5, 0}}, 3, 1},
+	} {
+		require.Equal(t, row.want, soonest(row.held, row.units), "%v", row)
+	}
+}

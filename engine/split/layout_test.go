@@ -1,0 +1,115 @@
+package split
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/stretchr/testify/require"
+)
+
+// The same ID goes to the same shard, and IDs spread over all of them.
+func TestIDChoosesTheShard(t *testing.T) {
+	s, _ := open(t, 4, Config{})
+	r := ask("k", 1000, 4)
+	seen := map[int]int{}
+	for i := range 400 {
+		r.ID = fmt.Appendf(nil, "id%d", i%100)
+		at := s.choose(&r, 4, -1)
+		require.Equal(t, at, s.choose(&r, 4, 2), "equal requests before it do not matter")
+		seen[at]++
+	}
+	require.Len(t, seen, 4)
+	for at, n := range seen {
+		require.Greater(t, n, 40, "shard %d", at)
+	}
+}
+
+// Without IDs shards take turns: one for all requests of a ms, up to maxTurn, and in
+// time for more than one ms.
+func TestShardsTakeTurns(t *testing.T) {
+	s, n := open(t, 4, Config{})
+	r := ask("k", 1_000_000, 4)
+	choose := func() int { return s.choose(&r, 4, -1) }
+	first := choose()
+	for range maxTurn {
+		require.Equal(t, first, choose())
+	}
+	require.Equal(t, (first+1)%4, choose(), "its turn is over")
+	for i := range 2*4 - 1 { // while shards may hold nothing yet, each ms begins a turn
+		n.now.Add(1)
+		require.Equal(t, (first+2+i)%4, choose())
+	}
+	at := choose()
+	n.now.Add(turnFor - 1)
+	require.Equal(t, at, choose(), "then a turn lasts longer")
+	n.now.Add(1)
+	require.Equal(t, (at+1)%4, choose())
+	n.now.Add(leaseMs + 1)
+	at = choose()
+	n.now.Add(1)
+	require.Equal(t, (at+1)%4, choose(), "leases have ended: shards hold nothing")
+	require.Equal(t, 3, s.choose(&r, 4, 3), "equal requests of a pipeline go to one shard")
+}
+
+// A shard that had no room and was lent none is passed over for a while. If all are,
+// the home is asked.
+func TestDryShardsArePassedOver(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	r := ask("k", 1000, 3)
+	s.choose(&r, 3, -1)
+	s.lent(r.Key, 1, false)
+	seen := map[int]bool{}
+	for range 3 * (maxTurn + 1) {
+		seen[s.choose(&r, 3, -1)] = true
+	}
+	require.Equal(t, map[int]bool{0: true, 2: true}, seen)
+	s.lent(r.Key, 0, false)
+	s.lent(r.Key, 2, false)
+	require.Equal(t, 0, s.choose(&r, 3, -1))
+	s.lent(r.Key, 2, true)
+	require.Equal(t, 2, s.choose(&r, 3, -1), "it was lent more")
+	n.now.Add(dryFor)
+	clear(seen)
+	for range 3 * (maxTurn + 1) {
+		seen[s.choose(&r, 3, -1)] = true
+	}
+	require.Len(t, seen, 3)
+	s.lent(r.Key, 77, false)
+	s.lent([]byte("unknown"), 0, false)
+}
+
+// The home says over how many shards a key is split. What only it said ends with it;
+// what was asked for here stays.
+func TestHomesAreLearnedFrom(t *testing.T) {
+	s, _ := open(t, 3, Config{})
+	require.Equal(t, 1, s.Shards([]byte("k")))
+	s.learn([]byte("k"), 0)
+	require.Zero(t, s.Suspects.Load())
+	s.learn([]byte("k"), 3)
+	require.Positive(t, s.Suspects.Load())
+	require.Equal(t, 3, s.Shards([]byte("k")))
+	s.learn([]byte("k"), 5)
+	require.Equal(t, 5, s.Shards([]byte("k")))
+	s.learn([]byte("k"), 1)
+	require.Equal(t, 1, s.Shards([]byte("k")))
+	require.Zero(t, s.Suspects.Load())
+
+	r := ask("k", 1000, 3)
+	s.choose(&r, 3, -1)
+	s.learn(r.Key, 0)
+	require.Equal(t, 3, s.Shards(r.Key), "it was asked for here")
+	s.learn(r.Key, 1<<16-1)
+	require.Equal(t, engine.MaxShards, s.Shards(r.Key), "no more than there can be")
+}
+
+// Layouts are bounded: another one takes one's place, and is learned again.
+func TestLayoutsAreBounded(t *testing.T) {
+	s, _ := open(t, 3, Config{})
+	for i := range maxLayouts + 100 {
+		s.learn(fmt.Appendf(nil, "k%d", i), 3)
+	}
+	require.EqualValues(t, maxLayouts, s.known.Load())
+	require.Len(t, s.layouts, maxLayouts)
+	require.Equal(t, 3, s.Shards(fmt.Appendf(nil, "k%d", maxLayouts+99)))
+}

@@ -1,0 +1,89 @@
+package split
+
+import (
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/internal/glob"
+)
+
+// Rule splits the keys that match Glob over a number of shards.
+type Rule struct {
+	Glob   string
+	Shards int
+}
+
+const (
+	minShardLimit = 256  // units of the limit per shard, at least, where load splits a key
+	coolAfter     = 5000 // ms below half of the threshold, after which load no longer splits a key
+)
+
+// wanted returns over how many shards the request wants its key to be split, never
+// more than the smallest limit: by its SHARDS, else by the first rule that matches
+// its key, else by load. mu is not held.
+func (s *Splitter) wanted(r *engine.Request) int {
+	if !lendable(r) {
+		return 1
+	}
+	n := r.Shards
+	for i := 0; n == 0 && i < len(s.config.Rules); i++ {
+		if rule := &s.config.Rules[i]; glob.MatchWild(rule.Glob, r.Key) {
+			n = rule.Shards
+		}
+	}
+	if n == 0 && s.byLoad.Load() > 0 {
+		s.mu.Lock()
+		if l := s.layouts[string(r.Key)]; l != nil && l.load {
+			n = l.shards
+		}
+		s.mu.Unlock()
+	}
+	return int(min(int64(n), engine.MaxShards, r.Smallest()))
+}
+
+// Observe learns from the answer to r of a shard of its key: over how many shards the
+// home says that the key is split, and how many charging calls per second the shard
+// has, of all proxies.
+func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
+	if a.Status != wire.AtShard {
+		s.learn(r.Key, a.Shards)
+	}
+	s.observeRate(r, shard, a.Rate)
+}
+
+// observeRate splits a key that has too many calls for one node, and lets it go when
+// it has few again.
+func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
+	threshold := s.config.Threshold
+	if threshold <= 0 || rate < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {
+		return
+	}
+	now := s.now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.layouts[string(r.Key)]
+	if l == nil || !l.load {
+		n := int(min(int64(len(s.nodes.Topology().Nodes)), r.Smallest()/minShardLimit))
+		if rate < threshold || l != nil && !l.learned || n < 2 {
+			return
+		}
+		l = s.layout(r.Key, n)
+		l.load, l.learned, l.hot = true, false, now
+		s.byLoad.Add(1)
+		s.config.Logger.Info("key is split by load", "shards", n, "calls per second", rate)
+		return
+	}
+	if l.rates == nil {
+		l.rates = map[int]int64{}
+	}
+	l.rates[shard] = rate
+	sum := int64(0)
+	for _, of := range l.rates {
+		sum += of
+	}
+	if sum >= threshold/2 {
+		l.hot = now
+	} else if now-l.hot > coolAfter {
+		s.drop(string(r.Key), l)
+		s.config.Logger.Info("key is no longer split by load", "calls per second", sum)
+	}
+}

@@ -1,0 +1,100 @@
+package split
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// A request's own SHARDS comes first, then the first rule that matches. Never are there
+// more shards than the smallest limit has units, and some requests are not split.
+func TestShardsWanted(t *testing.T) {
+	s, _ := open(t, 3, Config{Rules: []Rule{{Glob: "api:*", Shards: 4}, {Glob: "api:slow", Shards: 2}, {Glob: "one:*", Shards: 1}}})
+	for _, row := range []struct {
+		why    string
+		key    string
+		shards int
+		change func(r *engine.Request)
+		want   int
+	}{
+		{why: "nothing says so", key: "k"},
+		{why: "SHARDS", key: "k", shards: 5, want: 5},
+		{why: "the first rule", key: "api:slow", want: 4},
+		{why: "SHARDS before rules", key: "api:slow", shards: 2, want: 2},
+		{why: "a rule against it", key: "one:a", want: 1},
+		{why: "a small limit", key: "k", shards: 5, want: 3, change: func(r *engine.Request) { r.Windows[0].Limit = 3 }},
+		{why: "a smaller limit", key: "k", shards: 5, want: 2, change: func(r *engine.Request) {
+			r.N, r.Windows[1] = 2, limit.Window{Limit: 2, Length: 1000}
+		}},
+		{why: "the most", key: "k", shards: 1 << 20, want: engine.MaxShards, change: func(r *engine.Request) { r.Windows[0].Limit = 1e9 }},
+		{why: "without cost", key: "k", shards: 5, want: 1, change: func(r *engine.Request) { r.Cost = 0 }},
+		{why: "a reset", key: "k", shards: 5, want: 1, change: func(r *engine.Request) { r.Op = engine.OpReset }},
+		{why: "CL.THROTTLE", key: "api:a", want: 1, change: func(r *engine.Request) {
+			*r = conformance.Throttle("api:a", 10, 5, 60, 1)
+		}},
+	} {
+		r := ask(row.key, 1000, row.shards)
+		if row.change != nil {
+			row.change(&r)
+		}
+		require.Equal(t, row.want, s.wanted(&r), row.why)
+	}
+}
+
+// A key with too many calls on one node is split over all nodes, until all of its shards
+// together have had few for a while.
+func TestLoadSplitsKeys(t *testing.T) {
+	s, n := open(t, 3, Config{Threshold: 100})
+	r := ask("k", 1000, 0)
+	at := func(shard int, rate int64) *wire.Answer {
+		a := &wire.Answer{Rate: rate, Shards: 3, Status: wire.AtShard}
+		if shard == 0 {
+			a.Status = wire.AtHome
+		}
+		return a
+	}
+	node := &wire.Answer{Rate: 99}
+	s.Observe(&r, 0, node)
+	require.Equal(t, 1, s.Shards(r.Key), "too few calls")
+	node.Rate = 100
+	small := ask("small", 2*minShardLimit-1, 0)
+	s.Observe(&small, 0, node)
+	require.Equal(t, 1, s.Shards(small.Key), "too few units a shard")
+	own := ask("own", 1000, 1)
+	s.Observe(&own, 0, node)
+	require.Equal(t, 1, s.Shards(own.Key), "the request says how many")
+	gcra := conformance.Throttle("gcra", 1000, 5, 60, 1)
+	s.Observe(&gcra, 0, node)
+	require.Equal(t, 1, s.Shards(gcra.Key))
+
+	s.Observe(&r, 0, node)
+	require.Equal(t, 3, s.Shards(r.Key))
+	require.Equal(t, 3, s.wanted(&r))
+	require.Equal(t, 1, strings.Count(n.log.String(), `msg="key is split by load" shards=3 "calls per second"=100`))
+	s.Observe(&r, 0, at(0, 30))
+	s.Observe(&r, 1, at(1, 30))
+	n.now.Add(coolAfter + 1)
+	s.Observe(&r, 0, at(0, 20))
+	require.Equal(t, 3, s.Shards(r.Key), "20 and 30 are half of the threshold")
+	n.now.Add(coolAfter)
+	s.Observe(&r, 0, at(0, 19))
+	require.Equal(t, 3, s.Shards(r.Key), "not for long enough")
+	n.now.Add(1)
+	s.Observe(&r, 0, at(0, 19))
+	require.Zero(t, s.byLoad.Load())
+	require.Equal(t, 1, s.Shards(r.Key))
+	require.Equal(t, 1, strings.Count(n.log.String(), `msg="key is no longer split by load" "calls per second"=49`))
+}
+
+// Where a limit has no room for a piece on every node, there are fewer shards than nodes.
+func TestLoadSplitsSmallLimitsLess(t *testing.T) {
+	s, _ := open(t, 4, Config{Threshold: 10})
+	r := ask("k", 3*minShardLimit, 0)
+	s.Observe(&r, 0, &wire.Answer{Rate: 10})
+	require.Equal(t, 3, s.Shards(r.Key))
+}

@@ -1,0 +1,203 @@
+package split
+
+import (
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
+)
+
+// resolver takes what shards refused to the key's home, for all requests that ask
+// about the same limits. One goroutine asks and recalls; groups that come meanwhile
+// wait, and go along the next time.
+type resolver struct {
+	s         *Splitter
+	id        resolverID
+	key       []byte
+	waiting   []*group // guarded by Splitter.mu
+	recalling bool     // guarded by Splitter.mu: to ask a shard would be in vain
+}
+
+// join hands a group to the resolver of its limits.
+func (s *Splitter) join(g *group) {
+	id := idOf(g.request())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f := s.resolvers[id]
+	if f == nil {
+		f = &resolver{s: s, id: id, key: []byte(id.key)}
+		s.resolvers[id] = f
+		s.under.Add(1)
+		go f.run() // until no group waits
+	}
+	f.waiting = append(f.waiting, g)
+}
+
+func (f *resolver) run() {
+	defer f.s.under.Done()
+	var open []*group
+	for {
+		waiting := f.take(len(open) == 0)
+		if len(open)+len(waiting) == 0 {
+			return
+		}
+		ok := f.s.guard("resolving a split key", func() {
+			open, waiting = append(open, combine(waiting)...), nil
+			open = f.round(open)
+		})
+		if !ok {
+			for _, g := range append(open, waiting...) {
+				if g != nil { // nil: it was answered. So are requests that have left their group
+					g.fail(&Failure{Why: "internal error: see the log", MaybeApplied: true})
+				}
+			}
+			open = nil
+		}
+	}
+}
+
+// take returns the groups that wait. If there are none and the resolver is idle it
+// ends, and a group that comes later makes another one.
+func (f *resolver) take(idle bool) []*group {
+	f.s.mu.Lock()
+	defer f.s.mu.Unlock()
+	f.recalling = false
+	if idle && len(f.waiting) == 0 {
+		delete(f.s.resolvers, f.id)
+	}
+	groups := f.waiting
+	f.waiting = nil
+	return groups
+}
+
+// maxRecalls is how often shards are recalled for a group. The home decides after one
+// round of recalls, or after a few when shards are lent to meanwhile.
+const maxRecalls = 32
+
+// round asks the home for every group, and recalls the shards that it names. It
+// returns the groups that are still open.
+func (f *resolver) round(open []*group) []*group {
+	open = slices.DeleteFunc(f.askHome(f.answerKnown(open)), func(g *group) bool {
+		if g.recalled++; g.recalled <= maxRecalls {
+			return false
+		}
+		g.fail(&Failure{Why: "the key's home decides nothing", MaybeApplied: true})
+		return true
+	})
+	if len(open) > 0 {
+		f.s.mu.Lock()
+		f.recalling = true
+		f.s.mu.Unlock()
+		f.recall(open)
+	}
+	return open
+}
+
+// answerKnown answers what is known to be denied, and returns the other groups.
+func (f *resolver) answerKnown(open []*group) []*group {
+	memory := f.s.config.Denials
+	if memory == nil {
+		return open
+	}
+	now := f.s.now()
+	return slices.DeleteFunc(open, func(g *group) bool {
+		known := len(g.requests)
+		for len(g.requests) > 0 && memory.Answer(g.request(), now, g.requests[0].Result) {
+			answered := g.requests[0]
+			g.requests = g.requests[1:]
+			answered.done()
+		}
+		if known > len(g.requests) && len(g.requests) > 0 { // the denial has just ended
+			*g = *newGroup(g.requests, g.refusal)
+		}
+		return len(g.requests) == 0
+	})
+}
+
+// askHome asks the home for every group and answers those that it decides. It
+// returns the others.
+func (f *resolver) askHome(open []*group) []*group {
+	if len(open) == 0 {
+		return nil
+	}
+	sent, resets := f.s.now(), f.s.resets()
+	calls := make([]*Call, len(open))
+	for i, g := range open {
+		r := g.request()
+		calls[i] = &Call{Function: lua.Lend, Args: wire.HomeArgs(&r.Spec, max(f.s.wanted(r), 1), g.flow.HomeRequest(), g.refusal)}
+	}
+	f.s.homeCalls.Add(int64(len(calls)))
+	f.s.nodes.Call(f.key, calls)
+	left := open[:0]
+	for i, g := range open {
+		reply, failure := g.decode(calls[i])
+		if failure != nil {
+			g.fail(failure)
+			continue
+		}
+		f.lend(g, reply)
+		if !f.s.answer(g, reply, sent, resets) {
+			left = append(left, g)
+		}
+	}
+	return left
+}
+
+// lend sends the home's loan on to its shard, once. Nothing waits for it.
+func (f *resolver) lend(g *group, reply *wire.HomeReply) {
+	f.s.learn(f.key, reply.Shards)
+	f.s.observeRate(g.request(), 0, reply.Rate)
+	if g.refusal == nil {
+		return
+	}
+	f.s.lent(f.key, g.refusal.Shard, reply.Loan != nil)
+	if reply.Loan != nil {
+		f.s.loans.Add(1)
+		f.s.nodes.Post(f.key, &Call{Function: lua.Take, Shard: reply.Loan.Shard, Args: wire.LoanArgs(reply.Loan)})
+	}
+}
+
+// recall recalls the shards that the home has named to any of the groups.
+func (f *resolver) recall(open []*group) {
+	var recalls []lease.Recall
+	for _, g := range open {
+		for _, r := range g.flow.Recalls {
+			i := slices.IndexFunc(recalls, func(other lease.Recall) bool { return other.Shard == r.Shard })
+			switch {
+			case i < 0:
+				recalls = append(recalls, r)
+			case recalls[i].Seq <= r.Seq:
+				recalls[i] = r
+			}
+		}
+	}
+	reports, unreachable := f.s.collect(f.key, wire.Return, recalls)
+	f.s.rounds.Add(1)
+	told := make([]lease.Report, len(reports))
+	for i, r := range reports {
+		told[i] = r.Report
+	}
+	for _, g := range open {
+		for _, r := range reports {
+			g.reports[r.Shard] = r
+		}
+		g.flow.FromRecalls(told, unreachable)
+	}
+}
+
+// resets returns the count of resets that Remember takes.
+func (s *Splitter) resets() uint64 {
+	if s.config.Denials == nil {
+		return 0
+	}
+	return s.config.Denials.Resets()
+}
+
+// remember keeps a denial of the home.
+func (s *Splitter) remember(r *engine.Request, res *engine.Result, sent int64, resets uint64) {
+	if s.config.Denials != nil {
+		s.config.Denials.Remember(r, res.Decision, sent, resets)
+	}
+}

@@ -1,0 +1,237 @@
+package split
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/denials"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
+	"github.com/stretchr/testify/require"
+)
+
+// resolve has the splitter answer requests, which it must.
+func resolve(t *testing.T, s *Splitter, requests []*Request) {
+	t.Helper()
+	done := make(chan struct{})
+	go func() { // until they are answered
+		s.Resolve(requests)
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(10 * time.Second):
+		require.FailNow(t, "requests are not answered")
+	}
+}
+
+// decided returns whether each request was admitted. None has failed.
+func decided(t *testing.T, requests []*Request) (admitted []bool) {
+	t.Helper()
+	for _, r := range requests {
+		require.Nil(t, r.Failure)
+		require.EqualValues(t, r.Windows[0].Limit, r.Result.Limit, "it has its own result")
+		admitted = append(admitted, r.Result.Allowed)
+	}
+	return admitted
+}
+
+// failed holds that all requests have failed, and for the reason given.
+func failed(t *testing.T, requests []*Request, why string) {
+	t.Helper()
+	for _, r := range requests {
+		require.NotNil(t, r.Failure)
+		require.Equal(t, why, r.Failure.Why)
+		require.True(t, r.Failure.MaybeApplied)
+		require.Zero(t, r.Result.Decision)
+	}
+}
+
+// What a shard refused the home decides: the first requests of those that are equal.
+func TestHomeDecides(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	var asked []*Call
+	reply := script([]string{homeReply(2, 3, 8)}, nil)
+	n.reply = func(c *Call) { asked = append(asked, c); reply(c) }
+	r := ask("k", 10, 3)
+	requests := left(refusal(1, clock), r, r, r)
+	resolve(t, s, requests)
+	require.Equal(t, []bool{true, true, false}, decided(t, requests))
+	require.EqualValues(t, 1, requests[0].Result.Remaining)
+	require.EqualValues(t, 0, requests[1].Result.Remaining)
+	require.EqualValues(t, 500, requests[2].Result.RetryAfter)
+	require.Len(t, asked, 1)
+	require.Same(t, lua.Lend, asked[0].Function)
+	require.Zero(t, asked[0].Shard)
+	require.Equal(t, bytesOf(4, 3, 2, 3), asked[0].Args[0], "requests, and shards wanted")
+	require.Equal(t, 3, s.Shards(r.Key), "the home has said so")
+}
+
+// Groups that are resolved together do not change each other's requests.
+func TestGroupsOfOnePipelineKeepTheirRequests(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	hold, more := make(chan struct{}), make(chan struct{}, 1)
+	n.reply = func(c *Call) {
+		select {
+		case more <- struct{}{}:
+			<-hold // the first one waits until all others have come
+		default:
+		}
+		c.Reply = homeReply(int64(c.Args[0][3]), 3, 0)
+	}
+	r, dear := ask("k", 100, 3), ask("k", 100, 3)
+	dear.Cost = 7
+	first := left(nil, r)
+	go s.Resolve(first) // until the home answers
+	require.Eventually(t, func() bool { return len(more) == 1 }, 10*time.Second, time.Millisecond)
+	requests := left(nil, r, dear, r, dear, dear, r)
+	go func() { // until all wait
+		for waiting := 0; waiting < 5; time.Sleep(time.Millisecond) {
+			s.mu.Lock()
+			waiting = len(s.resolvers[idOf(&r)].waiting)
+			s.mu.Unlock()
+		}
+		close(hold)
+	}()
+	resolve(t, s, requests)
+	require.Equal(t, []bool{true, true, true, true, true, true}, decided(t, requests))
+	require.EqualValues(t, 3, s.homeCalls.Load(), "one alone, then one for each cost")
+}
+
+// Shards that the home names are recalled, and what they say goes to the home.
+func TestShardsAreRecalled(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	var asked []*Call
+	reply := script([]string{
+		homeReply(1, 3, 2, lent{1, 77, 4, []lease.State{slideState}}, lent{2, 88, 4, []lease.State{slideState}}),
+		homeReply(1, 3, 3, lent{1, 77, 2, nil}, lent{2, 88, 4, nil}),
+	}, map[int]string{1: shardReport(77, 2, 300, 2)})
+	n.reply = func(c *Call) { asked = append(asked, c); reply(c) }
+	r := ask("k", 10, 3)
+	requests := left(nil, r, r, r)
+	resolve(t, s, requests)
+	require.Equal(t, []bool{true, true, false}, decided(t, requests))
+	require.Len(t, asked, 4)
+	require.Equal(t, []int{0, 1, 2, 0}, []int{asked[0].Shard, asked[1].Shard, asked[2].Shard, asked[3].Shard})
+	last := asked[3].Args
+	require.Equal(t, bytesOf(4, 2, 2, 3), last[0], "one has been granted")
+	require.Equal(t, bytesOf(4, 1, 7, 9, 6, 77, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000, 6, 2), last[3], "the report")
+	require.Equal(t, bytesOf(4, 2), last[4], "the other one cannot be reached")
+	require.EqualValues(t, 1, s.rounds.Load())
+}
+
+// A loan is sent on to the shard that refused. Nothing waits for it.
+func TestLoansAreSentOn(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	loan := string(bytesOf(7, 12, 6, 3, 6, 4))
+	n.reply = script([]string{homeReply(1, 3, 0) + loan}, nil)
+	r := ask("k", 10, 3)
+	requests := left(refusal(2, clock), r)
+	resolve(t, s, requests)
+	require.Equal(t, []bool{true}, decided(t, requests))
+	require.Len(t, n.posted, 1)
+	require.Same(t, lua.Take, n.posted[0].Function)
+	require.Equal(t, 2, n.posted[0].Shard)
+}
+
+// A home that denies is remembered, and equal requests that wait are denied with it.
+func TestDenialsOfHomesAreRemembered(t *testing.T) {
+	var known denials.Memory
+	s, n := open(t, 3, Config{Denials: &known})
+	n.reply = script([]string{homeReply(0, 3, 10)}, nil)
+	r := ask("k", 10, 3)
+	for range 3 {
+		requests := left(nil, r, r)
+		resolve(t, s, requests)
+		require.Equal(t, []bool{false, false}, decided(t, requests))
+	}
+	require.EqualValues(t, 1, s.homeCalls.Load())
+	require.EqualValues(t, 4, known.Answers())
+	n.now.Add(500)
+	resolve(t, s, left(nil, r))
+	require.EqualValues(t, 2, s.homeCalls.Load(), "there may be room again")
+}
+
+// Nonsense from a home is a failure of the requests that it was asked about, and so is
+// its silence.
+func TestNonsenseOfHomes(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	r := ask("k", 10, 3)
+	for _, row := range []struct{ reply, why string }{
+		{"", "the node's reply is malformed"},
+		{"nonsense", "the node's reply is malformed"},
+		{homeReply(1, 3, 0) + "x", "the node's reply is malformed"},
+		{homeReply(9, 3, 0), "the node's reply contradicts itself"},
+		{homeReply(0, 3, 1<<47), "the node's reply contradicts itself"},
+	} {
+		n.reply = func(c *Call) { c.Reply = row.reply }
+		requests := left(nil, r, r)
+		resolve(t, s, requests)
+		failed(t, requests, row.why)
+	}
+	n.reply = func(c *Call) { c.Failure = &Failure{Why: "no answer in time", MaybeApplied: true} }
+	requests := left(refusal(1, clock), r)
+	resolve(t, s, requests)
+	failed(t, requests, "no answer in time")
+}
+
+// A home that names shards again and again does not hold requests up for ever.
+func TestHomeThatDecidesNothing(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	n.reply = script([]string{homeReply(0, 3, 2, lent{1, 77, 9, []lease.State{slideState}})}, map[int]string{1: shardReport(77, 9, 5, 9)})
+	r := ask("k", 10, 3)
+	requests := left(nil, r, r)
+	resolve(t, s, requests)
+	failed(t, requests, "the key's home decides nothing")
+	require.EqualValues(t, maxRecalls, s.rounds.Load())
+}
+
+// A panic costs the requests under way an answer, and is logged. What was answered
+// before it stays answered, and the next ones are answered.
+func TestPanicOfAResolver(t *testing.T) {
+	var known denials.Memory
+	s, n := open(t, 3, Config{Denials: &known})
+	r, dear := ask("k", 10, 3), ask("k", 10, 3)
+	dear.Cost = 2
+	known.Remember(&dear, limit.Decision{Limit: 10, RetryAfter: 50}, 1000, 0)
+	n.reply = func(*Call) { panic("at the disco") }
+	requests := left(nil, dear, r, r)
+	var resolved sync.WaitGroup
+	resolved.Add(len(requests))
+	for _, request := range requests {
+		request.resolved = &resolved
+	}
+	f := &resolver{s: s, id: idOf(&r), key: r.Key, waiting: []*group{newGroup(requests[:1], nil), newGroup(requests[1:], nil)}}
+	s.under.Add(1)
+	f.run()
+	resolved.Wait()
+	require.Equal(t, []bool{false}, decided(t, requests[:1]))
+	failed(t, requests[1:], "internal error: see the log")
+	require.Contains(t, n.log.String(), `msg="internal error" doing="resolving a split key" panic="at the disco"`)
+	require.Contains(t, n.log.String(), "TestPanicOfAResolver")
+
+	resolve(t, s, left(nil, r))
+	n.reply = script([]string{homeReply(1, 3, 0)}, nil)
+	requests = left(nil, r)
+	resolve(t, s, requests)
+	require.Equal(t, []bool{true}, decided(t, requests))
+	s.Close()
+	require.Empty(t, s.resolvers)
+}
+
+// Requests about one key that ask different things are answered each for itself.
+func TestResolveTellsRequestsApart(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	n.reply = func(c *Call) {
+		if most := int64(c.Args[1][len(c.Args[1])-1]); most == 10 {
+			c.Reply = homeReply(1, 3, 9)
+		} else {
+			c.Reply = homeReply(0, 3, most)
+		}
+	}
+	requests := left(nil, ask("a", 10, 3), ask("a", 11, 3), ask("b", 10, 3), ask("b", 12, 3))
+	resolve(t, s, requests)
+	require.Equal(t, []bool{true, false, true, false}, decided(t, requests))
+}

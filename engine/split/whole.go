@@ -1,0 +1,233 @@
+package split
+
+import (
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
+)
+
+// whole answers equal requests that speak of a split key as a whole: requests without
+// cost, RL.INSPECT and RL.RESET.
+type whole struct {
+	s        *Splitter
+	requests []*Request
+	key      []byte
+}
+
+// readWhole answers equal requests by what home and shards say.
+func (s *Splitter) readWhole(requests []*Request) {
+	w := &whole{s: s, requests: requests, key: slices.Clone(requests[0].Key)}
+	s.under.Add(1)
+	go func() { // until the requests are resolved
+		defer s.under.Done()
+		var failure *Failure
+		if !s.guard("reading a split key", func() { failure = w.answer() }) {
+			failure = &Failure{Why: "internal error: see the log"}
+		}
+		for _, r := range requests {
+			r.Failure = failure
+			r.done()
+		}
+	}()
+}
+
+func (w *whole) answer() *Failure {
+	switch w.requests[0].Op {
+	case engine.OpReset:
+		return w.reset()
+	case engine.OpInspect:
+		return w.inspect()
+	}
+	return w.peek()
+}
+
+// home asks the home who holds what of a spec's windows. Without windows it names the
+// shards that hold anything.
+func (w *whole) home(s *limit.Spec) (reply *wire.HomeReply, failure *Failure) {
+	c := &Call{Function: lua.Lend, Args: wire.HomeArgs(s, 1, nil, nil)}
+	failure = w.s.ask(w.key, c, func(text string) (err error) {
+		reply, err = wire.DecodeHomeReply(text, s, 1, nil)
+		return err
+	})
+	return reply, failure
+}
+
+// peek answers what is used by home and shards together. What a shard may hold counts
+// if it does not say what it uses, or does not know any more.
+func (w *whole) peek() *Failure {
+	r := w.requests[0].Request
+	reply, failure := w.home(&r.Spec)
+	if failure != nil {
+		return failure
+	}
+	var states []lease.State
+	for _, p := range wire.Pairs(&r.Spec) {
+		states = append(states, p.State)
+	}
+	for i := range reply.Recalls {
+		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict
+	}
+	reports, _ := w.s.collect(w.key, wire.Report, reply.Recalls)
+	g := &group{requests: w.requests, reports: map[int]report{}}
+	for _, p := range reports {
+		g.reports[p.Shard] = p
+	}
+	var us [limit.MaxWindows]limit.Usage
+	granted := int64(len(w.requests))
+	for i := range reply.Tallies {
+		t := &reply.Tallies[i]
+		t.Used, t.Lent = t.Own, 0
+		for _, l := range reply.Lent {
+			if p, ok := g.reports[l.Shard]; ok && p.Incarnation == l.Incarnation {
+				l.Out[i] = p.of(states[i]).used
+			}
+			t.Used += l.Out[i]
+			t.Lent += l.Out[i]
+		}
+		if t.Used >= r.Windows[i].Limit {
+			granted = 0
+		}
+		us[i] = t.Usage()
+		us[i].Room = g.room(i, reply, w.s.now())
+	}
+	for j, request := range w.requests {
+		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, granted, int64(j))
+	}
+	return nil
+}
+
+// inspect adds what the shards hold to what the home has said of its states.
+func (w *whole) inspect() *Failure {
+	reply, failure := w.home(&limit.Spec{})
+	if failure != nil {
+		return failure
+	}
+	reports, _ := w.s.collect(w.key, wire.Report, reply.Recalls)
+	res := w.requests[0].Result
+	for _, l := range reply.Lent {
+		i := slices.IndexFunc(reports, func(p report) bool { return p.Shard == l.Shard && p.Incarnation == l.Incarnation })
+		if i < 0 {
+			if failure := w.addUnreachable(l.Shard, reply.Recalls); failure != nil {
+				return failure
+			}
+			continue
+		}
+		p := reports[i]
+		for i, u := range p.Used {
+			s := w.state(u.State)
+			s.Rate += p.Rate[i]
+			if s.Limit == 0 {
+				s.Limit = p.Limit[i]
+			}
+			addShard(s, engine.Shard{Number: p.Shard, Node: w.node(p.Shard), Held: p.Held[i], Used: u.N, Lease: p.LeaseLeft})
+		}
+	}
+	for i := range res.States {
+		s := &res.States[i]
+		slices.SortFunc(s.Shards, func(a, b engine.Shard) int { return a.Number - b.Number })
+		s.Remaining = max(s.Limit-s.Used, 0)
+	}
+	engine.SortStates(res.States)
+	return nil
+}
+
+// addUnreachable adds a shard that cannot be reached, or has lost what it knew: all
+// that it was lent counts.
+func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
+	i := slices.IndexFunc(recalls, func(r lease.Recall) bool { return r.Shard == shard })
+	if i < 0 {
+		return nil
+	}
+	for _, state := range recalls[i].States {
+		s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Buckets: max(state.Buckets, 1)}
+		if !s.Kind.Known() {
+			continue // a newer rlproxy's
+		}
+		s.Windows[0] = limit.Window{Limit: limit.MaxLimit, Length: state.Window}
+		reply, failure := w.home(&s)
+		if failure != nil {
+			return failure
+		}
+		for _, l := range reply.Lent {
+			if l.Shard == shard && l.Out[0] > 0 {
+				addShard(w.state(state), engine.Shard{Number: shard, Node: w.node(shard), Held: l.Out[0], Used: l.Out[0]})
+			}
+		}
+	}
+	return nil
+}
+
+// node returns the name of the node on which a shard lies.
+func (w *whole) node(shard int) string {
+	top := w.s.nodes.Topology()
+	return top.Nodes[top.Locate(w.key, shard)].Name()
+}
+
+// state returns the result's state of that name, added if the home itself has
+// admitted nothing of it.
+func (w *whole) state(name lease.State) *engine.State {
+	res, buckets := w.requests[0].Result, max(name.Buckets, 1)
+	for i := range res.States {
+		if s := &res.States[i]; byte(s.Kind) == name.Kind && s.Window == name.Window && s.Buckets == buckets {
+			return s
+		}
+	}
+	res.States = append(res.States, engine.State{
+		Kind: limit.Kind(name.Kind), Window: name.Window, Buckets: buckets, Node: w.node(0),
+	})
+	return &res.States[len(res.States)-1]
+}
+
+// addShard adds a shard to a state, after the home.
+func addShard(s *engine.State, shard engine.Shard) {
+	if len(s.Shards) == 0 {
+		s.Shards = append(s.Shards, engine.Shard{Node: s.Node, Used: s.Used, Held: s.Used})
+	}
+	s.Used += shard.Used
+	s.Shards = append(s.Shards, shard)
+}
+
+// resetTries is how often a reset is tried while shards are lent to.
+const resetTries = 8
+
+// reset lets all shards forget, then the home.
+func (w *whole) reset() *Failure {
+	w.forgetDenials()
+	for range resetTries {
+		reply, failure := w.home(&limit.Spec{})
+		if failure != nil {
+			return failure
+		}
+		reports, unreachable := w.s.collect(w.key, wire.Forget, reply.Recalls)
+		if len(unreachable) > 0 {
+			return &Failure{Shard: unreachable[0], Why: "a shard of the key is on this node"}
+		}
+		var forgot []*wire.ShardReport
+		for _, p := range reports {
+			if !p.Stale {
+				forgot = append(forgot, p.ShardReport)
+			}
+		}
+		c := &Call{Function: lua.Forget, Args: wire.ForgetArgs(forgot)}
+		w.s.nodes.Call(w.key, []*Call{c})
+		if c.Failure != nil {
+			return c.Failure
+		}
+		if c.Reply == wire.Forgotten {
+			w.requests[0].Result.Reset = true
+			w.forgetDenials()
+			return nil
+		}
+	}
+	return &Failure{Why: "the key's shards are lent to all the time"}
+}
+
+func (w *whole) forgetDenials() {
+	if w.s.config.Denials != nil {
+		w.s.config.Denials.Forget(w.key)
+	}
+}

@@ -1,0 +1,126 @@
+package split
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/denials"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
+	"github.com/stretchr/testify/require"
+)
+
+func peek(most int64) engine.Request {
+	r := ask("k", most, 3)
+	r.Cost = 0
+	return r
+}
+
+// A request without cost sums up what home and shards use. What a shard may hold counts
+// if it cannot be asked, or has lost what it knew.
+func TestPeekSumsUp(t *testing.T) {
+	s, n := open(t, 4, Config{})
+	states := []lease.State{slideState}
+	home := homeReply(0, 4, 3, lent{1, 77, 10, states}, lent{2, 88, 10, states}, lent{3, 99, 10, states})
+	n.reply = script([]string{home}, map[int]string{1: shardReport(77, 4, 300, 10), 2: shardReport(89, 1, 300, 10)})
+	requests := left(nil, peek(30), peek(30))
+	resolve(t, s, requests)
+	for _, r := range requests {
+		require.Nil(t, r.Failure)
+		require.EqualValues(t, 30-3-4-10-10, r.Result.Remaining)
+		require.True(t, r.Result.Allowed)
+	}
+	requests = left(nil, peek(27))
+	resolve(t, s, requests)
+	require.False(t, requests[0].Result.Allowed)
+	require.EqualValues(t, 0, requests[0].Result.Remaining)
+	require.Positive(t, requests[0].Result.RetryAfter)
+}
+
+// RL.INSPECT shows what each shard holds and uses, beside the home's own.
+func TestInspectShowsShards(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	top := n.Topology()
+	node := func(shard int) string { return top.Nodes[top.Locate([]byte("k"), shard)].Name() }
+	states := []lease.State{slideState}
+	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 2, 4, 1, 6, 77, 4, 2, 6, 88, 2, 2)) // without windows
+	for _, shard := range []int64{1, 2} {
+		whole += string(bytesOf(4, shard, 7, 9, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000))
+	}
+	n.reply = script([]string{whole, homeReply(0, 3, 5, lent{1, 77, 6, states}, lent{2, 88, 7, states})},
+		map[int]string{1: shardReport(77, 4, 300, 6)})
+	requests := left(nil, conformance.Inspect("k"))
+	requests[0].Result.States = []engine.State{{Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5, Limit: 20, Rate: 1, Node: node(0)}}
+	resolve(t, s, requests)
+	require.Nil(t, requests[0].Failure)
+	require.Equal(t, []engine.State{{
+		Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5 + 4 + 7, Limit: 20, Remaining: 4, Rate: 3, Node: node(0),
+		Shards: []engine.Shard{
+			{Node: node(0), Used: 5, Held: 5},
+			{Number: 1, Node: node(1), Used: 4, Held: 6, Lease: 700},
+			{Number: 2, Node: node(2), Used: 7, Held: 7}, // it cannot be reached: all that it was lent counts
+		},
+	}}, requests[0].Result.States)
+}
+
+// A reset has all shards forget, then the home. It is tried again while shards are lent
+// to, and says so if one cannot be reached.
+func TestResetForgetsEverywhere(t *testing.T) {
+	var known denials.Memory
+	s, n := open(t, 3, Config{Denials: &known})
+	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 1, 4, 1, 6, 77, 2, 1, 4, 1, 7, 9, 1, 0, 1, 0))
+	report := string(bytesOf(7, 9, 6, 77, 1, 0, 6, 700))
+	forgets, tries := [][]byte(nil), 0
+	reply := script([]string{whole}, map[int]string{1: report})
+	n.reply = func(c *Call) {
+		if reply(c); c.Function == lua.Forget {
+			forgets = c.Args
+			if tries--; tries > 0 {
+				c.Reply = "\x00"
+			}
+		}
+	}
+	tries = 3
+	resets := known.Resets()
+	requests := left(nil, conformance.Reset("k"))
+	resolve(t, s, requests)
+	require.Nil(t, requests[0].Failure)
+	require.True(t, requests[0].Result.Reset)
+	require.Equal(t, [][]byte{bytesOf(4, 1, 7, 9)}, forgets)
+	require.Greater(t, known.Resets(), resets, "denials are forgotten")
+
+	tries = resetTries + 1
+	requests = left(nil, conformance.Reset("k"))
+	resolve(t, s, requests)
+	require.Equal(t, "the key's shards are lent to all the time", requests[0].Failure.Why)
+
+	reply = script([]string{whole}, nil)
+	requests = left(nil, conformance.Reset("k"))
+	resolve(t, s, requests)
+	require.Equal(t, &Failure{Shard: 1, Why: "a shard of the key is on this node"}, requests[0].Failure)
+	require.False(t, requests[0].Result.Reset)
+}
+
+// Nonsense from nodes, and a panic, are failures.
+func TestNonsenseAboutWholeKeys(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	all := []engine.Request{peek(10), conformance.Inspect("k"), conformance.Reset("k")}
+	for _, r := range all {
+		n.reply = func(c *Call) { c.Reply = "nonsense" }
+		requests := left(nil, r)
+		resolve(t, s, requests)
+		require.Equal(t, "the node's reply is malformed", requests[0].Failure.Why)
+		n.reply = func(*Call) { panic("at the disco") }
+		requests = left(nil, r)
+		resolve(t, s, requests)
+		require.Equal(t, "internal error: see the log", requests[0].Failure.Why)
+	}
+	require.Contains(t, n.log.String(), `doing="reading a split key" panic="at the disco"`)
+	n.reply = func(c *Call) { c.Reply = wire.Forgotten }
+	requests := left(nil, conformance.Reset("k"))
+	resolve(t, s, requests)
+	require.NotNil(t, requests[0].Failure)
+}

@@ -1,0 +1,98 @@
+package wire
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEqualRequestsShareAnEntry(t *testing.T) {
+	var c Call
+	add := func(r engine.Request) int {
+		at, ok := c.Add(&r, 0)
+		require.True(t, ok)
+		return at
+	}
+	require.Equal(t, 0, add(slide("a", 10)))
+	require.Equal(t, 1, add(slide("b", 10)))
+	require.Equal(t, 0, add(slide("a", 10)), "another key came between")
+	require.Equal(t, 2, add(slide("a", 11)), "another spec")
+	require.Equal(t, 3, add(slide("a", 10)), "only the latest entry of a key may take one more")
+	require.Equal(t, 4, add(conformance.Reset("b")))
+	require.Equal(t, 5, add(conformance.Reset("b")), "resets are told apart")
+	require.Equal(t, 6, c.Len())
+	require.Len(t, c.specs, 3)
+}
+
+func TestShardsOfAKeyAreKeysOfTheirOwn(t *testing.T) {
+	var c Call
+	r := slide("a", 10)
+	for number := range 3 {
+		at, ok := c.Add(&r, number)
+		require.True(t, ok)
+		require.Equal(t, number, at)
+	}
+	require.True(t, c.About([]byte("a"), 0))
+	require.False(t, c.About([]byte("a"), 1))
+	require.Equal(t, []string{"rl:{a}", "rl:{a%p1}", "rl:{a%p2}"}, argsOf(c.Args("", false, false))[3:6])
+}
+
+func TestAFullCallTakesNoOtherKey(t *testing.T) {
+	var c Call
+	for i := range MaxEntries {
+		r := slide(fmt.Sprint(i), 10)
+		_, ok := c.Add(&r, 0)
+		require.True(t, ok)
+	}
+	other := slide("other", 10)
+	_, ok := c.Add(&other, 0)
+	require.False(t, ok)
+	again := slide("7", 10)
+	at, ok := c.Add(&again, 0)
+	require.True(t, ok, "an equal request needs no entry of its own")
+	require.Equal(t, 7, at)
+}
+
+func TestArgs(t *testing.T) {
+	strict := conformance.Request(limit.Counter, "k", 100, 60_000)
+	strict.Strict, strict.Buckets, strict.Cost = true, 6, 2
+	packed := string(bytesOf(6, 2, 1, flagStrict, 1, 2, 2, 6, 5, 60_000, 5, 100))
+	for name, tt := range map[string]struct {
+		call            *Call
+		apart, scripted bool
+		want            []string
+	}{
+		"one request":     {call: call(0, strict), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", packed}},
+		"as a script":     {call: call(0, strict), scripted: true, want: []string{"evalsha", lua.Script.SHA, "\x01", "rl:{k}", "decide", "7", "", packed}},
+		"combined":        {call: call(0, strict, strict), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", string(bytesOf(2, 3, 4, 2)), packed}},
+		"one key, apart":  {call: call(0, strict), apart: true, want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", packed}},
+		"two keys, apart": {call: call(0, slide("a", 5), slide("b", 5)), apart: true, want: []string{"fcall", lua.Decide.Name, "\x00", "7", "", string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), "rl:{a}", "rl:{b}"}},
+		"a reset":         {call: call(0, conformance.Reset("k")), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0))}},
+		"at a shard":      {call: call(3, slide("k", 5)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k%p3}", "7", "", string(bytesOf(6, 1, 1, flagAtShard, 1, 1, 2, 1, 5, 1000, 5, 5))}},
+		"CL.THROTTLE":     {call: call(0, conformance.Throttle("k", 15, 30, 60, 1)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 1, 1, flagRate, 1, 4, 2, 0, 8, 2_000_000_000, 8, 16))}},
+		"different specs": {call: call(0, slide("a", 5), slide("b", 6)), want: []string{"fcall", lua.Decide.Name, "\x02", "rl:{a}", "rl:{b}", "7", string(bytesOf(2, 3, 4, 1, 2, 4, 4, 1)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 6))}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, argsOf(tt.call.Args("7", tt.apart, tt.scripted)))
+		})
+	}
+}
+
+// A call that is used again allocates only the texts that go-redis takes.
+func TestCallAllocations(t *testing.T) {
+	r := slide("user:42", 10)
+	var c Call
+	allocs := testing.AllocsPerRun(1000, func() {
+		c.Reset()
+		for range 16 {
+			c.Add(&r, 0)
+		}
+		c.Args("", false, false)
+	})
+	require.LessOrEqual(t, allocs, 4.0)
+}

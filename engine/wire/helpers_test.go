@@ -1,0 +1,71 @@
+package wire
+
+import (
+	"encoding/binary"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// clock is the node's in the replies of these tests, in ms.
+const clock = conformance.Base
+
+// bytesOf puts integers into bytes, big-endian: size, value, size, value ...
+func bytesOf(pairs ...int64) (b []byte) {
+	for i := 0; i < len(pairs); i += 2 {
+		b = appendUint(b, pairs[i+1], int(pairs[i]))
+	}
+	return b
+}
+
+// join puts parts of a reply together.
+func join(parts ...[]byte) string {
+	var all []byte
+	for _, p := range parts {
+		all = append(all, p...)
+	}
+	return string(all)
+}
+
+// usage is a usage as a node packs it, with times from clock on; a time of 0 is none.
+func usage(used, room, last int64) []byte {
+	at := func(ms int64) int64 {
+		if ms == 0 {
+			return 0
+		}
+		return clock + ms
+	}
+	return bytesOf(6, used, 6, at(room), 6, clock+last, 6, 0)
+}
+
+// call returns a call of requests, all at shard number of their keys.
+func call(number int, requests ...engine.Request) *Call {
+	c := new(Call)
+	for i := range requests {
+		if _, ok := c.Add(&requests[i], number); !ok {
+			panic("the call is full")
+		}
+	}
+	return c
+}
+
+func slide(key string, most int64) engine.Request {
+	return conformance.Request(limit.Slide, key, most, 1000)
+}
+
+// argsOf returns the arguments of a call after the keys, as text.
+func argsOf(args []any) []string {
+	var out []string
+	for _, a := range args {
+		switch a := a.(type) {
+		case string:
+			out = append(out, a)
+		case *string:
+			out = append(out, *a)
+		case int:
+			out = append(out, string(binary.AppendUvarint(nil, uint64(a))))
+		}
+	}
+	return out
+}

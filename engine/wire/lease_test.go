@@ -1,0 +1,116 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard/lease"
+	"github.com/stretchr/testify/require"
+)
+
+func counter() limit.Spec {
+	r := conformance.Request(limit.Counter, "k", 100, 60_000)
+	r.Buckets = 6
+	return r.Spec
+}
+
+func TestHomeArgs(t *testing.T) {
+	s := counter()
+	state := State(&s, s.Windows[0])
+	require.Equal(t, lease.State{Kind: 2, Window: 60_000, Buckets: 6}, state)
+	q := &lease.HomeRequest{
+		Demand:      &lease.Demand{N: 3},
+		Reports:     []lease.Report{{Shard: 2, Seq: 5, Incarnation: 6, Stale: true, Used: []lease.Units{{State: state, N: 7}}}},
+		Unreachable: []int{4},
+	}
+	refusal := &Refusal{lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9, Seq: 10, LeaseEnded: true, Used: []lease.Units{{State: state, N: 11}}}, []int64{12}}
+	name := []int64{1, 2, 2, 6, 5, 60_000}
+	require.Equal(t, [][]byte{
+		bytesOf(4, 3, 2, 5),
+		bytesOf(6, 1, 1, 0, 1, 2, 2, 6, 5, 60_000, 5, 100),
+		bytesOf(4, 1, 6, 8, 6, 9, 7, 10, 1, 1, 6, 11, 6, 12),
+		append(bytesOf(4, 2, 7, 5, 6, 6, 1, 1, 1, 1), bytesOf(append(name, 6, 7)...)...),
+		bytesOf(4, 4),
+	}, HomeArgs(&s, 5, q, refusal))
+	require.Equal(t, bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0), HomeArgs(&limit.Spec{}, 1, nil, nil)[1], "without windows")
+}
+
+// homeReply is a reply with one shard lent to, one recall and a loan.
+func homeReply(granted int64) []byte {
+	return bytesOf(6, clock, 4, granted, 3, 2, 2, 4, // granted, rate, shards
+		6, 50, 6, 20, 6, 900, 6, clock-5, 6, 3, 6, 30, // the tally
+		2, 1, 4, 2, 6, 77, 6, 30, // lent
+		2, 1, 4, 2, 7, 99, 1, 1, 1, 1, 1, 2, 2, 6, 5, 60_000, // recalls
+		7, 100, 6, 12, 6, 40) // the loan
+}
+
+func TestDecodeHomeReply(t *testing.T) {
+	s := counter()
+	refusal := &Refusal{Refusal: lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9}}
+	h, err := DecodeHomeReply(string(homeReply(2)), &s, 3, refusal)
+	require.NoError(t, err)
+	require.EqualValues(t, clock, h.Clock)
+	require.Equal(t, []Tally{{Used: 50, Own: 20, First: 900, Last: -5, Newest: 3, Lent: 30}}, h.Tallies)
+	require.Equal(t, limit.Usage{Used: 50, Last: 0, Newest: 33}, h.Tallies[0].Usage(), "shards admit until now")
+	require.Equal(t, []Lent{{Shard: 2, Incarnation: 77, Out: []int64{30}}}, h.Lent)
+	require.Equal(t, []lease.Recall{{Shard: 2, Seq: 99, EndLease: true, States: []lease.State{State(&s, s.Windows[0])}}}, h.Recalls)
+	require.Equal(t, &lease.Loan{Shard: 1, Seq: 100, Pairs: Pairs(&s), Held: []int64{12}, Headroom: []int64{40}, Clock: 8, Incarnation: 9}, h.Loan)
+
+	_, err = DecodeHomeReply(string(homeReply(4)), &s, 3, refusal)
+	require.ErrorIs(t, err, errInconsistent, "more granted than asked for")
+	for n := range homeReply(2) {
+		_, err = DecodeHomeReply(string(homeReply(2)[:n]), &s, 3, refusal)
+		if err == nil { // the loan is left out
+			require.Equal(t, len(homeReply(2))-19, n)
+		}
+	}
+}
+
+func TestLoanAndForgetArgs(t *testing.T) {
+	s := counter()
+	l := &lease.Loan{Shard: 1, Seq: 100, Pairs: Pairs(&s), Strict: true, Held: []int64{12}, Headroom: []int64{40}, Clock: 8, Incarnation: 9}
+	require.Equal(t, bytesOf(7, 100, 6, 9, 6, 8, 1, 1, 1, 2, 2, 6, 5, 60_000, 5, 100, 6, 12, 6, 40), LoanArgs(l)[0])
+	reports := []*ShardReport{{Report: lease.Report{Shard: 3, Seq: 4}}}
+	require.Equal(t, bytesOf(4, 3, 7, 4), ForgetArgs(reports)[0])
+}
+
+func TestRecallAndItsReport(t *testing.T) {
+	s := counter()
+	to := &lease.Recall{Shard: 2, Seq: 99, EndLease: true, Strict: true, States: []lease.State{State(&s, s.Windows[0])}}
+	require.Equal(t, bytesOf(1, 0, 7, 99, 1, 3, 1, 2, 2, 6, 5, 60_000), RecallArgs(Return, to)[0])
+	reply := bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8)
+	p, err := DecodeShardReport(string(reply), to)
+	require.NoError(t, err)
+	require.Equal(t, &ShardReport{
+		Report: lease.Report{Shard: 2, Seq: 99, Incarnation: 77, LeaseEnded: true, Used: []lease.Units{{State: to.States[0], N: 5}}},
+		First:  []int64{250}, Held: []int64{30}, Limit: []int64{100}, Rate: []int64{8},
+	}, p)
+	for n := range reply {
+		_, err := DecodeShardReport(string(reply[:n]), to)
+		require.Error(t, err)
+	}
+	_, err = DecodeShardReport(string(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 1<<47, 6, 250, 6, 30, 5, 100, 3, 8)), to)
+	require.ErrorIs(t, err, errInconsistent)
+}
+
+// FuzzDecodeLease holds that homes and shards may answer anything.
+func FuzzDecodeLease(f *testing.F) {
+	f.Add(homeReply(2))
+	f.Add(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8))
+	f.Add(bytesOf(1, 1, 1, 2, 5, 60_000, 2, 6, 6, 5, 5, 100, 3, 1, 6, 2000))
+	f.Fuzz(func(t *testing.T, reply []byte) {
+		s := counter()
+		refusal := &Refusal{Refusal: lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9}}
+		if h, err := DecodeHomeReply(string(reply), &s, 3, refusal); err == nil {
+			require.LessOrEqual(t, h.Granted, int64(3))
+			s.Decide([]limit.Usage{h.Tallies[0].Usage()}, h.Clock, h.Granted, 2)
+		}
+		_, _ = DecodeShardReport(string(reply), &lease.Recall{States: []lease.State{State(&s, s.Windows[0])}})
+		if states, _, err := DecodeStates(string(reply), "node"); err == nil {
+			for _, state := range states {
+				require.True(t, state.Kind.Known())
+			}
+		}
+	})
+}

@@ -1,0 +1,140 @@
+package wire
+
+import (
+	"errors"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Status says who answered an entry.
+type Status uint8
+
+// The statuses, as they stand on the wire.
+const (
+	AtNode  Status = iota // the node of a key that is not split
+	Failed                // the node, which charged nothing: see Answer.Failure
+	AtHome                // the home of a split key
+	AtShard               // a shard of a split key
+)
+
+// Answer is what a node says to one entry.
+type Answer struct {
+	Status   Status
+	Failure  string        // of Failed: the error of this entry alone
+	Requests int64         // of the entry
+	Granted  int64         // the first so many requests were admitted; for a reset, the key had state
+	Rate     int64         // charging calls per second on this key
+	Usages   []limit.Usage // per window; they hold until the call's next Decode
+
+	Shards    int      // of AtHome: shards in the layout
+	Undecided bool     // of AtHome: the rest needs the shards to be read
+	Refusal   *Refusal // of AtShard, if not all were granted
+}
+
+// usages is memory for the usages of a call's answers.
+type usages []limit.Usage
+
+// Bounds of a node's numbers. What is larger is no state that these functions made.
+const (
+	maxUnits = 1 << 46             // more than the largest limit times the shards
+	maxClock = 1 << 43             // ms: in the year 2248
+	maxDelay = 4 * limit.MaxWindow // ms from the clock to when a window has room, or to its newest admission
+	maxDrain = 1 << 43             // ms until all that was charged at a rate has drained: in ns it fits into an int64
+)
+
+// Decode reads the reply to the call: an Answer per entry, and the node's clock in
+// ms. It returns an error if the reply is not one of these functions', and then no
+// answer can be trusted.
+func (c *Call) Decode(reply string) (answers []Answer, clock int64, err error) {
+	r := reader{s: reply}
+	clock = r.uint(6)
+	c.answers, c.usages = c.answers[:0], c.usages[:0]
+	windows := 0
+	for i := range c.entries {
+		windows += c.specs[c.entries[i].spec].N
+	}
+	if cap(c.usages) < windows { // so that answers may point into it
+		c.usages = make(usages, 0, windows)
+	}
+	for i := range c.entries {
+		e := &c.entries[i]
+		a, err := c.decodeEntry(&r, &c.specs[e.spec], e.requests, clock)
+		if err != nil {
+			return nil, 0, err
+		}
+		c.answers = append(c.answers, a)
+	}
+	if r.bad || r.s != "" || clock > maxClock {
+		return nil, 0, errMalformed
+	}
+	return c.answers, clock, nil
+}
+
+func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer, err error) {
+	a.Status, a.Requests = Status(r.uint(1)), requests // #nosec G115 -- one byte
+	switch a.Status {
+	case AtNode, AtShard:
+	case Failed:
+		a.Failure = r.text(r.uint(2))
+		return a, nil
+	case AtHome:
+		a.Shards, a.Undecided = int(r.uint(2)), r.uint(1) == 1
+	default:
+		return a, errMalformed
+	}
+	a.Granted, a.Rate = r.uint(4), r.uint(3)
+	from := len(c.usages)
+	for range s.N { // used 6 bytes, room 6, last 6, newest 6
+		u := limit.Usage{Used: r.uint(6), Room: r.uint(6), Last: r.uint(6) - clock, Newest: r.uint(6)}
+		if u.Room > 0 {
+			u.Room -= clock
+		}
+		c.usages = append(c.usages, u)
+	}
+	a.Usages = c.usages[from:len(c.usages):len(c.usages)]
+	if a.Status == AtShard {
+		if text := r.text(r.uint(2)); a.Granted < requests {
+			if a.Refusal, err = decodeRefusal(text, &s.Spec); err != nil {
+				return a, err
+			}
+		}
+	}
+	if r.bad {
+		return a, errMalformed
+	}
+	if (a.Status == AtShard) != s.atShard || !s.reset && !a.consistent(&s.Spec) {
+		return a, errInconsistent
+	}
+	return a, nil
+}
+
+// consistent reports whether the answer is one that package limit can turn into
+// decisions: numbers within bounds, and a window that denies what was denied.
+func (a *Answer) consistent(s *limit.Spec) bool {
+	if a.Granted > a.Requests {
+		return false
+	}
+	if s.Interval > 0 {
+		return a.Usages[0].Last <= maxDrain
+	}
+	denies := false
+	for i, w := range s.Windows[:s.N] {
+		u := &a.Usages[i]
+		if u.Used > maxUnits || u.Newest > maxUnits || u.Last > maxDelay || u.Room > maxDelay {
+			return false
+		}
+		denies = denies || s.Denies(w, u, a.Granted)
+	}
+	decided := a.Status == AtNode || a.Status == AtHome && !a.Undecided
+	return denies || !decided || a.Granted == a.Requests
+}
+
+// NotHere reports whether a node of a cluster refused an entry because it does not
+// have the key. It had read nothing.
+func (a *Answer) NotHere() bool {
+	const text = "ERR Script attempted to "
+	return a.Status == Failed && len(a.Failure) > len(text) && a.Failure[:len(text)] == text
+}
+
+// Err returns the failure of an entry as an error.
+func (a *Answer) Err() error { return errors.New(a.Failure) }

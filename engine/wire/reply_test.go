@@ -1,0 +1,129 @@
+package wire
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+func TestDecode(t *testing.T) {
+	c := call(0, slide("a", 10), slide("a", 10), slide("b", 5), conformance.Reset("c"), slide("d", 5), slide("e", 5))
+	reply := join(bytesOf(6, clock),
+		bytesOf(1, int64(AtNode), 4, 2, 3, 7), usage(3, 0, 0),
+		bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(5, 40, -960),
+		bytesOf(1, int64(AtNode), 4, 1, 3, 0),
+		bytesOf(1, int64(Failed), 2, 5), []byte("WRONG"),
+		bytesOf(1, int64(AtHome), 2, 4, 1, 1, 4, 0, 3, 9), usage(5, 0, 0))
+	answers, at, err := c.Decode(reply)
+	require.NoError(t, err)
+	require.EqualValues(t, clock, at)
+	require.Equal(t, []Answer{
+		{Status: AtNode, Requests: 2, Granted: 2, Rate: 7, Usages: []limit.Usage{{Used: 3}}},
+		{Status: AtNode, Requests: 1, Usages: []limit.Usage{{Used: 5, Room: 40, Last: -960}}},
+		{Status: AtNode, Requests: 1, Granted: 1, Usages: []limit.Usage{}},
+		{Status: Failed, Requests: 1, Failure: "WRONG"},
+		{Status: AtHome, Requests: 1, Shards: 4, Undecided: true, Rate: 9, Usages: []limit.Usage{{Used: 5}}},
+	}, answers)
+	require.False(t, answers[3].NotHere())
+	require.True(t, (&Answer{Status: Failed, Failure: "ERR Script attempted to access a non local key in a cluster node"}).NotHere())
+}
+
+func TestDecodeRefusalOfAShard(t *testing.T) {
+	c := call(1, slide("a", 10), slide("a", 10), slide("a", 10))
+	refusal := bytesOf(6, clock-1, 6, 77, 7, 1<<50, 1, 1, 6, 4, 6, 250)
+	reply := join(bytesOf(6, clock, 1, int64(AtShard), 4, 1, 3, 0), usage(9, 0, 0), bytesOf(2, int64(len(refusal))), refusal)
+	answers, _, err := c.Decode(reply)
+	require.NoError(t, err)
+	f := answers[0].Refusal
+	require.EqualValues(t, clock-1, f.Clock)
+	require.EqualValues(t, 77, f.Incarnation)
+	require.EqualValues(t, 1<<50, f.Seq)
+	require.True(t, f.LeaseEnded)
+	require.EqualValues(t, 4, f.Used[0].N)
+	require.Equal(t, []int64{250}, f.First)
+}
+
+// A reply that no function of the library makes is an error, and nothing of it is
+// believed.
+func TestDecodeRefusesNonsense(t *testing.T) {
+	c := call(0, slide("a", 10))
+	good := join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
+	_, _, err := c.Decode(good)
+	require.NoError(t, err)
+	for name, reply := range map[string]string{
+		"nothing":                             "",
+		"too short":                           good[:len(good)-1],
+		"too long":                            good + "\x00",
+		"zeros":                               string(make([]byte, len(good)-1)) + "\x00\x00",
+		"an unknown status":                   good[:6] + "\x09" + good[7:],
+		"more than asked for":                 join(bytesOf(6, clock, 1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 0)),
+		"nobody denies":                       join(bytesOf(6, clock, 1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
+		"a huge use":                          join(bytesOf(6, clock, 1, int64(AtNode), 4, 0, 3, 0), usage(1<<47, 5, 0)),
+		"a home that answers as a shard does": join(bytesOf(6, clock, 1, int64(AtShard), 4, 3, 3, 0), usage(3, 0, 0), bytesOf(2, 0)),
+		"a far clock":                         join(bytesOf(6, 1<<44, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0)),
+		"a far retry":                         join(bytesOf(6, clock, 1, int64(AtNode), 4, 0, 3, 0), usage(10, maxDelay+1, 0)),
+		"a far admission":                     join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, maxDelay+1)),
+	} {
+		_, _, err := c.Decode(reply)
+		require.Error(t, err, name)
+	}
+	_, _, err = call(1, slide("k", 10)).Decode(good)
+	require.ErrorIs(t, err, errInconsistent, "a shard that answers as a node does")
+	require.Error(t, second(c.Decode(string(make([]byte, len(good))))), "zeros of the right length")
+}
+
+func second(_ []Answer, _ int64, err error) error { return err }
+
+// requests are of every kind that a call can have.
+func fuzzCall(seed uint64) *Call {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	var c Call
+	for range 1 + rng.IntN(4) {
+		r := slide(string(rune('a'+rng.IntN(3))), 1+rng.Int64N(20))
+		switch rng.IntN(6) {
+		case 0:
+			r = conformance.Reset("a")
+		case 1:
+			r = conformance.Throttle("a", rng.Int64N(20), 1+rng.Int64N(1e9), 1+rng.Int64N(60), rng.Int64N(3))
+		case 2:
+			r.Kind, r.Buckets, r.Strict = limit.Counter, 1+rng.Int64N(10), rng.IntN(2) == 0
+		case 3:
+			r.Kind, r.N, r.Windows[1] = limit.Fixed, 2, limit.Window{Limit: 7, Length: limit.MaxWindow}
+		}
+		r.Cost = rng.Int64N(3)
+		c.Add(&r, rng.IntN(2))
+	}
+	return &c
+}
+
+// FuzzDecode holds that a node may answer anything: what Decode accepts, package limit
+// turns into decisions without a panic, and none of them is negative.
+func FuzzDecode(f *testing.F) {
+	f.Add(uint64(1), []byte{})
+	f.Add(uint64(2), bytesOf(6, clock, 1, 0, 4, 1, 3, 0, 6, 3, 6, 0, 6, clock, 6, 0))
+	f.Add(uint64(3), bytesOf(6, clock, 1, 2, 2, 4, 1, 1, 4, 0, 3, 9, 6, 5, 6, 0, 6, clock, 6, 0))
+	f.Add(uint64(4), bytesOf(6, clock, 1, 3, 4, 0, 3, 0, 6, 5, 6, 0, 6, clock, 6, 0, 2, 20, 6, clock, 6, 7, 7, 9, 1, 0))
+	f.Fuzz(func(t *testing.T, seed uint64, reply []byte) {
+		c := fuzzCall(seed)
+		answers, at, err := c.Decode(string(reply))
+		if err != nil {
+			return
+		}
+		for i := range answers {
+			a, s := &answers[i], &c.specs[c.entries[i].spec]
+			if a.Status == Failed || s.reset {
+				continue
+			}
+			for j := range a.Requests {
+				d := s.Decide(a.Usages, at, a.Granted, j)
+				require.GreaterOrEqual(t, d.Remaining, int64(0))
+				require.GreaterOrEqual(t, d.ResetAfter, int64(0))
+				require.GreaterOrEqual(t, d.RetryAfter, int64(-1))
+				require.Equal(t, j < a.Granted, d.Allowed)
+			}
+		}
+	})
+}

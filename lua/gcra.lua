@@ -1,0 +1,63 @@
+-- gcra.lua: CL.THROTTLE, the generic cell rate algorithm as redis-cell has it.
+--
+-- A state is one time, at which all that was charged has drained. Units drain at a constant rate, one in each interval;
+-- a request is admitted when what is in use, its own units included, is at most the limit. Times are in ns, exact in
+-- doubles up to 104 days.
+local lib = ...
+
+local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
+local unpack, pack = struct.unpack, struct.pack
+local rate_at, charged = lib.rate.at, lib.rate.charged
+local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that a reply can tell
+local gcra = {}
+lib.gcra = gcra
+
+function gcra.fresh(st) st.last, st.rate, st.drained, st.beyond, st.interval = 0, 0, 0, 0, 1 end
+
+-- usage remembers the ns until all has drained, left. A part of a unit counts whole. What is stored says nothing of
+-- rates but for RL.INSPECT: the request's own interval counts, and the clock.
+function gcra.usage(st, rec, _, spec)
+  local left = max((st.drained - (spec and rec.clock or rec.now)) * NS + st.beyond, 0)
+  st.left, st.said_last, st.said_newest = left, st.drained, st.beyond
+  if spec then st.interval = spec.interval end
+  return min(ceil(left / max(st.interval, 1)), MOST)
+end
+
+function gcra.room_at(st, rec, _, most) return rec.clock + ceil((st.left - most * st.interval) / NS) end
+
+function gcra.charge(st, rec, _, units)
+  local left = st.left + units * st.interval
+  st.left, st.drained, st.beyond = left, rec.clock + floor(left / NS), left % NS
+end
+
+function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end
+
+-- straight is that of slide.lua.
+function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
+  local limit, ask, interval = q.limit, q.ask, q.interval
+  local last, calls, drained, beyond = 0, 0, 0, 0
+  if s ~= '' then
+    last, calls, drained, beyond = unpack('>I6I4I6I3', s, at)
+    if last > now then now = last end
+  end
+  local left, used, ms, ns = (drained - clock) * NS + beyond, 0, drained, beyond
+  if left > 0 then used = ceil(left / interval) else left = 0 end
+  if used > MOST then used = MOST end
+  local granted = requests
+  if limit - used < requests * ask then granted = max(floor((limit - used) / ask), 0) end
+  local units, room, rated, fields = granted * q.cost, 0
+  if units > 0 then
+    calls, rated = charged(now, last, calls, clock)
+    left, last = left + units * interval, now
+    beyond = left % NS
+    drained = clock + (left - beyond) / NS
+    fields = pack('>c0I6I4I6I3I8', head or '', now, calls, drained, beyond, interval)
+  end
+  if granted < requests and limit < used + units + ask then
+    room = clock + ceil((left - (limit - ask) * interval) / NS)
+  elseif q.cost == 0 and granted > 0 then
+    granted = requests
+  end
+  local ends = beyond > 0 and drained or drained - 1
+  return granted, rated or rate_at(clock, last, calls), used, room, ms, ns, fields, ends, true, nil, begin
+end

@@ -1,0 +1,95 @@
+package lua
+
+import (
+	"context"
+	"encoding/binary"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// base is the ms at which these tests happen: in the future, as nodes end keys by their own clock.
+const base = 4102444800000
+
+// start runs a node that has the library.
+func start(t *testing.T, args ...string) *redistest.Server {
+	t.Helper()
+	s := redistest.Start(t, args...)
+	s.Do("FUNCTION", "LOAD", Library.Source)
+	return s
+}
+
+// window is a limit over ms.
+type window struct{ ms, limit uint64 }
+
+// spec packs a spec as spec.lua reads it.
+func spec(kind, flags byte, cost uint64, buckets uint16, windows ...window) string {
+	if kind == 4 {
+		flags |= 4 // a rate: ns between units, and the limit
+	}
+	b := put(nil, cost, 6)
+	b = binary.BigEndian.AppendUint16(append(b, flags, kind), buckets)
+	for _, w := range windows {
+		if kind == 4 {
+			b = put(put(b, w.ms, 8), w.limit, 8)
+			continue
+		}
+		b = put(put(b, w.ms, 5), w.limit, 5)
+	}
+	return string(b)
+}
+
+// put appends the low n bytes of v.
+func put(b []byte, v uint64, n int) []byte {
+	for i := n - 1; i >= 0; i-- {
+		b = append(b, byte(v>>(8*i)))
+	}
+	return b
+}
+
+// call runs a function on one key.
+func call(s *redistest.Server, name, key string, clock int64, args ...any) (string, error) {
+	all := append([]any{"fcall", name, 1, key, strconv.FormatInt(clock, 10)}, args...)
+	return s.Client.Do(context.Background(), all...).Text()
+}
+
+// decide asks one spec of one key, and returns the reply without the clock.
+func decide(t *testing.T, s *redistest.Server, key string, clock int64, spec string) string {
+	t.Helper()
+	reply, err := call(s, Decide.Name, key, clock, "", spec)
+	require.NoError(t, err)
+	return reply[6:]
+}
+
+// all are specs of every kind.
+var all = map[string]string{
+	"slide":           spec(1, 0, 1, 1, window{60_000, 100}),
+	"slide 2 windows": spec(1, 0, 1, 1, window{60_000, 100}, window{120_000, 150}),
+	"counter":         spec(2, 0, 1, 1, window{60_000, 100}),
+	"buckets":         spec(2, 1, 1, 10, window{60_000, 100}),
+	"many buckets":    spec(2, 0, 1, 1000, window{60_000, 100}),
+	"fixed":           spec(3, 0, 1, 1, window{60_000, 100}),
+	"throttle":        spec(4, 0, 1, 1, window{600_000_000, 100}),
+	"shard":           spec(1, 2, 1, 1, window{60_000, 100}),
+}
+
+func text(t *testing.T, s *redistest.Server, key string) string {
+	t.Helper()
+	v, err := s.Client.Get(context.Background(), key).Result()
+	if err != nil {
+		require.ErrorIs(t, err, redis.Nil)
+	}
+	return v
+}
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// How long a test waits for what a node does in the background.
+const (
+	waiting = 20 * time.Second
+	tick    = 10 * time.Millisecond
+)

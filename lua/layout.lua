@@ -1,0 +1,113 @@
+-- layout.lua: the one table of the stored record's layout and of the wire. docs/storage.md shows it with an example.
+--
+-- A client key has one stored record, which holds all of its states. A state is one window of one command, or the
+-- lease record of a split key. Integers are unsigned and big-endian; times are in ms since the epoch.
+--
+--   head    version 1 byte, number of states 2
+--   names   per state: kind 1, buckets 2, window 5, limit as last charged 5
+--   fields  per state, see FIELDS below
+--   areas   per state of a kind that has one, in the same order
+--
+-- The head and the names are the record's directory, which tells where everything else lies. The lease record of a
+-- split key is always the last state. A record that is shorter than its directory's inline size is an inline record:
+-- it is read and written in one piece. A longer one is a patched record: only the bytes that change are written, so
+-- that a decision costs the same however long a log is.
+local lib = ...
+
+local unpack, pack = struct.unpack, struct.pack
+
+local layout = {
+  VERSION = 2,
+
+  -- Kinds, in names and in specs. A number is never used again for another kind. RESET names no state: it is the
+  -- kind of a spec that asks to delete the key.
+  SLIDE = 1, COUNTER = 2, FIXED = 3, GCRA = 4, RESET = 5, HOME = 6, SHARD = 7,
+
+  -- The status with which an entry's reply begins.
+  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3,
+
+  HEAD_BYTES = 3,
+  NAME_BYTES = 13,          -- of which the first 8 name the state, and 5 are the limit
+  ENTRY_BYTES = 12,         -- of an RL.SLIDE log: ms 6, running total 6
+  COUNTER_BYTES = 5,        -- of one of an RL.COUNTER's counters
+  SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
+  WRAP = 281474976710656,   -- running totals are kept modulo 2^48
+  INLINE = 512,             -- the inline size of a record with one state, in bytes
+  INLINE_MORE = 350,        -- what each further state adds to it: patching takes two calls of Redis for each log
+}
+lib.layout = layout
+
+-- FIELDS are the fields of a state by kind: how many bytes, and functions that read them from s at an index into a
+-- state's table, and pack them.
+layout.FIELDS = {
+  -- last: the ms of the newest charging call. rate: such calls in the second before that of last, 2 bytes, and in
+  -- it, 2 bytes. count, slots, first: of the ring of log entries the number of entries, of slots, and the slot of the
+  -- oldest. base, total: the running totals before the oldest entry and after the newest. newest: the newest entry's ms.
+  [layout.SLIDE] = {
+    bytes = 37,
+    read = function(st, s, at)
+      st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest =
+        unpack('>I6I4I3I3I3I6I6I6', s, at)
+    end,
+    write = function(st)
+      return pack('>I6I4I6I3I6I6I6', st.last, st.rate, st.count * 16777216 + st.slots, st.first, st.base, st.total,
+        st.newest)
+    end,
+  },
+  -- used: the units in all counters. The area holds buckets + 1 counters, that of sub-window k in slot k % (buckets + 1).
+  [layout.COUNTER] = {
+    bytes = 16,
+    read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
+    write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
+  },
+  -- used: the units in the window of last.
+  [layout.FIXED] = {
+    bytes = 16,
+    read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
+    write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
+  },
+  -- drained, beyond: the ms, and the ns beyond it, at which all that was charged has drained. interval: ns between units.
+  -- It is a rate: its window is 0.
+  [layout.GCRA] = {
+    bytes = 27, rate = true,
+    read = function(st, s, at) st.last, st.rate, st.drained, st.beyond, st.interval = unpack('>I6I4I6I3I8', s, at) end,
+    write = function(st) return pack('>I6I4I6I3I8', st.last, st.rate, st.drained, st.beyond, st.interval) end,
+  },
+}
+
+-- A lease record's fields: size, slots: the bytes of the packed table, and of the area, which is padded. ending: the
+-- last ms at which the lease record matters. summary: see lease.lua. It is not charged: last and rate stay 0.
+layout.FIELDS[layout.HOME] = {
+  bytes = 12 + layout.SUMMARY_BYTES,
+  read = function(st, s, at)
+    st.last, st.rate, st.size, st.slots, st.ending, st.summary = 0, 0, unpack('>I3I3I6c40', s, at)
+  end,
+  write = function(st) return pack('>I3I3I6c40', st.size, st.slots, st.ending, st.summary) end,
+}
+layout.FIELDS[layout.SHARD] = layout.FIELDS[layout.HOME]
+
+-- An RL.COUNTER with one sub-window has its pair of counters among its fields, even and odd, and no area: in memory they
+-- are the area all the same.
+local PAIR = {
+  bytes = 20,
+  read = function(st, s, at)
+    local even, odd = unpack('>I5I5', s, at + 10)
+    st.last, st.rate, st.area = unpack('>I6I4c10', s, at)
+    st.used = even + odd
+  end,
+  write = function(st) return pack('>I6I4c10', st.last, st.rate, st.area) end,
+}
+
+-- fields_of returns the fields of a kind of state.
+function layout.fields_of(kind, buckets)
+  return kind == layout.COUNTER and buckets == 1 and PAIR or layout.FIELDS[kind]
+end
+
+-- area_bytes returns the size of a state's area.
+function layout.area_bytes(st)
+  local kind = st.kind
+  if kind == layout.SLIDE then return st.slots * layout.ENTRY_BYTES end
+  if kind == layout.COUNTER and st.buckets > 1 then return (st.buckets + 1) * layout.COUNTER_BYTES end
+  if kind == layout.HOME or kind == layout.SHARD then return st.slots end
+  return 0
+end

@@ -1,0 +1,46 @@
+package lua_test
+
+import (
+	"os"
+	"regexp"
+	"strconv"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/stretchr/testify/require"
+)
+
+// Kinds and statuses have the same numbers in Go, on the wire and in stored records.
+func TestNumbersAreThoseOfGo(t *testing.T) {
+	text, err := os.ReadFile("layout.lua")
+	require.NoError(t, err)
+	number := func(name string) int {
+		found := regexp.MustCompile(`\b` + name + ` = (\d+)`).FindSubmatch(text)
+		require.NotNil(t, found, name)
+		n, err := strconv.Atoi(string(found[1]))
+		require.NoError(t, err)
+		return n
+	}
+	kinds := map[string]limit.Kind{"SLIDE": limit.Slide, "COUNTER": limit.Counter, "FIXED": limit.Fixed, "GCRA": limit.GCRA}
+	for name, kind := range kinds {
+		require.Equal(t, int(kind), number(name), name)
+	}
+	known := 0
+	for kind := range 256 {
+		if limit.Kind(kind).Known() {
+			known++
+		}
+	}
+	require.Len(t, kinds, known, "an algorithm whose kind is not compared")
+	for name, status := range map[string]wire.Status{
+		"DECIDED": wire.AtNode, "FAILED": wire.Failed, "AT_HOME": wire.AtHome, "AT_SHARD": wire.AtShard,
+	} {
+		require.Equal(t, int(status), number(name), name)
+	}
+	reset := wire.HomeArgs(&limit.Spec{}, 0, nil, nil)[1] // a spec without windows
+	require.Equal(t, int(reset[7]), number("RESET"))
+	for _, name := range []string{"RESET", "HOME", "SHARD"} { // are no algorithms
+		require.False(t, limit.Kind(number(name)).Known(), name)
+	}
+}

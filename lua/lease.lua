@@ -1,0 +1,124 @@
+-- lease.lua: what a split key's home and its shards have in common. shard/split.go says what they do.
+--
+-- Each keeps a lease record: a state of the kind HOME or SHARD, always the last of the key's record. Its area is a table
+-- packed by cmsgpack, padded, so that a changed one is mostly written in place. Its fields end in the lease summary: what
+-- the fast path must know to admit without a look at the table.
+--
+--   summary  the spec that it speaks of, from its flags on, 14; the units that may be in use here 6, what is added to
+--            the usage for the reply 6, first and last ms at which all this holds 6 and 6, shards 2 (0 at a shard)
+--
+-- States are named by the first 8 bytes of their names in a record. pairs are, per window, the state's name and limit 5.
+local lib = ...
+
+local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local max, ceil, zeros = math.max, math.ceil, string.rep
+local layout, record = lib.layout, lib.record
+local HOME, SHARD, COUNTER = layout.HOME, layout.SHARD, layout.COUNTER
+local PAD = 64
+local lease = { LEASE = 1000 } -- ms that a loan lasts, counted from before it was asked for
+lib.lease = lease
+
+function lease.matters_until(st) return st.ending end
+
+-- life returns for how long at most, in ms, a unit of a state counts.
+function lease.life(name)
+  local kind, buckets, window = unpack('>BI2I5', name)
+  return kind == COUNTER and window + ceil(window / max(buckets, 1)) or window
+end
+
+-- each calls back with the index, name and limit of each of the pairs.
+function lease.each(pairs, back)
+  for i = 1, #pairs / 13 do back(i, sub(pairs, i * 13 - 12, i * 13 - 5), (unpack('>I5', pairs, i * 13 - 4))) end
+end
+
+-- used returns what counts of a state, the ms until the first of it does not, and the state, if there is one.
+function lease.used(rec, name, strict)
+  local kind, buckets, window = unpack('>BI2I5', name)
+  local st = record.find(kind, buckets, window)
+  if not st or st.kind == HOME or st.kind == SHARD then return 0, 0 end
+  local used = lib.algorithms[kind].usage(st, rec, strict)
+  return used, lease.first(rec, st, used, strict), st
+end
+
+-- first returns the ms until the first unit in use is not.
+function lease.first(rec, st, used, strict)
+  if used <= 0 then return 0 end
+  return max(lib.algorithms[st.kind].room_at(st, rec, 1, used - 1, strict) - rec.clock, 1)
+end
+
+-- has reports whether a table has fields of these types.
+local function has(t, types)
+  if type(t) ~= 'table' then return false end
+  for name, wanted in pairs(types) do
+    if type(t[name]) ~= wanted then return false end
+  end
+  return true
+end
+
+-- numbers reports whether a table has nothing but numbers, by keys of one type.
+local function numbers(t, keys)
+  for key, n in pairs(t) do
+    if type(key) ~= keys or type(n) ~= 'number' or keys == 'string' and #key ~= 8 then return false end
+  end
+  return true
+end
+
+-- What the tables of lease records have, see home.lua and shard.lua.
+local LENT = { shard = 'number', seq = 'number', incarnation = 'number', over = 'boolean', strict = 'boolean', out = 'table' }
+local TYPES = {
+  [HOME] = { shards = 'number', pairs = 'string', strict = 'boolean', seq = 'number', no_lending_until = 'number',
+    lent = 'table' },
+  [SHARD] = { incarnation = 'number', seq = 'number', pairs = 'string', strict = 'boolean', held = 'table',
+    headroom = 'table', taken = 'number', lease = 'number' },
+}
+
+local function sound(kind, t)
+  if not has(t, TYPES[kind]) or #t.pairs % 13 ~= 0 then return false end
+  for _, l in ipairs(t.lent or {}) do
+    if not has(l, LENT) or not numbers(l.out, 'string') then return false end
+  end
+  return kind == HOME or numbers(t.held, 'number') and numbers(t.headroom, 'number')
+    and #t.held == #t.pairs / 13 and #t.headroom == #t.held
+end
+
+-- open returns the table of the lease record of that kind, and its state, if there is one.
+function lease.open(rec, kind)
+  local st = rec.lease
+  if not st or st.kind ~= kind or st.size == 0 then return nil, st end
+  if st.size > st.slots then record.damaged(rec.key, 'a lease record without its table') end
+  local ok, t = pcall(cmsgpack.unpack, sub(record.area(st), 1, st.size))
+  if not ok or not sound(kind, t) then record.damaged(rec.key, 'a lease record without its table') end
+  return t, st
+end
+
+-- summarize packs a lease summary. It can speak of one window, and of amounts that it can hold; without it, only the slow
+-- path can answer.
+function lease.summarize(kind, pairs, strict, bound, offset, from, till, shards)
+  if #pairs ~= 13 or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
+  local of, buckets, window, limit = unpack('>BI2I5I5', pairs)
+  local flags = (strict and 1 or 0) + (kind == SHARD and 2 or 0)
+  return pack('>BBI2I5I5I6I6I6I6I2', flags, of, buckets, window, limit, bound, offset, from, till, shards)
+end
+
+-- summary returns what the lease summary that stands in s says of a spec: the bound, the offset, and the shards; nothing
+-- if it does not speak of it now.
+function lease.summary(q, s, at, clock)
+  local about, bound, offset, from, till, shards = unpack('>c14I6I6I6I6I2', s, at)
+  if about == q.about and clock >= from and clock <= till then return bound, offset, shards end
+  return nil, 0, 0
+end
+
+-- keep puts a table into the record in memory, for save to write.
+function lease.keep(rec, kind, t, ending, summary)
+  local st, s = rec.lease, cmsgpack.pack(t)
+  local slots = ceil(#s / PAD) * PAD
+  if not st then
+    st = record.state(kind, 1, 0)
+    st.last, st.rate, st.slots = 0, 0, 0
+    record.add(st)
+  end
+  if st.slots ~= slots then rec.rewrite = true end
+  st.size, st.slots, st.ending, st.summary, st.touched = #s, slots, ending, summary, true
+  st.area = s .. zeros('\0', slots - #s)
+  st.patch, st.patch_at = st.area, 0
+end

@@ -1,0 +1,384 @@
+package lua_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
+	"github.com/stretchr/testify/require"
+)
+
+// base is the ms at which these tests happen.
+const base = int64(conformance.Base)
+
+// A spec is answered and stored alike by the fast path and by the slow one, over records
+// of any history.
+func TestPathsAgreeOverRandomHistories(t *testing.T) {
+	seeds := uint64(rounds("LUA_HISTORIES", 12))
+	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.GCRA} {
+		for several, least := range map[bool]int{false: 1000, true: 300} {
+			if several && !kind.Additive() {
+				continue // a rate has one window
+			}
+			t.Run(fmt.Sprintf("%v, several %v", kind, several), func(t *testing.T) {
+				w := startTwins(t)
+				for seed := range seeds {
+					rng, n := rand.New(rand.NewPCG(seed, 0)), 1
+					if several {
+						n = 2 + rng.IntN(limit.MaxWindows-1)
+					}
+					walk(w, kind, n, rng)
+					w.server.Do("FLUSHALL")
+				}
+				t.Log(w.count)
+				require.Greater(t, w.count[path{true, wire.AtNode, kind, false}], least)
+				if kind == limit.Slide {
+					require.Greater(t, w.count[path{false, wire.AtNode, kind, true}], 100, "patched records")
+				}
+			})
+		}
+	}
+}
+
+// A log with a grid loses its oldest entry while its newest takes one more unit: the
+// record gets shorter and lives as long as before.
+func TestFastPathShortensARecord(t *testing.T) {
+	w := startTwins(t)
+	const window, grid = 8*65536 + 3, 9 // ms
+	r := request(limit.Slide, limit.Window{Limit: 100_000, Length: window})
+	ask := func(clock int64) {
+		require.EqualValues(t, 1, w.decide(clock, r, 0, 1).Granted)
+		require.True(t, w.last.fast)
+	}
+	oldest := base + grid - base%grid
+	now := oldest + window
+	require.NotZero(t, now%grid)
+	ask(oldest)
+	ask(oldest + 100)
+	ask(now)
+	before := w.stored(storedKey(r, 0))
+	ask(now + 1)
+	after := w.stored(storedKey(r, 0))
+	require.Less(t, len(after.text), len(before.text))
+	require.Equal(t, before.expires, after.expires)
+}
+
+// Without cost, any number of requests is granted while there is room.
+func TestFastPathGrantsAnyNumberWithoutCost(t *testing.T) {
+	for _, kind := range windowed {
+		w := startTwins(t)
+		r := request(kind, limit.Window{Limit: 3, Length: 60_000})
+		require.EqualValues(t, 2, w.decide(base, r, 0, 2).Granted)
+		r.Cost = 0
+		require.EqualValues(t, 5, w.decide(base, r, 0, 5).Granted)
+		require.True(t, w.last.fast)
+	}
+}
+
+// A record of six logs with 28 entries each is the first that is not inline.
+func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
+	w := startTwins(t)
+	r := request(limit.Slide)
+	r.N = 6
+	for i := range r.N {
+		r.Windows[i] = limit.Window{Limit: 1000, Length: 60_000 + int64(i)}
+	}
+	for i := range int64(28) {
+		require.EqualValues(t, 1, w.decide(base+i, r, 0, 1).Granted)
+		require.Equal(t, path{i < 27, wire.AtNode, limit.Slide, i == 27}, w.last)
+	}
+}
+
+// Logs with slots to spare in an inline record, as no function writes it, are read as what
+// they are.
+func TestFastPathLeavesSpareSlotsToTheSlowPath(t *testing.T) {
+	w := startTwins(t)
+	r := request(limit.Slide)
+	r.N = 4
+	for i := range r.N {
+		r.Windows[i] = limit.Window{Limit: 11, Length: 60_000 + int64(i)}
+	}
+	for i := range int64(10) {
+		w.decide(base+i, r, 0, 1)
+	}
+	const names, fields, entry, spare = 3 + 4*13, 37, 12, 6
+	const head = names + 4*fields
+	record := w.stored(storedKey(r, 0)).text
+	require.Len(t, record, head+4*10*entry)
+	spaced := []byte(record[:head])
+	for i := range 4 {
+		spaced[names+i*fields+15] += spare // the number of slots
+		logs := record[head:]
+		spaced = append(spaced, logs[i*10*entry:(i+1)*10*entry]...)
+		spaced = append(spaced, make([]byte, spare*entry)...)
+	}
+	require.False(t, patched(string(spaced)))
+	for _, key := range []string{storedKey(r, 0), twin(storedKey(r, 0))} {
+		require.NoError(t, w.server.Client.SetArgs(t.Context(), key, spaced, redis.SetArgs{KeepTTL: true}).Err())
+	}
+	require.EqualValues(t, 1, w.decide(base+20, r, 0, 1).Granted)
+	require.False(t, w.last.fast)
+	require.EqualValues(t, 0, w.decide(base+21, r, 0, 1).Granted)
+	for i := range r.N { // without them again
+		r.Windows[i].Limit = 15
+	}
+	require.EqualValues(t, 2, w.decide(base+22, r, 0, 2).Granted)
+	require.EqualValues(t, 1, w.decide(base+23, r, 0, 1).Granted)
+	require.True(t, w.last.fast)
+}
+
+// The entries of one call have different specs, and write different times to live.
+func TestBatchOfDifferentSpecsDecidesAsEachAlone(t *testing.T) {
+	w := startTwins(t)
+	var requests, twins []engine.Request
+	for i, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.Slide, limit.Counter, limit.GCRA} {
+		for j := range 3 {
+			r := *request(kind)
+			r.N = 1 + i%2
+			for k := range r.N {
+				r.Windows[k] = limit.Window{Limit: 1_000_000, Length: int64(1000 * (1 + j + 3*k))}
+			}
+			r.Key = []byte("k" + strconv.Itoa(len(requests)))
+			if kind == limit.GCRA {
+				r = conformance.Throttle(string(r.Key), 1_000_000, 10, int64(1+j), 1)
+			}
+			requests = append(requests, r)
+			r.Key = append(r.Key[:len(r.Key):len(r.Key)], " alone"...)
+			twins = append(twins, r)
+		}
+	}
+	ask := func(clock int64, requests ...engine.Request) string {
+		var c wire.Call
+		for i := range requests {
+			_, ok := c.Add(&requests[i], 0)
+			require.True(t, ok)
+		}
+		require.Equal(t, len(requests), c.Len())
+		reply, err := w.server.Client.Do(t.Context(), c.Args(strconv.FormatInt(clock, 10), false, false)...).Text()
+		require.NoError(t, err)
+		answers, _, err := c.Decode(reply)
+		require.NoError(t, err)
+		for i := range answers {
+			require.EqualValues(t, 1, answers[i].Granted, "entry %d: %s", i, answers[i].Failure)
+		}
+		return reply[6:]
+	}
+	for i := range int64(80) { // the logs with one window become too long for an inline record
+		clock := base + 7*i
+		reply := ask(clock, requests...)
+		for k := range twins {
+			alone := ask(clock, twins[k])
+			require.Equal(t, alone, reply[:len(alone)], "%s at %d", twins[k].Key, i)
+			reply = reply[len(alone):]
+			require.Equal(t, w.stored(storedKey(&twins[k], 0)), w.stored(storedKey(&requests[k], 0)), "%s at %d", twins[k].Key, i)
+		}
+		require.Empty(t, reply)
+	}
+}
+
+// States that are charged by different calls are decided by the fast path, too.
+func TestFastPathDecidesStatesChargedApart(t *testing.T) {
+	for _, kind := range windowed {
+		w := startTwins(t)
+		r := request(kind)
+		r.N = 2
+		r.Windows[0], r.Windows[1] = limit.Window{Limit: 1000, Length: 60_000}, limit.Window{Limit: 1000, Length: 70_000}
+		ask := func(clock int64, fast bool) {
+			require.EqualValues(t, 1, w.decide(base+clock, r, 0, 1).Granted)
+			require.Equal(t, fast, w.last.fast, "%v at %d", kind, clock)
+		}
+		ask(0, true)
+		r.N = 1
+		ask(1, true)
+		r.N = 2
+		ask(2, true)
+		ask(3, true)
+		ask(3000, true)
+		ask(3001, true)
+	}
+}
+
+// Long logs that become shorter little by little are rewritten at last.
+func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
+	w := startTwins(t)
+	r := request(limit.Slide)
+	r.N = 2
+	r.Windows[0], r.Windows[1] = limit.Window{Limit: 1000, Length: 1000}, limit.Window{Limit: 1000, Length: 1010}
+	clock := base
+	for range 300 {
+		w.decide(clock, r, 0, 1)
+		clock++
+	}
+	clock += 700
+	full := len(w.stored(storedKey(r, 0)).text)
+	for len(w.stored(storedKey(r, 0)).text) == full {
+		require.Less(t, clock, base+1500)
+		require.EqualValues(t, 1, w.decide(clock, r, 0, 1).Granted)
+		clock += 10
+	}
+	require.False(t, w.last.fast)
+}
+
+// walk asks one key at random, mostly the same spec, of n windows or of a rate.
+func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
+	r := request(kind)
+	r.N, r.Strict = n, rng.IntN(3) == 0
+	for i := range r.N {
+		// A second or less, and up to some hundred; limits near to what is asked, and some
+		// for which a log has a grid.
+		length := int64(100*(i+1)) << rng.IntN(10)
+		most := 1 + length/20 + rng.Int64N(20)
+		if rng.IntN(4) == 0 {
+			length, most = length*1000, 100_000+rng.Int64N(5)
+		}
+		r.Windows[i] = limit.Window{Limit: most, Length: length + int64(i)}
+	}
+	if kind == limit.GCRA {
+		*r = conformance.Throttle("k", 1+rng.Int64N(200), 1+rng.Int64N(1000), 1+rng.Int64N(60), 1)
+	}
+	step := int64(1) << rng.IntN(8)
+	clock := base
+	for range 400 {
+		asked := *r
+		switch rng.IntN(300) {
+		case 0: // states that were charged by other calls than the others: the slow path until there is a pause
+			asked.N = 1 + rng.IntN(r.N)
+		case 1: // a state of another kind: the slow path while it lives
+			asked = *request(limit.Fixed, limit.Window{Limit: r.Windows[0].Limit, Length: step})
+		case 2, 3:
+			clock += 3000 + rng.Int64N(100*step)
+		case 4, 5, 6, 7:
+			i := r.N - 1
+			asked.Windows[0], asked.Windows[i] = asked.Windows[i], asked.Windows[0]
+		case 8, 9, 10, 11, 12, 13, 14, 15:
+			asked.Windows[rng.IntN(r.N)].Limit += rng.Int64N(3) - 1
+		case 16, 17, 18, 19, 20, 21, 22, 23:
+			asked.Cost = rng.Int64N(4)
+		case 24, 25, 26, 27, 28, 29, 30, 31:
+			clock -= rng.Int64N(step)
+		case 32, 33: // another rate
+			asked.Interval += rng.Int64N(2) * asked.Interval
+		}
+		w.decide(clock, &asked, 0, 1+rng.Int64N(3))
+		clock += rng.Int64N(2 * step)
+	}
+}
+
+// The lease summary of a shard holds from when its loan was taken until before the
+// lease's end, and for no more than is held.
+func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
+	const window = 60_000
+	for _, kind := range windowed {
+		t.Run(kind.String(), func(t *testing.T) {
+			w := startTwins(t)
+			r := request(kind, limit.Window{Limit: 100, Length: window})
+			lend := func(clock, held int64) {
+				loan := lease.Loan{
+					Shard: 1, Seq: clock * 1000, Incarnation: base, Clock: clock,
+					Pairs: wire.Pairs(&r.Spec), Held: []int64{held}, Headroom: []int64{7},
+				}
+				require.Equal(t, "\x01", w.run(lua.Take, storedKey(r, 1), clock, texts(wire.LoanArgs(&loan))...))
+			}
+			ask := func(clock, n, granted int64, fast bool) {
+				t.Helper()
+				require.Equal(t, granted, w.decide(clock, r, 1, n).Granted, "at %d", clock-base)
+				require.Equal(t, fast, w.last.fast, "at %d", clock-base)
+			}
+			r.N, r.Windows[1] = 2, limit.Window{Limit: 100, Length: 2 * window}
+			ask(base, 1, 0, false)
+			r.N, r.Windows[1] = 1, limit.Window{}
+			ask(base, 1, 0, false)
+			lend(base, 10)
+			ask(base+1, 1, 1, false) // makes the state
+			ask(base+2, 1, 1, true)
+			lend(base+20, 20)
+			ask(base+19, 1, 0, false) // the clock stepped back behind the loan
+			ask(base+20, 1, 1, true)
+			ask(base+500, 17, 17, true)
+			ask(base+501, 1, 0, false) // all that it holds is in use
+			lend(base+600, 25)
+			ask(base+601, 6, 5, false) // only some of them
+			lend(base+700, 93)
+			ask(base+1699, 1, 1, true)
+			ask(base+1700, 1, 0, false) // the lease has ended
+			lend(base+1800, 93)
+			ask(base+1810, 1, 1, true)
+			ask(base+1805, 1, 0, false) // the clock stepped back behind the last charge
+			r.Windows[0].Limit++
+			ask(base+1811, 1, 0, false) // lent for another limit
+			r.Windows[0].Limit--
+			r.Strict = true
+			ask(base+1811, 1, 0, false) // and for another way to count
+			r.Strict, r.Windows[0].Length = false, window/2
+			lend(base+1900, 93)
+			ask(base+1901, 1, 1, false) // the record's state is of another window
+			ask(base+1902, 1, 1, true)  // two states
+			r.Windows[0].Length = window
+			lend(base+2000, 93)
+			ask(base+2001, 1, 1, true) // the first of two
+		})
+	}
+}
+
+// A home that has lent to many shards has a long lease record, of which only the summary
+// is read.
+func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
+	const shards = 40
+	for _, kind := range windowed {
+		t.Run(kind.String(), func(t *testing.T) {
+			w := startTwins(t)
+			r := request(kind, limit.Window{Limit: 1_000_000, Length: 60_000})
+			for number := 1; number < shards; number++ {
+				w.lend(base+int64(number), r, number, shards)
+			}
+			for i := range int64(3) {
+				a := w.decide(base+100+i, r, 0, 1)
+				require.EqualValues(t, 1, a.Granted)
+				require.Equal(t, shards, a.Shards)
+				require.Equal(t, path{kind != limit.Slide, wire.AtHome, kind, true}, w.last)
+			}
+		})
+	}
+}
+
+// The lease summary of a home holds until the first loan lapses, for what is not lent.
+func TestHomeDecidesByTheFastPathUntilALoanLapses(t *testing.T) {
+	const window = 500
+	for _, kind := range windowed {
+		t.Run(kind.String(), func(t *testing.T) {
+			w := startTwins(t)
+			r := request(kind, limit.Window{Limit: 100, Length: window})
+			ask := func(clock, n, granted int64, fast bool) {
+				t.Helper()
+				require.Equal(t, granted, w.decide(clock, r, 0, n).Granted, "at %d", clock-base)
+				require.Equal(t, fast, w.last.fast, "at %d", clock-base)
+			}
+			w.lend(base, r, 1, 4)     // 1 is granted, 24 are lent
+			w.lend(base+200, r, 2, 4) // 1 more, 18
+			ask(base+201, 1, 1, true)
+			require.Equal(t, wire.AtHome, w.last.status)
+			ask(base+202, 56, 55, false) // all but one
+			lapse := base + rules.Lease + wire.State(&r.Spec, r.Windows[0]).Life()
+			ask(lapse-1, 1, 1, true)
+			ask(lapse, 1, 1, true)
+			ask(lapse+1, 1, 1, false)
+			was := w.stored(storedKey(r, 0))
+			nothing := w.run(lua.Decide, storedKey(r, 0), lapse+2, "\x00\x03\x00\x00\x00\x00", texts(wire.HomeArgs(&r.Spec, 0, nil, nil))[1])
+			require.Equal(t, "\x00\x00\x00\x00", nothing[6+4:6+4+4], "granted, of no requests")
+			require.False(t, w.last.fast)
+			require.Equal(t, was, w.stored(storedKey(r, 0)))
+			r.Cost = 0
+			ask(lapse, 1, 1, false) // for which the shards are read
+			r.Cost, r.Windows[0].Limit = 1, 99
+			ask(lapse, 1, 1, false)
+		})
+	}
+}

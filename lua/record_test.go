@@ -1,0 +1,185 @@
+package lua
+
+import (
+	"context"
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An entry that fails charges nothing and leaves nothing behind: the entries before and after it answer and
+// store as they do without it.
+func TestErrorLeavesNothing(t *testing.T) {
+	s, alone := start(t), start(t)
+	for name, q := range all {
+		for step := range int64(40) {
+			// Of three entries the second fails, in another way each time.
+			bad, why := "bad", ""
+			switch step % 5 {
+			case 0:
+				s.Do("RPUSH", bad, "a list")
+				why = "WRONGTYPE"
+			case 1: // a record of this kind that ends within its fields
+				whole := text(t, s, "first "+name)
+				s.Do("SET", bad, whole[:min(len(whole), 20)])
+				why = "damaged"
+			case 2:
+				s.Do("SET", bad, "\x02\x00\x01\x09\x00\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01")
+				why = "unknown kind"
+			case 3:
+				s.Do("SET", bad, "\x01 of another version")
+				why = "not a record of this version"
+			case 4: // directory and fields are as they should be, the rest is not
+				whole := text(t, s, "first "+name)
+				s.Do("SET", bad, whole[:16]+strings.Repeat("\xff", len(whole)-16), "PX", 1000)
+			}
+			keys := []any{"first " + name, bad, "last " + name}
+			args := append(append([]any{"fcall", Decide.Name, 3}, keys...), itoa(int(base+step)), "", q)
+			reply, err := s.Client.Do(context.Background(), args...).Text()
+			require.NoError(t, err)
+			first, last := decide(t, alone, "first "+name, base+step, q), decide(t, alone, "last "+name, base+step, q)
+			reply = reply[6:]
+			require.True(t, strings.HasPrefix(reply, first), "%s, step %d: %q", name, step, reply)
+			require.True(t, strings.HasSuffix(reply, last), "%s, step %d: %q", name, step, reply)
+			if step%5 != 4 {
+				failed := reply[len(first) : len(reply)-len(last)]
+				require.Equal(t, byte(1), failed[0], "%s, step %d: %q", name, step, failed)
+				require.Contains(t, failed, why)
+			}
+			s.Do("DEL", bad)
+			for _, key := range []string{"first " + name, "last " + name} {
+				require.Equal(t, text(t, alone, key), text(t, s, key), "%s, step %d", name, step)
+			}
+		}
+	}
+}
+
+// damage returns records of every kind with something changed: bytes flipped, cut off, added, counts made huge.
+func damage(rng *rand.Rand, record string) string {
+	b := []byte(record)
+	switch rng.IntN(6) {
+	case 0:
+		b = b[:rng.IntN(len(b))]
+	case 1:
+		b = append(b, make([]byte, rng.IntN(600))...)
+	case 2: // a run of one byte
+		from := rng.IntN(len(b))
+		for i := from; i < min(from+1+rng.IntN(12), len(b)); i++ {
+			b[i] = []byte{0, 255, 1, 127}[rng.IntN(4)]
+		}
+	default:
+		for range 1 + rng.IntN(8) {
+			b[rng.IntN(len(b))] = byte(rng.IntN(256))
+		}
+	}
+	return string(b)
+}
+
+// Whatever a stored record says, a function answers, or fails with an error, soon; and a reset removes the record.
+func TestDamagedRecords(t *testing.T) {
+	s := start(t)
+	s.Do("CONFIG", "SET", "busy-reply-threshold", "2000")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	whole := map[string]string{}
+	lend := func(key, q string, clock int64, part uint64) { // by the home, to a shard that refused
+		refusal := put(put(put(put(put(nil, part, 4), uint64(clock), 6), base, 6), 1, 7), 0, 1)
+		_, err := call(s, Lend.Name, key, clock, string(put(put(nil, 1, 4), 4, 2)), q, string(refusal), "", "")
+		require.NoError(t, err)
+	}
+	for name, q := range all {
+		for i := range int64(90) {
+			decide(t, s, name, base+11*i, q)
+		}
+		whole[name] = text(t, s, name)
+		if name != "throttle" && name != "shard" {
+			decide(t, s, "home "+name, base, q)
+			lend("home "+name, q, base, 1)
+			lend("home "+name, q, base+1, 2)
+			whole["home "+name] = text(t, s, "home "+name)
+		}
+	}
+	decide(t, s, "two", base, all["slide"])
+	decide(t, s, "two", base, all["counter"])
+	whole["two"] = text(t, s, "two")
+	names := make([]string, 0, len(whole))
+	for name := range whole {
+		names = append(names, name)
+	}
+	reset := spec(5, 0, 0, 0)
+	answered, failed, damaged := 0, 0, 0
+	for range 6000 {
+		name := names[rng.IntN(len(names))]
+		record := damage(rng, whole[name])
+		q := all[strings.TrimPrefix(name, "home ")]
+		if q == "" || rng.IntN(4) == 0 {
+			q = all[[]string{"slide", "counter", "fixed", "throttle", "shard", "slide 2 windows", "buckets"}[rng.IntN(7)]]
+		}
+		clock := base + 1000 + rng.Int64N(2000)
+		s.Do("SET", "k", record, "PX", 3_600_000)
+		from := time.Now()
+		var reply string
+		var err error
+		switch rng.IntN(6) {
+		case 0:
+			reply, err = call(s, Inspect.Name, "k", clock)
+		case 1:
+			reply, err = call(s, Lend.Name, "k", clock, string(put(put(nil, 3, 4), 4, 2)), q, "", "", "")
+		case 2:
+			reply, err = call(s, Recall.Name, "k", clock, "\x00\x00\x00\x00\x00\x00\x00\x01\x01"+q[7:8]+q[8:15])
+		case 3:
+			reply, err = call(s, Take.Name, "k", clock, string(put(put(put(put(nil, 1<<50, 7), base, 6), uint64(clock), 6), 0, 1)))
+		default:
+			reply, err = call(s, Decide.Name, "k", clock, string(binary.BigEndian.AppendUint32([]byte{0, 3}, 5)), q)
+			if err == nil && reply[6] == 1 {
+				require.Regexp(t, "is damaged|of this version|unknown kind", reply, "%q", record)
+				damaged++
+			}
+		}
+		require.Less(t, time.Since(from), 2*time.Second, "%q", record)
+		if err == nil {
+			answered++
+		} else {
+			failed++
+			require.Regexp(t, "is damaged|of this version|unknown kind", err.Error(), "%q", record)
+		}
+		_ = reply
+		if _, left := s.Client.Get(context.Background(), "k").Result(); left == nil && rng.IntN(4) == 0 {
+			reply := decide(t, s, "k", clock, reset)
+			if reply[0] == 0 { // but for the home of a split key, which a proxy resets
+				require.Equal(t, int64(0), s.Client.Exists(context.Background(), "k").Val())
+			}
+		}
+	}
+	t.Logf("%d answered, %d refused, %d entries failed", answered, failed, damaged)
+	require.Greater(t, damaged, 100)
+}
+
+// What the library keeps between calls is bounded: specs and directories that come and go take no more memory.
+func TestCachesAreBounded(t *testing.T) {
+	s := start(t)
+	used := func() int64 {
+		_, rest, _ := strings.Cut(s.Do("INFO", "memory"), "used_memory_vm_functions:")
+		digits, _, _ := strings.Cut(rest, "\r")
+		n := int64(0)
+		for _, c := range digits {
+			n = n*10 + int64(c-'0')
+		}
+		return n
+	}
+	ask := func(from, to int) {
+		for i := from; i < to; i++ {
+			decide(t, s, "k"+itoa(i%7), base, spec(1, 0, 1, 1, window{60_000, uint64(1000 + i)}, window{uint64(70_000 + i), 2000}))
+			s.Do("DEL", "k"+itoa(i%7))
+		}
+	}
+	ask(0, 3000)
+	was := used()
+	ask(3000, 9000)
+	require.Less(t, used(), was+was/2)
+}

@@ -1,0 +1,158 @@
+-- shard.lua: a shard of a split key, which admits out of what the home lent it. It is shard/split_part.go, function by
+-- function.
+--
+-- The table of a shard's lease record: incarnation and seq; of the lease pairs, strict, held and headroom (by window),
+-- taken, and lease, the ms at which it ends.
+local lib = ...
+
+local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local max, min, floor, concat = math.max, math.min, math.floor, table.concat
+local layout, record, lease = lib.layout, lib.record, lib.lease
+local SHARD, LEASE = layout.SHARD, lease.LEASE
+local shard = {}
+lib.shard = shard
+
+-- live reports whether the shard may admit. A clock that went back behind what the shard has seen ends the lease.
+local function live(p, rec)
+  return p ~= nil and p.taken <= rec.clock and rec.now <= rec.clock and rec.clock < p.lease
+end
+
+-- keep puts the table into the record, to live until ending.
+local function keep(rec, p, ending)
+  local held, headroom = p.held[1] or 0, p.headroom[1] or 0
+  local limit = #p.pairs == 13 and unpack('>I5', p.pairs, 9) or 0
+  lease.keep(rec, SHARD, p, ending,
+    lease.summarize(SHARD, p.pairs, p.strict, held, limit - held - headroom, p.taken, p.lease - 1, 0))
+end
+
+local function fresh(incarnation, seq)
+  return { incarnation = incarnation, seq = seq, pairs = '', strict = false, held = {}, headroom = {}, taken = 0, lease = 0 }
+end
+
+-- remember makes the lease record, if there is none, and lets it live for as long as the home may count a loan that this
+-- refusal brings. It returns the table, and whether the record has to be saved.
+local function remember(rec, p, q)
+  local clock, life = rec.clock, 0
+  for _, name in ipairs(q.names) do life = max(life, lease.life(name)) end
+  if p and rec.lease.ending >= clock + 2 * LEASE + life then return p, false end
+  p = p or fresh(clock, 0)
+  keep(rec, p, clock + 3 * LEASE + 2 * life)
+  return p, true
+end
+
+-- ask returns how many requests are granted, the room seen by window, and the refusal: empty if all are, else clock 6,
+-- incarnation 6, seq 7, over 1, and if that is 1, per window what is used 6, and the ms until the first of it is not 6;
+-- and whether the record has to be saved.
+function shard.ask(rec, q, states, uses, requests)
+  local p = lease.open(rec, SHARD)
+  local alive, granted, rooms = live(p, rec), 0, {}
+  if alive and p.pairs == q.pairs and p.strict == q.strict then
+    granted = requests
+    for i = 1, q.count do
+      granted = max(min(granted, floor((p.held[i] - uses[i]) / q.ask)), 0)
+      rooms[i] = max(p.held[i] - uses[i] + p.headroom[i], 0)
+    end
+  end
+  if granted == requests then return granted, rooms, '', false end
+  local kept
+  p, kept = remember(rec, p, q)
+  local refusal = { pack('>I6I6I7B', rec.clock, p.incarnation, p.seq, alive and 0 or 1) }
+  if not alive then
+    for i = 1, q.count do
+      refusal[i + 1] = pack('>I6I6', uses[i], lease.first(rec, states[i], uses[i], q.strict))
+    end
+  end
+  return granted, rooms, concat(refusal), kept
+end
+
+-- The function rl_take hands a loan to a shard, which takes it unless it is old. It may be sent any number of times, late
+-- or never.
+--
+-- KEYS[1] the shard's stored key
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] seq 7 bytes, incarnation 6, clock 6 (of the refusal that it answers), strict 1, then per window the state's
+--         name 8, limit 5, held 6, headroom at home 6
+-- returns 1 byte: 1 if it was taken
+-- Cost: O(windows), one write.
+function lib.take(keys, args)
+  local clock, key, s = lib.clock_of(args[1]), keys[1], args[2]
+  local seq, incarnation, asked, strict = unpack('>I7I6I6B', s)
+  local rec = record.open(key, clock)
+  local was = record.ends()
+  local p, st = lease.open(rec, SHARD)
+  if not p or incarnation ~= p.incarnation or seq <= p.seq or clock < asked or clock >= asked + LEASE then return '\0' end
+  local names = {}
+  p.held, p.headroom = {}, {}
+  for at = 21, #s, 25 do
+    local i = #names + 1
+    names[i] = sub(s, at, at + 12)
+    p.held[i], p.headroom[i] = unpack('>I6I6', s, at + 13)
+  end
+  p.seq, p.pairs, p.strict, p.taken, p.lease = seq, concat(names), strict == 1, clock, asked + LEASE
+  keep(rec, p, st.ending)
+  record.save(was)
+  return '\1'
+end
+
+-- recall gives back what is not used. It returns whether the recall is stale, and whether the table has changed.
+local function recall(rec, p, seq, close)
+  if seq < p.seq then return true, false end
+  local changed = p.seq ~= seq or close and p.lease ~= 0
+  p.seq = seq
+  if close then p.lease = 0 end
+  lease.each(p.pairs, function(i, name)
+    local held = min(p.held[i], (lease.used(rec, name, p.strict)))
+    changed = changed or held ~= p.held[i]
+    p.held[i] = held
+  end)
+  return false, changed
+end
+
+-- What rl_recall is asked to do. Any other number: to report only.
+local RECALL, FORGET = 0, 1
+
+-- The function rl_recall asks a shard to give back what it has not used and to report, or to forget all, or only to
+-- report. It may be sent any number of times.
+--
+-- KEYS[1] the shard's stored key
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in full),
+--         then the names of states to report on, 8 each
+-- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), ms until its lease ends 6,
+--         per state what is used 6, ms until the first of it is not 6, what is held 6, limit as last charged 5, rate 3
+-- Cost: O(states), one write if something changes.
+function lib.recall(keys, args)
+  local clock, key = lib.clock_of(args[1]), keys[1]
+  local what, seq, flags = unpack('>BI7B', args[2])
+  local close, strict, stale = flags % 2 == 1, flags >= 2, false
+  local rec = record.open(key, clock)
+  local was = record.ends()
+  local p, st = lease.open(rec, SHARD)
+  if what == RECALL and p then
+    local changed
+    stale, changed = recall(rec, p, seq, close)
+    if changed then
+      keep(rec, p, st.ending)
+      record.save(was)
+    end
+  elseif what ~= RECALL then
+    stale = p ~= nil and seq < p.seq
+    if what == FORGET and not stale then
+      p = fresh(max(clock, p and p.incarnation or 0) + 1, seq)
+      rec = record.load(key, clock, '', 0)
+      keep(rec, p, clock + 2 * LEASE)
+      record.save(0)
+    end
+  end
+  local alive, held = live(p, rec), {}
+  if p then lease.each(p.pairs, function(i, name) held[name] = p.held[i] end) end
+  local out = { pack('>I7I6BI6', seq, p and p.incarnation or 0, (stale and 1 or 0) + (p and not stale and not alive and 2 or 0)
+    + (strict and 4 or 0), alive and p.lease - clock or 0) }
+  for at = 10, #args[2], 8 do
+    local name = sub(args[2], at, at + 7)
+    local used, first, of = lease.used(rec, name, strict)
+    out[#out + 1] = pack('>I6I6I6I5I3', used, first, held[name] or 0, of and of.limit or 0,
+      of and lib.rate.at(clock, of.last, of.rate) or 0)
+  end
+  return concat(out)
+end

@@ -1,0 +1,77 @@
+package resp
+
+import (
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestMaxClientsRefusesFurtherConnections(t *testing.T) {
+	srv, addr := start(t, Config{MaxClients: 1}, handlerFuncs{open: trust, serve: likeRedis})
+	first := dial(t, addr)
+	send(t, first, "PING\r\n")
+	expect(t, first, "+PONG\r\n")
+	expectEnd(t, dial(t, addr), "-ERR max number of clients reached\r\n")
+	require.EqualValues(t, 1, srv.Stats().RejectedMax.Load())
+
+	require.NoError(t, first.Close())
+	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 0 }, 10*time.Second, time.Millisecond)
+	second := dial(t, addr)
+	send(t, second, "PING\r\n")
+	expect(t, second, "+PONG\r\n")
+}
+
+func TestHTTPIsLoggedOncePerMinute(t *testing.T) {
+	var logged syncBuffer
+	srv, addr := start(t, Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, handlerFuncs{open: trust, serve: likeRedis})
+	for range 3 {
+		conn := dial(t, addr)
+		send(t, conn, "POST / HTTP/1.1\r\nHost: here\r\n\r\nPING\r\n")
+		expectEnd(t, conn, "")
+	}
+	require.EqualValues(t, 3, srv.Stats().HTTP.Load())
+	require.Equal(t, 1, strings.Count(logged.String(), "HTTP"))
+}
+
+// stranger accepts connections that seem to come from another machine.
+type stranger struct{ net.Listener }
+
+type strangerConn struct{ net.Conn }
+
+func (l stranger) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return strangerConn{conn}, err
+}
+
+func (strangerConn) RemoteAddr() net.Addr {
+	return &net.TCPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 7}
+}
+
+func TestProtectedModeRefusesOtherMachines(t *testing.T) {
+	for _, protected := range []bool{true, false} {
+		ln, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		srv := startOn(t, Config{ProtectedMode: protected}, handlerFuncs{open: trust, serve: likeRedis}, stranger{ln})
+		conn := dial(t, ln.Addr().String())
+		if protected {
+			reply, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.True(t, strings.HasPrefix(string(reply), "-DENIED Redis is running in protected mode"), "%s", reply)
+			require.Equal(t, 1, strings.Count(string(reply), "\n"))
+			require.EqualValues(t, 1, srv.Stats().RejectedMode.Load())
+			srv.SetProtectedMode(false)
+			conn = dial(t, ln.Addr().String())
+		}
+		send(t, conn, "PING\r\n")
+		expect(t, conn, "+PONG\r\n")
+	}
+	_, local := start(t, Config{ProtectedMode: true}, handlerFuncs{open: trust, serve: likeRedis})
+	conn := dial(t, local)
+	send(t, conn, "PING\r\n")
+	expect(t, conn, "+PONG\r\n")
+}
