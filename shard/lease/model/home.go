@@ -1,0 +1,259 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/rlproxy/rlproxy/shard/lease"
+)
+
+// Home is the home's record: what its node keeps beside the home's own use of the windows.
+type Home struct {
+	Shards         int          // Number of shards, including the home. Below 2 the home lends nothing.
+	Pairs          []lease.Pair // Limits that the live leases serve.
+	Strict         bool
+	Lent           []Lent // What is lent, at most one entry per shard.
+	Seq            int64  // Newest loan to any shard.
+	NoLendingUntil int64  // Time before which the home lends nothing, in ms.
+}
+
+// Lent is what the home knows about one shard that it has lent to.
+type Lent struct {
+	Shard       int
+	Seq         int64         // Newest loan: the home's clock in ms when it was made, times 1000, or more.
+	Incarnation int64         // Incarnation of the shard's record that the loan was for.
+	LeaseEnded  bool          // The shard has reported that its lease has ended.
+	Strict      bool          // Way in which Out is counted.
+	Out         []lease.Units // Most units that the shard may have in use.
+}
+
+// Decide answers a request. own is the home's own use by pair of the demand, and clock is
+// the home's clock in ms. The caller charges what is granted. A denial changes nothing
+// except for what was reported.
+func (h *Home) Decide(rules lease.Rules, clock int64, q *lease.HomeRequest, own []int64) lease.HomeReply {
+	h.expire(rules, clock)
+	reports := q.Reports
+	if r := q.Refusal; r != nil && r.LeaseEnded {
+		reports = append(slices.Clip(reports), lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: r.Incarnation,
+			LeaseEnded: true, Strict: q.Demand.Strict, Used: r.Used})
+	}
+	for i := range reports {
+		h.collect(&reports[i])
+	}
+	others := h.otherLeases(rules, clock, q.Demand)
+	room := h.room(q.Demand, own, others)
+	granted := q.Demand.Fit(slices.Min(room))
+	if granted < q.Demand.N {
+		recalls := h.missingRecalls(rules, clock, q.Demand, reports, q.Unreachable)
+		if len(recalls) > 0 && len(q.Reports) > 0 {
+			// The home lent to shards while they were being recalled. Pause the lending, so
+			// that the next round of recalls decides.
+			h.NoLendingUntil = clock + rules.Lease/4
+		}
+		return lease.HomeReply{Granted: granted, Recalls: recalls}
+	}
+	for i := range room {
+		room[i] -= granted * q.Demand.Cost
+	}
+	reply := lease.HomeReply{Granted: granted}
+	if q.Refusal != nil && !others {
+		reply.Loan = h.lend(rules, clock, q, room)
+	}
+	return reply
+}
+
+// expire forgets what no shard can have in use any more. A shard uses a loan at most until
+// one lease after the home made it, and a unit counts for its life after that.
+func (h *Home) expire(rules lease.Rules, clock int64) {
+	h.Lent = slices.DeleteFunc(h.Lent, func(l Lent) bool {
+		for i := range l.Out {
+			if clock > l.Seq/1000+rules.Lease+l.Out[i].Life() {
+				l.Out[i].N = 0
+			}
+		}
+		return !slices.ContainsFunc(l.Out, func(u lease.Units) bool { return u.N > 0 })
+	})
+}
+
+// collect applies a report if the home has made no loan since the recall. Reports on one
+// loan may arrive in any order, since each bounds what the shard may have in use from then
+// on.
+func (h *Home) collect(r *lease.Report) {
+	i := h.find(r.Shard)
+	if i < 0 || r.Stale || r.Seq < h.Lent[i].Seq || r.Incarnation != h.Lent[i].Incarnation {
+		return
+	}
+	l := &h.Lent[i]
+	l.LeaseEnded = l.LeaseEnded || r.LeaseEnded
+	if r.Strict != l.Strict && !covers(r, l.Out) {
+		return // Some states would be counted in another way than the record says.
+	}
+	for _, used := range r.Used {
+		for j := range l.Out {
+			if out := &l.Out[j]; out.State == used.State && (used.N < out.N || r.Strict != l.Strict) {
+				out.N = used.N
+			}
+		}
+	}
+	l.Strict = r.Strict
+}
+
+// covers reports whether the report includes all states of out.
+func covers(r *lease.Report, out []lease.Units) bool {
+	return !slices.ContainsFunc(out, func(o lease.Units) bool {
+		return !slices.ContainsFunc(r.Used, func(u lease.Units) bool { return u.State == o.State })
+	})
+}
+
+// live reports whether the shard may still admit out of its loan.
+func (l *Lent) live(rules lease.Rules, clock int64) bool {
+	return !l.LeaseEnded && clock <= l.Seq/1000+rules.Lease
+}
+
+// otherLeases reports whether live leases serve other limits than the demand's.
+func (h *Home) otherLeases(rules lease.Rules, clock int64, d *lease.Demand) bool {
+	return !d.Matches(h.Pairs, h.Strict) &&
+		slices.ContainsFunc(h.Lent, func(l Lent) bool { return l.live(rules, clock) })
+}
+
+// room returns by pair what is left of the limit. While leases serve other limits on the
+// same state, the home observes those limits, too, because the shards admit up to them. It
+// has no room at all beside leases that count in the other way, until they are recalled.
+func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
+	room := make([]int64, len(d.Pairs))
+	for i, pair := range d.Pairs {
+		limit := pair.Limit
+		for _, lent := range h.Pairs {
+			if others && lent.State == pair.State {
+				limit = min(limit, lent.Limit)
+				if h.Strict != d.Strict {
+					limit = 0
+				}
+			}
+		}
+		room[i] = limit - own[i]
+		for _, l := range h.Lent {
+			room[i] -= l.counts(pair.State, d.Strict)
+		}
+	}
+	return room
+}
+
+// counts returns how many units of a state the shard may have in use. If Out is counted by
+// weight, that is up to twice as much when the oldest sub-window counts in full.
+func (l *Lent) counts(s lease.State, strict bool) int64 {
+	for _, out := range l.Out {
+		if out.State == s {
+			if strict && !l.Strict {
+				return 2 * out.N
+			}
+			return out.N
+		}
+	}
+	return 0
+}
+
+// missingRecalls returns the recalls that the home needs before it may deny the rest of a
+// demand: one for each shard that uses up room or whose lease lowers the limit, unless it
+// was heard from since the demand arrived or is unreachable.
+func (h *Home) missingRecalls(rules lease.Rules, clock int64, d *lease.Demand, reports []lease.Report, unreachable []int) []lease.Recall {
+	var recalls []lease.Recall
+	matches := d.Matches(h.Pairs, h.Strict)
+	for _, l := range h.Lent {
+		counts := slices.ContainsFunc(d.Pairs, func(p lease.Pair) bool { return l.counts(p.State, d.Strict) > 0 })
+		heard := slices.ContainsFunc(reports, func(r lease.Report) bool { return r.Shard == l.Shard && r.Seq >= l.Seq && !r.Stale })
+		if heard || slices.Contains(unreachable, l.Shard) || !counts && (matches || !l.live(rules, clock)) {
+			continue
+		}
+		r := lease.Recall{Shard: l.Shard, Seq: l.Seq, EndLease: !matches, Strict: d.Strict}
+		for _, out := range l.Out {
+			r.States = append(r.States, out.State)
+		}
+		recalls = append(recalls, r)
+	}
+	return recalls
+}
+
+// scarce is the fraction of a limit, 1/scarce, below which the home does not lend room.
+// Near the limit it would only have to recall it again, and a loan makes the recalls under
+// way useless.
+const scarce = 32
+
+// lend lends the shard that refused an equal share of the room, in addition to what it may
+// have in use already. The home keeps one share for itself. lend returns nil if a loan would
+// be of no use or must not be made.
+func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room []int64) *lease.Loan {
+	if h.Shards < 2 || clock < h.NoLendingUntil {
+		return nil
+	}
+	d, i := q.Demand, h.find(q.Refusal.Shard)
+	l := Lent{Shard: q.Refusal.Shard}
+	if i >= 0 {
+		l = h.Lent[i]
+		if q.Refusal.Incarnation != l.Incarnation || q.Refusal.Seq != l.Seq && clock < l.Seq/1000+rules.Grace {
+			return nil // The shard lost its memory, or another proxy's loan is on its way.
+		}
+	}
+	loan := &lease.Loan{Shard: l.Shard, Seq: max(h.Seq+1, clock*1000), Pairs: d.Pairs, Strict: d.Strict,
+		Clock: q.Refusal.Clock, Incarnation: q.Refusal.Incarnation}
+	more := false
+	for j, pair := range d.Pairs {
+		share := room[j] / int64(h.Shards)
+		if room[j] < pair.Limit/scarce {
+			share = 0 // The loan may still renew the lease.
+		}
+		has := l.counts(pair.State, d.Strict)
+		if has+share < d.Cost {
+			return nil // Too little for a single request.
+		}
+		more = more || share > 0
+		loan.Held = append(loan.Held, has+share)
+		loan.Headroom = append(loan.Headroom, room[j]-share)
+	}
+	if !more && !q.Refusal.LeaseEnded {
+		return nil // The shard has a live lease on as much already.
+	}
+	out := make([]lease.Units, 0, len(d.Pairs))
+	for j, pair := range d.Pairs {
+		out = append(out, lease.Units{State: pair.State, N: loan.Held[j]})
+	}
+	for _, u := range l.Out { // What the shard used of other states still counts.
+		if u.N > 0 && !slices.ContainsFunc(out, func(o lease.Units) bool { return o.State == u.State }) {
+			out = append(out, lease.Units{State: u.State, N: l.counts(u.State, d.Strict)})
+		}
+	}
+	lent := Lent{Shard: l.Shard, Seq: loan.Seq, Incarnation: loan.Incarnation, Strict: d.Strict, Out: out}
+	if i >= 0 {
+		h.Lent[i] = lent
+	} else {
+		h.Lent = append(h.Lent, lent)
+	}
+	h.Pairs, h.Strict, h.Seq = d.Pairs, d.Strict, loan.Seq
+	return loan
+}
+
+// find returns the index in Lent of the shard, or -1.
+func (h *Home) find(shard int) int {
+	return slices.IndexFunc(h.Lent, func(l Lent) bool { return l.Shard == shard })
+}
+
+// Recalls returns the recalls of a reset, one for each shard that may have units in use.
+func (h *Home) Recalls(rules lease.Rules, clock int64) []lease.Recall {
+	h.expire(rules, clock)
+	var recalls []lease.Recall
+	for _, l := range h.Lent {
+		recalls = append(recalls, lease.Recall{Shard: l.Shard, Seq: l.Seq, EndLease: true})
+	}
+	return recalls
+}
+
+// Reset ends a reset. The caller deletes the home's own use. Shards that have forgotten
+// theirs no longer count. A shard that was unreachable, or that the home has lent to since,
+// still does. If none is left the caller may delete the home's record.
+func (h *Home) Reset(reports []lease.Report) {
+	h.Lent = slices.DeleteFunc(h.Lent, func(l Lent) bool {
+		return slices.ContainsFunc(reports, func(r lease.Report) bool { return r.Shard == l.Shard && !r.Stale && r.Seq >= l.Seq })
+	})
+	if len(h.Lent) == 0 {
+		*h = Home{Shards: h.Shards}
+	}
+}

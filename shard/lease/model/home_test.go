@@ -1,0 +1,42 @@
+package model
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/shard/lease"
+	"github.com/stretchr/testify/require"
+)
+
+// Counters of the same window are one state, whether counted in full or by weight. What a
+// shard holds by weight may be twice as much in full.
+func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
+	rules := lease.Rules{Lease: 1000, Grace: 20}
+	state := lease.State{Window: 1000, Buckets: 1}
+	lentByWeight := func() *Home {
+		return &Home{Shards: 2, Pairs: []lease.Pair{{State: state, Limit: 100}}, Seq: 5_000_000,
+			Lent: []Lent{{Shard: 1, Seq: 5_000_000, Incarnation: 7, Out: []lease.Units{{State: state, N: 30}}}}}
+	}
+	demand := func(strict bool, n int64) *lease.Demand {
+		return &lease.Demand{Pairs: []lease.Pair{{State: state, Limit: 100}}, Strict: strict, Cost: 1, N: n}
+	}
+	own := []int64{10}
+
+	h := lentByWeight() // A demand of the same kind has the rest of the limit.
+	require.Equal(t, int64(60), h.Decide(rules, 5100, &lease.HomeRequest{Demand: demand(false, 60)}, own).Granted)
+
+	h = lentByWeight() // A demand of the other kind waits until the lease has ended.
+	reply := h.Decide(rules, 5100, &lease.HomeRequest{Demand: demand(true, 1)}, own)
+	require.Zero(t, reply.Granted)
+	require.Equal(t, []lease.Recall{{Shard: 1, Seq: 5_000_000, EndLease: true, Strict: true, States: []lease.State{state}}}, reply.Recalls)
+	report := lease.Report{Shard: 1, Seq: 5_000_000, Incarnation: 7, LeaseEnded: true, Strict: true, Used: []lease.Units{{State: state, N: 35}}}
+	reply = h.Decide(rules, 5101, &lease.HomeRequest{Demand: demand(true, 56), Reports: []lease.Report{report}}, own)
+	require.Equal(t, lease.HomeReply{Granted: 55}, reply, "counted in full it may be more than was held")
+
+	h = lentByWeight() // A report on another state does not say how this one is counted.
+	report.Used = []lease.Units{{State: lease.State{Window: 9, Buckets: 1}, N: 0}}
+	h.Decide(rules, 5101, &lease.HomeRequest{Demand: demand(true, 1), Reports: []lease.Report{report}}, own)
+	require.Equal(t, []Lent{{Shard: 1, Seq: 5_000_000, Incarnation: 7, LeaseEnded: true, Out: []lease.Units{{State: state, N: 30}}}}, h.Lent)
+
+	h = lentByWeight() // A lease that has ended counts twice until the shard reports.
+	require.Equal(t, int64(30), h.Decide(rules, 6500, &lease.HomeRequest{Demand: demand(true, 31)}, own).Granted)
+}
