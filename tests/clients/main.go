@@ -1,18 +1,19 @@
-// Command clients runs real Redis clients against bin/rlproxy and writes what
-// they found to docs/clients.md. `make test-clients` installs the clients and
-// starts it from the repository's root.
+// Command clients runs real Redis clients against bin/rlproxy and writes the
+// results to docs/clients.md. `make test-clients` installs the clients and runs
+// this command from the repository's root.
 //
-// Every client has a folder with a small program of its own. The program learns
-// from its environment what to do:
+// Every client has a folder with a small program of its own. The environment tells
+// the program what to do:
 //
 //	RL_HOST, RL_PORT          where rlproxy listens
-//	RL_PROTO                  2 or 3: the protocol that must be spoken
-//	RL_DEFAULT                set when that is what the client speaks unasked
-//	RL_USERNAME, RL_PASSWORD  how to log in; unset: not at all
+//	RL_PROTO                  the protocol to speak, 2 or 3
+//	RL_DEFAULT                set if the client speaks that protocol by default
+//	RL_USERNAME, RL_PASSWORD  the login; unset if rlproxy requires none
 //
 // It prints `version <v>`, then `ok <check>` or `FAIL <check> <why>` for each
-// check. To have rlproxy restarted on the same port it prints `RESTART` and waits
-// for `OK` on its standard input.
+// check. To have rlproxy restarted on the same port, it prints `RESTART` and waits
+// for `OK` on its standard input. Programs set generous timeouts, so that the result
+// does not depend on the speed of the machine.
 //
 // Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go.
 package main

@@ -16,8 +16,8 @@ against a fresh rlproxy: in the protocol it speaks by default and in the other w
 with ` + "`requirepass`" + `, and with user ` + "`default`" + ` and the password (predis 1 knows no users); and once more with a
 redis-server behind (%s).
 
-✓ passed in all of these; ✗ failed in at least one; empty: the client has no means for it. The protocol in bold is the one
-that the client speaks unasked.
+✓ passed in all of these; ✗ failed in at least one; empty: the client cannot do it. The protocol in bold is the client's
+default.
 
 `
 
@@ -35,7 +35,7 @@ const matrixLegend = `
   is asked to be cached is answered uncached or by an error, and the connection goes on.
 `
 
-// writeMatrix writes the page of what all trials and demonstrations found.
+// writeMatrix writes the page with the results of all trials and demonstrations.
 func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, matrixTop, redisVersion())
@@ -65,7 +65,7 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 		}
 		fmt.Fprintf(&b, "| %s | [%s](../%s) | %s |\n", d.language, d.source, d.source, mark)
 	}
-	return os.WriteFile(path, []byte(b.String()), 0o644) //nolint:gosec // a page for everyone
+	return os.WriteFile(path, []byte(b.String()), 0o644)
 }
 
 // groups returns the trials of one client and protocol together, in the table's order.
@@ -85,7 +85,7 @@ func groups(trials []*trial) [][]*trial {
 func row(group []*trial, columns []string) string {
 	t := group[0]
 	protocol := fmt.Sprintf("RESP%d", t.protocol)
-	if t.protocol == t.unasked {
+	if t.protocol == t.byDefault {
 		protocol = "**" + protocol + "**"
 	}
 	cells := []string{t.name, t.version, protocol}
@@ -95,6 +95,7 @@ func row(group []*trial, columns []string) string {
 	return "| " + strings.Join(cells, " | ") + " |\n"
 }
 
+// mark returns the cell of a check in the row of a group.
 func mark(group []*trial, check string) string {
 	seen := ""
 	for _, t := range group {
@@ -108,7 +109,7 @@ func mark(group []*trial, check string) string {
 	return seen
 }
 
-// redisVersion is the version of the redis-server that the trials with a backend ran.
+// redisVersion returns the version of the redis-server in the trials with a backend.
 func redisVersion() string {
 	out, _ := exec.Command("redis-server", "--version").Output()
 	for _, word := range strings.Fields(string(out)) {

@@ -16,17 +16,17 @@ import (
 	"time"
 )
 
-// programTime bounds one run of one client's program; the slowest takes 5 s.
-const programTime = time.Minute
+// programTime bounds one run of a client's program. The slowest takes 5 s on an idle machine.
+const programTime = 3 * time.Minute
 
-// password is what rlproxy requires when a run logs in.
+// password is the password that rlproxy requires in runs with a login.
 const password = "correct-horse-battery"
 
-// login is how a run authenticates.
+// login is the way in which a run authenticates.
 type login int
 
 const (
-	noLogin       login = iota // rlproxy asks for none
+	noLogin       login = iota // no login
 	passwordLogin              // a password alone
 	userLogin                  // user `default` and the password
 )
@@ -40,10 +40,10 @@ type trial struct {
 	*client
 	protocol int
 	login    login
-	backend  bool // a redis-server holds the state
+	backend  bool // whether a redis-server holds the state
 
 	version string
-	results map[string]string // by check: "" for ok, else why it failed
+	results map[string]string // the reason of failure by check; empty for ok
 }
 
 // String names the trial in the output.
@@ -67,7 +67,7 @@ func (t *trial) failures() []string {
 	return all
 }
 
-// run runs the program and notes what it reports. A check that it does not report
+// run runs the program and records what it reports. A check that it does not report
 // has failed.
 func (t *trial) run() {
 	t.results = map[string]string{}
@@ -75,7 +75,7 @@ func (t *trial) run() {
 		t.results[check] = "not reported"
 	}
 	output, err := t.attempt()
-	if err != nil {
+	if err != nil && len(t.failures()) == 0 { // otherwise the program ended because of them
 		t.results["run"] = err.Error()
 	}
 	failures := t.failures()
@@ -83,11 +83,11 @@ func (t *trial) run() {
 		fmt.Printf("ok   %s\n", t)
 		return
 	}
-	fmt.Printf("%s\n%s", strings.Join(failures, "\n"), output)
+	fmt.Printf("%s\n%s: %v\n%s", strings.Join(failures, "\n"), t, err, output)
 }
 
 // attempt starts the servers and the program, and returns what the servers and
-// the program wrote beside its report, for the reader of a failure.
+// the program wrote apart from its report, for the reader of a failure.
 func (t *trial) attempt() (output string, err error) {
 	var args []string
 	if t.login != noLogin {
@@ -99,8 +99,8 @@ func (t *trial) attempt() (output string, err error) {
 			return "", startErr
 		}
 		defer func() { err = errors.Join(err, redis.stop()) }()
-		// A busy machine may leave a redis-server waiting for its turn longer than the
-		// default allows; what is answered then is another test's subject.
+		// On a busy machine a redis-server may take longer than the default allows. What
+		// rlproxy answers then is the subject of other tests.
 		args = append(args, "--backend", "redis://"+redis.address(), "--backend-timeout", "10000")
 	}
 	proxy, err := startProxy(args...)
@@ -117,7 +117,7 @@ func (t *trial) converse(proxy *server) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), programTime)
 	defer cancel()
 	var stderr bytes.Buffer
-	cmd := exec.CommandContext(ctx, t.program[0], t.program[1:]...) //nolint:gosec // the table names it
+	cmd := exec.CommandContext(ctx, t.program[0], t.program[1:]...)
 	cmd.Env = append(os.Environ(), t.environment(proxy)...)
 	cmd.Stderr = &stderr
 	// A program has children of its own, which hold its output open: end all.
@@ -157,7 +157,7 @@ func (t *trial) converse(proxy *server) (string, error) {
 func (t *trial) environment(proxy *server) []string {
 	env := append(slices.Clone(t.env),
 		"RL_HOST=127.0.0.1", "RL_PORT="+strconv.Itoa(proxy.port), "RL_PROTO="+strconv.Itoa(t.protocol))
-	if t.protocol == t.unasked {
+	if t.protocol == t.byDefault {
 		env = append(env, "RL_DEFAULT=1")
 	}
 	if t.login != noLogin {
@@ -169,7 +169,7 @@ func (t *trial) environment(proxy *server) []string {
 	return env
 }
 
-// note takes in one line of the program's output.
+// note records one line of the program's output.
 func (t *trial) note(line string) {
 	word, rest, _ := strings.Cut(line, " ")
 	check, why, _ := strings.Cut(rest, " ")

@@ -16,7 +16,7 @@ import (
 )
 
 // serverTime bounds how long a server may take to answer, and to stop.
-const serverTime = 10 * time.Second
+const serverTime = 30 * time.Second
 
 // server is an rlproxy or a redis-server on a port of its own.
 type server struct {
@@ -46,14 +46,14 @@ func start(argv []string) (*server, error) {
 	return s, s.launch()
 }
 
-// nextPort is the port that freePort tries next. It starts where other runs at the
-// same time probably do not.
+// nextPort is the port that freePort tries next. It starts at a number that other runs
+// at the same time are unlikely to use.
 var nextPort atomic.Int64
 
 func init() { nextPort.Store(int64(os.Getpid()) * 97) }
 
-// freePort returns a port that nobody listens on, another one each time. It is
-// below those that systems give to outgoing connections: a restart finds it free.
+// freePort returns a port that is free, a different one each time. It is below the
+// ports that systems give to outgoing connections, so that it is still free at a restart.
 func freePort() (int, error) {
 	for range 1000 {
 		port := 20_000 + int(nextPort.Add(1)%12_000)
@@ -71,14 +71,14 @@ func (s *server) address() string {
 
 // launch starts the process and returns when it answers.
 func (s *server) launch() error {
-	s.cmd = exec.Command(s.argv[0], s.argv[1:]...) //nolint:gosec // our own servers
+	s.cmd = exec.Command(s.argv[0], s.argv[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = &s.log, &s.log
 	if err := s.cmd.Start(); err != nil {
 		return err
 	}
 	s.done = make(chan struct{})
 	go func(cmd *exec.Cmd, done chan struct{}) { // ends with the process, which stop ends
-		_ = cmd.Wait() // how it ended shows in its log
+		_ = cmd.Wait() // the log shows how the process ended
 		close(done)
 	}(s.cmd, s.done)
 	for deadline := time.Now().Add(serverTime); time.Now().Before(deadline); {
@@ -94,7 +94,7 @@ func (s *server) launch() error {
 	return errors.Join(fmt.Errorf("%s does not answer: %s", s.argv[0], s.log.String()), s.stop())
 }
 
-// answers tells whether a PING gets any reply, an error included.
+// answers reports whether a PING gets any reply, an error included.
 func answers(address string) bool {
 	c, err := net.DialTimeout("tcp", address, time.Second)
 	if err != nil {
@@ -111,7 +111,8 @@ func answers(address string) bool {
 	return err == nil && n > 0
 }
 
-// stop ends the process: politely first. Having to insist is an error.
+// stop ends the process with SIGTERM. If that does not suffice, it kills the process and
+// returns an error.
 func (s *server) stop() error {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended already
 	select {
@@ -124,8 +125,8 @@ func (s *server) stop() error {
 	return fmt.Errorf("%s did not stop on SIGTERM: %s", s.argv[0], s.log.String())
 }
 
-// freeze stops the process in its tracks, as a hung machine would, and returns
-// when it stands still; SIGCONT lets it go on.
+// freeze stops the process and returns once all of its threads have stopped. SIGCONT
+// continues it.
 func (s *server) freeze() error {
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		return err
@@ -136,10 +137,10 @@ func (s *server) freeze() error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s does not stand still", s.argv[0])
+	return fmt.Errorf("%s did not stop on SIGSTOP", s.argv[0])
 }
 
-// still tells whether every thread of the process is stopped.
+// still reports whether every thread of the process is stopped.
 func (s *server) still() (bool, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", s.cmd.Process.Pid))
 	if err != nil {
@@ -164,7 +165,7 @@ func (s *server) restart() error {
 	return s.launch()
 }
 
-// logBuffer keeps what a process writes. Both its outputs write at the same time.
+// logBuffer keeps the output of a process, which both of its streams write at the same time.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer

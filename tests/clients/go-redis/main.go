@@ -26,6 +26,8 @@ func options() *redis.Options {
 		Addr:     os.Getenv("RL_HOST") + ":" + os.Getenv("RL_PORT"),
 		Username: os.Getenv("RL_USERNAME"),
 		Password: os.Getenv("RL_PASSWORD"),
+		// Its own 3 s are too short for a busy machine: after them it repeats the command.
+		DialTimeout: 20 * time.Second, ReadTimeout: 20 * time.Second, WriteTimeout: 20 * time.Second,
 	}
 	if os.Getenv("RL_DEFAULT") == "" {
 		o.Protocol, _ = strconv.Atoi(os.Getenv("RL_PROTO"))

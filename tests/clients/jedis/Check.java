@@ -33,7 +33,8 @@ public class Check {
   }
 
   static RedisClient open(String password) {
-    DefaultJedisClientConfig.Builder config = DefaultJedisClientConfig.builder();
+    // Its own 2 s are too short for a busy machine.
+    DefaultJedisClientConfig.Builder config = DefaultJedisClientConfig.builder().timeoutMillis(20_000);
     if (env("RL_USERNAME") != null) config.user(env("RL_USERNAME"));
     if (password != null) config.password(password);
     if (env("RL_DEFAULT") == null) {

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises'
 const { RL_HOST, RL_PORT, RL_USERNAME, RL_PASSWORD, RL_PROTO, RL_DEFAULT, RL_MODULE } = process.env
 const { createClient, ErrorReply } = await import(RL_MODULE)
 
-const options = { socket: { host: RL_HOST, port: Number(RL_PORT) } }
+const options = { socket: { host: RL_HOST, port: Number(RL_PORT), connectTimeout: 20_000 } } // its own 5 s are too short for a busy machine
 if (RL_USERNAME) options.username = RL_USERNAME
 if (RL_PASSWORD) options.password = RL_PASSWORD
 if (!RL_DEFAULT) options.RESP = Number(RL_PROTO)

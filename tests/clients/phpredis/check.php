@@ -6,7 +6,7 @@
 function dial(?string $password): Redis
 {
     $redis = new Redis();
-    $redis->connect(getenv('RL_HOST'), (int) getenv('RL_PORT'), 2.0);
+    $redis->connect(getenv('RL_HOST'), (int) getenv('RL_PORT'), 20.0);
     if ($password) {
         $redis->auth(getenv('RL_USERNAME') ? [getenv('RL_USERNAME'), $password] : $password);
     }

@@ -11,6 +11,7 @@ function dial(?string $password): Predis\Client
         'host' => getenv('RL_HOST'),
         'port' => getenv('RL_PORT'),
         'password' => $password,
+        'timeout' => 20, // its own 5 s are too short for a busy machine
     ]));
 }
 

@@ -66,8 +66,8 @@ class Terminal:
         self.expect(pattern + ".*> $")
 
     def expect(self, pattern):
-        """Reads until the pattern is on the screen, for 5 seconds at most."""
-        screen, deadline = "", time.monotonic() + 5
+        """Reads until the pattern is on the screen, for 30 seconds at most."""
+        screen, deadline = "", time.monotonic() + 30
         while not re.search(pattern, screen, re.S):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.fd], [], [], left)[0]:

@@ -5,7 +5,8 @@ require "redis"
 LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000"
 
 def options(password)
-  { host: ENV["RL_HOST"], port: ENV["RL_PORT"].to_i, username: ENV["RL_USERNAME"], password: password }.compact
+  # Its own 5 s are too short for a busy machine: after them it repeats the command.
+  { host: ENV["RL_HOST"], port: ENV["RL_PORT"].to_i, username: ENV["RL_USERNAME"], password: password, timeout: 20 }.compact
 end
 
 def want(ok, got)

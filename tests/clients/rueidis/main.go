@@ -25,6 +25,7 @@ func options() rueidis.ClientOption {
 		Username:    os.Getenv("RL_USERNAME"),
 		Password:    os.Getenv("RL_PASSWORD"),
 	}
+	o.Dialer.Timeout, o.ConnWriteTimeout = 20*time.Second, 20*time.Second // its own 5 s are too short for a busy machine
 	o.DisableCache = os.Getenv("RL_CACHE") == "off"
 	o.AlwaysRESP2 = os.Getenv("RL_PROTO") == "2" // its cache needs RESP3
 	return o
@@ -188,7 +189,7 @@ func errorReply(c rueidis.Client) error {
 // cache asks for a missing key's value to be cached, which rlproxy does not offer:
 // an error or a nil, at once, and the connection is as good as before.
 func cache(c rueidis.Client) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()
 	err := c.DoCache(ctx, c.B().Get().Key("k").Cache(), time.Minute).Error()
 	if _, refused := rueidis.IsRedisErr(err); !refused && !rueidis.IsRedisNil(err) {

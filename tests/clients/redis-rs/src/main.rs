@@ -1,8 +1,8 @@
 //! redis-rs: AUTH and SELECT in one pipeline, then one shared connection whose
 //! manager reconnects after an error.
 
-use redis::aio::ConnectionManager;
-use redis::{cmd, pipe, Client, RedisError};
+use redis::aio::{ConnectionManager, ConnectionManagerConfig};
+use redis::{cmd, pipe, AsyncConnectionConfig, Client, RedisError};
 use std::env::var;
 use std::io::stdin;
 use std::process::exit;
@@ -10,6 +10,9 @@ use std::time::{Duration, Instant};
 
 type Reply = (i64, i64, i64, i64, i64);
 type Outcome = Result<(), String>;
+
+/// The library's own 500 ms are too short for a busy machine, and it does not retry.
+const TIMEOUT: Option<Duration> = Some(Duration::from_secs(20));
 
 fn url(password: &str) -> String {
     let user = var("RL_USERNAME").unwrap_or_default();
@@ -40,9 +43,10 @@ async fn connect(c: &mut ConnectionManager) -> Outcome {
 
 async fn auth() -> Outcome {
     let stranger = Client::open(url("wrong")).map_err(text)?;
-    match stranger.get_multiplexed_async_connection().await {
+    let config = AsyncConnectionConfig::new().set_connection_timeout(TIMEOUT).set_response_timeout(TIMEOUT);
+    match stranger.get_multiplexed_async_connection_with_config(&config).await {
         Ok(_) => Err("a wrong password was taken".into()),
-        // After AUTH the library tells in its own words, after HELLO 3 in the server's.
+        // After AUTH the error has the library's words, after HELLO 3 the server's.
         Err(e) => want(e.to_string().contains("WRONGPASS") || e.to_string().contains("Password authentication failed"), e),
     }
 }
@@ -136,7 +140,7 @@ fn report(name: &str, outcome: Outcome, failed: &mut bool) {
     }
 }
 
-/// The library does not tell its version; its manifest pins it.
+/// The library does not report its version; the manifest pins it.
 fn version() -> &'static str {
     let pin = include_str!("../Cargo.toml").split("redis = { version = \"=").nth(1).unwrap();
     pin.split('"').next().unwrap()
@@ -147,7 +151,8 @@ async fn main() {
     println!("version {}", version());
     let password = var("RL_PASSWORD").unwrap_or_default();
     let client = Client::open(url(&password)).unwrap();
-    let mut c = match client.get_connection_manager().await {
+    let config = ConnectionManagerConfig::new().set_connection_timeout(TIMEOUT).set_response_timeout(TIMEOUT);
+    let mut c = match client.get_connection_manager_with_config(config).await {
         Ok(c) => c,
         Err(e) => {
             println!("FAIL connect {e}");
