@@ -1,5 +1,5 @@
 -- home.lua: the home of a split key, which owns the limit, lends pieces of it and alone denies. It is
--- shard/split_home.go, function by function.
+-- shard/lease/model/home.go, function by function.
 --
 -- The table of a home's lease record: shards, how many, the home included; pairs and strict: what the live leases were
 -- granted for; seq of the newest loan; no_lending_until, ms; lent: a list of what each shard may hold, its number shard,

@@ -1,4 +1,4 @@
--- lease.lua: what a split key's home and its shards have in common. shard/split.go says what they do.
+-- lease.lua: what a split key's home and its shards have in common. shard/lease/lease.go says what they do.
 --
 -- Each keeps a lease record: a state of the kind HOME or SHARD, always the last of the key's record. Its area is a table
 -- packed by cmsgpack, padded, so that a changed one is mostly written in place. Its fields end in the lease summary: what

@@ -1,4 +1,4 @@
--- shard.lua: a shard of a split key, which admits out of what the home lent it. It is shard/split_part.go, function by
+-- shard.lua: a shard of a split key, which admits out of what the home lent it. It is shard/lease/model/shard.go, function by
 -- function.
 --
 -- The table of a shard's lease record: incarnation and seq; of the lease pairs, strict, held and headroom (by window),
