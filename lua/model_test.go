@@ -354,11 +354,15 @@ func (d *differ) step() {
 }
 
 // The functions of split keys answer as the executable specification of the protocol
-// does, over random histories. LUA_STEPS sets how many steps.
+// does, over random histories. LUA_STEPS sets how many
+// steps, and LUA_SEED which history.
 func TestSplitKeysFollowTheSpecification(t *testing.T) {
 	t.Parallel()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := uint64(rounds("LUA_SEED", 0))
+	if seed == 0 {
+		seed = 1 + rand.Uint64N(1<<32)
+	}
+	t.Logf("LUA_SEED=%d", seed)
 	d := &differ{t: t, rng: rand.New(rand.NewPCG(seed, 0)), twins: startTwins(t)}
 	for i := range 4 {
 		s := &side{number: i, key: storedKey(d.request(), i), clock: base + d.rng.Int64N(10_000)}

@@ -208,6 +208,27 @@ func TestFastPathDecidesStatesChargedApart(t *testing.T) {
 	}
 }
 
+// A state that is charged after a long pause does not make the slow path drop another one
+// that the fast path would leave.
+func TestPathsDropTheSameStates(t *testing.T) {
+	w := startTwins(t)
+	ask := func(clock int64, kind limit.Kind, window, buckets int64) {
+		r := request(kind, limit.Window{Limit: 100, Length: window})
+		r.Buckets = buckets
+		require.EqualValues(t, 1, w.decide(base+clock, r, 0, 1).Granted)
+	}
+	states := func() int { return int(w.stored(storedKey(request(limit.Fixed), 0)).text[2]) }
+	ask(0, limit.Slide, 60_000, 1)
+	ask(0, limit.Counter, 500, 4)
+	ask(0, limit.Fixed, 500, 1)
+	ask(900, limit.Fixed, 500, 1) // the counter has ended, which only its last charge does not show yet
+	require.True(t, w.last.fast)
+	require.Equal(t, 3, states())
+	ask(1501, limit.Fixed, 500, 1)
+	require.False(t, w.last.fast)
+	require.Equal(t, 2, states())
+}
+
 // Long logs that become shorter little by little are rewritten at last.
 func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
 	w := startTwins(t)

@@ -162,7 +162,6 @@ function record.load(key, clock, s, reach, d)
     else
       local last = st.last
       if last > now then now = last end
-      if last + d.keep[i] < clock then rec.rewrite = true end
     end
   end
   rec.now = now
@@ -318,9 +317,21 @@ local function patch()
   end
 end
 
+-- outdated reports whether a state that was not charged is to be dropped. The fast path makes way for the same reason, and
+-- so both leave the same record.
+local function outdated()
+  local keep = rec.directory.keep
+  for i = 1, rec.count do
+    local st = rec[i]
+    if not st.touched and st.last + keep[i] < rec.clock then return true end
+  end
+  return false
+end
+
 -- save writes the record in memory, which lived until the ms was. It lives until its last state can matter no more.
 function record.save(was)
   local expires = record.ends()
+  rec.rewrite = rec.rewrite or outdated()
   if rec.inline or rec.rewrite then
     local s = compose()
     record.store(rec.key, rec.rewrite and '' or rec.text, s, expires, expires ~= was, true)

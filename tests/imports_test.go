@@ -58,7 +58,6 @@ var allowed = map[string][]string{
 
 // inTests says what else the tests of a package may import.
 var inTests = map[string][]string{
-	"lua":      {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"},
 	"commands": {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
 	"lua":      {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
