@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/stretchr/testify/require"
 )
@@ -157,7 +158,12 @@ func (n *fakeNode) run(args []string) string {
 	clock := time.Now().UnixMilli()
 	switch args[1] {
 	case lua.Decide.Name:
-		return decideAll(clock, keys, own)
+		return decideAll(clock, keys, own, func(atShard bool) int {
+			if atShard {
+				return int(wire.AtShard)
+			}
+			return int(wire.AtNode)
+		})
 	case lua.Inspect.Name:
 		return "\x00"
 	case lua.Lend.Name: // requests 4, shards 2; then the spec
@@ -175,7 +181,8 @@ func (n *fakeNode) run(args []string) string {
 }
 
 // decideAll admits all entries of a call. Without keys they are the last arguments.
-func decideAll(clock int64, keys int, own []string) string {
+// status says who answers each entry.
+func decideAll(clock int64, keys int, own []string, status func(atShard bool) int) string {
 	entries, specs := own[0], own[1:]
 	if keys == 0 {
 		keys = len(entries) / 6
@@ -190,17 +197,20 @@ func decideAll(clock int64, keys int, own []string) string {
 			e := entries[6*i:]
 			spec, requests = int(e[0])<<8+int(e[1])-3, e[2:6]
 		}
-		atShard := specs[spec][6]&2 != 0
-		if atShard {
-			b = append(b, 3)
-		} else {
-			b = append(b, 0)
+		by := status(specs[spec][6]&2 != 0)
+		b = append(b, byte(by))
+		switch wire.Status(by) {
+		case wire.Failed:
+			b = append(b, 0, 3, 'E', 'R', 'R')
+			continue
+		case wire.AtHome:
+			b = append(b, 0, 3, byte(i%2)) // shards 2, undecided 1
 		}
 		b = append(append(b, requests...), 0, 0, 0)
 		for range windowsOf(specs[spec]) {
 			b = append(b, bytesOf(6, 0, 6, 0, 6, clock, 6, 0)...)
 		}
-		if atShard {
+		if wire.Status(by) == wire.AtShard {
 			b = append(b, 0, 0)
 		}
 	}
@@ -292,6 +302,16 @@ var nonsense = []struct {
 		return reply{text: string(text)}
 	}},
 	{"random lengths", func(b *babble, _ []string) reply { return reply{text: bulk(b.text(b.next()))} }},
+	{"answers of another", func(b *babble, args []string) reply { // of a home, a shard or a node that is none
+		if strings.ToLower(args[0]) != "fcall" || args[1] != lua.Decide.Name {
+			return b.node.well(args)
+		}
+		keys, err := strconv.Atoi(args[2])
+		if err != nil {
+			return reply{}
+		}
+		return reply{text: bulk(decideAll(time.Now().UnixMilli(), keys, args[3+keys+1:], func(bool) int { return b.next() % 5 }))}
+	}},
 	{"a home", func(b *babble, args []string) reply { // that may say anything, of any length
 		home := bytesOf(6, time.Now().UnixMilli(), 4, int64(b.next()%3), 3, 0, 2, int64(b.next()))
 		if strings.ToLower(args[0]) == "fcall" && args[1] == lua.Decide.Name {
