@@ -63,9 +63,9 @@ func TestRecommendedUserSufficesForSplitKeys(t *testing.T) {
 	require.Len(t, state.shards, 2)
 	require.Equal(t, int64(1), c.do(t, "RL.RESET", "k"))
 	for _, n := range nodes {
-		require.NotContains(t, n.Server.Do("INFO", "commandstats"), "cmdstat_evalsha:")
-		require.Contains(t, n.Server.Do("CLIENT", "LIST", "TYPE", "pubsub"), "name=rlproxy")
-		require.Empty(t, strings.Trim(n.Server.Do("ACL", "LOG"), "[]"), "the node refused a command")
+		require.NotContains(t, n.Do("INFO", "commandstats"), "cmdstat_evalsha:")
+		require.Contains(t, n.Do("CLIENT", "LIST", "TYPE", "pubsub"), "name=rlproxy")
+		require.Empty(t, strings.Trim(n.Do("ACL", "LOG"), "[]"), "the node refused a command")
 	}
 	p.stop(t)
 }
