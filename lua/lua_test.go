@@ -1,7 +1,6 @@
 package lua
 
 import (
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -10,29 +9,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every file is in the library, and parses alone, if a compiler of Lua 5.1 is there; make lint has one.
-func TestFilesParseAlone(t *testing.T) {
+// Every file is in the library. That each parses alone is for luacheck to say, in make lint.
+func TestEveryFileIsInTheLibrary(t *testing.T) {
 	found, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
-	require.Len(t, found, len(order()))
-	var luac string
-	for _, name := range []string{"luac5.1", "luac", "luajit"} {
-		if path, err := exec.LookPath(name); err == nil {
-			luac = path
-			break
-		}
+	for i, file := range found {
+		found[i] = strings.TrimSuffix(file, ".lua")
 	}
-	if luac == "" {
-		t.Skip("there is no luac")
-	}
-	for _, file := range found {
-		args := []string{"-p", file}
-		if strings.HasSuffix(luac, "luajit") {
-			args = []string{"-bl", file}
-		}
-		out, err := exec.Command(luac, args...).CombinedOutput()
-		require.NoError(t, err, "%s: %s", file, out)
-	}
+	require.ElementsMatch(t, found, order())
 }
 
 // An error names the file and the line that raised it, whether the text ran as a function or as a script.
