@@ -152,7 +152,7 @@ func (s *splitSoak) record(t *testing.T) {
 }
 
 // check checks all answers so far. It returns the number of keys of which clients asked for
-// twice the limit, so that the admitted share was checked, too, and the keys of which no
+// twice the limit in two windows or more, so that the admitted share was checked, too, and the keys of which no
 // request was denied.
 func (s *splitSoak) check(t *testing.T) (measured int, undenied []string) {
 	t.Helper()
@@ -174,7 +174,7 @@ func (s *splitSoak) check(t *testing.T) (measured int, undenied []string) {
 		if len(h.denied()) == 0 {
 			undenied = append(undenied, c.key)
 		}
-		if most > 0 {
+		if most >= 2*h.limit { // one window alone may have begun with what the window before it used
 			require.GreaterOrEqual(t, share, c.share, c.key)
 			measured++
 		}
