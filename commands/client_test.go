@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -93,7 +94,7 @@ func FuzzServe(f *testing.F) {
 		var lines [][]byte
 		for line := range strings.Lines(text) {
 			if line = strings.TrimSpace(line); line != "" {
-				lines = append(lines, bytes.Join(split(f, line), []byte{0}))
+				lines = append(lines, bytes.Join(proxytest.Words(f, line), []byte{0}))
 			}
 		}
 		f.Add(bytes.Join(lines, []byte{'\n'}))

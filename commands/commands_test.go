@@ -10,6 +10,7 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -75,7 +76,7 @@ func converse(t *testing.T, text string) string {
 		}
 		switch {
 		case strings.HasPrefix(line, "> "):
-			pipeline = append(pipeline, split(t, line[2:]))
+			pipeline = append(pipeline, proxytest.Words(t, line[2:]))
 		case strings.HasPrefix(line, "! "):
 			e = newFakeEngine()
 			cfg := testConfig(e)

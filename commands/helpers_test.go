@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
@@ -27,29 +28,6 @@ import (
 )
 
 var update = flag.Bool("update", false, "rewrite testdata and docs/commands.md with the actual replies")
-
-// split splits a line into words. Words may be quoted as in Go.
-func split(t testing.TB, line string) resp.Command {
-	var args resp.Command
-	for line = strings.TrimSpace(line); line != ""; line = strings.TrimSpace(line) {
-		word := line
-		if line[0] == '"' {
-			q, err := strconv.QuotedPrefix(line)
-			require.NoError(t, err, line)
-			word, line = q, line[len(q):]
-			text, err := strconv.Unquote(word)
-			require.NoError(t, err)
-			args = append(args, []byte(text))
-			continue
-		}
-		if i := strings.IndexByte(line, ' '); i >= 0 {
-			word = line[:i]
-		}
-		line = line[len(word):]
-		args = append(args, []byte(word))
-	}
-	return args
-}
 
 // fakeEngine decides without a clock: admissions count forever. Keys that begin with "away"
 // are on a node that does not answer.
@@ -329,7 +307,7 @@ func compare(t *testing.T, addr string, cfg Config, text string) {
 func dialogue(t *testing.T, text string) (pipeline []resp.Command) {
 	for line := range strings.Lines(text) {
 		if line = strings.TrimSpace(line); line != "" {
-			pipeline = append(pipeline, split(t, line))
+			pipeline = append(pipeline, proxytest.Words(t, line))
 		}
 	}
 	return pipeline

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/table"
@@ -124,7 +125,7 @@ func TestRowsAreComplete(t *testing.T) {
 		require.NotEmpty(t, r.Examples, r.Name)
 		for _, e := range r.Examples {
 			require.NotEmpty(t, e.Reply, r.Name)
-			args := split(t, e.Line)
+			args := proxytest.Words(t, e.Line)
 			require.True(t, r.Fits(len(args)), "%s: an example has the wrong arity", r.Name)
 		}
 		require.True(t, r.Fits(minWords(r)), "%s: the arguments do not match the arity", r.Name)

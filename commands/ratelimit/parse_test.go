@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -130,7 +131,7 @@ func TestFirstWrongWordDeterminesTheError(t *testing.T) {
 		"RL.COUNTER k 5 9ms COST x BUCKETS 10":       reply.ErrCost,
 		"RL.COUNTER k 5 9ms 5 9ms COST 6 BUCKETS 10": reply.ErrFine,
 	} {
-		_, got := parseLine(split(t, strings.ReplaceAll(line, "@4097", strings.Repeat("k", 4097))))
+		_, got := parseLine(proxytest.Words(t, strings.ReplaceAll(line, "@4097", strings.Repeat("k", 4097))))
 		require.Equal(t, want, got, line)
 	}
 }
@@ -176,7 +177,7 @@ func TestLinesParseToRequests(t *testing.T) {
 			r.Kind, r.Buckets, r.Windows[0].Length = limit.Counter, 2, 2
 		}),
 	} {
-		got, msg := parseLine(split(t, line))
+		got, msg := parseLine(proxytest.Words(t, line))
 		require.Empty(t, msg, line)
 		require.Equal(t, want, got, line)
 	}
@@ -193,7 +194,7 @@ func TestParseDoesNotAllocate(t *testing.T) {
 		"RL.INSPECT a",
 		"CL.THROTTLE a 15 30 60 1",
 	} {
-		args := split(t, line)
+		args := proxytest.Words(t, line)
 		c := find(args[0])
 		allocs := testing.AllocsPerRun(100, func() {
 			p.Reset()

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -37,7 +38,7 @@ func TestThrottleErrorsAreThoseOfRedisCell(t *testing.T) {
 		"CL.THROTTLE k \"\\xff\" 1 60":                     errCellInteger,
 		"CL.THROTTLE k 1 1 60 " + strings.Repeat("y", 200): errCellInteger + strings.Repeat("y", 128),
 	} {
-		_, got := parseLine(split(t, line))
+		_, got := parseLine(proxytest.Words(t, line))
 		require.Equal(t, want, got, line)
 	}
 }
@@ -47,11 +48,11 @@ func TestThrottleParsesIntegersAsRustDoes(t *testing.T) {
 		Kind: limit.GCRA, N: 1, Cost: 1, Interval: 2_000_000_000, Windows: [limit.MaxWindows]limit.Window{{Limit: 16}},
 	}}
 	for _, line := range []string{"CL.THROTTLE k 15 30 60", "cl.throttle k +15 030 60 1"} {
-		got, msg := parseLine(split(t, line))
+		got, msg := parseLine(proxytest.Words(t, line))
 		require.Empty(t, msg, line)
 		require.Equal(t, want, got, line)
 	}
-	got, msg := parseLine(split(t, "CL.THROTTLE k 0 1000000000 1 0"))
+	got, msg := parseLine(proxytest.Words(t, "CL.THROTTLE k 0 1000000000 1 0"))
 	require.Empty(t, msg)
 	require.Zero(t, got.Cost)
 }
