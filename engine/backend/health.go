@@ -96,13 +96,15 @@ func (h *health) fail(err error) bool {
 		if State(was) == Down {
 			return false
 		}
+		if State(was+1) == Down {
+			now := h.config.Now()
+			h.since.Store(&now) // before the state: the prober reads it at once
+		}
 		if !h.failures.CompareAndSwap(was, was+1) {
 			continue
 		}
 		h.failed.Add(1)
 		if State(was+1) == Down {
-			now := h.config.Now()
-			h.since.Store(&now)
 			h.config.Logger.Warn("node is down", "node", h.name, "why", cause)
 		}
 		break

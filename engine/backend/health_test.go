@@ -76,6 +76,23 @@ func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 	})
 }
 
+// A probe may succeed while another goroutine takes the node down.
+func TestANodeIsNeverDownWithoutATime(t *testing.T) {
+	h := health{config: &Config{Logger: slog.New(slog.DiscardHandler)}}
+	h.recovered = func(State) []any { return nil }
+	h.config.Now = func() time.Time {
+		if h.state() == Down {
+			require.NotNil(t, h.since.Load())
+		}
+		return time.Unix(1, 0)
+	}
+	h.fail(errors.New("refused"))
+	h.fail(errors.New("refused"))
+	require.Equal(t, Down, h.state())
+	h.probed()
+	require.Equal(t, Up, h.state())
+}
+
 func TestAnyReplyBringsASuspectNodeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := openPatient()
