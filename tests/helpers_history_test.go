@@ -141,7 +141,9 @@ func (h *history) checkFixed() error {
 }
 
 // checkDenials checks that each denial was right: whatever may have been charged before it
-// and may still be in the window leaves no room for its cost.
+// and may still be in the window leaves no room for its cost. A request whose proxy was
+// killed may be charged after the client has seen the loss, so the time of an unknown
+// answer is taken to be off by as much again as the slowest answer took.
 func (h *history) checkDenials() error {
 	charged := h.filter(func(a *answer) bool { return a.allowed == 1 || a.unknown() })
 	longest := time.Duration(0)
@@ -150,7 +152,7 @@ func (h *history) checkDenials() error {
 	}
 	for _, d := range h.denied() {
 		from := d.sent.Add(-h.window - slack)
-		i, _ := slices.BinarySearchFunc(charged, from.Add(-longest), func(a answer, t time.Time) int { return a.sent.Compare(t) })
+		i, _ := slices.BinarySearchFunc(charged, from.Add(-2*longest), func(a answer, t time.Time) int { return a.sent.Compare(t) })
 		var most int64
 		for ; i < len(charged) && !charged[i].sent.After(d.read); i++ {
 			if !charged[i].read.Before(from) || charged[i].unknown() {
