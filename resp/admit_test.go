@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
 func TestMaxClientsRefusesFurtherConnections(t *testing.T) {
@@ -27,7 +29,7 @@ func TestMaxClientsRefusesFurtherConnections(t *testing.T) {
 }
 
 func TestHTTPIsLoggedOncePerMinute(t *testing.T) {
-	var logged syncBuffer
+	var logged proxytest.LockedBuffer
 	srv, addr := start(t, Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, handlerFuncs{open: trust, serve: likeRedis})
 	for range 3 {
 		conn := dial(t, addr)

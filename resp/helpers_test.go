@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"bytes"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -17,7 +16,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -48,24 +46,6 @@ const slide = "*4\r\n$8\r\nRL.SLIDE\r\n$16\r\nuser:00000000123\r\n$3\r\n100\r\n$
 func ended() (func(*Session), chan *Session) {
 	c := make(chan *Session, 100)
 	return func(s *Session) { c <- s }, c
-}
-
-// syncBuffer is a buffer for a log that is read while it is written.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.b.String()
 }
 
 // corpus holds valid and invalid input. Each entry is the bytes of one connection.

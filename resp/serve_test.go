@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
 func BenchmarkServe64(b *testing.B) {
@@ -66,7 +68,7 @@ func TestLimitsCloseConnection(t *testing.T) {
 
 func TestPanicCostsOneConnection(t *testing.T) {
 	closed, over := ended()
-	var logged syncBuffer
+	var logged proxytest.LockedBuffer
 	srv, addr := start(t, Config{Logger: slog.New(slog.NewTextHandler(&logged, nil))}, handlerFuncs{open: trust, close: closed,
 		serve: func(s *Session, pipeline []Command) {
 			if string(pipeline[0][0]) == "boom" {

@@ -2,9 +2,7 @@ package backend
 
 import (
 	"bufio"
-	"bytes"
 	"net"
-	"sync"
 	"testing"
 	"time"
 
@@ -51,22 +49,4 @@ func babbler(t testing.TB, reply string) string {
 		}
 	}()
 	return l.Addr().String()
-}
-
-// lockedBuffer is a buffer that several goroutines may write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -23,7 +24,7 @@ func TestNonsenseRepliesLeaveTheTopologyUnknown(t *testing.T) {
 			t.Parallel()
 			addr := babbler(t, reply)
 			for _, url := range []string{"redis+sentinel://" + addr + "/main", "redis+cluster://" + addr, "redis://" + addr} {
-				var log lockedBuffer
+				var log proxytest.LockedBuffer
 				f := openTest(t, Config{Backends: []string{url}, Timeout: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				n := f.Topology().Nodes[0]
 				if n.Client() != nil {

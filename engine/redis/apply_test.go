@@ -13,6 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -78,7 +79,7 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 	if seed%4 == 0 {
 		urls = []string{"redis+cluster://" + nodes[0].addr}
 	}
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout, Logger: logger}, Config{Logger: logger, HotThreshold: 200})
 	for _, n := range nodes {

@@ -12,6 +12,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -19,7 +20,7 @@ import (
 // The command's own FAIL comes first, then the first rule that matches, then the
 // default. INFO and the log say how often each answered.
 func TestPolicies(t *testing.T) {
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	s := redistest.Start(t)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 500 * time.Millisecond, Logger: logger}, Config{

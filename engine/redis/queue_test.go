@@ -16,6 +16,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/faultnet"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -226,7 +227,7 @@ func p99OfHealthy(t *testing.T, e *Engine, keys [][]string) time.Duration {
 // batch works, whether a caller or a worker asks the node.
 func TestPanicInABatch(t *testing.T) {
 	n := startFake(t)
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: 5 * time.Second, Logger: logger}, Config{Logger: logger})
 	var broken atomic.Bool

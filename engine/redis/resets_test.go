@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +21,7 @@ func TestMalformedResetMessage(t *testing.T) {
 		}
 		return n.well(args)
 	})
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: time.Second, Logger: logger}, Config{Logger: logger})
 	require.Eventually(t, func() bool {

@@ -17,6 +17,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/internal/faultnet"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -209,7 +210,7 @@ func TestSplitProxyCrash(t *testing.T) {
 // A key with too many calls for one node is split, and let go when it cools.
 func TestSplitByLoad(t *testing.T) {
 	t.Parallel()
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	_, urls := startServers(t, 3)
 	e := openOn(t, backend.Config{Backends: urls, Timeout: time.Hour}, Config{HotThreshold: 100,
 		HotKeys: []split.Rule{{Glob: "rule:*", Shards: 2}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
