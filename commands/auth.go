@@ -3,6 +3,7 @@ package commands
 import (
 	"crypto/rand"
 	"encoding/hex"
+	"time"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
@@ -20,12 +21,46 @@ func randomID() string {
 func (c *client) login(name, password []byte) bool {
 	u, ok := c.acl.Login(name, password)
 	if !ok {
-		c.h.noLogin.Add(1)
-		c.h.cfg.Logger.Debug("login refused", "client", c.s.ID, "addr", clients.Addr(c.s.Remote))
+		c.refuseLogin()
 		return false
 	}
 	c.become(u)
 	return true
+}
+
+const (
+	// loginDelay is the delay of the reply to a connection's first refused login. It
+	// doubles with each further one, up to maxLoginDelay.
+	loginDelay    = 100 * time.Millisecond
+	maxLoginDelay = time.Second
+	// maxRefusedLogins is how many logins are refused before the connection is closed.
+	maxRefusedLogins = 10
+	// loginLogEvery is the least time between two lines of the log about refused logins.
+	loginLogEvery = 10 * time.Second
+)
+
+// refuseLogin counts and logs a refused login, and slows down a client that guesses
+// passwords.
+func (c *client) refuseLogin() {
+	c.h.noLogin.Add(1)
+	c.h.warnLogin(c)
+	c.s.Delay(min(loginDelay<<c.refused, maxLoginDelay))
+	if c.refused++; c.refused == maxRefusedLogins {
+		c.s.CloseAfterReply()
+	}
+}
+
+// warnLogin logs that logins were refused, unless it did so a moment ago. The line has
+// the number of refused logins since the line before, and the client of the last one. It
+// does not have the user's name, in whose place people have typed passwords.
+func (h *Handler) warnLogin(c *client) {
+	now, next := h.cfg.Now().UnixNano(), h.nextLoginLog.Load()
+	if now < next || !h.nextLoginLog.CompareAndSwap(next, now+int64(loginLogEvery)) {
+		return
+	}
+	total := h.noLogin.Load()
+	h.cfg.Logger.Warn("logins refused: wrong name or password",
+		"refused", total-h.loggedLogins.Swap(total), "client", c.s.ID, "addr", clients.Addr(c.s.Remote))
 }
 
 // become sets the user. u is nil if the session is not logged in.

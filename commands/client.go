@@ -28,6 +28,7 @@ type client struct {
 
 	acl     *acl.List        // the rules that apply to the session
 	user    *acl.User        // nil while a login is needed
+	refused int              // logins of this session that were refused
 	pipe    engine.Pipeline  // requests to the engine
 	forward forward.Pipeline // ordinary commands
 	checked int              // how many commands of forward are known not to read the state of rate limits

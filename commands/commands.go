@@ -94,6 +94,9 @@ type Handler struct {
 	noCommand atomic.Int64 // commands refused because the user may not run them
 	noKey     atomic.Int64 // commands refused because the user may not use their keys
 
+	nextLoginLog atomic.Int64 // when refused logins may be logged again, in Unix ns
+	loggedLogins atomic.Int64 // the value of noLogin in the last line of the log about it
+
 	clients clients.List // open sessions
 }
 

@@ -92,8 +92,8 @@ func (s *Server) Serve(ln net.Listener) error {
 	}
 }
 
-// wait pauses the accept loop. A drain does not wait for it: the listener is closed,
-// which the loop notices at most a second later.
+// wait pauses its goroutine for d, which is a second at most, or until Shutdown stops
+// waiting for sessions.
 func (s *Server) wait(d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -186,6 +186,23 @@ func TestDrainCutsOffSlowReadersAtItsEnd(t *testing.T) {
 	require.Zero(t, srv.Stats().Current.Load())
 }
 
+// A drain answers what a slowed client has sent, without further delays.
+func TestDrainDoesNotWaitForDelays(t *testing.T) {
+	slowing := make(chan struct{}, 20)
+	srv, addr := start(t, Config{}, handlerFuncs{serve: func(s *Session, pipeline []Command) {
+		slowing <- struct{}{}
+		s.Delay(500 * time.Millisecond)
+		likeRedis(s, pipeline)
+	}})
+	conn := dial(t, addr)
+	send(t, conn, strings.Repeat("PING\r\n", 20))
+	<-slowing
+	began := time.Now()
+	require.NoError(t, srv.Shutdown(context.Background()))
+	require.Less(t, time.Since(began), 5*time.Second, "20 delays of 0.5 s")
+	expectEnd(t, conn, strings.Repeat("-NOAUTH Authentication required.\r\n", 20))
+}
+
 func TestServeAfterShutdownClosesTheListener(t *testing.T) {
 	srv := NewServer(Config{Logger: quiet}, handlerFuncs{})
 	require.NoError(t, srv.Shutdown(context.Background()))

@@ -71,6 +71,15 @@ func (s *Session) CloseAfterReply() { s.closing = true }
 // Closing reports whether CloseAfterReply was called or Flush has failed.
 func (s *Session) Closing() bool { return s.closing }
 
+// Delay pauses the session, for a handler that slows its client down. d is a second at
+// most. Delay returns at once during a drain, and on a Session that was not made by a
+// Server.
+func (s *Session) Delay(d time.Duration) {
+	if s.srv != nil && !s.srv.draining.Load() {
+		s.srv.wait(d)
+	}
+}
+
 // LastActive returns when bytes of the client were last read. It may be called from any
 // goroutine.
 func (s *Session) LastActive() time.Time { return time.Unix(0, s.active.Load()) }

@@ -54,7 +54,7 @@ var directives = []directive{
 	{name: "protected-mode", preset: "yes", live: true, doc: "answer only clients on this machine while no password is set",
 		value: func(c *config) value { return yesNo{&c.protectedMode} }},
 	{name: "requirepass", hint: "<password>", live: true, secret: true, doc: "the password that clients must AUTH with",
-		value: func(c *config) value { return text{&c.requirePass, "one word"} }},
+		value: func(c *config) value { return password{&c.requirePass, &c.noPass} }},
 	{name: "user", hint: "<name> <rule> ...", live: true, secret: true, doc: "a user and its ACL rules, as in Redis; one line per user",
 		value: func(c *config) value { return userLines{&c.users} }},
 	{name: "aclfile", hint: "<path>", live: true, doc: "a file of user lines, used instead of the directive user",

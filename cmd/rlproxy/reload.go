@@ -2,6 +2,7 @@ package main
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
@@ -17,6 +18,7 @@ import (
 type live struct {
 	load   func() (*config, error) // reads the configuration again
 	config atomic.Pointer[config]  // the configuration in force; never modified
+	acl    *acl.List               // the users in force
 	level  slog.LevelVar           // the log level in force
 	tls    listenerTLS
 
@@ -53,11 +55,16 @@ func (l *live) apply(c *config, p prepared) {
 	l.level.Set(c.level())
 	l.tls.current.Store(p.tls)
 	l.config.Store(c)
+	l.acl = p.acl
 	if l.server != nil {
 		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 		l.handler.SetACL(p.acl)
 	}
 }
+
+// errOpens is the error of a reload that removes authentication, as that of a file that
+// was emptied by mistake would.
+var errOpens = errors.New(`clients would need no password any more; if that is meant, say so with requirepass ""`)
 
 // reload reads the configuration and the files that it names again, and applies all
 // of it or nothing. It returns the changed directives that need a restart.
@@ -70,6 +77,9 @@ func (l *live) reload(eng *engines) (waiting []string, err error) {
 	p, err := prepare(next)
 	if err != nil {
 		return nil, err
+	}
+	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.noPass {
+		return nil, errOpens
 	}
 	if eng.fleet != nil {
 		if err := eng.fleet.SetTLS(next.backendTLS); err != nil {
