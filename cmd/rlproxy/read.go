@@ -58,7 +58,7 @@ func (r *reader) readArgs(args []string) error {
 	for len(args) > 0 {
 		name, ok := strings.CutPrefix(args[0], "--")
 		if !ok {
-			return fmt.Errorf("command line: %q is not a directive: directives begin with --", args[0])
+			return fmt.Errorf("command line: %.128q is not a directive: directives begin with --", args[0])
 		}
 		n := 1 + slices.IndexFunc(args[1:], func(a string) bool { return strings.HasPrefix(a, "--") })
 		if n == 0 {
@@ -79,9 +79,9 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 	d := directiveByName(name)
 	switch {
 	case d == nil:
-		return fmt.Errorf("%s: unknown directive %q: it must be %s", where, name, oneOf(directiveNames()))
+		return fmt.Errorf("%s: unknown directive %.128q: it must be %s", where, name, oneOf(directiveNames()))
 	case d.value == nil:
-		return r.include(where, dir, words)
+		return r.include(where, dir, d, words)
 	}
 	v := d.value(r.config)
 	if rep, ok := v.(repeated); ok && r.cleared != nil && !r.cleared[name] {
@@ -95,7 +95,7 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 }
 
 // got returns the end of the error about a setting that is not allowed: the words
-// that were given, unless they may be secret.
+// that were given, cut to 128 characters, unless they may be secret.
 func (d *directive) got(words []string) string {
 	switch {
 	case d.secret:
@@ -103,14 +103,14 @@ func (d *directive) got(words []string) string {
 	case len(words) == 0:
 		return "; nothing was given"
 	}
-	return fmt.Sprintf("; it was %q", strings.Join(words, " "))
+	return fmt.Sprintf("; it was %.128q", strings.Join(words, " "))
 }
 
 // include reads the file that another file or the command line names.
-func (r *reader) include(where, dir string, words []string) error {
+func (r *reader) include(where, dir string, d *directive, words []string) error {
 	path, ok := single(words)
 	if !ok || path == "" {
-		return fmt.Errorf("%s: include must be one file", where)
+		return fmt.Errorf("%s: include must be one file%s", where, d.got(words))
 	}
 	if r.depth == maxDepth {
 		return fmt.Errorf("%s: include must not go deeper than %d files", where, maxDepth)

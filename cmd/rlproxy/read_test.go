@@ -41,7 +41,10 @@ func TestBadSettingsAreRefusedWithTheirLineAndWhatIsAllowed(t *testing.T) {
 		"client-output-buffer-limit normal 2mb 1mb 60": `there is no soft limit; it was "normal 2mb 1mb 60"`,
 		"backend http://u:secret@h:1":                  `backend must be a URL such as redis://127.0.0.1:6379`,
 		`port "6380`:                                   `test.conf:1: unbalanced quotes`,
-		"include":                                      `include must be one file`,
+		"port " + strings.Repeat("9", 200):             `it was "` + strings.Repeat("9", 128) + `"`,
+		"port 6380\a":                                  `it was "6380\a"`,
+		"include":                                      `include must be one file; nothing was given`,
+		"include a b":                                  `include must be one file; it was "a b"`,
 		"include missing.conf":                         `test.conf:1: can't read the configuration: open missing.conf: no such file`,
 	} {
 		_, err := read(line)
