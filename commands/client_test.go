@@ -126,6 +126,6 @@ func TestAnInvalidKeyKeepsResetFromResettingAnyKey(t *testing.T) {
 	h := New(testConfig(e))
 	s := open(h, 1)
 	ask(h, s, words("RL.SLIDE", "a", "5", "60"))
-	require.Equal(t, "-"+reply.ErrKey+"\r\n", ask(h, s, words("RL.RESET", "a", "")))
+	require.Equal(t, "-"+reply.ErrKey+"; it had 0\r\n", ask(h, s, words("RL.RESET", "a", "")))
 	require.Equal(t, []int{1}, e.calls)
 }

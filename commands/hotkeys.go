@@ -26,21 +26,10 @@ func hotKeysRow() row {
 }
 
 func runHotKeys(c *client, args [][]byte) {
-	n := int64(10)
-	if len(args) > 1 {
-		if len(args) != 3 || !word.Is(args[1], "COUNT") {
-			c.Error(reply.ErrSyntax)
-			return
-		}
-		var ok bool
-		if n, ok = word.Integer(args[2]); !ok {
-			c.Error(reply.ErrNotInteger)
-			return
-		}
-		if n < 1 {
-			c.Error(reply.ErrNotPositive)
-			return
-		}
+	n, msg := hotKeysCount(args[1:])
+	if msg != "" {
+		c.Error(msg)
+		return
 	}
 	keys := c.ownHotKeys(n)
 	c.Array(len(keys))
@@ -53,6 +42,29 @@ func runHotKeys(c *client, args [][]byte) {
 		c.Int(k.Denied)
 		c.Int(int64(k.Shards))
 	}
+}
+
+// hotKeysCount parses the words after RL.HOTKEYS. It returns the value of COUNT, or an error
+// reply.
+func hotKeysCount(words [][]byte) (int64, string) {
+	switch {
+	case len(words) == 0:
+		return 10, ""
+	case !word.Is(words[0], "COUNT"):
+		return 0, reply.ErrSyntax + ": unknown option " + word.Literal(words[0]) + "; expected COUNT"
+	case len(words) == 1:
+		return 0, reply.ErrSyntax + ": option COUNT has no value"
+	}
+	n, ok := word.Integer(words[1])
+	switch {
+	case len(words) > 2:
+		return 0, reply.ErrSyntax + ": unknown option " + word.Literal(words[2]) + "; expected nothing more"
+	case !ok:
+		return 0, reply.ErrNotInteger + "; it was " + word.Literal(words[1])
+	case n < 1:
+		return 0, reply.ErrNotPositive + "; it was " + word.Literal(words[1])
+	}
+	return n, ""
 }
 
 // ownHotKeys returns the n busiest of the keys that the user may read by a selector that

@@ -11,6 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 )
 
@@ -29,7 +30,29 @@ func TestDocsAreGeneratedFromTheTable(t *testing.T) {
 
 var groups = []struct{ name, title, text string }{
 	{"ratelimit", "Rate limits", "Decisions use the clock of the key's node. Times are in milliseconds unless stated otherwise. A\n" +
-		"denial is a reply, not an error, and charges nothing.\n"},
+		"denial is a reply, not an error, and charges nothing.\n" +
+		"\n" +
+		"A wrong command is an error, and charges nothing. The first wrong word determines it. Clients may match on the\n" +
+		"beginning of its text; the rest repeats the word, escaped and cut to 128 bytes, and may change:\n" +
+		"\n" +
+		"    > RL.SLIDE user:42 1e3 60\n" +
+		"    (error) ERR limit must be an integer between 1 and 1000000000000; it was '1e3'\n" +
+		"    > RL.SLIDE user:42 100 60 NX\n" +
+		"    (error) ERR syntax error: unknown option 'NX'; expected COST, ID, SHARDS, FAIL or another limit\n" +
+		"\n" +
+		"| an error begins with | when |\n|---|---|\n" +
+		"| `" + reply.ErrLimit + "` | a limit is out of range, or the first one is not an integer |\n" +
+		"| `" + reply.ErrWindow + "` | a word in the place of a window is not one |\n" +
+		"| `" + reply.ErrDuplicate + "` | two windows are of the same length, such as 60 and 1m |\n" +
+		"| `" + reply.ErrWindows + "` | there is a ninth pair |\n" +
+		"| `" + reply.ErrCost + "`, `" + reply.ErrShards + "`, `" + reply.ErrBuckets + "` | the value of COST, SHARDS or BUCKETS is out of range |\n" +
+		"| `" + reply.ErrTooCostly + "` | COST is above a limit |\n" +
+		"| `" + reply.ErrFine + "` | BUCKETS is above the milliseconds of a window |\n" +
+		"| `" + reply.ErrKey + "` | a key is empty or too long |\n" +
+		"| `" + reply.ErrSyntax + "` | anything else: an unknown option, one given twice or without its value, a FAIL policy that does not exist, a further limit without its window |\n" +
+		"| `UNAVAILABLE` | FAIL ERROR applies: a node did not answer |\n" +
+		"\n" +
+		"CL.THROTTLE has redis-cell's errors.\n"},
 	{"connection", "Connection", "As in Redis " + RedisVersion[:3] + ", unless stated otherwise.\n"},
 	{"transactions", "Transactions", "Commands between MULTI and EXEC run in order, as one pipeline. They are not atomic: keys may be on\n" +
 		"different nodes, and other clients' commands may run in between. The queue of a connection is bounded.\n"},

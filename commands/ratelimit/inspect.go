@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
@@ -26,7 +25,7 @@ func inspect() Command {
 
 func parseInspect(args [][]byte, p *engine.Pipeline) string {
 	if !keyFits(args[1]) {
-		return reply.ErrKey
+		return keyError(args[1])
 	}
 	r := p.Add()
 	r.Op, r.Key = engine.OpInspect, args[1]

@@ -8,9 +8,11 @@ import (
 )
 
 // The grammar of the rate limit commands. Words are parsed once, from left to right, and
-// the first wrong word determines the error. Nothing is allocated.
+// the first wrong word determines the error, which quotes it (errors.go). A command without
+// a mistake allocates nothing.
 //
 // Details:
+//   - The first pair has a fixed place: its two words are never read as options.
 //   - An integer too large for 64 bits is still an integer: in the place of a limit it is a
 //     limit out of range, not a syntax error.
 //   - Units of windows are lower case. 1M is not a window, since it could mean a month.
@@ -32,21 +34,22 @@ const (
 // commonOptions are the options of all RL decision commands.
 const commonOptions = optCost | optID | optShards | optFail
 
+// optionNames has the name of each option, in the order in which errors list them.
+var optionNames = [...]optionName{
+	{optCost, "COST"}, {optBuckets, "BUCKETS"}, {optStrict, "STRICT"}, {optID, "ID"}, {optShards, "SHARDS"}, {optFail, "FAIL"},
+}
+
+type optionName struct {
+	option option
+	name   string
+}
+
 // optionOf returns the option that a word names, in any case, or 0.
 func optionOf(w []byte) option {
-	switch {
-	case word.Is(w, "COST"):
-		return optCost
-	case word.Is(w, "ID"):
-		return optID
-	case word.Is(w, "SHARDS"):
-		return optShards
-	case word.Is(w, "FAIL"):
-		return optFail
-	case word.Is(w, "BUCKETS"):
-		return optBuckets
-	case word.Is(w, "STRICT"):
-		return optStrict
+	for i := range optionNames {
+		if word.Is(w, optionNames[i].name) {
+			return optionNames[i].option
+		}
 	}
 	return 0
 }
@@ -57,42 +60,39 @@ func parseDecision(kind limit.Kind, known option) func([][]byte, *engine.Pipelin
 		r := p.Add()
 		r.Kind, r.Key, r.Cost, r.Buckets = kind, args[1], 1, 1
 		if !keyFits(r.Key) {
-			return reply.ErrKey
+			return keyError(r.Key)
 		}
 		rest, msg := parsePairs(r, args[2:], known)
 		if msg == "" {
 			msg = parseOptions(r, rest, known)
 		}
 		if msg == "" {
-			msg = checkRequest(r)
+			msg = checkRequest(r, args[2:])
 		}
 		return msg
 	}
 }
 
-// parsePairs parses limits and windows. It returns the words from the first option on, and
-// an error reply or "".
+// parsePairs parses limits and windows. It returns the words after the last pair, and an
+// error reply or "".
 func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, string) {
 	for len(words) > 0 {
 		most, ok := word.Integer(words[0])
-		if !ok && !word.IsInteger(words[0]) {
-			if r.N > 0 && optionOf(words[0])&known != 0 {
-				break
-			}
-			return nil, reply.ErrSyntax
+		if !ok && r.N > 0 && !word.IsInteger(words[0]) {
+			break
 		}
 		if r.N == limit.MaxWindows {
-			return nil, reply.ErrWindows
+			return nil, tooMany(words[0])
 		}
 		if !ok || most < 1 || most > limit.MaxLimit {
-			return nil, reply.ErrLimit
+			return nil, wrong(reply.ErrLimit, words[0])
 		}
-		if len(words) == 1 || optionOf(words[1])&known != 0 {
-			return nil, reply.ErrSyntax
+		if len(words) == 1 || r.N > 0 && optionOf(words[1])&known != 0 {
+			return nil, noWindow(words[0])
 		}
 		length, ok := window(words[1])
 		if !ok {
-			return nil, reply.ErrWindow
+			return nil, wrong(reply.ErrWindow, words[1])
 		}
 		r.Windows[r.N] = limit.Window{Limit: most, Length: length}
 		r.N++
@@ -106,8 +106,11 @@ func parseOptions(r *engine.Request, words [][]byte, known option) string {
 	var seen option
 	for len(words) > 0 {
 		o := optionOf(words[0]) & known
-		if o == 0 || seen&o != 0 {
-			return reply.ErrSyntax
+		switch {
+		case o == 0:
+			return unknownOption(words[0], known, seen)
+		case seen&o != 0:
+			return givenTwice(o)
 		}
 		seen |= o
 		if o == optStrict {
@@ -116,7 +119,7 @@ func parseOptions(r *engine.Request, words [][]byte, known option) string {
 			continue
 		}
 		if len(words) == 1 {
-			return reply.ErrSyntax
+			return noValue(o)
 		}
 		if msg := setOption(r, o, words[1]); msg != "" {
 			return msg
@@ -135,7 +138,7 @@ func setOption(r *engine.Request, o option, value []byte) string {
 	if o == optFail {
 		r.Fail = policyOf(value)
 		if r.Fail == engine.PolicyDefault {
-			return reply.ErrSyntax
+			return wrong(errPolicy, value)
 		}
 		return ""
 	}
@@ -143,21 +146,21 @@ func setOption(r *engine.Request, o option, value []byte) string {
 	switch o {
 	case optCost:
 		if !ok || n < 0 || n > limit.MaxLimit {
-			return reply.ErrCost
+			return wrong(reply.ErrCost, value)
 		}
 		r.Cost = n
 	case optShards:
 		if !ok || n < 1 || n > engine.MaxShards {
-			return reply.ErrShards
+			return wrong(reply.ErrShards, value)
 		}
 		r.Shards = int(n)
 	case optBuckets:
 		if !ok || n < 1 || n > limit.MaxBuckets {
-			return reply.ErrBuckets
+			return wrong(reply.ErrBuckets, value)
 		}
 		for _, w := range r.Windows[:r.N] {
 			if n > w.Length {
-				return reply.ErrFine
+				return tooFine(n, w.Length)
 			}
 		}
 		r.Buckets = n
@@ -165,20 +168,20 @@ func setOption(r *engine.Request, o option, value []byte) string {
 	return ""
 }
 
-// checkRequest checks the words together. It reduces the number of shards to the smallest
-// limit. It returns an error reply, or "".
-func checkRequest(r *engine.Request) string {
+// checkRequest checks the words together. pairs begins with the words of the pairs. It reduces
+// the number of shards to the smallest limit. It returns an error reply, or "".
+func checkRequest(r *engine.Request, pairs [][]byte) string {
 	ws := r.Windows[:r.N]
 	for i := range ws {
 		for j := range i {
 			if ws[i].Length == ws[j].Length {
-				return reply.ErrDuplicate
+				return duplicate(pairs[2*j+1], pairs[2*i+1])
 			}
 		}
 	}
 	for _, w := range ws {
 		if r.Cost > w.Limit {
-			return reply.ErrTooCostly
+			return tooCostly(r.Cost, w.Limit)
 		}
 		r.Shards = int(min(int64(r.Shards), w.Limit))
 	}

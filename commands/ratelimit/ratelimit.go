@@ -2,8 +2,8 @@
 // engine, and encodes the results as replies. It knows nothing about sessions and
 // connections.
 //
-// Reading order: ratelimit.go (this file), parse.go (the common grammar), slide.go (one
-// command), then a file for each of the other commands.
+// Reading order: ratelimit.go (this file), parse.go (the common grammar), errors.go (what it
+// says of a wrong word), slide.go (one command), then a file for each of the other commands.
 package ratelimit
 
 import (

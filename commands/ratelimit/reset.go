@@ -1,7 +1,6 @@
 package ratelimit
 
 import (
-	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
@@ -26,7 +25,7 @@ func reset() Command {
 func parseReset(args [][]byte, p *engine.Pipeline) string {
 	for _, key := range args[1:] {
 		if !keyFits(key) {
-			return reply.ErrKey
+			return keyError(key)
 		}
 		r := p.Add()
 		r.Op, r.Key = engine.OpReset, key

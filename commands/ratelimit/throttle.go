@@ -4,7 +4,6 @@ import (
 	"math"
 	"unicode/utf8"
 
-	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
@@ -88,7 +87,7 @@ func parseThrottle(args [][]byte, p *engine.Pipeline) string {
 		return errCellRange
 	}
 	if !keyFits(args[1]) {
-		return reply.ErrKey
+		return keyError(args[1])
 	}
 	r := p.Add()
 	r.Kind, r.Key, r.Cost = limit.GCRA, args[1], quantity

@@ -33,7 +33,7 @@ func TestThrottleErrorsAreThoseOfRedisCell(t *testing.T) {
 		"CL.THROTTLE k 9223372036854775806 1 1":            errCellRange,
 		"CL.THROTTLE k 1 1 9223372036854775807":            errCellRange,
 		"CL.THROTTLE k 1 1 60 9223372036854775807":         errCellRange,
-		`CL.THROTTLE "" 1 1 60`:                            reply.ErrKey,
+		`CL.THROTTLE "" 1 1 60`:                            reply.ErrKey + "; it had 0",
 		"CL.THROTTLE k \"a\\x00b\" 1 60":                   errCellInteger + "a",
 		"CL.THROTTLE k \"\\xff\" 1 60":                     errCellInteger,
 		"CL.THROTTLE k 1 1 60 " + strings.Repeat("y", 200): errCellInteger + strings.Repeat("y", 128),

@@ -1,7 +1,7 @@
 package reply
 
-// Errors of the rate limit commands. Clients may match on their texts, which must not
-// change.
+// Beginnings of the errors of the rate limit commands. Clients may match on them, so they
+// must not change. What was given follows them.
 const (
 	ErrSyntax    = "ERR syntax error"
 	ErrLimit     = "ERR limit must be an integer between 1 and 1000000000000"

@@ -1,4 +1,5 @@
-// Package word parses single words of a command as Redis does. Nothing in it allocates.
+// Package word parses single words of a command as Redis does, and quotes them in errors.
+// Only Literal allocates.
 package word
 
 import (

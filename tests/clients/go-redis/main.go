@@ -17,7 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-const limitError = "ERR limit must be an integer between 1 and 1000000000000"
+const limitError = "ERR limit must be an integer between 1 and 1000000000000; it was '0'"
 
 var ctx = context.Background()
 

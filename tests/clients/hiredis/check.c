@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LIMIT_ERROR "ERR limit must be an integer between 1 and 1000000000000"
+#define LIMIT_ERROR "ERR limit must be an integer between 1 and 1000000000000; it was '0'"
 
 static const char *check; /* the one under way */
 static int failed;

@@ -26,7 +26,7 @@ import redis.clients.jedis.exceptions.JedisDataException;
 public class Check {
   static final ProtocolCommand SLIDE = () -> "RL.SLIDE".getBytes();
   static final ProtocolCommand COUNTER = () -> "RL.COUNTER".getBytes();
-  static final String LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000";
+  static final String LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000; it was '0'";
 
   interface Step {
     void run() throws Exception;

@@ -26,7 +26,7 @@ import java.util.concurrent.Future;
 
 /** Lettuce: HELLO 3, one shared connection that reconnects by itself, asynchronous inside. */
 public class Check {
-  static final String LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000";
+  static final String LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000; it was '0'";
 
   /** A command that the library does not know. */
   record Word(String text) implements ProtocolKeyword {

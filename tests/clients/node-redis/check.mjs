@@ -74,7 +74,7 @@ const checks = {
   async error() {
     await assert.rejects(call('RL.SLIDE', 'error', 0, 60), (e) => {
       assert.ok(e instanceof ErrorReply)
-      assert.equal(e.message, 'ERR limit must be an integer between 1 and 1000000000000')
+      assert.equal(e.message, "ERR limit must be an integer between 1 and 1000000000000; it was '0'")
       return true
     })
   },

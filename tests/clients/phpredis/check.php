@@ -79,7 +79,7 @@ $checks = [
         $redis->clearLastError();
         want($redis->rawCommand('RL.SLIDE', 'error', 0, 60) === false, 'no error');
         $error = $redis->getLastError();
-        want($error === 'ERR limit must be an integer between 1 and 1000000000000', $error);
+        want($error === "ERR limit must be an integer between 1 and 1000000000000; it was '0'", $error);
     },
 
     'reconnect' => function () use ($redis) {

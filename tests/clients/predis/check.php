@@ -84,7 +84,7 @@ $checks = [
         try {
             $redis->executeCommand(new Predis\Command\RawCommand(['RL.SLIDE', 'error', 0, 60]));
         } catch (Predis\Response\ServerException $e) {
-            want($e->getMessage() === 'ERR limit must be an integer between 1 and 1000000000000', $e->getMessage());
+            want($e->getMessage() === "ERR limit must be an integer between 1 and 1000000000000; it was '0'", $e->getMessage());
             return;
         }
         want(false, 'no error');

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 
-LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000"
+LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000; it was '0'"
 LIMIT = 1_000_000
 
 login = []

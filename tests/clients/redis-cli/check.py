@@ -15,7 +15,7 @@ import sys
 import termios
 import time
 
-LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000"
+LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000; it was '0'"
 USER, PASSWORD = os.environ.get("RL_USERNAME"), os.environ.get("RL_PASSWORD")
 
 

@@ -2,7 +2,7 @@
 # Redis::CommandError. Version 4 speaks RESP2.
 require "redis"
 
-LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000"
+LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000; it was '0'"
 
 def options(password)
   # Its own 5 s are too short for a busy machine: after them it repeats the command.

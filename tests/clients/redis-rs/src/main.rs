@@ -109,7 +109,7 @@ async fn error(c: &mut ConnectionManager) -> Outcome {
         Ok(reply) => want(false, reply),
         Err(e) => want(
             e.code() == Some("ERR")
-                && e.detail() == Some("limit must be an integer between 1 and 1000000000000"),
+                && e.detail() == Some("limit must be an integer between 1 and 1000000000000; it was '0'"),
             e,
         ),
     }

@@ -1,0 +1,89 @@
+package ratelimit
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+)
+
+func TestErrorsQuoteTheWordAndSayWhatBelongsThere(t *testing.T) {
+	const (
+		limit  = "ERR limit must be an integer between 1 and 1000000000000; it was "
+		window = "ERR invalid window: use seconds or an integer with ms, s, m, h or d, from 1ms to 366d; it was "
+		cost   = "ERR cost must be an integer between 0 and 1000000000000; it was "
+		syntax = "ERR syntax error: "
+	)
+	for line, want := range map[string]string{
+		"RL.SLIDE k 100.0 60":               limit + "'100.0'",
+		"RL.SLIDE k 1e3 60":                 limit + "'1e3'",
+		"RL.SLIDE k 1,000 60":               limit + "'1,000'",
+		"RL.SLIDE k unlimited 60":           limit + "'unlimited'",
+		"RL.SLIDE k 100/60 60":              limit + "'100/60'",
+		"RL.SLIDE k +5 60":                  limit + "'+5'",
+		"RL.SLIDE k 007 60":                 limit + "'007'",
+		"RL.SLIDE k -1 60":                  limit + "'-1'",
+		"RL.SLIDE k 0 60":                   limit + "'0'",
+		`RL.SLIDE k "" 60`:                  limit + "''",
+		"RL.SLIDE k 99999999999999999999 1": limit + "'99999999999999999999'",
+		"RL.SLIDE k COST 1":                 limit + "'COST'",
+		"RL.COUNTER k 100/m 60":             limit + "'100/m'",
+		"RL.FIXED k none 60":                limit + "'none'",
+		"RL.SLIDE k 5 60 0 70":              limit + "'0'",
+
+		"RL.SLIDE k 5 60sec":   window + "'60sec'",
+		"RL.SLIDE k 5 1w":      window + "'1w'",
+		"RL.SLIDE k 5 0":       window + "'0'",
+		"RL.SLIDE k 5 367d":    window + "'367d'",
+		"RL.SLIDE k 5 1M":      window + "'1M'",
+		`RL.SLIDE k 5 ""`:      window + "''",
+		"RL.SLIDE k 5 COST 1":  window + "'COST'",
+		"RL.FIXED k 5 60 6 1y": window + "'1y'",
+
+		"RL.SLIDE k 5 60 5 60":                             "ERR duplicate window: 60 and 60 are the same",
+		"RL.SLIDE k 5 60 6 1h 7 60000ms":                   "ERR duplicate window: 60 and 60000ms are the same",
+		"RL.SLIDE k 1 1 1 2 1 3 1 4 1 5 1 6 1 7 1 8 200 9": "ERR too many windows: at most 8; the limit of another was '200'",
+		"RL.SLIDE k 5 60 200":                              syntax + "limit 200 has no window",
+		"RL.SLIDE k 5 60 200 COST 1":                       syntax + "limit 200 has no window",
+
+		"RL.SLIDE k 5 60 NX":                                syntax + "unknown option 'NX'; expected COST, ID, SHARDS, FAIL or another limit",
+		"RL.SLIDE k 5 60 1e3 70":                            syntax + "unknown option '1e3'; expected COST, ID, SHARDS, FAIL or another limit",
+		"RL.SLIDE k 5 60 BUCKETS 2":                         syntax + "unknown option 'BUCKETS'; expected COST, ID, SHARDS, FAIL or another limit",
+		"RL.COUNTER k 5 60 NX":                              syntax + "unknown option 'NX'; expected COST, BUCKETS, STRICT, ID, SHARDS, FAIL or another limit",
+		"RL.COUNTER k 5 60 STRICT yes":                      syntax + "unknown option 'yes'; expected COST, BUCKETS, ID, SHARDS or FAIL",
+		"RL.SLIDE k 5 60 COST 1 6 70":                       syntax + "unknown option '6'; expected ID, SHARDS or FAIL",
+		"RL.SLIDE k 5 60 COST 1 ID a SHARDS 1 NX":           syntax + "unknown option 'NX'; expected FAIL",
+		"RL.FIXED k 5 60 COST 1 ID a SHARDS 1 FAIL OPEN NX": syntax + "unknown option 'NX'; expected nothing more",
+		"RL.SLIDE k 5 60 COST 1 cost 1":                     syntax + "option COST is given twice",
+		"RL.COUNTER k 5 60 STRICT strict":                   syntax + "option STRICT is given twice",
+		"RL.SLIDE k 5 60 COST":                              syntax + "option COST has no value",
+		"RL.COUNTER k 5 60 buckets":                         syntax + "option BUCKETS has no value",
+		"RL.SLIDE k 5 60 FAIL MAYBE":                        syntax + "FAIL must be OPEN, CLOSED, LOCAL or ERROR; it was 'MAYBE'",
+
+		"RL.SLIDE k 5 60 COST 1.5":      cost + "'1.5'",
+		"RL.SLIDE k 5 60 COST -1":       cost + "'-1'",
+		"RL.SLIDE k 5 60 COST ID x":     cost + "'ID'",
+		"RL.SLIDE k 5 60 COST 6":        "ERR cost exceeds limit: the request can never be admitted; cost was 6, limit 5",
+		"RL.SLIDE k 9 60 4 70 COST 5":   "ERR cost exceeds limit: the request can never be admitted; cost was 5, limit 4",
+		"RL.SLIDE k 5 60 SHARDS 0":      "ERR shards must be an integer between 1 and 1024; it was '0'",
+		"RL.SLIDE k 5 60 SHARDS 1025":   "ERR shards must be an integer between 1 and 1024; it was '1025'",
+		"RL.COUNTER k 5 60 BUCKETS 0":   "ERR buckets must be an integer between 1 and 1000; it was '0'",
+		"RL.COUNTER k 5 60 BUCKETS 1k":  "ERR buckets must be an integer between 1 and 1000; it was '1k'",
+		"RL.COUNTER k 5 9ms BUCKETS 10": "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
+
+		`RL.SLIDE "" 5 60`: "ERR key must be 1 to 4096 bytes; it had 0",
+		`RL.RESET a ""`:    "ERR key must be 1 to 4096 bytes; it had 0",
+		`RL.INSPECT ""`:    "ERR key must be 1 to 4096 bytes; it had 0",
+
+		`RL.SLIDE k "5\r\n+OK" 60`:  limit + `'5\r\n+OK'`,
+		`RL.SLIDE k 5 "\x00\xff"`:   window + `'\x00\xff'`,
+		`RL.SLIDE k 5 60 "it's"`:    syntax + `unknown option 'it\'s'; expected COST, ID, SHARDS, FAIL or another limit`,
+		"RL.SLIDE k 5 60 FAIL @200": syntax + "FAIL must be OPEN, CLOSED, LOCAL or ERROR; it was '" + strings.Repeat("y", 128) + "'... (200 bytes)",
+		"RL.SLIDE k 5 60 COST @200": cost + "'" + strings.Repeat("y", 128) + "'... (200 bytes)",
+	} {
+		_, got := parseLine(proxytest.Words(t, strings.ReplaceAll(line, "@200", strings.Repeat("y", 200))))
+		require.Equal(t, want, got, line)
+	}
+}
