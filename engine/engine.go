@@ -134,6 +134,8 @@ type Result struct {
 type Unavailable struct {
 	Node string // host:port
 	Why  string // in a few words
+
+	MaybeApplied bool // the node may have run the request all the same
 }
 
 func (e *Unavailable) Error() string {

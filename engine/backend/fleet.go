@@ -67,6 +67,7 @@ type Fleet struct {
 	tls       atomic.Pointer[tls.Config] // for new connections to rediss:// backends
 	watcher   *watcher                   // nil if all backends are single nodes
 	recovered atomic.Pointer[[]Recovered]
+	reports   atomic.Pointer[[]Report]
 
 	mu    sync.Mutex
 	known map[address]*Node // guarded by mu; nil when closed
@@ -83,9 +84,13 @@ type address struct {
 const maxNodes = 4096
 
 // Recovered is called when a node answers again after it was Suspect or Down, as given by
-// was. If it was Down, the log line about its recovery includes the returned attributes,
-// which are pairs of a name and a value.
-type Recovered func(n *Node, was State) []any
+// was.
+type Recovered func(n *Node, was State)
+
+// Report is called for a line of the log about a node that is still down, or is up after
+// having been down. The line includes the returned attributes, which are pairs of a name
+// and a value.
+type Report func(n *Node) []any
 
 // Open returns the nodes of the configuration. It does not wait for them: if a node cannot
 // be reached, its requests fail, but Open does not.
@@ -105,6 +110,7 @@ func Open(config Config) (*Fleet, error) {
 	}
 	f := &Fleet{config: config, known: make(map[address]*Node)}
 	f.recovered.Store(new([]Recovered))
+	f.reports.Store(new([]Report))
 	if err := f.SetTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -139,6 +145,15 @@ func (f *Fleet) OnRecovered(call Recovered) {
 	defer f.mu.Unlock()
 	calls := append([]Recovered{call}, *f.recovered.Load()...)
 	f.recovered.Store(&calls)
+}
+
+// OnReport registers a function that adds to the log's lines about nodes that are down.
+// Register functions before the fleet is used.
+func (f *Fleet) OnReport(call Report) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	calls := append([]Report{call}, *f.reports.Load()...)
+	f.reports.Store(&calls)
 }
 
 // Look makes the watcher, if there is one, check the topology soon. Call it when the

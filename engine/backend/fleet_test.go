@@ -34,10 +34,9 @@ func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 200 * time.Millisecond})
 	heard := make(chan State, 10)
-	f.OnRecovered(func(n *Node, was State) []any {
+	f.OnRecovered(func(n *Node, was State) {
 		require.Equal(t, s.Addr, n.Name())
 		heard <- was
-		return nil
 	})
 	n := f.Topology().Nodes[0]
 	require.NoError(t, n.Client().Ping(t.Context()).Err())

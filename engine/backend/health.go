@@ -29,7 +29,8 @@ type health struct {
 	config    *Config                     // the configuration of the fleet
 	probe     func(context.Context) error // sends a probe
 	record    func(error)                 // records a failed probe: Node.Record
-	recovered func(was State) []any       // called when the node is up again; returns attributes for the log
+	recovered func(was State)             // called when the node is up again
+	report    func() []any                // returns attributes for a line of the log about a node that is or was down
 
 	failures atomic.Int32              // failures in a row, at most Down; the value is the State
 	failed   atomic.Int64              // failures in total, for INFO
@@ -43,8 +44,9 @@ type health struct {
 }
 
 const (
-	probeMin = 50 * time.Millisecond // the first pause between probes
-	probeMax = time.Second           // the longest pause between probes
+	probeMin = 50 * time.Millisecond  // the first pause between probes
+	probeMax = 500 * time.Millisecond // the longest pause between probes
+	sayEvery = time.Minute            // the time between two lines about a node that stays down
 )
 
 // open starts the prober.
@@ -130,6 +132,7 @@ func (h *health) run(ctx context.Context) {
 			return
 		case <-h.trouble:
 		}
+		said := h.config.Now() // when the log last said that the node is down
 		// The first probe has no pause: most often only a connection was lost.
 		for wait := time.Duration(0); ; wait = min(max(2*wait, probeMin), probeMax) {
 			h.plan(wait)
@@ -143,18 +146,33 @@ func (h *health) run(ctx context.Context) {
 			}
 			if ctx.Err() == nil {
 				h.record(err)
+				said = h.remind(said)
 			}
 		}
 	}
 }
 
+// remind logs once a minute that the node is still down. It returns when the log last
+// said so.
+func (h *health) remind(said time.Time) time.Time {
+	now := h.config.Now()
+	if h.state() != Down || now.Sub(said) < sayEvery {
+		return said
+	}
+	Guard(h.config.Logger, "report on "+h.name, func() {
+		h.config.Logger.Warn("node is still down", append([]any{"node", h.name, "why", h.reason(), "since", *h.since.Load()}, h.report()...)...)
+	})
+	return now
+}
+
 // probed records that the node has answered a probe.
 func (h *health) probed() {
-	switch was := State(h.failures.Swap(int32(Up))); was {
-	case Down:
+	was := State(h.failures.Swap(int32(Up)))
+	if was == Down {
 		after := h.config.Now().Sub(*h.since.Load()).Round(time.Millisecond)
-		h.config.Logger.Warn("node is up", append([]any{"node", h.name, "after", after}, h.recovered(Down)...)...)
-	case Suspect:
-		h.recovered(Suspect)
+		h.config.Logger.Warn("node is up", append([]any{"node", h.name, "after", after}, h.report()...)...)
+	}
+	if was != Up {
+		h.recovered(was)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -34,15 +35,13 @@ func openPatient() *patient {
 		return errors.New("refused")
 	}
 	p.record = func(err error) { p.fail(err) }
-	p.recovered = func(was State) []any {
-		p.heard = append(p.heard, was)
-		return []any{"closed", 3}
-	}
+	p.recovered = func(was State) { p.heard = append(p.heard, was) }
+	p.report = func() []any { return []any{"closed", 3} }
 	p.open()
 	return p
 }
 
-// Failures of requests and of probes count alike. Probes become rarer, down to one a
+// Failures of requests and of probes count alike. Probes become rarer, down to two a
 // second.
 func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -62,7 +61,7 @@ func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		before := p.probes.Load()
 		time.Sleep(20 * time.Second)
-		require.Equal(t, int64(20), p.probes.Load()-before)
+		require.Equal(t, int64(40), p.probes.Load()-before)
 		require.Positive(t, p.untilProbe())
 
 		p.well.Store(true)
@@ -72,14 +71,27 @@ func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 		require.Equal(t, []State{Down}, p.heard)
 		require.Equal(t, int64(2), p.failed.Load())
 		require.Contains(t, p.log.String(), `msg="node is down" node=10.0.0.1:6379 why="connection failed: refused"`)
-		require.Contains(t, p.log.String(), `msg="node is up" node=10.0.0.1:6379 after=40.55s closed=3`)
+		require.Contains(t, p.log.String(), `msg="node is up" node=10.0.0.1:6379 after=40.25s closed=3`)
+	})
+}
+
+// The log has one line a minute about a node that stays down.
+func TestTheLogRemindsOfANodeThatStaysDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.fail(errors.New("refused"))
+		time.Sleep(3*time.Minute + time.Second)
+		synctest.Wait()
+		require.Equal(t, 3, strings.Count(p.log.String(), `msg="node is still down" node=10.0.0.1:6379 why="connection failed: refused" since=2000-01-01T00:00:00`), p.log.String())
+		require.Contains(t, p.log.String(), "closed=3")
 	})
 }
 
 // A probe may succeed while another goroutine takes the node down.
 func TestANodeIsNeverDownWithoutATime(t *testing.T) {
 	h := health{config: &Config{Logger: slog.New(slog.DiscardHandler)}}
-	h.recovered = func(State) []any { return nil }
+	h.recovered, h.report = func(State) {}, func() []any { return nil }
 	h.config.Now = func() time.Time {
 		if h.state() == Down {
 			require.NotNil(t, h.since.Load())

@@ -48,6 +48,7 @@ func absentNode(f *Fleet, name, why string) *Node {
 func (n *Node) openHealth() {
 	n.health.name, n.health.config = n.name, &n.fleet.config
 	n.health.probe, n.health.record, n.health.recovered = n.probe, n.Record, n.recovered
+	n.health.report = n.report
 }
 
 // Name returns the node's address, host:port.
@@ -147,11 +148,17 @@ func (n *Node) probe(ctx context.Context) error {
 	return err
 }
 
-// recovered calls the fleet's OnRecovered functions and returns their attributes for the
-// log.
-func (n *Node) recovered(was State) (attrs []any) {
+// recovered calls the fleet's OnRecovered functions.
+func (n *Node) recovered(was State) {
 	for _, call := range *n.fleet.recovered.Load() {
-		attrs = append(attrs, call(n, was)...)
+		call(n, was)
+	}
+}
+
+// report calls the fleet's OnReport functions and returns their attributes.
+func (n *Node) report() (attrs []any) {
+	for _, call := range *n.fleet.reports.Load() {
+		attrs = append(attrs, call(n)...)
 	}
 	return attrs
 }

@@ -29,11 +29,16 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 			err = b.applySingle(q, cmd.item, reply)
 		}
 		if err != nil {
+			if cmd.item != service && backend.IsReply(err) {
+				q.refuse(b.items[cmd.first()].name())
+			}
 			if !failed && backend.Failed(err) {
 				failed = true
 				q.Record(err) // first: how policies answer depends on the node's health
 			}
 			b.failCommand(q, cmd, err)
+		} else if cmd.item != service && q.refused.Load() != nil {
+			q.accept()
 		}
 	}
 	if !failed {

@@ -158,6 +158,14 @@ func (b *batch) rebuild(ctx context.Context, q *queue, clock string) {
 	}
 }
 
+// first returns the index of the first item that the command answers.
+func (c *command) first() int {
+	if c.entries != nil {
+		return c.entries.first[0]
+	}
+	return c.item
+}
+
 // each calls do with the indices of the items that cmd answers, in order.
 func (b *batch) each(cmd *command, do func(j int)) {
 	if cmd.entries == nil {

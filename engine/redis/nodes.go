@@ -26,21 +26,32 @@ func (e *Engine) queue(n *backend.Node) *queue {
 	return q
 }
 
-// recovered is called by the fleet when a node is back. It wakes the reconciler, and
-// returns for the log how often policies answered for the node.
-func (e *Engine) recovered(n *backend.Node, was backend.State) []any {
-	defer e.reconciler.wake()
-	e.mu.Lock()
-	q := e.queues[n]
-	e.mu.Unlock()
-	switch {
+// recovered is called by the fleet when a node is back.
+func (e *Engine) recovered(n *backend.Node, was backend.State) {
+	if q := e.known(n); q != nil && was == backend.Suspect {
+		q.say(q.log.Line(e.now()), n.Reason())
+	}
+	e.reconciler.wake()
+}
+
+// answers returns for the log how often policies answered for a node that is down, or
+// is just back.
+func (e *Engine) answers(n *backend.Node) []any {
+	switch q := e.known(n); {
 	case q == nil:
 		return nil
-	case was == backend.Down:
-		return q.report.take()
+	case n.Down():
+		return q.log.Counts()
+	default:
+		return q.log.Take()
 	}
-	q.report.say(q, n.Reason())
-	return nil
+}
+
+// known returns the queue of a node, or nil if there is none.
+func (e *Engine) known(n *backend.Node) *queue {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.queues[n]
 }
 
 // Topology implements split.Nodes.

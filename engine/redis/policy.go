@@ -1,9 +1,6 @@
 package redis
 
 import (
-	"sync/atomic"
-	"time"
-
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/split"
@@ -33,20 +30,21 @@ func (b *batch) fail(q *queue, why string) {
 // answerByPolicy answers a request that the node could not. Only a decision has a
 // policy: anything else is an error.
 func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
+	unavailable := &engine.Unavailable{Node: q.Name(), Why: why, MaybeApplied: maybeApplied}
 	if r.Op != engine.OpDecide {
-		res.Err = &engine.Unavailable{Node: q.Name(), Why: why}
+		res.Err = unavailable
 		return
 	}
 	policy := r.PolicyFor(e.config.Rules, e.config.Policy)
 	e.answered[policy].Add(1)
 	q.policies[policy].Add(1)
-	q.report.count(q, policy, why)
+	q.say(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
 	switch policy {
 	case engine.PolicyError:
-		res.Err = &engine.Unavailable{Node: q.Name(), Why: why}
+		res.Err = unavailable
 	case engine.PolicyLocal:
 		e.reconciler.decide(r, res, maybeApplied)
-		if q.State() == backend.Up {
+		if q.takesWrites() {
 			e.reconciler.wake()
 		}
 	default:
@@ -54,43 +52,28 @@ func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result,
 	}
 }
 
-// report logs how often policies answered for a node: when it is back, and now and
-// then when it is not down but refuses, or is slow.
-type report struct {
-	unsaid [engine.Policies]atomic.Int64 // answers since the last line
-	next   atomic.Int64                  // when there may be another line, by the engine's own clock
-}
-
-// reportEvery is the least time between two lines about a node that is not down.
-const reportEvery = 10 * time.Second
-
-// count counts an answer by policy. While the node is in trouble nothing is logged:
-// the lines that say that it is down and that it is back are enough.
-func (r *report) count(q *queue, policy engine.Policy, why string) {
-	r.unsaid[policy].Add(1)
-	if q.State() == backend.Up {
-		r.say(q, why)
-	}
-}
-
-// say writes a line if there has been none for a while.
-func (r *report) say(q *queue, why string) {
-	now, next := int64(q.engine.elapsed()), r.next.Load()
-	if now < next || !r.next.CompareAndSwap(next, now+int64(reportEvery)) {
-		return
-	}
-	if counts := r.take(); len(counts) > 0 {
+// say writes a line about a node that is up although policies answer for it, because
+// it refuses or is slow. A node that is down has lines of its own.
+func (q *queue) say(counts []any, why string) {
+	if len(counts) > 0 {
 		q.engine.config.Logger.Warn("policies answer for the node", append([]any{"node", q.Name(), "why", why}, counts...)...)
 	}
 }
 
-// take returns the answers since the last line, by policy, for the log.
-func (r *report) take() []any {
-	var out []any
-	for policy := range r.unsaid {
-		if n := r.unsaid[policy].Swap(0); n > 0 {
-			out = append(out, engine.Policy(policy).String(), n)
-		}
+// refuse notes that the node refused to run a function for a key, such as for want of
+// memory or of rights.
+func (q *queue) refuse(key []byte) {
+	refused := string(key)
+	if q.refused.Swap(&refused) == nil {
+		q.engine.reconciler.wake()
 	}
-	return out
 }
+
+// accept notes that the node runs functions again.
+func (q *queue) accept() {
+	q.refused.Store(nil)
+	q.engine.reconciler.wake()
+}
+
+// takesWrites reports whether the node is up and did not refuse the last call.
+func (q *queue) takesWrites() bool { return q.State() == backend.Up && q.refused.Load() == nil }

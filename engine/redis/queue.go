@@ -29,9 +29,12 @@ type queue struct {
 	client    *redis.Client                 // the node's
 	doing     string                        // its work, in the log
 	policies  [engine.Policies]atomic.Int64 // answers by policy, for INFO
-	report    report
+	log       engine.PolicyLog
 	resets    resetListener
 	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
+
+	// refused is a client key of the last call, if the node refused it, else nil.
+	refused atomic.Pointer[string]
 
 	mu     sync.Mutex
 	ready  sync.Cond // a worker may find something to do, or closed is set
@@ -50,7 +53,7 @@ func openQueue(e *Engine, n *backend.Node) *queue {
 	if q.client == nil {
 		return q // absent: it is down for good, so nothing is queued
 	}
-	q.resets.open(n, &e.denials, e.config.Logger)
+	q.resets.open(n, &e.denials, e.reconciler, e.config.Logger)
 	for range inFlight {
 		q.workers.Add(1)
 		go q.work() // until close

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -14,61 +15,61 @@ import (
 )
 
 // reconciler decides for FAIL LOCAL, and writes what was counted here back to the
-// nodes when they answer again: each state is charged to its node once, as one
-// request for what it still counts, whatever the limit. So the admissions of all
-// proxies add up there.
+// nodes when they take it: each state is charged to its node as one request for what
+// it still counts, whatever the limit. So the admissions of all proxies add up there.
+//
+// What was written back stays counted here, too, until it has left its window. So all
+// outages together admit at most the limit here.
 //
 // A request that its node may have applied is counted here, so that the limit holds,
-// but it is not written back: nothing is charged twice.
+// but it is not written back: nothing is charged twice. Nothing is written to a node
+// that refused the last call, and what a node refused has yet to be written.
 type reconciler struct {
-	e    *Engine
-	look chan struct{}
-	stop context.CancelFunc
-	done sync.WaitGroup
-
-	mu           sync.Mutex
-	maybeApplied map[counted]int64 // guarded by mu: units that a node may have, of at most maxMaybe states
+	e         *Engine
+	counted   *memory.Engine // what FAIL LOCAL admitted in the windows up to now; it decides
+	unwritten *memory.Engine // the part of it that has yet to be written back
+	look      chan struct{}
+	stop      context.CancelFunc
+	done      sync.WaitGroup
+	again     bool // whether another round is due soon; the goroutine's own
 
 	written atomic.Int64 // states written back
 	lost    atomic.Int64 // states of which the node did not say that it has them
 }
 
-// counted names a state.
-type counted struct {
-	key     string
-	kind    limit.Kind
-	window  int64
-	buckets int64
-}
-
 const (
-	// maxMaybe bounds the states with units that a node may have. They come from the
-	// batches under way when a node fails, some thousands of requests.
-	maxMaybe = 65_536
-
 	// writeBatch is how many states are written back at a time.
 	writeBatch = 256
 
 	// writeEvery is the least time between two rounds: a node that fails now and then
 	// does not have all keys looked through each time.
 	writeEvery = 100 * time.Millisecond
+
+	// askEvery is the time between two questions to a node that refuses calls.
+	askEvery = time.Second
 )
 
+// newReconciler returns a reconciler. What is counted and what is unwritten have half
+// of the memory each: nothing is unwritten that is not counted.
 func newReconciler(e *Engine) *reconciler {
-	return &reconciler{e: e, look: make(chan struct{}, 1), maybeApplied: make(map[counted]int64)}
+	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Policy: engine.PolicyClosed}
+	return &reconciler{e: e, counted: memory.Open(half), unwritten: memory.Open(half), look: make(chan struct{}, 1)}
 }
 
 func (s *reconciler) open() {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.done.Add(1)
-	go s.run(ctx) // until close
+	go s.run(ctx) // until stopWriting
 }
 
-func (s *reconciler) close() {
+// stopWriting ends the rounds. Requests are still decided, until close.
+func (s *reconciler) stopWriting() {
 	s.stop()
 	s.done.Wait()
 }
+
+func (s *reconciler) close() error { return errors.Join(s.counted.Close(), s.unwritten.Close()) }
 
 // wake has a round begin soon.
 func (s *reconciler) wake() {
@@ -81,10 +82,15 @@ func (s *reconciler) wake() {
 func (s *reconciler) run(ctx context.Context) {
 	defer s.done.Done()
 	for {
+		var again <-chan time.Time
+		if s.again {
+			again = time.After(askEvery)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-s.look:
+		case <-again:
 		}
 		backend.Guard(s.e.config.Logger, "writing back what FAIL LOCAL counted", s.round)
 		select {
@@ -98,125 +104,130 @@ func (s *reconciler) run(ctx context.Context) {
 // decide answers a request by what is counted here. The node may have applied it if
 // maybeApplied is true.
 func (s *reconciler) decide(r *engine.Request, res *engine.Result, maybeApplied bool) {
-	if maybeApplied && !s.hasRoom() {
-		res.Decision = engine.PolicyClosed.Decide(r, 1)
-		return
-	}
-	if maybeApplied {
-		s.addMaybe(r, r.Cost)
-	}
 	p := engine.Pipeline{Requests: []engine.Request{*r}}
-	s.e.local.Do(&p)
+	s.counted.Do(&p)
 	*res = p.Results[0]
 	res.Remaining = -1
-	if maybeApplied && !res.Allowed {
-		s.addMaybe(r, -r.Cost)
+	if res.Allowed && !maybeApplied {
+		s.add(r)
 	}
 }
 
-// addMaybe notes that the node may have more units, or fewer, of what r charges here.
-func (s *reconciler) addMaybe(r *engine.Request, units int64) {
-	if units == 0 || !r.Kind.Additive() {
+// add adds what r charges to what has yet to be written back.
+func (s *reconciler) add(r *engine.Request) {
+	if r.Cost == 0 || !r.Kind.Additive() {
 		return
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, w := range r.Limits() {
-		at := counted{string(r.Key), r.Kind, w.Length, r.Buckets}
-		if s.maybeApplied[at] += units; s.maybeApplied[at] <= 0 {
-			delete(s.maybeApplied, at)
-		}
+	p := engine.Pipeline{Requests: []engine.Request{*r}}
+	for i := range r.N {
+		p.Requests[0].Windows[i].Limit = limit.MaxLimit
+	}
+	if s.unwritten.Do(&p); !p.Results[0].Allowed {
+		s.lost.Add(1) // it has found no room
 	}
 }
 
-// hasRoom reports whether units that a node may have can be remembered.
-func (s *reconciler) hasRoom() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.maybeApplied) >= maxMaybe && s.e.local.Keys() == 0 {
-		clear(s.maybeApplied) // of states that have ended
-	}
-	return len(s.maybeApplied) < maxMaybe
+// forget forgets a key, as RL.RESET does.
+func (s *reconciler) forget(key []byte) {
+	s.unwritten.Forget(key)
+	s.counted.Forget(key)
 }
 
-// certain returns how much of a state's use the node cannot have.
-func (s *reconciler) certain(key string, st *engine.State) int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	at := counted{key, st.Kind, st.Window, st.Buckets}
-	units := st.Used - s.maybeApplied[at]
-	delete(s.maybeApplied, at)
-	return units
-}
-
-// round writes back what is counted for nodes that are up.
+// round writes back what nodes take.
 func (s *reconciler) round() {
+	s.again = false
 	top := s.e.topology()
-	up := func(key string) bool { return top.Nodes[top.Locate([]byte(key), 0)].State() == backend.Up }
-	p := &engine.Pipeline{}
-	for stripe := 0; stripe < memory.Stripes && s.e.local.Keys() > 0; stripe++ {
-		for _, t := range s.e.local.Take(stripe, up) {
-			for i := range t.States {
-				s.add(p, t.Key, &t.States[i])
+	takes := make([]bool, len(top.queues))
+	for i, q := range top.queues {
+		if key := q.refused.Load(); key != nil && q.State() == backend.Up {
+			s.again = true
+			if s.unwritten.Keys() > 0 {
+				s.ask(*key)
 			}
+		}
+		takes[i] = q.takesWrites()
+	}
+	pass := func(key string) bool { return takes[top.Locate([]byte(key), 0)] }
+	p := &engine.Pipeline{}
+	for stripe := 0; stripe < memory.Stripes && s.unwritten.Keys() > 0; stripe++ {
+		for _, t := range s.unwritten.Take(stripe, pass) {
+			s.charge(p, t)
 		}
 	}
 	s.write(p)
 }
 
-// add asks for a state to be charged. The limit is the largest there is: what was
+// ask asks a node about a key of its own, which charges nothing, so that the queue
+// learns whether the node still refuses calls.
+func (s *reconciler) ask(key string) {
+	s.e.Do(&engine.Pipeline{Requests: []engine.Request{chargeOf(key, limit.Fixed, 1000, 1, 0)}})
+}
+
+// chargeOf returns a request to charge units, with the largest limit there is: what was
 // admitted was admitted. A split key's home is asked, which has nothing to lend out of
 // such a limit.
-func (s *reconciler) add(p *engine.Pipeline, key string, st *engine.State) {
-	units := s.certain(key, st)
-	if units <= 0 {
-		return
-	}
-	*p.Add() = engine.Request{
+func chargeOf(key string, kind limit.Kind, window, buckets, units int64) engine.Request {
+	return engine.Request{
 		Key: []byte(key), Fail: engine.PolicyError, Shards: 1,
 		Spec: limit.Spec{
-			Kind: st.Kind, N: 1, Cost: units, Buckets: st.Buckets,
-			Windows: [limit.MaxWindows]limit.Window{{Limit: limit.MaxLimit, Length: st.Window}},
+			Kind: kind, N: 1, Cost: units, Buckets: buckets,
+			Windows: [limit.MaxWindows]limit.Window{{Limit: limit.MaxLimit, Length: window}},
 		},
-	}
-	if len(p.Requests) == writeBatch {
-		s.write(p)
 	}
 }
 
-// write asks, and counts here again what was denied: while a shard of a split key
-// cannot be reached, its home admits nobody past the limit that the shard's lease
-// serves. That is over within a lease, and a later round writes it back.
+// charge asks for what a key still counts to be charged. Units that have left their
+// window here since they were admitted do not count any more.
+func (s *reconciler) charge(p *engine.Pipeline, t memory.Taken) {
+	inspect := engine.Pipeline{Requests: []engine.Request{{Op: engine.OpInspect, Key: []byte(t.Key)}}}
+	s.counted.Do(&inspect)
+	for _, st := range t.States {
+		units := int64(0)
+		for _, all := range inspect.Results[0].States {
+			if all.Kind == st.Kind && all.Window == st.Window && all.Buckets == st.Buckets {
+				units = min(st.Used, all.Used)
+			}
+		}
+		if units <= 0 {
+			continue
+		}
+		if *p.Add() = chargeOf(t.Key, st.Kind, st.Window, st.Buckets, units); len(p.Requests) == writeBatch {
+			s.write(p)
+		}
+	}
+}
+
+// write asks the nodes. What certainly was not charged has yet to be written, in a
+// later round: a node failed or refused it, or a split key's home denied it because a
+// shard cannot be reached, whose lease it serves until that ends.
 func (s *reconciler) write(p *engine.Pipeline) {
 	s.e.Do(p)
-	var denied engine.Pipeline
 	for i := range p.Results {
+		var failed *engine.Unavailable
 		switch res := &p.Results[i]; {
-		case res.Err != nil:
-			s.lost.Add(1)
-		case res.Allowed:
+		case res.Err == nil && res.Allowed:
 			s.written.Add(1)
+		case errors.As(res.Err, &failed) && failed.MaybeApplied:
+			s.lost.Add(1)
 		default:
-			*denied.Add() = p.Requests[i]
+			s.add(&p.Requests[i])
+			s.again = true
 		}
 	}
 	p.Reset()
-	if len(denied.Requests) == 0 {
-		return
-	}
-	s.e.local.Do(&denied)
-	for i := range denied.Results {
-		if !denied.Results[i].Allowed {
-			s.lost.Add(1) // it has found no room
-		}
-	}
-	s.wake()
 }
 
 func (s *reconciler) info() []engine.Field {
-	return []engine.Field{
-		{Name: "local_keys", Value: strconv.FormatInt(s.e.local.Keys(), 10)},
-		{Name: "local_written_back", Value: strconv.FormatInt(s.written.Load(), 10)},
-		{Name: "local_lost", Value: strconv.FormatInt(s.lost.Load(), 10)},
+	var fields []engine.Field
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{
+		{"local_keys", s.counted.Keys()}, {"local_unwritten", s.unwritten.Keys()},
+		{"local_written_back", s.written.Load()}, {"local_lost", s.lost.Load()},
+		{"local_refused_for_memory", s.counted.Refused()},
+	} {
+		fields = append(fields, engine.Field{Name: f.name, Value: strconv.FormatInt(f.value, 10)})
 	}
+	return fields
 }

@@ -58,7 +58,7 @@ func TestLocalCountsAreWrittenBack(t *testing.T) {
 			}
 			away.back(s)
 			for _, e := range proxies {
-				require.Eventually(t, func() bool { return info(t, e, "local_keys") == "0" }, 10*time.Second, 5*time.Millisecond)
+				require.Eventually(t, func() bool { return info(t, e, "local_unwritten") == "0" }, 10*time.Second, 5*time.Millisecond)
 				require.Equal(t, "0", info(t, e, "local_lost"))
 			}
 			written := func() bool { // the last of them are under way when the keys are gone
@@ -91,16 +91,14 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	}
 	ask.ID = nil
 	servers[e.Topology().Locate(ask.Key, 1)].Kill()
-	local := &engine.Pipeline{}
-	r := local.Add()
-	*r = ask
+	r, local := ask, engine.Result{}
 	r.Cost = 200
-	e.local.Do(local)
-	require.True(t, local.Results[0].Allowed)
+	e.reconciler.decide(&r, &local, false)
+	require.True(t, local.Allowed)
 	e.reconciler.wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "0", info(t, e, "local_lost"))
-	require.Equal(t, "0", info(t, e, "local_keys"))
+	require.Equal(t, "0", info(t, e, "local_unwritten"))
 	own := conformance.Ask(e, conformance.Inspect(string(ask.Key)))
 	require.NoError(t, own.Err)
 	require.GreaterOrEqual(t, own.States[0].Used, int64(200))

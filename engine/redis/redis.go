@@ -31,7 +31,6 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/denials"
-	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -81,8 +80,7 @@ type Engine struct {
 
 	denials    denials.Memory
 	splits     *split.Splitter
-	local      *memory.Engine // what FAIL LOCAL asks
-	reconciler *reconciler    // writes back what it counted
+	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
 	busiest    *engine.Busiest
 	plans      sync.Pool // of *plan
 	hotRate    int64     // charging calls per second that package split wants to hear of
@@ -122,9 +120,9 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	if e.hotRate = config.HotThreshold; e.hotRate <= 0 {
 		e.hotRate = math.MaxInt64
 	}
-	e.local = memory.Open(memory.Config{MaxMemory: config.LocalMemory, Policy: engine.PolicyClosed})
 	e.reconciler = newReconciler(e)
 	fleet.OnRecovered(e.recovered)
+	fleet.OnReport(e.answers)
 	e.topology() // opens the queues, which listen for resets from now on
 	e.reconciler.open()
 	return e
@@ -153,14 +151,14 @@ func (e *Engine) elapsed() time.Duration { return e.now().Sub(e.opened) }
 // Close implements engine.Engine.
 func (e *Engine) Close() error {
 	e.splits.Close()
-	e.reconciler.close()
+	e.reconciler.stopWriting()
 	e.mu.Lock()
 	queues := slices.Collect(maps.Values(e.queues))
 	e.mu.Unlock()
 	for _, q := range queues {
 		_ = q.close() // it never fails
 	}
-	return e.local.Close()
+	return e.reconciler.close()
 }
 
 // HotKeys implements engine.Engine.

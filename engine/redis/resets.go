@@ -15,8 +15,9 @@ import (
 // resetChannel is where the function that resets a key says so, with the stored key.
 const resetChannel = "rl:reset"
 
-// resetListener forgets remembered denials when another proxy resets their key. It is
-// an improvement only: a denial that no message recalls ends within a second.
+// resetListener forgets remembered denials, and what FAIL LOCAL counted, when another
+// proxy resets their key. It is an improvement only: a denial that no message recalls
+// ends within a second, and FAIL LOCAL denies what it would have denied.
 type resetListener struct {
 	sub  *redis.PubSub
 	stop chan struct{}
@@ -27,18 +28,18 @@ type resetListener struct {
 const resubscribe = 200 * time.Millisecond
 
 // open listens on the node until close.
-func (l *resetListener) open(n *backend.Node, known *denials.Memory, log *slog.Logger) {
+func (l *resetListener) open(n *backend.Node, known *denials.Memory, local *reconciler, log *slog.Logger) {
 	l.sub = n.Client().Subscribe(context.Background(), resetChannel)
 	l.stop = make(chan struct{})
 	l.done.Add(1)
-	go l.run(n.Name(), known, log) // until close
+	go l.run(n.Name(), known, local, log) // until close
 }
 
-func (l *resetListener) run(node string, known *denials.Memory, log *slog.Logger) {
+func (l *resetListener) run(node string, known *denials.Memory, local *reconciler, log *slog.Logger) {
 	defer l.done.Done()
 	for {
 		var err error
-		ok := backend.Guard(log, "listening for resets on "+node, func() { err = l.receive(known) })
+		ok := backend.Guard(log, "listening for resets on "+node, func() { err = l.receive(known, local) })
 		if ok && err == nil {
 			continue
 		}
@@ -51,12 +52,13 @@ func (l *resetListener) run(node string, known *denials.Memory, log *slog.Logger
 }
 
 // receive waits for a message and acts on it. go-redis connects again by itself.
-func (l *resetListener) receive(known *denials.Memory) error {
+func (l *resetListener) receive(known *denials.Memory, local *reconciler) error {
 	message, err := l.sub.Receive(context.Background())
 	switch m := message.(type) {
 	case *redis.Message:
 		if key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload)); ok {
 			known.Forget(key)
+			local.forget(key)
 		}
 	case *redis.Subscription:
 		known.ForgetAll() // what was said before is lost

@@ -147,7 +147,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 		}
 		if r.Op == engine.OpReset {
 			e.denials.Forget(r.Key)
-			e.local.Forget(r.Key)
+			e.reconciler.forget(r.Key)
 		}
 		node := plan.topology.Locate(r.Key, shard)
 		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i})

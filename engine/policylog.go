@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"sync"
+	"time"
+)
+
+// LogEvery is the time between two lines of the log about policies that go on to
+// answer.
+const LogEvery = time.Minute
+
+// PolicyLog counts the answers of policies during one trouble, such as a node that
+// refuses writes, and says when the log gets a line about them: at the first answer,
+// and once a minute while there are more. A trouble is over after a minute without
+// an answer, or at Take. It is safe for concurrent use; the zero value is ready.
+type PolicyLog struct {
+	mu     sync.Mutex
+	counts [Policies]int64 // guarded by mu: answers during this trouble
+	since  time.Time       // guarded by mu: the first answer
+	last   time.Time       // guarded by mu: the latest answer
+	next   time.Time       // guarded by mu: when the next line is due
+}
+
+// Count counts an answer and returns the attributes of a line, if one is due. It
+// returns none if others write the lines about this trouble, who then call Line.
+func (l *PolicyLog) Count(p Policy, now time.Time, others bool) []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !others && now.Sub(l.last) > LogEvery {
+		l.reset()
+	}
+	if l.since.IsZero() {
+		l.since = now
+	}
+	l.last = now
+	l.counts[p]++
+	if others {
+		return nil
+	}
+	return l.line(now)
+}
+
+// Line returns the attributes of a line, if one is due.
+func (l *PolicyLog) Line(now time.Time) []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.line(now)
+}
+
+// Counts returns the answers during this trouble as attributes of a line.
+func (l *PolicyLog) Counts() []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.attributes()
+}
+
+// Take is Counts, and ends the trouble.
+func (l *PolicyLog) Take() []any {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.reset()
+	return l.attributes()
+}
+
+func (l *PolicyLog) reset() {
+	l.counts, l.since, l.next = [Policies]int64{}, time.Time{}, time.Time{}
+}
+
+func (l *PolicyLog) line(now time.Time) []any {
+	counts := l.attributes()
+	if len(counts) == 0 || now.Before(l.next) {
+		return nil
+	}
+	l.next = now.Add(LogEvery)
+	return append([]any{"since", l.since}, counts...)
+}
+
+func (l *PolicyLog) attributes() (out []any) {
+	for policy, n := range l.counts {
+		if n > 0 {
+			out = append(out, Policy(policy).String(), n)
+		}
+	}
+	return out
+}

@@ -1,0 +1,33 @@
+package engine
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// There is a line at once, and one every minute that says since when and how often
+// policies have answered, until a minute passes without an answer.
+func TestPolicyLogHasALineAtOnceAndEveryMinute(t *testing.T) {
+	var l PolicyLog
+	began := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)
+	at := began.Add
+	require.Empty(t, l.Line(began))
+	require.Equal(t, []any{"since", began, "closed", int64(1)}, l.Count(PolicyClosed, began, false))
+	for range 100 {
+		require.Empty(t, l.Count(PolicyOpen, at(59*time.Second), false))
+	}
+	require.Equal(t, []any{"since", began, "closed", int64(2), "open", int64(100)}, l.Count(PolicyClosed, at(time.Minute), false))
+	require.Empty(t, l.Count(PolicyClosed, at(2*time.Minute-1), false))
+	require.Equal(t, []any{"since", at(5 * time.Minute), "error", int64(1)}, l.Count(PolicyError, at(5*time.Minute), false))
+
+	// While a node is down its own lines have the counts.
+	var down PolicyLog
+	require.Empty(t, down.Count(PolicyLocal, began, true))
+	require.Empty(t, down.Count(PolicyLocal, at(time.Hour), true))
+	require.Equal(t, []any{"local", int64(2)}, down.Counts())
+	require.Equal(t, []any{"local", int64(2)}, down.Take())
+	require.Empty(t, down.Take())
+	require.Equal(t, []any{"since", at(time.Hour), "local", int64(1)}, down.Count(PolicyLocal, at(time.Hour), false))
+}

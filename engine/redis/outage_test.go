@@ -1,0 +1,139 @@
+package redis
+
+import (
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// askLocal asks about a key with limit 5 in a minute and FAIL LOCAL.
+func askLocal(e *Engine, key string) limit.Decision {
+	r := conformance.Slide(key, 5, 60_000, 1)
+	r.Fail = engine.PolicyLocal
+	return conformance.Ask(e, r).Decision
+}
+
+// askFor asks about a key for a while, and returns what the node admitted and what LOCAL
+// admitted.
+func askFor(e *Engine, key string, while time.Duration) (node, local int) {
+	for began := time.Now(); time.Since(began) < while; {
+		switch d := askLocal(e, key); {
+		case d.Allowed && d.Remaining < 0:
+			local++
+		case d.Allowed:
+			node++
+		}
+	}
+	return node, local
+}
+
+// A node that is up but refuses writes is charged with nothing, so what LOCAL admits
+// stays counted here until the node takes it, and after that until it has left the
+// window.
+func TestLocalCountsStayWhileANodeRefusesWrites(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []struct {
+		code        string
+		begin, over []any
+	}{
+		{"OOM", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}},
+		{"NOREPLICAS", []any{"CONFIG", "SET", "min-replicas-to-write", "1"}, []any{"CONFIG", "SET", "min-replicas-to-write", "0"}},
+		{"NOPERM", []any{"ACL", "SETUSER", "proxy", "-fcall", "-evalsha"}, []any{"ACL", "SETUSER", "proxy", "+@all"}},
+		{"NOPERM a key", []any{"ACL", "SETUSER", "proxy", "resetkeys", "~other"}, []any{"ACL", "SETUSER", "proxy", "allkeys"}},
+	} {
+		t.Run(refusal.code, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			s.Do("ACL", "SETUSER", "proxy", "on", ">secret", "allkeys", "allchannels", "+@all")
+			e := openAlways(t, 5*time.Second, "redis://proxy:secret@"+s.Addr)
+			ready(t, e, "k")
+			for range 2 {
+				s.Do(refusal.begin...)
+				node, local := askFor(e, "k", 500*time.Millisecond)
+				require.Zero(t, node)
+				require.LessOrEqual(t, local, 5)
+				s.Do(refusal.over...)
+				require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
+				require.Equal(t, "0", info(t, e, "local_unwritten"))
+				require.Equal(t, "0", info(t, e, "local_lost"))
+				require.Equal(t, "1", info(t, e, "local_keys"), "what was written back stays counted here")
+				states := conformance.Ask(e, conformance.Inspect("k")).States
+				require.Len(t, states, 1)
+				require.EqualValues(t, 5, states[0].Used)
+			}
+		})
+	}
+}
+
+// In all outages together a proxy admits at most the limit in a window, and a node as
+// much: one outage does not begin anew where the last has ended.
+func TestOutagesTogetherAdmitOneLimit(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 100*time.Millisecond, s.URL())
+	ready(t, e, "k")
+	node, local := 0, 0
+	for range 15 {
+		s.Pause()
+		n, l := askFor(e, "k", 400*time.Millisecond)
+		node, local = node+n, local+l
+		s.Resume()
+		require.Eventually(t, func() bool {
+			d := askLocal(e, "k")
+			switch {
+			case d.Allowed && d.Remaining < 0:
+				local++
+			case d.Allowed:
+				node++
+			}
+			return d.Remaining >= 0
+		}, 10*time.Second, time.Millisecond)
+	}
+	t.Logf("the node admitted %d, LOCAL %d", node, local)
+	require.LessOrEqual(t, node, 5)
+	require.LessOrEqual(t, local, 5)
+}
+
+// A node whose last answer was a refusal gets questions that charge nothing, one a
+// second, until it answers one.
+func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
+	t.Parallel()
+	n := startFake(t)
+	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	var refuses atomic.Bool
+	var questions, written atomic.Int64
+	refuses.Store(true)
+	n.set(func(args []string) reply {
+		if args[0] != "fcall" || args[1] != lua.Decide.Name {
+			return n.well(args)
+		}
+		switch cost := args[len(args)-1][:6]; cost {
+		case string(bytesOf(6, 0)):
+			questions.Add(1)
+		case string(bytesOf(6, 1)): // askLocal's
+		default:
+			written.Add(1)
+			assert.Equal(t, string(bytesOf(6, 5)), cost)
+			assert.False(t, refuses.Load())
+		}
+		if refuses.Load() {
+			return reply{text: "-MISCONF Redis is configured to save RDB snapshots\r\n"}
+		}
+		return n.well(args)
+	})
+	_, local := askFor(e, "k", 500*time.Millisecond)
+	require.Equal(t, 5, local)
+	require.Eventually(t, func() bool { return questions.Load() >= 2 }, 10*time.Second, time.Millisecond, "it goes on to ask without requests of clients")
+	refuses.Store(false)
+	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
+	require.EqualValues(t, 1, written.Load())
+	require.Equal(t, "0", info(t, e, "local_unwritten"))
+}
