@@ -78,7 +78,7 @@ func TestSplitByLoadIsReported(t *testing.T) {
 		c.decide(t, "RL.SLIDE busy 1000000 10m")
 		asked++
 		// RL.HOTKEYS may report the shards for as long as their loans count.
-		return c.info(t, "splits_by_load") == 0
+		return c.info(t, "splits_by_load") == 0 && strings.Contains(p.Output.String(), cooled)
 	})
 	require.Equal(t, 1, strings.Count(p.Output.String(), splitByLoad))
 	require.Equal(t, 1, strings.Count(p.Output.String(), cooled))
