@@ -12,8 +12,8 @@
 //
 // It prints `version <v>`, then `ok <check>` or `FAIL <check> <why>` for each
 // check. To have rlproxy restarted on the same port, it prints `RESTART` and waits
-// for `OK` on its standard input. Programs set generous timeouts, so that the result
-// does not depend on the speed of the machine.
+// for `OK` on its standard input. Programs set generous timeouts and windows of an hour,
+// so that the result does not depend on the speed of the machine.
 //
 // Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go.
 package main

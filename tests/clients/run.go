@@ -17,7 +17,7 @@ import (
 )
 
 // programTime bounds one run of a client's program. The slowest takes 5 s on an idle machine.
-const programTime = 3 * time.Minute
+const programTime = 5 * time.Minute
 
 // password is the password that rlproxy requires in runs with a login.
 const password = "correct-horse-battery"

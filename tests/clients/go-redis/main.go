@@ -97,12 +97,12 @@ func auth(*redis.Client) error {
 
 func slide(c *redis.Client) error {
 	for _, row := range [][2]int64{{1, 2}, {1, 1}, {1, 0}, {0, 0}} {
-		r, err := c.Do(ctx, "RL.SLIDE", "slide", 3, 60).Int64Slice()
+		r, err := c.Do(ctx, "RL.SLIDE", "slide", 3, 3600).Int64Slice()
 		if err != nil {
 			return err
 		}
 		ok := len(r) == 5 && r[0] == row[0] && r[1] == 3 && r[2] == row[1] &&
-			(r[3] == 0) == (r[0] == 1) && r[4] > 0 && r[4] <= 60_001
+			(r[3] == 0) == (r[0] == 1) && r[4] > 0 && r[4] <= 3_600_001
 		if !ok {
 			return want(false, r)
 		}
@@ -111,7 +111,7 @@ func slide(c *redis.Client) error {
 }
 
 func counter(c *redis.Client) error {
-	r, err := c.Do(ctx, "RL.COUNTER", "counter", 10, 60, "COST", 4).Int64Slice()
+	r, err := c.Do(ctx, "RL.COUNTER", "counter", 10, 3600, "COST", 4).Int64Slice()
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func pipeline(c *redis.Client) error {
 	var replies [20]*redis.Cmd
 	_, err := c.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range replies {
-			replies[i] = p.Do(ctx, "RL.SLIDE", "pipeline", len(replies), 60)
+			replies[i] = p.Do(ctx, "RL.SLIDE", "pipeline", len(replies), 3600)
 		}
 		return nil
 	})
@@ -138,7 +138,7 @@ func transaction(c *redis.Client) error {
 	var replies [3]*redis.Cmd
 	_, err := c.TxPipelined(ctx, func(p redis.Pipeliner) error {
 		for i := range replies {
-			replies[i] = p.Do(ctx, "RL.SLIDE", "transaction", 2, 60)
+			replies[i] = p.Do(ctx, "RL.SLIDE", "transaction", 2, 3600)
 		}
 		return nil
 	})
@@ -155,7 +155,7 @@ func parallel(c *redis.Client) error {
 	var tasks sync.WaitGroup
 	for range 50 {
 		tasks.Go(func() {
-			if r, err := c.Do(ctx, "RL.SLIDE", "parallel", 30, 60).Int64Slice(); err == nil {
+			if r, err := c.Do(ctx, "RL.SLIDE", "parallel", 30, 3600).Int64Slice(); err == nil {
 				admitted.Add(r[0])
 			}
 		})
@@ -165,7 +165,7 @@ func parallel(c *redis.Client) error {
 }
 
 func errorReply(c *redis.Client) error {
-	err := c.Do(ctx, "RL.SLIDE", "error", 0, 60).Err()
+	err := c.Do(ctx, "RL.SLIDE", "error", 0, 3600).Err()
 	var reply redis.Error
 	return want(errors.As(err, &reply) && err.Error() == limitError, err)
 }
@@ -177,9 +177,9 @@ func reconnect(c *redis.Client) error {
 		return want(false, line)
 	}
 	var err error
-	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(50 * time.Millisecond) {
 		var r []int64
-		if r, err = c.Do(ctx, "RL.SLIDE", "reconnect", 1, 60).Int64Slice(); err == nil {
+		if r, err = c.Do(ctx, "RL.SLIDE", "reconnect", 1, 3600).Int64Slice(); err == nil {
 			return want(r[0] == 1, r)
 		}
 	}

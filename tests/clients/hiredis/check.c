@@ -60,23 +60,23 @@ static void slide(redisContext *c) {
     const long long rows[4][2] = {{1, 2}, {1, 1}, {1, 0}, {0, 0}};
     int ok = 1;
     for (int i = 0; i < 4; i++) {
-        redisReply *r = redisCommand(c, "RL.SLIDE slide 3 60");
+        redisReply *r = redisCommand(c, "RL.SLIDE slide 3 3600");
         ok = ok && field(r, 0) == rows[i][0] && field(r, 1) == 3 && field(r, 2) == rows[i][1] &&
-             (field(r, 3) == 0) == (rows[i][0] == 1) && field(r, 4) > 0 && field(r, 4) <= 60001;
+             (field(r, 3) == 0) == (rows[i][0] == 1) && field(r, 4) > 0 && field(r, 4) <= 3600001;
         freeReplyObject(r);
     }
     verdict(ok, c->errstr[0] ? c->errstr : NULL);
 }
 
 static void counter(redisContext *c) {
-    redisReply *r = redisCommand(c, "RL.COUNTER counter 10 60 COST 4");
+    redisReply *r = redisCommand(c, "RL.COUNTER counter 10 3600 COST 4");
     verdict(field(r, 0) == 1 && field(r, 1) == 10 && field(r, 2) == 6 && field(r, 3) == 0, NULL);
     freeReplyObject(r);
 }
 
 static void pipeline(redisContext *c) {
     int ok = 1;
-    for (int i = 0; i < 20; i++) redisAppendCommand(c, "RL.SLIDE pipeline 20 60");
+    for (int i = 0; i < 20; i++) redisAppendCommand(c, "RL.SLIDE pipeline 20 3600");
     for (int i = 0; i < 20; i++) {
         void *r = NULL;
         ok = ok && redisGetReply(c, &r) == REDIS_OK && field(r, 2) == 19 - i;
@@ -87,7 +87,7 @@ static void pipeline(redisContext *c) {
 
 static void transaction(redisContext *c) {
     freeReplyObject(redisCommand(c, "MULTI"));
-    for (int i = 0; i < 3; i++) freeReplyObject(redisCommand(c, "RL.SLIDE transaction 2 60"));
+    for (int i = 0; i < 3; i++) freeReplyObject(redisCommand(c, "RL.SLIDE transaction 2 3600"));
     redisReply *r = redisCommand(c, "EXEC");
     int ok = r && r->type == REDIS_REPLY_ARRAY && r->elements == 3;
     for (int i = 0; ok && i < 3; i++) ok = field(r->element[i], 0) == (i < 2);
@@ -98,7 +98,7 @@ static void transaction(redisContext *c) {
 static void *task(void *unused) {
     redisContext *c = dial(getenv("RL_PASSWORD"));
     (void)unused;
-    long long allowed = c && !c->err ? first(c, "RL.SLIDE parallel 30 60") : -2;
+    long long allowed = c && !c->err ? first(c, "RL.SLIDE parallel 30 3600") : -2;
     if (c) redisFree(c);
     return (void *)(allowed == 1 ? 1L : 0L);
 }
@@ -116,7 +116,7 @@ static void parallel(void) {
 }
 
 static void error(redisContext *c) {
-    redisReply *r = redisCommand(c, "RL.SLIDE error 0 60");
+    redisReply *r = redisCommand(c, "RL.SLIDE error 0 3600");
     verdict(r && r->type == REDIS_REPLY_ERROR && strcmp(r->str, LIMIT_ERROR) == 0, r ? r->str : c->errstr);
     freeReplyObject(r);
 }
@@ -128,7 +128,7 @@ static void reconnect(redisContext *c) {
     int ok = fgets(line, sizeof line, stdin) && strcmp(line, "OK\n") == 0;
     ok = ok && redisReconnect(c) == REDIS_OK;
     login(c, getenv("RL_PASSWORD"));
-    verdict(ok && !c->err && first(c, "RL.SLIDE reconnect 1 60") == 1, c->errstr);
+    verdict(ok && !c->err && first(c, "RL.SLIDE reconnect 1 3600") == 1, c->errstr);
     redisFree(c);
 }
 

@@ -67,22 +67,22 @@ public class Check {
   static void slide() {
     int[][] rows = {{1, 2}, {1, 1}, {1, 0}, {0, 0}};
     for (int[] row : rows) {
-      List<?> r = (List<?>) redis.executeCommand(words(SLIDE, "slide", "3", "60"));
+      List<?> r = (List<?>) redis.executeCommand(words(SLIDE, "slide", "3", "3600"));
       long reset = (Long) r.get(4);
       want(r.size() == 5 && num(r, 0) == row[0] && num(r, 1) == 3 && num(r, 2) == row[1], r);
-      want((num(r, 3) == 0) == (row[0] == 1) && reset > 0 && reset <= 60_001, r);
+      want((num(r, 3) == 0) == (row[0] == 1) && reset > 0 && reset <= 3_600_001, r);
     }
   }
 
   static void counter() {
-    List<?> r = (List<?>) redis.executeCommand(words(COUNTER, "counter", "10", "60", "COST", "4"));
+    List<?> r = (List<?>) redis.executeCommand(words(COUNTER, "counter", "10", "3600", "COST", "4"));
     want(r.subList(0, 4).equals(List.of(1L, 10L, 6L, 0L)), r);
   }
 
   static void pipeline() {
     List<Response<Object>> replies = new ArrayList<>();
     try (AbstractPipeline p = redis.pipelined()) {
-      for (int i = 0; i < 20; i++) replies.add(p.sendCommand(words(SLIDE, "pipeline", "20", "60")));
+      for (int i = 0; i < 20; i++) replies.add(p.sendCommand(words(SLIDE, "pipeline", "20", "3600")));
       p.sync();
     }
     for (int i = 0; i < 20; i++) want(num(replies.get(i).get(), 2) == 19 - i, i);
@@ -90,14 +90,14 @@ public class Check {
 
   static void transaction() {
     try (AbstractTransaction t = redis.multi()) {
-      for (int i = 0; i < 3; i++) t.sendCommand(words(SLIDE, "transaction", "2", "60"));
+      for (int i = 0; i < 3; i++) t.sendCommand(words(SLIDE, "transaction", "2", "3600"));
       List<Object> replies = t.exec();
       for (int i = 0; i < 3; i++) want(num(replies.get(i), 0) == (i < 2 ? 1 : 0), replies);
     }
   }
 
   static void parallel() throws Exception {
-    Callable<Long> task = () -> num(redis.executeCommand(words(SLIDE, "parallel", "30", "60")), 0);
+    Callable<Long> task = () -> num(redis.executeCommand(words(SLIDE, "parallel", "30", "3600")), 0);
     var threads = Executors.newFixedThreadPool(50);
     long admitted = 0;
     for (Future<Long> f : threads.invokeAll(Collections.nCopies(50, task))) admitted += f.get();
@@ -107,7 +107,7 @@ public class Check {
 
   static void error() {
     try {
-      want(false, redis.executeCommand(words(SLIDE, "error", "0", "60")));
+      want(false, redis.executeCommand(words(SLIDE, "error", "0", "3600")));
     } catch (JedisDataException e) {
       want(e.getMessage().equals(LIMIT_ERROR), e);
     }
@@ -116,9 +116,9 @@ public class Check {
   static void reconnect() throws Exception {
     System.out.println("RESTART");
     want("OK".equals(new BufferedReader(new InputStreamReader(System.in)).readLine()), "no OK");
-    for (long end = System.currentTimeMillis() + 10_000; ; Thread.sleep(50)) {
+    for (long end = System.currentTimeMillis() + 60_000; ; Thread.sleep(50)) {
       try {
-        want(num(redis.executeCommand(words(SLIDE, "reconnect", "1", "60")), 0) == 1, "denied");
+        want(num(redis.executeCommand(words(SLIDE, "reconnect", "1", "3600")), 0) == 1, "denied");
         return;
       } catch (JedisConnectionException e) {
         if (System.currentTimeMillis() > end) throw e;

@@ -5,6 +5,7 @@ import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisConnectionException;
 import io.lettuce.core.RedisFuture;
 import io.lettuce.core.RedisURI;
+import io.lettuce.core.SocketOptions;
 import io.lettuce.core.TransactionResult;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.codec.StringCodec;
@@ -14,6 +15,7 @@ import io.lettuce.core.protocol.ProtocolKeyword;
 import io.lettuce.core.protocol.ProtocolVersion;
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
+import java.time.Duration;
 import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
@@ -48,10 +50,13 @@ public class Check {
     if (env("RL_USERNAME") != null) uri.withAuthentication(env("RL_USERNAME"), password);
     else if (password != null) uri.withPassword(password.toCharArray());
     RedisClient client = RedisClient.create(uri.build());
+    // Its own 10 s are too short for a busy machine.
+    SocketOptions socket = SocketOptions.builder().connectTimeout(Duration.ofSeconds(20)).build();
+    ClientOptions.Builder options = ClientOptions.builder().socketOptions(socket);
     if (env("RL_DEFAULT") == null) {
-      ProtocolVersion version = env("RL_PROTO").equals("2") ? ProtocolVersion.RESP2 : ProtocolVersion.RESP3;
-      client.setOptions(ClientOptions.builder().protocolVersion(version).build());
+      options.protocolVersion(env("RL_PROTO").equals("2") ? ProtocolVersion.RESP2 : ProtocolVersion.RESP3);
     }
+    client.setOptions(options.build());
     return client;
   }
 
@@ -84,21 +89,21 @@ public class Check {
   static void slide() throws Exception {
     int[][] rows = {{1, 2}, {1, 1}, {1, 0}, {0, 0}};
     for (int[] row : rows) {
-      List<Object> r = call("RL.SLIDE", "slide", 3, 60).get();
+      List<Object> r = call("RL.SLIDE", "slide", 3, 3600).get();
       want(r.size() == 5 && num(r, 0) == row[0] && num(r, 1) == 3 && num(r, 2) == row[1], r);
-      want((num(r, 3) == 0) == (row[0] == 1) && num(r, 4) > 0 && num(r, 4) <= 60_001, r);
+      want((num(r, 3) == 0) == (row[0] == 1) && num(r, 4) > 0 && num(r, 4) <= 3_600_001, r);
     }
   }
 
   static void counter() throws Exception {
-    List<Object> r = call("RL.COUNTER", "counter", 10, 60, "COST", 4).get();
+    List<Object> r = call("RL.COUNTER", "counter", 10, 3600, "COST", 4).get();
     want(r.subList(0, 4).equals(List.of(1L, 10L, 6L, 0L)), r);
   }
 
   static void pipeline() throws Exception {
     List<RedisFuture<List<Object>>> replies = new ArrayList<>();
     redis.setAutoFlushCommands(false);
-    for (int i = 0; i < 20; i++) replies.add(call("RL.SLIDE", "pipeline", 20, 60));
+    for (int i = 0; i < 20; i++) replies.add(call("RL.SLIDE", "pipeline", 20, 3600));
     redis.flushCommands();
     redis.setAutoFlushCommands(true);
     for (int i = 0; i < 20; i++) want(num(replies.get(i).get(), 2) == 19 - i, i);
@@ -106,13 +111,13 @@ public class Check {
 
   static void transaction() throws Exception {
     redis.sync().multi();
-    for (int i = 0; i < 3; i++) call("RL.SLIDE", "transaction", 2, 60);
+    for (int i = 0; i < 3; i++) call("RL.SLIDE", "transaction", 2, 3600);
     TransactionResult replies = redis.sync().exec();
     for (int i = 0; i < 3; i++) want(num(replies.get(i), 0) == (i < 2 ? 1 : 0), replies);
   }
 
   static void parallel() throws Exception {
-    Callable<Long> task = () -> num(call("RL.SLIDE", "parallel", 30, 60).get(), 0);
+    Callable<Long> task = () -> num(call("RL.SLIDE", "parallel", 30, 3600).get(), 0);
     var threads = Executors.newFixedThreadPool(50);
     long admitted = 0;
     for (Future<Long> f : threads.invokeAll(Collections.nCopies(50, task))) admitted += f.get();
@@ -122,7 +127,7 @@ public class Check {
 
   static void error() throws Exception {
     try {
-      want(false, call("RL.SLIDE", "error", 0, 60).get());
+      want(false, call("RL.SLIDE", "error", 0, 3600).get());
     } catch (ExecutionException e) {
       want(e.getCause() instanceof RedisCommandExecutionException, e);
       want(e.getCause().getMessage().equals(LIMIT_ERROR), e);
@@ -132,9 +137,9 @@ public class Check {
   static void reconnect() throws Exception {
     System.out.println("RESTART");
     want("OK".equals(new BufferedReader(new InputStreamReader(System.in)).readLine()), "no OK");
-    for (long end = System.currentTimeMillis() + 10_000; ; Thread.sleep(50)) {
+    for (long end = System.currentTimeMillis() + 60_000; ; Thread.sleep(50)) {
       try {
-        want(num(call("RL.SLIDE", "reconnect", 1, 60).get(), 0) == 1, "denied");
+        want(num(call("RL.SLIDE", "reconnect", 1, 3600).get(), 0) == 1, "denied");
         return;
       } catch (ExecutionException e) {
         if (System.currentTimeMillis() > end) throw e;

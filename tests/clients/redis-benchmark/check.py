@@ -20,7 +20,7 @@ protocol = ["-3"] if os.environ["RL_PROTO"] == "3" else []
 
 
 def run(*words):
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
     return done.stdout + done.stderr
 
 
@@ -65,7 +65,7 @@ def parallel():
 
 
 def error():
-    out = bench("-n", "1", "-c", "1", "RL.SLIDE", "error", "0", "60")
+    out = bench("-n", "1", "-c", "1", "RL.SLIDE", "error", "0", "3600")
     want(LIMIT_ERROR in out, out)
 
 

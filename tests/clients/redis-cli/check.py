@@ -31,7 +31,7 @@ def options(password=PASSWORD):
 
 
 def cli(*args, text=None):
-    done = subprocess.run(options() + list(args), input=text, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(options() + list(args), input=text, capture_output=True, text=True, timeout=60)
     return done.stdout + done.stderr
 
 
@@ -50,10 +50,11 @@ class Terminal:
     def __init__(self):
         pid, self.fd = pty.fork()
         if pid == 0:
+            # Before redis-cli starts: without a width it would ask the terminal, and wait for ever.
+            fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
             os.environ.update(TERM="xterm", REDISCLI_HISTFILE="/dev/null", REDISCLI_RCFILE="/dev/null")
             os.execvp("redis-cli", options())
         self.pid = pid
-        fcntl.ioctl(self.fd, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 200, 0, 0))
         self.expect("> $")
 
     def type(self, text):
@@ -66,8 +67,8 @@ class Terminal:
         self.expect(pattern + ".*> $")
 
     def expect(self, pattern):
-        """Reads until the pattern is on the screen, for 30 seconds at most."""
-        screen, deadline = "", time.monotonic() + 30
+        """Reads until the pattern is on the screen, for a minute at most."""
+        screen, deadline = "", time.monotonic() + 60
         while not re.search(pattern, screen, re.S):
             left = deadline - time.monotonic()
             if left <= 0 or not select.select([self.fd], [], [], left)[0]:
@@ -87,50 +88,50 @@ def connect():
 
 
 def auth():
-    done = subprocess.run(options("wrong") + ["PING"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(options("wrong") + ["PING"], capture_output=True, text=True, timeout=60)
     want("WRONGPASS invalid username-password pair" in done.stdout + done.stderr, done)
 
 
 def slide():
     for allowed, remaining in (1, 2), (1, 1), (1, 0), (0, 0):
-        reply = integers(cli("RL.SLIDE", "slide", "3", "60"))
+        reply = integers(cli("RL.SLIDE", "slide", "3", "3600"))
         want(len(reply) == 5 and reply[:3] == [allowed, 3, remaining], reply)
-        want((reply[3] == 0) == bool(allowed) and 0 < reply[4] <= 60_001, reply)
+        want((reply[3] == 0) == bool(allowed) and 0 < reply[4] <= 3_600_001, reply)
 
 
 def counter():
-    reply = integers(cli("RL.COUNTER", "counter", "10", "60", "COST", "4"))
+    reply = integers(cli("RL.COUNTER", "counter", "10", "3600", "COST", "4"))
     want(reply[:4] == [1, 10, 6, 0], reply)
 
 
 def pipeline():
-    reply = integers(cli(text="RL.SLIDE pipeline 20 60\n" * 20))
+    reply = integers(cli(text="RL.SLIDE pipeline 20 3600\n" * 20))
     want(reply[2::5] == list(range(19, -1, -1)), reply)
 
 
 def transaction():
-    text = "MULTI\n" + "RL.SLIDE transaction 2 60\n" * 3 + "EXEC\n"
+    text = "MULTI\n" + "RL.SLIDE transaction 2 3600\n" * 3 + "EXEC\n"
     reply = integers(cli(text=text))
     want(reply[0::5] == [1, 1, 0], reply)
 
 
 def parallel():
-    words = options() + ["RL.SLIDE", "parallel", "30", "60"]
+    words = options() + ["RL.SLIDE", "parallel", "30", "3600"]
     running = [subprocess.Popen(words, stdout=subprocess.PIPE, text=True) for _ in range(50)]
-    admitted = sum(integers(p.communicate(timeout=30)[0])[0] for p in running)
+    admitted = sum(integers(p.communicate(timeout=60)[0])[0] for p in running)
     want(admitted == 30, admitted)
 
 
 def error():
-    done = subprocess.run(options() + ["-e", "RL.SLIDE", "error", "0", "60"], capture_output=True, text=True, timeout=30)
+    done = subprocess.run(options() + ["-e", "RL.SLIDE", "error", "0", "3600"], capture_output=True, text=True, timeout=60)
     want(done.returncode == 1 and LIMIT_ERROR in done.stdout + done.stderr, done)
 
 
 def pipe():
-    command = "*4\r\n$8\r\nRL.SLIDE\r\n$4\r\npipe\r\n$4\r\n1000\r\n$2\r\n60\r\n"
+    command = "*4\r\n$8\r\nRL.SLIDE\r\n$4\r\npipe\r\n$4\r\n1000\r\n$4\r\n3600\r\n"
     out = cli("--pipe", text=command * 1000)
     want("errors: 0, replies: 1000" in out, out)
-    reply = integers(cli("RL.SLIDE", "pipe", "1000", "60", "COST", "0"))
+    reply = integers(cli("RL.SLIDE", "pipe", "1000", "3600", "COST", "0"))
     want(reply[:3] == [0, 1000, 0], reply)
 
 
@@ -149,7 +150,7 @@ def reconnect():
     print("RESTART", flush=True)
     want(sys.stdin.readline() == "OK\n", "no OK")
     terminal.run("PING", "Server closed the connection")  # as redis-cli says of any server
-    terminal.run("RL.SLIDE reconnect 1 60", r"1\) \(integer\) 1")
+    terminal.run("RL.SLIDE reconnect 1 3600", r"1\) \(integer\) 1")
     terminal.close()
 
 

@@ -103,12 +103,12 @@ func auth(rueidis.Client) error {
 
 func slide(c rueidis.Client) error {
 	for _, row := range [][2]int64{{1, 2}, {1, 1}, {1, 0}, {0, 0}} {
-		r, err := c.Do(ctx, call(c, "RL.SLIDE", "slide", "3", "60")).AsIntSlice()
+		r, err := c.Do(ctx, call(c, "RL.SLIDE", "slide", "3", "3600")).AsIntSlice()
 		if err != nil {
 			return err
 		}
 		ok := len(r) == 5 && r[0] == row[0] && r[1] == 3 && r[2] == row[1] &&
-			(r[3] == 0) == (r[0] == 1) && r[4] > 0 && r[4] <= 60_001
+			(r[3] == 0) == (r[0] == 1) && r[4] > 0 && r[4] <= 3_600_001
 		if !ok {
 			return want(false, r)
 		}
@@ -117,7 +117,7 @@ func slide(c rueidis.Client) error {
 }
 
 func counter(c rueidis.Client) error {
-	r, err := c.Do(ctx, call(c, "RL.COUNTER", "counter", "10", "60", "COST", "4")).AsIntSlice()
+	r, err := c.Do(ctx, call(c, "RL.COUNTER", "counter", "10", "3600", "COST", "4")).AsIntSlice()
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func counter(c rueidis.Client) error {
 func pipeline(c rueidis.Client) error {
 	commands := make([]rueidis.Completed, 20)
 	for i := range commands {
-		commands[i] = call(c, "RL.SLIDE", "pipeline", "20", "60")
+		commands[i] = call(c, "RL.SLIDE", "pipeline", "20", "3600")
 	}
 	for i, result := range c.DoMulti(ctx, commands...) {
 		r, err := result.AsIntSlice()
@@ -145,9 +145,9 @@ func transaction(c rueidis.Client) error {
 	return c.Dedicated(func(d rueidis.DedicatedClient) error {
 		results := d.DoMulti(ctx,
 			c.B().Multi().Build(),
-			call(c, "RL.SLIDE", "transaction", "2", "60"),
-			call(c, "RL.SLIDE", "transaction", "2", "60"),
-			call(c, "RL.SLIDE", "transaction", "2", "60"),
+			call(c, "RL.SLIDE", "transaction", "2", "3600"),
+			call(c, "RL.SLIDE", "transaction", "2", "3600"),
+			call(c, "RL.SLIDE", "transaction", "2", "3600"),
 			c.B().Exec().Build())
 		replies, err := results[4].ToArray()
 		if err != nil {
@@ -171,7 +171,7 @@ func parallel(c rueidis.Client) error {
 	var tasks sync.WaitGroup
 	for range 50 {
 		tasks.Go(func() {
-			if r, err := c.Do(ctx, call(c, "RL.SLIDE", "parallel", "30", "60")).AsIntSlice(); err == nil {
+			if r, err := c.Do(ctx, call(c, "RL.SLIDE", "parallel", "30", "3600")).AsIntSlice(); err == nil {
 				admitted.Add(r[0])
 			}
 		})
@@ -181,7 +181,7 @@ func parallel(c rueidis.Client) error {
 }
 
 func errorReply(c rueidis.Client) error {
-	err := c.Do(ctx, call(c, "RL.SLIDE", "error", "0", "60")).Error()
+	err := c.Do(ctx, call(c, "RL.SLIDE", "error", "0", "3600")).Error()
 	_, typed := rueidis.IsRedisErr(err)
 	return want(typed && "ERR "+err.Error() == limitError, err) // rueidis strips "ERR "
 }
@@ -195,7 +195,7 @@ func cache(c rueidis.Client) error {
 	if _, refused := rueidis.IsRedisErr(err); !refused && !rueidis.IsRedisNil(err) {
 		return want(false, err)
 	}
-	r, err := c.Do(ctx, call(c, "RL.SLIDE", "cache", "3", "60")).AsIntSlice()
+	r, err := c.Do(ctx, call(c, "RL.SLIDE", "cache", "3", "3600")).AsIntSlice()
 	if err != nil {
 		return err
 	}
@@ -209,9 +209,9 @@ func reconnect(c rueidis.Client) error {
 		return want(false, line)
 	}
 	var err error
-	for start := time.Now(); time.Since(start) < 10*time.Second; time.Sleep(50 * time.Millisecond) {
+	for start := time.Now(); time.Since(start) < time.Minute; time.Sleep(50 * time.Millisecond) {
 		var r []int64
-		if r, err = c.Do(ctx, call(c, "RL.SLIDE", "reconnect", "1", "60")).AsIntSlice(); err == nil {
+		if r, err = c.Do(ctx, call(c, "RL.SLIDE", "reconnect", "1", "3600")).AsIntSlice(); err == nil {
 			return want(r[0] == 1, r)
 		}
 	}

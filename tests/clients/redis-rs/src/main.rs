@@ -25,7 +25,7 @@ fn url(password: &str) -> String {
 }
 
 async fn slide_once(c: &mut ConnectionManager, key: &str, limit: i64) -> Result<Reply, RedisError> {
-    cmd("RL.SLIDE").arg(key).arg(limit).arg(60).query_async(c).await
+    cmd("RL.SLIDE").arg(key).arg(limit).arg(3600).query_async(c).await
 }
 
 fn want(ok: bool, got: impl std::fmt::Debug) -> Outcome {
@@ -56,7 +56,7 @@ async fn slide(c: &mut ConnectionManager) -> Outcome {
         let r = slide_once(c, "slide", 3).await.map_err(text)?;
         let ok = (r.0, r.1, r.2) == (allowed, 3, remaining)
             && (r.3 == 0) == (allowed == 1)
-            && (1..=60_001).contains(&r.4);
+            && (1..=3_600_001).contains(&r.4);
         want(ok, r)?;
     }
     Ok(())
@@ -64,7 +64,7 @@ async fn slide(c: &mut ConnectionManager) -> Outcome {
 
 async fn counter(c: &mut ConnectionManager) -> Outcome {
     let mut command = cmd("RL.COUNTER");
-    command.arg("counter").arg(10).arg(60).arg("COST").arg(4);
+    command.arg("counter").arg(10).arg(3600).arg("COST").arg(4);
     let r: Reply = command.query_async(c).await.map_err(text)?;
     want((r.0, r.1, r.2, r.3) == (1, 10, 6, 0), r)
 }
@@ -72,7 +72,7 @@ async fn counter(c: &mut ConnectionManager) -> Outcome {
 async fn pipeline(c: &mut ConnectionManager) -> Outcome {
     let mut commands = pipe();
     for _ in 0..20 {
-        commands.cmd("RL.SLIDE").arg("pipeline").arg(20).arg(60);
+        commands.cmd("RL.SLIDE").arg("pipeline").arg(20).arg(3600);
     }
     let replies: Vec<Reply> = commands.query_async(c).await.map_err(text)?;
     let remaining: Vec<i64> = replies.iter().map(|r| r.2).collect();
@@ -83,7 +83,7 @@ async fn transaction(c: &mut ConnectionManager) -> Outcome {
     let mut commands = pipe();
     commands.atomic();
     for _ in 0..3 {
-        commands.cmd("RL.SLIDE").arg("transaction").arg(2).arg(60);
+        commands.cmd("RL.SLIDE").arg("transaction").arg(2).arg(3600);
     }
     let replies: Vec<Reply> = commands.query_async(c).await.map_err(text)?;
     let allowed: Vec<i64> = replies.iter().map(|r| r.0).collect();
@@ -124,7 +124,7 @@ async fn reconnect(c: &mut ConnectionManager) -> Outcome {
     loop {
         match slide_once(c, "reconnect", 1).await {
             Ok(r) => return want(r.0 == 1, r),
-            Err(e) if start.elapsed() > Duration::from_secs(10) => return Err(text(e)),
+            Err(e) if start.elapsed() > Duration::from_secs(60) => return Err(text(e)),
             Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
         }
     }
