@@ -6,7 +6,7 @@
  * RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
  * when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
  * applies it when its Redis is away; we do when rlproxy itself is.
- * RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06. */
+ * RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11. */
 #include <arpa/inet.h>
 #include <hiredis/hiredis.h>
 #include <signal.h>
@@ -21,7 +21,7 @@
 #define WINDOW 10 /* seconds */
 
 struct decision {
-    long long allowed, limit, remaining, retry_after, reset_after;
+    long long allowed, limit, remaining, retry_after;
 };
 
 static const char *setting(const char *name, const char *otherwise) {
@@ -53,7 +53,7 @@ static int ask(const char *address, const char *fail, struct decision *d) {
     int ok = r->type == REDIS_REPLY_ARRAY && r->elements == 5;
     if (ok) {
         redisReply **n = r->element;
-        *d = (struct decision){n[0]->integer, n[1]->integer, n[2]->integer, n[3]->integer, n[4]->integer};
+        *d = (struct decision){n[0]->integer, n[1]->integer, n[2]->integer, n[3]->integer};
     }
     freeReplyObject(r);
     return ok;
@@ -67,23 +67,26 @@ static void respond(int client, const char *status, const char *headers, const c
 static void handle(int client, const char *address) {
     const char *fail = setting("FAIL", "OPEN");
     struct decision d;
-    char headers[256] = "";
-    int n = 0;
+    char headers[512], until[32] = "";
+    int n;
 
     if (!ask(address, fail, &d)) {
         if (strcmp(fail, "OPEN") == 0) respond(client, "200 OK", "", "hello\n");
         else respond(client, "503 Service Unavailable", "", "try again later\n");
         return;
     }
+    long long wait = (d.retry_after + 999) / 1000; /* seconds, when denied */
+    if (!d.allowed) snprintf(until, sizeof until, ";t=%lld", wait);
+    n = snprintf(headers, sizeof headers, "RateLimit-Policy: \"default\";q=%d;w=%d\r\n", LIMIT, WINDOW);
     if (d.remaining >= 0) /* -1: rlproxy could not ask its Redis */
-        n = snprintf(headers, sizeof headers,
-                     "RateLimit-Limit: %lld\r\nRateLimit-Remaining: %lld\r\nRateLimit-Reset: %lld\r\n", d.limit,
-                     d.remaining, (d.reset_after + 999) / 1000);
+        n += snprintf(headers + n, sizeof headers - n,
+                      "RateLimit: \"default\";r=%lld%s\r\nX-RateLimit-Limit: %lld\r\nX-RateLimit-Remaining: %lld\r\n",
+                      d.remaining, until, d.limit, d.remaining);
     if (d.allowed) {
         respond(client, "200 OK", headers, "hello\n");
         return;
     }
-    snprintf(headers + n, sizeof headers - n, "Retry-After: %lld\r\n", (d.retry_after + 999) / 1000);
+    snprintf(headers + n, sizeof headers - n, "Retry-After: %lld\r\nX-RateLimit-Reset: %lld\r\n", wait, wait);
     respond(client, "429 Too Many Requests", headers, "too many requests\n");
 }
 

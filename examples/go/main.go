@@ -5,11 +5,12 @@
 // RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 // when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 // applies it when its Redis is away; we do when rlproxy itself is.
-// RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+// RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 package main
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -23,7 +24,7 @@ import (
 
 const (
 	limit  = 5
-	window = "10s"
+	window = 10 // seconds
 )
 
 var fail = cmp.Or(os.Getenv("FAIL"), "OPEN")
@@ -41,14 +42,21 @@ func limited(rl *redis.Client, next http.Handler) http.Handler {
 			http.Error(w, "try again later", http.StatusServiceUnavailable)
 			return
 		}
-		allowed, limit, remaining, retryAfter, resetAfter := reply[0], reply[1], reply[2], reply[3], reply[4]
+		denied, remaining := reply[0] == 0, reply[2]
+		wait := strconv.FormatInt((reply[3]+999)/1000, 10) // seconds, when denied
+		w.Header().Set("RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=%d`, limit, window))
 		if remaining >= 0 { // -1: rlproxy could not ask its Redis
-			w.Header().Set("RateLimit-Limit", strconv.FormatInt(limit, 10))
-			w.Header().Set("RateLimit-Remaining", strconv.FormatInt(remaining, 10))
-			w.Header().Set("RateLimit-Reset", seconds(resetAfter))
+			item := fmt.Sprintf(`"default";r=%d`, remaining)
+			if denied {
+				item += ";t=" + wait
+			}
+			w.Header().Set("RateLimit", item)
+			w.Header().Set("X-RateLimit-Limit", strconv.FormatInt(reply[1], 10))
+			w.Header().Set("X-RateLimit-Remaining", strconv.FormatInt(remaining, 10))
 		}
-		if allowed == 0 {
-			w.Header().Set("Retry-After", seconds(retryAfter))
+		if denied {
+			w.Header().Set("Retry-After", wait)
+			w.Header().Set("X-RateLimit-Reset", wait)
 			http.Error(w, "too many requests", http.StatusTooManyRequests)
 			return
 		}
@@ -56,15 +64,11 @@ func limited(rl *redis.Client, next http.Handler) http.Handler {
 	})
 }
 
-// seconds rounds milliseconds up.
-func seconds(ms int64) string {
-	return strconv.FormatInt((ms+999)/1000, 10)
-}
-
 func main() {
 	rl := redis.NewClient(&redis.Options{
 		Addr:                  cmp.Or(os.Getenv("RLPROXY"), "127.0.0.1:6380"),
 		DialTimeout:           250 * time.Millisecond,
+		DialerRetries:         1,
 		ReadTimeout:           250 * time.Millisecond,
 		ContextTimeoutEnabled: true,
 		MaxRetries:            -1, // a request that may have been charged is not sent again

@@ -6,7 +6,7 @@
 // RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 // when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 // applies it when its Redis is away; we do when rlproxy itself is.
-// RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+// RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 
 import com.sun.net.httpserver.Filter;
 import com.sun.net.httpserver.HttpExchange;
@@ -45,24 +45,23 @@ public class Limited extends Filter {
       else answer(http, 503, "try again later\n");
       return;
     }
-    long allowed = (Long) reply.get(0), remaining = (Long) reply.get(2);
+    boolean allowed = (Long) reply.get(0) == 1;
+    long remaining = (Long) reply.get(2);
+    long wait = ((Long) reply.get(3) + 999) / 1000; // seconds, when denied
     var headers = http.getResponseHeaders();
+    headers.set("RateLimit-Policy", "\"default\";q=" + LIMIT + ";w=" + WINDOW);
     if (remaining >= 0) { // -1: rlproxy could not ask its Redis
-      headers.set("RateLimit-Limit", reply.get(1).toString());
-      headers.set("RateLimit-Remaining", reply.get(2).toString());
-      headers.set("RateLimit-Reset", seconds(reply.get(4)));
+      headers.set("RateLimit", "\"default\";r=" + remaining + (allowed ? "" : ";t=" + wait));
+      headers.set("X-RateLimit-Limit", reply.get(1).toString());
+      headers.set("X-RateLimit-Remaining", String.valueOf(remaining));
     }
-    if (allowed == 1) {
+    if (allowed) {
       next.doFilter(http);
       return;
     }
-    headers.set("Retry-After", seconds(reply.get(3)));
+    headers.set("Retry-After", String.valueOf(wait));
+    headers.set("X-RateLimit-Reset", String.valueOf(wait));
     answer(http, 429, "too many requests\n");
-  }
-
-  /** Rounds milliseconds up. */
-  static String seconds(Object ms) {
-    return String.valueOf(((Long) ms + 999) / 1000);
   }
 
   static void answer(HttpExchange http, int status, String text) throws IOException {

@@ -6,7 +6,7 @@
 // RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 // when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 // applies it when its Redis is away; we do when rlproxy itself is.
-// RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+// RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 import { createServer } from 'node:http'
 import { createClient } from 'redis'
 
@@ -19,7 +19,7 @@ const rl = createClient({
   disableOfflineQueue: true, // while it reconnects, fail at once
 })
 rl.on('error', (err) => console.error(err.message))
-await rl.connect()
+rl.connect().catch(() => {}) // not awaited: we also serve while rlproxy is away
 
 /** Rejects after some ms: the client itself waits for a reply for ever. */
 const silence = (ms) => new Promise((_, reject) => {
@@ -39,14 +39,17 @@ function limited(handler) {
       res.writeHead(503).end('try again later\n')
       return
     }
-    const [allowed, limit, remaining, retryAfter, resetAfter] = reply
+    const [allowed, limit, remaining, retryAfter] = reply
+    const wait = Math.ceil(retryAfter / 1000) // seconds, when denied
+    res.setHeader('RateLimit-Policy', `"default";q=${LIMIT};w=${WINDOW}`)
     if (remaining >= 0) { // -1: rlproxy could not ask its Redis
-      res.setHeader('RateLimit-Limit', limit)
-      res.setHeader('RateLimit-Remaining', remaining)
-      res.setHeader('RateLimit-Reset', Math.ceil(resetAfter / 1000))
+      res.setHeader('RateLimit', `"default";r=${remaining}` + (allowed ? '' : `;t=${wait}`))
+      res.setHeader('X-RateLimit-Limit', limit)
+      res.setHeader('X-RateLimit-Remaining', remaining)
     }
     if (allowed) return handler(req, res)
-    res.setHeader('Retry-After', Math.ceil(retryAfter / 1000))
+    res.setHeader('Retry-After', wait)
+    res.setHeader('X-RateLimit-Reset', wait)
     res.writeHead(429).end('too many requests\n')
   }
 }

@@ -6,7 +6,7 @@
 // RLPROXY names rlproxy's host:port. FAIL says what happens when the limit cannot be
 // checked: OPEN serves the request, CLOSED refuses it. rlproxy applies it when its
 // Redis is away; we do when rlproxy itself is.
-// RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+// RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 
 const LIMIT = 5; // requests
 const WINDOW = 10; // seconds
@@ -32,14 +32,17 @@ function limit_requests(string $fail): void
         http_response_code(503);
         exit("try again later\n");
     }
-    [$allowed, $limit, $remaining, $retry_after, $reset_after] = $reply;
+    [$allowed, $limit, $remaining, $retry_after] = $reply;
+    $wait = ceil($retry_after / 1000); // seconds, when denied
+    header(sprintf('RateLimit-Policy: "default";q=%d;w=%d', LIMIT, WINDOW));
     if ($remaining >= 0) { // -1: rlproxy could not ask its Redis
-        header("RateLimit-Limit: $limit");
-        header("RateLimit-Remaining: $remaining");
-        header('RateLimit-Reset: ' . ceil($reset_after / 1000));
+        header("RateLimit: \"default\";r=$remaining" . ($allowed ? '' : ";t=$wait"));
+        header("X-RateLimit-Limit: $limit");
+        header("X-RateLimit-Remaining: $remaining");
     }
     if (!$allowed) {
-        header('Retry-After: ' . ceil($retry_after / 1000));
+        header("Retry-After: $wait");
+        header("X-RateLimit-Reset: $wait");
         http_response_code(429);
         exit("too many requests\n");
     }

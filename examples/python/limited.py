@@ -6,7 +6,7 @@
 RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 applies it when its Redis is away; we do when rlproxy itself is.
-RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 """
 
 import os
@@ -34,17 +34,18 @@ def limited(app):
                 return app(environ, start_response)
             start_response("503 Service Unavailable", [])
             return [b"try again later\n"]
-        allowed, limit, remaining, retry_after, reset_after = reply
+        allowed, limit, remaining, retry_after, _ = reply
+        wait = str(ceil(retry_after / 1000))  # seconds, when denied
 
-        headers = []
+        headers = [("RateLimit-Policy", f'"default";q={LIMIT};w={WINDOW}')]
         if remaining >= 0:  # -1: rlproxy could not ask its Redis
-            headers = [
-                ("RateLimit-Limit", str(limit)),
-                ("RateLimit-Remaining", str(remaining)),
-                ("RateLimit-Reset", str(ceil(reset_after / 1000))),
+            headers += [
+                ("RateLimit", f'"default";r={remaining}' + ("" if allowed else f";t={wait}")),
+                ("X-RateLimit-Limit", str(limit)),
+                ("X-RateLimit-Remaining", str(remaining)),
             ]
         if not allowed:
-            headers.append(("Retry-After", str(ceil(retry_after / 1000))))
+            headers += [("Retry-After", wait), ("X-RateLimit-Reset", wait)]
             start_response("429 Too Many Requests", headers)
             return [b"too many requests\n"]
         return app(environ, lambda status, own: start_response(status, own + headers))

@@ -6,7 +6,7 @@
 # RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 # when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 # applies it when its Redis is away; we do when rlproxy itself is.
-# RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+# RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 
 require "redis"
 require "webrick"
@@ -29,15 +29,18 @@ def limited(request, response)
     response.body = "try again later\n"
     return
   end
-  allowed, limit, remaining, retry_after, reset_after = reply
+  allowed, limit, remaining, retry_after = reply
+  wait = (retry_after / 1000.0).ceil # seconds, when denied
+  response["RateLimit-Policy"] = "\"default\";q=#{LIMIT};w=#{WINDOW}"
   if remaining >= 0 # -1: rlproxy could not ask its Redis
-    response["RateLimit-Limit"] = limit
-    response["RateLimit-Remaining"] = remaining
-    response["RateLimit-Reset"] = (reset_after / 1000.0).ceil
+    response["RateLimit"] = "\"default\";r=#{remaining}" + (allowed == 1 ? "" : ";t=#{wait}")
+    response["X-RateLimit-Limit"] = limit
+    response["X-RateLimit-Remaining"] = remaining
   end
   return yield if allowed == 1
 
-  response["Retry-After"] = (retry_after / 1000.0).ceil
+  response["Retry-After"] = wait
+  response["X-RateLimit-Reset"] = wait
   response.status = 429
   response.body = "too many requests\n"
 end

@@ -6,7 +6,7 @@
 # RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 # when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 # applies it when its Redis is away; we do when rlproxy itself is.
-# RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+# RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 set -u
 limit=5 window=10 # requests, seconds
 fail=${FAIL:-OPEN} rlproxy=${RLPROXY:-127.0.0.1:6380}
@@ -29,14 +29,16 @@ handle() {
 		respond '503 Service Unavailable' 'try again later'
 	fi
 	mapfile -t n <<<"$reply" # allowed, limit, remaining, retry_after, reset_after
-	headers=()
+	wait=$(((n[3] + 999) / 1000)) until='' # seconds, when denied
+	[ "${n[0]}" = 1 ] || until=";t=$wait"
+	headers=("RateLimit-Policy: \"default\";q=$limit;w=$window")
 	if [ "${n[2]}" -ge 0 ]; then # -1: rlproxy could not ask its Redis
-		headers=("RateLimit-Limit: ${n[1]}" "RateLimit-Remaining: ${n[2]}"
-			"RateLimit-Reset: $(((n[4] + 999) / 1000))")
+		headers+=("RateLimit: \"default\";r=${n[2]}$until"
+			"X-RateLimit-Limit: ${n[1]}" "X-RateLimit-Remaining: ${n[2]}")
 	fi
 	[ "${n[0]}" = 1 ] && respond '200 OK' hello "${headers[@]}"
 	respond '429 Too Many Requests' 'too many requests' "${headers[@]}" \
-		"Retry-After: $(((n[3] + 999) / 1000))"
+		"Retry-After: $wait" "X-RateLimit-Reset: $wait"
 }
 
 if [ "${1-}" = handle ]; then

@@ -55,19 +55,17 @@ func (d *demonstration) run() {
 	fmt.Printf("ok   example-%s\n", d.language)
 }
 
-// show starts the example and does what a visitor would, first with rlproxy,
-// then without.
+// show starts the example and does what a visitor would: while rlproxy is away, while it
+// answers, while it hangs, and when it is away again.
 func (d *demonstration) show(policy string) error {
 	proxy, err := startProxy()
 	if err != nil {
 		return err
 	}
-	running := true
-	defer func() {
-		if running {
-			_ = proxy.stop() // another error is being returned
-		}
-	}()
+	defer func() { _ = proxy.stop() }() // a second time if nothing failed
+	if err := proxy.stop(); err != nil {
+		return err
+	}
 	port, err := freePort()
 	if err != nil {
 		return err
@@ -93,24 +91,28 @@ func (d *demonstration) show(policy string) error {
 	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
 	first := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
 	v := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
-	err = first.wait(exited)
-	if err == nil {
-		err = someLimited(url)
-	}
-	if err == nil {
-		err = v.hanging(proxy, policy)
-	}
-	if err == nil {
-		running = false
-		err = proxy.stop()
-	}
-	if err == nil {
-		err = v.unlimited(policy)
-	}
-	if err != nil {
-		return fmt.Errorf("%w\n%s", err, log.String())
+	for _, step := range []func() error{
+		func() error { return first.wait(exited, func(a answer) bool { return a.status == alone(policy) }) },
+		proxy.launch,
+		func() error { return first.wait(exited, answer.limited) },
+		func() error { return someLimited(url) },
+		func() error { return v.hanging(proxy, policy) },
+		proxy.stop,
+		func() error { return v.unlimited(policy) },
+	} {
+		if err := step(); err != nil {
+			return fmt.Errorf("%w\n%s", err, log.String())
+		}
 	}
 	return nil
+}
+
+// alone returns the status of an example that cannot ask rlproxy.
+func alone(policy string) int {
+	if policy == "CLOSED" {
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusOK
 }
 
 // visitor makes requests, each on a connection of its own.
@@ -136,16 +138,19 @@ func (v visitor) get() (answer, error) {
 	return answer{r.StatusCode, r.Header}, r.Body.Close()
 }
 
-// wait returns when the example is up and has had a reply of rlproxy. An example that has
-// just started may be slower than its own timeout allows.
-func (v visitor) wait(exited <-chan struct{}) error {
+// limited reports whether rlproxy decided about the request.
+func (a answer) limited() bool { return a.header.Get("RateLimit") != "" }
+
+// wait makes requests until an answer is as wanted. An example that has just started, or
+// whose rlproxy has, may be slower than its own timeout allows.
+func (v visitor) wait(exited <-chan struct{}, wanted func(answer) bool) error {
 	for deadline := time.Now().Add(programTime); ; {
 		a, err := v.get()
-		if err == nil && a.header.Get("RateLimit-Limit") != "" {
+		if err == nil && wanted(a) {
 			return nil
 		}
 		if time.Now().After(deadline) {
-			return errors.Join(fmt.Errorf("not ready in %s: status %d", programTime, a.status), err)
+			return errors.Join(fmt.Errorf("not ready in %s: status %d, %v", programTime, a.status, a.header), err)
 		}
 		select {
 		case <-exited:
@@ -157,21 +162,23 @@ func (v visitor) wait(exited <-chan struct{}) error {
 
 // errUnlimited says that the example answered without asking rlproxy, as it does when it has
 // waited for rlproxy too long.
-var errUnlimited = errors.New("no RateLimit headers: the example did what FAIL says, although rlproxy ran")
+var errUnlimited = errors.New("no RateLimit header: the example did what FAIL says, although rlproxy ran")
 
 // someLimited has a visitor use the limit up. On a busy machine the example may time out, or
-// the window may pass; then another visitor, who has a limit of its own, tries again.
-func someLimited(url string) (err error) {
-	const tries = 5
-	for i := range byte(tries) {
+// the window may pass; then another visitor, who has a limit of its own, tries again, until
+// programTime has passed.
+func someLimited(url string) error {
+	const visitors = 200
+	deadline := time.Now().Add(programTime)
+	for i := byte(0); ; i = (i + 1) % visitors {
 		began := time.Now()
 		v := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 10+i)}}
-		err = v.limited()
-		if err == nil || !errors.Is(err, errUnlimited) && time.Since(began) < exampleWindow*time.Second {
+		err := v.limited()
+		slow := errors.Is(err, errUnlimited) || time.Since(began) >= exampleWindow*time.Second
+		if err == nil || !slow || time.Now().After(deadline) {
 			return err
 		}
 	}
-	return err
 }
 
 // limited uses the limit up and is refused once.
@@ -192,34 +199,37 @@ func (v visitor) limited() error {
 	return a.expect(http.StatusTooManyRequests, 0)
 }
 
-// expect compares an answer's status, RateLimit headers and Retry-After.
+// expect compares an answer's status and headers. On a refusal the seconds to wait are those
+// of Retry-After in every header; on other answers there are none.
 func (a answer) expect(status, remaining int) error {
-	if a.header.Get("RateLimit-Limit") == "" {
+	if !a.limited() {
 		return fmt.Errorf("status %d: %w", a.status, errUnlimited)
 	}
 	if a.status != status {
 		return fmt.Errorf("status %d, not %d", a.status, status)
 	}
-	for name, want := range map[string]int{"RateLimit-Limit": exampleLimit, "RateLimit-Remaining": remaining} {
-		if a.header.Get(name) != strconv.Itoa(want) {
-			return fmt.Errorf("%s is %q, not %d", name, a.header.Get(name), want)
-		}
-	}
-	if !a.seconds("RateLimit-Reset") {
-		return fmt.Errorf("RateLimit-Reset is %q", a.header.Get("RateLimit-Reset"))
-	}
 	after := a.header.Get("Retry-After")
-	if status == http.StatusOK && after != "" || status != http.StatusOK && !a.seconds("Retry-After") {
+	item := fmt.Sprintf(`"default";r=%d`, remaining)
+	if status != http.StatusOK {
+		if n, err := strconv.Atoi(after); err != nil || n < 1 || n > exampleWindow {
+			return fmt.Errorf("Retry-After is %q", after)
+		}
+		item += ";t=" + after
+	} else if after != "" {
 		return fmt.Errorf("Retry-After is %q on status %d", after, status)
 	}
+	for _, want := range [][2]string{
+		{"RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=%d`, exampleLimit, exampleWindow)},
+		{"RateLimit", item},
+		{"X-RateLimit-Limit", strconv.Itoa(exampleLimit)},
+		{"X-RateLimit-Remaining", strconv.Itoa(remaining)},
+		{"X-RateLimit-Reset", after},
+	} {
+		if got := a.header.Get(want[0]); got != want[1] {
+			return fmt.Errorf("%s is %q, not %q", want[0], got, want[1])
+		}
+	}
 	return nil
-}
-
-// seconds reports whether the header is a number of whole seconds within the window, the
-// milliseconds rounded up.
-func (a answer) seconds(name string) bool {
-	n, err := strconv.Atoi(a.header.Get(name))
-	return err == nil && n >= 1 && n <= exampleWindow+1
 }
 
 // hanging makes a request while rlproxy does not answer.
@@ -233,15 +243,11 @@ func (v visitor) hanging(proxy *server, policy string) error {
 
 // unlimited makes a request that the example must answer without rlproxy.
 func (v visitor) unlimited(policy string) error {
-	want := http.StatusOK
-	if policy == "CLOSED" {
-		want = http.StatusServiceUnavailable
-	}
 	a, err := v.get()
 	if err != nil {
 		return err
 	}
-	if a.status != want {
+	if want := alone(policy); a.status != want || a.limited() {
 		return fmt.Errorf("without rlproxy: status %d, not %d", a.status, want)
 	}
 	return nil

@@ -5,10 +5,10 @@
 //! RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 //! when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
 //! applies it when its Redis is away; we do when rlproxy itself is.
-//! RateLimit-* headers are in seconds, as in draft-ietf-httpapi-ratelimit-headers-06.
+//! RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 
 use axum::extract::{ConnectInfo, Request, State};
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::middleware::{from_fn_with_state, Next};
 use axum::response::{IntoResponse, Response};
 use axum::{routing::get, Router};
@@ -16,10 +16,15 @@ use redis::aio::{ConnectionManager, ConnectionManagerConfig};
 use std::{env, net::SocketAddr, time::Duration};
 
 const LIMIT: i64 = 5; // requests
-const WINDOW: &str = "10s";
+const WINDOW: i64 = 10; // seconds
 
 fn setting(name: &str, otherwise: &str) -> String {
     env::var(name).unwrap_or(otherwise.into())
+}
+
+/// A header's value from text without line breaks.
+fn value(text: String) -> HeaderValue {
+    HeaderValue::try_from(text).unwrap()
 }
 
 /// Runs before the handlers of a router.
@@ -35,19 +40,23 @@ async fn limited(
     command.arg(key).arg(LIMIT).arg(WINDOW).arg("FAIL").arg(&fail);
     let reply: redis::RedisResult<[i64; 5]> = command.query_async(&mut rl).await;
 
-    let [allowed, limit, remaining, retry_after, reset_after] = match reply {
+    let [allowed, limit, remaining, retry_after, _] = match reply {
         Ok(reply) => reply,
         Err(_) if fail == "OPEN" => return next.run(request).await,
         Err(_) => return (StatusCode::SERVICE_UNAVAILABLE, "try again later\n").into_response(),
     };
+    let wait = (retry_after + 999) / 1000; // seconds, when denied
     let mut headers = HeaderMap::new();
+    headers.insert("ratelimit-policy", value(format!("\"default\";q={LIMIT};w={WINDOW}")));
     if remaining >= 0 { // -1: rlproxy could not ask its Redis
-        headers.insert("ratelimit-limit", limit.into());
-        headers.insert("ratelimit-remaining", remaining.into());
-        headers.insert("ratelimit-reset", ((reset_after + 999) / 1000).into());
+        let until = if allowed == 1 { String::new() } else { format!(";t={wait}") };
+        headers.insert("ratelimit", value(format!("\"default\";r={remaining}{until}")));
+        headers.insert("x-ratelimit-limit", limit.into());
+        headers.insert("x-ratelimit-remaining", remaining.into());
     }
     if allowed == 0 {
-        headers.insert("retry-after", ((retry_after + 999) / 1000).into());
+        headers.insert("retry-after", wait.into());
+        headers.insert("x-ratelimit-reset", wait.into());
         return (StatusCode::TOO_MANY_REQUESTS, headers, "too many requests\n").into_response();
     }
     let mut response = next.run(request).await;
@@ -62,7 +71,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .set_connection_timeout(Some(Duration::from_millis(250)))
         .set_response_timeout(Some(Duration::from_millis(250)))
         .set_number_of_retries(0);
-    let rl = client.get_connection_manager_with_config(config).await?;
+    let rl = client.get_connection_manager_lazy(config)?; // we also serve while rlproxy is away
 
     let app = Router::new()
         .route("/", get(|| async { "hello\n" }))
