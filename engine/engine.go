@@ -12,6 +12,8 @@
 package engine
 
 import (
+	"errors"
+
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -96,6 +98,13 @@ const (
 	MaxShards = 1024 // shards per key
 	MaxKey    = 4096 // bytes
 )
+
+// MaxStates is the most states of one key: windows that can still matter, of all
+// commands. They are looked through one by one.
+const MaxStates = 64
+
+// ErrStates is the error of a request that would make more. It charges nothing.
+var ErrStates = errors.New("ERR too many windows on this key: at most 64")
 
 // Request is one command for an engine. Byte slices alias the connection's buffer:
 // they hold until Do returns, and an engine that keeps them copies them.

@@ -124,7 +124,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       last, calls, rest = unpack('>I6I4I6', s, at)
     end
     if last > now then
-      if q.still then return end
+      if q.still or last > clock + lib.layout.YEAR then return end
       now = last
     end
   end

@@ -19,11 +19,12 @@
 --       more for each log to read, and to write.
 local lib = ...
 
-local call, unpack, pack, sub, find = redis.call, struct.unpack, struct.pack, string.sub, string.find
+local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
 local layout, record, rate, spec, lease, home, shard =
   lib.layout, lib.record, lib.rate, lib.spec, lib.lease, lib.home, lib.shard
 local RESET, SLIDE, COUNTER, ENTRY = layout.RESET, layout.SLIDE, layout.COUNTER, layout.ENTRY_BYTES
+local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 
 -- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
 function lib.clock_of(given)
@@ -90,11 +91,14 @@ local function slow_path(q, key, s, clock, requests)
   elseif q.cost == 0 and granted > 0 then
     granted = requests -- a request without cost is answered alike, whoever asks it
   end
-  local calls = 0
+  local calls, rated = 0, q.interval > 0
   for i = 1, n do
     local st, over, room = states[i], uses[i] + units + ask - limits[i], 0
     if granted < requests and over > 0 and not open and not q.shard then
       room = algorithm.room_at(st, rec, over, limits[i] - ask, strict)
+    end
+    if not rated and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
+      record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))
     out[i + 1] = pack('>I6I6I6I6', uses[i], room, st.said_last, st.said_newest)
@@ -137,6 +141,7 @@ local function beside(q, d, j, key, s, clock, requests)
       end
     end
   end
+  if now > clock + YEAR then return end
   local bound, offset, shards = nil, 0, 0
   if lease_at then
     if q.cost == 0 then return end
@@ -214,6 +219,19 @@ end
 
 local replies, done = {}, 0
 
+-- failure returns the reply to an entry that has failed, and so has charged nothing. A reset deletes whatever is stored. At
+-- a shard, a damaged record is as good as none: the home counts all that it lent.
+local function failure(key, text, why)
+  local damaged
+  why, damaged = record.explain(key, why)
+  local known, q = pcall(spec.of, text)
+  if damaged and known then
+    if q.kind == RESET then return reset(key, '') end
+    if q.shard then call('UNLINK', key) end
+  end
+  return pack('>BI2', layout.FAILED, #why) .. why
+end
+
 local function answer(keys, before, count, args, entries, clock)
   local q, requests, index
   while done < count do
@@ -239,12 +257,9 @@ function lib.decide(keys, args)
   replies[1], done = pack('>I6', clock), 0
   while done < count do
     local ok, why = pcall(answer, keys, before, count, args, entries, clock)
-    if not ok then -- of the last entry, which has charged nothing
-      -- An error of Lua's own, which begins with a line of the library, is a number of the record that leads nowhere.
-      -- Others begin with a code. Redis's pcall returns the text of an error's table.
-      why = tostring(type(why) == 'table' and why.err or why)
-      if find(why, '^@?user_') then why = record.damage(keys[before + done], why) end
-      replies[done + 1] = pack('>BI2', layout.FAILED, #why) .. why
+    if not ok then -- of the last entry
+      local text = entries == '' and args[3] or args[unpack('>I2', entries, done * 6 - 5)]
+      replies[done + 1] = failure(keys[before + done], text, why)
     end
   end
   return concat(replies, '', 1, count + 1)

@@ -3,6 +3,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
+local YEAR, UNITS = lib.layout.YEAR, lib.layout.UNITS
 local fixed = {}
 lib.fixed = fixed
 
@@ -31,7 +32,7 @@ function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   if s ~= '' then
     last, calls, used = unpack('>I6I4I6', s, at)
     if last > now then
-      if q.still then return end
+      if q.still or last > clock + YEAR then return end
       now = last
     end
   end
@@ -41,7 +42,7 @@ function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local granted = (bound or limit) - used
   if granted >= requests * ask then
     granted = requests
-  elseif bound then
+  elseif bound or used > UNITS then
     return
   else
     granted = granted > 0 and (granted - granted % ask) / ask or 0

@@ -9,6 +9,7 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that a reply can tell
+local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
 local gcra = {}
 lib.gcra = gcra
 
@@ -17,6 +18,7 @@ function gcra.fresh(st) st.last, st.rate, st.drained, st.beyond, st.interval = 0
 -- usage remembers the ns until all has drained, left. A part of a unit counts whole. What is stored says nothing of
 -- rates but for RL.INSPECT: the request's own interval counts, and the clock.
 function gcra.usage(st, rec, _, spec)
+  if st.drained > rec.clock + DRAIN then lib.record.damaged(rec.key, 'a rate that never drains') end
   local left = max((st.drained - (spec and rec.clock or rec.now)) * NS + st.beyond, 0)
   st.left, st.said_last, st.said_newest = left, st.drained, st.beyond
   if spec then st.interval = spec.interval end
@@ -39,6 +41,7 @@ function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
   if s ~= '' then
     last, calls, drained, beyond = unpack('>I6I4I6I3', s, at)
     if last > now then now = last end
+    if now > clock + YEAR or drained > clock + DRAIN then return end
   end
   local left, used, ms, ns = (drained - clock) * NS + beyond, 0, drained, beyond
   if left > 0 then used = ceil(left / interval) else left = 0 end

@@ -144,11 +144,16 @@ local function lend(h, clock, q, refusal, room)
     loan.held[i], loan.headroom[i] = has + piece, room[i] - piece
   end
   if not more and not refusal.over then return end
-  local out = {}
+  local out, names = {}, q.count
   for i, name in ipairs(q.names) do out[name] = loan.held[i] end
   for name, n in pairs(l and l.out or {}) do -- what it used for other specs still counts
-    if n > 0 and not out[name] then out[name] = counts(l, name, q.strict) end
+    if n > 0 and not out[name] then out[name], names = counts(l, name, q.strict), names + 1 end
   end
+  local all = names
+  for _, other in ipairs(h.lent) do
+    for _ in pairs(other ~= l and other.out or {}) do all = all + 1 end
+  end
+  if names > layout.STATES or all > lease.NAMES or not l and #h.lent >= lease.SHARDS then return end
   h.lent[at or #h.lent + 1] = { shard = refusal.shard, seq = loan.seq, incarnation = refusal.incarnation, over = false,
     strict = q.strict, out = out }
   h.pairs, h.strict, h.seq = q.pairs, q.strict, loan.seq
@@ -254,6 +259,9 @@ function lib.lend(keys, args)
   end
   local units = granted * q.cost
   if units > 0 then lib.charge(rec, q, states, units) end
+  for i = 1, q.count do
+    if q.limits[i] - room[i] > layout.UNITS then record.damaged(key, 'what it counts does not add up') end
+  end
 
   local reply, calls = { '' }, 0
   local function add(s) reply[#reply + 1] = s end
@@ -287,6 +295,7 @@ function lib.lend(keys, args)
   reply[1] = pack('>I6I4I3I2', clock, granted, calls, #h.lent > 0 and h.shards or 0)
   return concat(reply)
 end
+lib.lend = record.guarded(lib.lend)
 
 -- The function rl_forget ends the reset of a split key at its home, after the shards have forgotten what they used.
 --
@@ -316,3 +325,4 @@ function lib.forget(keys, args)
   record.save(0)
   return '\0'
 end
+lib.forget = record.guarded(lib.forget)

@@ -30,3 +30,4 @@ function lib.inspect(keys, args)
   end
   return concat(out)
 end
+lib.inspect = record.guarded(lib.inspect)

@@ -34,6 +34,17 @@ local layout = {
   WRAP = 281474976710656,   -- running totals are kept modulo 2^48
   INLINE = 512,             -- the inline size of a record with one state, in bytes
   INLINE_MORE = 350,        -- what each further state adds to it: patching takes two calls of Redis for each log
+
+  -- Bounds. A record that says more is damaged: no function writes one, and none would be done with it soon.
+  STATES = 64,              -- of a key, beside its lease record
+  BUCKETS = 1000,
+  SLOTS = 262144,           -- of an RL.SLIDE log
+  LEASE_BYTES = 262144,     -- of a lease record's area
+  DAY = 86400000,           -- ms by which the clocks of two nodes may differ
+  YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
+  DELAY = 2 ^ 37,           -- ms from the clock to any time of a reply, but for a rate's
+  DRAIN = 2 ^ 43,           -- the same for a rate: in ns it fits into 63 bits
+  UNITS = 2 ^ 46,           -- in use of a window, with all shards
 }
 lib.layout = layout
 

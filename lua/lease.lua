@@ -14,8 +14,13 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, ceil, zeros = math.max, math.ceil, string.rep
 local layout, record = lib.layout, lib.record
 local HOME, SHARD, COUNTER = layout.HOME, layout.SHARD, layout.COUNTER
+local DAY, YEAR, UNITS = layout.DAY, layout.YEAR, layout.UNITS
 local PAD = 64
-local lease = { LEASE = 1000 } -- ms that a loan lasts, counted from before it was asked for
+local lease = {
+  LEASE = 1000,  -- ms that a loan lasts, counted from before it was asked for
+  SHARDS = 1024, -- of a key, at most
+  NAMES = 9216,  -- states of which a home counts units against shards, in all: so its table fits into LEASE_BYTES
+}
 lib.lease = lease
 
 function lease.matters_until(st) return st.ending end
@@ -43,7 +48,9 @@ end
 -- first returns the ms until the first unit in use is not.
 function lease.first(rec, st, used, strict)
   if used <= 0 then return 0 end
-  return max(lib.algorithms[st.kind].room_at(st, rec, 1, used - 1, strict) - rec.clock, 1)
+  local ms = lib.algorithms[st.kind].room_at(st, rec, 1, used - 1, strict) - rec.clock
+  if used > UNITS or ms > layout.DELAY then record.damaged(rec.key, 'what it counts does not add up') end
+  return max(ms, 1)
 end
 
 -- has reports whether a table has fields of these types.
@@ -55,12 +62,18 @@ local function has(t, types)
   return true
 end
 
--- numbers reports whether a table has nothing but numbers, by keys of one type.
-local function numbers(t, keys)
+-- whole reports whether n is an integer from 0 to most.
+local function whole(n, most) return type(n) == 'number' and n >= 0 and n <= most and n % 1 == 0 end
+
+-- amounts reports whether a table has nothing but units, by keys of one type, and not more than so many.
+local function amounts(t, keys, most)
+  local count = 0
   for key, n in pairs(t) do
-    if type(key) ~= keys or type(n) ~= 'number' or keys == 'string' and #key ~= 8 then return false end
+    if type(key) ~= keys or not whole(n, UNITS) then return false end
+    if keys == 'string' and (#key ~= 8 or unpack('>I5', key, 4) > YEAR) then return false end
+    count = count + 1
   end
-  return true
+  return count <= most
 end
 
 -- What the tables of lease records have, see home.lua and shard.lua.
@@ -72,13 +85,23 @@ local TYPES = {
     headroom = 'table', taken = 'number', lease = 'number' },
 }
 
-local function sound(kind, t)
-  if not has(t, TYPES[kind]) or #t.pairs % 13 ~= 0 then return false end
-  for _, l in ipairs(t.lent or {}) do
-    if not has(l, LENT) or not numbers(l.out, 'string') then return false end
+local WINDOWS = 8 -- of one request
+
+-- sound reports whether a table is one that home.lua or shard.lua has made, as far as numbers tell that.
+local function sound(kind, t, clock)
+  local latest, seq = clock + YEAR, (clock + DAY) * 1000
+  if not has(t, TYPES[kind]) or #t.pairs % 13 ~= 0 or #t.pairs > WINDOWS * 13 or not whole(t.seq, seq) then return false end
+  if kind == SHARD then
+    return whole(t.incarnation, latest) and whole(t.taken, latest) and whole(t.lease, latest)
+      and amounts(t.held, 'number', WINDOWS) and amounts(t.headroom, 'number', WINDOWS)
+      and #t.held == #t.pairs / 13 and #t.headroom == #t.held
   end
-  return kind == HOME or numbers(t.held, 'number') and numbers(t.headroom, 'number')
-    and #t.held == #t.pairs / 13 and #t.headroom == #t.held
+  if t.shards < 1 or not whole(t.shards, lease.SHARDS) or not whole(t.no_lending_until, latest) then return false end
+  for i, l in ipairs(t.lent) do
+    if i > lease.SHARDS or not has(l, LENT) or l.shard < 1 or not whole(l.shard, 1e9) or not whole(l.seq, seq)
+      or not whole(l.incarnation, latest) or not amounts(l.out, 'string', layout.STATES) then return false end
+  end
+  return true
 end
 
 -- open returns the table of the lease record of that kind, and its state, if there is one.
@@ -87,7 +110,7 @@ function lease.open(rec, kind)
   if not st or st.kind ~= kind or st.size == 0 then return nil, st end
   if st.size > st.slots then record.damaged(rec.key, 'a lease record without its table') end
   local ok, t = pcall(cmsgpack.unpack, sub(record.area(st), 1, st.size))
-  if not ok or not sound(kind, t) then record.damaged(rec.key, 'a lease record without its table') end
+  if not ok or not sound(kind, t, rec.clock) then record.damaged(rec.key, 'a lease record without its table') end
   return t, st
 end
 
@@ -104,7 +127,7 @@ end
 -- if it does not speak of it now.
 function lease.summary(q, s, at, clock)
   local about, bound, offset, from, till, shards = unpack('>c14I6I6I6I6I2', s, at)
-  if about == q.about and clock >= from and clock <= till then return bound, offset, shards end
+  if about == q.about and clock >= from and clock <= till and bound + offset <= UNITS then return bound, offset, shards end
   return nil, 0, 0
 end
 

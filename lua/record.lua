@@ -9,17 +9,41 @@ local sub, format, concat, max = string.sub, string.format, table.concat, math.m
 local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
 local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
+local STATES, YEAR = layout.STATES, layout.YEAR
+local GRID = math.ceil(YEAR / 65536) -- ms by which the newest entry of a log may be later than the charge, see slide.charge
 local record = {}
 lib.record = record
 
--- damage returns the error of a key whose record contradicts itself.
-function record.damage(key, why)
+-- about returns the error of a key whose record is of no use.
+local function about(key, why)
   local name = string.gsub(key, '[%c]', '?')
-  return "ERR the stored record of '" .. name .. "' is damaged: " .. why .. '; RL.RESET removes it'
+  return "ERR the stored record of '" .. name .. "' is " .. why .. '; RL.RESET removes it'
 end
+
+-- damage returns the error of a key whose record contradicts itself.
+function record.damage(key, why) return about(key, 'damaged: ' .. why) end
 
 -- damaged fails the entry of such a key.
 function record.damaged(key, why) error({ err = record.damage(key, why) }) end
+
+-- explain returns the text of an error that was raised about a key, and reports whether the key's record is damaged. An
+-- error of Lua's own, which begins with a line of the library, comes from a number of the record that leads nowhere.
+-- Others begin with a code. Redis's pcall returns the text of an error's table.
+function record.explain(key, why)
+  why = tostring(type(why) == 'table' and why.err or why)
+  if string.find(why, '^@?user_') then return record.damage(key, why), true end
+  if string.find(why, '^WRONGTYPE') then return record.damage(key, 'it is not a string'), true end
+  return why, string.find(why, "' is damaged: ", 1, true) ~= nil
+end
+
+-- guarded returns a function of the library whose errors explain themselves.
+function record.guarded(f)
+  return function(keys, args)
+    local ok, reply = pcall(f, keys, args)
+    if not ok then error({ err = (record.explain(keys[1], reply)) }) end
+    return reply
+  end
+end
 
 -- text_of returns a number's decimal text. A batch mostly asks for the same again, and converting is slow.
 local converted, text
@@ -73,7 +97,8 @@ local directory_of = record.cache(1000, function(s, key)
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
-    elseif window < 1 and not fields.rate or kind == COUNTER and (buckets < 1 or buckets > window) then
+    elseif window < 1 and not fields.rate or window > YEAR
+      or kind == COUNTER and (buckets < 1 or buckets > window or buckets > layout.BUCKETS) then
       record.damaged(key, 'a state without a window')
     end
     d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
@@ -93,8 +118,9 @@ local function directory(key, s)
   if #s < HEAD then record.damaged(key, 'it has ' .. #s .. ' bytes') end
   local version, count = unpack('>BI2', s)
   if version ~= layout.VERSION then
-    error({ err = 'ERR the stored key is not a record of this version of rlproxy' })
+    error({ err = about(key, 'not of this version of rlproxy') })
   end
+  if count > STATES + 1 then record.damaged(key, 'it has ' .. count .. ' states') end
   local bytes = HEAD + count * NAME
   if #s < bytes then
     s = call('GETRANGE', key, '0', bytes - 1)
@@ -112,8 +138,9 @@ record.directory = directory
 --   lease       the state that is the lease record, or false
 --   inline      reports whether it is an inline record
 --   rewrite     reports whether it has to be composed anew
+--   bytes       how long it is by what its directory and fields say
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
-  rewrite = false }
+  rewrite = false, bytes = 0 }
 
 -- state returns a state that has no fields yet, and belongs to no record:
 --   kind, buckets, window, limit
@@ -152,19 +179,26 @@ function record.load(key, clock, s, reach, d)
     st.limit, st.begin, st.block = d.limits[i], begin, false
     if kind == SLIDE then
       begin = begin + st.slots * ENTRY
-      if st.count > st.slots or st.first >= st.slots then record.damaged(key, 'a log of ' .. st.slots .. ' slots') end
+      if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
+        record.damaged(key, 'a log of ' .. st.slots .. ' slots')
+      end
+      if st.newest > st.last + GRID then record.damaged(key, 'an admission after the newest charge') end
     else
       begin = begin + layout.area_bytes(st)
     end
     if i == d.lease then
       rec.lease = st
+      if st.slots > layout.LEASE_BYTES or st.ending > clock + 2 * layout.DELAY then
+        record.damaged(key, 'a lease record without its table')
+      end
       if st.ending < clock then rec.rewrite = true end -- without it, and so with a state below
     else
       local last = st.last
       if last > now then now = last end
     end
   end
-  rec.now = now
+  if now > clock + YEAR then record.damaged(key, 'a charge in the far future') end
+  rec.now, rec.bytes = now, begin - 1
   if inline and begin - 1 > #s then record.damaged(key, 'it ends within its areas') end
   return rec
 end
@@ -185,11 +219,25 @@ function record.find(kind, buckets, window)
   end
 end
 
--- add makes a state one of the record: the last, or the last but the lease record.
+-- live returns how many states can still matter.
+local function live()
+  local n = 0
+  for i = 1, rec.count do
+    local st = rec[i]
+    if st ~= rec.lease and lib.algorithms[st.kind].matters_until(st) >= rec.clock then n = n + 1 end
+  end
+  return n
+end
+
+-- add makes a state one of the record: the last, or the last but the lease record. States that have ended are dropped
+-- when the record is written, and so do not count against the most that there may be.
 function record.add(st)
   local count = rec.count + 1
-  if count > 65535 then error({ err = 'ERR too many windows for this key' }) end
-  if st.kind == HOME or st.kind == SHARD then rec.lease = st end
+  if st.kind == HOME or st.kind == SHARD then
+    rec.lease = st
+  elseif count > STATES and live() >= STATES then
+    error({ err = 'ERR too many windows on this key: at most ' .. STATES })
+  end
   rec[count] = st
   if rec.lease and rec.lease ~= st then rec[count - 1], rec[count] = st, rec.lease end
   rec.count, rec.rewrite = count, true
@@ -310,7 +358,9 @@ local function patch()
   local count = rec.count
   pieces[1] = directory_now().text
   for i = 1, count do pieces[i + 1] = layout.fields_of(rec[i].kind, rec[i].buckets).write(rec[i]) end
-  call('SETRANGE', rec.key, '0', concat(pieces, '', 1, count + 1))
+  if call('SETRANGE', rec.key, '0', concat(pieces, '', 1, count + 1)) < rec.bytes then -- it returns the record's length
+    record.damaged(rec.key, 'it ends within its areas')
+  end
   for i = 1, count do
     local st = rec[i]
     if st.patch then call('SETRANGE', rec.key, format('%d', st.begin - 1 + st.patch_at), st.patch) end

@@ -22,7 +22,7 @@ func TestErrorLeavesNothing(t *testing.T) {
 			switch step % 5 {
 			case 0:
 				s.Do("RPUSH", bad, "a list")
-				why = "WRONGTYPE"
+				why = "damaged: it is not a string"
 			case 1: // a record of this kind that ends within its fields
 				whole := text(t, s, "first "+name)
 				s.Do("SET", bad, whole[:min(len(whole), 20)])
@@ -32,7 +32,7 @@ func TestErrorLeavesNothing(t *testing.T) {
 				why = "unknown kind"
 			case 3:
 				s.Do("SET", bad, "\x01 of another version")
-				why = "not a record of this version"
+				why = "not of this version"
 			case 4: // directory and fields are as they should be, the rest is not
 				whole := text(t, s, "first "+name)
 				s.Do("SET", bad, whole[:16]+strings.Repeat("\xff", len(whole)-16), "PX", 1000)

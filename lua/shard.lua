@@ -93,6 +93,7 @@ function lib.take(keys, args)
   record.save(was)
   return '\1'
 end
+lib.take = record.guarded(lib.take)
 
 -- recall gives back what is not used. It returns whether the recall is stale, and whether the table has changed.
 local function recall(rec, p, seq, close)
@@ -125,6 +126,9 @@ function lib.recall(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
   local what, seq, flags = unpack('>BI7B', args[2])
   local close, strict, stale = flags % 2 == 1, flags >= 2, false
+  if what == FORGET and not pcall(function() lease.open(record.open(key, clock), SHARD) end) then
+    redis.call('UNLINK', key) -- it is damaged
+  end
   local rec = record.open(key, clock)
   local was = record.ends()
   local p, st = lease.open(rec, SHARD)
@@ -156,3 +160,4 @@ function lib.recall(keys, args)
   end
   return concat(out)
 end
+lib.recall = record.guarded(lib.recall)

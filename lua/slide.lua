@@ -9,6 +9,7 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
 local ENTRY, WRAP = lib.layout.ENTRY_BYTES, lib.layout.WRAP
+local YEAR, UNITS, DELAY = lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
 local slide = {}
 lib.slide = slide
@@ -127,9 +128,10 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     n = slots
     local front = unpack('>I6', s, begin)
     if last > now then
-      if q.still then return end
+      if q.still or last > clock + YEAR then return end
       now = last
     end
+    if newest > last + 1000000 then return end
     local first = now - window -- the first ms that counts
     if newest < first then
       gone, base = n, total
@@ -146,7 +148,7 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local granted = (bound or limit) - used
   if granted >= requests * ask then
     granted = requests
-  elseif bound then
+  elseif bound or used > UNITS then
     return
   else
     granted = granted > 0 and (granted - granted % ask) / ask or 0
@@ -185,6 +187,8 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     local mid = (low + high - (low + high) % 2) / 2
     if (unpack('>I6', live, from + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
   end
-  return granted, rated or rate_at(clock, last, calls), used, unpack('>I6', live, from + low * ENTRY) + window + 1, newest, 0,
-    fields, newest + window, moves, area, stop
+  local room = unpack('>I6', live, from + low * ENTRY) + window + 1
+  if room <= clock or room > clock + DELAY then return end
+  return granted, rated or rate_at(clock, last, calls), used, room, newest, 0, fields,
+    newest + window, moves, area, stop
 end

@@ -49,8 +49,9 @@ func (c combined) Do(p *engine.Pipeline) {
 			n++
 		}
 		var us [limit.MaxWindows]limit.Usage
-		granted, _ := c.Ask(clock, r, int64(n), &us)
+		granted, err := c.Ask(clock, r, int64(n), &us)
 		for j := range n {
+			p.Results[i+j].Err = err
 			p.Results[i+j].Decision = r.Decide(us[:r.N], clock, granted, int64(j))
 		}
 		i += n

@@ -1,27 +1,32 @@
 package memory
 
 import (
+	"errors"
+
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
+// errFull is the error of a request for which there is no memory.
+var errFull = errors.New("memory is full")
+
 // Ask answers an entry: n requests equal to r, asked together at a clock in ms. It
 // admits the first granted of them, charges those, and fills in a usage per window.
-// room is false if there was no memory to charge them: then nothing was charged.
-func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, room bool) {
+// With an error, errFull or engine.ErrStates, nothing was charged.
+func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, err error) {
 	h := e.stripe(r.Key)
-	granted, room = e.askStripe(h, clock, r, n, us)
-	if !room && e.sweepAll(clock) {
-		granted, room = e.askStripe(h, clock, r, n, us)
+	granted, err = e.askStripe(h, clock, r, n, us)
+	if errors.Is(err, errFull) && e.sweepAll(clock) {
+		granted, err = e.askStripe(h, clock, r, n, us)
 	}
-	return granted, room
+	return granted, err
 }
 
 // askStripe is Ask for a key of that stripe, without making room.
-func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, room bool) {
+func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := charge{now: clock, key: h.keys[string(r.Key)]}
+	c := charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}
 	if c.key != nil {
 		c.now = r.Now(clock, c.key.newest())
 	}
@@ -39,8 +44,8 @@ func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, u
 		granted = min(granted, r.Fits(w, us[i].Used, n))
 	}
 	if granted > 0 && r.Cost > 0 {
-		if !e.charge(h, &c, r, granted) {
-			return 0, false
+		if err := e.charge(h, &c, r, granted); err != nil {
+			return 0, err
 		}
 		for i := range r.N {
 			c.states[i].Tell(&us[i], clock, granted*r.Cost)
@@ -56,11 +61,12 @@ func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, u
 			}
 		}
 	}
-	return granted, true
+	return granted, nil
 }
 
 // charge is what one entry is about to charge.
 type charge struct {
+	clock    int64 // ms
 	now      int64 // ms that the windows go by, see limit.Spec.Now
 	key      *record
 	states   [limit.MaxWindows]*state // of each window; nil: the key has none yet
@@ -68,8 +74,9 @@ type charge struct {
 }
 
 // charge adds the cost of a number of requests to every window or, if memory does
-// not suffice, to none. It fills in the states that it creates.
-func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) bool {
+// not suffice or the key has too many states, to none. It fills in the states that it
+// creates.
+func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) error {
 	var need int64
 	var missing int32
 	for i, w := range r.Limits() {
@@ -83,11 +90,11 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	switch {
 	case c.key == nil:
 		need += keyBytes(len(r.Key)) - stateBytes // its first state lies in it
-	case missing > 0 && c.key.full(missing, c.now):
-		return false
+	case missing > 0 && c.key.full(missing, c.clock):
+		return engine.ErrStates
 	}
 	if !e.reserve(need) {
-		return false
+		return errFull
 	}
 	for i, w := range r.Limits() { // first the states that are there: add may take over one that ended
 		if s := c.states[i]; s != nil {
@@ -110,7 +117,7 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	if created {
 		h.heap.add(c.key, c.key.end())
 	}
-	return true
+	return nil
 }
 
 // reserve puts bytes on the account, if it bears them. What gives memory back

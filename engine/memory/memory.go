@@ -9,6 +9,7 @@
 package memory
 
 import (
+	"errors"
 	"hash/maphash"
 	"strconv"
 	"sync"
@@ -64,10 +65,7 @@ const Stripes = 256
 // sweepEvery is how often the janitor looks for keys that have ended.
 const sweepEvery = 100 * time.Millisecond
 
-const (
-	nodeName   = "embedded"
-	memoryFull = "memory is full"
-)
+const nodeName = "embedded"
 
 // Open returns an empty engine and starts its janitor, which Close stops.
 func Open(cfg Config) *Engine {
@@ -158,12 +156,14 @@ func (e *Engine) stripe(key []byte) *stripe {
 // decide answers one decision, by its policy if memory is full.
 func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 	var us [limit.MaxWindows]limit.Usage
-	granted, room := e.Ask(clock, r, 1, &us)
-	if !room {
+	switch granted, err := e.Ask(clock, r, 1, &us); {
+	case err == nil:
+		res.Decision = r.Decide(us[:r.N], clock, granted, 0)
+	case errors.Is(err, errFull):
 		e.refuse(clock, r, res)
-		return
+	default:
+		res.Err = err
 	}
-	res.Decision = r.Decide(us[:r.N], clock, granted, 0)
 }
 
 // refuse answers a request that found no room by its policy.
@@ -171,7 +171,7 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
 	policy := r.PolicyFor(e.cfg.Rules, e.cfg.Policy)
 	if policy == engine.PolicyError {
-		res.Err = &engine.Unavailable{Node: nodeName, Why: memoryFull}
+		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return
 	}
 	res.Decision = policy.Decide(r, e.untilSweep(clock))

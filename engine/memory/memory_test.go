@@ -125,19 +125,6 @@ func TestFullMemory(t *testing.T) {
 	require.True(t, conformance.Ask(e, more).Allowed)
 }
 
-func TestStatesOfAKeyAreBounded(t *testing.T) {
-	e, clock := setClock(t, Config{})
-	for w := int64(1); w <= maxStates; w++ {
-		require.NoError(t, conformance.Ask(e, conformance.Request(limit.Slide, "k", 1, w)).Err)
-	}
-	r := conformance.Request(limit.Fixed, "k", 1, 1000)
-	r.Fail = engine.PolicyError
-	require.Error(t, conformance.Ask(e, r).Err)
-	*clock += 600 // more than half of them have ended
-	require.True(t, conformance.Ask(e, r).Allowed)
-	require.Len(t, conformance.Ask(e, conformance.Inspect("k")).States, maxStates-600+2)
-}
-
 // Many goroutines on few keys admit exactly the limit.
 func TestEmbeddedConcurrently(t *testing.T) {
 	e := Open(Config{Now: func() time.Time { return time.UnixMilli(conformance.Base) }})

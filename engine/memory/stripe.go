@@ -4,6 +4,7 @@ import (
 	"sync"
 	"unsafe"
 
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -30,9 +31,6 @@ const (
 	recordBytes = int64(unsafe.Sizeof(record{}))
 	slotBytes   = 44 + 9
 )
-
-// maxStates bounds the states of one key, which are looked through one by one.
-const maxStates = 1024
 
 // stripe is a share of the keys with a lock of its own.
 type stripe struct {
@@ -71,18 +69,18 @@ func (k *record) find(spec *limit.Spec, length int64) *state {
 	return nil
 }
 
-// full reports whether the key cannot have as many more states as are missing at
-// now.
-func (k *record) full(missing int32, now int64) bool {
-	if k.count+missing <= maxStates {
+// full reports whether the key cannot have as many more states as are missing.
+// States that have ended at the clock do not count: add takes them over.
+func (k *record) full(missing int32, clock int64) bool {
+	if k.count+missing <= engine.MaxStates {
 		return false
 	}
 	for s := &k.states; s != nil; s = s.next {
-		if s.Until() >= now {
+		if s.Until() >= clock {
 			missing++
 		}
 	}
-	return missing > maxStates
+	return missing > engine.MaxStates
 }
 
 // bytes returns what the key is accounted for.

@@ -29,7 +29,7 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 			err = b.applySingle(q, cmd.item, reply)
 		}
 		if err != nil {
-			if cmd.item != service && backend.IsReply(err) {
+			if cmd.item != service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
 				q.refuse(b.items[cmd.first()].name())
 			}
 			if !failed && backend.Failed(err) {

@@ -4,6 +4,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/engine/wire"
 )
 
 // fail ends an item that the node could not answer. What a shard of a split key is
@@ -28,8 +29,11 @@ func (b *batch) fail(q *queue, why string) {
 }
 
 // answerByPolicy answers a request that the node could not. Only a decision has a
-// policy: anything else is an error.
+// policy: anything else is an error, as is what the node has stored of the key.
 func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
+	if res.Err = wire.KeyError(why); res.Err != nil {
+		return
+	}
 	unavailable := &engine.Unavailable{Node: q.Name(), Why: why, MaybeApplied: maybeApplied}
 	if r.Op != engine.OpDecide {
 		res.Err = unavailable

@@ -53,7 +53,7 @@ func (l *resetListener) run(node string, known *denials.Memory, local *reconcile
 
 // receive waits for a message and acts on it. go-redis connects again by itself.
 func (l *resetListener) receive(known *denials.Memory, local *reconciler) error {
-	message, err := l.sub.Receive(context.Background())
+	message, err := l.next()
 	switch m := message.(type) {
 	case *redis.Message:
 		if key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload)); ok {
@@ -64,6 +64,16 @@ func (l *resetListener) receive(known *denials.Memory, local *reconciler) error 
 		known.ForgetAll() // what was said before is lost
 	}
 	return err
+}
+
+// next waits for a message. go-redis panics at a push that is not of the form of one.
+func (l *resetListener) next() (message any, err error) {
+	defer func() {
+		if recover() != nil {
+			err = backend.ErrMalformed
+		}
+	}()
+	return l.sub.Receive(context.Background())
 }
 
 func (l *resetListener) close() {

@@ -162,7 +162,9 @@ func (f *resolver) lend(g *group, reply *wire.HomeReply) {
 // recall recalls the shards that the home has named to any of the groups.
 func (f *resolver) recall(open []*group) {
 	var recalls []lease.Recall
+	late := false // a recall is not stale for so long, unless home and shard do not agree
 	for _, g := range open {
+		late = late || g.recalled > maxRecalls/2
 		for _, r := range g.flow.Recalls {
 			i := slices.IndexFunc(recalls, func(other lease.Recall) bool { return other.Shard == r.Shard })
 			switch {
@@ -175,9 +177,13 @@ func (f *resolver) recall(open []*group) {
 	}
 	reports, unreachable := f.s.collect(f.key, wire.Return, recalls)
 	f.s.rounds.Add(1)
-	told := make([]lease.Report, len(reports))
-	for i, r := range reports {
-		told[i] = r.Report
+	told := make([]lease.Report, 0, len(reports))
+	for _, r := range reports {
+		if r.Stale && late {
+			unreachable = append(unreachable, r.Shard)
+			continue
+		}
+		told = append(told, r.Report)
 	}
 	for _, g := range open {
 		for _, r := range reports {

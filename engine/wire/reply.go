@@ -2,7 +2,9 @@ package wire
 
 import (
 	"errors"
+	"strings"
 
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -36,15 +38,16 @@ type usages []limit.Usage
 
 // Bounds of a node's numbers. What is larger is no state that these functions made.
 const (
-	maxUnits = 1 << 46             // more than the largest limit times the shards
-	maxClock = 1 << 43             // ms: in the year 2248
-	maxDelay = 4 * limit.MaxWindow // ms from the clock to when a window has room, or to its newest admission
-	maxDrain = 1 << 43             // ms until all that was charged at a rate has drained: in ns it fits into an int64
+	maxUnits = 1 << 46 // more than the largest limit times the shards
+	maxClock = 1 << 43 // ms: in the year 2248
+	maxDelay = 1 << 37 // ms from the clock to when a window has room, or to its newest admission: over 4 windows
+	maxDrain = 1 << 43 // ms until all that was charged at a rate has drained: in ns it fits into an int64
 )
 
 // Decode reads the reply to the call: an Answer per entry, and the node's clock in
 // ms. It returns an error if the reply is not one of these functions', and then no
-// answer can be trusted.
+// answer can be trusted. An answer that contradicts itself is Failed, and the others
+// hold: what is stored of one key does not touch the answers about others.
 func (c *Call) Decode(reply string) (answers []Answer, clock int64, err error) {
 	r := reader{s: reply}
 	clock = r.uint(6)
@@ -64,7 +67,7 @@ func (c *Call) Decode(reply string) (answers []Answer, clock int64, err error) {
 		}
 		c.answers = append(c.answers, a)
 	}
-	if r.bad || r.s != "" || clock > maxClock {
+	if r.bad || r.s != "" || clock == 0 || clock > maxClock {
 		return nil, 0, errMalformed
 	}
 	return c.answers, clock, nil
@@ -102,8 +105,11 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	if r.bad {
 		return a, errMalformed
 	}
-	if (a.Status == AtShard) != s.atShard || !s.reset && !a.consistent(&s.Spec) {
+	if (a.Status == AtShard) != s.atShard {
 		return a, errInconsistent
+	}
+	if !s.reset && !a.consistent(&s.Spec) {
+		return Answer{Status: Failed, Requests: requests, Failure: errInconsistent.Error()}, nil
 	}
 	return a, nil
 }
@@ -138,3 +144,18 @@ func (a *Answer) NotHere() bool {
 
 // Err returns the failure of an entry as an error.
 func (a *Answer) Err() error { return errors.New(a.Failure) }
+
+// KeyError returns the error that a client gets if the text of a function's error is
+// about what is stored of one key: no later attempt ends otherwise. Else it returns
+// nil.
+func KeyError(text string) error {
+	if strings.HasPrefix(text, engine.ErrStates.Error()) {
+		return engine.ErrStates
+	}
+	const end = "; RL.RESET removes it"
+	at := strings.LastIndex(text, end)
+	if at < 0 || !strings.HasPrefix(text, "ERR the stored record of '") {
+		return nil
+	}
+	return errors.New(text[:at] + end) // Redis adds which function raised it
+}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/stretchr/testify/require"
@@ -59,13 +60,9 @@ func TestDecodeRefusesNonsense(t *testing.T) {
 		"too long":                            good + "\x00",
 		"zeros":                               string(make([]byte, len(good)-1)) + "\x00\x00",
 		"an unknown status":                   good[:6] + "\x09" + good[7:],
-		"more than asked for":                 join(bytesOf(6, clock, 1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 0)),
-		"nobody denies":                       join(bytesOf(6, clock, 1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
-		"a huge use":                          join(bytesOf(6, clock, 1, int64(AtNode), 4, 0, 3, 0), usage(1<<47, 5, 0)),
 		"a home that answers as a shard does": join(bytesOf(6, clock, 1, int64(AtShard), 4, 3, 3, 0), usage(3, 0, 0), bytesOf(2, 0)),
+		"no clock":                            "\x00\x00\x00\x00\x00\x00" + good[6:],
 		"a far clock":                         join(bytesOf(6, 1<<44, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0)),
-		"a far retry":                         join(bytesOf(6, clock, 1, int64(AtNode), 4, 0, 3, 0), usage(10, maxDelay+1, 0)),
-		"a far admission":                     join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, maxDelay+1)),
 	} {
 		_, _, err := c.Decode(reply)
 		require.Error(t, err, name)
@@ -73,6 +70,42 @@ func TestDecodeRefusesNonsense(t *testing.T) {
 	_, _, err = call(1, slide("k", 10)).Decode(good)
 	require.ErrorIs(t, err, errInconsistent, "a shard that answers as a node does")
 	require.Error(t, second(c.Decode(string(make([]byte, len(good))))), "zeros of the right length")
+}
+
+// An answer that contradicts itself fails alone: another key's record does not touch
+// the answers beside it.
+func TestDecodeFailsOneAnswer(t *testing.T) {
+	c := call(0, slide("a", 10), slide("b", 10), slide("c", 10))
+	good := join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
+	for name, bad := range map[string]string{
+		"more than asked for": join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 0)),
+		"nobody denies":       join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
+		"a huge use":          join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(1<<47, 5, 0)),
+		"a far retry":         join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(10, maxDelay+1, 0)),
+		"a far admission":     join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, maxDelay+1)),
+	} {
+		answers, _, err := c.Decode(string(bytesOf(6, clock)) + good + bad + good)
+		require.NoError(t, err, name)
+		require.Equal(t, Answer{Status: Failed, Requests: 1, Failure: errInconsistent.Error()}, answers[1], name)
+		for _, i := range []int{0, 2} {
+			require.EqualValues(t, 1, answers[i].Granted, name)
+			require.Equal(t, []limit.Usage{{Used: 3}}, answers[i].Usages, name)
+		}
+	}
+}
+
+// A client gets the errors that are about what is stored of its key, without what Redis
+// adds to them.
+func TestKeyError(t *testing.T) {
+	const damaged = "ERR the stored record of 'rl:{a script: b}' is damaged: it has 2 bytes; RL.RESET removes it"
+	require.EqualError(t, KeyError(damaged+" script: rl_lend_0123456789ab, on @user_function:145."), damaged)
+	require.EqualError(t, KeyError(damaged+" script: 0123456789abcdef, on @user_script:145."), damaged)
+	require.EqualError(t, KeyError(damaged), damaged)
+	require.Equal(t, engine.ErrStates, KeyError(engine.ErrStates.Error()))
+	require.Equal(t, engine.ErrStates, KeyError(engine.ErrStates.Error()+" script: rl_lend_0123456789ab, on @user_function:145."))
+	for _, other := range []string{"", "ERR", "OOM command not allowed", "the node's reply contradicts itself", "ERR Script attempted to access a non local key"} {
+		require.NoError(t, KeyError(other))
+	}
 }
 
 func second(_ []Answer, _ int64, err error) error { return err }

@@ -1,0 +1,344 @@
+package redis
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/shard"
+	"github.com/stretchr/testify/require"
+)
+
+// slow is how much of the node's time no function may take, whatever is stored: of its
+// processor, which a busy machine does not change much.
+const slow = 60 * time.Millisecond
+
+// attacked is an engine on one node whose records somebody writes who should not.
+type attacked struct {
+	*Engine
+	node *redistest.Server
+	log  proxytest.LockedBuffer
+}
+
+func startAttacked(t testing.TB) *attacked {
+	a := &attacked{node: redistest.Start(t)}
+	logger := slog.New(slog.NewTextHandler(&a.log, nil))
+	a.Engine = openOn(t, backend.Config{Backends: []string{a.node.URL()}, Timeout: 10 * time.Second, Logger: logger},
+		Config{AskAlways: true, Logger: logger})
+	require.False(t, conformance.Ask(a, charge("warm", 1)).Err != nil) // the library is there
+	return a
+}
+
+// store has somebody write the record of a key's shard.
+func (a *attacked) store(key string, number int, record []byte) {
+	a.node.Do("EVAL", "return redis.call('SET', KEYS[1], ARGV[1], 'PX', 600000)", 1,
+		stored(key, number), record)
+}
+
+func stored(key string, number int) string {
+	return string(shard.AppendStoredKey(nil, []byte(key), number))
+}
+
+// spent returns the time of a processor that the node has taken, and the functions that
+// it has run.
+func (a *attacked) spent(t testing.TB) (took time.Duration, calls int) {
+	t.Helper()
+	for line := range strings.Lines(a.node.Do("INFO", "cpu", "commandstats")) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
+		switch name {
+		case "used_cpu_user", "used_cpu_sys":
+			seconds, err := strconv.ParseFloat(value, 64)
+			require.NoError(t, err)
+			took += time.Duration(seconds * float64(time.Second))
+		case "cmdstat_fcall":
+			_, err := fmt.Sscanf(value, "calls=%d,", &calls)
+			require.NoError(t, err)
+		}
+	}
+	return took, calls
+}
+
+// unharmed holds that nothing panicked, and that the node was never in doubt.
+func (a *attacked) unharmed(t testing.TB) {
+	t.Helper()
+	require.NotContains(t, a.log.String(), "internal error")
+	require.Zero(t, a.Topology().Nodes[0].Failures(), a.log.String())
+}
+
+// ask asks everything of a key beside requests about other keys, and returns the errors.
+// Each is about the key; and whatever is stored, the others are answered.
+func (a *attacked) ask(t *testing.T, key string, requests ...engine.Request) (errs []string) {
+	t.Helper()
+	var p engine.Pipeline
+	for _, r := range append(slices.Clone(requests), conformance.Inspect(key)) {
+		*p.Add() = charge("other", math.MaxInt32)
+		*p.Add() = r
+	}
+	*p.Add() = charge("other", math.MaxInt32)
+	before, calls := a.spent(t)
+	a.Do(&p)
+	after, now := a.spent(t)
+	require.Less(t, (after-before)/time.Duration(now-calls), slow)
+	for i := range p.Results {
+		res := &p.Results[i]
+		if i%2 == 0 {
+			require.NoError(t, res.Err)
+			require.True(t, res.Allowed && res.Remaining > 0, "%+v", res)
+			continue
+		}
+		if res.Err != nil {
+			require.Contains(t, res.Err.Error(), "'rl:{"+key)
+			require.Contains(t, res.Err.Error(), "RL.RESET removes it")
+			require.Regexp(t, "^ERR the stored record of ", res.Err.Error())
+			errs = append(errs, res.Err.Error())
+			continue
+		}
+		requireAnswer(t, &p.Requests[i], res)
+	}
+	return errs
+}
+
+// cured resets the key and holds that it counts from nothing.
+func (a *attacked) cured(t testing.TB, key string, r engine.Request) {
+	t.Helper()
+	require.NoError(t, conformance.Ask(a, conformance.Reset(key)).Err)
+	res := conformance.Ask(a, r)
+	require.NoError(t, res.Err)
+	require.True(t, res.Allowed, "%+v", res)
+	require.Equal(t, max(r.Windows[0].Limit-r.Cost, 0), res.Remaining)
+}
+
+// sample is a key whose record is of one kind, what it is asked, and its record.
+type sample struct {
+	request engine.Request
+	key     string
+	number  int // of the shard
+	record  []byte
+}
+
+// samples makes records of every kind and form.
+func (a *attacked) samples(t testing.TB) (all []sample) {
+	add := func(key string, r engine.Request, charges int) {
+		r.Key, r.Fail = []byte(key), engine.PolicyError
+		for range charges {
+			require.NoError(t, conformance.Ask(a, r).Err, key)
+		}
+		for number := range max(r.Shards, 1) {
+			record, err := a.node.Client.Get(t.Context(), stored(key, number)).Bytes()
+			if err == nil {
+				all = append(all, sample{r, key, number, record})
+			}
+		}
+	}
+	windows := func(kind limit.Kind, buckets int64, ws ...limit.Window) engine.Request {
+		r := conformance.Request(kind, "", 0, 0)
+		r.N, r.Buckets = copy(r.Windows[:], ws), buckets
+		return r
+	}
+	minute, hour := limit.Window{Limit: 1000, Length: 60_000}, limit.Window{Limit: 5000, Length: 3_600_000}
+	add("slide", windows(limit.Slide, 1, minute), 5)
+	add("slides", windows(limit.Slide, 1, minute, hour), 5)
+	add("long", windows(limit.Slide, 1, minute), 120)
+	add("counter", windows(limit.Counter, 1, minute), 5)
+	add("buckets", windows(limit.Counter, 10, minute, hour), 5)
+	add("fixed", windows(limit.Fixed, 1, minute), 5)
+	add("throttle", conformance.Throttle("", 100, 100, 60, 1), 5)
+	split := windows(limit.Slide, 1, minute)
+	split.Shards = 3
+	add("split", split, 60)
+	require.GreaterOrEqual(t, len(all), 10, "a split key has records of home and shards")
+	return all
+}
+
+// Whatever is changed of a stored record, nothing worse happens than an error that names
+// the key: every record is cut at every byte, and every byte is changed.
+func TestDamagedRecordsAreErrorsOfTheirKeys(t *testing.T) {
+	t.Parallel()
+	a := startAttacked(t)
+	for _, s := range a.samples(t) {
+		t.Run(fmt.Sprintf("%s/%d", s.key, s.number), func(t *testing.T) {
+			peek := s.request
+			peek.Cost = 0
+			step, failed := 1+len(s.record)/400, 0
+			try := func(record []byte) {
+				a.store(s.key, s.number, record)
+				failed += len(a.ask(t, s.key, peek, s.request))
+			}
+			for at := 0; at < len(s.record); at += step {
+				if at > 0 {
+					try(s.record[:at])
+				}
+				for _, to := range []byte{0, 255, s.record[at] ^ 128, s.record[at] + 1} {
+					record := bytes.Clone(s.record)
+					record[at] = to
+					try(record)
+				}
+			}
+			for at := 0; at+8 < len(s.record); at += step {
+				record := bytes.Clone(s.record)
+				copy(record[at:], "\xff\xff\xff\xff\xff\xff\xff\xff")
+				try(record)
+			}
+			try(append(bytes.Clone(s.record), make([]byte, 2000)...))
+			if s.number == 0 { // what is wrong with a shard, its home makes up for
+				require.Greater(t, failed, 20)
+			}
+			a.store(s.key, s.number, s.record[:len(s.record)-1])
+			a.cured(t, s.key, s.request)
+			a.unharmed(t)
+		})
+	}
+}
+
+// head packs the head of a record, and the names of its states: kind, buckets, window,
+// limit for each.
+func head(names ...int64) []byte {
+	b := bytesOf(1, 2, 2, int64(len(names)/4))
+	for i := 0; i < len(names); i += 4 {
+		b = append(b, bytesOf(1, names[i], 2, names[i+1], 5, names[i+2], 5, names[i+3])...)
+	}
+	return b
+}
+
+// leased returns a script that stores a record with a lease record of the kind, whose
+// table is the Lua expression.
+func leased(kind int, table string) string {
+	return fmt.Sprintf(`
+		local t = cmsgpack.pack(%s)
+		local slots = math.ceil(#t / 64) * 64
+		local time = redis.call('TIME')
+		local clock = time[1] * 1000
+		return redis.call('SET', KEYS[1], struct.pack('>BI2BI2I5I5I3I3I6', 2, 1, %d, 1, 0, 0, #t, slots, clock + 60000)
+			.. string.rep('\0', 40) .. t .. string.rep('\0', slots - #t))`, table, kind)
+}
+
+// A record that says something that no function writes is an error at once.
+func TestImpossibleRecords(t *testing.T) {
+	t.Parallel()
+	a := startAttacked(t)
+	now := time.Now().UnixMilli()
+	far := int64(1<<48 - 1)
+	join := slices.Concat[[]byte]
+	state := func(ms int64) []byte { return bytesOf(6, ms, 4, 1) } // last, rate
+	log := func(entries ...int64) (b []byte) {
+		for i := 0; i < len(entries); i += 2 {
+			b = append(b, bytesOf(6, entries[i], 6, entries[i+1])...)
+		}
+		return b
+	}
+	slide := head(1, 1, 60_000, 10)
+	records := map[string][]byte{
+		"65,535 states":          join(bytesOf(1, 2, 2, 65535), bytes.Repeat(head(1, 1, 60_000, 10)[3:], 65535), make([]byte, 37*65535)),
+		"states without names":   bytesOf(1, 2, 2, 65535),
+		"a far charge":           join(slide, state(far), bytesOf(3, 1, 3, 1, 3, 0, 6, 0, 6, 1, 6, far), log(far, 1)),
+		"a far entry":            join(slide, state(now), bytesOf(3, 1, 3, 1, 3, 0, 6, 0, 6, 1, 6, far), log(far, 1)),
+		"a log of 2^24 entries":  join(slide, state(now), bytesOf(3, 1<<24-1, 3, 1<<24-1, 3, 0, 6, 0, 6, 1<<40, 6, now), make([]byte, 12<<20)),
+		"a log without entries":  join(slide, state(now), bytesOf(3, 5, 3, 200_000, 3, 7, 6, 0, 6, 5, 6, now), make([]byte, 600)),
+		"totals beyond limits":   join(slide, state(now), bytesOf(3, 2, 3, 2, 3, 0, 6, 0, 6, 1<<47, 6, now), log(now-9, 1, now, 1<<47)),
+		"a log out of order":     join(slide, state(now), bytesOf(3, 4, 3, 4, 3, 0, 6, 0, 6, 1<<47, 6, now), log(now, 9, 5, 1, now-7, 3, 9, 2)),
+		"no unit in the log":     join(slide, state(now), bytesOf(3, 3, 3, 3, 3, 0, 6, 0, 6, 100, 6, now), log(1, 0, 2, 0, 3, 0)),
+		"a million buckets":      join(head(2, 65535, 1<<40-1, 10), state(now), bytesOf(6, 1<<48-1), make([]byte, 5*65536)),
+		"buckets that add up":    join(head(2, 10, 60_000, 10), state(now), bytesOf(6, 1<<47), bytes.Repeat(bytesOf(5, 1), 11)),
+		"buckets that do not":    join(head(2, 10, 60_000, 10), state(now), bytesOf(6, 3), bytes.Repeat(bytesOf(5, 1<<39), 11)),
+		"buckets in the future":  join(head(2, 1000, 60_000, 10), state(far), bytesOf(6, 1000), bytes.Repeat(bytesOf(5, 1), 1001)),
+		"a full fixed window":    join(head(3, 1, 60_000, 10), state(now), bytesOf(6, 1<<48-1)),
+		"a fixed far window":     join(head(3, 1, 60_000, 10), state(far), bytesOf(6, 5)),
+		"a pair in the future":   join(head(2, 1, 60_000, 10), state(far), bytesOf(5, 5, 5, 5)),
+		"a rate that never ends": join(head(4, 1, 0, 10), state(now), bytesOf(6, far, 3, 1<<24-1, 8, 1)),
+		"a rate of the future":   join(head(4, 1, 0, 10), state(far), bytesOf(6, now, 3, 0, 8, math.MaxInt64)),
+		"a lease without table":  join(head(6, 1, 0, 0), bytesOf(3, 1<<24-1, 3, 1<<24-1, 6, far), make([]byte, 40)),
+		"nests of tables":        join(head(6, 1, 0, 0), bytesOf(3, 250_000, 3, 250_000, 6, now), make([]byte, 40), bytes.Repeat([]byte{0x91}, 250_000)),
+		"many tables":            join(head(6, 1, 0, 0), bytesOf(3, 250_000, 3, 250_000, 6, now), make([]byte, 40), []byte{0xdd, 0, 3, 0, 0}, bytes.Repeat([]byte{0x90}, 249_995)),
+		"many values":            join(head(6, 1, 0, 0), bytesOf(3, 250_000, 3, 250_000, 6, now), make([]byte, 40), bytes.Repeat([]byte{0xc0}, 250_000)),
+	}
+	home := func(lent string) string {
+		return leased(6, `{shards=3, pairs='', strict=false, seq=clock*1000, no_lending_until=0, lent={`+lent+`}}`)
+	}
+	lent := func(shard, seq, out string) string {
+		return `{shard=` + shard + `, seq=` + seq + `, incarnation=1, over=false, strict=false, out={['\1\0\1\0\0\0\234\96']=` + out + `}}`
+	}
+	const seq = `redis.call('TIME')[1]*1000000`
+	scripts := map[string]string{
+		"2^48 units out":              home(lent("1", seq, "2^48")),
+		"2^46 units of many":          home(strings.Repeat(lent("1", seq, "2^46")+",", 1000)),
+		"units that are no number":    home(lent("1", seq, "0/0")),
+		"infinite units":              home(lent("1", seq, "1/0")),
+		"half a unit":                 home(lent("1", seq, "0.5")),
+		"negative units":              home(lent("1", seq, "-5")),
+		"shard 0":                     home(lent("0", seq, "5")),
+		"shard NaN":                   home(lent("0/0", seq, "5")),
+		"a shard of 2^60":             home(lent("2^60", seq, "5")),
+		"a seq of the future":         home(lent("1", "2^53", "5")),
+		"a seq of no time":            home(lent("1", "0/0", "5")),
+		"a shard with infinite units": leased(7, `{incarnation=1, seq=1, pairs='\1\0\1\0\0\0\234\96\0\0\0\0\10', strict=false, held={1/0}, headroom={5}, taken=0, lease=clock+60000}`),
+		"a shard with NaN units":      leased(7, `{incarnation=1, seq=1, pairs='\1\0\1\0\0\0\234\96\0\0\0\0\10', strict=false, held={0/0}, headroom={5}, taken=0, lease=clock+60000}`),
+		"a shard that holds for ever": leased(7, `{incarnation=1, seq=1, pairs='', strict=false, held={}, headroom={}, taken=0, lease=1/0}`),
+		"no shards":                   leased(6, `{shards=0/0, pairs='', strict=false, seq=1, no_lending_until=0, lent={}}`),
+		"lending never":               leased(6, `{shards=3, pairs='', strict=false, seq=1, no_lending_until=1/0, lent={}}`),
+		"a table of itself":           leased(6, `{1, 2, 3}`),
+		"many states of one": leased(6, `(function() local out = {} for i = 1, 20000 do out[struct.pack('>I8', i)] = 1 end
+			return {shards=3, pairs='', strict=false, seq=1, no_lending_until=0, lent={{shard=1, seq=1, incarnation=1, over=false, strict=false, out=out}}} end)()`),
+	}
+	for name, record := range records {
+		t.Run(name, func(t *testing.T) { a.impossible(t, func() { a.store("k", 0, record) }) })
+	}
+	for name, script := range scripts {
+		script = strings.Replace(script, "local t = ", "local clock = redis.call('TIME')[1] * 1000\nlocal t = ", 1)
+		t.Run(name, func(t *testing.T) { a.impossible(t, func() { a.node.Do("EVAL", script, 1, stored("k", 0)) }) })
+	}
+}
+
+// impossible asks everything of a key that has just been stored so.
+func (a *attacked) impossible(t *testing.T, store func()) {
+	var requests []engine.Request
+	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+		r := conformance.Request(kind, "k", 10, 60_000)
+		requests = append(requests, r)
+		r.Cost = 0
+		requests = append(requests, r)
+		r.Cost, r.N, r.Windows[1] = 11, 2, limit.Window{Limit: 20, Length: 3_600_000}
+		requests = append(requests, r)
+		r = conformance.Request(kind, "k", 10, 60_000)
+		r.Shards = 3
+		requests = append(requests, r)
+	}
+	r := conformance.Request(limit.Counter, "k", 10, 60_000)
+	for r.Buckets = range int64(1001) {
+		if r.Buckets == 10 || r.Buckets == 1000 {
+			requests = append(requests, r)
+		}
+	}
+	requests = append(requests, conformance.Throttle("k", 9, 10, 60, 1), conformance.Throttle("k", 9, 10, 60, 0))
+	errs := 0
+	for _, r := range requests { // each finds what was stored, not what another has made of it
+		store()
+		errs += len(a.ask(t, "k", r))
+	}
+	require.Positive(t, errs)
+	store()
+	a.cured(t, "k", charge("k", 10))
+	a.unharmed(t)
+	require.NoError(t, conformance.Ask(a, conformance.Reset("k")).Err)
+}
+
+// What is no string at all is as good as a damaged record.
+func TestStoredKeyOfAnotherType(t *testing.T) {
+	t.Parallel()
+	a := startAttacked(t)
+	a.node.Do("RPUSH", stored("k", 0), "a", "b")
+	require.Len(t, a.ask(t, "k", charge("k", 10)), 2)
+	a.cured(t, "k", charge("k", 10))
+	a.unharmed(t)
+}
