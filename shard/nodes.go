@@ -12,6 +12,7 @@ import (
 // and the key lies on the node with the highest score. Adding a node moves 1/n of the keys,
 // all of them to the new node. The order of the list does not matter.
 type Nodes struct {
+	names []string
 	seeds []uint64 // Hash of each node's name.
 }
 
@@ -19,7 +20,7 @@ type Nodes struct {
 // its case does not matter. The names should differ: of two nodes with the same name the
 // second gets no keys.
 func NewNodes(names []string) *Nodes {
-	n := &Nodes{seeds: make([]uint64, len(names))}
+	n := &Nodes{names: slices.Clone(names), seeds: make([]uint64, len(names))}
 	for i, name := range names {
 		n.seeds[i] = xxhash.Sum64String(strings.ToLower(name))
 	}
@@ -28,6 +29,9 @@ func NewNodes(names []string) *Nodes {
 
 // Len returns the number of nodes.
 func (n *Nodes) Len() int { return len(n.seeds) }
+
+// Names returns the names of the nodes. The caller must not modify it.
+func (n *Nodes) Names() []string { return n.names }
 
 // Home returns the index of the node on which the key lies. There must be at least one node.
 func (n *Nodes) Home(key []byte) int {

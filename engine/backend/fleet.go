@@ -39,7 +39,7 @@ import (
 type Config struct {
 	// Backends are the nodes: redis://[user:password@]host:port[/db], rediss:// for
 	// TLS. Their order does not matter. A node's name for placement is its lower-case
-	// host:port/db, so a changed name moves keys.
+	// host:port/db with 127.0.0.1 for localhost, so a changed name moves keys.
 	//
 	// redis+sentinel://[user:password@]host:port,host:port/master[/db] is the master that
 	// these sentinels name; for placement its name is master/db. The sentinels' own user

@@ -58,6 +58,15 @@ func (t *Topology) Spread(key []byte, n int) []int {
 // Clustered reports whether the nodes are masters of a Redis Cluster.
 func (t *Topology) Clustered() bool { return t.slots != nil }
 
+// Names returns the names by which keys are placed, by the index in Nodes. It returns nil
+// for a Redis Cluster, in which slots place the keys. The caller must not modify it.
+func (t *Topology) Names() []string {
+	if t.place == nil {
+		return nil
+	}
+	return t.place.Names()
+}
+
 // equal reports whether both topologies are the same.
 func (t *Topology) equal(o *Topology) bool {
 	if !slices.Equal(t.Nodes, o.Nodes) || t.place != o.place || (t.slots == nil) != (o.slots == nil) {

@@ -3,6 +3,8 @@ package backend
 import (
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -116,13 +118,33 @@ func (b *backend) takeSentinelUser(query string) string {
 	return values.Encode()
 }
 
-// name returns the backend's name for placement.
+// name returns the backend's name for placement: master/db for sentinels, else host:port/db.
+// However the address of a node is written, it has one name, because keys are placed by it:
+// lower case, a port without leading zeros, an IP address in its shortest form, and
+// 127.0.0.1 for localhost.
 func (b *backend) name() string {
 	where := b.master
 	if b.kind != sentinels {
-		where = b.seeds[0]
+		where = canonical(b.seeds[0])
 	}
 	return strings.ToLower(where) + "/" + strconv.Itoa(b.options.DB)
+}
+
+// canonical returns the one form of a host:port.
+func canonical(addr string) string {
+	host, port, err := net.SplitHostPort(addr)
+	if err != nil {
+		return addr
+	}
+	if ip, err := netip.ParseAddr(host); err == nil {
+		host = ip.Unmap().String()
+	} else if host = strings.TrimSuffix(strings.ToLower(host), "."); host == "localhost" {
+		host = "127.0.0.1"
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err == nil {
+		port = strconv.FormatUint(n, 10)
+	}
+	return net.JoinHostPort(host, port)
 }
 
 // parseBackends parses all URLs and checks that they can be combined.

@@ -20,6 +20,12 @@ func TestBackendURLsAreParsed(t *testing.T) {
 		{"redis://10.0.0.1:7000", oneNode, "10.0.0.1:7000", "10.0.0.1:7000/0", "", 0, false},
 		{"redis://Host", oneNode, "Host:6379", "host:6379/0", "", 0, false},
 		{"redis://u:p%40@h:1/3", oneNode, "h:1", "h:1/3", "u", 3, false},
+		{"redis://LOCALHOST:07000/00", oneNode, "LOCALHOST:07000", "127.0.0.1:7000/0", "", 0, false},
+		{"redis://localhost", oneNode, "localhost:6379", "127.0.0.1:6379/0", "", 0, false},
+		{"redis://Host.:7000", oneNode, "Host.:7000", "host:7000/0", "", 0, false},
+		{"redis://[0:0::1]:7000", oneNode, "[0:0::1]:7000", "[::1]:7000/0", "", 0, false},
+		{"redis://[::ffff:10.0.0.1]:7000", oneNode, "[::ffff:10.0.0.1]:7000", "10.0.0.1:7000/0", "", 0, false},
+		{"redis+sentinel://a:1/localhost", sentinels, "a:1", "localhost/0", "", 0, false},
 		{"rediss://[::1]:7000", oneNode, "[::1]:7000", "[::1]:7000/0", "", 0, true},
 		{"redis+sentinel://u:p@a:1,b:2/Main/4", sentinels, "a:1 b:2", "main/4", "u", 4, false},
 		{"rediss+sentinel://a:1,b:2,c/main", sentinels, "a:1 b:2 c:6379", "main/0", "", 0, true},
@@ -52,7 +58,7 @@ func TestInvalidBackendURLsAreRefusedWithoutTheirPassword(t *testing.T) {
 		require.NotContains(t, err.Error(), "secret", url)
 	}
 	for _, urls := range [][]string{
-		{}, {"redis://h:1", "redis://H:1/0"}, {"redis+cluster://h:1", "redis://h:2"},
+		{}, {"redis://h:1", "redis://H:1/0"}, {"redis://127.0.0.1:1", "redis://localhost:01/0"}, {"redis+cluster://h:1", "redis://h:2"},
 		{"redis+sentinel://h:1/main", "redis+sentinel://h:2/main"},
 	} {
 		_, err := Open(Config{Backends: urls})
