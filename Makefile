@@ -53,7 +53,7 @@ lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is 
 	scripts/lint $(GOLANGCI_LINT)
 
 .PHONY: lint-lua
-lint-lua: ## run luacheck on the Lua library
+lint-lua: ## run luacheck on the Lua that nodes run
 	scripts/need luacheck
 	scripts/lint-lua
 

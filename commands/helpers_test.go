@@ -99,6 +99,17 @@ func (f *fakeEngine) HotKeys(n int) []engine.HotKey {
 	}[:min(n, 2)]
 }
 
+// Nodes returns a node that is up, with the layouts of two proxies, and one that is down.
+func (f *fakeEngine) Nodes() []engine.Node {
+	return []engine.Node{{
+		Name: "a:1", Placement: "a:1/0", State: "up", Measured: true, Latency: 250 * time.Microsecond, Offset: -3 * time.Millisecond,
+		Layouts: []engine.Layout{
+			{Own: true, Names: []string{"a:1/0", "b:2/0"}, Proxies: []string{"web-1:7:0a"}},
+			{Names: []string{"a:1/0"}, Proxies: []string{"web-2:7:0b", "web-3:7:0c"}},
+		},
+	}, {Name: "b:2", Placement: "b:2/0", State: "down", Why: "no answer in time"}}
+}
+
 // fakeClients records the IDs of the sessions that CLIENT KILL closed.
 type fakeClients struct {
 	killed []int64
@@ -177,6 +188,7 @@ func (cannedEngine) Close() error { return nil }
 func (cannedEngine) Info() []engine.Field { return nil }
 
 func (cannedEngine) HotKeys(int) []engine.HotKey { return nil }
+func (cannedEngine) Nodes() []engine.Node        { return nil }
 
 func (cannedEngine) Do(p *engine.Pipeline) {
 	if cap(p.Results) < len(p.Requests) {

@@ -59,9 +59,9 @@ func newRegistry() *registry {
 	return t
 }
 
-// rateLimitRows returns the commands of package ratelimit and RL.HOTKEYS.
+// rateLimitRows returns the commands of package ratelimit, RL.HOTKEYS and RL.NODES.
 func rateLimitRows() []row {
-	rows := []row{hotKeysRow()}
+	rows := []row{hotKeysRow(), nodesRow()}
 	for _, c := range ratelimit.Commands() {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply})
 	}

@@ -8,7 +8,8 @@
 // same model.
 //
 // Reading order: engine.go (this file), policy.go (what is answered when a node
-// cannot), inspect.go (what RL.INSPECT shows), hotkeys.go (the busiest keys).
+// cannot), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), hotkeys.go (the
+// busiest keys).
 package engine
 
 import (
@@ -28,6 +29,10 @@ type Engine interface {
 
 	// HotKeys returns at most n of the keys most asked about, the busiest first.
 	HotKeys(n int) []HotKey
+
+	// Nodes returns what RL.NODES shows: the nodes that keep the state, none if this
+	// process keeps it.
+	Nodes() []Node
 
 	// Info returns what INFO shows of the engine, in order.
 	Info() []Field

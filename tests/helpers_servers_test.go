@@ -34,12 +34,17 @@ func startNodes(t *testing.T, count int) []*node {
 	return nodes
 }
 
-// keys returns all keys that the node holds.
+// layouts is the stored key of the lists of backends that proxies have.
+const layouts = "rl:{%layouts}"
+
+// keys returns all keys that the node holds, other than layouts.
 func (n *node) keys(t *testing.T) []string {
 	t.Helper()
 	var keys []string
 	for it := n.Scan(context.Background(), 0, "*", 1000).Iterator(); it.Next(context.Background()); {
-		keys = append(keys, it.Val())
+		if it.Val() != layouts {
+			keys = append(keys, it.Val())
+		}
 	}
 	return keys
 }

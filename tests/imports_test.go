@@ -18,8 +18,8 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/memory", "engine/redis", "engine/split",
-		"resp", "internal/glob", "internal/keypair",
+		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/layout", "engine/memory", "engine/redis",
+		"engine/split", "resp", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/table", "commands/word",
@@ -38,10 +38,11 @@ var allowed = map[string][]string{
 	"engine/conformance": {"engine", "engine/limit"},
 	"engine/backend":     {"shard", "internal/keypair"},
 	"engine/denials":     {"engine", "engine/limit"},
+	"engine/layout":      {"engine", "engine/backend", "shard"},
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/denials", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
+		"engine", "engine/backend", "engine/denials", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
 	},
 	"engine/forward": {"engine", "engine/backend"},
 
@@ -67,7 +68,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 
 // alone says which packages a library may be imported by.
 var alone = map[string][]string{
-	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/redis"},
+	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/layout", "engine/redis"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/youmark/pkcs8":  {"internal/keypair"},
 }

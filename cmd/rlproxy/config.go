@@ -6,6 +6,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -41,6 +42,7 @@ type config struct {
 	backendTimeout time.Duration
 	failPolicy     engine.Policy
 	failRules      []engine.PolicyRule
+	layoutGuard    layout.Mode
 	hotKeys        []split.Rule
 	hotThreshold   int // calls per second; 0 splits no key by load
 

@@ -91,6 +91,8 @@ var directives = []directive{
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
 	{name: "fail-policy", preset: "closed", doc: "[glob] closed, open, local or error: the answer when a node does not answer",
 		value: func(c *config) value { return policies{&c.failPolicy, &c.failRules} }},
+	{name: "layout-guard", preset: "warn", live: true, doc: "what to do when proxies have different backends: off, warn or strict",
+		value: func(c *config) value { return guardMode{&c.layoutGuard} }},
 	{name: "hot-key", hint: "<glob> <n>", doc: "split the keys that match into n shards on different nodes",
 		value: func(c *config) value { return hotKeys{&c.hotKeys} }},
 	{name: "hot-key-threshold", preset: "5000", doc: "script calls per second on one key from which on it is split; 0: never",

@@ -7,6 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/redis"
 )
@@ -16,6 +17,7 @@ import (
 type engines struct {
 	decide  engine.Engine
 	fleet   *backend.Fleet     // nil with the embedded engine
+	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil when ordinary commands are not forwarded
 }
 
@@ -35,12 +37,14 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &engines{fleet: fleet, decide: redis.Open(fleet, redis.Config{
+	guard := layout.Open(fleet, c.layoutGuard, log)
+	e := &engines{fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
 		Policy:       c.failPolicy,
 		Rules:        c.failRules,
 		LocalMemory:  c.maxMemory,
 		HotKeys:      c.hotKeys,
 		HotThreshold: int64(c.hotThreshold),
+		Layout:       guard,
 		Logger:       log,
 	})}
 	if c.passthrough {
@@ -62,6 +66,7 @@ func (e *engines) close() error {
 		err = errors.Join(err, e.forward.Close())
 	}
 	if e.fleet != nil {
+		e.layout.Close()
 		err = errors.Join(err, e.fleet.Close())
 	}
 	return err

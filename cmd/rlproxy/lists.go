@@ -8,6 +8,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -141,6 +142,23 @@ func (v policies) words() [][]string {
 	}
 	return lines
 }
+
+// guardMode is what to do when proxies have different backends.
+type guardMode struct{ p *layout.Mode }
+
+var guardModes = []string{layout.Off.String(), layout.Warn.String(), layout.Strict.String()}
+
+func (v guardMode) set(words []string) bool {
+	var word string
+	if !(choice{&word, guardModes}).set(words) {
+		return false
+	}
+	*v.p = layout.Mode(slices.Index(guardModes, word)) // #nosec G115 -- 0 to 2
+	return true
+}
+
+func (v guardMode) allowed() string   { return oneOf(guardModes) }
+func (v guardMode) words() [][]string { return line(v.p.String()) }
 
 // hotKeys is the list of globs of keys to split, each with its number of shards.
 type hotKeys struct{ p *[]split.Rule }

@@ -85,6 +85,7 @@ func (l *live) reload(eng *engines) (waiting []string, err error) {
 		if err := eng.fleet.SetTLS(next.backendTLS); err != nil {
 			return nil, err
 		}
+		eng.layout.SetMode(next.layoutGuard)
 	}
 	l.apply(next, p)
 	return waiting, nil

@@ -113,6 +113,9 @@ func (e *Engine) Refused() int64 { return e.refused.Load() }
 // HotKeys implements engine.Engine.
 func (e *Engine) HotKeys(n int) []engine.HotKey { return e.busiest.Top(n) }
 
+// Nodes implements engine.Engine.
+func (e *Engine) Nodes() []engine.Node { return nil }
+
 // Info implements engine.Engine.
 func (e *Engine) Info() []engine.Field {
 	fields := []engine.Field{{Name: "engine", Value: nodeName}}

@@ -3,6 +3,7 @@ package redis
 import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
 )
@@ -54,6 +55,18 @@ func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result,
 	default:
 		res.Decision = policy.Decide(r, q.UntilProbe())
 	}
+}
+
+// contested reports whether a request's key lies elsewhere for another proxy, so that
+// neither may decide it.
+func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
+	return r.Op == engine.OpDecide && c.Contested(r.Key, max(r.Shards, e.splits.Shards(r.Key)))
+}
+
+// answerContested answers a request about a contested key.
+func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Result) {
+	e.layout.Answers.Add(1)
+	e.answerByPolicy(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
 }
 
 // say writes a line about a node that is up although policies answer for it, because

@@ -133,9 +133,11 @@ func (s *reconciler) forget(key []byte) {
 	s.counted.Forget(key)
 }
 
-// round writes back what nodes take.
+// round writes back what nodes take. Contested keys wait until the proxies agree on their
+// nodes.
 func (s *reconciler) round() {
-	s.again = false
+	conflict := s.e.layout.Conflict.Load()
+	s.again = conflict != nil
 	top := s.e.topology()
 	takes := make([]bool, len(top.queues))
 	for i, q := range top.queues {
@@ -147,7 +149,10 @@ func (s *reconciler) round() {
 		}
 		takes[i] = q.takesWrites()
 	}
-	pass := func(key string) bool { return takes[top.Locate([]byte(key), 0)] }
+	pass := func(key string) bool {
+		name := []byte(key)
+		return takes[top.Locate(name, 0)] && (conflict == nil || !conflict.Contested(name, s.e.splits.Shards(name)))
+	}
 	p := &engine.Pipeline{}
 	for stripe := 0; stripe < memory.Stripes && s.unwritten.Keys() > 0; stripe++ {
 		for _, t := range s.unwritten.Take(stripe, pass) {

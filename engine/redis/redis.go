@@ -31,6 +31,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/denials"
+	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -62,6 +63,9 @@ type Config struct {
 	// its retry-after has passed, at most 1 s, and the same request answered here.
 	AskAlways bool
 
+	// Layout guards the list of nodes; nil: nothing does. It must be closed after the engine.
+	Layout *layout.Guard
+
 	Logger *slog.Logger // default slog.Default()
 }
 
@@ -78,6 +82,7 @@ type Engine struct {
 	mu      sync.Mutex
 	queues  map[*backend.Node]*queue // guarded by mu
 
+	layout     *layout.Guard
 	denials    denials.Memory
 	splits     *split.Splitter
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
@@ -104,7 +109,11 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
+	if config.Layout == nil {
+		config.Layout = new(layout.Guard)
+	}
 	e := &Engine{
+		layout: config.Layout,
 		config: config, fleet: fleet, timeout: fleet.Timeout(), patience: fleet.Timeout() * 7 / 8, queues: make(map[*backend.Node]*queue),
 		busiest: engine.NewBusiest(), now: time.Now, opened: time.Now(),
 	}
@@ -184,10 +193,28 @@ func (e *Engine) Info() []engine.Field {
 	}
 	fields = append(fields, e.reconciler.info()...)
 	fields = append(fields, e.splits.Info()...)
+	fields = append(fields, e.layout.Info()...)
 	for i, q := range queues {
 		fields = append(fields, engine.Field{Name: "node" + strconv.Itoa(i), Value: q.line()})
 	}
 	return fields
+}
+
+// Nodes implements engine.Engine.
+func (e *Engine) Nodes() []engine.Node {
+	t := e.topology()
+	names, nodes := t.Names(), make([]engine.Node, len(t.Nodes))
+	for i, n := range t.Nodes {
+		d := &nodes[i]
+		if d.Name, d.State = n.Name(), n.State().String(); n.State() != backend.Up {
+			d.Why = n.Reason()
+		}
+		if names != nil {
+			d.Placement = names[i]
+		}
+		e.layout.Describe(n, d)
+	}
+	return nodes
 }
 
 // line says how a node is, and how often policies answered for it.

@@ -134,6 +134,10 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			denied = i
 			continue
 		}
+		if c := e.layout.Conflict.Load(); c != nil && e.contested(c, r) {
+			e.answerContested(plan.topology, r, res)
+			continue
+		}
 		shard := 0
 		if r.Shards > 1 || r.Reads() || e.splits.Suspects.Load() > 0 {
 			var waits, ok bool

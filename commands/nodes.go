@@ -1,0 +1,66 @@
+package commands
+
+import (
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// nodesRow returns RL.NODES.
+func nodesRow() row {
+	return row{Command: table.Command{
+		Name: "rl.nodes", Arity: 1, Flags: adminFlags, Group: "server", Since: "1.0.0",
+		Cost:    "O(N*L) with N the number of nodes and L that of the proxies noted on them",
+		Summary: "Shows the nodes, and which lists of backends the proxies have that use them",
+		Replies: "Array of maps (flat arrays in RESP2), one for each node; empty without backends. name is what keys are placed by, empty " +
+			"in a Redis Cluster; state is up, suspect or down, and why says why it is not up. latency-us and clock-offset-ms (the node's clock " +
+			"minus that of the proxy) are of the latest comparison of lists, null before the first one. layouts has a map for each list " +
+			"with which a proxy uses the node: own is 1 for the list of this proxy, names the nodes, and proxies who has it, as host:process:digits.",
+		Examples: []table.Example{{Line: "RL.NODES", Reply: "1)  1) \"node\"\n    2) \"127.0.0.1:6379\"\n    3) \"name\"\n    4) \"127.0.0.1:6379/0\"\n    5) \"state\"\n    6) \"up\"\n    7) \"why\"\n    8) \"\"\n    9) \"latency-us\"\n   10) (integer) 214\n   11) \"clock-offset-ms\"\n   12) (integer) 0\n   13) \"layouts\"\n   14) 1) 1) \"own\"\n          2) (integer) 1\n          3) \"names\"\n          4) 1) \"127.0.0.1:6379/0\"\n          5) \"proxies\"\n          6) 1) \"web-7:4242:9f86d081\""}},
+	},
+		run: runNodes,
+	}
+}
+
+func runNodes(c *client, _ [][]byte) {
+	nodes := c.h.cfg.Engine.Nodes()
+	c.Array(len(nodes))
+	for i := range nodes {
+		c.node(&nodes[i])
+	}
+}
+
+func (c *client) node(n *engine.Node) {
+	c.Map(7)
+	c.Field("node", n.Name)
+	c.Field("name", n.Placement)
+	c.Field("state", n.State)
+	c.Field("why", n.Why)
+	c.Text("latency-us")
+	c.measured(n, n.Latency.Microseconds())
+	c.Text("clock-offset-ms")
+	c.measured(n, n.Offset.Milliseconds())
+	c.Text("layouts")
+	c.Array(len(n.Layouts))
+	for _, l := range n.Layouts {
+		c.Map(3)
+		c.Text("own")
+		if l.Own {
+			c.Int(1)
+		} else {
+			c.Int(0)
+		}
+		c.Text("names")
+		c.Texts(l.Names)
+		c.Text("proxies")
+		c.Texts(l.Proxies)
+	}
+}
+
+// measured writes a figure of a node, or null if it is not known.
+func (c *client) measured(n *engine.Node, figure int64) {
+	if n.Measured {
+		c.Int(figure)
+	} else {
+		c.Null()
+	}
+}

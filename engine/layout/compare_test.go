@@ -1,0 +1,100 @@
+package layout
+
+import (
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/shard"
+	"github.com/stretchr/testify/require"
+)
+
+var now = time.Unix(1_792_000_000, 0)
+
+// noted returns a note that ends after the time given.
+func noted(after time.Duration, index int, names list, proxies ...string) note {
+	e := note{list: names, index: index, proxies: map[string]time.Time{}}
+	for _, p := range proxies {
+		e.proxies[p] = now.Add(after)
+	}
+	return e
+}
+
+func record(notes ...note) *look { return &look{notes: notes} }
+
+// contested returns how many of 3000 keys are contested.
+func contested(c *Conflict, shards int) (n int) {
+	for i := range 3000 {
+		if c.Contested(strconv.AppendInt(nil, int64(i), 10), shards) {
+			n++
+		}
+	}
+	return n
+}
+
+func TestLayoutsAreComparedByServers(t *testing.T) {
+	ab, abc, a, x, xb := list{"a/0", "b/0"}, list{"a/0", "b/0", "c/0"}, list{"a/0"}, list{"x/0"}, list{"b/0", "x/0"}
+	const long = time.Minute
+	for _, row := range []struct {
+		what   string
+		own    list
+		looks  []*look
+		others int
+		twice  [][2]int
+		least  int // contested keys of 3000
+		most   int
+	}{
+		{"nothing is known", ab, []*look{nil, nil}, 0, nil, 0, 0},
+		{"all have one layout", ab, []*look{record(noted(long, 0, ab, "me", "you")), record(noted(long, 1, ab, "me", "you"))}, 0, nil, 0, 0},
+		{"another has one node more", ab, []*look{record(noted(long, 0, abc, "you")), nil}, 1, nil, 900, 1100},
+		{"another has one node fewer", abc, []*look{record(noted(long, 0, ab, "you")), nil, nil}, 1, nil, 900, 1100},
+		{"both of these", ab, []*look{record(noted(long, 0, abc, "you"), noted(long, 0, a, "they")), nil}, 2, nil, 1900, 2100},
+		{"another had one until now", ab, []*look{record(noted(0, 0, abc, "you")), nil}, 0, nil, 0, 0},
+		{"one node with another name", a, []*look{record(noted(long, 0, x, "you"))}, 1, nil, 0, 0},
+		{"one of two nodes has another name, so that keys hash differently", ab,
+			[]*look{record(noted(long, 1, xb, "you")), record(noted(long, 0, xb, "you"))}, 1, nil, 900, 2000},
+		{"a server is named twice", ab,
+			[]*look{record(noted(long, 0, ab, "me"), noted(long, 1, ab, "me")), record(noted(long, 0, ab, "me"), noted(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, 0, 0},
+		{"a server is named twice, and another proxy names it once", ab,
+			[]*look{record(noted(long, 0, ab, "me"), noted(long, 1, ab, "me"), noted(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, 0, 0},
+		{"another reaches other servers by the same names", ab,
+			[]*look{record(noted(long, 0, ab, "me"), noted(long, 1, ab, "you")), record(noted(long, 1, ab, "me"), noted(long, 0, ab, "you"))}, 1, nil, 3000, 3000},
+		{"this proxy found no room in the record", ab, []*look{record(noted(long, 1, ab, "you")), nil}, 0, nil, 0, 0},
+	} {
+		found := compare(row.own, "me", row.looks, now)
+		require.Len(t, found.others, row.others, row.what)
+		require.Equal(t, row.twice, found.twice, row.what)
+		if row.most == 0 && found.conflict == nil {
+			continue
+		}
+		require.NotNil(t, found.conflict, row.what)
+		n := contested(found.conflict, 1)
+		require.GreaterOrEqual(t, n, row.least, row.what)
+		require.LessOrEqual(t, n, row.most, row.what)
+		if len(found.others) == 1 {
+			require.InDelta(t, float64(n)/30, found.conflict.share(found.others[0]), 4, row.what)
+		}
+	}
+}
+
+// A key is contested only if its two homes differ, and a split key if any of its shards do.
+func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
+	ab, abc := list{"a/0", "b/0"}, list{"a/0", "b/0", "c/0"}
+	c := compare(ab, "me", []*look{record(noted(time.Minute, 0, abc, "you")), nil}, now).conflict
+	here, there := shard.NewNodes(ab), shard.NewNodes(abc)
+	for i := range 500 {
+		key := strconv.AppendInt(nil, int64(i), 10)
+		want := ab[here.Home(key)] != abc[there.Home(key)]
+		require.Equal(t, want, c.Contested(key, 1), "key %s", key)
+		require.Equal(t, want, c.Contested(key, 0), "key %s", key)
+		second := ab[here.Order(key, nil)[1]] != abc[there.Order(key, nil)[1]]
+		require.Equal(t, want || second, c.Contested(key, 2), "key %s", key)
+		require.True(t, c.Contested(key, 1024), "three nodes and two cannot place all shards alike")
+	}
+}
+
+func TestContestedAllocatesNothing(t *testing.T) {
+	c := compare(list{"a/0", "b/0"}, "me", []*look{record(noted(time.Minute, 0, list{"a/0"}, "you")), nil}, now).conflict
+	key := []byte("key")
+	require.Zero(t, testing.AllocsPerRun(100, func() { c.Contested(key, 1) }))
+}

@@ -1,0 +1,230 @@
+// Package layout guards the list of nodes. A layout is the list of the names by which a proxy
+// places keys. Proxies with different layouts place some keys on different nodes, where
+// each of them admits up to the limit.
+//
+// Each proxy notes its layout in a record on each of its nodes (record.lua, record.go) and
+// reads there those of others, once a second. A note ends by itself some seconds after its
+// proxy has. Where the layouts differ, compare.go says which keys they place on
+// different servers. It takes the server from the node on which a layout was found, and not only
+// from its name: names may differ for one server. A Guard (this file) logs
+// what was found (report.go), and in mode Strict tells the engine which keys are contested.
+//
+// Proxies whose layouts have no node in common cannot find each other. In a Redis Cluster
+// the nodes themselves say where keys lie, and there is nothing to guard.
+package layout
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"maps"
+	"os"
+	"slices"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// Mode says what a Guard does.
+type Mode int32
+
+// The modes.
+const (
+	Off    Mode = iota // notes and reads nothing
+	Warn               // logs that layouts differ
+	Strict             // also has contested keys answered by their FAIL policy
+)
+
+// String returns the mode as the configuration has it.
+func (m Mode) String() string { return [...]string{"off", "warn", "strict"}[m] }
+
+const (
+	// lookEvery is the pause between two looks at the nodes.
+	lookEvery = time.Second
+	// lookSeldom is that pause in a fleet of so many proxies that a record cannot name
+	// them all, where looks would take a noticeable part of a node's time.
+	lookSeldom = 3 * time.Second
+	// lookWithin bounds a look, beside the fleet's timeout: a proxy starts after the first.
+	lookWithin = 2 * time.Second
+	// noteFor is how long a proxy that has ended is still noted. In half of it the note is
+	// renewed, so that nodes do not write at each look.
+	noteFor = 10 * time.Second
+	// sayEvery is the pause between log lines about one thing that stays as it is.
+	sayEvery = time.Minute
+)
+
+// Why is the reason of an answer by policy about a contested key.
+const Why = "another proxy's list of backends places the key elsewhere"
+
+// Guard compares the layout of this proxy with those of others. The zero Guard finds nothing.
+type Guard struct {
+	// Conflict says which keys are contested; nil: none, or the mode is not Strict.
+	Conflict atomic.Pointer[Conflict]
+
+	// Answers counts the answers by policy about contested keys. The engine increments it.
+	Answers atomic.Int64
+
+	fleet  *backend.Fleet
+	log    *slog.Logger
+	self   string // this proxy's name in records
+	mode   atomic.Int32
+	view   atomic.Pointer[view]
+	report report // used only by the Guard's goroutine
+
+	mu   sync.Mutex
+	seen map[*backend.Node]seen // guarded by mu
+
+	wake chan struct{}
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// Open returns a guard of the fleet's layout, which must be closed before the fleet. It has
+// looked at all nodes that answer in time, so that a proxy knows other layouts before it
+// decides anything.
+func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
+	g := &Guard{
+		fleet: fleet, log: log, self: newSelf(), seen: make(map[*backend.Node]seen), wake: make(chan struct{}, 1),
+	}
+	g.mode.Store(int32(mode))
+	fleet.OnRecovered(func(*backend.Node, backend.State) { g.lookSoon() })
+	ctx, stop := context.WithCancel(context.Background())
+	g.stop = stop
+	g.round(ctx)
+	g.done.Add(1)
+	go g.run(ctx) // until Close
+	return g
+}
+
+// SetMode changes the mode.
+func (g *Guard) SetMode(mode Mode) {
+	g.mode.Store(int32(mode))
+	g.lookSoon()
+}
+
+// Close removes this proxy from the records of nodes that answer.
+func (g *Guard) Close() {
+	g.stop()
+	g.done.Wait()
+	g.lookAt(context.Background(), g.fleet.Topology(), 0)
+}
+
+// newSelf returns a name for this process, by which operators find it: host, process, and
+// random digits.
+func newSelf() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	var digits [4]byte
+	_, _ = rand.Read(digits[:]) // it never fails
+	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
+}
+
+func (g *Guard) lookSoon() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (g *Guard) run(ctx context.Context) {
+	defer g.done.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.wake:
+		case <-time.After(g.pause()):
+		}
+		g.round(ctx)
+	}
+}
+
+// pause returns the time until the next round.
+func (g *Guard) pause() time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.seen {
+		if s.look != nil && slices.ContainsFunc(s.look.notes, func(e note) bool { return e.crowded() }) {
+			return lookSeldom
+		}
+	}
+	return lookEvery
+}
+
+// round looks at all nodes and says what was found.
+func (g *Guard) round(ctx context.Context) {
+	backend.Guard(g.log, "comparing the lists of backends", func() {
+		top, mode := g.fleet.Topology(), Mode(g.mode.Load())
+		v := &view{mode: mode, clustered: top.Clustered(), self: g.self, at: time.Now()}
+		if mode != Off && !v.clustered {
+			g.lookAt(ctx, top, noteFor)
+			g.judge(top, v)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		g.publish(v)
+	})
+}
+
+// publish puts what a round has found in force and logs it.
+func (g *Guard) publish(v *view) {
+	conflict := v.conflict
+	if v.mode != Strict {
+		conflict = nil
+	}
+	g.Conflict.Store(conflict)
+	g.report.say(g.log, v)
+	g.view.Store(v)
+}
+
+// lookAt looks at all nodes at the same time, and notes this proxy's layout there for ttl.
+// What is known of a node that does not answer stays until it ends by itself.
+func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Duration) {
+	if top.Clustered() {
+		return
+	}
+	own, index := newList(top.Names())
+	ctx, cancel := context.WithTimeout(ctx, min(g.fleet.Timeout(), lookWithin))
+	defer cancel()
+	var all sync.WaitGroup
+	for i, n := range top.Nodes {
+		if n.Client() == nil || n.Down() {
+			continue
+		}
+		all.Go(func() { // ends with ctx
+			backend.Guard(g.log, "reading the record of "+n.Name(), func() {
+				l, err := ask(ctx, n, own, index[i], g.self, ttl)
+				g.mu.Lock()
+				defer g.mu.Unlock()
+				if err != nil {
+					g.seen[n] = seen{g.seen[n].look, err}
+				} else {
+					g.seen[n] = seen{&l, nil}
+				}
+			})
+		})
+	}
+	all.Wait()
+}
+
+// judge compares what the nodes' records say.
+func (g *Guard) judge(top *backend.Topology, v *view) {
+	own, index := newList(top.Names())
+	looks := make([]*look, len(own))
+	g.mu.Lock()
+	maps.DeleteFunc(g.seen, func(n *backend.Node, _ seen) bool { return !slices.Contains(top.Nodes, n) })
+	v.nodes = maps.Clone(g.seen)
+	g.mu.Unlock()
+	for i, n := range top.Nodes {
+		looks[index[i]] = v.nodes[n].look
+	}
+	v.own, v.at = own, time.Now()
+	v.finding = compare(own, g.self, looks, v.at)
+}

@@ -1,0 +1,131 @@
+package layout
+
+import (
+	"bytes"
+	"log/slog"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// lockedBuffer is a log that several goroutines may write to.
+type lockedBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+func eventually(t *testing.T, what string, done func() bool) {
+	t.Helper()
+	require.Eventually(t, done, 20*time.Second, time.Millisecond, what)
+}
+
+// A list of nodes is changed in one of twenty proxies after the other. Whoever comes with
+// the new list knows at once which keys are contested, and all proxies agree on it, before and
+// after. In the end nothing is contested.
+func TestListIsChangedInAFleetOfProxies(t *testing.T) {
+	var urls []string
+	for range 3 {
+		urls = append(urls, redistest.Start(t).URL())
+	}
+	log := slog.New(slog.DiscardHandler)
+	fleet := make([]*Guard, 20)
+	for i := range fleet {
+		fleet[i] = Open(open(t, urls[:2]...), Strict, log)
+	}
+	contested := func(g *Guard) (keys string) {
+		c := g.Conflict.Load()
+		for i := range 200 {
+			if c != nil && c.Contested(strconv.AppendInt(nil, int64(i), 10), 1) {
+				keys += strconv.Itoa(i) + " "
+			}
+		}
+		return keys
+	}
+	all := ""
+	for i := range fleet {
+		fleet[i].Close()
+		fleet[i] = Open(open(t, urls...), Strict, log)
+		switch keys := contested(fleet[i]); {
+		case i == 0:
+			all = keys
+			require.NotEmpty(t, all)
+		case i < len(fleet)-1:
+			require.Equal(t, all, keys, "proxy %d", i)
+		}
+		if i == 0 || i == len(fleet)-1 {
+			for _, g := range fleet {
+				want := all
+				if i > 0 {
+					want = ""
+				}
+				eventually(t, "all proxies to agree", func() bool { return contested(g) == want })
+			}
+		}
+	}
+	for _, g := range fleet {
+		g.Close()
+	}
+}
+
+// Without a node in common nothing is found, and a node that is away does not keep two
+// proxies from meeting on another one.
+func TestProxiesMeetOnAnyNode(t *testing.T) {
+	one, two, away := redistest.Start(t), redistest.Start(t), redistest.Start(t)
+	away.Kill()
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	a := Open(open(t, away.URL(), one.URL()), Warn, logger)
+	defer a.Close()
+	b := Open(open(t, two.URL()), Warn, logger)
+	defer b.Close()
+	require.Nil(t, b.view.Load().conflict)
+	require.Empty(t, log.String())
+	c := Open(open(t, away.URL(), one.URL(), two.URL()), Warn, logger)
+	defer c.Close()
+	require.Len(t, c.view.Load().conflict.others, 2)
+	require.Nil(t, c.Conflict.Load(), "the mode is not Strict")
+	for _, g := range []*Guard{a, b} {
+		eventually(t, "the others to see it", func() bool { return g.view.Load().conflict != nil })
+	}
+}
+
+// What lasts is logged at once and then every minute, and so is its end.
+func TestConflictsAreLoggedEveryMinute(t *testing.T) {
+	var log lockedBuffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	var r report
+	v := func(after time.Duration, looks ...*look) *view {
+		at := now.Add(after)
+		own := list{"a/0", "b/0"}
+		return &view{own: own, mode: Warn, at: at, finding: compare(own, "me", append(looks, nil, nil)[:2], at)}
+	}
+	other := record(noted(time.Hour, 0, list{"a/0"}, "you"))
+	lines := func(text string) int { return bytes.Count([]byte(log.String()), []byte(text)) }
+	for i, want := range []int{1, 1, 2} {
+		r.say(logger, v(time.Duration(i)*31*time.Second, other))
+		require.Equal(t, want, lines("another proxy has another list of backends"))
+	}
+	require.Contains(t, log.String(), `proxies=you their_list=a/0 own_list="a/0, b/0" keys_elsewhere=5`)
+	for range 2 {
+		r.say(logger, v(2*time.Minute, nil))
+		require.Equal(t, 1, lines("all proxies have the same list of backends again"))
+	}
+	r.say(logger, v(2*time.Minute+time.Second, other))
+	require.Equal(t, 3, lines("another proxy has another list of backends"), "a new conflict is said at once")
+}

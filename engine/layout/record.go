@@ -1,0 +1,149 @@
+package layout
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// recordKey is the stored key of a node's record. No client's key is stored under this
+// name: in an escaped key, p or two hexadecimal digits follow a %.
+const recordKey = "rl:{%layouts}"
+
+//go:embed record.lua
+var script string
+
+// Bounds of what is taken from a node's record. The script keeps them; whoever else can
+// write to the node need not.
+const (
+	maxRecord  = 1 << 20 // bytes
+	maxEntries = 16
+	maxProxies = 32
+	maxNames   = 4096 // nodes of a layout
+	maxWord    = 1024 // bytes of a node's or a proxy's name
+	maxLive    = time.Minute
+)
+
+// list is a layout: the nodes' names for placement, sorted.
+type list []string
+
+// newList returns the layout with these names, and for each of them its index in the layout.
+func newList(names []string) (l list, index []int) {
+	l = slices.Sorted(slices.Values(names))
+	for _, name := range names {
+		i, _ := slices.BinarySearch(l, name)
+		index = append(index, i)
+	}
+	return l, index
+}
+
+// text returns the layout as the record has it.
+func (l list) text() string {
+	b, err := json.Marshal([]string(l))
+	if err != nil {
+		panic("a list of strings has no JSON: " + err.Error())
+	}
+	return string(b)
+}
+
+// note is one layout in a node's record.
+type note struct {
+	list    list
+	index   int                  // of the node in list
+	proxies map[string]time.Time // until when each proxy is noted, by this process's clock
+}
+
+// live returns the proxies that are still noted at now.
+func (e *note) live(now time.Time) map[string]time.Time {
+	live := maps.Clone(e.proxies)
+	maps.DeleteFunc(live, func(_ string, till time.Time) bool { return !till.After(now) })
+	return live
+}
+
+// crowded reports whether more proxies may have the layout than the record names.
+func (e note) crowded() bool { return len(e.proxies) >= maxProxies }
+
+// look is what a proxy has read of a node.
+type look struct {
+	notes   []note
+	latency time.Duration
+	offset  time.Duration // the node's clock minus that of this machine
+}
+
+// ask reads the record of a node, and notes there for ttl that proxy has the layout own,
+// in which the node has the given index. If ttl is 0, the proxy is removed.
+func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration) (look, error) {
+	sent := time.Now()
+	cmd := redis.NewSliceCmd(ctx, "eval", script, 1, recordKey, own.text(), strconv.Itoa(index), proxy, ttl.Milliseconds())
+	if err := n.Client().Process(ctx, cmd); err != nil {
+		return look{}, err
+	}
+	return parse(cmd.Val(), sent, time.Now())
+}
+
+var errRecord = errors.New("malformed record of layouts")
+
+// parse returns what the script answered between sent and received.
+func parse(reply []any, sent, received time.Time) (l look, err error) {
+	var words [3]string
+	if len(reply) != len(words) {
+		return l, errRecord
+	}
+	for i := range words {
+		word, ok := reply[i].(string)
+		if !ok || len(word) > maxRecord {
+			return l, errRecord
+		}
+		words[i] = word
+	}
+	seconds, err := strconv.ParseUint(words[0], 10, 40)
+	micros, err2 := strconv.ParseUint(words[1], 10, 20)
+	if err = errors.Join(err, err2); err != nil {
+		return l, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	now := time.UnixMicro(int64(seconds)*1e6 + int64(micros))
+	l.latency = received.Sub(sent)
+	l.offset = now.Sub(sent.Add(l.latency / 2))
+	var stored []struct {
+		List    string             `json:"list"`
+		Index   string             `json:"index"`
+		Proxies map[string]float64 `json:"proxies"`
+	}
+	if err := json.Unmarshal([]byte(words[2]), &stored); err != nil {
+		return l, fmt.Errorf("%w: %w", errRecord, err)
+	}
+	for _, s := range stored[:min(len(stored), maxEntries)] {
+		e := note{proxies: make(map[string]time.Time)}
+		if json.Unmarshal([]byte(s.List), &e.list) != nil || !e.list.valid() {
+			continue // it says nothing about where keys lie
+		}
+		if e.index, err = strconv.Atoi(s.Index); err != nil || e.index < 0 || e.index >= len(e.list) {
+			continue
+		}
+		for name, till := range s.Proxies {
+			left := till - float64(now.UnixMilli())
+			if left > 0 && left <= float64(maxLive.Milliseconds()) && len(name) <= maxWord && len(e.proxies) < maxProxies {
+				e.proxies[name] = received.Add(time.Duration(left) * time.Millisecond)
+			}
+		}
+		if len(e.proxies) > 0 {
+			l.notes = append(l.notes, e)
+		}
+	}
+	return l, nil
+}
+
+// valid reports whether l can be a proxy's layout.
+func (l list) valid() bool {
+	tooLong := func(name string) bool { return len(name) > maxWord }
+	return len(l) > 0 && len(l) <= maxNames && slices.IsSorted(l) && !slices.ContainsFunc(l, tooLong)
+}

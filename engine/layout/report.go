@@ -1,0 +1,141 @@
+package layout
+
+import (
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// view is what a round has found. It is immutable.
+type view struct {
+	finding
+	mode      Mode
+	clustered bool
+	own       list
+	self      string
+	at        time.Time
+	nodes     map[*backend.Node]seen
+}
+
+// seen is what is known of a node's record.
+type seen struct {
+	look *look // the latest that succeeded; nil: none has
+	err  error // of the latest look; nil if it succeeded
+}
+
+// report writes log lines: about anything new at once, and then every minute while it lasts.
+type report struct {
+	said  map[string]time.Time // when there was a line about it, by what it is about
+	since time.Time            // when the conflict began; zero: there is none
+}
+
+// say logs what v has found.
+func (r *report) say(log *slog.Logger, v *view) {
+	said := make(map[string]time.Time)
+	due := func(about string) bool {
+		last, known := r.said[about]
+		if known && v.at.Sub(last) < sayEvery {
+			said[about] = last
+			return false
+		}
+		said[about] = v.at
+		return true
+	}
+	if v.conflict != nil {
+		for _, o := range v.conflict.others {
+			if !due(o.list.text()) {
+				continue
+			}
+			text := "another proxy has another list of backends"
+			if o.renamed {
+				text = "another proxy reaches other servers by the same list of backends"
+			}
+			log.Warn(text, "proxies", some(slices.Sorted(maps.Keys(o.proxies))), "their_list", some(o.list),
+				"own_list", some(v.own), "keys_elsewhere", fmt.Sprintf("%d%%", v.conflict.share(o)), "layout-guard", v.mode)
+		}
+	}
+	for _, pair := range v.twice {
+		if a, b := v.own[pair[0]], v.own[pair[1]]; due(a + " " + b) {
+			log.Warn("two backends are one server: name it once", "backend", a, "other", b)
+		}
+	}
+	for n, s := range v.nodes {
+		if backend.IsReply(s.err) && due("node "+n.Name()) {
+			log.Warn("cannot compare the lists of backends", "node", n.Name(), "why", s.err)
+		}
+	}
+	switch {
+	case v.conflict != nil && r.since.IsZero():
+		r.since = v.at
+	case v.conflict == nil && !r.since.IsZero():
+		if v.mode != Off {
+			log.Warn("all proxies have the same list of backends again", "after", v.at.Sub(r.since).Round(time.Millisecond))
+		}
+		r.since = time.Time{}
+	}
+	r.said = said
+}
+
+// some joins words for a log line, but not all of many.
+func some(words []string) string {
+	const most = 20
+	if more := len(words) - most; more > 0 {
+		return strings.Join(words[:most], ", ") + " and " + strconv.Itoa(more) + " more"
+	}
+	return strings.Join(words, ", ")
+}
+
+// Info returns what INFO shows of the guard.
+func (g *Guard) Info() []engine.Field {
+	v := g.view.Load()
+	if v == nil {
+		v = new(view)
+	}
+	state := "agreed"
+	switch {
+	case v.clustered:
+		state = "cluster"
+	case v.mode == Off:
+		state = "unguarded"
+	case v.conflict != nil:
+		state = "conflict"
+	case !slices.ContainsFunc(slices.Collect(maps.Values(v.nodes)), func(s seen) bool { return s.look != nil }):
+		state = "unknown"
+	}
+	return []engine.Field{
+		{Name: "layout_guard", Value: v.mode.String()},
+		{Name: "layout", Value: state},
+		{Name: "layouts_of_others", Value: strconv.Itoa(len(v.others))},
+		{Name: "layout_servers_named_twice", Value: strconv.Itoa(len(v.twice))},
+		{Name: "layout_answers", Value: strconv.FormatInt(g.Answers.Load(), 10)},
+	}
+}
+
+// Describe adds to d what is known of a node.
+func (g *Guard) Describe(n *backend.Node, d *engine.Node) {
+	v := g.view.Load()
+	if v == nil {
+		return
+	}
+	l := v.nodes[n].look
+	if l == nil {
+		return
+	}
+	d.Measured, d.Latency, d.Offset = true, l.latency, l.offset
+	own, now := v.own.text(), time.Now()
+	for i := range l.notes {
+		if proxies := l.notes[i].live(now); len(proxies) > 0 {
+			names := l.notes[i].list
+			d.Layouts = append(d.Layouts, engine.Layout{
+				Own: names.text() == own, Names: names, Proxies: slices.Sorted(maps.Keys(proxies)),
+			})
+		}
+	}
+}

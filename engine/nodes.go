@@ -1,0 +1,24 @@
+package engine
+
+import "time"
+
+// Node is what RL.NODES shows of one node.
+type Node struct {
+	Name      string // host:port
+	Placement string // the name by which keys are placed; empty in a Redis Cluster
+	State     string
+	Why       string // why the node is not up
+
+	Measured bool          // whether Latency and Offset are known
+	Latency  time.Duration // of the latest look at the node's record of layouts
+	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
+
+	Layouts []Layout // that proxies have noted on the node
+}
+
+// Layout is a list of nodes by which proxies place keys.
+type Layout struct {
+	Own     bool     // this proxy's
+	Names   []string // of the nodes, for placement
+	Proxies []string // that have it
+}
