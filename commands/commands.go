@@ -159,6 +159,7 @@ func (h *Handler) Close(s *resp.Session) {
 func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c := s.Data.(*client)
 	c.public.See(h.cfg.Now())
+	c.forward.Begin()
 	if a := h.acl.Load(); a != c.acl {
 		if c.renew(a); s.Closing() {
 			return

@@ -18,14 +18,15 @@ type Forwarder interface {
 	// Wait waits until all commands of the pipeline have their results.
 	Wait(p *forward.Pipeline)
 
-	// Check returns the error with which a command would be refused, or nil.
-	Check(args [][]byte) error
+	// Join returns the error with which a command would be refused, also because it does not
+	// fit a transaction, or nil. Then it adds the command to the transaction.
+	Join(p *forward.Pipeline, t *forward.Transaction, args [][]byte) error
 
 	// Describe describes a command for permission checks.
-	Describe(args [][]byte) (forward.Description, error)
+	Describe(p *forward.Pipeline, args [][]byte) (forward.Description, error)
 
 	// ReadsLimits reports whether a command may read the state of rate limits.
-	ReadsLimits(args [][]byte) bool
+	ReadsLimits(p *forward.Pipeline, args [][]byte) bool
 }
 
 // The ordinary commands and the decisions of a pipeline run at the same time, since they have
@@ -36,7 +37,7 @@ type Forwarder interface {
 // rate limits, addForward flushes the decisions before it first.
 func (c *client) addForward(args [][]byte) {
 	if len(c.pipe.Requests) > 0 {
-		if c.h.cfg.Forward.ReadsLimits(args) {
+		if c.h.cfg.Forward.ReadsLimits(&c.forward, args) {
 			c.flush()
 		} else {
 			c.checked++ // beforeDecision has checked the others
@@ -49,7 +50,7 @@ func (c *client) addForward(args [][]byte) {
 // limits, since a decision follows.
 func (c *client) beforeDecision() {
 	for ; c.checked < len(c.forward.Commands); c.checked++ {
-		if c.h.cfg.Forward.ReadsLimits(c.forward.Commands[c.checked].Args) {
+		if c.h.cfg.Forward.ReadsLimits(&c.forward, c.forward.Commands[c.checked].Args) {
 			c.flush()
 			return
 		}
@@ -58,7 +59,7 @@ func (c *client) beforeDecision() {
 
 // refusal returns the error reply to an ordinary command that MULTI refuses to queue, or "".
 func (c *client) refusal(args [][]byte) string {
-	if err := c.h.cfg.Forward.Check(args); err != nil {
+	if err := c.h.cfg.Forward.Join(&c.forward, &c.tx.ordinary, args); err != nil {
 		return forwardError(args, err)
 	}
 	return ""

@@ -7,6 +7,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -120,6 +123,54 @@ func TestOrdinaryCommandsRunWhenClientReplyIsOff(t *testing.T) {
 	s := open(h, 1)
 	require.Equal(t, "+OK\r\n:2\r\n", ask(h, s, lines("CLIENT REPLY OFF\nINCR n\nCLIENT REPLY ON\nINCR n")...))
 	require.Equal(t, ":4\r\n", ask(h, s, lines("CLIENT REPLY SKIP\nINCR n\nINCR n")...))
+}
+
+// A transaction's ordinary keys are on one node; its rate limits are wherever they are.
+func TestTransactionOfSeveralNodesIsRefused(t *testing.T) {
+	h := forwardingTo(t, 5*time.Second, redistest.Start(t).URL(), redistest.Start(t).URL())
+	s := open(h, 1)
+	const aborted = "-EXECABORT Transaction discarded because of previous errors.\r\n"
+	var sets, limits strings.Builder
+	for i := range 20 {
+		fmt.Fprintf(&sets, "SET k%d 1\n", i)
+		fmt.Fprintf(&limits, "RL.SLIDE k%d 2 60\nSET {a}%d 1\n", i, i)
+	}
+	answer := ask(h, s, lines("MULTI\n"+sets.String()+"EXEC")...)
+	require.Contains(t, answer, "-CROSSSLOT the keys of a transaction must be on one node")
+	require.True(t, strings.HasSuffix(answer, aborted), answer)
+	require.Equal(t, ":0\r\n", ask(h, s, lines("DBSIZE")...), "nothing was written")
+	require.Contains(t, ask(h, s, lines("MULTI\nDBSIZE\nEXEC")...), "-CROSSSLOT")
+	answer = ask(h, s, lines("MULTI\n"+limits.String()+"EXEC")...)
+	require.True(t, strings.HasPrefix(answer, "+OK\r\n"+strings.Repeat("+QUEUED\r\n", 40)+"*40\r\n*5\r\n:1\r\n"), answer)
+	require.Equal(t, 20, strings.Count(answer, "*5\r\n:1\r\n:2\r\n:1\r\n:0\r\n"))
+	require.NotContains(t, ask(h, s, lines("MULTI\nSET b 1\nEXEC\nMULTI\nSET c 1\nEXEC\nMULTI\nSET d 1\nEXEC\nMULTI\nSET e 1\nEXEC")...), "CROSSSLOT", "each begins anew")
+}
+
+// Ten SORTs, each of which asks for its keys, and a decision behind them take the time of one
+// command that a node does not answer.
+func TestPipelineToAStoppedNodeTakesOneTimeout(t *testing.T) {
+	const timeout = time.Second
+	node := redistest.Start(t)
+	fleet, err := backend.Open(backend.Config{Backends: []string{node.URL()}, Timeout: 50 * time.Millisecond})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
+	e := redis.Open(fleet, redis.Config{})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	f := forward.Open(fleet, forward.Config{Timeout: timeout})
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	cfg := testConfig(e)
+	cfg.Forward = f
+	h := New(cfg)
+	s := open(h, 1)
+	require.Equal(t, "*0\r\n", ask(h, s, lines("SORT a")...))
+	node.Pause()
+	began := time.Now()
+	answer := ask(h, s, lines(strings.Repeat("SORT a\n", 10)+"RL.SLIDE u 5 60 FAIL OPEN\nDBSIZE\n"+strings.Repeat("RL.SLIDE u 5 60 FAIL OPEN\nDBSIZE\n", 5))...)
+	took := time.Since(began)
+	node.Resume()
+	require.Equal(t, 16, strings.Count(answer, "-UNAVAILABLE "+node.Addr+": no answer in time\r\n"), answer)
+	require.Equal(t, 6, strings.Count(answer, "*5\r\n:1\r\n:5\r\n:-1\r\n:0\r\n:0\r\n"), answer)
+	require.Less(t, took, 4*timeout)
 }
 
 func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {

@@ -248,14 +248,14 @@ func (f *fakeForward) Start(p *forward.Pipeline) {
 
 func (f *fakeForward) Wait(*forward.Pipeline) {}
 
-func (f *fakeForward) Check([][]byte) error { return nil }
+func (f *fakeForward) Join(*forward.Pipeline, *forward.Transaction, [][]byte) error { return nil }
 
-func (f *fakeForward) Describe([][]byte) (forward.Description, error) {
+func (f *fakeForward) Describe(*forward.Pipeline, [][]byte) (forward.Description, error) {
 	return forward.Description{}, forward.ErrUnknownCommand
 }
 
-func (f *fakeForward) ReadsLimits(args [][]byte) bool {
-	return len(args) < 2 || strings.HasPrefix(string(args[1]), "rl:")
+func (f *fakeForward) ReadsLimits(_ *forward.Pipeline, args [][]byte) bool {
+	return len(args) < 2 || strings.HasPrefix(string(args[1]), "rl:{")
 }
 
 // forwarding returns a handler in front of a redis-server.

@@ -27,20 +27,24 @@ var everybody = func() *acl.List {
 // denied returns the error reply if the user's rules refuse a command, and counts it. Else it
 // returns "".
 func (c *client) denied(r *row, args [][]byte) string {
-	name, verdict := r.Name, acl.Allowed
+	name, noKey, verdict := r.Name, reply.ErrNoKey, acl.Allowed
 	switch {
 	case r == &forwardRow:
-		var msg string
-		if name, verdict, msg = c.checkForwarded(args); msg != "" {
-			return msg
+		o, err := c.h.cfg.Forward.Describe(&c.forward, args)
+		if err != nil {
+			return forwardError(args, err)
 		}
+		if o.Whole {
+			noKey = reply.ErrNotAll + o.Name + "' command"
+		}
+		name, verdict = o.Name, c.checkForwarded(&o)
 	case !r.early: // a login is always allowed
 		verdict = c.check(r, args)
 	}
 	switch verdict {
 	case acl.NoKey:
 		c.h.noKey.Add(1)
-		return reply.ErrNoKey
+		return noKey
 	case acl.NoCommand:
 		c.h.noCommand.Add(1)
 		return reply.ErrNoRun + name + "' command"
@@ -81,22 +85,23 @@ func mayEach(s *acl.Selector, uses []forward.KeyUse) bool {
 	return true
 }
 
-// checkForwarded checks whether the user may run an ordinary command. It returns the
-// command's name and the verdict, or an error reply if the command is unknown.
+// checkForwarded checks whether the user may run an ordinary command.
 //
 // A node cannot check what a script does, or how a command uses keys that it does not name,
 // since it sees only rlproxy's own user. So scripts need a user who may do everything, and
-// commands with unnamed keys need a selector that allows every key.
-func (c *client) checkForwarded(args [][]byte) (name string, v acl.Verdict, msg string) {
-	o, err := c.h.cfg.Forward.Describe(args)
-	if err != nil {
-		return "", 0, forwardError(args, err)
-	}
+// commands with unnamed keys need a selector that allows every key. So do commands such as
+// SCAN and DBSIZE, which tell of all keys; in Redis they need no key at all.
+func (c *client) checkForwarded(o *forward.Description) acl.Verdict {
 	in := func(category string) bool { return o.Categories[category] }
 	if o.Categories["@scripting"] {
-		return o.Name, acl.NoCommand, ""
+		return acl.NoCommand
 	}
-	return o.Name, c.user.Check(
+	return c.user.Check(
 		func(s *acl.Selector) bool { return s.MayRun(o.Name, in) },
-		func(s *acl.Selector) bool { return s.AllKeys() || o.All && mayEach(s, o.Uses) }), ""
+		func(s *acl.Selector) bool {
+			if o.Whole {
+				return s.AllKeys() || o.ReadOnly && s.ReadsAllKeys()
+			}
+			return s.AllKeys() || o.All && mayEach(s, o.Uses)
+		})
 }

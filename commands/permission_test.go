@@ -196,6 +196,34 @@ func TestRulesForOrdinaryCommandsAreThoseOfRedis(t *testing.T) {
 	require.Equal(t, "+OK\r\n-"+reply.ErrNoKey+"\r\n", ask(h, open(h, 1), lines("AUTH read x\nSET log:1 a")...))
 }
 
+// What a node tells of all keys is only for users who may read them all. Redis lets users with
+// key patterns run SCAN, RANDOMKEY and DBSIZE; tenants who share nodes must not.
+func TestCommandsAboutAllKeysNeedAllKeys(t *testing.T) {
+	h, node := forwarding(t)
+	require.NoError(t, node.Client.Set(t.Context(), "other", "secret", 0).Err())
+	h.SetACL(users(t,
+		"tenant on nopass ~shop:* +@all",
+		"parts on nopass ~shop:* +@all (%W~* +@all)",
+		"reader on nopass ~shop:* +@all (%R~* +@all)",
+		"boss on nopass ~* -@all +@all -get"))
+	for line, name := range map[string]string{
+		"SCAN 0": "scan", "SCAN 0 MATCH shop:* COUNT 10": "scan", "RANDOMKEY": "randomkey", "DBSIZE": "dbsize", "MEMORY STATS": "memory|stats",
+	} {
+		for user, allowed := range map[string]bool{"tenant": false, "parts": false, "reader": name != "memory|stats", "boss": true} {
+			answer := ask(h, open(h, 1), words("AUTH", user, ""), words(strings.Fields(line)...))
+			want := "+OK\r\n-" + reply.ErrNotAll + name + "' command\r\n"
+			require.Equal(t, allowed, answer != want, "%s %s: %s", user, line, answer)
+			require.Equal(t, allowed, !strings.Contains(answer, "NOPERM"), "%s %s: %s", user, line, answer)
+		}
+	}
+	for _, line := range []string{"LOLWUT", "SCRIPT HELP", "XINFO HELP", "ACL GENPASS 5", "SCAN"} {
+		answer := ask(h, open(h, 1), words("AUTH", "tenant", ""), words(strings.Fields(line)...))
+		require.Equal(t, line == "ACL GENPASS 5" || line == "SCRIPT HELP", strings.Contains(answer, "NOPERM"), answer)
+	}
+	_, _, keys := h.Denied()
+	require.EqualValues(t, 12, keys)
+}
+
 // Rules of different selectors are not combined, and the error is that of the selector that
 // allows most.
 func TestSelectorsAreThoseOfRedis(t *testing.T) {

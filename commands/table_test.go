@@ -54,8 +54,9 @@ var groups = []struct{ name, title, text string }{
 		"\n" +
 		"CL.THROTTLE has redis-cell's errors.\n"},
 	{"connection", "Connection", "As in Redis " + RedisVersion[:3] + ", unless stated otherwise.\n"},
-	{"transactions", "Transactions", "Commands between MULTI and EXEC run in order, as one pipeline. They are not atomic: keys may be on\n" +
-		"different nodes, and other clients' commands may run in between. The queue of a connection is bounded.\n"},
+	{"transactions", "Transactions", "Commands between MULTI and EXEC run in order, as one pipeline. They are not atomic: other clients'\n" +
+		"commands may run in between. Rate limits may be on different nodes; the keys of forwarded commands must be on\n" +
+		"one, else the error CROSSSLOT discards the transaction. The queue of a connection is bounded.\n"},
 	{"pubsub", "Subscriptions", "Subscriptions are acknowledged for clients that need them to start. Nothing is ever published.\n"},
 	{"server", "Server", ""},
 	{"cluster", "Cluster", ""},
@@ -69,8 +70,7 @@ func document(t *registry) string {
 		"Names and options may be in any case; units of windows are in lower case. Examples show the output of\n" +
 		"redis-cli.\n\n" +
 		"With backends, all other commands are forwarded to the node of their keys, and its reply is returned\n" +
-		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions. WATCH has no effect on them:\n" +
-		"MULTI only keeps commands in order and together.\n")
+		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions.\n")
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", g.title)
 		if g.text != "" {

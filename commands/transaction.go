@@ -3,15 +3,19 @@ package commands
 import (
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine/forward"
 )
 
 // transaction holds the commands that MULTI queues. They run in order, as one pipeline. Other
-// sessions' commands may run in between, since keys may be on different nodes.
+// sessions' commands may run in between. The keys of ordinary commands must be on one node;
+// those of rate limit commands may be on several.
 type transaction struct {
 	open    bool // MULTI was sent
 	spoiled bool // a command was refused, so EXEC discards the transaction
 	queue   []queued
 	size    int // bytes of queue, as counted by Config.MaxQueueBytes
+
+	ordinary forward.Transaction // where the ordinary commands of queue go
 }
 
 // queued is a command with its own copy of the arguments.

@@ -47,6 +47,11 @@ func (s *Selector) Allows(name string) bool { return s.allowed[name] }
 // AllKeys reports whether the selector allows reading and writing every key.
 func (s *Selector) AllKeys() bool { return s.allKeys }
 
+// ReadsAllKeys reports whether the selector allows reading every key.
+func (s *Selector) ReadsAllKeys() bool {
+	return slices.ContainsFunc(s.keys, func(k keyRule) bool { return k.read && k.pattern == everyKey.pattern })
+}
+
 // MayRun reports whether the selector allows a command, which need not be known. in reports
 // whether the command is in a category. The last rule that applies to the command decides.
 func (s *Selector) MayRun(name string, in func(category string) bool) bool {

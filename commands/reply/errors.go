@@ -52,5 +52,6 @@ const (
 const (
 	ErrQueueFull = "ERR transaction queue is full"
 	ErrChannels  = "ERR too many channels"
+	ErrNotAll    = "NOPERM this user has no permissions to access all keys, as needed by the '" // followed by the command
 	ErrTracking  = "ERR only CLIENT TRACKING ON OPTIN and OFF are supported"
 )

@@ -70,13 +70,16 @@ func NeverConnected(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
+// NoAnswer is the Reason if a node did not reply in time.
+const NoAnswer = "no answer in time"
+
 // Reason describes err in a few words, without addresses.
 func Reason(err error) string {
 	switch {
 	case IsReply(err) || errors.Is(err, errPanicked) || errors.Is(err, ErrMalformed):
 		return err.Error()
 	case TimedOut(err):
-		return "no answer in time"
+		return NoAnswer
 	}
 	return "connection failed: " + rootCause(err)
 }

@@ -6,6 +6,12 @@ type Description struct {
 	Categories map[string]bool // ACL categories with their @, as in @read; must not be modified
 	Uses       []KeyUse        // the keys that the command names
 	All        bool            // Uses has every key that the command can access
+
+	// Whole is set if the command names no key and may see or change every key of its
+	// node, as DBSIZE and SCAN may.
+	Whole bool
+	// ReadOnly is set if the command changes no key.
+	ReadOnly bool
 }
 
 // KeyUse is a key that a command names, and how the command uses it. If neither Read nor
@@ -16,13 +22,13 @@ type KeyUse struct {
 	Write bool // the command changes the value
 }
 
-// Describe describes a command, by the command table of the nodes.
-func (f *Forwarder) Describe(args [][]byte) (Description, error) {
-	row, err := f.find(args)
+// Describe describes a command of p, by the command table of the nodes.
+func (f *Forwarder) Describe(p *Pipeline, args [][]byte) (Description, error) {
+	row, err := f.find(p, args)
 	if err != nil {
 		return Description{}, err
 	}
-	d := Description{Name: row.name, Categories: row.categories, All: row.complete}
+	d := Description{Name: row.name, Categories: row.categories, All: row.complete, Whole: row.fits(len(args)) && row.seesAll(args), ReadOnly: row.readOnly}
 	for i := range row.specs {
 		s := &row.specs[i]
 		first, last, ok, ambiguous := s.place(args)

@@ -4,8 +4,9 @@
 // A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of
 // each command (route.go), from the description in the nodes' COMMAND (table.go), the
 // positions of its keys (keys.go), and the rules about commands that are not forwarded
-// (rules.go). A command with keys on several nodes is fanned out, and the replies are
-// merged (fanout.go).
+// (rules.go). What the nodes have to tell is asked of whichever answers (ask.go). A command
+// with keys on several nodes is fanned out, and the replies are merged (fanout.go). The
+// commands between MULTI and EXEC are kept on one node (transaction.go).
 //
 // Each node has a forward queue for each protocol (queue.go), with its own connections and
 // workers, so that a slow command does not delay decisions on the same node. A worker
@@ -14,12 +15,13 @@
 // commands have bounded replies, too (answer.go).
 //
 // No command is sent twice, unless a node of a cluster redirected it without running it.
-// If its node does not answer, a command gets an engine.Unavailable error. Commands may
+// If its node does not answer, a command gets an engine.Unavailable error, and so do
+// later commands of the pipeline on that node, without waiting again. Commands may
 // read the state of rate limits but not write to it (keys.go). describe.go describes
 // commands for permission checks.
 //
-// Reading order: forward.go (this file), pipeline.go, route.go, table.go, keys.go,
-// rules.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go.
+// Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, keys.go,
+// rules.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go.
 package forward
 
 import (
@@ -65,6 +67,8 @@ type Forwarder struct {
 	table   tableCache
 	replies replyMemory
 	current atomic.Pointer[view] // the last result of the method view
+
+	answered atomic.Pointer[backend.Node] // the node that answered the last question; nil before the first
 
 	mu     sync.Mutex
 	queues map[*backend.Node]*queues // guarded by mu
@@ -118,14 +122,18 @@ func (f *Forwarder) Do(p *Pipeline) {
 // returned.
 func (f *Forwarder) Start(p *Pipeline) {
 	p.grow()
-	v, now, sent := f.view(), time.Now(), 0
+	v, sent := f.view(), 0
 	for i := range p.Commands {
-		sent += f.send(p, v, i, now)
+		sent += f.send(p, v, i)
 	}
 	p.pending.Add(sent)
+	now := time.Now() // the questions before took their own time
 	for i, items := range p.groups {
 		if len(items) == 0 {
 			continue
+		}
+		for j := range items {
+			items[j].at = now
 		}
 		v.queues[i/2][i%2].submit(items)
 		clear(items)
@@ -141,13 +149,16 @@ func (f *Forwarder) Wait(p *Pipeline) {
 	}
 	clear(p.fanouts)
 	p.fanouts = p.fanouts[:0]
+	for i := range p.Results {
+		p.noteSilence(p.Results[i].Err)
+	}
 }
 
 // send adds command i to the group of its node. It returns how many replies the command
 // waits for: none if it has its result already.
-func (f *Forwarder) send(p *Pipeline, v *view, i int, now time.Time) int {
+func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 	c, res := &p.Commands[i], &p.Results[i]
-	row, r, err := f.route(v, c.Args)
+	row, r, err := f.route(p, v, c.Args)
 	if err != nil {
 		res.Err = err
 		return 0
@@ -156,25 +167,18 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int, now time.Time) int {
 	switch {
 	case r.scattered:
 		o = byKeys(v, row, i, c)
-	case r.keys == 0 && row.mergeNodes != mergeNone && len(v.Nodes) > 1:
+	case row.toAll(v, r):
 		o = toAll(v, row, i, c)
 	default:
-		p.group(v, r.node, item{command: c, result: res, from: p, at: now})
+		p.group(v, r.node, item{command: c, result: res, from: p})
 		return 1
 	}
 	p.fanouts = append(p.fanouts, o)
 	for j := range o.branches {
 		b := &o.branches[j]
-		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p, at: now})
+		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p})
 	}
 	return len(o.branches)
-}
-
-// Check returns the error with which a command is refused before it is sent to the node
-// of its keys, or nil if it would be sent.
-func (f *Forwarder) Check(args [][]byte) error {
-	_, _, err := f.route(f.view(), args)
-	return err
 }
 
 // Close answers the queued commands and ends the workers. No caller may be in Do, and none

@@ -78,7 +78,7 @@ func (s *keySpec) find(args [][]byte) (at int, again bool) {
 
 // reservedPrefix is the prefix of the stored keys of rate limits, which ordinary commands
 // may read but not write.
-const reservedPrefix = "rl:"
+const reservedPrefix = "rl:{"
 
 func reserved(key []byte) bool { return bytes.HasPrefix(key, []byte(reservedPrefix)) }
 

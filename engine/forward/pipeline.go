@@ -15,6 +15,9 @@ type Pipeline struct {
 	memory  heldMemory     // memory of the results
 	groups  [][]item       // items by 2*node + resp2 or resp3; node is an index in the topology
 	fanouts []*fanout
+
+	silent  []string // names of nodes that did not answer in time: the pipeline does not wait for them again
+	noTable error    // why the nodes' table is missing; nil: it is there, or nobody has asked
 }
 
 // Command is one command. Its arguments alias the connection's buffer and must not change
@@ -35,11 +38,15 @@ type item struct {
 	command *Command
 	result  *Result
 	from    *Pipeline // nil if the item was redirected to another node's queue
-	at      time.Time // when the command was submitted first
+	at      time.Time // when the command was submitted first; set by Start
 
 	asking bool  // the command was redirected with ASK
 	hops   uint8 // how often the command was redirected
 }
+
+// Begin begins another pipeline of the connection. Between two calls, Start and Wait may be
+// called several times. The pipeline waits only once for a node that does not answer.
+func (p *Pipeline) Begin() { p.silent, p.noTable = p.silent[:0], nil }
 
 // Add appends a command.
 func (p *Pipeline) Add(args [][]byte, resp3 bool) {

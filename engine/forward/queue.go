@@ -40,17 +40,16 @@ type queue struct {
 	closed bool          // guarded by mu
 
 	workers sync.WaitGroup
+	asks    sync.WaitGroup // questions without a reply; Add is called with mu held
 }
 
 const whyLeft = "the node has left the topology"
 
 // submit queues commands of one pipeline. It refuses them at once if the node is down or
-// the queue is full. It copies the items.
+// has left the pipeline waiting before, or if the queue is full. It copies the items.
 func (q *queue) submit(items []item) {
-	why := ""
-	if q.node.Down() {
-		why = q.node.Reason()
-	} else {
+	why := items[0].from.unable(q.node)
+	if why == "" {
 		q.mu.Lock()
 		switch {
 		case q.closed:
@@ -107,33 +106,9 @@ func (q *queue) close() error {
 	if again || client == nil {
 		return nil
 	}
-	return client.Close()
-}
-
-// ask sends one command without queuing it, and returns the array that the node replies.
-func (q *queue) ask(args ...any) (reply []any, err error) {
-	q.mu.Lock()
-	if q.closed {
-		q.mu.Unlock()
-		return nil, unavailable(q.node, whyLeft)
-	}
-	q.open()
-	client := q.client
-	q.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), q.config.Timeout)
-	defer cancel()
-	var raw answer
-	err = backend.ErrMalformed
-	backend.Guard(q.config.Logger, "COMMAND to "+q.node.Name(), func() {
-		err = client.Process(ctx, redis.NewRawWriteToCmd(ctx, &raw, args...))
-	})
-	if err == nil {
-		reply, err = parseArray(raw)
-	}
-	if backend.Failed(err) {
-		q.record(err)
-	}
-	return reply, err
+	err := client.Close() // ends the questions
+	q.asks.Wait()
+	return err
 }
 
 // take waits for commands and moves them to buf. It does not divide pipelines. It returns
@@ -206,7 +181,7 @@ func (q *queue) serve(b *batch) {
 // It returns when the oldest of the others was submitted.
 func (q *queue) dropLate(b *batch) (oldest time.Time) {
 	now, patience := time.Now(), q.config.Timeout*7/8
-	why, down := "no answer in time", q.node.Down()
+	why, down := backend.NoAnswer, q.node.Down()
 	if down {
 		why = q.node.Reason()
 	}

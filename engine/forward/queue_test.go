@@ -59,7 +59,7 @@ func TestLostReply(t *testing.T) {
 // Whatever a node replies, every command has a result in time, and the process goes on.
 func TestNonsense(t *testing.T) {
 	sound := open(t, nil, redistest.Start(t))
-	require.NoError(t, sound.Check(commandLine(t, "GET a")))
+	require.NoError(t, sound.Join(new(Pipeline), new(Transaction), commandLine(t, "GET a")))
 	table := sound.table.table.Load()
 	for i, reply := range []string{
 		"", "\r\n", "\n", "+\r\n", "-\r\n", "$5\r\nab", "$-7\r\n", "*-3\r\n", "*2\r\n*-1\r\n:1\r\n", "$999999999999999999999\r\n", "$4000000000\r\nx",

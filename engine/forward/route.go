@@ -13,7 +13,7 @@ var (
 	// fanned out.
 	errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot")
 	// errReserved is the error of a command that would write to the state of rate limits.
-	errReserved = errors.New("ERR keys that begin with rl: hold the state of rate limits and can't be written")
+	errReserved = errors.New("ERR keys that begin with rl:{ hold the state of rate limits and can't be written")
 )
 
 // route says on which nodes the keys of a command are.
@@ -36,18 +36,19 @@ func (r *route) add(v *view, key []byte, writes bool) {
 	r.reserved = r.reserved || writes && reserved(key)
 }
 
-// route returns the row of a command and the route of its keys. If it returns an error, the
-// error is the command's reply.
-func (f *Forwarder) route(v *view, args [][]byte) (row *commandRow, r route, err error) {
-	if row, err = f.find(args); err != nil {
+// route returns the row of a command of p and the route of its keys. If it returns an
+// error, the error is the command's reply.
+func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow, r route, err error) {
+	if row, err = f.find(p, args); err != nil {
 		return nil, r, err
 	}
 	switch {
 	case row.refusal != "":
 		return nil, r, errors.New(row.refusal)
-	case row.option != "" && row.blocks(args):
+	case row.is(blocksOnRequest) && asksToBlock(args):
 		return nil, r, errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes")
 	case !row.fits(len(args)):
+		r.node = v.anyNode(p)
 		return row, r, nil // any node replies with the error
 	}
 	for i := range row.specs {
@@ -61,7 +62,7 @@ func (f *Forwarder) route(v *view, args [][]byte) (row *commandRow, r route, err
 		}
 	}
 	if row.partial {
-		if r, err = f.askKeys(v, args); err != nil {
+		if err = f.askKeys(p, v, &r, args); err != nil {
 			return nil, r, err
 		}
 	}
@@ -75,44 +76,51 @@ func (f *Forwarder) route(v *view, args [][]byte) (row *commandRow, r route, err
 	case r.keys == 0 && row.everywhere(args) && row.mergeNodes == mergeNone && len(v.Nodes) > 1:
 		return nil, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
 	}
+	if r.keys == 0 {
+		r.node = v.anyNode(p)
+	}
 	return row, r, nil
 }
 
-// askKeys asks a node for the keys of a command and whether it writes to them.
-func (f *Forwarder) askKeys(v *view, args [][]byte) (r route, err error) {
+// askKeys asks a node for the keys of a command and whether it writes to them, and puts
+// these keys in place of those in r.
+func (f *Forwarder) askKeys(p *Pipeline, v *view, r *route, args [][]byte) error {
 	question := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
-	for i := range args {
-		question = append(question, (*word)(&args[i]))
+	for _, a := range args {
+		question = append(question, string(a)) // a copy: a slow node may read it after the command has its reply
 	}
-	for i, n := range v.Nodes {
-		if n.Down() {
-			err = unavailable(n, n.Reason())
+	reply, err := f.ask(p, question...)
+	if err != nil {
+		return err
+	}
+	if reply.err != nil { // the command is wrong: any node replies with the error
+		r.reserved = r.reserved || slices.ContainsFunc(args, reserved)
+		return nil
+	}
+	*r = route{}
+	for _, of := range reply.array {
+		key, _ := of.([]any)
+		if len(key) != 2 {
 			continue
 		}
-		reply, failure := v.queues[i][resp2].ask(question...)
-		if failure != nil && !backend.IsReply(failure) {
-			err = unavailable(n, backend.Reason(failure))
-			continue
-		}
-		for _, of := range reply { // empty if the command is wrong: any node replies with the error
-			key, _ := of.([]any)
-			if len(key) != 2 {
-				continue
-			}
-			name, _ := key[0].(string)
-			flags := setOf(key[1])
-			r.add(v, []byte(name), flags["RW"] || flags["OW"] || flags["RM"])
-		}
-		return r, nil
+		name, _ := key[0].(string)
+		flags := setOf(key[1])
+		r.add(v, []byte(name), flags["RW"] || flags["OW"] || flags["RM"])
 	}
-	return r, err
+	return nil
 }
 
-// ReadsLimits reports whether a command may read the state of rate limits: it names one of
+// anyNode returns the index of a node for a command without keys: the first one that p need
+// not give up on.
+func (v *view) anyNode(p *Pipeline) int {
+	return max(0, slices.IndexFunc(v.Nodes, func(n *backend.Node) bool { return p.unable(n) == "" }))
+}
+
+// ReadsLimits reports whether a command of p may read the state of rate limits: it names one of
 // their keys, or no key, so that it may read anything. Such a command must wait for the
 // decisions before it, and the decisions after it must wait for the command.
-func (f *Forwarder) ReadsLimits(args [][]byte) bool {
-	row, err := f.find(args)
+func (f *Forwarder) ReadsLimits(p *Pipeline, args [][]byte) bool {
+	row, err := f.find(p, args)
 	if err != nil {
 		return false
 	}

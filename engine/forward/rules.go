@@ -2,27 +2,60 @@ package forward
 
 import "strings"
 
-// streaming holds the commands after which a connection no longer has one reply per
-// request. COMMAND has no flag for them.
-var streaming = map[string]bool{"monitor": true, "sync": true, "psync": true, "replconf": true}
-
 // dataTypes are the categories of commands on values. Those of them that are marked as
 // dangerous are only expensive; they do not administer the node.
 var dataTypes = []string{"@string", "@hash", "@list", "@set", "@sortedset", "@stream", "@bitmap", "@geo", "@hyperloglog"}
+
+// trait is a property of a command that COMMAND does not tell.
+type trait uint8
+
+const (
+	// changesConnection is the trait of commands that change the state of the connection,
+	// or make the node send more than one reply.
+	changesConnection trait = 1 << iota
+	// blocksOnRequest is the trait of commands that block only with the option BLOCK, as
+	// asksToBlock finds it.
+	blocksOnRequest
+	// touchesNoKey is the trait of commands that neither see nor change keys.
+	touchesNoKey
+)
+
+// traits holds the traits of commands and of subcommands. A command's traits are also
+// those of its subcommands. Whatever else the rules need is in the reply to COMMAND.
+var traits = map[string]trait{
+	"monitor": changesConnection, "sync": changesConnection, "psync": changesConnection, "replconf": changesConnection,
+	"script|debug": changesConnection, // later scripts on the connection run in the debugger
+
+	"xread": blocksOnRequest, "xreadgroup": blocksOnRequest,
+
+	"time": touchesNoKey, "lolwut": touchesNoKey,
+}
+
+// traitsOf returns the traits of a command or subcommand.
+func traitsOf(name string) trait {
+	command, sub, _ := strings.Cut(name, "|")
+	t := traits[command] | traits[name]
+	if sub == "help" {
+		t |= touchesNoKey
+	}
+	return t
+}
 
 // judge decides whether a command is forwarded, by the node's description. All clients
 // share the connections to nodes, so a command must not block a connection, change its
 // state, or make the node send unsolicited data.
 func (r *commandRow) judge(flags, categories map[string]bool, admin bool) {
+	r.traits = traitsOf(r.name)
 	why := ""
 	switch {
-	case categories["@connection"], categories["@transaction"], streaming[r.name]:
+	case categories["@connection"], categories["@transaction"], r.is(changesConnection):
 		why = "it concerns the connection, and clients share the connections to nodes"
 	case flags["pubsub"]:
 		why = "pub/sub needs a connection of its own, and clients share the connections to nodes"
-	case (flags["blocking"] || categories["@blocking"]) && !r.asksToBlock():
+	case (flags["blocking"] || categories["@blocking"]) && !r.is(blocksOnRequest):
 		why = "it blocks, and clients share the connections to nodes"
-	case !admin && (flags["admin"] || categories["@dangerous"] && !hasAny(dataTypes, categories)):
+	case admin:
+	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories):
 		why = "it administers the node (see the directive passthrough-admin)"
 	}
 	if why != "" {
@@ -30,24 +63,22 @@ func (r *commandRow) judge(flags, categories map[string]bool, admin bool) {
 	}
 }
 
-// asksToBlock reports whether a command that can block does so only with the option BLOCK,
-// and then sets option. These are the commands whose keys follow options and a keyword.
-func (r *commandRow) asksToBlock() bool {
-	if len(r.specs) != 1 || r.specs[0].keyword == "" {
-		return false
-	}
-	r.option = "BLOCK"
-	return true
-}
+// is reports whether the command has a trait.
+func (r *commandRow) is(t trait) bool { return r.traits&t != 0 }
 
-// blocks reports whether args has the option with which the command blocks.
-func (r *commandRow) blocks(args [][]byte) bool {
-	for _, a := range args[1:] {
-		switch {
-		case len(a) == len(r.option) && strings.EqualFold(string(a), r.option):
+// asksToBlock reports whether an XREAD or XREADGROUP has the option BLOCK. Like Redis, it
+// reads the options one by one up to STREAMS, since a group may have any name.
+func asksToBlock(args [][]byte) bool {
+	for i := 1; i < len(args); i++ {
+		switch strings.ToUpper(string(args[i][:min(len(args[i]), len("STREAMS")+1)])) {
+		case "BLOCK":
 			return true
-		case len(a) == len(r.specs[0].keyword) && strings.EqualFold(string(a), r.specs[0].keyword):
+		case "STREAMS":
 			return false
+		case "GROUP":
+			i += 2 // the group and the consumer
+		case "COUNT":
+			i++
 		}
 	}
 	return false
@@ -100,6 +131,17 @@ func (r *commandRow) everywhere(args [][]byte) bool {
 	}
 	at := r.specs[0].index + r.specs[0].number
 	return 0 < at && at < len(args) && string(args[at]) == "0"
+}
+
+// seesAll reports whether the command may see or change every key of its node: it names no
+// key, and is not known to touch none.
+func (r *commandRow) seesAll(args [][]byte) bool {
+	return !r.is(touchesNoKey) && (len(r.specs) == 0 || r.everywhere(args))
+}
+
+// toAll reports whether the command goes to all nodes.
+func (r *commandRow) toAll(v *view, to route) bool {
+	return to.keys == 0 && r.mergeNodes != mergeNone && len(v.Nodes) > 1
 }
 
 // fits reports whether the command may have n words.

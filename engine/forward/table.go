@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
 // commandRow is a command or subcommand, as a node's COMMAND describes it.
@@ -16,8 +14,9 @@ type commandRow struct {
 	specs      []keySpec
 	complete   bool                   // the specs find all keys of every form of the command
 	keyless    bool                   // without keys, the command concerns the whole node
+	readOnly   bool                   // the command changes no key
 	partial    bool                   // the specs do not find all keys that the command may write: ask a node
-	option     string                 // the command blocks only with this word before its keys; empty: it has no such option
+	traits     trait                  // the properties that COMMAND does not tell
 	refusal    string                 // the error if the command is not forwarded; empty: it is
 	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes
 	mergeNodes merge                  // how to merge the replies of all nodes if there are no keys
@@ -36,7 +35,7 @@ type tableCache struct {
 	stale atomic.Bool // a connection was opened since, possibly to another server
 
 	mu    sync.Mutex
-	asked time.Time // when a node was last asked; zero: never; guarded by mu
+	asked time.Time // when the last request for the table ended; zero: never; guarded by mu
 	err   error     // the error of the last request; guarded by mu
 }
 
@@ -56,18 +55,22 @@ var (
 	ErrUnknownSubcommand = errors.New("ERR unknown subcommand")
 )
 
-// find returns the row of a command. It fetches the table if there is none or the command
-// is not in it.
-func (f *Forwarder) find(args [][]byte) (*commandRow, error) {
+// find returns the row of a command of p. It fetches the table if there is none or the
+// command is not in it.
+func (f *Forwarder) find(p *Pipeline, args [][]byte) (*commandRow, error) {
 	t := f.table.table.Load()
 	if t == nil || f.table.stale.Load() {
-		if err := f.learn(t); err != nil && t == nil {
+		if p.noTable != nil && t == nil {
+			return nil, p.noTable
+		}
+		if err := f.learn(p, t); err != nil && t == nil {
+			p.noTable = err
 			return nil, err
 		}
 		t = f.table.table.Load()
 	}
 	row, err := t.find(args)
-	if err != nil && f.learn(t) == nil {
+	if err != nil && f.learn(p, t) == nil {
 		row, err = f.table.table.Load().find(args)
 	}
 	return row, err
@@ -106,7 +109,7 @@ func lower(dst, b []byte) []byte {
 
 // learn fetches the table in place of old, unless it was fetched a short time ago. It
 // returns nil if there is a usable table afterwards.
-func (f *Forwarder) learn(old *commandTable) error {
+func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 	c := &f.table
 	if old == nil {
 		c.mu.Lock()
@@ -124,32 +127,17 @@ func (f *Forwarder) learn(old *commandTable) error {
 	if !c.asked.IsZero() && time.Since(c.asked) < every {
 		return c.err
 	}
+	r, err := f.ask(p, "command")
+	if err == nil && r.err != nil {
+		err = unavailable(r.node, r.err.Error())
+	}
 	c.asked = time.Now()
-	table, err := f.askCommands()
 	if c.err = err; err == nil {
+		table := parseCommands(r.array, f.config.Admin)
 		c.table.Store(&table)
 		c.stale.Store(false)
 	}
 	return err
-}
-
-// askCommands asks the nodes in turn for their table until one answers.
-func (f *Forwarder) askCommands() (table commandTable, err error) {
-	v := f.view()
-	for i, n := range v.Nodes {
-		if n.Down() {
-			if err == nil {
-				err = unavailable(n, n.Reason())
-			}
-			continue
-		}
-		reply, failure := v.queues[i][resp2].ask("command")
-		if failure == nil {
-			return parseCommands(reply, f.config.Admin), nil
-		}
-		err = unavailable(n, backend.Reason(failure))
-	}
-	return nil, err
 }
 
 // parseCommands parses the reply to COMMAND.
@@ -182,6 +170,7 @@ func parseCommand(v any, admin bool) (row *commandRow, name string) {
 	}
 	row.partial = !all && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
 	row.complete = all && (len(row.specs) > 0 || !flags["movablekeys"])
+	row.readOnly = flags["readonly"]
 	row.categories = categories
 	row.judge(flags, categories, admin)
 	row.policies(tips)

@@ -68,9 +68,9 @@ func FuzzTable(f *testing.F) {
 				}
 				if !row.partial { // else a node would be asked
 					fw.table.table.Store(&commandTable{name: row})
-					_ = fw.Check(args)
-					_ = fw.ReadsLimits(args)
-					_, _ = fw.Describe(args)
+					_ = fw.Join(new(Pipeline), new(Transaction), args)
+					_ = fw.ReadsLimits(new(Pipeline), args)
+					_, _ = fw.Describe(new(Pipeline), args)
 				}
 				check(row.subs)
 			}
