@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/redis"
@@ -123,6 +124,18 @@ func TestOrdinaryCommandsRunWhenClientReplyIsOff(t *testing.T) {
 	s := open(h, 1)
 	require.Equal(t, "+OK\r\n:2\r\n", ask(h, s, lines("CLIENT REPLY OFF\nINCR n\nCLIENT REPLY ON\nINCR n")...))
 	require.Equal(t, ":4\r\n", ask(h, s, lines("CLIENT REPLY SKIP\nINCR n\nINCR n")...))
+}
+
+// WATCH and SUBSCRIBE would promise what shared connections to nodes cannot keep. Where no
+// command is forwarded, nothing can be lost, and clients get the replies that they need to start.
+func TestWatchAndSubscribeAreErrorsWhereCommandsAreForwarded(t *testing.T) {
+	h, _ := forwarding(t)
+	s := open(h, 1)
+	require.Equal(t, "-"+reply.ErrNoWatch+"\r\n+OK\r\n-"+reply.ErrNoChannel+"\r\n$-1\r\n-ERR 'psubscribe' is not forwarded: "+
+		"pub/sub needs a connection of its own, and clients share the connections to nodes\r\n", ask(h, s, lines("WATCH a\nUNWATCH\nSUBSCRIBE a\nGET a\nPSUBSCRIBE a")...))
+	require.Equal(t, "+OK\r\n+QUEUED\r\n-"+reply.ErrWatch+"\r\n*1\r\n-"+reply.ErrNoChannel+"\r\n", ask(h, s, lines("MULTI\nSUBSCRIBE a\nWATCH a\nEXEC")...))
+	h.cfg.Forward = nil
+	require.Equal(t, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", ask(h, s, lines("WATCH a\nSUBSCRIBE a")...))
 }
 
 // A transaction's ordinary keys are on one node; its rate limits are wherever they are.

@@ -8,7 +8,8 @@ import (
 )
 
 // rlproxy publishes nothing. It acknowledges subscriptions because clients such as
-// StackExchange.Redis open a second connection for them at start.
+// StackExchange.Redis open a second connection for them at start. But where it forwards
+// commands, a client may expect the messages of others, and gets an error.
 
 const (
 	maxChannels     = 1024     // the most channels of a session
@@ -19,7 +20,7 @@ func subscribeRows() []row {
 	flags := []string{"pubsub", "noscript", "loading", "stale"}
 	return []row{{Command: table.Command{
 		Name: "subscribe", Arity: -2, Flags: flags, Group: "pubsub", Since: "2.0.0", Cost: "O(N) where N is the number of channels to subscribe to.",
-		Summary:  "Acknowledges a subscription; rlproxy publishes nothing",
+		Summary:  "An error with passthrough, since no message could be delivered. Otherwise acknowledges a subscription; rlproxy publishes nothing",
 		Args:     []table.Arg{{Name: "channel", Type: "string", Multiple: true}},
 		Replies:  "For each channel a message (a push in RESP3): subscribe, channel, number of subscriptions.",
 		Examples: []table.Example{{Line: "SUBSCRIBE news", Reply: "1) \"subscribe\"\n2) \"news\"\n3) (integer) 1"}},
@@ -37,6 +38,10 @@ func subscribeRows() []row {
 }
 
 func runSubscribe(c *client, args [][]byte) {
+	if c.h.cfg.Forward != nil {
+		c.Error(reply.ErrNoChannel)
+		return
+	}
 	for _, a := range args[1:] {
 		if !slices.Contains(c.subs, string(a)) {
 			if len(c.subs) == maxChannels || c.subSize+len(a) > maxChannelBytes {

@@ -57,7 +57,8 @@ var groups = []struct{ name, title, text string }{
 	{"transactions", "Transactions", "Commands between MULTI and EXEC run in order, as one pipeline. They are not atomic: other clients'\n" +
 		"commands may run in between. Rate limits may be on different nodes; the keys of forwarded commands must be on\n" +
 		"one, else the error CROSSSLOT discards the transaction. The queue of a connection is bounded.\n"},
-	{"pubsub", "Subscriptions", "Subscriptions are acknowledged for clients that need them to start. Nothing is ever published.\n"},
+	{"pubsub", "Subscriptions", "Where no commands are forwarded, subscriptions are acknowledged for clients that need them to start. Nothing is\n" +
+		"ever published.\n"},
 	{"server", "Server", ""},
 	{"cluster", "Cluster", ""},
 }

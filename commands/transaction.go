@@ -50,9 +50,10 @@ func transactionRows() []row {
 		run: runDiscard, barrier: true, direct: true,
 	}, {Command: table.Command{
 		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Cost: "O(1)",
-		Summary:  "Accepted without effect: nothing is watched, and EXEC always runs",
+		Summary: "An error with passthrough, since the connections to nodes are shared. Otherwise accepted without effect: there is nothing " +
+			"to watch, and EXEC always runs",
 		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true}},
-		Replies:  "OK.",
+		Replies:  "OK, or the error.",
 		Examples: []table.Example{{Line: "WATCH user:42", Reply: "OK"}},
 	},
 		run: runWatch, barrier: true, direct: true,
@@ -137,9 +138,12 @@ func runDiscard(c *client, _ [][]byte) {
 }
 
 func runWatch(c *client, _ [][]byte) {
-	if c.tx.open {
+	switch {
+	case c.tx.open:
 		c.Error(reply.ErrWatch)
-		return
+	case c.h.cfg.Forward != nil:
+		c.Error(reply.ErrNoWatch)
+	default:
+		c.OK()
 	}
-	c.OK()
 }

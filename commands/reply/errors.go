@@ -53,5 +53,7 @@ const (
 	ErrQueueFull = "ERR transaction queue is full"
 	ErrChannels  = "ERR too many channels"
 	ErrNotAll    = "NOPERM this user has no permissions to access all keys, as needed by the '" // followed by the command
+	ErrNoWatch   = "ERR WATCH is not supported with passthrough: clients share the connections to nodes, so no key can be watched. Use a script to check and set"
+	ErrNoChannel = "ERR SUBSCRIBE is not supported with passthrough: clients share the connections to nodes, so no message can be delivered"
 	ErrTracking  = "ERR only CLIENT TRACKING ON OPTIN and OFF are supported"
 )
