@@ -222,12 +222,12 @@ local replies, done = {}, 0
 -- failure returns the reply to an entry that has failed, and so has charged nothing. A reset deletes whatever is stored. At
 -- a shard, a damaged record is as good as none: the home counts all that it lent.
 local function failure(key, text, why)
-  local damaged
-  why, damaged = record.explain(key, why)
+  local wrong
+  why, wrong = record.explain(key, why)
   local known, q = pcall(spec.of, text)
-  if damaged and known then
+  if wrong and known then
     if q.kind == RESET then return reset(key, '') end
-    if q.shard then call('UNLINK', key) end
+    if q.shard and wrong == 'damaged' then call('UNLINK', key) end
   end
   return pack('>BI2', layout.FAILED, #why) .. why
 end

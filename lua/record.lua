@@ -26,14 +26,14 @@ function record.damage(key, why) return about(key, 'damaged: ' .. why) end
 -- damaged fails the entry of such a key.
 function record.damaged(key, why) error({ err = record.damage(key, why) }) end
 
--- explain returns the text of an error that was raised about a key, and reports whether the key's record is damaged. An
--- error of Lua's own, which begins with a line of the library, comes from a number of the record that leads nowhere.
--- Others begin with a code. Redis's pcall returns the text of an error's table.
+-- explain returns the text of an error that was raised about a key, and what is wrong with its record: 'damaged', 'not'
+-- of this version, or nil. An error of Lua's own, which begins with a line of the library, comes from a number of the
+-- record that leads nowhere. Others begin with a code. Redis's pcall returns the text of an error's table.
 function record.explain(key, why)
   why = tostring(type(why) == 'table' and why.err or why)
-  if string.find(why, '^@?user_') then return record.damage(key, why), true end
-  if string.find(why, '^WRONGTYPE') then return record.damage(key, 'it is not a string'), true end
-  return why, string.find(why, "' is damaged: ", 1, true) ~= nil
+  if string.find(why, '^@?user_') then return record.damage(key, why), 'damaged' end
+  if string.find(why, '^WRONGTYPE') then return record.damage(key, 'it is not a string'), 'damaged' end
+  return why, string.match(why, "^ERR the stored record of '.*' is (%a+)")
 end
 
 -- guarded returns a function of the library whose errors explain themselves.
