@@ -75,8 +75,37 @@ func (cs *Connections) DropAll() {
 	clear(cs.open)
 }
 
-// dialer returns a function that opens connections, with TLS if target is not nil.
+// unopened stands for a connection that could not be opened. go-redis stops dialing for
+// up to a second after some failed dials, so it is told of the failure by the first write.
+type unopened struct {
+	net.Conn // nil: the methods that a client calls are below
+	err      error
+}
+
+func (u unopened) Read([]byte) (int, error)         { return 0, unspoken{u.err} }
+func (u unopened) Write([]byte) (int, error)        { return 0, unspoken{u.err} }
+func (u unopened) Close() error                     { return nil }
+func (u unopened) LocalAddr() net.Addr              { return nil }
+func (u unopened) RemoteAddr() net.Addr             { return nil }
+func (u unopened) SetDeadline(time.Time) error      { return nil }
+func (u unopened) SetReadDeadline(time.Time) error  { return nil }
+func (u unopened) SetWriteDeadline(time.Time) error { return nil }
+
+// dialer returns open as go-redis calls it: it never fails, but may return a connection
+// that does.
 func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+	open := cs.opener(target, config)
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := open(ctx, network, addr)
+		if err != nil {
+			return unopened{err: err}, nil
+		}
+		return conn, nil
+	}
+}
+
+// opener returns a function that opens connections, with TLS if target is not nil.
+func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := net.Dialer{KeepAlive: keepAlive}
 		conn, err := d.DialContext(ctx, network, addr)

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,4 +22,20 @@ func TestClosedConnectionsAreNotUsed(t *testing.T) {
 			s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 		}
 	}
+}
+
+// go-redis alone would not dial for up to a second after it has failed to some times.
+func TestANodeThatIsBackIsReachedAtOnce(t *testing.T) {
+	s := redistest.Start(t)
+	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second})
+	n := f.Topology().Nodes[0]
+	s.Kill()
+	for range 4 * poolSize {
+		err := n.Client().Ping(t.Context()).Err()
+		require.True(t, NeverConnected(err), "%v", err)
+		require.False(t, MaybeApplied(err))
+		require.Equal(t, "connection failed: connection refused", Reason(err))
+	}
+	s.Run()
+	require.NoError(t, n.Client().Ping(t.Context()).Err())
 }
