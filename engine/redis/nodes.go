@@ -1,6 +1,8 @@
 package redis
 
 import (
+	"time"
+
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
@@ -64,8 +66,12 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 	}
 	plan := e.plans.Get().(*plan)
 	plan.begin(e.topology())
-	at := e.elapsed()
+	now := e.elapsed()
 	for _, c := range calls {
+		at := now
+		if c.Sent > 0 {
+			at = min(at, time.Duration(c.Sent)*time.Millisecond)
+		}
 		node := plan.topology.Locate(key, c.Shard)
 		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at})
 		plan.asked++

@@ -119,7 +119,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	}
 	e.plans.New = func() any { return newPlan() }
 	splits := split.Config{
-		Rules: config.HotKeys, Threshold: config.HotThreshold, Logger: config.Logger,
+		Rules: config.HotKeys, Threshold: config.HotThreshold, Logger: config.Logger, Patience: e.patience.Milliseconds(),
 		Now: func() int64 { return e.elapsed().Milliseconds() },
 	}
 	if !config.AskAlways {

@@ -8,8 +8,10 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/stretchr/testify/require"
 )
 
@@ -199,4 +201,37 @@ func TestSplitRetryAfter(t *testing.T) {
 		require.GreaterOrEqual(t, res.ResetAfter, res.RetryAfter)
 		engines[i%2].denials.ForgetAll() // ask the nodes each time
 	}
+}
+
+// The home and the shards of a key have the time of one request, not backend-timeout
+// each.
+func TestSplitKeysAreAnsweredInTheTimeOfOneRequest(t *testing.T) {
+	t.Parallel()
+	const timeout = 2 * time.Second
+	servers, urls := startServers(t, 2)
+	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout}, Config{AskAlways: true})
+	ready(t, e, "slow")
+	ask := splitRequest("slow", limit.Slide, 1, 2, limit.Window{Limit: 4, Length: 3_600_000})
+	ask.Fail = engine.PolicyError
+	require.Eventually(t, func() bool { // and both nodes have the library
+		res := conformance.Ask(e, ask)
+		return res.Err == nil && !res.Allowed
+	}, 20*time.Second, time.Millisecond)
+	for i := 0; ; i++ {
+		ask.ID = fmt.Appendf(nil, "%d", i)
+		if shard, _, _ := e.splits.Route(&split.Routes{}, &ask); shard == 1 {
+			break
+		}
+	}
+	home, shard := servers[e.Topology().Locate(ask.Key, 0)], servers[e.Topology().Locate(ask.Key, 1)]
+	home.Pause()
+	shard.Pause()
+	t.Cleanup(home.Resume)
+	time.AfterFunc(timeout*4/5, shard.Resume) // the shard refuses late, and then the home does not answer
+	began := time.Now()
+	res := conformance.Ask(e, ask)
+	took := time.Since(began)
+	require.ErrorContains(t, res.Err, "UNAVAILABLE "+home.Addr)
+	require.GreaterOrEqual(t, took, timeout*4/5, "the shard was waited for")
+	require.Less(t, took, timeout+lateness)
 }

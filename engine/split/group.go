@@ -35,6 +35,15 @@ func newGroup(requests []*Request, refusal *wire.Refusal) *group {
 // request returns what all requests of the group ask.
 func (g *group) request() *engine.Request { return g.requests[0].Request }
 
+// since returns when the first of the group's requests was handed in.
+func (g *group) since() int64 {
+	since := g.requests[0].Sent
+	for _, r := range g.requests[1:] {
+		since = min(since, r.Sent)
+	}
+	return since
+}
+
 // fail ends the group.
 func (g *group) fail(f *Failure) {
 	for _, r := range g.requests {

@@ -79,7 +79,7 @@ const maxRecalls = 32
 // round asks the home for every group, and recalls the shards that it names. It
 // returns the groups that are still open.
 func (f *resolver) round(open []*group) []*group {
-	open = slices.DeleteFunc(f.askHome(f.answerKnown(open)), func(g *group) bool {
+	open = slices.DeleteFunc(f.askHome(f.dropLate(f.answerKnown(open))), func(g *group) bool {
 		if g.recalled++; g.recalled <= maxRecalls {
 			return false
 		}
@@ -116,6 +116,33 @@ func (f *resolver) answerKnown(open []*group) []*group {
 	})
 }
 
+// dropLate leaves to their policies the requests for which hardly any time is left, and
+// returns the groups of the others.
+func (f *resolver) dropLate(open []*group) []*group {
+	if f.s.config.Patience == 0 {
+		return open
+	}
+	now := f.s.now()
+	late := func(r *Request) bool { return now-r.Sent >= f.s.config.Patience }
+	return slices.DeleteFunc(open, func(g *group) bool {
+		if !slices.ContainsFunc(g.requests, late) {
+			return false
+		}
+		var rest []*Request
+		for _, r := range g.requests {
+			if late(r) {
+				r.fail(&Failure{Why: "no answer in time"})
+			} else {
+				rest = append(rest, r)
+			}
+		}
+		if g.requests = nil; len(rest) > 0 {
+			*g = *newGroup(rest, g.refusal)
+		}
+		return len(rest) == 0
+	})
+}
+
 // askHome asks the home for every group and answers those that it decides. It
 // returns the others.
 func (f *resolver) askHome(open []*group) []*group {
@@ -126,7 +153,7 @@ func (f *resolver) askHome(open []*group) []*group {
 	calls := make([]*Call, len(open))
 	for i, g := range open {
 		r := g.request()
-		calls[i] = &Call{Function: lua.Lend, Args: wire.HomeArgs(&r.Spec, max(f.s.wanted(r), 1), g.flow.HomeRequest(), g.refusal)}
+		calls[i] = &Call{Function: lua.Lend, Args: wire.HomeArgs(&r.Spec, max(f.s.wanted(r), 1), g.flow.HomeRequest(), g.refusal), Sent: g.since()}
 	}
 	f.s.homeCalls.Add(int64(len(calls)))
 	f.s.nodes.Call(f.key, calls)
@@ -162,8 +189,10 @@ func (f *resolver) lend(g *group, reply *wire.HomeReply) {
 // recall recalls the shards that the home has named to any of the groups.
 func (f *resolver) recall(open []*group) {
 	var recalls []lease.Recall
+	since := open[0].since()
 	late := false // a recall is not stale for so long, unless home and shard do not agree
 	for _, g := range open {
+		since = min(since, g.since())
 		late = late || g.recalled > maxRecalls/2
 		for _, r := range g.flow.Recalls {
 			i := slices.IndexFunc(recalls, func(other lease.Recall) bool { return other.Shard == r.Shard })
@@ -175,7 +204,7 @@ func (f *resolver) recall(open []*group) {
 			}
 		}
 	}
-	reports, unreachable := f.s.collect(f.key, wire.Return, recalls)
+	reports, unreachable := f.s.collect(f.key, since, wire.Return, recalls)
 	f.s.rounds.Add(1)
 	told := make([]lease.Report, 0, len(reports))
 	for _, r := range reports {

@@ -122,6 +122,25 @@ func TestShardsAreRecalled(t *testing.T) {
 	require.EqualValues(t, 1, s.rounds.Load())
 }
 
+// The nodes have the time that is left of the oldest request of a group. Requests for
+// which hardly any is left are not asked, and hold up nobody else.
+func TestLateRequestsAreNotAsked(t *testing.T) {
+	s, n := open(t, 3, Config{Patience: 80})
+	var sent []int64
+	n.reply = func(c *Call) {
+		sent = append(sent, c.Sent)
+		c.Reply = homeReply(2, 3, 0)
+	}
+	r := ask("k", 10, 3)
+	requests := left(nil, r, r, r)
+	now := n.now.Load()
+	requests[0].Sent, requests[1].Sent, requests[2].Sent = now-80, now-79, now
+	resolve(t, s, requests)
+	require.Equal(t, &Failure{Why: "no answer in time"}, requests[0].Failure)
+	require.Equal(t, []bool{true, true}, decided(t, requests[1:]))
+	require.Equal(t, []int64{now - 79}, sent)
+}
+
 // A loan is sent on to the shard that refused. Nothing waits for it.
 func TestLoansAreSentOn(t *testing.T) {
 	s, n := open(t, 3, Config{})

@@ -53,6 +53,7 @@ type Call struct {
 	Function *lua.Function
 	Shard    int
 	Args     [][]byte
+	Sent     int64 // ms of the clock of Config.Now from which the node has its time to answer; 0: from now
 
 	Reply   string
 	Failure *Failure // why there is no reply, else nil
@@ -98,6 +99,10 @@ type Config struct {
 	// node has of a key before the key is split over all nodes; 0: never. A call
 	// stands for many decisions where requests come in pipelines.
 	Threshold int64
+
+	// Patience is the ms after which a request that is still open gets its policy,
+	// because hardly any of the time to answer it is left; 0: none.
+	Patience int64
 
 	Denials *denials.Memory // what is answered without asking a node; nil: nothing
 	Now     func() int64    // ms of a clock that does not step back
@@ -191,13 +196,13 @@ type report struct {
 	sent int64 // ms of the clock of Config.Now: the report's times count from then
 }
 
-// collect sends recalls to shards, all at once. It returns the reports, and the
-// shards that did not answer.
-func (s *Splitter) collect(key []byte, purpose wire.Purpose, recalls []lease.Recall) (reports []report, unreachable []int) {
+// collect sends recalls to shards, all at once, for a request that was handed in at
+// since. It returns the reports, and the shards that did not answer.
+func (s *Splitter) collect(key []byte, since int64, purpose wire.Purpose, recalls []lease.Recall) (reports []report, unreachable []int) {
 	sent := s.now()
 	calls := make([]*Call, len(recalls))
 	for i := range recalls {
-		calls[i] = &Call{Function: lua.Recall, Shard: recalls[i].Shard, Args: wire.RecallArgs(purpose, &recalls[i])}
+		calls[i] = &Call{Function: lua.Recall, Shard: recalls[i].Shard, Args: wire.RecallArgs(purpose, &recalls[i]), Sent: since}
 	}
 	s.recalls.Add(int64(len(calls)))
 	s.nodes.Call(key, calls)

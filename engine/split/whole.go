@@ -48,7 +48,7 @@ func (w *whole) answer() *Failure {
 // home asks the home who holds what of a spec's windows. Without windows it names the
 // shards that hold anything.
 func (w *whole) home(s *limit.Spec) (reply *wire.HomeReply, failure *Failure) {
-	c := &Call{Function: lua.Lend, Args: wire.HomeArgs(s, 1, nil, nil)}
+	c := &Call{Function: lua.Lend, Args: wire.HomeArgs(s, 1, nil, nil), Sent: w.requests[0].Sent}
 	failure = w.s.ask(w.key, c, func(text string) (err error) {
 		reply, err = wire.DecodeHomeReply(text, s, 1, nil)
 		return err
@@ -71,7 +71,7 @@ func (w *whole) peek() *Failure {
 	for i := range reply.Recalls {
 		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict
 	}
-	reports, _ := w.s.collect(w.key, wire.Report, reply.Recalls)
+	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.Report, reply.Recalls)
 	g := &group{requests: w.requests, reports: map[int]report{}}
 	for _, p := range reports {
 		g.reports[p.Shard] = p
@@ -106,7 +106,7 @@ func (w *whole) inspect() *Failure {
 	if failure != nil {
 		return failure
 	}
-	reports, _ := w.s.collect(w.key, wire.Report, reply.Recalls)
+	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.Report, reply.Recalls)
 	res := w.requests[0].Result
 	for _, l := range reply.Lent {
 		i := slices.IndexFunc(reports, func(p report) bool { return p.Shard == l.Shard && p.Incarnation == l.Incarnation })
@@ -202,7 +202,7 @@ func (w *whole) reset() *Failure {
 		if failure != nil {
 			return failure
 		}
-		reports, unreachable := w.s.collect(w.key, wire.Forget, reply.Recalls)
+		reports, unreachable := w.s.collect(w.key, w.requests[0].Sent, wire.Forget, reply.Recalls)
 		if len(unreachable) > 0 {
 			return &Failure{Shard: unreachable[0], Why: "a shard of the key is on this node"}
 		}
@@ -212,7 +212,7 @@ func (w *whole) reset() *Failure {
 				forgot = append(forgot, p.ShardReport)
 			}
 		}
-		c := &Call{Function: lua.Forget, Args: wire.ForgetArgs(forgot)}
+		c := &Call{Function: lua.Forget, Args: wire.ForgetArgs(forgot), Sent: w.requests[0].Sent}
 		w.s.nodes.Call(w.key, []*Call{c})
 		if c.Failure != nil {
 			return c.Failure
