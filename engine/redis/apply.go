@@ -51,15 +51,18 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 // items are sent again, or to another node, or nobody waits for it. It returns nil
 // then, else the error that the items get.
 func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
+	failed := q.justFailed()
 	switch {
 	case cmd.item == service && alreadyLoaded(err):
 	case cmd.item == service && refusesFunctions(err):
 		q.scripted.Store(true)
 	case cmd.item == service:
-		b.unloaded = err
+		b.unloaded = q.loadFailed(err, true)
 		return err
 	case unknownFunction(err) && b.unloaded != nil:
 		return b.unloaded
+	case unknownFunction(err) && failed != nil:
+		return failed
 	case unknownFunction(err) && !final:
 		if refusesFunctions(err) {
 			q.scripted.Store(true)
@@ -67,7 +70,10 @@ func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 			q.scripted.Store(false) // a node that has lost the script may have functions by now
 		}
 		b.missing = true
-	case !b.redirect(q, cmd, err) && !b.misroute(cmd, err):
+	case b.redirect(q, cmd, err) || b.misroute(cmd, err):
+	case backend.IsReply(err):
+		return q.loadFailed(err, false)
+	default:
 		return err
 	}
 	return nil

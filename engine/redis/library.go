@@ -2,11 +2,64 @@ package redis
 
 import (
 	"strings"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
 // The library of package lua is loaded when a node turns out not to have it, and
 // again whenever it has lost it. Where FUNCTION is not allowed, its text runs as a
-// script.
+// script. A node that has neither is asked, but gets the text once a second at most.
+
+// loadEvery is the least time between a load that was in vain and the next one.
+const loadEvery = time.Second
+
+// needs says what a node lacks that cannot run the library.
+const needs = "the node cannot run rlproxy's library, which needs Redis 7 or later and a user who may use FCALL and FUNCTION LOAD, or EVALSHA and SCRIPT LOAD: "
+
+// loadFailure is why the library could not be loaded or run.
+type loadFailure struct {
+	err   error
+	until time.Duration // when it is tried again, by the engine's own clock
+}
+
+// cannotRun is the reply of a node that lacks what the library needs.
+type cannotRun struct{ error }
+
+func (c cannotRun) Error() string {
+	why, _, _ := strings.Cut(c.error.Error(), ", with args beginning with") // the arguments are the library's text
+	return needs + why
+}
+
+func (c cannotRun) Unwrap() error { return c.error }
+
+// loadFailed notes the error of a node that did not load the library or, if loading is
+// false, did not run a function. If the node lacks what the library needs, the error
+// that it returns says what.
+func (q *queue) loadFailed(err error, loading bool) error {
+	why := strings.ToLower(err.Error())
+	refused := strings.HasPrefix(why, "noperm") && (strings.Contains(why, "'evalsha") || strings.Contains(why, "'script"))
+	unknown := strings.HasPrefix(why, "err unknown command") || strings.HasPrefix(why, "err error compiling")
+	switch {
+	case refused || unknown || unknownFunction(err):
+		err = cannotRun{err}
+		q.scripted.Store(false) // functions are tried first when it is tried again
+	case !loading:
+		return err
+	}
+	if backend.IsReply(err) && !backend.Failed(err) {
+		q.unloaded.Store(&loadFailure{err, q.engine.elapsed() + loadEvery})
+	}
+	return err
+}
+
+// justFailed returns why the library could not be loaded within the last second, or nil.
+func (q *queue) justFailed() error {
+	if f := q.unloaded.Load(); f != nil && q.engine.elapsed() < f.until {
+		return f.err
+	}
+	return nil
+}
 
 // unknownFunction reports whether a node has not run a function because it does not
 // know it: it was not loaded, or the node refuses functions.
@@ -16,14 +69,15 @@ func unknownFunction(err error) bool {
 }
 
 // refusesFunctions reports whether a node does not let rlproxy have functions:
-// FUNCTION or FCALL is renamed there, or the user lacks the permission.
+// it is older than Redis 7, FUNCTION or FCALL is renamed there, or the user lacks the
+// permission.
 func refusesFunctions(err error) bool {
 	if err == nil {
 		return false
 	}
 	why := strings.ToLower(err.Error())
 	return (strings.HasPrefix(why, "noperm") || strings.HasPrefix(why, "err unknown command")) &&
-		(strings.Contains(why, "'fcall'") || strings.Contains(why, "'function"))
+		(strings.Contains(why, "'fcall'") || strings.Contains(why, "'function") || strings.Contains(why, "`fcall`"))
 }
 
 // alreadyLoaded reports whether another proxy was faster to load the library.

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -128,6 +129,74 @@ func TestNodesThatRefuseFunctions(t *testing.T) {
 				return !strings.Contains(s.Do("INFO", "commandstats"), "cmdstat_evalsha:")
 			}, 10*time.Second, time.Millisecond)
 			require.Positive(t, functionCalls(t, s))
+		})
+	}
+}
+
+// A node without what the library needs says so in each answer, and is sent the text
+// once a second at most. It is asked again by itself.
+func TestNodesThatCannotRunTheLibrary(t *testing.T) {
+	t.Parallel()
+	for name, refuse := range map[string][]any{
+		"all scripting": {"-@scripting"}, "no script": {"-fcall", "-evalsha"}, "no SCRIPT LOAD": {"-fcall", "-script"}, "no loads": {"-function", "-script"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			e := openAt(t, nil, s)
+			s.Do(append([]any{"ACL", "SETUSER", "default"}, refuse...)...)
+			began := time.Now()
+			for range 100 {
+				err := conformance.Ask(e, charge("k", 10)).Err
+				require.ErrorContains(t, err, "needs Redis 7 or later and a user who may use FCALL and FUNCTION LOAD, or EVALSHA and SCRIPT LOAD: NOPERM")
+			}
+			loads := 0
+			for _, m := range regexp.MustCompile(`cmdstat_(?:script|function)\|load:calls=(\d+),.*rejected_calls=(\d+)`).FindAllStringSubmatch(s.Do("INFO", "commandstats"), -1) {
+				for _, n := range m[1:] {
+					calls, err := strconv.Atoi(n)
+					require.NoError(t, err)
+					loads += calls
+				}
+			}
+			require.Positive(t, loads)
+			require.LessOrEqual(t, loads, loadTries*(1+int(time.Since(began)/loadEvery)))
+			require.Contains(t, info(t, e, "node0"), "state=refuses")
+			s.Do("ACL", "SETUSER", "default", "+@all")
+			ready(t, e, "k")
+			chargeAll(t, e, 1)
+			require.Contains(t, info(t, e, "node0"), "state=up")
+		})
+	}
+}
+
+// Redis 6 knows no functions, and its Lua no "#!".
+func TestRedis6IsToldApart(t *testing.T) {
+	t.Parallel()
+	for name, load := range map[string]string{
+		"Redis 6":                           "-ERR Error compiling script (new function): user_script:1: unexpected symbol near '#' \r\n",
+		"a server that forgets all scripts": "$40\r\n0123456789012345678901234567890123456789\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := startFake(t)
+			loads := atomic.Int64{}
+			n.set(func(args []string) reply {
+				switch args[0] {
+				case "fcall", "function":
+					return reply{text: fmt.Sprintf("-ERR unknown command `%s`, with args beginning with: `%s`, \r\n", args[0], args[1])}
+				case "script":
+					loads.Add(1)
+					return reply{text: load}
+				}
+				return n.well(args)
+			})
+			e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+			began := time.Now()
+			for range 20 {
+				err := conformance.Ask(e, charge("k", 10)).Err
+				require.ErrorContains(t, err, "needs Redis 7 or later")
+			}
+			require.Positive(t, loads.Load())
+			require.LessOrEqual(t, loads.Load(), int64(loadTries*(1+int(time.Since(began)/loadEvery))))
 		})
 	}
 }

@@ -33,6 +33,9 @@ type queue struct {
 	resets    resetListener
 	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
 
+	// unloaded is why the node last failed to load or run the library, else nil.
+	unloaded atomic.Pointer[loadFailure]
+
 	// refused is a client key of the last call, if the node refused it, else nil.
 	refused atomic.Pointer[string]
 
@@ -263,8 +266,9 @@ func (b *batch) dropLate(q *queue) (oldest time.Duration) {
 	return oldest
 }
 
-// loadTries is how often a batch is sent to a node that does not have the library.
-const loadTries = 8
+// loadTries is how often a batch is sent to a node that does not have the library: as a
+// script and as functions, with the text, and once more if the node has just lost it.
+const loadTries = 4
 
 // exec sends commands to the node in one write. Errors are the commands' own.
 func (q *queue) exec(ctx context.Context, cmds []redis.Cmder) {

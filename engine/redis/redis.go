@@ -219,7 +219,11 @@ func (e *Engine) Nodes() []engine.Node {
 
 // line says how a node is, and how often policies answered for it.
 func (q *queue) line() string {
+	state := q.State().String()
+	if q.State() == backend.Up && q.refused.Load() != nil {
+		state = "refuses"
+	}
 	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
-		q.Name(), q.State(), q.Batches.Load(), q.Failures(), q.policies[engine.PolicyClosed].Load(),
+		q.Name(), state, q.Batches.Load(), q.Failures(), q.policies[engine.PolicyClosed].Load(),
 		q.policies[engine.PolicyOpen].Load(), q.policies[engine.PolicyLocal].Load(), q.policies[engine.PolicyError].Load())
 }
