@@ -25,7 +25,7 @@ type engines struct {
 func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	if len(c.backends) == 0 {
 		return &engines{decide: memory.Open(memory.Config{
-			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules,
+			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules, Logger: log,
 		})}, nil
 	}
 	fleet, err := backend.Open(backend.Config{

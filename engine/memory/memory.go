@@ -11,6 +11,7 @@ package memory
 import (
 	"errors"
 	"hash/maphash"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,10 @@ type Config struct {
 
 	// Rules take precedence over Policy; of those that match a key the first holds.
 	Rules []engine.PolicyRule
+
+	// Logger gets a line when memory is full, and one every minute while it is; nil means
+	// slog.Default().
+	Logger *slog.Logger
 }
 
 // Engine keeps state in this process's memory. When memory is full, keys that have
@@ -52,6 +57,7 @@ type Engine struct {
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
 	busiest *engine.Busiest
+	log     engine.PolicyLog // of the policies that answer while memory is full
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -80,6 +86,9 @@ func Open(cfg Config) *Engine {
 func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
 	}
 	if cfg.Policy == engine.PolicyDefault || cfg.Policy == engine.PolicyLocal {
 		cfg.Policy = engine.PolicyClosed
@@ -173,6 +182,12 @@ func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
 	policy := r.PolicyFor(e.cfg.Rules, e.cfg.Policy)
+	if policy == engine.PolicyLocal {
+		policy = engine.PolicyClosed // it has nowhere else to turn to
+	}
+	if counts := e.log.Count(policy, e.cfg.Now(), false); counts != nil {
+		e.cfg.Logger.Warn("memory is full: policies answer for keys that find no room", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
+	}
 	if policy == engine.PolicyError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return

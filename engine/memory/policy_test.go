@@ -1,6 +1,9 @@
 package memory
 
 import (
+	"bytes"
+	"log/slog"
+	"strings"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -16,4 +19,27 @@ func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
 	closed := conformance.Ask(e, conformance.Slide("other", 1, 1000, 1))
 	require.False(t, closed.Allowed)
 	require.EqualValues(t, -1, closed.Remaining)
+}
+
+// The log has a line at once when memory is full and one every minute while it is, with
+// since when and how often policies answered. INFO counts the answers.
+func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
+	var log bytes.Buffer
+	e, clock := setClock(t, Config{MaxMemory: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	ask := func(fail engine.Policy) {
+		r := conformance.Slide("k", 1, 1000, 1)
+		r.Fail = fail
+		_ = conformance.Ask(e, r)
+	}
+	ask(engine.PolicyLocal)
+	ask(engine.PolicyOpen)
+	line := `level=WARN msg="memory is full: policies answer for keys that find no room" maxmemory=1 since=`
+	require.Equal(t, 1, strings.Count(log.String(), line), log.String())
+	require.Contains(t, log.String(), " closed=1\n")
+	*clock += 60_000
+	ask(engine.PolicyError)
+	ask(engine.PolicyError)
+	require.Equal(t, 2, strings.Count(log.String(), line), log.String())
+	require.Contains(t, log.String(), " closed=1 open=1 error=1\n")
+	require.Contains(t, e.Info(), engine.Field{Name: "refused_for_memory", Value: "4"})
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -52,8 +53,10 @@ const (
 // newReconciler returns a reconciler. What is counted and what is unwritten have half
 // of the memory each: nothing is unwritten that is not counted.
 func newReconciler(e *Engine) *reconciler {
-	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Policy: engine.PolicyClosed}
-	return &reconciler{e: e, counted: memory.Open(half), unwritten: memory.Open(half), look: make(chan struct{}, 1)}
+	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Policy: engine.PolicyClosed, Logger: e.config.Logger.With("fail-policy", "local")}
+	counted := memory.Open(half)
+	half.Logger = slog.New(slog.DiscardHandler) // it is full when the other one is
+	return &reconciler{e: e, counted: counted, unwritten: memory.Open(half), look: make(chan struct{}, 1)}
 }
 
 func (s *reconciler) open() {
