@@ -80,7 +80,7 @@ func compare(own list, self string, looks []*look, now time.Time) finding {
 		if l == nil {
 			continue
 		}
-		noted := slices.ContainsFunc(l.notes, func(e note) bool {
+		noted := l.earlier && slices.ContainsFunc(l.notes, func(e note) bool {
 			return e.index == i && e.list.text() == ownText && e.proxies[self].After(now)
 		})
 		for _, e := range l.notes {
@@ -93,8 +93,8 @@ func compare(own list, self string, looks []*look, now time.Time) finding {
 			case same && mine:
 				found.addTwice(min(i, e.index), max(i, e.index))
 				continue
-			case same && !noted: // this proxy may be among those that found no room in the record
-				continue
+			case same && !noted:
+				continue // this proxy may not have noted its other names for the server yet, or found no room for them
 			}
 			o := groups[text]
 			if o == nil {

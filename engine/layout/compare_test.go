@@ -20,7 +20,7 @@ func noted(after time.Duration, index int, names list, proxies ...string) note {
 	return e
 }
 
-func record(notes ...note) *look { return &look{notes: notes} }
+func record(notes ...note) *look { return &look{notes: notes, earlier: true} }
 
 // contested returns how many of 3000 keys are contested.
 func contested(c *Conflict, shards int) (n int) {
@@ -59,6 +59,7 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 			[]*look{record(noted(long, 0, ab, "me"), noted(long, 1, ab, "me"), noted(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, 0, 0},
 		{"another reaches other servers by the same names", ab,
 			[]*look{record(noted(long, 0, ab, "me"), noted(long, 1, ab, "you")), record(noted(long, 1, ab, "me"), noted(long, 0, ab, "you"))}, 1, nil, 3000, 3000},
+		{"this proxy has just come", ab, []*look{{notes: []note{noted(long, 0, ab, "me"), noted(long, 1, ab, "you")}}, nil}, 0, nil, 0, 0},
 		{"this proxy found no room in the record", ab, []*look{record(noted(long, 1, ab, "you")), nil}, 0, nil, 0, 0},
 	} {
 		found := compare(row.own, "me", row.looks, now)

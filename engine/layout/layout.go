@@ -203,11 +203,13 @@ func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Dura
 				l, err := ask(ctx, n, own, index[i], g.self, ttl)
 				g.mu.Lock()
 				defer g.mu.Unlock()
+				was := g.seen[n].look
 				if err != nil {
-					g.seen[n] = seen{g.seen[n].look, err}
-				} else {
-					g.seen[n] = seen{&l, nil}
+					g.seen[n] = seen{was, err}
+					return
 				}
+				l.earlier = was != nil
+				g.seen[n] = seen{&l, nil}
 			})
 		})
 	}

@@ -105,6 +105,33 @@ func TestProxiesMeetOnAnyNode(t *testing.T) {
 	}
 }
 
+// A list of sentinels' masters is a list of nodes. In a cluster nothing is noted, because its
+// nodes say where keys lie.
+func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
+	log := slog.New(slog.DiscardHandler)
+	guarded := redistest.StartGuarded(t)
+	g := Open(open(t, guarded.URL()), Warn, log)
+	defer g.Close()
+	other := redistest.Start(t)
+	h := Open(open(t, guarded.URL(), other.URL()), Warn, log)
+	defer h.Close()
+	for _, g := range []*Guard{g, h} {
+		eventually(t, "the other list to be seen", func() bool { return g.view.Load().conflict != nil })
+	}
+
+	cluster := redistest.StartCluster(t, 3, nil)
+	fleet := open(t, cluster.URL())
+	eventually(t, "the cluster's nodes to be known", func() bool { return len(fleet.Topology().Nodes) == 3 })
+	c := Open(fleet, Strict, log)
+	defer c.Close()
+	first := c.view.Load()
+	eventually(t, "another round", func() bool { return c.view.Load() != first })
+	require.Equal(t, "cluster", c.Info()[1].Value)
+	for _, n := range cluster.Nodes {
+		require.Zero(t, n.Client.DBSize(t.Context()).Val())
+	}
+}
+
 // What lasts is logged at once and then every minute, and so is its end.
 func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	var log lockedBuffer

@@ -75,6 +75,7 @@ func (e note) crowded() bool { return len(e.proxies) >= maxProxies }
 // look is what a proxy has read of a node.
 type look struct {
 	notes   []note
+	earlier bool // this proxy has looked at the node before
 	latency time.Duration
 	offset  time.Duration // the node's clock minus that of this machine
 }
