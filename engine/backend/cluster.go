@@ -71,22 +71,27 @@ func clusterTopology(ranges []redis.ClusterSlot, open func(addr string) *Node, u
 // answers. After a failover some nodes know less than others for a while; the next
 // request starts with another node, and trouble brings it soon.
 func (w *watcher) slotRanges(ctx context.Context, b *backend, now *Topology) ([]redis.ClusterSlot, error) {
+	var failures []error
 	for i := range now.Nodes {
 		n := now.Nodes[(w.turn+i)%len(now.Nodes)]
 		if n.State() != Up {
 			continue
 		}
-		if ranges, err := w.askSlots(ctx, n.client, n.name); err == nil {
+		ranges, err := w.askSlots(ctx, n.client, n.name)
+		if err == nil {
 			return ranges, nil
 		}
+		failures = append(failures, err)
 	}
 	for i := range b.seeds {
 		seed := b.seeds[(w.turn+i)%len(b.seeds)]
-		if ranges, err := w.askSlots(ctx, w.client(b, seed), seed); err == nil {
+		ranges, err := w.askSlots(ctx, w.client(b, seed), seed)
+		if err == nil {
 			return ranges, nil
 		}
+		failures = append(failures, err)
 	}
-	return nil, errNoAnswer
+	return nil, noAnswer(failures)
 }
 
 func (w *watcher) askSlots(ctx context.Context, client *redis.Client, asked string) ([]redis.ClusterSlot, error) {

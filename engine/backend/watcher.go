@@ -3,6 +3,8 @@ package backend
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -49,6 +51,15 @@ const (
 
 // errNoAnswer is the error if no server knew the topology.
 var errNoAnswer = errors.New("no sentinel or cluster node answered")
+
+// noAnswer returns the error after all servers were asked. failures are theirs. A refusal,
+// such as NOPERM, is part of it, since that is what an operator can mend.
+func noAnswer(failures []error) error {
+	if i := slices.IndexFunc(failures, IsReply); i >= 0 {
+		return fmt.Errorf("%w as it should; one said: %w", errNoAnswer, failures[i])
+	}
+	return errNoAnswer
+}
 
 // newWatcher returns the watcher of a fleet with sentinels or a cluster. Until it has
 // found the nodes, requests get their policy.
@@ -125,7 +136,7 @@ func (w *watcher) run(ctx context.Context) {
 	if w.backends[0].kind != cluster {
 		calm = lookOften
 	}
-	retry, known := lookSoon, true
+	retry, said := lookSoon, ""
 	for {
 		settled, err := false, errPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
@@ -133,12 +144,13 @@ func (w *watcher) run(ctx context.Context) {
 			w.retire()
 		})
 		switch {
-		case err != nil && known && ctx.Err() == nil:
-			w.fleet.config.Logger.Warn("topology unknown: " + err.Error())
-		case err == nil && !known:
+		case err != nil && err.Error() != said && ctx.Err() == nil:
+			said = err.Error()
+			w.fleet.config.Logger.Warn("topology unknown: " + said)
+		case err == nil && said != "":
+			said = ""
 			w.fleet.config.Logger.Warn("topology known again")
 		}
-		known = err == nil
 		wait := calm
 		if settled {
 			retry = lookSoon

@@ -132,11 +132,15 @@ func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 		err = unavailable(r.node, r.err.Error())
 	}
 	c.asked = time.Now()
-	if c.err = err; err == nil {
+	switch {
+	case err == nil:
 		table := parseCommands(r.array, f.config.Admin)
 		c.table.Store(&table)
 		c.stale.Store(false)
+	case old == nil && c.err == nil:
+		f.config.Logger.Warn("ordinary commands are not forwarded: no node answers COMMAND", "error", err)
 	}
+	c.err = err
 	return err
 }
 

@@ -37,11 +37,17 @@ func (l *resetListener) open(n *backend.Node, known *denials.Memory, local *reco
 
 func (l *resetListener) run(node string, known *denials.Memory, local *reconciler, log *slog.Logger) {
 	defer l.done.Done()
+	refused := false
 	for {
 		var err error
 		ok := backend.Guard(log, "listening for resets on "+node, func() { err = l.receive(known, local) })
 		if ok && err == nil {
+			refused = false
 			continue
+		}
+		if backend.IsReply(err) && !refused {
+			refused = true
+			log.Warn("resets by other proxies take up to a second here: the node refuses SUBSCRIBE", "node", node, "why", err)
 		}
 		select {
 		case <-l.stop:
