@@ -35,7 +35,7 @@ func TestHelpAndVersionArePrinted(t *testing.T) {
 	for _, flag := range []string{"--help", "-h"} {
 		code, out := outcome(t, flag)
 		require.Zero(t, code)
-		require.Contains(t, out, "usage: rlproxy [file.conf] [--directive value ...]")
+		require.Contains(t, out, "usage: rlproxy [file.conf ...] [--directive value ...]")
 		require.Contains(t, out, "backend-timeout")
 	}
 	for _, flag := range []string{"--version", "-v"} {

@@ -1,6 +1,6 @@
 // Command rlproxy is a rate-limiting daemon that any Redis client can talk to.
 //
-//	rlproxy [file.conf] [--directive value ...]
+//	rlproxy [file.conf ...] [--directive value ...]
 //
 // This package reads the configuration, wires the engine to the commands and the
 // commands to the server, and keeps the one order of starting and stopping.

@@ -75,8 +75,16 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 
 	_, err = load([]string{"--port", "x"})
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)
+	_, err = load([]string{file, "--port", "1", "-x"})
+	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "1 -x"`)
+	_, err = load([]string{"-x"})
+	require.EqualError(t, err, `command line: "-x" is not a directive: directives begin with --`)
+
+	c, err = load([]string{file, more, "--timeout", "8"})
+	require.NoError(t, err, "several files")
+	require.Equal(t, []string{"redis://a", "redis://b", "redis://b"}, c.backends)
 	_, err = load([]string{file, "6380"})
-	require.EqualError(t, err, `command line: "6380" is not a directive: directives begin with --`)
+	require.EqualError(t, err, "can't read the configuration: open 6380: no such file or directory")
 
 	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
 	_, err = load([]string{file})

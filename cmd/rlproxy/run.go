@@ -12,15 +12,17 @@ import (
 // run does what the arguments ask for. With --help, --version and --check it returns
 // at once, else when ctx is cancelled and the clients are answered.
 func run(ctx context.Context, args []string, stdout io.Writer) error {
+	alone := ""
 	if len(args) == 1 {
-		switch args[0] {
-		case "--help", "-h":
-			_, err := io.WriteString(stdout, usage())
-			return err
-		case "--version", "-v":
-			_, err := fmt.Fprintln(stdout, "rlproxy "+version())
-			return err
-		}
+		alone = args[0]
+	}
+	switch {
+	case slices.Contains(args, "--help") || alone == "-h":
+		_, err := io.WriteString(stdout, usage())
+		return err
+	case slices.Contains(args, "--version") || alone == "-v":
+		_, err := fmt.Fprintln(stdout, "rlproxy "+version())
+		return err
 	}
 	isCheck := func(a string) bool { return a == "--check" }
 	check := slices.ContainsFunc(args, isCheck)
@@ -50,7 +52,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 // load reads the configuration that the arguments describe.
 func load(args []string) (*config, error) {
 	r := reader{config: newConfig()}
-	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if err := r.readFile(args[0]); err != nil {
 			return nil, err
 		}

@@ -26,7 +26,7 @@ func usage() string {
 	var b strings.Builder
 	b.WriteString(`rlproxy is a rate-limiting daemon that any Redis client can talk to.
 
-usage: rlproxy [file.conf] [--directive value ...] [--check]
+usage: rlproxy [file.conf ...] [--directive value ...] [--check]
 
   rlproxy                                    port 6380, state in this process
   rlproxy --backend redis://127.0.0.1:6379   state on a Redis node

@@ -1,0 +1,288 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+)
+
+// TestImageTakesDirectivesAndFiles runs the image's command line with what may come after
+// the image's name.
+func TestImageTakesDirectivesAndFiles(t *testing.T) {
+	t.Parallel()
+	i := newImage(t)
+	i.write(t, "/my.conf", "requirepass hush\nport 0\n", 0o644)
+	for _, args := range [][]string{{"--requirepass", "hush", "--port", "0"}, {"/my.conf"}, {"/my.conf", "--maxclients", "100"}} {
+		p := i.start(t, i.command(args...)...)
+		require.Regexp(t, `msg=listening address=0\.0\.0\.0:`, p.Output.String(), "clients connect from outside of the container")
+		c := dial(t, p.addr)
+		require.Equal(t, status("OK"), c.do(t, "AUTH", "hush"))
+		require.EqualValues(t, 4, c.decide(t, "RL.SLIDE k 5 60").remaining)
+		p.stop(t)
+	}
+	for args, want := range map[string]string{
+		"/none.conf": "rlproxy: can't read the configuration: open /none.conf: no such file or directory\n",
+		"6380":       "rlproxy: can't read the configuration: open 6380: no such file or directory\n",
+		"--version":  "rlproxy ",
+	} {
+		p := i.spawn(t, i.command(args)...)
+		if args == "--version" {
+			require.Zero(t, p.Exit(t), p.Output)
+		} else {
+			require.Equal(t, 1, p.Exit(t))
+		}
+		require.Contains(t, p.Output.String(), want)
+	}
+}
+
+// unit reads a unit of systemd: the values of each setting, in order.
+func unit(t *testing.T, path string) map[string][]string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	settings := make(map[string][]string)
+	for line := range strings.Lines(string(b)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && line[0] != '#' {
+			settings[name] = append(settings[name], value)
+		}
+	}
+	return settings
+}
+
+// TestUnitRunsWithAPrivateConfiguration runs the commands of the systemd unit as its user,
+// with only the folders that it may write to, and a configuration that others cannot read.
+func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
+	t.Parallel()
+	u := unit(t, "../deploy/rlproxy.service")
+	for name, want := range map[string]string{
+		"User": "rlproxy", "Group": "rlproxy", "StartLimitIntervalSec": "0", "Restart": "always", "ProtectSystem": "strict",
+		"RuntimeDirectory": "rlproxy", "LogsDirectory": "rlproxy", "ConfigurationDirectory": "rlproxy",
+	} {
+		require.Equal(t, []string{want}, u[name], name)
+	}
+	require.NotContains(t, u, "DynamicUser")
+	files, err := strconv.Atoi(u["LimitNOFILE"][0])
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, files, 10_000+64, "maxclients and what the process needs itself")
+
+	const uid = 61_000 // a user that has no name on this machine
+	s := newSandbox(t, uid, uid, "/run/rlproxy", "/var/log/rlproxy")
+	command := strings.Fields(u["ExecStart"][0])
+	s.install(t, command[0])
+	conf := "bind 127.0.0.1\nport " + strconv.Itoa(redistest.FreePort(t)) + "\nrequirepass hush\n" +
+		"unixsocket /run/rlproxy/rlproxy.sock\nlogfile /var/log/rlproxy/rlproxy.log\n"
+	s.write(t, command[1], conf, 0o640)
+	p := s.spawn(t, command...)
+	log := filepath.Join(s.root, "/var/log/rlproxy/rlproxy.log")
+	logged := func(what string) func() bool {
+		return func() bool {
+			b, err := os.ReadFile(log)
+			return err == nil && strings.Contains(string(b), what) || !p.Running()
+		}
+	}
+	eventually(t, "the socket", logged("address=/run/rlproxy/rlproxy.sock"))
+	require.True(t, p.Running(), p.Output)
+	addr := "127.0.0.1:" + regexp.MustCompile(`port (\d+)`).FindStringSubmatch(conf)[1]
+	require.Equal(t, status("OK"), dial(t, addr).do(t, "AUTH", "hush"))
+
+	// systemctl reload runs the check first, then sends SIGHUP.
+	require.Len(t, u["ExecReload"], 2)
+	require.Equal(t, "/bin/kill -HUP $MAINPID", u["ExecReload"][1])
+	s.write(t, command[1], conf+"prot 1\n", 0o640)
+	check := s.spawn(t, strings.Fields(u["ExecReload"][0])...)
+	require.Equal(t, 1, check.Exit(t))
+	require.Contains(t, check.Output.String(), `unknown directive "prot"`)
+	s.write(t, command[1], strings.Replace(conf, "hush", "new", 1), 0o640)
+	check = s.spawn(t, strings.Fields(u["ExecReload"][0])...)
+	require.Zero(t, check.Exit(t), check.Output)
+	p.Signal(t, syscall.SIGHUP)
+	eventually(t, "the reload", logged(reloaded))
+	require.Equal(t, status("OK"), dial(t, addr).do(t, "AUTH", "new"))
+	p.Stop(t)
+	require.NoFileExists(t, filepath.Join(s.root, "/run/rlproxy/rlproxy.sock"))
+}
+
+// TestUnitIsAcceptedBySystemd asks systemd-analyze, where there is one.
+func TestUnitIsAcceptedBySystemd(t *testing.T) {
+	t.Parallel()
+	if _, err := exec.LookPath("systemd-analyze"); err != nil {
+		t.Log("systemd-analyze is missing: only TestUnitRunsWithAPrivateConfiguration has checked the unit")
+		return
+	}
+	b, err := os.ReadFile("../deploy/rlproxy.service")
+	require.NoError(t, err)
+	text := strings.ReplaceAll(string(b), "/usr/local/bin/rlproxy", staticBinary(t))
+	out, _ := exec.Command("systemd-analyze", "verify", "--man=no", write(t, "rlproxy.service", text)).CombinedOutput() // #nosec G204 -- the test's own file
+	for line := range strings.Lines(string(out)) {
+		require.NotContains(t, line, "rlproxy.service", "systemd has something to say about the unit")
+	}
+}
+
+// readYAML reads the documents of a YAML file.
+func readYAML[T any](t *testing.T, path string) (documents []T) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, f.Close()) }()
+	for d := yaml.NewDecoder(f); ; {
+		var document T
+		if err := d.Decode(&document); err != nil {
+			require.ErrorContains(t, err, "EOF")
+			return documents
+		}
+		documents = append(documents, document)
+	}
+}
+
+// manifest has what matters here of a Kubernetes object.
+type manifest struct {
+	Kind     string
+	Metadata struct{ Name string }
+	Data     map[string]string
+	Spec     struct {
+		Selector struct {
+			MatchLabels map[string]string `yaml:"matchLabels"`
+		}
+		Template struct {
+			Metadata struct{ Labels map[string]string }
+			Spec     struct {
+				Grace          int         `yaml:"terminationGracePeriodSeconds"`
+				InitContainers []container `yaml:"initContainers"`
+				Volumes        []struct {
+					Name      string
+					ConfigMap struct{ Name string } `yaml:"configMap"`
+				}
+			}
+		}
+	}
+}
+
+type probe struct {
+	TCPSocket struct{ Port string } `yaml:"tcpSocket"`
+}
+
+type container struct {
+	Image         string
+	RestartPolicy string `yaml:"restartPolicy"`
+	Command, Args []string
+	Ports         []struct {
+		Name          string
+		ContainerPort int `yaml:"containerPort"`
+	}
+	StartupProbe  probe `yaml:"startupProbe"`
+	LivenessProbe probe `yaml:"livenessProbe"`
+	VolumeMounts  []struct {
+		Name      string
+		MountPath string `yaml:"mountPath"`
+	} `yaml:"volumeMounts"`
+	Resources struct{ Requests, Limits map[string]string }
+	Security  struct {
+		RunAsNonRoot         bool `yaml:"runAsNonRoot"`
+		ReadOnly             bool `yaml:"readOnlyRootFilesystem"`
+		AllowPrivilegeEscape bool `yaml:"allowPrivilegeEscalation"`
+	} `yaml:"securityContext"`
+}
+
+// TestManifestRunsAsWritten runs the sidecar of the Kubernetes manifest in the image, with
+// the manifest's configuration, as the image's user, who may write nowhere.
+func TestManifestRunsAsWritten(t *testing.T) {
+	t.Parallel()
+	parts := make(map[string]manifest)
+	for _, m := range readYAML[manifest](t, "../deploy/kubernetes.yaml") {
+		parts[m.Kind] = m
+	}
+	pod := parts["Deployment"].Spec.Template
+	require.Equal(t, parts["Deployment"].Spec.Selector.MatchLabels, pod.Metadata.Labels, "the selector must match the pods")
+	require.Greater(t, pod.Spec.Grace, 10, "shutdown-timeout")
+	require.Len(t, pod.Spec.InitContainers, 1)
+	sidecar := pod.Spec.InitContainers[0]
+	require.Equal(t, "Always", sidecar.RestartPolicy, "else it is no sidecar")
+	require.True(t, sidecar.Security.RunAsNonRoot)
+	require.True(t, sidecar.Security.ReadOnly)
+	require.Len(t, sidecar.Ports, 1)
+	require.Equal(t, sidecar.Ports[0].Name, sidecar.StartupProbe.TCPSocket.Port)
+	require.Equal(t, sidecar.Ports[0].Name, sidecar.LivenessProbe.TCPSocket.Port)
+	require.Equal(t, pod.Spec.Volumes[0].Name, sidecar.VolumeMounts[0].Name)
+	require.Equal(t, parts["ConfigMap"].Metadata.Name, pod.Spec.Volumes[0].ConfigMap.Name)
+
+	// The container's limit is the only number for memory.
+	conf := parts["ConfigMap"].Data["rlproxy.conf"]
+	require.NotEmpty(t, sidecar.Resources.Limits["memory"])
+	require.NotContains(t, sidecar.Resources.Requests, "memory")
+	require.NotContains(t, conf, "maxmemory")
+
+	nodes := startNodes(t, 2)
+	for i, n := range nodes {
+		before := conf
+		conf = strings.Replace(conf, fmt.Sprintf("redis://redis-%d.redis:6379", i), n.URL(), 1)
+		require.NotEqual(t, before, conf)
+	}
+	port := fmt.Sprintf("port %d\n", sidecar.Ports[0].ContainerPort)
+	require.Contains(t, conf, port)
+	conf = strings.Replace(conf, port, "port 0\n", 1) + "backend-timeout 10000\n"
+	i := newImage(t)
+	i.write(t, filepath.Join(sidecar.VolumeMounts[0].MountPath, "rlproxy.conf"), conf, 0o644)
+	command := i.command(sidecar.Args...)
+	if len(sidecar.Command) > 0 {
+		command = slices.Concat(sidecar.Command, sidecar.Args)
+	}
+	p := i.start(t, command...)
+	require.Contains(t, p.Output.String(), "address=0.0.0.0:")
+	require.EqualValues(t, 4, dial(t, p.addr).decide(t, "RL.SLIDE k 5 60").remaining)
+	require.Equal(t, 1, len(nodes[0].keys(t))+len(nodes[1].keys(t)))
+	p.stop(t)
+}
+
+// TestComposeFileRunsAsWritten starts the nodes of the compose file with their command
+// lines, and in front of them rlproxy in the image with its own.
+func TestComposeFileRunsAsWritten(t *testing.T) {
+	t.Parallel()
+	type service struct {
+		Image   string
+		Build   struct{ Context, Dockerfile string }
+		Command []string
+		Volumes []string
+		Depends []string `yaml:"depends_on"`
+		Memory  string   `yaml:"mem_limit"`
+	}
+	files := readYAML[struct{ Services map[string]service }](t, "../deploy/compose.yaml")
+	require.Len(t, files, 1)
+	services := files[0].Services
+	rlproxy := services["rlproxy"]
+	require.FileExists(t, filepath.Join("../deploy", rlproxy.Build.Context, rlproxy.Build.Dockerfile))
+	require.NotEmpty(t, rlproxy.Memory)
+	require.Len(t, rlproxy.Depends, 3)
+	args := slices.Clone(rlproxy.Command)
+	for _, name := range rlproxy.Depends {
+		node := services[name]
+		require.True(t, strings.HasPrefix(node.Image, "redis:"), node.Image)
+		// The container's path of the configuration stands for a file of this repository.
+		source, target, ok := strings.Cut(strings.TrimSuffix(node.Volumes[0], ":ro"), ":")
+		require.True(t, ok)
+		require.Equal(t, []string{"redis-server", target}, node.Command[:2])
+		b, err := os.ReadFile(filepath.Join("../deploy", source))
+		require.NoError(t, err)
+		conf := write(t, "redis.conf", strings.Replace(string(b), "\nport 6379\n", "\n", 1))
+		n := redistest.Start(t, append([]string{"--include", conf}, node.Command[2:]...)...)
+		at := slices.Index(args, "redis://"+name+":6379")
+		require.Positive(t, at, "rlproxy does not use %s", name)
+		args[at] = n.URL()
+	}
+	i := newImage(t)
+	p := i.start(t, i.command(append(args, "--port", "0", "--backend-timeout", "10000")...)...)
+	require.EqualValues(t, 4, dial(t, p.addr).decide(t, "RL.SLIDE k 5 60").remaining)
+	require.Contains(t, p.Output.String(), "there is no password and protected-mode is off")
+	p.stop(t)
+}
