@@ -1,7 +1,6 @@
 # make help lists the targets.
 
 GO      ?= go
-VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 
 # The version of golangci-lint that CI and people use.
 GOLANGCI_LINT := 2.15.0
@@ -28,14 +27,12 @@ run: build ## build, then start on 127.0.0.1:6380 with the state in this process
 
 .PHONY: build
 build: ## build bin/rlproxy, a static binary
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.release=$(VERSION)' -o bin/rlproxy ./cmd/rlproxy
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' -o bin/rlproxy ./cmd/rlproxy
 
-.PHONY: test
-test: ## run all tests, in minutes; installs redis-server and gcc if they are missing
-	scripts/need redis-server gcc
-	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; } >&2
-	$(GO) vet ./...
-	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
+.PHONY: bench-quick
+bench-quick: build ## measure on this machine, against direct EVALSHA, in a minute
+	scripts/need redis-server
+	$(GO) run ./tests/bench -quick
 
 .PHONY: help
 help: ## list the targets
@@ -46,6 +43,13 @@ clean: ## remove what was built
 	rm -rf bin
 
 ##@ To change rlproxy; tests/README.md says what each level of tests holds
+
+.PHONY: test
+test: ## run all tests, in minutes; installs redis-server and gcc if they are missing
+	scripts/need redis-server gcc
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; } >&2
+	$(GO) vet ./...
+	CGO_ENABLED=1 $(GO) test -race -timeout 15m ./...
 
 .PHONY: lint
 lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is missing
@@ -95,11 +99,6 @@ instructions: build ## count a node's instructions per decision under valgrind; 
 bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes half an hour
 	scripts/need redis-server
 	$(GO) run ./tests/bench -docs docs
-
-.PHONY: bench-quick
-bench-quick: build ## print the same table in a minute
-	scripts/need redis-server
-	$(GO) run ./tests/bench -quick
 
 .PHONY: bench-hot
 bench-hot: build ## measure hot keys only: one hot key, one denied key, a split key

@@ -33,14 +33,17 @@ import (
 
 //go:generate go test -run TestDocs -update .
 
+// Version is the version of rlproxy: the newest in CHANGELOG.md, and the tag of a release
+// after its v.
+const Version = "0.1.0"
+
 // RedisVersion is the version of Redis that the session commands are compatible with.
 // Clients read it in HELLO and INFO to learn about the server's features.
 const RedisVersion = "7.0.15"
 
 // Config configures a Handler. Only Engine is required.
 type Config struct {
-	Engine  engine.Engine
-	Version string // the version of rlproxy, shown by INFO
+	Engine engine.Engine
 
 	// ACL holds the users; nil: every client may do everything without a login.
 	ACL *acl.List

@@ -127,7 +127,6 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 func testConfig(e engine.Engine) Config {
 	return Config{
 		Engine:  e,
-		Version: "1.2.3",
 		Clients: new(fakeClients),
 		Now:     func() time.Time { return at },
 		Settings: func(pattern string) (found [][2]string) {

@@ -14,7 +14,7 @@ import (
 // hotKeysRow returns RL.HOTKEYS.
 func hotKeysRow() row {
 	return row{Command: table.Command{
-		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "1.0.0",
+		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "0.1.0",
 		Cost:     "O(N*log(N)) with N the number of keys that this proxy tracks",
 		Summary:  "Lists the busiest keys seen by this proxy",
 		Args:     []table.Arg{{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"}},

@@ -167,7 +167,7 @@ func (h *Handler) sections() []Section {
 		{"Server", [][2]string{
 			{"redis_version", RedisVersion},
 			{"redis_mode", "standalone"},
-			{"rlproxy_version", h.cfg.Version},
+			{"rlproxy_version", Version},
 			{"os", runtime.GOOS + " " + runtime.GOARCH},
 			{"arch_bits", strconv.Itoa(strconv.IntSize)},
 			{"process_id", strconv.Itoa(pid)},

@@ -41,7 +41,7 @@ func TestHelpAndVersionArePrinted(t *testing.T) {
 	for _, flag := range []string{"--version", "-v"} {
 		code, out := outcome(t, flag)
 		require.Zero(t, code)
-		require.Regexp(t, `^rlproxy \S+\n$`, out)
+		require.Regexp(t, `^rlproxy `+regexp.QuoteMeta(versionOf(t))+` \(\S+, go\S.*\)\n$`, out)
 	}
 }
 
@@ -70,6 +70,42 @@ func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 	code, out = outcome(t, filepath.Join(t.TempDir(), "missing.conf"))
 	require.Equal(t, 1, code)
 	require.Contains(t, out, "can't read the configuration: open ")
+}
+
+// Both --check and a start refuse what cannot work.
+func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	for content, want := range map[string]string{
+		`bind ""`:                       "nothing to listen on: bind or unixsocket must name something",
+		"port 7000\ntls-port 7000":      "port and tls-port must differ; both are 7000",
+		"backend redis://h:99999":       "a.conf:1: backend must be a URL such as ",
+		"backend redis://h:6379/-1":     "with ports from 1 to 65535 and databases from 0",
+		"client-query-buffer-limit 1mb": "client-query-buffer-limit 1048576 must be at least proto-max-bulk-len, which is 67108864",
+		"maxmemory-clients 64mb\nclient-query-buffer-limit 128mb":             "maxmemory-clients 67108864 must be at least client-query-buffer-limit, which is 134217728",
+		"client-output-buffer-limit normal 256mb 0 0\nmaxmemory-clients 64mb": "maxmemory-clients 67108864 must be at least client-output-buffer-limit, which is 268435456",
+		"unixsocket " + folder + "/none/s\nport 0":                            "/none",
+		"logfile " + folder + "/none/log\nport 0":                             "/none",
+		"unixsocket " + folder + "/a/s\nlogfile " + folder + "/b/log":         "/b",
+		"unixsocket /dev/null/s\nport 0":                                      "/dev/null/s",
+	} {
+		path := write(t, "a.conf", content+"\n")
+		for _, args := range [][]string{{path}, {path, "--check"}} {
+			code, out := outcome(t, args...)
+			require.Equal(t, 1, code, "%s\n%s", content, out)
+			require.Contains(t, out, want)
+		}
+	}
+	for _, content := range []string{
+		"bind \"\"\nunixsocket " + folder + "/s",
+		"unixsocket " + folder + "/s\nlogfile " + folder + "/log",
+		"maxmemory-clients 64mb",
+		"port 0\nmaxmemory-clients 64mb\nclient-query-buffer-limit 64mb\nclient-output-buffer-limit normal 64mb 0 0",
+		"backend redis://h:65535/15",
+	} {
+		code, out := outcome(t, write(t, "a.conf", content+"\n"), "--check")
+		require.Zero(t, code, "%s\n%s", content, out)
+	}
 }
 
 func TestCheckStartsNothing(t *testing.T) {

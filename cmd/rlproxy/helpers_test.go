@@ -16,7 +16,7 @@ import (
 
 // read loads text as a file named test.conf.
 func read(content string) (*config, error) {
-	r := reader{config: newConfig()}
+	r := reader{config: newConfig(), given: make(map[string]bool)}
 	return r.config, r.readText("test.conf", content)
 }
 

@@ -12,6 +12,9 @@ import (
 	"time"
 )
 
+// errNoAddress is the error of a server without addresses.
+var errNoAddress = errors.New("nothing to listen on: bind or unixsocket must name something")
+
 // listen opens every address of the configuration, or none if it returns an error.
 // It wraps the listeners of tls-port with secure.
 func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listener) ([]net.Listener, error) {
@@ -34,7 +37,7 @@ func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listen
 		}
 	}
 	if err == nil && len(open) == 0 {
-		err = errors.New("nothing to listen on: bind or unixsocket must name something")
+		err = errNoAddress
 	}
 	if err != nil {
 		closeAll(open)

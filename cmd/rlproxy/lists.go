@@ -66,7 +66,8 @@ func (v backends) set(words []string) bool {
 
 func (v backends) allowed() string {
 	return "a URL such as redis://127.0.0.1:6379, rediss://user:password@host:6379/0, " +
-		"redis+sentinel://host:26379,host:26379/master or redis+cluster://host:6379,host:6379"
+		"redis+sentinel://host:26379,host:26379/master or redis+cluster://host:6379,host:6379, " +
+		"with ports from 1 to 65535 and databases from 0"
 }
 
 func (v backends) clear() { *v.p = nil }

@@ -14,6 +14,7 @@ import (
 // the command line, but those of the command line replace those of the files.
 type reader struct {
 	config  *config
+	given   map[string]bool // directives that are set, by their names in lower case
 	depth   int             // nesting of include
 	cleared map[string]bool // repeated directives set on the command line; nil while files are read
 }
@@ -91,6 +92,7 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 	if !v.set(words) {
 		return fmt.Errorf("%s: %s must be %s%s", where, name, v.allowed(), d.got(words))
 	}
+	r.given[name] = true
 	return nil
 }
 

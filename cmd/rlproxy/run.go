@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/commands"
 )
 
 // run does what the arguments ask for. With --help, --version and --check it returns
@@ -21,7 +23,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 		_, err := io.WriteString(stdout, usage())
 		return err
 	case slices.Contains(args, "--version") || alone == "-v":
-		_, err := fmt.Fprintln(stdout, "rlproxy "+version())
+		_, err := fmt.Fprintln(stdout, "rlproxy "+commands.Version+" ("+built()+")")
 		return err
 	}
 	isCheck := func(a string) bool { return a == "--check" }
@@ -30,6 +32,9 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	if check {
 		c, err := load(args)
 		if err != nil {
+			return err
+		}
+		if err := c.missingFolder(); err != nil {
 			return err
 		}
 		if _, err := prepare(c); err != nil {
@@ -51,7 +56,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 
 // load reads the configuration that the arguments describe.
 func load(args []string) (*config, error) {
-	r := reader{config: newConfig()}
+	r := reader{config: newConfig(), given: make(map[string]bool)}
 	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		if err := r.readFile(args[0]); err != nil {
 			return nil, err
@@ -59,6 +64,9 @@ func load(args []string) (*config, error) {
 		args = args[1:]
 	}
 	if err := r.readArgs(args); err != nil {
+		return nil, err
+	}
+	if err := r.config.conflict(r.given); err != nil {
 		return nil, err
 	}
 	return r.config, nil

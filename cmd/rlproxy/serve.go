@@ -42,7 +42,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	log.Info("starting", "version", version(), "engine", engineName(c))
+	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c))
 	listeners, err := listen(ctx, c, now.tls.wrap)
 	if err != nil {
 		return errors.Join(err, eng.close())
@@ -106,7 +106,6 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 	var out outside
 	config := commands.Config{
 		Engine:   eng.decide,
-		Version:  version(),
 		ACL:      ready.acl,
 		Settings: now.settings,
 		Info:     func() []commands.Section { return sections(now, eng.decide) },

@@ -7,18 +7,14 @@ import (
 	"text/tabwriter"
 )
 
-// release is the version, set by the linker in release builds.
-var release string
-
-// version returns the version of this build.
-func version() string {
-	if release != "" {
-		return release
+// built returns what is known of this build: its version as the Go command determined it,
+// by the version that was installed or by the commit of the repository, and Go's version.
+func built() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
 	}
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
-	}
-	return "unknown"
+	return info.Main.Version + ", " + info.GoVersion
 }
 
 // usage returns the text of --help.

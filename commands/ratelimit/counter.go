@@ -8,7 +8,7 @@ import (
 // counter returns RL.COUNTER, which weighs sub-windows by their overlap.
 func counter() Command {
 	return Command{Command: table.Command{
-		Name: "rl.counter", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "1.0.0",
+		Name: "rl.counter", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W*B) with W the number of windows and B the number of buckets per window",
 		Summary: "Weighs the previous fixed window by its overlap: little memory, smooth windows",
 		Args: []table.Arg{keyArg, pairs, costArg,

@@ -8,7 +8,7 @@ import (
 // fixed returns RL.FIXED, one counter per fixed window.
 func fixed() Command {
 	return Command{Command: table.Command{
-		Name: "rl.fixed", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "1.0.0",
+		Name: "rl.fixed", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W) with W the number of windows",
 		Summary: "Admits at most the limit in each fixed window, so up to twice the limit around a boundary",
 		Args:    []table.Arg{keyArg, pairs, costArg, idArg, shardsArg, failArg},

@@ -9,7 +9,7 @@ import (
 // inspect returns RL.INSPECT.
 func inspect() Command {
 	return Command{Command: table.Command{
-		Name: "rl.inspect", Arity: 2, Flags: reads, Keys: oneKey, Group: "ratelimit", Since: "1.0.0",
+		Name: "rl.inspect", Arity: 2, Flags: reads, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(S) with S the number of states and shards of the key",
 		Summary: "Shows the state of a key, without charging or changing anything",
 		Args:    []table.Arg{keyArg},

@@ -9,7 +9,7 @@ import (
 // reset returns RL.RESET.
 func reset() Command {
 	return Command{Command: table.Command{
-		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit", Since: "1.0.0",
+		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit", Since: "0.1.0",
 		Cost:     "O(N) with N the number of keys",
 		Summary:  "Deletes the state of keys, of every command and window",
 		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true, About: "1 to 4096 arbitrary bytes"}},

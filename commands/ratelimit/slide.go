@@ -8,7 +8,7 @@ import (
 // slide returns RL.SLIDE, the exact sliding log.
 func slide() Command {
 	return Command{Command: table.Command{
-		Name: "rl.slide", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "1.0.0",
+		Name: "rl.slide", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W) with W the number of windows, independent of limits and costs",
 		Summary: "Admits at most the limit in any trailing window, exactly",
 		Args:    []table.Arg{keyArg, pairs, costArg, idArg, shardsArg, failArg},

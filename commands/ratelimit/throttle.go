@@ -34,7 +34,7 @@ import (
 // Some of its versions add "Store error: " after that, which rlproxy leaves out.
 func throttle() Command {
 	return Command{Command: table.Command{
-		Name: "cl.throttle", Arity: -1, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "1.0.0",
+		Name: "cl.throttle", Arity: -1, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(1)",
 		Summary: "Limits by GCRA, as redis-cell does",
 		Args: []table.Arg{keyArg,

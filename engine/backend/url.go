@@ -89,6 +89,9 @@ func parseBackend(text string) (*backend, error) {
 		if err != nil || seed == "" {
 			return nil, errBackend // err may contain the password
 		}
+		if !validPlace(options) {
+			return nil, errors.New("a port is from 1 to 65535, and a database from 0: " + backendForms)
+		}
 		b.seeds = append(b.seeds, options.Addr)
 		b.options = options
 	}
@@ -103,6 +106,13 @@ func parseBackend(text string) (*backend, error) {
 		b.options.TLSConfig = nil // Connections.dialer does TLS
 	}
 	return b, nil
+}
+
+// validPlace reports whether a node can be at the address, and have the database.
+func validPlace(o *redis.Options) bool {
+	_, text, _ := net.SplitHostPort(o.Addr)
+	port, err := strconv.Atoi(text)
+	return err == nil && 1 <= port && port <= 65535 && o.DB >= 0
 }
 
 // takeSentinelUser removes sentinel_username and sentinel_password from a query and stores

@@ -52,6 +52,8 @@ func TestInvalidBackendURLsAreRefusedWithoutTheirPassword(t *testing.T) {
 		"", "redis", "http://h:1", "redis://", "redis://u:secret@h:port", "redis://u:secret@h:1,h:2",
 		"redis+sentinel://u:secret@h:1", "redis+sentinel://u:secret@h:1/main/x", "redis+cluster://u:secret@h:1/1",
 		"redis+cluster://u:secret@h:1,", "redis://u:secret@h:1/?no_such=1", "redis+cluster+sentinel://h",
+		"redis://u:secret@h:99999", "redis://u:secret@h:0", "redis://u:secret@h:-1", "redis://u:secret@h:1/-1", "redis+sentinel://u:secret@h:1,h:65536/main",
+		"redis+sentinel://u:secret@h:1/main/-1", "redis+cluster://u:secret@h:1,h:70000",
 	} {
 		err := CheckURL(url)
 		require.Error(t, err, url)

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// conflict returns an error if settings that are each allowed contradict each other. given
+// has the names of the directives that the configuration sets, in lower case.
+func (c *config) conflict(given map[string]bool) error {
+	switch {
+	case len(c.bind) == 0 && c.unixSocket == "":
+		return errNoAddress
+	case c.tlsPort != 0 && c.tlsPort == c.port:
+		return fmt.Errorf("port and tls-port must differ; both are %d", c.port)
+	case c.protoMaxBulk > c.queryBuffer:
+		return below("client-query-buffer-limit", c.queryBuffer, "proto-max-bulk-len", c.protoMaxBulk)
+	case !given["maxmemory-clients"]:
+		// It follows from the machine's memory. What it does not leave room for is refused
+		// when a client asks for it.
+	case given["client-query-buffer-limit"] && c.queryBuffer > c.clientMemory:
+		return below("maxmemory-clients", c.clientMemory, "client-query-buffer-limit", c.queryBuffer)
+	case given["client-output-buffer-limit"] && c.outputBuffer > c.clientMemory:
+		return below("maxmemory-clients", c.clientMemory, "client-output-buffer-limit", c.outputBuffer)
+	}
+	return nil
+}
+
+// below returns the error about a limit that is lower than another one that it must hold.
+func below(name string, limit int64, inner string, least int64) error {
+	return fmt.Errorf("%s %d must be at least %s, which is %d", name, limit, inner, least)
+}
+
+// missingFolder returns an error if the folder of a file that the process would make does
+// not exist.
+func (c *config) missingFolder() error {
+	var errs []error
+	for _, f := range []struct{ name, path string }{{"unixsocket", c.unixSocket}, {"logfile", c.logFile}} {
+		if f.path == "" {
+			continue
+		}
+		folder := filepath.Dir(f.path)
+		if st, err := os.Stat(folder); err != nil {
+			errs = append(errs, fmt.Errorf("%s: no folder for %s: %w", f.name, f.path, err))
+		} else if !st.IsDir() {
+			errs = append(errs, fmt.Errorf("%s: no folder for %s: %s is a file", f.name, f.path, folder))
+		}
+	}
+	return errors.Join(errs...)
+}
