@@ -241,7 +241,7 @@ func TestPanicInABatch(t *testing.T) {
 		p := &engine.Pipeline{}
 		for policy := engine.PolicyClosed; int(policy) < engine.Policies; policy++ {
 			r := p.Add()
-			*r = charge("k", 10)
+			*r = charge("k", 100) // LOCAL admits one for each pipeline
 			r.Fail = policy
 		}
 		*p.Add() = conformance.Inspect("k")
