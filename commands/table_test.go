@@ -13,6 +13,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/engine"
 )
 
 const docsFile = "../docs/commands.md"
@@ -50,6 +51,8 @@ var groups = []struct{ name, title, text string }{
 		"| `" + reply.ErrFine + "` | BUCKETS is above the milliseconds of a window |\n" +
 		"| `" + reply.ErrKey + "` | a key is empty or too long |\n" +
 		"| `" + reply.ErrSyntax + "` | anything else: an unknown option, one given twice or without its value, a FAIL policy that does not exist, a further limit without its window |\n" +
+		"| `" + engine.ErrStates.Error() + "` | the request would be the first about a window, and the key has 64 states that can still matter, each of one command, window and BUCKETS |\n" +
+		"| `ERR the stored record of` | what is stored of the key is damaged, or of another version: the text names the stored key, and RL.RESET removes it |\n" +
 		"| `UNAVAILABLE` | FAIL ERROR applies: a node did not answer |\n" +
 		"\n" +
 		"CL.THROTTLE has redis-cell's errors.\n"},

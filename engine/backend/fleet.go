@@ -13,7 +13,7 @@
 // A Node (node.go) has a client, tracked connections that can be dropped all at once
 // (connections.go), and a health (health.go): users report the result of each round trip
 // with Node.Record, and call Node.Down before the next. errors.go classifies the errors
-// of round trips. A node that has left the topology is closed a few seconds later, after
+// of round trips, and busy.go ends a function that does not end by itself. A node that has left the topology is closed a few seconds later, after
 // the functions that users registered with Node.OnClose.
 //
 // No reply of a node ends the process: each goroutine here runs its rounds under Guard

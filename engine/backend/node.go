@@ -144,6 +144,9 @@ func (n *Node) probe(ctx context.Context) error {
 		ctx, cancel := context.WithTimeout(ctx, n.fleet.config.Timeout)
 		defer cancel()
 		err = n.client.Process(ctx, redis.NewCmd(ctx, "eval", probeScript, 1, "rl:{}"))
+		if isBusy(err) {
+			n.free(ctx)
+		}
 	})
 	return err
 }

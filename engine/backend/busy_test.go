@@ -1,0 +1,54 @@
+package backend
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// A function of the library that does not end is ended, and the node is up again. One
+// of others keeps its node busy for as long as it wants.
+func TestFunctionThatKeepsTheNodeBusyIsEnded(t *testing.T) {
+	for _, tt := range []struct {
+		function string
+		own      bool
+	}{{"rl_decide_0123456789ab", true}, {"theirs", false}} {
+		t.Run(tt.function, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t, "--busy-reply-threshold", "10")
+			s.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function{function_name='"+tt.function+
+				"', flags={'no-writes'}, callback=function() while true do end end}")
+			f := openTest(t, Config{Backends: []string{s.URL()}})
+			n := f.Topology().Nodes[0]
+			require.NoError(t, n.Client().Ping(t.Context()).Err())
+
+			other := redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: time.Minute})
+			t.Cleanup(func() { _ = other.Close() })
+			ended := make(chan error, 1)
+			go func() { // until the function is ended
+				ended <- other.Do(context.Background(), "fcall", tt.function, 0).Err()
+			}()
+			busy := func() bool {
+				err := n.Client().Get(t.Context(), "k").Err()
+				if isBusy(err) {
+					n.Record(err)
+				}
+				return isBusy(err)
+			}
+			require.Eventually(t, busy, 20*time.Second, time.Millisecond)
+			if tt.own {
+				require.ErrorContains(t, <-ended, "killed")
+				require.Eventually(t, func() bool { return n.State() == Up }, 20*time.Second, time.Millisecond)
+				return
+			}
+			n.free(t.Context())
+			require.True(t, busy())
+			require.NoError(t, n.Client().Do(t.Context(), "function", "kill").Err())
+			require.ErrorContains(t, <-ended, "killed")
+		})
+	}
+}
