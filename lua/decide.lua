@@ -64,7 +64,8 @@ local function slow_path(q, key, s, clock, requests)
   if granted < 0 then granted = 0 end
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
-  if rec.lease or q.shard then
+  local rated = q.interval > 0 -- a rate is not lent
+  if rec.lease and not rated or q.shard then
     -- Within the lease summary's bound all is granted, without a look at the lease record.
     local bound, offset
     if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
@@ -91,7 +92,7 @@ local function slow_path(q, key, s, clock, requests)
   elseif q.cost == 0 and granted > 0 then
     granted = requests -- a request without cost is answered alike, whoever asks it
   end
-  local calls, rated = 0, q.interval > 0
+  local calls = 0
   for i = 1, n do
     local st, over, room = states[i], uses[i] + units + ask - limits[i], 0
     if granted < requests and over > 0 and not open and not q.shard then
