@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"slices"
 	"strings"
+	"sync"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
@@ -11,13 +13,10 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// maxBatch is how many requests may wait before they are sent to the engine, so that a large
-// pipeline takes bounded memory.
-const maxBatch = 4096
-
-// flushAt is how many bytes of replies are kept in memory before they are written in the
-// middle of a pipeline.
-const flushAt = 256 << 10
+// maxBatch is how many requests may wait before they are sent to the engine, and how many
+// keys of one command are asked about at a time, so that large pipelines and long commands
+// take bounded memory.
+const maxBatch = 1024
 
 // client is the handler's state of a session. Only the session's goroutine uses it.
 type client struct {
@@ -26,16 +25,14 @@ type client struct {
 	h *Handler
 	s *resp.Session
 
-	acl     *acl.List        // the rules that apply to the session
-	user    *acl.User        // nil while a login is needed
-	refused int              // logins of this session that were refused
-	pipe    engine.Pipeline  // requests to the engine
-	forward forward.Pipeline // ordinary commands
-	checked int              // how many commands of forward are known not to read the state of rate limits
-	pending []entry          // commands that are not answered yet, in order
+	acl     *acl.List // the rules that apply to the session
+	user    *acl.User // nil while a login is needed
+	refused int       // logins of this session that were refused
 	tx      transaction
 	subs    []string // channels, in the order of subscription
 	subSize int      // bytes in subs
+
+	*workspace // nil while no pipeline is processed
 
 	off      bool // CLIENT REPLY OFF: no replies until ON
 	skip     bool // CLIENT REPLY SKIP: no reply to the current command
@@ -45,6 +42,23 @@ type client struct {
 	cmd    *row            // the command that was answered last
 	public *clients.Client // what other sessions see of this one
 }
+
+// workspace is what processing a pipeline takes. Sessions share a pool of them, so that
+// one that is silent has none.
+type workspace struct {
+	pipe    engine.Pipeline  // requests to the engine
+	forward forward.Pipeline // ordinary commands
+	checked int              // how many commands of forward are known not to read the state of rate limits
+	pending []entry          // commands that are not answered yet, in order
+}
+
+var workspaces = sync.Pool{New: func() any {
+	const ordinary = 64 // commands of a pipeline
+	return &workspace{
+		pipe:    engine.Pipeline{Requests: make([]engine.Request, 0, ordinary), Results: make([]engine.Result, 0, ordinary)},
+		pending: make([]entry, 0, ordinary),
+	}
+}}
 
 // entry is a command that waits for its reply.
 type entry struct {
@@ -122,7 +136,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 func (c *client) reject(r *row, msg string) {
 	c.tx.spoiled = c.tx.open
 	if r != nil && r.Name == "exec" {
-		c.tx = transaction{}
+		c.endTransaction()
 		msg = reply.ErrExecRefused + strings.TrimPrefix(msg, "ERR ")
 	}
 	c.push(entry{err: msg})
@@ -133,17 +147,22 @@ func (c *client) dispatch(r *row, args [][]byte) {
 	switch {
 	case r.barrier:
 		c.flush()
-		c.cmd = r
-		mark := len(c.s.Out)
-		r.run(c, args)
-		if (c.off || c.skip) && !r.loud {
-			c.s.Out = c.s.Out[:min(mark, len(c.s.Out))] // shorter if run has flushed it
+		if muted := c.run(r, args, (c.off || c.skip) && !r.loud); !c.off && !c.skip {
+			c.s.Out = append(c.s.Out, muted...) // CLIENT REPLY ON
 		}
 	case r.run != nil:
 		c.push(entry{row: r, args: args})
+	case r == &forwardRow && len(args) > maxBatch:
+		c.flush() // alone, it may go to its nodes in pieces
+		c.forward.Add(args, c.s.Proto == 3)
+		c.push(entry{row: r, args: args})
+		c.flush()
 	case r == &forwardRow:
 		c.addForward(args)
 		c.push(entry{row: r, args: args})
+	case r.count != nil && len(args) > maxBatch:
+		c.flush()
+		c.run(r, args, c.off || c.skip)
 	default:
 		if c.checked < len(c.forward.Commands) {
 			c.beforeDecision()
@@ -156,6 +175,50 @@ func (c *client) dispatch(r *row, args [][]byte) {
 		}
 		c.push(entry{row: r, n: len(c.pipe.Requests) - n})
 	}
+}
+
+// run runs a command in the session. With mute its reply is not written: run returns it,
+// or the last part of a long one.
+func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
+	c.cmd = r
+	run := r.run
+	if run == nil {
+		run = func(c *client, args [][]byte) { c.inPieces(r, args) }
+	}
+	if !mute || c.s.Muted {
+		run(c, args)
+		return nil
+	}
+	out := c.s.Out
+	c.s.Out, c.s.Muted = nil, true
+	run(c, args)
+	muted, c.s.Out, c.s.Muted = c.s.Out, out, false
+	return muted
+}
+
+// inPieces answers a command about very many keys piece by piece, so that it takes little
+// memory and other clients' requests come in between. All keys are checked first. A piece
+// that fails ends the command.
+func (c *client) inPieces(r *row, args [][]byte) {
+	total := int64(0)
+	for _, checked := range []bool{false, true} {
+		for piece := range slices.Chunk(args[1:], maxBatch) {
+			msg := r.parse(append([][]byte{args[0]}, piece...), &c.pipe)
+			if msg == "" && checked {
+				c.h.cfg.Engine.Do(&c.pipe)
+				n, err := r.count(c.pipe.Results)
+				if total += n; err != nil {
+					msg = err.Error()
+				}
+			}
+			c.pipe.Reset()
+			if msg != "" {
+				c.Error(msg)
+				return
+			}
+		}
+	}
+	c.Int(total)
 }
 
 // push adds a command to those that wait.
@@ -193,7 +256,8 @@ func (c *client) flush() {
 		case e.err != "":
 			c.s.Out = resp.AppendError(c.s.Out, e.err)
 		case e.row.run != nil:
-			e.row.run(c, e.args)
+			c.run(e.row, e.args, e.mute)
+			continue
 		case e.row == &forwardRow:
 			if !e.mute {
 				c.forwarded(e.args, &forwarded[0])
@@ -206,9 +270,7 @@ func (c *client) flush() {
 		if e.mute {
 			c.s.Out = c.s.Out[:mark]
 		}
-		if len(c.s.Out) > flushAt {
-			c.s.Flush()
-		}
+		c.s.Room()
 	}
 	clear(c.pending) // releases the connection's buffer
 	if cap(c.pending) > 1024 {

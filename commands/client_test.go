@@ -27,10 +27,14 @@ func warmPipeline(t *testing.T, h *Handler) {
 	s := open(h, 1)
 	pipeline := append(slides(64), words("RL.SLIDE", "user:"+strings.Repeat("x", 100), "100", "60"))
 	require.NotContains(t, ask(h, s, pipeline...), "NOPERM")
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	most := 0.0
+	if proxytest.Race {
+		most = 10 // a pipeline: pools drop their contents on purpose
+	}
+	require.LessOrEqual(t, testing.AllocsPerRun(100, func() {
 		s.Out = s.Out[:0]
 		h.Serve(s, pipeline)
-	}))
+	}), most)
 }
 
 func BenchmarkServe64(b *testing.B) {
@@ -59,8 +63,7 @@ func TestLargePipelinesAreDecidedInBatchesAndAnsweredInOrder(t *testing.T) {
 	for i := range pipeline {
 		require.Equal(t, ":"+strconv.Itoa(1_000_000-i-1), answers[6*i+3])
 	}
-	c := s.Data.(*client)
-	require.LessOrEqual(t, cap(c.pending), 1024, "the memory of a large pipeline is released")
+	require.Nil(t, s.Data.(*client).workspace, "a silent session has no memory for pipelines")
 }
 
 func TestEmptyCommandsAreIgnored(t *testing.T) {

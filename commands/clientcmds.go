@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/clients"
@@ -45,6 +46,10 @@ func runClientSetInfo(c *client, args [][]byte) {
 		c.Error("ERR Unrecognized option '" + string(word.Quote(args[2])) + "'")
 		return
 	}
+	if len(args[3]) > maxName {
+		c.Error(longName(strings.ToLower(string(args[2])), args[3]))
+		return
+	}
 	if !word.Printable(args[3]) {
 		c.Error("ERR " + string(args[2]) + " cannot contain spaces, newlines or special characters.")
 		return
@@ -53,8 +58,21 @@ func runClientSetInfo(c *client, args [][]byte) {
 	c.OK()
 }
 
+// maxName is the most bytes of what a client may call itself or its library. Each
+// connection keeps these names, also before a login.
+const maxName = 512
+
+// longName returns the error reply to a name that is too long.
+func longName(what string, name []byte) string {
+	return fmt.Sprintf("ERR %s must have at most %d bytes; it has %d: '%s...'", what, maxName, len(name), word.Quote(name))
+}
+
 // setName sets the session's name and reports success. It replies only with an error.
 func (c *client) setName(name []byte) bool {
+	if len(name) > maxName {
+		c.Error(longName("a client name", name))
+		return false
+	}
 	if !word.Printable(name) {
 		c.Error(reply.ErrClientName)
 		return false
@@ -115,9 +133,15 @@ func runClientList(c *client, args [][]byte) {
 		return
 	}
 	c.publish()
-	now := c.h.cfg.Now()
+	now, all := c.h.cfg.Now(), c.h.clients.All()
+	const line = 4 * (maxName + 256) // bytes of a long line, while the text is built and copied
+	if !c.s.Hold(line * len(all)) {
+		c.Error(reply.ErrNoMemory)
+		return
+	}
+	defer c.s.Hold(-line * len(all))
 	var b []byte
-	for _, other := range c.h.clients.All() {
+	for _, other := range all {
 		if f.Matches(other) {
 			b = other.AppendLine(b, now)
 		}

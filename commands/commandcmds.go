@@ -101,6 +101,9 @@ func runCommandInfo(c *client, args [][]byte) {
 	}
 	c.Array(len(args) - 2)
 	for _, name := range args[2:] {
+		if c.s.Closing() {
+			return // the client is gone
+		}
 		if r := c.lookup(name); r != nil {
 			table.Info(c.Writer, &r.Command)
 		} else {
@@ -121,6 +124,9 @@ func runCommandDocs(c *client, args [][]byte) {
 	}
 	c.Map(len(rows))
 	for _, r := range rows {
+		if c.s.Closing() {
+			return // the client is gone
+		}
 		c.Text(r.Name)
 		table.Docs(c.Writer, &r.Command)
 	}

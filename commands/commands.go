@@ -64,8 +64,8 @@ type Config struct {
 	// MaxQueue is the most commands that one connection may queue between MULTI and EXEC.
 	// Zero means 131,072.
 	MaxQueue int
-	// MaxQueueBytes is the most bytes of these commands, plus 24 bytes per argument. All
-	// clients together can use this times maxclients. Zero means 32 MiB.
+	// MaxQueueBytes is the most bytes of these commands, plus 24 bytes per argument and 96
+	// per command. Session.Hold bounds what all clients queue together. Zero means 32 MiB.
 	MaxQueueBytes int
 
 	Now    func() time.Time // nil: time.Now
@@ -162,12 +162,13 @@ func (h *Handler) Close(s *resp.Session) {
 func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c := s.Data.(*client)
 	c.public.See(h.cfg.Now())
-	c.forward.Begin()
 	if a := h.acl.Load(); a != c.acl {
 		if c.renew(a); s.Closing() {
 			return
 		}
 	}
+	c.workspace = workspaces.Get().(*workspace)
+	c.forward.Begin()
 	for _, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {
@@ -175,6 +176,8 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.flush()
+	workspaces.Put(c.workspace) // it is lost in a panic, whose requests may be under way
+	c.workspace = nil
 	c.publish()
 }
 

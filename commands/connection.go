@@ -172,7 +172,8 @@ func runQuit(c *client, _ [][]byte) {
 
 // runReset resets what the client has set, except for SETINFO, as in Redis.
 func runReset(c *client, _ [][]byte) {
-	c.tx = transaction{}
+	c.endTransaction()
+	c.s.Hold(-c.subSize)
 	c.subs, c.subSize = nil, 0
 	c.off, c.skip, c.skipNext = false, false, false
 	c.s.Proto = 2

@@ -76,21 +76,28 @@ func forwardError(args [][]byte, err error) string {
 	return err.Error()
 }
 
-// forwarded appends a node's reply byte for byte. It does not copy a large reply, but uses its
-// memory as the session's output.
+// maxCopy is the most bytes of a reply that are copied to the session's output.
+const maxCopy = 256 << 10
+
+// forwarded passes a node's reply on byte for byte.
 func (c *client) forwarded(args [][]byte, res *forward.Result) {
-	switch {
-	case res.Err != nil:
+	if res.Err != nil {
 		c.Error(forwardError(args, res.Err))
-	case len(res.Raw) <= flushAt:
-		c.s.Out = append(c.s.Out, res.Raw...)
-	default:
-		c.s.Flush()
-		if len(c.s.Out) > 0 { // the session has no connection, or the write failed
-			c.s.Out = append(c.s.Out, res.Raw...)
-		} else {
-			c.s.Out = res.Raw
-		}
-		res.Raw = nil
+		return
 	}
+	c.pass(res.Raw)
+	for _, b := range res.Rest {
+		c.pass(b)
+	}
+	*res = forward.Result{}
+}
+
+// pass passes on a part of a reply.
+func (c *client) pass(b []byte) {
+	if len(b) > maxCopy {
+		c.s.Pass(b)
+		return
+	}
+	c.s.Out = append(c.s.Out, b...)
+	c.s.Room()
 }

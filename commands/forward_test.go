@@ -189,7 +189,7 @@ func TestPipelineToAStoppedNodeTakesOneTimeout(t *testing.T) {
 func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 	h, node := forwarding(t)
 	s := open(h, 1)
-	large := bytes.Repeat([]byte("0123456789abcdef"), flushAt/8)
+	large := bytes.Repeat([]byte("0123456789abcdef"), maxCopy/8)
 	require.NoError(t, node.Client.Set(t.Context(), "large", large, 0).Err())
 	bulk := fmt.Sprintf("$%d\r\n%s\r\n", len(large), large)
 	require.Equal(t, bulk+"+PONG\r\n"+bulk+bulk+"+OK\r\n"+bulk, ask(h, s, lines("GET large\nPING\nGET large\nGET large\nSET a 1\nGET large")...))

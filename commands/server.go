@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"maps"
 	"runtime"
 	"runtime/metrics"
 	"slices"
@@ -96,25 +97,21 @@ var fixedSettings = [][2]string{
 }
 
 func runConfigGet(c *client, args [][]byte) {
-	found := make(map[string]string)
+	found := make(map[string][2]string) // by name: as many as there are, however many patterns match
 	for _, a := range args[2:] {
 		pattern := string(a)
 		glob := strings.ContainsAny(pattern, "*?[")
 		for _, s := range c.h.settings(pattern) {
+			name := s[0]
 			if !glob {
 				s[0] = pattern // as in Redis, the name is in the case of the request
 			}
-			found[s[0]] = s[1]
+			found[name] = s
 		}
 	}
-	names := make([]string, 0, len(found))
-	for name := range found {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	c.Map(len(names))
-	for _, name := range names {
-		c.Field(name, found[name])
+	c.Map(len(found))
+	for _, name := range slices.Sorted(maps.Keys(found)) {
+		c.Field(found[name][0], found[name][1])
 	}
 }
 

@@ -20,6 +20,9 @@ type row struct {
 	parse func(args [][]byte, p *engine.Pipeline) string
 	// reply appends the reply to the requests that parse made.
 	reply func(dst []byte, proto int, results []engine.Result) []byte
+	// count returns the integer that reply writes, for a command whose arguments are all
+	// keys and which may be answered in pieces; else nil.
+	count func(results []engine.Result) (int64, error)
 	// run runs the command and appends its reply.
 	run func(c *client, args [][]byte)
 
@@ -63,7 +66,7 @@ func newRegistry() *registry {
 func rateLimitRows() []row {
 	rows := []row{hotKeysRow(), nodesRow()}
 	for _, c := range ratelimit.Commands() {
-		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply})
+		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, count: c.Count})
 	}
 	return rows
 }

@@ -69,18 +69,23 @@ func transactionRows() []row {
 
 // enqueue queues a command for EXEC.
 func (c *client) enqueue(r *row, args [][]byte) {
-	const header = 24 // bytes of a slice's header
-	size := header * len(args)
+	const (
+		header   = 24 // bytes of a slice's header
+		overhead = 96 // bytes of a command in the queue, in addition to its words
+	)
+	words := 0
 	for _, a := range args {
-		size += len(a)
+		words += len(a)
 	}
-	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes {
+	size := overhead + header*len(args) + words
+	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes || !c.tx.spoiled && !c.s.Hold(size) {
+		c.s.Hold(-c.tx.size)
 		c.tx.queue, c.tx.size = nil, 0 // EXEC will discard the transaction
 		c.reject(r, reply.ErrQueueFull)
 		return
 	}
 	if !c.tx.spoiled {
-		c.tx.queue = append(c.tx.queue, queued{r, clone(args, size-header*len(args))})
+		c.tx.queue = append(c.tx.queue, queued{r, clone(args, words)})
 		c.tx.size += size
 	}
 	c.push(entry{row: &queuedRow})
@@ -88,6 +93,12 @@ func (c *client) enqueue(r *row, args [][]byte) {
 
 // queuedRow replies for a command that was queued.
 var queuedRow = row{Command: table.Command{Name: "queued"}, run: func(c *client, _ [][]byte) { c.Status("QUEUED") }}
+
+// endTransaction ends the transaction and releases its memory.
+func (c *client) endTransaction() {
+	c.s.Hold(-c.tx.size)
+	c.tx = transaction{}
+}
 
 // clone copies a command of n bytes to one block of memory.
 func clone(args [][]byte, n int) [][]byte {
@@ -113,6 +124,7 @@ func runMulti(c *client, _ [][]byte) {
 func runExec(c *client, _ [][]byte) {
 	tx := c.tx
 	c.tx = transaction{}
+	defer c.s.Hold(-tx.size)
 	switch {
 	case !tx.open:
 		c.Error(reply.ErrNoMulti)
@@ -133,7 +145,7 @@ func runDiscard(c *client, _ [][]byte) {
 		c.Error(reply.ErrNoDiscard)
 		return
 	}
-	c.tx = transaction{}
+	c.endTransaction()
 	c.OK()
 }
 

@@ -11,7 +11,7 @@ import (
 
 func TestQueueIsBoundedInBytes(t *testing.T) {
 	cfg := testConfig(newFakeEngine())
-	cfg.MaxQueueBytes = 1000
+	cfg.MaxQueueBytes = 1100
 	h := New(cfg)
 	s := open(h, 1)
 	big := words("ECHO", strings.Repeat("x", 900))

@@ -38,10 +38,10 @@ type Config struct {
 	// it the connection is closed. At most the replies to 1024 commands wait. Default
 	// 256 MiB.
 	OutputBufferLimit int
-	// ClientMemory is the most bytes that all connections together hold beyond the small
-	// buffers of each; the connection that asks for more is closed. Default 1 GiB. It
+	// Memory bounds the bytes that all connections together hold beyond the small buffers
+	// of each; the connection that asks for more is closed. Default NewMemory(1 GiB). It
 	// bounds many clients that each stop in the middle of a large command.
-	ClientMemory int64
+	Memory *Memory
 
 	// ProtectedMode refuses TCP clients that are not on the loopback interface. Set it
 	// where clients need no password.
@@ -69,7 +69,9 @@ func (c Config) withDefaults() Config {
 	c.ProtoMaxBulkLen = orDefault(c.ProtoMaxBulkLen, 64<<20)
 	c.QueryBufferLimit = orDefault(c.QueryBufferLimit, 128<<20)
 	c.OutputBufferLimit = orDefault(c.OutputBufferLimit, 256<<20)
-	c.ClientMemory = orDefault(c.ClientMemory, 1<<30)
+	if c.Memory == nil {
+		c.Memory = NewMemory(1 << 30)
+	}
 	c.Logger = orDefault(c.Logger, slog.Default())
 	return c
 }

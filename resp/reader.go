@@ -16,9 +16,24 @@ const (
 	baseBuffer  = 16 << 10  // bytes of a new buffer
 	keepBuffer  = 64 << 10  // the most bytes of a buffer that is kept after a command
 	keepArgs    = 8 << 10   // the most arguments of an arena that is kept after a command
+	waitArgs    = 512       // the most arguments of an arena that is kept while waiting for the rest of a command
 	sliceSize   = 256 << 10 // bytes of commands after which a slice ends
 	sliceLength = 1024      // the most commands in a slice
 	peekBuffer  = 2 << 10   // bytes of the buffer with which a silent TLS session waits
+)
+
+// What the commands of a slice take while they are answered, in addition to their bytes.
+// It is reserved where a slice is made, so that nobody who works on a command has to count
+// what is proportional to it. A session has a little without asking: under pressure,
+// slices get shorter, and ordinary clients go on.
+const (
+	freeCommands = 16       // commands of a slice that are not counted
+	freeArgs     = 64       // arguments of a slice that are not counted
+	commandCost  = 1 << 10  // bytes of a command: what an engine needs to answer it, and a small reply
+	requestCost  = 384      // bytes of one of the first requestArgs arguments: it may be a request of its own
+	requestArgs  = 1024     // how many arguments are worked on at a time
+	argumentCost = 48       // bytes of any argument: in the arena, and in the command to a node
+	costStep     = 64 << 10 // bytes that are reserved together
 )
 
 // workspace is the memory of a session that has something to do. A silent session
@@ -48,6 +63,7 @@ type reader struct {
 	err        error      // the error that ended the stream of commands
 	peek       []byte     // used instead of a workspace while silent if raw is nil
 	more       bool       // the last read filled its buffer
+	cost       int        // bytes reserved for the commands of the slice
 
 	try  func(fd uintptr) bool // readReady, as a value that is allocated once
 	n    int                   // bytes read by readReady
@@ -76,15 +92,24 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 	ws := r.ws
 	clear(ws.cmds) // releases inline words, which are not in the buffer
 	ws.args, ws.cmds = ws.args[:0], ws.cmds[:0]
+	r.settle()
 	length := sliceLength
 	if !trusted {
 		length = 1
 	}
+	args := 0
 	for size := 0; len(ws.cmds) < length && size < sliceSize; {
 		fr, err := r.frame.next(ws.buf[r.start:r.end], trusted)
 		if err == nil && fr.size == 0 {
 			break
 		}
+		if err == nil && !r.afford(len(ws.cmds)+1, args+fr.argc) {
+			if len(ws.cmds) > 0 {
+				break // the framer starts again at this command
+			}
+			err = errMemory
+		}
+		args += fr.argc
 		if err == nil {
 			err = r.take(ws.buf[r.start:r.start+fr.size], fr)
 		}
@@ -98,6 +123,30 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 		}
 	}
 	return ws.cmds, nil
+}
+
+// afford reserves what a slice of so many commands and arguments takes. It reports
+// whether that was available.
+func (r *reader) afford(commands, args int) bool {
+	commands, args = max(commands-freeCommands, 0), max(args-freeArgs, 0)
+	need := commands*commandCost + min(args, requestArgs)*requestCost + args*argumentCost
+	if need <= r.cost {
+		return true
+	}
+	more := (need - r.cost + costStep - 1) / costStep * costStep
+	if !r.hold(more) {
+		return false
+	}
+	r.cost += more
+	return true
+}
+
+// settle releases what was reserved for the commands of the slice.
+func (r *reader) settle() {
+	if r.cost > 0 {
+		r.hold(-r.cost)
+		r.cost = 0
+	}
 }
 
 // take adds the complete command b to the slice.
@@ -161,14 +210,18 @@ func (r *reader) fill() (int, error) {
 	return r.n, r.rerr
 }
 
-// readReady reads from a descriptor that may be readable. If it is not and no bytes are
-// buffered, readReady releases the workspace, so that the session waits without one.
+// readReady reads from a descriptor that may be readable. If it is not, the session waits
+// with nothing but the bytes of an incomplete command.
 func (r *reader) readReady(fd uintptr) bool {
 	r.wake()
 	var ready bool
 	r.n, ready, r.rerr = readNow(fd, r.ws.buf[r.end:])
-	if !ready && r.end == 0 {
+	switch {
+	case ready:
+	case r.end == 0:
 		r.release()
+	default:
+		r.trim()
 	}
 	r.end += r.n
 	return ready
@@ -191,6 +244,9 @@ func (r *reader) readPlain() (int, error) {
 		return n, err
 	}
 	r.wake()
+	if len(r.ws.buf) > baseBuffer {
+		r.trim()
+	}
 	n, err := r.conn.Read(r.ws.buf[r.end:])
 	r.end += n
 	r.more = r.end == len(r.ws.buf)
@@ -220,12 +276,14 @@ func (r *reader) room() error {
 	case size <= len(ws.buf)/2:
 		copy(ws.buf, ws.buf[r.start:r.end])
 	default:
-		if !r.hold(len(ws.buf)) {
+		old := len(ws.buf)
+		if !r.hold(2 * old) { // both buffers, while bytes are copied
 			return errMemory
 		}
-		buf := make([]byte, 2*len(ws.buf))
+		buf := make([]byte, 2*old)
 		copy(buf, ws.buf[r.start:r.end])
 		ws.buf = buf
+		r.hold(-old)
 	}
 	r.start, r.end = 0, size
 	return nil
@@ -244,6 +302,17 @@ func (r *reader) shrink() {
 	}
 }
 
+// trim releases what the rest of an incomplete command does not need.
+func (r *reader) trim() {
+	ws := r.ws
+	if cap(ws.args) > waitArgs {
+		ws.args, ws.cmds = nil, nil
+	}
+	if cap(ws.out) > baseBuffer {
+		ws.out = nil
+	}
+}
+
 // wake takes a workspace from the pool.
 func (r *reader) wake() {
 	if r.ws == nil {
@@ -253,6 +322,7 @@ func (r *reader) wake() {
 
 // release returns the workspace to the pool. Its contents become invalid.
 func (r *reader) release() {
+	r.settle()
 	if r.ws == nil {
 		return
 	}

@@ -47,6 +47,7 @@ func (s *Session) run() {
 	polite, err := s.loop()
 	s.account(err)
 	if polite {
+		s.in.release() // others may need it meanwhile
 		s.linger()
 	}
 }
@@ -183,6 +184,7 @@ func (s *Session) end() {
 	if s.in != nil {
 		s.in.release()
 	}
+	s.Hold(-s.kept)
 }
 
 // cut closes the connection at once, from any goroutine. It sends no TLS close_notify,

@@ -184,13 +184,3 @@ func (s *Server) forget(c *Session) {
 	s.stats.Current.Add(-1)
 	s.running.Done()
 }
-
-// hold reserves delta bytes of ClientMemory, or releases them if delta is negative. It
-// reports whether they were available.
-func (s *Server) hold(delta int) bool {
-	if s.stats.Held.Add(int64(delta)) <= s.cfg.ClientMemory || delta < 0 {
-		return true
-	}
-	s.stats.Held.Add(-int64(delta))
-	return false
-}

@@ -50,8 +50,13 @@ type Session struct {
 	// command per Serve. The handler sets it once the client is authenticated.
 	Trusted bool
 
+	// Muted makes the server discard Out where it would write it. The handler sets it
+	// while it runs a command that gets no reply, and clears it afterwards.
+	Muted bool
+
 	closing bool
 	failed  error // the error of Flush
+	kept    int   // bytes reserved by Hold
 
 	srv    *Server
 	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS

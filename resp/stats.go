@@ -19,11 +19,9 @@ type Stats struct {
 	HTTP           atomic.Int64 // connections closed for HTTP
 	QueryLimit     atomic.Int64 // connections closed at QueryBufferLimit
 	OutputLimit    atomic.Int64 // connections closed at OutputBufferLimit
-	MemoryLimit    atomic.Int64 // connections closed at ClientMemory
+	MemoryLimit    atomic.Int64 // connections closed at the limit of Memory
 	SlowReaders    atomic.Int64 // connections closed at WriteTimeout
 	Idle           atomic.Int64 // connections closed at Timeout
 	Killed         atomic.Int64 // connections closed by Kill
 	Panics         atomic.Int64 // connections closed because the handler panicked
-
-	Held atomic.Int64 // bytes of ClientMemory in use
 }

@@ -10,15 +10,47 @@ import (
 // a slow connection may take longer as a whole.
 const writeChunk = 256 << 10
 
-// Flush writes Out before the pipeline is done. A handler with large replies calls it
-// between them, so that they are not all in memory at once. If the write fails, Closing
-// returns true afterwards. Flush does nothing on a Session that was not made by a Server.
+// flushAt is how many bytes of Out Room leaves in memory.
+const flushAt = 256 << 10
+
+// Room makes room for more of a long reply: it writes Out if Out is large. A handler
+// calls it between the elements of a reply and between replies, so that they are not all
+// in memory at once.
+func (s *Session) Room() {
+	if len(s.Out) > flushAt {
+		s.Flush()
+	}
+}
+
+// Flush writes Out before the pipeline is done. If the write fails, Closing returns true
+// afterwards, and Out is discarded. Flush does nothing on a Session that was not made by
+// a Server.
 func (s *Session) Flush() {
-	if s.srv == nil || s.failed != nil {
+	switch {
+	case s.srv == nil:
+	case s.Muted || s.failed != nil:
+		s.Out = s.Out[:0]
+	default:
+		s.fail(s.flush())
+	}
+}
+
+// Pass writes b after Out without copying it. The caller has reserved the memory of b.
+// If the write fails, Closing returns true afterwards.
+func (s *Session) Pass(b []byte) {
+	if s.srv == nil {
+		s.Out = append(s.Out, b...)
 		return
 	}
-	if s.failed = s.flush(); s.failed != nil {
-		s.closing = true
+	if s.Flush(); s.failed == nil && !s.Muted {
+		s.fail(s.write(b))
+	}
+}
+
+// fail ends the session if err is the error of a write.
+func (s *Session) fail(err error) {
+	if err != nil {
+		s.failed, s.closing, s.Out = err, true, s.Out[:0]
 	}
 }
 
@@ -30,13 +62,24 @@ func (s *Session) flush() error {
 	if len(s.Out) > s.srv.cfg.OutputBufferLimit {
 		return errOutput
 	}
-	if extra := len(s.Out) - keepBuffer; extra > 0 {
+	if extra := cap(s.Out) - baseBuffer; extra > 0 {
 		if !s.srv.hold(extra) {
 			return errMemory
 		}
 		defer s.srv.hold(-extra)
 	}
-	for b := s.Out; len(b) > 0; {
+	if err := s.write(s.Out); err != nil {
+		return err
+	}
+	if s.Out = s.Out[:0]; cap(s.Out) > keepBuffer {
+		s.Out = nil
+	}
+	return nil
+}
+
+// write writes b.
+func (s *Session) write(b []byte) error {
+	for len(b) > 0 {
 		if err := s.extend(); err != nil {
 			return err
 		}
@@ -49,9 +92,6 @@ func (s *Session) flush() error {
 			return err
 		}
 		b = b[n:]
-	}
-	if s.Out = s.Out[:0]; cap(s.Out) > keepBuffer {
-		s.Out = nil
 	}
 	return nil
 }

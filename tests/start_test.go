@@ -197,7 +197,7 @@ func exists(path string) bool {
 
 func TestConfigGetHidesPasswords(t *testing.T) {
 	t.Parallel()
-	p := startProxy(t, "--maxclients", "123", "--requirepass", "hush")
+	p := startProxy(t, "--maxclients", "123", "--maxmemory", "256mb", "--requirepass", "hush")
 	c := dial(t, p.addr)
 	require.Equal(t, status("OK"), c.do(t, "AUTH", "hush"))
 	require.Equal(t, []any{"maxclients", "123"}, c.do(t, "CONFIG", "GET", "maxclients"))

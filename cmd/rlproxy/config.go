@@ -53,7 +53,8 @@ type config struct {
 
 // newConfig returns the defaults.
 func newConfig() *config {
-	c := &config{failPolicy: engine.PolicyClosed}
+	share := available().share()
+	c := &config{failPolicy: engine.PolicyClosed, maxMemory: share, clientMemory: share}
 	for i := range directives {
 		d := &directives[i]
 		if d.preset == "" {

@@ -72,7 +72,7 @@ var directives = []directive{
 		value: func(c *config) value { return size{&c.protoMaxBulk, 1 << 20} }},
 	{name: "client-output-buffer-limit", preset: "normal 256mb 0 0", doc: "the most bytes of replies that a client may leave unread",
 		value: func(c *config) value { return outputLimit{&c.outputBuffer} }},
-	{name: "maxmemory-clients", preset: "1gb", doc: "the most bytes of commands and replies, all clients together",
+	{name: "maxmemory-clients", hint: "<size>", doc: "the most bytes of commands and replies, all clients together; unset: a quarter of the memory",
 		value: func(c *config) value { return size{&c.clientMemory, 1 << 20} }},
 
 	{name: "backend", hint: "<url>", secret: true, doc: "a Redis node (one line per node) or a cluster; none: state lives in this process",
@@ -103,7 +103,7 @@ var directives = []directive{
 		value: func(c *config) value { return yesNo{&c.passthroughAdmin} }},
 	{name: "passthrough-timeout", preset: "5000", doc: "ms that a node has to answer an ordinary command",
 		value: func(c *config) value { return span{&c.passthroughTimeout, time.Millisecond, 1, 3_600_000} }},
-	{name: "maxmemory", preset: "256mb", doc: "the most memory for state kept in this process",
+	{name: "maxmemory", hint: "<size>", doc: "the most memory for state kept in this process; unset: a quarter of the memory",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 
 	{name: "loglevel", preset: "notice", live: true, doc: "debug, verbose, notice or warning",

@@ -53,7 +53,7 @@ fail-policy login:* local
 }
 
 func TestMatchingShowsSettingsButNoSecrets(t *testing.T) {
-	c, err := read("requirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\n")
+	c, err := read("maxmemory 256mb\nmaxmemory-clients 1gb\nrequirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\n")
 	require.NoError(t, err)
 	all := c.matching("*")
 	require.NotContains(t, fmt.Sprint(all), "hush")

@@ -10,21 +10,24 @@ import (
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/redis"
+	"github.com/rlproxy/rlproxy/resp"
 )
 
 // engines holds the decision engine and, with backends, the fleet of nodes under it
-// and the forwarder of ordinary commands.
+// and the forwarder of ordinary commands, which share the clients' memory with the server.
 type engines struct {
 	decide  engine.Engine
 	fleet   *backend.Fleet     // nil with the embedded engine
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil when ordinary commands are not forwarded
+	memory  *resp.Memory       // counts what clients make the process hold
 }
 
 // openEngines opens the engines that the configuration asks for.
 func openEngines(c *config, log *slog.Logger) (*engines, error) {
+	clients := resp.NewMemory(c.clientMemory)
 	if len(c.backends) == 0 {
-		return &engines{decide: memory.Open(memory.Config{
+		return &engines{memory: clients, decide: memory.Open(memory.Config{
 			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules, Logger: log,
 		})}, nil
 	}
@@ -38,7 +41,7 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 		return nil, err
 	}
 	guard := layout.Open(fleet, c.layoutGuard, log)
-	e := &engines{fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
+	e := &engines{memory: clients, fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
 		Policy:       c.failPolicy,
 		Rules:        c.failRules,
 		LocalMemory:  c.maxMemory,
@@ -49,11 +52,11 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	})}
 	if c.passthrough {
 		e.forward = forward.Open(fleet, forward.Config{
-			Timeout:     c.passthroughTimeout,
-			Admin:       c.passthroughAdmin,
-			ReplyLimit:  c.outputBuffer,
-			ReplyMemory: c.clientMemory,
-			Logger:      log,
+			Timeout:    c.passthroughTimeout,
+			Admin:      c.passthroughAdmin,
+			ReplyLimit: c.outputBuffer,
+			Hold:       clients.Hold,
+			Logger:     log,
 		})
 	}
 	return e, nil

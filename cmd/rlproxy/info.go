@@ -4,23 +4,22 @@ import (
 	"strconv"
 
 	"github.com/rlproxy/rlproxy/commands"
-	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
 // sections returns INFO's sections about the server and the engine. The commands
 // add the others.
-func sections(now *live, eng engine.Engine) []commands.Section {
-	all := []commands.Section{stats(now.server.Stats(), now.handler)}
+func sections(now *live, eng *engines) []commands.Section {
+	all := []commands.Section{stats(now.server.Stats(), now.handler, eng.memory)}
 	s := commands.Section{Name: "Engine"}
-	for _, f := range eng.Info() {
+	for _, f := range eng.decide.Info() {
 		s.Fields = append(s.Fields, [2]string{f.Name, f.Value})
 	}
 	return append(all, s)
 }
 
 // stats returns the server's counters, under Redis's names where Redis has them.
-func stats(st *resp.Stats, h *commands.Handler) commands.Section {
+func stats(st *resp.Stats, h *commands.Handler, memory *resp.Memory) commands.Section {
 	logins, denied, keys := h.Denied()
 	s := commands.Section{Name: "Stats"}
 	for _, f := range []struct {
@@ -38,7 +37,7 @@ func stats(st *resp.Stats, h *commands.Handler) commands.Section {
 		{"pipelines", st.Pipelines.Load()},
 		{"total_net_input_bytes", st.BytesIn.Load()},
 		{"total_net_output_bytes", st.BytesOut.Load()},
-		{"mem_clients", st.Held.Load()},
+		{"mem_clients", memory.Held()},
 		{"closed_protocol_error", st.ProtocolErrors.Load()},
 		{"closed_http", st.HTTP.Load()},
 		{"closed_query_buffer_limit", st.QueryLimit.Load()},

@@ -42,7 +42,13 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c))
+	limitMemory(c, available(), log)
+	idle, stopIdle := context.WithCancel(context.Background())
+	returning := make(chan struct{})
+	go func() { returnMemory(idle); close(returning) }() // until the end of serve
+	defer func() { stopIdle(); <-returning }()
+	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
+		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
 	listeners, err := listen(ctx, c, now.tls.wrap)
 	if err != nil {
 		return errors.Join(err, eng.close())
@@ -108,7 +114,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		Engine:   eng.decide,
 		ACL:      ready.acl,
 		Settings: now.settings,
-		Info:     func() []commands.Section { return sections(now, eng.decide) },
+		Info:     func() []commands.Section { return sections(now, eng) },
 		Clients:  &out,
 		Logger:   log,
 	}
@@ -123,7 +129,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		ProtoMaxBulkLen:   int(c.protoMaxBulk),
 		QueryBufferLimit:  int(c.queryBuffer),
 		OutputBufferLimit: int(c.outputBuffer),
-		ClientMemory:      c.clientMemory,
+		Memory:            eng.memory,
 		ProtectedMode:     ready.protected(c),
 		Logger:            log,
 	}, handler)

@@ -9,8 +9,8 @@ import (
 
 // Filter selects clients for CLIENT LIST and CLIENT KILL. A zero field selects all clients.
 type Filter struct {
-	ids               []int64
-	kind              string // type of client, in lower case
+	ids               []int64 // sorted
+	kind              string  // type of client, in lower case
 	user, addr, laddr *string
 }
 
@@ -22,7 +22,7 @@ func (f *Filter) Matches(c *Client) bool {
 		kind = "pubsub"
 	}
 	switch {
-	case f.ids != nil && !slices.Contains(f.ids, c.ID),
+	case f.ids != nil && !f.names(c.ID),
 		f.kind != "" && f.kind != kind,
 		f.user != nil && *f.user != facts.User,
 		f.addr != nil && *f.addr != Addr(c.Remote),
@@ -30,6 +30,12 @@ func (f *Filter) Matches(c *Client) bool {
 		return false
 	}
 	return true
+}
+
+// names reports whether the filter names a client by its ID.
+func (f *Filter) names(id int64) bool {
+	_, found := slices.BinarySearch(f.ids, id)
+	return found
 }
 
 // ByAddr returns a filter that selects the client at an address.
@@ -49,6 +55,7 @@ func ParseList(words [][]byte) (f Filter, msg string) {
 			}
 			f.ids = append(f.ids, id)
 		}
+		slices.Sort(f.ids)
 	default:
 		msg = reply.ErrSyntax
 	}

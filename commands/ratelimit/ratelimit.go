@@ -20,6 +20,9 @@ type Command struct {
 	Parse func(args [][]byte, p *engine.Pipeline) string
 	// Reply appends the reply to the requests that Parse made.
 	Reply func(dst []byte, proto int, results []engine.Result) []byte
+	// Count returns the integer that Reply writes. It is set if all arguments are keys, and
+	// the reply to all is the sum of the replies to some. Else it is nil.
+	Count func(results []engine.Result) (int64, error)
 }
 
 // Commands returns all rate limit commands.

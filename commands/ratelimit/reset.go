@@ -18,6 +18,7 @@ func reset() Command {
 	},
 		Parse: parseReset,
 		Reply: replyReset,
+		Count: countReset,
 	}
 }
 
@@ -35,14 +36,22 @@ func parseReset(args [][]byte, p *engine.Pipeline) string {
 
 // replyReset replies with the number of keys that had state, or with the first error.
 func replyReset(dst []byte, _ int, results []engine.Result) []byte {
-	n := int64(0)
+	n, err := countReset(results)
+	if err != nil {
+		return appendFailure(dst, err)
+	}
+	return resp.AppendInt(dst, n)
+}
+
+// countReset returns the number of keys that had state, or the first error.
+func countReset(results []engine.Result) (n int64, err error) {
 	for i := range results {
 		if err := results[i].Err; err != nil {
-			return appendFailure(dst, err)
+			return 0, err
 		}
 		if results[i].Reset {
 			n++
 		}
 	}
-	return resp.AppendInt(dst, n)
+	return n, nil
 }

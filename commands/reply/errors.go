@@ -50,7 +50,8 @@ const (
 
 // Errors that Redis does not have.
 const (
-	ErrQueueFull = "ERR transaction queue is full"
+	ErrQueueFull = "ERR transaction queue is full: it may have 131072 commands and 32 MB, and maxmemory-clients bounds all queues together"
+	ErrNoMemory  = "ERR no room for the reply: maxmemory-clients is reached"
 	ErrChannels  = "ERR too many channels"
 	ErrNotAll    = "NOPERM this user has no permissions to access all keys, as needed by the '" // followed by the command
 	ErrNoWatch   = "ERR WATCH is not supported with passthrough: clients share the connections to nodes, so no key can be watched. Use a script to check and set"

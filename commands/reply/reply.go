@@ -8,7 +8,8 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// Writer appends replies to a session's output, in the session's protocol.
+// Writer appends replies to a session's output, in the session's protocol. Output that has
+// become large is written before the next string, so that no command has to bound its reply.
 type Writer struct{ s *resp.Session }
 
 // To returns the writer of a session.
@@ -27,10 +28,16 @@ func (w Writer) Status(s string) { w.s.Out = resp.AppendSimple(w.s.Out, s) }
 func (w Writer) Int(n int64) { w.s.Out = resp.AppendInt(w.s.Out, n) }
 
 // Bulk appends a string of bytes.
-func (w Writer) Bulk(b []byte) { w.s.Out = resp.AppendBulk(w.s.Out, b) }
+func (w Writer) Bulk(b []byte) {
+	w.s.Room()
+	w.s.Out = resp.AppendBulk(w.s.Out, b)
+}
 
 // Text appends a string.
-func (w Writer) Text(s string) { w.s.Out = resp.AppendBulkString(w.s.Out, s) }
+func (w Writer) Text(s string) {
+	w.s.Room()
+	w.s.Out = resp.AppendBulkString(w.s.Out, s)
+}
 
 // Texts appends an array of strings.
 func (w Writer) Texts(all []string) {
@@ -41,7 +48,10 @@ func (w Writer) Texts(all []string) {
 }
 
 // Null appends a null.
-func (w Writer) Null() { w.s.Out = resp.AppendNull(w.s.Out, w.s.Proto) }
+func (w Writer) Null() {
+	w.s.Room()
+	w.s.Out = resp.AppendNull(w.s.Out, w.s.Proto)
+}
 
 // Array begins an array of n elements.
 func (w Writer) Array(n int) { w.s.Out = resp.AppendArray(w.s.Out, n) }

@@ -14,8 +14,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Memory remembers denials, at most maxDenials of them: one more takes another's
-// place. The zero Memory is empty and ready for use by many goroutines. Times are ms
+// Memory remembers denials, at most maxDenials of them and maxKeys bytes of their keys:
+// one more takes another's place. The zero Memory is empty and ready for use by many goroutines. Times are ms
 // of one clock of this process that does not step back.
 type Memory struct {
 	kept    atomic.Int64
@@ -26,7 +26,8 @@ type Memory struct {
 
 const (
 	stripes    = 64
-	maxDenials = 16384 // some 300 bytes each, and the key
+	maxDenials = 16384   // some 300 bytes each, and the key
+	maxKeys    = 4 << 20 // bytes of keys
 
 	// maxAge is how long a denial is remembered at most, in ms: the message that says
 	// that another proxy has reset the key may be lost.
@@ -36,6 +37,7 @@ const (
 type stripe struct {
 	mu     sync.Mutex
 	denied map[uint64]*denial // by hash of the key, guarded by mu; equal hashes replace each other
+	keys   int                // bytes of the keys in denied, guarded by mu
 }
 
 // denial is one request that was denied, and the answer.
@@ -79,8 +81,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 		return false
 	}
 	if now >= known.until || now < known.sent {
-		delete(s.denied, h)
-		m.kept.Add(-1)
+		s.remove(m, h, known)
 		return false
 	}
 	res.Decision = known.decision
@@ -103,32 +104,40 @@ func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64
 		return // Forget has been here, or is waiting for the lock
 	}
 	known := s.denied[h]
-	if known == nil {
-		known = s.add(m, h)
+	if known != nil && known.key != string(r.Key) {
+		s.remove(m, h, known)
+		known = nil
 	}
-	if known.key != string(r.Key) {
-		known.key = string(r.Key)
+	if known == nil {
+		known = s.add(m, h, r.Key)
 	}
 	known.spec, known.decision, known.sent = r.Spec, decision, sent
 	known.until = sent + min(decision.RetryAfter, maxAge)
 }
 
 // add makes room for a denial. The stripe's lock is held.
-func (s *stripe) add(m *Memory, h uint64) *denial {
+func (s *stripe) add(m *Memory, h uint64, key []byte) *denial {
 	if s.denied == nil {
 		s.denied = make(map[uint64]*denial)
 	}
-	if len(s.denied) >= maxDenials/stripes {
-		for other := range s.denied {
-			delete(s.denied, other)
-			m.kept.Add(-1)
+	for other, old := range s.denied { // any
+		if len(s.denied) < maxDenials/stripes && s.keys+len(key) <= maxKeys/stripes {
 			break
 		}
+		s.remove(m, other, old)
 	}
-	d := new(denial)
+	d := &denial{key: string(key)}
 	s.denied[h] = d
+	s.keys += len(key)
 	m.kept.Add(1)
 	return d
+}
+
+// remove drops a denial. The stripe's lock is held.
+func (s *stripe) remove(m *Memory, h uint64, old *denial) {
+	delete(s.denied, h)
+	s.keys -= len(old.key)
+	m.kept.Add(-1)
 }
 
 // Forget drops what is known of a key that was, or is about to be, reset.
@@ -137,9 +146,8 @@ func (m *Memory) Forget(key []byte) {
 	s, h := m.stripe(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.denied[h] != nil {
-		delete(s.denied, h)
-		m.kept.Add(-1)
+	if known := s.denied[h]; known != nil {
+		s.remove(m, h, known)
 	}
 }
 
@@ -151,6 +159,7 @@ func (m *Memory) ForgetAll() {
 		s.mu.Lock()
 		m.kept.Add(-int64(len(s.denied)))
 		clear(s.denied)
+		s.keys = 0
 		s.mu.Unlock()
 	}
 }

@@ -2,6 +2,7 @@ package denials
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 
@@ -189,4 +190,28 @@ func TestDenialsConcurrently(t *testing.T) {
 		kept += len(m.stripes[i].denied)
 	}
 	require.EqualValues(t, m.Kept(), kept)
+}
+
+// Long keys take the place of more than one short one.
+func TestKeysOfDenialsAreBoundedInBytes(t *testing.T) {
+	var m Memory
+	for i := range 2 * maxDenials {
+		r := conformance.Slide(fmt.Sprint(strings.Repeat("k", 4000), i), 1, 1000, 1)
+		m.Remember(&r, denied(500), 0, 0)
+	}
+	require.Greater(t, m.Kept(), int64(maxKeys/4096/2))
+	for i := range m.stripes {
+		require.LessOrEqual(t, m.stripes[i].keys, maxKeys/stripes)
+	}
+	m.ForgetAll()
+	for i := range m.stripes {
+		require.Zero(t, m.stripes[i].keys)
+	}
+	r := conformance.Slide("k", 1, 1000, 1)
+	m.Remember(&r, denied(500), 0, m.Resets())
+	require.EqualValues(t, 1, m.Kept())
+	m.Forget(r.Key)
+	for i := range m.stripes {
+		require.Zero(t, m.stripes[i].keys)
+	}
 }

@@ -16,13 +16,24 @@ const (
 	mergeArrays              // merge arrays with one element per key, in the order of the keys
 )
 
+// pieceKeys is the most keys of a piece of a fan-out.
+const pieceKeys = 1024
+
 // fanout is a command that goes to several nodes. Its branches run independently: other
-// clients' commands may run between them.
+// clients' commands may run between them. One with many keys goes piece by piece, so that
+// it takes little memory and no node is busy with it for long.
 type fanout struct {
 	at       int // the command's index in its pipeline
 	how      merge
+	command  *Command
+	step     int // distance between keys; 0: the command goes to all nodes
+	next     int // the first argument that is not in a piece yet
 	branches []branch
-	order    []int // for mergeArrays: the index in branches of each key
+	order    []int // for mergeArrays: the index in branches of each key of the piece
+
+	total    int64    // for mergeSum: of the pieces so far
+	keys     int      // for mergeArrays: of the pieces so far
+	elements [][]byte // for mergeArrays: of the pieces so far, in the order of the keys
 }
 
 // branch is the command to one node. In a cluster, its keys are in one slot.
@@ -34,102 +45,119 @@ type branch struct {
 
 // byKeys fans command i out to the nodes of its keys. The keys go from the first argument
 // to the last, each followed by the arguments that belong to it.
-func byKeys(v *view, row *commandRow, i int, c *Command) *fanout {
-	o := &fanout{at: i, how: row.mergeKeys}
-	step := row.specs[0].step
+func byKeys(row *commandRow, i int, c *Command) *fanout {
+	return &fanout{at: i, how: row.mergeKeys, command: c, step: row.specs[0].step, next: 1}
+}
+
+// piece makes the branches of the next piece, of at most that many keys.
+func (o *fanout) piece(v *view, keys int) {
+	args := o.command.Args
+	o.branches, o.order = nil, o.order[:0]
 	index := make(map[[2]int]int)
-	for k := 1; k < len(c.Args); k += step {
-		node, slot := v.LocateStored(c.Args[k])
+	for ; keys > 0 && o.next < len(args); keys-- {
+		node, slot := v.LocateStored(args[o.next])
 		at, seen := index[[2]int{node, int(slot)}]
 		if !seen {
 			at = len(o.branches)
 			index[[2]int{node, int(slot)}] = at
-			o.branches = append(o.branches, branch{node: node, command: Command{RESP3: c.RESP3, Args: [][]byte{c.Args[0]}}})
+			o.branches = append(o.branches, branch{node: node, command: Command{RESP3: o.command.RESP3, Args: [][]byte{args[0]}}})
 		}
-		to := &o.branches[at].command
-		to.Args = append(to.Args, c.Args[k:min(k+step, len(c.Args))]...)
-		if o.how == mergeArrays {
+		to, end := &o.branches[at].command, min(o.next+o.step, len(args))
+		to.Args = append(to.Args, args[o.next:end]...)
+		if o.next = end; o.how == mergeArrays {
 			o.order = append(o.order, at)
 		}
 	}
-	return o
 }
 
 // toAll fans command i out to all nodes.
 func toAll(v *view, row *commandRow, i int, c *Command) *fanout {
-	o := &fanout{at: i, how: row.mergeNodes, branches: make([]branch, len(v.Nodes))}
+	o := &fanout{at: i, how: row.mergeNodes, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
 	for n := range o.branches {
 		o.branches[n] = branch{node: n, command: *c}
 	}
 	return o
 }
 
-// merge merges the results of the branches. If branches failed, the first of them is the
-// result, although others may have run.
-func (o *fanout) merge(to *Result) {
+// merge merges the results of the branches with those of earlier pieces. It returns true
+// if another piece follows, and sets the result otherwise. If branches failed, the first
+// of them is the result, although others may have run; no other piece follows.
+func (o *fanout) merge(to *Result) (more bool) {
 	for i := range o.branches {
 		res := &o.branches[i].result
 		if res.Err != nil {
 			to.Err = res.Err
-			return
+			return false
 		}
 		if res.Raw[0] == '-' || res.Raw[0] == '!' {
 			to.Raw = res.Raw
-			return
+			return false
 		}
 	}
-	var err error
 	switch o.how {
 	case mergeSum:
-		to.Raw, err = o.sum()
+		to.Err = o.sum()
 	case mergeArrays:
-		to.Raw, err = o.arrays()
+		to.Err = o.arrays()
+	}
+	switch {
+	case to.Err != nil:
+		return false
+	case o.command != nil && o.next < len(o.command.Args):
+		return true
+	case o.how == mergeSum:
+		to.Raw = line(':', o.total)
+	case o.how == mergeArrays:
+		to.Raw, to.Rest = line('*', int64(o.keys)), o.elements
 	default:
 		to.Raw = o.branches[0].result.Raw
 	}
-	to.Err = err
+	return false
+}
+
+// line returns a line of a reply.
+func line(kind byte, n int64) []byte {
+	return append(strconv.AppendInt([]byte{kind}, n, 10), "\r\n"...)
 }
 
 var errMerge = errors.New("ERR the replies of the nodes cannot be merged")
 
-func (o *fanout) sum() ([]byte, error) {
-	total := int64(0)
+// sum adds up the branches' integers.
+func (o *fanout) sum() error {
 	for i := range o.branches {
 		line, ok := bytes.CutSuffix(o.branches[i].result.Raw, []byte("\r\n"))
 		if !ok || len(line) == 0 || line[0] != ':' {
-			return nil, errMerge
+			return errMerge
 		}
 		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
 		if err != nil {
-			return nil, errMerge
+			return errMerge
 		}
-		total += n
+		o.total += n
 	}
-	return append(strconv.AppendInt([]byte{':'}, total, 10), "\r\n"...), nil
+	return nil
 }
 
-// arrays merges the branches' arrays, with the elements in the order of the keys.
-func (o *fanout) arrays() ([]byte, error) {
-	rest, size := make([][]byte, len(o.branches)), 32
+// arrays merges the branches' arrays, with the elements in the order of the keys. It does
+// not copy them.
+func (o *fanout) arrays() error {
+	rest := make([][]byte, len(o.branches))
 	for i := range o.branches {
 		raw := o.branches[i].result.Raw
 		if raw[0] != '*' {
-			return nil, errMerge
+			return errMerge
 		}
-		size += len(raw)
 		rest[i] = raw[bytes.IndexByte(raw, '\n')+1:]
 	}
-	out := make([]byte, 0, size)
-	out = strconv.AppendInt(append(out, '*'), int64(len(o.order)), 10)
-	out = append(out, "\r\n"...)
 	for _, at := range o.order {
 		n := elementSize(rest[at])
 		if n == 0 {
-			return nil, errMerge
+			return errMerge
 		}
-		out, rest[at] = append(out, rest[at][:n]...), rest[at][n:]
+		o.elements, rest[at] = append(o.elements, rest[at][:n:n]), rest[at][n:]
 	}
-	return out, nil
+	o.keys += len(o.order)
+	return nil
 }
 
 // elementSize returns the size of the string, null or number at the start of b, or 0 if

@@ -2,6 +2,9 @@ package forward
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -45,6 +48,33 @@ func TestCommandsWithKeysOnSeveralNodesFanOutOrAreRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A command with many keys on several nodes goes piece by piece: no node gets more than
+// pieceKeys of them at a time, and the reply is what one node would reply. A piece that
+// fails ends the command.
+func TestManyKeysFanOutPieceByPiece(t *testing.T) {
+	straight := dialDirect(t, redistest.Start(t), 2)
+	servers := startServers(t, 3)
+	f := open(t, nil, servers...)
+	const keys = 5*pieceKeys + 7
+	var pairs, names strings.Builder
+	for i := range keys {
+		fmt.Fprintf(&pairs, " k%d v%d", i, i)
+		fmt.Fprintf(&names, " k%d none%d", i, i)
+	}
+	for _, line := range []string{"MSET" + pairs.String(), "MGET" + names.String(), "EXISTS" + names.String(), "DEL" + names.String()} {
+		name, _, _ := strings.Cut(line, " ")
+		require.Equal(t, straight.ask(t, commandLine(t, line)), forwardAll(t, f, 2, line)[0], name)
+		for _, s := range servers {
+			stats := s.Client.Info(t.Context(), "commandstats").Val()
+			calls, err := strconv.Atoi(regexp.MustCompile(`cmdstat_` + strings.ToLower(name) + `:calls=(\d+)`).FindStringSubmatch(stats)[1])
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, calls, keys/pieceKeys, name)
+		}
+	}
+	servers[1].Kill()
+	require.Contains(t, forwardAll(t, f, 2, "DEL"+names.String())[0], "UNAVAILABLE "+servers[1].Addr)
 }
 
 // With Admin, commands that cluster clients send to every node go to all nodes.

@@ -48,9 +48,10 @@ type Config struct {
 	// ReplyLimit is the most bytes of replies that one pipeline holds until they are
 	// written to its client. A reply that exceeds it becomes an error. Default 256 MiB.
 	ReplyLimit int64
-	// ReplyMemory is the most bytes of replies that all pipelines hold. A reply that
-	// exceeds it becomes an error. Default 1 GiB.
-	ReplyMemory int64
+	// Hold reserves delta bytes for replies, or releases them if delta is negative. It
+	// reports whether they were available. A reply for which they are not becomes an
+	// error. nil: any number is available.
+	Hold func(delta int64) bool
 
 	// MaxWaiting is the most commands that wait for one node, per protocol. Further ones
 	// are refused at once. Default 100,000.
@@ -65,7 +66,6 @@ type Forwarder struct {
 	config  Config
 	fleet   *backend.Fleet
 	table   tableCache
-	replies replyMemory
 	current atomic.Pointer[view] // the last result of the method view
 
 	answered atomic.Pointer[backend.Node] // the node that answered the last question; nil before the first
@@ -98,8 +98,8 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.ReplyLimit <= 0 {
 		config.ReplyLimit = 256 << 20
 	}
-	if config.ReplyMemory <= 0 {
-		config.ReplyMemory = 1 << 30
+	if config.Hold == nil {
+		config.Hold = func(int64) bool { return true }
 	}
 	if config.MaxWaiting <= 0 {
 		config.MaxWaiting = 100_000
@@ -107,9 +107,7 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	f := &Forwarder{config: config, fleet: fleet, queues: make(map[*backend.Node]*queues)}
-	f.replies.each, f.replies.total = config.ReplyLimit, config.ReplyMemory
-	return f
+	return &Forwarder{config: config, fleet: fleet, queues: make(map[*backend.Node]*queues)}
 }
 
 // Do answers the commands of p. It calls Start and Wait.
@@ -126,26 +124,19 @@ func (f *Forwarder) Start(p *Pipeline) {
 	for i := range p.Commands {
 		sent += f.send(p, v, i)
 	}
-	p.pending.Add(sent)
-	now := time.Now() // the questions before took their own time
-	for i, items := range p.groups {
-		if len(items) == 0 {
-			continue
-		}
-		for j := range items {
-			items[j].at = now
-		}
-		v.queues[i/2][i%2].submit(items)
-		clear(items)
-		p.groups[i] = items[:0]
-	}
+	p.submit(v, sent)
 }
 
 // Wait waits until all commands that Start sent have their results.
 func (f *Forwarder) Wait(p *Pipeline) {
 	p.pending.Wait()
 	for _, o := range p.fanouts {
-		o.merge(&p.Results[o.at])
+		for o.merge(&p.Results[o.at]) {
+			v := f.view()
+			o.piece(v, pieceKeys)
+			p.submit(v, p.groupAll(v, o))
+			p.pending.Wait()
+		}
 	}
 	clear(p.fanouts)
 	p.fanouts = p.fanouts[:0]
@@ -166,7 +157,12 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 	var o *fanout
 	switch {
 	case r.scattered:
-		o = byKeys(v, row, i, c)
+		o = byKeys(row, i, c)
+		keys := len(c.Args)
+		if len(p.Commands) == 1 {
+			keys = pieceKeys // no command follows, which might overtake a later piece
+		}
+		o.piece(v, keys)
 	case row.toAll(v, r):
 		o = toAll(v, row, i, c)
 	default:
@@ -174,11 +170,7 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 		return 1
 	}
 	p.fanouts = append(p.fanouts, o)
-	for j := range o.branches {
-		b := &o.branches[j]
-		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p})
-	}
-	return len(o.branches)
+	return p.groupAll(v, o)
 }
 
 // Close answers the queued commands and ends the workers. No caller may be in Do, and none
@@ -231,7 +223,7 @@ func (f *Forwarder) of(n *backend.Node) *queues {
 
 func (f *Forwarder) newQueue(n *backend.Node, protocol int) *queue {
 	q := &queue{
-		node: n, protocol: protocol, config: &f.config, replies: &f.replies,
+		node: n, protocol: protocol, config: &f.config,
 		connected: f.table.suspect,
 		look:      f.fleet.Look,
 		redirected: func(addr string) *queue {

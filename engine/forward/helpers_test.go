@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -81,12 +82,12 @@ func forwardAll(t testing.TB, f *Forwarder, proto int, lines ...string) []string
 	f.Do(&p)
 	replies := make([]string, len(lines))
 	for i := range p.Results {
-		if replies[i] = string(p.Results[i].Raw); p.Results[i].Err != nil {
+		if replies[i] = string(slices.Concat(p.Results[i].Raw, slices.Concat(p.Results[i].Rest...))); p.Results[i].Err != nil {
 			replies[i] = p.Results[i].Err.Error()
 		}
 	}
 	p.Reset()
-	require.Zero(t, f.replies.held.Load(), "the memory of replies is released")
+	require.Zero(t, p.memory.held.Load(), "the memory of replies is released")
 	return replies
 }
 

@@ -29,8 +29,9 @@ type Command struct {
 
 // Result is the reply to one command.
 type Result struct {
-	Raw []byte // the node's reply byte for byte; valid until the pipeline's Reset
-	Err error  // set instead of Raw; its text is the error reply
+	Raw  []byte   // the node's reply byte for byte; valid until the pipeline's Reset
+	Rest [][]byte // what follows Raw, if the reply was merged
+	Err  error    // set instead of Raw and Rest; its text is the error reply
 }
 
 // item is a command that waits for a node.
@@ -87,6 +88,33 @@ func (p *Pipeline) group(v *view, node int, it item) {
 		at = 2*node + resp3
 	}
 	p.groups[at] = append(p.groups[at], it)
+}
+
+// groupAll adds the branches of a fan-out to the groups of their nodes. It returns their
+// number.
+func (p *Pipeline) groupAll(v *view, o *fanout) int {
+	for i := range o.branches {
+		b := &o.branches[i]
+		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p})
+	}
+	return len(o.branches)
+}
+
+// submit hands in the items in the pipeline's groups.
+func (p *Pipeline) submit(v *view, sent int) {
+	p.pending.Add(sent)
+	now := time.Now() // the questions before took their own time
+	for i, items := range p.groups {
+		if len(items) == 0 {
+			continue
+		}
+		for j := range items {
+			items[j].at = now
+		}
+		v.queues[i/2][i%2].submit(items)
+		clear(items)
+		p.groups[i] = items[:0]
+	}
 }
 
 // answered marks items as answered. Their results must be set before: a caller of Wait may

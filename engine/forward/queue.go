@@ -26,7 +26,6 @@ type queue struct {
 	node       *backend.Node
 	protocol   int // resp2 or resp3
 	config     *Config
-	replies    *replyMemory
 	connected  func()                   // called when a connection was opened
 	look       func()                   // called when the node seems to be demoted
 	redirected func(addr string) *queue // returns the queue for a redirect, or nil if it is not followed
@@ -167,7 +166,7 @@ func (q *queue) serve(b *batch) {
 	}
 	ctx, cancel := context.WithDeadline(context.Background(), oldest.Add(q.config.Timeout))
 	defer cancel()
-	b.block.all = q.replies
+	b.block.config = q.config
 	b.build(ctx)
 	q.node.Batches.Add(1)
 	pipe := q.client.Pipeline()

@@ -20,24 +20,18 @@ type rawReply struct {
 type replyBlock struct {
 	free []byte    // the unused memory: its length is 0, its capacity what is left
 	last *rawReply // the reply that is being written to free; nil: none
-	all  *replyMemory
-}
 
-// replyMemory bounds the memory of replies that are not written to clients yet.
-type replyMemory struct {
-	each  int64        // the most bytes of one pipeline
-	total int64        // the most bytes of all pipelines
-	held  atomic.Int64 // bytes that all pipelines hold
+	config *Config // bounds the memory of replies that are not written to clients yet
 }
 
 const (
 	blockSize = 32 << 10 // bytes of the memory that small replies share
-	// freeReply is the size in bytes up to which a reply is not counted. A pipeline has a
-	// few thousand commands at most.
-	freeReply = 4 << 10
+	// freeReply is the size in bytes up to which a reply is not counted, for it is in what
+	// the reader of commands reserves for each.
+	freeReply = 512
 )
 
-// errNoRoom replaces a reply that exceeds the limits of replyMemory.
+// errNoRoom replaces a reply that exceeds ReplyLimit, or for which Hold has no memory.
 var errNoRoom = errors.New("ERR the node's reply exceeds client-output-buffer-limit or maxmemory-clients")
 
 // settle removes the memory that the last reply has used from the block.
@@ -97,7 +91,7 @@ func (w *rawReply) hold(n int) bool {
 		return false
 	}
 	if more := len(w.raw) + n - w.held; more > freeReply {
-		if w.lost = !w.memory.hold(w.from.all, int64(more)); w.lost {
+		if w.lost = !w.memory.hold(w.from.config, int64(more)); w.lost {
 			w.raw = w.raw[:0]
 			return false
 		}
@@ -108,19 +102,14 @@ func (w *rawReply) hold(n int) bool {
 
 // heldMemory counts the bytes of replies that one pipeline holds.
 type heldMemory struct {
-	held atomic.Int64                // bytes
-	all  atomic.Pointer[replyMemory] // where the bytes are counted, too; nil before the first
+	held   atomic.Int64           // bytes
+	config atomic.Pointer[Config] // has the bounds; nil before the first reply that is counted
 }
 
 // hold reserves n bytes and reports whether there was room.
-func (m *heldMemory) hold(all *replyMemory, n int64) bool {
-	m.all.Store(all)
-	if m.held.Add(n) > all.each {
-		m.held.Add(-n)
-		return false
-	}
-	if all.held.Add(n) > all.total {
-		all.held.Add(-n)
+func (m *heldMemory) hold(config *Config, n int64) bool {
+	m.config.Store(config)
+	if m.held.Add(n) > config.ReplyLimit || !config.Hold(n) {
 		m.held.Add(-n)
 		return false
 	}
@@ -129,8 +118,7 @@ func (m *heldMemory) hold(all *replyMemory, n int64) bool {
 
 // release releases all reserved bytes.
 func (m *heldMemory) release() {
-	if n := m.held.Load(); n > 0 {
-		m.held.Store(0)
-		m.all.Load().held.Add(-n)
+	if n := m.held.Swap(0); n > 0 {
+		m.config.Load().Hold(-n)
 	}
 }

@@ -26,10 +26,15 @@ type layout struct {
 	rates map[int]int64 // charging calls per second, by shard
 }
 
+// memory returns about how many bytes the layout of a key with so many bytes takes.
+func (l *layout) memory(key int) int { return key + 300 + 50*l.shards }
+
 const (
-	maxLayouts = 4096
-	dryFor     = 10 // ms
-	maxTurn    = 64 // requests that go to one shard together
+	maxLayouts      = 4096
+	maxLayoutMemory = 8 << 20 // bytes that all layouts take
+
+	dryFor  = 10 // ms
+	maxTurn = 64 // requests that go to one shard together
 
 	// turnFor is the most ms for which they do, once all shards hold something: a
 	// node's caches are cold at the first request of a turn.
@@ -74,14 +79,16 @@ func (s *Splitter) choose(r *engine.Request, n, with int) int {
 func (s *Splitter) layout(key []byte, n int) *layout {
 	l := s.layouts[string(key)]
 	if l == nil {
-		if len(s.layouts) >= maxLayouts {
-			for other, old := range s.layouts { // any: it is learned again
-				s.drop(other, old)
+		l = &layout{shards: n, next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
+		name := string(key)
+		for other, old := range s.layouts { // any: it is learned again
+			if len(s.layouts) < maxLayouts && s.memory+l.memory(len(name)) <= maxLayoutMemory {
 				break
 			}
+			s.drop(other, old)
 		}
-		l = &layout{shards: n, next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
-		s.layouts[string(key)] = l
+		s.layouts[name] = l
+		s.memory += l.memory(len(name))
 		s.count()
 	}
 	if top := s.nodes.Topology(); l.topology != top || len(l.numbers) != l.shards {
@@ -96,6 +103,7 @@ func (s *Splitter) layout(key []byte, n int) *layout {
 // themselves. mu is held.
 func (s *Splitter) drop(key string, l *layout) {
 	delete(s.layouts, key)
+	s.memory -= l.memory(len(key))
 	s.count()
 	if l.load {
 		s.byLoad.Add(-1)
@@ -120,7 +128,9 @@ func (s *Splitter) learn(key []byte, shards int) {
 	case shards > 1 && l == nil:
 		s.layout(key, min(shards, engine.MaxShards)).learned = true
 	case shards > 1:
+		s.memory -= l.memory(len(key))
 		l.shards = min(shards, engine.MaxShards)
+		s.memory += l.memory(len(key))
 	case l != nil && l.learned:
 		s.drop(string(key), l)
 	}

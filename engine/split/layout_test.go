@@ -112,4 +112,16 @@ func TestLayoutsAreBounded(t *testing.T) {
 	require.EqualValues(t, maxLayouts, s.known.Load())
 	require.Len(t, s.layouts, maxLayouts)
 	require.Equal(t, 3, s.Shards(fmt.Appendf(nil, "k%d", maxLayouts+99)))
+	require.Less(t, s.memory, maxLayoutMemory)
+
+	for i := range maxLayouts {
+		key := fmt.Appendf(nil, "%04000d", i)
+		s.learn(key, 2)
+		s.learn(key, engine.MaxShards)
+	}
+	require.LessOrEqual(t, s.memory, maxLayoutMemory+60_000)
+	for key, l := range s.layouts {
+		s.drop(key, l)
+	}
+	require.Zero(t, s.memory)
 }

@@ -117,6 +117,7 @@ type Splitter struct {
 
 	mu        sync.Mutex
 	layouts   map[string]*layout       // by client key, guarded by mu
+	memory    int                      // bytes that layouts take, guarded by mu
 	resolvers map[resolverID]*resolver // guarded by mu
 
 	// Suspects is above 0 if any key may be split although its requests do not say so:

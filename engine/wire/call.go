@@ -37,8 +37,15 @@ type entry struct {
 	requests       int64
 }
 
+// keepKeys is the most bytes of keys for which a Call keeps memory. It is enough for
+// MaxEntries keys of some hundred bytes.
+const keepKeys = 32 << 10
+
 // Reset empties the call.
 func (c *Call) Reset() {
+	if cap(c.keys) > keepKeys {
+		c.keys = nil
+	}
 	c.keys, c.entries, c.specs = c.keys[:0], c.entries[:0], c.specs[:0]
 	c.index = [2 * MaxEntries]int16{}
 }

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"math"
+	"os"
+	"runtime/debug"
+	"runtime/metrics"
+	"sync"
+	"time"
+
+	"github.com/rlproxy/rlproxy/internal/cgroup"
+)
+
+// What the process needs in addition to maxmemory and maxmemory-clients, in bytes.
+const (
+	ownMemory   = 32 << 20 // stacks, buffers of connections to nodes, what is known of split keys
+	plainMemory = 10 << 10 // a connection that is silent, or whose commands are short
+	tlsMemory   = 30 << 10 // the same with TLS
+	leastMemory = 16 << 20 // the least that maxmemory and maxmemory-clients are by default
+)
+
+// space is the memory that the process may use.
+type space struct {
+	limit  int64 // of the container, in bytes; 0: none
+	shared int64 // what maxmemory and maxmemory-clients are derived from, in bytes
+}
+
+// available returns the memory that the process may use. It is determined once, so that
+// a reload does not change what only a restart can apply.
+var available = sync.OnceValue(func() space {
+	root := os.DirFS("/")
+	return newSpace(cgroup.Limit(root), cgroup.Machine(root), debug.SetMemoryLimit(-1))
+})
+
+// newSpace divides memory: a container's is all for this process, of a machine's it takes
+// a quarter, at most 4 GiB. A GOMEMLIMIT in the environment that is less than that replaces
+// it; without one, goLimit is math.MaxInt64.
+func newSpace(container, machine, goLimit int64) space {
+	s := space{limit: container, shared: container}
+	if container == 0 || machine > 0 && container >= machine {
+		s.limit, s.shared = 0, 4<<30
+		if machine > 0 {
+			s.shared = min(machine/4, s.shared)
+		}
+	}
+	s.shared = min(s.shared, goLimit)
+	return s
+}
+
+// share returns the default of maxmemory and of maxmemory-clients.
+func (s space) share() int64 { return max(s.shared/4, leastMemory) }
+
+// goLimit returns the memory limit of Go's runtime: what the configuration allows, at
+// most nine tenths of the container.
+func (s space) goLimit(c *config) int64 {
+	client := float64(plainMemory)
+	if c.tlsPort != 0 {
+		client = tlsMemory
+	}
+	want := float64(c.maxMemory) + float64(c.clientMemory) + float64(c.maxClients)*client + ownMemory
+	if s.limit > 0 {
+		want = min(want, float64(s.limit)/10*9)
+	}
+	if want >= math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return int64(want)
+}
+
+// limitMemory sets the memory limit of Go's runtime, unless GOMEMLIMIT has. The collector
+// then works more often instead of exceeding it.
+func limitMemory(c *config, s space, log *slog.Logger) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(s.goLimit(c))
+	}
+	if s.limit > 0 && c.maxMemory+c.clientMemory > s.limit/10*9 {
+		log.Warn("maxmemory and maxmemory-clients together exceed the memory of the container, which may end the process",
+			"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory, "container", s.limit)
+	}
+}
+
+// returnMemory returns memory to the system soon after a load that needed it, until ctx
+// is cancelled. Go's collector does not run in a process that is idle, for two minutes.
+func returnMemory(ctx context.Context) {
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	var r returner
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-second.C:
+			if r.due(memoryUse()) {
+				debug.FreeOSMemory()
+				r.kept, _ = memoryUse()
+			}
+		}
+	}
+}
+
+// returner decides when to return memory to the system.
+type returner struct {
+	kept      uint64 // bytes of memory after the last return, or less since
+	allocated uint64 // bytes allocated up to the last second
+}
+
+// due reports whether memory is to be returned: the process has grown by a quarter and
+// some MB since the last return, and hardly allocates any more.
+func (r *returner) due(resident, allocated uint64) bool {
+	const little = 8 << 20
+	fresh := allocated - r.allocated
+	r.allocated = allocated
+	r.kept = min(r.kept, resident)
+	return fresh < max(resident/32, 1<<20) && resident > r.kept+r.kept/4+little
+}
+
+// memoryUse returns how many bytes of memory Go's runtime has from the system, and how many
+// bytes were allocated since the start. It does not stop the world.
+func memoryUse() (resident, allocated uint64) {
+	samples := []metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(samples)
+	return samples[0].Value.Uint64() - samples[1].Value.Uint64(), samples[2].Value.Uint64()
+}
