@@ -127,7 +127,7 @@ end
 -- beside is the fast path of one window where a record has other states too, or at the home or a shard of a split key. j
 -- is the state's place.
 local function beside(q, d, j, key, s, clock, requests)
-  local at, kinds, lease_at, now, begin = d.at, d.kinds, d.lease, clock, d.head + 1
+  local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + 6) < clock then return end -- a lease record to be dropped
@@ -135,6 +135,7 @@ local function beside(q, d, j, key, s, clock, requests)
       local last = unpack('>I6', s, at[i])
       if last + d.keep[i] < clock then return end -- a state to be dropped
       if last > now then now = last end
+      if areas and last + d.lives[i] > stored then stored = last + d.lives[i] end
       if i < j and kinds[i] == SLIDE then
         begin = begin + unpack('>I3', s, at[i] + 13) * ENTRY
       elseif i < j and kinds[i] == COUNTER and d.buckets[i] > 1 then
@@ -151,16 +152,16 @@ local function beside(q, d, j, key, s, clock, requests)
   end
   if q.shard and (not bound or now > clock) then return end
   local from = at[j]
-  local head = q.areas and (j == 1 and d.text or sub(s, 1, from - 1)) or nil
   local granted, calls, used, room, last, newest, fields, expires, moves =
-    q.straight(q, 1, s, from, begin, clock, now, requests, bound, head)
+    q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '')
   if not granted then return end
-  if fields and not head then -- all else stays as it is, and where it is
+  moves = moves and expires > stored
+  if fields and (not areas or from + #fields > #s) then -- what is before them stays as it is
+    if areas and from + #fields > d.inline then return end
     call('SETRANGE', key, d.offsets[j], fields)
     if moves then record.expire(key, expires, 'GT') end
   elseif fields then
-    if #fields >= d.inline then return end
-    record.store(key, s, fields, expires, moves, false)
+    record.store(key, s, sub(s, 1, from - 1) .. fields, expires, moves, false)
   end
   if not bound then
     if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest) end

@@ -81,12 +81,12 @@ end
 --   head, inline        bytes of directory and fields together, and the inline size
 --   lease               the index of the lease record, if there is one
 -- and by state: kinds, buckets, limits, names, what its fields are (fields), the index at which they begin (at) and that as
--- text, from 0 (offsets), keep, see kept_for,
--- and a table to read it into (states).
+-- text, from 0 (offsets); for how many ms after its last charge it may matter at most (keep), and is stored at least
+-- (lives); and a table to read it into (states).
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
-    keep = {}, states = {}, fields = {}, offsets = {}, lease = false,
+    keep = {}, lives = {}, states = {}, fields = {}, offsets = {}, lease = false,
     inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at = #s + 1
   for i = 1, count do
@@ -104,6 +104,7 @@ local directory_of = record.cache(1000, function(s, key)
     d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
     d.states[i] = record.state(kind, buckets, window)
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
+    d.lives[i] = kind == SLIDE and window or 0
     d.fields[i], d.offsets[i], at = fields, tostring(at - 1), at + fields.bytes
   end
   d.head = at - 1

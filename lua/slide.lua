@@ -168,11 +168,9 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     total, newest, last = (total + units) % WRAP, ms, now
     if head and begin == at + 37 and stop > #s then
       fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * 16777217, base, total, ms, live, ms, total)
-    elseif head then
-      fields = pack('>c0I6I4I6I9I6I6c0c0I6I6c0', head, now, calls, n * 16777217, base, total, ms,
-        sub(s, at + 37, begin - 1), live, ms, total, stop <= #s and sub(s, stop) or '')
     else
-      fields, area = pack('>I6I4I6I9I6I6', now, calls, n * 16777217, base, total, ms), pack('>c0I6I6', live, ms, total)
+      fields, area = pack('>I6I4I6I9I6I6', now, calls, n * 16777217, base, total, ms), live .. pack('>I6I6', ms, total)
+      if head then fields = head .. fields .. sub(s, at + 37, begin - 1) .. area .. sub(s, stop) end
     end
     if granted < requests then live, from, gone = pack('>c0I6I6', live, ms, total), 1, 0 end
   end
