@@ -143,6 +143,19 @@ func TestLayoutGuardWarnsUnlessToldOtherwise(t *testing.T) {
 	other.stop(t)
 }
 
+// A check of a new list must not look to other proxies like a proxy that has it.
+func TestCheckWritesNothingToNodes(t *testing.T) {
+	t.Parallel()
+	node := startNodes(t, 1)[0]
+	code, out := outcome(t, append(backends(node), "--check")...)
+	require.Zero(t, code, out)
+	stats, err := node.Client.Info(t.Context(), "commandstats").Result()
+	require.NoError(t, err)
+	for _, command := range []string{"cmdstat_eval", "cmdstat_evalsha", "cmdstat_fcall", "cmdstat_set"} {
+		require.NotContains(t, stats, command)
+	}
+}
+
 // TestOneServerIsOneNodeWhateverItIsCalled holds that names of one node agree, that other
 // names for one server are recognized, and that databases are nodes of their own.
 func TestOneServerIsOneNodeWhateverItIsCalled(t *testing.T) {

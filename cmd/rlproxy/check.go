@@ -3,9 +3,38 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
+
+	"github.com/rlproxy/rlproxy/engine/layout"
 )
+
+// runCheck checks the configuration that the arguments describe. It writes nothing to nodes.
+func runCheck(args []string, stdout io.Writer) error {
+	c, err := load(args)
+	if err != nil {
+		return err
+	}
+	if err := c.missingFolder(); err != nil {
+		return err
+	}
+	if _, err := prepare(c); err != nil {
+		return err
+	}
+	// Opening the engines finds errors across settings, such as a backend named twice.
+	c.layoutGuard = layout.Off
+	eng, err := openEngines(c, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if err := eng.close(); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(stdout, "configuration is valid")
+	return err
+}
 
 // conflict returns an error if settings that are each allowed contradict each other. given
 // has the names of the directives that the configuration sets, in lower case.

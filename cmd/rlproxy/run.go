@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"text/tabwriter"
 
 	"github.com/rlproxy/rlproxy/commands"
 )
@@ -30,26 +31,7 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	check := slices.ContainsFunc(args, isCheck)
 	args = slices.DeleteFunc(slices.Clone(args), isCheck)
 	if check {
-		c, err := load(args)
-		if err != nil {
-			return err
-		}
-		if err := c.missingFolder(); err != nil {
-			return err
-		}
-		if _, err := prepare(c); err != nil {
-			return err
-		}
-		// Opening the engines finds errors across settings, such as a backend named twice.
-		eng, err := openEngines(c, slog.New(slog.DiscardHandler))
-		if err != nil {
-			return err
-		}
-		if err := eng.close(); err != nil {
-			return err
-		}
-		_, err = fmt.Fprintln(stdout, "configuration is valid")
-		return err
+		return runCheck(args, stdout)
 	}
 	return serve(ctx, func() (*config, error) { return load(args) }, stdout)
 }
@@ -70,4 +52,44 @@ func load(args []string) (*config, error) {
 		return nil, err
 	}
 	return r.config, nil
+}
+
+// built returns what is known of this build: its version as the Go command determined it,
+// by the version that was installed or by the commit of the repository, and Go's version.
+func built() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	return info.Main.Version + ", " + info.GoVersion
+}
+
+// usage returns the text of --help.
+func usage() string {
+	var b strings.Builder
+	b.WriteString(`rlproxy is a rate-limiting daemon that any Redis client can talk to.
+
+usage: rlproxy [file.conf ...] [--directive value ...] [--check]
+
+  rlproxy                                    port 6380, state in this process
+  rlproxy --backend redis://127.0.0.1:6379   state on a Redis node
+  rlproxy rlproxy.conf --loglevel debug      a file; the command line overrides it
+
+  --check         check the configuration and exit
+  --version, -v   print the version and exit
+  --help, -h      print this help and exit
+
+directives, in a file or after -- on the command line, with their defaults:
+
+`)
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, d := range directives {
+		setting := d.preset
+		if setting == "" {
+			setting = d.hint
+		}
+		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", d.name, setting, d.doc) // b never fails
+	}
+	_ = w.Flush() // b never fails
+	return b.String()
 }

@@ -106,10 +106,16 @@ func (g *Guard) SetMode(mode Mode) {
 	g.lookSoon()
 }
 
-// Close removes this proxy from the records of nodes that answer.
+// Close removes this proxy from the records of nodes that answer, if it may be in them.
 func (g *Guard) Close() {
 	g.stop()
 	g.done.Wait()
+	g.mu.Lock()
+	noted := len(g.seen) > 0
+	g.mu.Unlock()
+	if !noted {
+		return
+	}
 	g.lookAt(context.Background(), g.fleet.Topology(), 0)
 }
 
