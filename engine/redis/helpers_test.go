@@ -130,3 +130,17 @@ func clusterKeys() []string {
 	}
 	return keys
 }
+
+// failOver asks a replica to take over from its master. Redis gives up after 5 s where
+// the nodes are slow to hear of each other: the function that it returns then asks again.
+func failOver(replica *redistest.Server) (insist func()) {
+	var asked time.Time
+	insist = func() {
+		if time.Since(asked) > 6*time.Second {
+			_, _ = replica.Ask("CLUSTER", "FAILOVER") // refused once it is a master
+			asked = time.Now()
+		}
+	}
+	insist()
+	return insist
+}

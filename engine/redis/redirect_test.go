@@ -150,10 +150,11 @@ func TestClusterPlannedFailover(t *testing.T) {
 	for range 50 {
 		ask()
 	}
-	c.Nodes[3].Do("CLUSTER", "FAILOVER")
-	until := time.Now().Add(20 * time.Second)
+	insist := failOver(c.Nodes[3])
+	until := time.Now().Add(time.Minute)
 	for node := ""; node != c.Nodes[3].Addr; {
 		require.True(t, time.Now().Before(until), "the replica is not asked")
+		insist()
 		ask()
 		states := conformance.Ask(e, conformance.Inspect(key)).States
 		require.Len(t, states, 1)
@@ -181,8 +182,9 @@ func TestClusterHandover(t *testing.T) {
 	}
 	const most = 1_000_000
 	round := 0
-	c.Nodes[3].Do("CLUSTER", "FAILOVER")
+	insist := failOver(c.Nodes[3])
 	for changed := false; !changed; {
+		insist()
 		changed = strings.Contains(c.Nodes[0].Do("INFO", "replication"), "role:slave")
 		for range 10 {
 			round++
