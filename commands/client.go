@@ -46,10 +46,11 @@ type client struct {
 // workspace is what processing a pipeline takes. Sessions share a pool of them, so that
 // one that is silent has none.
 type workspace struct {
-	pipe    engine.Pipeline  // requests to the engine
-	forward forward.Pipeline // ordinary commands
-	checked int              // how many commands of forward are known not to read the state of rate limits
-	pending []entry          // commands that are not answered yet, in order
+	pipe     engine.Pipeline  // requests to the engine
+	forward  forward.Pipeline // ordinary commands
+	checked  int              // how many commands of forward are known not to read the state of rate limits
+	ordinary bool             // whether the pipeline has ordinary commands
+	pending  []entry          // commands that are not answered yet, in order
 }
 
 var workspaces = sync.Pool{New: func() any {
@@ -154,7 +155,7 @@ func (c *client) dispatch(r *row, args [][]byte) {
 		c.push(entry{row: r, args: args})
 	case r == &forwardRow && len(args) > maxBatch:
 		c.flush() // alone, it may go to its nodes in pieces
-		c.forward.Add(args, c.s.Proto == 3)
+		c.waitForNodes(args)
 		c.push(entry{row: r, args: args})
 		c.flush()
 	case r == &forwardRow:

@@ -168,7 +168,7 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.workspace = workspaces.Get().(*workspace)
-	c.forward.Begin()
+	c.ordinary = false
 	for _, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {

@@ -43,6 +43,15 @@ func (c *client) addForward(args [][]byte) {
 			c.checked++ // beforeDecision has checked the others
 		}
 	}
+	c.waitForNodes(args)
+}
+
+// waitForNodes adds an ordinary command to those that wait.
+func (c *client) waitForNodes(args [][]byte) {
+	if !c.ordinary {
+		c.forward.Begin()
+		c.ordinary = true
+	}
 	c.forward.Add(args, c.s.Proto == 3)
 }
 

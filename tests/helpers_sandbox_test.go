@@ -22,8 +22,8 @@ type sandbox struct {
 	uid, gid int // of the processes
 }
 
-// newSandbox returns a sandbox with the folders that containers and systemd give to a
-// process of this user: /tmp, and those that are named, which only the user may write to.
+// newSandbox returns a sandbox for processes of this user, with the folders that are
+// named, which only the user may write to.
 func newSandbox(t *testing.T, uid, gid int, writable ...string) *sandbox {
 	t.Helper()
 	s := &sandbox{root: t.TempDir(), uid: uid, gid: gid}
