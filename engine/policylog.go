@@ -21,8 +21,9 @@ type PolicyLog struct {
 	next   time.Time       // guarded by mu: when the next line is due
 }
 
-// Count counts an answer and returns the attributes of a line, if one is due. It
-// returns none if others write the lines about this trouble, who then call Line.
+// Count counts an answer and returns the attributes of a line, if one is due. If
+// others is true, the lines about this trouble are written elsewhere, with what Line or
+// Counts returns, and Count returns none.
 func (l *PolicyLog) Count(p Policy, now time.Time, others bool) []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()

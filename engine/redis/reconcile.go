@@ -32,7 +32,7 @@ type reconciler struct {
 	look      chan struct{}
 	stop      context.CancelFunc
 	done      sync.WaitGroup
-	again     bool // whether another round is due soon; the goroutine's own
+	again     bool // whether another round is due soon; used only by the goroutine of run
 
 	written atomic.Int64 // states written back
 	lost    atomic.Int64 // states of which the node did not say that it has them
