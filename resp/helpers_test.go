@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -40,6 +41,20 @@ func (l *loop) Read(p []byte) (int, error) {
 }
 
 const slide = "*4\r\n$8\r\nRL.SLIDE\r\n$16\r\nuser:00000000123\r\n$3\r\n100\r\n$2\r\n60\r\n"
+
+// pauseOnce returns a serve function that closes working at the first pipeline, and goes on
+// with it when resume is closed.
+func pauseOnce(serve func(*Session, []Command)) (paused func(*Session, []Command), working, resume chan struct{}) {
+	working, resume = make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	return func(s *Session, pipeline []Command) {
+		once.Do(func() {
+			close(working)
+			<-resume
+		})
+		serve(s, pipeline)
+	}, working, resume
+}
 
 // ended returns a close function for a handler, and a channel that receives every
 // session it is called for.

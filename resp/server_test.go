@@ -66,15 +66,8 @@ func TestDrainUnderLoadAnswersEveryCommandServed(t *testing.T) {
 // Commands that wait in the kernel while the handler is busy are answered too; an
 // incomplete command is not.
 func TestDrainAnswersWhatArrived(t *testing.T) {
-	working, resume := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
-		once.Do(func() {
-			close(working)
-			<-resume
-		})
-		likeRedis(s, pipeline)
-	}})
+	serve, working, resume := pauseOnce(likeRedis)
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: serve})
 	conn := dial(t, addr)
 	send(t, conn, "PING\r\n")
 	<-working
@@ -110,15 +103,8 @@ func TestDrainAnswersWhatArrivesMeanwhile(t *testing.T) {
 // A client that is still sending gets its replies, although the server closes the
 // connection with some of its bytes unread.
 func TestDrainDoesNotResetReplies(t *testing.T) {
-	working, resume := make(chan struct{}), make(chan struct{})
-	var once sync.Once
-	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
-		once.Do(func() {
-			close(working)
-			<-resume
-		})
-		echoArgs(s, pipeline)
-	}})
+	serve, working, resume := pauseOnce(echoArgs)
+	srv, addr := start(t, Config{}, handlerFuncs{open: trust, serve: serve})
 	conn := dial(t, addr)
 	word := strings.Repeat("x", 1000)
 	stop := make(chan struct{})
