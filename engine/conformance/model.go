@@ -136,7 +136,7 @@ func (m *model) do(r *engine.Request, clock int64) limit.Decision {
 	pick, best := -1, limit.Decision{}
 	for i := range r.N {
 		w := r.Windows[i]
-		d := limit.Decision{Allowed: allowed, Limit: w.Limit, Remaining: max(w.Limit-m.used(r, w, now), 0)}
+		d := limit.Decision{Allowed: allowed, Window: i, Limit: w.Limit, Remaining: max(w.Limit-m.used(r, w, now), 0)}
 		if !allowed {
 			if m.hasRoom(r, i, clock) {
 				continue

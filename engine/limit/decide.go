@@ -23,7 +23,8 @@ type Usage struct {
 // error.
 type Decision struct {
 	Allowed    bool
-	Limit      int64 // the limit that the other fields speak of
+	Window     int   // index in Spec.Windows of the window that the other fields speak of
+	Limit      int64 // the limit of that window
 	Remaining  int64 // cost still admitted now; -1: answered by a policy
 	RetryAfter int64 // ms; 0 when allowed
 	ResetAfter int64 // ms until nothing is used; 0 if nothing is
@@ -50,7 +51,7 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 		}
 	}
 	u, w := us[picked], s.Windows[picked]
-	d := Decision{Allowed: allowed, Limit: w.Limit, Remaining: max(remaining, 0)}
+	d := Decision{Allowed: allowed, Window: picked, Limit: w.Limit, Remaining: max(remaining, 0)}
 	if !allowed {
 		d.RetryAfter = max(u.Room, 1)
 	}

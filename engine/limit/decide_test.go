@@ -25,17 +25,19 @@ func TestDecidePicksTheWindow(t *testing.T) {
 	for _, tt := range []struct {
 		us      []Usage
 		granted int64
-		limit   int64
+		window  int
 		left    int64
 	}{
-		{[]Usage{{Used: 1}, {Used: 1}, {Used: 1}}, 1, 5, 3},
-		{[]Usage{{Used: 1}, {Used: 7}, {Used: 1}}, 1, 9, 1},
-		{[]Usage{{Used: 5, Room: 7}, {Used: 9, Room: 90}, {Used: 0}}, 0, 9, 0},
-		{[]Usage{{Used: 5, Room: 7}, {Used: 3}, {Used: 5, Room: 7}}, 0, 5, 0},
-		{[]Usage{{Used: 9, Room: 7}, {Used: 3}, {Used: 0}}, 0, 5, 0}, // a lowered limit: never negative
+		{[]Usage{{Used: 1}, {Used: 1}, {Used: 1}}, 1, 0, 3},
+		{[]Usage{{Used: 1}, {Used: 7}, {Used: 1}}, 1, 1, 1},
+		{[]Usage{{Used: 5, Room: 7}, {Used: 9, Room: 90}, {Used: 0}}, 0, 1, 0},
+		{[]Usage{{Used: 5, Room: 7}, {Used: 3}, {Used: 5, Room: 7}}, 0, 0, 0},
+		{[]Usage{{Used: 5, Room: 7}, {Used: 3}, {Used: 5, Room: 8}}, 0, 2, 0},
+		{[]Usage{{Used: 9, Room: 7}, {Used: 3}, {Used: 0}}, 0, 0, 0}, // a lowered limit: never negative
 	} {
 		d := s.Decide(tt.us, testBase, tt.granted, 0)
-		require.Equal(t, tt.limit, d.Limit, "%+v", tt)
+		require.Equal(t, tt.window, d.Window, "%+v", tt)
+		require.Equal(t, s.Windows[tt.window].Limit, d.Limit, "%+v", tt)
 		require.Equal(t, tt.left, d.Remaining, "%+v", tt)
 		require.Equal(t, tt.granted > 0, d.Allowed)
 	}
