@@ -42,25 +42,25 @@ const (
 // refuseLogin counts and logs a refused login, and slows down a client that guesses
 // passwords.
 func (c *client) refuseLogin() {
-	c.h.noLogin.Add(1)
-	c.h.warnLogin(c)
+	c.h.LoginRefused("client", c.s.ID, "addr", clients.Addr(c.s.Remote))
 	c.s.Delay(min(loginDelay<<c.refused, maxLoginDelay))
 	if c.refused++; c.refused == maxRefusedLogins {
 		c.s.CloseAfterReply()
 	}
 }
 
-// warnLogin logs that logins were refused, unless it did so a moment ago. The line has
-// the number of refused logins since the line before, and the client of the last one. It
-// does not have the user's name, in whose place people have typed passwords.
-func (h *Handler) warnLogin(c *client) {
+// LoginRefused counts a refused login, and logs it unless it did so a moment ago. The line
+// has the number of refused logins since the line before, and the client of the last one,
+// which client describes as pairs of names and values. It does not have the user's name, in
+// whose place people have typed passwords.
+func (h *Handler) LoginRefused(client ...any) {
+	total := h.noLogin.Add(1)
 	now, next := h.cfg.Now().UnixNano(), h.nextLoginLog.Load()
 	if now < next || !h.nextLoginLog.CompareAndSwap(next, now+int64(loginLogEvery)) {
 		return
 	}
-	total := h.noLogin.Load()
 	h.cfg.Logger.Warn("logins refused: wrong name or password",
-		"refused", total-h.loggedLogins.Swap(total), "client", c.s.ID, "addr", clients.Addr(c.s.Remote))
+		append([]any{"refused", total - h.loggedLogins.Swap(total)}, client...)...)
 }
 
 // become sets the user. u is nil if the session is not logged in.

@@ -4,7 +4,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
@@ -70,19 +69,11 @@ func hotKeysCount(words [][]byte) (int64, string) {
 // ownHotKeys returns the n busiest of the keys that the user may read by a selector that
 // allows RL.HOTKEYS.
 func (c *client) ownHotKeys(n int64) []engine.HotKey {
-	var may []*acl.Selector
-	all := c.user.Selectors()
-	for i := range all {
-		switch s := &all[i]; {
-		case !s.Allows("rl.hotkeys"):
-		case s.AllKeys():
-			return c.h.cfg.Engine.HotKeys(int(n))
-		default:
-			may = append(may, s)
-		}
+	if c.user.MayReadAll("rl.hotkeys") {
+		return c.h.cfg.Engine.HotKeys(int(n))
 	}
 	keys := slices.DeleteFunc(c.h.cfg.Engine.HotKeys(math.MaxInt), func(k engine.HotKey) bool {
-		return !slices.ContainsFunc(may, func(s *acl.Selector) bool { return s.MayKey(k.Key, true, false) })
+		return !c.user.MayUse("rl.hotkeys", k.Key, true, false)
 	})
 	return keys[:min(n, int64(len(keys)))]
 }

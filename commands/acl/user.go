@@ -2,6 +2,7 @@ package acl
 
 import (
 	"crypto/sha256"
+	"slices"
 	"strings"
 )
 
@@ -41,6 +42,25 @@ func (u *User) Check(command, keys func(s *Selector) bool) Verdict {
 		}
 	}
 	return verdict
+}
+
+// MayRun reports whether the user may run a known command, at least on some keys.
+func (u *User) MayRun(command string) bool {
+	return slices.ContainsFunc(u.selectors, func(s Selector) bool { return s.Allows(command) })
+}
+
+// MayUse reports whether the user may run a known command that reads or writes a key.
+func (u *User) MayUse(command string, key []byte, read, write bool) bool {
+	return u.Check(
+		func(s *Selector) bool { return s.Allows(command) },
+		func(s *Selector) bool { return s.MayKey(key, read, write) }) == Allowed
+}
+
+// MayReadAll reports whether the user may run a known command that reads whatever key.
+func (u *User) MayReadAll(command string) bool {
+	return u.Check(
+		func(s *Selector) bool { return s.Allows(command) },
+		func(s *Selector) bool { return s.AllKeys() || s.ReadsAllKeys() }) == Allowed
 }
 
 // Unrestricted reports whether the user may run every command on every key.

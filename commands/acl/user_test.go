@@ -62,3 +62,18 @@ func TestCheckDoesNotAllocate(t *testing.T) {
 			func(s *Selector) bool { return s.AllKeys() || s.MayKey(key, true, true) })
 	}))
 }
+
+// What is asked about one command and one key has the answer that one selector gives.
+func TestRightsToACommandAndAKeyComeFromOneSelector(t *testing.T) {
+	u := list(t, "a on nopass ~own:* +ping (%R~* +rl.inspect) (~shared:* +rl.reset)").User("a")
+	for command, want := range map[string]bool{"ping": true, "rl.inspect": true, "rl.reset": true, "rl.slide": false, "unknown": false} {
+		require.Equal(t, want, u.MayRun(command), command)
+	}
+	require.True(t, u.MayUse("rl.inspect", []byte("any"), true, false))
+	require.False(t, u.MayUse("rl.inspect", []byte("own:1"), true, true), "another selector has the right to write")
+	require.True(t, u.MayUse("rl.reset", []byte("shared:1"), true, true))
+	require.False(t, u.MayUse("rl.reset", []byte("own:1"), true, true))
+	require.True(t, u.MayReadAll("rl.inspect"))
+	require.False(t, u.MayReadAll("rl.reset"), "another selector has the right to all keys")
+	require.False(t, u.MayReadAll("rl.slide"))
+}
