@@ -19,7 +19,7 @@ const module = "github.com/rlproxy/rlproxy/"
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/layout", "engine/memory", "engine/redis",
-		"engine/split", "resp", "internal/cgroup", "internal/glob", "internal/keypair",
+		"engine/split", "resp", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/table", "commands/word",
@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"shard/lease/model": {"shard/lease"},
 	"lua":               nil,
 	"resp":              nil,
-	"internal/cgroup":   nil,
+	"internal/machine":   nil,
 	"internal/glob":     nil,
 	"internal/keypair":  nil,
 	"tests":             {"commands", "engine/backend", "engine/redis", "resp", "shard"}, // of the walk, which runs them in one process

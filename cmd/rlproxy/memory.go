@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rlproxy/rlproxy/internal/cgroup"
+	"github.com/rlproxy/rlproxy/internal/machine"
 )
 
 // What the process needs in addition to maxmemory and maxmemory-clients, in bytes.
@@ -31,18 +31,18 @@ type space struct {
 // a reload does not change what only a restart can apply.
 var available = sync.OnceValue(func() space {
 	root := os.DirFS("/")
-	return newSpace(cgroup.Limit(root), cgroup.Machine(root), debug.SetMemoryLimit(-1))
+	return newSpace(machine.ContainerMemory(root), machine.Memory(root), debug.SetMemoryLimit(-1))
 })
 
 // newSpace divides memory: a container's is all for this process, of a machine's it takes
 // a quarter, at most 4 GiB. A GOMEMLIMIT in the environment that is less than that replaces
 // it; without one, goLimit is math.MaxInt64.
-func newSpace(container, machine, goLimit int64) space {
+func newSpace(container, physical, goLimit int64) space {
 	s := space{limit: container, shared: container}
-	if container == 0 || machine > 0 && container >= machine {
+	if container == 0 || physical > 0 && container >= physical {
 		s.limit, s.shared = 0, 4<<30
-		if machine > 0 {
-			s.shared = min(machine/4, s.shared)
+		if physical > 0 {
+			s.shared = min(physical/4, s.shared)
 		}
 	}
 	s.shared = min(s.shared, goLimit)

@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -149,7 +150,7 @@ func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
 	const reserved = 64 // files for nodes, listeners and the log
 	clients = c.maxClients
-	if files := openFiles(); clients > files-reserved {
+	if files := machine.OpenFiles(); clients > files-reserved {
 		clients = max(files-reserved, 1)
 		log.Warn("maxclients is lowered: the process may not open that many files",
 			"maxclients", clients, "files", files)

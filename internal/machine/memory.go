@@ -1,5 +1,5 @@
-// Package cgroup reads how much memory the process may use.
-package cgroup
+// Package machine says what the machine lets the process have: memory and open files.
+package machine
 
 import (
 	"bufio"
@@ -10,10 +10,10 @@ import (
 	"strings"
 )
 
-// Limit returns the most bytes of memory that the control groups of this process allow, or
+// ContainerMemory returns the most bytes of memory that the control groups of this process allow, or
 // 0 if they set no limit. It reads the files of Linux, of both versions of control groups,
 // below root, the root of the file system; elsewhere there are none.
-func Limit(root fs.FS) (limit int64) {
+func ContainerMemory(root fs.FS) (limit int64) {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
 		return 0
@@ -66,8 +66,8 @@ func least(a, b int64) int64 {
 	return a
 }
 
-// Machine returns the bytes of memory of the machine, or 0 if they are not known.
-func Machine(root fs.FS) int64 {
+// Memory returns the bytes of memory of the machine, or 0 if they are not known.
+func Memory(root fs.FS) int64 {
 	f, err := root.Open("proc/meminfo")
 	if err != nil {
 		return 0

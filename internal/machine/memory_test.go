@@ -1,4 +1,4 @@
-package cgroup
+package machine
 
 import (
 	"os"
@@ -34,13 +34,13 @@ func TestLimitIsTheLeastOfAllGroups(t *testing.T) {
 			"sys/fs/cgroup/memory/memory.limit_in_bytes", "4000\n"), 4000},
 		"nonsense": {files("proc/self/cgroup", "\n:\n0::../..\n", "sys/fs/cgroup/memory.max", "much\n"), 0},
 	} {
-		require.Equal(t, c.want, Limit(c.root), name)
+		require.Equal(t, c.want, ContainerMemory(c.root), name)
 	}
 }
 
-func TestMachineHasMemory(t *testing.T) {
-	require.EqualValues(t, 24683184<<10, Machine(files("proc/meminfo", "MemTotal:       24683184 kB\nMemFree: 1 kB\n")))
-	require.Zero(t, Machine(files("proc/meminfo", "")))
-	require.Zero(t, Machine(files()))
-	require.GreaterOrEqual(t, Limit(os.DirFS("/")), int64(0))
+func TestMemoryOfTheMachine(t *testing.T) {
+	require.EqualValues(t, 24683184<<10, Memory(files("proc/meminfo", "MemTotal:       24683184 kB\nMemFree: 1 kB\n")))
+	require.Zero(t, Memory(files("proc/meminfo", "")))
+	require.Zero(t, Memory(files()))
+	require.GreaterOrEqual(t, ContainerMemory(os.DirFS("/")), int64(0))
 }

@@ -1,15 +1,15 @@
 //go:build unix
 
-package main
+package machine
 
 import (
 	"math"
 	"syscall"
 )
 
-// openFiles returns how many files this process may have open. The Go runtime has
+// OpenFiles returns how many files this process may have open. The Go runtime has
 // raised the soft limit to the hard limit before main.
-func openFiles() int {
+func OpenFiles() int {
 	var r syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {
 		return math.MaxInt32
