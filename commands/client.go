@@ -4,12 +4,14 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -222,6 +224,13 @@ func (c *client) inPieces(r *row, args [][]byte) {
 	c.Int(total)
 }
 
+// decide sends the requests to the engine.
+func (c *client) decide() {
+	sent := time.Now()
+	c.h.cfg.Engine.Do(&c.pipe)
+	c.h.cfg.Observer.Observe(&c.pipe, time.Since(sent), observe.Client{Addr: c.s.Remote, Name: c.own.Name})
+}
+
 // push adds a command to those that wait.
 func (c *client) push(e entry) {
 	e.mute = c.off || c.skip
@@ -241,7 +250,7 @@ func (c *client) flush() {
 		c.h.cfg.Forward.Start(&c.forward)
 	}
 	if len(c.pipe.Requests) > 0 {
-		c.h.cfg.Engine.Do(&c.pipe)
+		c.decide()
 	}
 	if len(c.forward.Commands) > 0 {
 		c.h.cfg.Forward.Wait(&c.forward)

@@ -28,6 +28,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -44,6 +45,9 @@ const RedisVersion = "7.0.15"
 // Config configures a Handler. Only Engine is required.
 type Config struct {
 	Engine engine.Engine
+
+	// Observer sees the decisions of Engine; nil: one that nothing else reads.
+	Observer *observe.Observer
 
 	// ACL holds the users; nil: every client may do everything without a login.
 	ACL *acl.List
@@ -110,6 +114,9 @@ func New(cfg Config) *Handler {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Observer == nil {
+		cfg.Observer = observe.New(observe.Config{Engine: cfg.Engine})
 	}
 	if cfg.MaxQueue == 0 {
 		cfg.MaxQueue = 131_072

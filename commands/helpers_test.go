@@ -21,6 +21,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/internal/glob"
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -89,14 +90,14 @@ func (f *fakeEngine) decide(key string, most, cost int64) limit.Decision {
 	return d
 }
 
-func (f *fakeEngine) Info() []engine.Field { return []engine.Field{{Name: "engine", Value: "fake"}} }
+func (f *fakeEngine) Stats() []engine.Stat { return []engine.Stat{{Name: "engine", Text: "fake"}} }
 
-// HotKeys returns up to two keys.
-func (f *fakeEngine) HotKeys(n int) []engine.HotKey {
-	return []engine.HotKey{
-		{Key: []byte("busy"), Rate: 900, Admitted: 10, Denied: 890, Shards: 4},
-		{Key: []byte("idle"), Rate: 1, Admitted: 1, Denied: 0, Shards: 1},
-	}[:min(n, 2)]
+// Where says that the key busy is split.
+func (f *fakeEngine) Where(key []byte) (node string, shards int) {
+	if string(key) == "busy" {
+		return "a:1", 4
+	}
+	return "a:1", 1
 }
 
 // Nodes returns a node that is up, with the layouts of two proxies, and one that is down.
@@ -126,9 +127,10 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 // testConfig returns the configuration of a handler on e with fakes for everything else.
 func testConfig(e engine.Engine) Config {
 	return Config{
-		Engine:  e,
-		Clients: new(fakeClients),
-		Now:     func() time.Time { return at },
+		Engine:   e,
+		Observer: observed(e),
+		Clients:  new(fakeClients),
+		Now:      func() time.Time { return at },
 		Settings: func(pattern string) (found [][2]string) {
 			for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
 				if glob.MatchFold(pattern, s[0]) {
@@ -141,6 +143,23 @@ func testConfig(e engine.Engine) Config {
 			return []Section{{"Engine", [][2]string{{"engine", "fake"}}}}
 		},
 	}
+}
+
+// observed returns an Observer that has seen 9,000 decisions about the key busy, of which
+// 100 were admitted, and ten about the key idle.
+func observed(e engine.Engine) *observe.Observer {
+	o := observe.New(observe.Config{Engine: e, Now: func() time.Time { return at }})
+	see := func(key string, n int, allowed bool) {
+		p := engine.Pipeline{Requests: make([]engine.Request, n), Results: make([]engine.Result, n)}
+		for i := range p.Requests {
+			p.Requests[i].Key, p.Requests[i].Kind, p.Results[i].Allowed = []byte(key), limit.Slide, allowed
+		}
+		o.Observe(&p, time.Millisecond, observe.Client{})
+	}
+	see("busy", 100, true)
+	see("busy", 8900, false)
+	see("idle", 10, true)
+	return o
 }
 
 // open begins session n of h.
@@ -184,10 +203,10 @@ type cannedEngine struct{}
 
 func (cannedEngine) Close() error { return nil }
 
-func (cannedEngine) Info() []engine.Field { return nil }
+func (cannedEngine) Stats() []engine.Stat { return nil }
+func (cannedEngine) Nodes() []engine.Node { return nil }
 
-func (cannedEngine) HotKeys(int) []engine.HotKey { return nil }
-func (cannedEngine) Nodes() []engine.Node        { return nil }
+func (cannedEngine) Where([]byte) (node string, shards int) { return "embedded", 1 }
 
 func (cannedEngine) Do(p *engine.Pipeline) {
 	if cap(p.Results) < len(p.Requests) {

@@ -7,7 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
-	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
 // hotKeysRow returns RL.HOTKEYS.
@@ -68,11 +68,11 @@ func hotKeysCount(words [][]byte) (int64, string) {
 
 // ownHotKeys returns the n busiest of the keys that the user may read by a selector that
 // allows RL.HOTKEYS.
-func (c *client) ownHotKeys(n int64) []engine.HotKey {
+func (c *client) ownHotKeys(n int64) []observe.HotKey {
 	if c.user.MayReadAll("rl.hotkeys") {
-		return c.h.cfg.Engine.HotKeys(int(n))
+		return c.h.cfg.Observer.HotKeys(int(n))
 	}
-	keys := slices.DeleteFunc(c.h.cfg.Engine.HotKeys(math.MaxInt), func(k engine.HotKey) bool {
+	keys := slices.DeleteFunc(c.h.cfg.Observer.HotKeys(math.MaxInt), func(k observe.HotKey) bool {
 		return !c.user.MayUse("rl.hotkeys", k.Key, true, false)
 	})
 	return keys[:min(n, int64(len(keys)))]

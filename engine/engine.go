@@ -8,8 +8,8 @@
 // same model.
 //
 // Reading order: engine.go (this file), policy.go (what is answered when a node
-// cannot), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), hotkeys.go (the
-// busiest keys).
+// cannot), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), stat.go (what
+// INFO and metrics show).
 package engine
 
 import (
@@ -27,23 +27,21 @@ type Engine interface {
 	// that request's Result.Err.
 	Do(p *Pipeline)
 
-	// HotKeys returns at most n of the keys most asked about, the busiest first.
-	HotKeys(n int) []HotKey
+	// Where returns the node on which a key has its state, or its home if it is split, as
+	// host:port or the word embedded; and the number of its shards, 1 if it is not split.
+	Where(key []byte) (node string, shards int)
 
 	// Nodes returns what RL.NODES shows: the nodes that keep the state, none if this
 	// process keeps it.
 	Nodes() []Node
 
-	// Info returns what INFO shows of the engine, in order.
-	Info() []Field
+	// Stats returns what INFO and metrics show of the engine, in order.
+	Stats() []Stat
 
 	// Close waits for requests under way and releases what the engine holds. Callers
 	// of Do must have returned.
 	Close() error
 }
-
-// Field is one line of INFO.
-type Field struct{ Name, Value string }
 
 // Pipeline is what arrived together on one connection. A session owns one and
 // uses it again and again; it is not safe for concurrent use.
@@ -139,9 +137,11 @@ func (r *Request) Repeats(s *Request) bool {
 // the operation names. Err, when set, is all that counts.
 type Result struct {
 	limit.Decision
-	Reset  bool    // OpReset: the key had state
-	States []State // OpInspect
-	Err    error
+	Policy     Policy  // OpDecide: what answered in place of the key's state; PolicyDefault if the state did
+	Remembered bool    // OpDecide: the node gave this denial a moment ago, and was not asked again
+	Reset      bool    // OpReset: the key had state
+	States     []State // OpInspect
+	Err        error
 }
 
 // Unavailable is the error of a request that its node could not answer.

@@ -18,12 +18,12 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/layout", "engine/memory", "engine/redis",
+		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/layout", "engine/memory", "engine/observe", "engine/redis",
 		"engine/split", "resp", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/table", "commands/word",
-		"engine", "engine/forward", "resp", "internal/glob",
+		"engine", "engine/forward", "engine/observe", "resp", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
@@ -32,7 +32,8 @@ var allowed = map[string][]string{
 	"commands/reply":     {"resp"},
 	"commands/word":      nil,
 
-	"engine":             {"engine/limit", "shard/topk", "internal/glob"},
+	"engine":             {"engine/limit", "internal/glob"},
+	"engine/observe":     {"engine", "engine/limit", "shard/topk", "internal/histogram"},
 	"engine/limit":       nil,
 	"engine/memory":      {"engine", "engine/limit"},
 	"engine/conformance": {"engine", "engine/limit"},
@@ -46,16 +47,17 @@ var allowed = map[string][]string{
 	},
 	"engine/forward": {"engine", "engine/backend"},
 
-	"shard":             nil,
-	"shard/topk":        nil,
-	"shard/lease":       nil,
-	"shard/lease/model": {"shard/lease"},
-	"lua":               nil,
-	"resp":              nil,
+	"shard":              nil,
+	"shard/topk":         nil,
+	"shard/lease":        nil,
+	"shard/lease/model":  {"shard/lease"},
+	"lua":                nil,
+	"resp":               nil,
 	"internal/machine":   nil,
-	"internal/glob":     nil,
-	"internal/keypair":  nil,
-	"tests":             {"commands", "engine/backend", "engine/redis", "resp", "shard"}, // of the walk, which runs them in one process
+	"internal/glob":      nil,
+	"internal/histogram": nil,
+	"internal/keypair":   nil,
+	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard"}, // of the walk, which runs them in one process
 }
 
 // inTests says what else the tests of a package may import.

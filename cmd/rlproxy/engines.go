@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/resp"
 )
@@ -21,15 +22,18 @@ type engines struct {
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil when ordinary commands are not forwarded
 	memory  *resp.Memory       // counts what clients make the process hold
+
+	observer *observe.Observer // sees the decisions
 }
 
 // openEngines opens the engines that the configuration asks for.
 func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	clients := resp.NewMemory(c.clientMemory)
 	if len(c.backends) == 0 {
-		return &engines{memory: clients, decide: memory.Open(memory.Config{
+		decide := memory.Open(memory.Config{
 			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules, Logger: log,
-		})}, nil
+		})
+		return &engines{memory: clients, decide: decide, observer: observe.New(observe.Config{Engine: decide})}, nil
 	}
 	fleet, err := backend.Open(backend.Config{
 		Backends: c.backends,
@@ -50,6 +54,7 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 		Layout:       guard,
 		Logger:       log,
 	})}
+	e.observer = observe.New(observe.Config{Engine: e.decide})
 	if c.passthrough {
 		e.forward = forward.Open(fleet, forward.Config{
 			Timeout:    c.passthroughTimeout,

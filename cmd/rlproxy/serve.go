@@ -113,6 +113,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 	var out outside
 	config := commands.Config{
 		Engine:   eng.decide,
+		Observer: eng.observer,
 		ACL:      ready.acl,
 		Settings: now.settings,
 		Info:     func() []commands.Section { return sections(now, eng) },

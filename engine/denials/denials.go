@@ -84,7 +84,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 		s.remove(m, h, known)
 		return false
 	}
-	res.Decision = known.decision
+	res.Decision, res.Remembered = known.decision, true
 	res.RetryAfter = max(res.RetryAfter-(now-known.sent), 1)
 	res.ResetAfter = max(res.ResetAfter-(now-known.sent), 1)
 	m.answers.Add(1)

@@ -126,7 +126,7 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	defer c.Close()
 	first := c.view.Load()
 	eventually(t, "another round", func() bool { return c.view.Load() != first })
-	require.Equal(t, "cluster", c.Info()[1].Value)
+	require.Equal(t, "cluster", c.Stats()[1].Text)
 	for _, n := range cluster.Nodes {
 		require.Zero(t, n.Client.DBSize(t.Context()).Val())
 	}

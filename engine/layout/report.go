@@ -92,8 +92,8 @@ func some(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// Info returns what INFO shows of the guard.
-func (g *Guard) Info() []engine.Field {
+// Stats returns what INFO and metrics show of the guard.
+func (g *Guard) Stats() []engine.Stat {
 	v := g.view.Load()
 	if v == nil {
 		v = new(view)
@@ -109,12 +109,16 @@ func (g *Guard) Info() []engine.Field {
 	case !slices.ContainsFunc(slices.Collect(maps.Values(v.nodes)), func(s seen) bool { return s.look != nil }):
 		state = "unknown"
 	}
-	return []engine.Field{
-		{Name: "layout_guard", Value: v.mode.String()},
-		{Name: "layout", Value: state},
-		{Name: "layouts_of_others", Value: strconv.Itoa(len(v.others))},
-		{Name: "layout_servers_named_twice", Value: strconv.Itoa(len(v.twice))},
-		{Name: "layout_answers", Value: strconv.FormatInt(g.Answers.Load(), 10)},
+	conflict := int64(0)
+	if v.conflict != nil {
+		conflict = 1
+	}
+	return []engine.Stat{
+		{Name: "layout_guard", Text: v.mode.String()},
+		{Name: "layout", Text: state, Value: conflict, Metric: "layout_conflict", Help: "1 while another proxy places keys on other nodes, else 0."},
+		{Name: "layouts_of_others", Value: int64(len(v.others)), Metric: "layouts_of_others", Help: "Other lists of backends that proxies of the same nodes have."},
+		{Name: "layout_servers_named_twice", Value: int64(len(v.twice)), Metric: "layout_servers_named_twice", Help: "Servers that the list of backends has twice."},
+		{Name: "layout_answers", Value: g.Answers.Load(), Metric: "layout_answers_total", Help: "Answers by policy about keys that proxies place on different nodes."},
 	}
 }
 

@@ -12,7 +12,6 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,8 +55,7 @@ type Engine struct {
 	refused atomic.Int64
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
-	busiest *engine.Busiest
-	log     engine.PolicyLog // of the policies that answer while memory is full
+	log engine.PolicyLog // of the policies that answer while memory is full
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -93,7 +91,7 @@ func New(cfg Config) *Engine {
 	if cfg.Policy == engine.PolicyDefault || cfg.Policy == engine.PolicyLocal {
 		cfg.Policy = engine.PolicyClosed
 	}
-	e := &Engine{cfg: cfg, seed: maphash.MakeSeed(), busiest: engine.NewBusiest(), stop: make(chan struct{})}
+	e := &Engine{cfg: cfg, seed: maphash.MakeSeed(), stop: make(chan struct{})}
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*record)
 	}
@@ -119,25 +117,25 @@ func (e *Engine) Expired() int64 { return e.expired.Load() }
 // Refused returns how many requests found no room and got their policy.
 func (e *Engine) Refused() int64 { return e.refused.Load() }
 
-// HotKeys implements engine.Engine.
-func (e *Engine) HotKeys(n int) []engine.HotKey { return e.busiest.Top(n) }
+// Where implements engine.Engine.
+func (e *Engine) Where([]byte) (node string, shards int) { return nodeName, 1 }
 
 // Nodes implements engine.Engine.
 func (e *Engine) Nodes() []engine.Node { return nil }
 
-// Info implements engine.Engine.
-func (e *Engine) Info() []engine.Field {
-	fields := []engine.Field{{Name: "engine", Value: nodeName}}
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"keys", e.Keys()}, {"memory", e.Memory()}, {"max_memory", e.cfg.MaxMemory},
-		{"expired_keys", e.Expired()}, {"refused_for_memory", e.Refused()},
-	} {
-		fields = append(fields, engine.Field{Name: f.name, Value: strconv.FormatInt(f.value, 10)})
+// Stats implements engine.Engine.
+func (e *Engine) Stats() []engine.Stat {
+	return []engine.Stat{
+		{Name: "engine", Text: nodeName},
+		{Name: "keys", Value: e.Keys(), Metric: "keys", Help: "Keys with state in this process."},
+		{Name: "memory", Value: e.Memory(), Metric: "memory_used_bytes", Help: "Bytes of keys and their states in this process."},
+		{Name: "max_memory", Value: e.cfg.MaxMemory, Metric: "memory_max_bytes", Help: "The setting maxmemory."},
+		{Name: "expired_keys", Value: e.Expired(), Metric: "keys_expired_total", Help: "Keys whose state has ended."},
+		{
+			Name: "refused_for_memory", Value: e.Refused(), Metric: "memory_refusals_total",
+			Help: "Requests that found no room in memory and got their policy.",
+		},
 	}
-	return fields
 }
 
 // Do implements engine.Engine. One reading of the clock serves the whole pipeline.
@@ -155,7 +153,6 @@ func (e *Engine) Do(p *engine.Pipeline) {
 			res.States = e.inspect(clock, r.Key)
 		}
 	}
-	e.busiest.Observe(p)
 }
 
 // clock returns the ms since the epoch.
@@ -188,6 +185,7 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	if counts := e.log.Count(policy, e.cfg.Now(), false); counts != nil {
 		e.cfg.Logger.Warn("memory is full: policies answer for keys that find no room", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
 	}
+	res.Policy = policy
 	if policy == engine.PolicyError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return

@@ -14,11 +14,14 @@ import (
 // Where state is kept here, rules answer for keys that find no room.
 func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
 	e := New(Config{MaxMemory: 1, Rules: []engine.PolicyRule{{Glob: "open:*", Policy: engine.PolicyOpen}, {Glob: "error:*", Policy: engine.PolicyError}}})
-	require.True(t, conformance.Ask(e, conformance.Slide("open:1", 1, 1000, 1)).Allowed)
+	open := conformance.Ask(e, conformance.Slide("open:1", 1, 1000, 1))
+	require.True(t, open.Allowed)
+	require.Equal(t, engine.PolicyOpen, open.Policy, "what answered")
 	require.ErrorContains(t, conformance.Ask(e, conformance.Slide("error:1", 1, 1000, 1)).Err, "UNAVAILABLE embedded: memory is full")
 	closed := conformance.Ask(e, conformance.Slide("other", 1, 1000, 1))
 	require.False(t, closed.Allowed)
 	require.EqualValues(t, -1, closed.Remaining)
+	require.Equal(t, engine.PolicyClosed, closed.Policy)
 }
 
 // The log has a line at once when memory is full and one every minute while it is, with
@@ -41,5 +44,5 @@ func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	ask(engine.PolicyError)
 	require.Equal(t, 2, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1 open=1 error=1\n")
-	require.Contains(t, e.Info(), engine.Field{Name: "refused_for_memory", Value: "4"})
+	require.EqualValues(t, 4, e.Refused())
 }

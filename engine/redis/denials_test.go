@@ -129,12 +129,13 @@ func TestRememberedDenialAnswersEquals(t *testing.T) {
 		conformance.Slide("full", 2, 600_000, 2), conformance.Reset("full"), full, full, full,
 	}}
 	e.Do(&p)
-	var allowed []bool
+	var allowed, remembered []bool
 	for i := range p.Results {
 		require.NoError(t, p.Results[i].Err)
-		allowed = append(allowed, p.Results[i].Allowed)
+		allowed, remembered = append(allowed, p.Results[i].Allowed), append(remembered, p.Results[i].Remembered)
 	}
 	const no, yes = false, true
+	require.Equal(t, []bool{yes, yes, no, yes, yes, no, yes, yes, no, no, no, no, no}, remembered)
 	require.Equal(t, []bool{no, no, yes, no, no, yes, no, no, no, no, yes, yes, no}, allowed)
 	require.Equal(t, int64(6), e.denials.Answers(), "all equals before the reset, and none behind it")
 	require.Equal(t, before+1, functionCalls(t, s))

@@ -105,9 +105,9 @@ func allUp(e *Engine) bool {
 // info returns an engine's INFO field.
 func info(t testing.TB, e *Engine, name string) string {
 	t.Helper()
-	for _, f := range e.Info() {
+	for _, f := range e.Stats() {
 		if f.Name == name {
-			return f.Value
+			return f.String()
 		}
 	}
 	require.Fail(t, "INFO has no "+name)

@@ -55,6 +55,7 @@ func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result,
 	default:
 		res.Decision = policy.Decide(r, q.UntilProbe())
 	}
+	res.Policy = policy
 }
 
 // contested reports whether a request's key lies elsewhere for another proxy, so that

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -225,17 +224,15 @@ func (s *reconciler) write(p *engine.Pipeline) {
 	p.Reset()
 }
 
-func (s *reconciler) info() []engine.Field {
-	var fields []engine.Field
-	for _, f := range []struct {
-		name  string
-		value int64
-	}{
-		{"local_keys", s.counted.Keys()}, {"local_unwritten", s.unwritten.Keys()},
-		{"local_written_back", s.written.Load()}, {"local_lost", s.lost.Load()},
-		{"local_refused_for_memory", s.counted.Refused()},
-	} {
-		fields = append(fields, engine.Field{Name: f.name, Value: strconv.FormatInt(f.value, 10)})
+func (s *reconciler) stats() []engine.Stat {
+	return []engine.Stat{
+		{Name: "local_keys", Value: s.counted.Keys(), Metric: "local_keys", Help: "Keys with state that FAIL LOCAL keeps in this process."},
+		{Name: "local_unwritten", Value: s.unwritten.Keys(), Metric: "local_keys_unwritten", Help: "Keys of FAIL LOCAL whose use is not written back to their nodes."},
+		{Name: "local_written_back", Value: s.written.Load(), Metric: "local_written_back_total", Help: "Uses counted by FAIL LOCAL that were written back to nodes."},
+		{Name: "local_lost", Value: s.lost.Load(), Metric: "local_lost_total", Help: "Uses counted by FAIL LOCAL that could not be written back."},
+		{
+			Name: "local_refused_for_memory", Value: s.counted.Refused(), Metric: "local_memory_refusals_total",
+			Help: "Requests of FAIL LOCAL that found no room in memory.",
+		},
 	}
-	return fields
 }

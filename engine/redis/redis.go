@@ -86,9 +86,8 @@ type Engine struct {
 	denials    denials.Memory
 	splits     *split.Splitter
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
-	busiest    *engine.Busiest
-	plans      sync.Pool // of *plan
-	hotRate    int64     // charging calls per second that package split wants to hear of
+	plans      sync.Pool   // of *plan
+	hotRate    int64       // charging calls per second that package split wants to hear of
 	answered   [engine.Policies]atomic.Int64
 
 	now    func() time.Time
@@ -115,7 +114,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	e := &Engine{
 		layout: config.Layout,
 		config: config, fleet: fleet, timeout: fleet.Timeout(), patience: fleet.Timeout() * 7 / 8, queues: make(map[*backend.Node]*queue),
-		busiest: engine.NewBusiest(), now: time.Now, opened: time.Now(),
+		now: time.Now, opened: time.Now(),
 	}
 	e.plans.New = func() any { return newPlan() }
 	splits := split.Config{
@@ -150,7 +149,6 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		}
 	}
 	e.plans.Put(plan)
-	e.busiest.Observe(p)
 }
 
 // elapsed returns the engine's own clock: the time since it was opened, which no
@@ -170,34 +168,34 @@ func (e *Engine) Close() error {
 	return e.reconciler.close()
 }
 
-// HotKeys implements engine.Engine.
-func (e *Engine) HotKeys(n int) []engine.HotKey {
-	keys := e.busiest.Top(n)
-	for i := range keys {
-		keys[i].Shards = e.splits.Shards(keys[i].Key)
-	}
-	return keys
+// Where implements engine.Engine.
+func (e *Engine) Where(key []byte) (node string, shards int) {
+	t := e.topology()
+	return t.queues[t.Locate(key, 0)].Name(), e.splits.Shards(key)
 }
 
-// Info implements engine.Engine: one line per node comes last.
-func (e *Engine) Info() []engine.Field {
+// Stats implements engine.Engine: one line per node comes last.
+func (e *Engine) Stats() []engine.Stat {
 	queues := e.topology().queues
-	fields := []engine.Field{
-		{Name: "engine", Value: "redis"},
-		{Name: "nodes", Value: strconv.Itoa(len(queues))},
-		{Name: "denials_remembered", Value: strconv.FormatInt(e.denials.Kept(), 10)},
-		{Name: "denials_answered", Value: strconv.FormatInt(e.denials.Answers(), 10)},
+	stats := []engine.Stat{
+		{Name: "engine", Text: "redis"},
+		{Name: "nodes", Value: int64(len(queues)), Metric: "nodes", Help: "Nodes that keep state."},
+		{Name: "denials_remembered", Value: e.denials.Kept(), Metric: "denials_remembered", Help: "Denials that are answered from memory now."},
+		{
+			Name: "denials_answered", Value: e.denials.Answers(), Metric: "denials_answered_total",
+			Help: "Requests that were denied from memory, without asking a node.",
+		},
 	}
 	for policy := engine.PolicyClosed; int(policy) < engine.Policies; policy++ {
-		fields = append(fields, engine.Field{Name: "answered_" + policy.String(), Value: strconv.FormatInt(e.answered[policy].Load(), 10)})
+		stats = append(stats, engine.Stat{Name: "answered_" + policy.String(), Value: e.answered[policy].Load()})
 	}
-	fields = append(fields, e.reconciler.info()...)
-	fields = append(fields, e.splits.Info()...)
-	fields = append(fields, e.layout.Info()...)
+	stats = append(stats, e.reconciler.stats()...)
+	stats = append(stats, e.splits.Stats()...)
+	stats = append(stats, e.layout.Stats()...)
 	for i, q := range queues {
-		fields = append(fields, engine.Field{Name: "node" + strconv.Itoa(i), Value: q.line()})
+		stats = append(stats, engine.Stat{Name: "node" + strconv.Itoa(i), Text: q.line()})
 	}
-	return fields
+	return stats
 }
 
 // Nodes implements engine.Engine.

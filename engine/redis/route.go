@@ -125,7 +125,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	for i := from; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
 		if denied >= 0 && denied == i-1 && r.Repeats(&p.Requests[denied]) {
-			res.Decision = p.Results[denied].Decision
+			*res = p.Results[denied]
 			e.denials.Repeat()
 			denied = i
 			continue

@@ -19,7 +19,6 @@ package split
 
 import (
 	"log/slog"
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -219,21 +218,18 @@ func (s *Splitter) collect(key []byte, since int64, purpose wire.Purpose, recall
 	return reports, unreachable
 }
 
-// Info returns what INFO shows of split keys.
-func (s *Splitter) Info() []engine.Field {
+// Stats returns what INFO and metrics show of split keys.
+func (s *Splitter) Stats() []engine.Stat {
 	s.mu.Lock()
 	resolvers := len(s.resolvers)
 	s.mu.Unlock()
-	var fields []engine.Field
-	for _, f := range []struct {
-		name string
-		n    int64
-	}{
-		{"splits", s.known.Load()}, {"splits_by_load", s.byLoad.Load()}, {"split_resolvers", int64(resolvers)},
-		{"split_home_calls", s.homeCalls.Load()}, {"split_loans", s.loans.Load()},
-		{"split_rounds", s.rounds.Load()}, {"split_recalls", s.recalls.Load()},
-	} {
-		fields = append(fields, engine.Field{Name: f.name, Value: strconv.FormatInt(f.n, 10)})
+	return []engine.Stat{
+		{Name: "splits", Value: s.known.Load(), Metric: "split_keys", Help: "Keys that this proxy knows to be split over several nodes."},
+		{Name: "splits_by_load", Value: s.byLoad.Load(), Metric: "split_keys_by_load", Help: "Keys that are split because of their load."},
+		{Name: "split_resolvers", Value: int64(resolvers), Metric: "split_resolvers", Help: "Split keys whose home is being asked now."},
+		{Name: "split_home_calls", Value: s.homeCalls.Load(), Metric: "split_home_calls_total", Help: "Calls of homes about what shards refused."},
+		{Name: "split_loans", Value: s.loans.Load(), Metric: "split_loans_total", Help: "Portions of a limit that homes have lent to shards."},
+		{Name: "split_rounds", Value: s.rounds.Load(), Metric: "split_recall_rounds_total", Help: "Rounds in which shards were recalled."},
+		{Name: "split_recalls", Value: s.recalls.Load(), Metric: "split_recalls_total", Help: "Recalls of what shards hold."},
 	}
-	return fields
 }

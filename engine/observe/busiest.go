@@ -1,4 +1,4 @@
-package engine
+package observe
 
 import (
 	"cmp"
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cespare/xxhash/v2"
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/shard/topk"
 )
 
@@ -20,17 +21,18 @@ type HotKey struct {
 	Shards   int // 1: not split
 }
 
-// Busiest tracks which keys are asked about most, in bounded memory: hotStripes
+// busiest tracks which keys are asked about most, in bounded memory: hotStripes
 // times hotTracked keys. All decisions of a tracked key are counted. Of the others,
 // for which a place costs much more than a count, one in hotAdmit gets a place: with
 // N decisions/s over a stripe's keys, a rate is at most N/hotAdmit/hotTracked too
 // high, and a key that is busier than that is tracked after some hotAdmit decisions.
-type Busiest struct {
+type busiest struct {
 	stripes [hotStripes]struct {
 		mu     sync.Mutex
 		keys   *topk.Tracker // guarded by mu
 		others uint          // decisions on keys that were not tracked, guarded by mu
 	}
+	now     func() time.Time
 	started time.Time
 }
 
@@ -41,24 +43,24 @@ const (
 	hotConstant = 10_000 // ms over which a rate is smoothed
 )
 
-// NewBusiest returns a tracker that has seen nothing.
-func NewBusiest() *Busiest {
-	b := &Busiest{started: time.Now()}
+// newBusiest returns a tracker that has seen nothing. The clock is now.
+func newBusiest(now func() time.Time) *busiest {
+	b := &busiest{now: now, started: now()}
 	for i := range b.stripes {
 		b.stripes[i].keys = topk.New(hotTracked, hotConstant)
 	}
 	return b
 }
 
-// Observe counts a pipeline's decisions, runs of one key together.
-func (b *Busiest) Observe(p *Pipeline) {
-	now := time.Since(b.started).Milliseconds()
+// observe counts a pipeline's decisions, runs of one key together.
+func (b *busiest) observe(p *engine.Pipeline) {
+	now := b.now().Sub(b.started).Milliseconds()
 	for i := 0; i < len(p.Requests); {
 		key := p.Requests[i].Key
 		admitted, denied := int64(0), int64(0)
 		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(key); i++ {
 			switch {
-			case p.Requests[i].Op != OpDecide || p.Results[i].Err != nil:
+			case p.Requests[i].Op != engine.OpDecide || p.Results[i].Err != nil:
 			case p.Results[i].Allowed:
 				admitted++
 			default:
@@ -81,9 +83,9 @@ func (b *Busiest) Observe(p *Pipeline) {
 	}
 }
 
-// Top returns at most n keys, the busiest first.
-func (b *Busiest) Top(n int) []HotKey {
-	now := time.Since(b.started).Milliseconds()
+// top returns at most n keys, the busiest first.
+func (b *busiest) top(n int) []HotKey {
+	now := b.now().Sub(b.started).Milliseconds()
 	var keys []HotKey
 	for i := range b.stripes {
 		s := &b.stripes[i]

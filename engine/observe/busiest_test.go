@@ -1,19 +1,21 @@
-package engine
+package observe
 
 import (
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/stretchr/testify/require"
 )
 
 func TestHotKeysAreTheBusiest(t *testing.T) {
-	b := NewBusiest()
+	b := newBusiest(time.Now)
 	seen := 0
 	observe := func(key string, allowed bool) {
-		p := Pipeline{Requests: []Request{{Key: []byte(key)}}, Results: make([]Result, 1)}
+		p := engine.Pipeline{Requests: []engine.Request{{Key: []byte(key)}}, Results: make([]engine.Result, 1)}
 		p.Results[0].Allowed = allowed
-		b.Observe(&p)
+		b.observe(&p)
 	}
 	for round := range 2000 {
 		for i := range 20 {
@@ -27,7 +29,7 @@ func TestHotKeysAreTheBusiest(t *testing.T) {
 			observe("warm", true)
 		}
 	}
-	keys := b.Top(2)
+	keys := b.top(2)
 	require.Len(t, keys, 2)
 	require.Equal(t, "hot", string(keys[0].Key))
 	require.EqualValues(t, 16000, keys[0].Admitted+keys[0].Denied)
@@ -36,5 +38,5 @@ func TestHotKeysAreTheBusiest(t *testing.T) {
 	require.EqualValues(t, 8000, keys[1].Admitted)
 	require.Positive(t, keys[1].Rate)
 	require.Equal(t, 1, keys[0].Shards)
-	require.LessOrEqual(t, len(b.Top(1<<20)), hotStripes*hotTracked)
+	require.LessOrEqual(t, len(b.top(1<<20)), hotStripes*hotTracked)
 }

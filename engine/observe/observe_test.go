@@ -1,0 +1,118 @@
+package observe
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// decided returns a pipeline with the given results, one request of RL.SLIDE each.
+func decided(results ...engine.Result) *engine.Pipeline {
+	p := &engine.Pipeline{Results: results, Requests: make([]engine.Request, len(results))}
+	for i := range p.Requests {
+		p.Requests[i].Key, p.Requests[i].Kind = []byte("key"), limit.Slide
+	}
+	return p
+}
+
+var (
+	allowed = engine.Result{Decision: limit.Decision{Allowed: true}}
+	denied  = engine.Result{}
+)
+
+// policy returns the result of a request that a policy answered.
+func policy(p engine.Policy) engine.Result {
+	res := engine.Result{Policy: p}
+	res.Allowed = p == engine.PolicyOpen
+	if p == engine.PolicyError {
+		res.Err = errors.New("UNAVAILABLE")
+	}
+	return res
+}
+
+func TestEveryDecisionHasOneOutcome(t *testing.T) {
+	t.Parallel()
+	results := []engine.Result{
+		Allowed: allowed, Denied: denied, Remembered: {Remembered: true}, PolicyOpen: policy(engine.PolicyOpen),
+		PolicyClosed: policy(engine.PolicyClosed), PolicyLocal: policy(engine.PolicyLocal), PolicyError: policy(engine.PolicyError),
+		Error: {Err: errors.New("ERR")},
+	}
+	require.Len(t, results, Outcomes)
+	o := New(Config{})
+	for out := range results {
+		for range out + 1 {
+			o.Observe(decided(results[out]), time.Millisecond, Client{})
+		}
+	}
+	names := make(map[string]bool)
+	for out := range Outcomes {
+		require.EqualValues(t, out+1, o.Count(limit.Slide, Outcome(out)), Outcome(out))
+		require.Zero(t, o.Count(limit.Counter, Outcome(out)))
+		names[Outcome(out).String()] = true
+	}
+	require.Len(t, names, Outcomes, "two outcomes have one name")
+}
+
+func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
+	t.Parallel()
+	p := decided(allowed, allowed, denied, allowed, denied, denied)
+	p.Requests[3].Kind, p.Requests[4].Kind = limit.GCRA, limit.GCRA
+	p.Requests[5].Op = engine.OpReset
+	o := New(Config{})
+	o.Observe(p, 3*time.Millisecond, Client{})
+	require.EqualValues(t, 2, o.Count(limit.Slide, Allowed))
+	require.EqualValues(t, 1, o.Count(limit.Slide, Denied))
+	require.EqualValues(t, 1, o.Count(limit.GCRA, Allowed))
+	require.EqualValues(t, 1, o.Count(limit.GCRA, Denied))
+	slide := o.Durations(limit.Slide).Snapshot()
+	require.EqualValues(t, 3, slide.Count)
+	require.Equal(t, 9*time.Millisecond, slide.Sum)
+	o.Observe(decided(), time.Hour, Client{})
+	require.EqualValues(t, 3, o.Durations(limit.Slide).Snapshot().Count)
+}
+
+// recorder keeps what it was given.
+type recorder struct {
+	decisions int
+	from      Client
+}
+
+func (r *recorder) Record(p *engine.Pipeline, from Client) {
+	r.decisions += len(p.Requests)
+	r.from = from
+}
+
+func TestTheRecorderGetsEveryPipeline(t *testing.T) {
+	t.Parallel()
+	var r recorder
+	o := New(Config{Recorder: &r})
+	o.Observe(decided(allowed, denied), 0, Client{Name: "web"})
+	require.Equal(t, recorder{2, Client{Name: "web"}}, r)
+}
+
+func TestObserveDoesNotAllocate(t *testing.T) {
+	o := New(Config{})
+	p := decided(allowed, allowed, denied)
+	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, time.Millisecond, Client{}) }))
+}
+
+func BenchmarkObserve(b *testing.B) {
+	for _, n := range []int{1, 16} {
+		b.Run(map[int]string{1: "one", 16: "pipeline of 16"}[n], func(b *testing.B) {
+			o := New(Config{})
+			results := make([]engine.Result, n)
+			for i := range results {
+				results[i] = allowed
+			}
+			p := decided(results...)
+			b.ReportAllocs()
+			for b.Loop() {
+				o.Observe(p, time.Millisecond, Client{})
+			}
+		})
+	}
+}
