@@ -19,7 +19,7 @@ const module = "github.com/rlproxy/rlproxy/"
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/layout", "engine/memory", "engine/observe", "engine/redis",
-		"engine/split", "resp", "internal/machine", "internal/glob", "internal/keypair",
+		"engine/split", "resp", "web", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/table", "commands/word",
@@ -53,6 +53,7 @@ var allowed = map[string][]string{
 	"shard/lease/model":  {"shard/lease"},
 	"lua":                nil,
 	"resp":               nil,
+	"web":                {"commands/acl", "engine", "engine/observe", "internal/histogram"},
 	"internal/machine":   nil,
 	"internal/glob":      nil,
 	"internal/histogram": nil,
@@ -63,6 +64,7 @@ var allowed = map[string][]string{
 // inTests says what else the tests of a package may import.
 var inTests = map[string][]string{
 	"commands": {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
+	"web":      {"commands"},
 	"lua":      {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
 
@@ -73,6 +75,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 var alone = map[string][]string{
 	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/layout", "engine/redis"},
 	"github.com/tidwall/redcon": {"resp"},
+	"github.com/prometheus":     {"web"},
 	"github.com/youmark/pkcs8":  {"internal/keypair"},
 }
 

@@ -44,6 +44,10 @@ func (c *config) conflict(given map[string]bool) error {
 		return errNoAddress
 	case c.tlsPort != 0 && c.tlsPort == c.port:
 		return fmt.Errorf("port and tls-port must differ; both are %d", c.port)
+	case c.httpPort != 0 && (c.httpPort == c.port || c.httpPort == c.tlsPort):
+		return fmt.Errorf("http-port must differ from port and tls-port; it is %d, too", c.httpPort)
+	case c.httpPort != 0 && len(c.bind) == 0:
+		return errors.New("http-port needs an address to listen on: bind must name one")
 	case c.protoMaxBulk > c.queryBuffer:
 		return below("client-query-buffer-limit", c.queryBuffer, "proto-max-bulk-len", c.protoMaxBulk)
 	case !given["maxmemory-clients"]:

@@ -17,6 +17,8 @@ type config struct {
 	port           int      // 0 picks a free port, or none when tlsPort is set
 	tlsPort        int      // 0: none
 	tls            tlsSettings
+	httpPort       int // 0: none
+	readyNodes     string
 	unixSocket     string
 	unixSocketPerm fs.FileMode
 	protectedMode  bool

@@ -11,6 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/resp"
+	"github.com/rlproxy/rlproxy/web"
 )
 
 // live is the state that SIGHUP replaces while the process runs. Only the goroutine
@@ -22,9 +23,10 @@ type live struct {
 	level  slog.LevelVar           // the log level in force
 	tls    listenerTLS
 
-	// Set by newServer; nil before.
+	// Set by newServer and newWeb; nil before.
 	handler *commands.Handler
 	server  *resp.Server
+	web     *web.Server
 }
 
 // settings answers CONFIG GET.
@@ -59,6 +61,7 @@ func (l *live) apply(c *config, p prepared) {
 	if l.server != nil {
 		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 		l.handler.SetACL(p.acl)
+		l.web.SetRules(p.rules(c))
 	}
 }
 

@@ -54,14 +54,23 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return errors.Join(err, eng.close())
 	}
+	pages, err := listenHTTP(ctx, c)
+	if err != nil {
+		closeAll(listeners)
+		return errors.Join(err, eng.close())
+	}
 	server := newServer(c, now, ready, eng, log)
+	newWeb(c, now, ready, eng, log)
 
-	ended := make(chan error, len(listeners))
+	ended := make(chan error, len(listeners)+len(pages))
 	for _, l := range listeners {
 		log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- server.Serve(l) }() // until the shutdown below
 	}
-	running := len(listeners)
+	for _, l := range pages {
+		go func() { ended <- now.serveHTTP(l, log) }() // until the shutdown below
+	}
+	running := cap(ended)
 	for serving := true; serving; {
 		select {
 		case <-hangups:
@@ -74,7 +83,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 		}
 	}
 	log.Info("stopping", "clients", server.Stats().Current.Load())
-	err = errors.Join(err, drain(c, server, eng))
+	err = errors.Join(err, drain(c, now, eng))
 	for range running {
 		err = errors.Join(err, <-ended)
 	}
@@ -84,12 +93,16 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 
 // drain answers the commands that have arrived and closes the engines, within
 // shutdown-timeout. What is not done by then ends with the process.
-func drain(c *config, server *resp.Server, eng *engines) error {
+func drain(c *config, now *live, eng *engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
 	defer cancel()
-	if err := server.Shutdown(ctx); err != nil {
+	now.web.Drain()
+	if err := now.server.Shutdown(ctx); err != nil {
 		// Sessions may still use the engines, so they stay open.
 		return fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
+	}
+	if err := now.web.Shutdown(ctx); err != nil {
+		return fmt.Errorf("not all HTTP requests were answered within shutdown-timeout: %w", err)
 	}
 	closed := make(chan error, 1)
 	go func() { closed <- eng.close() }() // ends when the engines are closed, or with the process

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/web"
+)
+
+// readyNames are the settings of ready-nodes. readyChoices are the server's, in the same order.
+var (
+	readyNames   = []string{"none", "any", "all"}
+	readyChoices = []web.Ready{web.NoNodes, web.AnyNode, web.AllNodes}
+)
+
+// listenHTTP opens all bind addresses on http-port, if it is set.
+func listenHTTP(ctx context.Context, c *config) ([]net.Listener, error) {
+	if c.httpPort == 0 {
+		return nil, nil
+	}
+	open, err := listenPort(ctx, c, c.httpPort)
+	if err != nil {
+		return nil, fmt.Errorf("http-port: %w", err)
+	}
+	return open, nil
+}
+
+// newWeb makes the HTTP server, which uses the engines. newServer comes before it.
+func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger) {
+	nodes := web.NoNodes
+	if eng.fleet != nil {
+		nodes = readyChoices[slices.Index(readyNames, c.readyNodes)]
+	}
+	now.web = web.New(web.Config{
+		Engine:       eng.decide,
+		Ready:        nodes,
+		LoginRefused: now.handler.LoginRefused,
+		Logger:       log,
+	}, ready.rules(c))
+}
+
+// rules returns who may ask the HTTP server for what.
+func (p *prepared) rules(c *config) web.Rules {
+	return web.Rules{ACL: p.acl, Protected: p.protected(c)}
+}
+
+// serveHTTP answers HTTP on a listener, over TLS if there is a tls-port.
+func (l *live) serveHTTP(ln net.Listener, log *slog.Logger) error {
+	scheme, secure := "http://", (func(net.Listener) net.Listener)(nil)
+	if l.tls.current.Load() != nil {
+		scheme, secure = "https://", l.tls.wrap
+	}
+	log.Info("listening for HTTP", "address", scheme+ln.Addr().String()+"/")
+	return l.web.Serve(ln, secure)
+}

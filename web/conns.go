@@ -1,0 +1,131 @@
+package web
+
+import (
+	"container/list"
+	"context"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+)
+
+// conns bounds the number of connections. At the bound, a new connection takes the place of
+// the one that has waited for a request for longest. So strangers who keep connections open
+// keep nobody out: a probe of /healthz always gets in, unless every connection has a request
+// in progress.
+type conns struct {
+	max     int
+	refused atomic.Int64 // connections for which there was no place
+
+	mu   sync.Mutex
+	open list.List // of *conn, the longest-waiting first; guarded by mu
+}
+
+// conn is a connection, below TLS if there is any.
+type conn struct {
+	net.Conn
+	all  *conns
+	at   *list.Element // in open; nil once it is closed; guarded by all.mu
+	busy bool          // whether a request is in progress; guarded by all.mu
+}
+
+// bound returns a listener whose connections count.
+func (c *conns) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
+
+type boundListener struct {
+	net.Listener
+	conns *conns
+}
+
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		nc, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.conns.add(nc); c != nil {
+			return c, nil
+		}
+		l.conns.refused.Add(1)
+		_ = nc.Close() // nothing was sent
+	}
+}
+
+// add counts a connection, and closes another one if there are too many. It returns nil if
+// there is no place.
+func (c *conns) add(nc net.Conn) *conn {
+	added := &conn{Conn: nc, all: c}
+	c.mu.Lock()
+	var replaced *conn
+	if c.open.Len() >= c.max {
+		if replaced = c.idle(); replaced == nil {
+			c.mu.Unlock()
+			return nil
+		}
+		replaced.remove()
+	}
+	added.at = c.open.PushBack(added)
+	c.mu.Unlock()
+	if replaced != nil {
+		_ = replaced.Conn.Close() // its goroutine notices
+	}
+	return added
+}
+
+// idle returns the connection that has waited for longest, or nil. The caller holds mu.
+func (c *conns) idle() *conn {
+	for e := c.open.Front(); e != nil; e = e.Next() {
+		if idle := e.Value.(*conn); !idle.busy {
+			return idle
+		}
+	}
+	return nil
+}
+
+// closeIdle closes all connections without a request in progress.
+func (c *conns) closeIdle() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for idle := c.idle(); idle != nil; idle = c.idle() {
+		idle.remove()
+		_ = idle.Conn.Close() // its goroutine notices
+	}
+}
+
+// remove stops counting the connection. The caller holds all.mu.
+func (c *conn) remove() {
+	if c.at != nil {
+		c.all.open.Remove(c.at)
+		c.at = nil
+	}
+}
+
+// Close implements net.Conn.
+func (c *conn) Close() error {
+	c.all.mu.Lock()
+	c.remove()
+	c.all.mu.Unlock()
+	return c.Conn.Close()
+}
+
+// setBusy says that a request begins or ends.
+func (c *conn) setBusy(busy bool) {
+	c.all.mu.Lock()
+	defer c.all.mu.Unlock()
+	if c.busy = busy; !busy && c.at != nil {
+		c.all.open.MoveToBack(c.at)
+	}
+}
+
+type connKey struct{}
+
+// withConn lets requests find their connection.
+func withConn(ctx context.Context, nc net.Conn) context.Context {
+	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = secure.NetConn()
+	}
+	return context.WithValue(ctx, connKey{}, nc)
+}
+
+// connOf returns the connection of a request.
+func connOf(r *http.Request) *conn { return r.Context().Value(connKey{}).(*conn) }

@@ -1,0 +1,85 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Connections that say nothing, or never complete a header, make room for others.
+func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	var silent []net.Conn
+	for i := range 3 * MaxConnections {
+		c, err := net.Dial("tcp", s.addr)
+		require.NoError(t, err)
+		defer func() { _ = c.Close() }()
+		if i%2 == 0 {
+			_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nX-Slow: ")
+			require.NoError(t, err)
+		}
+		silent = append(silent, c)
+	}
+	for range 3 {
+		code, _ := s.get(t, "/healthz", "")
+		require.Equal(t, http.StatusOK, code)
+	}
+	require.NoError(t, silent[0].SetReadDeadline(time.Now().Add(20*time.Second)))
+	_, err := silent[0].Read(make([]byte, 1))
+	require.Error(t, err)
+	require.NotErrorIs(t, err, net.ErrClosed)
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	require.LessOrEqual(t, s.conns.open.Len(), MaxConnections)
+	require.Zero(t, s.conns.refused.Load())
+}
+
+// A connection with a request in progress keeps its place, and beyond the bound there is none.
+func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+		s.conns.max = 2
+		s.http.Handler = s.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			<-release
+			writeLine(w, "done")
+		}))
+	})
+	answers := make(chan string, 2)
+	for range 2 {
+		go func() { // ends when the handler is released
+			answers <- s.raw(t, "GET /healthz HTTP/1.0\r\n\r\n")
+		}()
+	}
+	require.Eventually(t, func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		return s.conns.open.Len() == 2 && s.conns.idle() == nil
+	}, 20*time.Second, time.Millisecond)
+	c, err := net.Dial("tcp", s.addr)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(20*time.Second)))
+	_, err = c.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	require.EqualValues(t, 1, s.conns.refused.Load())
+	close(release)
+	for range 2 {
+		require.True(t, strings.HasSuffix(<-answers, "done\n"))
+	}
+}
+
+func TestHugeAndSlowHeadersAreRefused(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.http.ReadHeaderTimeout = 100 * time.Millisecond })
+	got := s.raw(t, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat(fmt.Sprintf("X: %01000d\r\n", 0), 30)+"\r\n")
+	require.True(t, strings.HasPrefix(got, "HTTP/1.1 431 "), got)
+	require.Empty(t, s.raw(t, "GET /healthz HTTP/1.1\r\nHost: "), "it ends without an answer")
+}

@@ -1,0 +1,107 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"runtime/debug"
+	"strings"
+)
+
+// visitor is who asks, as a request carries it.
+type visitor struct {
+	*identity
+	rules *Rules // that were in force when the request came
+}
+
+type visitorKey struct{}
+
+// visitorOf returns who sent a request that has passed the guard. It is nil for /healthz.
+func visitorOf(r *http.Request) *visitor {
+	v, _ := r.Context().Value(visitorKey{}).(*visitor)
+	return v
+}
+
+// guard passes a request on to next if whoever sent it may ask at all. /healthz is for
+// everybody.
+func (s *Server) guard(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := connOf(r)
+		c.setBusy(true)
+		defer c.setBusy(false)
+		defer s.recover(r)
+		setHeaders(w.Header())
+		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		if r.URL.Path != "/healthz" {
+			rules := s.rules.Load()
+			if !s.admit(w, r, rules) {
+				return
+			}
+			who := s.logins.identify(w, r, rules.ACL)
+			if who == nil {
+				return
+			}
+			r = r.WithContext(context.WithValue(r.Context(), visitorKey{}, &visitor{who, rules}))
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// setHeaders sets the headers of every answer: nobody may show it in a frame, take it for
+// another type, learn of it from a Referer, or keep it.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("X-Frame-Options", "DENY") // for what does not know frame-ancestors
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cross-Origin-Resource-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}
+
+// recover logs a panic, which then costs no more than its connection.
+func (s *Server) recover(r *http.Request) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p)
+	default:
+		s.log.Error("panic while answering a request", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		panic(http.ErrAbortHandler) // closes the connection, since part of an answer may be written
+	}
+}
+
+// admit answers requests that nobody may make with these rules, and reports whether r is
+// another one.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Rules) bool {
+	c := connOf(r)
+	switch {
+	case rules.Protected && !onLoopback(c.RemoteAddr()):
+		http.Error(w, "protected mode: only clients on this machine are answered while there is no password", http.StatusForbidden)
+	case rules.ACL.Anonymous() != nil && onLoopback(c.LocalAddr()) && !localName(r.Host):
+		http.Error(w, fmt.Sprintf("the Host %q is not this machine; ask for localhost or an address, or set a password", r.Host), http.StatusForbidden)
+	default:
+		return true
+	}
+	return false
+}
+
+// onLoopback reports whether an address belongs to the loopback interface.
+func onLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}
+
+// localName reports whether a Host header names this machine to a browser on it: localhost
+// or an address. Any other name may be one that an attacker's DNS server resolves to
+// 127.0.0.1, in order that the attacker's page and rlproxy have one origin in that browser.
+// Where there is a password, the browser does not know it for that name.
+func localName(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.Trim(host, "[]"))
+	_, err := netip.ParseAddr(host)
+	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+}

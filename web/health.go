@@ -1,0 +1,66 @@
+package web
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Ready says which nodes must answer for the process to be ready.
+type Ready uint8
+
+// The choices.
+const (
+	NoNodes Ready = iota
+	AnyNode
+	AllNodes
+)
+
+// health reports that the process works. A node that is away is no reason to restart it.
+func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	writeLine(w, "ok")
+}
+
+// ready reports whether clients should use this process. Whoever may see the nodes learns
+// which of them are missing.
+func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
+	why := s.missing()
+	if len(why) == 0 {
+		writeLine(w, "ok")
+		return
+	}
+	if !visitorOf(r).user.MayRun("rl.nodes") {
+		why = []string{"not ready"}
+	}
+	http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)
+}
+
+// missing returns why the process is not ready, one line per reason; none if it is.
+func (s *Server) missing() (why []string) {
+	if s.draining.Load() {
+		return []string{"the process is stopping"}
+	}
+	if s.cfg.Ready == NoNodes {
+		return nil
+	}
+	nodes := s.cfg.Engine.Nodes()
+	if len(nodes) == 0 {
+		return []string{"no node is known yet"}
+	}
+	for i := range nodes {
+		if n := &nodes[i]; n.State != "up" && n.State != "suspect" { // a suspect node is still asked
+			why = append(why, fmt.Sprintf("%s is %s: %s", n.Name, n.State, n.Why))
+		}
+	}
+	if s.cfg.Ready == AnyNode && len(why) < len(nodes) {
+		return nil
+	}
+	return why
+}
+
+// writeLine answers with one line of text.
+func writeLine(w http.ResponseWriter, line string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	_, _ = io.WriteString(w, line+"\n") // the client may be gone
+}

@@ -1,0 +1,55 @@
+package web
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+func TestReadinessFollowsTheNodes(t *testing.T) {
+	t.Parallel()
+	rules := Rules{ACL: users(t, "default off", "boss on >hush ~* +@all", "probe on >hush")}
+	up, down := engine.Node{Name: "a:1", State: "up"}, engine.Node{Name: "b:1", State: "down", Why: "connection refused"}
+	suspect := engine.Node{Name: "c:1", State: "suspect", Why: "no answer in time"}
+	for _, c := range []struct {
+		ready Ready
+		nodes []engine.Node
+		code  int
+		body  string
+	}{
+		{NoNodes, nil, 200, "ok\n"},
+		{NoNodes, []engine.Node{down}, 200, "ok\n"},
+		{AnyNode, nil, 503, "no node is known yet\n"},
+		{AnyNode, []engine.Node{down, up}, 200, "ok\n"},
+		{AnyNode, []engine.Node{suspect}, 200, "ok\n"},
+		{AnyNode, []engine.Node{down}, 503, "b:1 is down: connection refused\n"},
+		{AllNodes, nil, 503, "no node is known yet\n"},
+		{AllNodes, []engine.Node{up, suspect}, 200, "ok\n"},
+		{AllNodes, []engine.Node{down, up, down}, 503, "b:1 is down: connection refused\nb:1 is down: connection refused\n"},
+	} {
+		s := start(t, rules, c.ready, nil)
+		s.engine.set(c.nodes...)
+		code, body := s.get(t, "/readyz", "boss:hush")
+		require.Equal(t, c.code, code, c)
+		require.Equal(t, c.body, body, c)
+		code, body = s.get(t, "/readyz", "probe:hush")
+		require.Equal(t, c.code, code, c)
+		require.NotContains(t, body, "b:1", "the user may not see nodes")
+		code, _ = s.get(t, "/readyz", "")
+		require.Equal(t, http.StatusUnauthorized, code)
+	}
+}
+
+func TestProcessThatStopsIsNotReadyButHealthy(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s.Drain()
+	code, body := s.get(t, "/readyz", "")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, "the process is stopping\n", body)
+	code, _ = s.get(t, "/healthz", "")
+	require.Equal(t, http.StatusOK, code)
+}

@@ -1,0 +1,150 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// fakeEngine is an engine whose nodes a test sets.
+type fakeEngine struct {
+	engine.Engine // nil: what a test does not expect panics
+	mu            sync.Mutex
+	nodes         []engine.Node // guarded by mu
+}
+
+func (e *fakeEngine) Nodes() []engine.Node {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.nodes
+}
+
+func (e *fakeEngine) set(nodes ...engine.Node) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.nodes = nodes
+}
+
+// site is a Server that belongs to one test.
+type site struct {
+	*Server
+	engine  *fakeEngine
+	addr    string
+	refused atomic.Int64 // logins
+	log     *logged
+}
+
+// logged collects a log.
+type logged struct {
+	mu    sync.Mutex
+	bytes bytes.Buffer // guarded by mu
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes.Write(b)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.bytes.String()
+}
+
+// users parses lines of a configuration.
+func users(t testing.TB, lines ...string) *acl.List {
+	t.Helper()
+	var words [][]string
+	for _, l := range lines {
+		words = append(words, strings.Fields(l))
+	}
+	list, err := commands.NewACL(words, "")
+	require.NoError(t, err)
+	return list
+}
+
+// start serves on 127.0.0.1 until the test ends. change, unless nil, changes the server first.
+func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return startOn(t, l, rules, ready, change)
+}
+
+func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func(*Server)) *site {
+	t.Helper()
+	s := &site{engine: &fakeEngine{}, log: &logged{}}
+	s.Server = New(Config{
+		Engine: s.engine, Ready: ready,
+		LoginRefused: func(...any) { s.refused.Add(1) },
+		Logger:       slog.New(slog.NewTextHandler(s.log, nil)),
+	}, rules)
+	if change != nil {
+		change(s.Server)
+	}
+	s.addr = l.Addr().String()
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(l, nil) }() // until the clean-up
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+		defer cancel()
+		require.NoError(t, s.Shutdown(ctx))
+		require.NoError(t, <-ended)
+	})
+	return s
+}
+
+// get asks for a path as a user, "name:password" or "", and returns the status and the body.
+func (s *site) get(t *testing.T, path, user string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+path, nil)
+	require.NoError(t, err)
+	return do(t, r, user)
+}
+
+func do(t *testing.T, r *http.Request, user string) (int, string) {
+	t.Helper()
+	if name, password, ok := strings.Cut(user, ":"); ok {
+		r.SetBasicAuth(name, password)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, answer.Body.Close()) }()
+	body, err := io.ReadAll(answer.Body)
+	require.NoError(t, err)
+	return answer.StatusCode, string(body)
+}
+
+// raw sends text on a connection of its own and returns all that comes back.
+func (s *site) raw(t *testing.T, text string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", s.addr)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(c, text)
+	require.NoError(t, err)
+	b, err := io.ReadAll(c)
+	if !errors.Is(err, syscall.ECONNRESET) { // as after a request that was refused before its end
+		require.NoError(t, err)
+	}
+	return string(b)
+}

@@ -1,0 +1,70 @@
+package web
+
+import (
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUsersLogInWithTheirPasswords(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all", "shop on >secret ~shop:* +@ratelimit", "gone off >secret +@all")}, NoNodes, nil)
+	for user, want := range map[string]int{
+		"default:hush": 200, ":hush": 200, "shop:secret": 403, "shop:hush": 401, "gone:secret": 401, "none:": 401, ":": 401,
+	} {
+		code, _ := s.get(t, "/metrics", user)
+		require.Equal(t, want, code, user)
+	}
+	require.EqualValues(t, 4, s.refused.Load())
+	s.SetRules(Rules{ACL: users(t, "default on >hush ~* +@all")})
+	code, _ := s.get(t, "/metrics", "shop:secret")
+	require.Equal(t, http.StatusUnauthorized, code, "a user who is gone")
+}
+
+// Wrong passwords take a second each, some at a time. While they are pending, no further
+// password from the same address is looked at, and strangers still get /healthz.
+func TestGuessingIsSlow(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
+	began := time.Now()
+	codes := make(chan int, 40)
+	var all sync.WaitGroup
+	for range cap(codes) {
+		all.Go(func() {
+			code, _ := s.get(t, "/metrics", "default:wrong")
+			codes <- code
+		})
+	}
+	require.Eventually(t, func() bool { return s.logins.busy("127.0.0.1") }, 20*time.Second, time.Millisecond)
+	code, _ := s.get(t, "/metrics", "default:hush")
+	require.Equal(t, http.StatusTooManyRequests, code)
+	code, _ = s.get(t, "/healthz", "")
+	require.Equal(t, http.StatusOK, code)
+	all.Wait()
+	require.GreaterOrEqual(t, time.Since(began), loginDelay)
+	close(codes)
+	count := make(map[int]int)
+	for code := range codes {
+		count[code]++
+	}
+	require.Equal(t, cap(codes), count[401]+count[429])
+	guesses := int(time.Since(began)/loginDelay) * 2 * maxDelayedEach // some begin as others end
+	require.LessOrEqual(t, count[401], guesses, "guesses in %v", time.Since(began))
+	require.EqualValues(t, count[401], s.refused.Load(), "each one is counted")
+	code, _ = s.get(t, "/metrics", "default:hush")
+	require.Equal(t, http.StatusOK, code)
+	require.Empty(t, s.logins.delayed)
+	require.Zero(t, s.logins.total)
+}
+
+func TestManyAddressesCannotHoldManyGoroutines(t *testing.T) {
+	t.Parallel()
+	l := logins{delayed: make(map[string]int)}
+	for i := range 100 {
+		require.Equal(t, i < maxDelayed, l.count(string(rune('a'+i)), 1))
+	}
+	require.Len(t, l.delayed, maxDelayed)
+}

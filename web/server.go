@@ -1,0 +1,127 @@
+// Package web is the HTTP server of rlproxy: health, metrics, and the page with what it asks
+// for. It knows the users of the commands and holds everything in bounds: connections,
+// headers, bodies, times, streams. Nothing that it does delays a decision.
+//
+// Reading order: server.go (this file), conns.go (connections), guard.go (what every request
+// passes), login.go (who asks), health.go, and metrics.go.
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// MaxConnections is the most connections at a time.
+const MaxConnections = 64
+
+// Bounds of a request, beside those of the connections.
+const (
+	headerTime  = 5 * time.Second  // to send the header, or to complete a TLS handshake
+	requestTime = 10 * time.Second // to send the whole request
+	answerTime  = 30 * time.Second // to read the answer
+	idleTime    = 2 * time.Minute  // until a connection without a request is closed
+	maxHeader   = 16 << 10         // bytes
+	maxBody     = 16 << 10         // bytes
+)
+
+// Config configures a Server. All fields are required.
+type Config struct {
+	Engine engine.Engine
+
+	// Ready says which nodes must answer for /readyz: NoNodes, AnyNode or AllNodes.
+	Ready Ready
+
+	// LoginRefused counts and logs a refused login of a client, which is described by pairs of
+	// names and values. Several goroutines may call it at once.
+	LoginRefused func(client ...any)
+
+	Logger *slog.Logger
+}
+
+// Rules says who may ask for what. It is immutable.
+type Rules struct {
+	ACL       *acl.List
+	Protected bool // answer only clients on this machine
+}
+
+// Server is an HTTP server. It accepts connections once Serve is called.
+type Server struct {
+	cfg      Config
+	log      *slog.Logger
+	rules    atomic.Pointer[Rules]
+	http     http.Server
+	conns    conns
+	logins   logins
+	draining atomic.Bool
+	ending   context.Context // ends with the server
+	end      context.CancelFunc
+}
+
+// New returns a server with these rules.
+func New(cfg Config, rules Rules) *Server {
+	s := &Server{cfg: cfg, log: cfg.Logger, conns: conns{max: MaxConnections}}
+	s.rules.Store(&rules)
+	s.ending, s.end = context.WithCancel(context.Background())
+	s.logins = logins{refused: cfg.LoginRefused, ending: s.ending, delayed: make(map[string]int)}
+	var only http.Protocols
+	only.SetHTTP1(true)
+	s.http = http.Server{
+		Handler:                      s.guard(s.routes()),
+		ReadHeaderTimeout:            headerTime,
+		ReadTimeout:                  requestTime,
+		WriteTimeout:                 answerTime,
+		IdleTimeout:                  idleTime,
+		MaxHeaderBytes:               maxHeader,
+		Protocols:                    &only,
+		DisableGeneralOptionsHandler: true, // it would answer strangers
+		ConnContext:                  withConn,
+		ErrorLog:                     slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // errors of single clients
+	}
+	return s
+}
+
+// SetRules replaces the rules for the requests that follow.
+func (s *Server) SetRules(rules Rules) { s.rules.Store(&rules) }
+
+// Serve accepts connections from l until Shutdown, then returns nil. It may be called for
+// several listeners at once. secure wraps a listener into one for TLS; nil: there is no TLS.
+func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) error {
+	bounded := s.conns.bound(l)
+	if secure != nil {
+		bounded = secure(bounded)
+	}
+	if err := s.http.Serve(bounded); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return nil
+}
+
+// Drain makes /readyz report that the process ends.
+func (s *Server) Drain() { s.draining.Store(true) }
+
+// Shutdown accepts no more connections, ends streams, waits for the requests in progress
+// and closes all connections. If ctx ends first, it cuts them off and returns ctx's error.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.draining.Store(true)
+	s.end()
+	s.conns.closeIdle() // else http.Server waits for connections that have never sent anything
+	err := s.http.Shutdown(ctx)
+	return errors.Join(err, s.http.Close())
+}
+
+// routes returns what answers each path, once it is known who asks.
+func (s *Server) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", s.health)
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.Handle("GET /metrics", s.may("info", s.metrics()))
+	return mux
+}
