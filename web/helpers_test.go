@@ -20,6 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
 // fakeEngine is an engine whose nodes a test sets.
@@ -44,10 +45,11 @@ func (e *fakeEngine) set(nodes ...engine.Node) {
 // site is a Server that belongs to one test.
 type site struct {
 	*Server
-	engine  *fakeEngine
-	addr    string
-	refused atomic.Int64 // logins
-	log     *logged
+	engine   *fakeEngine
+	observer *observe.Observer
+	addr     string
+	refused  atomic.Int64 // logins
+	log      *logged
 }
 
 // logged collects a log.
@@ -91,8 +93,9 @@ func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
 func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func(*Server)) *site {
 	t.Helper()
 	s := &site{engine: &fakeEngine{}, log: &logged{}}
+	s.observer = observe.New(observe.Config{Engine: s.engine})
 	s.Server = New(Config{
-		Engine: s.engine, Ready: ready,
+		Engine: s.engine, Observer: s.observer, Ready: ready,
 		LoginRefused: func(...any) { s.refused.Add(1) },
 		Logger:       slog.New(slog.NewTextHandler(s.log, nil)),
 	}, rules)

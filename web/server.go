@@ -17,6 +17,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
 // MaxConnections is the most connections at a time.
@@ -34,7 +35,8 @@ const (
 
 // Config configures a Server. All fields are required.
 type Config struct {
-	Engine engine.Engine
+	Engine   engine.Engine
+	Observer *observe.Observer // of the engine's decisions
 
 	// Ready says which nodes must answer for /readyz: NoNodes, AnyNode or AllNodes.
 	Ready Ready

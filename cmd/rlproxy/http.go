@@ -36,6 +36,7 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 	}
 	now.web = web.New(web.Config{
 		Engine:       eng.decide,
+		Observer:     eng.observer,
 		Ready:        nodes,
 		LoginRefused: now.handler.LoginRefused,
 		Logger:       log,
