@@ -152,7 +152,8 @@ func observed(e engine.Engine) *observe.Observer {
 	see := func(key string, n int, allowed bool) {
 		p := engine.Pipeline{Requests: make([]engine.Request, n), Results: make([]engine.Result, n)}
 		for i := range p.Requests {
-			p.Requests[i].Key, p.Requests[i].Kind, p.Results[i].Allowed = []byte(key), limit.Slide, allowed
+			p.Requests[i].Key, p.Requests[i].Kind = []byte(key), limit.Slide
+			p.Results[i].Decision = limit.Decision{Allowed: allowed, Limit: 100, Remaining: 90}
 		}
 		o.Observe(&p, time.Millisecond, observe.Client{})
 	}

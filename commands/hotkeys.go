@@ -3,6 +3,7 @@ package commands
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
@@ -14,66 +15,136 @@ import (
 func hotKeysRow() row {
 	return row{Command: table.Command{
 		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "0.1.0",
-		Cost:     "O(N*log(N)) with N the number of keys that this proxy tracks",
-		Summary:  "Lists the busiest keys seen by this proxy",
-		Args:     []table.Arg{{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"}},
-		Replies:  "Array, the busiest key first. Each element is an array: key, decisions per second, admitted, denied, shards.",
+		Cost:    "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024",
+		Summary: "Lists the busiest keys seen by this proxy",
+		Args: []table.Arg{
+			{
+				Name: "order", Type: "oneof", Token: "BY", Optional: true, About: "what comes first: the keys with the most decisions per second, or with the most denials per second; default RATE",
+				Args: []table.Arg{{Name: "rate", Type: "pure-token", Token: "RATE"}, {Name: "denied", Type: "pure-token", Token: "DENIED"}},
+			},
+			{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"},
+		},
+		Replies: "Array with an element for each key that the user may read. In RESP2 it is an array: key, rate, admitted, denied, shards. In RESP3 it is " +
+			"a map, in which these are followed by denied-rate, policy, limit and remaining. rate and denied-rate are decisions and denials per second, smoothed over 10 s " +
+			"(docs/hot-keys.md says how) and rounded; admitted, denied and policy are totals since the key was last among the busiest, where policy are answers by a FAIL " +
+			"policy, which are neither admitted nor denied; limit and remaining are as last answered, remaining -1 if a policy answered.",
 		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
 	},
 		run: runHotKeys,
 	}
 }
 
+// hotKeysOptions are the options of RL.HOTKEYS.
+type hotKeysOptions struct {
+	by    observe.Order
+	count int64
+}
+
 func runHotKeys(c *client, args [][]byte) {
-	n, msg := hotKeysCount(args[1:])
+	o, msg := parseHotKeys(args[1:])
 	if msg != "" {
 		c.Error(msg)
 		return
 	}
-	keys := c.ownHotKeys(n)
+	keys := c.ownKeys(c.h.cfg.Observer.HotKeys(math.MaxInt))
+	observe.Sort(keys, o.by)
+	keys = keys[:min(o.count, int64(len(keys)))]
 	c.Array(len(keys))
 	for i := range keys {
-		k := &keys[i]
+		c.hotKey(&keys[i])
+	}
+}
+
+// hotKey writes a key: in RESP2 an array of those fields that come first.
+func (c *client) hotKey(k *observe.HotKey) {
+	rate := int64(math.Round(k.Rate))
+	if c.s.Proto < 3 {
 		c.Array(5)
 		c.Bulk(k.Key)
-		c.Int(k.Rate)
-		c.Int(k.Admitted)
-		c.Int(k.Denied)
-		c.Int(int64(k.Shards))
+		for _, n := range []int64{rate, k.Admitted, k.Denied, int64(k.Shards)} {
+			c.Int(n)
+		}
+		return
+	}
+	numbers := []struct {
+		name  string
+		value int64
+	}{
+		{"rate", rate}, {"admitted", k.Admitted}, {"denied", k.Denied}, {"shards", int64(k.Shards)},
+		{"denied-rate", int64(math.Round(k.DeniedRate))}, {"policy", k.ByPolicy}, {"limit", k.Limit}, {"remaining", k.Remaining},
+	}
+	c.Map(1 + len(numbers))
+	c.Text("key")
+	c.Bulk(k.Key)
+	for _, f := range numbers {
+		c.Text(f.name)
+		c.Int(f.value)
 	}
 }
 
-// hotKeysCount parses the words after RL.HOTKEYS. It returns the value of COUNT, or an error
-// reply.
-func hotKeysCount(words [][]byte) (int64, string) {
-	switch {
-	case len(words) == 0:
-		return 10, ""
-	case !word.Is(words[0], "COUNT"):
-		return 0, reply.ErrSyntax + ": unknown option " + word.Literal(words[0]) + "; expected COUNT"
-	case len(words) == 1:
-		return 0, reply.ErrSyntax + ": option COUNT has no value"
+// parseHotKeys parses the words after RL.HOTKEYS. It returns the options, or an error reply.
+func parseHotKeys(words [][]byte) (o hotKeysOptions, msg string) {
+	o.count = 10
+	left := []string{"BY", "COUNT"} // the options that were not given yet
+	for len(words) > 0 {
+		i := slices.IndexFunc(left, func(name string) bool { return word.Is(words[0], name) })
+		if i < 0 {
+			return o, notExpected(words[0], left)
+		}
+		name := left[i]
+		left = slices.Delete(left, i, i+1)
+		if len(words) == 1 {
+			return o, reply.ErrSyntax + ": option " + name + " has no value"
+		}
+		if msg = o.set(name, words[1]); msg != "" {
+			return o, msg + "; it was " + word.Literal(words[1])
+		}
+		words = words[2:]
 	}
-	n, ok := word.Integer(words[1])
-	switch {
-	case len(words) > 2:
-		return 0, reply.ErrSyntax + ": unknown option " + word.Literal(words[2]) + "; expected nothing more"
+	return o, ""
+}
+
+// set sets the option with that name. It returns the beginning of an error reply, or "".
+func (o *hotKeysOptions) set(name string, value []byte) string {
+	if name == "BY" {
+		switch {
+		case word.Is(value, "RATE"):
+			o.by = observe.ByRate
+		case word.Is(value, "DENIED"):
+			o.by = observe.ByDenied
+		default:
+			return reply.ErrSyntax + ": BY must be RATE or DENIED"
+		}
+		return ""
+	}
+	var ok bool
+	switch o.count, ok = word.Integer(value); {
 	case !ok:
-		return 0, reply.ErrNotInteger + "; it was " + word.Literal(words[1])
-	case n < 1:
-		return 0, reply.ErrNotPositive + "; it was " + word.Literal(words[1])
+		return reply.ErrNotInteger
+	case o.count < 1:
+		return reply.ErrNotPositive
 	}
-	return n, ""
+	return ""
 }
 
-// ownHotKeys returns the n busiest of the keys that the user may read by a selector that
-// allows RL.HOTKEYS.
-func (c *client) ownHotKeys(n int64) []observe.HotKey {
-	if c.user.MayReadAll("rl.hotkeys") {
-		return c.h.cfg.Observer.HotKeys(int(n))
+// notExpected returns the error about a word that is none of the options left.
+func notExpected(w []byte, left []string) string {
+	expected := "nothing more"
+	if last := len(left) - 1; last == 0 {
+		expected = left[0]
+	} else if last > 0 {
+		expected = strings.Join(left[:last], ", ") + " or " + left[last]
 	}
-	keys := slices.DeleteFunc(c.h.cfg.Observer.HotKeys(math.MaxInt), func(k observe.HotKey) bool {
+	return reply.ErrSyntax + ": unknown option " + word.Literal(w) + "; expected " + expected
+}
+
+// ownKeys returns those keys that the user may read by a selector that allows RL.HOTKEYS. It
+// uses the memory of keys.
+func (c *client) ownKeys(keys []observe.HotKey) []observe.HotKey {
+	if c.user.MayReadAll("rl.hotkeys") {
+		return keys
+	}
+	return slices.DeleteFunc(keys, func(k observe.HotKey) bool {
 		return !c.user.MayUse("rl.hotkeys", k.Key, true, false)
 	})
-	return keys[:min(n, int64(len(keys)))]
 }

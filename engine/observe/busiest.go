@@ -1,8 +1,8 @@
 package observe
 
 import (
+	"bytes"
 	"cmp"
-	"math"
 	"slices"
 	"sync"
 	"time"
@@ -12,25 +12,48 @@ import (
 	"github.com/rlproxy/rlproxy/shard/topk"
 )
 
-// HotKey is what RL.HOTKEYS shows of one key.
+// HotKey is what RL.HOTKEYS shows of one key. Rates are smoothed: a decision counts by
+// exp(-age / 10 s).
 type HotKey struct {
-	Key      []byte
-	Rate     int64 // decisions per second, admitted and denied
-	Admitted int64 // decisions since the key was last among the busiest
-	Denied   int64
-	Shards   int // 1: not split
+	Key        []byte
+	Rate       float64 // Decisions per second, with denials and answers by policy.
+	DeniedRate float64 // Denials per second.
+	Admitted   int64   // Admissions since the key was last among the busiest.
+	Denied     int64   // Denials since then.
+	ByPolicy   int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
+	Limit      int64   // The limit in the last answer.
+	Remaining  int64   // What remained of Limit in the last answer; -1: unknown, as a policy answered.
+	Shards     int     // 1: not split.
 }
 
-// busiest tracks which keys are asked about most, in bounded memory: hotStripes
-// times hotTracked keys. All decisions of a tracked key are counted. Of the others,
-// for which a place costs much more than a count, one in hotAdmit gets a place: with
-// N decisions/s over a stripe's keys, a rate is at most N/hotAdmit/hotTracked too
-// high, and a key that is busier than that is tracked after some hotAdmit decisions.
+// Order says which keys come first.
+type Order uint8
+
+// The orders.
+const (
+	ByRate   Order = iota // the keys with the most decisions per second
+	ByDenied              // the keys with the most denials per second
+)
+
+// Sort sorts keys in the given order. Keys that are equal in it are sorted by the other rate,
+// then by name.
+func Sort(keys []HotKey, by Order) {
+	slices.SortFunc(keys, func(a, b HotKey) int {
+		rate, denied := cmp.Compare(b.Rate, a.Rate), cmp.Compare(b.DeniedRate, a.DeniedRate)
+		if by == ByDenied {
+			rate, denied = denied, rate
+		}
+		return cmp.Or(rate, denied, bytes.Compare(a.Key, b.Key))
+	})
+}
+
+// busiest tracks which keys are asked about most, in bounded memory: hotStripes times
+// hotTracked keys, and 256 KB by which other keys earn their place (see package topk). All
+// decisions of a tracked key are counted.
 type busiest struct {
 	stripes [hotStripes]struct {
-		mu     sync.Mutex
-		keys   *topk.Tracker // guarded by mu
-		others uint          // decisions on keys that were not tracked, guarded by mu
+		mu   sync.Mutex
+		keys *topk.Tracker // guarded by mu
 	}
 	now     func() time.Time
 	started time.Time
@@ -39,11 +62,10 @@ type busiest struct {
 const (
 	hotStripes  = 16     // locks, so that connections seldom wait for each other
 	hotTracked  = 64     // keys a stripe
-	hotAdmit    = 8      // decisions on other keys until one of them is tracked
 	hotConstant = 10_000 // ms over which a rate is smoothed
 )
 
-// newBusiest returns a tracker that has seen nothing. The clock is now.
+// newBusiest returns a tracker that has seen nothing.
 func newBusiest(now func() time.Time) *busiest {
 	b := &busiest{now: now, started: now()}
 	for i := range b.stripes {
@@ -57,30 +79,39 @@ func (b *busiest) observe(p *engine.Pipeline) {
 	now := b.now().Sub(b.started).Milliseconds()
 	for i := 0; i < len(p.Requests); {
 		key := p.Requests[i].Key
-		admitted, denied := int64(0), int64(0)
+		seen, counts := topk.Decisions{}, false
 		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(key); i++ {
-			switch {
-			case p.Requests[i].Op != engine.OpDecide || p.Results[i].Err != nil:
-			case p.Results[i].Allowed:
-				admitted++
-			default:
-				denied++
+			if p.Requests[i].Op == engine.OpDecide && count(&seen, &p.Results[i]) {
+				counts = true
 			}
 		}
-		if admitted+denied == 0 {
-			continue
+		if counts {
+			hash := xxhash.Sum64(key)
+			s := &b.stripes[hash%hotStripes]
+			s.mu.Lock()
+			s.keys.Observe(key, hash, seen, now)
+			s.mu.Unlock()
 		}
-		s := &b.stripes[xxhash.Sum64(key)%hotStripes]
-		s.mu.Lock()
-		tracked := s.keys.Tracks(key)
-		if !tracked {
-			s.others++
-		}
-		if tracked || s.others%hotAdmit == 0 {
-			s.keys.Observe(key, admitted, denied, now)
-		}
-		s.mu.Unlock()
 	}
+}
+
+// count counts a result, and reports whether it is an answer that counts: an error is none,
+// unless a policy gave it.
+func count(seen *topk.Decisions, r *engine.Result) bool {
+	switch {
+	case r.Policy != engine.PolicyDefault:
+		seen.ByPolicy++
+		seen.Limit, seen.Remaining = r.Limit, -1
+		return true
+	case r.Err != nil:
+		return false
+	case r.Allowed:
+		seen.Admitted++
+	default:
+		seen.Denied++
+	}
+	seen.Limit, seen.Remaining = r.Limit, r.Remaining
+	return true
 }
 
 // top returns at most n keys, the busiest first.
@@ -90,13 +121,15 @@ func (b *busiest) top(n int) []HotKey {
 	for i := range b.stripes {
 		s := &b.stripes[i]
 		s.mu.Lock()
-		for _, k := range s.keys.Top(n, now) {
-			if rate := int64(math.Round(k.Rate)); rate > 0 {
-				keys = append(keys, HotKey{Key: slices.Clone(k.Key), Rate: rate, Admitted: k.Admitted, Denied: k.Denied, Shards: 1})
-			}
-		}
+		tracked := s.keys.Keys(now)
 		s.mu.Unlock()
+		for _, k := range tracked {
+			keys = append(keys, HotKey{
+				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
+				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByPolicy: k.Seen.ByPolicy, Limit: k.Seen.Limit, Remaining: k.Seen.Remaining,
+			})
+		}
 	}
-	slices.SortStableFunc(keys, func(a, b HotKey) int { return cmp.Compare(b.Rate, a.Rate) })
+	Sort(keys, ByRate)
 	return keys[:min(n, len(keys))]
 }

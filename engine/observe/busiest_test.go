@@ -1,42 +1,161 @@
 package observe
 
 import (
+	"encoding/binary"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/stretchr/testify/require"
 )
 
-func TestHotKeysAreTheBusiest(t *testing.T) {
-	b := newBusiest(time.Now)
-	seen := 0
-	observe := func(key string, allowed bool) {
-		p := engine.Pipeline{Requests: []engine.Request{{Key: []byte(key)}}, Results: make([]engine.Result, 1)}
-		p.Results[0].Allowed = allowed
-		b.observe(&p)
+// stream is a tracker with a clock of the test's own.
+type stream struct {
+	*busiest
+	at time.Time
+}
+
+func newStream() *stream {
+	s := &stream{at: time.Unix(1_800_000_000, 0)}
+	s.busiest = newBusiest(func() time.Time { return s.at })
+	return s
+}
+
+// see shows n equal answers about a key, one after the other.
+func (s *stream) see(key string, n int, answer engine.Result) {
+	for range n {
+		s.observe(&engine.Pipeline{Requests: []engine.Request{{Key: []byte(key)}}, Results: []engine.Result{answer}})
 	}
+}
+
+// find returns what is known of a key, or nil.
+func (s *stream) find(key string) *HotKey {
+	keys := s.top(math.MaxInt)
+	for i := range keys {
+		if string(keys[i].Key) == key {
+			return &keys[i]
+		}
+	}
+	return nil
+}
+
+var (
+	yes = engine.Result{Decision: limit.Decision{Allowed: true, Limit: 100, Remaining: 7}}
+	no  = engine.Result{Decision: limit.Decision{Limit: 100}}
+)
+
+func TestHotKeysAreTheBusiest(t *testing.T) {
+	s := newStream()
 	for round := range 2000 {
 		for i := range 20 {
-			observe(fmt.Sprint("cold", round*20+i), true)
+			s.see(fmt.Sprint("cold", round*20+i), 1, yes)
 		}
-		for range 8 {
-			seen++
-			observe("hot", seen <= 1000)
+		answer := yes
+		if round >= 125 {
+			answer = no
 		}
-		for range 4 {
-			observe("warm", true)
-		}
+		s.see("hot", 8, answer)
+		s.see("warm", 4, yes)
+		s.at = s.at.Add(time.Millisecond)
 	}
-	keys := b.top(2)
+	keys := s.top(2)
 	require.Len(t, keys, 2)
 	require.Equal(t, "hot", string(keys[0].Key))
-	require.EqualValues(t, 16000, keys[0].Admitted+keys[0].Denied)
 	require.EqualValues(t, 1000, keys[0].Admitted)
+	require.EqualValues(t, 15000, keys[0].Denied)
+	require.InEpsilon(t, 16000*0.1, keys[0].Rate, 0.15)
+	require.InEpsilon(t, 15000*0.1, keys[0].DeniedRate, 0.15)
+	require.EqualValues(t, []int64{100, 0}, []int64{keys[0].Limit, keys[0].Remaining})
 	require.Equal(t, "warm", string(keys[1].Key))
 	require.EqualValues(t, 8000, keys[1].Admitted)
-	require.Positive(t, keys[1].Rate)
+	require.EqualValues(t, 7, keys[1].Remaining)
 	require.Equal(t, 1, keys[0].Shards)
-	require.LessOrEqual(t, len(b.top(1<<20)), hotStripes*hotTracked)
+	require.LessOrEqual(t, len(s.top(1<<20)), hotStripes*hotTracked)
+}
+
+// A key is shown from its first decision on while there is a place, and from its tenth on
+// if all places are taken, whatever else is asked meanwhile.
+func TestKeysAreShownAfterTenDecisions(t *testing.T) {
+	s := newStream()
+	s.see("first", 1, yes)
+	require.EqualValues(t, 1, s.find("first").Admitted)
+	for i := range 2 * hotStripes * hotTracked {
+		s.see(fmt.Sprint("busy", i), 20, yes)
+	}
+	s.see("new", 9, no)
+	require.Nil(t, s.find("new"), "all places are taken")
+	s.see("new", 1, no)
+	require.InEpsilon(t, 1.0, s.find("new").Rate, 0.01, "ten decisions in 10 s")
+
+	const others = 90_000 // decisions on other keys between the first and the tenth
+	for i := range 10 {
+		s.see("newer", 1, no)
+		for j := range others / 10 {
+			s.see(fmt.Sprint("once", i*others+j), 1, yes)
+		}
+	}
+	require.NotNil(t, s.find("newer"))
+}
+
+func TestAnswersByPolicyAreCountedApart(t *testing.T) {
+	s := newStream()
+	s.see("k", 1, yes)
+	s.see("k", 2, no)
+	for _, p := range []engine.Policy{engine.PolicyOpen, engine.PolicyClosed, engine.PolicyLocal, engine.PolicyError} {
+		answer := engine.Result{Policy: p, Decision: limit.Decision{Allowed: p == engine.PolicyOpen, Limit: 50, Remaining: -1}}
+		if p == engine.PolicyError {
+			answer.Err = &engine.Unavailable{}
+		}
+		s.see("k", 1, answer)
+	}
+	s.see("k", 1, engine.Result{Err: engine.ErrStates})
+	s.see("wrong", 1, engine.Result{Err: engine.ErrStates})
+	k := s.find("k")
+	require.EqualValues(t, []int64{1, 2, 4}, []int64{k.Admitted, k.Denied, k.ByPolicy})
+	require.EqualValues(t, -1, k.Remaining)
+	require.InEpsilon(t, 0.7, k.Rate, 0.01)
+	require.InEpsilon(t, 0.2, k.DeniedRate, 0.01)
+	require.Nil(t, s.find("wrong"))
+}
+
+// An old storm of denials does not stand above a fresh one.
+func TestKeysAreSortedByDenialsPerSecond(t *testing.T) {
+	s := newStream()
+	s.see("old", 100_000, no)
+	s.at = s.at.Add(time.Minute)
+	s.see("fresh", 1000, no)
+	s.see("busy", 5000, yes)
+	names := func(by Order) (names []string) {
+		keys := s.top(10)
+		Sort(keys, by)
+		for _, k := range keys {
+			names = append(names, string(k.Key))
+		}
+		return names
+	}
+	require.Equal(t, []string{"busy", "fresh", "old"}, names(ByRate))
+	require.Equal(t, []string{"fresh", "old", "busy"}, names(ByDenied))
+	s.at = s.at.Add(2 * time.Minute)
+	require.Empty(t, names(ByRate), "nobody asks about them any more")
+}
+
+// What a decision costs here: about a key that is tracked, about one of more keys than can
+// be tracked, and about a key that was never seen before.
+func BenchmarkTrackedKeys(b *testing.B)  { benchmarkBusiest(b, 512) }
+func BenchmarkManyBusyKeys(b *testing.B) { benchmarkBusiest(b, 5000) }
+func BenchmarkDistinctKeys(b *testing.B) { benchmarkBusiest(b, math.MaxInt) }
+
+func benchmarkBusiest(b *testing.B, keys int) {
+	now := time.Now()
+	hot := newBusiest(func() time.Time { now = now.Add(time.Microsecond); return now }) // a million decisions a second
+	p := engine.Pipeline{Requests: []engine.Request{{Key: []byte("tenant:01234567")}}, Results: make([]engine.Result, 1)}
+	p.Results[0].Allowed = true
+	number := p.Requests[0].Key[len("tenant:"):]
+	for i := 0; b.Loop(); i++ {
+		binary.BigEndian.PutUint64(number, uint64(i%keys))
+		hot.observe(&p)
+	}
 }

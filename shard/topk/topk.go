@@ -2,25 +2,39 @@
 //
 // It is Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent
 // and Top-k Elements in Data Streams", 2005) over decisions that decay, so that it
-// reports rates and not totals. A Tracker keeps k keys. A key that is not tracked
-// replaces the least busy one and inherits its rate as the error of its own.
+// reports rates and not totals. A Tracker keeps k keys in as many places. A key that is not
+// tracked takes a place that is free, or that of a key which is hardly asked about any more.
+// If there is none, its decisions are counted in a filter (filter.go), and the tenth takes the
+// place of the least busy key. So a stream of keys that are asked about once leaves the
+// places as they are, and costs little.
 //
-// With N decisions per second over all keys, the true rate of a tracked key lies between
-// Rate - Error and Rate, Error is at most N/k, and every key with more than N/k is
-// tracked.
+// A key inherits the weight of the one that it replaces: it may have been as busy before, or
+// it would have had a place. That keeps it from being replaced at once, but it is not
+// reported. A reported rate is of decisions since the key has its place, with those that gave it
+// the place: in the filter, at most nine of these were about other keys. With N decisions per
+// second over all keys, the inherited rate is at most N/k, and a key with more than that keeps
+// its place.
 //
 // Decisions decay by a factor of e per time constant: a rate is the sum of
 // exp(-age/constant) over all decisions, divided by the constant. Decaying every count
 // at every step would be slow. Instead new decisions weigh more, by
 // exp((now-epoch)/constant), and the epoch moves before the weights grow too large for a
 // float.
+//
+// Reading order: topk.go (this file), filter.go.
 package topk
 
 import (
 	"math"
 	"slices"
+)
 
-	"github.com/cespare/xxhash/v2"
+const (
+	// admit is how many decisions on a key give it a place if none is free.
+	admit = 10
+	// forgotten is the number of decisions, weighted by their age, below which a key is
+	// not shown and its place is free for any other.
+	forgotten = 0.1
 )
 
 // Tracker tracks the busiest keys. It is not safe for concurrent use.
@@ -29,30 +43,40 @@ type Tracker struct {
 	epoch    int64   // Time at which a decision weighs 1, in ms.
 	now      int64   // Newest time observed, in ms.
 	weight   float64 // Weight of a decision at now.
-	total    float64 // Weighted decisions on all keys.
 
-	keys  []tracked
-	index map[uint64]int32 // Position in keys by the hash of the key.
-	heap  []int32          // Positions in keys, a min-heap by heapWeight.
+	keys   []tracked
+	index  map[uint64]int32 // Position in keys by the hash of the key.
+	heap   []int32          // Positions in keys, a min-heap by heapWeight.
+	others filter           // Decisions on keys that have no place.
+}
+
+// Decisions are decisions on one key: how many had which outcome, and the last answer.
+type Decisions struct {
+	Admitted int64
+	Denied   int64
+	ByPolicy int64 // Answers in place of the key's state, which are neither admitted nor denied.
+
+	Limit     int64 // Limit in the last answer.
+	Remaining int64 // What remained of Limit in the last answer; -1: unknown.
 }
 
 // tracked is a tracked key. The key that replaces it reuses its memory.
 type tracked struct {
-	key              []byte
-	hash             uint64
-	weight           float64 // Weighted decisions, including those inherited.
-	heapWeight       float64 // Value of weight when the heap was last ordered by it; weight never falls below it.
-	inherited        float64 // Weight of the replaced key: the largest possible error.
-	admitted, denied int64
+	key        []byte
+	hash       uint64
+	weight     float64 // Weighted decisions, including those inherited.
+	heapWeight float64 // Value of weight when the heap was last ordered by it; weight never falls below it.
+	inherited  float64 // Weight of the replaced key.
+	denied     float64 // Weighted denials.
+	seen       Decisions
 }
 
-// Key is a tracked key as Top reports it.
+// Key is a tracked key as Keys reports it.
 type Key struct {
-	Key      []byte
-	Rate     float64 // Decisions per second; never below the true rate.
-	Error    float64 // Upper bound of Rate minus the true rate.
-	Admitted int64   // Admissions since tracking began, exact.
-	Denied   int64   // Denials since tracking began, exact.
+	Key        []byte
+	Rate       float64   // Decisions per second that were seen.
+	DeniedRate float64   // Denials per second that were seen.
+	Seen       Decisions // Decisions since the key has its place, exact.
 }
 
 // New returns a Tracker of at most k keys whose decisions decay by a factor of e per
@@ -64,50 +88,55 @@ func New(k int, constant int64) *Tracker {
 }
 
 // Observe counts decisions on a key at the time now, in ms. A time before the newest one
-// counts as the newest. For a tracked key this is one map lookup without an allocation.
-// For another it is O(log k) amortized: each repair of the heap pays for a change of
-// weight that a lookup made before.
-func (t *Tracker) Observe(key []byte, admitted, denied, now int64) {
+// counts as the newest. hash is a hash of the key, of which all 64 bits are used. For a
+// tracked key this is one map lookup without an allocation. For most others it is a few
+// additions. For one in ten of them at most it is O(log k) amortized: each repair of the heap
+// pays for a change of weight that a lookup made before.
+func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	t.advance(now)
-	added := float64(admitted+denied) * t.weight
-	t.total += added
-	hash := xxhash.Sum64(key)
+	n := d.Admitted + d.Denied + d.ByPolicy
 	i, found := t.index[hash]
 	if !found {
-		if len(t.keys) < cap(t.keys) {
-			i = t.add()
-		} else {
-			i = t.evict()
+		if i, found = t.place(hash, &n); !found {
+			return
 		}
 		t.index[hash] = i
 		k := &t.keys[i]
-		k.key, k.hash, k.admitted, k.denied = append(k.key[:0], key...), hash, 0, 0
+		k.key, k.hash, k.denied, k.seen = append(k.key[:0], key...), hash, 0, Decisions{Remaining: -1}
 	}
 	k := &t.keys[i]
 	if string(k.key) != string(key) {
 		return // Two keys share a 64-bit hash. The first one stays tracked.
 	}
-	k.weight += added
-	k.admitted += admitted
-	k.denied += denied
+	k.weight += float64(n) * t.weight
+	k.denied += float64(d.Denied) * t.weight
+	k.seen.Admitted += d.Admitted
+	k.seen.Denied += d.Denied
+	k.seen.ByPolicy += d.ByPolicy
+	k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
 }
 
-// Tracks reports whether the key is tracked, or would be without evicting another.
-func (t *Tracker) Tracks(key []byte) bool {
-	if len(t.keys) < cap(t.keys) {
-		return true
+// place returns the position in keys that n decisions give to a key that is not tracked, if
+// they do. Then n includes those that were counted in the filter.
+func (t *Tracker) place(hash uint64, n *int64) (i int32, ok bool) {
+	switch {
+	case len(t.keys) < cap(t.keys):
+		return t.add(), true
+	case t.stale():
+		return t.evict(), true
 	}
-	_, found := t.index[xxhash.Sum64(key)]
-	return found
+	if t.others.add(hash, *n) < admit {
+		return 0, false
+	}
+	t.others.forget(hash) // so that a key that loses its place again must earn the next one
+	*n = max(*n, admit)
+	return t.evict(), true
 }
 
 // advance moves the clock to now. It moves the epoch too when weights have grown large.
 func (t *Tracker) advance(now int64) {
 	if now <= t.now {
 		return
-	}
-	if t.now == 0 {
-		t.epoch = now
 	}
 	t.now = now
 	age := float64(now-t.epoch) / t.constant
@@ -117,10 +146,9 @@ func (t *Tracker) advance(now int64) {
 	}
 	t.epoch, t.weight = now, 1
 	decay := math.Exp(-age)
-	t.total *= decay
 	for i := range t.keys {
 		k := &t.keys[i]
-		k.weight, k.heapWeight, k.inherited = k.weight*decay, k.heapWeight*decay, k.inherited*decay
+		k.weight, k.heapWeight, k.inherited, k.denied = k.weight*decay, k.heapWeight*decay, k.inherited*decay, k.denied*decay
 	}
 }
 
@@ -135,6 +163,22 @@ func (t *Tracker) add() int32 {
 		at = up
 	}
 	return i
+}
+
+// stale reports whether the least busy key is forgotten. It repairs the heap as far as that
+// takes.
+func (t *Tracker) stale() bool {
+	for {
+		k := &t.keys[t.heap[0]]
+		switch {
+		case k.weight < forgotten*t.weight:
+			return true
+		case k.heapWeight == k.weight || k.heapWeight >= forgotten*t.weight:
+			return false
+		}
+		k.heapWeight = k.weight
+		t.sink()
+	}
 }
 
 // evict stops tracking the least busy key and returns its position. The key that takes
@@ -172,34 +216,23 @@ func (t *Tracker) sink() {
 	}
 }
 
-// Top returns the n busiest keys at the time now, in ms, the busiest first. The caller
-// may keep the keys' bytes.
-func (t *Tracker) Top(n int, now int64) []Key {
+// Keys returns the tracked keys that are not forgotten at the time now, in ms, in any order.
+// The caller may keep the keys' bytes.
+func (t *Tracker) Keys(now int64) []Key {
 	t.advance(now)
-	order := make([]int32, len(t.keys))
-	for i := range order {
-		order[i] = int32(i)
-	}
-	slices.SortFunc(order, func(a, b int32) int {
-		switch {
-		case t.keys[a].weight > t.keys[b].weight:
-			return -1
-		case t.keys[a].weight < t.keys[b].weight:
-			return 1
-		}
-		return slices.Compare(t.keys[a].key, t.keys[b].key)
-	})
-	top := make([]Key, 0, min(n, len(order)))
-	for _, i := range order[:cap(top)] {
+	var keys []Key
+	for i := range t.keys {
 		k := &t.keys[i]
-		top = append(top, Key{Key: slices.Clone(k.key), Rate: t.rate(k.weight), Error: t.rate(k.inherited),
-			Admitted: k.admitted, Denied: k.denied})
+		own := k.weight - k.inherited
+		if own < forgotten*t.weight {
+			continue
+		}
+		keys = append(keys, Key{
+			Key: slices.Clone(k.key), Rate: t.rate(own), DeniedRate: t.rate(k.denied), Seen: k.seen,
+		})
 	}
-	return top
+	return keys
 }
-
-// Rate returns the decisions per second over all keys at the newest time observed.
-func (t *Tracker) Rate() float64 { return t.rate(t.total) }
 
 func (t *Tracker) rate(weight float64) float64 {
 	return weight / t.weight / t.constant * 1000
