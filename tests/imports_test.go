@@ -18,7 +18,7 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "engine", "engine/backend", "engine/forward", "engine/layout", "engine/memory", "engine/observe", "engine/redis",
+		"commands", "commands/acl", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/layout", "engine/memory", "engine/observe", "engine/redis",
 		"engine/split", "resp", "web", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
@@ -37,6 +37,7 @@ var allowed = map[string][]string{
 	"engine/limit":       nil,
 	"engine/memory":      {"engine", "engine/limit"},
 	"engine/conformance": {"engine", "engine/limit"},
+	"engine/decisionlog": {"engine", "engine/observe"},
 	"engine/backend":     {"shard", "internal/keypair"},
 	"engine/denials":     {"engine", "engine/limit"},
 	"engine/layout":      {"engine", "engine/backend", "shard"},
@@ -53,7 +54,7 @@ var allowed = map[string][]string{
 	"shard/lease/model":  {"shard/lease"},
 	"lua":                nil,
 	"resp":               nil,
-	"web":                {"commands/acl", "engine", "engine/limit", "engine/observe", "internal/histogram"},
+	"web":                {"commands/acl", "engine", "engine/observe", "internal/histogram"},
 	"internal/machine":   nil,
 	"internal/glob":      nil,
 	"internal/histogram": nil,
@@ -63,9 +64,10 @@ var allowed = map[string][]string{
 
 // inTests says what else the tests of a package may import.
 var inTests = map[string][]string{
-	"commands": {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
-	"web":      {"commands"},
-	"lua":      {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
+	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
+	"web":                {"commands"},
+	"engine/decisionlog": {"engine/limit"},
+	"lua":                {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
 
 // testSupport is what only tests import: it ships with nothing.

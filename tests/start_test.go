@@ -87,6 +87,9 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"unixsocket " + folder + "/none/s\nport 0":                            "/none",
 		"logfile " + folder + "/none/log\nport 0":                             "/none",
 		"unixsocket " + folder + "/a/s\nlogfile " + folder + "/b/log":         "/b",
+		"decision-log " + folder + "/none/log\nport 0":                        "can't write the decision-log: open " + folder + "/none/log: no such file or directory",
+		"decision-log " + folder + "\nport 0":                                 "can't write the decision-log: open " + folder + ": is a directory",
+		"decision-log /x/log\nlogfile /x/log":                                 "logfile and decision-log must differ; both are /x/log",
 		"unixsocket /dev/null/s\nport 0":                                      "/dev/null/s",
 	} {
 		path := write(t, "a.conf", content+"\n")
@@ -98,7 +101,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	}
 	for _, content := range []string{
 		"bind \"\"\nunixsocket " + folder + "/s",
-		"unixsocket " + folder + "/s\nlogfile " + folder + "/log",
+		"unixsocket " + folder + "/s\nlogfile " + folder + "/log\ndecision-log " + folder + "/decisions",
 		"maxmemory-clients 64mb",
 		"port 0\nmaxmemory-clients 64mb\nclient-query-buffer-limit 64mb\nclient-output-buffer-limit normal 64mb 0 0",
 		"backend redis://h:65535/15",
@@ -106,6 +109,9 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		code, out := outcome(t, write(t, "a.conf", content+"\n"), "--check")
 		require.Zero(t, code, "%s\n%s", content, out)
 	}
+	left, err := os.ReadDir(folder)
+	require.NoError(t, err)
+	require.Empty(t, left, "--check leaves no file behind")
 }
 
 func TestCheckStartsNothing(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/layout"
 )
 
@@ -21,6 +22,9 @@ func runCheck(args []string, stdout io.Writer) error {
 		return err
 	}
 	if _, err := prepare(c); err != nil {
+		return err
+	}
+	if err := decisionlog.CheckFile(c.decisionLog); err != nil {
 		return err
 	}
 	// Opening the engines finds errors across settings, such as a backend named twice.
@@ -48,6 +52,8 @@ func (c *config) conflict(given map[string]bool) error {
 		return fmt.Errorf("http-port must differ from port and tls-port; it is %d, too", c.httpPort)
 	case c.httpPort != 0 && len(c.bind) == 0:
 		return errors.New("http-port needs an address to listen on: bind must name one")
+	case c.decisionLog != "" && c.decisionLog == c.logFile:
+		return fmt.Errorf("logfile and decision-log must differ; both are %s", c.logFile)
 	case c.protoMaxBulk > c.queryBuffer:
 		return below("client-query-buffer-limit", c.queryBuffer, "proto-max-bulk-len", c.protoMaxBulk)
 	case !given["maxmemory-clients"]:

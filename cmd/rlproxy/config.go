@@ -19,7 +19,6 @@ type config struct {
 	tls            tlsSettings
 	httpPort       int // 0: none
 	readyNodes     string
-	pageAdmin      bool
 	unixSocket     string
 	unixSocketPerm fs.FileMode
 	protectedMode  bool
@@ -37,6 +36,9 @@ type config struct {
 	clientMemory   int64 // bytes
 	logLevel       string
 	logFile        string
+	decisionLog    string
+	decisionKeys   string // plain or hash
+	decisionSample int    // one of so many decisions; 0: none
 	shutdownWithin time.Duration
 
 	maxMemory      int64

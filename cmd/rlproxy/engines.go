@@ -6,6 +6,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/memory"
@@ -23,17 +24,19 @@ type engines struct {
 	forward *forward.Forwarder // nil when ordinary commands are not forwarded
 	memory  *resp.Memory       // counts what clients make the process hold
 
-	observer *observe.Observer // sees the decisions
+	observer  *observe.Observer     // sees the decisions
+	decisions *decisionlog.Recorder // logs them
 }
 
 // openEngines opens the engines that the configuration asks for.
 func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	clients := resp.NewMemory(c.clientMemory)
 	if len(c.backends) == 0 {
-		decide := memory.Open(memory.Config{
+		e := &engines{memory: clients, decide: memory.Open(memory.Config{
 			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules, Logger: log,
-		})
-		return &engines{memory: clients, decide: decide, observer: observe.New(observe.Config{Engine: decide})}, nil
+		})}
+		e.observe(log)
+		return e, nil
 	}
 	fleet, err := backend.Open(backend.Config{
 		Backends: c.backends,
@@ -54,7 +57,7 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 		Layout:       guard,
 		Logger:       log,
 	})}
-	e.observer = observe.New(observe.Config{Engine: e.decide})
+	e.observe(log)
 	if c.passthrough {
 		e.forward = forward.Open(fleet, forward.Config{
 			Timeout:    c.passthroughTimeout,
@@ -67,7 +70,16 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	return e, nil
 }
 
-// close closes the engines, the fleet last. The caller makes no more requests.
+// observe sets what sees the decisions.
+func (e *engines) observe(log *slog.Logger) {
+	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
+	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
+}
+
+// stats returns what INFO and metrics show of the engine and of what sees its decisions.
+func (e *engines) stats() []engine.Stat { return append(e.decide.Stats(), e.decisions.Stats()...) }
+
+// close closes the engines, the fleet after them, and the decision log last. The caller makes no more requests.
 func (e *engines) close() error {
 	err := e.decide.Close()
 	if e.forward != nil {
@@ -77,5 +89,6 @@ func (e *engines) close() error {
 		e.layout.Close()
 		err = errors.Join(err, e.fleet.Close())
 	}
+	e.decisions.Close()
 	return err
 }

@@ -12,7 +12,7 @@ import (
 func sections(now *live, eng *engines) []commands.Section {
 	all := []commands.Section{stats(now.server.Stats(), now.handler, eng.memory)}
 	s := commands.Section{Name: "Engine"}
-	for _, f := range eng.decide.Stats() {
+	for _, f := range eng.stats() {
 		s.Fields = append(s.Fields, [2]string{f.Name, f.String()})
 	}
 	return append(all, s)

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"os"
 	"slices"
+
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 )
 
 // levelNames are Redis's log levels, the most verbose first. levels are slog's, in
@@ -30,6 +32,11 @@ func openLog(c *config, level slog.Leveler, stdout io.Writer) (*slog.Logger, fun
 		ReplaceAttr: nameLevel,
 	})
 	return slog.New(h), done, nil
+}
+
+// decisions returns how decisions are logged.
+func (c *config) decisions() decisionlog.Settings {
+	return decisionlog.Settings{Hash: c.decisionKeys == "hash", Sample: c.decisionSample}
 }
 
 // level returns the configured level as slog's.

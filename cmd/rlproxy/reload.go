@@ -10,6 +10,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/resp"
 	"github.com/rlproxy/rlproxy/web"
 )
@@ -84,12 +85,18 @@ func (l *live) reload(eng *engines) (waiting []string, err error) {
 	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.noPass {
 		return nil, errOpens
 	}
+	decisions, err := decisionlog.OpenFile(next.decisionLog) // again, even if it is the same: it may have been renamed
+	if err != nil {
+		return nil, err
+	}
 	if eng.fleet != nil {
 		if err := eng.fleet.SetTLS(next.backendTLS); err != nil {
+			_ = decisions.Close() // nothing was written; it may be nil
 			return nil, err
 		}
 		eng.layout.SetMode(next.layoutGuard)
 	}
+	eng.decisions.Use(decisions, next.decisions())
 	l.apply(next, p)
 	return waiting, nil
 }

@@ -12,13 +12,14 @@ import (
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
 // serve starts the log, the engines, the listeners and the server, in this order.
 // Once ctx is cancelled it stops accepting connections, answers the commands that
-// have arrived, and closes the engines and the log. It calls load at the start and at
+// have arrived, and closes the engines and the logs. It calls load at the start and at
 // each SIGHUP.
 func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) (err error) {
 	hangups := make(chan os.Signal, 1) // one pending reload covers further signals
@@ -43,6 +44,11 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return err
 	}
+	decisions, err := decisionlog.OpenFile(c.decisionLog)
+	if err != nil {
+		return errors.Join(err, eng.close())
+	}
+	eng.decisions.Use(decisions, c.decisions())
 	limitMemory(c, available(), log)
 	idle, stopIdle := context.WithCancel(context.Background())
 	returning := make(chan struct{})
@@ -110,7 +116,7 @@ func drain(c *config, now *live, eng *engines) error {
 	case err := <-closed:
 		return err
 	case <-ctx.Done():
-		return errors.New("the engine did not close within shutdown-timeout")
+		return errors.New("the engine or the decision log did not close within shutdown-timeout")
 	}
 }
 

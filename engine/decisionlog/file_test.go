@@ -1,0 +1,154 @@
+package decisionlog
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/stretchr/testify/require"
+)
+
+// A file is made for its owner alone, and appended to.
+func TestFilesAreAppendedTo(t *testing.T) {
+	t.Parallel()
+	b := start(t, Settings{})
+	b.show(slide("a"))
+	require.Len(t, b.lines(t), 1)
+	st, err := os.Stat(b.path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), st.Mode())
+	again := silent(t)
+	again.path = b.path
+	again.open(t, Settings{})
+	again.show(slide("a"))
+	require.Len(t, again.lines(t), 2)
+	f, err := OpenFile("")
+	require.NoError(t, err)
+	require.Nil(t, f)
+}
+
+// What cannot be written is an error at once, also for a check, which leaves no file.
+func TestFilesThatCannotBeWrittenAreErrors(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, "pipe")
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	for path, want := range map[string]string{
+		filepath.Join(folder, "none/log"): "can't write the decision-log: open " + folder + "/none/log: no such file or directory",
+		folder:                            "can't write the decision-log: open " + folder + ": is a directory",
+		"/dev/null/log":                   "can't write the decision-log: open /dev/null/log: not a directory",
+		pipe:                              "can't write the decision-log: open " + pipe + ": no such device or address",
+	} {
+		_, err := OpenFile(path)
+		require.EqualError(t, err, want)
+		require.EqualError(t, CheckFile(path), want)
+	}
+	fresh := filepath.Join(folder, "log")
+	require.NoError(t, CheckFile(fresh))
+	require.NoFileExists(t, fresh)
+	require.NoError(t, os.WriteFile(fresh, []byte("{}\n"), 0o600))
+	require.NoError(t, CheckFile(fresh))
+	require.FileExists(t, fresh)
+	require.NoError(t, CheckFile(""))
+}
+
+// Lines go on while the file is renamed and opened again. None is lost, twice there or torn.
+func TestRotationUnderLoadLosesNoLine(t *testing.T) {
+	t.Parallel()
+	b := start(t, Settings{Sample: 1})
+	const writers, each, rotations = 4, 5000, 20
+	var wg sync.WaitGroup
+	for w := range writers {
+		wg.Go(func() {
+			for i := range each {
+				b.show(slide(fmt.Sprint(w, ":", i)).allowed(1))
+			}
+		})
+	}
+	var files []string
+	for i := range rotations {
+		proxytest.Eventually(t, "lines", func() bool { return b.written.Load() > int64(i*writers*each/rotations/2) })
+		old := fmt.Sprint(b.path, i)
+		require.NoError(t, os.Rename(b.path, old))
+		files = append(files, old)
+		b.open(t, Settings{Sample: 1})
+	}
+	wg.Wait()
+	seen := map[any]bool{}
+	all := b.lines(t)
+	for _, f := range files {
+		all = append(all, readLines(t, f)...)
+	}
+	for _, l := range all {
+		require.False(t, seen[l["key"]], "%v is there twice", l["key"])
+		seen[l["key"]] = true
+	}
+	require.Len(t, seen, writers*each)
+	require.Zero(t, b.dropped.Load())
+	require.EqualValues(t, writers*each, b.written.Load())
+}
+
+// A pipe that nobody reads takes some lines. The queue takes as many as it may hold, and the
+// others are dropped and counted, while decisions go on. Once somebody reads, the lines and
+// those that are said to be left out add up.
+func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
+	t.Parallel()
+	b := silent(t)
+	require.NoError(t, syscall.Mkfifo(b.path, 0o600))
+	reader, err := os.OpenFile(b.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	require.NoError(t, err)
+	b.open(t, Settings{Sample: 1})
+	const asked = 30_000
+	for i := range asked {
+		b.show(slide(fmt.Sprint(i)).allowed(1)) // nothing reads: this would hang if it waited for the file
+	}
+	dropped := b.dropped.Load()
+	require.Positive(t, dropped)
+	require.LessOrEqual(t, b.waiting(), maxQueue)
+	require.Greater(t, b.waiting(), maxQueue-1000)
+	b.sayLeftOut(b.clock(), maxQueue) // there is no room for that: another second says it
+	proxytest.Eventually(t, "the log to say it", func() bool {
+		return strings.Contains(b.log.String(), `level=WARN msg="the decision log loses lines or is late" why="the file is slower than the log" lines_dropped=`)
+	})
+	text := make(chan []byte)
+	go func() { // ends when the Recorder closes the pipe
+		all, _ := io.ReadAll(reader) // an error shows in what is missing
+		text <- all
+	}()
+	b.close()
+	copied := filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, os.WriteFile(copied, <-text, 0o600))
+	sum := int64(0)
+	for _, l := range readLines(t, copied) {
+		if l["event"] == "left_out" {
+			require.Equal(t, "sample", l["of"])
+			require.Equal(t, "the file is slower than the log", l["why"])
+			sum += int64(l["count"].(float64))
+		} else {
+			sum++
+		}
+	}
+	require.EqualValues(t, asked, sum)
+	require.EqualValues(t, dropped, b.Stats()[2].Value)
+}
+
+// A full device fails every write. The log says so, decisions go on, and the end does not wait.
+func TestAFullDiskIsCountedAndLogged(t *testing.T) {
+	t.Parallel()
+	b := silent(t)
+	b.path = "/dev/full"
+	b.open(t, Settings{})
+	b.show(slide("a"), slide("b"))
+	proxytest.Eventually(t, "a write to fail", func() bool { return b.failed.Load() > 0 })
+	b.close()
+	require.Contains(t, b.log.String(), `msg="the decision log loses lines or is late" why="write /dev/full: no space left on device" lines_dropped=2 failed_writes=`)
+	require.EqualValues(t, 2, b.dropped.Load())
+	require.Zero(t, b.written.Load())
+	require.Len(t, b.Newest(5), 2)
+}

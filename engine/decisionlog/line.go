@@ -1,0 +1,116 @@
+package decisionlog
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// event is why a line is written.
+type event int
+
+const (
+	firstDenial event = iota // the first denial of a key in its window
+	byPolicy                 // an answer by a FAIL policy
+	sampled                  // one of so many other decisions
+)
+
+const events = int(sampled) + 1
+
+func (e event) String() string { return [events]string{"denial", "policy", "sample"}[e] }
+
+// line is a line about a decision. Times are in ms.
+type line struct {
+	Time       string `json:"time"` // RFC 3339 in UTC, with ms
+	Event      string `json:"event"`
+	Command    string `json:"command"`
+	Result     string `json:"result"`                // allowed, denied or error
+	Key        string `json:"key,omitempty"`         // not valid UTF-8 in each place is replaced by U+FFFD
+	KeyBase64  string `json:"key_base64,omitempty"`  // the key's bytes, if they are not valid UTF-8
+	KeySHA256  string `json:"key_sha256,omitempty"`  // in place of the key, in hex
+	Limit      int64  `json:"limit"`                 // that of the window that denied
+	Window     int64  `json:"window"`                // its length; for CL.THROTTLE the time in which a full burst drains
+	Used       *int64 `json:"used,omitempty"`        // of the limit; nil if a policy answered, so that it is not known
+	Cost       int64  `json:"cost"`                  // what was asked for
+	RetryAfter int64  `json:"retry_after"`           // as the client was told
+	Node       string `json:"node"`                  // the key's node, its home if it is split
+	Policy     string `json:"policy,omitempty"`      // what answered in place of the node
+	Remembered bool   `json:"remembered,omitempty"`  // the node gave this denial a moment ago, and was not asked again
+	Error      string `json:"error,omitempty"`       // as the client was told; not with hashed keys, because it may name the key
+	Client     string `json:"client"`                // address
+	ClientName string `json:"client_name,omitempty"` // by CLIENT SETNAME
+	OneOf      int    `json:"one_of,omitempty"`      // how many decisions the sample stands for
+}
+
+// leftOutLine is a line about lines that were left out.
+type leftOutLine struct {
+	Time  string `json:"time"`
+	Event string `json:"event"` // left_out
+	Of    string `json:"of"`    // the event of the lines
+	Count int64  `json:"count"`
+	Why   string `json:"why"`
+}
+
+// line returns a line about a decision.
+func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
+	l := line{
+		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Result: result(res),
+		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
+		Node: d.Node, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
+	}
+	if d.Policy != engine.PolicyDefault {
+		l.Policy = d.Policy.String()
+	}
+	if d.Used >= 0 {
+		l.Used = &d.Used
+	}
+	if e == sampled {
+		l.OneOf = n.target.Sample
+	}
+	if n.target.Hash {
+		sum := sha256.Sum256(d.Key)
+		l.KeySHA256 = hex.EncodeToString(sum[:])
+		return encode(&l)
+	}
+	l.Key = string(d.Key) // package json replaces what is not valid
+	if !utf8.Valid(d.Key) {
+		l.KeyBase64 = base64.StdEncoding.EncodeToString(d.Key)
+	}
+	if res.Err != nil {
+		l.Error = res.Err.Error()
+	}
+	return encode(&l)
+}
+
+func result(res *engine.Result) string {
+	switch {
+	case res.Err != nil:
+		return "error"
+	case res.Allowed:
+		return "allowed"
+	}
+	return "denied"
+}
+
+func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+
+// encode returns v as a line of JSON.
+func encode(v any) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		panic(err) // the two kinds of lines have no field that could fail
+	}
+	return b.Bytes()
+}
+
+// command returns the name of a request's command as INFO commandstats shows it.
+func command(req *engine.Request) string { return strings.ToLower(req.Kind.String()) }

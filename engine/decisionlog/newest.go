@@ -1,0 +1,77 @@
+package decisionlog
+
+import (
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// Denial is the first denial of a key in its window, by the key's state or by a policy.
+type Denial struct {
+	Time       time.Time
+	Command    string // in lower case
+	Key        []byte
+	Limit      int64         // that of the window that denied, with several
+	Window     time.Duration // its length; for CL.THROTTLE the time in which a full burst drains
+	Used       int64         // of the limit, when it was denied; -1: not known, because a policy denied
+	RetryAfter time.Duration // as the client was told
+	Node       string        // the key's node, its home if it is split: host:port or embedded
+	Policy     engine.Policy // what denied in place of the key's state; PolicyDefault if the state did
+	Client     string        // the client's address
+	ClientName string        // as set by CLIENT SETNAME; empty if it was not
+}
+
+// newest keeps the newest denials.
+type newest struct {
+	mu    sync.Mutex
+	ring  [64]Denial // guarded by mu
+	count int        // guarded by mu: how many there were; the next one's place is count%64
+}
+
+func (n *newest) add(d Denial) {
+	d.Key = slices.Clone(d.Key)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.ring[n.count%len(n.ring)] = d
+	n.count++
+}
+
+// Newest returns at most n of the newest first denials, at most 64, the newest first. They are kept
+// without a file, too. The caller does not change their keys.
+func (r *Recorder) Newest(n int) []Denial {
+	l := &r.newest
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n = min(n, l.count, len(l.ring))
+	out := make([]Denial, 0, n)
+	for i := range n {
+		out = append(out, l.ring[(l.count-1-i)%len(l.ring)])
+	}
+	return out
+}
+
+// denial returns what is recorded of a decision, with the request's key. It holds for an
+// admission likewise.
+func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
+	node, _ := n.r.config.Where(req.Key)
+	d := Denial{
+		Time: n.now, Command: command(req), Key: req.Key,
+		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1,
+		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
+		Node:       node, Policy: res.Policy, Client: address(n.from.Addr), ClientName: n.from.Name,
+	}
+	if res.Err == nil && res.Remaining >= 0 {
+		d.Used = d.Limit - res.Remaining
+	}
+	return d
+}
+
+func address(a net.Addr) string {
+	if a == nil {
+		return ""
+	}
+	return a.String()
+}

@@ -1,0 +1,223 @@
+// Package decisionlog says why requests were denied: in a file with a line of JSON for
+// every decision that is worth one, and in memory for the newest denials.
+//
+// A line is written for
+//
+//   - the first denial of a key in each of its windows: a denial of a key, command and
+//     window for which no line was written within that window (windows.go);
+//   - every answer by a FAIL policy;
+//   - one of so many of all other decisions, if the configuration asks for it.
+//
+// There are at most denialLines and policyLines lines a second of the first two. What is
+// left out is counted, and a line says how much it was.
+//
+// Nothing of this slows a decision. One that is admitted passes a comparison. A flood of
+// denials of one key costs a bounded search in a table for each pipeline. A line goes
+// into a queue of bounded length, which a goroutine writes to the file; while the file
+// does not keep up, lines are dropped and counted.
+//
+// Reading order: recorder.go (this file), windows.go, rate.go, line.go, newest.go, file.go, report.go.
+package decisionlog
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
+)
+
+// The most lines a second. A denial's line is about a key that had none in its window,
+// so the bound is high; the answers by policy of a second are much alike.
+const (
+	denialLines = 1000
+	policyLines = 100
+)
+
+// Config configures a Recorder. Only Where is required.
+type Config struct {
+	Where  func(key []byte) (node string, shards int) // engine.Engine's
+	Logger *slog.Logger                               // nil: slog.Default()
+	Now    func() time.Time                           // nil: time.Now
+}
+
+// Settings is what a Recorder writes to its file, and how.
+type Settings struct {
+	Hash   bool // write the SHA-256 of keys in place of the keys
+	Sample int  // write one of so many decisions that have no line otherwise; 0: none of them
+}
+
+// Recorder records decisions. It implements observe.Recorder and is safe for concurrent use.
+type Recorder struct {
+	config  Config
+	started time.Time
+
+	current  atomic.Pointer[target]
+	denials  rate          // of lines about first denials
+	policies rate          // of lines about answers by policy
+	others   atomic.Uint64 // decisions without a line of their own, counted while there is a sample
+	newest   newest
+
+	leftOut     [events][reasons]atomic.Int64 // lines left out since a line said so
+	overRate    atomic.Int64                  // lines left out for the rate, in total
+	dropped     atomic.Int64                  // lines dropped because the file did not take them, in total
+	written     atomic.Int64                  // lines written, in total
+	failed      atomic.Int64                  // writes that failed, in total
+	lastFailure atomic.Pointer[error]         // why the last write failed; nil if it did not
+
+	writers  sync.WaitGroup // one for each file, until its lines are written
+	reporter *reporter      // nil until there was a file; only Use and Close use it
+}
+
+// target is the file in force, the settings, and what has a line in it.
+type target struct {
+	file *file // nil: none
+	Settings
+	windows *windows
+}
+
+// New returns a Recorder without a file.
+func New(c Config) *Recorder {
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	r := &Recorder{config: c, started: c.Now()}
+	r.denials.most, r.policies.most = denialLines, policyLines
+	r.current.Store(&target{windows: newWindows()})
+	return r
+}
+
+// Use replaces the file and the settings. f is nil to write no file; otherwise the Recorder
+// closes it. Lines that wait for the former file are still written to it. Use is called
+// by one goroutine, and not after Close.
+func (r *Recorder) Use(f *os.File, s Settings) {
+	former := r.current.Load()
+	next := &target{windows: former.windows}
+	if f != nil {
+		next.file, next.Settings = r.open(f), s
+		if former.file == nil {
+			next.windows = newWindows() // what there was to say had no line
+		}
+		if r.reporter == nil {
+			r.reporter = startReporter(r)
+		}
+	}
+	r.current.Store(next)
+	if former.file != nil {
+		former.file.finish()
+	}
+}
+
+// Close writes the lines that wait, which takes as long as the file takes for it, and closes
+// the file.
+func (r *Recorder) Close() {
+	if r.reporter == nil {
+		return
+	}
+	r.reporter.close()
+	r.sayLeftOut(r.config.Now(), maxQueue+lastRoom)
+	r.Use(nil, Settings{})
+	r.writers.Wait()
+	r.reporter.say(r.config.Now())
+}
+
+// Record implements observe.Recorder.
+func (r *Recorder) Record(p *engine.Pipeline, from observe.Client) {
+	sample := r.current.Load().Sample > 0
+	var n noting
+	for i := range p.Requests {
+		req, res := &p.Requests[i], &p.Results[i]
+		if req.Op != engine.OpDecide || res.Allowed && res.Policy == engine.PolicyDefault && res.Err == nil && !sample {
+			continue
+		}
+		if n.r == nil {
+			n = noting{r: r, target: r.current.Load(), from: from, now: r.config.Now()}
+			n.since = n.now.Sub(r.started)
+		}
+		n.note(req, res)
+	}
+}
+
+// noting is what Record knows of a pipeline.
+type noting struct {
+	r      *Recorder
+	target *target
+	from   observe.Client
+	now    time.Time
+	since  time.Duration // since the Recorder started
+
+	last       *engine.Request // the last denial that does not repeat the one before it; nil: there is none
+	lastResult *engine.Result  // its answer
+}
+
+// note records a decision that may be worth a line.
+func (n *noting) note(req *engine.Request, res *engine.Result) {
+	r := n.r
+	denied := res.Err == nil && !res.Allowed && !n.repeats(req, res)
+	switch {
+	case res.Policy != engine.PolicyDefault && !r.policies.take(n.since):
+		n.leaveOut(byPolicy)
+	case res.Policy != engine.PolicyDefault:
+		d := n.denial(req, res)
+		n.write(byPolicy, &d, req, res)
+		if denied && n.target.windows.first(req, res, n.since, nil) == isFirst {
+			r.newest.add(d)
+		}
+	default:
+		turn := isNot
+		if denied {
+			turn = n.target.windows.first(req, res, n.since, &r.denials)
+		}
+		switch turn {
+		case isFirst:
+			d := n.denial(req, res)
+			n.write(firstDenial, &d, req, res)
+			r.newest.add(d)
+		case isOverRate:
+			n.leaveOut(firstDenial)
+		case isNot:
+			n.sample(req, res)
+		}
+	}
+}
+
+// sample records one of so many decisions, if the settings ask for it.
+func (n *noting) sample(req *engine.Request, res *engine.Result) {
+	if every := uint64(n.target.Sample); every > 0 && n.r.others.Add(1)%every == 0 {
+		d := n.denial(req, res)
+		n.write(sampled, &d, req, res)
+	}
+}
+
+// repeats reports whether a denial is of the same key and window as the last one in the
+// pipeline, so that it has its answer from windows.
+func (n *noting) repeats(req *engine.Request, res *engine.Result) bool {
+	if l := n.last; l != nil && string(l.Key) == string(req.Key) && l.Kind == req.Kind &&
+		n.lastResult.Policy == res.Policy && length(l, n.lastResult) == length(req, res) {
+		return true
+	}
+	n.last, n.lastResult = req, res
+	return false
+}
+
+// leaveOut counts a line that is left out for the rate.
+func (n *noting) leaveOut(e event) {
+	if n.target.file != nil {
+		n.r.overRate.Add(1)
+		n.r.leftOut[e][forRate].Add(1)
+	}
+}
+
+// write queues a line for the file, if there is one.
+func (n *noting) write(e event, d *Denial, req *engine.Request, res *engine.Result) {
+	if n.target.file != nil && !n.r.queue(n.line(e, d, req, res), maxQueue) {
+		n.r.dropped.Add(1)
+		n.r.leftOut[e][forFile].Add(1)
+	}
+}

@@ -1,0 +1,135 @@
+package decisionlog
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// reason is why a line is left out.
+type reason int
+
+const (
+	forRate reason = iota // there were too many in a second
+	forFile               // the file did not keep up, or failed
+)
+
+const reasons = int(forFile) + 1
+
+// reporter says once a second in the file which lines it lacks, and at most once a minute in
+// the log that the file does not take what is written to it. It is apart from the goroutine
+// that writes, because a slow disk may hold that up for long.
+type reporter struct {
+	r    *Recorder
+	stop chan struct{}
+	done sync.WaitGroup
+
+	said            time.Time // when the log last had a line
+	dropped, failed int64     // what the Recorder had counted then
+}
+
+func startReporter(r *Recorder) *reporter {
+	p := &reporter{r: r, stop: make(chan struct{})}
+	p.done.Add(1)
+	go p.run() // until close
+	return p
+}
+
+func (p *reporter) close() {
+	close(p.stop)
+	p.done.Wait()
+}
+
+func (p *reporter) run() {
+	defer p.done.Done()
+	second := time.NewTicker(time.Second)
+	defer second.Stop()
+	for {
+		select {
+		case <-p.stop:
+			return
+		case <-second.C:
+			p.tick()
+		}
+	}
+}
+
+// tick is what is done every second.
+func (p *reporter) tick() {
+	now := p.r.config.Now()
+	p.r.sayLeftOut(now, maxQueue)
+	if now.Sub(p.said) >= engine.LogEvery {
+		p.say(now)
+	}
+}
+
+// say logs what was dropped and which writes failed since it did so last, if anything.
+func (p *reporter) say(now time.Time) {
+	dropped, failed := p.r.dropped.Load(), p.r.failed.Load()
+	if dropped == p.dropped && failed == p.failed {
+		return
+	}
+	p.r.config.Logger.Warn("the decision log loses lines or is late", "why", p.r.fileTrouble(),
+		"lines_dropped", dropped-p.dropped, "failed_writes", failed-p.failed)
+	p.said, p.dropped, p.failed = now, dropped, failed
+}
+
+// sayLeftOut writes lines about those that were left out, with at most most bytes that wait.
+func (r *Recorder) sayLeftOut(now time.Time, most int) {
+	for e := range event(events) {
+		for why := range reason(reasons) {
+			n := r.leftOut[e][why].Swap(0)
+			if n == 0 {
+				continue
+			}
+			line := encode(&leftOutLine{formatTime(now), "left_out", e.String(), n, r.whyLeftOut(e, why)})
+			if !r.queue(line, most) {
+				r.leftOut[e][why].Add(n) // to be said in the next second
+			}
+		}
+	}
+}
+
+// whyLeftOut says in words why lines were left out.
+func (r *Recorder) whyLeftOut(e event, why reason) string {
+	if why == forFile {
+		return r.fileTrouble()
+	}
+	most := r.denials.most
+	if e == byPolicy {
+		most = r.policies.most
+	}
+	return "more than " + strconv.Itoa(int(most)) + " lines in a second"
+}
+
+// fileTrouble says in words what is wrong with the file.
+func (r *Recorder) fileTrouble() string {
+	if err := r.lastFailure.Load(); err != nil {
+		return (*err).Error()
+	}
+	return "the file is slower than the log"
+}
+
+// Stats returns what INFO and metrics show of the decision log.
+func (r *Recorder) Stats() []engine.Stat {
+	return []engine.Stat{
+		{
+			Name: "decision_log_lines", Value: r.written.Load(), Metric: "decision_log_lines_total",
+			Help: "Lines written to the decision log.",
+		},
+		{
+			Name: "decision_log_left_out", Value: r.overRate.Load(), Metric: "decision_log_left_out_total",
+			Help: "Lines left out of the decision log because there were too many in a second.",
+		},
+		{
+			Name: "decision_log_dropped", Value: r.dropped.Load(), Metric: "decision_log_dropped_total",
+			Help: "Lines dropped because the file of the decision log did not take them in time.",
+		},
+		{
+			Name: "decision_log_failed_writes", Value: r.failed.Load(), Metric: "decision_log_failed_writes_total",
+			Help: "Writes to the decision log that failed.",
+		},
+	}
+}

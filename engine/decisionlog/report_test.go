@@ -1,0 +1,46 @@
+package decisionlog
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The log has a line at once when lines are dropped or writes fail, one a minute while that
+// goes on, and none about what it has said.
+func TestTheLogSaysOnceAMinuteWhatIsLost(t *testing.T) {
+	t.Parallel()
+	b := silent(t)
+	p := &reporter{r: b.Recorder}
+	lines := func() (n int) { return strings.Count(b.log.String(), "level=WARN") }
+	second := func() {
+		b.wait(time.Second)
+		p.tick()
+	}
+	second()
+	require.Zero(t, lines())
+	b.dropped.Add(3)
+	second()
+	require.Equal(t, 1, lines())
+	require.Contains(t, b.log.String(), `msg="the decision log loses lines or is late" why="the file is slower than the log" lines_dropped=3 failed_writes=0`)
+	failure := errors.New("write /var/log/x: no space left on device")
+	b.lastFailure.Store(&failure)
+	for range 59 {
+		b.dropped.Add(2)
+		b.failed.Add(1)
+		second()
+	}
+	require.Equal(t, 1, lines())
+	for range 100 {
+		second()
+	}
+	require.Equal(t, 2, lines())
+	require.Contains(t, b.log.String(), `why="write /var/log/x: no space left on device" lines_dropped=118 failed_writes=59`)
+	b.failed.Add(1)
+	second()
+	require.Equal(t, 3, lines())
+	require.Contains(t, b.log.String(), `lines_dropped=0 failed_writes=1`)
+}

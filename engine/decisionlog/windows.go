@@ -1,0 +1,102 @@
+package decisionlog
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"sync"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// windows remembers which keys and windows a line was written for, until the window has
+// passed since. It has room for 32,768 of them, in groups by hash. In a full group, the one
+// that ends first makes room: if that key is denied again before, it gets another line
+// within its window. So with too many keys there are more lines than needed, which the
+// rate bounds, and a key's first denial is never missed for want of room.
+//
+// A window of less than a second counts as a second, so that no key has more than a line a
+// second for each of its windows.
+type windows struct {
+	seed  maphash.Seed
+	locks [windowLocks]struct {
+		sync.Mutex
+		_ [56]byte
+	} // each in a cache line of its own
+	groups []group // locks[i%windowLocks] guards groups[i]
+}
+
+type group [8]struct {
+	hash uint64        // of the key, its command and its window
+	end  time.Duration // when another line is due, since the Recorder started; 0: the place is free
+}
+
+const (
+	windowGroups = 4096
+	windowLocks  = 64
+	shortest     = time.Second // the shortest time between two lines about a window of a key
+)
+
+func newWindows() *windows {
+	// The system gives the memory of the groups when it is first used.
+	return &windows{seed: maphash.MakeSeed(), groups: make([]group, windowGroups)}
+}
+
+// turn says whether it is a denial's turn to have a line.
+type turn int
+
+const (
+	isFirst    turn = iota // it is, and is remembered
+	isNot                  // its window has a line
+	isOverRate             // it is, but there were too many lines
+)
+
+// first says whether a denial is the first one in its window, and remembers it then, unless
+// there were too many lines: limit is nil if their rate is not limited. now is the time since
+// the Recorder started.
+func (w *windows) first(req *engine.Request, res *engine.Result, now time.Duration, limit *rate) turn {
+	span := length(req, res)
+	hash := w.hash(req, res, span)
+	at := hash % windowGroups
+	l := &w.locks[at%windowLocks]
+	l.Lock()
+	defer l.Unlock()
+	g := &w.groups[at]
+	least := 0
+	for i := range g {
+		if g[i].hash == hash && now < g[i].end {
+			return isNot
+		}
+		if g[i].end < g[least].end {
+			least = i
+		}
+	}
+	if limit != nil && !limit.take(now) {
+		return isOverRate
+	}
+	g[least].hash = hash
+	g[least].end = now + max(span, shortest)
+	return isFirst
+}
+
+func (w *windows) hash(req *engine.Request, res *engine.Result, span time.Duration) uint64 {
+	var h maphash.Hash
+	h.SetSeed(w.seed)
+	// Writing to a hash never fails.
+	_, _ = h.Write(req.Key)
+	var rest [10]byte
+	binary.LittleEndian.PutUint64(rest[:], uint64(span))
+	rest[8], rest[9] = byte(req.Kind), byte(res.Policy)
+	_, _ = h.Write(rest[:])
+	return h.Sum64()
+}
+
+// length returns the length of the window that a decision speaks of. For a rate, it is the
+// time in which as much as the limit drains.
+func length(req *engine.Request, res *engine.Result) time.Duration {
+	w := &req.Windows[res.Window]
+	if req.Interval > 0 {
+		return time.Duration(req.Interval * w.Limit)
+	}
+	return time.Duration(w.Length) * time.Millisecond
+}
