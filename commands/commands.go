@@ -142,6 +142,9 @@ func New(cfg Config) *Handler {
 // logins.
 func (h *Handler) SetACL(a *acl.List) { h.acl.Store(a) }
 
+// Connected returns the number of open sessions.
+func (h *Handler) Connected() int { return h.clients.Len() }
+
 // Denied returns how many logins were refused since the start, and how many commands were
 // refused because of the command and because of its keys.
 func (h *Handler) Denied() (logins, commands, keys int64) {

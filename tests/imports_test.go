@@ -54,7 +54,7 @@ var allowed = map[string][]string{
 	"shard/lease/model":  {"shard/lease"},
 	"lua":                nil,
 	"resp":               nil,
-	"web":                {"commands/acl", "engine", "engine/observe", "internal/histogram"},
+	"web":                {"commands/acl", "engine", "engine/limit", "engine/observe", "internal/histogram"},
 	"internal/machine":   nil,
 	"internal/glob":      nil,
 	"internal/histogram": nil,

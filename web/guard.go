@@ -78,9 +78,9 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Rules) boo
 	c := connOf(r)
 	switch {
 	case rules.Protected && !onLoopback(c.RemoteAddr()):
-		http.Error(w, "protected mode: only clients on this machine are answered while there is no password", http.StatusForbidden)
+		fail(w, r, http.StatusForbidden, "protected mode: only clients on this machine are answered while there is no password")
 	case rules.ACL.Anonymous() != nil && onLoopback(c.LocalAddr()) && !localName(r.Host):
-		http.Error(w, fmt.Sprintf("the Host %q is not this machine; ask for localhost or an address, or set a password", r.Host), http.StatusForbidden)
+		fail(w, r, http.StatusForbidden, fmt.Sprintf("the Host %q is not this machine; ask for localhost or an address, or set a password", r.Host))
 	default:
 		return true
 	}

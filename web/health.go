@@ -17,8 +17,13 @@ const (
 	AllNodes
 )
 
-// health reports that the process works. A node that is away is no reason to restart it.
+// health reports whether the process works: whether the sampler, which asks the other parts
+// once a second, has had their answers. A node that is away is no reason to restart it.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
+	if s.hangs() {
+		http.Error(w, "the process hangs", http.StatusServiceUnavailable)
+		return
+	}
 	writeLine(w, "ok")
 }
 

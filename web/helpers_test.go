@@ -23,11 +23,41 @@ import (
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
-// fakeEngine is an engine whose nodes a test sets.
+// fakeEngine is an engine whose nodes and answers a test sets.
 type fakeEngine struct {
 	engine.Engine // nil: what a test does not expect panics
+	node          string
 	mu            sync.Mutex
-	nodes         []engine.Node // guarded by mu
+	nodes         []engine.Node                             // guarded by mu
+	answer        func(r *engine.Request, a *engine.Result) // guarded by mu
+}
+
+func (e *fakeEngine) Where([]byte) (string, int) { return e.node, 3 }
+
+func (e *fakeEngine) Stats() []engine.Stat {
+	if e.node != "embedded" {
+		return []engine.Stat{{Name: "engine", Text: "redis"}}
+	}
+	return []engine.Stat{{Name: "engine", Text: "embedded"}, {Name: "keys", Value: 5}, {Name: "memory", Value: 6}, {Name: "max_memory", Value: 7}}
+}
+
+func (e *fakeEngine) Do(p *engine.Pipeline) {
+	e.mu.Lock()
+	answer := e.answer
+	e.mu.Unlock()
+	p.Grow()
+	for i := range p.Requests {
+		if answer != nil {
+			answer(&p.Requests[i], &p.Results[i])
+		}
+	}
+}
+
+// answers makes the engine answer by f.
+func (e *fakeEngine) answers(f func(r *engine.Request, a *engine.Result)) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.answer = f
 }
 
 func (e *fakeEngine) Nodes() []engine.Node {
@@ -92,10 +122,11 @@ func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
 
 func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func(*Server)) *site {
 	t.Helper()
-	s := &site{engine: &fakeEngine{}, log: &logged{}}
+	s := &site{engine: &fakeEngine{node: "a:1"}, log: &logged{}}
 	s.observer = observe.New(observe.Config{Engine: s.engine})
 	s.Server = New(Config{
 		Engine: s.engine, Observer: s.observer, Ready: ready,
+		Version: "0.0.0", Alive: func() {},
 		LoginRefused: func(...any) { s.refused.Add(1) },
 		Logger:       slog.New(slog.NewTextHandler(s.log, nil)),
 	}, rules)

@@ -44,13 +44,13 @@ func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Lis
 		if u := users.Anonymous(); u != nil {
 			return &identity{u, true}
 		}
-		unauthorized(w, "a name and a password are needed")
+		unauthorized(w, r, "a name and a password are needed")
 		return nil
 	}
 	from, _, _ := net.SplitHostPort(r.RemoteAddr) // it is a TCP address
 	if l.busy(from) {
 		w.Header().Set("Retry-After", "1")
-		http.Error(w, "too many refused logins", http.StatusTooManyRequests)
+		fail(w, r, http.StatusTooManyRequests, "too many refused logins")
 		return nil
 	}
 	if name == "" {
@@ -61,14 +61,14 @@ func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Lis
 	}
 	l.refused("port", "http-port", "addr", r.RemoteAddr)
 	l.delay(from)
-	unauthorized(w, "wrong name or password")
+	unauthorized(w, r, "wrong name or password")
 	return nil
 }
 
 // unauthorized asks for a name and a password.
-func unauthorized(w http.ResponseWriter, why string) {
+func unauthorized(w http.ResponseWriter, r *http.Request, why string) {
 	w.Header().Set("WWW-Authenticate", `Basic realm="rlproxy", charset="UTF-8"`)
-	http.Error(w, why, http.StatusUnauthorized)
+	fail(w, r, http.StatusUnauthorized, why)
 }
 
 // busy reports whether as many answers to an address are delayed as may be.
@@ -109,10 +109,10 @@ func (l *logins) count(from string, n int) bool {
 }
 
 // may passes requests of users who may run a command on to next.
-func (s *Server) may(command string, next http.Handler) http.Handler {
+func may(command string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !visitorOf(r).user.MayRun(command) {
-			http.Error(w, "the user may not run "+command, http.StatusForbidden)
+			fail(w, r, http.StatusForbidden, "the user may not run "+command)
 			return
 		}
 		next.ServeHTTP(w, r)

@@ -3,7 +3,8 @@
 // headers, bodies, times, streams. Nothing that it does delays a decision.
 //
 // Reading order: server.go (this file), conns.go (connections), guard.go (what every request
-// passes), login.go (who asks), health.go, and metrics.go.
+// passes), login.go (who asks), health.go, metrics.go; sample.go (what is measured each
+// second), snapshot.go (what of it a user may see), stream.go (who watches), and key.go.
 package web
 
 import (
@@ -12,6 +13,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +43,13 @@ type Config struct {
 	// Ready says which nodes must answer for /readyz: NoNodes, AnyNode or AllNodes.
 	Ready Ready
 
+	// Version is the version of rlproxy.
+	Version string
+
+	// Alive returns when the part of the process that answers commands has given a sign of
+	// life. It is called once a second.
+	Alive func()
+
 	// LoginRefused counts and logs a refused login of a client, which is described by pairs of
 	// names and values. Several goroutines may call it at once.
 	LoginRefused func(client ...any)
@@ -52,6 +61,7 @@ type Config struct {
 type Rules struct {
 	ACL       *acl.List
 	Protected bool // answer only clients on this machine
+	Admin     bool // let users reset the keys that they may reset by RL.RESET
 }
 
 // Server is an HTTP server. It accepts connections once Serve is called.
@@ -62,14 +72,26 @@ type Server struct {
 	http     http.Server
 	conns    conns
 	logins   logins
+	history  history
+	streams  streams
 	draining atomic.Bool
 	ending   context.Context // ends with the server
 	end      context.CancelFunc
+
+	started    time.Time
+	beat       atomic.Int64  // when the sampler last ended a round, in ns after started
+	maxSilence time.Duration // the constant, except in tests
+	eventTime  time.Duration // the constant, except in tests
+	sampling   sync.Once     // starts the sampler
+	sampled    sync.WaitGroup
 }
 
 // New returns a server with these rules.
 func New(cfg Config, rules Rules) *Server {
-	s := &Server{cfg: cfg, log: cfg.Logger, conns: conns{max: MaxConnections}}
+	s := &Server{
+		cfg: cfg, log: cfg.Logger, started: time.Now(), maxSilence: maxSilence, eventTime: eventTime,
+		conns: conns{max: MaxConnections}, streams: streams{open: make(map[*stream]struct{})},
+	}
 	s.rules.Store(&rules)
 	s.ending, s.end = context.WithCancel(context.Background())
 	s.logins = logins{refused: cfg.LoginRefused, ending: s.ending, delayed: make(map[string]int)}
@@ -96,6 +118,10 @@ func (s *Server) SetRules(rules Rules) { s.rules.Store(&rules) }
 // Serve accepts connections from l until Shutdown, then returns nil. It may be called for
 // several listeners at once. secure wraps a listener into one for TLS; nil: there is no TLS.
 func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) error {
+	s.sampling.Do(func() {
+		s.beat.Store(int64(time.Since(s.started)))
+		s.sampled.Go(s.sample) // until Shutdown
+	})
 	bounded := s.conns.bound(l)
 	if secure != nil {
 		bounded = secure(bounded)
@@ -115,8 +141,18 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.end()
 	s.conns.closeIdle() // else http.Server waits for connections that have never sent anything
-	err := s.http.Shutdown(ctx)
-	return errors.Join(err, s.http.Close())
+	err := errors.Join(s.http.Shutdown(ctx), s.http.Close())
+	sampled := make(chan struct{})
+	go func() { // ends with the sampler
+		s.sampled.Wait()
+		close(sampled)
+	}()
+	select {
+	case <-sampled:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, ctx.Err())
+	}
 }
 
 // routes returns what answers each path, once it is known who asks.
@@ -124,6 +160,9 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("GET /metrics", s.may("info", s.metrics()))
+	mux.Handle("GET /metrics", may("info", s.metrics()))
+	mux.Handle("GET /api/stream", ours(may("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
+	mux.Handle("GET /api/key", ours(s.inspect))
+	mux.Handle("POST /api/reset", ours(s.reset))
 	return mux
 }

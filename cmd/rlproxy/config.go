@@ -19,6 +19,7 @@ type config struct {
 	tls            tlsSettings
 	httpPort       int // 0: none
 	readyNodes     string
+	pageAdmin      bool
 	unixSocket     string
 	unixSocketPerm fs.FileMode
 	protectedMode  bool

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 
+	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/web"
 )
 
@@ -38,6 +39,8 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 		Engine:       eng.decide,
 		Observer:     eng.observer,
 		Ready:        nodes,
+		Version:      commands.Version,
+		Alive:        func() { now.handler.Connected() },
 		LoginRefused: now.handler.LoginRefused,
 		Logger:       log,
 	}, ready.rules(c))
@@ -45,7 +48,7 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 
 // rules returns who may ask the HTTP server for what.
 func (p *prepared) rules(c *config) web.Rules {
-	return web.Rules{ACL: p.acl, Protected: p.protected(c)}
+	return web.Rules{ACL: p.acl, Protected: p.protected(c), Admin: c.pageAdmin}
 }
 
 // serveHTTP answers HTTP on a listener, over TLS if there is a tls-port.

@@ -1,0 +1,166 @@
+package web
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// keyState is the answer of /api/key.
+type keyState struct {
+	named
+	Node   string  `json:"node"` // the key's home
+	Shards int     `json:"shards"`
+	States []state `json:"states"`
+}
+
+// state is what a key has counted for one window of one command.
+type state struct {
+	Command   string       `json:"command"`
+	Window    int64        `json:"window_ms"`
+	Buckets   int64        `json:"buckets"`
+	Used      int64        `json:"used"`
+	Limit     int64        `json:"limit"`
+	Remaining int64        `json:"remaining"`
+	Node      string       `json:"node"`
+	TTL       int64        `json:"ttl_ms"`
+	Rate      int64        `json:"rate"` // calls per second
+	Shards    []shardState `json:"shards"`
+}
+
+// shardState is what one shard of a split key holds.
+type shardState struct {
+	Shard int    `json:"shard"`
+	Node  string `json:"node"`
+	Held  int64  `json:"held"`
+	Used  int64  `json:"used"`
+	Lease int64  `json:"lease_ms"`
+}
+
+// inspect shows the state of a key, as RL.INSPECT does.
+func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
+	key, ok := decodeKey(w, r, r.URL.Query().Get("id"))
+	if !ok || !allowed(w, r, "rl.inspect", key, false) {
+		return
+	}
+	res := s.ask(engine.OpInspect, key)
+	if res.Err != nil {
+		failEngine(w, r, res.Err)
+		return
+	}
+	shown := keyState{named: name(key), States: make([]state, len(res.States))}
+	shown.Node, shown.Shards = s.cfg.Engine.Where(key)
+	for i := range res.States {
+		from, to := &res.States[i], &shown.States[i]
+		*to = state{
+			strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
+			from.Node, from.TTL, from.Rate, make([]shardState, len(from.Shards)),
+		}
+		for j, p := range from.Shards {
+			to.Shards[j] = shardState{p.Number, p.Node, p.Held, p.Used, p.Lease}
+		}
+	}
+	writeJSON(w, http.StatusOK, &shown)
+}
+
+// reset deletes the state of a key, as RL.RESET does, if page-admin allows it.
+func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
+	if !visitorOf(r).rules.Admin {
+		fail(w, r, http.StatusForbidden, "page-admin is no in the configuration")
+		return
+	}
+	var asked struct {
+		ID string `json:"id"`
+	}
+	body := json.NewDecoder(r.Body)
+	body.DisallowUnknownFields()
+	if err := body.Decode(&asked); err != nil {
+		fail(w, r, http.StatusBadRequest, `the body must be {"id": "..."}: `+err.Error())
+		return
+	}
+	key, ok := decodeKey(w, r, asked.ID)
+	if !ok || !allowed(w, r, "rl.reset", key, true) {
+		return
+	}
+	res := s.ask(engine.OpReset, key)
+	if res.Err != nil {
+		failEngine(w, r, res.Err)
+		return
+	}
+	writeJSON(w, http.StatusOK, struct {
+		Reset bool `json:"reset"`
+	}{res.Reset})
+}
+
+// decodeKey returns the key that an id names. Without one it answers the request.
+func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, ok bool) {
+	key, err := ids.DecodeString(id)
+	if err != nil || len(key) == 0 || len(key) > engine.MaxKey {
+		fail(w, r, http.StatusBadRequest, fmt.Sprintf("id must be the base64url of 1 to %d bytes, without padding", engine.MaxKey))
+		return nil, false
+	}
+	return key, true
+}
+
+// allowed reports whether the user may run a command on a key, which it reads, and changes
+// if write is set. Else it answers the request.
+func allowed(w http.ResponseWriter, r *http.Request, command string, key []byte, write bool) bool {
+	if !visitorOf(r).user.MayUse(command, key, true, write) {
+		fail(w, r, http.StatusForbidden, "the user may not run "+command+" on this key")
+		return false
+	}
+	return true
+}
+
+// ours passes requests on to next that the page itself may have sent: nothing that another
+// site's page made the browser send, which adds the user's password by itself.
+func ours(next http.HandlerFunc) http.Handler {
+	origins := http.NewCrossOriginProtection()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		site := r.Header.Get("Sec-Fetch-Site")
+		if err := origins.Check(r); err != nil || site != "" && site != "same-origin" && site != "none" {
+			fail(w, r, http.StatusForbidden, "the request comes from another site")
+			return
+		}
+		if r.Method == http.MethodPost {
+			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+				fail(w, r, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
+				return
+			}
+		}
+		next(w, r)
+	})
+}
+
+// fail answers with an error: in JSON under /api, else as text.
+func fail(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if !strings.HasPrefix(r.URL.Path, "/api/") {
+		http.Error(w, text, status)
+		return
+	}
+	writeJSON(w, status, struct {
+		Error string `json:"error"`
+	}{text})
+}
+
+// failEngine answers with an error of the engine.
+func failEngine(w http.ResponseWriter, r *http.Request, err error) {
+	status := http.StatusInternalServerError
+	var away *engine.Unavailable
+	if errors.As(err, &away) {
+		status = http.StatusServiceUnavailable
+	}
+	fail(w, r, status, err.Error())
+}
+
+// writeJSON answers with a value.
+func writeJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(value) // the client may be gone
+}

@@ -1,0 +1,130 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// post asks for a reset as a user, with the headers name: value, and returns the status and the body.
+func (s *site) post(t *testing.T, body, user string, headers ...string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.addr+"/api/reset", strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Content-Type", "application/json")
+	for _, h := range headers {
+		key, value, _ := strings.Cut(h, ": ")
+		r.Header.Set(key, value)
+	}
+	return do(t, r, user)
+}
+
+func TestKeyShowsItsStates(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s.engine.answers(func(r *engine.Request, a *engine.Result) {
+		switch string(r.Key) {
+		case "away":
+			a.Err = &engine.Unavailable{Node: "a:1", Why: "no answer in time"}
+		case "shop":
+			a.States = []engine.State{{
+				Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 2, Limit: 3, Remaining: 4, Node: "b:1", TTL: 5, Rate: 6,
+				Shards: []engine.Shard{{Number: 1, Node: "c:1", Held: 7, Used: 8, Lease: 9}},
+			}}
+		}
+	})
+	code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), "")
+	require.Equal(t, http.StatusOK, code)
+	require.JSONEq(t, `{"key":"shop","id":"c2hvcA","node":"a:1","shards":3,"states":[{"command":"rl.slide","window_ms":1000,"buckets":1,"used":2,
+		"limit":3,"remaining":4,"node":"b:1","ttl_ms":5,"rate":6,"shards":[{"shard":1,"node":"c:1","held":7,"used":8,"lease_ms":9}]}]}`, body)
+	code, body = s.get(t, "/api/key?id="+ids.EncodeToString([]byte("none")), "")
+	require.Equal(t, http.StatusOK, code)
+	require.JSONEq(t, `{"key":"none","id":"bm9uZQ","node":"a:1","shards":3,"states":[]}`, body)
+	code, body = s.get(t, "/api/key?id="+ids.EncodeToString([]byte("away")), "")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.JSONEq(t, `{"error":"UNAVAILABLE a:1: no answer in time"}`, body)
+	for _, id := range []string{"", "*", "c2hvcA==", ids.EncodeToString(make([]byte, engine.MaxKey+1))} {
+		code, body = s.get(t, "/api/key?id="+id, "")
+		require.Equal(t, http.StatusBadRequest, code, id)
+		require.Contains(t, body, `{"error":"id must be`)
+	}
+}
+
+func TestKeysAreResetByThoseWhoMay(t *testing.T) {
+	t.Parallel()
+	rules := Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop* +@ratelimit", "view on >hush %R~* +@all")}
+	s := start(t, rules, NoNodes, nil)
+	var resets []string // by the one goroutine of the request
+	s.engine.answers(func(r *engine.Request, a *engine.Result) {
+		if r.Op == engine.OpReset {
+			resets = append(resets, string(r.Key))
+			a.Reset = string(r.Key) == "shop"
+		}
+	})
+	body := func(key string) string { return `{"id":"` + ids.EncodeToString([]byte(key)) + `"}` }
+	for _, c := range []struct {
+		user, body string
+		want       int
+		says       string
+	}{
+		{"boss:hush", body("shop"), 200, `{"reset":true}`},
+		{"boss:hush", body("none"), 200, `{"reset":false}`},
+		{"shop:hush", body("shop"), 200, `{"reset":true}`},
+		{"shop:hush", body("mail"), 403, `{"error":"the user may not run rl.reset on this key"}`},
+		{"view:hush", body("shop"), 403, `{"error":"the user may not run rl.reset on this key"}`},
+		{"", body("shop"), 401, `{"error":"a name and a password are needed"}`},
+	} {
+		code, says := s.post(t, c.body, c.user)
+		require.Equal(t, c.want, code, c)
+		require.JSONEq(t, c.says, says)
+	}
+	require.Equal(t, []string{"shop", "none", "shop"}, resets)
+
+	for _, wrong := range []string{"", "{", `{"id":1}`, `{"id":"c2hvcA","more":1}`, `{"id":""}`, `{"id":"` + strings.Repeat("A", 2*maxBody) + `"}`} {
+		code, says := s.post(t, wrong, "boss:hush")
+		require.Equal(t, http.StatusBadRequest, code, wrong)
+		var e struct{ Error string }
+		require.NoError(t, json.Unmarshal([]byte(says), &e))
+		require.NotEmpty(t, e.Error)
+	}
+	for header, want := range map[string]int{
+		"Content-Type: text/plain":                        415,
+		"Content-Type: application/x-www-form-urlencoded": 415,
+		"Sec-Fetch-Site: cross-site":                      403,
+		"Sec-Fetch-Site: same-site":                       403,
+		"Origin: https://evil.example":                    403,
+		"Origin: null":                                    403,
+		"Origin: http://" + s.addr:                        200,
+		"Content-Type: application/json; charset=utf-8":   200,
+	} {
+		code, says := s.post(t, body("shop"), "boss:hush", header)
+		require.Equal(t, want, code, "%s: %s", header, says)
+	}
+	require.Len(t, resets, 5)
+
+	rules.Admin = false
+	s.SetRules(rules)
+	code, says := s.post(t, body("shop"), "boss:hush")
+	require.Equal(t, http.StatusForbidden, code)
+	require.JSONEq(t, `{"error":"page-admin is no in the configuration"}`, says)
+	require.Len(t, resets, 5)
+}
+
+// Another site's page that shows or opens a stream takes no place of those who watch.
+func TestOtherSitesReadNothing(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	for _, path := range []string{"/api/stream", "/api/key?id=c2hvcA"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+path, nil)
+		require.NoError(t, err)
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		code, _ := do(t, r, "")
+		require.Equal(t, http.StatusForbidden, code, path)
+	}
+}

@@ -1,0 +1,158 @@
+package web
+
+import (
+	"fmt"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/histogram"
+)
+
+const (
+	step       = time.Second // from one point to the next
+	maxHistory = 300         // points
+	// maxSilence is how long a round of the sampler may take before /healthz reports that the
+	// process hangs. Rounds are a second apart.
+	maxSilence = 10 * time.Second
+)
+
+// point is what was decided in one second.
+type point struct {
+	Time      int64    `json:"t"`         // Unix ms
+	Decisions float64  `json:"decisions"` // per second
+	Denied    *float64 `json:"denied"`    // the share of the decisions, from 0 to 1; nil if there were none
+	Policy    float64  `json:"policy"`    // answers by policy, per second
+	P50       *int64   `json:"p50_us"`    // half of the decisions took at most so long; nil if there were none
+	P99       *int64   `json:"p99_us"`    // likewise 99 of 100
+}
+
+// totals is what was decided since the start.
+type totals struct {
+	at                        time.Time
+	decisions, denied, policy int64
+	durations                 *histogram.Snapshot
+}
+
+// kinds are the commands that decide.
+var kinds = []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.GCRA}
+
+// count returns the totals of an observer.
+func count(o *observe.Observer, now time.Time) *totals {
+	t := &totals{at: now, durations: &histogram.Snapshot{}}
+	for _, k := range kinds {
+		t.durations.Merge(o.Durations(k).Snapshot())
+		denied, policy := int64(0), int64(0)
+		for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered} {
+			denied += o.Count(k, outcome)
+		}
+		for _, outcome := range []observe.Outcome{observe.PolicyOpen, observe.PolicyClosed, observe.PolicyLocal, observe.PolicyError} {
+			policy += o.Count(k, outcome)
+		}
+		t.decisions += denied + policy + o.Count(k, observe.Allowed)
+		t.denied += denied
+		t.policy += policy
+	}
+	return t
+}
+
+// since returns what was decided between earlier and t.
+func (t *totals) since(earlier *totals) point {
+	seconds := max(t.at.Sub(earlier.at).Seconds(), 0.001)
+	n := t.decisions - earlier.decisions
+	p := point{
+		Time:      t.at.UnixMilli(),
+		Decisions: float64(n) / seconds,
+		Policy:    float64(t.policy-earlier.policy) / seconds,
+	}
+	if n > 0 {
+		share := float64(t.denied-earlier.denied) / float64(n)
+		p.Denied = &share
+	}
+	if took := t.durations.Since(earlier.durations); took.Count > 0 {
+		p50, p99 := took.Quantile(0.5).Microseconds(), took.Quantile(0.99).Microseconds()
+		p.P50, p.P99 = &p50, &p99
+	}
+	return p
+}
+
+// history keeps the newest points.
+type history struct {
+	mu     sync.Mutex
+	points []point // oldest first; guarded by mu, but not the points themselves: they are never modified
+}
+
+func (h *history) add(p point) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.points) == maxHistory {
+		h.points = h.points[1:]
+	}
+	h.points = append(h.points, p)
+}
+
+// all returns the points, oldest first.
+func (h *history) all() []point {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.points
+}
+
+// sample takes a point each second and shows it to those who watch, until the server ends.
+// It is the only goroutine that does so: watchers do not add to the work.
+func (s *Server) sample() {
+	tick := time.NewTicker(step)
+	defer tick.Stop()
+	last := count(s.cfg.Observer, time.Now())
+	for round := int64(0); ; round++ {
+		select {
+		case <-s.ending.Done():
+			return
+		case <-tick.C:
+			s.guarded(func() { last = s.round(last, round) })
+		}
+	}
+}
+
+// guarded runs one round of the sampler. A panic costs that round.
+func (s *Server) guarded(round func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.log.Error("panic while taking a sample", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	round()
+}
+
+// round asks the parts of the process for a sign of life, takes a point and shows it.
+func (s *Server) round(last *totals, round int64) *totals {
+	s.cfg.Alive()
+	key := strconv.AppendInt(nil, round, 10) // another one each time, which in time reaches every lock
+	if node, _ := s.cfg.Engine.Where(key); node == "embedded" {
+		s.ask(engine.OpInspect, key) // stores nothing; nodes are not asked, for they may be away
+	}
+	s.beat.Store(int64(time.Since(s.started)))
+	now := count(s.cfg.Observer, time.Now())
+	p := now.since(last)
+	s.history.add(p)
+	s.publish(p)
+	return now
+}
+
+// hangs reports whether the sampler's round does not end.
+func (s *Server) hangs() bool {
+	return time.Since(s.started)-time.Duration(s.beat.Load()) > s.maxSilence
+}
+
+// ask has the engine answer one request about a key.
+func (s *Server) ask(op engine.Op, key []byte) *engine.Result {
+	var p engine.Pipeline
+	r := p.Add()
+	r.Op, r.Key = op, key
+	s.cfg.Engine.Do(&p)
+	return &p.Results[0]
+}

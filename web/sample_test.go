@@ -1,0 +1,120 @@
+package web
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/observe"
+)
+
+// decide shows an observer n decisions about a key.
+func decide(o *observe.Observer, key string, kind limit.Kind, n int, took time.Duration, a engine.Result) {
+	var p engine.Pipeline
+	for range n {
+		r := p.Add()
+		r.Key, r.Kind = []byte(key), kind
+	}
+	p.Grow()
+	for i := range p.Results {
+		p.Results[i] = a
+	}
+	o.Observe(&p, took, observe.Client{})
+}
+
+func TestPointsSayWhatASecondDecided(t *testing.T) {
+	t.Parallel()
+	o := observe.New(observe.Config{Engine: &fakeEngine{}})
+	decide(o, "k", limit.Slide, 1000, time.Hour, engine.Result{}) // before
+	start := time.Now()
+	before := count(o, start)
+	empty := count(o, start.Add(time.Second)).since(before)
+	require.Equal(t, point{Time: start.Add(time.Second).UnixMilli()}, empty, "without decisions there is no share and no duration")
+
+	allowed := engine.Result{Decision: limit.Decision{Allowed: true}}
+	decide(o, "k", limit.Slide, 70, 100*time.Microsecond, allowed)
+	decide(o, "k", limit.GCRA, 26, 100*time.Microsecond, engine.Result{})
+	decide(o, "k", limit.Counter, 10, 100*time.Microsecond, engine.Result{Remembered: true})
+	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Policy: engine.PolicyOpen, Decision: allowed.Decision})
+	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Policy: engine.PolicyError, Err: engine.ErrStates})
+	decide(o, "k", limit.Fixed, 6, 50*time.Millisecond, engine.Result{Err: engine.ErrStates}) // nothing was decided
+	p := count(o, start.Add(2*time.Second)).since(before)
+	require.InDelta(t, 57, p.Decisions, 1e-6)
+	require.InDelta(t, 4, p.Policy, 1e-6)
+	require.InDelta(t, 36.0/114, *p.Denied, 1e-6)
+	require.InDelta(t, 100, *p.P50, 15)
+	require.InDelta(t, 50_000, *p.P99, 7000)
+}
+
+func TestHistoryKeepsTheNewestPoints(t *testing.T) {
+	t.Parallel()
+	var h history
+	var early []point
+	for i := range int64(3*maxHistory + 1) {
+		h.add(point{Time: i})
+		if i == 10 {
+			early = h.all()
+		}
+	}
+	all := h.all()
+	require.Len(t, all, maxHistory)
+	for i := range all {
+		require.EqualValues(t, 2*maxHistory+1+i, all[i].Time)
+	}
+	require.Len(t, early, 11)
+	require.EqualValues(t, 10, early[10].Time, "what was returned before does not change")
+	require.LessOrEqual(t, cap(all), 3*maxHistory)
+}
+
+// An engine that does not answer any more makes /healthz fail, a node that is away does not.
+func TestHealthSeesAProcessThatHangs(t *testing.T) {
+	t.Parallel()
+	healthy := func(s *site) bool {
+		code, _ := s.get(t, "/healthz", "")
+		return code == http.StatusOK
+	}
+	for node, embedded := range map[string]bool{"embedded": true, "a:1": false} {
+		release, asked := make(chan struct{}), make(chan struct{}, 100)
+		s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+			s.maxSilence = 3 * time.Second
+			e := s.cfg.Engine.(*fakeEngine)
+			e.node = node
+			e.answers(func(*engine.Request, *engine.Result) {
+				asked <- struct{}{}
+				<-release
+			})
+		})
+		if embedded {
+			<-asked
+			require.True(t, healthy(s), "not for long yet")
+			require.Eventually(t, func() bool { return !healthy(s) }, 20*time.Second, time.Millisecond)
+		} else {
+			beat := s.beat.Load()
+			require.Eventually(t, func() bool { return s.beat.Load() > beat }, 20*time.Second, time.Millisecond)
+			require.True(t, healthy(s))
+			require.Empty(t, asked, "a node was asked")
+		}
+		close(release)
+		require.Eventually(t, func() bool { return healthy(s) }, 20*time.Second, time.Millisecond)
+	}
+}
+
+func TestPanicCostsOneSample(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+		e, first := s.cfg.Engine.(*fakeEngine), true
+		e.node = "embedded"
+		e.answers(func(*engine.Request, *engine.Result) {
+			if first {
+				first = false
+				panic("a mistake")
+			}
+		})
+	})
+	require.Eventually(t, func() bool { return len(s.history.all()) > 0 }, 20*time.Second, time.Millisecond)
+	require.Contains(t, s.log.String(), `panic="a mistake"`)
+}

@@ -1,0 +1,176 @@
+package web
+
+import (
+	"encoding/base64"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/engine/observe"
+)
+
+// maxShown is the most keys, and the most denials, that a snapshot has.
+const maxShown = 20
+
+// snapshot is what the page shows, apart from the points before.
+type snapshot struct {
+	Time    int64    `json:"time"` // Unix ms
+	Version string   `json:"version"`
+	Engine  string   `json:"engine"` // redis or embedded
+	Uptime  int64    `json:"uptime_s"`
+	Admin   bool     `json:"admin"` // whether the user may reset keys here
+	Fleet   bool     `json:"fleet"` // whether the keys are those of all proxies
+	Point   point    `json:"point"`
+	Keys    []hotKey `json:"keys"`
+	Nodes   []node   `json:"nodes"`
+	Memory  *memory  `json:"memory,omitempty"` // of the embedded engine
+	Denials []denial `json:"denials"`
+}
+
+// hotKey is one of the busiest keys.
+type hotKey struct {
+	named
+	Rate      int64 `json:"rate"` // decisions per second
+	Admitted  int64 `json:"admitted"`
+	Denied    int64 `json:"denied"`
+	Policy    int64 `json:"policy"`    // answers by policy
+	Limit     int64 `json:"limit"`     // in the last answer
+	Remaining int64 `json:"remaining"` // in the last answer; -1: not known
+	Shards    int   `json:"shards"`
+}
+
+// node is the state of one node.
+type node struct {
+	Name    string `json:"name"`
+	State   string `json:"state"`
+	Why     string `json:"why"`
+	Latency *int64 `json:"latency_us"` // nil: not measured yet
+	Offset  *int64 `json:"offset_us"`  // of its clock; nil: not measured yet
+	Queue   int64  `json:"queue"`      // requests that wait for it
+}
+
+// memory is what the states of keys take in this process.
+type memory struct {
+	Used int64 `json:"used"` // bytes
+	Max  int64 `json:"max"`  // bytes
+	Keys int64 `json:"keys"`
+}
+
+// denial is one of the newest denials.
+type denial struct {
+	named
+	Time       int64  `json:"time"` // Unix ms
+	Command    string `json:"command"`
+	Limit      int64  `json:"limit"`
+	Window     int64  `json:"window_ms"`
+	Used       int64  `json:"used"`
+	RetryAfter int64  `json:"retry_after_ms"`
+	Node       string `json:"node"`
+	Policy     string `json:"policy"` // that denied; empty: the key's state did
+	Client     string `json:"client"` // its address, and its name if it has one
+}
+
+// named is a key in JSON, which has no bytes.
+type named struct {
+	Key string `json:"key"` // to be shown: what is not UTF-8 is replaced
+	ID  string `json:"id"`  // the bytes in base64url, to ask about the key
+}
+
+// ids is the form of a key's bytes in requests.
+var ids = base64.RawURLEncoding
+
+func name(key []byte) named {
+	return named{strings.ToValidUTF8(string(key), "\uFFFD"), ids.EncodeToString(key)}
+}
+
+// view is what a watcher may see. Watchers with equal views get one snapshot.
+type view struct {
+	keys    *acl.User // whose keys; nil: all keys
+	admin   bool      // may reset keys
+	nodes   bool      // may see the nodes
+	info    bool      // may see the memory
+	clients bool      // may see who was denied
+}
+
+// viewOf returns what a user may see.
+func viewOf(u *acl.User, rules *Rules) view {
+	v := view{
+		keys:    u,
+		admin:   rules.Admin && u.MayRun("rl.reset"),
+		nodes:   u.MayRun("rl.nodes"),
+		info:    u.MayRun("info"),
+		clients: u.MayRun("client|list"),
+	}
+	if u.MayReadAll("rl.hotkeys") {
+		v.keys = nil
+	}
+	return v
+}
+
+// may reports whether a key may be seen.
+func (v *view) may(key []byte) bool {
+	return v.keys == nil || v.keys.MayUse("rl.hotkeys", key, true, false)
+}
+
+// scene is what there is to be seen at one moment, before it is known by whom.
+type scene struct {
+	snapshot
+	keys []observe.HotKey // the busiest first
+}
+
+// scene takes it in. Only the sampler calls it, and only while somebody watches.
+func (s *Server) scene(p point) *scene {
+	c := &scene{keys: s.cfg.Observer.HotKeys(math.MaxInt)}
+	c.snapshot = snapshot{
+		Time: p.Time, Version: s.cfg.Version, Uptime: int64(time.Since(s.started).Seconds()), Point: p,
+		Keys: []hotKey{}, Nodes: []node{}, Denials: []denial{},
+	}
+	var m memory
+	for _, stat := range s.cfg.Engine.Stats() {
+		switch stat.Name {
+		case "engine":
+			c.Engine = stat.Text
+		case "keys":
+			m.Keys = stat.Value
+		case "memory":
+			m.Used, c.Memory = stat.Value, &m
+		case "max_memory":
+			m.Max = stat.Value
+		}
+	}
+	for _, n := range s.cfg.Engine.Nodes() {
+		shown := node{Name: n.Name, State: n.State, Why: n.Why}
+		if n.Measured {
+			latency, offset := n.Latency.Microseconds(), n.Offset.Microseconds()
+			shown.Latency, shown.Offset = &latency, &offset
+		}
+		c.Nodes = append(c.Nodes, shown)
+	}
+	return c
+}
+
+// seenAs returns the snapshot for those with a view.
+func (c *scene) seenAs(v view) *snapshot {
+	shown := c.snapshot
+	shown.Admin = v.admin
+	if !v.nodes {
+		shown.Nodes = []node{}
+	}
+	if !v.info {
+		shown.Memory = nil
+	}
+	for i := range c.keys {
+		k := &c.keys[i]
+		if len(shown.Keys) == maxShown {
+			break
+		}
+		if v.may(k.Key) {
+			shown.Keys = append(shown.Keys, hotKey{
+				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied, Policy: k.ByPolicy,
+				Limit: k.Limit, Remaining: k.Remaining, Shards: k.Shards,
+			})
+		}
+	}
+	return &shown
+}

@@ -1,0 +1,163 @@
+package web
+
+import (
+	"encoding/json"
+	"net/http"
+	"sync"
+	"time"
+)
+
+const (
+	// maxStreams is the most streams at a time. They leave connections for everything else.
+	maxStreams = 16
+	// eventTime is how long a watcher may take to read an event.
+	eventTime = 10 * time.Second
+)
+
+// streams are those who watch.
+type streams struct {
+	mu   sync.Mutex
+	open map[*stream]struct{} // guarded by mu
+}
+
+// stream is one watcher.
+type stream struct {
+	*visitor               // changed by the sampler alone once the stream is open
+	local    bool          // whether it is on this machine
+	next     chan []byte   // the newest event, until the watcher takes it
+	over     chan struct{} // closed when the watcher may not watch any more
+}
+
+// add opens a stream. It returns nil if there are too many.
+func (o *streams) add(who *visitor, local bool) *stream {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if len(o.open) >= maxStreams {
+		return nil
+	}
+	t := &stream{visitor: who, local: local, next: make(chan []byte, 1), over: make(chan struct{})}
+	o.open[t] = struct{}{}
+	return t
+}
+
+// remove ends a stream, and reports whether it was open.
+func (o *streams) remove(t *stream) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	_, open := o.open[t]
+	delete(o.open, t)
+	return open
+}
+
+// all returns the open streams.
+func (o *streams) all() []*stream {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	all := make([]*stream, 0, len(o.open))
+	for t := range o.open {
+		all = append(all, t)
+	}
+	return all
+}
+
+// stream answers with the history, and then with a snapshot each second.
+func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
+	t := s.streams.add(visitorOf(r), onLoopback(connOf(r).RemoteAddr()))
+	if t == nil {
+		w.Header().Set("Retry-After", "5")
+		fail(w, r, http.StatusServiceUnavailable, "too many streams are open")
+		return
+	}
+	defer s.streams.remove(t)
+	past, err := json.Marshal(struct {
+		Step   int64   `json:"step_ms"`
+		Points []point `json:"points"`
+	}{step.Milliseconds(), append([]point{}, s.history.all()...)})
+	if err != nil {
+		panic(err) // plain numbers
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
+	connection := http.NewResponseController(w)
+	if connection.SetReadDeadline(time.Time{}) != nil { // that of the request would end the stream
+		return
+	}
+	for event := appendEvent(nil, "history", past); ; {
+		if connection.SetWriteDeadline(time.Now().Add(s.eventTime)) != nil {
+			return
+		}
+		if _, err := w.Write(event); err != nil || connection.Flush() != nil {
+			return // it is gone, or does not read
+		}
+		select {
+		case event = <-t.next:
+		case <-t.over:
+			return
+		case <-r.Context().Done():
+			return
+		case <-s.ending.Done():
+			return
+		}
+	}
+}
+
+// appendEvent appends an event. The data is in one line.
+func appendEvent(dst []byte, name string, data []byte) []byte {
+	dst = append(append(append(dst, "event: "...), name...), "\ndata: "...)
+	return append(append(dst, data...), "\n\n"...)
+}
+
+// publish shows a point to everybody who watches. It never waits for them: a watcher who has
+// not read an event yet misses those before the next.
+func (s *Server) publish(p point) {
+	all := s.streams.all()
+	if len(all) == 0 {
+		return
+	}
+	rules := s.rules.Load()
+	watchers := make(map[view][]*stream)
+	for _, t := range all {
+		if t.renew(rules) {
+			v := viewOf(t.user, rules)
+			watchers[v] = append(watchers[v], t)
+		} else if s.streams.remove(t) {
+			close(t.over)
+		}
+	}
+	scene := s.scene(p)
+	for v, equal := range watchers {
+		data, err := json.Marshal(scene.seenAs(v))
+		if err != nil {
+			panic(err) // no number is infinite
+		}
+		event := appendEvent(nil, "snapshot", data)
+		for _, t := range equal {
+			t.offer(event)
+		}
+	}
+}
+
+// offer replaces the event that the watcher has not taken yet, if there is one.
+func (t *stream) offer(event []byte) {
+	select {
+	case <-t.next:
+	default:
+	}
+	t.next <- event // there is room: only the sampler sends
+}
+
+// renew applies changed rules, and reports whether the watcher may go on.
+func (t *stream) renew(rules *Rules) bool {
+	if rules == t.rules {
+		return true
+	}
+	u := rules.ACL.Anonymous()
+	if !t.anonymous {
+		u = rules.ACL.Renew(t.user)
+	}
+	if u == nil || !u.MayRun("rl.hotkeys") || rules.Protected && !t.local {
+		return false
+	}
+	t.visitor = &visitor{&identity{u, t.anonymous}, rules}
+	return true
+}

@@ -1,0 +1,193 @@
+package web
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// watcher reads a stream.
+type watcher struct {
+	answer *http.Response
+	lines  *bufio.Scanner
+}
+
+// watch opens a stream as a user.
+func (s *site) watch(t *testing.T, user string) *watcher {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+"/api/stream", nil)
+	require.NoError(t, err)
+	if name, password, ok := strings.Cut(user, ":"); ok {
+		r.SetBasicAuth(name, password)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	answer, err := client.Do(r)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, 1<<20)
+	return &watcher{answer, lines}
+}
+
+// next reads one event into to, and returns its name; "" at the end of the stream.
+func (w *watcher) next(t *testing.T, to any) string {
+	t.Helper()
+	if !w.lines.Scan() {
+		return ""
+	}
+	name, ok := strings.CutPrefix(w.lines.Text(), "event: ")
+	require.True(t, ok, w.lines.Text())
+	require.True(t, w.lines.Scan())
+	data, ok := strings.CutPrefix(w.lines.Text(), "data: ")
+	require.True(t, ok, w.lines.Text())
+	require.NoError(t, json.Unmarshal([]byte(data), to))
+	require.True(t, w.lines.Scan())
+	require.Empty(t, w.lines.Text())
+	return name
+}
+
+func TestStreamShowsHistoryThenSnapshots(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.cfg.Engine.(*fakeEngine).node = "embedded" })
+	require.Eventually(t, func() bool { return len(s.history.all()) > 0 }, 20*time.Second, time.Millisecond)
+	decide(s.observer, "sh\xffop:1", limit.Slide, 1000, time.Millisecond, engine.Result{Decision: limit.Decision{Limit: 9, Remaining: 2}})
+	w := s.watch(t, "")
+	require.Equal(t, "text/event-stream", w.answer.Header.Get("Content-Type"))
+	var past struct {
+		Step   int64            `json:"step_ms"`
+		Points []map[string]any `json:"points"`
+	}
+	require.Equal(t, "history", w.next(t, &past))
+	require.EqualValues(t, 1000, past.Step)
+	require.NotEmpty(t, past.Points)
+	require.Contains(t, past.Points[0], "denied")
+	require.Nil(t, past.Points[0]["denied"])
+	var first, second snapshot
+	require.Equal(t, "snapshot", w.next(t, &first))
+	require.Equal(t, "snapshot", w.next(t, &second))
+	require.Greater(t, second.Time, first.Time)
+	require.Equal(t, "embedded", first.Engine)
+	require.Equal(t, "0.0.0", first.Version)
+	require.Equal(t, &memory{Used: 6, Max: 7, Keys: 5}, first.Memory)
+	require.Len(t, first.Keys, 1)
+	require.Equal(t, "sh\uFFFDop:1", first.Keys[0].Key)
+	id, err := ids.DecodeString(first.Keys[0].ID)
+	require.NoError(t, err)
+	require.Equal(t, "sh\xffop:1", string(id))
+	require.EqualValues(t, 1000, first.Keys[0].Denied)
+	require.Equal(t, 3, first.Keys[0].Shards)
+	require.EqualValues(t, 9, first.Keys[0].Limit)
+	require.EqualValues(t, 2, first.Keys[0].Remaining)
+}
+
+// Each user sees what it may see, and those with equal rights share one snapshot.
+func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop:* +rl.hotkeys",
+		"reader on >hush %R~* +rl.hotkeys +rl.nodes", "none on >hush ~* +@all -rl.hotkeys")}, NoNodes, nil)
+	s.engine.set(engine.Node{Name: "a:1", State: "up", Measured: true, Latency: 2 * time.Millisecond, Offset: -time.Millisecond}, engine.Node{Name: "b:1", State: "down", Why: "cut off"})
+	for i := range 30 {
+		for _, tenant := range []string{"mail", "shop"} {
+			decide(s.observer, fmt.Sprintf("%s:%d", tenant, i), limit.Slide, 20*(i+1), time.Millisecond, engine.Result{})
+		}
+	}
+	var skip any
+	seen := make(map[string]snapshot)
+	for _, user := range []string{"boss", "shop", "reader"} {
+		w, shown := s.watch(t, user+":hush"), snapshot{}
+		require.Equal(t, "history", w.next(t, &skip))
+		require.Equal(t, "snapshot", w.next(t, &shown))
+		require.Len(t, shown.Keys, maxShown)
+		seen[user] = shown
+	}
+	for _, k := range seen["shop"].Keys {
+		require.True(t, strings.HasPrefix(k.Key, "shop:"), k.Key)
+	}
+	require.Contains(t, fmt.Sprint(seen["reader"].Keys), "mail:")
+	require.True(t, seen["boss"].Admin)
+	require.False(t, seen["shop"].Admin)
+	require.Empty(t, seen["shop"].Nodes)
+	require.Len(t, seen["reader"].Nodes, 2)
+	require.EqualValues(t, 2000, *seen["boss"].Nodes[0].Latency)
+	require.EqualValues(t, -1000, *seen["boss"].Nodes[0].Offset)
+	require.Equal(t, node{Name: "b:1", State: "down", Why: "cut off"}, seen["boss"].Nodes[1])
+	require.Nil(t, seen["boss"].Memory)
+	code, body := s.get(t, "/api/stream", "none:hush")
+	require.Equal(t, http.StatusForbidden, code)
+	require.JSONEq(t, `{"error":"the user may not run rl.hotkeys"}`, body)
+	code, _ = s.get(t, "/api/stream", "")
+	require.Equal(t, http.StatusUnauthorized, code)
+}
+
+func TestReloadEndsTheStreamsOfUsersWhoAreGone(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t, "shop on >hush ~* +rl.hotkeys", "mail on >hush ~* +rl.hotkeys", "gone on >hush ~* +rl.hotkeys")}, NoNodes, nil)
+	var skip any
+	all := make(map[string]*watcher)
+	for _, user := range []string{"shop:hush", "mail:hush", "gone:hush", ""} {
+		all[user] = s.watch(t, user)
+		require.Equal(t, "history", all[user].next(t, &skip))
+	}
+	s.SetRules(Rules{ACL: users(t, "default on >new ~* +@all", "shop on >new ~* +rl.hotkeys", "mail on >hush ~* +ping")})
+	for _, user := range []string{"mail:hush", "gone:hush", ""} {
+		for all[user].next(t, &skip) != "" { // ends with the stream
+			continue
+		}
+	}
+	require.Equal(t, "snapshot", all["shop:hush"].next(t, &skip))
+	require.Len(t, s.streams.all(), 1)
+}
+
+func TestStreamsAreBounded(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	var skip any
+	var all []*watcher
+	for range maxStreams {
+		w := s.watch(t, "")
+		require.Equal(t, "history", w.next(t, &skip))
+		all = append(all, w)
+	}
+	code, body := s.get(t, "/api/stream", "")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.JSONEq(t, `{"error":"too many streams are open"}`, body)
+	require.NoError(t, all[0].answer.Body.Close())
+	require.Eventually(t, func() bool { return len(s.streams.all()) < maxStreams }, 20*time.Second, time.Millisecond)
+	require.Equal(t, "history", s.watch(t, "").next(t, &skip))
+}
+
+// A watcher who does not read misses snapshots. It holds nothing up, and its stream ends.
+func TestSlowWatchersMissSnapshots(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.eventTime = 100 * time.Millisecond })
+	for i := range 20 { // long names make events that no buffer holds for long
+		decide(s.observer, fmt.Sprintf("%d:%s", i, strings.Repeat("k", 4000)), limit.Slide, 10_000, time.Millisecond, engine.Result{})
+	}
+	c, err := net.Dial("tcp", s.addr)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
+	_, err = io.WriteString(c, "GET /api/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(s.streams.all()) == 1 }, 20*time.Second, time.Millisecond)
+	slow := s.streams.all()[0]
+	for range 1000 { // as the sampler does, but faster
+		s.publish(point{Time: 1})
+	}
+	require.LessOrEqual(t, len(slow.next), 1)
+	require.Eventually(t, func() bool {
+		s.publish(point{Time: 1})
+		return len(s.streams.all()) == 0
+	}, 20*time.Second, time.Millisecond)
+}
