@@ -105,7 +105,7 @@ local function slow_path(q, key, s, clock, requests)
     out[i + 1] = pack('>I6I6I6I6', uses[i], room, st.said_last, st.said_newest)
   end
   if units > 0 or keep then record.save(was) end
-  out[1] = shards > 0 and pack('>BI2BI4I3', layout.AT_HOME, shards, open and 1 or 0, granted, calls)
+  out[1] = shards > 0 and not q.shard and pack('>BI2BI4I3', layout.AT_HOME, shards, open and 1 or 0, granted, calls)
     or pack('>BI4I3', q.shard and layout.AT_SHARD or layout.DECIDED, granted, calls)
   if not q.shard then return concat(out, '', 1, n + 1) end
   out[n + 2] = pack('>I2', #refusal) .. refusal

@@ -10,7 +10,7 @@
 local lib = ...
 
 local pack, min, floor, concat = struct.pack, math.min, math.floor, table.concat
-local layout, record = lib.layout, lib.record
+local record = lib.record
 
 function lib.inspect(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
@@ -19,8 +19,8 @@ function lib.inspect(keys, args)
   for i = 1, rec.count do
     local st = rec[i]
     local kind, algorithm = st.kind, lib.algorithms[st.kind]
-    if kind == layout.HOME or kind == layout.SHARD then
-      if kind == layout.HOME then out[1] = '\1' end
+    if st == rec.lease then
+      out[1] = '\1'
     elseif algorithm.matters_until(st) >= now then
       local used, window, buckets = algorithm.usage(st, rec, false), st.window, st.buckets
       if window == 0 then window, buckets = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0 end

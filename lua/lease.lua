@@ -19,6 +19,7 @@ local PAD = 64
 local lease = {
   LEASE = 1000,  -- ms that a loan lasts, counted from before it was asked for
   SHARDS = 1024, -- of a key, at most
+  NUMBER = 999999999, -- the largest number of a shard, which engine/wire takes
   NAMES = 9216,  -- states of which a home counts units against shards, in all: so its table fits into LEASE_BYTES
 }
 lib.lease = lease
@@ -65,12 +66,13 @@ end
 -- whole reports whether n is an integer from 0 to most.
 local function whole(n, most) return type(n) == 'number' and n >= 0 and n <= most and n % 1 == 0 end
 
--- amounts reports whether a table has nothing but units, by keys of one type, and not more than so many.
+-- amounts reports whether a table has nothing but units, by keys of one type, and not more than so many. Keys that are
+-- strings name states.
 local function amounts(t, keys, most)
   local count = 0
   for key, n in pairs(t) do
     if type(key) ~= keys or not whole(n, UNITS) then return false end
-    if keys == 'string' and (#key ~= 8 or unpack('>I5', key, 4) > YEAR) then return false end
+    if keys == 'string' and (#key ~= 8 or not record.windowed(unpack('>BI2I5', key))) then return false end
     count = count + 1
   end
   return count <= most
@@ -92,24 +94,30 @@ local function sound(kind, t, clock)
   local latest, seq = clock + YEAR, (clock + DAY) * 1000
   if not has(t, TYPES[kind]) or #t.pairs % 13 ~= 0 or #t.pairs > WINDOWS * 13 or not whole(t.seq, seq) then return false end
   if kind == SHARD then
-    return whole(t.incarnation, latest) and whole(t.taken, latest) and whole(t.lease, latest)
-      and amounts(t.held, 'number', WINDOWS) and amounts(t.headroom, 'number', WINDOWS)
-      and #t.held == #t.pairs / 13 and #t.headroom == #t.held
+    if not whole(t.incarnation, latest) or not whole(t.taken, latest) or not whole(t.lease, latest)
+      or not amounts(t.held, 'number', WINDOWS) or not amounts(t.headroom, 'number', WINDOWS)
+      or #t.held ~= #t.pairs / 13 or #t.headroom ~= #t.held then return false end
+    for i, held in ipairs(t.held) do
+      if held + t.headroom[i] > unpack('>I5', t.pairs, i * 13 - 4) then return false end -- the limit
+    end
+    return true
   end
   if t.shards < 1 or not whole(t.shards, lease.SHARDS) or not whole(t.no_lending_until, latest) then return false end
   for i, l in ipairs(t.lent) do
-    if i > lease.SHARDS or not has(l, LENT) or l.shard < 1 or not whole(l.shard, 1e9) or not whole(l.seq, seq)
-      or not whole(l.incarnation, latest) or not amounts(l.out, 'string', layout.STATES) then return false end
+    if i > lease.SHARDS or not has(l, LENT) or l.shard < 1 or not whole(l.shard, lease.NUMBER) or not whole(l.seq, seq)
+      or not whole(l.incarnation, latest + DAY) -- by the shard's clock
+      or not amounts(l.out, 'string', layout.STATES) then return false end
   end
   return true
 end
 
--- open returns the table of the lease record of that kind, and its state, if there is one.
+-- open returns the table of the record's lease record, and its state, if there is one. The key is a home or a shard, as
+-- kind says, and has no lease record of the other kind.
 function lease.open(rec, kind)
   local st = rec.lease
-  if not st or st.kind ~= kind or st.size == 0 then return nil, st end
-  if st.size > st.slots then record.damaged(rec.key, 'a lease record without its table') end
-  local ok, t = pcall(cmsgpack.unpack, sub(record.area(st), 1, st.size))
+  if not st then return nil, st end
+  local ok, t = st.kind == kind and st.size <= st.slots
+  if ok then ok, t = pcall(cmsgpack.unpack, sub(record.area(st), 1, st.size)) end
   if not ok or not sound(kind, t, rec.clock) then record.damaged(rec.key, 'a lease record without its table') end
   return t, st
 end

@@ -5,7 +5,7 @@
 local lib = ...
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local sub, format, concat, max = string.sub, string.format, table.concat, math.max
+local sub, format, concat, max, min = string.sub, string.format, table.concat, math.max, math.min
 local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
 local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
@@ -76,6 +76,12 @@ local function kept_for(kind, window, limit)
   return 2 ^ 50
 end
 
+-- windowed reports whether there can be a state of this name that counts over a window.
+function record.windowed(kind, buckets, window)
+  return window >= 1 and window <= YEAR and (kind == SLIDE or kind == FIXED
+    or kind == COUNTER and buckets >= 1 and buckets <= min(window, layout.BUCKETS))
+end
+
 -- directory_of returns what a record's directory says:
 --   text, bytes, count  the directory itself, its size and the number of states
 --   head, inline        bytes of directory and fields together, and the inline size
@@ -97,8 +103,7 @@ local directory_of = record.cache(1000, function(s, key)
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
-    elseif window < 1 and not fields.rate or window > YEAR
-      or kind == COUNTER and (buckets < 1 or buckets > window or buckets > layout.BUCKETS) then
+    elseif not record.windowed(kind, buckets, window) and not (fields.rate and window == 0) then
       record.damaged(key, 'a state without a window')
     end
     d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
