@@ -16,6 +16,7 @@ type whole struct {
 	s        *Splitter
 	requests []*Request
 	key      []byte
+	lent     map[lease.State][]wire.Lent // what the home has said of states to lentOf
 }
 
 // readWhole answers equal requests by what home and shards say.
@@ -143,22 +144,36 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 		return nil
 	}
 	for _, state := range recalls[i].States {
-		s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Buckets: max(state.Buckets, 1)}
-		if !s.Kind.Known() {
-			continue // a newer rlproxy's
-		}
-		s.Windows[0] = limit.Window{Limit: limit.MaxLimit, Length: state.Window}
-		reply, failure := w.home(&s)
+		lent, failure := w.lentOf(state)
 		if failure != nil {
 			return failure
 		}
-		for _, l := range reply.Lent {
+		for _, l := range lent {
 			if l.Shard == shard && l.Out[0] > 0 {
 				addShard(w.state(state), engine.Shard{Number: shard, Node: w.node(shard), Held: l.Out[0], Used: l.Out[0]})
 			}
 		}
 	}
 	return nil
+}
+
+// lentOf returns what the home has lent of a state. It asks once, for all shards.
+func (w *whole) lentOf(state lease.State) ([]wire.Lent, *Failure) {
+	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Buckets: max(state.Buckets, 1)}
+	lent, asked := w.lent[state]
+	if asked || !s.Kind.Known() { // a newer rlproxy's
+		return lent, nil
+	}
+	s.Windows[0] = limit.Window{Limit: limit.MaxLimit, Length: state.Window}
+	reply, failure := w.home(&s)
+	if failure != nil {
+		return nil, failure
+	}
+	if w.lent == nil {
+		w.lent = make(map[lease.State][]wire.Lent)
+	}
+	w.lent[state] = reply.Lent
+	return reply.Lent, nil
 }
 
 // node returns the name of the node on which a shard lies.

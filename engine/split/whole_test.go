@@ -66,6 +66,32 @@ func TestInspectShowsShards(t *testing.T) {
 	}}, requests[0].Result.States)
 }
 
+// However many shards cannot be reached, RL.INSPECT asks the home once for each state.
+func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	states := []lease.State{slideState}
+	whole := bytesOf(6, clock, 4, 0, 3, 0, 2, 100, 2, 99)
+	var recalls []byte
+	var lends []lent
+	for shard := range int64(99) {
+		whole = append(whole, bytesOf(4, shard+1, 6, 77)...)
+		recalls = append(recalls, bytesOf(4, shard+1, 7, 9, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000)...)
+		lends = append(lends, lent{shard + 1, 77, 2, states})
+	}
+	whole = append(append(whole, bytesOf(2, 99)...), recalls...)
+	reply, asked := script([]string{string(whole), homeReply(0, 100, 5, lends...)}, nil), 0
+	n.reply = func(c *Call) {
+		if reply(c); c.Function == lua.Lend {
+			asked++
+		}
+	}
+	requests := left(nil, conformance.Inspect("k"))
+	resolve(t, s, requests)
+	require.Nil(t, requests[0].Failure)
+	require.EqualValues(t, 2*99, requests[0].Result.States[0].Used)
+	require.Equal(t, 2, asked)
+}
+
 // A reset has all shards forget, then the home. It is tried again while shards are lent
 // to, and says so if one cannot be reached.
 func TestResetForgetsEverywhere(t *testing.T) {
