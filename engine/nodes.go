@@ -2,11 +2,11 @@ package engine
 
 import "time"
 
-// Node is what RL.NODES shows of one node.
+// Node is what RL.NODES and metrics show of one node.
 type Node struct {
 	Name      string // host:port
 	Placement string // the name by which keys are placed; empty in a Redis Cluster
-	State     string
+	State     string // up, suspect, down, or refuses: up, but it refuses calls
 	Why       string // why the node is not up
 
 	Measured bool          // whether Latency and Offset are known
@@ -14,6 +14,8 @@ type Node struct {
 	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
 
 	Layouts []Layout // that proxies have noted on the node
+
+	Traffic *Traffic // nil if the node's address is not known yet
 }
 
 // Layout is a list of nodes by which proxies place keys.

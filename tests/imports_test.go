@@ -19,7 +19,7 @@ const module = "github.com/rlproxy/rlproxy/"
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"commands", "commands/acl", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/layout", "engine/memory", "engine/observe", "engine/redis",
-		"engine/split", "resp", "web", "internal/machine", "internal/glob", "internal/keypair",
+		"engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/table", "commands/word",
@@ -32,7 +32,7 @@ var allowed = map[string][]string{
 	"commands/reply":     {"resp"},
 	"commands/word":      nil,
 
-	"engine":             {"engine/limit", "internal/glob"},
+	"engine":             {"engine/limit", "internal/glob", "internal/histogram"},
 	"engine/observe":     {"engine", "engine/limit", "shard/topk", "internal/histogram"},
 	"engine/limit":       nil,
 	"engine/memory":      {"engine", "engine/limit"},
@@ -45,8 +45,9 @@ var allowed = map[string][]string{
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard/lease", "internal/glob"},
 	"engine/redis": {
 		"engine", "engine/backend", "engine/denials", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
+		"internal/histogram",
 	},
-	"engine/forward": {"engine", "engine/backend"},
+	"engine/forward": {"engine", "engine/backend", "internal/histogram"},
 
 	"shard":              nil,
 	"shard/topk":         nil,
@@ -54,7 +55,8 @@ var allowed = map[string][]string{
 	"shard/lease/model":  {"shard/lease"},
 	"lua":                nil,
 	"resp":               nil,
-	"web":                {"commands/acl", "engine", "engine/limit", "engine/observe", "internal/histogram"},
+	"web":                {"commands/acl", "engine", "engine/limit", "engine/observe", "internal/histogram", "web/metrics"},
+	"web/metrics":        {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
 	"internal/machine":   nil,
 	"internal/glob":      nil,
 	"internal/histogram": nil,
@@ -77,7 +79,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 var alone = map[string][]string{
 	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/layout", "engine/redis"},
 	"github.com/tidwall/redcon": {"resp"},
-	"github.com/prometheus":     {"web"},
+	"github.com/prometheus":     {"web/metrics"},
 	"github.com/youmark/pkcs8":  {"internal/keypair"},
 }
 

@@ -95,6 +95,7 @@ func (b *batch) collect(q *queue) {
 		switch {
 		case err != nil:
 			trouble = err
+			q.traffic.failed.Add(1)
 			it.result.Err = unavailable(q.node, backend.Reason(err))
 		case reply.lost:
 			it.result.Err = errNoRoom

@@ -18,10 +18,10 @@
 // If its node does not answer, a command gets an engine.Unavailable error, and so do
 // later commands of the pipeline on that node, without waiting again. Commands may
 // read the state of rate limits but not write to it (keys.go). describe.go describes
-// commands for permission checks.
+// commands for permission checks, and traffic.go counts what is sent.
 //
 // Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, keys.go,
-// rules.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go.
+// rules.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go, traffic.go.
 package forward
 
 import (
@@ -206,7 +206,8 @@ func (f *Forwarder) of(n *backend.Node) *queues {
 	qs := f.queues[n]
 	made := qs == nil
 	if made {
-		qs = &queues{f.newQueue(n, resp2), f.newQueue(n, resp3)}
+		t := new(traffic)
+		qs = &queues{f.newQueue(n, t, resp2), f.newQueue(n, t, resp3)}
 		f.queues[n] = qs
 	}
 	f.mu.Unlock()
@@ -221,9 +222,9 @@ func (f *Forwarder) of(n *backend.Node) *queues {
 	return qs
 }
 
-func (f *Forwarder) newQueue(n *backend.Node, protocol int) *queue {
+func (f *Forwarder) newQueue(n *backend.Node, t *traffic, protocol int) *queue {
 	q := &queue{
-		node: n, protocol: protocol, config: &f.config,
+		node: n, traffic: t, protocol: protocol, config: &f.config,
 		connected: f.table.suspect,
 		look:      f.fleet.Look,
 		redirected: func(addr string) *queue {

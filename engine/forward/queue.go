@@ -24,7 +24,8 @@ const (
 // protocol. It opens them, and starts its workers, with the first command.
 type queue struct {
 	node       *backend.Node
-	protocol   int // resp2 or resp3
+	traffic    *traffic // of the node
+	protocol   int      // resp2 or resp3
 	config     *Config
 	connected  func()                   // called when a connection was opened
 	look       func()                   // called when the node seems to be demoted
@@ -171,7 +172,10 @@ func (q *queue) serve(b *batch) {
 	q.node.Batches.Add(1)
 	pipe := q.client.Pipeline()
 	_ = pipe.BatchProcess(ctx, b.list...)
+	sent := time.Now()
 	_, _ = pipe.Exec(ctx) // collect reads the error of each command
+	q.traffic.roundTrips.Add(time.Since(sent), 1)
+	q.traffic.commands.Add(int64(len(b.items)))
 	b.collect(q)
 }
 

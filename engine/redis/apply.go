@@ -29,6 +29,7 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 			err = b.applySingle(q, cmd.item, reply)
 		}
 		if err != nil {
+			q.traffic.fail(err)
 			if cmd.item != service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
 				q.refuse(b.items[cmd.first()].name())
 			}
@@ -37,8 +38,11 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 				q.Record(err) // first: how policies answer depends on the node's health
 			}
 			b.failCommand(q, cmd, err)
-		} else if cmd.item != service && q.refused.Load() != nil {
-			q.accept()
+		} else if cmd.item != service {
+			q.traffic.answered.Store(int64(b.ended))
+			if q.refused.Load() != nil {
+				q.accept()
+			}
 		}
 	}
 	if !failed {
@@ -126,6 +130,7 @@ func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock 
 			b.misrouteEntry(c, at)
 			return
 		}
+		q.traffic.failures[backend.KindKey].Add(1)
 		why := lua.Locate(a.Failure)
 		b.eachOf(c, at, func(j int) { q.fail(&b.items[j], why) })
 		return

@@ -39,7 +39,8 @@ type batch struct {
 	missing  bool  // the node does not have the library
 	unloaded error // why it does not let us load it
 
-	sent   time.Duration // when it was sent, by the engine's own clock
+	sent   time.Duration // when it was first sent, by the engine's own clock
+	ended  time.Duration // when the last round trip ended
 	resets uint64        // the resets there had been by then
 }
 

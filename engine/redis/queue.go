@@ -30,6 +30,7 @@ type queue struct {
 	doing     string                        // its work, in the log
 	policies  [engine.Policies]atomic.Int64 // answers by policy, for INFO
 	log       engine.PolicyLog
+	traffic   traffic
 	resets    resetListener
 	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
 
@@ -91,6 +92,7 @@ func (q *queue) submit(items []pending) {
 			why = "the node has left the topology"
 		case len(q.items)+len(items) > q.engine.config.MaxQueue:
 			why = "queue full"
+			q.traffic.overflows.Add(int64(len(items)))
 		default:
 			q.items = append(q.items, items...)
 		}
@@ -235,12 +237,13 @@ func (q *queue) serve(b *batch) {
 		clock = strconv.FormatInt(e.clock(), 10)
 	}
 	b.build(ctx, q, clock)
-	q.exec(ctx, b.list)
+	q.traffic.send(b)
+	q.exec(ctx, b)
 	// A node without the library has not run what it refused for that. It may lose
 	// the library again and again.
 	for try := 1; b.collect(q, try == loadTries); try++ {
 		b.rebuild(ctx, q, clock)
-		q.exec(ctx, b.list)
+		q.exec(ctx, b)
 	}
 	if len(b.misrouted) > 0 {
 		b.resubmit(q)
@@ -259,6 +262,7 @@ func (b *batch) dropLate(q *queue) (oldest time.Duration) {
 			kept = append(kept, it)
 			continue
 		}
+		q.traffic.overflows.Add(1)
 		q.fail(&it, "queue full")
 		answered(b.items[i : i+1])
 	}
@@ -270,16 +274,19 @@ func (b *batch) dropLate(q *queue) (oldest time.Duration) {
 // script and as functions, with the text, and once more if the node has just lost it.
 const loadTries = 4
 
-// exec sends commands to the node in one write. Errors are the commands' own.
-func (q *queue) exec(ctx context.Context, cmds []redis.Cmder) {
+// exec sends the batch's commands to the node in one write. Errors are the commands' own.
+func (q *queue) exec(ctx context.Context, b *batch) {
 	q.Batches.Add(1)
-	if len(cmds) == 1 {
-		_ = q.client.Process(ctx, cmds[0])
-		return
+	began := q.engine.elapsed()
+	if len(b.list) == 1 {
+		_ = q.client.Process(ctx, b.list[0])
+	} else {
+		pipe := q.client.Pipeline()
+		for _, cmd := range b.list {
+			_ = pipe.Process(ctx, cmd)
+		}
+		_, _ = pipe.Exec(ctx)
 	}
-	pipe := q.client.Pipeline()
-	for _, cmd := range cmds {
-		_ = pipe.Process(ctx, cmd)
-	}
-	_, _ = pipe.Exec(ctx)
+	b.ended = q.engine.elapsed()
+	q.traffic.roundTrips.Add(b.ended-began, 1)
 }

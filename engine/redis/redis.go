@@ -204,24 +204,36 @@ func (e *Engine) Nodes() []engine.Node {
 	names, nodes := t.Names(), make([]engine.Node, len(t.Nodes))
 	for i, n := range t.Nodes {
 		d := &nodes[i]
-		if d.Name, d.State = n.Name(), n.State().String(); n.State() != backend.Up {
+		switch d.Name, d.State = n.Name(), t.queues[i].condition(); d.State {
+		case backend.Up.String():
+		case refuses:
+			d.Why = "it refused the last call"
+		default:
 			d.Why = n.Reason()
 		}
 		if names != nil {
 			d.Placement = names[i]
 		}
 		e.layout.Describe(n, d)
+		t.queues[i].describe(d)
 	}
 	return nodes
 }
 
+// refuses is the condition of a node that is up, but refused the last call.
+const refuses = "refuses"
+
+// condition returns the state of the node's health, or refuses.
+func (q *queue) condition() string {
+	if q.State() == backend.Up && q.refused.Load() != nil {
+		return refuses
+	}
+	return q.State().String()
+}
+
 // line says how a node is, and how often policies answered for it.
 func (q *queue) line() string {
-	state := q.State().String()
-	if q.State() == backend.Up && q.refused.Load() != nil {
-		state = "refuses"
-	}
 	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
-		q.Name(), state, q.Batches.Load(), q.Failures(), q.policies[engine.PolicyClosed].Load(),
+		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.policies[engine.PolicyClosed].Load(),
 		q.policies[engine.PolicyOpen].Load(), q.policies[engine.PolicyLocal].Load(), q.policies[engine.PolicyError].Load())
 }

@@ -1,0 +1,51 @@
+package backend
+
+import "errors"
+
+// Kind is a kind of error of a call, for metrics.
+type Kind uint8
+
+// The kinds.
+const (
+	KindTimeout    Kind = iota // no reply in time
+	KindConnection             // there was no connection, or it was lost
+	KindMalformed              // a reply that makes no sense
+	KindLoading                // the node is loading its data
+	KindReplica                // the node is a replica
+	KindBusy                   // the node is busy with a script
+	KindPermission             // the node refuses the login, or the user has no right to the call
+	KindMemory                 // the node has no memory left
+	KindKey                    // it is about one key of the call; KindOf never returns it
+	KindOther                  // any other error reply
+)
+
+// Kinds is the number of kinds.
+const Kinds = int(KindOther) + 1
+
+// String returns the kind's name in metrics.
+func (k Kind) String() string {
+	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory", "key", "other"}[k]
+}
+
+// KindOf returns the kind of the error of a call.
+func KindOf(err error) Kind {
+	switch {
+	case !IsReply(err) && errors.Is(err, ErrMalformed):
+		return KindMalformed
+	case !IsReply(err) && TimedOut(err):
+		return KindTimeout
+	case !IsReply(err):
+		return KindConnection
+	case hasCode(err, []string{"LOADING"}):
+		return KindLoading
+	case hasCode(err, []string{"READONLY", "MASTERDOWN"}):
+		return KindReplica
+	case hasCode(err, []string{"BUSY"}):
+		return KindBusy
+	case hasCode(err, []string{"NOAUTH", "WRONGPASS", "NOPERM"}):
+		return KindPermission
+	case hasCode(err, []string{"OOM"}):
+		return KindMemory
+	}
+	return KindOther
+}

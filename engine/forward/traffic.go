@@ -1,0 +1,44 @@
+package forward
+
+import (
+	"sync/atomic"
+
+	"github.com/rlproxy/rlproxy/internal/histogram"
+)
+
+// Traffic is what the forwarder has asked a node, and what came of it, since it knows the
+// node.
+type Traffic struct {
+	Node      string // host:port
+	Placement string // the name by which keys are placed; empty in a Redis Cluster
+
+	Waiting    int                 // commands that wait to be sent now
+	Commands   int64               // that were sent
+	Failed     int64               // commands that were sent and got no reply
+	RoundTrips *histogram.Snapshot // how long the node took to reply to a batch, or not to
+}
+
+// traffic counts what goes to a node in both protocols, for metrics.
+type traffic struct {
+	commands, failed atomic.Int64
+	roundTrips       histogram.H
+}
+
+// Traffic returns what was asked of each node in use.
+func (f *Forwarder) Traffic() []Traffic {
+	v := f.view()
+	names, all := v.Names(), make([]Traffic, len(v.Nodes))
+	for i, qs := range v.queues {
+		t, d := qs[resp2].traffic, &all[i]
+		d.Node, d.Commands, d.Failed, d.RoundTrips = v.Nodes[i].Name(), t.commands.Load(), t.failed.Load(), t.roundTrips.Snapshot()
+		if names != nil {
+			d.Placement = names[i]
+		}
+		for _, q := range qs {
+			q.mu.Lock()
+			d.Waiting += len(q.items)
+			q.mu.Unlock()
+		}
+	}
+	return all
+}

@@ -1,0 +1,95 @@
+package redis
+
+import (
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/internal/histogram"
+)
+
+// traffic counts what a queue sends to its node and what comes back, for metrics.
+type traffic struct {
+	waits      histogram.H // from when a request was handed in until it was sent
+	roundTrips histogram.H
+	sizes      [len(engine.Sizes{}.AtMost)]atomic.Int64 // batches, by the bits of their size - 1
+	requests   atomic.Int64                             // in all batches
+	combined   atomic.Int64                             // requests that joined the entry of an equal one
+	overflows  atomic.Int64                             // requests that were not sent because too many waited
+	failures   [backend.Kinds]atomic.Int64              // calls that failed
+	answered   atomic.Int64                             // when a call last succeeded, in ns of the engine's own clock; 0: never
+}
+
+// send counts a batch that is about to be sent.
+func (t *traffic) send(b *batch) {
+	entries := 0
+	for _, c := range b.calls[:b.used] {
+		entries += len(c.first)
+	}
+	inEntries := 0
+	for i := 0; i < len(b.items); {
+		at, n := b.items[i].at, int64(0)
+		for ; i < len(b.items) && b.items[i].at == at; i++ { // most often a whole pipeline
+			switch it := &b.items[i]; {
+			case it.call != nil: // it was handed in before package split made the call
+				continue
+			case it.req.Op != engine.OpInspect:
+				inEntries++
+			}
+			n++
+		}
+		if n > 0 {
+			t.waits.Add(b.sent-at, n)
+		}
+	}
+	t.combined.Add(int64(inEntries - entries))
+	t.sizes[min(bits.Len(uint(len(b.items)-1)), len(t.sizes)-1)].Add(1)
+	t.requests.Add(int64(len(b.items)))
+}
+
+// fail counts a call that failed.
+func (t *traffic) fail(err error) {
+	kind := backend.KindOf(err)
+	if wire.KeyError(err.Error()) != nil {
+		kind = backend.KindKey
+	}
+	t.failures[kind].Add(1)
+}
+
+// snapshot returns what was counted so far. now is the time of the engine's own clock.
+func (t *traffic) snapshot(now time.Duration) *engine.Traffic {
+	s := &engine.Traffic{
+		Waits: t.waits.Snapshot(), RoundTrips: t.roundTrips.Snapshot(),
+		Combined: t.combined.Load(), Overflows: t.overflows.Load(),
+	}
+	n := int64(0)
+	for i := range t.sizes {
+		n += t.sizes[i].Load()
+		s.Batches.AtMost[i] = n
+	}
+	s.Batches.Sum = t.requests.Load()
+	if at := t.answered.Load(); at > 0 {
+		s.Answered = time.Now().Add(time.Duration(at) - now)
+	}
+	for k := range backend.Kinds {
+		s.Failures = append(s.Failures, engine.Failures{Kind: backend.Kind(k).String(), Count: t.failures[k].Load()})
+	}
+	return s
+}
+
+// describe adds to d what the queue knows of its node.
+func (q *queue) describe(d *engine.Node) {
+	if q.client == nil {
+		return
+	}
+	d.Traffic = q.traffic.snapshot(q.engine.elapsed())
+	q.mu.Lock()
+	d.Traffic.Waiting = len(q.items)
+	q.mu.Unlock()
+	for p := range q.policies {
+		d.Traffic.Policies[p] = q.policies[p].Load()
+	}
+}
