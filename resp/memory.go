@@ -26,6 +26,9 @@ func (m *Memory) Hold(delta int64) bool {
 // Held returns how many bytes are reserved.
 func (m *Memory) Held() int64 { return m.held.Load() }
 
+// Limit returns the most bytes that can be reserved.
+func (m *Memory) Limit() int64 { return m.limit }
+
 // hold is Memory.Hold for a session.
 func (s *Server) hold(delta int) bool { return s.cfg.Memory.Hold(int64(delta)) }
 

@@ -220,6 +220,8 @@ func (s *Session) account(err error) {
 		st.Killed.Add(1)
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		st.Idle.Add(1)
+	default:
+		st.Left.Add(1)
 	}
 }
 

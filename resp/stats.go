@@ -24,4 +24,5 @@ type Stats struct {
 	Idle           atomic.Int64 // connections closed at Timeout
 	Killed         atomic.Int64 // connections closed by Kill
 	Panics         atomic.Int64 // connections closed because the handler panicked
+	Left           atomic.Int64 // connections that ended otherwise: by the client, by QUIT or in a drain
 }

@@ -1,26 +1,14 @@
 package web
 
 import (
-	"log/slog"
 	"net/http"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
-	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
-// maxScrapes is the most requests for /metrics at a time.
-const maxScrapes = 4
-
-// metrics answers /metrics.
+// metrics answers /metrics. Only users who may read all keys by RL.HOTKEYS see keys.
 func (s *Server) metrics() http.Handler {
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(
-		collectors.NewGoCollector(),
-		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-	)
-	return promhttp.HandlerFor(registry, promhttp.HandlerOpts{
-		ErrorLog:            slog.NewLogLogger(s.log.Handler(), slog.LevelError),
-		MaxRequestsInFlight: maxScrapes,
-	})
+	return metrics.New(s.cfg.Metrics).Handler(func(r *http.Request) bool {
+		return visitorOf(r).user.MayReadAll("rl.hotkeys")
+	}, s.log)
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
 // MaxConnections is the most connections at a time.
@@ -54,7 +55,8 @@ type Config struct {
 	// names and values. Several goroutines may call it at once.
 	LoginRefused func(client ...any)
 
-	Logger *slog.Logger
+	Metrics metrics.Config
+	Logger  *slog.Logger
 }
 
 // Rules says who may ask for what. It is immutable.

@@ -20,6 +20,7 @@ type config struct {
 	httpPort       int // 0: none
 	readyNodes     string
 	pageAdmin      bool
+	metricsKeys    bool
 	unixSocket     string
 	unixSocketPerm fs.FileMode
 	protectedMode  bool

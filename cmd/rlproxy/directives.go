@@ -53,6 +53,8 @@ var directives = []directive{
 		value: func(c *config) value { return choice{&c.readyNodes, readyNames} }},
 	{name: "page-admin", preset: "no", live: true, doc: "let users reset keys on the page, if they may use RL.RESET",
 		value: func(c *config) value { return yesNo{&c.pageAdmin} }},
+	{name: "metrics-keys", preset: "yes", doc: "whether /metrics names the 50 keys that are asked about most",
+		value: func(c *config) value { return yesNo{&c.metricsKeys} }},
 	{name: "unixsocket", hint: "<path>", doc: "a Unix socket to listen on as well",
 		value: func(c *config) value { return text{&c.unixSocket, "a path"} }},
 	{name: "unixsocketperm", preset: "0", doc: "the mode of that socket in octal; 0 leaves it to the umask",

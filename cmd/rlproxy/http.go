@@ -8,7 +8,9 @@ import (
 	"slices"
 
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/web"
+	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
 // readyNames are the settings of ready-nodes. readyChoices are the server's, in the same order.
@@ -43,6 +45,15 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 		Alive:        func() { now.handler.Connected() },
 		LoginRefused: now.handler.LoginRefused,
 		Logger:       log,
+		Metrics: metrics.Config{
+			Engine:   eng.decide,
+			Observer: eng.observer,
+			Forward:  eng.forward,
+			Stats:    func() []engine.Stat { return append(serverStats(now, eng), eng.stats()...) },
+			NoKeys:   !c.metricsKeys,
+			Version:  commands.Version,
+			Build:    built(),
+		},
 	}, ready.rules(c))
 }
 

@@ -1,54 +1,74 @@
 package main
 
 import (
-	"strconv"
-
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
 // sections returns INFO's sections about the server and the engine. The commands
 // add the others.
 func sections(now *live, eng *engines) []commands.Section {
-	all := []commands.Section{stats(now.server.Stats(), now.handler, eng.memory)}
-	s := commands.Section{Name: "Engine"}
-	for _, f := range eng.stats() {
-		s.Fields = append(s.Fields, [2]string{f.Name, f.String()})
-	}
-	return append(all, s)
+	return []commands.Section{section("Stats", serverStats(now, eng)), section("Engine", eng.stats())}
 }
 
-// stats returns the server's counters, under Redis's names where Redis has them.
-func stats(st *resp.Stats, h *commands.Handler, memory *resp.Memory) commands.Section {
-	logins, denied, keys := h.Denied()
-	s := commands.Section{Name: "Stats"}
-	for _, f := range []struct {
-		name  string
-		count int64
-	}{
-		{"total_connections_received", st.Accepted.Load()},
-		{"rejected_connections", st.RejectedMax.Load()},
-		{"rejected_by_protected_mode", st.RejectedMode.Load()},
-		{"rejected_tls_handshakes", st.HandshakeFails.Load()},
-		{"acl_access_denied_auth", logins},
-		{"acl_access_denied_cmd", denied},
-		{"acl_access_denied_key", keys},
-		{"total_commands_processed", st.Commands.Load()},
-		{"pipelines", st.Pipelines.Load()},
-		{"total_net_input_bytes", st.BytesIn.Load()},
-		{"total_net_output_bytes", st.BytesOut.Load()},
-		{"mem_clients", memory.Held()},
-		{"closed_protocol_error", st.ProtocolErrors.Load()},
-		{"closed_http", st.HTTP.Load()},
-		{"closed_query_buffer_limit", st.QueryLimit.Load()},
-		{"closed_output_buffer_limit", st.OutputLimit.Load()},
-		{"closed_maxmemory_clients", st.MemoryLimit.Load()},
-		{"closed_not_reading", st.SlowReaders.Load()},
-		{"closed_timeout", st.Idle.Load()},
-		{"closed_killed", st.Killed.Load()},
-		{"closed_panic", st.Panics.Load()},
-	} {
-		s.Fields = append(s.Fields, [2]string{f.name, strconv.FormatInt(f.count, 10)})
+func section(name string, stats []engine.Stat) commands.Section {
+	s := commands.Section{Name: name}
+	for i := range stats {
+		s.Fields = append(s.Fields, [2]string{stats[i].Name, stats[i].String()})
 	}
 	return s
+}
+
+// serverStats returns what INFO and metrics show of the server, under Redis's names in INFO
+// where Redis has them.
+func serverStats(now *live, eng *engines) []engine.Stat {
+	logins, denied, keys := now.handler.Denied()
+	st := now.server.Stats()
+	stats := []engine.Stat{
+		{Name: "total_connections_received", Value: st.Accepted.Load(), Metric: "connections_accepted_total", Help: "Connections of clients that were accepted."},
+		refused("rejected_connections", "maxclients", st.RejectedMax.Load()),
+		refused("rejected_by_protected_mode", "protected_mode", st.RejectedMode.Load()),
+		closed("rejected_tls_handshakes", "tls_handshake", st.HandshakeFails.Load()),
+		deniedTo("acl_access_denied_auth", "login", logins),
+		deniedTo("acl_access_denied_cmd", "command", denied),
+		deniedTo("acl_access_denied_key", "key", keys),
+		{Name: "total_commands_processed", Value: st.Commands.Load(), Metric: "commands_total", Help: "Commands of clients, of all kinds."},
+		{Name: "pipelines", Value: st.Pipelines.Load(), Metric: "pipelines_total", Help: "Pipelines: commands that arrived together on one connection."},
+		{Name: "total_net_input_bytes", Value: st.BytesIn.Load(), Metric: "client_received_bytes_total", Help: "Bytes that clients have sent."},
+		{Name: "total_net_output_bytes", Value: st.BytesOut.Load(), Metric: "client_sent_bytes_total", Help: "Bytes that were sent to clients."},
+	}
+	return append(stats, connectionStats(st, eng.memory)...)
+}
+
+// connectionStats returns the part of serverStats about connections that are open or were
+// closed, and the memory that they take.
+func connectionStats(st *resp.Stats, memory *resp.Memory) []engine.Stat {
+	return []engine.Stat{
+		{Name: "connections_open", Value: st.Current.Load(), Metric: "connections", Help: "Connections of clients that are open."},
+		{Name: "mem_clients_max", Value: memory.Limit(), Metric: "client_memory_max_bytes", Help: "The setting maxmemory-clients."},
+		{Name: "mem_clients", Value: memory.Held(), Metric: "client_memory_bytes", Help: "Bytes of commands and replies of all clients together."},
+		closed("closed_by_client", "client", st.Left.Load()),
+		closed("closed_protocol_error", "protocol_error", st.ProtocolErrors.Load()),
+		closed("closed_http", "http", st.HTTP.Load()),
+		closed("closed_query_buffer_limit", "query_buffer_limit", st.QueryLimit.Load()),
+		closed("closed_output_buffer_limit", "output_buffer_limit", st.OutputLimit.Load()),
+		closed("closed_maxmemory_clients", "maxmemory_clients", st.MemoryLimit.Load()),
+		closed("closed_not_reading", "not_reading", st.SlowReaders.Load()),
+		closed("closed_timeout", "timeout", st.Idle.Load()),
+		closed("closed_killed", "killed", st.Killed.Load()),
+		closed("closed_panic", "panic", st.Panics.Load()),
+	}
+}
+
+func refused(name, reason string, n int64) engine.Stat {
+	return engine.Stat{Name: name, Value: n, Metric: "connections_refused_total", Reason: reason, Help: "Connections that were refused before they could send anything, by reason."}
+}
+
+func closed(name, reason string, n int64) engine.Stat {
+	return engine.Stat{Name: name, Value: n, Metric: "connections_closed_total", Reason: reason, Help: "Accepted connections that have ended, by reason."}
+}
+
+func deniedTo(name, reason string, n int64) engine.Stat {
+	return engine.Stat{Name: name, Value: n, Metric: "acl_denials_total", Reason: reason, Help: "Commands and logins that the users' rules refused, by reason."}
 }

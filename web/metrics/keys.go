@@ -1,0 +1,48 @@
+package metrics
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+const (
+	// maxKeys is the most series with a client's key.
+	maxKeys = 50
+	// maxLabel is the most bytes of a key in a label.
+	maxLabel = 100
+)
+
+var hotKeys = gauge("hot_key_decisions_per_second",
+	"Decisions per second about the keys that are asked about most, at most 50 of them.", "key")
+
+func (c *Config) collectKeys(to chan<- prometheus.Metric) {
+	shown := make(map[string]bool, maxKeys)
+	for _, k := range c.Observer.HotKeys(maxKeys) {
+		if label := keyLabel(k.Key); !shown[label] { // two series of one label would be an error
+			shown[label] = true
+			hotKeys.send(to, float64(k.Rate), label)
+		}
+	}
+}
+
+// keyLabel returns a key as the value of a label, which has to be UTF-8. A key that is cut or
+// changed for that ends with ~ and a hash, by which it differs from others.
+func keyLabel(key []byte) string {
+	label := string(key)
+	if len(label) > maxLabel {
+		end := maxLabel
+		for end > maxLabel-utf8.UTFMax && !utf8.RuneStart(label[end]) {
+			end--
+		}
+		label = label[:end]
+	}
+	label = strings.ToValidUTF8(label, "\uFFFD")
+	if label == string(key) {
+		return label
+	}
+	return label + "~" + strconv.FormatUint(xxhash.Sum64(key), 16)
+}

@@ -1,0 +1,179 @@
+// Package metrics shows what the other packages have counted to Prometheus. It reads their
+// counters when it is asked and counts nothing itself.
+//
+// No label's values grow with clients, keys or tenants: they are names of commands, nodes,
+// results and reasons. The one exception, the keys that are asked about most, is bounded
+// (keys.go).
+//
+// Reading order: metrics.go (this file), decisions.go, nodes.go, keys.go.
+package metrics
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/histogram"
+)
+
+// Config says what is shown. Only Engine and Observer are required.
+type Config struct {
+	Engine   engine.Engine
+	Observer *observe.Observer  // of the engine's decisions
+	Forward  *forward.Forwarder // of ordinary commands; nil: they are not forwarded
+
+	// Stats returns what INFO and metrics show of the engine and the server; nil: nothing.
+	Stats func() []engine.Stat
+
+	NoKeys bool // show no client's key
+
+	Version string // of rlproxy
+	Build   string // what the Go command built it from, and with
+}
+
+// Metrics answers Prometheus.
+type Metrics struct {
+	own  *prometheus.Registry // everything but keys
+	keys *prometheus.Registry
+}
+
+// New returns the metrics of a process.
+func New(c Config) *Metrics {
+	m := &Metrics{own: prometheus.NewRegistry(), keys: prometheus.NewRegistry()}
+	m.own.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		collector(c.collect),
+	)
+	if !c.NoKeys {
+		m.keys.MustRegister(collector(c.collectKeys))
+	}
+	return m
+}
+
+// maxScrapes is the most requests at a time.
+const maxScrapes = 4
+
+// Handler returns what answers requests. keys reports whether whoever sent a request may see
+// all clients' keys.
+func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.Handler {
+	options := promhttp.HandlerOpts{
+		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
+		ErrorHandling:       promhttp.ContinueOnError, // a metric that is wrong must not hide the others
+		MaxRequestsInFlight: maxScrapes,
+	}
+	all, own := promhttp.HandlerFor(m.All(), options), promhttp.HandlerFor(m.own, options)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if keys(r) {
+			all.ServeHTTP(w, r)
+		} else {
+			own.ServeHTTP(w, r)
+		}
+	})
+}
+
+// All returns all metrics, those of keys included.
+func (m *Metrics) All() prometheus.Gatherer { return prometheus.Gatherers{m.own, m.keys} }
+
+// collector is a function that sends metrics. It describes none before: those of the engine
+// are known only once it is asked.
+type collector func(chan<- prometheus.Metric)
+
+// Describe implements prometheus.Collector.
+func (collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
+
+// collect sends all metrics but those of keys.
+func (c *Config) collect(to chan<- prometheus.Metric) {
+	buildInfo.send(to, 1, c.Version, c.Build)
+	c.collectDecisions(to)
+	if c.Stats != nil {
+		c.collectStats(to)
+	}
+	c.collectNodes(to)
+	c.collectForward(to)
+}
+
+var buildInfo = gauge("build_info", "Always 1. The labels say which rlproxy this is.", "version", "build")
+
+// collectStats sends what INFO shows, too.
+func (c *Config) collectStats(to chan<- prometheus.Metric) {
+	for _, s := range c.Stats() {
+		if s.Metric == "" {
+			continue
+		}
+		kind := gauge
+		if strings.HasSuffix(s.Metric, "_total") {
+			kind = counter
+		}
+		if s.Reason == "" {
+			kind(s.Metric, s.Help).send(to, float64(s.Value))
+		} else {
+			kind(s.Metric, s.Help, "reason").send(to, float64(s.Value), s.Reason)
+		}
+	}
+}
+
+// metric is a metric with one value for each combination of its labels' values.
+type metric struct {
+	*prometheus.Desc
+	kind prometheus.ValueType
+}
+
+func describe(name, help string, labels []string) *prometheus.Desc {
+	return prometheus.NewDesc("rlproxy_"+name, help, labels, nil)
+}
+
+func gauge(name, help string, labels ...string) metric {
+	return metric{describe(name, help, labels), prometheus.GaugeValue}
+}
+
+func counter(name, help string, labels ...string) metric {
+	return metric{describe(name, help, labels), prometheus.CounterValue}
+}
+
+func (m metric) send(to chan<- prometheus.Metric, value float64, labels ...string) {
+	to <- prometheus.MustNewConstMetric(m.Desc, m.kind, value, labels...)
+}
+
+// distribution is a histogram.
+type distribution struct{ *prometheus.Desc }
+
+func distributionOf(name, help string, labels ...string) distribution {
+	return distribution{describe(name, help, labels)}
+}
+
+// Bounds of histograms of durations: powers of two of microseconds, from 8 µs to a quarter
+// of a second.
+const (
+	firstBound = 8 * time.Microsecond
+	bounds     = 16
+)
+
+func (d distribution) sendDurations(to chan<- prometheus.Metric, s *histogram.Snapshot, labels ...string) {
+	buckets := make(map[float64]uint64, bounds)
+	for i := range bounds {
+		bound := firstBound << i
+		buckets[bound.Seconds()] = uint64(s.AtMost(bound))
+	}
+	to <- prometheus.MustNewConstHistogram(d.Desc, uint64(s.Count), s.Sum.Seconds(), buckets, labels...)
+}
+
+func (d distribution) sendSizes(to chan<- prometheus.Metric, s *engine.Sizes, labels ...string) {
+	last := len(s.AtMost) - 1
+	buckets := make(map[float64]uint64, last)
+	for i, n := range s.AtMost[:last] {
+		buckets[float64(int(1)<<i)] = uint64(n)
+	}
+	to <- prometheus.MustNewConstHistogram(d.Desc, uint64(s.AtMost[last]), float64(s.Sum), buckets, labels...)
+}

@@ -1,0 +1,139 @@
+package metrics
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+var (
+	nodeUp = gauge("node_up",
+		"1 while the node is asked, 0 while it is down: policies answer at once for a node that is down.", "node")
+	nodeRefuses = gauge("node_refuses",
+		"1 while the node is up but refused the last call, such as for want of memory or rights, else 0.", "node")
+	nodeLatency = gauge("node_latency_seconds",
+		"How long the node took to reply to the latest comparison of lists of backends, which is made each second.", "node")
+	nodeOffset = gauge("node_clock_offset_seconds",
+		"The node's clock minus this machine's, to half of the latency.", "node")
+	nodeWaiting = gauge("node_queue_requests",
+		"Requests that wait to be sent to the node.", "node")
+	nodeWaits = distributionOf("node_queue_duration_seconds",
+		"How long requests waited to be sent to the node.", "node")
+	nodeOverflows = counter("node_queue_overflows_total",
+		"Requests that were not sent to the node because too many were waiting.", "node")
+	nodeTime = distributionOf("node_round_trip_duration_seconds",
+		"How long the node took to reply to a batch of requests, or the proxy to give up.", "node")
+	nodeBatches = distributionOf("node_batch_requests",
+		"Requests in a batch, which is what goes to the node in one round trip.", "node")
+	nodeCombined = counter("node_combined_requests_total",
+		"Requests that were sent to the node as one with an equal one before them.", "node")
+	nodeErrors = counter("node_errors_total",
+		"Calls of the node that failed, by kind of error. A call has up to 64 different requests.", "node", "kind")
+	nodePolicies = counter("node_policy_answers_total",
+		"Requests that a policy answered in place of the node.", "node", "policy")
+	nodeAnswered = gauge("node_last_answer_timestamp_seconds",
+		"When the node last answered a call, in seconds since 1970, or 0 if it has not yet.", "node")
+)
+
+func (c *Config) collectNodes(to chan<- prometheus.Metric) {
+	nodes := c.Engine.Nodes()
+	names := names{}
+	for i := range nodes {
+		names.add(nodes[i].Name)
+	}
+	for i := range nodes {
+		if label := names.label(nodes[i].Name, nodes[i].Placement); label != "" {
+			collectNode(to, &nodes[i], label)
+		}
+	}
+}
+
+func collectNode(to chan<- prometheus.Metric, n *engine.Node, label string) {
+	nodeUp.send(to, oneIf(n.State != "down"), label)
+	nodeRefuses.send(to, oneIf(n.State == "refuses"), label)
+	if n.Measured {
+		nodeLatency.send(to, n.Latency.Seconds(), label)
+		nodeOffset.send(to, n.Offset.Seconds(), label)
+	}
+	t := n.Traffic
+	if t == nil {
+		return
+	}
+	nodeWaiting.send(to, float64(t.Waiting), label)
+	nodeWaits.sendDurations(to, t.Waits, label)
+	nodeOverflows.send(to, float64(t.Overflows), label)
+	nodeTime.sendDurations(to, t.RoundTrips, label)
+	nodeBatches.sendSizes(to, &t.Batches, label)
+	nodeCombined.send(to, float64(t.Combined), label)
+	for _, f := range t.Failures {
+		nodeErrors.send(to, float64(f.Count), label, f.Kind)
+	}
+	for p := engine.PolicyClosed; int(p) < engine.Policies; p++ {
+		nodePolicies.send(to, float64(t.Policies[p]), label, p.String())
+	}
+	answered := 0.0
+	if !t.Answered.IsZero() {
+		answered = float64(t.Answered.UnixMicro()) / 1e6
+	}
+	nodeAnswered.send(to, answered, label)
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+var (
+	forwardWaiting = gauge("forward_queue_commands",
+		"Ordinary commands that wait to be sent to the node.", "node")
+	forwardCommands = counter("forward_commands_total",
+		"Ordinary commands that were sent to the node.", "node")
+	forwardErrors = counter("forward_errors_total",
+		"Ordinary commands that were sent to the node and got no reply. An error reply is a reply.", "node")
+	forwardTime = distributionOf("forward_round_trip_duration_seconds",
+		"How long the node took to reply to a batch of ordinary commands, or the proxy to give up.", "node")
+)
+
+func (c *Config) collectForward(to chan<- prometheus.Metric) {
+	if c.Forward == nil {
+		return
+	}
+	nodes := c.Forward.Traffic()
+	names := names{}
+	for i := range nodes {
+		names.add(nodes[i].Node)
+	}
+	for i := range nodes {
+		t := &nodes[i]
+		label := names.label(t.Node, t.Placement)
+		if label == "" {
+			continue
+		}
+		forwardWaiting.send(to, float64(t.Waiting), label)
+		forwardCommands.send(to, float64(t.Commands), label)
+		forwardErrors.send(to, float64(t.Failed), label)
+		forwardTime.sendDurations(to, t.RoundTrips, label)
+	}
+}
+
+// names has the names of nodes, and how many of them have each: several databases of one
+// server are nodes of the same name.
+type names map[string]int
+
+func (n names) add(name string) { n[name]++ }
+
+// label returns the value of the label node: the node's name, or the name by which keys are
+// placed if other nodes have the same one. It returns "" for a label that it has returned
+// before.
+func (n names) label(name, placement string) string {
+	if n[name] > 1 {
+		name = placement
+	}
+	if n[name] < 0 {
+		return ""
+	}
+	n[name] = -1
+	return name
+}
