@@ -11,7 +11,7 @@ const LogEvery = time.Minute
 
 // PolicyLog counts the answers of policies during one trouble, such as a node that
 // refuses writes, and says when the log gets a line about them: at the first answer,
-// and once a minute while there are more. A trouble is over after a minute without
+// and once a minute if there were more. A trouble is over after a minute without
 // an answer, or at Take. It is safe for concurrent use; the zero value is ready.
 type PolicyLog struct {
 	mu     sync.Mutex
@@ -19,6 +19,7 @@ type PolicyLog struct {
 	since  time.Time       // guarded by mu: the first answer
 	last   time.Time       // guarded by mu: the latest answer
 	next   time.Time       // guarded by mu: when the next line is due
+	said   int64           // guarded by mu: how many answers the lines have spoken of
 }
 
 // Count counts an answer and returns the attributes of a line, if one is due. If
@@ -41,7 +42,8 @@ func (l *PolicyLog) Count(p Policy, now time.Time, others bool) []any {
 	return l.line(now)
 }
 
-// Line returns the attributes of a line, if one is due.
+// Line returns the attributes of a line, if one is due: a minute after the last one, and
+// there were answers since.
 func (l *PolicyLog) Line(now time.Time) []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,16 +66,19 @@ func (l *PolicyLog) Take() []any {
 }
 
 func (l *PolicyLog) reset() {
-	l.counts, l.since, l.next = [Policies]int64{}, time.Time{}, time.Time{}
+	l.counts, l.since, l.next, l.said = [Policies]int64{}, time.Time{}, time.Time{}, 0
 }
 
 func (l *PolicyLog) line(now time.Time) []any {
-	counts := l.attributes()
-	if len(counts) == 0 || now.Before(l.next) {
+	answers := int64(0)
+	for _, n := range l.counts {
+		answers += n
+	}
+	if answers == l.said || now.Before(l.next) {
 		return nil
 	}
-	l.next = now.Add(LogEvery)
-	return append([]any{"since", l.since}, counts...)
+	l.next, l.said = now.Add(LogEvery), answers
+	return append([]any{"since", l.since}, l.attributes()...)
 }
 
 func (l *PolicyLog) attributes() (out []any) {

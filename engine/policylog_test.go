@@ -20,6 +20,9 @@ func TestPolicyLogHasALineAtOnceAndEveryMinute(t *testing.T) {
 	}
 	require.Equal(t, []any{"since", began, "closed", int64(2), "open", int64(100)}, l.Count(PolicyClosed, at(time.Minute), false))
 	require.Empty(t, l.Count(PolicyClosed, at(2*time.Minute-1), false))
+	require.Empty(t, l.Line(at(2*time.Minute-1)))
+	require.Equal(t, []any{"since", began, "closed", int64(3), "open", int64(100)}, l.Line(at(2*time.Minute)), "the last answer is not forgotten")
+	require.Empty(t, l.Line(at(4*time.Minute)), "nothing is said twice")
 	require.Equal(t, []any{"since", at(5 * time.Minute), "error", int64(1)}, l.Count(PolicyError, at(5*time.Minute), false))
 
 	// While a node is down its own lines have the counts.

@@ -1,7 +1,6 @@
 package decisionlog
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,7 +25,7 @@ import (
 type bench struct {
 	*Recorder
 	moved atomic.Int64 // how far the test has moved the clock
-	log   logText
+	log   proxytest.LockedBuffer
 	path  string // of the file
 	once  sync.Once
 }
@@ -39,24 +39,6 @@ func (b *bench) close() { b.once.Do(b.Close) }
 func (b *bench) wait(d time.Duration) { b.moved.Add(int64(d)) }
 
 func (b *bench) clock() time.Time { return began.Add(time.Duration(b.moved.Load())) }
-
-// logText collects the log.
-type logText struct {
-	mu   sync.Mutex
-	text bytes.Buffer // guarded by mu
-}
-
-func (l *logText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *logText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
-}
 
 // start returns a Recorder that writes to a file with the settings. The clock stands still.
 func start(t testing.TB, s Settings) *bench {

@@ -2,7 +2,7 @@ package memory
 
 import "time"
 
-// janitor drops keys that have ended, until Close.
+// janitor drops keys that have ended and says that memory is full, until Close.
 func (e *Engine) janitor() {
 	defer e.done.Done()
 	tick := time.NewTicker(sweepEvery)
@@ -13,6 +13,7 @@ func (e *Engine) janitor() {
 			return
 		case <-tick.C:
 			e.sweepAll(e.clock())
+			e.sayFull(e.log.Line(e.cfg.Now()))
 		}
 	}
 }

@@ -182,13 +182,18 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	if policy == engine.PolicyLocal {
 		policy = engine.PolicyClosed // it has nowhere else to turn to
 	}
-	if counts := e.log.Count(policy, e.cfg.Now(), false); counts != nil {
-		e.cfg.Logger.Warn("memory is full: policies answer for keys that find no room", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
-	}
+	e.sayFull(e.log.Count(policy, e.cfg.Now(), false))
 	res.Policy = policy
 	if policy == engine.PolicyError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return
 	}
 	res.Decision = policy.Decide(r, e.untilSweep(clock))
+}
+
+// sayFull logs that memory is full, with how policies answered, if a line is due.
+func (e *Engine) sayFull(counts []any) {
+	if counts != nil {
+		e.cfg.Logger.Warn("memory is full: policies answer for keys that find no room", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
+	}
 }

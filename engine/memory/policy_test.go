@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,4 +48,23 @@ func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1 open=1 error=1\n")
 	require.EqualValues(t, 4, e.Refused())
+}
+
+// What was answered after the first line has one, also if nothing asks any more.
+func TestTheLogSaysHowOftenPoliciesAnswered(t *testing.T) {
+	var log proxytest.LockedBuffer
+	var minutes atomic.Int64
+	e := Open(Config{MaxMemory: 1, Logger: slog.New(slog.NewTextHandler(&log, nil)), Now: conformance.At(func() int64 {
+		return conformance.Base + minutes.Load()*time.Minute.Milliseconds()
+	})})
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	for range 12 {
+		_ = conformance.Ask(e, conformance.Slide("k", 1, 1000, 1))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "memory is full"), log.String())
+	for range 3 {
+		minutes.Add(1)
+		proxytest.Eventually(t, "a line", func() bool { return strings.Contains(log.String(), " closed=12\n") })
+	}
+	require.Equal(t, 2, strings.Count(log.String(), "memory is full"), log.String())
 }

@@ -3,8 +3,10 @@ package redis
 import (
 	"fmt"
 	"log/slog"
+	"regexp"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -79,4 +81,53 @@ func TestPolicies(t *testing.T) {
 	require.Equal(t, 1, strings.Count(said, `"node is down"`), said)
 	require.Equal(t, 1, strings.Count(said, `"node is up"`), said)
 	require.Contains(t, said, "closed=2 open=1 local=5")
+}
+
+// While a node is down, or refuses, the log has a line every minute with since when and how
+// often policies answered.
+func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
+	t.Parallel()
+	for trouble, msg := range map[string]string{"down": "node is still down", "refuses": "policies answer for the node"} {
+		t.Run(trouble, func(t *testing.T) {
+			t.Parallel()
+			var log proxytest.LockedBuffer
+			var halves atomic.Int64 // minutes that have passed, in halves
+			clock := func() time.Time { return time.Now().Add(time.Duration(halves.Load()) * time.Minute / 2) }
+			s := redistest.Start(t)
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second, Logger: logger, Now: clock},
+				Config{AskAlways: true, Logger: logger})
+			e.now = clock
+			ready(t, e, "k")
+			answered := 0
+			ask := func(times int) {
+				for range times {
+					require.NotEqual(t, engine.PolicyDefault, conformance.Ask(e, conformance.Slide("k", 5, 1000, 1)).Policy)
+					answered++
+				}
+			}
+			if trouble == "down" {
+				s.Kill()
+				for !e.Topology().Nodes[0].Down() {
+					ask(1)
+				}
+			} else {
+				s.Do("CONFIG", "SET", "maxmemory", "1")
+				ask(1)
+			}
+			for i := range 3 {
+				ask(7)
+				halves.Add(1)
+				ask(1)
+				halves.Add(1)
+				if trouble == "refuses" {
+					ask(1)
+				}
+				line := regexp.MustCompile(fmt.Sprintf(`msg="%s" node=%s why="?.+ since=\S+ closed=%d\n`, msg, s.Addr, answered))
+				proxytest.Eventually(t, line.String(), func() bool { return line.MatchString(log.String()) })
+				minute := strings.Count(log.String(), `msg="`+msg+`"`)
+				require.Equal(t, map[string]int{"down": i + 1, "refuses": i + 2}[trouble], minute, log.String())
+			}
+		})
+	}
 }
