@@ -100,7 +100,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 			return nil, reply.ErrNoAuth
 		}
 		if c.h.cfg.Forward == nil {
-			return nil, unknownCommand(args)
+			return nil, reply.UnknownCommand(args)
 		}
 		r = &forwardRow
 	}
@@ -112,7 +112,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 		case c.h.cfg.Forward != nil:
 			r = &forwardRow
 		default:
-			return nil, unknownSubcommand(r.Name, args[1])
+			return nil, reply.UnknownSubcommand(r.Name, args[1])
 		}
 	}
 	switch {

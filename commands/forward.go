@@ -3,6 +3,7 @@ package commands
 import (
 	"errors"
 
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine/forward"
 )
@@ -78,9 +79,9 @@ func (c *client) refusal(args [][]byte) string {
 func forwardError(args [][]byte, err error) string {
 	switch {
 	case errors.Is(err, forward.ErrUnknownCommand):
-		return unknownCommand(args)
+		return reply.UnknownCommand(args)
 	case errors.Is(err, forward.ErrUnknownSubcommand):
-		return unknownSubcommand(string(args[0]), args[1])
+		return reply.UnknownSubcommand(string(args[0]), args[1])
 	}
 	return err.Error()
 }

@@ -29,7 +29,7 @@ var allowed = map[string][]string{
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
 	"commands/table":     {"commands/reply", "resp"},
 	"commands/clients":   {"commands/reply", "commands/word"},
-	"commands/reply":     {"resp"},
+	"commands/reply":     {"commands/word", "resp"},
 	"commands/word":      nil,
 
 	"engine":             {"engine/limit", "internal/glob", "internal/histogram"},

@@ -1,5 +1,7 @@
 // Package reply writes replies to the output of a session, and holds the texts of the errors
 // that several commands reply with.
+//
+// Reading order: reply.go (this file), errors.go, unknown.go (unknown commands).
 package reply
 
 import (

@@ -1,4 +1,4 @@
-package commands
+package reply
 
 import (
 	"strings"
@@ -6,9 +6,9 @@ import (
 	"github.com/rlproxy/rlproxy/commands/word"
 )
 
-// unknownCommand returns Redis's error for an unknown command. Clients match on the beginning
+// UnknownCommand returns Redis's error for an unknown command. Clients match on the beginning
 // of its text. For an ordinary Redis command, the reason why it is unknown follows that text.
-func unknownCommand(args [][]byte) string {
+func UnknownCommand(args [][]byte) string {
 	var b strings.Builder
 	b.WriteString("ERR unknown command '")
 	b.Write(word.Quote(args[0]))
@@ -30,13 +30,13 @@ func unknownCommand(args [][]byte) string {
 	return b.String()
 }
 
-// unknownSubcommand returns Redis's error for an unknown subcommand.
-func unknownSubcommand(command string, name []byte) string {
+// UnknownSubcommand returns Redis's error for an unknown subcommand.
+func UnknownSubcommand(command string, name []byte) string {
 	return "ERR unknown subcommand '" + string(word.Quote(name)) + "'. Try " + strings.ToUpper(command) + " HELP."
 }
 
 // ordinary holds the commands of Redis 7.0 that read and write keys. It is used only by
-// unknownCommand.
+// UnknownCommand.
 var ordinary = func() map[string]bool {
 	names := make(map[string]bool)
 	for name := range strings.FieldsSeq(`
