@@ -52,7 +52,7 @@ func newRegistry() *registry {
 	t := &registry{byName: make(map[string]*row)}
 	for _, family := range [][]row{
 		rateLimitRows(), connectionRows(), clientRows(), serverRows(), aclRows(),
-		commandRows(), transactionRows(), subscribeRows(),
+		transactionRows(), subscribeRows(), {plainRow(table.CommandCommand(t))},
 	} {
 		for i := range family {
 			t.add(&family[i])
@@ -69,6 +69,31 @@ func rateLimitRows() []row {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, count: c.Count})
 	}
 	return rows
+}
+
+// plainRow returns the row of a command that needs no session.
+func plainRow(r table.Row) row {
+	w := row{Command: r.Command}
+	for _, sub := range r.Rows {
+		s := plainRow(sub)
+		if s.run == nil {
+			s.run = runHelp
+		}
+		w.subs = append(w.subs, s)
+	}
+	if r.Run != nil {
+		w.run = func(c *client, args [][]byte) {
+			if msg := r.Run(c.Writer, args); msg != "" {
+				c.Error(msg)
+			}
+		}
+	}
+	return w
+}
+
+// runHelp lists the subcommands of the command in args.
+func runHelp(c *client, args [][]byte) {
+	table.Help(c.Writer, c.h.table.Find(args[0]))
 }
 
 func (t *registry) add(r *row) {
@@ -89,6 +114,23 @@ func (t *registry) get(name []byte) *row {
 		return nil
 	}
 	return t.byName[string(low)]
+}
+
+// Find implements table.Table.
+func (t *registry) Find(name []byte) *table.Command {
+	if r := t.get(name); r != nil {
+		return &r.Command
+	}
+	return nil
+}
+
+// Commands implements table.Table.
+func (t *registry) Commands() []*table.Command {
+	all := make([]*table.Command, len(t.rows))
+	for i, r := range t.rows {
+		all[i] = &r.Command
+	}
+	return all
 }
 
 // sub returns the row of a subcommand of r, or nil.

@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
-	"commands/table":     {"commands/reply", "resp"},
+	"commands/table":     {"commands/reply", "commands/word", "resp", "internal/glob"},
 	"commands/clients":   {"commands/reply", "commands/word"},
 	"commands/reply":     {"commands/word", "resp"},
 	"commands/word":      nil,

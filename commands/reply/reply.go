@@ -17,6 +17,9 @@ type Writer struct{ s *resp.Session }
 // To returns the writer of a session.
 func To(s *resp.Session) Writer { return Writer{s} }
 
+// Closing reports whether the client is gone, so that the rest of a long reply can be left out.
+func (w Writer) Closing() bool { return w.s.Closing() }
+
 // Error appends an error. msg begins with a code.
 func (w Writer) Error(msg string) { w.s.Out = resp.AppendError(w.s.Out, msg) }
 

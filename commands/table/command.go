@@ -2,7 +2,8 @@
 // docs/commands.md. Packages commands and ratelimit combine each description with the code
 // that runs the command.
 //
-// Reading order: command.go (this file), categories.go, then info.go, docs.go and help.go.
+// Reading order: command.go (this file), categories.go, then info.go, docs.go and help.go, and
+// commandcmd.go, which is the command COMMAND.
 package table
 
 import "slices"

@@ -1,0 +1,209 @@
+package table
+
+import (
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/internal/glob"
+)
+
+// Row is a command that answers without a session, or a container of such commands. Run appends
+// the reply, or returns an error reply. It is nil for a container, and for the subcommand HELP.
+type Row struct {
+	Command
+	Rows []Row // subcommands
+	Run  func(w reply.Writer, args [][]byte) (msg string)
+}
+
+// Table is what the command COMMAND shows.
+type Table interface {
+	// Commands returns the commands, sorted by name.
+	Commands() []*Command
+	// Find returns the command with a name in any case, or a subcommand named as in client|id;
+	// nil if there is none.
+	Find(name []byte) *Command
+}
+
+// shown has the functions that run COMMAND.
+type shown struct{ Table }
+
+// CommandCommand returns the command COMMAND, which shows a table.
+func CommandCommand(of Table) Row {
+	t := shown{of}
+	name := Arg{Name: "command-name", Type: "string", Optional: true, Multiple: true}
+	full := []Arg{
+		{Name: "command", Type: "string"},
+		{Name: "arg", Type: "string", Multiple: true},
+	}
+	with := func(r Row) Row {
+		r.Flags, r.ACL, r.Group = []string{"loading", "stale"}, []string{"@connection"}, "server"
+		return r
+	}
+	return Row{Command: Command{
+		Name: "command", Arity: -1, Flags: []string{"loading", "stale"}, ACL: []string{"@connection"}, Group: "server", Since: "2.8.13",
+		Cost:     "O(N) where N is the total number of commands",
+		Summary:  "Return details about all commands",
+		Replies:  "Array with one element for each command, as in COMMAND INFO.",
+		Examples: []Example{{Line: "COMMAND", Reply: "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
+		Bare:     true,
+	},
+		Run: t.infoAll,
+		Rows: []Row{with(Row{Command: Command{
+			Name: "command|count", Arity: 2, Since: "2.8.13", Cost: "O(1)",
+			Summary:  "Return the total number of commands in this server.",
+			Replies:  "Integer.",
+			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 29"}},
+		},
+			Run: func(w reply.Writer, _ [][]byte) string {
+				w.Int(int64(len(t.Commands())))
+				return ""
+			},
+		}), with(Row{Command: Command{
+			Name: "command|docs", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the number of commands to look up",
+			Summary:  "Return documentation details about multiple commands.",
+			Args:     []Arg{name},
+			Replies:  "Map (flat in RESP2) of commands and their documentation.",
+			Examples: []Example{{Line: "COMMAND DOCS PING", Reply: "1) \"ping\"\n2)  1) \"summary\"\n    2) \"Replies, to show that the connection works\"\n    3) ..."}},
+		},
+			Run: t.docs,
+		}), with(Row{Command: Command{
+			Name: "command|getkeys", Arity: -4, Since: "2.8.13", Cost: "O(N) where N is the number of arguments to the command",
+			Summary:  "Return the keys from a full command.",
+			Args:     full,
+			Replies:  "Array of keys.",
+			Examples: []Example{{Line: "COMMAND GETKEYS RL.SLIDE user:42 100 60", Reply: "1) \"user:42\""}},
+		},
+			Run: t.getKeys,
+		}), with(Row{Command: Command{
+			Name: "command|help", Arity: 2, Since: "5.0.0", Cost: "O(1)",
+			Summary:  "Print this help.",
+			Replies:  "Array of lines.",
+			Examples: []Example{{Line: "COMMAND HELP", Reply: "1) COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+		},
+		}), with(Row{Command: Command{
+			Name: "command|info", Arity: -2, Since: "2.8.13", Cost: "O(N) where N is the number of commands to look up",
+			Summary:  "Return details about multiple commands.",
+			Args:     []Arg{name},
+			Replies:  "Array with one element for each name, null for an unknown one.",
+			Examples: []Example{{Line: "COMMAND INFO PING", Reply: "1)  1) \"ping\"\n    2) (integer) -1\n    3) 1) fast\n    4) ..."}},
+		},
+			Run: t.info,
+		}), with(Row{Command: Command{
+			Name: "command|list", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the total number of commands",
+			Summary: "Return a list of all commands in this server.",
+			Args: []Arg{{Name: "filterby", Type: "oneof", Token: "FILTERBY", Optional: true, Args: []Arg{
+				{Name: "module-name", Type: "string", Token: "MODULE"},
+				{Name: "category", Type: "string", Token: "ACLCAT"},
+				{Name: "pattern", Type: "pattern", Token: "PATTERN"},
+			}}},
+			Replies:  "Array of names.",
+			Examples: []Example{{Line: "COMMAND LIST FILTERBY PATTERN rl.s*", Reply: "1) \"rl.slide\""}},
+		},
+			Run: t.list,
+		})},
+	}
+}
+
+func (t shown) infoAll(w reply.Writer, _ [][]byte) string {
+	all := t.Commands()
+	w.Array(len(all))
+	for _, c := range all {
+		Info(w, c)
+	}
+	return ""
+}
+
+func (t shown) info(w reply.Writer, args [][]byte) string {
+	if len(args) == 2 {
+		return t.infoAll(w, nil)
+	}
+	w.Array(len(args) - 2)
+	for _, name := range args[2:] {
+		if w.Closing() {
+			break // the client is gone
+		}
+		if c := t.Find(name); c != nil {
+			Info(w, c)
+		} else {
+			w.Null()
+		}
+	}
+	return ""
+}
+
+func (t shown) docs(w reply.Writer, args [][]byte) string {
+	all := t.Commands()
+	if len(args) > 2 {
+		all = nil
+		for _, name := range args[2:] {
+			if c := t.Find(name); c != nil {
+				all = append(all, c)
+			}
+		}
+	}
+	w.Map(len(all))
+	for _, c := range all {
+		if w.Closing() {
+			break // the client is gone
+		}
+		w.Text(c.Name)
+		Docs(w, c)
+	}
+	return ""
+}
+
+func (t shown) list(w reply.Writer, args [][]byte) string {
+	keep := func(*Command) bool { return true }
+	if len(args) > 2 {
+		if len(args) != 5 || !word.Is(args[2], "FILTERBY") {
+			return reply.ErrSyntax
+		}
+		by := string(args[4])
+		switch {
+		case word.Is(args[3], "MODULE"):
+			keep = func(*Command) bool { return false }
+		case word.Is(args[3], "ACLCAT"):
+			keep = func(c *Command) bool { return c.InCategory("@" + strings.ToLower(by)) }
+		case word.Is(args[3], "PATTERN"):
+			keep = func(c *Command) bool { return glob.MatchFold(by, c.Name) }
+		default:
+			return reply.ErrSyntax
+		}
+	}
+	var names []string
+	for _, c := range t.Commands() {
+		if keep(c) {
+			names = append(names, c.Name)
+		}
+		for _, sub := range c.Subs {
+			if len(args) > 2 && keep(sub) {
+				names = append(names, sub.Name)
+			}
+		}
+	}
+	w.Texts(names)
+	return ""
+}
+
+func (t shown) getKeys(w reply.Writer, args [][]byte) string {
+	words := args[2:]
+	c := t.Find(words[0])
+	if c != nil && len(c.Subs) > 0 && len(words) > 1 {
+		c = t.Find(append([]byte(c.Name+"|"), words[1]...))
+	}
+	switch {
+	case c == nil:
+		return reply.ErrInvalidCommand
+	case c.Keys.First == 0:
+		return reply.ErrNoKeys
+	case !c.Fits(len(words)):
+		return reply.ErrKeyArity
+	}
+	keys := c.Keys.Of(words)
+	w.Array(len(keys))
+	for _, k := range keys {
+		w.Bulk(k)
+	}
+	return ""
+}
