@@ -150,6 +150,9 @@ func (f *Forwarder) Wait(p *Pipeline) {
 func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 	c, res := &p.Commands[i], &p.Results[i]
 	row, r, err := f.route(p, v, c.Args)
+	if row != nil {
+		res.Name = row.name
+	}
 	if err != nil {
 		res.Err = err
 		return 0

@@ -83,3 +83,21 @@ func BenchmarkForward(b *testing.B) {
 		}
 	})
 }
+
+func TestResultsNameTheCommandAsTheNodesDo(t *testing.T) {
+	f := open(t, nil, startServers(t, 2)...)
+	var p Pipeline
+	lines := []string{
+		"gEt a", "GET", "Object ENCODING a", "MGET a b c d", "BLPOP a 0", "CONFIG SET maxmemory 1", "SET rl:{a} 1", "RANDOMKEY", "made-up", "OBJECT made-up",
+	}
+	for _, line := range lines {
+		p.Add(commandLine(t, line), false)
+	}
+	f.Do(&p)
+	var names []string
+	for i := range p.Results {
+		names = append(names, p.Results[i].Name)
+	}
+	require.Equal(t, []string{"get", "get", "object|encoding", "mget", "blpop", "config|set", "set", "randomkey", "", ""}, names)
+	p.Reset()
+}

@@ -29,6 +29,7 @@ type Command struct {
 
 // Result is the reply to one command.
 type Result struct {
+	Name string   // of the command in the nodes' COMMAND, such as config|get; empty if they do not know it
 	Raw  []byte   // the node's reply byte for byte; valid until the pipeline's Reset
 	Rest [][]byte // what follows Raw, if the reply was merged
 	Err  error    // set instead of Raw and Rest; its text is the error reply

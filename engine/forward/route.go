@@ -36,17 +36,17 @@ func (r *route) add(v *view, key []byte, writes bool) {
 	r.reserved = r.reserved || writes && reserved(key)
 }
 
-// route returns the row of a command of p and the route of its keys. If it returns an
-// error, the error is the command's reply.
+// route returns the row of a command of p, nil if the nodes do not know it, and the route of its
+// keys. If it returns an error, the error is the command's reply.
 func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow, r route, err error) {
 	if row, err = f.find(p, args); err != nil {
 		return nil, r, err
 	}
 	switch {
 	case row.refusal != "":
-		return nil, r, errors.New(row.refusal)
+		return row, r, errors.New(row.refusal)
 	case row.is(blocksOnRequest) && asksToBlock(args):
-		return nil, r, errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes")
+		return row, r, errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes")
 	case !row.fits(len(args)):
 		r.node = v.anyNode(p)
 		return row, r, nil // any node replies with the error
@@ -63,18 +63,18 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 	}
 	if row.partial {
 		if err = f.askKeys(p, v, &r, args); err != nil {
-			return nil, r, err
+			return row, r, err
 		}
 	}
 	switch {
 	case r.reserved:
-		return nil, r, errReserved
+		return row, r, errReserved
 	case r.scattered && row.mergeKeys == mergeNone:
-		return nil, r, errCrossSlot
+		return row, r, errCrossSlot
 	case r.scattered && (len(args)-1)%row.specs[0].step != 0:
 		r.scattered = false // a key lacks its value: any node replies with the error
 	case r.keys == 0 && row.everywhere(args) && row.mergeNodes == mergeNone && len(v.Nodes) > 1:
-		return nil, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
+		return row, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
 	}
 	if r.keys == 0 {
 		r.node = v.anyNode(p)
