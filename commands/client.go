@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/observe"
@@ -42,6 +43,7 @@ type client struct {
 
 	own    clients.Facts   // what the client has set about itself
 	cmd    *row            // the command that was answered last
+	failed bool            // the reply to the current command is an error
 	public *clients.Client // what other sessions see of this one
 }
 
@@ -65,10 +67,10 @@ var workspaces = sync.Pool{New: func() any {
 
 // entry is a command that waits for its reply.
 type entry struct {
-	row  *row     // nil if err is set
-	args [][]byte // the words of an ordinary command, or of one that runs in the session
+	row  *row     // nil if the command was rejected
+	args [][]byte // the command's words; nil if it was rejected
 	n    int      // the number of the command's requests to the engine
-	err  string   // the error reply, if the command was refused
+	err  string   // the error reply to a command that was rejected or is wrong
 	mute bool     // CLIENT REPLY suppresses the reply
 }
 
@@ -142,6 +144,9 @@ func (c *client) reject(r *row, msg string) {
 		c.endTransaction()
 		msg = reply.ErrExecRefused + strings.TrimPrefix(msg, "ERR ")
 	}
+	if r != nil {
+		r.counts.Reject()
+	}
 	c.push(entry{err: msg})
 }
 
@@ -173,17 +178,22 @@ func (c *client) dispatch(r *row, args [][]byte) {
 		n := len(c.pipe.Requests)
 		if msg := r.parse(args, &c.pipe); msg != "" {
 			c.pipe.Requests = c.pipe.Requests[:n]
-			c.push(entry{err: msg})
+			c.push(entry{row: r, args: args, err: msg})
 			return
 		}
-		c.push(entry{row: r, n: len(c.pipe.Requests) - n})
+		c.push(entry{row: r, args: args, n: len(c.pipe.Requests) - n})
 	}
 }
 
-// run runs a command in the session. With mute its reply is not written: run returns it,
-// or the last part of a long one.
+// run runs a command in the session, and counts it. With mute its reply is not written: run
+// returns it, or the last part of a long one.
 func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
 	c.cmd = r
+	if r.counts != nil { // else it only replies that a command is queued
+		began := time.Now()
+		c.failed = false
+		defer func() { c.countRun(r, args, time.Since(began)) }()
+	}
 	run := r.run
 	if run == nil {
 		run = func(c *client, args [][]byte) { c.inPieces(r, args) }
@@ -224,11 +234,27 @@ func (c *client) inPieces(r *row, args [][]byte) {
 	c.Int(total)
 }
 
-// decide sends the requests to the engine.
-func (c *client) decide() {
+// decide sends the requests to the engine and the ordinary commands to the nodes, and returns
+// how long the pipeline waited for all of their results.
+func (c *client) decide() (took time.Duration) {
+	ordinary := len(c.forward.Commands) > 0
+	if !ordinary && len(c.pipe.Requests) == 0 {
+		return 0
+	}
 	sent := time.Now()
-	c.h.cfg.Engine.Do(&c.pipe)
-	c.h.cfg.Observer.Observe(&c.pipe, time.Since(sent), observe.Client{Addr: c.s.Remote, Name: c.own.Name})
+	if ordinary {
+		c.h.cfg.Forward.Start(&c.forward)
+	}
+	if len(c.pipe.Requests) > 0 {
+		c.h.cfg.Engine.Do(&c.pipe)
+		took = time.Since(sent)
+		c.h.cfg.Observer.Observe(&c.pipe, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
+	}
+	if ordinary {
+		c.h.cfg.Forward.Wait(&c.forward)
+		took = time.Since(sent)
+	}
+	return took
 }
 
 // push adds a command to those that wait.
@@ -246,16 +272,11 @@ func (c *client) flush() {
 	if len(c.pending) == 0 {
 		return
 	}
-	if len(c.forward.Commands) > 0 {
-		c.h.cfg.Forward.Start(&c.forward)
+	took := c.decide()
+	if c.h.stats.Slow.Slow(took) {
+		c.logPipeline(took)
 	}
-	if len(c.pipe.Requests) > 0 {
-		c.decide()
-	}
-	if len(c.forward.Commands) > 0 {
-		c.h.cfg.Forward.Wait(&c.forward)
-	}
-	results, forwarded := c.pipe.Results, c.forward.Results
+	results, forwarded, same := c.pipe.Results, c.forward.Results, streak{took: took}
 	for i := range c.pending {
 		e := &c.pending[i]
 		mark := len(c.s.Out)
@@ -264,24 +285,38 @@ func (c *client) flush() {
 		}
 		switch {
 		case e.err != "":
-			c.s.Out = resp.AppendError(c.s.Out, e.err)
+			c.Error(e.err)
+			var command *stats.Command
+			if e.row != nil {
+				command = e.row.counts
+			}
+			same.add(command)
+			same.failed++
 		case e.row.run != nil:
 			c.run(e.row, e.args, e.mute)
 			continue
 		case e.row == &forwardRow:
-			if !e.mute {
-				c.forwarded(e.args, &forwarded[0])
+			same.add(c.h.stats.Command(forwarded[0].Name))
+			if c.forwarded(e, &forwarded[0]) {
+				same.failed++
 			}
 			forwarded = forwarded[1:]
 		default:
 			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, results[:e.n])
 			results = results[e.n:]
+			same.add(e.row.counts)
+			if c.s.Out[mark] == '-' {
+				c.h.stats.Error(c.s.Out[mark+1:])
+				same.failed++
+			}
 		}
 		if e.mute {
 			c.s.Out = c.s.Out[:mark]
 		}
 		c.s.Room()
 	}
+	same.next(nil)
+	c.failed = false // EXEC is not what it ran
 	clear(c.pending) // releases the connection's buffer
 	if cap(c.pending) > 1024 {
 		c.pending = nil

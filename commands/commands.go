@@ -12,10 +12,10 @@
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
 // engine, table describes commands, acl holds users, clients holds the list of sessions,
-// reply writes replies, and word parses words.
+// stats counts commands, reply writes replies, and word parses words.
 //
-// Reading order: commands.go (this file), table.go, client.go (a pipeline), permission.go,
-// then a file for each family of session commands.
+// Reading order: commands.go (this file), table.go, client.go (a pipeline), count.go (what is
+// counted of it), permission.go, then a file for each family of session commands.
 package commands
 
 import (
@@ -27,6 +27,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/resp"
@@ -94,6 +95,7 @@ type Handler struct {
 	cfg     Config
 	acl     atomic.Pointer[acl.List]
 	table   *registry
+	stats   *stats.Stats
 	started time.Time
 	run     string // run_id in INFO: 40 random hex digits
 
@@ -130,6 +132,10 @@ func New(cfg Config) *Handler {
 		started: cfg.Now(),
 		run:     randomID(),
 	}
+	h.stats = h.table.stats
+	if _, ok := h.keys(); !ok {
+		h.table.dropEmbedded()
+	}
 	if cfg.ACL == nil {
 		cfg.ACL = everybody
 	}
@@ -150,6 +156,10 @@ func (h *Handler) Connected() int { return h.clients.Len() }
 func (h *Handler) Denied() (logins, commands, keys int64) {
 	return h.noLogin.Load(), h.noCommand.Load(), h.noKey.Load()
 }
+
+// SetSlowLog sets which commands the slow log has: the newest ones, at most as many, that took
+// so long or longer. With a negative duration nothing is logged any more.
+func (h *Handler) SetSlowLog(slower time.Duration, most int) { h.stats.Slow.Configure(slower, most) }
 
 // Open begins a session.
 func (h *Handler) Open(s *resp.Session) {

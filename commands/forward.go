@@ -89,17 +89,25 @@ func forwardError(args [][]byte, err error) string {
 // maxCopy is the most bytes of a reply that are copied to the session's output.
 const maxCopy = 256 << 10
 
-// forwarded passes a node's reply on byte for byte.
-func (c *client) forwarded(args [][]byte, res *forward.Result) {
+// forwarded passes a node's reply on byte for byte, unless the command gets no reply. It counts
+// and reports whether the reply is an error.
+func (c *client) forwarded(e *entry, res *forward.Result) (failed bool) {
 	if res.Err != nil {
-		c.Error(forwardError(args, res.Err))
-		return
+		c.Error(forwardError(e.args, res.Err))
+		return true
+	}
+	if failed = len(res.Raw) > 0 && res.Raw[0] == '-'; failed {
+		c.h.stats.Error(res.Raw[1:])
+	}
+	if e.mute {
+		return failed
 	}
 	c.pass(res.Raw)
 	for _, b := range res.Rest {
 		c.pass(b)
 	}
 	*res = forward.Result{}
+	return failed
 }
 
 // pass passes on a part of a reply.

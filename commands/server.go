@@ -21,7 +21,7 @@ func serverRows() []row {
 		Tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		Group: "server", Since: "1.0.0", Cost: "O(1)",
 		Summary:  "Returns information about the server: all sections, or the given ones",
-		Args:     []table.Arg{{Name: "section", Type: "string", Optional: true, Multiple: true, About: "the name of a section, `all`, `default` or `everything`"}},
+		Args:     []table.Arg{{Name: "section", Type: "string", Optional: true, Multiple: true, About: "the name of a section, or `default`, `all` or `everything`. The default has all sections but commandstats and latencystats"}},
 		Replies:  "Lines of key:value, in sections.",
 		Examples: []table.Example{{Line: "INFO cluster", Reply: "# Cluster\ncluster_enabled:0"}},
 	},
@@ -66,6 +66,40 @@ func serverRows() []row {
 			Examples: []table.Example{{Line: "CONFIG HELP", Reply: "1) CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 		},
 			run: runHelp,
+		}, {Command: table.Command{
+			Name: "config|resetstat", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(1)",
+			Summary:  "Reset what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM.",
+			Replies:  "OK.",
+			Examples: []table.Example{{Line: "CONFIG RESETSTAT", Reply: "OK"}},
+		},
+			run: func(c *client, _ [][]byte) {
+				c.h.stats.Reset()
+				c.OK()
+			},
+		}},
+	}, {Command: table.Command{
+		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, Group: "server", Since: "1.0.0", Cost: "O(1)",
+		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
+		Summary:  "Returns how many keys have state in this process. With backends it is forwarded",
+		Replies:  "Integer.",
+		Examples: []table.Example{{Line: "DBSIZE", Reply: "(integer) 42"}},
+	},
+		run: runDBSize, embedded: true,
+	}, {Command: table.Command{
+		Name: "module", Arity: -2, Group: "server", Since: "4.0.0", Cost: "Depends on subcommand.",
+		Summary:  "A container for module commands. With backends it is forwarded",
+		Replies:  "Depends on the subcommand.",
+		Examples: []table.Example{{Line: "MODULE LIST", Reply: "(empty array)"}},
+	},
+		embedded: true,
+		subs: []row{{Command: table.Command{
+			Name: "module|list", Arity: 2, Flags: []string{"admin", "noscript"}, Tips: []string{"nondeterministic_output_order"},
+			Group: "server", Since: "4.0.0", Cost: "O(N) where N is the number of loaded modules.",
+			Summary:  "Return a list of loaded modules: rlproxy has none.",
+			Replies:  "An empty array.",
+			Examples: []table.Example{{Line: "MODULE LIST", Reply: "(empty array)"}},
+		},
+			run: func(c *client, _ [][]byte) { c.Array(0) },
 		}},
 	}, {Command: table.Command{
 		Name: "cluster", Arity: -2, Flags: []string{"stale"}, Group: "cluster", Since: "3.0.0", Cost: "O(1)",
@@ -82,6 +116,28 @@ func serverRows() []row {
 var changing = []string{"nondeterministic_output"}
 
 var quietFastFlags = []string{"noscript", "loading", "stale", "fast"}
+
+// keys returns how many keys have state in this process, and false if nodes have it.
+func (h *Handler) keys() (int64, bool) {
+	for _, s := range h.cfg.Engine.Stats() {
+		if s.Name == "keys" {
+			return s.Value, true
+		}
+	}
+	return 0, false
+}
+
+// runDBSize tells of all keys, as SCAN does. Like such commands that are forwarded, it is for
+// users who may read every key.
+func runDBSize(c *client, _ [][]byte) {
+	if !c.user.MayReadAll("dbsize") {
+		c.h.noKey.Add(1)
+		c.Error(reply.ErrNotAll + "dbsize' command")
+		return
+	}
+	n, _ := c.h.keys()
+	c.Int(n)
+}
 
 func runTime(c *client, _ [][]byte) {
 	now := c.h.cfg.Now()
@@ -145,15 +201,16 @@ func runInfo(c *client, args [][]byte) {
 	c.Verbatim(b.String())
 }
 
-// selected reports whether the words after INFO select a section. Without words all sections
-// are selected.
+// selected reports whether the words after INFO select a section. As in Redis, the default are
+// all sections but those with a line for each command.
 func selected(section string, words [][]byte) bool {
+	byDefault := section != "Commandstats" && section != "Latencystats"
 	for _, w := range words {
-		if word.Is(w, "ALL") || word.Is(w, "DEFAULT") || word.Is(w, "EVERYTHING") || strings.EqualFold(section, string(w)) {
+		if byDefault && word.Is(w, "DEFAULT") || word.Is(w, "ALL") || word.Is(w, "EVERYTHING") || strings.EqualFold(section, string(w)) {
 			return true
 		}
 	}
-	return len(words) == 0
+	return byDefault && len(words) == 0
 }
 
 // sections returns the sections of INFO: those of Redis that clients read, then Config.Info.
@@ -174,11 +231,21 @@ func (h *Handler) sections() []Section {
 			{"uptime_in_seconds", strconv.FormatInt(int64(up/time.Second), 10)},
 			{"uptime_in_days", strconv.FormatInt(int64(up/(24*time.Hour)), 10)},
 		}},
-		{"Clients", [][2]string{{"connected_clients", strconv.Itoa(h.clients.Len())}}},
+		{"Clients", [][2]string{{"connected_clients", strconv.Itoa(h.clients.Len())}, {"blocked_clients", "0"}}},
 		{"Memory", processMemory()},
 		{"Persistence", [][2]string{{"loading", "0"}}},
 		{"Replication", [][2]string{{"role", "master"}, {"connected_slaves", "0"}}},
+		{"Commandstats", h.stats.Commandstats()},
+		{"Errorstats", h.stats.Errorstats()},
+		{"Latencystats", h.stats.Latencystats()},
 		{"Cluster", [][2]string{{"cluster_enabled", "0"}}},
+	}
+	if n, ok := h.keys(); ok { // nodes have an INFO of their own
+		s := Section{Name: "Keyspace"}
+		if all := strconv.FormatInt(n, 10); n > 0 { // each key ends by itself; how soon is not kept
+			s.Fields = [][2]string{{"db0", "keys=" + all + ",expires=" + all + ",avg_ttl=0"}}
+		}
+		sections = append(sections, s)
 	}
 	if h.cfg.Info != nil {
 		sections = append(sections, h.cfg.Info()...)

@@ -1,10 +1,12 @@
 package commands
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
@@ -15,6 +17,8 @@ import (
 type row struct {
 	table.Command
 	subs []row
+
+	counts *stats.Command // what is counted of the command; nil: nothing is
 
 	// parse appends a command's requests to the pipeline. It returns an error reply, or "".
 	parse func(args [][]byte, p *engine.Pipeline) string
@@ -36,6 +40,8 @@ type row struct {
 	direct bool
 	// subscribed is set if a RESP2 client with subscriptions may send the command.
 	subscribed bool
+	// embedded is set if the command is answered here only while this process has the state.
+	embedded bool
 	// loud is set if the command replies with messages, which CLIENT REPLY does not suppress.
 	loud bool
 }
@@ -44,15 +50,16 @@ type row struct {
 type registry struct {
 	rows   []*row          // commands, sorted by name
 	byName map[string]*row // commands and subcommands by name, in lower case
+	stats  *stats.Stats    // what is counted of the commands
 }
 
 // newRegistry builds the table. The table is not a variable because some rows have functions
 // that read it.
 func newRegistry() *registry {
-	t := &registry{byName: make(map[string]*row)}
+	t := &registry{byName: make(map[string]*row), stats: stats.New()}
 	for _, family := range [][]row{
 		rateLimitRows(), connectionRows(), clientRows(), serverRows(), aclRows(),
-		transactionRows(), subscribeRows(), {plainRow(table.CommandCommand(t))},
+		transactionRows(), subscribeRows(), plainRows(append(stats.Rows(t.stats), table.CommandCommand(t))),
 	} {
 		for i := range family {
 			t.add(&family[i])
@@ -71,24 +78,23 @@ func rateLimitRows() []row {
 	return rows
 }
 
-// plainRow returns the row of a command that needs no session.
-func plainRow(r table.Row) row {
-	w := row{Command: r.Command}
-	for _, sub := range r.Rows {
-		s := plainRow(sub)
-		if s.run == nil {
-			s.run = runHelp
-		}
-		w.subs = append(w.subs, s)
-	}
-	if r.Run != nil {
-		w.run = func(c *client, args [][]byte) {
-			if msg := r.Run(c.Writer, args); msg != "" {
-				c.Error(msg)
+// plainRows returns the rows of commands that need no session.
+func plainRows(plain []table.Row) (rows []row) {
+	for _, p := range plain {
+		r := row{Command: p.Command, subs: plainRows(p.Rows)}
+		switch {
+		case p.Run != nil:
+			r.run = func(c *client, args [][]byte) {
+				if msg := p.Run(c.Writer, args); msg != "" {
+					c.Error(msg)
+				}
 			}
+		case len(p.Rows) == 0:
+			r.run = runHelp
 		}
+		rows = append(rows, r)
 	}
-	return w
+	return rows
 }
 
 // runHelp lists the subcommands of the command in args.
@@ -96,13 +102,24 @@ func runHelp(c *client, args [][]byte) {
 	table.Help(c.Writer, c.h.table.Find(args[0]))
 }
 
+// dropEmbedded removes the commands that nodes answer if they have the state.
+func (t *registry) dropEmbedded() {
+	t.rows = slices.DeleteFunc(t.rows, func(r *row) bool { return r.embedded })
+	maps.DeleteFunc(t.byName, func(name string, _ *row) bool {
+		command, _, _ := strings.Cut(name, "|")
+		return !slices.ContainsFunc(t.rows, func(r *row) bool { return r.Name == command })
+	})
+}
+
 func (t *registry) add(r *row) {
 	t.rows = append(t.rows, r)
 	t.byName[r.Name] = r
+	r.counts = t.stats.Command(r.Name)
 	for i := range r.subs {
 		sub := &r.subs[i]
 		r.Subs = append(r.Subs, &sub.Command)
 		t.byName[sub.Name] = sub
+		sub.counts = t.stats.Command(sub.Name)
 	}
 }
 

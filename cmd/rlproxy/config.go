@@ -39,8 +39,10 @@ type config struct {
 	logLevel       string
 	logFile        string
 	decisionLog    string
-	decisionKeys   string // plain or hash
-	decisionSample int    // one of so many decisions; 0: none
+	decisionKeys   string        // plain or hash
+	decisionSample int           // one of so many decisions; 0: none
+	slowerThan     time.Duration // negative: nothing is in the slow log
+	slowLogLen     int
 	shutdownWithin time.Duration
 
 	maxMemory      int64

@@ -124,6 +124,10 @@ var directives = []directive{
 		value: func(c *config) value { return choice{&c.decisionKeys, []string{"plain", "hash"}} }},
 	{name: "decision-log-sample", preset: "0", live: true, doc: "give one of so many of all other decisions a line, too; 0: none",
 		value: func(c *config) value { return integer{&c.decisionSample, 0, 1_000_000_000} }},
+	{name: "slowlog-log-slower-than", preset: "10000", live: true, doc: "microseconds from which on a pipeline is in SLOWLOG; 0: all, -1: none",
+		value: func(c *config) value { return span{&c.slowerThan, time.Microsecond, -1, maxSeconds} }},
+	{name: "slowlog-max-len", preset: "128", live: true, doc: "the most entries of SLOWLOG",
+		value: func(c *config) value { return integer{&c.slowLogLen, 0, 10_000} }},
 	{name: "shutdown-timeout", preset: "10", doc: "seconds that a shutdown waits for commands in progress",
 		value: func(c *config) value { return span{&c.shutdownWithin, time.Second, 0, maxSeconds} }},
 }

@@ -62,6 +62,7 @@ func (l *live) apply(c *config, p prepared) {
 	if l.server != nil {
 		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 		l.handler.SetACL(p.acl)
+		l.handler.SetSlowLog(c.slowerThan, c.slowLogLen)
 		l.web.SetRules(p.rules(c))
 	}
 }

@@ -143,6 +143,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		config.Forward = eng.forward
 	}
 	handler := commands.New(config)
+	handler.SetSlowLog(c.slowerThan, c.slowLogLen)
 	out.server = resp.NewServer(resp.Config{
 		MaxClients:        warn(c, ready, log),
 		Timeout:           c.timeout,

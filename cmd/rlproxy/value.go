@@ -73,10 +73,7 @@ func (v span) set(words []string) bool {
 }
 
 func (v span) allowed() string {
-	unit := "seconds"
-	if v.unit == time.Millisecond {
-		unit = "milliseconds"
-	}
+	unit := map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds", time.Microsecond: "microseconds"}[v.unit]
 	return unit + ", " + integer{nil, v.low, v.high}.allowed()
 }
 

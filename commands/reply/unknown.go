@@ -58,7 +58,7 @@ var ordinary = func() map[string]bool {
 		zdiff zdiffstore zincrby zinter zintercard zinterstore zlexcount zmpop zmscore
 		zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank
 		zrem zremrangebylex zremrangebyrank zremrangebyscore zrevrange zrevrangebylex
-		zrevrangebyscore zrevrank zscan zscore zunion zunionstore dbsize`) {
+		zrevrangebyscore zrevrank zscan zscore zunion zunionstore dbsize memory`) {
 		names[name] = true
 	}
 	return names

@@ -6,7 +6,7 @@ import "slices"
 func (c *Command) Categories() []string {
 	var cats []string
 	for _, cat := range []string{
-		"@read", "@write", "@pubsub", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@transaction", "@ratelimit",
+		"@keyspace", "@read", "@write", "@pubsub", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@transaction", "@ratelimit",
 	} {
 		if c.InCategory(cat) {
 			cats = append(cats, cat)
@@ -32,6 +32,8 @@ func (c *Command) InCategory(cat string) bool {
 		return !c.Has("fast")
 	case "@transaction":
 		return c.Group == "transactions"
+	case "@keyspace":
+		return slices.Contains(c.ACL, cat)
 	case "@connection":
 		return c.Group == "connection" && len(c.Subs) == 0 || slices.Contains(c.ACL, cat)
 	case "@admin", "@dangerous":
