@@ -55,6 +55,12 @@ test: ## run all tests, in minutes; installs redis-server and gcc if they are mi
 lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is missing
 	scripts/lint $(GOLANGCI_LINT)
 
+.PHONY: check-alerts
+check-alerts: ## check deploy/alerts.yaml and what fires it; installs promtool
+	scripts/need promtool
+	promtool check rules deploy/alerts.yaml
+	promtool test rules deploy/alerts_test.yaml
+
 .PHONY: lint-lua
 lint-lua: ## run luacheck on the Lua that nodes run
 	scripts/need luacheck

@@ -1,7 +1,9 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -280,9 +282,57 @@ func TestComposeFileRunsAsWritten(t *testing.T) {
 		require.Positive(t, at, "rlproxy does not use %s", name)
 		args[at] = n.URL()
 	}
+	web := slices.Index(args, "--http-port")
+	require.Positive(t, web)
+	prometheus, err := os.ReadFile("../deploy/prometheus.yml")
+	require.NoError(t, err)
+	require.Contains(t, string(prometheus), `targets: ["rlproxy:`+args[web+1]+`"]`)
+	args[web+1] = strconv.Itoa(redistest.FreePort(t))
 	i := newImage(t)
 	p := i.start(t, i.command(append(args, "--port", "0", "--backend-timeout", "10000")...)...)
 	require.EqualValues(t, 4, dial(t, p.addr).decide(t, "RL.SLIDE k 5 60").remaining)
 	require.Contains(t, p.Output.String(), "there is no password and protected-mode is off")
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+args[web+1]+"/metrics", nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, http.StatusOK, answer.StatusCode)
 	p.stop(t)
+	for name, s := range services {
+		for _, v := range s.Volumes {
+			source, _, _ := strings.Cut(v, ":")
+			require.FileExists(t, filepath.Join("../deploy", source), "of %s", name)
+		}
+	}
+}
+
+// TestDashboardAndAlertsUseMetricsThatExist holds the expressions of both to the table of
+// docs/metrics.md, and the alerts to the table of docs/operations.md.
+func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
+	t.Parallel()
+	read := func(path string) string {
+		b, err := os.ReadFile(filepath.Join("..", path))
+		require.NoError(t, err)
+		return string(b)
+	}
+	exists := make(map[string]bool)
+	for _, m := range regexp.MustCompile("(?m)^\\| `(rlproxy_\\w+)` \\| (\\w+) ").FindAllStringSubmatch(read("docs/metrics.md"), -1) {
+		exists[m[1]] = true
+		if m[2] == "histogram" {
+			exists[m[1]+"_bucket"], exists[m[1]+"_sum"], exists[m[1]+"_count"] = true, true, true
+		}
+	}
+	require.Greater(t, len(exists), 50)
+	dashboard, alerts := read("deploy/grafana.json"), read("deploy/alerts.yaml")
+	require.True(t, json.Valid([]byte(dashboard)))
+	for _, name := range regexp.MustCompile(`\brlproxy_\w*`).FindAllString(dashboard+alerts, -1) {
+		if name != "rlproxy_" { // the beginning of a regular expression
+			require.True(t, exists[name], "there is no metric %s", name)
+		}
+	}
+	for _, m := range regexp.MustCompile(`alert: (\w+)\n`).FindAllStringSubmatch(alerts, -1) {
+		require.Contains(t, read("docs/operations.md"), m[1])
+		require.Contains(t, read("deploy/alerts_test.yaml"), m[1])
+	}
 }
