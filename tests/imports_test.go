@@ -56,7 +56,7 @@ var allowed = map[string][]string{
 	"shard/lease/model":  {"shard/lease"},
 	"lua":                nil,
 	"resp":               nil,
-	"web":                {"commands/acl", "engine", "engine/limit", "engine/observe", "internal/histogram", "web/metrics"},
+	"web":                {"commands/acl", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "internal/histogram", "web/metrics"},
 	"web/metrics":        {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
 	"internal/machine":   nil,
 	"internal/glob":      nil,

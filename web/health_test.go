@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -41,6 +42,13 @@ func TestReadinessFollowsTheNodes(t *testing.T) {
 		code, _ = s.get(t, "/readyz", "")
 		require.Equal(t, http.StatusUnauthorized, code)
 	}
+}
+
+// Nodes that get no requests are looked at, so that what readiness says is true.
+func TestNodesAreCheckedBeforeAnyRequest(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, AnyNode, nil)
+	require.Eventually(t, func() bool { return s.checks.Load() > 0 }, 20*time.Second, time.Millisecond)
 }
 
 func TestProcessThatStopsIsNotReadyButHealthy(t *testing.T) {

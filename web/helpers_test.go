@@ -20,6 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
@@ -79,6 +80,8 @@ type site struct {
 	observer *observe.Observer
 	addr     string
 	refused  atomic.Int64 // logins
+	checks   atomic.Int64 // of the nodes
+	denials  atomic.Pointer[[]decisionlog.Denial]
 	log      *logged
 }
 
@@ -123,10 +126,12 @@ func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
 func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func(*Server)) *site {
 	t.Helper()
 	s := &site{engine: &fakeEngine{node: "a:1"}, log: &logged{}}
+	s.deny()
 	s.observer = observe.New(observe.Config{Engine: s.engine})
 	s.Server = New(Config{
 		Engine: s.engine, Observer: s.observer, Ready: ready,
-		Version: "0.0.0", Alive: func() {},
+		Version: "0.0.0", Alive: func() {}, CheckNodes: func() { s.checks.Add(1) },
+		Denials:      func(int) []decisionlog.Denial { return *s.denials.Load() },
 		LoginRefused: func(...any) { s.refused.Add(1) },
 		Logger:       slog.New(slog.NewTextHandler(s.log, nil)),
 	}, rules)
@@ -144,6 +149,9 @@ func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func
 	})
 	return s
 }
+
+// deny sets the newest denials.
+func (s *site) deny(denials ...decisionlog.Denial) { s.denials.Store(&denials) }
 
 // get asks for a path as a user, "name:password" or "", and returns the status and the body.
 func (s *site) get(t *testing.T, path, user string) (int, string) {

@@ -19,6 +19,9 @@ const (
 	// maxSilence is how long a round of the sampler may take before /healthz reports that the
 	// process hangs. Rounds are a second apart.
 	maxSilence = 10 * time.Second
+	// checkEvery is the number of rounds from one check of the nodes to the next. Those that
+	// nobody asks for a decision would seem to be up forever.
+	checkEvery = 5
 )
 
 // point is what was decided in one second.
@@ -134,6 +137,9 @@ func (s *Server) round(last *totals, round int64) *totals {
 	key := strconv.AppendInt(nil, round, 10) // another one each time, which in time reaches every lock
 	if node, _ := s.cfg.Engine.Where(key); node == "embedded" {
 		s.ask(engine.OpInspect, key) // stores nothing; nodes are not asked, for they may be away
+	}
+	if round%checkEvery == 0 {
+		s.cfg.CheckNodes()
 	}
 	s.beat.Store(int64(time.Since(s.started)))
 	now := count(s.cfg.Observer, time.Now())

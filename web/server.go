@@ -19,6 +19,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/web/metrics"
 )
@@ -46,6 +47,14 @@ type Config struct {
 
 	// Version is the version of rlproxy.
 	Version string
+
+	// CheckNodes has the nodes asked whether they are up, and returns at once. It is called
+	// every few seconds.
+	CheckNodes func()
+
+	// Denials returns at most n of the newest denials, the newest first. Several goroutines may
+	// call it at once.
+	Denials func(n int) []decisionlog.Denial
 
 	// Alive returns when the part of the process that answers commands has given a sign of
 	// life. It is called once a second.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
@@ -64,7 +66,7 @@ type denial struct {
 	Command    string `json:"command"`
 	Limit      int64  `json:"limit"`
 	Window     int64  `json:"window_ms"`
-	Used       int64  `json:"used"`
+	Used       int64  `json:"used"` // of the limit; -1: not known
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
 	Policy     string `json:"policy"` // that denied; empty: the key's state did
@@ -116,12 +118,13 @@ func (v *view) may(key []byte) bool {
 // scene is what there is to be seen at one moment, before it is known by whom.
 type scene struct {
 	snapshot
-	keys []observe.HotKey // the busiest first
+	keys    []observe.HotKey     // the busiest first
+	denials []decisionlog.Denial // the newest first
 }
 
 // scene takes it in. Only the sampler calls it, and only while somebody watches.
 func (s *Server) scene(p point) *scene {
-	c := &scene{keys: s.cfg.Observer.HotKeys(math.MaxInt)}
+	c := &scene{keys: s.cfg.Observer.HotKeys(math.MaxInt), denials: s.cfg.Denials(math.MaxInt)}
 	c.snapshot = snapshot{
 		Time: p.Time, Version: s.cfg.Version, Uptime: int64(time.Since(s.started).Seconds()), Point: p,
 		Keys: []hotKey{}, Nodes: []node{}, Denials: []denial{},
@@ -172,5 +175,29 @@ func (c *scene) seenAs(v view) *snapshot {
 			})
 		}
 	}
+	for i := range c.denials {
+		d := &c.denials[i]
+		if len(shown.Denials) == maxShown {
+			break
+		}
+		if v.may(d.Key) {
+			shown.Denials = append(shown.Denials, denialOf(d, v.clients))
+		}
+	}
 	return &shown
+}
+
+// denialOf returns a denial as it is shown, with or without the client.
+func denialOf(d *decisionlog.Denial, client bool) denial {
+	shown := denial{
+		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Limit: d.Limit, Window: d.Window.Milliseconds(),
+		Used: d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node,
+	}
+	if d.Policy != engine.PolicyDefault {
+		shown.Policy = d.Policy.String()
+	}
+	if client {
+		shown.Client = strings.TrimSpace(d.Client + " " + strings.ToValidUTF8(d.ClientName, "\uFFFD"))
+	}
+	return shown
 }

@@ -33,15 +33,17 @@ func listenHTTP(ctx context.Context, c *config) ([]net.Listener, error) {
 
 // newWeb makes the HTTP server, which uses the engines. newServer comes before it.
 func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger) {
-	nodes := web.NoNodes
+	nodes, check := web.NoNodes, func() {}
 	if eng.fleet != nil {
-		nodes = readyChoices[slices.Index(readyNames, c.readyNodes)]
+		nodes, check = readyChoices[slices.Index(readyNames, c.readyNodes)], eng.fleet.Check
 	}
 	now.web = web.New(web.Config{
 		Engine:       eng.decide,
 		Observer:     eng.observer,
 		Ready:        nodes,
 		Version:      commands.Version,
+		CheckNodes:   check,
+		Denials:      eng.decisions.Newest,
 		Alive:        func() { now.handler.Connected() },
 		LoginRefused: now.handler.LoginRefused,
 		Logger:       log,
@@ -62,12 +64,15 @@ func (p *prepared) rules(c *config) web.Rules {
 	return web.Rules{ACL: p.acl, Protected: p.protected(c), Admin: c.pageAdmin}
 }
 
-// serveHTTP answers HTTP on a listener, over TLS if there is a tls-port.
-func (l *live) serveHTTP(ln net.Listener, log *slog.Logger) error {
+// serveHTTP answers HTTP on listeners, over TLS if there is a tls-port. Each sends to ended
+// when it has ended.
+func (l *live) serveHTTP(listeners []net.Listener, ended chan<- error, log *slog.Logger) {
 	scheme, secure := "http://", (func(net.Listener) net.Listener)(nil)
-	if l.tls.current.Load() != nil {
+	if l.config.Load().tlsPort != 0 {
 		scheme, secure = "https://", l.tls.wrap
 	}
-	log.Info("listening for HTTP", "address", scheme+ln.Addr().String()+"/")
-	return l.web.Serve(ln, secure)
+	for _, ln := range listeners {
+		log.Info("listening for HTTP", "address", scheme+ln.Addr().String()+"/")
+		go func() { ended <- l.web.Serve(ln, secure) }() // until the shutdown
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
+	"github.com/rlproxy/rlproxy/web"
 )
 
 // serve starts the log, the engines, the listeners and the server, in this order.
@@ -73,9 +74,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 		log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- server.Serve(l) }() // until the shutdown below
 	}
-	for _, l := range pages {
-		go func() { ended <- now.serveHTTP(l, log) }() // until the shutdown below
-	}
+	now.serveHTTP(pages, ended, log)
 	running := cap(ended)
 	for serving := true; serving; {
 		select {
@@ -169,7 +168,10 @@ func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 // warn logs settings that are allowed but may surprise. It returns the maxclients
 // that the limit of open files allows.
 func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
-	const reserved = 64 // files for nodes, listeners and the log
+	reserved := 64 // files for nodes, listeners and the log
+	if c.httpPort != 0 {
+		reserved += web.MaxConnections
+	}
 	clients = c.maxClients
 	if files := machine.OpenFiles(); clients > files-reserved {
 		clients = max(files-reserved, 1)

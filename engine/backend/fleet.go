@@ -135,6 +135,14 @@ func Open(config Config) (*Fleet, error) {
 // so that users can keep what they derive from it.
 func (f *Fleet) Topology() *Topology { return f.topology.Load() }
 
+// Check has all nodes probed that are up, and returns at once. Without requests, nothing
+// else shows that a node is away.
+func (f *Fleet) Check() {
+	for _, n := range f.Topology().Nodes {
+		n.health.check()
+	}
+}
+
 // Timeout returns the configured Timeout.
 func (f *Fleet) Timeout() time.Duration { return f.config.Timeout }
 

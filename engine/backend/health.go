@@ -21,8 +21,8 @@ const (
 // String returns the state as INFO shows it.
 func (s State) String() string { return [...]string{"up", "suspect", "down"}[s] }
 
-// health tracks a node's state. After the first failure a goroutine probes the node until
-// it answers. A node that is Suspect is up again with any reply, a node that is Down only
+// health tracks a node's state. After the first failure, or a check, a goroutine probes the
+// node until it answers. A node that is Suspect is up again with any reply, a node that is Down only
 // with the reply to a probe.
 type health struct {
 	name      string                      // the node's name, for the log
@@ -112,18 +112,23 @@ func (h *health) fail(err error) bool {
 		break
 	}
 	h.plan(probeMin)
+	h.check()
+	return true
+}
+
+// check wakes the prober as after a failure, unless it is probing.
+func (h *health) check() {
 	select {
 	case h.trouble <- struct{}{}:
-	default:
+	default: // or there is no prober
 	}
-	return true
 }
 
 func (h *health) plan(wait time.Duration) {
 	h.due.Store(h.config.Now().Add(wait).UnixNano())
 }
 
-// run probes the node after each failure until it answers.
+// run probes the node after each failure or check until it answers.
 func (h *health) run(ctx context.Context) {
 	defer h.prober.Done()
 	for {

@@ -105,6 +105,30 @@ func TestANodeIsNeverDownWithoutATime(t *testing.T) {
 	require.Equal(t, Up, h.state())
 }
 
+// A node that nobody asks is found to be away by a check, and to be back by the probes after.
+func TestACheckFindsOutThatAnIdleNodeIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.well.Store(true)
+		p.check()
+		synctest.Wait()
+		require.Equal(t, int64(1), p.probes.Load())
+		require.Equal(t, Up, p.state())
+		require.Empty(t, p.heard, "nothing has changed")
+		p.well.Store(false)
+		p.check()
+		time.Sleep(probeMin)
+		synctest.Wait()
+		require.Equal(t, Down, p.state())
+		p.well.Store(true)
+		time.Sleep(probeMax)
+		synctest.Wait()
+		require.Equal(t, Up, p.state())
+		(&health{}).check() // an absent node, which has no prober
+	})
+}
+
 func TestAnyReplyBringsASuspectNodeUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := openPatient()
