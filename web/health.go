@@ -55,7 +55,7 @@ func (s *Server) missing() (why []string) {
 	}
 	for i := range nodes {
 		if n := &nodes[i]; n.State != "up" && n.State != "suspect" { // a suspect node is still asked
-			why = append(why, fmt.Sprintf("%s is %s: %s", n.Name, n.State, n.Why))
+			why = append(why, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Why))
 		}
 	}
 	if s.cfg.Ready == AnyNode && len(why) < len(nodes) {

@@ -15,6 +15,7 @@ func TestReadinessFollowsTheNodes(t *testing.T) {
 	rules := Rules{ACL: users(t, "default off", "boss on >hush ~* +@all", "probe on >hush")}
 	up, down := engine.Node{Name: "a:1", State: "up"}, engine.Node{Name: "b:1", State: "down", Why: "connection refused"}
 	suspect := engine.Node{Name: "c:1", State: "suspect", Why: "no answer in time"}
+	refuses := engine.Node{Name: "d:1", State: "refuses", Why: "it refused the last call"}
 	for _, c := range []struct {
 		ready Ready
 		nodes []engine.Node
@@ -26,10 +27,11 @@ func TestReadinessFollowsTheNodes(t *testing.T) {
 		{AnyNode, nil, 503, "no node is known yet\n"},
 		{AnyNode, []engine.Node{down, up}, 200, "ok\n"},
 		{AnyNode, []engine.Node{suspect}, 200, "ok\n"},
-		{AnyNode, []engine.Node{down}, 503, "b:1 is down: connection refused\n"},
+		{AnyNode, []engine.Node{down}, 503, "b:1: down, connection refused\n"},
+		{AnyNode, []engine.Node{refuses}, 503, "d:1: refuses, it refused the last call\n"},
 		{AllNodes, nil, 503, "no node is known yet\n"},
 		{AllNodes, []engine.Node{up, suspect}, 200, "ok\n"},
-		{AllNodes, []engine.Node{down, up, down}, 503, "b:1 is down: connection refused\nb:1 is down: connection refused\n"},
+		{AllNodes, []engine.Node{down, up, down}, 503, "b:1: down, connection refused\nb:1: down, connection refused\n"},
 	} {
 		s := start(t, rules, c.ready, nil)
 		s.engine.set(c.nodes...)

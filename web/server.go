@@ -21,6 +21,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/histogram"
 	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
@@ -90,10 +91,11 @@ type Server struct {
 	end      context.CancelFunc
 
 	started    time.Time
-	beat       atomic.Int64  // when the sampler last ended a round, in ns after started
-	maxSilence time.Duration // the constant, except in tests
-	eventTime  time.Duration // the constant, except in tests
-	sampling   sync.Once     // starts the sampler
+	beat       atomic.Int64                   // when the sampler last ended a round, in ns after started
+	maxSilence time.Duration                  // the constant, except in tests
+	eventTime  time.Duration                  // the constant, except in tests
+	trips      map[string]*histogram.Snapshot // round trips of the nodes at the last snapshot, by name; used only by the sampler
+	sampling   sync.Once                      // starts the sampler
 	sampled    sync.WaitGroup
 }
 

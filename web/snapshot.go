@@ -10,6 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/histogram"
 )
 
 // maxShown is the most keys, and the most denials, that a snapshot has.
@@ -47,9 +48,9 @@ type node struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
 	Why     string `json:"why"`
-	Latency *int64 `json:"latency_us"` // nil: not measured yet
+	Latency *int64 `json:"latency_us"` // half of its round trips since the last snapshot took at most so long, else the latest look at it; nil: not measured yet
 	Offset  *int64 `json:"offset_us"`  // of its clock; nil: not measured yet
-	Queue   int64  `json:"queue"`      // requests that wait for it
+	Queue   int    `json:"queue"`      // requests that wait for it
 }
 
 // memory is what the states of keys take in this process.
@@ -142,15 +143,30 @@ func (s *Server) scene(p point) *scene {
 			m.Max = stat.Value
 		}
 	}
+	trips := make(map[string]*histogram.Snapshot)
 	for _, n := range s.cfg.Engine.Nodes() {
-		shown := node{Name: n.Name, State: n.State, Why: n.Why}
-		if n.Measured {
-			latency, offset := n.Latency.Microseconds(), n.Offset.Microseconds()
-			shown.Latency, shown.Offset = &latency, &offset
-		}
-		c.Nodes = append(c.Nodes, shown)
+		c.Nodes = append(c.Nodes, s.nodeOf(&n, trips))
 	}
+	s.trips = trips
 	return c
+}
+
+// nodeOf returns a node as it is shown, and adds its round trips so far to trips.
+func (s *Server) nodeOf(n *engine.Node, trips map[string]*histogram.Snapshot) node {
+	shown := node{Name: n.Name, State: n.State, Why: n.Why}
+	if n.Measured {
+		latency, offset := n.Latency.Microseconds(), n.Offset.Microseconds()
+		shown.Latency, shown.Offset = &latency, &offset
+	}
+	if n.Traffic != nil {
+		shown.Queue = n.Traffic.Waiting
+		trips[n.Name] = n.Traffic.RoundTrips
+		if before := s.trips[n.Name]; before != nil && n.Traffic.RoundTrips.Count > before.Count {
+			median := n.Traffic.RoundTrips.Since(before).Quantile(0.5).Microseconds()
+			shown.Latency = &median
+		}
+	}
+	return shown
 }
 
 // seenAs returns the snapshot for those with a view.

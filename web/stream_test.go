@@ -16,6 +16,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/histogram"
 )
 
 // watcher reads a stream.
@@ -157,6 +158,23 @@ func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, code)
 }
 
+func TestNodesShowTheirRecentRoundTrips(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.sampling.Do(func() {}) }) // the test is the sampler
+	var trips histogram.H
+	latency := func() *int64 {
+		s.engine.set(engine.Node{Name: "a:1", State: "up", Traffic: &engine.Traffic{Waiting: 7, RoundTrips: trips.Snapshot()}})
+		n := s.scene(point{}).Nodes[0]
+		require.Equal(t, 7, n.Queue)
+		return n.Latency
+	}
+	trips.Add(time.Hour, 100)
+	require.Nil(t, latency())
+	trips.Add(time.Millisecond, 100)
+	require.InDelta(t, 1000, *latency(), 130)
+	require.Nil(t, latency(), "nothing was sent since")
+}
+
 func TestReloadEndsTheStreamsOfUsersWhoAreGone(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t, "shop on >hush ~* +rl.hotkeys", "mail on >hush ~* +rl.hotkeys", "gone on >hush ~* +rl.hotkeys")}, NoNodes, nil)
@@ -197,7 +215,10 @@ func TestStreamsAreBounded(t *testing.T) {
 // A watcher who does not read misses snapshots. It holds nothing up, and its stream ends.
 func TestSlowWatchersMissSnapshots(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.eventTime = 100 * time.Millisecond })
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+		s.eventTime = 100 * time.Millisecond
+		s.sampling.Do(func() {}) // the test is the sampler
+	})
 	for i := range 20 { // long names make events that no buffer holds for long
 		decide(s.observer, fmt.Sprintf("%d:%s", i, strings.Repeat("k", 4000)), limit.Slide, 10_000, time.Millisecond, engine.Result{})
 	}
