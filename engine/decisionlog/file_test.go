@@ -9,6 +9,7 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
@@ -136,6 +137,43 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	}
 	require.EqualValues(t, asked, sum)
 	require.EqualValues(t, dropped, b.Stats()[2].Value)
+}
+
+// A write that fails within a line is gone on with a second later, so that no line is lost or
+// torn. The pipe fails because it has a deadline.
+func TestAWriteThatFailsIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	b := silent(t)
+	require.NoError(t, syscall.Mkfifo(b.path, 0o600))
+	reader, err := os.OpenFile(b.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	require.NoError(t, err)
+	b.open(t, Settings{Sample: 1})
+	pipe := b.current.Load().file.w
+	require.NoError(t, pipe.SetWriteDeadline(time.Unix(1, 0)))
+	const asked = 1000 // more than the pipe takes
+	for i := range asked {
+		b.show(slide(fmt.Sprint(i)).allowed(1))
+	}
+	proxytest.Eventually(t, "a write to fail", func() bool { return b.failed.Load() > 0 })
+	require.NoError(t, pipe.SetWriteDeadline(time.Now().Add(retryAfter+retryAfter/2)))
+	proxytest.Eventually(t, "a write to fail after some lines", func() bool { return b.failed.Load() > 1 && b.written.Load() > 0 })
+	require.Less(t, b.written.Load(), int64(asked))
+	require.NoError(t, pipe.SetWriteDeadline(time.Time{}))
+	text := make(chan []byte)
+	go func() { // ends when the Recorder closes the pipe
+		all, _ := io.ReadAll(reader) // an error shows in what is missing
+		text <- all
+	}()
+	proxytest.Eventually(t, "all lines", func() bool { return b.written.Load() == asked })
+	b.close()
+	copied := filepath.Join(t.TempDir(), "copy")
+	require.NoError(t, os.WriteFile(copied, <-text, 0o600))
+	lines := readLines(t, copied)
+	require.Len(t, lines, asked)
+	for i, l := range lines {
+		require.Equal(t, fmt.Sprint(i), l["key"])
+	}
+	require.Zero(t, b.dropped.Load())
 }
 
 // A full device fails every write. The log says so, decisions go on, and the end does not wait.

@@ -26,13 +26,13 @@ type windows struct {
 	groups []group // locks[i%windowLocks] guards groups[i]
 }
 
-type group [8]struct {
+type group [16]struct {
 	hash uint64        // of the key, its command and its window
 	end  time.Duration // when another line is due, since the Recorder started; 0: the place is free
 }
 
 const (
-	windowGroups = 4096
+	windowGroups = 2048
 	windowLocks  = 64
 	shortest     = time.Second // the shortest time between two lines about a window of a key
 )
