@@ -124,6 +124,9 @@ func TestWithoutAFileOnlyTheNewestDenialsAreKept(t *testing.T) {
 	for _, s := range b.Stats() {
 		require.Zero(t, s.Value, s.Name)
 	}
+	b.open(t, Settings{})
+	b.show(slide("k"))
+	require.Len(t, b.lines(t), 1, "what was denied without a file has no line yet")
 }
 
 // A decision that is admitted, and one more denial of a key, take no memory.
