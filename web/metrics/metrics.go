@@ -70,7 +70,7 @@ func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.
 		ErrorHandling:       promhttp.ContinueOnError, // a metric that is wrong must not hide the others
 		MaxRequestsInFlight: maxScrapes,
 	}
-	all, own := promhttp.HandlerFor(m.All(), options), promhttp.HandlerFor(m.own, options)
+	all, own := promhttp.HandlerFor(prometheus.Gatherers{m.own, m.keys}, options), promhttp.HandlerFor(m.own, options)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if keys(r) {
 			all.ServeHTTP(w, r)
@@ -79,9 +79,6 @@ func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.
 		}
 	})
 }
-
-// All returns all metrics, those of keys included.
-func (m *Metrics) All() prometheus.Gatherer { return prometheus.Gatherers{m.own, m.keys} }
 
 // collector is a function that sends metrics. It describes none before: those of the engine
 // are known only once it is asked.

@@ -1,0 +1,141 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// failures returns how many calls of a node have failed, by kind; kinds without any are left
+// out.
+func failures(n *engine.Node) map[string]int64 {
+	all := make(map[string]int64)
+	for _, f := range n.Traffic.Failures {
+		if f.Count > 0 {
+			all[f.Kind] = f.Count
+		}
+	}
+	return all
+}
+
+func TestTrafficCountsWhatIsSent(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 5*time.Second, s.URL())
+	ready(t, e, "k")
+	before := e.Nodes()[0].Traffic
+	began := time.Now()
+	p := &engine.Pipeline{}
+	for range 5 { // one entry; b is another, and RL.INSPECT is asked alone
+		*p.Add() = conformance.Slide("a", 5, 60_000, 1)
+	}
+	*p.Add() = conformance.Slide("b", 5, 60_000, 1)
+	*p.Add() = conformance.Inspect("a")
+	e.Do(p)
+	after := e.Nodes()[0].Traffic
+	require.EqualValues(t, 4, after.Combined-before.Combined)
+	require.EqualValues(t, 7, after.Batches.Sum-before.Batches.Sum)
+	for i, n := range after.Batches.AtMost {
+		want := int64(0)
+		if 1<<i >= 7 {
+			want = 1
+		}
+		require.Equal(t, want, n-before.Batches.AtMost[i], "at most %d", 1<<i)
+	}
+	require.EqualValues(t, 1, after.RoundTrips.Count-before.RoundTrips.Count)
+	require.Positive(t, after.RoundTrips.Sum-before.RoundTrips.Sum)
+	require.EqualValues(t, 7, after.Waits.Count-before.Waits.Count)
+	require.Zero(t, after.Waiting)
+	require.WithinRange(t, after.Answered, began, time.Now())
+	require.Empty(t, failures(&e.Nodes()[0]))
+}
+
+func TestTrafficCountsFailuresByKind(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 200*time.Millisecond, s.URL())
+	ready(t, e, "k")
+	s.Do("SET", stored("other", 0), "x")
+	require.Error(t, conformance.Ask(e, conformance.Slide("other", 5, 60_000, 1)).Err)
+	require.Error(t, conformance.Ask(e, conformance.Inspect("other")).Err)
+	require.Equal(t, map[string]int64{"key": 2}, failures(&e.Nodes()[0]))
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1))
+	n := e.Nodes()[0]
+	require.Equal(t, map[string]int64{"key": 2, "memory": 1}, failures(&n))
+	require.Equal(t, "refuses", n.State)
+	require.Equal(t, "it refused the last call", n.Why)
+	require.EqualValues(t, 1, n.Traffic.Policies[engine.PolicyClosed])
+	answered := n.Traffic.Answered
+	s.Pause()
+	conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1))
+	s.Resume()
+	n = e.Nodes()[0]
+	require.Equal(t, map[string]int64{"key": 2, "memory": 1, "timeout": 1}, failures(&n))
+	require.WithinDuration(t, answered, n.Traffic.Answered, time.Millisecond, "a failure is no answer")
+}
+
+func TestTrafficCountsWhatIsNotSent(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 2 * time.Second}, Config{AskAlways: true, MaxQueue: 3})
+	ready(t, e, "k")
+	s.Pause()
+	q := e.topology().queues[0]
+	answers := make(chan *engine.Pipeline, 3)
+	ask := func(n int) {
+		p := &engine.Pipeline{}
+		for range n {
+			*p.Add() = conformance.Slide("k", 5, 60_000, 1)
+		}
+		go func() { e.Do(p); answers <- p }() // until it is answered
+	}
+	busy := func(batches, waiting int) func() bool {
+		return func() bool {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			return q.busy == batches && len(q.items) == waiting
+		}
+	}
+	for i := range inFlight { // they take all workers
+		ask(1)
+		require.Eventually(t, busy(i+1, 0), 20*time.Second, time.Millisecond)
+	}
+	ask(2)
+	require.Eventually(t, busy(inFlight, 2), 20*time.Second, time.Millisecond)
+	require.Equal(t, 2, e.Nodes()[0].Traffic.Waiting)
+	p := &engine.Pipeline{}
+	*p.Add(), *p.Add() = conformance.Slide("k", 5, 60_000, 1), conformance.Slide("k", 5, 60_000, 1)
+	e.Do(p)
+	require.EqualValues(t, 2, e.Nodes()[0].Traffic.Overflows)
+	s.Resume()
+	for range inFlight + 1 {
+		<-answers
+	}
+}
+
+// Each request is counted by the time that it has waited, and calls of package split are not:
+// their time began earlier.
+func TestWaitsAreThoseOfRequests(t *testing.T) {
+	decide, inspect := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
+	at := 10 * time.Millisecond
+	b := &batch{sent: at + 8*time.Microsecond, items: []pending{
+		{req: &decide, at: at}, {call: &split.Call{}, at: 0}, {req: &decide, at: at}, {call: &split.Call{}, at: at},
+		{req: &inspect, at: at + 4*time.Microsecond},
+	}}
+	b.calls, b.used = []*entries{{first: []int{0}, last: []int{2}}}, 1
+	var tr traffic
+	require.Zero(t, testing.AllocsPerRun(9, func() { tr.send(b) }))
+	s := tr.snapshot(0)
+	require.EqualValues(t, 30, s.Waits.Count)
+	require.Equal(t, 10*20*time.Microsecond, s.Waits.Sum)
+	require.EqualValues(t, 10, s.Combined)
+	require.EqualValues(t, 50, s.Batches.Sum)
+	require.True(t, s.Answered.IsZero())
+}
