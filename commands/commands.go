@@ -20,6 +20,7 @@ package commands
 
 import (
 	"log/slog"
+	"math"
 	"os"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,11 @@ type Config struct {
 
 	// Observer sees the decisions of Engine; nil: one that nothing else reads.
 	Observer *observe.Observer
+
+	// AllKeys returns the busiest keys of all proxies together and from how many proxies they
+	// are, for RL.HOTKEYS FLEET; nil: those of Observer, from this proxy alone. The caller may
+	// keep and change the slice. Several sessions may call it at once.
+	AllKeys func() (keys []observe.HotKey, proxies int)
 
 	// ACL holds the users; nil: every client may do everything without a login.
 	ACL *acl.List
@@ -119,6 +125,9 @@ func New(cfg Config) *Handler {
 	}
 	if cfg.Observer == nil {
 		cfg.Observer = observe.New(observe.Config{Engine: cfg.Engine})
+	}
+	if cfg.AllKeys == nil {
+		cfg.AllKeys = func() ([]observe.HotKey, int) { return cfg.Observer.HotKeys(math.MaxInt), 1 }
 	}
 	if cfg.MaxQueue == 0 {
 		cfg.MaxQueue = 131_072

@@ -129,8 +129,14 @@ func testConfig(e engine.Engine) Config {
 	return Config{
 		Engine:   e,
 		Observer: observed(e),
-		Clients:  new(fakeClients),
-		Now:      func() time.Time { return at },
+		AllKeys: func() ([]observe.HotKey, int) { // in the order of a map
+			return []observe.HotKey{
+				{Key: []byte("idle"), Rate: 3, Admitted: 30, Shards: 1},
+				{Key: []byte("busy"), Rate: 2700.5, DeniedRate: 2690, Admitted: 300, Denied: 26_700, ByPolicy: 5, Limit: 100, Remaining: -1, Shards: 4},
+			}, 3
+		},
+		Clients: new(fakeClients),
+		Now:     func() time.Time { return at },
 		Settings: func(pattern string) (found [][2]string) {
 			for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
 				if glob.MatchFold(pattern, s[0]) {

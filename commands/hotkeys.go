@@ -15,19 +15,21 @@ import (
 func hotKeysRow() row {
 	return row{Command: table.Command{
 		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024",
-		Summary: "Lists the busiest keys seen by this proxy",
+		Cost:    "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024, and with FLEET those that other proxies note, at most 100 of each",
+		Summary: "Lists the busiest keys seen by this proxy, or by all proxies of the same nodes",
 		Args: []table.Arg{
 			{
 				Name: "order", Type: "oneof", Token: "BY", Optional: true, About: "what comes first: the keys with the most decisions per second, or with the most denials per second; default RATE",
 				Args: []table.Arg{{Name: "rate", Type: "pure-token", Token: "RATE"}, {Name: "denied", Type: "pure-token", Token: "DENIED"}},
 			},
 			{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"},
+			{Name: "fleet", Type: "pure-token", Token: "FLEET", Optional: true, About: "add up what all proxies of the same nodes see, instead of this one alone"},
 		},
 		Replies: "Array with an element for each key that the user may read. In RESP2 it is an array: key, rate, admitted, denied, shards. In RESP3 it is " +
-			"a map, in which these are followed by denied-rate, policy, limit and remaining. rate and denied-rate are decisions and denials per second, smoothed over 10 s " +
+			"a map, in which these are followed by denied-rate, policy, limit, remaining and proxies. rate and denied-rate are decisions and denials per second, smoothed over 10 s " +
 			"(docs/hot-keys.md says how) and rounded; admitted, denied and policy are totals since the key was last among the busiest, where policy are answers by a FAIL " +
-			"policy, which are neither admitted nor denied; limit and remaining are as last answered, remaining -1 if a policy answered.",
+			"policy, which are neither admitted nor denied; limit and remaining are as last answered, remaining -1 if a policy answered; proxies is how many proxies were added up, 1 without FLEET: " +
+			"with FLEET it is fewer than there are if nodes are away or proxies have no busy keys.",
 		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
 	},
 		run: runHotKeys,
@@ -38,6 +40,7 @@ func hotKeysRow() row {
 type hotKeysOptions struct {
 	by    observe.Order
 	count int64
+	fleet bool
 }
 
 func runHotKeys(c *client, args [][]byte) {
@@ -46,17 +49,24 @@ func runHotKeys(c *client, args [][]byte) {
 		c.Error(msg)
 		return
 	}
-	keys := c.ownKeys(c.h.cfg.Observer.HotKeys(math.MaxInt))
+	var keys []observe.HotKey
+	proxies := 1
+	if o.fleet {
+		keys, proxies = c.h.cfg.AllKeys()
+	} else {
+		keys = c.h.cfg.Observer.HotKeys(math.MaxInt)
+	}
+	keys = c.ownKeys(keys)
 	observe.Sort(keys, o.by)
 	keys = keys[:min(o.count, int64(len(keys)))]
 	c.Array(len(keys))
 	for i := range keys {
-		c.hotKey(&keys[i])
+		c.hotKey(&keys[i], proxies)
 	}
 }
 
 // hotKey writes a key: in RESP2 an array of those fields that come first.
-func (c *client) hotKey(k *observe.HotKey) {
+func (c *client) hotKey(k *observe.HotKey, proxies int) {
 	rate := int64(math.Round(k.Rate))
 	if c.s.Proto < 3 {
 		c.Array(5)
@@ -72,6 +82,7 @@ func (c *client) hotKey(k *observe.HotKey) {
 	}{
 		{"rate", rate}, {"admitted", k.Admitted}, {"denied", k.Denied}, {"shards", int64(k.Shards)},
 		{"denied-rate", int64(math.Round(k.DeniedRate))}, {"policy", k.ByPolicy}, {"limit", k.Limit}, {"remaining", k.Remaining},
+		{"proxies", int64(proxies)},
 	}
 	c.Map(1 + len(numbers))
 	c.Text("key")
@@ -85,14 +96,23 @@ func (c *client) hotKey(k *observe.HotKey) {
 // parseHotKeys parses the words after RL.HOTKEYS. It returns the options, or an error reply.
 func parseHotKeys(words [][]byte) (o hotKeysOptions, msg string) {
 	o.count = 10
-	left := []string{"BY", "COUNT"} // the options that were not given yet
+	all := []string{"BY", "COUNT", "FLEET"}
+	left := slices.Clone(all) // the options that were not given yet
 	for len(words) > 0 {
-		i := slices.IndexFunc(left, func(name string) bool { return word.Is(words[0], name) })
+		i := slices.IndexFunc(all, func(name string) bool { return word.Is(words[0], name) })
 		if i < 0 {
-			return o, notExpected(words[0], left)
+			return o, unknownOption(words[0], left)
 		}
-		name := left[i]
-		left = slices.Delete(left, i, i+1)
+		name := all[i]
+		at := slices.Index(left, name)
+		if at < 0 {
+			return o, reply.ErrSyntax + ": option " + name + " is given twice"
+		}
+		left = slices.Delete(left, at, at+1)
+		if name == "FLEET" {
+			o.fleet, words = true, words[1:]
+			continue
+		}
 		if len(words) == 1 {
 			return o, reply.ErrSyntax + ": option " + name + " has no value"
 		}
@@ -127,8 +147,8 @@ func (o *hotKeysOptions) set(name string, value []byte) string {
 	return ""
 }
 
-// notExpected returns the error about a word that is none of the options left.
-func notExpected(w []byte, left []string) string {
+// unknownOption returns the error about a word that is none of the options left.
+func unknownOption(w []byte, left []string) string {
 	expected := "nothing more"
 	if last := len(left) - 1; last == 0 {
 		expected = left[0]

@@ -111,6 +111,8 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"some", "RL.INSPECT busy", "*0\r\n"},
 		{"some", "RL.SLIDE busy 5 60", noKey},
 		{"some", "RL.HOTKEYS COUNT 5", "*3\r\n*5\r\n$4\r\nbusy"},
+		{"some", "RL.HOTKEYS FLEET", "*1\r\n*5\r\n$4\r\nbusy"},
+		{"shop", "RL.HOTKEYS FLEET", "*0\r\n"},
 		{"some", "PING", nope("ping")},
 	} {
 		s := open(h, 1)

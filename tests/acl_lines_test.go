@@ -148,6 +148,10 @@ func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 			k.doOnMasters(flush...)
 		}
 	}
+	eventually(t, "the proxies to see each other's keys", func() bool {
+		_, proxies := c.fleetKeys(t)
+		return proxies == 2
+	})
 }
 
 // TestDocumentedNodeUsersSuffice gives proxies each user that redis.conf describes, on each

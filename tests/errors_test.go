@@ -59,7 +59,7 @@ var exactErrors = []struct {
 	{"RL.COUNTER k 100 60 BUCKETS 0", wrongBuckets + "'0'"},
 	{"RL.COUNTER k 100 60 BUCKETS 1001", wrongBuckets + "'1001'"},
 	{"RL.COUNTER k 100 5ms BUCKETS 6", "ERR buckets must not exceed the window's milliseconds; buckets was 6, the window 5ms"},
-	{"RL.HOTKEYS LIMIT", "ERR syntax error: unknown option 'LIMIT'; expected BY or COUNT"},
+	{"RL.HOTKEYS LIMIT", "ERR syntax error: unknown option 'LIMIT'; expected BY, COUNT or FLEET"},
 	{"RL.HOTKEYS COUNT ten", "ERR value is not an integer or out of range; it was 'ten'"},
 
 	{"CL.THROTTLE k 1e3 30 60", "Cell error: Couldn't parse as integer: 1e3"},

@@ -34,15 +34,19 @@ func startNodes(t *testing.T, count int) []*node {
 	return nodes
 }
 
-// layouts is the stored key of the lists of backends that proxies have.
-const layouts = "rl:{%layouts}"
+// layouts is the stored key of the lists of backends that proxies have. The keys in which they note
+// their busiest keys begin with busiest.
+const (
+	layouts = "rl:{%layouts}"
+	busiest = "rl:{%hotkeys"
+)
 
-// keys returns all keys that the node holds, other than layouts.
+// keys returns all keys that the node holds, other than those of the proxies.
 func (n *node) keys(t *testing.T) []string {
 	t.Helper()
 	var keys []string
 	for it := n.Scan(context.Background(), 0, "*", 1000).Iterator(); it.Next(context.Background()); {
-		if it.Val() != layouts {
+		if it.Val() != layouts && !strings.HasPrefix(it.Val(), busiest) {
 			keys = append(keys, it.Val())
 		}
 	}

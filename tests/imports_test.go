@@ -18,8 +18,8 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/layout", "engine/memory", "engine/observe", "engine/redis",
-		"engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
+		"commands", "commands/acl", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"engine/observe", "engine/redis", "engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/stats", "commands/table", "commands/word",
@@ -41,6 +41,7 @@ var allowed = map[string][]string{
 	"engine/decisionlog": {"engine", "engine/observe"},
 	"engine/backend":     {"shard", "internal/keypair"},
 	"engine/denials":     {"engine", "engine/limit"},
+	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},
 	"engine/layout":      {"engine", "engine/backend", "shard"},
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard/lease", "internal/glob"},
@@ -67,6 +68,7 @@ var allowed = map[string][]string{
 
 // inTests says what else the tests of a package may import.
 var inTests = map[string][]string{
+	"engine/hotkeys":     {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
 	"web":                {"commands"},
 	"engine/decisionlog": {"engine/limit"},
@@ -78,7 +80,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 
 // alone says which packages a library may be imported by.
 var alone = map[string][]string{
-	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/layout", "engine/redis"},
+	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
 	"github.com/youmark/pkcs8":  {"internal/keypair"},

@@ -3,11 +3,13 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"slices"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/forward"
+	"github.com/rlproxy/rlproxy/engine/hotkeys"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/observe"
@@ -25,6 +27,7 @@ type engines struct {
 	memory  *resp.Memory       // counts what clients make the process hold
 
 	observer  *observe.Observer     // sees the decisions
+	hotkeys   *hotkeys.Exchange     // adds up the busiest keys of all proxies
 	decisions *decisionlog.Recorder // logs them
 }
 
@@ -74,13 +77,17 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 func (e *engines) observe(log *slog.Logger) {
 	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
+	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 
 // stats returns what INFO and metrics show of the engine and of what sees its decisions.
-func (e *engines) stats() []engine.Stat { return append(e.decide.Stats(), e.decisions.Stats()...) }
+func (e *engines) stats() []engine.Stat {
+	return slices.Concat(e.decide.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
+}
 
 // close closes the engines, the fleet after them, and the decision log last. The caller makes no more requests.
 func (e *engines) close() error {
+	e.hotkeys.Close()
 	err := e.decide.Close()
 	if e.forward != nil {
 		err = errors.Join(err, e.forward.Close())

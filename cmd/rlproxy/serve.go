@@ -132,6 +132,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 	config := commands.Config{
 		Engine:   eng.decide,
 		Observer: eng.observer,
+		AllKeys:  eng.hotkeys.HotKeys,
 		ACL:      ready.acl,
 		Settings: now.settings,
 		Info:     func() []commands.Section { return sections(now, eng) },

@@ -167,8 +167,9 @@ func (n *Node) report() (attrs []any) {
 }
 
 // poolSize is the number of connections of a node's client: two for batches in flight,
-// one for a probe, and a spare one.
-const poolSize = 4
+// one for a probe, and three for packages layout and hotkeys, which use them seldom and must
+// not keep a batch waiting.
+const poolSize = 6
 
 // options returns the options for a client of the node of backend b at addr.
 func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Options {

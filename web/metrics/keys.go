@@ -12,6 +12,9 @@ import (
 const (
 	// maxKeys is the most series with a client's key.
 	maxKeys = 50
+	// minRate is the least decisions per second of a key with a series, so that keys that are
+	// asked about now and then do not make series that soon end.
+	minRate = 0.5
 	// maxLabel is the most bytes of a key in a label.
 	maxLabel = 100
 )
@@ -22,9 +25,12 @@ var hotKeys = gauge("hot_key_decisions_per_second",
 func (c *Config) collectKeys(to chan<- prometheus.Metric) {
 	shown := make(map[string]bool, maxKeys)
 	for _, k := range c.Observer.HotKeys(maxKeys) {
+		if k.Rate < minRate {
+			break
+		}
 		if label := keyLabel(k.Key); !shown[label] { // two series of one label would be an error
 			shown[label] = true
-			hotKeys.send(to, float64(k.Rate), label)
+			hotKeys.send(to, k.Rate, label)
 		}
 	}
 }

@@ -1,0 +1,242 @@
+// Package hotkeys adds up what all proxies of the same nodes are asked about most, for
+// RL.HOTKEYS FLEET.
+//
+// Every two seconds a proxy notes its busiest keys in a record of its own (record.go), by a
+// script (note.lua) that also names the proxy in the node's index. It does so on two nodes,
+// the first two that it can reach of those places that all proxies have in the same order
+// (places.go). Whoever wants to know the sum looks in all these places (read.go). So two proxies
+// that disagree about whether a node is up still find each other. A record ends by itself soon
+// after its proxy has.
+//
+// An Exchange (this file) does this for one proxy. It costs nodes nothing while there is
+// nothing to note, and it is in nobody's way: what cannot be noted or read is left out.
+package hotkeys
+
+import (
+	"context"
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/observe"
+)
+
+const (
+	// noteEvery is the pause between two notes of a proxy.
+	noteEvery = 2 * time.Second
+	// noteFor is how long a note counts, so that one may get lost, and how long a proxy
+	// that was killed is still seen.
+	noteFor = 5 * time.Second
+	// copies is the number of nodes on which a proxy notes its keys.
+	copies = 2
+	// readAgain is how long what was read counts as new, however often it is asked for.
+	readAgain = time.Second
+	// within bounds a round trip, beside the fleet's timeout.
+	within = time.Second
+	// sayEvery is the pause between log lines about one kind of trouble.
+	sayEvery = time.Minute
+)
+
+//go:embed note.lua
+var script string
+
+// Source has the busiest keys of this proxy.
+type Source interface {
+	// HotKeys returns at most n keys, the busiest first.
+	HotKeys(n int) []observe.HotKey
+}
+
+// Exchange notes the keys of this proxy for others, and adds up those of all. It is safe for
+// concurrent use.
+type Exchange struct {
+	fleet *backend.Fleet
+	own   Source
+	log   *slog.Logger
+	self  string // this proxy's name in indexes
+	now   func() time.Time
+
+	seq   int64   // number of notes; used only by the goroutine that notes
+	noted []place // where the latest note is; used only by that goroutine, and then by Close
+
+	others  atomic.Int64 // proxies that the latest look found, this one not counted
+	ignored atomic.Int64 // records that made no sense
+
+	reading sync.Mutex
+	read    map[string]record // the newest record of each other proxy; guarded by reading
+	readAt  time.Time         // guarded by reading
+
+	saying sync.Mutex
+	said   map[string]time.Time // when there was a log line, by what it is about; guarded by saying
+
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// Open returns an exchange of the keys of own, which must be closed before the fleet and
+// before own. If fleet is nil, there are no nodes, and no other proxies.
+func Open(fleet *backend.Fleet, own Source, log *slog.Logger) *Exchange {
+	return open(fleet, own, log, noteEvery)
+}
+
+func open(fleet *backend.Fleet, own Source, log *slog.Logger, every time.Duration) *Exchange {
+	var digits [8]byte
+	_, _ = rand.Read(digits[:]) // it never fails
+	x := &Exchange{
+		fleet: fleet, own: own, log: log, self: hex.EncodeToString(digits[:]), now: time.Now, said: make(map[string]time.Time),
+	}
+	ctx, stop := context.WithCancel(context.Background())
+	x.stop = stop
+	if fleet != nil {
+		x.done.Add(1)
+		go x.run(ctx, every) // until Close
+	}
+	return x
+}
+
+// Close removes this proxy's note from the nodes that answer.
+func (x *Exchange) Close() {
+	x.stop()
+	x.done.Wait()
+	for _, p := range x.noted {
+		_ = x.note(context.Background(), p, nil) // else it ends by itself
+	}
+}
+
+func (x *Exchange) run(ctx context.Context, every time.Duration) {
+	defer x.done.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(every):
+		}
+		backend.Guard(x.log, "noting the busiest keys", func() { x.round(ctx) })
+	}
+}
+
+// round notes the busiest keys in the first places that take them.
+func (x *Exchange) round(ctx context.Context) {
+	keys := x.own.HotKeys(math.MaxInt)
+	if len(keys) == 0 {
+		return
+	}
+	x.seq++
+	text := encode(keys, x.seq)
+	var noted []place
+	for _, p := range places(x.fleet.Topology()) {
+		if len(noted) == copies || ctx.Err() != nil {
+			break
+		}
+		if x.note(ctx, p, text) == nil {
+			noted = append(noted, p)
+		}
+	}
+	x.noted = noted
+}
+
+// note stores this proxy's record in a place, or removes it if it is empty.
+func (x *Exchange) note(ctx context.Context, p place, text []byte) error {
+	if !reachable(p.node) {
+		return errUnreachable
+	}
+	ctx, cancel := context.WithTimeout(ctx, x.patience())
+	defer cancel()
+	cmd := redis.NewIntCmd(ctx, "eval", script, 2, p.index, p.record(x.self), x.self, text, noteFor.Milliseconds())
+	err := p.node.Client().Process(ctx, cmd)
+	switch {
+	case err != nil:
+		x.trouble("cannot note the busiest keys", p.node, err)
+		return err
+	case cmd.Val() == 0:
+		x.say("no room to note the busiest keys: RL.HOTKEYS FLEET adds up 64 proxies at most", "node", p.node.Name())
+		return errFull
+	}
+	return nil
+}
+
+func reachable(n *backend.Node) bool { return n.Client() != nil && !n.Down() }
+
+func (x *Exchange) patience() time.Duration { return min(x.fleet.Timeout(), within) }
+
+// trouble logs that a node refuses what this package asks of it. That a node does not answer
+// is logged elsewhere.
+func (x *Exchange) trouble(what string, n *backend.Node, err error) {
+	if redis.HasErrorPrefix(err, "MOVED") {
+		x.fleet.Look()
+		return
+	}
+	if backend.IsReply(err) && !backend.Failed(err) {
+		x.say(what, "node", n.Name(), "why", err)
+	}
+}
+
+// say logs a line, but only one a minute with the same text.
+func (x *Exchange) say(text string, attrs ...any) {
+	x.saying.Lock()
+	defer x.saying.Unlock()
+	if now := x.now(); now.Sub(x.said[text]) >= sayEvery {
+		x.said[text] = now
+		x.log.Warn(text, attrs...)
+	}
+}
+
+// HotKeys returns the sums of what the proxies say of their busiest keys, the busiest first,
+// and how many proxies they are from, this one included. What it reads of nodes counts for a
+// second, so that it may be called often; then it waits for nodes, at most twice the fleet's
+// timeout. Without nodes it returns this proxy's keys.
+func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
+	others := x.look()
+	sums := make(map[string]*observe.HotKey)
+	own := x.own.HotKeys(math.MaxInt)
+	for i := range own {
+		sums[string(own[i].Key)] = &own[i]
+	}
+	for _, name := range slices.Sorted(maps.Keys(others)) {
+		for _, k := range others[name].Keys {
+			if sum := sums[string(k.Key)]; sum != nil {
+				add(sum, &k)
+			} else {
+				k := observe.HotKey(k)
+				sums[string(k.Key)] = &k
+			}
+		}
+	}
+	for _, sum := range sums {
+		keys = append(keys, *sum)
+	}
+	observe.Sort(keys, observe.ByRate)
+	return keys, 1 + len(others)
+}
+
+// add adds to sum what another proxy says of its key. The limit and what remained of it are
+// those that the first proxy says.
+func add(sum *observe.HotKey, k *key) {
+	sum.Rate += k.Rate
+	sum.DeniedRate += k.DeniedRate
+	sum.Admitted += k.Admitted
+	sum.Denied += k.Denied
+	sum.ByPolicy += k.ByPolicy
+	sum.Shards = max(sum.Shards, k.Shards)
+	if sum.Remaining < 0 {
+		sum.Limit, sum.Remaining = k.Limit, k.Remaining
+	}
+}
+
+// Stats returns what INFO and metrics show of the exchange.
+func (x *Exchange) Stats() []engine.Stat {
+	return []engine.Stat{
+		{Name: "hotkeys_other_proxies", Value: x.others.Load()},
+		{Name: "hotkeys_records_ignored", Value: x.ignored.Load(), Metric: "hotkeys_records_ignored_total",
+			Help: "Records of other proxies' busiest keys that made no sense."},
+	}
+}

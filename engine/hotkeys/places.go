@@ -1,0 +1,45 @@
+package hotkeys
+
+import (
+	"strconv"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// indexKey is the stored key of a node's index. No client's key is stored under this name,
+// as in an escaped key p or two hexadecimal digits follow a %. In a Redis Cluster there is
+// one for each place, with the place's number in it.
+const indexKey = "rl:{%hotkeys}"
+
+// maxPlaces bounds the number of nodes on which records are looked for.
+const maxPlaces = 8
+
+// place is a node on which proxies note their keys.
+type place struct {
+	node  *backend.Node
+	index string // the stored key of its index
+}
+
+// record returns the stored key of a proxy's record, which is in the slot of the index.
+func (p place) record(proxy string) string { return p.index + proxy }
+
+// places returns the places of a topology, in an order in which all proxies with the same
+// nodes have them.
+func places(top *backend.Topology) []place {
+	var found []place
+	seen := make(map[int]bool)
+	const tries = 1000 // a node with few slots may not be found, nor be needed
+	for i := 0; i < tries && len(found) < min(maxPlaces, len(top.Nodes)); i++ {
+		name := "rl:{%hotkeys" + strconv.Itoa(i) + "}"
+		n, _ := top.LocateStored([]byte(name))
+		if seen[n] {
+			continue
+		}
+		seen[n] = true
+		if !top.Clustered() {
+			name = indexKey // also for proxies that have another list of nodes with this one in it
+		}
+		found = append(found, place{top.Nodes[n], name})
+	}
+	return found
+}

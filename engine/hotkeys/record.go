@@ -1,0 +1,121 @@
+package hotkeys
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
+)
+
+// Bounds of a record. Whoever else can write to the node need not keep them.
+const (
+	maxKeys   = 100      // keys
+	maxRecord = 16 << 10 // bytes
+	maxCount  = 1 << 50  // of every number, so that no sum over all proxies overflows
+)
+
+// version is the version of the format of records. A record of another version counts for
+// nothing. What is added at the end of a key's array is no new version: older proxies leave
+// it out.
+const version = 1
+
+// record is what one proxy notes on a node.
+type record struct {
+	Version int   `json:"v"`
+	Seq     int64 `json:"seq"` // Number of the proxy's notes so far. Of two records the higher one is the newer.
+	Keys    []key `json:"keys"`
+}
+
+// key is a busy key in a record. Its JSON is an array of its fields, in their order.
+type key observe.HotKey
+
+func (k *key) fields() []any {
+	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByPolicy, &k.Limit, &k.Remaining, &k.Shards}
+}
+
+// MarshalJSON implements json.Marshaler.
+func (k key) MarshalJSON() ([]byte, error) {
+	k.Rate, k.DeniedRate = math.Round(k.Rate*100)/100, math.Round(k.DeniedRate*100)/100
+	return json.Marshal(k.fields())
+}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (k *key) UnmarshalJSON(b []byte) error {
+	fields := k.fields()
+	n := len(fields)
+	if err := json.Unmarshal(b, &fields); err != nil {
+		return err
+	}
+	if len(fields) < n {
+		return errors.New("a key has too few fields")
+	}
+	return nil
+}
+
+// valid reports whether a proxy can have noted k.
+func (k *key) valid() bool {
+	count := func(n int64) bool { return 0 <= n && n <= maxCount }
+	rate := func(r float64) bool { return 0 <= r && r <= maxCount }
+	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) &&
+		count(k.Admitted) && count(k.Denied) && count(k.ByPolicy) && count(k.Limit) && count(k.Remaining+1) &&
+		0 < k.Shards && k.Shards <= engine.MaxShards
+}
+
+// encode returns a record of those keys that are to be noted, as many as it has room for.
+func encode(keys []observe.HotKey, seq int64) []byte {
+	r := record{Version: version, Seq: seq, Keys: []key{}}
+	left := maxRecord - 64 // the rest of a record takes less
+	for _, k := range pick(keys) {
+		b, err := json.Marshal(key(k))
+		if err != nil {
+			panic("a busy key has no JSON: " + err.Error())
+		}
+		if len(b)+1 <= left {
+			left -= len(b) + 1
+			r.Keys = append(r.Keys, key(k))
+		}
+	}
+	b, err := json.Marshal(r)
+	if err != nil {
+		panic("a record has no JSON: " + err.Error())
+	}
+	return b
+}
+
+// pick returns at most maxKeys of the keys: half of them because they are the busiest, and
+// the others because they are denied most often.
+func pick(keys []observe.HotKey) []observe.HotKey {
+	if len(keys) <= maxKeys {
+		return keys
+	}
+	keys = slices.Clone(keys)
+	observe.Sort(keys, observe.ByRate)
+	observe.Sort(keys[maxKeys/2:], observe.ByDenied)
+	return keys[:maxKeys]
+}
+
+// decode returns the record that b holds.
+func decode(b []byte) (r record, err error) {
+	if len(b) > maxRecord {
+		return r, fmt.Errorf("it is longer than %d bytes", maxRecord)
+	}
+	if err := json.Unmarshal(b, &r); err != nil {
+		return r, err
+	}
+	switch {
+	case r.Version != version:
+		return r, fmt.Errorf("it is of version %d, and this proxy knows version %d", r.Version, version)
+	case len(r.Keys) > maxKeys:
+		return r, fmt.Errorf("it has more than %d keys", maxKeys)
+	}
+	for i := range r.Keys {
+		if !r.Keys[i].valid() {
+			return r, fmt.Errorf("key %d of it cannot be", i)
+		}
+	}
+	return r, nil
+}
