@@ -23,6 +23,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/internal/histogram"
 	"github.com/rlproxy/rlproxy/web/metrics"
+	"github.com/rlproxy/rlproxy/web/page"
 )
 
 // MaxConnections is the most connections at a time.
@@ -174,6 +175,7 @@ func (s *Server) routes() http.Handler {
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.Handle("GET /metrics", may("info", s.metrics()))
+	mux.Handle("GET /{$}", may("rl.hotkeys", http.HandlerFunc(page.Serve)))
 	mux.Handle("GET /api/stream", ours(may("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
 	mux.Handle("GET /api/key", ours(s.inspect))
 	mux.Handle("POST /api/reset", ours(s.reset))

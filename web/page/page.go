@@ -1,0 +1,49 @@
+// Package page is the web page that shows what an rlproxy does: page.html, one file
+// that loads nothing from elsewhere and asks only the server's own /api.
+package page
+
+import (
+	"crypto/sha256"
+	_ "embed" // of the page
+	"encoding/base64"
+	"net/http"
+	"regexp"
+	"strings"
+)
+
+//go:embed page.html
+var text []byte
+
+// Policy is the Content-Security-Policy of the page. Only the script and the style of
+// page.html run, by their hashes. They connect to nothing but this server, and no text
+// becomes markup.
+var Policy = strings.Join([]string{
+	"default-src 'none'",
+	"script-src " + inline("script"),
+	"style-src " + inline("style"),
+	"connect-src 'self'",
+	"img-src data:", // of the icon
+	"base-uri 'none'",
+	"form-action 'none'",
+	"frame-ancestors 'none'",
+	"require-trusted-types-for 'script'",
+	"trusted-types 'none'",
+}, "; ")
+
+// inline returns the sources of a policy that allow the elements of page.html with
+// this name.
+func inline(name string) string {
+	var sources []string
+	for _, m := range regexp.MustCompile(`(?s)<`+name+`>(.*?)</`+name+`>`).FindAllSubmatch(text, -1) {
+		sum := sha256.Sum256(m[1])
+		sources = append(sources, "'sha256-"+base64.StdEncoding.EncodeToString(sum[:])+"'")
+	}
+	return strings.Join(sources, " ")
+}
+
+// Serve answers with the page and its policy.
+func Serve(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", Policy)
+	_, _ = w.Write(text) // the client may be gone
+}

@@ -1,0 +1,31 @@
+package page
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPageComesWithItsPolicy(t *testing.T) {
+	w := httptest.NewRecorder()
+	Serve(w, httptest.NewRequest(http.MethodGet, "/", nil))
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Equal(t, Policy, w.Header().Get("Content-Security-Policy"))
+	require.NotContains(t, Policy, "unsafe")
+	require.Len(t, regexp.MustCompile(`(script|style)-src 'sha256-[A-Za-z0-9+/]{43}=';`).FindAllString(Policy, -1), 2, "one hash each: %s", Policy)
+}
+
+// TestPageIsAllThereIs holds that the page names nothing that a browser would load, and
+// nothing that turns text into markup.
+func TestPageIsAllThereIs(t *testing.T) {
+	page := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "") // a name, not a place
+	for _, word := range []string{"http://", "https://", "src=", "@import", "url(", "innerHTML", "insertAdjacentHTML", "eval(", " style=", " onclick="} {
+		require.NotContains(t, page, word)
+	}
+	require.Less(t, len(text), 64<<10, "bytes")
+}
