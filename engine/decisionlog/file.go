@@ -145,7 +145,6 @@ func (f *file) write(lines []byte) {
 		n, err := f.w.Write(lines)
 		f.r.written.Add(count(lines[:n]))
 		if err == nil {
-			f.r.lastFailure.Store(nil)
 			return
 		}
 		f.fail(err)
@@ -162,10 +161,16 @@ func (f *file) write(lines []byte) {
 	}
 }
 
+// failure is an error of a file.
+type failure struct {
+	err error
+	at  time.Time
+}
+
 // fail records an error of the file.
 func (f *file) fail(err error) {
 	f.r.failed.Add(1)
-	f.r.lastFailure.Store(&err)
+	f.r.lastFailure.Store(&failure{err, f.r.config.Now()})
 }
 
 // count returns the number of lines that end in b.

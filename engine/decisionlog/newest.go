@@ -20,7 +20,7 @@ type Denial struct {
 	RetryAfter time.Duration // as the client was told
 	Node       string        // the key's node, its home if it is split: host:port or embedded
 	Policy     engine.Policy // what denied in place of the key's state; PolicyDefault if the state did
-	Client     string        // the client's address
+	Client     string        // the client's address; unix for a client of the Unix socket
 	ClientName string        // as set by CLIENT SETNAME; empty if it was not
 }
 
@@ -69,9 +69,13 @@ func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 	return d
 }
 
+// address returns a client's address. A client of the Unix socket has none of its own.
 func address(a net.Addr) string {
-	if a == nil {
+	switch {
+	case a == nil:
 		return ""
+	case a.Network() == "unix":
+		return "unix"
 	}
 	return a.String()
 }

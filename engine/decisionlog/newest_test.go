@@ -2,10 +2,12 @@ package decisionlog
 
 import (
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/stretchr/testify/require"
 )
 
@@ -32,6 +34,9 @@ func TestNewestDenials(t *testing.T) {
 		},
 	}, b.Newest(2))
 	require.Len(t, b.Newest(20), 3)
+	b.Record(&engine.Pipeline{Requests: []engine.Request{slide("f").Request}, Results: []engine.Result{slide("f").Result}},
+		observe.Client{Addr: &net.UnixAddr{Net: "unix", Name: "@"}})
+	require.Equal(t, "unix", b.Newest(1)[0].Client)
 	for i := range 100 {
 		b.show(slide(fmt.Sprint("key", i)))
 	}

@@ -66,7 +66,7 @@ type Recorder struct {
 	dropped     atomic.Int64                  // lines dropped because the file did not take them, in total
 	written     atomic.Int64                  // lines written, in total
 	failed      atomic.Int64                  // writes that failed, in total
-	lastFailure atomic.Pointer[error]         // why the last write failed; nil if it did not
+	lastFailure atomic.Pointer[failure]       // the last write that failed; nil if none did
 
 	writers  sync.WaitGroup // one for each file, until its lines are written
 	reporter *reporter      // nil until there was a file; only Use and Close use it

@@ -71,7 +71,7 @@ func (p *reporter) say(now time.Time) {
 	if dropped == p.dropped && failed == p.failed {
 		return
 	}
-	p.r.config.Logger.Warn("the decision log loses lines or is late", "why", p.r.fileTrouble(),
+	p.r.config.Logger.Warn("the decision log loses lines or is late", "why", p.r.fileTrouble(now),
 		"lines_dropped", dropped-p.dropped, "failed_writes", failed-p.failed)
 	p.said, p.dropped, p.failed = now, dropped, failed
 }
@@ -84,7 +84,7 @@ func (r *Recorder) sayLeftOut(now time.Time, most int) {
 			if n == 0 {
 				continue
 			}
-			line := encode(&leftOutLine{formatTime(now), "left_out", e.String(), n, r.whyLeftOut(e, why)})
+			line := encode(&leftOutLine{formatTime(now), "left_out", e.String(), n, r.whyLeftOut(e, why, now)})
 			if !r.queue(line, most) {
 				r.leftOut[e][why].Add(n) // to be said in the next second
 			}
@@ -93,9 +93,9 @@ func (r *Recorder) sayLeftOut(now time.Time, most int) {
 }
 
 // whyLeftOut says in words why lines were left out.
-func (r *Recorder) whyLeftOut(e event, why reason) string {
+func (r *Recorder) whyLeftOut(e event, why reason, now time.Time) string {
 	if why == forFile {
-		return r.fileTrouble()
+		return r.fileTrouble(now)
 	}
 	most := r.denials.most
 	if e == byPolicy {
@@ -104,10 +104,10 @@ func (r *Recorder) whyLeftOut(e event, why reason) string {
 	return "more than " + strconv.Itoa(int(most)) + " lines in a second"
 }
 
-// fileTrouble says in words what is wrong with the file.
-func (r *Recorder) fileTrouble() string {
-	if err := r.lastFailure.Load(); err != nil {
-		return (*err).Error()
+// fileTrouble says in words why lines were dropped lately.
+func (r *Recorder) fileTrouble(now time.Time) string {
+	if f := r.lastFailure.Load(); f != nil && now.Sub(f.at) < 2*engine.LogEvery {
+		return f.err.Error()
 	}
 	return "the file is slower than the log"
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// windows remembers which keys and windows a line was written for, until the window has
-// passed since. It has room for 32,768 of them, in groups by hash. In a full group, the one
+// windows remembers which keys, commands and windows a line was written for, until the window
+// has passed since. It has room for 32,768 of them, in groups by hash. In a full group, the one
 // that ends first makes room: if that key is denied again before, it gets another line
 // within its window. So with too many keys there are more lines than needed, which the
 // rate bounds, and a key's first denial is never missed for want of room.
@@ -18,12 +18,15 @@ import (
 // A window of less than a second counts as a second, so that no key has more than a line a
 // second for each of its windows.
 type windows struct {
-	seed  maphash.Seed
-	locks [windowLocks]struct {
-		sync.Mutex
-		_ [56]byte
-	} // each in a cache line of its own
-	groups []group // locks[i%windowLocks] guards groups[i]
+	seed   maphash.Seed
+	locks  [windowLocks]lock
+	groups []group // groups[i] is guarded by locks[i%windowLocks]
+}
+
+// lock is a lock in a cache line of its own.
+type lock struct {
+	sync.Mutex
+	_ [56]byte
 }
 
 type group [16]struct {
