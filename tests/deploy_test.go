@@ -172,7 +172,7 @@ type manifest struct {
 }
 
 type probe struct {
-	TCPSocket struct{ Port string } `yaml:"tcpSocket"`
+	HTTPGet struct{ Path, Port string } `yaml:"httpGet"`
 }
 
 type container struct {
@@ -213,9 +213,9 @@ func TestManifestRunsAsWritten(t *testing.T) {
 	require.Equal(t, "Always", sidecar.RestartPolicy, "else it is no sidecar")
 	require.True(t, sidecar.Security.RunAsNonRoot)
 	require.True(t, sidecar.Security.ReadOnly)
-	require.Len(t, sidecar.Ports, 1)
-	require.Equal(t, sidecar.Ports[0].Name, sidecar.StartupProbe.TCPSocket.Port)
-	require.Equal(t, sidecar.Ports[0].Name, sidecar.LivenessProbe.TCPSocket.Port)
+	require.Len(t, sidecar.Ports, 2)
+	require.Equal(t, sidecar.Ports[1].Name, sidecar.StartupProbe.HTTPGet.Port)
+	require.Equal(t, sidecar.StartupProbe, sidecar.LivenessProbe)
 	require.Equal(t, pod.Spec.Volumes[0].Name, sidecar.VolumeMounts[0].Name)
 	require.Equal(t, parts["ConfigMap"].Metadata.Name, pod.Spec.Volumes[0].ConfigMap.Name)
 
@@ -234,6 +234,9 @@ func TestManifestRunsAsWritten(t *testing.T) {
 	port := fmt.Sprintf("port %d\n", sidecar.Ports[0].ContainerPort)
 	require.Contains(t, conf, port)
 	conf = strings.Replace(conf, port, "port 0\n", 1) + "backend-timeout 10000\n"
+	httpPort := fmt.Sprintf("http-port %d\n", sidecar.Ports[1].ContainerPort)
+	require.Contains(t, conf, httpPort)
+	conf = strings.Replace(conf, httpPort, fmt.Sprintf("http-port %d\n", redistest.FreePort(t)), 1)
 	i := newImage(t)
 	i.write(t, filepath.Join(sidecar.VolumeMounts[0].MountPath, "rlproxy.conf"), conf, 0o644)
 	command := i.command(sidecar.Args...)
@@ -244,6 +247,10 @@ func TestManifestRunsAsWritten(t *testing.T) {
 	require.Contains(t, p.Output.String(), "address=0.0.0.0:")
 	require.EqualValues(t, 4, dial(t, p.addr).decide(t, "RL.SLIDE k 5 60").remaining)
 	require.Equal(t, 1, len(nodes[0].keys(t))+len(nodes[1].keys(t)))
+	site := ofProxy(t, p)
+	site.url = strings.Replace(site.url, "0.0.0.0", "127.0.0.1", 1)
+	code, _ := site.get(t, strings.TrimPrefix(sidecar.LivenessProbe.HTTPGet.Path, "/"), "")
+	require.Equal(t, 200, code)
 	p.stop(t)
 }
 

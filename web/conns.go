@@ -82,6 +82,13 @@ func (c *conns) idle() *conn {
 	return nil
 }
 
+// len returns the number of connections.
+func (c *conns) len() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open.Len()
+}
+
 // closeIdle closes all connections without a request in progress.
 func (c *conns) closeIdle() {
 	c.mu.Lock()

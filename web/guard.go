@@ -67,6 +67,7 @@ func (s *Server) recover(r *http.Request) {
 	case http.ErrAbortHandler:
 		panic(p)
 	default:
+		s.panics.Add(1)
 		s.log.Error("panic while answering a request", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		panic(http.ErrAbortHandler) // closes the connection, since part of an answer may be written
 	}

@@ -88,6 +88,7 @@ func TestPanicCostsOneRequest(t *testing.T) {
 	require.Error(t, err)
 	_, err = http.Get("http://" + s.addr + "/healthz") //nolint:bodyclose // there is none
 	require.Error(t, err)
+	require.EqualValues(t, 2, s.panics.Load())
 	require.Equal(t, 2, strings.Count(s.log.String(), `msg="panic while answering a request"`), s.log)
 	require.Contains(t, s.log.String(), "guard_test.go")
 	require.Contains(t, s.log.String(), `panic="a mistake"`)

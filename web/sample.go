@@ -125,6 +125,7 @@ func (s *Server) sample() {
 func (s *Server) guarded(round func()) {
 	defer func() {
 		if p := recover(); p != nil {
+			s.panics.Add(1)
 			s.log.Error("panic while taking a sample", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()

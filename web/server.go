@@ -88,6 +88,7 @@ type Server struct {
 	history  history
 	streams  streams
 	draining atomic.Bool
+	panics   atomic.Int64
 	ending   context.Context // ends with the server
 	end      context.CancelFunc
 
@@ -144,6 +145,16 @@ func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) e
 		return err
 	}
 	return nil
+}
+
+// Stats returns what metrics show of the server.
+func (s *Server) Stats() []engine.Stat {
+	return []engine.Stat{
+		{Value: int64(s.conns.len()), Metric: "http_connections", Help: "Connections to http-port that are open."},
+		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total", Help: "Connections to http-port that were refused because all places had a request in progress."},
+		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Pages that are open and updated."},
+		{Value: s.panics.Load(), Metric: "http_panics_total", Help: "Requests to http-port, and samples for the page, that ended by a panic."},
+	}
 }
 
 // Drain makes /readyz report that the process ends.

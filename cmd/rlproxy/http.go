@@ -51,7 +51,7 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 			Engine:   eng.decide,
 			Observer: eng.observer,
 			Forward:  eng.forward,
-			Stats:    func() []engine.Stat { return append(serverStats(now, eng), eng.stats()...) },
+			Stats:    func() []engine.Stat { return slices.Concat(serverStats(now, eng), eng.stats(), now.web.Stats()) },
 			NoKeys:   !c.metricsKeys,
 			Version:  commands.Version,
 			Build:    built(),
