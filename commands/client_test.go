@@ -103,11 +103,13 @@ func FuzzServe(f *testing.F) {
 		f.Add(bytes.Join(lines, []byte{'\n'}))
 	}
 	f.Add([]byte("CL.THROTTLE\x00a\x00\r\r\x001\x001\nRL.INSPECT\x00a\nRL.SLIDE\x00away\x005\x0060"))
+	f.Add([]byte("HELLO\x003\nRL.SLIDE\x00a\x005\x0060\nNO\nSLOWLOG\x00GET\nLATENCY\x00HISTOGRAM\nINFO\x00ALL\nCONFIG\x00RESETSTAT"))
 	f.Add([]byte("HELLO\x003\nMULTI\nRL.SLIDE\x00a\x005\x0060\nCOMMAND\x00DOCS\nEXEC"))
 	f.Fuzz(func(t *testing.T, input []byte) {
 		cfg := testConfig(newFakeEngine())
 		cfg.MaxQueue = 3
 		h := New(cfg)
+		h.SetSlowLog(0, 3)
 		s := open(h, 1)
 		for line := range bytes.SplitSeq(input, []byte{'\n'}) {
 			s.Out = s.Out[:0]

@@ -323,6 +323,27 @@ var dialogues = map[string]string{
 		CONFIG GET SaV[d-f]
 		CONFIG GET s[a-b]ve
 		CONFIG GET appendonl?`,
+	"statistics": `
+		COMMAND INFO slowlog|get slowlog|len slowlog|reset slowlog|help config|resetstat
+		COMMAND INFO latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
+		SLOWLOG
+		SLOWLOG WHAT
+		SLOWLOG RESET
+		SLOWLOG GET x
+		SLOWLOG GET -2
+		SLOWLOG GET 1 2
+		SLOWLOG LEN 1
+		LATENCY
+		LATENCY WHAT
+		LATENCY LATEST
+		LATENCY HISTORY what
+		LATENCY GRAPH what
+		LATENCY GRAPH
+		LATENCY RESET
+		LATENCY RESET what
+		LATENCY HISTOGRAM what
+		CONFIG RESETSTAT
+		CONFIG RESETSTAT a`,
 	"server": `
 		CLUSTER
 		CLUSTER SLOTS
