@@ -66,7 +66,7 @@ func (s *site) send(ctx context.Context, method, path, user, body string) (*http
 	if method == http.MethodPost {
 		r.Header.Set("Content-Type", "application/json")
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.tls}}
+	client := http.Client{Timeout: 2 * patience, Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: s.tls}}
 	return client.Do(r)
 }
 
@@ -155,6 +155,7 @@ func TestHTTPKnowsTheUsers(t *testing.T) {
 		{"GET", "healthz", "", 200, 200, 200, 200},
 		{"GET", "readyz", "", 401, 200, 200, 200},
 		{"GET", "metrics", "", 401, 200, 403, 403},
+		{"GET", "", "", 401, 200, 200, 403},
 		{"GET", "api/key?id=" + id("shop:1"), "", 401, 200, 200, 403},
 		{"GET", "api/key?id=" + id("mail:1"), "", 401, 200, 403, 403},
 		{"POST", "api/reset", `{"id":"` + id("mail:1") + `"}`, 401, 200, 403, 403},

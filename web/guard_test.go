@@ -10,7 +10,7 @@ import (
 )
 
 // everyPath has what the server knows, and some that it does not.
-var everyPath = []string{"/metrics", "/readyz", "/none", "/healthz/", "//healthz", "/healthz/../metrics"}
+var everyPath = []string{"/", "/metrics", "/api/stream", "/api/key?id=AA", "/api/reset", "/readyz", "/none", "/healthz/", "//healthz", "/healthz/../metrics"}
 
 func TestStrangersGetHealthOnly(t *testing.T) {
 	t.Parallel()

@@ -166,7 +166,7 @@ func do(t *testing.T, r *http.Request, user string) (int, string) {
 	if name, password, ok := strings.Cut(user, ":"); ok {
 		r.SetBasicAuth(name, password)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(r)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, answer.Body.Close()) }()

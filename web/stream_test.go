@@ -33,7 +33,7 @@ func (s *site) watch(t *testing.T, user string) *watcher {
 	if name, password, ok := strings.Cut(user, ":"); ok {
 		r.SetBasicAuth(name, password)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	answer, err := client.Do(r)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = answer.Body.Close() })
@@ -61,7 +61,10 @@ func (w *watcher) next(t *testing.T, to any) string {
 
 func TestStreamShowsHistoryThenSnapshots(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.cfg.Engine.(*fakeEngine).node = "embedded" })
+	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+		s.cfg.Engine.(*fakeEngine).node = "embedded"
+		s.http.ReadTimeout, s.http.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond // the stream outlasts those of a request
+	})
 	require.Eventually(t, func() bool { return len(s.history.all()) > 0 }, 20*time.Second, time.Millisecond)
 	decide(s.observer, "sh\xffop:1", limit.Slide, 1000, time.Millisecond, engine.Result{Decision: limit.Decision{Limit: 9, Remaining: 2}})
 	w := s.watch(t, "")
@@ -189,6 +192,7 @@ func TestReloadEndsTheStreamsOfUsersWhoAreGone(t *testing.T) {
 		for all[user].next(t, &skip) != "" { // ends with the stream
 			continue
 		}
+		require.NoError(t, all[user].lines.Err(), "%q: the server ends the stream", user)
 	}
 	require.Equal(t, "snapshot", all["shop:hush"].next(t, &skip))
 	require.Len(t, s.streams.all(), 1)
