@@ -91,6 +91,11 @@ walk: ## list the functions that one RL.SLIDE passes; fails if there are too man
 	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
 		GOCOVERDIR=$$dir $(GO) run -cover -covermode=atomic -coverpkg=./... ./tests/walk
 
+.PHONY: test-page
+test-page: build ## try the page in a real Chromium, which it installs if it is missing
+	scripts/need chromium redis-server
+	cd tests/page && $(GO) vet . && $(GO) test -count 1 -parallel 4 -timeout 5m .
+
 .PHONY: test-clients
 test-clients: build ## run real clients and the examples; installs them, writes docs/clients.md
 	scripts/install-clients.sh
