@@ -79,9 +79,6 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx would keep events back
 	connection := http.NewResponseController(w)
-	if connection.SetReadDeadline(time.Time{}) != nil { // that of the request would end the stream
-		return
-	}
 	for event := appendEvent(nil, "history", past); ; {
 		if connection.SetWriteDeadline(time.Now().Add(s.eventTime)) != nil {
 			return
