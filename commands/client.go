@@ -248,7 +248,7 @@ func (c *client) decide() (took time.Duration) {
 	if len(c.pipe.Requests) > 0 {
 		c.h.cfg.Engine.Do(&c.pipe)
 		took = time.Since(sent)
-		c.h.cfg.Observer.Observe(&c.pipe, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
+		c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
 	}
 	if ordinary {
 		c.h.cfg.Forward.Wait(&c.forward)

@@ -161,7 +161,7 @@ func observed(e engine.Engine) *observe.Observer {
 			p.Requests[i].Key, p.Requests[i].Kind = []byte(key), limit.Slide
 			p.Results[i].Decision = limit.Decision{Allowed: allowed, Limit: 100, Remaining: 90}
 		}
-		o.Observe(&p, time.Millisecond, observe.Client{})
+		o.Observe(&p, at, time.Millisecond, observe.Client{})
 	}
 	see("busy", 100, true)
 	see("busy", 8900, false)

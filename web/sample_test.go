@@ -23,7 +23,7 @@ func decide(o *observe.Observer, key string, kind limit.Kind, n int, took time.D
 	for i := range p.Results {
 		p.Results[i] = a
 	}
-	o.Observe(&p, took, observe.Client{})
+	o.Observe(&p, time.Now(), took, observe.Client{})
 }
 
 func TestPointsSayWhatASecondDecided(t *testing.T) {

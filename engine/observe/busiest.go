@@ -74,9 +74,10 @@ func newBusiest(now func() time.Time) *busiest {
 	return b
 }
 
-// observe counts a pipeline's decisions, runs of one key together.
-func (b *busiest) observe(p *engine.Pipeline) {
-	now := b.now().Sub(b.started).Milliseconds()
+// observe counts a pipeline's decisions, runs of one key together. They were made at a time
+// after the start.
+func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
+	now := at.Milliseconds()
 	for i := 0; i < len(p.Requests); {
 		key := p.Requests[i].Key
 		seen, counts := topk.Decisions{}, false

@@ -97,11 +97,11 @@ func New(c Config) *Observer {
 	return &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
 }
 
-// Observe takes in a pipeline that was answered, and how long that took: each of its
-// requests has waited for so long.
-func (o *Observer) Observe(p *engine.Pipeline, took time.Duration, from Client) {
+// Observe takes in a pipeline that was answered, when it was sent to the engine, and how long
+// the answer took: each of its requests has waited for so long. It reads no clock.
+func (o *Observer) Observe(p *engine.Pipeline, sent time.Time, took time.Duration, from Client) {
 	o.count(p, took)
-	o.busiest.observe(p)
+	o.busiest.observe(p, sent.Sub(o.busiest.started)+took)
 	if o.recorder != nil {
 		o.recorder.Record(p, from)
 	}

@@ -45,7 +45,7 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 	o := New(Config{})
 	for out := range results {
 		for range out + 1 {
-			o.Observe(decided(results[out]), time.Millisecond, Client{})
+			o.Observe(decided(results[out]), time.Now(), time.Millisecond, Client{})
 		}
 	}
 	names := make(map[string]bool)
@@ -63,7 +63,7 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	p.Requests[3].Kind, p.Requests[4].Kind = limit.GCRA, limit.GCRA
 	p.Requests[5].Op = engine.OpReset
 	o := New(Config{})
-	o.Observe(p, 3*time.Millisecond, Client{})
+	o.Observe(p, time.Now(), 3*time.Millisecond, Client{})
 	require.EqualValues(t, 2, o.Count(limit.Slide, Allowed))
 	require.EqualValues(t, 1, o.Count(limit.Slide, Denied))
 	require.EqualValues(t, 1, o.Count(limit.GCRA, Allowed))
@@ -71,7 +71,7 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	slide := o.Durations(limit.Slide).Snapshot()
 	require.EqualValues(t, 3, slide.Count)
 	require.Equal(t, 9*time.Millisecond, slide.Sum)
-	o.Observe(decided(), time.Hour, Client{})
+	o.Observe(decided(), time.Now(), time.Hour, Client{})
 	require.EqualValues(t, 3, o.Durations(limit.Slide).Snapshot().Count)
 }
 
@@ -90,14 +90,15 @@ func TestTheRecorderGetsEveryPipeline(t *testing.T) {
 	t.Parallel()
 	var r recorder
 	o := New(Config{Recorder: &r})
-	o.Observe(decided(allowed, denied), 0, Client{Name: "web"})
+	o.Observe(decided(allowed, denied), time.Now(), 0, Client{Name: "web"})
 	require.Equal(t, recorder{2, Client{Name: "web"}}, r)
 }
 
 func TestObserveDoesNotAllocate(t *testing.T) {
 	o := New(Config{})
 	p := decided(allowed, allowed, denied)
-	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, time.Millisecond, Client{}) }))
+	sent := time.Now()
+	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Client{}) }))
 }
 
 func BenchmarkObserve(b *testing.B) {
@@ -109,9 +110,10 @@ func BenchmarkObserve(b *testing.B) {
 				results[i] = allowed
 			}
 			p := decided(results...)
+			sent := time.Now()
 			b.ReportAllocs()
 			for b.Loop() {
-				o.Observe(p, time.Millisecond, Client{})
+				o.Observe(p, sent, time.Millisecond, Client{})
 			}
 		})
 	}

@@ -48,7 +48,7 @@ func decide(o *observe.Observer, key string, kind limit.Kind, results ...engine.
 	for i := range p.Requests {
 		p.Requests[i].Key, p.Requests[i].Kind = []byte(key), kind
 	}
-	o.Observe(p, 16*time.Microsecond, observe.Client{})
+	o.Observe(p, time.Now(), 16*time.Microsecond, observe.Client{})
 }
 
 // scrape returns the text of /metrics, as whoever may see keys or may not.
