@@ -156,12 +156,12 @@ func testConfig(e engine.Engine) Config {
 func observed(e engine.Engine) *observe.Observer {
 	o := observe.New(observe.Config{Engine: e, Now: func() time.Time { return at }})
 	see := func(key string, n int, allowed bool) {
-		p := engine.Pipeline{Requests: make([]engine.Request, n), Results: make([]engine.Result, n)}
-		for i := range p.Requests {
-			p.Requests[i].Key, p.Requests[i].Kind = []byte(key), limit.Slide
-			p.Results[i].Decision = limit.Decision{Allowed: allowed, Limit: 100, Remaining: 90}
+		p := engine.Pipeline{Requests: make([]engine.Request, 1), Results: make([]engine.Result, 1)}
+		p.Requests[0].Key, p.Requests[0].Kind = []byte(key), limit.Slide
+		p.Results[0].Decision = limit.Decision{Allowed: allowed, Limit: 100, Remaining: 90}
+		for range n {
+			o.Observe(&p, at, time.Millisecond, observe.Client{})
 		}
-		o.Observe(&p, at, time.Millisecond, observe.Client{})
 	}
 	see("busy", 100, true)
 	see("busy", 8900, false)
