@@ -41,15 +41,28 @@ func openPatient() *patient {
 	return p
 }
 
+// holdProbes makes probes wait until release is called, so that a test can look at a node
+// before the first of them ends.
+func (p *patient) holdProbes() (release func()) {
+	probe, held := p.probe, make(chan struct{})
+	p.probe = func(ctx context.Context) error {
+		<-held
+		return probe(ctx)
+	}
+	return func() { close(held) }
+}
+
 // Failures of requests and of probes count alike. Probes become rarer, down to two a
 // second.
 func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := openPatient()
 		defer p.close()
+		release := p.holdProbes()
 		require.Equal(t, Up, p.state())
 		require.True(t, p.fail(errors.New("refused")))
 		require.Equal(t, Suspect, p.state())
+		release()
 		synctest.Wait() // the first probe comes at once
 		require.Equal(t, Down, p.state())
 		require.Equal(t, "connection failed: refused", p.reason())
@@ -134,10 +147,12 @@ func TestAnyReplyBringsASuspectNodeUp(t *testing.T) {
 		p := openPatient()
 		defer p.close()
 		p.well.Store(true)
+		release := p.holdProbes()
 		p.fail(errors.New("refused"))
 		p.succeed()
 		require.Equal(t, Up, p.state())
 		require.Equal(t, []State{Suspect}, p.heard)
+		release()
 		synctest.Wait()
 		require.Equal(t, int64(1), p.probes.Load())
 		require.Equal(t, []State{Suspect}, p.heard, "recovered is called once")
