@@ -9,7 +9,7 @@
 //
 // Reading order: engine.go (this file), policy.go (what is answered when a node
 // cannot), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), stat.go (what
-// INFO and metrics show).
+// INFO and metrics show), traffic.go (what was asked of a node).
 package engine
 
 import (

@@ -21,7 +21,7 @@
 // (scanner.go).
 //
 // Reading order: fleet.go (this file), topology.go, node.go, health.go, errors.go,
-// watcher.go, then cluster.go and sentinel.go.
+// kind.go, watcher.go, then cluster.go and sentinel.go.
 package backend
 
 import (

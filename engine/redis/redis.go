@@ -14,7 +14,7 @@
 // Which nodes there are and how they are is for package backend to know.
 //
 // Reading order: redis.go (this file), route.go, queue.go, batch.go, apply.go,
-// policy.go, redirect.go, nodes.go, reconcile.go, resets.go.
+// policy.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
 package redis
 
 import (
