@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -22,6 +21,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
 // fakeEngine is an engine whose nodes and answers a test sets.
@@ -82,25 +82,7 @@ type site struct {
 	refused  atomic.Int64 // logins
 	checks   atomic.Int64 // of the nodes
 	denials  atomic.Pointer[[]decisionlog.Denial]
-	log      *logged
-}
-
-// logged collects a log.
-type logged struct {
-	mu    sync.Mutex
-	bytes bytes.Buffer // guarded by mu
-}
-
-func (l *logged) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes.Write(b)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.bytes.String()
+	log      *proxytest.LockedBuffer
 }
 
 // users parses lines of a configuration.
@@ -125,7 +107,7 @@ func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
 
 func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func(*Server)) *site {
 	t.Helper()
-	s := &site{engine: &fakeEngine{node: "a:1"}, log: &logged{}}
+	s := &site{engine: &fakeEngine{node: "a:1"}, log: &proxytest.LockedBuffer{}}
 	s.deny()
 	s.observer = observe.New(observe.Config{Engine: s.engine})
 	s.Server = New(Config{
