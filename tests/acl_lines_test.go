@@ -303,6 +303,9 @@ func TestDocumentedUsersOfTheProxy(t *testing.T) {
 					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "another"))
 					require.Equal(t, int64(1), c.do(t, "RL.RESET", "shop:1"))
 					require.Nil(t, c.do(t, "GET", "shop:1"))
+				case "probe": // for /readyz, which every user gets
+					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "password"))
+					require.Equal(t, errNoRun("ping"), c.do(t, "PING"))
 				default:
 					require.Fail(t, "a user without a test", "%s: %s", path, rules)
 				}
