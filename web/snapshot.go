@@ -23,7 +23,6 @@ type snapshot struct {
 	Engine  string   `json:"engine"` // redis or embedded
 	Uptime  int64    `json:"uptime_s"`
 	Admin   bool     `json:"admin"` // whether the user may reset keys here
-	Fleet   bool     `json:"fleet"` // whether the keys are those of all proxies
 	Point   point    `json:"point"`
 	Keys    []hotKey `json:"keys"`
 	Nodes   []node   `json:"nodes"`

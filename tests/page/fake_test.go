@@ -51,7 +51,6 @@ type snapshot struct {
 	Engine  string   `json:"engine"`
 	Uptime  int64    `json:"uptime_s"`
 	Admin   bool     `json:"admin"`
-	Fleet   bool     `json:"fleet"`
 	Point   point    `json:"point"`
 	Keys    []key    `json:"keys"`
 	Nodes   []node   `json:"nodes"`
