@@ -7,7 +7,7 @@
 // stands once, in package limit, and because package conformance holds both to the
 // same model.
 //
-// Reading order: engine.go (this file), policy.go (what is answered when a node
+// Reading order: engine.go (this file), fail.go (what is answered when a node
 // cannot), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), stat.go (what
 // INFO and metrics show), traffic.go (what was asked of a node).
 package engine
@@ -119,7 +119,7 @@ type Request struct {
 
 	ID     []byte // what the request is about; it chooses a shard of a split key
 	Shards int    // shards asked for; 0: the request does not say
-	Fail   Policy
+	Fail   FailPolicy
 }
 
 // Reads reports whether the request speaks of its key as a whole: it must not
@@ -137,10 +137,10 @@ func (r *Request) Repeats(s *Request) bool {
 // the operation names. Err, when set, is all that counts.
 type Result struct {
 	limit.Decision
-	Policy     Policy  // OpDecide: what answered in place of the key's state; PolicyDefault if the state did
-	Remembered bool    // OpDecide: the node gave this denial a moment ago, and was not asked again
-	Reset      bool    // OpReset: the key had state
-	States     []State // OpInspect
+	Fail       FailPolicy // OpDecide: what answered in place of the key's state; FailDefault if the state did
+	Remembered bool       // OpDecide: the node gave this denial a moment ago, and was not asked again
+	Reset      bool       // OpReset: the key had state
+	States     []State    // OpInspect
 	Err        error
 }
 

@@ -17,8 +17,8 @@ type Traffic struct {
 	Overflows  int64               // requests that were not sent because too many waited
 	Answered   time.Time           // when the node last replied to a call without an error; zero: never
 
-	Failures []Failures      // by kind; all kinds, always in the same order
-	Policies [Policies]int64 // answers by policy in place of the node
+	Failures    []Failures          // by kind; all kinds, always in the same order
+	FailAnswers [FailPolicies]int64 // answers by FAIL policy in place of the node
 }
 
 // Sizes counts sizes by powers of two.

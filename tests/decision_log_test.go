@@ -154,16 +154,16 @@ func TestDecisionLogSaysWhatPoliciesAnswered(t *testing.T) {
 	sum, seen := 0, map[string]int{}
 	for _, line := range l.lines(t) {
 		if line["event"] == "left_out" {
-			require.Equal(t, "policy", line["of"])
+			require.Equal(t, "fail", line["of"])
 			require.Equal(t, "more than 100 lines in a second", line["why"])
 			sum += int(line["count"].(float64))
 			continue
 		}
 		sum++
-		require.Equal(t, "policy", line["event"])
+		require.Equal(t, "fail", line["event"])
 		require.NotContains(t, line, "used")
 		require.Equal(t, n.Addr, line["node"])
-		seen[fmt.Sprint(line["policy"], " ", line["result"])]++
+		seen[fmt.Sprint(line["fail"], " ", line["result"])]++
 	}
 	require.Equal(t, 4*each+1, sum)
 	for _, want := range []string{"open allowed", "closed denied", "local allowed", "local denied", "error error"} {
@@ -195,7 +195,7 @@ func TestDecisionLogSaysThatMemoryIsFull(t *testing.T) {
 	p.stop(t)
 	lines := l.lines(t)
 	require.Len(t, lines, int(refused))
-	require.Equal(t, "closed", lines[0]["policy"])
+	require.Equal(t, "closed", lines[0]["fail"])
 	require.Equal(t, "embedded", lines[0]["node"])
 	require.Contains(t, p.Output.String(), "memory is full: policies answer for keys that find no room")
 }

@@ -104,6 +104,9 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 	errors := func(kind string, n *node) string {
 		return `node_errors_total{kind="` + kind + `",node="` + n.Addr + `"}`
 	}
+	failed := func(policy string, n *node) string {
+		return `node_fail_answers_total{fail="` + policy + `",node="` + n.Addr + `"}`
+	}
 
 	// Of each node a key.
 	key := make([]string, 2)
@@ -135,18 +138,18 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 		`nodes`:                        2,
 		`denials_answered_total`:       2,
 		label("node_up", nodes[0], ""): 1, label("node_up", nodes[1], ""): 1,
-		label("node_refuses", nodes[0], ""):                            0,
-		label("node_combined_requests_total", nodes[0], ""):            9,
-		label("node_combined_requests_total", nodes[1], ""):            0,
-		label("node_batch_requests_sum", nodes[0], ""):                 float64(asked[0] + 1 + 10),
-		label("node_batch_requests_count", nodes[0], ""):               float64(asked[0] + 1 + 1),
-		label("node_batch_requests_bucket", nodes[0], `,le="8"`):       float64(asked[0] + 1),
-		label("node_batch_requests_bucket", nodes[0], `,le="16"`):      float64(asked[0] + 2),
-		label("node_queue_duration_seconds_count", nodes[0], ""):       float64(asked[0] + 11),
-		label("node_queue_requests", nodes[0], ""):                     0,
-		label("node_queue_overflows_total", nodes[0], ""):              0,
-		errors("timeout", nodes[0]):                                    0,
-		label("node_policy_answers_total", nodes[0], `,policy="open"`): 0,
+		label("node_refuses", nodes[0], ""):                       0,
+		label("node_combined_requests_total", nodes[0], ""):       9,
+		label("node_combined_requests_total", nodes[1], ""):       0,
+		label("node_batch_requests_sum", nodes[0], ""):            float64(asked[0] + 1 + 10),
+		label("node_batch_requests_count", nodes[0], ""):          float64(asked[0] + 1 + 1),
+		label("node_batch_requests_bucket", nodes[0], `,le="8"`):  float64(asked[0] + 1),
+		label("node_batch_requests_bucket", nodes[0], `,le="16"`): float64(asked[0] + 2),
+		label("node_queue_duration_seconds_count", nodes[0], ""):  float64(asked[0] + 11),
+		label("node_queue_requests", nodes[0], ""):                0,
+		label("node_queue_overflows_total", nodes[0], ""):         0,
+		errors("timeout", nodes[0]):                               0,
+		failed("open", nodes[0]):                                  0,
 	}, s)
 	for _, n := range nodes {
 		require.Positive(t, s[label("node_round_trip_duration_seconds_count", n, "")])
@@ -180,11 +183,11 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 	s = p.scrape(t)
 	require.Equal(t, map[string]int{
 		"allowed": first, "denied": 1, "denied_from_memory": 2,
-		"policy_open": 8, "policy_closed": 6, "policy_local": 4, "policy_error": 2,
+		"fail_open": 8, "fail_closed": 6, "fail_local": 4, "fail_error": 2,
 	}, s.decided("rl.slide"))
 	for _, n := range nodes {
 		for policy, count := range policies {
-			name := label("node_policy_answers_total", n, `,policy="`+policy+`"`)
+			name := failed(policy, n)
 			require.EqualValues(t, count, s[name]-before[name], name)
 		}
 	}

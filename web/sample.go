@@ -29,7 +29,7 @@ type point struct {
 	Time      int64    `json:"t"`         // Unix ms
 	Decisions float64  `json:"decisions"` // per second
 	Denied    *float64 `json:"denied"`    // the share of the decisions, from 0 to 1; nil if there were none
-	Policy    float64  `json:"policy"`    // answers by policy, per second
+	Policy    float64  `json:"policy"`    // answers by FAIL policy, per second
 	P50       *int64   `json:"p50_us"`    // half of the decisions took at most so long; nil if there were none
 	P99       *int64   `json:"p99_us"`    // likewise 99 of 100
 }
@@ -53,7 +53,7 @@ func count(o *observe.Observer, now time.Time) *totals {
 		for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered} {
 			denied += o.Count(k, outcome)
 		}
-		for _, outcome := range []observe.Outcome{observe.PolicyOpen, observe.PolicyClosed, observe.PolicyLocal, observe.PolicyError} {
+		for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal, observe.FailError} {
 			policy += o.Count(k, outcome)
 		}
 		t.decisions += denied + policy + o.Count(k, observe.Allowed)

@@ -39,8 +39,8 @@ func TestPointsSayWhatASecondDecided(t *testing.T) {
 	decide(o, "k", limit.Slide, 70, 100*time.Microsecond, allowed)
 	decide(o, "k", limit.GCRA, 26, 100*time.Microsecond, engine.Result{})
 	decide(o, "k", limit.Counter, 10, 100*time.Microsecond, engine.Result{Remembered: true})
-	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Policy: engine.PolicyOpen, Decision: allowed.Decision})
-	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Policy: engine.PolicyError, Err: engine.ErrStates})
+	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailOpen, Decision: allowed.Decision})
+	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailError, Err: engine.ErrStates})
 	decide(o, "k", limit.Fixed, 6, 50*time.Millisecond, engine.Result{Err: engine.ErrStates}) // nothing was decided
 	p := count(o, start.Add(2*time.Second)).since(before)
 	require.InDelta(t, 57, p.Decisions, 1e-6)

@@ -36,7 +36,7 @@ type hotKey struct {
 	Rate      int64 `json:"rate"` // decisions per second
 	Admitted  int64 `json:"admitted"`
 	Denied    int64 `json:"denied"`
-	Policy    int64 `json:"policy"`    // answers by policy
+	Policy    int64 `json:"policy"`    // answers by FAIL policy
 	Limit     int64 `json:"limit"`     // in the last answer
 	Remaining int64 `json:"remaining"` // in the last answer; -1: not known
 	Shards    int   `json:"shards"`
@@ -69,7 +69,7 @@ type denial struct {
 	Used       int64  `json:"used"` // of the limit; -1: not known
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
-	Policy     string `json:"policy"` // that denied; empty: the key's state did
+	Fail       string `json:"fail"`   // that denied; empty: the key's state did
 	Client     string `json:"client"` // its address, and its name if it has one
 }
 
@@ -208,8 +208,8 @@ func denialOf(d *decisionlog.Denial, client bool) denial {
 		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Limit: d.Limit, Window: d.Window.Milliseconds(),
 		Used: d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node,
 	}
-	if d.Policy != engine.PolicyDefault {
-		shown.Policy = d.Policy.String()
+	if d.Fail != engine.FailDefault {
+		shown.Fail = d.Fail.String()
 	}
 	if client {
 		shown.Client = strings.TrimSpace(d.Client + " " + strings.ToValidUTF8(d.ClientName, "\uFFFD"))

@@ -49,8 +49,8 @@ type config struct {
 	backends       []string
 	backendTLS     backend.TLS
 	backendTimeout time.Duration
-	failPolicy     engine.Policy
-	failRules      []engine.PolicyRule
+	failPolicy     engine.FailPolicy
+	failRules      []engine.FailRule
 	layoutGuard    layout.Mode
 	hotKeys        []split.Rule
 	hotThreshold   int // calls per second; 0 splits no key by load
@@ -63,7 +63,7 @@ type config struct {
 // newConfig returns the defaults.
 func newConfig() *config {
 	share := available().share()
-	c := &config{failPolicy: engine.PolicyClosed, maxMemory: share, clientMemory: share}
+	c := &config{failPolicy: engine.FailClosed, maxMemory: share, clientMemory: share}
 	for i := range directives {
 		d := &directives[i]
 		if d.preset == "" {

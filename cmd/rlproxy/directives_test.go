@@ -45,10 +45,10 @@ fail-policy login:* local
 	require.Equal(t, "debug", c.logLevel)
 	require.Equal(t, []string{"redis://127.0.0.1:7001", "rediss://u:p@[::1]:7002/3"}, c.backends)
 	require.Equal(t, 250*time.Millisecond, c.backendTimeout)
-	require.Equal(t, engine.PolicyError, c.failPolicy)
-	require.Equal(t, []engine.PolicyRule{
-		{Glob: "api:*", Policy: engine.PolicyOpen},
-		{Glob: "login:*", Policy: engine.PolicyLocal},
+	require.Equal(t, engine.FailError, c.failPolicy)
+	require.Equal(t, []engine.FailRule{
+		{Glob: "api:*", Policy: engine.FailOpen},
+		{Glob: "login:*", Policy: engine.FailLocal},
 	}, c.failRules)
 }
 

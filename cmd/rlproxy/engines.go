@@ -36,7 +36,7 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	clients := resp.NewMemory(c.clientMemory)
 	if len(c.backends) == 0 {
 		e := &engines{memory: clients, decide: memory.Open(memory.Config{
-			MaxMemory: c.maxMemory, Policy: c.failPolicy, Rules: c.failRules, Logger: log,
+			MaxMemory: c.maxMemory, Fail: c.failPolicy, FailRules: c.failRules, Logger: log,
 		})}
 		e.observe(log)
 		return e, nil
@@ -52,8 +52,8 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	}
 	guard := layout.Open(fleet, c.layoutGuard, log)
 	e := &engines{memory: clients, fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
-		Policy:       c.failPolicy,
-		Rules:        c.failRules,
+		Fail:         c.failPolicy,
+		FailRules:    c.failRules,
 		LocalMemory:  c.maxMemory,
 		HotKeys:      c.hotKeys,
 		HotThreshold: int64(c.hotThreshold),

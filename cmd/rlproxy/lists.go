@@ -82,33 +82,33 @@ func (v backends) words() [][]string {
 
 // policies holds the fail policies: one for all keys, and one for each glob.
 type policies struct {
-	all   *engine.Policy
-	rules *[]engine.PolicyRule
+	all   *engine.FailPolicy
+	rules *[]engine.FailRule
 }
 
 var policyNames = []string{"closed", "open", "local", "error"}
 
-func parsePolicy(word string) (engine.Policy, bool) {
+func parsePolicy(word string) (engine.FailPolicy, bool) {
 	switch strings.ToLower(word) {
 	case "closed":
-		return engine.PolicyClosed, true
+		return engine.FailClosed, true
 	case "open":
-		return engine.PolicyOpen, true
+		return engine.FailOpen, true
 	case "local":
-		return engine.PolicyLocal, true
+		return engine.FailLocal, true
 	case "error":
-		return engine.PolicyError, true
+		return engine.FailError, true
 	}
-	return engine.PolicyDefault, false
+	return engine.FailDefault, false
 }
 
-func policyName(p engine.Policy) string {
+func policyName(p engine.FailPolicy) string {
 	switch p {
-	case engine.PolicyOpen:
+	case engine.FailOpen:
 		return "open"
-	case engine.PolicyLocal:
+	case engine.FailLocal:
 		return "local"
-	case engine.PolicyError:
+	case engine.FailError:
 		return "error"
 	}
 	return "closed"
@@ -125,7 +125,7 @@ func (v policies) set(words []string) bool {
 	case len(words) == 1:
 		*v.all = policy
 	default:
-		*v.rules = append(*v.rules, engine.PolicyRule{Glob: words[0], Policy: policy})
+		*v.rules = append(*v.rules, engine.FailRule{Glob: words[0], Policy: policy})
 	}
 	return true
 }
@@ -134,7 +134,7 @@ func (v policies) allowed() string {
 	return oneOf(policyNames) + ", alone for all keys or after a glob for the keys that match it"
 }
 
-func (v policies) clear() { *v.all, *v.rules = engine.PolicyClosed, nil }
+func (v policies) clear() { *v.all, *v.rules = engine.FailClosed, nil }
 
 func (v policies) words() [][]string {
 	lines := line(policyName(*v.all))

@@ -70,8 +70,8 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.Equal(t, 3, c.port)
 	require.Equal(t, 7*time.Second, c.timeout)
 	require.Equal(t, []string{"redis://c", "redis://d"}, c.backends)
-	require.Equal(t, engine.PolicyClosed, c.failPolicy)
-	require.Equal(t, []engine.PolicyRule{{Glob: "y", Policy: engine.PolicyLocal}}, c.failRules)
+	require.Equal(t, engine.FailClosed, c.failPolicy)
+	require.Equal(t, []engine.FailRule{{Glob: "y", Policy: engine.FailLocal}}, c.failRules)
 
 	_, err = load([]string{"--port", "x"})
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)

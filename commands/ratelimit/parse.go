@@ -137,7 +137,7 @@ func setOption(r *engine.Request, o option, value []byte) string {
 	}
 	if o == optFail {
 		r.Fail = policyOf(value)
-		if r.Fail == engine.PolicyDefault {
+		if r.Fail == engine.FailDefault {
 			return wrong(errPolicy, value)
 		}
 		return ""

@@ -170,14 +170,14 @@ func TestLinesParseToRequests(t *testing.T) {
 			r.Cost = limit.MaxLimit
 		}),
 		"RL.SLIDE k 5 60 cost 0 id ID shards 3 fail closed": base(func(r *engine.Request) {
-			r.Cost, r.ID, r.Shards, r.Fail = 0, []byte("ID"), 3, engine.PolicyClosed
+			r.Cost, r.ID, r.Shards, r.Fail = 0, []byte("ID"), 3, engine.FailClosed
 		}),
 		"RL.SLIDE k 5 60 FAIL Local ID COST": base(func(r *engine.Request) {
-			r.ID, r.Fail = []byte("COST"), engine.PolicyLocal
+			r.ID, r.Fail = []byte("COST"), engine.FailLocal
 		}),
 		`RL.SLIDE k 5 60 ID ""`:       base(func(r *engine.Request) { r.ID = []byte{} }),
-		"RL.SLIDE k 5 60 FAIL OPEN":   base(func(r *engine.Request) { r.Fail = engine.PolicyOpen }),
-		"RL.SLIDE k 5 60 FAIL ERROR":  base(func(r *engine.Request) { r.Fail = engine.PolicyError }),
+		"RL.SLIDE k 5 60 FAIL OPEN":   base(func(r *engine.Request) { r.Fail = engine.FailOpen }),
+		"RL.SLIDE k 5 60 FAIL ERROR":  base(func(r *engine.Request) { r.Fail = engine.FailError }),
 		"RL.SLIDE k 5 60 SHARDS 1024": base(func(r *engine.Request) { r.Shards = 5 }), // the smallest limit
 		"RL.SLIDE k 5 60 3 1h SHARDS 4 ": base(func(r *engine.Request) {
 			r.Shards, r.N, r.Windows[1] = 3, 2, limit.Window{Limit: 3, Length: 3_600_000}
@@ -258,8 +258,8 @@ var (
 	integerForm = regexp.MustCompile(`^(0|-?[1-9][0-9]*)$`)
 	windowForm  = regexp.MustCompile(`^([1-9][0-9]*)(ms|s|m|h|d|)$`)
 	unitMs      = map[string]int64{"ms": 1, "s": 1000, "": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-	policies    = map[string]engine.Policy{
-		"OPEN": engine.PolicyOpen, "CLOSED": engine.PolicyClosed, "LOCAL": engine.PolicyLocal, "ERROR": engine.PolicyError,
+	policies    = map[string]engine.FailPolicy{
+		"OPEN": engine.FailOpen, "CLOSED": engine.FailClosed, "LOCAL": engine.FailLocal, "ERROR": engine.FailError,
 	}
 )
 

@@ -35,17 +35,17 @@ func window(b []byte) (int64, bool) {
 	return n * unit, true
 }
 
-// policyOf returns the policy of that name, in any case, or PolicyDefault.
-func policyOf(w []byte) engine.Policy {
+// policyOf returns the policy of that name, in any case, or FailDefault.
+func policyOf(w []byte) engine.FailPolicy {
 	switch {
 	case word.Is(w, "OPEN"):
-		return engine.PolicyOpen
+		return engine.FailOpen
 	case word.Is(w, "CLOSED"):
-		return engine.PolicyClosed
+		return engine.FailClosed
 	case word.Is(w, "LOCAL"):
-		return engine.PolicyLocal
+		return engine.FailLocal
 	case word.Is(w, "ERROR"):
-		return engine.PolicyError
+		return engine.FailError
 	}
-	return engine.PolicyDefault
+	return engine.FailDefault
 }

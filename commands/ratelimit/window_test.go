@@ -24,9 +24,9 @@ func TestWindowsAreParsedToMilliseconds(t *testing.T) {
 }
 
 func TestPolicyNamesAreParsedInAnyCase(t *testing.T) {
-	for text, want := range map[string]engine.Policy{
-		"OPEN": engine.PolicyOpen, "closed": engine.PolicyClosed, "Local": engine.PolicyLocal, "error": engine.PolicyError,
-		"": engine.PolicyDefault, "default": engine.PolicyDefault,
+	for text, want := range map[string]engine.FailPolicy{
+		"OPEN": engine.FailOpen, "closed": engine.FailClosed, "Local": engine.FailLocal, "error": engine.FailError,
+		"": engine.FailDefault, "default": engine.FailDefault,
 	} {
 		require.Equal(t, want, policyOf([]byte(text)), text)
 	}

@@ -121,13 +121,13 @@ func (a asked) allowed(remaining int64) asked {
 }
 
 // by makes the answer that of a policy.
-func (a asked) by(p engine.Policy) asked {
-	a.Result = engine.Result{Policy: p, Decision: limit.Decision{Allowed: p == engine.PolicyOpen, Limit: 5, Remaining: -1}}
-	if p == engine.PolicyClosed {
+func (a asked) by(p engine.FailPolicy) asked {
+	a.Result = engine.Result{Fail: p, Decision: limit.Decision{Allowed: p == engine.FailOpen, Limit: 5, Remaining: -1}}
+	if p == engine.FailClosed {
 		a.RetryAfter, a.ResetAfter = 70, 70
 	}
-	if p == engine.PolicyError {
-		a.Result = engine.Result{Policy: p, Err: &engine.Unavailable{Node: "10.0.0.1:6379", Why: "node is down"}}
+	if p == engine.FailError {
+		a.Result = engine.Result{Fail: p, Err: &engine.Unavailable{Node: "10.0.0.1:6379", Why: "node is down"}}
 	}
 	return a
 }

@@ -18,13 +18,13 @@ type event int
 
 const (
 	firstDenial event = iota // the first denial of a key in its window
-	byPolicy                 // an answer by a FAIL policy
+	byFail                   // an answer by a FAIL policy
 	sampled                  // one of so many other decisions
 )
 
 const events = int(sampled) + 1
 
-func (e event) String() string { return [events]string{"denial", "policy", "sample"}[e] }
+func (e event) String() string { return [events]string{"denial", "fail", "sample"}[e] }
 
 // line is a line about a decision. Times are in ms.
 type line struct {
@@ -41,7 +41,7 @@ type line struct {
 	Cost       int64  `json:"cost"`                  // what was asked for
 	RetryAfter int64  `json:"retry_after"`           // as the client was told
 	Node       string `json:"node"`                  // the key's node, its home if it is split
-	Policy     string `json:"policy,omitempty"`      // what answered in place of the node
+	Fail       string `json:"fail,omitempty"`        // the FAIL policy that answered in place of the node
 	Remembered bool   `json:"remembered,omitempty"`  // the node gave this denial a moment ago, and was not asked again
 	Error      string `json:"error,omitempty"`       // as the client was told; not with hashed keys, because it may name the key
 	Client     string `json:"client"`                // address
@@ -65,8 +65,8 @@ func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Resul
 		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
 		Node: d.Node, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
 	}
-	if d.Policy != engine.PolicyDefault {
-		l.Policy = d.Policy.String()
+	if d.Fail != engine.FailDefault {
+		l.Fail = d.Fail.String()
 	}
 	if d.Used >= 0 {
 		l.Used = &d.Used

@@ -31,12 +31,12 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 		denied + `"key":"<k>&","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379","remembered":true,`:                               {remembered, Settings{}},
 		denied + `"key":"a\u0000\"\ufffd","key_base64":"YQAi/w==","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`:              {slide("a\x00\"\xff"), Settings{}},
 		// printf %s tenant:42 | sha256sum
-		denied + `"key_sha256":"4b5d4625d71bf87fe91c295af8dc728f12322e062fef76e3849661387d63ada1","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`:                                  {slide("tenant:42"), Settings{Hash: true}},
-		`"event":"policy","command":"rl.slide","result":"denied","key":"k","limit":5,"window":1000,"cost":1,"retry_after":70,"node":"10.0.0.1:6379","policy":"closed",`:                                                {slide("k").by(engine.PolicyClosed), Settings{}},
-		`"event":"policy","command":"rl.slide","result":"allowed","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","policy":"open",`:                                                  {slide("k").by(engine.PolicyOpen), Settings{}},
-		`"event":"policy","command":"rl.slide","result":"error","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","policy":"error","error":"UNAVAILABLE 10.0.0.1:6379: node is down",`: {slide("k").by(engine.PolicyError), Settings{}},
-		`"event":"sample","command":"rl.slide","result":"allowed","key":"k","limit":5,"window":1000,"used":3,"cost":1,"retry_after":0,"node":"10.0.0.1:6379",`:                                                         {slide("k").allowed(2), Settings{Sample: 1}},
-		`"event":"sample","command":"rl.slide","result":"error","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","error":"ERR the stored record of 'k' is damaged",`:                  {slide("k").failed(), Settings{Sample: 1}},
+		denied + `"key_sha256":"4b5d4625d71bf87fe91c295af8dc728f12322e062fef76e3849661387d63ada1","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`:                              {slide("tenant:42"), Settings{Hash: true}},
+		`"event":"fail","command":"rl.slide","result":"denied","key":"k","limit":5,"window":1000,"cost":1,"retry_after":70,"node":"10.0.0.1:6379","fail":"closed",`:                                                {slide("k").by(engine.FailClosed), Settings{}},
+		`"event":"fail","command":"rl.slide","result":"allowed","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","fail":"open",`:                                                  {slide("k").by(engine.FailOpen), Settings{}},
+		`"event":"fail","command":"rl.slide","result":"error","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","fail":"error","error":"UNAVAILABLE 10.0.0.1:6379: node is down",`: {slide("k").by(engine.FailError), Settings{}},
+		`"event":"sample","command":"rl.slide","result":"allowed","key":"k","limit":5,"window":1000,"used":3,"cost":1,"retry_after":0,"node":"10.0.0.1:6379",`:                                                     {slide("k").allowed(2), Settings{Sample: 1}},
+		`"event":"sample","command":"rl.slide","result":"error","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","error":"ERR the stored record of 'k' is damaged",`:              {slide("k").failed(), Settings{Sample: 1}},
 	} {
 		b := start(t, row.Settings)
 		b.show(row.asked)
@@ -55,7 +55,7 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 func TestHashedKeysAreNowhere(t *testing.T) {
 	t.Parallel()
 	b := start(t, Settings{Hash: true, Sample: 1})
-	b.show(slide("tenant:42"), slide("tenant:42"), slide("tenant:42").allowed(1), slide("tenant:42").failed(), slide("tenant:42").by(engine.PolicyError))
+	b.show(slide("tenant:42"), slide("tenant:42"), slide("tenant:42").allowed(1), slide("tenant:42").failed(), slide("tenant:42").by(engine.FailError))
 	b.close()
 	text, err := os.ReadFile(b.path)
 	require.NoError(t, err)

@@ -14,14 +14,14 @@ type Denial struct {
 	Time       time.Time
 	Command    string // in lower case
 	Key        []byte
-	Limit      int64         // that of the window that denied, with several
-	Window     time.Duration // its length; for CL.THROTTLE the time in which a full burst drains
-	Used       int64         // of the limit, when it was denied; -1: not known, because a policy denied
-	RetryAfter time.Duration // as the client was told
-	Node       string        // the key's node, its home if it is split: host:port or embedded
-	Policy     engine.Policy // what denied in place of the key's state; PolicyDefault if the state did
-	Client     string        // the client's address; unix for a client of the Unix socket
-	ClientName string        // as set by CLIENT SETNAME; empty if it was not
+	Limit      int64             // that of the window that denied, with several
+	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains
+	Used       int64             // of the limit, when it was denied; -1: not known, because a policy denied
+	RetryAfter time.Duration     // as the client was told
+	Node       string            // the key's node, its home if it is split: host:port or embedded
+	Fail       engine.FailPolicy // what denied in place of the key's state; FailDefault if the state did
+	Client     string            // the client's address; unix for a client of the Unix socket
+	ClientName string            // as set by CLIENT SETNAME; empty if it was not
 }
 
 // newest keeps the newest denials.
@@ -61,7 +61,7 @@ func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 		Time: n.now, Command: command(req), Key: req.Key,
 		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1,
 		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
-		Node:       node, Policy: res.Policy, Client: address(n.from.Addr), ClientName: n.from.Name,
+		Node:       node, Fail: res.Fail, Client: address(n.from.Addr), ClientName: n.from.Name,
 	}
 	if res.Err == nil && res.Remaining >= 0 {
 		d.Used = d.Limit - res.Remaining

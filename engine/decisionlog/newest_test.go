@@ -16,12 +16,12 @@ func TestNewestDenials(t *testing.T) {
 	t.Parallel()
 	b := silent(t)
 	require.Empty(t, b.Newest(5))
-	b.show(slide("a"), slide("a"), slide("b").allowed(1), slide("c").by(engine.PolicyClosed), slide("c").by(engine.PolicyOpen), slide("c").by(engine.PolicyClosed))
+	b.show(slide("a"), slide("a"), slide("b").allowed(1), slide("c").by(engine.FailClosed), slide("c").by(engine.FailOpen), slide("c").by(engine.FailClosed))
 	b.wait(time.Millisecond)
 	key := []byte("d")
 	d := slide("d")
 	d.Key = key
-	b.show(d, slide("e").by(engine.PolicyError))
+	b.show(d, slide("e").by(engine.FailError))
 	key[0] = 'x' // the connection's buffer is used again
 	require.Equal(t, []Denial{
 		{
@@ -30,7 +30,7 @@ func TestNewestDenials(t *testing.T) {
 		},
 		{
 			Time: began, Command: "rl.slide", Key: []byte("c"), Limit: 5, Window: time.Second, Used: -1,
-			RetryAfter: 70 * time.Millisecond, Node: "10.0.0.1:6379", Policy: engine.PolicyClosed, Client: "10.0.0.9:51234", ClientName: "checkout",
+			RetryAfter: 70 * time.Millisecond, Node: "10.0.0.1:6379", Fail: engine.FailClosed, Client: "10.0.0.9:51234", ClientName: "checkout",
 		},
 	}, b.Newest(2))
 	require.Len(t, b.Newest(20), 3)

@@ -133,7 +133,7 @@ func (r *Recorder) Record(p *engine.Pipeline, from observe.Client) {
 	var n noting
 	for i := range p.Requests {
 		req, res := &p.Requests[i], &p.Results[i]
-		if req.Op != engine.OpDecide || res.Allowed && res.Policy == engine.PolicyDefault && res.Err == nil && !sample {
+		if req.Op != engine.OpDecide || res.Allowed && res.Fail == engine.FailDefault && res.Err == nil && !sample {
 			continue
 		}
 		if n.r == nil {
@@ -161,11 +161,11 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 	r := n.r
 	denied := res.Err == nil && !res.Allowed && !n.repeats(req, res)
 	switch {
-	case res.Policy != engine.PolicyDefault && !r.policies.take(n.since):
-		n.leaveOut(byPolicy)
-	case res.Policy != engine.PolicyDefault:
+	case res.Fail != engine.FailDefault && !r.policies.take(n.since):
+		n.leaveOut(byFail)
+	case res.Fail != engine.FailDefault:
 		d := n.denial(req, res)
-		n.write(byPolicy, &d, req, res)
+		n.write(byFail, &d, req, res)
 		if denied && n.target.windows.first(req, res, n.since, nil) == isFirst {
 			r.newest.add(d)
 		}
@@ -199,7 +199,7 @@ func (n *noting) sample(req *engine.Request, res *engine.Result) {
 // pipeline, so that it has its answer from windows.
 func (n *noting) repeats(req *engine.Request, res *engine.Result) bool {
 	if l := n.last; l != nil && string(l.Key) == string(req.Key) && l.Kind == req.Kind &&
-		n.lastResult.Policy == res.Policy && length(l, n.lastResult) == length(req, res) {
+		n.lastResult.Fail == res.Fail && length(l, n.lastResult) == length(req, res) {
 		return true
 	}
 	n.last, n.lastResult = req, res

@@ -53,14 +53,14 @@ func TestWhatIsWorthALine(t *testing.T) {
 			[]string{"denial k", "denial k"},
 		},
 		"every answer by policy is": {
-			0, []step{one(slide("k").by(engine.PolicyOpen), slide("k").by(engine.PolicyClosed), slide("k").by(engine.PolicyClosed), slide("k").by(engine.PolicyLocal), slide("k").by(engine.PolicyError))},
-			[]string{"policy k", "policy k", "policy k", "policy k", "policy k"},
+			0, []step{one(slide("k").by(engine.FailOpen), slide("k").by(engine.FailClosed), slide("k").by(engine.FailClosed), slide("k").by(engine.FailLocal), slide("k").by(engine.FailError))},
+			[]string{"fail k", "fail k", "fail k", "fail k", "fail k"},
 		},
-		"a policy's denial does not stand for the key's": {0, []step{one(slide("k").by(engine.PolicyClosed), slide("k"))}, []string{"policy k", "denial k"}},
+		"a policy's denial does not stand for the key's": {0, []step{one(slide("k").by(engine.FailClosed), slide("k"))}, []string{"fail k", "denial k"}},
 		"errors are not": {0, []step{one(slide("k").failed())}, nil},
 		"one of three others, in all pipelines": {
-			3, []step{one(slide("a").allowed(4), slide("b"), slide("c").allowed(3)), one(slide("d").allowed(2), slide("e").by(engine.PolicyOpen), slide("f").failed(), slide("g").allowed(1), slide("h").allowed(0))},
-			[]string{"denial b", "sample d", "policy e", "sample h"},
+			3, []step{one(slide("a").allowed(4), slide("b"), slide("c").allowed(3)), one(slide("d").allowed(2), slide("e").by(engine.FailOpen), slide("f").failed(), slide("g").allowed(1), slide("h").allowed(0))},
+			[]string{"denial b", "sample d", "fail e", "sample h"},
 		},
 		"all others": {1, []step{one(slide("a").allowed(0), slide("a"), slide("a"), slide("b").failed())}, []string{"sample a", "denial a", "sample a", "sample b"}},
 	} {
@@ -88,7 +88,7 @@ func TestWhatIsOverTheRateIsCounted(t *testing.T) {
 	const answers, keys = 1234, 2345
 	for i := range max(answers, keys) {
 		if i < answers {
-			b.show(slide("k").by(engine.PolicyClosed))
+			b.show(slide("k").by(engine.FailClosed))
 		}
 		if i < keys {
 			b.show(slide(fmt.Sprint("key", i)))
@@ -96,18 +96,18 @@ func TestWhatIsOverTheRateIsCounted(t *testing.T) {
 	}
 	b.sayLeftOut(b.clock(), maxQueue)
 	b.wait(time.Second)
-	b.show(slide("k").by(engine.PolicyClosed), slide(fmt.Sprint("key", keys-1))) // a key that was left out has its turn now
+	b.show(slide("k").by(engine.FailClosed), slide(fmt.Sprint("key", keys-1))) // a key that was left out has its turn now
 	sums := map[string]int{}
 	for _, l := range b.lines(t) {
 		if l["event"] != "left_out" {
 			sums[l["event"].(string)]++
 		} else {
 			sums["left out of "+l["of"].(string)] += int(l["count"].(float64))
-			require.Equal(t, map[string]string{"denial": "more than 1000 lines in a second", "policy": "more than 100 lines in a second"}[l["of"].(string)], l["why"])
+			require.Equal(t, map[string]string{"denial": "more than 1000 lines in a second", "fail": "more than 100 lines in a second"}[l["of"].(string)], l["why"])
 		}
 	}
 	require.Equal(t, map[string]int{
-		"policy": 101, "left out of policy": answers - 100,
+		"fail": 101, "left out of fail": answers - 100,
 		"denial": 1001, "left out of denial": keys - 1000,
 	}, sums)
 	require.EqualValues(t, answers-100+keys-1000, b.Stats()[1].Value)
@@ -118,7 +118,7 @@ func TestWithoutAFileOnlyTheNewestDenialsAreKept(t *testing.T) {
 	t.Parallel()
 	b := silent(t)
 	for range 2000 {
-		b.show(slide("k"), slide("p").by(engine.PolicyClosed))
+		b.show(slide("k"), slide("p").by(engine.FailClosed))
 	}
 	require.Len(t, b.Newest(10), 2)
 	for _, s := range b.Stats() {
@@ -147,7 +147,7 @@ func TestAnUnremarkableDecisionDoesNotAllocate(t *testing.T) {
 
 // BenchmarkRecord measures what the decision log adds to a pipeline of 16 decisions.
 func BenchmarkRecord(b *testing.B) {
-	allowed, denied, policy := slide("k").allowed(1), slide("k"), slide("k").by(engine.PolicyClosed)
+	allowed, denied, policy := slide("k").allowed(1), slide("k"), slide("k").by(engine.FailClosed)
 	for name, kind := range map[string]asked{"allowed": allowed, "denied": denied, "policy": policy} {
 		for file, open := range map[string]func(testing.TB) *bench{
 			"file": func(t testing.TB) *bench { return start(t, Settings{}) }, "no file": silent,

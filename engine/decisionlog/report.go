@@ -98,7 +98,7 @@ func (r *Recorder) whyLeftOut(e event, why reason, now time.Time) string {
 		return r.fileTrouble(now)
 	}
 	most := r.denials.most
-	if e == byPolicy {
+	if e == byFail {
 		most = r.policies.most
 	}
 	return "more than " + strconv.Itoa(int(most)) + " lines in a second"

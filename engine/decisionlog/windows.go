@@ -89,7 +89,7 @@ func (w *windows) hash(req *engine.Request, res *engine.Result, span time.Durati
 	_, _ = h.Write(req.Key)
 	var rest [10]byte
 	binary.LittleEndian.PutUint64(rest[:], uint64(span))
-	rest[8], rest[9] = byte(req.Kind), byte(res.Policy)
+	rest[8], rest[9] = byte(req.Kind), byte(res.Fail)
 	_, _ = h.Write(rest[:])
 	return h.Sum64()
 }

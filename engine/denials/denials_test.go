@@ -70,7 +70,7 @@ func TestOtherRequestsAreNotAnswered(t *testing.T) {
 		require.False(t, known, why)
 	}
 	same := r
-	same.Fail, same.ID, same.Shards = engine.PolicyOpen, []byte("someone"), 4
+	same.Fail, same.ID, same.Shards = engine.FailOpen, []byte("someone"), 4
 	_, known := answer(&m, same, 1001)
 	require.True(t, known, "who asks does not matter")
 }

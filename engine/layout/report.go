@@ -118,7 +118,7 @@ func (g *Guard) Stats() []engine.Stat {
 		{Name: "layout", Text: state, Value: conflict, Metric: "layout_conflict", Help: "1 while another proxy places keys on other nodes, else 0."},
 		{Name: "layouts_of_others", Value: int64(len(v.others)), Metric: "layouts_of_others", Help: "Other lists of backends that proxies of the same nodes have."},
 		{Name: "layout_servers_named_twice", Value: int64(len(v.twice)), Metric: "layout_servers_named_twice", Help: "Servers that the list of backends has twice."},
-		{Name: "layout_answers", Value: g.Answers.Load(), Metric: "layout_answers_total", Help: "Answers by policy about keys that proxies place on different nodes."},
+		{Name: "layout_answers", Value: g.Answers.Load(), Metric: "layout_answers_total", Help: "Answers by FAIL policy about keys that proxies place on different nodes."},
 	}
 }
 

@@ -29,12 +29,12 @@ type Config struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	// Policy answers for a key that finds no room, when its request names none.
-	// PolicyDefault and PolicyLocal, having nowhere to turn to, mean PolicyClosed.
-	Policy engine.Policy
+	// Fail answers for a key that finds no room, when its request names none.
+	// FailDefault and FailLocal, having nowhere to turn to, mean FailClosed.
+	Fail engine.FailPolicy
 
-	// Rules take precedence over Policy; of those that match a key the first holds.
-	Rules []engine.PolicyRule
+	// FailRules take precedence over Fail; of those that match a key the first holds.
+	FailRules []engine.FailRule
 
 	// Logger gets a line when memory is full, and one every minute while it is; nil means
 	// slog.Default().
@@ -55,7 +55,7 @@ type Engine struct {
 	refused atomic.Int64
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
-	log engine.PolicyLog // of the policies that answer while memory is full
+	log engine.FailLog // of the policies that answer while memory is full
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -88,8 +88,8 @@ func New(cfg Config) *Engine {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.Policy == engine.PolicyDefault || cfg.Policy == engine.PolicyLocal {
-		cfg.Policy = engine.PolicyClosed
+	if cfg.Fail == engine.FailDefault || cfg.Fail == engine.FailLocal {
+		cfg.Fail = engine.FailClosed
 	}
 	e := &Engine{cfg: cfg, seed: maphash.MakeSeed(), stop: make(chan struct{})}
 	for i := range e.stripes {
@@ -114,7 +114,7 @@ func (e *Engine) Memory() int64 { return e.memory.Load() }
 // Expired returns how many keys have ended since the start.
 func (e *Engine) Expired() int64 { return e.expired.Load() }
 
-// Refused returns how many requests found no room and got their policy.
+// Refused returns how many requests found no room and got their FAIL policy.
 func (e *Engine) Refused() int64 { return e.refused.Load() }
 
 // Where implements engine.Engine.
@@ -133,7 +133,7 @@ func (e *Engine) Stats() []engine.Stat {
 		{Name: "expired_keys", Value: e.Expired(), Metric: "keys_expired_total", Help: "Keys whose state has ended."},
 		{
 			Name: "refused_for_memory", Value: e.Refused(), Metric: "memory_refusals_total",
-			Help: "Requests that found no room in memory and got their policy.",
+			Help: "Requests that found no room in memory and got their FAIL policy.",
 		},
 	}
 }
@@ -178,13 +178,13 @@ func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 // refuse answers a request that found no room by its policy.
 func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
-	policy := r.PolicyFor(e.cfg.Rules, e.cfg.Policy)
-	if policy == engine.PolicyLocal {
-		policy = engine.PolicyClosed // it has nowhere else to turn to
+	policy := r.FailPolicyFor(e.cfg.FailRules, e.cfg.Fail)
+	if policy == engine.FailLocal {
+		policy = engine.FailClosed // it has nowhere else to turn to
 	}
 	e.sayFull(e.log.Count(policy, e.cfg.Now(), false))
-	res.Policy = policy
-	if policy == engine.PolicyError {
+	res.Fail = policy
+	if policy == engine.FailError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return
 	}

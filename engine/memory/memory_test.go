@@ -80,26 +80,26 @@ func TestFullMemory(t *testing.T) {
 	e, clock := setClock(t, Config{MaxMemory: 1 << 20})
 	live := conformance.Request(limit.Slide, "live", 60_000, 3_600_000)
 	require.True(t, conformance.Ask(e, live).Allowed)
-	flood := func(i int, fail engine.Policy) engine.Result {
+	flood := func(i int, fail engine.FailPolicy) engine.Result {
 		r := conformance.Request(limit.Counter, fmt.Sprintf("flood-%d", i), 10, 1000)
 		r.Fail = fail
 		return conformance.Ask(e, r)
 	}
 	i := 0
 	for ; e.Refused() == 0; i++ {
-		require.NoError(t, flood(i, engine.PolicyDefault).Err)
+		require.NoError(t, flood(i, engine.FailDefault).Err)
 		require.LessOrEqual(t, e.Memory(), int64(1<<20))
 	}
 	require.Greater(t, i, 3000)
 
 	// What finds no room gets its policy.
-	require.Equal(t, limit.Decision{Allowed: false, Limit: 10, Remaining: -1, RetryAfter: 100, ResetAfter: 100}, flood(i, engine.PolicyClosed).Decision)
-	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: -1}, flood(i, engine.PolicyOpen).Decision)
-	require.Equal(t, flood(i, engine.PolicyClosed), flood(i, engine.PolicyLocal))
-	require.EqualError(t, flood(i, engine.PolicyError).Err, "UNAVAILABLE embedded: memory is full")
+	require.Equal(t, limit.Decision{Allowed: false, Limit: 10, Remaining: -1, RetryAfter: 100, ResetAfter: 100}, flood(i, engine.FailClosed).Decision)
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: -1}, flood(i, engine.FailOpen).Decision)
+	require.Equal(t, flood(i, engine.FailClosed), flood(i, engine.FailLocal))
+	require.EqualError(t, flood(i, engine.FailError).Err, "UNAVAILABLE embedded: memory is full")
 
 	// What is there goes on, and a question needs no room.
-	require.True(t, flood(0, engine.PolicyError).Allowed)
+	require.True(t, flood(0, engine.FailError).Allowed)
 	require.True(t, conformance.Ask(e, live).Allowed)
 	free := conformance.Request(limit.Slide, "free", 3, 1000)
 	free.Cost = 0
@@ -107,7 +107,7 @@ func TestFullMemory(t *testing.T) {
 
 	// A log that needs a longer ring is refused whole, and stays as it was.
 	more := live
-	more.Fail = engine.PolicyError
+	more.Fail = engine.FailError
 	var got engine.Result
 	for n := int64(2); got.Err == nil; n++ {
 		*clock = conformance.Base + n
@@ -119,7 +119,7 @@ func TestFullMemory(t *testing.T) {
 
 	// What has ended makes room at once, without the janitor; what lives stays.
 	*clock = conformance.Base + 10_000
-	require.NoError(t, flood(i, engine.PolicyError).Err)
+	require.NoError(t, flood(i, engine.FailError).Err)
 	require.EqualValues(t, 2, e.Keys())
 	require.EqualValues(t, i-1, e.Expired())
 	require.True(t, conformance.Ask(e, more).Allowed)

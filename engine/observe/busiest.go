@@ -100,7 +100,7 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 // unless a policy gave it.
 func count(seen *topk.Decisions, r *engine.Result) bool {
 	switch {
-	case r.Policy != engine.PolicyDefault:
+	case r.Fail != engine.FailDefault:
 		seen.ByPolicy++
 		seen.Limit, seen.Remaining = r.Limit, -1
 		return true

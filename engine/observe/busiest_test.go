@@ -104,9 +104,9 @@ func TestAnswersByPolicyAreCountedApart(t *testing.T) {
 	s := newStream()
 	s.see("k", 1, yes)
 	s.see("k", 2, no)
-	for _, p := range []engine.Policy{engine.PolicyOpen, engine.PolicyClosed, engine.PolicyLocal, engine.PolicyError} {
-		answer := engine.Result{Policy: p, Decision: limit.Decision{Allowed: p == engine.PolicyOpen, Limit: 50, Remaining: -1}}
-		if p == engine.PolicyError {
+	for _, p := range []engine.FailPolicy{engine.FailOpen, engine.FailClosed, engine.FailLocal, engine.FailError} {
+		answer := engine.Result{Fail: p, Decision: limit.Decision{Allowed: p == engine.FailOpen, Limit: 50, Remaining: -1}}
+		if p == engine.FailError {
 			answer.Err = &engine.Unavailable{}
 		}
 		s.see("k", 1, answer)

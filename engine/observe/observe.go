@@ -20,14 +20,14 @@ type Outcome uint8
 
 // The outcomes.
 const (
-	Allowed      Outcome = iota // by the key's state
-	Denied                      // by the key's state
-	Remembered                  // denied from memory: the node denied the same a moment ago
-	PolicyOpen                  // allowed by FAIL OPEN
-	PolicyClosed                // denied by FAIL CLOSED
-	PolicyLocal                 // decided by FAIL LOCAL
-	PolicyError                 // an error by FAIL ERROR
-	Error                       // another error: the key's state could not be used
+	Allowed    Outcome = iota // by the key's state
+	Denied                    // by the key's state
+	Remembered                // denied from memory: the node denied the same a moment ago
+	FailOpen                  // allowed by FAIL OPEN
+	FailClosed                // denied by FAIL CLOSED
+	FailLocal                 // decided by FAIL LOCAL
+	FailError                 // an error by FAIL ERROR
+	Error                     // another error: the key's state could not be used
 )
 
 // Outcomes is the number of outcomes.
@@ -36,17 +36,17 @@ const Outcomes = int(Error) + 1
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [Outcomes]string{
-		"allowed", "denied", "denied_from_memory", "policy_open", "policy_closed", "policy_local", "policy_error", "error",
+		"allowed", "denied", "denied_from_memory", "fail_open", "fail_closed", "fail_local", "fail_error", "error",
 	}[o]
 }
 
 // OutcomeOf returns what became of a request for a decision.
 func OutcomeOf(res *engine.Result) Outcome {
 	switch {
-	case res.Policy != engine.PolicyDefault:
-		return [engine.Policies]Outcome{
-			engine.PolicyOpen: PolicyOpen, engine.PolicyClosed: PolicyClosed, engine.PolicyLocal: PolicyLocal, engine.PolicyError: PolicyError,
-		}[res.Policy]
+	case res.Fail != engine.FailDefault:
+		return [engine.FailPolicies]Outcome{
+			engine.FailOpen: FailOpen, engine.FailClosed: FailClosed, engine.FailLocal: FailLocal, engine.FailError: FailError,
+		}[res.Fail]
 	case res.Err != nil:
 		return Error
 	case res.Remembered:

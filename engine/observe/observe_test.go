@@ -25,10 +25,10 @@ var (
 )
 
 // policy returns the result of a request that a policy answered.
-func policy(p engine.Policy) engine.Result {
-	res := engine.Result{Policy: p}
-	res.Allowed = p == engine.PolicyOpen
-	if p == engine.PolicyError {
+func policy(p engine.FailPolicy) engine.Result {
+	res := engine.Result{Fail: p}
+	res.Allowed = p == engine.FailOpen
+	if p == engine.FailError {
 		res.Err = errors.New("UNAVAILABLE")
 	}
 	return res
@@ -37,8 +37,8 @@ func policy(p engine.Policy) engine.Result {
 func TestEveryDecisionHasOneOutcome(t *testing.T) {
 	t.Parallel()
 	results := []engine.Result{
-		Allowed: allowed, Denied: denied, Remembered: {Remembered: true}, PolicyOpen: policy(engine.PolicyOpen),
-		PolicyClosed: policy(engine.PolicyClosed), PolicyLocal: policy(engine.PolicyLocal), PolicyError: policy(engine.PolicyError),
+		Allowed: allowed, Denied: denied, Remembered: {Remembered: true}, FailOpen: policy(engine.FailOpen),
+		FailClosed: policy(engine.FailClosed), FailLocal: policy(engine.FailLocal), FailError: policy(engine.FailError),
 		Error: {Err: errors.New("ERR")},
 	}
 	require.Len(t, results, Outcomes)

@@ -34,7 +34,7 @@ func randomRequest(rng *rand.Rand, shards int) engine.Request {
 	case 3:
 		r.N, r.Windows[1] = 2, limit.Window{Limit: r.Windows[0].Limit, Length: limit.MaxWindow}
 	}
-	r.Fail = engine.Policy(rng.IntN(engine.Policies))
+	r.Fail = engine.FailPolicy(rng.IntN(engine.FailPolicies))
 	return r
 }
 

@@ -47,7 +47,7 @@ func (a *attacked) lease(t testing.TB, kind int, change string) {
 // asks shard 1 first.
 func (a *attacked) aboutLeases() (all []engine.Request, through engine.Request) {
 	plain := conformance.Request(limit.Slide, "k", 10, 60_000)
-	plain.Fail = engine.PolicyError
+	plain.Fail = engine.FailError
 	peek, split := plain, plain
 	peek.Cost, split.Shards = 0, 3
 	through = a.through(split, 1)

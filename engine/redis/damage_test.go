@@ -156,7 +156,7 @@ func (a *attacked) through(r engine.Request, number int) engine.Request {
 // samples makes records of every kind and form.
 func (a *attacked) samples(t testing.TB) (all []sample) {
 	add := func(key string, r engine.Request, charges int) {
-		r.Key, r.Fail = []byte(key), engine.PolicyError
+		r.Key, r.Fail = []byte(key), engine.FailError
 		for range charges {
 			a.ms.Add(1)
 			require.NoError(t, conformance.Ask(a, r).Err, key)

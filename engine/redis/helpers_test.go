@@ -72,7 +72,7 @@ func openSplit(t testing.TB, engines, nodes int) (out []*Engine, servers []*redi
 // charge returns a request of cost 1 that answers UNAVAILABLE when its node cannot.
 func charge(key string, most int64) engine.Request {
 	r := conformance.Slide(key, most, 600_000, 1)
-	r.Fail = engine.PolicyError
+	r.Fail = engine.FailError
 	return r
 }
 

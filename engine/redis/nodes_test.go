@@ -27,7 +27,7 @@ func TestPoliciesAnswerUntilNodesAreKnown(t *testing.T) {
 		}
 		require.Less(t, time.Since(from), 10*time.Second)
 		r := charge("k", 10)
-		r.Fail = engine.PolicyOpen
+		r.Fail = engine.FailOpen
 		require.True(t, conformance.Ask(e, r).Allowed)
 		require.Contains(t, info(t, e, "node0"), "state=down")
 	}

@@ -17,7 +17,7 @@ import (
 // askLocal asks about a key with limit 5 in a minute and FAIL LOCAL.
 func askLocal(e *Engine, key string) limit.Decision {
 	r := conformance.Slide(key, 5, 60_000, 1)
-	r.Fail = engine.PolicyLocal
+	r.Fail = engine.FailLocal
 	return conformance.Ask(e, r).Decision
 }
 

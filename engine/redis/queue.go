@@ -25,11 +25,11 @@ const batchItems = 1024
 type queue struct {
 	*backend.Node
 	engine    *Engine
-	clustered bool                          // the node is one of a Redis Cluster
-	client    *redis.Client                 // the node's
-	doing     string                        // its work, in the log
-	policies  [engine.Policies]atomic.Int64 // answers by policy, for INFO
-	log       engine.PolicyLog
+	clustered bool                              // the node is one of a Redis Cluster
+	client    *redis.Client                     // the node's
+	doing     string                            // its work, in the log
+	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
+	log       engine.FailLog
 	traffic   traffic
 	resets    resetListener
 	scripted  atomic.Bool // the node refuses functions: the library runs there as a script

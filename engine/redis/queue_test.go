@@ -239,7 +239,7 @@ func TestPanicInABatch(t *testing.T) {
 	}
 	pipeline := func() *engine.Pipeline {
 		p := &engine.Pipeline{}
-		for policy := engine.PolicyClosed; int(policy) < engine.Policies; policy++ {
+		for policy := engine.FailClosed; int(policy) < engine.FailPolicies; policy++ {
 			r := p.Add()
 			*r = charge("k", 100) // LOCAL admits one for each pipeline
 			r.Fail = policy

@@ -52,7 +52,7 @@ const (
 // newReconciler returns a reconciler. What is counted and what is unwritten have half
 // of the memory each: nothing is unwritten that is not counted.
 func newReconciler(e *Engine) *reconciler {
-	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Policy: engine.PolicyClosed, Logger: e.config.Logger.With("fail-policy", "local")}
+	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Fail: engine.FailClosed, Logger: e.config.Logger.With("fail-policy", "local")}
 	counted := memory.Open(half)
 	half.Logger = slog.New(slog.DiscardHandler) // it is full when the other one is
 	return &reconciler{e: e, counted: counted, unwritten: memory.Open(half), look: make(chan struct{}, 1)}
@@ -175,7 +175,7 @@ func (s *reconciler) ask(key string) {
 // such a limit.
 func chargeOf(key string, kind limit.Kind, window, buckets, units int64) engine.Request {
 	return engine.Request{
-		Key: []byte(key), Fail: engine.PolicyError, Shards: 1,
+		Key: []byte(key), Fail: engine.FailError, Shards: 1,
 		Spec: limit.Spec{
 			Kind: kind, N: 1, Cost: units, Buckets: buckets,
 			Windows: [limit.MaxWindows]limit.Window{{Limit: limit.MaxLimit, Length: window}},

@@ -38,7 +38,7 @@ func TestLocalCountsAreWrittenBack(t *testing.T) {
 					for i := range keys {
 						r := p.Add()
 						*r = charge(fmt.Sprintf("key%d", i), most)
-						r.Kind, r.Buckets, r.Fail, r.Cost = limit.Counter, 10, engine.PolicyLocal, 2
+						r.Kind, r.Buckets, r.Fail, r.Cost = limit.Counter, 10, engine.FailLocal, 2
 						if i%2 == 0 {
 							r.Kind, r.Buckets = limit.Slide, 1
 						}

@@ -8,13 +8,13 @@
 // caller itself if the node is idle. The replies, decoded by package wire, are
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
-// answers are there. What no node could answer is answered by policy (policy.go).
+// answers are there. What no node could answer is answered by a FAIL policy (fail.go).
 // What FAIL LOCAL counted meanwhile is written back later (reconcile.go).
 //
 // Which nodes there are and how they are is for package backend to know.
 //
 // Reading order: redis.go (this file), route.go, queue.go, batch.go, apply.go,
-// policy.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
+// fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
 package redis
 
 import (
@@ -37,12 +37,12 @@ import (
 
 // Config says what to do when nodes do not answer, and which keys to split.
 type Config struct {
-	// Policy answers for a node that does not. Default engine.PolicyClosed.
-	Policy engine.Policy
+	// Fail answers for a node that does not. Default engine.FailClosed.
+	Fail engine.FailPolicy
 
-	// Rules take precedence over Policy, and a request's own FAIL over both. Of the
+	// FailRules take precedence over Fail, and a request's own FAIL over both. Of the
 	// rules that match a key the first holds.
-	Rules []engine.PolicyRule
+	FailRules []engine.FailRule
 
 	// LocalMemory bounds the state that FAIL LOCAL keeps here, in bytes; 0: no bound.
 	LocalMemory int64
@@ -88,7 +88,7 @@ type Engine struct {
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
 	plans      sync.Pool   // of *plan
 	hotRate    int64       // charging calls per second that package split wants to hear of
-	answered   [engine.Policies]atomic.Int64
+	answered   [engine.FailPolicies]atomic.Int64
 
 	now    func() time.Time
 	opened time.Time
@@ -99,8 +99,8 @@ type Engine struct {
 // does not wait for the nodes. A request waits for its node for as long as the
 // fleet's Timeout says before its policy answers.
 func Open(fleet *backend.Fleet, config Config) *Engine {
-	if config.Policy == engine.PolicyDefault {
-		config.Policy = engine.PolicyClosed
+	if config.Fail == engine.FailDefault {
+		config.Fail = engine.FailClosed
 	}
 	if config.MaxQueue <= 0 {
 		config.MaxQueue = 100_000
@@ -186,7 +186,7 @@ func (e *Engine) Stats() []engine.Stat {
 			Help: "Requests that were denied from memory, without asking a node.",
 		},
 	}
-	for policy := engine.PolicyClosed; int(policy) < engine.Policies; policy++ {
+	for policy := engine.FailClosed; int(policy) < engine.FailPolicies; policy++ {
 		stats = append(stats, engine.Stat{Name: "answered_" + policy.String(), Value: e.answered[policy].Load()})
 	}
 	stats = append(stats, e.reconciler.stats()...)
@@ -234,6 +234,6 @@ func (q *queue) condition() string {
 // line says how a node is, and how often policies answered for it.
 func (q *queue) line() string {
 	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
-		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.policies[engine.PolicyClosed].Load(),
-		q.policies[engine.PolicyOpen].Load(), q.policies[engine.PolicyLocal].Load(), q.policies[engine.PolicyError].Load())
+		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.policies[engine.FailClosed].Load(),
+		q.policies[engine.FailOpen].Load(), q.policies[engine.FailLocal].Load(), q.policies[engine.FailError].Load())
 }

@@ -22,7 +22,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	} {
 		fleet, err := backend.Open(backend.Config{Backends: urls, Timeout: 50 * time.Millisecond})
 		require.NoError(t, err)
-		e := Open(fleet, Config{Policy: engine.PolicyLocal})
+		e := Open(fleet, Config{Fail: engine.FailLocal})
 		hung.Pause()
 		gone.Kill()
 		for range 3 {
@@ -30,7 +30,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 			for _, key := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 				r := p.Add()
 				*r = charge(key, 10)
-				r.Fail = engine.PolicyDefault
+				r.Fail = engine.FailDefault
 			}
 			e.Do(p)
 		}

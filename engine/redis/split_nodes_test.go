@@ -57,7 +57,7 @@ func TestSplitShardAway(t *testing.T) {
 	t.Parallel()
 	engines, servers := openSplit(t, 2, 4)
 	ask := splitRequest("away", limit.Slide, 1, 4, limit.Window{Limit: 400, Length: 1000})
-	ask.Fail = engine.PolicyError
+	ask.Fail = engine.FailError
 	node := engines[0].Topology().Locate(ask.Key, 2)
 	admitted := 0
 	for i := range 200 {

@@ -212,7 +212,7 @@ func TestSplitKeysAreAnsweredInTheTimeOfOneRequest(t *testing.T) {
 	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout}, Config{AskAlways: true})
 	ready(t, e, "slow")
 	ask := splitRequest("slow", limit.Slide, 1, 2, limit.Window{Limit: 4, Length: 3_600_000})
-	ask.Fail = engine.PolicyError
+	ask.Fail = engine.FailError
 	require.Eventually(t, func() bool { // and both nodes have the library
 		res := conformance.Ask(e, ask)
 		return res.Err == nil && !res.Allowed

@@ -90,6 +90,6 @@ func (q *queue) describe(d *engine.Node) {
 	d.Traffic.Waiting = len(q.items)
 	q.mu.Unlock()
 	for p := range q.policies {
-		d.Traffic.Policies[p] = q.policies[p].Load()
+		d.Traffic.FailAnswers[p] = q.policies[p].Load()
 	}
 }

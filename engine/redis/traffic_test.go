@@ -71,7 +71,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.Equal(t, map[string]int64{"key": 2, "memory": 1}, failures(&n))
 	require.Equal(t, "refuses", n.State)
 	require.Equal(t, "it refused the last call", n.Why)
-	require.EqualValues(t, 1, n.Traffic.Policies[engine.PolicyClosed])
+	require.EqualValues(t, 1, n.Traffic.FailAnswers[engine.FailClosed])
 	answered := n.Traffic.Answered
 	s.Pause()
 	conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1))

@@ -65,7 +65,7 @@ func TestOrderWithinAKey(t *testing.T) {
 	r.comesLater(peek, "a request without cost")
 	r.goes(ask("other", 1000, 3))
 	open := ask("k", 1000, 3)
-	open.Fail = engine.PolicyOpen
+	open.Fail = engine.FailOpen
 	require.Equal(t, first, r.goes(open), "its policy decides nothing")
 
 	r.routes = Routes{}

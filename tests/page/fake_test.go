@@ -97,7 +97,7 @@ type denial struct {
 	Used       int64  `json:"used"`
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
-	Policy     string `json:"policy"`
+	Fail       string `json:"fail"`
 	Client     string `json:"client"`
 }
 
@@ -312,7 +312,7 @@ func showcase(t *testing.T) *fake {
 	} {
 		f.shown.Denials = append(f.shown.Denials, denial{
 			Time: f.now - d.ago*1000, Command: "rl.slide", Key: d.key, ID: id(d.key), Limit: d.limit, Window: d.window, Used: d.limit,
-			RetryAfter: d.retry, Node: fmt.Sprintf("10.0.0.1%d:6379", 1+i%3), Policy: d.policy, Client: d.client,
+			RetryAfter: d.retry, Node: fmt.Sprintf("10.0.0.1%d:6379", 1+i%3), Fail: d.policy, Client: d.client,
 		})
 	}
 	f.states = []state{

@@ -35,7 +35,7 @@ func TestPageShowsWhatHappens(t *testing.T) {
 	p.sees("#nodes tbody tr:nth-child(2)", "184 µs 2 −310 µs")
 	require.Equal(t, "2 of 3 up", p.text("#nodes-note"))
 	p.sees("#denials tbody tr:nth-child(2)", "user:81723:login RL.SLIDE, 5 per 15 min, used 5 10.1.4.9:40110 auth → 10.0.0.12:6379 10 min")
-	p.sees("#denials tbody tr:nth-child(4)", "answered by policy closed")
+	p.sees("#denials tbody tr:nth-child(4)", "answered by FAIL policy closed")
 	require.Equal(t, 5, eval[int](p, `[...document.querySelectorAll('.chart path:nth-child(3)')].filter(p => p.getAttribute('d').split('L').length > 250).length`),
 		"each figure has a line of five minutes")
 
@@ -48,7 +48,7 @@ func TestPageShowsWhatHappens(t *testing.T) {
 	})
 	p.sees("#now", "Decisions denied 1,234 /s")
 	p.sees("#now", "Denied 12.5 %")
-	p.sees("#now", "Answers by policy 7 /s")
+	p.sees("#now", "Answers by FAIL policy 7 /s")
 	p.sees("#now", "p50 time 250 µs")
 	p.sees("#now", "p99 time 12.3 ms")
 	p.sees("#keys tbody", "new 8 25.0 % – of 10 –")
@@ -178,7 +178,7 @@ func TestKeysAreNeverMarkup(t *testing.T) {
 			text := strings.ToValidUTF8(h.key, "\ufffd")
 			f.shown.Keys = append(f.shown.Keys, key{Key: text, ID: id(h.key), Rate: 5, Admitted: 5, Limit: 10, Remaining: 5, Shards: 1})
 			f.shown.Denials = append(f.shown.Denials, denial{
-				Time: 1, Command: "rl.slide", Key: text, ID: id(h.key), Limit: 10, Window: 1000, Node: text, Policy: text, Client: text,
+				Time: 1, Command: "rl.slide", Key: text, ID: id(h.key), Limit: 10, Window: 1000, Node: text, Fail: text, Client: text,
 			})
 		}
 		f.shown.Nodes = []node{{Name: hostile[0].key, State: "down", Why: hostile[1].key}}

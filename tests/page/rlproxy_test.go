@@ -122,7 +122,7 @@ func TestPageShowsNodes(t *testing.T) {
 	p.sees("#nodes-note", "1 of 2 up")
 	p.sees("#nodes tbody tr:first-child", b.Addr)
 	p.sees("#nodes tbody tr:first-child .under", "down")
-	p.sees("#denials", "answered by policy closed")
+	p.sees("#denials", "answered by FAIL policy closed")
 	p.holds(`points.some(p => p.policy > 0)`)
 }
 

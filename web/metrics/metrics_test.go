@@ -75,13 +75,13 @@ func TestDecisionsAreCountedByResult(t *testing.T) {
 	t.Parallel()
 	c, _ := observed(t)
 	allowed := engine.Result{Decision: limit.Decision{Allowed: true}}
-	decide(c.Observer, "k", limit.Counter, allowed, allowed, engine.Result{}, engine.Result{Remembered: true}, engine.Result{Policy: engine.PolicyOpen})
+	decide(c.Observer, "k", limit.Counter, allowed, allowed, engine.Result{}, engine.Result{Remembered: true}, engine.Result{Fail: engine.FailOpen})
 	text := scrape(t, c, false)
 	for _, line := range []string{
 		`rlproxy_decisions_total{command="rl.counter",result="allowed"} 2`,
 		`rlproxy_decisions_total{command="rl.counter",result="denied"} 1`,
 		`rlproxy_decisions_total{command="rl.counter",result="denied_from_memory"} 1`,
-		`rlproxy_decisions_total{command="rl.counter",result="policy_open"} 1`,
+		`rlproxy_decisions_total{command="rl.counter",result="fail_open"} 1`,
 		`rlproxy_decisions_total{command="rl.counter",result="error"} 0`,
 		`rlproxy_decisions_total{command="rl.slide",result="allowed"} 0`,
 		`rlproxy_decision_duration_seconds_bucket{command="rl.counter",le="8e-06"} 0`,
@@ -122,9 +122,9 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 	e.nodes = []engine.Node{
 		{Name: "a:1", Placement: "a:1/0", State: "up", Measured: true, Latency: time.Millisecond, Offset: -2 * time.Second, Traffic: &engine.Traffic{
 			Waiting: 5, Waits: times.Snapshot(), RoundTrips: times.Snapshot(), Combined: 6, Overflows: 7, Answered: time.UnixMilli(1500),
-			Batches:  engine.Sizes{Sum: 9, AtMost: [12]int64{1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3}},
-			Failures: []engine.Failures{{Kind: "timeout", Count: 8}},
-			Policies: [engine.Policies]int64{engine.PolicyOpen: 4},
+			Batches:     engine.Sizes{Sum: 9, AtMost: [12]int64{1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3}},
+			Failures:    []engine.Failures{{Kind: "timeout", Count: 8}},
+			FailAnswers: [engine.FailPolicies]int64{engine.FailOpen: 4},
 		}},
 		{Name: "a:1", Placement: "a:1/1", State: "refuses"}, // another database of the same server
 		{Name: "b:1", Placement: "main/0", State: "down"},   // its address is not known
@@ -137,7 +137,7 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 		`node_refuses{node="a:1/0"} 0`, `node_refuses{node="a:1/1"} 1`,
 		`node_latency_seconds{node="a:1/0"} 0.001`, `node_clock_offset_seconds{node="a:1/0"} -2`,
 		`node_queue_requests{node="a:1/0"} 5`, `node_combined_requests_total{node="a:1/0"} 6`, `node_queue_overflows_total{node="a:1/0"} 7`,
-		`node_errors_total{kind="timeout",node="a:1/0"} 8`, `node_policy_answers_total{node="a:1/0",policy="open"} 4`,
+		`node_errors_total{kind="timeout",node="a:1/0"} 8`, `node_fail_answers_total{fail="open",node="a:1/0"} 4`,
 		`node_last_answer_timestamp_seconds{node="a:1/0"} 1.5`,
 		`node_queue_duration_seconds_sum{node="a:1/0"} 0.002`, `node_round_trip_duration_seconds_count{node="a:1/0"} 2`,
 		`node_batch_requests_bucket{node="a:1/0",le="1"} 1`, `node_batch_requests_bucket{node="a:1/0",le="8"} 2`,

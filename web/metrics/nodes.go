@@ -29,8 +29,8 @@ var (
 		"Requests that were sent to the node as one with an equal one before them.", "node")
 	nodeErrors = counter("node_errors_total",
 		"Calls of the node that failed, by kind of error. A call has up to 64 different requests.", "node", "kind")
-	nodePolicies = counter("node_policy_answers_total",
-		"Requests that a policy answered in place of the node.", "node", "policy")
+	nodeFailAnswers = counter("node_fail_answers_total",
+		"Requests that a FAIL policy answered in place of the node.", "node", "fail")
 	nodeAnswered = gauge("node_last_answer_timestamp_seconds",
 		"When the node last answered a call, in seconds since 1970, or 0 if it has not yet.", "node")
 )
@@ -68,8 +68,8 @@ func collectNode(to chan<- prometheus.Metric, n *engine.Node, label string) {
 	for _, f := range t.Failures {
 		nodeErrors.send(to, float64(f.Count), label, f.Kind)
 	}
-	for p := engine.PolicyClosed; int(p) < engine.Policies; p++ {
-		nodePolicies.send(to, float64(t.Policies[p]), label, p.String())
+	for p := engine.FailClosed; int(p) < engine.FailPolicies; p++ {
+		nodeFailAnswers.send(to, float64(t.FailAnswers[p]), label, p.String())
 	}
 	answered := 0.0
 	if !t.Answered.IsZero() {

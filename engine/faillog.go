@@ -9,23 +9,23 @@ import (
 // answer.
 const LogEvery = time.Minute
 
-// PolicyLog counts the answers of policies during one trouble, such as a node that
+// FailLog counts the answers of policies during one trouble, such as a node that
 // refuses writes, and says when the log gets a line about them: at the first answer,
 // and once a minute if there were more. A trouble is over after a minute without
 // an answer, or at Take. It is safe for concurrent use; the zero value is ready.
-type PolicyLog struct {
+type FailLog struct {
 	mu     sync.Mutex
-	counts [Policies]int64 // guarded by mu: answers during this trouble
-	since  time.Time       // guarded by mu: the first answer
-	last   time.Time       // guarded by mu: the latest answer
-	next   time.Time       // guarded by mu: when the next line is due
-	said   int64           // guarded by mu: how many answers the lines have spoken of
+	counts [FailPolicies]int64 // guarded by mu: answers during this trouble
+	since  time.Time           // guarded by mu: the first answer
+	last   time.Time           // guarded by mu: the latest answer
+	next   time.Time           // guarded by mu: when the next line is due
+	said   int64               // guarded by mu: how many answers the lines have spoken of
 }
 
 // Count counts an answer and returns the attributes of a line, if one is due. If
 // others is true, the lines about this trouble are written elsewhere, with what Line or
 // Counts returns, and Count returns none.
-func (l *PolicyLog) Count(p Policy, now time.Time, others bool) []any {
+func (l *FailLog) Count(p FailPolicy, now time.Time, others bool) []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if !others && now.Sub(l.last) > LogEvery {
@@ -44,32 +44,32 @@ func (l *PolicyLog) Count(p Policy, now time.Time, others bool) []any {
 
 // Line returns the attributes of a line, if one is due: a minute after the last one, and
 // there were answers since.
-func (l *PolicyLog) Line(now time.Time) []any {
+func (l *FailLog) Line(now time.Time) []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.line(now)
 }
 
 // Counts returns the answers during this trouble as attributes of a line.
-func (l *PolicyLog) Counts() []any {
+func (l *FailLog) Counts() []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.attributes()
 }
 
 // Take is Counts, and ends the trouble.
-func (l *PolicyLog) Take() []any {
+func (l *FailLog) Take() []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.reset()
 	return l.attributes()
 }
 
-func (l *PolicyLog) reset() {
-	l.counts, l.since, l.next, l.said = [Policies]int64{}, time.Time{}, time.Time{}, 0
+func (l *FailLog) reset() {
+	l.counts, l.since, l.next, l.said = [FailPolicies]int64{}, time.Time{}, time.Time{}, 0
 }
 
-func (l *PolicyLog) line(now time.Time) []any {
+func (l *FailLog) line(now time.Time) []any {
 	answers := int64(0)
 	for _, n := range l.counts {
 		answers += n
@@ -81,10 +81,10 @@ func (l *PolicyLog) line(now time.Time) []any {
 	return append([]any{"since", l.since}, l.attributes()...)
 }
 
-func (l *PolicyLog) attributes() (out []any) {
+func (l *FailLog) attributes() (out []any) {
 	for policy, n := range l.counts {
 		if n > 0 {
-			out = append(out, Policy(policy).String(), n)
+			out = append(out, FailPolicy(policy).String(), n)
 		}
 	}
 	return out

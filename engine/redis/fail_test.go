@@ -26,43 +26,43 @@ func TestPolicies(t *testing.T) {
 	s := redistest.Start(t)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 500 * time.Millisecond, Logger: logger}, Config{
-		Policy: engine.PolicyClosed, AskAlways: true, Logger: logger,
-		Rules: []engine.PolicyRule{{Glob: "api:*", Policy: engine.PolicyOpen}, {Glob: "*:x", Policy: engine.PolicyLocal}},
+		Fail: engine.FailClosed, AskAlways: true, Logger: logger,
+		FailRules: []engine.FailRule{{Glob: "api:*", Policy: engine.FailOpen}, {Glob: "*:x", Policy: engine.FailLocal}},
 	})
 	ready(t, e, "k")
-	require.Equal(t, engine.PolicyDefault, conformance.Ask(e, charge("other", 2)).Policy, "the node answered")
+	require.Equal(t, engine.FailDefault, conformance.Ask(e, charge("other", 2)).Fail, "the node answered")
 	node, shards := e.Where([]byte("k"))
 	require.Equal(t, s.Addr, node)
 	require.Equal(t, 1, shards)
 	s.Pause()
-	ask := func(key string, fail engine.Policy) engine.Result {
+	ask := func(key string, fail engine.FailPolicy) engine.Result {
 		r := charge(key, 2)
 		r.Fail = fail
 		return conformance.Ask(e, r)
 	}
-	_, _ = ask("k", engine.PolicyError), ask("k", engine.PolicyError)
+	_, _ = ask("k", engine.FailError), ask("k", engine.FailError)
 	require.Eventually(t, e.Topology().Nodes[0].Down, 5*time.Second, time.Millisecond)
 
-	closed := ask("k", engine.PolicyDefault)
+	closed := ask("k", engine.FailDefault)
 	require.NoError(t, closed.Err)
-	require.Equal(t, engine.PolicyClosed, closed.Policy)
+	require.Equal(t, engine.FailClosed, closed.Fail)
 	require.Equal(t, limit.Decision{Limit: 2, Remaining: -1, RetryAfter: closed.RetryAfter, ResetAfter: closed.RetryAfter}, closed.Decision)
 	require.GreaterOrEqual(t, closed.RetryAfter, int64(1))
 	require.LessOrEqual(t, closed.RetryAfter, time.Second.Milliseconds())
-	require.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: -1}, ask("api:x", engine.PolicyDefault).Decision)
-	require.Equal(t, closed.Allowed, ask("api:x", engine.PolicyClosed).Allowed)
-	require.ErrorContains(t, ask("api:x", engine.PolicyError).Err, "UNAVAILABLE "+s.Addr+": no answer in time")
-	require.Equal(t, engine.PolicyError, ask("api:x", engine.PolicyError).Policy)
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 2, Remaining: -1}, ask("api:x", engine.FailDefault).Decision)
+	require.Equal(t, closed.Allowed, ask("api:x", engine.FailClosed).Allowed)
+	require.ErrorContains(t, ask("api:x", engine.FailError).Err, "UNAVAILABLE "+s.Addr+": no answer in time")
+	require.Equal(t, engine.FailError, ask("api:x", engine.FailError).Fail)
 	for i := range 4 {
-		local := ask("web:x", engine.PolicyDefault)
+		local := ask("web:x", engine.FailDefault)
 		require.Equal(t, i < 2, local.Allowed, "LOCAL keeps the limit")
 		require.EqualValues(t, -1, local.Remaining)
-		require.Equal(t, engine.PolicyLocal, local.Policy)
+		require.Equal(t, engine.FailLocal, local.Fail)
 	}
 	reset := conformance.Reset("web:x")
-	reset.Fail = engine.PolicyOpen
+	reset.Fail = engine.FailOpen
 	require.ErrorContains(t, conformance.Ask(e, reset).Err, "UNAVAILABLE")
-	require.True(t, ask("web:x", engine.PolicyDefault).Allowed, "a reset resets what was counted here")
+	require.True(t, ask("web:x", engine.FailDefault).Allowed, "a reset resets what was counted here")
 
 	require.Equal(t, "2", info(t, e, "answered_closed"))
 	require.Equal(t, "1", info(t, e, "answered_open"))
@@ -76,7 +76,7 @@ func TestPolicies(t *testing.T) {
 	s.Resume()
 	require.Eventually(t, func() bool { return !e.Topology().Nodes[0].Down() }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
-	require.EqualValues(t, 0, ask("web:x", engine.PolicyDefault).Remaining, "one was admitted here, one there")
+	require.EqualValues(t, 0, ask("web:x", engine.FailDefault).Remaining, "one was admitted here, one there")
 	said := log.String()
 	require.Equal(t, 1, strings.Count(said, `"node is down"`), said)
 	require.Equal(t, 1, strings.Count(said, `"node is up"`), said)
@@ -102,7 +102,7 @@ func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
 			answered := 0
 			ask := func(times int) {
 				for range times {
-					require.NotEqual(t, engine.PolicyDefault, conformance.Ask(e, conformance.Slide("k", 5, 1000, 1)).Policy)
+					require.NotEqual(t, engine.FailDefault, conformance.Ask(e, conformance.Slide("k", 5, 1000, 1)).Fail)
 					answered++
 				}
 			}

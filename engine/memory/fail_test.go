@@ -16,15 +16,15 @@ import (
 
 // Where state is kept here, rules answer for keys that find no room.
 func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
-	e := New(Config{MaxMemory: 1, Rules: []engine.PolicyRule{{Glob: "open:*", Policy: engine.PolicyOpen}, {Glob: "error:*", Policy: engine.PolicyError}}})
+	e := New(Config{MaxMemory: 1, FailRules: []engine.FailRule{{Glob: "open:*", Policy: engine.FailOpen}, {Glob: "error:*", Policy: engine.FailError}}})
 	open := conformance.Ask(e, conformance.Slide("open:1", 1, 1000, 1))
 	require.True(t, open.Allowed)
-	require.Equal(t, engine.PolicyOpen, open.Policy, "what answered")
+	require.Equal(t, engine.FailOpen, open.Fail, "what answered")
 	require.ErrorContains(t, conformance.Ask(e, conformance.Slide("error:1", 1, 1000, 1)).Err, "UNAVAILABLE embedded: memory is full")
 	closed := conformance.Ask(e, conformance.Slide("other", 1, 1000, 1))
 	require.False(t, closed.Allowed)
 	require.EqualValues(t, -1, closed.Remaining)
-	require.Equal(t, engine.PolicyClosed, closed.Policy)
+	require.Equal(t, engine.FailClosed, closed.Fail)
 }
 
 // The log has a line at once when memory is full and one every minute while it is, with
@@ -32,19 +32,19 @@ func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
 func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	var log bytes.Buffer
 	e, clock := setClock(t, Config{MaxMemory: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	ask := func(fail engine.Policy) {
+	ask := func(fail engine.FailPolicy) {
 		r := conformance.Slide("k", 1, 1000, 1)
 		r.Fail = fail
 		_ = conformance.Ask(e, r)
 	}
-	ask(engine.PolicyLocal)
-	ask(engine.PolicyOpen)
+	ask(engine.FailLocal)
+	ask(engine.FailOpen)
 	line := `level=WARN msg="memory is full: policies answer for keys that find no room" maxmemory=1 since=`
 	require.Equal(t, 1, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1\n")
 	*clock += 60_000
-	ask(engine.PolicyError)
-	ask(engine.PolicyError)
+	ask(engine.FailError)
+	ask(engine.FailError)
 	require.Equal(t, 2, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1 open=1 error=1\n")
 	require.EqualValues(t, 4, e.Refused())

@@ -40,14 +40,14 @@ func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result,
 		res.Err = unavailable
 		return
 	}
-	policy := r.PolicyFor(e.config.Rules, e.config.Policy)
+	policy := r.FailPolicyFor(e.config.FailRules, e.config.Fail)
 	e.answered[policy].Add(1)
 	q.policies[policy].Add(1)
 	q.say(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
 	switch policy {
-	case engine.PolicyError:
+	case engine.FailError:
 		res.Err = unavailable
-	case engine.PolicyLocal:
+	case engine.FailLocal:
 		e.reconciler.decide(r, res, maybeApplied)
 		if q.takesWrites() {
 			e.reconciler.wake()
@@ -55,7 +55,7 @@ func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result,
 	default:
 		res.Decision = policy.Decide(r, q.UntilProbe())
 	}
-	res.Policy = policy
+	res.Fail = policy
 }
 
 // contested reports whether a request's key lies elsewhere for another proxy, so that

@@ -1,0 +1,61 @@
+package engine
+
+import (
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/glob"
+)
+
+// FailPolicy is what to answer when a key's node cannot answer in time.
+type FailPolicy uint8
+
+// The FAIL policies. FailDefault is the configuration's choice.
+const (
+	FailDefault FailPolicy = iota
+	FailClosed             // deny until the node's next probe
+	FailOpen               // admit
+	FailLocal              // ask the embedded engine
+	FailError              // the error UNAVAILABLE
+)
+
+// FailPolicies is the number of policies, FailDefault included: the length of an
+// array that counts by FAIL policy.
+const FailPolicies = int(FailError) + 1
+
+// String returns the policy's name in INFO and in the log.
+func (p FailPolicy) String() string {
+	return [FailPolicies]string{"default", "closed", "open", "local", "error"}[p]
+}
+
+// FailRule gives keys that match Glob a policy.
+type FailRule struct {
+	Glob   string
+	Policy FailPolicy
+}
+
+// FailPolicyFor returns what answers for r: its own choice, else that of the first rule
+// that matches its key, else the one given.
+func (r *Request) FailPolicyFor(rules []FailRule, other FailPolicy) FailPolicy {
+	if r.Fail != FailDefault {
+		return r.Fail
+	}
+	for _, rule := range rules {
+		if glob.MatchWild(rule.Glob, r.Key) {
+			return rule.Policy
+		}
+	}
+	return other
+}
+
+// Decide returns what the policy decides about r in place of its node, which
+// cannot. retry is the ms after which asking again makes sense, at least 1. The
+// policies that decide are FailOpen and FailClosed.
+func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
+	d := limit.Decision{Limit: r.Windows[0].Limit, Remaining: -1}
+	if p == FailOpen {
+		d.Allowed = true
+		return d
+	}
+	d.RetryAfter = max(retry, 1)
+	d.ResetAfter = d.RetryAfter
+	return d
+}

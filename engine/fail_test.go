@@ -1,0 +1,35 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// A request's own FAIL comes before rules, the first rule that matches before the
+// others, and all of them before the configuration's policy.
+func TestPolicyPrecedence(t *testing.T) {
+	rules := []FailRule{{"api:*", FailOpen}, {"api:slow:*", FailError}, {"mail:?", FailError}}
+	for _, c := range []struct {
+		key  string
+		fail FailPolicy
+		want FailPolicy
+	}{
+		{"api:slow:1", FailDefault, FailOpen},
+		{"api:slow:1", FailClosed, FailClosed},
+		{"mail:7", FailDefault, FailError},
+		{"mail:77", FailDefault, FailLocal},
+	} {
+		r := Request{Key: []byte(c.key), Fail: c.fail}
+		require.Equal(t, c.want, r.FailPolicyFor(rules, FailLocal), c.key)
+	}
+}
+
+func TestPoliciesDecideInPlaceOfANode(t *testing.T) {
+	r := Request{Spec: limit.Spec{N: 1, Windows: [limit.MaxWindows]limit.Window{{Limit: 7}}}}
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 7, Remaining: -1}, FailOpen.Decide(&r, 30))
+	require.Equal(t, limit.Decision{Limit: 7, Remaining: -1, RetryAfter: 30, ResetAfter: 30}, FailClosed.Decide(&r, 30))
+	require.EqualValues(t, 1, FailClosed.Decide(&r, 0).RetryAfter)
+	require.Equal(t, "local", FailLocal.String())
+}
