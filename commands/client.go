@@ -276,7 +276,7 @@ func (c *client) flush() {
 	if c.h.stats.Slow.Slow(took) {
 		c.logPipeline(took)
 	}
-	results, forwarded, same := c.pipe.Results, c.forward.Results, streak{took: took}
+	requests, results, forwarded, same := c.pipe.Requests, c.pipe.Results, c.forward.Results, streak{took: took}
 	for i := range c.pending {
 		e := &c.pending[i]
 		mark := len(c.s.Out)
@@ -302,8 +302,8 @@ func (c *client) flush() {
 			}
 			forwarded = forwarded[1:]
 		default:
-			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, results[:e.n])
-			results = results[e.n:]
+			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, requests[:e.n], results[:e.n])
+			requests, results = requests[e.n:], results[e.n:]
 			same.add(e.row.counts)
 			if c.s.Out[mark] == '-' {
 				c.h.stats.Error(c.s.Out[mark+1:])

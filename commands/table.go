@@ -23,7 +23,7 @@ type row struct {
 	// parse appends a command's requests to the pipeline. It returns an error reply, or "".
 	parse func(args [][]byte, p *engine.Pipeline) string
 	// reply appends the reply to the requests that parse made.
-	reply func(dst []byte, proto int, results []engine.Result) []byte
+	reply func(dst []byte, proto int, requests []engine.Request, results []engine.Result) []byte
 	// count returns the integer that reply writes, for a command whose arguments are all
 	// keys and which may be answered in pieces; else nil.
 	count func(results []engine.Result) (int64, error)

@@ -48,6 +48,8 @@ type Engine interface {
 type Pipeline struct {
 	Requests []Request
 	Results  []Result
+
+	keys []byte // what Room has given of its current block
 }
 
 // Add appends an empty request and returns it to be filled in. The pointer holds
@@ -63,9 +65,22 @@ func (p *Pipeline) Add() *Request {
 	return r
 }
 
+// Room returns an empty slice with room for n bytes, for a key that is put together of
+// several words. The bytes hold until Reset.
+func (p *Pipeline) Room(n int) []byte {
+	const least, most = 512, 64 << 10 // bytes of a block
+	if cap(p.keys)-len(p.keys) < n {
+		p.keys = make([]byte, 0, max(n, least, min(2*cap(p.keys), most))) // requests keep the block before
+	}
+	from := len(p.keys)
+	p.keys = p.keys[:from+n]
+	return p.keys[from : from : from+n]
+}
+
 // Reset empties the pipeline and keeps its memory, unless a large pipeline made
 // it larger than an ordinary one needs.
 func (p *Pipeline) Reset() {
+	p.keys = p.keys[:0]
 	const keep = 1024
 	if cap(p.Requests) > keep {
 		p.Requests, p.Results = nil, nil
@@ -120,6 +135,34 @@ type Request struct {
 	ID     []byte // what the request is about; it chooses a shard of a split key
 	Shards int    // shards asked for; 0: the request does not say
 	Fail   FailPolicy
+
+	Policy  string  // the policy that gave the limits; empty if the command brought them
+	Verdict Verdict // the answer, if the policy knows it without any state
+	Shadow  bool    // the client is told what would be, and is not denied: the key is a shadow
+}
+
+// Verdict is the answer to all requests about a key that a policy makes an exception of.
+type Verdict uint8
+
+// The verdicts.
+const (
+	VerdictNone Verdict = iota // the key's state decides
+	Unlimited                  // admit, and count nothing
+	Blocked                    // deny
+)
+
+// blockedFor is the ms after which a blocked client is told to ask again.
+const blockedFor = 1000
+
+// Known answers a decision that needs no state, and reports whether r is one.
+func (r *Request) Known(res *Result) bool {
+	switch r.Verdict {
+	case Unlimited:
+		res.Decision = limit.Decision{Allowed: true}
+	case Blocked:
+		res.Decision = limit.Decision{RetryAfter: blockedFor, ResetAfter: blockedFor}
+	}
+	return r.Verdict != VerdictNone
 }
 
 // Reads reports whether the request speaks of its key as a whole: it must not

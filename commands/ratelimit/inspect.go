@@ -32,7 +32,7 @@ func parseInspect(args [][]byte, p *engine.Pipeline) string {
 	return ""
 }
 
-func replyInspect(dst []byte, proto int, results []engine.Result) []byte {
+func replyInspect(dst []byte, proto int, _ []engine.Request, results []engine.Result) []byte {
 	r := &results[0]
 	if r.Err != nil {
 		return appendFailure(dst, r.Err)

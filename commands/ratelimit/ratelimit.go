@@ -18,8 +18,8 @@ type Command struct {
 
 	// Parse appends the command's requests to the pipeline. It returns an error reply, or "".
 	Parse func(args [][]byte, p *engine.Pipeline) string
-	// Reply appends the reply to the requests that Parse made.
-	Reply func(dst []byte, proto int, results []engine.Result) []byte
+	// Reply appends the reply to the requests that Parse made, of which there is one result each.
+	Reply func(dst []byte, proto int, requests []engine.Request, results []engine.Result) []byte
 	// Count returns the integer that Reply writes. It is set if all arguments are keys, and
 	// the reply to all is the sum of the replies to some. Else it is nil.
 	Count func(results []engine.Result) (int64, error)
@@ -59,7 +59,7 @@ var (
 )
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
-func replyDecision(dst []byte, _ int, results []engine.Result) []byte {
+func replyDecision(dst []byte, _ int, _ []engine.Request, results []engine.Result) []byte {
 	r := &results[0]
 	if r.Err != nil {
 		return appendFailure(dst, r.Err)

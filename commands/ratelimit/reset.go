@@ -35,7 +35,7 @@ func parseReset(args [][]byte, p *engine.Pipeline) string {
 }
 
 // replyReset replies with the number of keys that had state, or with the first error.
-func replyReset(dst []byte, _ int, results []engine.Result) []byte {
+func replyReset(dst []byte, _ int, _ []engine.Request, results []engine.Result) []byte {
 	n, err := countReset(results)
 	if err != nil {
 		return appendFailure(dst, err)

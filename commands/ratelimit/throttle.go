@@ -124,7 +124,7 @@ func rustInteger(b []byte) (int64, bool) {
 	return word.Decimal(digits, negative)
 }
 
-func replyThrottle(dst []byte, _ int, results []engine.Result) []byte {
+func replyThrottle(dst []byte, _ int, _ []engine.Request, results []engine.Result) []byte {
 	r := &results[0]
 	if r.Err != nil {
 		return appendFailure(dst, r.Err)

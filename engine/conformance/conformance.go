@@ -32,6 +32,27 @@ func Run(t *testing.T, open Subject, random int) {
 	}
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "transcripts/*.txt") })
 	t.Run("random", func(t *testing.T) { randomRun(t, open, random) })
+	t.Run("known answers", func(t *testing.T) { knownAnswers(t, open) })
+}
+
+// knownAnswers has requests whose answer a policy knows among others about the same key.
+func knownAnswers(t *testing.T, open Subject) {
+	e := open(t, func() int64 { return 3_000_000_000_000 })
+	slide := Slide("k", 2, 60_000, 1)
+	unlimited, blocked := slide, engine.Request{Key: []byte("k"), Spec: limit.Spec{Cost: 1}, Verdict: engine.Blocked}
+	unlimited.Verdict = engine.Unlimited
+	p := engine.Pipeline{Requests: []engine.Request{slide, unlimited, blocked, slide, unlimited, slide, blocked, Inspect("k")}}
+	e.Do(&p)
+	admit := func(remaining int64) limit.Decision {
+		return limit.Decision{Allowed: true, Limit: 2, Remaining: remaining, ResetAfter: 60_001}
+	}
+	free := limit.Decision{Allowed: true}
+	never := limit.Decision{RetryAfter: 1000, ResetAfter: 1000}
+	deny := limit.Decision{Limit: 2, RetryAfter: 60_001, ResetAfter: 60_001}
+	for i, want := range []limit.Decision{admit(1), free, never, admit(0), free, deny, never} {
+		require.Equal(t, want, p.Results[i].Decision, i)
+	}
+	require.EqualValues(t, 2, p.Results[7].States[0].Used)
 }
 
 // RunThrottle holds an engine to what redis-cell answers to CL.THROTTLE.

@@ -38,14 +38,14 @@ func (c combined) Do(p *engine.Pipeline) {
 	clock := c.clock()
 	for i := 0; i < len(p.Requests); {
 		r, n := &p.Requests[i], 1
-		if r.Op != engine.OpDecide {
+		if r.Op != engine.OpDecide || r.Verdict != engine.VerdictNone {
 			one := engine.Pipeline{Requests: p.Requests[i : i+1]}
 			c.Engine.Do(&one)
 			p.Results[i] = one.Results[0]
 			i++
 			continue
 		}
-		for i+n < len(p.Requests) && r.Repeats(&p.Requests[i+n]) {
+		for i+n < len(p.Requests) && r.Repeats(&p.Requests[i+n]) && p.Requests[i+n].Verdict == engine.VerdictNone {
 			n++
 		}
 		var us [limit.MaxWindows]limit.Usage

@@ -146,7 +146,9 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		r, res := &p.Requests[i], &p.Results[i]
 		switch r.Op {
 		case engine.OpDecide:
-			e.decide(clock, r, res)
+			if !r.Known(res) {
+				e.decide(clock, r, res)
+			}
 		case engine.OpReset:
 			res.Reset = e.reset(clock, r.Key)
 		case engine.OpInspect:

@@ -124,6 +124,9 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	denied := -1 // the last request that was answered from memory
 	for i := from; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
+		if r.Known(res) {
+			continue
+		}
 		if denied >= 0 && denied == i-1 && r.Repeats(&p.Requests[denied]) {
 			*res = p.Results[denied]
 			e.denials.Repeat()

@@ -1,0 +1,42 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Keys that were put together hold until Reset, however many follow, and cannot grow into
+// each other.
+func TestRoomHoldsUntilReset(t *testing.T) {
+	var p Pipeline
+	fill := func() {
+		var keys [][]byte
+		for i := range 500 {
+			n := 1 + i*7%200
+			room := p.Room(n)
+			require.Empty(t, room)
+			require.Equal(t, n, cap(room))
+			for range n {
+				room = append(room, byte(i))
+			}
+			keys = append(keys, room)
+		}
+		for i, key := range keys {
+			for _, b := range key {
+				require.EqualValues(t, i%256, b)
+			}
+		}
+		p.Reset()
+	}
+	fill()
+	fill()
+	fill()
+	require.Zero(t, testing.AllocsPerRun(10, func() {
+		for range 500 {
+			p.Room(100)
+		}
+		p.Reset()
+	}))
+	require.Len(t, p.Room(5000)[:5000], 5000)
+}
