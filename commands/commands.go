@@ -12,7 +12,7 @@
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
 // engine, table describes commands, acl holds users, clients holds the list of sessions,
-// stats counts commands, reply writes replies, and word parses words.
+// config has CONFIG, stats counts commands, reply writes replies, and word parses words.
 //
 // Reading order: commands.go (this file), table.go, client.go (a pipeline), count.go (what is
 // counted of it), permission.go, then a file for each family of session commands.
@@ -137,7 +137,7 @@ func New(cfg Config) *Handler {
 	}
 	h := &Handler{
 		cfg:     cfg,
-		table:   newRegistry(),
+		table:   newRegistry(&cfg),
 		started: cfg.Now(),
 		run:     randomID(),
 	}

@@ -9,7 +9,7 @@ import (
 // NewACL parses users for the commands of the table, see acl.New.
 func NewACL(lines [][]string, password string) (*acl.List, error) {
 	known := make(acl.Commands)
-	for name, r := range newRegistry().byName {
+	for name, r := range newRegistry(new(Config)).byName {
 		known[name] = r.InCategory
 	}
 	return acl.New(lines, password, known)

@@ -1,10 +1,8 @@
 package commands
 
 import (
-	"maps"
 	"runtime"
 	"runtime/metrics"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -12,7 +10,6 @@ import (
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
-	"github.com/rlproxy/rlproxy/internal/glob"
 )
 
 func serverRows() []row {
@@ -45,38 +42,6 @@ func serverRows() []row {
 			c.Int(0)
 			c.Array(0)
 		},
-	}, {Command: table.Command{
-		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Cost: "Depends on subcommand.",
-		Summary:  "A container for server configuration commands",
-		Replies:  "Depends on the subcommand.",
-		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
-	},
-		subs: []row{{Command: table.Command{
-			Name: "config|get", Arity: -3, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
-			Summary:  "Return parameters that match a glob-like <pattern> and their values.",
-			Args:     []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
-			Replies:  "Map (flat in RESP2) of names and values; empty if nothing matches.",
-			Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
-		},
-			run: runConfigGet,
-		}, {Command: table.Command{
-			Name: "config|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "5.0.0", Cost: "O(1)",
-			Summary:  "Print this help.",
-			Replies:  "Array of lines.",
-			Examples: []table.Example{{Line: "CONFIG HELP", Reply: "1) CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-		},
-			run: runHelp,
-		}, {Command: table.Command{
-			Name: "config|resetstat", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(1)",
-			Summary:  "Reset what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM.",
-			Replies:  "OK.",
-			Examples: []table.Example{{Line: "CONFIG RESETSTAT", Reply: "OK"}},
-		},
-			run: func(c *client, _ [][]byte) {
-				c.h.stats.Reset()
-				c.OK()
-			},
-		}},
 	}, {Command: table.Command{
 		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, Group: "server", Since: "1.0.0", Cost: "O(1)",
 		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
@@ -144,44 +109,6 @@ func runTime(c *client, _ [][]byte) {
 	c.Array(2)
 	c.Text(strconv.FormatInt(now.Unix(), 10))
 	c.Text(strconv.Itoa(now.Nanosecond() / 1000))
-}
-
-// fixedSettings are settings in CONFIG GET that are not directives. Some clients read
-// databases before SELECT; redis-benchmark reads save and appendonly.
-var fixedSettings = [][2]string{
-	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory-policy", "noeviction"}, {"save", ""},
-}
-
-func runConfigGet(c *client, args [][]byte) {
-	found := make(map[string][2]string) // by name: as many as there are, however many patterns match
-	for _, a := range args[2:] {
-		pattern := string(a)
-		glob := strings.ContainsAny(pattern, "*?[")
-		for _, s := range c.h.settings(pattern) {
-			name := s[0]
-			if !glob {
-				s[0] = pattern // as in Redis, the name is in the case of the request
-			}
-			found[name] = s
-		}
-	}
-	c.Map(len(found))
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		c.Field(found[name][0], found[name][1])
-	}
-}
-
-// settings returns the settings that match a pattern: fixedSettings, then Config.Settings.
-func (h *Handler) settings(pattern string) (found [][2]string) {
-	for _, s := range fixedSettings {
-		if glob.MatchFold(pattern, s[0]) {
-			found = append(found, s)
-		}
-	}
-	if h.cfg.Settings != nil {
-		found = append(found, h.cfg.Settings(pattern)...)
-	}
-	return found
 }
 
 func runInfo(c *client, args [][]byte) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/commands/table"
@@ -53,13 +54,15 @@ type registry struct {
 	stats  *stats.Stats    // what is counted of the commands
 }
 
-// newRegistry builds the table. The table is not a variable because some rows have functions
-// that read it.
-func newRegistry() *registry {
+// newRegistry builds the table of a handler with that configuration, of which it uses only
+// what rows run without a session.
+func newRegistry(cfg *Config) *registry {
 	t := &registry{byName: make(map[string]*row), stats: stats.New()}
+	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
+		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}))
 	for _, family := range [][]row{
 		rateLimitRows(), connectionRows(), clientRows(), serverRows(), aclRows(),
-		transactionRows(), subscribeRows(), plainRows(append(stats.Rows(t.stats), table.CommandCommand(t))),
+		transactionRows(), subscribeRows(), plainRows(plain),
 	} {
 		for i := range family {
 			t.add(&family[i])

@@ -20,7 +20,7 @@ const docsFile = "../docs/commands.md"
 
 // Run with -update to rewrite the file.
 func TestDocsAreGeneratedFromTheTable(t *testing.T) {
-	want := document(newRegistry())
+	want := document(newRegistry(new(Config)))
 	if *update {
 		require.NoError(t, os.WriteFile(docsFile, []byte(want), 0o600))
 	}
@@ -138,7 +138,7 @@ func TestRowsAreComplete(t *testing.T) {
 	for _, g := range groups {
 		groupNames = append(groupNames, g.name)
 	}
-	rows := newRegistry()
+	rows := newRegistry(new(Config))
 	require.Len(t, rows.byName, len(slices.Collect(all(rows))), "a name is used twice")
 	for r := range all(rows) {
 		require.Regexp(t, `^[a-z.]+(\|[a-z-]+)?$`, r.Name)

@@ -22,10 +22,11 @@ var allowed = map[string][]string{
 		"engine/observe", "engine/redis", "engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
-		"commands/acl", "commands/clients", "commands/ratelimit", "commands/reply", "commands/stats", "commands/table", "commands/word",
+		"commands/acl", "commands/clients", "commands/config", "commands/ratelimit", "commands/reply", "commands/stats", "commands/table", "commands/word",
 		"engine", "engine/forward", "engine/observe", "resp", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
+	"commands/config":    {"commands/reply", "commands/table", "internal/glob"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram"},
 	"commands/table":     {"commands/reply", "commands/word", "resp", "internal/glob"},
