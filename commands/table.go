@@ -5,8 +5,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
@@ -85,10 +87,15 @@ func rateLimitRows() []row {
 func plainRows(plain []table.Row) (rows []row) {
 	for _, p := range plain {
 		r := row{Command: p.Command, subs: plainRows(p.Rows)}
+		run := p.RunBy
+		if p.Run != nil {
+			run = func(w reply.Writer, args [][]byte, _ table.Caller) string { return p.Run(w, args) }
+		}
 		switch {
-		case p.Run != nil:
+		case run != nil:
 			r.run = func(c *client, args [][]byte) {
-				if msg := p.Run(c.Writer, args); msg != "" {
+				by := table.Caller{User: c.user.Name, Addr: clients.Addr(c.s.Remote)}
+				if msg := run(c.Writer, args, by); msg != "" {
 					c.Error(msg)
 				}
 			}

@@ -14,6 +14,15 @@ type Row struct {
 	Command
 	Rows []Row // subcommands
 	Run  func(w reply.Writer, args [][]byte) (msg string)
+
+	// RunBy replaces Run for a command that is told who gave it.
+	RunBy func(w reply.Writer, args [][]byte, by Caller) (msg string)
+}
+
+// Caller is who gave a command, for the log.
+type Caller struct {
+	User string // the name of the user
+	Addr string // the address of the client, as CLIENT LIST shows it
 }
 
 // Table is what the command COMMAND shows.
