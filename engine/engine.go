@@ -16,6 +16,7 @@ import (
 	"errors"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // Engine answers pipelines. It is safe for use by many goroutines, each with a
@@ -27,9 +28,9 @@ type Engine interface {
 	// that request's Result.Err.
 	Do(p *Pipeline)
 
-	// Where returns the node on which a key has its state, or its home if it is split, as
-	// host:port or the word embedded; and the number of its shards, 1 if it is not split.
-	Where(key []byte) (node string, shards int)
+	// Where returns the node on which the key with that name has its state, or its home if it is
+	// split, as host:port or the word embedded; and the number of its shards, 1 if it is not split.
+	Where(name []byte) (node string, shards int)
 
 	// Nodes returns what RL.NODES shows: the nodes that keep the state, none if this
 	// process keeps it.
@@ -77,6 +78,15 @@ func (p *Pipeline) Room(n int) []byte {
 	return p.keys[from : from : from+n]
 }
 
+// Name returns the name by which engines know a client's key, or its shadow. It holds until
+// Reset, and as long as the key's bytes.
+func (p *Pipeline) Name(key []byte, shadow bool) []byte {
+	if !shadow && shard.Plain(key) {
+		return key
+	}
+	return shard.AppendName(p.Room(len(key)+shard.Mark), key, shadow)
+}
+
 // Reset empties the pipeline and keeps its memory, unless a large pipeline made
 // it larger than an ordinary one needs.
 func (p *Pipeline) Reset() {
@@ -114,7 +124,7 @@ const (
 // checks them.
 const (
 	MaxShards = 1024 // shards per key
-	MaxKey    = 4096 // bytes
+	MaxKey    = 4096 // bytes of a client's key
 )
 
 // MaxStates is the most states of one key: windows that can still matter, of all
@@ -128,7 +138,7 @@ var ErrStates = errors.New("ERR too many windows on this key: at most 64")
 // they hold until Do returns, and an engine that keeps them copies them.
 type Request struct {
 	Op  Op
-	Key []byte // the client's key, 1 to MaxKey bytes
+	Key []byte // the name of a client's key of 1 to MaxKey bytes, or of its shadow: see Pipeline.Name
 
 	limit.Spec // what is asked, for OpDecide
 
@@ -138,7 +148,7 @@ type Request struct {
 
 	Policy  string  // the policy that gave the limits; empty if the command brought them
 	Verdict Verdict // the answer, if the policy knows it without any state
-	Shadow  bool    // the client is told what would be, and is not denied: the key is a shadow
+	Shadow  bool    // the client is told what would be, and is not denied: Key is the name of a shadow
 }
 
 // Verdict is the answer to all requests about a key that a policy makes an exception of.

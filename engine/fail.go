@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/glob"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // FailPolicy is what to answer when a key's node cannot answer in time.
@@ -33,13 +34,14 @@ type FailRule struct {
 }
 
 // FailPolicyFor returns what answers for r: its own choice, else that of the first rule
-// that matches its key, else the one given.
+// that matches the client's key, else the one given.
 func (r *Request) FailPolicyFor(rules []FailRule, other FailPolicy) FailPolicy {
 	if r.Fail != FailDefault {
 		return r.Fail
 	}
+	key, _ := shard.ClientKey(r.Key)
 	for _, rule := range rules {
-		if glob.MatchWild(rule.Glob, r.Key) {
+		if glob.MatchWild(rule.Glob, key) {
 			return rule.Policy
 		}
 	}

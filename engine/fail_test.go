@@ -20,6 +20,8 @@ func TestPolicyPrecedence(t *testing.T) {
 		{"api:slow:1", FailClosed, FailClosed},
 		{"mail:7", FailDefault, FailError},
 		{"mail:77", FailDefault, FailLocal},
+		{"mail:7\xffs", FailDefault, FailError},     // the shadow of mail:7
+		{"mail:\xffs\xffk", FailDefault, FailLocal}, // the key mail:\xffs, of two bytes more
 	} {
 		r := Request{Key: []byte(c.key), Fail: c.fail}
 		require.Equal(t, c.want, r.FailPolicyFor(rules, FailLocal), c.key)

@@ -12,16 +12,21 @@ const (
 	keySuffix = "}"
 )
 
-// AppendStoredKey appends to dst the name under which a node stores a shard of a client's
-// key: rl:{<key>} for shard 0, the home, and rl:{<key>%p<shard>} for the others. The
-// characters {, } and % of the client's key become %7B, %7D and %25. So the hash tag ends
-// where it should, and names of different keys or shards differ.
-func AppendStoredKey(dst, key []byte, shard int) []byte {
+// AppendStoredKey appends to dst the name under which a node stores a shard of the key that
+// engines know by a name: rl:{<key>} for shard 0, the home, and rl:{<key>%p<shard>} for the
+// others; for a shadow rl:{<key>%s} and rl:{<key>%s%p<shard>}. The characters {, } and % of
+// the client's key become %7B, %7D and %25. So the hash tag ends where it should, and stored
+// keys of different names or shards differ.
+func AppendStoredKey(dst, name []byte, shard int) []byte {
+	key, shadow := ClientKey(name)
 	dst = append(dst, keyPrefix...)
 	if bytes.ContainsAny(key, "{}%") {
 		dst = appendEscaped(dst, key)
 	} else {
 		dst = append(dst, key...)
+	}
+	if shadow {
+		dst = append(dst, "%s"...)
 	}
 	if shard > 0 {
 		dst = append(dst, "%p"...)
@@ -46,10 +51,10 @@ func appendEscaped(dst, key []byte) []byte {
 	return dst
 }
 
-// ParseStoredKey is the inverse of AppendStoredKey. It appends the client's key to dst and
-// returns the extended slice and the shard. ok is false for a name that AppendStoredKey
-// does not produce.
-func ParseStoredKey(dst, stored []byte) (key []byte, shard int, ok bool) {
+// ParseStoredKey is the inverse of AppendStoredKey. It appends the name to dst and returns
+// the extended slice and the shard. ok is false for a stored key that AppendStoredKey does
+// not produce.
+func ParseStoredKey(dst, stored []byte) (name []byte, shard int, ok bool) {
 	rest, found := bytes.CutPrefix(stored, []byte(keyPrefix))
 	if !found {
 		return dst, 0, false
@@ -57,39 +62,55 @@ func ParseStoredKey(dst, stored []byte) (key []byte, shard int, ok bool) {
 	if rest, found = bytes.CutSuffix(rest, []byte(keySuffix)); !found {
 		return dst, 0, false
 	}
-	from := len(dst)
-	for i := 0; i < len(rest); i++ {
-		c := rest[i]
-		if c == '{' || c == '}' {
-			return dst[:from], 0, false
-		}
-		if c != '%' {
-			dst = append(dst, c)
-			continue
-		}
-		if i+1 < len(rest) && rest[i+1] == 'p' { // Only the shard is left.
-			shard, ok = parseShard(rest[i+2:])
-			if !ok {
-				return dst[:from], 0, false
-			}
-			return dst, shard, true
-		}
-		if i+2 >= len(rest) {
-			return dst[:from], 0, false
-		}
-		switch string(rest[i+1 : i+3]) {
-		case "7B":
-			dst = append(dst, '{')
-		case "7D":
-			dst = append(dst, '}')
-		case "25":
-			dst = append(dst, '%')
-		default:
-			return dst[:from], 0, false
-		}
-		i += 2
+	rest, shard, ok = cutShard(rest)
+	if !ok {
+		return dst, 0, false
 	}
-	return dst, 0, true
+	rest, shadow := bytes.CutSuffix(rest, []byte("%s"))
+	key, ok := unescape(rest)
+	if !ok {
+		return dst, 0, false
+	}
+	return AppendName(dst, key, shadow), shard, true
+}
+
+// cutShard returns what is before %p<shard>, and the shard, or 0 without it. ok is false
+// if the number of the shard is not one.
+func cutShard(rest []byte) (before []byte, shard int, ok bool) {
+	i := bytes.Index(rest, []byte("%p")) // an escaped % is followed by digits
+	if i < 0 {
+		return rest, 0, true
+	}
+	shard, ok = parseShard(rest[i+2:])
+	return rest[:i], shard, ok
+}
+
+// unescape is the inverse of appendEscaped.
+func unescape(key []byte) (plain []byte, ok bool) {
+	if bytes.ContainsAny(key, "{}") {
+		return nil, false
+	}
+	for {
+		before, after, found := bytes.Cut(key, []byte("%"))
+		if !found {
+			return append(plain, key...), true
+		}
+		if len(after) < 2 {
+			return nil, false
+		}
+		plain = append(plain, before...)
+		switch string(after[:2]) {
+		case "7B":
+			plain = append(plain, '{')
+		case "7D":
+			plain = append(plain, '}')
+		case "25":
+			plain = append(plain, '%')
+		default:
+			return nil, false
+		}
+		key = after[2:]
+	}
 }
 
 // parseShard parses a shard's number as AppendStoredKey writes it: at most nine digits, not

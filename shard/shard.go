@@ -6,7 +6,7 @@
 // says how the shards of a key keep one limit, and package topk finds the keys that are
 // busy enough to be split.
 //
-// Reading order: nodes.go (the node of a key), key.go (the name of a stored key), tag.go
-// and slot.go (its slot in a Redis Cluster), spread.go (the shards of a split key in a
-// cluster).
+// Reading order: nodes.go (the node of a key), name.go (the names of keys and shadows), key.go
+// (the stored key of a name), tag.go and slot.go (its slot in a Redis Cluster), spread.go (the
+// shards of a split key in a cluster).
 package shard

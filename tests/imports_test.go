@@ -34,7 +34,7 @@ var allowed = map[string][]string{
 	"commands/reply":     {"commands/word", "resp"},
 	"commands/word":      nil,
 
-	"engine":             {"engine/limit", "internal/glob", "internal/histogram"},
+	"engine":             {"engine/limit", "shard", "internal/glob", "internal/histogram"},
 	"engine/observe":     {"engine", "engine/limit", "shard/topk", "internal/histogram"},
 	"engine/limit":       nil,
 	"engine/memory":      {"engine", "engine/limit"},
@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},
 	"engine/layout":      {"engine", "engine/backend", "shard"},
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
-	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard/lease", "internal/glob"},
+	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
 		"engine", "engine/backend", "engine/denials", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
 		"internal/histogram",

@@ -13,16 +13,18 @@ type Topology struct {
 	slots *[shard.Slots]uint16 // the index in Nodes of each slot's master; nil without a cluster
 }
 
-// Locate returns the index of the node that holds a shard of a client's key. Shard 0 is
-// the key's home.
-func (t *Topology) Locate(key []byte, number int) int {
+// Locate returns the index of the node that holds a shard of the key with that name. Shard
+// 0 is the key's home. On a list of nodes, a key and its shadow lie on the same nodes.
+func (t *Topology) Locate(name []byte, number int) int {
 	switch {
 	case t.slots != nil:
 		var buf [256]byte
-		return int(t.slots[shard.Slot(shard.AppendStoredKey(buf[:0], key, number))])
+		return int(t.slots[shard.Slot(shard.AppendStoredKey(buf[:0], name, number))])
 	case len(t.Nodes) == 1:
 		return 0
-	case number == 0:
+	}
+	key, _ := shard.ClientKey(name)
+	if number == 0 {
 		return t.place.Home(key)
 	}
 	var buf [16]int
@@ -42,11 +44,11 @@ func (t *Topology) LocateStored(key []byte) (node int, slot uint16) {
 	return t.place.Home(shard.Tag(key)), 0
 }
 
-// Spread returns the numbers of n shards of a key, the home's first, on as many different
-// nodes as possible.
-func (t *Topology) Spread(key []byte, n int) []int {
+// Spread returns the numbers of n shards of the key with that name, the home's first, on as
+// many different nodes as possible.
+func (t *Topology) Spread(name []byte, n int) []int {
 	if t.slots != nil {
-		return shard.Spread(nil, key, n, len(t.Nodes), func(slot int) int { return int(t.slots[slot]) })
+		return shard.Spread(nil, name, n, len(t.Nodes), func(slot int) int { return int(t.slots[slot]) })
 	}
 	numbers := make([]int, n)
 	for i := range numbers {

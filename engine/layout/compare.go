@@ -26,9 +26,10 @@ type other struct {
 	server  []int // for each of its nodes, the same server in Conflict.server; -1: there is none
 }
 
-// Contested reports whether two proxies' layouts place the key on different servers. If it
-// has several shards, all of them count.
-func (c *Conflict) Contested(key []byte, shards int) bool {
+// Contested reports whether two proxies' layouts place the key with that name on different
+// servers. If it has several shards, all of them count.
+func (c *Conflict) Contested(name []byte, shards int) bool {
+	key, _ := shard.ClientKey(name) // as backend.Topology places it
 	return slices.ContainsFunc(c.others, func(o *other) bool { return c.moves(o, key, shards) })
 }
 

@@ -90,6 +90,9 @@ func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
 		require.Equal(t, want, c.Contested(key, 0), "key %s", key)
 		second := ab[here.Order(key, nil)[1]] != abc[there.Order(key, nil)[1]]
 		require.Equal(t, want || second, c.Contested(key, 2), "key %s", key)
+		shadow := shard.AppendName(nil, key, true)
+		require.Equal(t, want, c.Contested(shadow, 1), "the shadow of key %s", key)
+		require.Equal(t, want || second, c.Contested(shadow, 2), "the shadow of key %s", key)
 		require.True(t, c.Contested(key, 1024), "three nodes and two cannot place all shards alike")
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/internal/glob"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // Rule splits the keys that match Glob over a number of shards.
@@ -19,14 +20,15 @@ const (
 
 // wanted returns over how many shards the request wants its key to be split, never
 // more than the smallest limit: by its SHARDS, else by the first rule that matches
-// its key, else by load. mu is not held.
+// the client's key, else by load. mu is not held.
 func (s *Splitter) wanted(r *engine.Request) int {
 	if !lendable(r) {
 		return 1
 	}
 	n := r.Shards
+	key, _ := shard.ClientKey(r.Key)
 	for i := 0; n == 0 && i < len(s.config.Rules); i++ {
-		if rule := &s.config.Rules[i]; glob.MatchWild(rule.Glob, r.Key) {
+		if rule := &s.config.Rules[i]; glob.MatchWild(rule.Glob, key) {
 			n = rule.Shards
 		}
 	}

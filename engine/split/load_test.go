@@ -14,7 +14,7 @@ import (
 // A request's own SHARDS comes first, then the first rule that matches. Never are there
 // more shards than the smallest limit has units, and some requests are not split.
 func TestShardsWanted(t *testing.T) {
-	s, _ := open(t, 3, Config{Rules: []Rule{{Glob: "api:*", Shards: 4}, {Glob: "api:slow", Shards: 2}, {Glob: "one:*", Shards: 1}}})
+	s, _ := open(t, 3, Config{Rules: []Rule{{Glob: "api:*", Shards: 4}, {Glob: "api:slow", Shards: 2}, {Glob: "one:*", Shards: 1}, {Glob: "ends:?", Shards: 3}}})
 	for _, row := range []struct {
 		why    string
 		key    string
@@ -27,6 +27,7 @@ func TestShardsWanted(t *testing.T) {
 		{why: "the first rule", key: "api:slow", want: 4},
 		{why: "SHARDS before rules", key: "api:slow", shards: 2, want: 2},
 		{why: "a rule against it", key: "one:a", want: 1},
+		{why: "a rule that matches the client's key", key: "ends:a\xffs", want: 3}, // its shadow
 		{why: "a small limit", key: "k", shards: 5, want: 3, change: func(r *engine.Request) { r.Windows[0].Limit = 3 }},
 		{why: "a smaller limit", key: "k", shards: 5, want: 2, change: func(r *engine.Request) {
 			r.N, r.Windows[1] = 2, limit.Window{Limit: 2, Length: 1000}

@@ -1,0 +1,55 @@
+package backend
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// clients is keys with ends that matter to names.
+func clients() (keys [][]byte) {
+	for i := range 300 {
+		key := fmt.Appendf(nil, "tenant:%d", i)
+		keys = append(keys, key, append(key[:len(key):len(key)], "\xffs"...), append(key[:len(key):len(key)], "\xffk"...))
+	}
+	return keys
+}
+
+// On a list of nodes, names leave keys where they were before keys had names, and shadows lie
+// with their keys.
+func TestNamesDoNotMoveKeysOnAList(t *testing.T) {
+	names := []string{"a:1/0", "b:1/0", "c:1/0"}
+	top := &Topology{Nodes: []*Node{{}, {}, {}}, place: shard.NewNodes(names)}
+	for _, key := range clients() {
+		for _, shadow := range []bool{false, true} {
+			name := shard.AppendName(nil, key, shadow)
+			require.Equal(t, top.place.Home(key), top.Locate(name, 0), "%q", name)
+			require.Equal(t, top.place.Order(key, nil)[2], top.Locate(name, 5), "%q", name)
+		}
+		node, _ := top.LocateStored(key)
+		require.Equal(t, top.place.Home(key), node, "an ordinary key %q has no name", key)
+	}
+}
+
+func TestShadowsLieInTheSlotsOfTheirStoredKeys(t *testing.T) {
+	open := opener()
+	top := clusterTopology([]redis.ClusterSlot{slots(0, 8191, "a:1"), slots(8192, 16383, "b:1")}, open, open("unserved"))
+	apart := 0
+	for _, key := range clients() {
+		name := shard.AppendName(nil, key, true)
+		for _, number := range []int{0, 3} {
+			stored := shard.AppendStoredKey(nil, name, number)
+			node, _ := top.LocateStored(stored)
+			require.Equal(t, node, top.Locate(name, number), "%q", stored)
+		}
+		if top.Locate(name, 0) != top.Locate(shard.AppendName(nil, key, false), 0) {
+			apart++
+		}
+		require.ElementsMatch(t, []int{0, 1}, []int{top.Locate(name, top.Spread(name, 2)[0]), top.Locate(name, top.Spread(name, 2)[1])})
+	}
+	require.Positive(t, apart, "a shadow's slot is its own")
+}

@@ -1,0 +1,43 @@
+package shard
+
+// A name is what engines know a key by: the client's key, or the shadow of it, which counts
+// for a request with SHADOW. For an engine both are keys like any other, so that a shadow
+// and its key never share a state.
+//
+// A name is the client's key, and ends in a mark only if it is that of a shadow, or of a key
+// that would end in one of the marks itself. A mark is a byte that no text in UTF-8 has, and a letter.
+const (
+	markByte   = 0xFF
+	markKey    = 'k' // the name of a key that ends in a mark
+	markShadow = 's' // the name of a shadow
+)
+
+// Mark is how many bytes a name is longer than its key at most.
+const Mark = 2
+
+// AppendName appends to dst the name of a client's key, or of its shadow. Names of different keys
+// differ, whatever bytes they have, and so do those of a key and a shadow.
+func AppendName(dst, key []byte, shadow bool) []byte {
+	dst = append(dst, key...)
+	switch {
+	case shadow:
+		return append(dst, markByte, markShadow)
+	case !Plain(key):
+		return append(dst, markByte, markKey)
+	}
+	return dst
+}
+
+// Plain reports whether the key is its own name, as it is unless it ends in a mark.
+func Plain(key []byte) bool {
+	return len(key) < Mark || key[len(key)-Mark] != markByte || key[len(key)-1] != markKey && key[len(key)-1] != markShadow
+}
+
+// ClientKey returns the client's key of a name that AppendName made, and reports whether
+// the name is that of a shadow. The key shares the memory of the name.
+func ClientKey(name []byte) (key []byte, shadow bool) {
+	if Plain(name) {
+		return name, false
+	}
+	return name[:len(name)-Mark], name[len(name)-1] == markShadow
+}
