@@ -18,7 +18,7 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"commands", "commands/acl", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {

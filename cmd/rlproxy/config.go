@@ -4,6 +4,7 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
@@ -69,7 +70,7 @@ func newConfig() *config {
 		if d.preset == "" {
 			continue
 		}
-		words, err := splitWords(d.preset)
+		words, err := word.SplitLine(d.preset)
 		if err != nil || !d.value(c).set(words) {
 			panic("rlproxy: invalid default of " + d.name)
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/internal/glob"
 )
 
@@ -160,7 +161,7 @@ func joinLines(lines [][]string) string {
 	for _, l := range lines {
 		for _, w := range l {
 			if w != "" {
-				w = quoteWord(w)
+				w = word.InLine(w)
 			}
 			words = append(words, w)
 		}

@@ -6,7 +6,7 @@
 // commands to the server, and keeps the one order of starting and stopping.
 //
 // Reading order: run.go, directives.go and value.go (what can be configured),
-// read.go and words.go (how), serve.go, listen.go.
+// read.go (how), serve.go, listen.go.
 package main
 
 import (

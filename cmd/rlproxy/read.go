@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/word"
 )
 
 // reader fills a config from files and from the command line. A later setting
@@ -37,12 +39,12 @@ func (r *reader) readText(path, content string) error {
 	n := 0
 	for l := range strings.Lines(content) {
 		n++
-		l = strings.Trim(l, blanks)
+		l = strings.Trim(l, word.Blanks)
 		if l == "" || l[0] == '#' {
 			continue
 		}
 		where := path + ":" + strconv.Itoa(n)
-		words, err := splitWords(l)
+		words, err := word.SplitLine(l)
 		if err != nil {
 			return fmt.Errorf("%s: %w", where, err)
 		}

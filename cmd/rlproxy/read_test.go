@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 )
 
@@ -123,7 +124,7 @@ func FuzzConfig(f *testing.F) {
 			for _, words := range d.value(c).words() {
 				b.WriteString(d.name)
 				for _, w := range words {
-					b.WriteString(" " + quoteWord(w))
+					b.WriteString(" " + word.InLine(w))
 				}
 				b.WriteString("\n")
 			}

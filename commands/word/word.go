@@ -1,5 +1,5 @@
-// Package word parses single words of a command as Redis does, and quotes them in errors.
-// Only Literal allocates.
+// Package word parses single words of a command as Redis does, quotes them in errors, and
+// splits lines of a configuration into words. Only Literal and what is in line.go allocate.
 package word
 
 import (

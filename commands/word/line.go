@@ -1,22 +1,22 @@
-package main
+package word
 
 import (
 	"errors"
 	"strings"
 )
 
-// errQuotes is the error about a quote that is not closed, or whose closing quote
+// ErrQuotes is the error about a quote that is not closed, or whose closing quote
 // does not end the word.
-var errQuotes = errors.New("unbalanced quotes")
+var ErrQuotes = errors.New("unbalanced quotes")
 
-// splitWords splits a line of configuration as Redis does. Words are separated by
+// SplitLine splits a line of a configuration into words, as Redis does. They are separated by
 // blanks. A word in double quotes may contain blanks and the escapes \n \r \t \b \a
 // \" \\ and \xHH; a word in single quotes may contain blanks and \'. A closing quote
 // must end its word.
-func splitWords(line string) ([]string, error) {
+func SplitLine(line string) ([]string, error) {
 	var words []string
 	for {
-		line = strings.TrimLeft(line, blanks)
+		line = strings.TrimLeft(line, Blanks)
 		if line == "" {
 			return words, nil
 		}
@@ -28,7 +28,8 @@ func splitWords(line string) ([]string, error) {
 	}
 }
 
-const blanks = " \t\r\n\v\f\x00"
+// Blanks are the bytes that separate words.
+const Blanks = " \t\r\n\v\f\x00"
 
 // cutWord splits line after its first word, which begins at line[0]. As in Redis, a
 // quote may open inside a word: a"b c" is the word ab c.
@@ -42,7 +43,7 @@ func cutWord(line string) (word, rest string, err error) {
 				return "", "", err
 			}
 			return b.String(), line[i+n:], nil
-		case strings.IndexByte(blanks, c) >= 0:
+		case strings.IndexByte(Blanks, c) >= 0:
 			return b.String(), line[i:], nil
 		default:
 			b.WriteByte(c)
@@ -58,8 +59,8 @@ func quoted(b *strings.Builder, s string) (int, error) {
 	for i := 1; i < len(s); i++ {
 		switch c := s[i]; {
 		case c == quote:
-			if i+1 < len(s) && strings.IndexByte(blanks, s[i+1]) < 0 {
-				return 0, errQuotes
+			if i+1 < len(s) && strings.IndexByte(Blanks, s[i+1]) < 0 {
+				return 0, ErrQuotes
 			}
 			return i + 1, nil
 		case c == '\\' && quote == '"' && i+1 < len(s):
@@ -71,7 +72,7 @@ func quoted(b *strings.Builder, s string) (int, error) {
 			b.WriteByte(c)
 		}
 	}
-	return 0, errQuotes
+	return 0, ErrQuotes
 }
 
 // escape appends the byte that an escape stands for. s begins after the backslash;
@@ -105,9 +106,10 @@ func hexDigit(c byte) int {
 	return -1
 }
 
-// quoteWord quotes a word so that splitWords returns it unchanged.
-func quoteWord(word string) string {
-	if word != "" && !strings.ContainsAny(word, blanks+`"'\#`) {
+// InLine returns a word as it is written in a line: quoted, if SplitLine would not return it
+// unchanged otherwise.
+func InLine(word string) string {
+	if word != "" && !strings.ContainsAny(word, Blanks+`"'\#`) {
 		return word
 	}
 	var b strings.Builder

@@ -1,4 +1,4 @@
-package main
+package word
 
 import (
 	"testing"
@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSplitWordsFollowsRedisQuoting(t *testing.T) {
+func TestSplitLineFollowsRedisQuoting(t *testing.T) {
 	for _, c := range []struct {
 		line string
 		want []string
@@ -24,22 +24,22 @@ func TestSplitWordsFollowsRedisQuoting(t *testing.T) {
 		{`'a\'b\n"'`, []string{`a'b\n"`}},
 		{`it#s`, []string{"it#s"}},
 	} {
-		got, err := splitWords(c.line)
+		got, err := SplitLine(c.line)
 		require.NoError(t, err, c.line)
 		require.Equal(t, c.want, got, c.line)
 	}
 	for _, line := range []string{`"`, `'`, `a "b`, `"a"b`, `'a'b`, `"a\`, `"a\"`, `'a\'`} {
-		_, err := splitWords(line)
-		require.ErrorIs(t, err, errQuotes, line)
+		_, err := SplitLine(line)
+		require.ErrorIs(t, err, ErrQuotes, line)
 	}
 }
 
-func FuzzQuoteWord(f *testing.F) {
+func FuzzInLine(f *testing.F) {
 	for _, w := range []string{"", "a", "a b", `"\'#`, "\x00\n\xff\x7f"} {
 		f.Add(w)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
-		words, err := splitWords(quoteWord(word))
+		words, err := SplitLine(InLine(word))
 		require.NoError(t, err)
 		require.Equal(t, []string{word}, words)
 	})
