@@ -52,6 +52,7 @@ var allowed = map[string][]string{
 	},
 	"engine/forward": {"engine", "engine/backend", "internal/histogram"},
 
+	"policy":             {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
 	"shard":              nil,
 	"shard/topk":         nil,
 	"shard/lease":        nil,

@@ -20,7 +20,7 @@ func counter() Command {
 			{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 63250"},
 		},
 	},
-		Parse: parseDecision(limit.Counter, commonOptions|optBuckets|optStrict),
+		Parse: parseDecision(limit.Counter),
 		Reply: replyDecision,
 	}
 }

@@ -42,16 +42,16 @@ func duplicate(first, second []byte) string {
 }
 
 // unknownOption returns the error about a word that is not an option of the command. It lists
-// what may stand there: the known options that were not seen yet and, before all options,
-// another limit.
-func unknownOption(w []byte, known, seen option) string {
+// what may stand there: the known options that were not seen yet and, before all options of a
+// command with pairs, another limit.
+func unknownOption(w []byte, known, seen option, pairs bool) string {
 	var expected []string
 	for _, o := range optionNames {
 		if known&^seen&o.option != 0 {
 			expected = append(expected, o.name)
 		}
 	}
-	if seen == 0 {
+	if pairs && seen == 0 {
 		expected = append(expected, "another limit")
 	}
 	msg := reply.ErrSyntax + ": unknown option " + word.Literal(w)

@@ -17,7 +17,7 @@ func fixed() Command {
 			{Line: "RL.FIXED user:42 100 1h", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 1835000"},
 		},
 	},
-		Parse: parseDecision(limit.Fixed, commonOptions),
+		Parse: parseDecision(limit.Fixed),
 		Reply: replyDecision,
 	}
 }

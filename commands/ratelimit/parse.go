@@ -54,23 +54,43 @@ func optionOf(w []byte) option {
 	return 0
 }
 
-// parseDecision returns the parser of a decision command with the known options.
-func parseDecision(kind limit.Kind, known option) func([][]byte, *engine.Pipeline) string {
+// optionsOf returns the options of a decision command.
+func optionsOf(kind limit.Kind) option {
+	if kind == limit.Counter {
+		return commonOptions | optBuckets | optStrict
+	}
+	return commonOptions
+}
+
+// parseDecision returns the parser of a decision command.
+func parseDecision(kind limit.Kind) func([][]byte, *engine.Pipeline) string {
+	known := optionsOf(kind)
 	return func(args [][]byte, p *engine.Pipeline) string {
 		r := p.Add()
-		r.Kind, r.Key, r.Cost, r.Buckets = kind, args[1], 1, 1
+		r.Kind, r.Key = kind, args[1]
 		if !keyFits(r.Key) {
 			return keyError(r.Key)
 		}
-		rest, msg := parsePairs(r, args[2:], known)
+		msg := parseLimits(r, args[2:], known)
 		if msg == "" {
-			msg = parseOptions(r, rest, known)
-		}
-		if msg == "" {
-			msg = checkRequest(r, args[2:])
+			msg = checkRequest(r)
 		}
 		return msg
 	}
+}
+
+// parseLimits parses pairs and options, and checks what does not depend on the cost. It
+// returns an error reply, or "".
+func parseLimits(r *engine.Request, words [][]byte, known option) string {
+	r.Cost, r.Buckets = 1, 1
+	options, msg := parsePairs(r, words, known)
+	if msg == "" {
+		msg = parseOptions(r, options, known, true)
+	}
+	if msg == "" {
+		msg = checkWindows(r.Limits(), words)
+	}
+	return msg
 }
 
 // parsePairs parses limits and windows. It returns the words after the last pair, and an
@@ -101,14 +121,15 @@ func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, stri
 	return words, ""
 }
 
-// parseOptions parses the words after the last pair. It returns an error reply, or "".
-func parseOptions(r *engine.Request, words [][]byte, known option) string {
+// parseOptions parses the words after the last pair, or after the key of a command without
+// pairs. It returns an error reply, or "".
+func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) string {
 	var seen option
 	for len(words) > 0 {
 		o := optionOf(words[0]) & known
 		switch {
 		case o == 0:
-			return unknownOption(words[0], known, seen)
+			return unknownOption(words[0], known, seen, pairs)
 		case seen&o != 0:
 			return givenTwice(o)
 		}
@@ -158,20 +179,15 @@ func setOption(r *engine.Request, o option, value []byte) string {
 		if !ok || n < 1 || n > limit.MaxBuckets {
 			return wrong(reply.ErrBuckets, value)
 		}
-		for _, w := range r.Windows[:r.N] {
-			if n > w.Length {
-				return tooFine(n, w.Length)
-			}
-		}
 		r.Buckets = n
+		return CheckBuckets(n, r.Limits())
 	}
 	return ""
 }
 
-// checkRequest checks the words together. pairs begins with the words of the pairs. It reduces
-// the number of shards to the smallest limit. It returns an error reply, or "".
-func checkRequest(r *engine.Request, pairs [][]byte) string {
-	ws := r.Windows[:r.N]
+// checkWindows returns an error reply if two windows are equal, else "". pairs begins with the
+// words of the pairs.
+func checkWindows(ws []limit.Window, pairs [][]byte) string {
 	for i := range ws {
 		for j := range i {
 			if ws[i].Length == ws[j].Length {
@@ -179,11 +195,27 @@ func checkRequest(r *engine.Request, pairs [][]byte) string {
 			}
 		}
 	}
-	for _, w := range ws {
+	return ""
+}
+
+// checkRequest checks the cost against every limit, and reduces the number of shards to the
+// smallest limit. It returns an error reply, or "".
+func checkRequest(r *engine.Request) string {
+	for _, w := range r.Limits() {
 		if r.Cost > w.Limit {
 			return tooCostly(r.Cost, w.Limit)
 		}
 		r.Shards = int(min(int64(r.Shards), w.Limit))
+	}
+	return ""
+}
+
+// CheckBuckets returns an error reply if a window has fewer milliseconds than buckets, else "".
+func CheckBuckets(n int64, ws []limit.Window) string {
+	for _, w := range ws {
+		if n > w.Length {
+			return tooFine(n, w.Length)
+		}
 	}
 	return ""
 }

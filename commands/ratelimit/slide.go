@@ -18,7 +18,7 @@ func slide() Command {
 			{Line: "RL.SLIDE user:42 10 1s 1000 1h COST 3", Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 7\n4) (integer) 0\n5) (integer) 1001"},
 		},
 	},
-		Parse: parseDecision(limit.Slide, commonOptions),
+		Parse: parseDecision(limit.Slide),
 		Reply: replyDecision,
 	}
 }

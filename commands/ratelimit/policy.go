@@ -1,0 +1,66 @@
+package ratelimit
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// The grammar of named policies. A policy has the words of RL.SLIDE, RL.COUNTER or RL.FIXED
+// after the key, but for what each request says: COST and ID. So both are parsed by the same
+// functions, with the same errors.
+
+// requestOptions are the options of a request by a policy, which the policy does not have.
+const requestOptions = optCost | optID
+
+// algorithms has the kinds of policies, in the order in which errors list them.
+var algorithms = [...]limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
+
+// Algorithm returns the word for a kind in a policy: SLIDE, COUNTER or FIXED.
+func Algorithm(k limit.Kind) string { return strings.TrimPrefix(k.String(), "RL.") }
+
+// ParsePolicy parses the algorithm, pairs and options of a policy. r has them afterwards, with
+// the number of shards as it is given, whatever the limits are. It returns an error reply, or "".
+func ParsePolicy(r *engine.Request, words [][]byte) string {
+	i := -1
+	if len(words) > 0 {
+		i = slices.IndexFunc(algorithms[:], func(k limit.Kind) bool { return word.Is(words[0], Algorithm(k)) })
+		if i < 0 {
+			return wrong(reply.ErrSyntax+": the algorithm must be SLIDE, COUNTER or FIXED", words[0])
+		}
+	}
+	if len(words) < 2 {
+		return reply.ErrSyntax + ": a policy has an algorithm, a limit and a window"
+	}
+	r.Kind = algorithms[i]
+	return parseLimits(r, words[1:], optionsOf(r.Kind)&^requestOptions)
+}
+
+// ParseOverride parses the pairs that replace those of a policy. r has them afterwards. The
+// windows must have as many milliseconds as the policy has buckets. It returns an error reply,
+// or "".
+func ParseOverride(r *engine.Request, words [][]byte, buckets int64) string {
+	if len(words) == 0 {
+		return reply.ErrSyntax + ": an override has limits and windows, or UNLIMITED or BLOCKED"
+	}
+	msg := parseLimits(r, words, 0)
+	if msg == "" {
+		msg = CheckBuckets(buckets, r.Limits())
+	}
+	return msg
+}
+
+// ParseRequest parses the options of a request by a policy, which has set r before, and checks
+// them against its limits. It returns an error reply, or "".
+func ParseRequest(r *engine.Request, words [][]byte) string {
+	r.Cost = 1
+	msg := parseOptions(r, words, requestOptions, false)
+	if msg == "" {
+		msg = checkRequest(r)
+	}
+	return msg
+}

@@ -1,0 +1,98 @@
+package policy
+
+import (
+	"sync"
+	"sync/atomic"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// Book is the policies that are in force: those of the configuration, and those stored by a
+// command under other names. It is safe for use by many goroutines. The zero value has none.
+type Book struct {
+	mu         sync.Mutex
+	configured *Set  // nil: none
+	stored     *Set  // nil: none
+	version    int64 // of stored
+
+	force  atomic.Pointer[Set]                // what is in force; nil: nothing
+	unread atomic.Pointer[engine.Unavailable] // why the stored policies are not known; nil if they are
+}
+
+// Find returns the policy of a name that is in force, or nil.
+func (b *Book) Find(name []byte) *Policy { return b.InForce().Find(name) }
+
+// InForce returns all policies that are in force.
+func (b *Book) InForce() *Set {
+	if s := b.force.Load(); s != nil {
+		return s
+	}
+	return &none
+}
+
+var none Set
+
+// Configured returns the policy of a name if the configuration has it, else nil.
+func (b *Book) Configured(name []byte) *Policy {
+	if p := b.Find(name); p != nil && p.Configured {
+		return p
+	}
+	return nil
+}
+
+// Configure replaces the policies of the configuration.
+func (b *Book) Configure(s *Set) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.configured = s
+	b.merge()
+}
+
+// Store replaces the stored policies, which are known from now on. version is theirs.
+func (b *Book) Store(s *Set, version int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stored, b.version = s, version
+	b.merge()
+	b.unread.Store(nil)
+}
+
+// Stored returns the stored policies and their version.
+func (b *Book) Stored() (s *Set, version int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stored == nil {
+		return &none, b.version
+	}
+	return b.stored, b.version
+}
+
+// Await says that there may be stored policies that are not known yet, and why. It holds until
+// Store.
+func (b *Book) Await(why *engine.Unavailable) { b.unread.Store(why) }
+
+// Unread returns why the stored policies are not known yet, or nil if they are.
+func (b *Book) Unread() *engine.Unavailable { return b.unread.Load() }
+
+// merge puts the policies in force. The caller holds mu.
+func (b *Book) merge() {
+	var all []*Policy
+	if b.configured != nil {
+		for _, p := range b.configured.all {
+			own := *p
+			own.Configured, own.Version = true, 0
+			all = append(all, &own)
+		}
+	}
+	if b.stored != nil {
+		for _, p := range b.stored.all {
+			if b.configured != nil && b.configured.byName[p.Name] != nil {
+				continue
+			}
+			own := *p
+			own.Configured, own.Version = false, b.version
+			all = append(all, &own)
+		}
+	}
+	b.force.Store(newSet(all))
+}

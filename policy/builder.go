@@ -1,0 +1,107 @@
+package policy
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/word"
+)
+
+// Builder makes a Set of lines. The zero value has none.
+type Builder struct {
+	drafts    map[string]*draft // by name
+	overrides int
+	size      int // bytes of the lines
+}
+
+// draft is a policy whose overrides are being collected.
+type draft struct {
+	*Policy
+	patterns map[string]bool // of the overrides
+}
+
+// Add adds a line with its words, the first of which is PolicyLine or OverrideLine. An override
+// comes after its policy. The error quotes the word that is wrong; nothing is added then.
+func (b *Builder) Add(first string, words []string) error {
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	var msg string
+	switch first {
+	case PolicyLine:
+		msg = b.addPolicy(args)
+	case OverrideLine:
+		msg = b.addOverride(args)
+	default:
+		return errors.New("a line must begin with " + PolicyLine + " or " + OverrideLine + "; it was " + word.Literal([]byte(first)))
+	}
+	if msg != "" {
+		return errors.New(strings.TrimPrefix(msg, "ERR "))
+	}
+	return nil
+}
+
+func (b *Builder) addPolicy(words [][]byte) string {
+	p, msg := parsePolicy(words)
+	if msg != "" {
+		return msg
+	}
+	size := len(appendLine(nil, PolicyLine, p.Words()))
+	switch {
+	case b.drafts[p.Name] != nil:
+		return "ERR policy " + word.Literal(words[0]) + " is set twice"
+	case len(b.drafts) == MaxPolicies:
+		return errPolicies
+	case b.size+size > MaxText:
+		return errLong
+	}
+	if b.drafts == nil {
+		b.drafts = make(map[string]*draft)
+	}
+	b.drafts[p.Name] = &draft{Policy: p}
+	b.size += size
+	return ""
+}
+
+func (b *Builder) addOverride(words [][]byte) string {
+	if len(words) == 0 || !isName(words[0]) {
+		return wrongName(words)
+	}
+	d := b.drafts[string(words[0])]
+	if d == nil {
+		return Unknown(words[0]) + " in the lines before"
+	}
+	o, msg := parseOverride(d.Policy, words[1:])
+	if msg != "" {
+		return msg
+	}
+	size := len(appendLine(nil, OverrideLine, o.Words(d.Name)))
+	switch {
+	case d.patterns[o.Pattern]:
+		return "ERR pattern " + word.Literal(words[1]) + " of policy " + word.Literal(words[0]) + " is set twice"
+	case b.overrides == MaxOverrides:
+		return errMany
+	case b.size+size > MaxText:
+		return errLong
+	}
+	if d.patterns == nil {
+		d.patterns = make(map[string]bool)
+	}
+	d.patterns[o.Pattern] = true
+	d.Overrides = append(d.Overrides, o)
+	b.overrides++
+	b.size += size
+	return ""
+}
+
+// Set returns the policies of the lines that were added. The Builder must not be used any
+// more.
+func (b *Builder) Set() *Set {
+	all := make([]*Policy, 0, len(b.drafts))
+	for _, d := range b.drafts {
+		d.seal()
+		all = append(all, d.Policy)
+	}
+	return newSet(all)
+}

@@ -1,0 +1,101 @@
+package policy
+
+import (
+	"slices"
+	"strings"
+)
+
+// index finds the override of a key: that of the key itself, else that of its longest prefix.
+//
+// The prefixes are sorted. The last one that is not after the key shares with it as many bytes
+// as any prefix does, so the longest prefix of the key is this one or one of those that it
+// begins with. Each knows the longest of these.
+type index struct {
+	exact    map[string]int32 // override by key; nil if there is none
+	prefixes []prefix         // sorted
+}
+
+// prefix is a pattern that ends in *.
+type prefix struct {
+	text     string // without the *
+	override int32  // number of the override
+	shorter  int32  // number of the longest other prefix that this one begins with; -1: none
+}
+
+// newIndex returns the index of overrides that are sorted by pattern.
+func newIndex(all []Override) index {
+	var x index
+	for i := range all {
+		number := int32(i) // #nosec G115 -- at most MaxOverrides
+		text, ok := strings.CutSuffix(all[i].Pattern, "*")
+		if !ok {
+			if x.exact == nil {
+				x.exact = make(map[string]int32)
+			}
+			x.exact[text] = number
+			continue
+		}
+		x.prefixes = append(x.prefixes, prefix{text: text, override: number})
+	}
+	// With their stars, a\x01* comes before a*.
+	slices.SortFunc(x.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
+	for i := range x.prefixes {
+		shorter := int32(i) - 1 // #nosec G115 -- as above
+		for shorter >= 0 && !strings.HasPrefix(x.prefixes[i].text, x.prefixes[shorter].text) {
+			shorter = x.prefixes[shorter].shorter
+		}
+		x.prefixes[i].shorter = shorter
+	}
+	return x
+}
+
+// find returns the number of the override of a key, or -1.
+func (x *index) find(key []byte) int32 {
+	if i, ok := x.exact[string(key)]; ok {
+		return i
+	}
+	low, high := 0, len(x.prefixes) // the prefixes before low are not after the key
+	for low < high {
+		mid := int(uint(low+high) / 2) // #nosec G115 -- not negative
+		if x.prefixes[mid].text <= string(key) {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	if low == 0 {
+		return -1
+	}
+	i := int32(low) - 1 // #nosec G115 -- at most MaxOverrides
+	common := commonLength(x.prefixes[i].text, key)
+	for i >= 0 && len(x.prefixes[i].text) > common {
+		i = x.prefixes[i].shorter
+	}
+	if i < 0 {
+		return -1
+	}
+	return x.prefixes[i].override
+}
+
+// commonLength returns the number of bytes with which both begin.
+func commonLength(a string, b []byte) int {
+	n := min(len(a), len(b))
+	for i := range n {
+		if a[i] != b[i] {
+			return i
+		}
+	}
+	return n
+}
+
+// Override returns the override of a key, or nil. The key is that of RL.CHECK, without the
+// policy's name.
+func (p *Policy) Override(key []byte) *Override {
+	if len(p.Overrides) == 0 {
+		return nil
+	}
+	if i := p.index.find(key); i >= 0 {
+		return &p.Overrides[i]
+	}
+	return nil
+}

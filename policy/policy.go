@@ -1,0 +1,87 @@
+// Package policy has named policies: limits with a name, by which RL.CHECK asks, and overrides of
+// these limits for some keys. It does no I/O, reads no clock and starts no goroutine.
+//
+// A Set is what policies there are, and is immutable. It has a text form, which is that of
+// the configuration: one line for each policy and override. A change makes another Set. A Book is
+// the policies that are in force: those of the configuration and those that were stored by a
+// command.
+//
+// The words of a policy are those of RL.SLIDE, RL.COUNTER and RL.FIXED, and are parsed by package
+// ratelimit.
+//
+// Reading order: policy.go (this file), index.go (which override a key has), text.go and
+// builder.go (lines), set.go (changes and bounds), book.go.
+package policy
+
+import (
+	"strconv"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Policy is limits with a name. It must not be modified once it is in a Set.
+type Policy struct {
+	Name      string // 1 to MaxName letters, digits, _, . and -
+	Kind      limit.Kind
+	Limits    []limit.Window // at least one, in the order given
+	Buckets   int64          // sub-windows per window, 1 unless Kind is limit.Counter
+	Strict    bool           // count the oldest sub-window in full
+	Shards    int            // shards per key as given, which may be more than a limit; 0: not given
+	Fail      engine.FailPolicy
+	Shadow    bool       // requests are decided, but not denied
+	Overrides []Override // sorted by pattern
+
+	Configured bool  // the configuration has the policy; set in a Book
+	Version    int64 // the version of the stored policies that it is part of; set in a Book, 0 if Configured
+
+	size  int // bytes of the policy's lines
+	index index
+}
+
+// Override gives some keys of a policy other limits.
+type Override struct {
+	// Pattern is a key, or a prefix of keys that ends in *.
+	Pattern string
+	// Limits replace those of the policy. There are none with a verdict.
+	Limits []limit.Window
+	// Verdict is the answer to all requests about these keys; engine.VerdictNone if there are
+	// Limits.
+	Verdict engine.Verdict
+}
+
+// AppendKey appends the key that engines know to dst: the policy's name, a colon and the key
+// of a request.
+func AppendKey[S string | []byte](dst []byte, name S, key []byte) []byte {
+	dst = append(dst, name...)
+	dst = append(dst, ':')
+	return append(dst, key...)
+}
+
+// Fill sets what the policy says of a request about a key: everything but the cost and the ID.
+// The number of shards is as given. The request's key is in the memory of the pipeline. Fill
+// returns an error reply, or "". It does not allocate once the pipeline has memory.
+func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) string {
+	n := len(p.Name) + 1 + len(key)
+	if len(key) == 0 || n > engine.MaxKey {
+		return keyError(len(key), n)
+	}
+	r.Key = AppendKey(pipe.Room(n), p.Name, key)
+	r.Kind, r.Buckets, r.Strict, r.Shards = p.Kind, p.Buckets, p.Strict, p.Shards
+	r.Fail, r.Shadow, r.Policy = p.Fail, p.Shadow, p.Name
+	limits := p.Limits
+	if o := p.Override(key); o != nil {
+		limits, r.Verdict = o.Limits, o.Verdict
+	}
+	r.N = copy(r.Windows[:], limits)
+	return ""
+}
+
+// keyError returns the error about a key of n bytes, total bytes with the policy's name.
+func keyError(n, total int) string {
+	if n == 0 {
+		return reply.ErrKey + "; it had 0"
+	}
+	return reply.ErrKey + "; with the policy's name it had " + strconv.Itoa(total)
+}

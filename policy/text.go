@@ -1,0 +1,217 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// The words that lines begin with, which are also directives of the configuration.
+const (
+	PolicyLine   = "policy"
+	OverrideLine = "policy-override"
+)
+
+// The access of an override in place of limits.
+const (
+	unlimited = "UNLIMITED"
+	blocked   = "BLOCKED"
+)
+
+// Beginnings of errors.
+const (
+	errName     = "ERR policy name must be 1 to 64 letters, digits, _, . and -"
+	errPattern  = "ERR pattern must be a key, or the beginning of keys and a * at its end"
+	errUnknown  = "ERR no such policy " // followed by the name
+	errPolicies = "ERR too many policies: at most 4096"
+	errMany     = "ERR too many overrides: at most 65536"
+	errLong     = "ERR too many bytes of policies: at most 8388608"
+)
+
+// Unknown returns the error about a name that no policy has.
+func Unknown(name []byte) string { return errUnknown + word.Literal(name) }
+
+// parsePolicy parses a policy's name and what it is.
+func parsePolicy(words [][]byte) (*Policy, string) {
+	if len(words) == 0 || !isName(words[0]) {
+		return nil, wrongName(words)
+	}
+	var r engine.Request
+	if msg := ratelimit.ParsePolicy(&r, words[1:]); msg != "" {
+		return nil, msg
+	}
+	return &Policy{
+		Name: string(words[0]), Kind: r.Kind, Limits: limits(&r), Buckets: r.Buckets, Strict: r.Strict,
+		Shards: r.Shards, Fail: r.Fail, Shadow: r.Shadow,
+	}, ""
+}
+
+// parseOverride parses an override of p from its pattern on.
+func parseOverride(p *Policy, words [][]byte) (o Override, msg string) {
+	if len(words) == 0 {
+		return o, errPattern + "; nothing was given"
+	}
+	if msg = checkPattern(p, words[0]); msg != "" {
+		return o, msg
+	}
+	o.Pattern = string(words[0])
+	if len(words) == 2 {
+		switch {
+		case word.Is(words[1], unlimited):
+			o.Verdict = engine.Unlimited
+			return o, ""
+		case word.Is(words[1], blocked):
+			o.Verdict = engine.Blocked
+			return o, ""
+		}
+	}
+	var r engine.Request
+	msg = ratelimit.ParseOverride(&r, words[1:], p.Buckets)
+	o.Limits = limits(&r)
+	return o, msg
+}
+
+// checkPattern returns an error reply if a pattern is not allowed or can match no key, else "".
+func checkPattern(p *Policy, pattern []byte) string {
+	if i := strings.IndexByte(string(pattern), '*'); len(pattern) == 0 || i >= 0 && i < len(pattern)-1 {
+		return errPattern + "; it was " + word.Literal(pattern)
+	}
+	if n := len(p.Name) + 1 + len(pattern); n > engine.MaxKey {
+		return reply.ErrKey + "; the pattern's, with the policy's name, have " + strconv.Itoa(n)
+	}
+	return ""
+}
+
+// limits returns the windows of a request in memory of their own.
+func limits(r *engine.Request) []limit.Window {
+	return append([]limit.Window(nil), r.Limits()...)
+}
+
+func isName(b []byte) bool {
+	for _, c := range b {
+		switch {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '_', c == '.', c == '-':
+		default:
+			return false
+		}
+	}
+	return len(b) >= 1 && len(b) <= MaxName
+}
+
+func wrongName(words [][]byte) string {
+	if len(words) == 0 {
+		return errName + "; nothing was given"
+	}
+	return errName + "; it was " + word.Literal(words[0])
+}
+
+// Words returns the policy's line without its first word, PolicyLine.
+func (p *Policy) Words() []string {
+	words := appendLimits([]string{p.Name, ratelimit.Algorithm(p.Kind)}, p.Limits)
+	if p.Buckets > 1 {
+		words = append(words, "BUCKETS", strconv.FormatInt(p.Buckets, 10))
+	}
+	if p.Strict {
+		words = append(words, "STRICT")
+	}
+	if p.Shards > 0 {
+		words = append(words, "SHARDS", strconv.Itoa(p.Shards))
+	}
+	if p.Fail != engine.FailDefault {
+		words = append(words, "FAIL", strings.ToUpper(p.Fail.String()))
+	}
+	if p.Shadow {
+		words = append(words, "SHADOW")
+	}
+	return words
+}
+
+// Words returns the line of an override of the policy of that name, without its first word,
+// OverrideLine.
+func (o *Override) Words(name string) []string {
+	words := []string{name, o.Pattern}
+	switch o.Verdict {
+	case engine.Unlimited:
+		return append(words, unlimited)
+	case engine.Blocked:
+		return append(words, blocked)
+	}
+	return appendLimits(words, o.Limits)
+}
+
+func appendLimits(words []string, ws []limit.Window) []string {
+	for _, w := range ws {
+		words = append(words, strconv.FormatInt(w.Limit, 10), window(w.Length))
+	}
+	return words
+}
+
+// window writes the length of a window, given in ms, in the largest unit.
+func window(ms int64) string {
+	for _, u := range []struct {
+		ms   int64
+		name string
+	}{{24 * 3600 * 1000, "d"}, {3600 * 1000, "h"}, {60 * 1000, "m"}, {1000, "s"}} {
+		if ms%u.ms == 0 {
+			return strconv.FormatInt(ms/u.ms, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(ms, 10) + "ms"
+}
+
+// appendLine appends a line of text.
+func appendLine(dst []byte, first string, words []string) []byte {
+	dst = append(dst, first...)
+	for _, w := range words {
+		dst = append(dst, ' ')
+		dst = append(dst, word.InLine(w)...)
+	}
+	return append(dst, '\n')
+}
+
+// appendText appends the policy's lines.
+func (p *Policy) appendText(dst []byte) []byte {
+	dst = appendLine(dst, PolicyLine, p.Words())
+	for i := range p.Overrides {
+		dst = appendLine(dst, OverrideLine, p.Overrides[i].Words(p.Name))
+	}
+	return dst
+}
+
+// Text returns the lines of all policies, sorted by name and pattern. Parse makes an equal Set
+// of it.
+func (s *Set) Text() string {
+	text := make([]byte, 0, s.size)
+	for _, p := range s.all {
+		text = p.appendText(text)
+	}
+	return string(text)
+}
+
+// Parse returns the policies of a text. Blank lines, and those that begin with #, mean nothing.
+// An error names the line and quotes the word that is wrong.
+func Parse(text string) (*Set, error) {
+	var b Builder
+	n := 0
+	for line := range strings.Lines(text) {
+		n++
+		line = strings.Trim(line, word.Blanks)
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		words, err := word.SplitLine(line)
+		if err == nil {
+			err = b.Add(words[0], words[1:])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("line %d: %w", n, err)
+		}
+	}
+	return b.Set(), nil
+}
