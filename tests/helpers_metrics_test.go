@@ -78,11 +78,15 @@ func requireSeries(t *testing.T, want, got series) {
 	}
 }
 
-// decided returns the series decisions_total of a command that are not 0, by result.
-func (s series) decided(command string) map[string]int {
+// decided returns the series decisions_total of a command that brought its limits, by
+// result, without those that are 0.
+func (s series) decided(command string) map[string]int { return s.decidedBy("", command) }
+
+// decidedBy returns those of a policy's limits; command is that of the policy's algorithm.
+func (s series) decidedBy(policy, command string) map[string]int {
 	results := make(map[string]int)
 	for name, value := range s {
-		if rest, ok := strings.CutPrefix(name, `decisions_total{command="`+command+`",result="`); ok && value != 0 {
+		if rest, ok := strings.CutPrefix(name, `decisions_total{command="`+command+`",policy="`+policy+`",result="`); ok && value != 0 {
 			results[strings.TrimSuffix(rest, `"}`)] = int(value)
 		}
 	}

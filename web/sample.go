@@ -49,16 +49,18 @@ func count(o *observe.Observer, now time.Time) *totals {
 	t := &totals{at: now, durations: &histogram.Snapshot{}}
 	for _, k := range kinds {
 		t.durations.Merge(o.Durations(k).Snapshot())
-		denied, policy := int64(0), int64(0)
-		for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered} {
-			denied += o.Count(k, outcome)
+		for _, counts := range o.Counts() {
+			denied, policy := int64(0), int64(0)
+			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered} {
+				denied += counts.Of(k, outcome)
+			}
+			for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal, observe.FailError} {
+				policy += counts.Of(k, outcome)
+			}
+			t.decisions += denied + policy + counts.Of(k, observe.Allowed)
+			t.denied += denied
+			t.policy += policy
 		}
-		for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal, observe.FailError} {
-			policy += o.Count(k, outcome)
-		}
-		t.decisions += denied + policy + o.Count(k, observe.Allowed)
-		t.denied += denied
-		t.policy += policy
 	}
 	return t
 }

@@ -14,10 +14,15 @@ import (
 
 // decide shows an observer n decisions about a key.
 func decide(o *observe.Observer, key string, kind limit.Kind, n int, took time.Duration, a engine.Result) {
+	decideBy(o, "", key, kind, n, took, a)
+}
+
+// decideBy shows an observer n decisions by the limits of a policy.
+func decideBy(o *observe.Observer, policy, key string, kind limit.Kind, n int, took time.Duration, a engine.Result) {
 	var p engine.Pipeline
 	for range n {
 		r := p.Add()
-		r.Key, r.Kind = []byte(key), kind
+		r.Key, r.Kind, r.Policy = []byte(key), kind, policy
 	}
 	p.Grow()
 	for i := range p.Results {
@@ -37,7 +42,7 @@ func TestPointsSayWhatASecondDecided(t *testing.T) {
 
 	allowed := engine.Result{Decision: limit.Decision{Allowed: true}}
 	decide(o, "k", limit.Slide, 70, 100*time.Microsecond, allowed)
-	decide(o, "k", limit.GCRA, 26, 100*time.Microsecond, engine.Result{})
+	decideBy(o, "api", "k", limit.Slide, 26, 100*time.Microsecond, engine.Result{})
 	decide(o, "k", limit.Counter, 10, 100*time.Microsecond, engine.Result{Remembered: true})
 	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailOpen, Decision: allowed.Decision})
 	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailError, Err: engine.ErrStates})

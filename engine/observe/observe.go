@@ -1,13 +1,13 @@
 // Package observe sees every decision once it is made, and keeps what is to be known of
-// them all: how many had which outcome, how long they took, and which keys are the
-// busiest. Nothing that counts, logs or shows decisions is anywhere else on their way.
+// them all: how many had which outcome by which policy, how long they took, and which keys
+// are the busiest. Nothing that counts, logs or shows decisions is anywhere else on their way.
 //
-// Reading order: observe.go (this file), busiest.go (the busiest keys).
+// Reading order: observe.go (this file), policies.go (counts by policy), busiest.go (the busiest keys).
 package observe
 
 import (
+	"hash/maphash"
 	"net"
-	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -78,7 +78,8 @@ type Observer struct {
 	engine    engine.Engine
 	recorder  Recorder
 	busiest   *busiest
-	counts    [kinds][Outcomes]atomic.Int64
+	counts    Counts // of limits that commands brought
+	policies  policies
 	durations [kinds]histogram.H
 }
 
@@ -94,7 +95,9 @@ func New(c Config) *Observer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	return &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
+	o := &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
+	o.policies.seed = maphash.MakeSeed()
+	return o
 }
 
 // Observe takes in a pipeline that was answered, when it was sent to the engine, and how long
@@ -109,32 +112,38 @@ func (o *Observer) Observe(p *engine.Pipeline, sent time.Time, took time.Duratio
 
 // count counts a pipeline's decisions, runs of equal ones together.
 func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
-	var kind limit.Kind
-	var outcome Outcome
-	run := int64(0)
-	for i := range p.Requests {
-		r := &p.Requests[i]
+	requests, results := p.Requests, p.Results[:len(p.Requests)]
+	if len(requests) == 0 {
+		return
+	}
+	first, outcome, run := &requests[0], Allowed, int64(0) // the run's first request, the outcome of all, and how many
+	for i := range requests {
+		r := &requests[i]
 		if r.Op != engine.OpDecide {
 			continue
 		}
-		if k, out := r.Kind, OutcomeOf(&p.Results[i]); k != kind || out != outcome {
-			o.add(kind, outcome, run, took)
-			kind, outcome, run = k, out, 0
+		noPolicy := len(r.Policy)+len(first.Policy) == 0 // spares most requests a comparison of texts
+		if out := OutcomeOf(&results[i]); out != outcome || r.Kind != first.Kind || !noPolicy && r.Policy != first.Policy {
+			o.add(first, outcome, run, took)
+			first, outcome, run = r, out, 0
 		}
 		run++
 	}
-	o.add(kind, outcome, run, took)
+	o.add(first, outcome, run, took)
 }
 
-func (o *Observer) add(k limit.Kind, outcome Outcome, n int64, took time.Duration) {
-	if n > 0 {
-		o.counts[k][outcome].Add(n)
-		o.durations[k].Add(took, n)
+// add counts n equal decisions, of which r is one.
+func (o *Observer) add(r *engine.Request, outcome Outcome, n int64, took time.Duration) {
+	if n == 0 {
+		return
 	}
+	counts := &o.counts
+	if r.Policy != "" {
+		counts = o.policies.of(r.Policy)
+	}
+	counts.n[r.Kind][outcome].Add(n)
+	o.durations[r.Kind].Add(took, n)
 }
-
-// Count returns how many decisions of a kind had an outcome.
-func (o *Observer) Count(k limit.Kind, outcome Outcome) int64 { return o.counts[k][outcome].Load() }
 
 // Durations returns how long the decisions of a kind took: the time until the pipeline
 // that they were in was answered, without the time on the client's connection.

@@ -2,6 +2,8 @@ package observe
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -50,8 +52,8 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 	}
 	names := make(map[string]bool)
 	for out := range Outcomes {
-		require.EqualValues(t, out+1, o.Count(limit.Slide, Outcome(out)), Outcome(out))
-		require.Zero(t, o.Count(limit.Counter, Outcome(out)))
+		require.EqualValues(t, out+1, o.counts.Of(limit.Slide, Outcome(out)), Outcome(out))
+		require.Zero(t, o.counts.Of(limit.Counter, Outcome(out)))
 		names[Outcome(out).String()] = true
 	}
 	require.Len(t, names, Outcomes, "two outcomes have one name")
@@ -64,10 +66,10 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	p.Requests[5].Op = engine.OpReset
 	o := New(Config{})
 	o.Observe(p, time.Now(), 3*time.Millisecond, Client{})
-	require.EqualValues(t, 2, o.Count(limit.Slide, Allowed))
-	require.EqualValues(t, 1, o.Count(limit.Slide, Denied))
-	require.EqualValues(t, 1, o.Count(limit.GCRA, Allowed))
-	require.EqualValues(t, 1, o.Count(limit.GCRA, Denied))
+	require.EqualValues(t, 2, o.counts.Of(limit.Slide, Allowed))
+	require.EqualValues(t, 1, o.counts.Of(limit.Slide, Denied))
+	require.EqualValues(t, 1, o.counts.Of(limit.GCRA, Allowed))
+	require.EqualValues(t, 1, o.counts.Of(limit.GCRA, Denied))
 	slide := o.Durations(limit.Slide).Snapshot()
 	require.EqualValues(t, 3, slide.Count)
 	require.Equal(t, 9*time.Millisecond, slide.Sum)
@@ -99,22 +101,42 @@ func TestObserveDoesNotAllocate(t *testing.T) {
 	p := decided(allowed, allowed, denied)
 	sent := time.Now()
 	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Client{}) }))
+	p.Requests[1].Policy, p.Requests[2].Policy = "api", "login"
+	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Client{}) }))
 }
 
 func BenchmarkObserve(b *testing.B) {
+	benchmark(b, func(o *Observer, p *engine.Pipeline, sent time.Time) { o.Observe(p, sent, time.Millisecond, Client{}) })
+}
+
+// BenchmarkCount measures the counters alone, without the busiest keys.
+func BenchmarkCount(b *testing.B) {
+	benchmark(b, func(o *Observer, p *engine.Pipeline, _ time.Time) { o.count(p, time.Millisecond) })
+}
+
+// benchmark measures what an Observer does about a pipeline: with limits of the commands, of
+// a policy, and of as many policies as there are requests.
+func benchmark(b *testing.B, do func(*Observer, *engine.Pipeline, time.Time)) {
+	b.Helper()
 	for _, n := range []int{1, 16} {
-		b.Run(map[int]string{1: "one", 16: "pipeline of 16"}[n], func(b *testing.B) {
-			o := New(Config{})
-			results := make([]engine.Result, n)
-			for i := range results {
-				results[i] = allowed
-			}
-			p := decided(results...)
-			sent := time.Now()
-			b.ReportAllocs()
-			for b.Loop() {
-				o.Observe(p, sent, time.Millisecond, Client{})
-			}
-		})
+		for _, policies := range slices.Compact([]int{0, 1, n}) {
+			b.Run(fmt.Sprintf("pipeline of %d, %d policies", n, policies), func(b *testing.B) {
+				o := New(Config{})
+				for i := range 1000 { // which the policy is looked up among
+					o.policies.of(fmt.Sprint("policy", i))
+				}
+				p := decided(slices.Repeat([]engine.Result{allowed}, n)...)
+				for i := range p.Requests {
+					if policies > 0 {
+						p.Requests[i].Policy = fmt.Sprint("policy", i%policies)
+					}
+				}
+				sent := time.Now()
+				b.ReportAllocs()
+				for b.Loop() {
+					do(o, p, sent)
+				}
+			})
+		}
 	}
 }

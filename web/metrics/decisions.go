@@ -11,7 +11,7 @@ import (
 
 var (
 	decisions = counter("decisions_total",
-		"Requests for a decision, by command and by what became of them.", "command", "result")
+		"Requests for a decision, by command, by the policy that gave the limits, and by what became of them.", "command", "policy", "result")
 	decisionTime = distributionOf("decision_duration_seconds",
 		"How long decisions took, from the engine getting a pipeline to its having answered all of it.", "command")
 )
@@ -19,9 +19,13 @@ var (
 func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
 	for kind := limit.Slide; kind <= limit.GCRA; kind++ {
 		command := strings.ToLower(kind.String())
-		for outcome := range observe.Outcomes {
-			o := observe.Outcome(outcome)
-			decisions.send(to, float64(c.Observer.Count(kind, o)), command, o.String())
+		for policy, counts := range c.Observer.Counts() {
+			for o := range observe.Outcome(observe.Outcomes) {
+				// What a policy never had has no series: there may be many policies.
+				if n := counts.Of(kind, o); n > 0 || policy == "" {
+					decisions.send(to, float64(n), command, policy, o.String())
+				}
+			}
 		}
 		decisionTime.sendDurations(to, c.Observer.Durations(kind).Snapshot(), command)
 	}

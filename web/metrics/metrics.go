@@ -1,8 +1,8 @@
 // Package metrics shows what the other packages have counted to Prometheus. It reads their
 // counters when it is asked and counts nothing itself.
 //
-// No label's values grow with clients, keys or tenants: they are names of commands, nodes,
-// results and reasons. The one exception, the keys that are asked about most, is bounded
+// No label's values grow with clients, keys or tenants: they are names of commands, policies,
+// nodes, results and reasons. The one exception, the keys that are asked about most, is bounded
 // (keys.go).
 //
 // Reading order: metrics.go (this file), decisions.go, nodes.go, keys.go.

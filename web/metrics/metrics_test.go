@@ -78,12 +78,12 @@ func TestDecisionsAreCountedByResult(t *testing.T) {
 	decide(c.Observer, "k", limit.Counter, allowed, allowed, engine.Result{}, engine.Result{Remembered: true}, engine.Result{Fail: engine.FailOpen})
 	text := scrape(t, c, false)
 	for _, line := range []string{
-		`rlproxy_decisions_total{command="rl.counter",result="allowed"} 2`,
-		`rlproxy_decisions_total{command="rl.counter",result="denied"} 1`,
-		`rlproxy_decisions_total{command="rl.counter",result="denied_from_memory"} 1`,
-		`rlproxy_decisions_total{command="rl.counter",result="fail_open"} 1`,
-		`rlproxy_decisions_total{command="rl.counter",result="error"} 0`,
-		`rlproxy_decisions_total{command="rl.slide",result="allowed"} 0`,
+		`rlproxy_decisions_total{command="rl.counter",policy="",result="allowed"} 2`,
+		`rlproxy_decisions_total{command="rl.counter",policy="",result="denied"} 1`,
+		`rlproxy_decisions_total{command="rl.counter",policy="",result="denied_from_memory"} 1`,
+		`rlproxy_decisions_total{command="rl.counter",policy="",result="fail_open"} 1`,
+		`rlproxy_decisions_total{command="rl.counter",policy="",result="error"} 0`,
+		`rlproxy_decisions_total{command="rl.slide",policy="",result="allowed"} 0`,
 		`rlproxy_decision_duration_seconds_bucket{command="rl.counter",le="8e-06"} 0`,
 		`rlproxy_decision_duration_seconds_bucket{command="rl.counter",le="1.6e-05"} 5`,
 		`rlproxy_decision_duration_seconds_bucket{command="rl.counter",le="0.262144"} 5`,
@@ -95,6 +95,28 @@ func TestDecisionsAreCountedByResult(t *testing.T) {
 	} {
 		require.Contains(t, text, "\n"+line)
 	}
+}
+
+// A policy has a series for each result that it had, and no others.
+func TestDecisionsAreCountedByPolicy(t *testing.T) {
+	t.Parallel()
+	c, _ := observed(t)
+	p := &engine.Pipeline{Requests: make([]engine.Request, 3), Results: make([]engine.Result, 3)}
+	for i := range p.Requests {
+		p.Requests[i] = engine.Request{Key: []byte("api:k"), Policy: "api", Spec: limit.Spec{Kind: limit.Fixed}}
+	}
+	p.Results[2].Allowed = true
+	c.Observer.Observe(p, time.Now(), time.Millisecond, observe.Client{})
+	var got []string
+	for line := range strings.Lines(scrape(t, c, false)) {
+		if strings.HasPrefix(line, "rlproxy_decisions_total{") && !strings.Contains(line, `policy=""`) {
+			got = append(got, line)
+		}
+	}
+	require.Equal(t, []string{
+		`rlproxy_decisions_total{command="rl.fixed",policy="api",result="allowed"} 1` + "\n",
+		`rlproxy_decisions_total{command="rl.fixed",policy="api",result="denied"} 2` + "\n",
+	}, got)
 }
 
 func TestStatsOfINFOAreMetrics(t *testing.T) {
