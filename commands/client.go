@@ -17,7 +17,7 @@ import (
 )
 
 // maxBatch is how many requests may wait before they are sent to the engine, and how many
-// keys of one command are asked about at a time, so that large pipelines and long commands
+// requests of one command are made at a time, so that large pipelines and long commands
 // take bounded memory.
 const maxBatch = 1024
 
@@ -168,7 +168,7 @@ func (c *client) dispatch(r *row, args [][]byte) {
 	case r == &forwardRow:
 		c.addForward(args)
 		c.push(entry{row: r, args: args})
-	case r.count != nil && len(args) > maxBatch:
+	case r.count != nil && len(args) > maxBatch/2: // a key may be two requests
 		c.flush()
 		c.run(r, args, c.off || c.skip)
 	default:
@@ -215,7 +215,7 @@ func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
 func (c *client) inPieces(r *row, args [][]byte) {
 	total := int64(0)
 	for _, checked := range []bool{false, true} {
-		for piece := range slices.Chunk(args[1:], maxBatch) {
+		for piece := range slices.Chunk(args[1:], maxBatch/2) {
 			msg := r.parse(append([][]byte{args[0]}, piece...), &c.pipe)
 			if msg == "" && checked {
 				c.h.cfg.Engine.Do(&c.pipe)

@@ -87,6 +87,14 @@ func (p *Pipeline) Name(key []byte, shadow bool) []byte {
 	return shard.AppendName(p.Room(len(key)+shard.Mark), key, shadow)
 }
 
+// AddBoth adds a request about a client's key, and then the same one about its shadow.
+func (p *Pipeline) AddBoth(op Op, key []byte) {
+	for _, shadow := range [...]bool{false, true} {
+		r := p.Add()
+		r.Op, r.Key, r.Shadow = op, p.Name(key, shadow), shadow
+	}
+}
+
 // Reset empties the pipeline and keeps its memory, unless a large pipeline made
 // it larger than an ordinary one needs.
 func (p *Pipeline) Reset() {
@@ -148,7 +156,7 @@ type Request struct {
 
 	Policy  string  // the policy that gave the limits; empty if the command brought them
 	Verdict Verdict // the answer, if the policy knows it without any state
-	Shadow  bool    // the client is told what would be, and is not denied: Key is the name of a shadow
+	Shadow  bool    // Key is the name of a shadow: a decision tells the client what would be, and denies nothing
 }
 
 // Verdict is the answer to all requests about a key that a policy makes an exception of.

@@ -30,8 +30,8 @@ const (
 	freeCommands = 16       // commands of a slice that are not counted
 	freeArgs     = 64       // arguments of a slice that are not counted
 	commandCost  = 1 << 10  // bytes of a command: what an engine needs to answer it, and a small reply
-	requestCost  = 384      // bytes of one of the first requestArgs arguments: it may be a request of its own
-	requestArgs  = 1024     // how many arguments are worked on at a time
+	requestCost  = 768      // bytes of one of the first requestArgs arguments: it may be a key that is two requests
+	requestArgs  = 512      // how many such keys are worked on at a time
 	argumentCost = 48       // bytes of any argument: in the arena, and in the command to a node
 	costStep     = 64 << 10 // bytes that are reserved together
 )

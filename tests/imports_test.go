@@ -73,6 +73,7 @@ var allowed = map[string][]string{
 var inTests = map[string][]string{
 	"engine/hotkeys":     {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
+	"commands/ratelimit": {"shard"},
 	"web":                {"commands"},
 	"engine/decisionlog": {"engine/limit"},
 	"lua":                {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it

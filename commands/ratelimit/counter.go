@@ -14,7 +14,7 @@ func counter() Command {
 		Args: []table.Arg{keyArg, pairs, costArg,
 			{Name: "n", Type: "integer", Token: "BUCKETS", Optional: true, About: "sub-windows per window, 1 to 1000 and at most one per millisecond; default 1"},
 			{Name: "strict", Type: "pure-token", Token: "STRICT", Optional: true, About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"},
-			idArg, shardsArg, failArg},
+			idArg, shardsArg, failArg, shadowArg},
 		Replies: decisionReply,
 		Examples: []table.Example{
 			{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 63250"},

@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"cmp"
+
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
@@ -14,9 +16,9 @@ func inspect() Command {
 		Summary: "Shows the state of a key, without charging or changing anything",
 		Args:    []table.Arg{keyArg},
 		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and buckets " +
-			"with which the key was used; empty for an unknown key. limit and remaining are as last charged; " +
+			"with which the key was used, with SHADOW (shadow is 1) or without (0); empty for an unknown key. limit and remaining are as last charged; " +
 			"parts holds the shards of a split key.",
-		Examples: []table.Example{{Line: "RL.INSPECT user:42", Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) \"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) (integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) \"parts\"\n   20) (empty array)"}},
+		Examples: []table.Example{{Line: "RL.INSPECT user:42", Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) \"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) (integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) \"parts\"\n   20) (empty array)\n   21) \"shadow\"\n   22) (integer) 0"}},
 	},
 		Parse: parseInspect,
 		Reply: replyInspect,
@@ -27,25 +29,29 @@ func parseInspect(args [][]byte, p *engine.Pipeline) string {
 	if !keyFits(args[1]) {
 		return keyError(args[1])
 	}
-	r := p.Add()
-	r.Op, r.Key = engine.OpInspect, args[1]
+	p.AddBoth(engine.OpInspect, args[1])
 	return ""
 }
 
+// replyInspect replies with the states of the key, and then with those of its shadow.
 func replyInspect(dst []byte, proto int, _ []engine.Request, results []engine.Result) []byte {
-	r := &results[0]
-	if r.Err != nil {
-		return appendFailure(dst, r.Err)
+	key, shadow := &results[0], &results[1]
+	if err := cmp.Or(key.Err, shadow.Err); err != nil {
+		return appendFailure(dst, err)
 	}
-	dst = resp.AppendArray(dst, len(r.States))
-	for i := range r.States {
-		dst = appendState(dst, proto, &r.States[i])
+	dst = resp.AppendArray(dst, len(key.States)+len(shadow.States))
+	for i := range key.States {
+		dst = appendState(dst, proto, &key.States[i], 0)
+	}
+	for i := range shadow.States {
+		dst = appendState(dst, proto, &shadow.States[i], 1)
 	}
 	return dst
 }
 
-func appendState(dst []byte, proto int, s *engine.State) []byte {
-	dst = resp.AppendMap(dst, proto, 10)
+// appendState appends a state; shadow is 1 if it is of the key's shadow, else 0.
+func appendState(dst []byte, proto int, s *engine.State, shadow int64) []byte {
+	dst = resp.AppendMap(dst, proto, 11)
 	dst = resp.AppendBulkString(dst, "command")
 	dst = resp.AppendBulkString(dst, s.Kind.String())
 	dst = appendField(dst, "window-ms", s.Window)
@@ -69,7 +75,7 @@ func appendState(dst []byte, proto int, s *engine.State) []byte {
 		dst = appendField(dst, "used", p.Used)
 		dst = appendField(dst, "lease-ms", p.Lease)
 	}
-	return dst
+	return appendField(dst, "shadow", shadow)
 }
 
 // appendField appends a key of a map and its integer.

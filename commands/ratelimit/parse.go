@@ -29,14 +29,15 @@ const (
 	optFail
 	optBuckets
 	optStrict
+	optShadow
 )
 
 // commonOptions are the options of all RL decision commands.
-const commonOptions = optCost | optID | optShards | optFail
+const commonOptions = optCost | optID | optShards | optFail | optShadow
 
 // optionNames has the name of each option, in the order in which errors list them.
 var optionNames = [...]optionName{
-	{optCost, "COST"}, {optBuckets, "BUCKETS"}, {optStrict, "STRICT"}, {optID, "ID"}, {optShards, "SHARDS"}, {optFail, "FAIL"},
+	{optCost, "COST"}, {optBuckets, "BUCKETS"}, {optStrict, "STRICT"}, {optID, "ID"}, {optShards, "SHARDS"}, {optFail, "FAIL"}, {optShadow, "SHADOW"},
 }
 
 type optionName struct {
@@ -75,6 +76,7 @@ func parseDecision(kind limit.Kind) func([][]byte, *engine.Pipeline) string {
 		if msg == "" {
 			msg = checkRequest(r)
 		}
+		r.Key = p.Name(r.Key, r.Shadow)
 		return msg
 	}
 }
@@ -134,8 +136,9 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) s
 			return givenTwice(o)
 		}
 		seen |= o
-		if o == optStrict {
-			r.Strict = true
+		if o == optStrict || o == optShadow {
+			r.Strict = r.Strict || o == optStrict
+			r.Shadow = r.Shadow || o == optShadow
 			words = words[1:]
 			continue
 		}

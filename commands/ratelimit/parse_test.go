@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 func TestFirstWrongWordDeterminesTheError(t *testing.T) {
@@ -137,6 +138,30 @@ func TestFirstWrongWordDeterminesTheError(t *testing.T) {
 	}
 }
 
+// A shadow denies nothing, whatever answers: the key's state, or a FAIL policy.
+func TestRepliesToShadowsBeginWithOne(t *testing.T) {
+	c := find([]byte("RL.SLIDE"))
+	requests := []engine.Request{{Shadow: true, Spec: limit.Spec{N: 2, Windows: [limit.MaxWindows]limit.Window{{Limit: 7}, {Limit: 9}}}}}
+	away := &engine.Unavailable{Node: "a:1", Why: "no answer in 50ms"}
+	for _, row := range []struct {
+		why  string
+		res  engine.Result
+		want string
+	}{
+		{"admitted", engine.Result{Decision: limit.Decision{Allowed: true, Limit: 9, Remaining: 3, ResetAfter: 60}}, "*5 :1 :9 :3 :0 :60 "},
+		{"denied", engine.Result{Decision: limit.Decision{Limit: 9, RetryAfter: 40, ResetAfter: 60}}, "*5 :1 :9 :0 :40 :60 "},
+		{"denied from memory", engine.Result{Remembered: true, Decision: limit.Decision{Limit: 9, RetryAfter: 40, ResetAfter: 60}}, "*5 :1 :9 :0 :40 :60 "},
+		{"FAIL OPEN", engine.Result{Fail: engine.FailOpen, Decision: engine.FailOpen.Decide(&requests[0], 5)}, "*5 :1 :7 :-1 :0 :0 "},
+		{"FAIL CLOSED", engine.Result{Fail: engine.FailClosed, Decision: engine.FailClosed.Decide(&requests[0], 5)}, "*5 :1 :7 :-1 :0 :0 "},
+		{"FAIL LOCAL", engine.Result{Fail: engine.FailLocal, Decision: limit.Decision{Limit: 9, Remaining: -1, RetryAfter: 4, ResetAfter: 8}}, "*5 :1 :7 :-1 :0 :0 "},
+		{"FAIL ERROR", engine.Result{Fail: engine.FailError, Err: away}, "*5 :1 :7 :-1 :0 :0 "},
+		{"an error", engine.Result{Err: engine.ErrStates}, "-ERR too many windows on this key: at most 64 "},
+	} {
+		got := string(c.Reply(nil, 2, requests, []engine.Result{row.res}))
+		require.Equal(t, row.want, strings.ReplaceAll(got, "\r\n", " "), row.why)
+	}
+}
+
 // requireBegins requires that an error begins with a text that clients may match on, and that
 // only what was given follows it.
 func requireBegins(t *testing.T, want, got string, line any) {
@@ -187,6 +212,11 @@ func TestLinesParseToRequests(t *testing.T) {
 		"RL.COUNTER k 5 60 strict BUCKETS 1000": base(func(r *engine.Request) {
 			r.Kind, r.Strict, r.Buckets = limit.Counter, true, 1000
 		}),
+		"RL.SLIDE k 5 60 shadow": base(func(r *engine.Request) { r.Shadow, r.Key = true, []byte("k\xffs") }),
+		"RL.COUNTER k 5 60 SHADOW ID x STRICT": base(func(r *engine.Request) {
+			r.Kind, r.Shadow, r.Key, r.ID, r.Strict = limit.Counter, true, []byte("k\xffs"), []byte("x"), true
+		}),
+		`RL.SLIDE "k\xffs" 5 60`: base(func(r *engine.Request) { r.Key = []byte("k\xffs\xffk") }), // a key that ends like a shadow's name
 		"RL.COUNTER k 5 2ms BUCKETS 2": base(func(r *engine.Request) {
 			r.Kind, r.Buckets, r.Windows[0].Length = limit.Counter, 2, 2
 		}),
@@ -203,6 +233,7 @@ func TestParseDoesNotAllocate(t *testing.T) {
 		"rl.slide user:42 100 60",
 		"RL.SLIDE user:42 100 60s 1000 1h COST 3 ID x SHARDS 4 FAIL OPEN",
 		"Rl.Counter user:42 100 60 BUCKETS 6 STRICT",
+		"RL.SLIDE user:42 100 60 SHADOW",
 		"RL.FIXED user:42 100 1d",
 		"RL.RESET a b c",
 		"RL.INSPECT a",
@@ -234,6 +265,7 @@ func FuzzParse(f *testing.F) {
 		"RL.SLIDE\x00k" + strings.Repeat("\x009\x0060", 9),
 		"RL.SLIDE\x00\x005",
 		"RL.SLIDE\x00k\x00-0\x00+1",
+		"RL.FIXED\x00k\xffs\x005\x0060\x00SHADOW\x00ID\x00shadow",
 	} {
 		f.Add([]byte(line))
 	}
@@ -269,7 +301,7 @@ func slowParse(args [][]byte) (r engine.Request, err error) {
 	if len(args) < 4 {
 		return r, errors.New("ERR wrong number of arguments for '" + strings.ToLower(name) + "' command")
 	}
-	options := map[string]bool{"COST": true, "ID": true, "SHARDS": true, "FAIL": true}
+	options := map[string]bool{"COST": true, "ID": true, "SHARDS": true, "FAIL": true, "SHADOW": true}
 	r.Kind = map[string]limit.Kind{"RL.SLIDE": limit.Slide, "RL.COUNTER": limit.Counter, "RL.FIXED": limit.Fixed}[name]
 	if r.Kind == limit.Counter {
 		options["BUCKETS"], options["STRICT"] = true, true
@@ -311,8 +343,12 @@ func slowParse(args [][]byte) (r engine.Request, err error) {
 		}
 		seen[o] = true
 		rest = rest[1:]
-		if o == "STRICT" {
+		switch o {
+		case "STRICT":
 			r.Strict = true
+			continue
+		case "SHADOW":
+			r.Shadow = true
 			continue
 		}
 		if len(rest) == 0 {
@@ -361,6 +397,7 @@ func slowParse(args [][]byte) (r engine.Request, err error) {
 		return r, errors.New(reply.ErrTooCostly)
 	}
 	r.Shards = int(min(int64(r.Shards), smallest))
+	r.Key = shard.AppendName(nil, r.Key, r.Shadow)
 	return r, nil
 }
 

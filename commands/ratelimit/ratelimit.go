@@ -32,7 +32,8 @@ func Commands() []Command {
 
 const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: answered by a FAIL policy), " +
 	"retry_after and reset_after in milliseconds. With several pairs they describe the pair that " +
-	"denied with the longest retry_after, else the one with the least remaining."
+	"denied with the longest retry_after, else the one with the least remaining. With SHADOW allowed is " +
+	"always 1: a retry_after above 0 says that the request would have been denied."
 
 // Arguments that several commands share.
 var (
@@ -50,6 +51,7 @@ var (
 		{Name: "local", Type: "pure-token", Token: "LOCAL"},
 		{Name: "error", Type: "pure-token", Token: "ERROR"},
 	}}
+	shadowArg = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true, About: "try the limit: decide and charge on a state of its own, and deny nothing"}
 )
 
 var (
@@ -59,21 +61,25 @@ var (
 )
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
-func replyDecision(dst []byte, _ int, _ []engine.Request, results []engine.Result) []byte {
-	r := &results[0]
-	if r.Err != nil {
+func replyDecision(dst []byte, _ int, requests []engine.Request, results []engine.Result) []byte {
+	r, d := &results[0], results[0].Decision
+	shadow := requests[0].Shadow
+	switch {
+	case shadow && r.Fail != engine.FailDefault:
+		d = engine.FailOpen.Decide(&requests[0], 0) // whatever the FAIL policy is
+	case r.Err != nil:
 		return appendFailure(dst, r.Err)
 	}
 	allowed := int64(0)
-	if r.Allowed {
+	if d.Allowed || shadow {
 		allowed = 1
 	}
 	dst = resp.AppendArray(dst, 5)
 	dst = resp.AppendInt(dst, allowed)
-	dst = resp.AppendInt(dst, r.Limit)
-	dst = resp.AppendInt(dst, r.Remaining)
-	dst = resp.AppendInt(dst, r.RetryAfter)
-	return resp.AppendInt(dst, r.ResetAfter)
+	dst = resp.AppendInt(dst, d.Limit)
+	dst = resp.AppendInt(dst, d.Remaining)
+	dst = resp.AppendInt(dst, d.RetryAfter)
+	return resp.AppendInt(dst, d.ResetAfter)
 }
 
 // appendFailure appends an engine's error, whose text begins with a code.

@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"cmp"
+
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/resp"
@@ -11,7 +13,7 @@ func reset() Command {
 	return Command{Command: table.Command{
 		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit", Since: "0.1.0",
 		Cost:     "O(N) with N the number of keys",
-		Summary:  "Deletes the state of keys, of every command and window",
+		Summary:  "Deletes the state of keys, of every command and window, with SHADOW or without",
 		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true, About: "1 to 4096 arbitrary bytes"}},
 		Replies:  "Integer: the number of keys that had state.",
 		Examples: []table.Example{{Line: "RL.RESET user:42 user:43", Reply: "(integer) 1"}},
@@ -22,14 +24,13 @@ func reset() Command {
 	}
 }
 
-// parseReset appends one request per key.
+// parseReset appends two requests per key: for the key and its shadow.
 func parseReset(args [][]byte, p *engine.Pipeline) string {
 	for _, key := range args[1:] {
 		if !keyFits(key) {
 			return keyError(key)
 		}
-		r := p.Add()
-		r.Op, r.Key = engine.OpReset, key
+		p.AddBoth(engine.OpReset, key)
 	}
 	return ""
 }
@@ -43,13 +44,15 @@ func replyReset(dst []byte, _ int, _ []engine.Request, results []engine.Result) 
 	return resp.AppendInt(dst, n)
 }
 
-// countReset returns the number of keys that had state, or the first error.
+// countReset returns the number of keys that had state, themselves or their shadows, or the
+// first error.
 func countReset(results []engine.Result) (n int64, err error) {
-	for i := range results {
-		if err := results[i].Err; err != nil {
+	for i := 0; i < len(results); i += 2 {
+		key, shadow := &results[i], &results[i+1]
+		if err := cmp.Or(key.Err, shadow.Err); err != nil {
 			return 0, err
 		}
-		if results[i].Reset {
+		if key.Reset || shadow.Reset {
 			n++
 		}
 	}

@@ -11,7 +11,7 @@ func slide() Command {
 		Name: "rl.slide", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W) with W the number of windows, independent of limits and costs",
 		Summary: "Admits at most the limit in any trailing window, exactly",
-		Args:    []table.Arg{keyArg, pairs, costArg, idArg, shardsArg, failArg},
+		Args:    []table.Arg{keyArg, pairs, costArg, idArg, shardsArg, failArg, shadowArg},
 		Replies: decisionReply,
 		Examples: []table.Example{
 			{Line: "RL.SLIDE user:42 100 60", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 60001"},

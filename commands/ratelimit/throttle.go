@@ -90,7 +90,7 @@ func parseThrottle(args [][]byte, p *engine.Pipeline) string {
 		return keyError(args[1])
 	}
 	r := p.Add()
-	r.Kind, r.Key, r.Cost = limit.GCRA, args[1], quantity
+	r.Kind, r.Key, r.Cost = limit.GCRA, p.Name(args[1], false), quantity
 	r.Interval, r.N = interval, 1
 	r.Windows[0] = limit.Window{Limit: burst + 1}
 	return ""
