@@ -52,6 +52,7 @@ var allowed = map[string][]string{
 	},
 	"engine/forward": {"engine", "engine/backend", "internal/histogram"},
 
+	"policy/store":       {"commands/word", "engine", "engine/backend", "policy"},
 	"policy":             {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
 	"shard":              nil,
 	"shard/topk":         nil,
@@ -72,6 +73,7 @@ var allowed = map[string][]string{
 // inTests says what else the tests of a package may import.
 var inTests = map[string][]string{
 	"engine/hotkeys":     {"shard"},
+	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
 	"commands/ratelimit": {"shard"},
 	"web":                {"commands"},
@@ -84,7 +86,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 
 // alone says which packages a library may be imported by.
 var alone = map[string][]string{
-	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis"},
+	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
 	"github.com/youmark/pkcs8":  {"internal/keypair"},

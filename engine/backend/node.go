@@ -167,9 +167,9 @@ func (n *Node) report() (attrs []any) {
 }
 
 // poolSize is the number of connections of a node's client: two for batches in flight,
-// one for a probe, and three for packages layout and hotkeys, which use them seldom and must
-// not keep a batch waiting.
-const poolSize = 6
+// one for a probe, and four for packages layout, hotkeys and policy/store, which use them seldom and
+// must not keep a batch waiting.
+const poolSize = 7
 
 // options returns the options for a client of the node of backend b at addr.
 func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Options {

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// Change puts in force what change makes of the stored policies, once it is stored. It returns
+// the version, or an error reply: that of change, or because they could not be stored. change returns the
+// set that it is given, or an error reply, if there is nothing to store.
+//
+// Change waits for the record's node, for some seconds if it does not answer.
+func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx := context.Background()
+	home, line, err := s.look(ctx)
+	s.tell(home, err)
+	if err != nil {
+		return 0, refusal(home, err)
+	}
+	set, version := s.book.Stored()
+	if version == 0 && len(s.unasked) > 0 {
+		return 0, "UNAVAILABLE " + s.unasked[0].name() + ": policies may be stored there, and it has not answered yet"
+	}
+	next, msg := change(set)
+	if msg != "" || next == set {
+		return version, msg
+	}
+	version++
+	known, whole := record{version, next.Text()}.encode()
+	done, err := home.replace(ctx, line, whole)
+	switch {
+	case err != nil:
+		return 0, refusal(home, err)
+	case !done:
+		return 0, errRaced
+	}
+	s.known = known
+	s.book.Store(next, version)
+	if _, ends := home.(*memory); ends && version == 1 {
+		s.log.Warn("policies set by RL.POLICY end with this process: there is no policy-file")
+	}
+	return version, ""
+}
+
+const errRaced = "ERR the policies were changed by someone else at the same time; nothing was changed, look and try again"
+
+// refusal returns the error reply to a change that the place p did not take.
+func refusal(p place, err error) string {
+	after := "; nothing was changed"
+	if errors.As(err, new(unsure)) {
+		after = "; the change may have been stored"
+	}
+	n, remote := p.(node)
+	switch {
+	case errors.As(err, new(damage)) && remote:
+		return "ERR the stored policies cannot be used: " + storedKey + " on " + n.name() + ": " + err.Error() + after +
+			"; once the key is deleted, proxies store those in force again"
+	case errors.As(err, new(damage)):
+		return "ERR the stored policies cannot be used: " + p.name() + ": " + err.Error() + after
+	case errors.Is(err, errChanging):
+		return errRaced
+	case remote:
+		return "UNAVAILABLE " + n.name() + ": " + reason(err) + after
+	}
+	return "ERR the policies cannot be stored: " + err.Error() + after
+}

@@ -1,0 +1,62 @@
+package store
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFileIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
+	ctx := context.Background()
+	f := file(filepath.Join(t.TempDir(), "policies"))
+	line, err := f.line(ctx)
+	require.NoError(t, err)
+	require.Empty(t, line, "there is no file")
+
+	one, whole := record{1, "a\n"}.encode()
+	done, err := f.replace(ctx, "", whole)
+	require.NoError(t, err)
+	require.True(t, done)
+	two, next := record{2, "b\n"}.encode()
+	done, err = f.replace(ctx, "", next)
+	require.NoError(t, err)
+	require.False(t, done, "somebody else was first")
+	done, err = f.replace(ctx, one, next)
+	require.NoError(t, err)
+	require.True(t, done)
+
+	line, err = f.line(ctx)
+	require.NoError(t, err)
+	require.Equal(t, two, line)
+	stored, err := f.load(ctx)
+	require.NoError(t, err)
+	require.Equal(t, next, stored)
+	st, err := os.Stat(string(f))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), st.Mode())
+}
+
+func TestFileThatCannotBeWrittenStaysAsItIs(t *testing.T) {
+	ctx := context.Background()
+	folder := t.TempDir()
+	f := file(filepath.Join(folder, "policies"))
+	one, whole := record{1, "a\n"}.encode()
+	_, err := f.replace(ctx, "", whole)
+	require.NoError(t, err)
+
+	// What a crash has left behind is used again, and a folder in its place is an error.
+	require.NoError(t, os.WriteFile(string(f)+".new", []byte("half of a rec"), 0o600))
+	_, next := record{2, "b\n"}.encode()
+	done, err := f.replace(ctx, one, next)
+	require.NoError(t, err)
+	require.True(t, done)
+	require.NoError(t, os.MkdirAll(string(f)+".new/inside", 0o700))
+	_, err = f.replace(ctx, firstLine(next), whole)
+	require.ErrorContains(t, err, "policies.new: is a directory")
+	stored, err := f.load(ctx)
+	require.NoError(t, err)
+	require.Equal(t, next, stored)
+}

@@ -1,0 +1,115 @@
+package store
+
+import (
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// sayEvery is the pause between log lines about one kind of trouble.
+const sayEvery = time.Minute
+
+// report is what is known of the looks at the record.
+type report struct {
+	looked  atomic.Int64           // when the latest look succeeded, in Unix ms; 0: none has
+	failed  atomic.Int64           // looks that failed
+	damaged atomic.Pointer[string] // why the record makes no sense; nil if it does, or if there is none
+
+	said map[string]time.Time // when there was a log line, by what it is about; guarded by Store.mu
+}
+
+// tell takes in how a look at the record in home went. That a node does not answer is logged
+// elsewhere. The caller holds mu.
+func (s *Store) tell(home place, err error) {
+	if err == nil {
+		s.report.looked.Store(s.now().UnixMilli())
+		if s.report.damaged.Swap(nil) != nil {
+			s.log.Warn("the stored policies can be read again", "node", home.name())
+		}
+		return
+	}
+	s.report.failed.Add(1)
+	why := err.Error()
+	switch {
+	case errors.As(err, new(damage)):
+		s.report.damaged.Store(&why)
+		s.say("the stored policies cannot be used, and those in force stay", "node", home.name(), "key", storedKey, "why", why)
+	case redis.HasErrorPrefix(err, "MOVED"):
+		s.fleet.Look()
+	case backend.IsReply(err) && !backend.Failed(err):
+		s.say("the node refuses to show or to store policies", "node", home.name(), "why", why)
+	}
+	if s.book.Unread() != nil {
+		s.await(home, ": "+reason(err))
+	}
+}
+
+// await says that the stored policies are not known yet.
+func (s *Store) await(home place, why string) {
+	s.book.Await(&engine.Unavailable{Node: home.name(), Why: "policies have not been read yet" + why})
+}
+
+// reason describes the error of a place in a few words.
+func reason(err error) string {
+	if errors.As(err, new(damage)) || errors.As(err, new(unreachable)) || errors.Is(err, errChanging) {
+		return err.Error()
+	}
+	return backend.Reason(err)
+}
+
+// say logs a line, but only one a minute with the same text. The caller holds mu.
+func (s *Store) say(text string, attrs ...any) {
+	if now := s.now(); now.Sub(s.report.said[text]) >= sayEvery {
+		s.report.said[text] = now
+		s.log.Warn(text, attrs...)
+	}
+}
+
+// Waiting returns why clients should not use this process yet: the stored policies are not
+// known, although their node is up. Else it returns "".
+func (s *Store) Waiting() string {
+	unread := s.book.Unread()
+	if unread == nil || s.fleet == nil || homeOf(s.fleet.Topology()).Down() {
+		return ""
+	}
+	return unread.Node + ": " + unread.Why
+}
+
+// Stats returns what INFO and metrics show of the policies.
+func (s *Store) Stats() []engine.Stat {
+	set := s.book.InForce()
+	_, version := s.book.Stored()
+	configured := int64(0)
+	for _, p := range set.All() {
+		if p.Configured {
+			configured++
+		}
+	}
+	stats := []engine.Stat{
+		{Name: "policies", Value: int64(len(set.All())), Metric: "policies", Help: "Named policies in force."},
+		{Name: "policies_configured", Value: configured, Metric: "policies_configured", Help: "Named policies in force that the configuration has."},
+		{Name: "policy_overrides", Value: int64(set.Overrides()), Metric: "policy_overrides", Help: "Overrides of the named policies in force."},
+		{Name: "policies_version", Value: version, Metric: "policies_version", Help: "Version of the stored policies: the number of changes by RL.POLICY."},
+	}
+	if s.fleet == nil {
+		return stats
+	}
+	ago := int64(-1)
+	if at := s.report.looked.Load(); at != 0 {
+		ago = max(0, s.now().UnixMilli()-at)
+	}
+	damaged, why := int64(0), "no"
+	if w := s.report.damaged.Load(); w != nil {
+		damaged, why = 1, *w
+	}
+	return append(stats,
+		engine.Stat{Name: "policies_last_look_ms", Value: ago},
+		engine.Stat{Name: "policies_look_errors", Value: s.report.failed.Load(), Metric: "policy_look_errors_total", Help: "Looks at the stored policies that failed."},
+		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged", Help: "1 while the stored policies make no sense to this proxy and those in force stay, else 0."},
+	)
+}

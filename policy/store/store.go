@@ -1,0 +1,265 @@
+// Package store keeps the policies that were set by command where counts are: on a node, for
+// all proxies of the same nodes, or in this process and its policy-file.
+//
+// What is stored is one record (record.go). It has a place: the node to which its stored key belongs
+// (nodes.go), or a file (file.go). Whoever changes the policies replaces the record as a
+// whole, and only if it is still the one that was read (replace.lua, change.go).
+//
+// With nodes, each proxy looks every 500 ms whether the record's first line is still the one it
+// knows. If it is newer, the proxy reads the record and puts it in force. If it is gone or
+// older, because the node came back without it, the proxy restores the one that is in force.
+// A list of nodes may have been changed since the record was stored, so that it belongs to another
+// node now: for that reason a proxy looks at the other nodes, too, but seldom.
+//
+// What cannot be read or makes no sense changes nothing: the policies that are in force stay, and
+// what is stored is not overwritten.
+//
+// Reading order: record.go, store.go (this file), change.go, then nodes.go, file.go and report.go.
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+const (
+	// lookEvery is the pause between two looks at the record.
+	lookEvery = 500 * time.Millisecond
+	// elsewhereEvery is the number of looks at the record after which a proxy looks again at
+	// all nodes of a list.
+	elsewhereEvery = 20
+	// renewEvery is how often a proxy renews the record's time to live.
+	renewEvery = time.Hour
+)
+
+// place is where a record can be stored.
+type place interface {
+	// line returns the first line of what is stored; "" if nothing is.
+	line(ctx context.Context) (string, error)
+	// load returns what is stored, or its first maxRecord+1 bytes.
+	load(ctx context.Context) ([]byte, error)
+	// replace stores a record if the first line of what is stored is still was, and reports
+	// whether it did. If the error is unsure, it may have done so all the same.
+	replace(ctx context.Context, was string, whole []byte) (bool, error)
+	// name returns the node's address, or the file's path.
+	name() string
+}
+
+// unsure is the error of a record that may have been stored.
+type unsure struct{ error }
+
+func (u unsure) Unwrap() error { return u.error }
+
+// Store keeps the stored policies of a Book and the record equal. It is safe for concurrent use.
+type Store struct {
+	fleet *backend.Fleet // nil: this process keeps the state
+	own   place          // of the record without a fleet
+	book  *policy.Book
+	log   *slog.Logger
+	now   func() time.Time
+
+	mu      sync.Mutex        // held during a look or a change
+	known   string            // the first line of the record that is in force; guarded by mu
+	top     *backend.Topology // the nodes at the latest look; guarded by mu
+	unasked []node            // nodes of top, beside the record's place, that have not answered since they are in it; guarded by mu
+	looks   int               // at the nodes of top; guarded by mu
+	renewed time.Time         // when the record's time to live was renewed; guarded by mu
+
+	report report
+	stop   context.CancelFunc
+	done   sync.WaitGroup
+}
+
+// Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed
+// before the fleet. Open looks at the record once, but does not wait for nodes that do not answer.
+//
+// If fleet is nil, the policies are in the file at path; if path is empty, they end with the
+// process. Then Open returns an error if there is a file that is no record.
+func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) (*Store, error) {
+	s := newStore(fleet, path, book, log)
+	ctx, stop := context.WithCancel(context.Background())
+	s.stop = stop
+	if fleet != nil {
+		s.await(homeOf(fleet.Topology()), "")
+		s.round(ctx)
+		s.done.Add(1)
+		go s.run(ctx) // until Close
+		return s, nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, _, err := s.look(ctx); err != nil {
+		return nil, fmt.Errorf("policy-file %s: %w", path, err)
+	}
+	return s, nil
+}
+
+func newStore(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) *Store {
+	s := &Store{fleet: fleet, own: file(path), book: book, log: log, now: time.Now}
+	if path == "" {
+		s.own = new(memory)
+	}
+	s.report.said = make(map[string]time.Time)
+	return s
+}
+
+// Close ends the looks. Changes that were answered are stored.
+func (s *Store) Close() {
+	s.stop()
+	s.done.Wait()
+}
+
+func (s *Store) run(ctx context.Context) {
+	defer s.done.Done()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(lookEvery):
+		}
+		s.round(ctx)
+	}
+}
+
+// round looks at the record on its node, and renews its time to live now and then.
+func (s *Store) round(ctx context.Context) {
+	backend.Guard(s.log, "looking at the stored policies", func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		home, line, err := s.look(ctx)
+		if n, ok := home.(node); ok && line != "" && s.now().Sub(s.renewed) >= renewEvery {
+			if err = n.renew(ctx, line); err == nil {
+				s.renewed = s.now()
+			}
+		}
+		if ctx.Err() == nil {
+			s.tell(home, err)
+		}
+	})
+}
+
+// look puts the record in force if it is newer than what is in force, and restores it if it is
+// older. It returns the record's place and its first line now. The caller holds mu.
+func (s *Store) look(ctx context.Context) (home place, line string, err error) {
+	home = s.own
+	if s.fleet != nil {
+		top := s.fleet.Topology()
+		home = homeOf(top)
+		s.lookElsewhere(ctx, top)
+	}
+	line, version, err := s.take(ctx, home, true)
+	if err != nil {
+		return home, "", err
+	}
+	set, inForce := s.book.Stored()
+	if version >= inForce {
+		return home, line, nil
+	}
+	own, whole := record{inForce, set.Text()}.encode()
+	if done, err := home.replace(ctx, line, whole); err != nil || !done {
+		return home, "", cmp.Or(err, errChanging)
+	}
+	s.known = own
+	s.log.Warn("the stored policies were lost and are restored", "node", home.name(), "version", inForce, "found", version)
+	return home, own, nil
+}
+
+// take puts the record at p in force if it is newer than what is in force; or if it is as new and
+// another one, and p is where the record belongs. It returns the first line of what is stored at p, and
+// the version; 0 if nothing is.
+func (s *Store) take(ctx context.Context, p place, home bool) (line string, version int64, err error) {
+	_, inForce := s.book.Stored()
+	line, err = p.line(ctx)
+	switch {
+	case err != nil:
+		return "", 0, err
+	case line == "":
+		if home && s.book.Unread() != nil {
+			s.book.Store(new(policy.Set), 0)
+		}
+		return "", 0, nil
+	case line == s.known:
+		return line, inForce, nil
+	}
+	if version, _, err = parseLine(line); err != nil || version < inForce || version == inForce && !home {
+		return line, version, err
+	}
+	stored, err := p.load(ctx)
+	if err != nil {
+		return "", 0, err
+	}
+	r, line, err := decode(stored)
+	if err != nil {
+		return "", 0, err
+	}
+	if r.version < inForce {
+		return "", 0, errChanging
+	}
+	set, err := policy.Parse(r.text)
+	if err != nil {
+		return "", 0, damaged("after its first line, %w", err)
+	}
+	s.book.Store(set, r.version)
+	s.known = line
+	s.log.Info("stored policies are in force", "from", p.name(), "version", r.version, "policies", len(set.All()), "overrides", set.Overrides())
+	return line, r.version, nil
+}
+
+// errChanging is the error of a look during which somebody replaced the record.
+var errChanging = errors.New("the stored policies are being changed")
+
+// lookElsewhere looks at those nodes to which the record does not belong, because it may have
+// belonged there by another list of nodes. It asks each of them until it has answered
+// once, and now and then again.
+func (s *Store) lookElsewhere(ctx context.Context, top *backend.Topology) {
+	if top.Clustered() {
+		return // the nodes themselves say where the record is
+	}
+	home := homeOf(top)
+	var others []node
+	for _, n := range top.Nodes {
+		if n != home.Node {
+			others = append(others, node{n})
+		}
+	}
+	if top != s.top {
+		s.top, s.unasked, s.looks = top, others, 0
+	}
+	asked := s.unasked
+	if s.looks++; s.looks%elsewhereEvery == 0 {
+		asked = others
+	}
+	lines, errs := make([]string, len(asked)), make([]error, len(asked))
+	var all sync.WaitGroup
+	for i, n := range asked {
+		all.Go(func() { // ends with the fleet's timeout
+			errs[i] = errPanicked
+			backend.Guard(s.log, "looking for stored policies on "+n.name(), func() { lines[i], errs[i] = n.line(ctx) })
+		})
+	}
+	all.Wait()
+	for i, n := range asked {
+		if errs[i] == nil && lines[i] != "" {
+			_, _, errs[i] = s.take(ctx, n, false)
+		}
+		if errors.As(errs[i], new(damage)) {
+			s.say("what is stored elsewhere is no record of policies and is ignored", "node", n.name(), "why", errs[i])
+			errs[i] = nil
+		}
+	}
+	s.unasked = slices.DeleteFunc(s.unasked, func(n node) bool {
+		i := slices.Index(asked, n)
+		return i >= 0 && errs[i] == nil
+	})
+}
+
+var errPanicked = errors.New("internal error: see the log")

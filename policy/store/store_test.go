@@ -1,0 +1,431 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// proxy is the store of a proxy that looks at the record when the test calls look.
+type proxy struct {
+	*Store
+	log proxytest.LockedBuffer
+}
+
+// start returns a proxy with these backends. It has not looked yet.
+func start(t testing.TB, urls ...string) *proxy {
+	t.Helper()
+	p := new(proxy)
+	fleet := openFleet(t, urls...)
+	p.Store = newStore(fleet, "", new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+	p.await(homeOf(fleet.Topology()), "")
+	return p
+}
+
+func (p *proxy) look() { p.round(context.Background()) }
+
+// set sets a policy by the words of RL.POLICY SET, and returns the error reply.
+func (p *proxy) set(words string) string {
+	_, msg := p.Change(func(s *policy.Set) (*policy.Set, string) { return s.WithPolicy(fields(words)) })
+	return msg
+}
+
+func fields(line string) (words [][]byte) {
+	for _, w := range strings.Fields(line) {
+		words = append(words, []byte(w))
+	}
+	return words
+}
+
+// force returns the version and the lines of the policies that are in force.
+func (p *proxy) force() string {
+	_, version := p.book.Stored()
+	return fmt.Sprint(version, " ", strings.ReplaceAll(p.book.InForce().Text(), "\n", ";"))
+}
+
+// store stores a record on a node.
+func store(s *redistest.Server, version int64, text string) {
+	_, whole := record{version, text}.encode()
+	s.Do("SET", storedKey, whole)
+}
+
+// stored returns the version and the lines that are stored on a node.
+func stored(t testing.TB, s *redistest.Server) string {
+	t.Helper()
+	b := s.Do("GET", storedKey)
+	if b == "" {
+		return ""
+	}
+	r, _, err := decode([]byte(b))
+	require.NoError(t, err)
+	return fmt.Sprint(r.version, " ", strings.ReplaceAll(r.text, "\n", ";"))
+}
+
+const (
+	apiLine   = "policy api SLIDE 100 1m\n"
+	loginLine = "policy login FIXED 5 1m\n"
+)
+
+func TestChangeIsInForceAfterTheNextLookOfOthers(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := start(t, s.URL()), start(t, s.URL())
+	require.NotNil(t, a.book.Unread())
+	a.look()
+	b.look()
+	require.Nil(t, a.book.Unread())
+	require.Equal(t, "0 ", a.force())
+	require.Zero(t, s.Do("DBSIZE")[0]-'0', "a look at nothing stores nothing")
+
+	require.Empty(t, a.set("api SLIDE 100 1m"))
+	require.Equal(t, "1 policy api SLIDE 100 1m;", a.force())
+	require.Equal(t, a.force(), stored(t, s))
+	require.Equal(t, "0 ", b.force())
+	b.look()
+	require.Equal(t, a.force(), b.force())
+	require.Contains(t, b.log.String(), "stored policies are in force")
+
+	require.Empty(t, b.set("login FIXED 5 1m"))
+	require.Empty(t, a.set("api SLIDE 200 1m"), "a change begins with a look")
+	require.Equal(t, "3 policy api SLIDE 200 1m;policy login FIXED 5 1m;", a.force())
+	require.Equal(t, a.force(), stored(t, s))
+}
+
+func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
+	s := redistest.Start(t)
+	p := start(t, s.URL())
+	store(s, 5, apiLine)
+	p.look()
+	require.Equal(t, "5 policy api SLIDE 100 1m;", p.force())
+	reads := func() (n int) {
+		for line := range strings.Lines(s.Do("INFO", "commandstats")) {
+			_, _ = fmt.Sscanf(line, "cmdstat_getrange:calls=%d", &n)
+		}
+		return n
+	}
+	before, inForce := reads(), p.book.InForce()
+	for range 10 {
+		p.look()
+	}
+	require.Equal(t, before+10, reads())
+	require.Same(t, inForce, p.book.InForce())
+}
+
+func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
+	s := redistest.Start(t)
+	a, b := start(t, s.URL()), start(t, s.URL())
+	a.look()
+	for _, words := range []string{"api SLIDE 100 1m", "api SLIDE 90 1m", "api SLIDE 80 1m"} {
+		require.Empty(t, a.set(words))
+	}
+	b.look()
+	want := a.force()
+	for what, lose := range map[string]func(){
+		"a node that lost everything":  func() { s.Do("FLUSHALL") },
+		"a node with an older version": func() { store(s, 2, loginLine) },
+		"a node that was empty": func() {
+			s.Kill()
+			s.Run()
+		},
+	} {
+		lose()
+		proxytest.Eventually(t, what, func() bool { // a connection may be lost at first
+			b.look()
+			return stored(t, s) == want
+		})
+		a.look()
+		require.Equal(t, want, a.force(), what)
+		require.Equal(t, want, b.force(), what)
+	}
+	require.Contains(t, b.log.String(), "were lost and are restored")
+
+	s.Do("FLUSHALL")
+	require.Empty(t, a.set("login FIXED 5 1m"), "a change of what is lost")
+	require.Equal(t, "4 policy api SLIDE 80 1m;policy login FIXED 5 1m;", stored(t, s))
+}
+
+func TestStoredPoliciesOfTheSameVersionWin(t *testing.T) {
+	s := redistest.Start(t)
+	a := start(t, s.URL())
+	a.look()
+	require.Empty(t, a.set("api SLIDE 100 1m"))
+	store(s, 1, loginLine)
+	a.look()
+	require.Equal(t, "1 policy login FIXED 5 1m;", a.force())
+	require.Equal(t, a.force(), stored(t, s))
+}
+
+func TestWhatMakesNoSenseChangesNothing(t *testing.T) {
+	s := redistest.Start(t)
+	a, fresh := start(t, s.URL()), start(t, s.URL())
+	a.look()
+	require.Empty(t, a.set("api SLIDE 100 1m"))
+	want := a.force()
+	_, bad := record{9, apiLine + "policy login FIXED 5\n"}.encode()
+	_, whole := record{9, loginLine}.encode()
+	for damaged, why := range map[string]string{
+		"hello": "it begins with 'hello', and not with the first line of stored policies",
+		strings.Replace(string(whole), "policies 1", "policies 2", 1): "it has format 2, and this version of rlproxy knows format 1",
+		string(whole[:len(whole)-3]):                                  "its text is not that of the checksum in its first line",
+		string(bad):                                                   "after its first line, line 2: ",
+	} {
+		s.Do("SET", storedKey, damaged)
+		for _, p := range []*proxy{a, fresh} {
+			p.report.said = make(map[string]time.Time)
+			p.look()
+			require.Contains(t, p.log.String(), "the stored policies cannot be used, and those in force stay")
+			msg := p.set("api SLIDE 1 1m")
+			require.Contains(t, msg, "ERR the stored policies cannot be used: rl:{%policies} on "+s.Addr+": "+why)
+			require.Contains(t, msg, "nothing was changed")
+			require.NotContains(t, msg, "\n")
+			require.NotNil(t, p.report.damaged.Load())
+		}
+		require.Equal(t, want, a.force())
+		require.Equal(t, damaged, s.Do("GET", storedKey), "it is not overwritten")
+		require.Contains(t, fresh.book.Unread().Error(), "UNAVAILABLE "+s.Addr+": policies have not been read yet: "+why)
+		require.NotEmpty(t, fresh.Waiting())
+	}
+	s.Do("DEL", storedKey)
+	a.look()
+	require.Equal(t, want, stored(t, s))
+	fresh.look()
+	require.Equal(t, want, fresh.force())
+	require.Empty(t, fresh.Waiting())
+	for _, p := range []*proxy{a, fresh} {
+		require.Contains(t, p.log.String(), "the stored policies can be read again")
+		require.Nil(t, p.report.damaged.Load())
+	}
+}
+
+// homeAndOther returns which of two nodes is the record's place, and the other one.
+func homeAndOther(t testing.TB, a, b *redistest.Server) (home, other *redistest.Server) {
+	t.Helper()
+	if homeOf(openFleet(t, a.URL(), b.URL()).Topology()).name() == a.Addr {
+		return a, b
+	}
+	return b, a
+}
+
+func TestPoliciesMoveWhenTheListOfNodesHasChanged(t *testing.T) {
+	home, other := homeAndOther(t, redistest.Start(t), redistest.Start(t))
+	old := start(t, other.URL())
+	old.look()
+	require.Empty(t, old.set("api SLIDE 100 1m"))
+	require.Empty(t, old.set("api SLIDE 90 1m"))
+
+	store(home, 1, loginLine) // from the days of a still older list
+	p := start(t, home.URL(), other.URL())
+	p.look()
+	require.Equal(t, "2 policy api SLIDE 90 1m;", p.force())
+	require.Equal(t, p.force(), stored(t, home))
+
+	require.Empty(t, old.set("api SLIDE 80 1m"), "a proxy with the old list, while both are in use")
+	for range elsewhereEvery {
+		p.look()
+	}
+	require.Equal(t, "3 policy api SLIDE 80 1m;", p.force())
+	require.Equal(t, p.force(), stored(t, home))
+
+	other.Do("SET", storedKey, "what is this")
+	require.Empty(t, p.set("api SLIDE 70 1m"))
+	for range elsewhereEvery {
+		p.look()
+	}
+	require.Equal(t, "4 policy api SLIDE 70 1m;", stored(t, home))
+	require.Contains(t, p.log.String(), "what is stored elsewhere is no record of policies")
+	require.Empty(t, p.Waiting())
+}
+
+// TestFirstPolicyWaitsForNodesThatMayHaveSome has a list of nodes with the policies on a node to
+// which they no longer belong, and which is away.
+func TestFirstPolicyWaitsForNodesThatMayHaveSome(t *testing.T) {
+	home, other := homeAndOther(t, redistest.Start(t), redistest.Start(t))
+	store(other, 7, apiLine)
+	other.Pause()
+	p := start(t, home.URL(), other.URL())
+	p.look()
+	require.Nil(t, p.book.Unread(), "where they belong, there are none")
+	require.Equal(t, "UNAVAILABLE "+other.Addr+": policies may be stored there, and it has not answered yet", p.set("login FIXED 5 1m"))
+	other.Resume()
+	proxytest.Eventually(t, "the node to answer", func() bool {
+		p.look()
+		return p.force() == "7 policy api SLIDE 100 1m;"
+	})
+	require.Empty(t, p.set("login FIXED 5 1m"))
+	require.Equal(t, "8 policy api SLIDE 100 1m;policy login FIXED 5 1m;", stored(t, home))
+}
+
+// TestOfTwoChangesAtOnceOneWinsWhole has two proxies whose operators change the policies as fast as
+// they can. Each change adds a policy, so that a lost one would be missed.
+func TestOfTwoChangesAtOnceOneWinsWhole(t *testing.T) {
+	const changes = 300
+	s := redistest.Start(t)
+	var mu sync.Mutex
+	versions, lost := make(map[int64]string), 0
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "b"} {
+		p := start(t, s.URL())
+		p.look()
+		all.Go(func() {
+			for i := range changes {
+				words := fmt.Sprintf("%s%d SLIDE 100 1m", name, i)
+				version, msg := p.Change(func(s *policy.Set) (*policy.Set, string) { return s.WithPolicy(fields(words)) })
+				mu.Lock()
+				if msg == "" {
+					versions[version] += words
+				} else {
+					lost++
+					if msg != errRaced {
+						t.Errorf("%s", msg)
+					}
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	all.Wait()
+	require.Len(t, versions, 2*changes-lost)
+	require.Positive(t, lost, "they met")
+	t.Logf("%d changes, %d lost the race and were told", len(versions), lost)
+	p := start(t, s.URL())
+	p.look()
+	for v := range int64(len(versions)) {
+		name, _, _ := strings.Cut(versions[v+1], " ")
+		require.NotNil(t, p.book.Find([]byte(name)), "version %d: %s", v+1, versions[v+1])
+	}
+	require.Len(t, p.book.InForce().All(), len(versions))
+	_, version := p.book.Stored()
+	require.Equal(t, int64(len(versions)), version)
+}
+
+func TestChangeWithoutAnAnswerMayHaveBeenStored(t *testing.T) {
+	s := redistest.Start(t)
+	p := start(t, s.URL())
+	p.look()
+	require.Empty(t, p.set("api SLIDE 100 1m"))
+	_, msg := p.Change(func(set *policy.Set) (*policy.Set, string) {
+		s.Pause() // between the look and the change
+		return set.WithPolicy(fields("api SLIDE 50 1m"))
+	})
+	require.Equal(t, "UNAVAILABLE "+s.Addr+": no answer in time; the change may have been stored", msg)
+	require.Equal(t, "1 policy api SLIDE 100 1m;", p.force())
+	require.Regexp(t, "^UNAVAILABLE "+s.Addr+": .*; nothing was changed$", p.set("api SLIDE 20 1m"))
+	require.Equal(t, "1 policy api SLIDE 100 1m;", p.force(), "a node that is away leaves in force what was seen last")
+	s.Resume()
+	proxytest.Eventually(t, "the change to be known", func() bool {
+		p.look()
+		return p.force() == "2 policy api SLIDE 50 1m;"
+	})
+}
+
+func TestPoliciesOfAClusterAreWhereTheirSlotIs(t *testing.T) {
+	c := redistest.StartCluster(t, 3, nil)
+	a, b := start(t, c.URL()), start(t, c.URL())
+	proxytest.Eventually(t, "the cluster to be known", func() bool {
+		a.look()
+		b.look()
+		return a.book.Unread() == nil && b.book.Unread() == nil
+	})
+	require.Empty(t, a.set("api SLIDE 100 1m"))
+	slot := 0
+	_, err := fmt.Sscan(c.Nodes[0].Do("CLUSTER", "KEYSLOT", storedKey), &slot)
+	require.NoError(t, err)
+	from := c.Master(slot)
+	c.Move(slot, from, (from+1)%3, func() {
+		a.look() // the slot is moving
+		b.look()
+	})
+	proxytest.Eventually(t, "the change to be known behind the move", func() bool {
+		b.look()
+		return b.force() == "1 policy api SLIDE 100 1m;"
+	})
+	proxytest.Eventually(t, "a change behind the move", func() bool { return a.set("api SLIDE 90 1m") == "" })
+	b.look()
+	require.Equal(t, a.force(), b.force())
+	require.NotContains(t, a.log.String()+b.log.String(), "restored")
+}
+
+func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "policies")
+	open := func() (*proxy, error) {
+		p := new(proxy)
+		s, err := Open(nil, path, new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+		p.Store = s
+		return p, err
+	}
+	p, err := open()
+	require.NoError(t, err)
+	require.Nil(t, p.book.Unread())
+	require.Empty(t, p.set("api SLIDE 100 1m"))
+	require.Empty(t, p.set("login FIXED 5 1m"))
+	p.Close()
+	p, err = open()
+	require.NoError(t, err)
+	want := "2 policy api SLIDE 100 1m;policy login FIXED 5 1m;"
+	require.Equal(t, want, p.force())
+
+	require.NoError(t, os.Remove(path))
+	require.Empty(t, p.set("api SLIDE 90 1m"), "a file that is gone is restored")
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	r, _, err := decode(b)
+	require.NoError(t, err)
+	require.Equal(t, record{3, "policy api SLIDE 90 1m\n" + loginLine}, r)
+
+	require.NoError(t, os.WriteFile(path, []byte("junk"), 0o600))
+	require.Equal(t, "ERR the stored policies cannot be used: "+path+": it begins with 'junk', and not with the first line of stored policies; nothing was changed", p.set("api SLIDE 80 1m"))
+	require.Equal(t, "3 policy api SLIDE 90 1m;policy login FIXED 5 1m;", p.force())
+	_, err = open()
+	require.EqualError(t, err, "policy-file "+path+": it begins with 'junk', and not with the first line of stored policies")
+	_, bad := record{4, apiLine + apiLine}.encode()
+	require.NoError(t, os.WriteFile(path, bad, 0o600))
+	_, err = open()
+	require.ErrorContains(t, err, "policy-file "+path+": after its first line, line 2: ")
+}
+
+func TestPoliciesWithoutAFileEndWithTheProcess(t *testing.T) {
+	p := new(proxy)
+	s, err := Open(nil, "", new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+	require.NoError(t, err)
+	p.Store = s
+	require.Empty(t, p.set("api SLIDE 100 1m"))
+	require.Contains(t, p.log.String(), "there is no policy-file")
+	require.Empty(t, p.set("login FIXED 5 1m"))
+	require.Equal(t, "2 policy api SLIDE 100 1m;policy login FIXED 5 1m;", p.force())
+	p.Close()
+}
+
+func TestAThousandPoliciesWithTenThousandOverridesAreKept(t *testing.T) {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "policy p%04d SLIDE 100 1m\n", i)
+		for j := range 10 {
+			fmt.Fprintf(&text, "policy-override p%04d tenant:%d 1000 60\n", i, j)
+		}
+	}
+	s := redistest.Start(t)
+	store(s, 1, text.String())
+	a, b := start(t, s.URL()), start(t, s.URL())
+	began := time.Now()
+	a.look()
+	took := time.Since(began)
+	require.Equal(t, 10_000, a.book.InForce().Overrides())
+	began = time.Now()
+	require.Empty(t, a.set("p0500 SLIDE 50 1m"))
+	t.Logf("%d bytes: read in %v, changed in %v", text.Len(), took, time.Since(began))
+	b.look()
+	require.Equal(t, a.book.InForce().Text(), b.book.InForce().Text())
+	require.Equal(t, int64(50), b.book.Find([]byte("p0500")).Limits[0].Limit)
+	require.Equal(t, 10_000, b.book.InForce().Overrides())
+}
