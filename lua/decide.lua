@@ -21,8 +21,8 @@ local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
-local layout, record, rate, spec, lease, home, shard =
-  lib.layout, lib.record, lib.rate, lib.spec, lib.lease, lib.home, lib.shard
+local layout, record, rate, spec, lease, home, shard, slide =
+  lib.layout, lib.record, lib.rate, lib.spec, lib.lease, lib.home, lib.shard, lib.slide
 local RESET, SLIDE, COUNTER, ENTRY = layout.RESET, layout.SLIDE, layout.COUNTER, layout.ENTRY_BYTES
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 
@@ -195,8 +195,15 @@ local function together(q, d, key, s, clock, requests)
   return pack('>I8c0', granted * 16777216 + rated, told)
 end
 
--- fast_path answers nearly all entries: the record is inline and has all of the spec's states, with the limits of last
--- time, or there is none. It returns nothing, and has written nothing, if the slow path has to.
+-- long_log is the fast path of a patched record whose only state is a log.
+local function long_log(q, d, key, s, clock, requests)
+  if q.kind ~= SLIDE or q.count > 1 or d.count > 1 or q.shard then return end
+  local granted, calls, used, room, last = slide.patched(q, key, s, d.at[1], d.head + 1, clock, requests)
+  return granted and pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0)
+end
+
+-- fast_path answers nearly all entries: the record has all of the spec's states, with the limits of last time, and is inline
+-- or one log; or there is none. It returns nothing, and has written nothing, if the slow path has to.
 local function fast_path(q, key, s, clock, requests)
   local d, places = q.directory, q.places
   if s == '' then
@@ -204,7 +211,8 @@ local function fast_path(q, key, s, clock, requests)
   elseif sub(s, 1, d.bytes) ~= d.text then
     d, places = spec.place(q, key, s)
   end
-  if not places or q.areas and #s >= q.most or #s < d.head and s ~= '' then return end
+  if not places or #s < d.head and s ~= '' then return end
+  if q.areas and #s >= q.most then return long_log(q, d, key, s, clock, requests) end
   if q.count > 1 then return places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
   if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests) end
   if q.shard then return end

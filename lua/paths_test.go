@@ -3,6 +3,7 @@ package lua_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -43,7 +44,12 @@ func TestPathsAgreeOverRandomHistories(t *testing.T) {
 				t.Log(w.count)
 				require.Greater(t, w.count[path{true, wire.AtNode, kind, false}], least/3*histories)
 				if kind == limit.Slide {
-					require.Greater(t, w.count[path{false, wire.AtNode, kind, true}], 25*histories, "patched records")
+					slow, fast := w.count[path{false, wire.AtNode, kind, true}], w.count[path{true, wire.AtNode, kind, true}]
+					require.Greater(t, slow+fast, 25*histories, "patched records")
+					require.Greater(t, slow, 4*histories)
+					if !several {
+						require.Greater(t, fast, 60*histories)
+					}
 				}
 			})
 		}
@@ -97,6 +103,42 @@ func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
 		require.EqualValues(t, 1, w.decide(base+i, r, 0, 1).Granted)
 		require.Equal(t, path{i < 27, wire.AtNode, limit.Slide, i == 27}, w.last)
 	}
+}
+
+// Of a long log at its limit, the fast path finds to the ms when the oldest entries leave. It makes way where the ring of
+// entries wraps around, when many entries have left, and when some requests are granted and some are not.
+func TestFastPathOfALongLog(t *testing.T) {
+	w := startTwins(t)
+	const window, most, step = 10_000, 300, 5 // ms, units, ms
+	r := request(limit.Slide, limit.Window{Limit: most, Length: window})
+	var log []int64 // when entries were made
+	for i := range int64(most) {
+		log = append(log, base+i*step)
+		require.EqualValues(t, 1, w.decide(log[i], r, 0, 1).Granted)
+	}
+	turn := func(clock, requests, granted int64) { // so many units leave the log and enter it
+		t.Helper()
+		require.Equal(t, granted, w.decide(clock, r, 0, requests).Granted)
+		log = append(log[granted:], slices.Repeat([]int64{clock}, int(granted))...)
+	}
+	fast := path{true, wire.AtNode, limit.Slide, true}
+	clear(w.count)
+	const turns = 3 * most / 2
+	for range turns {
+		turn(log[0]+window, 1, 0)
+		turn(log[0]+window+1, 1, 1)
+		r.Cost = 0
+		turn(log[0]+window, 1, 0)
+		r.Cost = 1
+	}
+	require.Greater(t, w.count[fast], 3*turns*9/10)
+	require.Less(t, w.count[fast], 3*turns, "the ring wraps around")
+	turn(log[0]+window+1, 1, 1)
+	require.Equal(t, fast, w.last)
+	turn(log[1]+window+1, 3, 2)
+	require.NotEqual(t, fast, w.last)
+	require.EqualValues(t, 1, w.decide(log[99]+window+1, r, 0, 1).Granted)
+	require.NotEqual(t, fast, w.last)
 }
 
 // Logs with slots to spare in an inline record, as no function writes it, are read as what

@@ -5,12 +5,14 @@
 -- decision needs one search for the oldest entry that counts, whatever the cost and however long the log.
 local lib = ...
 
-local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
 local ENTRY, WRAP = lib.layout.ENTRY_BYTES, lib.layout.WRAP
-local YEAR, UNITS, DELAY = lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY
+local YEAR, UNITS, DELAY, SLOTS = lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS
+local record = lib.record
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
+local FRONT = 16 -- oldest entries that the fast path of a patched record looks at
 local slide = {}
 lib.slide = slide
 
@@ -189,4 +191,61 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   if room <= clock or room > clock + DELAY then return end
   return granted, rated or rate_at(clock, last, calls), used, room, newest, 0, fields,
     newest + window, moves, area, stop
+end
+
+-- patched is the fast path of a log too long for an inline record, which has no other state. s is what was read of the
+-- record, the state's fields at index `at`, its area from index begin on. It reads the oldest entries, and writes the
+-- fields and the newest entry. It returns what straight does of a reply. It returns nothing, and has written nothing, where
+-- the slow path has to decide: the oldest entries do not tell, some requests are granted and some are not, or the record
+-- has to be composed anew.
+function slide.patched(q, key, s, at, begin, clock, requests)
+  local window, limit, ask = q.windows[1], q.limits[1], q.ask
+  local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
+  if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + 1000000 or last > clock + YEAR then return end
+  local now = last > clock and last or clock
+  local low = now - window -- the first ms that counts
+  local ahead = min(n, slots - first, FRONT) -- entries to look at
+  local front, from = s, begin + first * ENTRY
+  if from + ahead * ENTRY > #s + 1 then
+    front, from = call('GETRANGE', key, format('%d', from - 1), format('%d', from + ahead * ENTRY - 2)), 1
+    if #front < ahead * ENTRY then return end
+  end
+  local gone, ms, live = 0, unpack('>I6I6', front, from)
+  while ms < low do
+    gone, base = gone + 1, live
+    if gone == ahead then return end
+    ms, live = unpack('>I6I6', front, from + gone * ENTRY)
+  end
+  local used = (total - base) % WRAP
+  if used > UNITS then return end
+  local over = used + ask - limit -- units that have to leave the window before there is room
+  if over > 0 then
+    local i = gone
+    while (live - base) % WRAP < over do
+      i = i + 1
+      if i == ahead then return end
+      ms, live = unpack('>I6I6', front, from + i * ENTRY)
+    end
+    local room = ms + window + 1
+    if room <= clock or room > clock + DELAY then return end
+    return 0, rate_at(clock, last, calls), used, room, newest
+  end
+  if used + requests * ask > limit then return end
+  local units, rated = requests * q.cost
+  if units == 0 then return requests, rate_at(clock, last, calls), used, 0, newest end
+  local kept, moment = n - gone, now
+  if limit > 65536 then moment = moment + -moment % ceil(window / 65536) end
+  if newest >= moment then moment, kept = newest, kept - 1 end
+  n = kept + 1
+  if n > slots or slots > 256 and n * 4 < slots then return end
+  first = (first + gone) % slots
+  calls, rated = charged(now, last, calls, clock)
+  total = (total + units) % WRAP
+  local fields = pack('>I6I4I6I3I6I6I6', now, calls, n * 16777216 + slots, first, base, total, moment)
+  if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then -- it returns the record's length
+    record.damaged(key, 'it ends within its areas')
+  end
+  call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', moment, total))
+  if moment ~= newest then record.expire(key, moment + window) end
+  return requests, rated, used, 0, moment
 end

@@ -34,8 +34,8 @@ type counted struct {
 	split    string   // "home" or "shard": where a split key is asked
 }
 
-// costs stands for a number that rises from 1 when all keys have been asked: a denial that rlproxy remembers is of
-// another cost, so the node is asked.
+// costs stands for 1 and 2 in turn, each when all keys have been asked: a denial that rlproxy remembers is of another
+// cost, so the node is asked.
 const costs = "costs"
 
 func countedCases(l *lab) (all []counted) {
@@ -254,7 +254,7 @@ func (l *lab) pipelines(front *server, c counted, numbers []int, n int) error {
 			at := i*c.depth + j
 			words := command
 			if command[len(command)-1] == costs {
-				words = append(slices.Clone(command[:len(command)-1]), strconv.Itoa(1+at/c.keys-c.before*c.depth/c.keys))
+				words = append(slices.Clone(command[:len(command)-1]), strconv.Itoa(1+at/c.keys%2))
 			}
 			out = encode(out, words, numbers[at%c.keys])
 		}
