@@ -64,7 +64,8 @@ type denial struct {
 	named
 	Time       int64  `json:"time"` // Unix ms
 	Command    string `json:"command"`
-	Limit      int64  `json:"limit"`
+	Policy     string `json:"policy"` // the policy that gave the limits; empty: the command did
+	Limit      int64  `json:"limit"`  // 0: an override blocks the key
 	Window     int64  `json:"window_ms"`
 	Used       int64  `json:"used"` // of the limit; -1: not known
 	RetryAfter int64  `json:"retry_after_ms"`
@@ -205,7 +206,7 @@ func (c *scene) seenAs(v view) *snapshot {
 // denialOf returns a denial as it is shown, with or without the client.
 func denialOf(d *decisionlog.Denial, client bool) denial {
 	shown := denial{
-		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Limit: d.Limit, Window: d.Window.Milliseconds(),
+		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Policy: d.Policy, Limit: d.Limit, Window: d.Window.Milliseconds(),
 		Used: d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node,
 	}
 	if d.Fail != engine.FailDefault {

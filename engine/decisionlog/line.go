@@ -31,6 +31,7 @@ type line struct {
 	Time       string `json:"time"` // RFC 3339 in UTC, with ms
 	Event      string `json:"event"`
 	Command    string `json:"command"`
+	Policy     string `json:"policy,omitempty"`      // the policy that gave the limits, if one did
 	Result     string `json:"result"`                // allowed, denied or error
 	Key        string `json:"key,omitempty"`         // not valid UTF-8 in each place is replaced by U+FFFD
 	KeyBase64  string `json:"key_base64,omitempty"`  // the key's bytes, if they are not valid UTF-8
@@ -61,7 +62,7 @@ type leftOutLine struct {
 // line returns a line about a decision.
 func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
 	l := line{
-		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Result: result(res),
+		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res),
 		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
 		Node: d.Node, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
 	}

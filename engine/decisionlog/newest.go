@@ -3,6 +3,7 @@ package decisionlog
 import (
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 type Denial struct {
 	Time       time.Time
 	Command    string // in lower case
+	Policy     string // the policy that gave the limits; empty if the command did
 	Key        []byte
-	Limit      int64             // that of the window that denied, with several
+	Limit      int64             // that of the window that denied, with several; 0: an override blocks the key
 	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains
 	Used       int64             // of the limit, when it was denied; -1: not known, because a policy denied
 	RetryAfter time.Duration     // as the client was told
@@ -32,7 +34,7 @@ type newest struct {
 }
 
 func (n *newest) add(d Denial) {
-	d.Key = slices.Clone(d.Key)
+	d.Key, d.Policy = slices.Clone(d.Key), strings.Clone(d.Policy) // neither keeps the text that it is part of
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.ring[n.count%len(n.ring)] = d
@@ -58,7 +60,7 @@ func (r *Recorder) Newest(n int) []Denial {
 func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 	node, _ := n.r.config.Where(req.Key)
 	d := Denial{
-		Time: n.now, Command: command(req), Key: req.Key,
+		Time: n.now, Command: command(req), Policy: req.Policy, Key: req.Key,
 		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1,
 		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
 		Node:       node, Fail: res.Fail, Client: address(n.from.Addr), ClientName: n.from.Name,

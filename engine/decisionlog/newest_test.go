@@ -20,12 +20,12 @@ func TestNewestDenials(t *testing.T) {
 	b.wait(time.Millisecond)
 	key := []byte("d")
 	d := slide("d")
-	d.Key = key
+	d.Key, d.Policy = key, "api"
 	b.show(d, slide("e").by(engine.FailError))
 	key[0] = 'x' // the connection's buffer is used again
 	require.Equal(t, []Denial{
 		{
-			Time: began.Add(time.Millisecond), Command: "rl.slide", Key: []byte("d"), Limit: 5, Window: time.Second, Used: 5,
+			Time: began.Add(time.Millisecond), Command: "rl.slide", Policy: "api", Key: []byte("d"), Limit: 5, Window: time.Second, Used: 5,
 			RetryAfter: 40 * time.Millisecond, Node: "10.0.0.1:6379", Client: "10.0.0.9:51234", ClientName: "checkout",
 		},
 		{

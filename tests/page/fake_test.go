@@ -90,6 +90,7 @@ type memory struct {
 type denial struct {
 	Time       int64  `json:"time"`
 	Command    string `json:"command"`
+	Policy     string `json:"policy"`
 	Key        string `json:"key"`
 	ID         string `json:"id"`
 	Limit      int64  `json:"limit"`
@@ -298,10 +299,10 @@ func showcase(t *testing.T) *fake {
 		f.shown.Keys = append(f.shown.Keys, key{Key: r.name, ID: id(r.name), Rate: r.rate, Limit: r.limit, Remaining: r.remaining, Shards: r.shards, deny: r.denied})
 	}
 	for i, d := range []struct {
-		key            string
-		limit, window  int64
-		retry, ago     int64
-		policy, client string
+		key           string
+		limit, window int64
+		retry, ago    int64
+		fail, client  string
 	}{
 		{"tenant:42", 100_000, 60_000, 412, 0, "", "10.1.4.2:51822 checkout"},
 		{"user:81723:login", 5, 900_000, 611_000, 2, "", "10.1.4.9:40110 auth"},
@@ -312,7 +313,7 @@ func showcase(t *testing.T) *fake {
 	} {
 		f.shown.Denials = append(f.shown.Denials, denial{
 			Time: f.now - d.ago*1000, Command: "rl.slide", Key: d.key, ID: id(d.key), Limit: d.limit, Window: d.window, Used: d.limit,
-			RetryAfter: d.retry, Node: fmt.Sprintf("10.0.0.1%d:6379", 1+i%3), Fail: d.policy, Client: d.client,
+			RetryAfter: d.retry, Node: fmt.Sprintf("10.0.0.1%d:6379", 1+i%3), Fail: d.fail, Client: d.client,
 		})
 	}
 	f.states = []state{

@@ -55,6 +55,14 @@ func TestPageShowsWhatHappens(t *testing.T) {
 	p.sees("#nodes-note", "3 of 3 up")
 	p.holds(`document.title === '1,234\u00a0/s · rlproxy'`)
 	require.Equal(t, 1, eval[int](p, `document.querySelectorAll('#keys tbody tr').length`))
+
+	f.set(func() {
+		checked := denial{Time: f.now, Command: "rl.slide", Policy: "api", Key: "api:tenant:7", ID: id("api:tenant:7"), Limit: 100, Window: 60_000, Used: 100}
+		blocked := denial{Time: f.now, Command: "rl.slide", Policy: "api", Key: "api:tenant:8", ID: id("api:tenant:8"), RetryAfter: 1000}
+		f.shown.Denials = []denial{checked, blocked}
+	})
+	p.sees("#denials tbody tr:nth-child(1)", "api:tenant:7 RL.SLIDE by policy api, 100 per 1 min, used 100")
+	p.sees("#denials tbody tr:nth-child(2)", "api:tenant:8 RL.SLIDE by policy api, blocked by an override 1 s")
 }
 
 func TestPageBeforeTheFirstDecision(t *testing.T) {
