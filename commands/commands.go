@@ -11,7 +11,7 @@
 // commands are appended in order.
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
-// engine, table describes commands, acl holds users, clients holds the list of sessions,
+// engine, policies those about named policies, table describes commands, acl holds users, clients holds the list of sessions,
 // config has CONFIG, stats counts commands, reply writes replies, and word parses words.
 //
 // Reading order: commands.go (this file), table.go, client.go (a pipeline), count.go (what is
@@ -31,6 +31,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -58,6 +59,9 @@ type Config struct {
 
 	// ACL holds the users; nil: every client may do everything without a login.
 	ACL *acl.List
+
+	// Policies are the named policies, for RL.CHECK; nil: there are none.
+	Policies *policy.Book
 
 	// Forward answers ordinary commands, which are those that are not in the table; nil: they
 	// are unknown commands.
@@ -134,6 +138,9 @@ func New(cfg Config) *Handler {
 	}
 	if cfg.MaxQueueBytes == 0 {
 		cfg.MaxQueueBytes = 32 << 20
+	}
+	if cfg.Policies == nil {
+		cfg.Policies = new(policy.Book)
 	}
 	h := &Handler{
 		cfg:     cfg,

@@ -25,6 +25,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/internal/glob"
 	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -50,6 +51,9 @@ func (f *fakeEngine) Do(p *engine.Pipeline) {
 }
 
 func (f *fakeEngine) answer(r *engine.Request) (res engine.Result) {
+	if r.Known(&res) {
+		return res
+	}
 	key := string(r.Key)
 	if strings.HasPrefix(key, "away") {
 		res.Err = &engine.Unavailable{Node: "10.0.0.1:6379", Why: "no answer in 50ms"}
@@ -135,6 +139,13 @@ func testConfig(e engine.Engine) Config {
 				{Key: []byte("busy"), Rate: 2700.5, DeniedRate: 2690, Admitted: 300, Denied: 26_700, ByPolicy: 5, Limit: 100, Remaining: -1, Shards: 4},
 			}, 3
 		},
+		Policies: policiesOf(`
+			policy api SLIDE 5 60
+			policy-override api tenant:* 9 1s 100 1h
+			policy-override api tenant:42 2 60
+			policy-override api free UNLIMITED
+			policy-override api out BLOCKED
+			policy web COUNTER 100 60 BUCKETS 6 STRICT SHARDS 4 FAIL OPEN`),
 		Clients: new(fakeClients),
 		Now:     func() time.Time { return at },
 		Settings: func(pattern string) (found [][2]string) {
@@ -149,6 +160,17 @@ func testConfig(e engine.Engine) Config {
 			return []Section{{"Engine", [][2]string{{"engine", "fake"}}}}
 		},
 	}
+}
+
+// policiesOf returns the policies of a text in force.
+func policiesOf(text string) *policy.Book {
+	s, err := policy.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	b := new(policy.Book)
+	b.Configure(s)
+	return b
 }
 
 // observed returns an Observer that has seen 9,000 decisions about the key busy, of which

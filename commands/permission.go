@@ -67,8 +67,9 @@ func mayUse(s *acl.Selector, r *row, args [][]byte) bool {
 	if last < 0 {
 		last += len(args)
 	}
+	var buf [128]byte
 	for i := r.Keys.First; 0 < i && i <= last; i += r.Keys.Step {
-		if !s.MayKey(args[i], read, write) {
+		if !s.MayKey(r.Keys.Key(buf[:0], args, i), read, write) {
 			return false
 		}
 	}

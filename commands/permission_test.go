@@ -77,6 +77,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		"look on nopass %R~shop:* ~busy +@ratelimit",
 		"read on nopass ~* +@read",
 		"boss on nopass ~* +@all",
+		"42 on nopass ~api:tenant:42 ~api:tenant:42:* +rl.check",
 		"some on nopass ~shop:* +@ratelimit (~all:* +rl.slide) (%R~busy +@read) (~idle +rl.slide)")
 	h := New(cfg)
 	const slide = "*5\r\n:1\r\n:5\r\n:"
@@ -104,6 +105,17 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"read", "RL.HOTKEYS COUNT 1", "*1\r\n"},
 		{"read", "RL.SLIDE a 5 60", nope("rl.slide")},
 		{"boss", "RL.SLIDE other 5 60", slide},
+		{"42", "RL.CHECK api tenant:42", slide[:9] + "2\r\n:"},
+		{"42", "RL.CHECK api tenant:42:login COST 2", slide[:9] + "9\r\n:"},
+		{"42", "RL.CHECK api tenant:43", noKey},
+		{"42", "RL.CHECK web tenant:42", noKey},
+		{"42", "RL.CHECK api api:tenant:42", noKey},
+		{"42", "RL.CHECK api:tenant 42", "-ERR no such policy 'api:tenant'\r\n"}, // it has the right, but no policy
+		{"42", "RL.CHECK nothing tenant:42", noKey},
+		{"42", "RL.SLIDE api:tenant:42 5 60", nope("rl.slide")},
+		{"42", "RL.INSPECT api:tenant:42", nope("rl.inspect")},
+		{"shop", "RL.CHECK api tenant:42", noKey},
+		{"boss", "RL.CHECK api tenant:42", slide[:9] + "2\r\n:"},
 		{"some", "RL.SLIDE shop:1 5 60", slide},
 		{"some", "RL.SLIDE all:1 5 60", slide},
 		{"some", "RL.RESET all:1", noKey},
@@ -123,7 +135,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 	}
 	ask(h, open(h, 1), words("AUTH", "nobody", "x"))
 	logins, commands, keys := h.Denied()
-	require.Equal(t, []int64{1, 4, 9}, []int64{logins, commands, keys})
+	require.Equal(t, []int64{1, 6, 14}, []int64{logins, commands, keys})
 }
 
 // The node has the same users. rlproxy must forward what the node itself would allow them.

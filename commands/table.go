@@ -7,12 +7,14 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/config"
+	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/policy"
 )
 
 // row is a command of the table. A command either is for the engine, and has parse and reply,
@@ -63,7 +65,7 @@ func newRegistry(cfg *Config) *registry {
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}))
 	for _, family := range [][]row{
-		rateLimitRows(), connectionRows(), clientRows(), serverRows(), aclRows(),
+		rateLimitRows(cfg.Policies), connectionRows(), clientRows(), serverRows(), aclRows(),
 		transactionRows(), subscribeRows(), plainRows(plain),
 	} {
 		for i := range family {
@@ -74,10 +76,10 @@ func newRegistry(cfg *Config) *registry {
 	return t
 }
 
-// rateLimitRows returns the commands of package ratelimit, RL.HOTKEYS and RL.NODES.
-func rateLimitRows() []row {
+// rateLimitRows returns the commands of package ratelimit, RL.CHECK, RL.HOTKEYS and RL.NODES.
+func rateLimitRows(book *policy.Book) []row {
 	rows := []row{hotKeysRow(), nodesRow()}
-	for _, c := range ratelimit.Commands() {
+	for _, c := range append(ratelimit.Commands(), policies.Check(book)) {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, count: c.Count})
 	}
 	return rows

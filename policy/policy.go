@@ -51,23 +51,17 @@ type Override struct {
 	Verdict engine.Verdict
 }
 
-// AppendKey appends the key that engines know to dst: the policy's name, a colon and the key
-// of a request.
-func AppendKey[S string | []byte](dst []byte, name S, key []byte) []byte {
-	dst = append(dst, name...)
-	dst = append(dst, ':')
-	return append(dst, key...)
-}
-
 // Fill sets what the policy says of a request about a key: everything but the cost and the ID.
-// The number of shards is as given. The request's key is in the memory of the pipeline. Fill
-// returns an error reply, or "". It does not allocate once the pipeline has memory.
+// The client's key is the policy's name, a colon and the key given. The number of shards is as the
+// policy has it. Fill returns an error reply, or "". It does not allocate once the pipeline has
+// memory.
 func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) string {
 	n := len(p.Name) + 1 + len(key)
 	if len(key) == 0 || n > engine.MaxKey {
 		return keyError(len(key), n)
 	}
-	r.Key = AppendKey(pipe.Room(n), p.Name, key)
+	joined := append(append(append(pipe.Room(n), p.Name...), ':'), key...)
+	r.Key = pipe.Name(joined, p.Shadow)
 	r.Kind, r.Buckets, r.Strict, r.Shards = p.Kind, p.Buckets, p.Strict, p.Shards
 	r.Fail, r.Shadow, r.Policy = p.Fail, p.Shadow, p.Name
 	limits := p.Limits

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -19,6 +20,16 @@ const requestOptions = optCost | optID
 
 // algorithms has the kinds of policies, in the order in which errors list them.
 var algorithms = [...]limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
+
+// Deciding returns a command that answers as RL.SLIDE does. It has the flags of all such commands,
+// and c.Replies follows what the documentation says of all their replies.
+func Deciding(c table.Command, parse func(args [][]byte, p *engine.Pipeline) string) Command {
+	c.Group, c.Flags, c.Replies = "ratelimit", writes, decisionReply+c.Replies
+	return Command{Command: c, Parse: parse, Reply: replyDecision}
+}
+
+// RequestArgs returns the arguments of a request by a policy after its key.
+func RequestArgs() []table.Arg { return []table.Arg{costArg, idArg} }
 
 // Algorithm returns the word for a kind in a policy: SLIDE, COUNTER or FIXED.
 func Algorithm(k limit.Kind) string { return strings.TrimPrefix(k.String(), "RL.") }

@@ -32,6 +32,9 @@ type Keys struct {
 	First int // index of the first key among the words
 	Last  int // index of the last key; -1: the last word
 	Step  int // distance between keys
+
+	// Joined is set if a key is what the word before it, a colon and its word make together.
+	Joined bool
 }
 
 // Arg is one argument, as in COMMAND DOCS.
@@ -76,7 +79,15 @@ func (k Keys) Of(args [][]byte) [][]byte {
 	}
 	var found [][]byte
 	for i := k.First; i <= last; i += k.Step {
-		found = append(found, args[i])
+		found = append(found, k.Key(nil, args, i))
 	}
 	return found
+}
+
+// Key returns the key at the word i. If it is made of several words, it is appended to buf.
+func (k Keys) Key(buf []byte, args [][]byte, i int) []byte {
+	if !k.Joined {
+		return args[i]
+	}
+	return append(append(append(buf, args[i-1]...), ':'), args[i]...)
 }

@@ -24,6 +24,7 @@ func TestKeysOfReturnsTheKeysAmongTheWords(t *testing.T) {
 		{Keys{First: 1, Last: 1, Step: 1}, args[1:2]},
 		{Keys{First: 1, Last: -1, Step: 2}, [][]byte{args[1], args[3]}},
 		{Keys{First: 1, Last: -1, Step: 1}, args[1:]},
+		{Keys{First: 2, Last: -1, Step: 2, Joined: true}, [][]byte{[]byte("a:1"), []byte("b:2")}},
 	} {
 		require.Equal(t, c.want, c.keys.Of(args))
 	}
