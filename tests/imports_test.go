@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"commands/word":      nil,
 
 	"engine":             {"engine/limit", "shard", "internal/glob", "internal/histogram"},
-	"engine/observe":     {"engine", "engine/limit", "shard/topk", "internal/histogram"},
+	"engine/observe":     {"engine", "engine/limit", "shard", "shard/topk", "internal/histogram"},
 	"engine/limit":       nil,
 	"engine/memory":      {"engine", "engine/limit"},
 	"engine/conformance": {"engine", "engine/limit"},

@@ -82,7 +82,7 @@ func (e *engines) observe(log *slog.Logger) {
 
 // stats returns what INFO and metrics show of the engine and of what sees its decisions.
 func (e *engines) stats() []engine.Stat {
-	return slices.Concat(e.decide.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
+	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
 }
 
 // close closes the engines, the fleet after them, and the decision log last. The caller makes no more requests.

@@ -226,6 +226,7 @@ func add(sum *observe.HotKey, k *key) {
 	sum.Admitted += k.Admitted
 	sum.Denied += k.Denied
 	sum.ByPolicy += k.ByPolicy
+	sum.ShadowDenied += k.ShadowDenied
 	sum.Shards = max(sum.Shards, k.Shards)
 	if sum.Remaining < 0 {
 		sum.Limit, sum.Remaining = k.Limit, k.Remaining

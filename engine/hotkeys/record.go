@@ -33,8 +33,11 @@ type record struct {
 // key is a busy key in a record. Its JSON is an array of its fields, in their order.
 type key observe.HotKey
 
+// leastFields is the number of fields that proxies have noted since the first version.
+const leastFields = 9
+
 func (k *key) fields() []any {
-	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByPolicy, &k.Limit, &k.Remaining, &k.Shards}
+	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByPolicy, &k.Limit, &k.Remaining, &k.Shards, &k.ShadowDenied}
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -46,11 +49,10 @@ func (k key) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON implements json.Unmarshaler.
 func (k *key) UnmarshalJSON(b []byte) error {
 	fields := k.fields()
-	n := len(fields)
 	if err := json.Unmarshal(b, &fields); err != nil {
 		return err
 	}
-	if len(fields) < n {
+	if len(fields) < leastFields {
 		return errors.New("a key has too few fields")
 	}
 	return nil
@@ -61,7 +63,7 @@ func (k *key) valid() bool {
 	count := func(n int64) bool { return 0 <= n && n <= maxCount }
 	rate := func(r float64) bool { return 0 <= r && r <= maxCount }
 	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) &&
-		count(k.Admitted) && count(k.Denied) && count(k.ByPolicy) && count(k.Limit) && count(k.Remaining+1) &&
+		count(k.Admitted) && count(k.Denied) && count(k.ByPolicy) && count(k.ShadowDenied) && count(k.Limit) && count(k.Remaining+1) &&
 		0 < k.Shards && k.Shards <= engine.MaxShards
 }
 

@@ -14,7 +14,7 @@ import (
 
 func TestRecordsKeepWhatIsNoted(t *testing.T) {
 	keys := []observe.HotKey{
-		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Admitted: 1 << 50, Denied: 3, ByPolicy: 4, Limit: 1e12, Remaining: -1, Shards: 4},
+		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Admitted: 1 << 50, Denied: 3, ByPolicy: 4, Limit: 1e12, Remaining: -1, Shards: 4, ShadowDenied: 5},
 		{Key: []byte("\x00\xff\"}"), Rate: 0.01, Remaining: 7, Limit: 9, Shards: 1},
 	}
 	text := encode(keys, 7)
@@ -67,12 +67,16 @@ func TestRecordsAreBounded(t *testing.T) {
 
 // An older proxy reads what a newer one notes, unless it is another version.
 func TestRecordsOfOtherVersions(t *testing.T) {
-	const fields = `"aw==",2.5,1,3,4,5,6,7,8`
+	const fields = `"aw==",2.5,1,3,4,5,6,7,8,9`
 	r, err := decode([]byte(`{"v":1,"seq":9,"zone":"b","keys":[[` + fields + `,{"p99":[1]},null]]}`))
 	require.NoError(t, err)
 	require.Equal(t, observe.HotKey{
-		Key: []byte("k"), Rate: 2.5, DeniedRate: 1, Admitted: 3, Denied: 4, ByPolicy: 5, Limit: 6, Remaining: 7, Shards: 8,
+		Key: []byte("k"), Rate: 2.5, DeniedRate: 1, Admitted: 3, Denied: 4, ByPolicy: 5, Limit: 6, Remaining: 7, Shards: 8, ShadowDenied: 9,
 	}, observe.HotKey(r.Keys[0]))
+	r, err = decode([]byte(`{"v":1,"seq":9,"keys":[["aw==",2.5,1,3,4,5,6,7,8]]}`)) // before there was SHADOW
+	require.NoError(t, err)
+	require.Equal(t, 8, r.Keys[0].Shards)
+	require.Zero(t, r.Keys[0].ShadowDenied)
 	_, err = decode([]byte(`{"v":2,"seq":9,"keys":{"k":1}}`))
 	require.Error(t, err)
 	_, err = decode([]byte(`{"v":2,"seq":9,"keys":[]}`))
@@ -93,6 +97,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 		key(`"aw==",1,0,0,-1,0,0,0,1`),
 		key(`"aw==",1,0,0,0,1e300,0,0,1`),
 		key(`"aw==",1,0,0,0,0,0,-2,1`),
+		key(`"aw==",1,0,0,0,0,0,0,1,-1`),
 		key(`"aw==",1,0,0,0,0,0,0,0`),
 		key(`"aw==",1,0,0,0,0,0,0,1025`),
 		key(`"` + strings.Repeat("aaaa", 1366) + `",1,0,0,0,0,0,0,1`), // 4,098 bytes

@@ -9,21 +9,24 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/shard"
 	"github.com/rlproxy/rlproxy/shard/topk"
 )
 
-// HotKey is what RL.HOTKEYS shows of one key. Rates are smoothed: a decision counts by
-// exp(-age / 10 s).
+// HotKey is what RL.HOTKEYS shows of one client's key, and of its shadow with it. Rates are
+// smoothed: a decision counts by exp(-age / 10 s).
 type HotKey struct {
 	Key        []byte
-	Rate       float64 // Decisions per second, with denials and answers by policy.
+	Rate       float64 // Decisions per second, with denials, answers by policy and those with SHADOW.
 	DeniedRate float64 // Denials per second.
 	Admitted   int64   // Admissions since the key was last among the busiest.
 	Denied     int64   // Denials since then.
 	ByPolicy   int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
-	Limit      int64   // The limit in the last answer.
-	Remaining  int64   // What remained of Limit in the last answer; -1: unknown, as a policy answered.
-	Shards     int     // 1: not split.
+	Limit      int64   // The limit in the last answer; in one without SHADOW if there was any.
+	Remaining  int64   // What remained of Limit in that answer; -1: unknown, as a policy answered.
+	Shards     int     // The shards of the key, or of its shadow if it has more; 1: not split.
+
+	ShadowDenied int64 // What SHADOW would have denied since then, which is neither admissions nor denials.
 }
 
 // Order says which keys come first.
@@ -79,14 +82,15 @@ func newBusiest(now func() time.Time) *busiest {
 func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 	now := at.Milliseconds()
 	for i := 0; i < len(p.Requests); {
-		key := p.Requests[i].Key
+		name := p.Requests[i].Key
 		seen, counts := topk.Decisions{}, false
-		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(key); i++ {
-			if p.Requests[i].Op == engine.OpDecide && count(&seen, &p.Results[i]) {
+		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(name); i++ {
+			if p.Requests[i].Op == engine.OpDecide && count(&seen, &p.Requests[i], &p.Results[i]) {
 				counts = true
 			}
 		}
 		if counts {
+			key, _ := shard.ClientKey(name)
 			hash := xxhash.Sum64(key)
 			s := &b.stripes[hash%hotStripes]
 			s.mu.Lock()
@@ -98,20 +102,26 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 
 // count counts a result, and reports whether it is an answer that counts: an error is none,
 // unless a policy gave it.
-func count(seen *topk.Decisions, r *engine.Result) bool {
-	switch {
+func count(seen *topk.Decisions, req *engine.Request, r *engine.Result) bool {
+	switch out := OutcomeOf(req, r); {
+	case out == Error:
+		return false
+	case out == ShadowDenied:
+		seen.Shadow++
+		seen.ShadowDenied++
+	case out == ShadowAllowed || out == ShadowFail:
+		seen.Shadow++
 	case r.Fail != engine.FailDefault:
 		seen.ByPolicy++
-		seen.Limit, seen.Remaining = r.Limit, -1
-		return true
-	case r.Err != nil:
-		return false
 	case r.Allowed:
 		seen.Admitted++
 	default:
 		seen.Denied++
 	}
 	seen.Limit, seen.Remaining = r.Limit, r.Remaining
+	if r.Fail != engine.FailDefault {
+		seen.Remaining = -1
+	}
 	return true
 }
 
@@ -128,6 +138,7 @@ func (b *busiest) top(n int) []HotKey {
 			keys = append(keys, HotKey{
 				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
 				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByPolicy: k.Seen.ByPolicy, Limit: k.Seen.Limit, Remaining: k.Seen.Remaining,
+				ShadowDenied: k.Seen.ShadowDenied,
 			})
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,6 +120,34 @@ func TestAnswersByPolicyAreCountedApart(t *testing.T) {
 	require.InEpsilon(t, 0.7, k.Rate, 0.01)
 	require.InEpsilon(t, 0.2, k.DeniedRate, 0.01)
 	require.Nil(t, s.find("wrong"))
+}
+
+// Decisions with SHADOW are in the rate of their client's key, and in nothing else that could be
+// taken for denials.
+func TestAShadowIsSeenWithItsKey(t *testing.T) {
+	s := newStream()
+	shadow := func(key string, n int, answer engine.Result) {
+		for range n {
+			r := engine.Request{Key: shard.AppendName(nil, []byte(key), true), Shadow: true}
+			s.observe(&engine.Pipeline{Requests: []engine.Request{r}, Results: []engine.Result{answer}}, s.at.Sub(s.started))
+		}
+	}
+	stricter := engine.Result{Decision: limit.Decision{Limit: 3}}
+	shadow("k", 1, engine.Result{Decision: limit.Decision{Allowed: true, Limit: 3, Remaining: 2}})
+	require.EqualValues(t, []int64{3, 2}, []int64{s.find("k").Limit, s.find("k").Remaining}, "there is no other answer")
+	s.see("k", 1, yes)
+	shadow("k", 4, stricter)
+	shadow("k", 2, engine.Result{Fail: engine.FailClosed, Decision: limit.Decision{Limit: 3}})
+	shadow("k", 1, engine.Result{Err: engine.ErrStates})
+	keys := s.top(10)
+	require.Len(t, keys, 1)
+	require.Equal(t, "k", string(keys[0].Key))
+	require.InEpsilon(t, 0.8, keys[0].Rate, 0.01)
+	keys[0].Rate = 0
+	require.Equal(t, HotKey{Key: []byte("k"), Admitted: 1, Limit: 100, Remaining: 7, Shards: 1, ShadowDenied: 4}, keys[0])
+
+	s.see("odd\xffs\xffk", 1, yes) // the name of the key odd\xffs
+	require.NotNil(t, s.find("odd\xffs"))
 }
 
 // An old storm of denials does not stand above a fresh one.

@@ -13,6 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/histogram"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // Outcome is what became of a request for a decision.
@@ -28,21 +29,28 @@ const (
 	FailLocal                 // decided by FAIL LOCAL
 	FailError                 // an error by FAIL ERROR
 	Error                     // another error: the key's state could not be used
+
+	ShadowAllowed // what SHADOW would have admitted
+	ShadowDenied  // what SHADOW would have denied, by the state or from memory; nobody was denied
+	ShadowFail    // any FAIL policy answered a request with SHADOW
 )
 
 // Outcomes is the number of outcomes.
-const Outcomes = int(Error) + 1
+const Outcomes = int(ShadowFail) + 1
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [Outcomes]string{
 		"allowed", "denied", "denied_from_memory", "fail_open", "fail_closed", "fail_local", "fail_error", "error",
+		"shadow_allowed", "shadow_denied", "shadow_fail",
 	}[o]
 }
 
 // OutcomeOf returns what became of a request for a decision.
-func OutcomeOf(res *engine.Result) Outcome {
+func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 	switch {
+	case r.Shadow && (res.Fail != engine.FailDefault || res.Err == nil):
+		return shadowOutcome(res)
 	case res.Fail != engine.FailDefault:
 		return [engine.FailPolicies]Outcome{
 			engine.FailOpen: FailOpen, engine.FailClosed: FailClosed, engine.FailLocal: FailLocal, engine.FailError: FailError,
@@ -55,6 +63,18 @@ func OutcomeOf(res *engine.Result) Outcome {
 		return Allowed
 	default:
 		return Denied
+	}
+}
+
+// shadowOutcome returns what became of a request with SHADOW that no error answered.
+func shadowOutcome(res *engine.Result) Outcome {
+	switch {
+	case res.Fail != engine.FailDefault:
+		return ShadowFail
+	case res.Allowed:
+		return ShadowAllowed
+	default:
+		return ShadowDenied
 	}
 }
 
@@ -123,7 +143,7 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 			continue
 		}
 		noPolicy := len(r.Policy)+len(first.Policy) == 0 // spares most requests a comparison of texts
-		if out := OutcomeOf(&results[i]); out != outcome || r.Kind != first.Kind || !noPolicy && r.Policy != first.Policy {
+		if out := OutcomeOf(r, &results[i]); out != outcome || r.Kind != first.Kind || !noPolicy && r.Policy != first.Policy {
 			o.add(first, outcome, run, took)
 			first, outcome, run = r, out, 0
 		}
@@ -152,8 +172,24 @@ func (o *Observer) Durations(k limit.Kind) *histogram.H { return &o.durations[k]
 // HotKeys returns at most n of the keys most asked about, the busiest first.
 func (o *Observer) HotKeys(n int) []HotKey {
 	keys := o.busiest.top(n)
+	var name []byte
 	for i := range keys {
-		_, keys[i].Shards = o.engine.Where(keys[i].Key)
+		for _, shadow := range [...]bool{false, true} {
+			name = shard.AppendName(name[:0], keys[i].Key, shadow)
+			_, shards := o.engine.Where(name)
+			keys[i].Shards = max(keys[i].Shards, shards)
+		}
 	}
 	return keys
+}
+
+// Stats returns what INFO shows of the decisions. Metrics have it by command and policy.
+func (o *Observer) Stats() []engine.Stat {
+	denied := int64(0)
+	for _, counts := range o.Counts() {
+		for k := range limit.Kind(kinds) {
+			denied += counts.Of(k, ShadowDenied)
+		}
+	}
+	return []engine.Stat{{Name: "shadow_denied", Value: denied}}
 }

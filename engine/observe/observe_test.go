@@ -41,13 +41,15 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 	results := []engine.Result{
 		Allowed: allowed, Denied: denied, Remembered: {Remembered: true}, FailOpen: policy(engine.FailOpen),
 		FailClosed: policy(engine.FailClosed), FailLocal: policy(engine.FailLocal), FailError: policy(engine.FailError),
-		Error: {Err: errors.New("ERR")},
+		Error: {Err: errors.New("ERR")}, ShadowAllowed: allowed, ShadowDenied: denied, ShadowFail: policy(engine.FailError),
 	}
 	require.Len(t, results, Outcomes)
 	o := New(Config{})
 	for out := range results {
 		for range out + 1 {
-			o.Observe(decided(results[out]), time.Now(), time.Millisecond, Client{})
+			p := decided(results[out])
+			p.Requests[0].Shadow = Outcome(out) >= ShadowAllowed
+			o.Observe(p, time.Now(), time.Millisecond, Client{})
 		}
 	}
 	names := make(map[string]bool)
@@ -57,6 +59,27 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 		names[Outcome(out).String()] = true
 	}
 	require.Len(t, names, Outcomes, "two outcomes have one name")
+}
+
+// SHADOW denies nobody, whatever answered, but an error is one.
+func TestShadowsAreCountedApart(t *testing.T) {
+	t.Parallel()
+	o := New(Config{})
+	for _, res := range []engine.Result{
+		denied, {Remembered: true}, allowed, policy(engine.FailOpen), policy(engine.FailClosed), policy(engine.FailLocal), {Err: errors.New("ERR")},
+	} {
+		p := decided(res)
+		p.Requests[0].Shadow = true
+		o.Observe(p, time.Now(), time.Millisecond, Client{})
+		p.Requests[0].Policy = "trial"
+		o.Observe(p, time.Now(), time.Millisecond, Client{})
+	}
+	var got [Outcomes]int64
+	for out := range got {
+		got[out] = o.counts.Of(limit.Slide, Outcome(out))
+	}
+	require.Equal(t, [Outcomes]int64{ShadowDenied: 2, ShadowAllowed: 1, ShadowFail: 3, Error: 1}, got)
+	require.Equal(t, []engine.Stat{{Name: "shadow_denied", Value: 4}}, o.Stats(), "with those by policy")
 }
 
 func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {

@@ -56,9 +56,15 @@ type Decisions struct {
 	Denied   int64
 	ByPolicy int64 // Answers in place of the key's state, which are neither admitted nor denied.
 
-	Limit     int64 // Limit in the last answer.
-	Remaining int64 // What remained of Limit in the last answer; -1: unknown.
+	Shadow       int64 // Decisions on the key's shadow, which are none of the above.
+	ShadowDenied int64 // Those of them that would have been denied.
+
+	Limit     int64 // Limit in the last answer; those of the shadow count only while there is no other.
+	Remaining int64 // What remained of Limit in that answer; -1: unknown.
 }
+
+// own returns the number of decisions on the key itself.
+func (d *Decisions) own() int64 { return d.Admitted + d.Denied + d.ByPolicy }
 
 // tracked is a tracked key. The key that replaces it reuses its memory.
 type tracked struct {
@@ -94,7 +100,7 @@ func New(k int, constant int64) *Tracker {
 // pays for a change of weight that a lookup made before.
 func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	t.advance(now)
-	n := d.Admitted + d.Denied + d.ByPolicy
+	n := d.own() + d.Shadow
 	i, found := t.index[hash]
 	if !found {
 		if i, found = t.place(hash, &n); !found {
@@ -113,7 +119,11 @@ func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	k.seen.Admitted += d.Admitted
 	k.seen.Denied += d.Denied
 	k.seen.ByPolicy += d.ByPolicy
-	k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
+	k.seen.Shadow += d.Shadow
+	k.seen.ShadowDenied += d.ShadowDenied
+	if d.own() > 0 || k.seen.own() == 0 {
+		k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
+	}
 }
 
 // place returns the position in keys that n decisions give to a key that is not tracked, if
