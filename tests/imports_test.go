@@ -19,7 +19,7 @@ const module = "github.com/rlproxy/rlproxy/"
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"commands", "commands/acl", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
+		"engine/observe", "engine/redis", "engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair", "policy/envoy",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/config", "commands/policies", "commands/ratelimit", "commands/reply", "commands/stats", "commands/table", "commands/word",
@@ -55,6 +55,7 @@ var allowed = map[string][]string{
 
 	"policy/store":       {"commands/word", "engine", "engine/backend", "policy"},
 	"policy":             {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
+	"policy/envoy":       {"commands/word", "engine", "engine/limit", "policy"},
 	"shard":              nil,
 	"shard/topk":         nil,
 	"shard/lease":        nil,
@@ -91,6 +92,7 @@ var alone = map[string][]string{
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
 	"github.com/youmark/pkcs8":  {"internal/keypair"},
+	"go.yaml.in/yaml":           {"policy/envoy"},
 }
 
 // TestImports holds that imports point one way, tests excepted where they use a

@@ -1,6 +1,7 @@
 // Command rlproxy is a rate-limiting daemon that any Redis client can talk to.
 //
 //	rlproxy [file.conf ...] [--directive value ...]
+//	rlproxy import file.yaml ...
 //
 // This package reads the configuration, wires the engine to the commands and the
 // commands to the server, and keeps the one order of starting and stopping.
@@ -12,12 +13,18 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/rlproxy/rlproxy/policy/envoy"
 )
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == "import" {
+		os.Exit(envoy.Run(os.Args[2:], func(name string) (io.ReadCloser, error) { return os.Open(name) }, os.Stdout, os.Stderr))
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)

@@ -70,10 +70,12 @@ func usage() string {
 	b.WriteString(`rlproxy is a rate-limiting daemon that any Redis client can talk to.
 
 usage: rlproxy [file.conf ...] [--directive value ...] [--check]
+       rlproxy import --help
 
   rlproxy                                    port 6380, state in this process
   rlproxy --backend redis://127.0.0.1:6379   state on a Redis node
   rlproxy rlproxy.conf --loglevel debug      a file; the command line overrides it
+  rlproxy import gateway.yaml                policies from a file of envoyproxy/ratelimit
 
   --check         check the configuration and exit
   --version, -v   print the version and exit

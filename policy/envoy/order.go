@@ -1,0 +1,317 @@
+package envoy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// maxCombinations bounds how many combinations of classes are looked at, in all shapes.
+const maxCombinations = 1 << 21
+
+// maxOrdered is the number of entries with classes up to which all orders are tried.
+const maxOrdered = 4
+
+// A table has the decision of that project for each combination of the classes of a shape's
+// entries. A combination is a number: the sum of each entry's class times its stride.
+type table struct {
+	shape   *shape
+	strides []int
+	decided []*descriptor // by combination
+	effects []int         // by combination; two that are equal have equal limits
+}
+
+// newTable decides all combinations, at most left.
+func newTable(s *shape, left int) (*table, bool) {
+	t := &table{shape: s, strides: make([]int, len(s.keys))}
+	n := 1
+	for i, v := range s.levels {
+		t.strides[i] = n
+		if n *= len(v.classes); n > left {
+			return nil, false
+		}
+	}
+	t.decided, t.effects = make([]*descriptor, n), make([]int, n)
+	type kind struct {
+		effect
+		shadow bool
+	}
+	numbers := map[kind]int{{effect: unlimited}: 0}
+	classes := make([]class, len(s.keys))
+	for c := range n {
+		for i, v := range s.levels {
+			classes[i] = v.classes[t.class(c, i)]
+		}
+		d := s.domain.decide(s.keys, classes)
+		if d == nil {
+			continue
+		}
+		k := kind{*d.limit, d.shadows()}
+		number, ok := numbers[k]
+		if !ok {
+			number = len(numbers)
+			numbers[k] = number
+		}
+		t.decided[c], t.effects[c] = d, number
+	}
+	return t, true
+}
+
+// class returns the index of the class of entry i in combination c.
+func (t *table) class(c, i int) int {
+	return c / t.strides[i] % len(t.shape.levels[i].classes)
+}
+
+// with returns the combination c with another class of entry i.
+func (t *table) with(c, i, class int) int {
+	return c + (class-t.class(c, i))*t.strides[i]
+}
+
+// last returns the index of the class of entry i for what no other class is for.
+func (t *table) last(i int) int { return len(t.shape.levels[i].classes) - 1 }
+
+// reduced returns the combination whose pattern is the longest one for the keys of c, in an
+// order: entries with one value each, then one with a prefix, then whatever there is.
+func (t *table) reduced(c int, order []int) int {
+	whatever := false
+	for _, i := range order {
+		v := &t.shape.levels[i]
+		if whatever {
+			c = t.with(c, i, t.last(i))
+		}
+		whatever = !v.classes[t.class(c, i)].exact
+	}
+	return c
+}
+
+// parent returns the combination of the next shorter pattern for the keys of c, which has a
+// pattern itself.
+func (t *table) parent(c int, order []int) int {
+	for k := len(order) - 1; k >= 0; k-- {
+		i := order[k]
+		if class := t.class(c, i); class != t.last(i) {
+			return t.with(c, i, t.shape.levels[i].wider[class])
+		}
+	}
+	return c
+}
+
+// lost returns the combinations that are decided otherwise with this order, up to most.
+func (t *table) lost(order []int, most int) []int {
+	var lost []int
+	for c := range t.effects {
+		if len(lost) == most {
+			break
+		}
+		if t.effects[c] != t.effects[t.reduced(c, order)] {
+			lost = append(lost, c)
+		}
+	}
+	return lost
+}
+
+// order returns the order of the entries that loses least, and what it loses. Of equally
+// good ones it is the one closest to that project's.
+func (t *table) order() (best, lost []int) {
+	var fixed, free []int
+	for i := range t.shape.keys {
+		if t.last(i) > 0 {
+			fixed = append(fixed, i)
+		} else {
+			free = append(free, i)
+		}
+	}
+	natural := make([]int, len(t.shape.keys))
+	for i := range natural {
+		natural[i] = i
+	}
+	best, lost = natural, t.lost(natural, len(t.effects))
+	try := func(order []int) {
+		if len(lost) > 0 {
+			order = append(order, free...)
+			if l := t.lost(order, len(lost)); len(l) < len(lost) {
+				best, lost = order, l
+			}
+		}
+	}
+	if len(fixed) > maxOrdered {
+		try(fixed)
+	} else {
+		permute(nil, fixed, try)
+	}
+	return best, lost
+}
+
+// permute calls use with each order of rest after begun, the given order first. What use gets
+// is its own.
+func permute(begun, rest []int, use func([]int)) {
+	if len(rest) == 0 {
+		use(append([]int(nil), begun...))
+	}
+	for i := range rest {
+		others := append(append([]int(nil), rest[:i]...), rest[i+1:]...)
+		permute(append(append([]int(nil), begun...), rest[i]), others, use)
+	}
+}
+
+// pattern returns the pattern of a combination that has one, in an order.
+func (t *table) pattern(c int, order []int, separator string) string {
+	var b strings.Builder
+	for k, i := range order {
+		if k > 0 {
+			b.WriteString(separator)
+		}
+		class := t.shape.levels[i].classes[t.class(c, i)]
+		b.WriteString(class.text)
+		if !class.exact {
+			b.WriteByte('*')
+			break
+		}
+	}
+	return b.String()
+}
+
+// policies returns the policies of a shape: one, or two if some of its limits are in shadow mode
+// and some are not.
+func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Policy, error) {
+	if err := s.separable(im.options.Separator); err != nil {
+		return nil, err
+	}
+	t, ok := newTable(s, *left)
+	if !ok {
+		im.remark(s.limits[0].Place, fmt.Sprintf("%s is not carried over: its fixed values can be combined in too many ways", keyNames(s.keys)))
+		return nil, nil
+	}
+	*left -= len(t.effects)
+	order, lost := t.order()
+	t.remarks(order, lost, im)
+	shadows := 0
+	for _, d := range s.limits {
+		if d.shadows() {
+			shadows++
+		}
+	}
+	name := policyName(names, s.domain.name, s.keys, "")
+	var policies []Policy
+	if shadows < len(s.limits) {
+		policies = append(policies, t.policy(order, im.options, name, false))
+	}
+	if shadows > 0 {
+		if len(policies) > 0 {
+			name = policyName(names, s.domain.name, s.keys, ".shadow")
+		}
+		policies = append(policies, t.policy(order, im.options, name, true))
+	}
+	return policies, nil
+}
+
+// separable returns an error if a value contains what stands between values.
+func (s *shape) separable(separator string) error {
+	if len(s.keys) == 1 {
+		return nil
+	}
+	for _, v := range s.levels {
+		for i, c := range v.classes {
+			if strings.Contains(c.text, separator) {
+				return fmt.Errorf("%v: the value %s contains the separator %s: choose another with --separator",
+					v.sources[i].Place, word.Literal([]byte(c.text)), word.Literal([]byte(separator)))
+			}
+		}
+	}
+	return nil
+}
+
+// policy returns the policy with the limits in shadow mode, or with the others.
+func (t *table) policy(order []int, options Options, name string, shadow bool) Policy {
+	p := policy.Policy{Name: name, Kind: options.Algorithm, Shadow: shadow}
+	effectOf := func(c int) effect {
+		if d := t.decided[c]; d != nil && d.shadow == shadow {
+			return *d.limit
+		}
+		return unlimited
+	}
+	for c := range t.decided {
+		if t.reduced(c, order) != c {
+			continue
+		}
+		switch e, above := effectOf(c), effectOf(t.parent(c, order)); {
+		case c == len(t.decided)-1: // the last class of each entry: all values
+			p.Limits = []limit.Window{e.window}
+			if e.verdict != engine.VerdictNone {
+				p.Limits[0] = unasked(e.verdict)
+				p.Overrides = append(p.Overrides, e.override("*"))
+			}
+		case e != above:
+			p.Overrides = append(p.Overrides, e.override(t.pattern(c, order, options.Separator)))
+		}
+	}
+	slices.SortFunc(p.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
+	first := slices.IndexFunc(t.shape.limits, func(d *descriptor) bool { return d.shadows() == shadow })
+	return Policy{Policy: p, Place: t.shape.limits[first].Place, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
+}
+
+// unasked returns the limit of a policy whose override * has a verdict, since a policy has
+// a limit. It says about the same.
+func unasked(v engine.Verdict) limit.Window {
+	w := limit.Window{Limit: 1, Length: 1000}
+	if v == engine.Unlimited {
+		w.Limit = limit.MaxLimit
+	}
+	return w
+}
+
+func (e effect) override(pattern string) policy.Override {
+	o := policy.Override{Pattern: pattern, Verdict: e.verdict}
+	if e.verdict == engine.VerdictNone {
+		o.Limits = []limit.Window{e.window}
+	}
+	return o
+}
+
+// remarks says what an order loses: once for each descriptor whose limit does not hold
+// everywhere, with an example.
+func (t *table) remarks(order, lost []int, im *Import) {
+	said := make(map[*descriptor]bool)
+	for _, c := range lost {
+		d, instead := t.decided[c], t.decided[t.reduced(c, order)]
+		if d == nil {
+			d = instead
+		}
+		if said[d] {
+			continue
+		}
+		said[d] = true
+		text := keyNames(t.shape.keys) + " is not carried over as a whole, for an override is for a key or for what a key begins with: " + t.example(c)
+		switch {
+		case t.decided[c] == nil:
+			text += " would have no limit, and has this one"
+		case instead == nil:
+			text += " has no limit"
+		default:
+			text += fmt.Sprintf(" has the limit of %v", instead.Place)
+		}
+		im.remark(d.Place, text)
+	}
+}
+
+// example returns values of a combination: user=7, path=other.
+func (t *table) example(c int) string {
+	entries := make([]string, len(t.shape.keys))
+	for i, key := range t.shape.keys {
+		class := t.shape.levels[i].classes[t.class(c, i)]
+		switch {
+		case class.text == "":
+			entries[i] = plain(key) + " with any other value"
+		case class.exact:
+			entries[i] = plain(key) + "=" + plain(class.text)
+		default:
+			entries[i] = plain(key) + "=" + plain(class.text+"*")
+		}
+	}
+	return strings.Join(entries, ", ")
+}

@@ -1,0 +1,432 @@
+package envoy
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// What a file may have. Aliases count as often as they are used.
+const (
+	maxFile   = 4 << 20 // bytes
+	maxDepth  = 16      // descriptors in descriptors
+	maxVisits = 1 << 20 // entries of maps and lists, in all files
+)
+
+// day is the length of a day in ms.
+const day = 24 * 3600 * 1000
+
+// units has the lengths of that project's units in ms. Its month has 30 days and its year
+// 365, and each begins, as windows do here, at a multiple of its length since 1970.
+var units = map[string]int64{
+	"second": 1000, "minute": 60 * 1000, "hour": 3600 * 1000, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
+}
+
+// reader reads files into domains.
+type reader struct {
+	domains map[string]*domain
+	ordered []*domain // in the order of the files
+	remark  func(Place, string)
+	visits  int
+	name    string // of the file being read
+}
+
+// file adds the domain of a file.
+func (r *reader) file(s Source) error {
+	r.name = s.Name
+	if len(s.Text) > maxFile {
+		return fmt.Errorf("%s: the file has more than %d MiB", s.Name, maxFile>>20)
+	}
+	d := yaml.NewDecoder(bytes.NewReader(s.Text))
+	var document, more yaml.Node
+	switch err := d.Decode(&document); {
+	case errors.Is(err, io.EOF):
+		return fmt.Errorf("%s: the file is empty", s.Name)
+	case err != nil:
+		return r.damaged(err)
+	}
+	switch err := d.Decode(&more); {
+	case err == nil:
+		r.remark(r.at(&more), "only the first document of a file is read")
+	case !errors.Is(err, io.EOF):
+		return r.damaged(err)
+	}
+	return r.root(document.Content[0])
+}
+
+var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
+
+// damaged returns the library's error about a text that is not YAML, in our form.
+func (r *reader) damaged(err error) error {
+	found := lineOf.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
+	line := found[1]
+	if line == "" {
+		line = "1" // the library leaves out the first line
+	}
+	return fmt.Errorf("%s:%s: not YAML: %s", r.name, line, found[2])
+}
+
+func (r *reader) at(n *yaml.Node) Place { return Place{r.name, n.Line} }
+
+// errorf returns an error that begins with the place of n.
+func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {
+	return fmt.Errorf("%v: %s", r.at(n), fmt.Sprintf(format, args...))
+}
+
+// root reads the top of a file.
+func (r *reader) root(n *yaml.Node) error {
+	fields, err := r.fields(n, "the configuration", 0)
+	if err != nil {
+		return err
+	}
+	var list *yaml.Node
+	name := ""
+	for _, f := range fields {
+		switch f.name {
+		case "domain":
+			name, err = r.text(f)
+		case "descriptors":
+			list = f.value
+		default:
+			r.unknown(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if name == "" {
+		return r.errorf(n, "domain is missing")
+	}
+	d := r.domains[name]
+	if d == nil {
+		d = &domain{name: name}
+		r.domains[name] = d
+		r.ordered = append(r.ordered, d)
+	}
+	return r.descriptors(&d.level, list, 1)
+}
+
+// descriptors reads a list of descriptors into a level; list may be nil.
+func (r *reader) descriptors(l *level, list *yaml.Node, depth int) error {
+	items, err := r.items(list, "descriptors")
+	if err != nil {
+		return err
+	}
+	if len(items) > 0 && depth > maxDepth {
+		return r.errorf(list, "descriptors must not be nested deeper than %d", maxDepth)
+	}
+	for _, item := range items {
+		if err := r.descriptor(l, item, depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// descriptor reads one descriptor into a level.
+func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
+	fields, err := r.fields(n, "a descriptor", 0)
+	if err != nil {
+		return err
+	}
+	d := &descriptor{Place: r.at(n), order: r.visits}
+	var below, rate, share *yaml.Node
+	var on bool
+	for _, f := range fields {
+		switch f.name {
+		case "key":
+			d.key, err = r.text(f)
+		case "value":
+			d.value, err = r.text(f)
+		case "rate_limit":
+			rate = f.value
+		case "descriptors":
+			below = f.value
+		case "shadow_mode":
+			d.shadow, err = r.bool(f)
+		case "quota_mode":
+			if on, err = r.bool(f); on {
+				r.remark(r.at(f.at), "quota_mode is not carried over: this limit denies on its own, and not only when all quotas are used up")
+			}
+		case "share_threshold":
+			if on, err = r.bool(f); on {
+				share = f.at
+			}
+		case "detailed_metric", "value_to_metric":
+			if on, err = r.bool(f); on {
+				r.remark(r.at(f.at), f.name+" is not carried over: metrics are by policy, and RL.HOTKEYS has the busiest keys")
+			}
+		case "metadata":
+			r.remark(r.at(f.at), "metadata is not carried over: replies have none")
+		default:
+			r.unknown(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if d.key == "" {
+		return r.errorf(n, "a descriptor has no key")
+	}
+	if share != nil {
+		if !strings.Contains(d.value, "*") {
+			return r.errorf(share, "share_threshold needs a value with a *")
+		}
+		r.remark(r.at(share), "share_threshold is not carried over: each value has a count of its own; to share one, ask with the value "+word.Literal([]byte(d.value)))
+	}
+	if err := r.rateLimit(d, rate); err != nil {
+		return err
+	}
+	if !r.matchable(d) {
+		return r.descriptors(new(level), below, depth+1) // for its errors
+	}
+	if other := l.add(d); other != nil {
+		return r.errorf(n, "the same key and value as at %v", other.Place)
+	}
+	return r.descriptors(&d.below, below, depth+1)
+}
+
+// matchable prepares the value of d for comparisons. It reports whether d can be carried over.
+func (r *reader) matchable(d *descriptor) bool {
+	if strings.Contains(d.key, "*") {
+		r.remark(d.Place, "a key with a * is not carried over, nor what is below it: "+word.Literal([]byte(d.key)))
+		return false
+	}
+	prefix, rest, wildcard := strings.Cut(d.value, "*")
+	if rest != "" {
+		r.remark(d.Place, "a * inside a value is not carried over, nor what is below it: what matches "+word.Literal([]byte(d.value))+" is treated as any other value")
+		return false
+	}
+	d.value, d.wildcard = prefix, wildcard
+	return true
+}
+
+// rateLimit reads the rate_limit of d; n is nil if there is none.
+func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
+	if n == nil || n.ShortTag() == "!!null" {
+		return nil
+	}
+	fields, err := r.fields(n, "rate_limit", 0)
+	if err != nil {
+		return err
+	}
+	var free bool
+	var unit, name string
+	var requests int64
+	var replaces *yaml.Node
+	for _, f := range fields {
+		switch f.name {
+		case "unit":
+			unit, err = r.text(f)
+		case "requests_per_unit":
+			requests, err = r.count(f)
+		case "unlimited":
+			free, err = r.bool(f)
+		case "name":
+			name, err = r.text(f)
+		case "replaces":
+			replaces = f.value
+		default:
+			r.unknown(f)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	length, known := units[strings.ToLower(unit)]
+	switch {
+	case free && known:
+		return r.errorf(n, "rate_limit is unlimited and has a unit")
+	case free:
+		d.limit = &effect{verdict: engine.Unlimited}
+	case !known:
+		return r.errorf(n, "unit must be second, minute, hour, day, week, month or year, not %s", word.Literal([]byte(unit)))
+	case requests == 0:
+		d.limit = &effect{verdict: engine.Blocked}
+	default:
+		d.limit = &effect{window: limit.Window{Limit: requests, Length: length}}
+	}
+	return r.replaces(name, replaces)
+}
+
+// replaces reads the list of the limits that the limit with this name replaces.
+func (r *reader) replaces(name string, list *yaml.Node) error {
+	items, err := r.items(list, "replaces")
+	if err != nil {
+		return err
+	}
+	for _, item := range items {
+		fields, err := r.fields(item, "an entry of replaces", 0)
+		if err != nil {
+			return err
+		}
+		other := ""
+		for _, f := range fields {
+			if f.name != "name" {
+				r.unknown(f)
+				continue
+			}
+			if other, err = r.text(f); err != nil {
+				return err
+			}
+		}
+		switch other {
+		case "":
+			return r.errorf(item, "an entry of replaces has no name")
+		case name:
+			return r.errorf(item, "a limit must not replace itself: %s", word.Literal([]byte(other)))
+		}
+		r.remark(r.at(item), "replaces is not carried over: where this limit holds, do not ask for the limit "+word.Literal([]byte(other)))
+	}
+	return nil
+}
+
+// unknown remarks on a field that the importer does not know. That project refuses it,
+// unless it is newer than the importer.
+func (r *reader) unknown(f field) {
+	r.remark(r.at(f.at), "unknown: "+word.Literal([]byte(f.name)))
+}
+
+// A field is an entry of a map.
+type field struct {
+	name  string
+	at    *yaml.Node // name
+	value *yaml.Node // never an alias
+}
+
+// fields returns the entries of a map. Those of <<, the merge key, come last, and only if
+// the map does not have them itself.
+func (r *reader) fields(n *yaml.Node, what string, merges int) ([]field, error) {
+	n = resolve(n)
+	if n.Kind != yaml.MappingNode {
+		return nil, r.errorf(n, "%s must be a map, not %s", what, kindOf(n))
+	}
+	var fields []field
+	var merged []*yaml.Node
+	lines := make(map[string]int, len(n.Content)/2)
+	for i := 0; i < len(n.Content); i += 2 {
+		name, value := n.Content[i], resolve(n.Content[i+1])
+		if err := r.visit(name); err != nil {
+			return nil, err
+		}
+		switch {
+		case name.Kind != yaml.ScalarNode:
+			return nil, r.errorf(name, "the name of an entry must be a text, not %s", kindOf(name))
+		case name.ShortTag() == "!!merge" && value.Kind == yaml.SequenceNode:
+			merged = append(merged, value.Content...)
+		case name.ShortTag() == "!!merge":
+			merged = append(merged, value)
+		case lines[name.Value] > 0:
+			return nil, r.errorf(name, "%s is there twice, first in line %d", word.Literal([]byte(name.Value)), lines[name.Value])
+		default:
+			lines[name.Value] = name.Line
+			fields = append(fields, field{name.Value, name, value})
+		}
+	}
+	if len(merged) > 0 && merges == maxDepth {
+		return nil, r.errorf(n, "<< must not be nested deeper than %d", maxDepth)
+	}
+	for _, m := range merged {
+		if err := r.visit(m); err != nil {
+			return nil, err
+		}
+		more, err := r.fields(m, "what << merges", merges+1)
+		if err != nil {
+			return nil, err
+		}
+		for _, f := range more {
+			if lines[f.name] == 0 {
+				lines[f.name] = f.at.Line
+				fields = append(fields, f)
+			}
+		}
+	}
+	return fields, nil
+}
+
+// items returns the entries of a list; n may be nil.
+func (r *reader) items(n *yaml.Node, what string) ([]*yaml.Node, error) {
+	switch {
+	case n == nil || n.ShortTag() == "!!null":
+		return nil, nil
+	case n.Kind != yaml.SequenceNode:
+		return nil, r.errorf(n, "%s must be a list, not %s", what, kindOf(n))
+	}
+	for _, item := range n.Content {
+		if err := r.visit(item); err != nil {
+			return nil, err
+		}
+	}
+	return n.Content, nil
+}
+
+// visit counts an entry of a map or of a list.
+func (r *reader) visit(n *yaml.Node) error {
+	if r.visits++; r.visits > maxVisits {
+		return r.errorf(n, "more than %d entries, with those that aliases repeat", maxVisits)
+	}
+	return nil
+}
+
+func resolve(n *yaml.Node) *yaml.Node {
+	if n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// text reads a text. A number, a date or a bool is the text that was written.
+func (r *reader) text(f field) (string, error) {
+	switch f.value.ShortTag() {
+	case "!!str", "!!int", "!!float", "!!bool", "!!timestamp":
+		if f.value.Kind == yaml.ScalarNode {
+			return f.value.Value, nil
+		}
+	case "!!null":
+		return "", nil
+	}
+	return "", r.errorf(f.value, "%s must be a text, not %s", f.name, kindOf(f.value))
+}
+
+func (r *reader) bool(f field) (bool, error) {
+	var b bool
+	if err := f.value.Decode(&b); err != nil {
+		return false, r.errorf(f.value, "%s must be true or false, not %s", f.name, kindOf(f.value))
+	}
+	return b, nil
+}
+
+func (r *reader) count(f field) (int64, error) {
+	var n int64
+	if f.value.ShortTag() != "!!int" || f.value.Decode(&n) != nil || n < 0 || n > math.MaxUint32 {
+		return 0, r.errorf(f.value, "%s must be an integer between 0 and %d, not %s", f.name, uint32(math.MaxUint32), kindOf(f.value))
+	}
+	return n, nil
+}
+
+// kindOf says for an error what n is.
+func kindOf(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "a map"
+	case yaml.SequenceNode:
+		return "a list"
+	case yaml.ScalarNode:
+		if n.Tag == "!!null" && n.Value == "" {
+			return "empty"
+		}
+		return word.Literal([]byte(n.Value))
+	}
+	return "kind " + strconv.Itoa(int(n.Kind))
+}

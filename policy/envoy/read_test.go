@@ -1,0 +1,205 @@
+package envoy
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// read reads one file with the usual options.
+func readText(text string) (*Import, error) {
+	return Read([]Source{{"a.yaml", []byte(text)}}, Options{limit.Fixed, "|"})
+}
+
+// lines returns the lines of the policies of a configuration that is wholly carried over.
+func lines(t *testing.T, text string) string {
+	t.Helper()
+	im, err := readText(text)
+	require.NoError(t, err)
+	require.Empty(t, im.Remarks)
+	return bare(im)
+}
+
+// bare returns the lines of an import without its comments.
+func bare(im *Import) string {
+	var b strings.Builder
+	for l := range strings.Lines(im.Lines()) {
+		if l != "\n" && l[0] != '#' {
+			b.WriteString(l)
+		}
+	}
+	return b.String()
+}
+
+const top = "domain: d\ndescriptors:\n"
+
+func TestDamagedFilesAreRefusedWithTheirLine(t *testing.T) {
+	for text, want := range map[string]string{
+		"":                    "a.yaml: the file is empty",
+		"# nothing\n":         "a.yaml: the file is empty",
+		"- a\n- b\n":          "a.yaml:1: the configuration must be a map, not a list",
+		"domain: d\n  x: y\n": "a.yaml:2: not YAML: mapping values are not allowed in this context",
+		"domain: \"d\n":       "a.yaml:2: not YAML: found unexpected end of stream",
+		"domain: d\ndescriptors: [{key: a}]\ndomain: e\n": "a.yaml:3: 'domain' is there twice, first in line 1",
+		"descriptors: []\n":                    "a.yaml:1: domain is missing",
+		"domain:\n":                            "a.yaml:1: domain is missing",
+		"domain: [d]\n":                        "a.yaml:1: domain must be a text, not a list",
+		"domain: !!binary ZA==\n":              "a.yaml:1: domain must be a text, not 'ZA=='",
+		"domain: d\n":                          "there is no limit in a.yaml",
+		top + "- key: a\n":                     "there is no limit in a.yaml",
+		"domain: d\ndescriptors: {key: a}\n":   "a.yaml:2: descriptors must be a list, not a map",
+		"domain: d\ndescriptors: a\n":          "a.yaml:2: descriptors must be a list, not 'a'",
+		top + "- a\n":                          "a.yaml:3: a descriptor must be a map, not 'a'",
+		top + "-\n":                            "a.yaml:3: a descriptor must be a map, not empty",
+		top + "- value: a\n":                   "a.yaml:3: a descriptor has no key",
+		top + "- key: ''\n":                    "a.yaml:3: a descriptor has no key",
+		top + "- key: {a: b}\n":                "a.yaml:3: key must be a text, not a map",
+		top + "- {key: a, [b]: c}\n":           "a.yaml:3: the name of an entry must be a text, not a list",
+		top + "- key: a\n- key: b\n- key: a\n": "a.yaml:5: the same key and value as at a.yaml:3",
+		top + "- {key: a, value: x*}\n- {key: a, value: x*}\n":                                    "a.yaml:4: the same key and value as at a.yaml:3",
+		top + "- key: a\n  rate_limit: 5\n":                                                       "a.yaml:4: rate_limit must be a map, not '5'",
+		top + "- key: a\n  rate_limit:\n    unit: fortnight\n":                                    "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not 'fortnight'",
+		top + "- key: a\n  rate_limit:\n    requests_per_unit: 3\n":                               "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not ''",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 4294967296}\n":         "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '4294967296'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: -1}\n":                 "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '-1'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 1.0}\n":                "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '1.0'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: many}\n":               "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not 'many'",
+		top + "- key: a\n  rate_limit: {unit: day, unlimited: true}\n":                            "a.yaml:4: rate_limit is unlimited and has a unit",
+		top + "- key: a\n  rate_limit: {unlimited: 2}\n":                                          "a.yaml:4: unlimited must be true or false, not '2'",
+		top + "- key: a\n  shadow_mode: [true]\n":                                                 "a.yaml:4: shadow_mode must be true or false, not a list",
+		top + "- key: a\n  share_threshold: true\n":                                               "a.yaml:4: share_threshold needs a value with a *",
+		top + "- key: a\n  rate_limit: {unlimited: true, replaces: [{}]}\n":                       "a.yaml:4: an entry of replaces has no name",
+		top + "- key: a\n  rate_limit: {unlimited: true, replaces: x}\n":                          "a.yaml:4: replaces must be a list, not 'x'",
+		top + "- key: a\n  rate_limit: {unlimited: true, name: n, replaces: [{name: n}]}\n":       "a.yaml:4: a limit must not replace itself: 'n'",
+		top + "- key: a\n  descriptors: [{key: b, value: 'x|y', rate_limit: {unit: day}}]\n":      "a.yaml:4: the value 'x|y' contains the separator '|': choose another with --separator",
+		top + "- key: a*\n  descriptors: [{value: b}]\n":                                          "a.yaml:4: a descriptor has no key",
+		top + "- key: a\n  <<: 5\n":                                                               "a.yaml:4: what << merges must be a map, not '5'",
+		top + "- key: a\n  value: " + strings.Repeat("v", 5000) + "\n  rate_limit: {unit: day}\n": "rlproxy would not accept the output: line ",
+	} {
+		_, err := readText(text)
+		require.ErrorContains(t, err, want, "%.200q", text)
+	}
+}
+
+func TestHostileFilesTakeBoundedWork(t *testing.T) {
+	laughs := "domain: d\na0: &a0 [{key: k}]\n"
+	merges := "domain: d\nm0: &m0 {x: y}\n"
+	for i := 1; i < 15; i++ {
+		var items, merge []string
+		for j := range 10 {
+			items = append(items, fmt.Sprintf("{key: k%d, descriptors: *a%d}", j, i-1))
+			merge = append(merge, fmt.Sprintf("*m%d", i-1))
+		}
+		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Join(items, ", "))
+		merges += fmt.Sprintf("m%d: &m%d {<<: [%s]}\n", i, i, strings.Join(merge, ", "))
+	}
+	deep := top
+	for i := range maxDepth + 1 {
+		deep += strings.Repeat("  ", i) + "- key: a\n" + strings.Repeat("  ", i) + "  descriptors:\n"
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"a large file":             {top + strings.Repeat("- key: aaaaaaaaaaaaaaaaaa\n", 400_000), "a.yaml: the file has more than 4 MiB"},
+		"deep lists":               {strings.Repeat("[", 1<<20), "a.yaml:1: not YAML: exceeded max depth"},
+		"deep maps":                {strings.Repeat("- ", 1<<20), "a.yaml:1: not YAML: exceeded max depth"},
+		"deep descriptors":         {deep + strings.Repeat("  ", maxDepth+1) + "- key: a\n", fmt.Sprintf("a.yaml:%d: descriptors must not be nested deeper than 16", 2*maxDepth+3)},
+		"laughs":                   {laughs + "descriptors: *a14\n", "more than 1048576 entries, with those that aliases repeat"},
+		"merged laughs":            {merges + "descriptors: [{<<: *m14}]\n", "more than 1048576 entries, with those that aliases repeat"},
+		"a descriptor in itself":   {top + "- &a {key: k, descriptors: [*a]}\n", "a.yaml:3: descriptors must not be nested deeper than 16"},
+		"a list in itself":         {"domain: d\ndescriptors: &a [*a]\n", "a.yaml:2: a descriptor must be a map, not a list"},
+		"a map merged into itself": {top + "- &a\n  key: k\n  <<: *a\n", "a.yaml:3: << must not be nested deeper than 16"},
+		"an unknown anchor":        {top + "- *nothing\n", "not YAML: unknown anchor 'nothing' referenced"},
+	} {
+		_, err := readText(c.text)
+		require.ErrorContains(t, err, c.want, name)
+	}
+}
+
+func TestTooManyPoliciesAndCombinationsAreNotWritten(t *testing.T) {
+	many := top
+	for i := range policy.MaxPolicies + 1 {
+		many += fmt.Sprintf("- {key: k%d, rate_limit: {unit: day, requests_per_unit: 1}}\n", i)
+	}
+	_, err := readText(many)
+	require.ErrorContains(t, err, "too many policies: at most 4096")
+
+	wide := top + "- key: small\n  rate_limit: {unit: day}\n- key: a\n  descriptors:\n  - key: b\n    descriptors:\n    - {key: c, rate_limit: {unit: day}}\n"
+	for i := range 200 {
+		wide += fmt.Sprintf("- key: a\n  value: a%d\n  descriptors:\n  - key: b\n    value: b%d\n    descriptors:\n    - {key: c, value: c%d}\n", i, i, i)
+	}
+	im, err := readText(wide)
+	require.NoError(t, err)
+	require.Equal(t, []Remark{{Place{"a.yaml", 9}, "(a), (b), (c) is not carried over: its fixed values can be combined in too many ways"}}, im.Remarks)
+	require.Equal(t, "policy d.small FIXED 1 1s\npolicy-override d.small * BLOCKED\n", bare(im))
+}
+
+func TestUnitsAreWindowsOfTheSameLength(t *testing.T) {
+	text, want := top, ""
+	for _, u := range [][2]string{{"second", "1s"}, {"MINUTE", "1m"}, {"Hour", "1h"}, {"day", "1d"}, {"week", "7d"}, {"month", "30d"}, {"YEAR", "365d"}} {
+		text += fmt.Sprintf("- {key: %s, rate_limit: {unit: %s, requests_per_unit: 4294967295}}\n", u[0], u[0])
+		want += fmt.Sprintf("policy d.%s FIXED 4294967295 %s\n", u[0], u[1])
+	}
+	require.Equal(t, want, lines(t, text))
+}
+
+func TestTextsAndBoolsAreReadAsThatProjectReadsThem(t *testing.T) {
+	require.Equal(t, `policy d.1 FIXED 1 1s
+policy-override d.1 * BLOCKED
+policy-override d.1 010 5 1m
+policy-override d.1 2026-01-02 5 1m
+policy-override d.1 true 5 1m
+policy-override d.1 yes UNLIMITED
+policy d.none FIXED 1 1s
+policy-override d.none * BLOCKED
+`, lines(t, top+`
+- {key: 1, value: 010, rate_limit: &five {unit: minute, requests_per_unit: 5}, shadow_mode: no}
+- {key: 1, value: true, rate_limit: *five, shadow_mode: }
+- {key: 1, value: 2026-01-02, rate_limit: {<<: [{unit: second}, *five], unit: minute}}
+- {key: 1, rate_limit: {unit: day}}
+- {key: 1, value: yes, rate_limit: {unlimited: on}}
+- {key: none, value: , rate_limit: {unit: day}}
+- {key: 7, value: x, rate_limit: ~, descriptors: ~}
+`))
+}
+
+func TestMergedFieldsYieldToOwnOnesAndEarlierToLater(t *testing.T) {
+	require.Equal(t, "policy d.own FIXED 1 1d\n", lines(t, top+`
+- <<: [{key: first, rate_limit: {unit: day, requests_per_unit: 1}}, {key: second, rate_limit: {unit: hour}}]
+  key: own
+`))
+}
+
+func TestWhatIsUnknownIsReported(t *testing.T) {
+	im, err := readText(top + `
+- key: k
+  colour: red
+  rate_limit:
+    unit: day
+    requests_per_unit: 1
+    unit_multiplier: 2
+  metadata: {a: [b]}
+- key: k*
+  rate_limit: {unit: day}
+version: 2
+---
+domain: other
+`)
+	require.NoError(t, err)
+	require.Equal(t, "policy d.k FIXED 1 1d\n", bare(im))
+	var remarks []string
+	for _, r := range im.Remarks {
+		remarks = append(remarks, r.String()+": "+r.Text)
+	}
+	require.Equal(t, []string{
+		"a.yaml:5: unknown: 'colour'",
+		"a.yaml:9: unknown: 'unit_multiplier'",
+		"a.yaml:10: metadata is not carried over: replies have none",
+		"a.yaml:11: a key with a * is not carried over, nor what is below it: 'k*'",
+		"a.yaml:13: unknown: 'version'",
+		"a.yaml:14: only the first document of a file is read",
+	}, remarks)
+}
