@@ -8,7 +8,7 @@ import (
 
 var (
 	nodeUp = gauge("node_up",
-		"1 while the node is asked, 0 while it is down: policies answer at once for a node that is down.", "node")
+		"1 while the node is asked, 0 while it is down: FAIL policies answer at once for a node that is down.", "node")
 	nodeRefuses = gauge("node_refuses",
 		"1 while the node is up but refused the last call, such as for want of memory or rights, else 0.", "node")
 	nodeLatency = gauge("node_latency_seconds",
