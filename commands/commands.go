@@ -27,6 +27,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
+	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
@@ -62,6 +63,10 @@ type Config struct {
 
 	// Policies are the named policies, for RL.CHECK; nil: there are none.
 	Policies *policy.Book
+
+	// ChangePolicies changes the stored policies, for RL.POLICY; nil: they cannot be changed. Several
+	// sessions may call it at once.
+	ChangePolicies policies.Change
 
 	// Forward answers ordinary commands, which are those that are not in the table; nil: they
 	// are unknown commands.
@@ -138,6 +143,11 @@ func New(cfg Config) *Handler {
 	}
 	if cfg.MaxQueueBytes == 0 {
 		cfg.MaxQueueBytes = 32 << 20
+	}
+	if cfg.ChangePolicies == nil {
+		cfg.ChangePolicies = func(func(*policy.Set) (*policy.Set, string)) (int64, string) {
+			return 0, "ERR policies cannot be changed here"
+		}
 	}
 	if cfg.Policies == nil {
 		cfg.Policies = new(policy.Book)

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"regexp"
 	"strconv"
@@ -26,6 +27,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/glob"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/policy"
+	"github.com/rlproxy/rlproxy/policy/store"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -130,6 +132,17 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 
 // testConfig returns the configuration of a handler on e with fakes for everything else.
 func testConfig(e engine.Engine) Config {
+	book := policiesOf(`
+		policy api SLIDE 5 60
+		policy-override api tenant:* 9 1s 100 1h
+		policy-override api tenant:42 2 60
+		policy-override api free UNLIMITED
+		policy-override api out BLOCKED
+		policy web COUNTER 100 60 BUCKETS 6 STRICT SHARDS 4 FAIL OPEN`)
+	kept, err := store.Open(nil, "", book, slog.New(slog.DiscardHandler))
+	if err != nil {
+		panic(err)
+	}
 	return Config{
 		Engine:   e,
 		Observer: observed(e),
@@ -139,15 +152,10 @@ func testConfig(e engine.Engine) Config {
 				{Key: []byte("busy"), Rate: 2700.5, DeniedRate: 2690, Admitted: 300, Denied: 26_700, ByPolicy: 5, Limit: 100, Remaining: -1, Shards: 4, ShadowDenied: 7},
 			}, 3
 		},
-		Policies: policiesOf(`
-			policy api SLIDE 5 60
-			policy-override api tenant:* 9 1s 100 1h
-			policy-override api tenant:42 2 60
-			policy-override api free UNLIMITED
-			policy-override api out BLOCKED
-			policy web COUNTER 100 60 BUCKETS 6 STRICT SHARDS 4 FAIL OPEN`),
-		Clients: new(fakeClients),
-		Now:     func() time.Time { return at },
+		Policies:       book,
+		ChangePolicies: kept.Change,
+		Clients:        new(fakeClients),
+		Now:            func() time.Time { return at },
 		Settings: func(pattern string) (found [][2]string) {
 			for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
 				if glob.MatchFold(pattern, s[0]) {

@@ -77,6 +77,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		"look on nopass %R~shop:* ~busy +@ratelimit",
 		"read on nopass ~* +@read",
 		"boss on nopass ~* +@all",
+		"safe on nopass ~* +@all -@dangerous",
 		"42 on nopass ~api:tenant:42 ~api:tenant:42:* +rl.check",
 		"some on nopass ~shop:* +@ratelimit (~all:* +rl.slide) (%R~busy +@read) (~idle +rl.slide)")
 	h := New(cfg)
@@ -116,6 +117,16 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"42", "RL.INSPECT api:tenant:42", nope("rl.inspect")},
 		{"shop", "RL.CHECK api tenant:42", noKey},
 		{"boss", "RL.CHECK api tenant:42", slide[:9] + "2\r\n:"},
+		{"shop", "RL.POLICY SET mail SLIDE 5 60", nope("rl.policy|set")}, // no tenant's command, and in no category of tenants
+		{"shop", "RL.POLICY OVERRIDE api shop:1 5000 60", nope("rl.policy|override")},
+		{"shop", "RL.POLICY DEL api", nope("rl.policy|del")},
+		{"shop", "RL.POLICY LIST", nope("rl.policy|list")},
+		{"safe", "RL.POLICY SET mail SLIDE 5 60", nope("rl.policy|set")},
+		{"safe", "RL.POLICY DEL mail", nope("rl.policy|del")},
+		{"safe", "RL.POLICY GET web", "*22\r\n$4\r\nname"},
+		{"read", "RL.POLICY LIST", "*2\r\n*22\r\n"},
+		{"read", "RL.POLICY OVERRIDE web a BLOCKED", nope("rl.policy|override")},
+		{"boss", "RL.POLICY SET mail SLIDE 5 60", "*4\r\n$7\r\nversion\r\n:1\r\n"},
 		{"some", "RL.SLIDE shop:1 5 60", slide},
 		{"some", "RL.SLIDE all:1 5 60", slide},
 		{"some", "RL.RESET all:1", noKey},
@@ -135,7 +146,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 	}
 	ask(h, open(h, 1), words("AUTH", "nobody", "x"))
 	logins, commands, keys := h.Denied()
-	require.Equal(t, []int64{1, 6, 14}, []int64{logins, commands, keys})
+	require.Equal(t, []int64{1, 13, 14}, []int64{logins, commands, keys})
 }
 
 // The node has the same users. rlproxy must forward what the node itself would allow them.

@@ -63,6 +63,7 @@ type registry struct {
 func newRegistry(cfg *Config) *registry {
 	t := &registry{byName: make(map[string]*row), stats: stats.New()}
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
+		policies.Row(policies.Config{Book: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}))
 	for _, family := range [][]row{
 		rateLimitRows(cfg.Policies), connectionRows(), clientRows(), serverRows(), aclRows(),
@@ -88,7 +89,7 @@ func rateLimitRows(book *policy.Book) []row {
 // plainRows returns the rows of commands that need no session.
 func plainRows(plain []table.Row) (rows []row) {
 	for _, p := range plain {
-		r := row{Command: p.Command, subs: plainRows(p.Rows)}
+		r := row{Command: p.Command, subs: plainRows(p.Rows), barrier: p.Barrier}
 		run := p.RunBy
 		if p.Run != nil {
 			run = func(w reply.Writer, args [][]byte, _ table.Caller) string { return p.Run(w, args) }

@@ -56,6 +56,17 @@ var groups = []struct{ name, title, text string }{
 		"| `UNAVAILABLE` | FAIL ERROR applies: a node did not answer |\n" +
 		"\n" +
 		"CL.THROTTLE has redis-cell's errors.\n"},
+	{"policies", "Named policies", "RL.CHECK asks by a policy. Policies come from the configuration or from RL.POLICY, which cannot change those of the configuration.\n" +
+		"What RL.POLICY sets is stored before it is in force. With backends it is on a node, and all proxies of the same nodes have it within a second;\n" +
+		"without them it is in `policy-file`. None of these commands is in the category @ratelimit.\n" +
+		"\n" +
+		"| an error begins with | when |\n|---|---|\n" +
+		"| `ERR no such policy` | there is no policy of that name |\n" +
+		"| `ERR policy 'api' is set in the configuration` | the policy cannot be changed by a command |\n" +
+		"| `ERR the policies were changed by someone else` | another change came first, and this one has changed nothing |\n" +
+		"| `ERR the stored policies cannot be used` | what is stored is damaged, or of a newer rlproxy; it is not overwritten |\n" +
+		"| `ERR the policies cannot be stored` | the `policy-file` cannot be written |\n" +
+		"| `UNAVAILABLE` | the node did not answer; the text ends with whether the change may have been stored |\n"},
 	{"connection", "Connection", "As in Redis " + RedisVersion[:3] + ", unless stated otherwise.\n"},
 	{"transactions", "Transactions", "Commands between MULTI and EXEC run in order, as one pipeline. They are not atomic: other clients'\n" +
 		"commands may run in between. Rate limits may be on different nodes; the keys of forwarded commands must be on\n" +

@@ -19,7 +19,7 @@ const module = "github.com/rlproxy/rlproxy/"
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"commands", "commands/acl", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "engine/split", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair", "policy/envoy",
+		"engine/observe", "engine/redis", "engine/split", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/config", "commands/policies", "commands/ratelimit", "commands/reply", "commands/stats", "commands/table", "commands/word",
@@ -27,7 +27,7 @@ var allowed = map[string][]string{
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/config":    {"commands/reply", "commands/table", "internal/glob"},
-	"commands/policies":  {"commands/ratelimit", "commands/table", "engine", "policy"},
+	"commands/policies":  {"commands/ratelimit", "commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "policy"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram"},
 	"commands/table":     {"commands/reply", "commands/word", "resp", "internal/glob"},
@@ -76,7 +76,7 @@ var allowed = map[string][]string{
 var inTests = map[string][]string{
 	"engine/hotkeys":     {"shard"},
 	"policy/store":       {"shard"},
-	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis"},
+	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
 	"commands/ratelimit": {"shard"},
 	"web":                {"commands"},
 	"engine/decisionlog": {"engine/limit"},

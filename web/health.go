@@ -59,7 +59,13 @@ func (s *Server) missing() (why []string) {
 		}
 	}
 	if s.cfg.Ready == AnyNode && len(why) < len(nodes) {
-		return nil
+		why = nil
+	}
+	if s.cfg.Waiting == nil {
+		return why
+	}
+	if waiting := s.cfg.Waiting(); waiting != "" {
+		why = append(why, waiting)
 	}
 	return why
 }

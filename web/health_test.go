@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -43,6 +44,24 @@ func TestReadinessFollowsTheNodes(t *testing.T) {
 		require.NotContains(t, body, "b:1", "the user may not see nodes")
 		code, _ = s.get(t, "/readyz", "")
 		require.Equal(t, http.StatusUnauthorized, code)
+	}
+}
+
+func TestProcessThatWaitsIsNotReady(t *testing.T) {
+	t.Parallel()
+	for ready, code := range map[Ready]int{NoNodes: 200, AnyNode: 503, AllNodes: 503} {
+		var why atomic.Value
+		why.Store("a:1: policies have not been read yet")
+		s := start(t, Rules{ACL: users(t)}, ready, func(s *Server) { s.cfg.Waiting = func() string { return why.Load().(string) } })
+		s.engine.set(engine.Node{Name: "a:1", State: "up"})
+		got, body := s.get(t, "/readyz", "")
+		require.Equal(t, code, got)
+		if code == 503 {
+			require.Equal(t, "a:1: policies have not been read yet\n", body)
+		}
+		why.Store("")
+		got, _ = s.get(t, "/readyz", "")
+		require.Equal(t, 200, got)
 	}
 }
 

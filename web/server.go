@@ -54,6 +54,11 @@ type Config struct {
 	// every few seconds.
 	CheckNodes func()
 
+	// Waiting returns what else the process waits for before clients should use it, or an empty
+	// string. It is asked only if nodes must answer; nil: there is nothing else. Several goroutines
+	// may call it at once.
+	Waiting func() string
+
 	// Denials returns at most n of the newest denials, the newest first. Several goroutines may
 	// call it at once.
 	Denials func(n int) []decisionlog.Denial

@@ -10,6 +10,8 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/layout"
+	"github.com/rlproxy/rlproxy/policy"
+	"github.com/rlproxy/rlproxy/policy/store"
 )
 
 // runCheck checks the configuration that the arguments describe. It writes nothing to nodes.
@@ -26,6 +28,13 @@ func runCheck(args []string, stdout io.Writer) error {
 	}
 	if err := decisionlog.CheckFile(c.decisionLog); err != nil {
 		return err
+	}
+	if len(c.backends) == 0 {
+		s, err := store.Open(nil, c.policyFile, new(policy.Book), slog.New(slog.DiscardHandler))
+		if err != nil {
+			return err
+		}
+		s.Close()
 	}
 	// Opening the engines finds errors across settings, such as a backend named twice.
 	c.layoutGuard = layout.Off
@@ -54,6 +63,8 @@ func (c *config) conflict(given map[string]bool) error {
 		return errors.New("http-port needs an address to listen on: bind must name one")
 	case c.decisionLog != "" && c.decisionLog == c.logFile:
 		return fmt.Errorf("logfile and decision-log must differ; both are %s", c.logFile)
+	case c.policyFile != "" && len(c.backends) > 0:
+		return errors.New("policy-file is for a process without backends: with backends a node keeps the policies")
 	case c.protoMaxBulk > c.queryBuffer:
 		return below("client-query-buffer-limit", c.queryBuffer, "proto-max-bulk-len", c.protoMaxBulk)
 	case !given["maxmemory-clients"]:

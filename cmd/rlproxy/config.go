@@ -46,6 +46,8 @@ type config struct {
 	slowLogLen     int
 	shutdownWithin time.Duration
 
+	policyFile string // empty: none
+
 	maxMemory      int64
 	backends       []string
 	backendTLS     backend.TLS

@@ -112,6 +112,8 @@ var directives = []directive{
 		value: func(c *config) value { return yesNo{&c.passthroughAdmin} }},
 	{name: "passthrough-timeout", preset: "5000", doc: "ms that a node has to answer an ordinary command",
 		value: func(c *config) value { return span{&c.passthroughTimeout, time.Millisecond, 1, 3_600_000} }},
+	{name: "policy-file", hint: "<path>", doc: "without backends, a file that keeps what RL.POLICY sets; unset: until the process ends",
+		value: func(c *config) value { return text{&c.policyFile, "a path"} }},
 	{name: "maxmemory", hint: "<size>", doc: "the most memory for state kept in this process; unset: a quarter of the memory",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 

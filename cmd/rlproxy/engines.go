@@ -14,6 +14,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/redis"
+	"github.com/rlproxy/rlproxy/policy"
+	"github.com/rlproxy/rlproxy/policy/store"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -26,6 +28,9 @@ type engines struct {
 	forward *forward.Forwarder // nil when ordinary commands are not forwarded
 	memory  *resp.Memory       // counts what clients make the process hold
 
+	policies *policy.Book // the named policies in force
+	store    *store.Store // keeps those that are set by command; nil before keepPolicies
+
 	observer  *observe.Observer     // sees the decisions
 	hotkeys   *hotkeys.Exchange     // adds up the busiest keys of all proxies
 	decisions *decisionlog.Recorder // logs them
@@ -35,7 +40,7 @@ type engines struct {
 func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	clients := resp.NewMemory(c.clientMemory)
 	if len(c.backends) == 0 {
-		e := &engines{memory: clients, decide: memory.Open(memory.Config{
+		e := &engines{memory: clients, policies: new(policy.Book), decide: memory.Open(memory.Config{
 			MaxMemory: c.maxMemory, Fail: c.failPolicy, FailRules: c.failRules, Logger: log,
 		})}
 		e.observe(log)
@@ -51,7 +56,7 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 		return nil, err
 	}
 	guard := layout.Open(fleet, c.layoutGuard, log)
-	e := &engines{memory: clients, fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
+	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
 		Fail:         c.failPolicy,
 		FailRules:    c.failRules,
 		LocalMemory:  c.maxMemory,
@@ -80,6 +85,12 @@ func (e *engines) observe(log *slog.Logger) {
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 
+// keepPolicies reads the policies that were set by command, and keeps them from then on.
+func (e *engines) keepPolicies(c *config, log *slog.Logger) (err error) {
+	e.store, err = store.Open(e.fleet, c.policyFile, e.policies, log)
+	return err
+}
+
 // stats returns what INFO and metrics show of the engine and of what sees its decisions.
 func (e *engines) stats() []engine.Stat {
 	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
@@ -88,6 +99,9 @@ func (e *engines) stats() []engine.Stat {
 // close closes the engines, the fleet after them, and the decision log last. The caller makes no more requests.
 func (e *engines) close() error {
 	e.hotkeys.Close()
+	if e.store != nil {
+		e.store.Close()
+	}
 	err := e.decide.Close()
 	if e.forward != nil {
 		err = errors.Join(err, e.forward.Close())

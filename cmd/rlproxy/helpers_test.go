@@ -30,6 +30,7 @@ func startInside(f *testing.F, content string) (*live, string) {
 	quiet := slog.New(slog.DiscardHandler)
 	eng, err := openEngines(c, quiet)
 	require.NoError(f, err)
+	require.NoError(f, eng.keepPolicies(c, quiet))
 	now := &live{}
 	now.apply(c, ready)
 	server := newServer(c, now, ready, eng, quiet)

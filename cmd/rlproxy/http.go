@@ -43,6 +43,7 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 		Ready:        nodes,
 		Version:      commands.Version,
 		CheckNodes:   check,
+		Waiting:      eng.store.Waiting,
 		Denials:      eng.decisions.Newest,
 		Alive:        func() { now.handler.Connected() },
 		LoginRefused: now.handler.LoginRefused,
@@ -51,10 +52,12 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 			Engine:   eng.decide,
 			Observer: eng.observer,
 			Forward:  eng.forward,
-			Stats:    func() []engine.Stat { return slices.Concat(serverStats(now, eng), eng.stats(), now.web.Stats()) },
-			NoKeys:   !c.metricsKeys,
-			Version:  commands.Version,
-			Build:    built(),
+			Stats: func() []engine.Stat {
+				return slices.Concat(serverStats(now, eng), eng.stats(), eng.store.Stats(), now.web.Stats())
+			},
+			NoKeys:  !c.metricsKeys,
+			Version: commands.Version,
+			Build:   built(),
 		},
 	}, ready.rules(c))
 }

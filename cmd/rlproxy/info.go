@@ -9,7 +9,7 @@ import (
 // sections returns INFO's sections about the server and the engine. The commands
 // add the others.
 func sections(now *live, eng *engines) []commands.Section {
-	return []commands.Section{section("Stats", serverStats(now, eng)), section("Engine", eng.stats())}
+	return []commands.Section{section("Stats", serverStats(now, eng)), section("Engine", eng.stats()), section("Policies", eng.store.Stats())}
 }
 
 func section(name string, stats []engine.Stat) commands.Section {

@@ -45,6 +45,9 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return err
 	}
+	if err := eng.keepPolicies(c, log); err != nil {
+		return errors.Join(err, eng.close())
+	}
 	decisions, err := decisionlog.OpenFile(c.decisionLog)
 	if err != nil {
 		return errors.Join(err, eng.close())
@@ -135,9 +138,13 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		AllKeys:  eng.hotkeys.HotKeys,
 		ACL:      ready.acl,
 		Settings: now.settings,
-		Info:     func() []commands.Section { return sections(now, eng) },
-		Clients:  &out,
-		Logger:   log,
+
+		Policies:       eng.policies,
+		ChangePolicies: eng.store.Change,
+
+		Info:    func() []commands.Section { return sections(now, eng) },
+		Clients: &out,
+		Logger:  log,
 	}
 	if eng.forward != nil { // a nil *Forwarder would make a non-nil interface
 		config.Forward = eng.forward

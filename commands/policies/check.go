@@ -1,6 +1,7 @@
 // Package policies has the commands about named policies.
 //
-// Reading order: check.go (this file), RL.CHECK.
+// Reading order: check.go (this file), RL.CHECK; policy.go, RL.POLICY; windows.go, which windows a
+// change makes anew.
 package policies
 
 import (
@@ -29,17 +30,25 @@ func Check(book *policy.Book) ratelimit.Command {
 }
 
 func parseCheck(book *policy.Book, args [][]byte, pipe *engine.Pipeline) string {
-	p := book.Find(args[1])
-	if p == nil {
-		if err := book.Unread(); err != nil {
-			return err.Error()
-		}
-		return policy.Unknown(args[1])
+	p, msg := find(book, args[1])
+	if msg != "" {
+		return msg
 	}
 	r := pipe.Add()
-	msg := p.Fill(r, pipe, args[2])
-	if msg == "" {
+	if msg = p.Fill(r, pipe, args[2]); msg == "" {
 		msg = ratelimit.ParseRequest(r, args[3:])
 	}
 	return msg
+}
+
+// find returns the policy of a name that is in force, or an error reply.
+func find(book *policy.Book, name []byte) (*policy.Policy, string) {
+	p := book.Find(name)
+	if p == nil {
+		if err := book.Unread(); err != nil {
+			return nil, err.Error()
+		}
+		return nil, policy.Unknown(name)
+	}
+	return p, ""
 }

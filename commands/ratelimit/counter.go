@@ -11,10 +11,7 @@ func counter() Command {
 		Name: "rl.counter", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W*B) with W the number of windows and B the number of buckets per window",
 		Summary: "Weighs the previous fixed window by its overlap: little memory, smooth windows",
-		Args: []table.Arg{keyArg, pairs, costArg,
-			{Name: "n", Type: "integer", Token: "BUCKETS", Optional: true, About: "sub-windows per window, 1 to 1000 and at most one per millisecond; default 1"},
-			{Name: "strict", Type: "pure-token", Token: "STRICT", Optional: true, About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"},
-			idArg, shardsArg, failArg, shadowArg},
+		Args:    []table.Arg{keyArg, pairs, costArg, bucketsArg, strictArg, idArg, shardsArg, failArg, shadowArg},
 		Replies: decisionReply,
 		Examples: []table.Example{
 			{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 63250"},

@@ -31,6 +31,27 @@ func Deciding(c table.Command, parse func(args [][]byte, p *engine.Pipeline) str
 // RequestArgs returns the arguments of a request by a policy after its key.
 func RequestArgs() []table.Arg { return []table.Arg{costArg, idArg} }
 
+// PolicyArgs returns the arguments of a policy after its name.
+func PolicyArgs() []table.Arg {
+	buckets, strict := bucketsArg, strictArg
+	buckets.About += "; only with COUNTER"
+	strict.About += "; only with COUNTER"
+	return []table.Arg{{Name: "algorithm", Type: "oneof", About: "as RL.SLIDE, RL.COUNTER or RL.FIXED", Args: []table.Arg{
+		{Name: "slide", Type: "pure-token", Token: "SLIDE"},
+		{Name: "counter", Type: "pure-token", Token: "COUNTER"},
+		{Name: "fixed", Type: "pure-token", Token: "FIXED"},
+	}}, pairs, buckets, strict, shardsArg, failArg, shadowArg}
+}
+
+// OverrideArgs returns the arguments of an override after its pattern.
+func OverrideArgs() []table.Arg {
+	return []table.Arg{{Name: "access", Type: "oneof", Args: []table.Arg{
+		pairs,
+		{Name: "unlimited", Type: "pure-token", Token: "UNLIMITED", About: "every request is allowed, and nothing is counted"},
+		{Name: "blocked", Type: "pure-token", Token: "BLOCKED", About: "every request is denied, and nothing is counted"},
+	}}}
+}
+
 // Algorithm returns the word for a kind in a policy: SLIDE, COUNTER or FIXED.
 func Algorithm(k limit.Kind) string { return strings.TrimPrefix(k.String(), "RL.") }
 

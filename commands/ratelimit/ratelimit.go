@@ -51,7 +51,9 @@ var (
 		{Name: "local", Type: "pure-token", Token: "LOCAL"},
 		{Name: "error", Type: "pure-token", Token: "ERROR"},
 	}}
-	shadowArg = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true, About: "try the limit: decide and charge on a state of its own, and deny nothing"}
+	bucketsArg = table.Arg{Name: "n", Type: "integer", Token: "BUCKETS", Optional: true, About: "sub-windows per window, 1 to 1000 and at most one per millisecond; default 1"}
+	strictArg  = table.Arg{Name: "strict", Type: "pure-token", Token: "STRICT", Optional: true, About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"}
+	shadowArg  = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true, About: "try the limit: decide and charge on a state of its own, and deny nothing"}
 )
 
 var (

@@ -17,6 +17,9 @@ type Row struct {
 
 	// RunBy replaces Run for a command that is told who gave it.
 	RunBy func(w reply.Writer, args [][]byte, by Caller) (msg string)
+
+	// Barrier is set if the command changes what later commands of a pipeline do.
+	Barrier bool
 }
 
 // Caller is who gave a command, for the log.

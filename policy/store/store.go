@@ -95,6 +95,9 @@ func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger
 		go s.run(ctx) // until Close
 		return s, nil
 	}
+	if err := checkFolder(path); err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if _, _, err := s.look(ctx); err != nil {

@@ -1,0 +1,282 @@
+package policies
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// Config says what RL.POLICY shows and changes.
+type Config struct {
+	// Book has the policies in force.
+	Book *policy.Book
+
+	// Change stores what its argument makes of the stored policies and puts it in force. It
+	// returns their version, or an error reply. If the argument returns the set that it is given, nothing is stored.
+	Change Change
+
+	Logger *slog.Logger // for a line about each change
+}
+
+// Change changes the stored policies. Several sessions may call it at once.
+type Change func(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string)
+
+var (
+	changing = []string{"write", "admin"}
+	showing  = []string{"readonly"}
+)
+
+// shown is what RL.POLICY GET replies.
+const shown = "Map (flat in RESP2): name; algorithm, `slide`, `counter` or `fixed`; limits, an array of maps of limit and window-ms; buckets; strict, 0 or 1; " +
+	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; overrides, an array of maps of pattern and limits, or of pattern and access, which is `unlimited` " +
+	"or `blocked`; source, `configuration` or `runtime`; version, the number of changes by RL.POLICY so far, or 0 if the source is the configuration."
+
+var (
+	nameArg    = table.Arg{Name: "name", Type: "string", About: "1 to 64 letters, digits, `_`, `.` and `-`"}
+	patternArg = table.Arg{Name: "pattern", Type: "string", About: "a key, or the beginning of keys and a `*`. The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
+)
+
+// Row returns RL.POLICY.
+func Row(c Config) table.Row {
+	return table.Row{Command: table.Command{
+		Name: "rl.policy", Arity: -2, Group: "policies", Since: "0.1.0", Cost: "Depends on subcommand.",
+		Summary:  "A container for commands about named policies",
+		Replies:  "Depends on the subcommand.",
+		Examples: []table.Example{{Line: "RL.POLICY DEL api", Reply: "(integer) 1"}},
+	}, Rows: []table.Row{{Command: table.Command{
+		Name: "rl.policy|del", Arity: -3, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Summary:  "Deletes a policy and its overrides, or one override of it.",
+		Args:     []table.Arg{nameArg, optional(patternArg)},
+		Replies:  "1; 0 if there is no such policy or override.",
+		Examples: []table.Example{{Line: "RL.POLICY DEL api tenant:42", Reply: "(integer) 1"}},
+	}, RunBy: c.del, Barrier: true,
+	}, {Command: table.Command{
+		Name: "rl.policy|get", Arity: 3, Flags: showing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of the policy's overrides",
+		Summary: "Returns a policy.",
+		Args:    []table.Arg{nameArg},
+		Replies: shown,
+		Examples: []table.Example{{Line: "RL.POLICY GET api", Reply: " 1) \"name\"\n 2) \"api\"\n 3) \"algorithm\"\n 4) \"slide\"\n 5) \"limits\"\n 6) 1) 1) \"limit\"\n" +
+			"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) (integer) 1\n 9) ..."}},
+	}, Run: c.get,
+	}, {Command: table.Command{
+		Name: "rl.policy|help", Arity: 2, Group: "policies", Since: "0.1.0", Cost: "O(1)",
+		Summary:  "Print this help.",
+		Replies:  "Array of lines.",
+		Examples: []table.Example{{Line: "RL.POLICY HELP", Reply: "1) RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+	}}, {Command: table.Command{
+		Name: "rl.policy|list", Arity: 2, Flags: showing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of policies and overrides",
+		Summary:  "Returns all policies in force.",
+		Replies:  "Array of maps as in RL.POLICY GET, sorted by name.",
+		Examples: []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
+	}, Run: c.list,
+	}, {Command: table.Command{
+		Name: "rl.policy|override", Arity: -5, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Summary: "Gives some keys of a policy other limits.",
+		Args:    append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
+		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because these keys did not have them before.",
+		Examples: []table.Example{
+			{Line: "RL.POLICY OVERRIDE api tenant:42 1000 60", Reply: "1) \"version\"\n2) (integer) 7\n3) \"new-windows\"\n4) (empty array)"},
+			{Line: "RL.POLICY OVERRIDE api scraper:* BLOCKED", Reply: "1) \"version\"\n2) (integer) 8\n3) \"new-windows\"\n4) (empty array)"},
+		},
+	}, RunBy: c.override, Barrier: true,
+	}, {Command: table.Command{
+		Name: "rl.policy|set", Arity: -6, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Summary: "Adds a policy, or replaces it but for its overrides, which stay.",
+		Args:    append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
+		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because the policy did not have them " +
+			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS or SHADOW has changed.",
+		Examples: []table.Example{{Line: "RL.POLICY SET api SLIDE 100 60", Reply: "1) \"version\"\n2) (integer) 6\n3) \"new-windows\"\n4) 1) (integer) 60000"}},
+	}, RunBy: c.set, Barrier: true,
+	}}}
+}
+
+func optional(a table.Arg) table.Arg {
+	a.Optional = true
+	return a
+}
+
+func (c *Config) set(w reply.Writer, args [][]byte, by table.Caller) string {
+	name := args[2]
+	var old, p *policy.Policy
+	version, msg := c.change(name, func(s *policy.Set) (*policy.Set, string) {
+		next, msg := s.WithPolicy(args[2:])
+		if msg == "" {
+			old, p = s.Find(name), next.Find(name)
+		}
+		return next, msg
+	})
+	if msg != "" {
+		return msg
+	}
+	c.log("a policy was set", by, version, p.Words())
+	c.changed(w, version, newWindows(old, p))
+	return ""
+}
+
+func (c *Config) override(w reply.Writer, args [][]byte, by table.Caller) string {
+	name, pattern := args[2], args[3]
+	var was []limit.Window
+	var o *policy.Override
+	version, msg := c.change(name, func(s *policy.Set) (*policy.Set, string) {
+		next, msg := s.WithOverride(args[2:])
+		if msg == "" {
+			was = limitsOf(s.Find(name), string(pattern))
+			all := next.Find(name).Overrides
+			o = &all[slices.IndexFunc(all, func(o policy.Override) bool { return o.Pattern == string(pattern) })]
+		}
+		return next, msg
+	})
+	if msg != "" {
+		return msg
+	}
+	c.log("an override was set", by, version, o.Words(string(name)))
+	c.changed(w, version, without(o.Limits, was))
+	return ""
+}
+
+func (c *Config) del(w reply.Writer, args [][]byte, by table.Caller) string {
+	if len(args) > 4 {
+		return "ERR wrong number of arguments for 'rl.policy|del' command"
+	}
+	found := false
+	version, msg := c.change(args[2], func(s *policy.Set) (next *policy.Set, _ string) {
+		if len(args) == 3 {
+			next, found = s.Without(args[2])
+		} else {
+			next, found = s.WithoutOverride(args[2], args[3])
+		}
+		return next, ""
+	})
+	switch {
+	case msg != "":
+		return msg
+	case !found:
+		w.Int(0)
+		return ""
+	case len(args) == 3:
+		c.log("a policy was deleted", by, version, []string{string(args[2])})
+	default:
+		c.log("an override was deleted", by, version, []string{string(args[2]), string(args[3])})
+	}
+	w.Int(1)
+	return ""
+}
+
+// change changes the stored policies, unless the configuration has the policy of that name.
+func (c *Config) change(name []byte, change func(*policy.Set) (*policy.Set, string)) (version int64, msg string) {
+	if c.Book.Configured(name) != nil {
+		return 0, "ERR policy " + word.Literal(name) + " is set in the configuration"
+	}
+	return c.Change(change)
+}
+
+// log logs a change at level notice.
+func (c *Config) log(what string, by table.Caller, version int64, words []string) {
+	for i := range words {
+		words[i] = word.InLine(words[i])
+	}
+	c.Logger.Info(what, "policy", strings.Join(words, " "), "version", version, "user", by.User, "client", by.Addr)
+}
+
+// changed writes the reply to a change.
+func (c *Config) changed(w reply.Writer, version int64, windows []int64) {
+	w.Map(2)
+	w.Text("version")
+	w.Int(version)
+	w.Text("new-windows")
+	w.Array(len(windows))
+	for _, ms := range windows {
+		w.Int(ms)
+	}
+}
+
+func (c *Config) get(w reply.Writer, args [][]byte) string {
+	p, msg := find(c.Book, args[2])
+	if msg == "" {
+		show(w, p)
+	}
+	return msg
+}
+
+func (c *Config) list(w reply.Writer, _ [][]byte) string {
+	if err := c.Book.Unread(); err != nil {
+		return err.Error()
+	}
+	all := c.Book.InForce().All()
+	w.Array(len(all))
+	for _, p := range all {
+		if w.Closing() {
+			break // the client is gone
+		}
+		show(w, p)
+	}
+	return ""
+}
+
+// show writes a policy.
+func show(w reply.Writer, p *policy.Policy) {
+	w.Map(11)
+	w.Field("name", p.Name)
+	w.Field("algorithm", strings.ToLower(ratelimit.Algorithm(p.Kind)))
+	w.Text("limits")
+	showLimits(w, p.Limits)
+	number(w, "buckets", p.Buckets)
+	number(w, "strict", bit(p.Strict))
+	number(w, "shards", int64(p.Shards))
+	w.Field("fail", p.Fail.String())
+	number(w, "shadow", bit(p.Shadow))
+	w.Text("overrides")
+	w.Array(len(p.Overrides))
+	for i := range p.Overrides {
+		if w.Closing() {
+			break // the client is gone
+		}
+		o := &p.Overrides[i]
+		w.Map(2)
+		w.Field("pattern", o.Pattern)
+		switch o.Verdict {
+		case engine.Unlimited:
+			w.Field("access", "unlimited")
+		case engine.Blocked:
+			w.Field("access", "blocked")
+		default:
+			w.Text("limits")
+			showLimits(w, o.Limits)
+		}
+	}
+	source := "runtime"
+	if p.Configured {
+		source = "configuration"
+	}
+	w.Field("source", source)
+	number(w, "version", p.Version)
+}
+
+func showLimits(w reply.Writer, all []limit.Window) {
+	w.Array(len(all))
+	for _, l := range all {
+		w.Map(2)
+		number(w, "limit", l.Limit)
+		number(w, "window-ms", l.Length)
+	}
+}
+
+func number(w reply.Writer, name string, n int64) {
+	w.Text(name)
+	w.Int(n)
+}
+
+func bit(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}

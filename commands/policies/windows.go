@@ -1,0 +1,52 @@
+package policies
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// newWindows returns the windows of p, in ms, that begin to count at 0 when p replaces old, which
+// is nil if p is new. What is counted belongs to an algorithm, a window and BUCKETS, and shadows have
+// counts of their own.
+func newWindows(old, p *policy.Policy) []int64 {
+	if old != nil && old.Kind == p.Kind && old.Buckets == p.Buckets && old.Shadow == p.Shadow {
+		return without(p.Limits, old.Limits)
+	}
+	all := slices.Clone(p.Limits)
+	for i := range p.Overrides {
+		all = append(all, p.Overrides[i].Limits...)
+	}
+	return without(all, nil)
+}
+
+// without returns the windows of all, in ms, that none of old has. Each is named once.
+func without(all, old []limit.Window) (lengths []int64) {
+	for _, w := range all {
+		same := func(o limit.Window) bool { return o.Length == w.Length }
+		if !slices.ContainsFunc(old, same) && !slices.Contains(lengths, w.Length) {
+			lengths = append(lengths, w.Length)
+		}
+	}
+	return lengths
+}
+
+// limitsOf returns the limits that the keys of a pattern have, but for those keys that have an
+// override of their own.
+func limitsOf(p *policy.Policy, pattern string) []limit.Window {
+	key, _ := strings.CutSuffix(pattern, "*")
+	best, limits := -1, p.Limits
+	for i := range p.Overrides {
+		o := &p.Overrides[i]
+		prefix, isPrefix := strings.CutSuffix(o.Pattern, "*")
+		switch {
+		case o.Pattern == pattern:
+			return o.Limits
+		case isPrefix && len(prefix) > best && strings.HasPrefix(key, prefix):
+			best, limits = len(prefix), o.Limits
+		}
+	}
+	return limits
+}

@@ -1,0 +1,35 @@
+package policies
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+func TestKeysOfAPatternHaveTheLimitsOfItsLongestPrefix(t *testing.T) {
+	s, err := policy.Parse(strings.Join([]string{
+		"policy p SLIDE 1 60",
+		"policy-override p a* 2 60",
+		"policy-override p ab* 3 60",
+		"policy-override p abc 4 60",
+		"policy-override p b* BLOCKED",
+		"policy-override p x* UNLIMITED",
+		"policy-override p * 9 60",
+	}, "\n"))
+	require.NoError(t, err)
+	p := s.Find([]byte("p"))
+	for pattern, limit := range map[string]int64{
+		"abc": 4, "abcd": 3, "abc*": 3, "ab*": 3, "ab": 3, "a*": 2, "a": 2, "ac*": 2, "*": 9, "c": 9, "b1": 0, "b*": 0, "xy*": 0,
+	} {
+		limits := limitsOf(p, pattern)
+		if limit == 0 {
+			require.Empty(t, limits, pattern)
+			continue
+		}
+		require.Len(t, limits, 1, pattern)
+		require.Equal(t, limit, limits[0].Limit, pattern)
+	}
+}
