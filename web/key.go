@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // keyState is the answer of /api/key.
@@ -29,7 +30,8 @@ type state struct {
 	Remaining int64        `json:"remaining"`
 	Node      string       `json:"node"`
 	TTL       int64        `json:"ttl_ms"`
-	Rate      int64        `json:"rate"` // calls per second
+	Rate      int64        `json:"rate"`   // calls per second
+	Shadow    bool         `json:"shadow"` // it counts for SHADOW
 	Shards    []shardState `json:"shards"`
 }
 
@@ -48,24 +50,30 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	if !ok || !allowed(w, r, "rl.inspect", key, false) {
 		return
 	}
-	res := s.ask(engine.OpInspect, key)
-	if res.Err != nil {
-		failEngine(w, r, res.Err)
-		return
-	}
-	shown := keyState{named: name(key), States: make([]state, len(res.States))}
-	shown.Node, shown.Shards = s.cfg.Engine.Where(key)
-	for i := range res.States {
-		from, to := &res.States[i], &shown.States[i]
-		*to = state{
-			strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
-			from.Node, from.TTL, from.Rate, make([]shardState, len(from.Shards)),
+	shown := keyState{named: name(key), States: []state{}}
+	shown.Node, shown.Shards = s.cfg.Engine.Where(shard.AppendName(nil, key, false))
+	for i, res := range s.ask(engine.OpInspect, key) {
+		if res.Err != nil {
+			failEngine(w, r, res.Err)
+			return
 		}
-		for j, p := range from.Shards {
-			to.Shards[j] = shardState{p.Number, p.Node, p.Held, p.Used, p.Lease}
+		for j := range res.States {
+			shown.States = append(shown.States, stateOf(&res.States[j], i == 1))
 		}
 	}
 	writeJSON(w, http.StatusOK, &shown)
+}
+
+// stateOf returns a state of a key or of its shadow as it is shown.
+func stateOf(from *engine.State, shadow bool) state {
+	to := state{
+		strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
+		from.Node, from.TTL, from.Rate, shadow, make([]shardState, len(from.Shards)),
+	}
+	for i, p := range from.Shards {
+		to.Shards[i] = shardState{p.Number, p.Node, p.Held, p.Used, p.Lease}
+	}
+	return to
 }
 
 // reset deletes the state of a key, as RL.RESET does, if page-admin allows it.
@@ -87,14 +95,17 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	if !ok || !allowed(w, r, "rl.reset", key, true) {
 		return
 	}
-	res := s.ask(engine.OpReset, key)
-	if res.Err != nil {
-		failEngine(w, r, res.Err)
-		return
-	}
-	writeJSON(w, http.StatusOK, struct {
+	var done struct {
 		Reset bool `json:"reset"`
-	}{res.Reset})
+	}
+	for _, res := range s.ask(engine.OpReset, key) {
+		if res.Err != nil {
+			failEngine(w, r, res.Err)
+			return
+		}
+		done.Reset = done.Reset || res.Reset
+	}
+	writeJSON(w, http.StatusOK, done)
 }
 
 // decodeKey returns the key that an id names. Without one it answers the request.

@@ -37,12 +37,15 @@ func TestKeyShowsItsStates(t *testing.T) {
 				Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 2, Limit: 3, Remaining: 4, Node: "b:1", TTL: 5, Rate: 6,
 				Shards: []engine.Shard{{Number: 1, Node: "c:1", Held: 7, Used: 8, Lease: 9}},
 			}}
+		case "shop\xffs": // its shadow
+			a.States = []engine.State{{Kind: limit.Fixed, Window: 10, Buckets: 1, Node: "d:1"}}
 		}
 	})
 	code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), "")
 	require.Equal(t, http.StatusOK, code)
 	require.JSONEq(t, `{"key":"shop","id":"c2hvcA","node":"a:1","shards":3,"states":[{"command":"rl.slide","window_ms":1000,"buckets":1,"used":2,
-		"limit":3,"remaining":4,"node":"b:1","ttl_ms":5,"rate":6,"shards":[{"shard":1,"node":"c:1","held":7,"used":8,"lease_ms":9}]}]}`, body)
+		"limit":3,"remaining":4,"node":"b:1","ttl_ms":5,"rate":6,"shadow":false,"shards":[{"shard":1,"node":"c:1","held":7,"used":8,"lease_ms":9}]},
+		{"command":"rl.fixed","window_ms":10,"buckets":1,"used":0,"limit":0,"remaining":0,"node":"d:1","ttl_ms":0,"rate":0,"shadow":true,"shards":[]}]}`, body)
 	code, body = s.get(t, "/api/key?id="+ids.EncodeToString([]byte("none")), "")
 	require.Equal(t, http.StatusOK, code)
 	require.JSONEq(t, `{"key":"none","id":"bm9uZQ","node":"a:1","shards":3,"states":[]}`, body)
@@ -64,7 +67,7 @@ func TestKeysAreResetByThoseWhoMay(t *testing.T) {
 	s.engine.answers(func(r *engine.Request, a *engine.Result) {
 		if r.Op == engine.OpReset {
 			resets = append(resets, string(r.Key))
-			a.Reset = string(r.Key) == "shop"
+			a.Reset = string(r.Key) == "shop" || string(r.Key) == "trial\xffs" // a key, and a shadow
 		}
 	})
 	body := func(key string) string { return `{"id":"` + ids.EncodeToString([]byte(key)) + `"}` }
@@ -75,6 +78,7 @@ func TestKeysAreResetByThoseWhoMay(t *testing.T) {
 	}{
 		{"boss:hush", body("shop"), 200, `{"reset":true}`},
 		{"boss:hush", body("none"), 200, `{"reset":false}`},
+		{"boss:hush", body("trial"), 200, `{"reset":true}`},
 		{"shop:hush", body("shop"), 200, `{"reset":true}`},
 		{"shop:hush", body("mail"), 403, `{"error":"the user may not run rl.reset on this key"}`},
 		{"view:hush", body("shop"), 403, `{"error":"the user may not run rl.reset on this key"}`},
@@ -84,7 +88,7 @@ func TestKeysAreResetByThoseWhoMay(t *testing.T) {
 		require.Equal(t, c.want, code, c)
 		require.JSONEq(t, c.says, says)
 	}
-	require.Equal(t, []string{"shop", "none", "shop"}, resets)
+	require.Equal(t, []string{"shop", "shop\xffs", "none", "none\xffs", "trial", "trial\xffs", "shop", "shop\xffs"}, resets, "keys and their shadows")
 
 	for _, wrong := range []string{"", "{", `{"id":1}`, `{"id":"c2hvcA","more":1}`, `{"id":""}`, `{"id":"` + strings.Repeat("A", 2*maxBody) + `"}`} {
 		code, says := s.post(t, wrong, "boss:hush")
@@ -106,14 +110,14 @@ func TestKeysAreResetByThoseWhoMay(t *testing.T) {
 		code, says := s.post(t, body("shop"), "boss:hush", header)
 		require.Equal(t, want, code, "%s: %s", header, says)
 	}
-	require.Len(t, resets, 5)
+	require.Len(t, resets, 2*6)
 
 	rules.Admin = false
 	s.SetRules(rules)
 	code, says := s.post(t, body("shop"), "boss:hush")
 	require.Equal(t, http.StatusForbidden, code)
 	require.JSONEq(t, `{"error":"page-admin is no in the configuration"}`, says)
-	require.Len(t, resets, 5)
+	require.Len(t, resets, 2*6)
 }
 
 // Another site's page that shows or opens a stream takes no place of those who watch.

@@ -30,6 +30,7 @@ type point struct {
 	Decisions float64  `json:"decisions"` // per second
 	Denied    *float64 `json:"denied"`    // the share of the decisions, from 0 to 1; nil if there were none
 	Policy    float64  `json:"policy"`    // answers by FAIL policy, per second
+	Shadow    float64  `json:"shadow"`    // what SHADOW would have denied, per second; none of the above has decisions with SHADOW
 	P50       *int64   `json:"p50_us"`    // half of the decisions took at most so long; nil if there were none
 	P99       *int64   `json:"p99_us"`    // likewise 99 of 100
 }
@@ -37,7 +38,8 @@ type point struct {
 // totals is what was decided since the start.
 type totals struct {
 	at                        time.Time
-	decisions, denied, policy int64
+	decisions, denied, policy int64 // without SHADOW
+	shadow                    int64 // what SHADOW would have denied
 	durations                 *histogram.Snapshot
 }
 
@@ -60,6 +62,7 @@ func count(o *observe.Observer, now time.Time) *totals {
 			t.decisions += denied + policy + counts.Of(k, observe.Allowed)
 			t.denied += denied
 			t.policy += policy
+			t.shadow += counts.Of(k, observe.ShadowDenied)
 		}
 	}
 	return t
@@ -73,6 +76,7 @@ func (t *totals) since(earlier *totals) point {
 		Time:      t.at.UnixMilli(),
 		Decisions: float64(n) / seconds,
 		Policy:    float64(t.policy-earlier.policy) / seconds,
+		Shadow:    float64(t.shadow-earlier.shadow) / seconds,
 	}
 	if n > 0 {
 		share := float64(t.denied-earlier.denied) / float64(n)
@@ -157,11 +161,10 @@ func (s *Server) hangs() bool {
 	return time.Since(s.started)-time.Duration(s.beat.Load()) > s.maxSilence
 }
 
-// ask has the engine answer one request about a key.
-func (s *Server) ask(op engine.Op, key []byte) *engine.Result {
+// ask has the engine answer one request about a key, and the same one about its shadow.
+func (s *Server) ask(op engine.Op, key []byte) (answers [2]engine.Result) {
 	var p engine.Pipeline
-	r := p.Add()
-	r.Op, r.Key = op, key
+	p.AddBoth(op, key)
 	s.cfg.Engine.Do(&p)
-	return &p.Results[0]
+	return [2]engine.Result(p.Results)
 }

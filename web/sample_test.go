@@ -47,10 +47,17 @@ func TestPointsSayWhatASecondDecided(t *testing.T) {
 	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailOpen, Decision: allowed.Decision})
 	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailError, Err: engine.ErrStates})
 	decide(o, "k", limit.Fixed, 6, 50*time.Millisecond, engine.Result{Err: engine.ErrStates}) // nothing was decided
+	trial := engine.Pipeline{Requests: make([]engine.Request, 12), Results: make([]engine.Result, 12)}
+	for i := range trial.Requests {
+		trial.Requests[i] = engine.Request{Key: []byte("k\xffs"), Shadow: true, Spec: limit.Spec{Kind: limit.Slide}}
+		trial.Results[i].Allowed = i < 4
+	}
+	o.Observe(&trial, start, 100*time.Microsecond, observe.Client{})
 	p := count(o, start.Add(2*time.Second)).since(before)
 	require.InDelta(t, 57, p.Decisions, 1e-6)
 	require.InDelta(t, 4, p.Policy, 1e-6)
-	require.InDelta(t, 36.0/114, *p.Denied, 1e-6)
+	require.InDelta(t, 36.0/114, *p.Denied, 1e-6, "without what SHADOW would have denied")
+	require.InDelta(t, 4, p.Shadow, 1e-6)
 	require.InDelta(t, 100, *p.P50, 15)
 	require.InDelta(t, 50_000, *p.P99, 7000)
 }

@@ -37,6 +37,7 @@ type hotKey struct {
 	Admitted  int64 `json:"admitted"`
 	Denied    int64 `json:"denied"`
 	Policy    int64 `json:"policy"`    // answers by FAIL policy
+	Shadow    int64 `json:"shadow"`    // what SHADOW would have denied
 	Limit     int64 `json:"limit"`     // in the last answer
 	Remaining int64 `json:"remaining"` // in the last answer; -1: not known
 	Shards    int   `json:"shards"`
@@ -71,6 +72,7 @@ type denial struct {
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
 	Fail       string `json:"fail"`   // that denied; empty: the key's state did
+	Shadow     bool   `json:"shadow"` // SHADOW would have denied it; nobody was denied
 	Client     string `json:"client"` // its address, and its name if it has one
 }
 
@@ -186,7 +188,7 @@ func (c *scene) seenAs(v view) *snapshot {
 		}
 		if v.may(k.Key) {
 			shown.Keys = append(shown.Keys, hotKey{
-				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied, Policy: k.ByPolicy,
+				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied, Policy: k.ByPolicy, Shadow: k.ShadowDenied,
 				Limit: k.Limit, Remaining: k.Remaining, Shards: k.Shards,
 			})
 		}
@@ -207,7 +209,7 @@ func (c *scene) seenAs(v view) *snapshot {
 func denialOf(d *decisionlog.Denial, client bool) denial {
 	shown := denial{
 		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Policy: d.Policy, Limit: d.Limit, Window: d.Window.Milliseconds(),
-		Used: d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node,
+		Used: d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node, Shadow: d.Shadow,
 	}
 	if d.Fail != engine.FailDefault {
 		shown.Fail = d.Fail.String()

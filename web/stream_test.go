@@ -105,7 +105,7 @@ func TestStreamShowsTheNewestDenials(t *testing.T) {
 	s.deny(decisionlog.Denial{
 		Time: at, Command: "rl.slide", Policy: "shop", Key: []byte("shop:1"), Limit: 5, Window: time.Minute, Used: 4, RetryAfter: 30 * time.Second,
 		Node: "a:1", Client: "10.0.0.9:4711", ClientName: "web-1",
-	}, decisionlog.Denial{Time: at, Command: "rl.fixed", Key: []byte("mail:1"), Limit: 5, Window: time.Second, Used: -1, Fail: engine.FailClosed, Node: "b:1", Client: "10.0.0.9:4711"})
+	}, decisionlog.Denial{Time: at, Command: "rl.fixed", Key: []byte("mail:1"), Limit: 5, Window: time.Second, Used: -1, Fail: engine.FailClosed, Node: "b:1", Client: "10.0.0.9:4711", Shadow: true})
 	w := s.watch(t, "")
 	require.Equal(t, "history", w.next(t, &skip))
 	require.Equal(t, "snapshot", w.next(t, &all))
@@ -116,7 +116,7 @@ func TestStreamShowsTheNewestDenials(t *testing.T) {
 		named: name([]byte("shop:1")), Time: 1_700_000_000_123, Command: "rl.slide", Policy: "shop", Limit: 5, Window: 60_000, Used: 4, RetryAfter: 30_000,
 		Node: "a:1", Client: "10.0.0.9:4711 web-1",
 	}
-	second := denial{named: name([]byte("mail:1")), Time: first.Time, Command: "rl.fixed", Limit: 5, Window: 1000, Used: -1, Node: "b:1", Fail: "closed", Client: "10.0.0.9:4711"}
+	second := denial{named: name([]byte("mail:1")), Time: first.Time, Command: "rl.fixed", Limit: 5, Window: 1000, Used: -1, Node: "b:1", Fail: "closed", Shadow: true, Client: "10.0.0.9:4711"}
 	require.Equal(t, []denial{first, second}, all.Denials)
 	first.Client = ""
 	require.Equal(t, []denial{first}, shop.Denials, "the user may not see other clients, nor other keys")

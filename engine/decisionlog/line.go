@@ -32,7 +32,8 @@ type line struct {
 	Event      string `json:"event"`
 	Command    string `json:"command"`
 	Policy     string `json:"policy,omitempty"`      // the policy that gave the limits, if one did
-	Result     string `json:"result"`                // allowed, denied or error
+	Result     string `json:"result"`                // allowed, denied or error; with shadow, denied says what would have been
+	Shadow     bool   `json:"shadow,omitempty"`      // the request was with SHADOW, so that the client was not denied
 	Key        string `json:"key,omitempty"`         // not valid UTF-8 in each place is replaced by U+FFFD
 	KeyBase64  string `json:"key_base64,omitempty"`  // the key's bytes, if they are not valid UTF-8
 	KeySHA256  string `json:"key_sha256,omitempty"`  // in place of the key, in hex
@@ -62,7 +63,7 @@ type leftOutLine struct {
 // line returns a line about a decision.
 func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
 	l := line{
-		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res),
+		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res), Shadow: d.Shadow,
 		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
 		Node: d.Node, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
 	}

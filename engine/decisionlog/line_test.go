@@ -20,6 +20,8 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 	throttle.Kind, throttle.Interval, throttle.Windows[0].Length = limit.GCRA, 2_000_000_000, 0
 	remembered := slide("<k>&")
 	remembered.Remembered = true
+	trial := slide("k\xffs")
+	trial.Shadow = true
 	checked, blocked := slide("api:k"), slide("api:k")
 	checked.Policy = "api"
 	blocked.Policy, blocked.Spec, blocked.Decision = "api", limit.Spec{Kind: limit.Slide, Cost: 1}, limit.Decision{RetryAfter: 1000, ResetAfter: 1000}
@@ -35,6 +37,9 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 		denied + `"key":"a\u0000\"\ufffd","key_base64":"YQAi/w==","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`:                             {slide("a\x00\"\xff"), Settings{}},
 		`"event":"denial","command":"rl.slide","policy":"api","result":"denied","key":"api:k","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`: {checked, Settings{}},
 		`"event":"denial","command":"rl.slide","policy":"api","result":"denied","key":"api:k","limit":0,"window":0,"used":0,"cost":1,"retry_after":1000,"node":"10.0.0.1:6379",`:  {blocked, Settings{}},
+		`"event":"denial","command":"rl.slide","result":"denied","shadow":true,"key":"k","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`:      {trial, Settings{}},
+		`"event":"fail","command":"rl.slide","result":"allowed","shadow":true,"key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","fail":"closed",`: {trial.by(engine.FailClosed), Settings{}},
+		`"event":"fail","command":"rl.slide","result":"allowed","shadow":true,"key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","fail":"error",`:  {trial.by(engine.FailError), Settings{}},
 		// printf %s tenant:42 | sha256sum
 		denied + `"key_sha256":"4b5d4625d71bf87fe91c295af8dc728f12322e062fef76e3849661387d63ada1","limit":5,"window":1000,"used":5,"cost":1,"retry_after":40,"node":"10.0.0.1:6379",`:                              {slide("tenant:42"), Settings{Hash: true}},
 		`"event":"fail","command":"rl.slide","result":"denied","key":"k","limit":5,"window":1000,"cost":1,"retry_after":70,"node":"10.0.0.1:6379","fail":"closed",`:                                                {slide("k").by(engine.FailClosed), Settings{}},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // Denial is the first denial of a key in its window, by the key's state or by a policy.
@@ -16,6 +17,7 @@ type Denial struct {
 	Command    string // in lower case
 	Policy     string // the policy that gave the limits; empty if the command did
 	Key        []byte
+	Shadow     bool              // SHADOW would have denied it; nobody was denied
 	Limit      int64             // that of the window that denied, with several; 0: an override blocks the key
 	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains
 	Used       int64             // of the limit, when it was denied; -1: not known, because a policy denied
@@ -55,12 +57,13 @@ func (r *Recorder) Newest(n int) []Denial {
 	return out
 }
 
-// denial returns what is recorded of a decision, with the request's key. It holds for an
+// denial returns what is recorded of a decision, with the request's key in its memory. It holds for an
 // admission likewise.
 func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 	node, _ := n.r.config.Where(req.Key)
+	key, _ := shard.ClientKey(req.Key)
 	d := Denial{
-		Time: n.now, Command: command(req), Policy: req.Policy, Key: req.Key,
+		Time: n.now, Command: command(req), Policy: req.Policy, Key: key, Shadow: req.Shadow,
 		Limit: req.Windows[res.Window].Limit, Window: length(req, res), Used: -1,
 		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
 		Node:       node, Fail: res.Fail, Client: address(n.from.Addr), ClientName: n.from.Name,

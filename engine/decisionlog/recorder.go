@@ -4,7 +4,8 @@
 // A line is written for
 //
 //   - the first denial of a key in each of its windows: a denial of a key, command and
-//     window for which no line was written within that window (windows.go);
+//     window for which no line was written within that window (windows.go). A shadow is
+//     a key of its own here: what SHADOW would have denied has a line that says so;
 //   - every answer by a FAIL policy;
 //   - one of so many of all other decisions, if the configuration asks for it.
 //
@@ -135,6 +136,9 @@ func (r *Recorder) Record(p *engine.Pipeline, from observe.Client) {
 		req, res := &p.Requests[i], &p.Results[i]
 		if req.Op != engine.OpDecide || res.Allowed && res.Fail == engine.FailDefault && res.Err == nil && !sample {
 			continue
+		}
+		if req.Shadow && res.Fail != engine.FailDefault {
+			res = &engine.Result{Fail: res.Fail, Decision: engine.FailOpen.Decide(req, 0)} // as the client was told
 		}
 		if n.r == nil {
 			n = noting{r: r, target: r.current.Load(), from: from, now: r.config.Now()}

@@ -82,6 +82,22 @@ func TestWhatIsWorthALine(t *testing.T) {
 
 // Lines that are over the rate are counted, so that the lines and what they say was left out
 // add up to what happened.
+// A shadow's denials have lines of their own, and take none from its key's.
+func TestAShadowIsAKeyOfItsOwn(t *testing.T) {
+	b := start(t, Settings{})
+	trial := slide("k\xffs")
+	trial.Shadow = true
+	b.show(trial, trial, slide("k"), trial, slide("k"))
+	require.Equal(t, []Denial{{Shadow: true}, {}}, func() (shadows []Denial) {
+		for _, d := range b.Newest(10) {
+			require.Equal(t, "k", string(d.Key))
+			shadows = append([]Denial{{Shadow: d.Shadow}}, shadows...)
+		}
+		return shadows
+	}())
+	require.Len(t, b.lines(t), 2)
+}
+
 func TestWhatIsOverTheRateIsCounted(t *testing.T) {
 	t.Parallel()
 	b := start(t, Settings{})

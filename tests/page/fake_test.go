@@ -41,6 +41,7 @@ type point struct {
 	Decisions float64  `json:"decisions"`
 	Denied    *float64 `json:"denied"`
 	Policy    float64  `json:"policy"`
+	Shadow    float64  `json:"shadow"`
 	P50       *int64   `json:"p50_us"`
 	P99       *int64   `json:"p99_us"`
 }
@@ -65,11 +66,13 @@ type key struct {
 	Admitted  int64  `json:"admitted"`
 	Denied    int64  `json:"denied"`
 	Policy    int64  `json:"policy"`
+	Shadow    int64  `json:"shadow"`
 	Limit     int64  `json:"limit"`
 	Remaining int64  `json:"remaining"`
 	Shards    int    `json:"shards"`
 
-	deny float64 // the share of its decisions that are denials
+	deny  float64 // the share of its decisions that are denials
+	trial int64   // what SHADOW would deny each second
 }
 
 type node struct {
@@ -99,6 +102,7 @@ type denial struct {
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
 	Fail       string `json:"fail"`
+	Shadow     bool   `json:"shadow"`
 	Client     string `json:"client"`
 }
 
@@ -112,6 +116,7 @@ type state struct {
 	Node      string  `json:"node"`
 	TTL       int64   `json:"ttl_ms"`
 	Rate      int64   `json:"rate"`
+	Shadow    bool    `json:"shadow"`
 	Shards    []shard `json:"shards"`
 }
 
@@ -176,7 +181,7 @@ func (f *fake) second() {
 	for i := range f.shown.Keys {
 		k := &f.shown.Keys[i]
 		denied := int64(float64(k.Rate) * k.deny)
-		k.Admitted, k.Denied = k.Admitted+k.Rate-denied, k.Denied+denied
+		k.Admitted, k.Denied, k.Shadow = k.Admitted+k.Rate-denied, k.Denied+denied, k.Shadow+k.trial
 	}
 	if f.live != nil {
 		f.live()

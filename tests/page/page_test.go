@@ -65,6 +65,28 @@ func TestPageShowsWhatHappens(t *testing.T) {
 	p.sees("#denials tbody tr:nth-child(2)", "api:tenant:8 RL.SLIDE by policy api, blocked by an override 1 s")
 }
 
+// What SHADOW would deny is shown, and is nowhere among what was denied.
+func TestPageShowsWhatSHADOWWouldDeny(t *testing.T) {
+	t.Parallel()
+	f := showcase(t)
+	f.set(func() {
+		f.live = func() { f.next = point{Decisions: 1234, Denied: ptr(0.0), Shadow: 56} }
+		f.shown.Keys = []key{{Key: "trial", ID: id("trial"), Rate: 8, Shadow: 1000, Limit: 10, Remaining: 3, Shards: 1, trial: 7}}
+		f.shown.Denials = []denial{{Time: f.now, Command: "rl.slide", Key: "trial", ID: id("trial"), Limit: 10, Window: 60_000, Used: 10, Shadow: true}}
+		f.states = []state{
+			{Command: "rl.slide", Window: 60_000, Buckets: 1, Used: 1, Limit: 2, Remaining: 1},
+			{Command: "rl.slide", Window: 60_000, Buckets: 1, Used: 3, Limit: 4, Remaining: 1, Shadow: true},
+		}
+	})
+	p := open(t, f.URL, 1280, 900, "light")
+	p.sees("#now", "SHADOW would deny 56 /s")
+	p.sees("#keys tbody", "trial SHADOW would deny 7 /s 8 0 %")
+	p.sees("#denials tbody", "trial not denied: the limit is on trial by SHADOW RL.SLIDE, 10 per 1 min")
+	p.click(row("trial") + " a")
+	p.sees("#states .state:nth-child(1)", "RL.SLIDE, 1 min 1 of 2 used")
+	p.sees("#states .state:nth-child(2)", "RL.SLIDE, 1 min, SHADOW 3 of 4 used")
+}
+
 func TestPageBeforeTheFirstDecision(t *testing.T) {
 	t.Parallel()
 	f := serve(t, snapshot{Version: "0.1.0", Engine: "embedded", Memory: &memory{Used: 3 << 19, Max: 64 << 20, Keys: 1}})
