@@ -83,7 +83,7 @@ func checkPattern(p *Policy, pattern []byte) string {
 		return errPattern + "; it was " + word.Literal(pattern)
 	}
 	if n := len(p.Name) + 1 + len(pattern); n > engine.MaxKey {
-		return reply.ErrKey + "; the pattern's, with the policy's name, have " + strconv.Itoa(n)
+		return reply.ErrKey + "; with the policy's name the pattern had " + strconv.Itoa(n)
 	}
 	return ""
 }

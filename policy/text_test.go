@@ -74,13 +74,13 @@ func TestABadLineIsNamedWithItsWrongWord(t *testing.T) {
 		"policy api SLIDE 5 60\npolicy-override api **  5 60":                              "line 2: pattern must be a key, or the beginning of keys and a * at its end; it was '**'",
 		"policy api SLIDE 5 60\npolicy-override api \"\"  5 60":                            "line 2: pattern must be a key, or the beginning of keys and a * at its end; it was ''",
 		"policy api SLIDE 5 60\npolicy-override api x":                                     "line 2: syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
-		"policy api SLIDE 5 60\npolicy-override api x LIMITED":                             "line 2: limit must be an integer between 1 and 1000000000000; it was 'LIMITED'",
+		"policy api SLIDE 5 60\npolicy-override api x LIMITED":                             "line 2: syntax error: an override has limits and windows, or UNLIMITED or BLOCKED; it was 'LIMITED'",
 		"policy api SLIDE 5 60\npolicy-override api x BLOCKED 5":                           "line 2: limit must be an integer between 1 and 1000000000000; it was 'BLOCKED'",
 		"policy api SLIDE 5 60\npolicy-override api x 5 60 FAIL OPEN":                      "line 2: syntax error: unknown option 'FAIL'; expected another limit",
 		"policy api SLIDE 5 60\npolicy-override api x 5 1 5 1000ms":                        "line 2: duplicate window: 1 and 1000ms are the same",
 		"policy api SLIDE 5 60\npolicy-override api x 5 1\npolicy-override api x 5 2":      "line 3: pattern 'x' of policy 'api' is set twice",
 		"policy api COUNTER 5 60 BUCKETS 20\npolicy-override api x 5 19ms":                 "line 2: buckets must not exceed the window's milliseconds; buckets was 20, the window 19ms",
-		"policy api SLIDE 5 60\npolicy-override api " + strings.Repeat("k", 4093) + " 5 1": "line 2: key must be 1 to 4096 bytes; the pattern's, with the policy's name, have 4097",
+		"policy api SLIDE 5 60\npolicy-override api " + strings.Repeat("k", 4093) + " 5 1": "line 2: key must be 1 to 4096 bytes; with the policy's name the pattern had 4097",
 	} {
 		s, err := Parse(text)
 		require.EqualError(t, err, want, text)

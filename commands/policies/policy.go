@@ -30,8 +30,9 @@ type Config struct {
 type Change func(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string)
 
 var (
-	changing = []string{"write", "admin"}
-	showing  = []string{"readonly"}
+	changing  = []string{"write", "admin"}
+	showing   = []string{"readonly"}
+	helpFlags = []string{"loading", "stale"}
 )
 
 // shown is what RL.POLICY GET replies.
@@ -67,7 +68,7 @@ func Row(c Config) table.Row {
 			"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) (integer) 1\n 9) ..."}},
 	}, Run: c.get,
 	}, {Command: table.Command{
-		Name: "rl.policy|help", Arity: 2, Group: "policies", Since: "0.1.0", Cost: "O(1)",
+		Name: "rl.policy|help", Arity: 2, Flags: helpFlags, Group: "policies", Since: "0.1.0", Cost: "O(1)",
 		Summary:  "Print this help.",
 		Replies:  "Array of lines.",
 		Examples: []table.Example{{Line: "RL.POLICY HELP", Reply: "1) RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},

@@ -76,8 +76,12 @@ func ParsePolicy(r *engine.Request, words [][]byte) string {
 // windows must have as many milliseconds as the policy has buckets. It returns an error reply,
 // or "".
 func ParseOverride(r *engine.Request, words [][]byte, buckets int64) string {
-	if len(words) == 0 {
-		return reply.ErrSyntax + ": an override has limits and windows, or UNLIMITED or BLOCKED"
+	const grammar = reply.ErrSyntax + ": an override has limits and windows, or UNLIMITED or BLOCKED"
+	switch {
+	case len(words) == 0:
+		return grammar
+	case len(words) == 1 && !word.IsInteger(words[0]):
+		return wrong(grammar, words[0])
 	}
 	msg := parseLimits(r, words, 0)
 	if msg == "" {
