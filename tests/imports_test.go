@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"engine/observe":     {"engine", "engine/limit", "shard", "shard/topk", "internal/histogram"},
 	"engine/limit":       nil,
 	"engine/memory":      {"engine", "engine/limit"},
-	"engine/conformance": {"engine", "engine/limit"},
+	"engine/conformance": {"engine", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard"},
 	"engine/backend":     {"shard", "internal/keypair"},
 	"engine/denials":     {"engine", "engine/limit"},

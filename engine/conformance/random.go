@@ -11,6 +11,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,6 +44,7 @@ func randomRun(t *testing.T, open Subject, steps int) {
 		Rand:  rand.New(rand.NewPCG(seed, 0)),
 		clock: Base,
 		model: newModel(),
+		known: map[string][]byte{},
 	}
 	e := open(t, func() int64 { return run.clock })
 	var p engine.Pipeline
@@ -78,7 +80,8 @@ type randomised struct {
 	*rand.Rand
 	clock int64
 	model *model
-	again engine.Request // the last decision asked for
+	again engine.Request    // the last decision asked for
+	known map[string][]byte // by the name that engines know a key or shadow by: as the model knows it
 
 	// What requests choose from at present: few, so that they meet in few states.
 	windows, limits, buckets []int64
@@ -106,7 +109,7 @@ func (run *randomised) request(p *engine.Pipeline, seed uint64) {
 		*r = run.again
 		return
 	}
-	r.Key = fmt.Appendf(nil, "random-%d-%d", seed, run.IntN(6))
+	r.Key, r.Shadow = run.key(seed)
 	switch run.IntN(200) {
 	case 0:
 		r.Op = engine.OpReset
@@ -149,6 +152,19 @@ func (run *randomised) request(p *engine.Pipeline, seed uint64) {
 	run.again.Key = slices.Clone(r.Key)
 }
 
+// key chooses a key, or the shadow of one. Some of the keys end like names of shadows.
+func (run *randomised) key(seed uint64) (name []byte, shadow bool) {
+	key := fmt.Appendf(nil, "random-%d-%d%s", seed, run.IntN(2), pick(run, []string{"", "\xffs", "\xffk"}))
+	shadow = run.IntN(2) == 0
+	known := fmt.Appendf(nil, "%q, shadow %v", key, shadow)
+	name = shard.AppendName(nil, key, shadow)
+	if other := run.known[string(name)]; other != nil && string(other) != string(known) {
+		panic(fmt.Sprintf("%s and %s have one name", known, other))
+	}
+	run.known[string(name)] = known
+	return name, shadow
+}
+
 // pass moves the clock: mostly a little, at times to where windows meet, over an
 // idle gap, or back.
 func (run *randomised) pass() {
@@ -180,13 +196,16 @@ func (run *randomised) pass() {
 }
 
 func describe(r *engine.Request) string {
-	return fmt.Sprintf("%v %s %v COST %d BUCKETS %d STRICT %v", r.Kind, r.Key, r.Windows[:r.N], r.Cost, r.Buckets, r.Strict)
+	return fmt.Sprintf("%v %q %v COST %d BUCKETS %d STRICT %v", r.Kind, r.Key, r.Windows[:r.N], r.Cost, r.Buckets, r.Strict)
 }
 
 // check compares an answer with the model's and, for a decision, with what the
 // model's list of admissions makes it be.
 func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result) bool {
-	m, clock, key := run.model, run.clock, string(r.Key)
+	m, clock, key := run.model, run.clock, string(run.known[string(r.Key)])
+	modelled := *r
+	modelled.Key = []byte(key)
+	r = &modelled
 	switch r.Op {
 	case engine.OpReset:
 		live := len(m.inspect(key, clock)) > 0

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +24,8 @@ import (
 // ms counts from Base. A line without a time keeps the clock. A decision's
 // answer is its five integers; RL.RESET's is 1 or 0; RL.INSPECT's the states, each
 // as command window-ms buckets used limit remaining, separated by commas, or none. An
-// error's is its text.
+// error's is its text. A last word SHADOW makes any command one about the key's shadow; the
+// answer is as the engine decided, so that it begins with 0 for what would have been denied.
 
 //go:embed transcripts/*.txt throttle.txt
 var files embed.FS
@@ -99,19 +101,24 @@ func number(t *testing.T, s string) int64 {
 // parse reads a command as a client writes it.
 func parse(t *testing.T, prefix string, words []string) engine.Request {
 	t.Helper()
-	key, cost := prefix+words[1], int64(1)
+	last := len(words) - 1
+	shadow := words[last] == "SHADOW"
+	if shadow {
+		words = words[:last]
+	}
+	key, cost := string(shard.AppendName(nil, []byte(prefix+words[1]), shadow)), int64(1)
 	switch words[0] {
 	case "RL.RESET":
-		return engine.Request{Op: engine.OpReset, Key: []byte(key)}
+		return Reset(key)
 	case "RL.INSPECT":
-		return engine.Request{Op: engine.OpInspect, Key: []byte(key)}
+		return Inspect(key)
 	case "CL.THROTTLE":
 		if len(words) > 5 {
 			cost = number(t, words[5])
 		}
 		return Throttle(key, number(t, words[2]), number(t, words[3]), number(t, words[4]), cost)
 	}
-	r := engine.Request{Key: []byte(key), Spec: limit.Spec{Cost: cost, Buckets: 1}}
+	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Cost: cost, Buckets: 1}}
 	for r.Kind = limit.Slide; r.Kind.String() != words[0]; r.Kind++ {
 		require.True(t, r.Kind.Known(), words[0])
 	}
