@@ -81,7 +81,7 @@ func (p *Pipeline) Room(n int) []byte {
 // Name returns the name by which engines know a client's key, or its shadow. It holds until
 // Reset, and as long as the key's bytes.
 func (p *Pipeline) Name(key []byte, shadow bool) []byte {
-	if !shadow && shard.Plain(key) {
+	if before, _ := shard.ClientKey(key); !shadow && len(before) == len(key) {
 		return key
 	}
 	return shard.AppendName(p.Room(len(key)+shard.Mark), key, shadow)

@@ -19,25 +19,28 @@ const Mark = 2
 // differ, whatever bytes they have, and so do those of a key and a shadow.
 func AppendName(dst, key []byte, shadow bool) []byte {
 	dst = append(dst, key...)
-	switch {
-	case shadow:
+	if shadow {
 		return append(dst, markByte, markShadow)
-	case !Plain(key):
+	}
+	if before, _ := ClientKey(key); len(before) < len(key) {
 		return append(dst, markByte, markKey)
 	}
 	return dst
 }
 
-// Plain reports whether the key is its own name, as it is unless it ends in a mark.
-func Plain(key []byte) bool {
-	return len(key) < Mark || key[len(key)-Mark] != markByte || key[len(key)-1] != markKey && key[len(key)-1] != markShadow
-}
-
 // ClientKey returns the client's key of a name that AppendName made, and reports whether
-// the name is that of a shadow. The key shares the memory of the name.
+// the name is that of a shadow. The key shares the memory of the name: it is the name without
+// its mark, so it is all of a client's key that needs none.
 func ClientKey(name []byte) (key []byte, shadow bool) {
-	if Plain(name) {
+	end := len(name) - Mark
+	if end < 0 || name[end] != markByte {
 		return name, false
 	}
-	return name[:len(name)-Mark], name[len(name)-1] == markShadow
+	switch name[end+1] {
+	case markShadow:
+		return name[:end], true
+	case markKey:
+		return name[:end], false
+	}
+	return name, false
 }
