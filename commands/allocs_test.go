@@ -54,7 +54,7 @@ func TestAllocationsPerDecisionStayAtTheirBaseline(t *testing.T) {
 		{"redis", mostRedis, openRedis},
 	} {
 		addr := serveOn(t, e.open(t))
-		for _, ask := range []string{"RL.SLIDE", "RL.COUNTER", "RL.FIXED"} {
+		for _, ask := range []string{"RL.SLIDE", "RL.COUNTER", "RL.FIXED", "RL.CHECK"} {
 			for _, keys := range []string{"many", "one"} {
 				for _, depth := range []int{1, 16, 64} {
 					name := fmt.Sprintf("%s/%s/keys=%s/pipeline=%d", e.name, ask, keys, depth)
@@ -105,7 +105,7 @@ func openRedis(t *testing.T) engine.Engine {
 
 // serveOn starts a server with an engine, as rlproxy does, until the test ends.
 func serveOn(t *testing.T, e engine.Engine) (addr string) {
-	server := resp.NewServer(resp.Config{}, New(Config{Engine: e}))
+	server := resp.NewServer(resp.Config{}, New(Config{Engine: e, Policies: policiesOf("policy k SLIDE 1000000 1m\npolicy-override k unknown BLOCKED")}))
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	served := make(chan error, 1)
@@ -130,7 +130,11 @@ func allocsPerDecision(t *testing.T, addr, ask string, many bool, depth int) flo
 		if !many {
 			key = "k:hot"
 		}
-		for _, word := range []string{"*4", ask, key, "1000000", "1m"} {
+		words := []string{"*4", ask, key, "1000000", "1m"}
+		if ask == "RL.CHECK" {
+			words = []string{"*3", ask, "k", key[2:]}
+		}
+		for _, word := range words {
 			if word[0] != '*' {
 				word = fmt.Sprintf("$%d\r\n%s", len(word), word)
 			}

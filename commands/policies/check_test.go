@@ -1,0 +1,357 @@
+package policies
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/redis"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/policy"
+)
+
+// book returns the policies of a text in force.
+func book(t *testing.T, text string) *policy.Book {
+	t.Helper()
+	s, err := policy.Parse(text)
+	require.NoError(t, err, text)
+	b := new(policy.Book)
+	b.Configure(s)
+	return b
+}
+
+// words splits a line without quotes.
+func words(line string) (args [][]byte) {
+	for w := range strings.FieldsSeq(line) {
+		args = append(args, []byte(w))
+	}
+	return args
+}
+
+// command returns the rate limit command of that name.
+func command(t *testing.T, name string) ratelimit.Command {
+	for _, c := range ratelimit.Commands() {
+		if c.Name == name {
+			return c
+		}
+	}
+	t.Fatal(name)
+	return ratelimit.Command{}
+}
+
+// pair is an RL.CHECK, and the command that it must answer like.
+type pair struct {
+	policy string // the lines of the policy api
+	check  string
+	plain  string
+}
+
+// randomPair returns a pair about the key api:k or, of the plain command, name:k. Some of them
+// are wrong: their cost is above a limit. Without options there are none that depend on how a
+// key is split.
+func randomPair(random *rand.Rand, name string, options bool) pair {
+	algorithm := []string{"SLIDE", "COUNTER", "FIXED"}[random.IntN(3)]
+	limits := func() string {
+		var pairs []string
+		for _, unit := range random.Perm(4)[:1+random.IntN(3)] {
+			pairs = append(pairs, strconv.Itoa(1+random.IntN(6)), strconv.Itoa(20+random.IntN(30))+[]string{"ms", "s", "m", "h"}[unit])
+		}
+		return strings.Join(pairs, " ")
+	}
+	var rules string
+	maybe := func(text string) {
+		if random.IntN(2) == 0 {
+			rules += " " + text
+		}
+	}
+	if algorithm == "COUNTER" {
+		maybe("BUCKETS " + strconv.Itoa(1+random.IntN(20)))
+		maybe("STRICT")
+	}
+	if options {
+		maybe("SHARDS " + strconv.Itoa(1+random.IntN(20)))
+		maybe("FAIL " + []string{"OPEN", "CLOSED", "LOCAL", "ERROR"}[random.IntN(4)])
+	}
+	maybe("SHADOW")
+	own, others := limits(), limits()
+	p := pair{policy: "policy api " + algorithm + " " + own + rules + "\n"}
+	if random.IntN(2) == 0 {
+		p.policy = "policy api " + algorithm + " " + others + rules + "\npolicy-override api " + []string{"k", "k*", "*"}[random.IntN(3)] + " " + own + "\n"
+	}
+	rest := ""
+	if random.IntN(2) == 0 {
+		rest = " COST " + strconv.Itoa(random.IntN(5))
+	}
+	if options && random.IntN(2) == 0 {
+		rest += " ID someone"
+	}
+	p.check = "RL.CHECK api k" + rest
+	p.plain = "RL." + algorithm + " " + name + ":k " + own + rules + rest
+	return p
+}
+
+// parse returns the request of a line, or an error reply.
+func parse(c ratelimit.Command, line string) (engine.Request, string) {
+	var pipe engine.Pipeline
+	msg := c.Parse(words(line), &pipe)
+	if msg != "" {
+		return engine.Request{}, msg
+	}
+	return pipe.Requests[0], ""
+}
+
+// plainCommand returns the command of a line.
+func plainCommand(t *testing.T, line string) ratelimit.Command {
+	name, _, _ := strings.Cut(line, " ")
+	return command(t, strings.ToLower(name))
+}
+
+func TestACheckIsTheRequestThatItsPolicyStandsFor(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
+	wrong := 0
+	for range 20_000 {
+		p := randomPair(random, "api", true)
+		got, msg := parse(Check(book(t, p.policy)), p.check)
+		want, wantMsg := parse(plainCommand(t, p.plain), p.plain)
+		require.Equal(t, wantMsg, msg, "%+v", p)
+		if msg != "" {
+			wrong++
+			continue
+		}
+		require.Equal(t, "api", got.Policy)
+		got.Policy = ""
+		require.Equal(t, want, got, "%+v", p)
+	}
+	require.Greater(t, wrong, 1000)
+}
+
+// Both commands ask an engine of their own, whose clock is the same.
+func TestACheckIsAnsweredAsWhatItsPolicyStandsFor(t *testing.T) {
+	random := rand.New(rand.NewPCG(7, 8)) // #nosec G404 -- a test's choices
+	now := time.UnixMilli(1_800_000_000_000)
+	clock := func() time.Time { return now }
+	checks, plains := memory.New(memory.Config{Now: clock}), memory.New(memory.Config{Now: clock})
+	denied := 0
+	for range 300 {
+		p := randomPair(random, "api", true)
+		for range 40 {
+			now = now.Add(time.Duration(random.ExpFloat64()*1000) * time.Millisecond)
+			got := answer(checks, Check(book(t, p.policy)), p.check)
+			want := answer(plains, plainCommand(t, p.plain), p.plain)
+			require.Equal(t, want, got, "%+v", p)
+			if strings.HasPrefix(got, "*5\r\n:0\r\n") {
+				denied++
+			}
+		}
+	}
+	require.Greater(t, denied, 1000)
+}
+
+// answer returns the reply to a line.
+func answer(e engine.Engine, c ratelimit.Command, line string) string {
+	var pipe engine.Pipeline
+	if msg := c.Parse(words(line), &pipe); msg != "" {
+		return msg
+	}
+	e.Do(&pipe)
+	return string(c.Reply(nil, 2, pipe.Requests, pipe.Results))
+}
+
+// A node has no clock that a test could set. But requests that arrive together are one call with
+// one time, so the two commands have keys of their own, of the same past.
+func TestANodeAnswersACheckAsWhatItsPolicyStandsFor(t *testing.T) {
+	fleet, err := backend.Open(backend.Config{Backends: []string{redistest.Start(t).URL()}, Timeout: time.Minute})
+	require.NoError(t, err)
+	e := redis.Open(fleet, redis.Config{Fail: engine.FailError, AskAlways: true})
+	t.Cleanup(func() {
+		require.NoError(t, e.Close())
+		require.NoError(t, fleet.Close())
+	})
+	random := rand.New(rand.NewPCG(9, 10)) // #nosec G404 -- a test's choices
+	denied := 0
+	for round := range 200 {
+		p := randomPair(random, "apj", false)
+		check, plain := Check(book(t, p.policy)), plainCommand(t, p.plain)
+		reset := command(t, "rl.reset")
+		_ = answer(e, reset, "RL.RESET api:k apj:k")
+		for range 5 {
+			var pipe engine.Pipeline
+			commands := []ratelimit.Command{check, plain, check, plain, check, plain}
+			lines := []string{p.check, p.plain, p.check, p.plain, p.check, p.plain}
+			if _, msg := parse(check, p.check); msg != "" {
+				break // the cost is above a limit
+			}
+			for i := range commands {
+				require.Empty(t, commands[i].Parse(words(lines[i]), &pipe))
+			}
+			e.Do(&pipe)
+			for i := 0; i < len(commands); i += 2 {
+				var replies [2]string
+				for j := range replies {
+					replies[j] = string(commands[i+j].Reply(nil, 2, pipe.Requests[i+j:], pipe.Results[i+j:]))
+				}
+				require.True(t, strings.HasPrefix(replies[0], "*5\r\n"), replies[0])
+				require.Equal(t, replies[1], replies[0], "round %d: %+v", round, p)
+				if strings.HasPrefix(replies[0], "*5\r\n:0\r\n") {
+					denied++
+				}
+			}
+		}
+	}
+	require.Greater(t, denied, 100)
+}
+
+func TestACheckWaitsForPoliciesThatWereNotRead(t *testing.T) {
+	b := book(t, "policy api SLIDE 5 60")
+	b.Await(&engine.Unavailable{Node: "10.0.0.1:6379", Why: "policies have not been read yet"})
+	c := Check(b)
+	_, msg := parse(c, "RL.CHECK api k") // the configuration's are known
+	require.Empty(t, msg)
+	_, msg = parse(c, "RL.CHECK web k")
+	require.Equal(t, "UNAVAILABLE 10.0.0.1:6379: policies have not been read yet", msg)
+	s, err := policy.Parse("policy web FIXED 5 60\npolicy api FIXED 1 60")
+	require.NoError(t, err)
+	b.Store(s, 7)
+	_, msg = parse(c, "RL.CHECK web k")
+	require.Empty(t, msg)
+	_, msg = parse(c, "RL.CHECK what k")
+	require.Equal(t, "ERR no such policy 'what'", msg)
+	r, _ := parse(c, "RL.CHECK api k")
+	require.Equal(t, "RL.SLIDE", r.Kind.String(), "the configuration's policy is in force")
+}
+
+func TestKeysHaveTheLengthOfKeysWithThePolicysName(t *testing.T) {
+	c := Check(book(t, "policy api SLIDE 5 60"))
+	for n, want := range map[int]string{
+		0:    "ERR key must be 1 to 4096 bytes; it had 0",
+		1:    "",
+		4092: "",
+		4093: "ERR key must be 1 to 4096 bytes; with the policy's name it had 4097",
+	} {
+		var pipe engine.Pipeline
+		msg := c.Parse([][]byte{[]byte("RL.CHECK"), []byte("api"), []byte(strings.Repeat("k", n))}, &pipe)
+		require.Equal(t, want, msg, n)
+	}
+}
+
+func TestACheckAllocatesNothing(t *testing.T) {
+	b := book(t, "policy api SLIDE 100 60 SHADOW\npolicy web COUNTER 5 60\npolicy-override web k* 7 1h\npolicy-override web x BLOCKED")
+	c := Check(b)
+	for _, line := range []string{"RL.CHECK api tenant:42 COST 3 ID x", "RL.CHECK web key", "RL.CHECK web x"} {
+		args := words(line)
+		var pipe engine.Pipeline
+		var buf [256]byte
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			pipe.Reset()
+			if msg := c.Parse(args, &pipe); msg != "" {
+				panic(msg)
+			}
+			pipe.Grow()
+			c.Reply(buf[:0], 2, pipe.Requests, pipe.Results)
+		}), line)
+	}
+}
+
+// The forms of a wrong command are those of RL.SLIDE, and none of them is answered by an engine.
+func FuzzCheck(f *testing.F) {
+	s, err := policy.Parse("policy api SLIDE 5 60\npolicy-override api a* 2 1h\npolicy-override api free UNLIMITED")
+	if err != nil {
+		f.Fatal(err)
+	}
+	b := new(policy.Book)
+	b.Configure(s)
+	c := Check(b)
+	for _, line := range []string{"api\x00k", "api\x00a1\x00COST\x002\x00ID\x00x", "api\x00free\x00cost\x0099", "what\x00k", "api\x00\x00cost", "api\x00k\x00id"} {
+		f.Add(line)
+	}
+	f.Fuzz(func(t *testing.T, line string) {
+		args := [][]byte{[]byte("RL.CHECK")}
+		for w := range strings.SplitSeq(line, "\x00") {
+			args = append(args, []byte(w))
+		}
+		if !c.Fits(len(args)) {
+			return
+		}
+		var pipe engine.Pipeline
+		switch msg := c.Parse(args, &pipe); {
+		case msg != "":
+			require.True(t, strings.HasPrefix(msg, "ERR "), msg)
+			require.NotContains(t, msg, "\n")
+		default:
+			r := &pipe.Requests[0]
+			require.Equal(t, fmt.Sprintf("%s:%s", args[1], args[2]), string(r.Key))
+			for _, w := range r.Limits() {
+				require.LessOrEqual(t, r.Cost, w.Limit)
+			}
+			require.Equal(t, r.N == 0, r.Verdict != engine.VerdictNone)
+		}
+	})
+}
+
+// BenchmarkBesideSlide asks by RL.CHECK and by the RL.SLIDE that its policy stands for, in turns,
+// in this process: parsing, the decision and the reply.
+func BenchmarkBesideSlide(b *testing.B) {
+	var text strings.Builder
+	for i := range 1000 {
+		fmt.Fprintf(&text, "policy policy-%d SLIDE 1000000 60\n", i)
+		for j := range 10 {
+			fmt.Fprintf(&text, "policy-override policy-%d tenant:%d 1000000 60\n", i, j)
+		}
+	}
+	s, err := policy.Parse(text.String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	book := new(policy.Book)
+	book.Configure(s)
+	e := memory.New(memory.Config{})
+	var slide ratelimit.Command
+	for _, c := range ratelimit.Commands() {
+		if c.Name == "rl.slide" {
+			slide = c
+		}
+	}
+	type asked struct {
+		command ratelimit.Command
+		lines   [][][]byte
+		took    time.Duration
+	}
+	both := [2]asked{{command: Check(book)}, {command: slide}}
+	for i := range 1000 {
+		both[0].lines = append(both[0].lines, words(fmt.Sprintf("RL.CHECK policy-%d tenant:%d", i, i%20)))
+		both[1].lines = append(both[1].lines, words(fmt.Sprintf("RL.SLIDE policy-%d:tenant:%d 1000000 60", i, i%20)))
+	}
+	var pipe engine.Pipeline
+	var out []byte
+	b.ReportAllocs()
+	for i := range b.N {
+		a := &both[i%2]
+		began := time.Now()
+		for at := 0; at < len(a.lines); at += 50 {
+			pipe.Reset()
+			for _, line := range a.lines[at : at+50] {
+				if msg := a.command.Parse(line, &pipe); msg != "" {
+					b.Fatal(msg)
+				}
+			}
+			e.Do(&pipe)
+			out = out[:0]
+			for j := range pipe.Requests {
+				out = a.command.Reply(out, 2, pipe.Requests[j:], pipe.Results[j:])
+			}
+		}
+		a.took += time.Since(began)
+	}
+	each := float64(b.N/2) * 1000
+	b.ReportMetric(float64(both[0].took)/each, "ns/check")
+	b.ReportMetric(float64(both[1].took)/each, "ns/slide")
+}

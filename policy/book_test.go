@@ -1,0 +1,80 @@
+package policy
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+func TestTheConfigurationsPoliciesGoBeforeStoredOnes(t *testing.T) {
+	b := new(Book)
+	require.Nil(t, b.Find([]byte("api")))
+	require.Empty(t, b.InForce().All())
+	b.Store(parse(t, "policy api SLIDE 1 60\npolicy-override api k BLOCKED\npolicy web SLIDE 2 60"), 7)
+	b.Configure(parse(t, "policy api FIXED 3 60\npolicy mail SLIDE 4 60"))
+	say := func() (all []string) {
+		for _, p := range b.InForce().All() {
+			all = append(all, fmt.Sprint(p.Name, p.Limits[0].Limit, len(p.Overrides), p.Configured, p.Version))
+		}
+		return all
+	}
+	require.Equal(t, []string{"api3 0 true 0", "mail4 0 true 0", "web2 0 false 7"}, say())
+	require.NotNil(t, b.Configured([]byte("api")))
+	require.Nil(t, b.Configured([]byte("web")))
+	require.Nil(t, b.Configured([]byte("none")))
+	stored, version := b.Stored()
+	require.Equal(t, []any{2, int64(7)}, []any{len(stored.All()), version}, "what is not in force stays stored")
+
+	b.Configure(parse(t, "policy mail SLIDE 4 60"))
+	require.Equal(t, []string{"api1 1 false 7", "mail4 0 true 0", "web2 0 false 7"}, say())
+	b.Store(parse(t, "policy web SLIDE 5 60"), 8)
+	require.Equal(t, []string{"mail4 0 true 0", "web5 0 false 8"}, say())
+}
+
+func TestStoredPoliciesAreUnknownUntilTheyAreStored(t *testing.T) {
+	b := new(Book)
+	require.Nil(t, b.Unread())
+	b.Await(&engine.Unavailable{Node: "h:1"})
+	b.Configure(parse(t, "policy api SLIDE 1 60"))
+	require.Equal(t, "h:1", b.Unread().Node)
+	b.Store(new(Set), 0)
+	require.Nil(t, b.Unread())
+}
+
+// Requests are made while policies change: each has the limits of one text or the other.
+func TestPoliciesChangeWhileTheyAreUsed(t *testing.T) {
+	b := new(Book)
+	one, two := parse(t, "policy api SLIDE 1 60 1 1h\npolicy-override api k* 11 60 11 1h"), parse(t, "policy api SLIDE 2 60 2 1h\npolicy-override api k* 22 60 22 1h")
+	b.Configure(one)
+	var readers sync.WaitGroup
+	done := make(chan struct{})
+	for range 2 {
+		readers.Go(func() {
+			var pipe engine.Pipeline
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				pipe.Reset()
+				for _, key := range []string{"k1", "x"} {
+					r := pipe.Add()
+					if msg := b.Find([]byte("api")).Fill(r, &pipe, []byte(key)); msg != "" || r.Windows[0].Limit != r.Windows[1].Limit || (key == "k1") != (r.Windows[0].Limit > 10) {
+						panic(fmt.Sprint(msg, r.Limits()))
+					}
+				}
+			}
+		})
+	}
+	for range 2000 {
+		b.Configure(two)
+		b.Configure(one)
+	}
+	close(done)
+	readers.Wait()
+}
