@@ -16,8 +16,8 @@ type Builder struct {
 
 // draft is a policy whose overrides are being collected.
 type draft struct {
-	*Policy
-	patterns map[string]bool // of the overrides
+	policy    *Policy
+	overrides map[string]Override // by pattern
 }
 
 // Add adds a line with its words, the first of which is PolicyLine or OverrideLine. An override
@@ -42,26 +42,42 @@ func (b *Builder) Add(first string, words []string) error {
 	return nil
 }
 
+// Clear removes the lines that begin with a word, and with policies their overrides.
+func (b *Builder) Clear(first string) {
+	old := b.drafts
+	*b = Builder{}
+	if first == PolicyLine {
+		return
+	}
+	for _, d := range old {
+		b.put(d.policy)
+	}
+}
+
 func (b *Builder) addPolicy(words [][]byte) string {
 	p, msg := parsePolicy(words)
 	if msg != "" {
 		return msg
 	}
-	size := len(appendLine(nil, PolicyLine, p.Words()))
 	switch {
 	case b.drafts[p.Name] != nil:
 		return "ERR policy " + word.Literal(words[0]) + " is set twice"
 	case len(b.drafts) == MaxPolicies:
 		return errPolicies
-	case b.size+size > MaxText:
+	case b.size+len(appendLine(nil, PolicyLine, p.Words())) > MaxText:
 		return errLong
 	}
+	b.put(p)
+	return ""
+}
+
+// put adds a policy without overrides.
+func (b *Builder) put(p *Policy) {
 	if b.drafts == nil {
 		b.drafts = make(map[string]*draft)
 	}
-	b.drafts[p.Name] = &draft{Policy: p}
-	b.size += size
-	return ""
+	b.drafts[p.Name] = &draft{policy: p}
+	b.size += len(appendLine(nil, PolicyLine, p.Words()))
 }
 
 func (b *Builder) addOverride(words [][]byte) string {
@@ -72,36 +88,39 @@ func (b *Builder) addOverride(words [][]byte) string {
 	if d == nil {
 		return Unknown(words[0]) + " in the lines before"
 	}
-	o, msg := parseOverride(d.Policy, words[1:])
+	o, msg := parseOverride(d.policy, words[1:])
 	if msg != "" {
 		return msg
 	}
-	size := len(appendLine(nil, OverrideLine, o.Words(d.Name)))
+	size := len(appendLine(nil, OverrideLine, o.Words(d.policy.Name)))
+	_, twice := d.overrides[o.Pattern]
 	switch {
-	case d.patterns[o.Pattern]:
+	case twice:
 		return "ERR pattern " + word.Literal(words[1]) + " of policy " + word.Literal(words[0]) + " is set twice"
 	case b.overrides == MaxOverrides:
 		return errMany
 	case b.size+size > MaxText:
 		return errLong
 	}
-	if d.patterns == nil {
-		d.patterns = make(map[string]bool)
+	if d.overrides == nil {
+		d.overrides = make(map[string]Override)
 	}
-	d.patterns[o.Pattern] = true
-	d.Overrides = append(d.Overrides, o)
+	d.overrides[o.Pattern] = o
 	b.overrides++
 	b.size += size
 	return ""
 }
 
-// Set returns the policies of the lines that were added. The Builder must not be used any
-// more.
+// Set returns the policies of the lines.
 func (b *Builder) Set() *Set {
 	all := make([]*Policy, 0, len(b.drafts))
 	for _, d := range b.drafts {
-		d.seal()
-		all = append(all, d.Policy)
+		p := *d.policy
+		for _, o := range d.overrides {
+			p.Overrides = append(p.Overrides, o)
+		}
+		p.seal()
+		all = append(all, &p)
 	}
 	return newSet(all)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/policy"
 )
 
 // config is everything that can be configured. Its fields are documented where
@@ -54,6 +55,7 @@ type config struct {
 	backendTimeout time.Duration
 	failPolicy     engine.FailPolicy
 	failRules      []engine.FailRule
+	policies       *policy.Builder // named policies and their overrides
 	layoutGuard    layout.Mode
 	hotKeys        []split.Rule
 	hotThreshold   int // calls per second; 0 splits no key by load
@@ -66,7 +68,7 @@ type config struct {
 // newConfig returns the defaults.
 func newConfig() *config {
 	share := available().share()
-	c := &config{failPolicy: engine.FailClosed, maxMemory: share, clientMemory: share}
+	c := &config{policies: new(policy.Builder), failPolicy: engine.FailClosed, maxMemory: share, clientMemory: share}
 	for i := range directives {
 		d := &directives[i]
 		if d.preset == "" {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/internal/glob"
+	"github.com/rlproxy/rlproxy/policy"
 )
 
 // directive is one row of the table behind the parser, --help, --check, CONFIG GET
@@ -100,6 +101,10 @@ var directives = []directive{
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
 	{name: "fail-policy", preset: "closed", doc: "[glob] closed, open, local or error: the answer when a node does not answer",
 		value: func(c *config) value { return policies{&c.failPolicy, &c.failRules} }},
+	{name: policy.PolicyLine, hint: "<name> <algorithm> <limit> <window> ...", live: true, doc: "limits with a name, for RL.CHECK; one line per policy",
+		value: func(c *config) value { return policyLines{&c.policies, policy.PolicyLine} }},
+	{name: policy.OverrideLine, hint: "<name> <pattern> <limit> <window> ...", live: true, doc: "other limits, UNLIMITED or BLOCKED for some keys of a policy",
+		value: func(c *config) value { return policyLines{&c.policies, policy.OverrideLine} }},
 	{name: "layout-guard", preset: "warn", live: true, doc: "what to do when proxies have different backends: off, warn or strict",
 		value: func(c *config) value { return guardMode{&c.layoutGuard} }},
 	{name: "hot-key", hint: "<glob> <n>", doc: "split the keys that match into n shards on different nodes",

@@ -53,13 +53,15 @@ fail-policy login:* local
 }
 
 func TestMatchingShowsSettingsButNoSecrets(t *testing.T) {
-	c, err := read("maxmemory 256mb\nmaxmemory-clients 1gb\nrequirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\n")
+	c, err := read("maxmemory 256mb\nmaxmemory-clients 1gb\nrequirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\npolicy web FIXED 5 3600\npolicy api SLIDE 7 60\npolicy-override web \"a b*\" BLOCKED\n")
 	require.NoError(t, err)
 	all := c.matching("*")
 	require.NotContains(t, fmt.Sprint(all), "hush")
 	require.Contains(t, all, [2]string{"maxmemory", "268435456"})
 	require.Contains(t, all, [2]string{"logfile", `"a b"`})
 	require.Contains(t, all, [2]string{"unixsocket", ""})
+	require.Contains(t, all, [2]string{"policy", "api SLIDE 7 1m web FIXED 5 1h"})
+	require.Contains(t, all, [2]string{"policy-override", `web "a b*" BLOCKED`})
 	require.Contains(t, all, [2]string{"fail-policy", "closed a* open"})
 	require.Equal(t, [][2]string{{"maxclients", "10000"}, {"maxmemory-clients", "1073741824"}}, c.matching("max*clients"))
 }

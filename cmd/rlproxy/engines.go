@@ -85,8 +85,10 @@ func (e *engines) observe(log *slog.Logger) {
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 
-// keepPolicies reads the policies that were set by command, and keeps them from then on.
+// keepPolicies puts the policies of the configuration in force, reads those that were set by
+// command, and keeps them from then on.
 func (e *engines) keepPolicies(c *config, log *slog.Logger) (err error) {
+	e.policies.Configure(c.policies.Set())
 	e.store, err = store.Open(e.fleet, c.policyFile, e.policies, log)
 	return err
 }

@@ -91,7 +91,11 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 		r.cleared[name] = true
 		rep.clear()
 	}
-	if !v.set(words) {
+	if e, ok := v.(explained); ok {
+		if err := e.put(words); err != nil {
+			return fmt.Errorf("%s: %s: %w", where, name, err)
+		}
+	} else if !v.set(words) {
 		return fmt.Errorf("%s: %s must be %s%s", where, name, v.allowed(), d.got(words))
 	}
 	r.given[name] = true

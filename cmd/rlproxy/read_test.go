@@ -20,6 +20,9 @@ func TestBadSettingsAreRefusedWithTheirLineAndWhatIsAllowed(t *testing.T) {
 		"port 65536":                         `port must be an integer from 0 to 65535; it was "65536"`,
 		"port":                               `port must be an integer from 0 to 65535; nothing was given`,
 		"port 1 2":                           `port must be an integer from 0 to 65535; it was "1 2"`,
+		"policy api":                         `policy: syntax error: a policy has an algorithm, a limit and a window`,
+		"policy api SLIDE 5 x":               `policy: invalid window: use seconds or an integer with ms, s, m, h or d, from 1ms to 366d; it was 'x'`,
+		"policy-override api x 5 1":          `policy-override: no such policy 'api' in the lines before`,
 		"port 6380 # mine":                   `port must be an integer from 0 to 65535; it was "6380 # mine"`,
 		"bind":                               `bind must be one or more IP addresses, `,
 		"bind example.com":                   `bind must be one or more IP addresses, `,
@@ -87,6 +90,16 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	_, err = load([]string{file, "6380"})
 	require.EqualError(t, err, "can't read the configuration: open 6380: no such file or directory")
 
+	require.NoError(t, os.WriteFile(more, []byte("policy a SLIDE 1 1\npolicy b SLIDE 1 1\npolicy-override a x 2 1\npolicy-override b x 2 1\n"), 0o600))
+	c, err = load([]string{more, "--policy-override", "a", "y", "BLOCKED", "--policy-override", "b", "z", "BLOCKED"})
+	require.NoError(t, err)
+	require.Equal(t, "policy a SLIDE 1 1s\npolicy-override a y BLOCKED\npolicy b SLIDE 1 1s\npolicy-override b z BLOCKED\n", c.policies.Set().Text())
+	c, err = load([]string{more, "--policy", "c", "FIXED", "5", "60", "--policy-override", "c", "y", "7", "60"})
+	require.NoError(t, err)
+	require.Equal(t, "policy c FIXED 5 1m\npolicy-override c y 7 1m\n", c.policies.Set().Text())
+	_, err = load([]string{more, "--policy-override", "c", "y", "7", "60"})
+	require.EqualError(t, err, "command line: policy-override: no such policy 'c' in the lines before")
+
 	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
 	_, err = load([]string{file})
 	require.ErrorContains(t, err, "include must not go deeper than 16 files")
@@ -102,6 +115,7 @@ func FuzzConfig(f *testing.F) {
 		"port 1\nbind * -::1\n", "requirepass \"\\x00\"\n", "client-output-buffer-limit normal 1gb 0 0",
 		"backend redis://h\nbackend rediss://u:p@h:1/2", "fail-policy \"a b\" open\nfail-policy local", "maxmemory 9223372036854775807",
 		"unixsocketperm 777\nloglevel debug\r\ntimeout 1", "include a", "'", "port 1\x002",
+		"policy b COUNTER 5 60 BUCKETS 6\npolicy a SLIDE 5 60 SHADOW\npolicy-override b \"z \" blocked\npolicy-override b a* 7 60 5 1d", "policy a SLIDE 5",
 		"user a on (~b +get) ( +@read\nuser c \"(~d e)\"",
 	} {
 		f.Add(s)

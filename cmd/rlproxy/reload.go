@@ -98,6 +98,7 @@ func (l *live) reload(eng *engines) (waiting []string, err error) {
 		eng.layout.SetMode(next.layoutGuard)
 	}
 	eng.decisions.Use(decisions, next.decisions())
+	eng.policies.Configure(next.policies.Set())
 	l.apply(next, p)
 	return waiting, nil
 }
@@ -129,6 +130,10 @@ func (c *config) with(next *config) (merged *config, waiting []string) {
 			continue
 		}
 		v := d.value(&both)
+		if p, ok := v.(policyLines); ok {
+			*p.p = next.policies // both directives at once, since overrides belong to policies
+			continue
+		}
 		if r, ok := v.(repeated); ok {
 			r.clear()
 		}

@@ -21,6 +21,12 @@ type value interface {
 	words() [][]string
 }
 
+// explained is a value that says itself what is wrong with words.
+type explained interface {
+	value
+	put(words []string) error // instead of set
+}
+
 // single returns the word of a setting that takes exactly one.
 func single(words []string) (string, bool) {
 	if len(words) != 1 {
