@@ -87,7 +87,7 @@ func (c *conn) hotKeys(t *testing.T, count int) []hotKey {
 // info returns a number from INFO's section engine.
 func (c *conn) info(t *testing.T, name string) int64 {
 	t.Helper()
-	text, ok := c.do(t, "INFO", "engine").(string)
+	text, ok := c.do(t, "INFO", "engine", "policies").(string)
 	require.True(t, ok)
 	_, rest, found := strings.Cut(text, "\r\n"+name+":")
 	require.True(t, found, "%s in %q", name, text)
