@@ -231,3 +231,42 @@ func TestMetricsShowKeysToThoseWhoMaySeeThem(t *testing.T) {
 	require.NotContains(t, hidden.text(t, "app:app"), "secret")
 	require.NotContains(t, hidden.text(t, "app:app"), "hot_key")
 }
+
+// Decisions by a policy's limits are counted and logged under its name, and as the command of
+// its algorithm. The command that was sent is RL.CHECK, for those who ask about commands.
+func TestDecisionsAreCountedAndLoggedByPolicy(t *testing.T) {
+	t.Parallel()
+	nodes := backends(startNodes(t, 2)...)
+	for engine, args := range map[string][]string{"embedded": nil, "redis": nodes} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			l, args := newDecisionLog(t, args...)
+			p := startMeasured(t, args...)
+			c := dial(t, p.addr)
+			eventually(t, "a policy", func() bool {
+				_, failed := c.do(t, words("RL.POLICY SET api FIXED 2 1h")...).(error)
+				return !failed
+			})
+			c.do(t, words("RL.POLICY OVERRIDE api vip UNLIMITED")...)
+			c.do(t, words("RL.POLICY OVERRIDE api spam BLOCKED")...)
+			c.do(t, words("RL.POLICY SET trial SLIDE 1 1h SHADOW")...)
+			for _, line := range []string{"api k COST 2", "api k", "api vip", "api vip", "api spam", "trial k", "trial k"} {
+				c.do(t, words("RL.CHECK "+line)...)
+			}
+			c.do(t, words("RL.FIXED k 1 60")...)
+			s := p.scrape(t)
+			require.Equal(t, map[string]int{"allowed": 3, "denied": 2}, s.decidedBy("api", "rl.fixed"))
+			require.Equal(t, map[string]int{"shadow_allowed": 1, "shadow_denied": 1}, s.decidedBy("trial", "rl.slide"))
+			require.Equal(t, map[string]int{"allowed": 1}, s.decided("rl.fixed"))
+			require.Empty(t, s.decided("rl.slide"))
+			require.NotContains(t, s, `decisions_total{command="rl.fixed",policy="api",result="error"}`, "it had none")
+			require.Contains(t, c.do(t, words("INFO commandstats")...), "cmdstat_rl.check:calls=7,")
+			p.stop(t)
+			var got []string
+			for _, line := range l.lines(t) {
+				got = append(got, fmt.Sprintf("%v %v %v %v %v", line["policy"], line["command"], line["key"], line["limit"], line["shadow"]))
+			}
+			require.Equal(t, []string{"api rl.fixed api:k 2 <nil>", "api rl.fixed api:spam 0 <nil>", "trial rl.slide trial:k 1 true"}, got)
+		})
+	}
+}
