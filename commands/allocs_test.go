@@ -100,7 +100,7 @@ func openRedis(t *testing.T) engine.Engine {
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
-	return redis.Open(fleet, redis.Config{Fail: engine.FailError})
+	return redis.Open(fleet, redis.Config{Settings: redis.Settings{Fail: engine.FailError}})
 }
 
 // serveOn starts a server with an engine, as rlproxy does, until the test ends.

@@ -101,7 +101,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 		if c.user == nil {
 			return nil, reply.ErrNoAuth
 		}
-		if c.h.cfg.Forward == nil {
+		if !c.h.forwards() {
 			return nil, reply.UnknownCommand(args)
 		}
 		r = &forwardRow
@@ -111,7 +111,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 		switch {
 		case sub != nil:
 			r = sub
-		case c.h.cfg.Forward != nil:
+		case c.h.forwards():
 			r = &forwardRow
 		default:
 			return nil, reply.UnknownSubcommand(r.Name, args[1])

@@ -14,6 +14,10 @@ var forwardRow = row{Command: table.Command{Name: "forward", Arity: -1}}
 // Forwarder sends ordinary commands to the nodes of their keys. It is implemented by
 // forward.Forwarder.
 type Forwarder interface {
+	// On reports whether commands are forwarded. If not, Start, Join and Describe treat every
+	// command as unknown.
+	On() bool
+
 	// Start sends the commands of a pipeline.
 	Start(p *forward.Pipeline)
 	// Wait waits until all commands of the pipeline have their results.
@@ -29,6 +33,9 @@ type Forwarder interface {
 	// ReadsLimits reports whether a command may read the state of rate limits.
 	ReadsLimits(p *forward.Pipeline, args [][]byte) bool
 }
+
+// forwards reports whether ordinary commands are forwarded.
+func (h *Handler) forwards() bool { return h.cfg.Forward != nil && h.cfg.Forward.On() }
 
 // The ordinary commands and the decisions of a pipeline run at the same time, since they have
 // no keys in common. But a command that may read the state of rate limits runs after the

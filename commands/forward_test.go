@@ -39,7 +39,7 @@ func TestOrdinaryCommandsMixWithRlproxysOwn(t *testing.T) {
 	require.Equal(t, "+OK\r\n-ERR 'flushall' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n+OK\r\n",
 		ask(h, s, lines("MULTI\nFLUSHALL\nDISCARD")...))
 	require.Equal(t, "-ERR unknown subcommand 'NOPE'. Try OBJECT HELP.\r\n", ask(h, s, lines("OBJECT NOPE")...))
-	require.Equal(t, "-ERR 'config|set' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n", ask(h, s, lines("CONFIG SET hz 20")...))
+	require.Equal(t, "-ERR 'acl|setuser' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n", ask(h, s, lines("ACL SETUSER x")...))
 
 	s.Out = nil
 	ask(h, s, lines("HELLO 3")...)
@@ -169,7 +169,7 @@ func TestPipelineToAStoppedNodeTakesOneTimeout(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
 	e := redis.Open(fleet, redis.Config{})
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	f := forward.Open(fleet, forward.Config{Timeout: timeout})
+	f := forward.Open(fleet, forward.Config{Settings: forward.Settings{Timeout: timeout}})
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	cfg := testConfig(e)
 	cfg.Forward = f
@@ -200,4 +200,29 @@ func TestOrdinaryCommandsAreUnknownWithoutAForwarder(t *testing.T) {
 	h.cfg.Forward = nil
 	require.Equal(t, "-ERR unknown command 'GET', with args beginning with: 'a' (ordinary Redis commands need a backend, see the directives backend and passthrough)\r\n",
 		ask(h, open(h, 1), lines("GET a")...))
+}
+
+// Forwarding ends and begins with the next command, also of a transaction that was queued before.
+// What the nodes have been asked is answered.
+func TestForwardingIsSwitchedOffAndOn(t *testing.T) {
+	h, _ := forwarding(t)
+	f := h.cfg.Forward.(*forward.Forwarder)
+	off := func(off, admin bool) {
+		f.Configure(forward.Settings{Off: off, Admin: admin, Timeout: 20 * time.Second})
+	}
+	const unknown = "-ERR unknown command 'INCR', with args beginning with: 'n' (ordinary Redis commands need a backend, see the directives backend and passthrough)\r\n"
+	s := open(h, 1)
+	require.Equal(t, ":1\r\n+OK\r\n+QUEUED\r\n", ask(h, s, lines("INCR n\nMULTI\nINCR n")...))
+	off(true, false)
+	require.Equal(t, "*1\r\n"+unknown+unknown+"-ERR unknown subcommand 'WHAT'. Try CLIENT HELP.\r\n+OK\r\n",
+		ask(h, s, lines("EXEC\nINCR n\nCLIENT WHAT\nWATCH n")...))
+	require.Equal(t, "+OK\r\n"+unknown+"-EXECABORT Transaction discarded because of previous errors.\r\n", ask(h, s, lines("MULTI\nINCR n\nEXEC")...))
+	off(false, false)
+	require.Equal(t, ":2\r\n-"+reply.ErrNoWatch+"\r\n", ask(h, s, lines("INCR n\nWATCH n")...))
+
+	require.Contains(t, ask(h, s, lines("FLUSHALL")...), "see the directive passthrough-admin")
+	off(false, true)
+	require.Equal(t, "+OK\r\n:1\r\n", ask(h, s, lines("FLUSHALL\nINCR n")...))
+	off(false, false)
+	require.Contains(t, ask(h, s, lines("FLUSHALL")...), "see the directive passthrough-admin")
 }

@@ -293,6 +293,8 @@ type fakeForward struct {
 	calls []int // the number of commands of each call of Start
 }
 
+func (f *fakeForward) On() bool { return true }
+
 func (f *fakeForward) Start(p *forward.Pipeline) {
 	f.calls = append(f.calls, len(p.Commands))
 	p.Results = make([]forward.Result, len(p.Commands))
@@ -327,7 +329,7 @@ func forwardingTo(t *testing.T, timeout time.Duration, urls ...string) *Handler 
 	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
 	e := redis.Open(fleet, redis.Config{})
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	f := forward.Open(fleet, forward.Config{Timeout: 20 * time.Second})
+	f := forward.Open(fleet, forward.Config{Settings: forward.Settings{Timeout: 20 * time.Second}})
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	cfg := testConfig(e)
 	cfg.Forward = f

@@ -38,7 +38,7 @@ func subscribeRows() []row {
 }
 
 func runSubscribe(c *client, args [][]byte) {
-	if c.h.cfg.Forward != nil {
+	if c.h.forwards() {
 		c.Error(reply.ErrNoChannel)
 		return
 	}

@@ -153,7 +153,7 @@ func runWatch(c *client, _ [][]byte) {
 	switch {
 	case c.tx.open:
 		c.Error(reply.ErrWatch)
-	case c.h.cfg.Forward != nil:
+	case c.h.forwards():
 		c.Error(reply.ErrNoWatch)
 	default:
 		c.OK()

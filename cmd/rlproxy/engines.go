@@ -25,11 +25,14 @@ type engines struct {
 	decide  engine.Engine
 	fleet   *backend.Fleet     // nil with the embedded engine
 	layout  *layout.Guard      // nil with the embedded engine
-	forward *forward.Forwarder // nil when ordinary commands are not forwarded
+	forward *forward.Forwarder // nil with the embedded engine
 	memory  *resp.Memory       // counts what clients make the process hold
 
 	policies *policy.Book // the named policies in force
 	store    *store.Store // keeps those that are set by command; nil before keepPolicies
+
+	// configure puts in force what live directives say of the engines, for the requests to come.
+	configure func(c *config)
 
 	observer  *observe.Observer     // sees the decisions
 	hotkeys   *hotkeys.Exchange     // adds up the busiest keys of all proxies
@@ -40,9 +43,11 @@ type engines struct {
 func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	clients := resp.NewMemory(c.clientMemory)
 	if len(c.backends) == 0 {
-		e := &engines{memory: clients, policies: new(policy.Book), decide: memory.Open(memory.Config{
-			MaxMemory: c.maxMemory, Fail: c.failPolicy, FailRules: c.failRules, Logger: log,
-		})}
+		own := memory.Open(memory.Config{MaxMemory: c.maxMemory, Logger: log})
+		e := &engines{memory: clients, policies: new(policy.Book), decide: own, configure: func(c *config) {
+			own.Configure(memory.Settings{Fail: c.failPolicy, FailRules: c.failRules})
+		}}
+		e.configure(c)
 		e.observe(log)
 		return e, nil
 	}
@@ -56,25 +61,19 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 		return nil, err
 	}
 	guard := layout.Open(fleet, c.layoutGuard, log)
-	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: redis.Open(fleet, redis.Config{
-		Fail:         c.failPolicy,
-		FailRules:    c.failRules,
-		LocalMemory:  c.maxMemory,
-		HotKeys:      c.hotKeys,
-		HotThreshold: int64(c.hotThreshold),
-		Layout:       guard,
-		Logger:       log,
-	})}
-	e.observe(log)
-	if c.passthrough {
-		e.forward = forward.Open(fleet, forward.Config{
-			Timeout:    c.passthroughTimeout,
-			Admin:      c.passthroughAdmin,
-			ReplyLimit: c.outputBuffer,
-			Hold:       clients.Hold,
-			Logger:     log,
+	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.maxMemory, Layout: guard, Logger: log})
+	ordinary := forward.Open(fleet, forward.Config{ReplyLimit: c.outputBuffer, Hold: clients.Hold, Logger: log})
+	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: ordinary, configure: func(c *config) {
+		fleet.SetTimeout(c.backendTimeout)
+		guard.SetMode(c.layoutGuard)
+		nodes.Configure(redis.Settings{
+			Fail: c.failPolicy, FailRules: c.failRules,
+			HotKeys: c.hotKeys, HotThreshold: int64(c.hotThreshold),
 		})
-	}
+		ordinary.Configure(forward.Settings{Off: !c.passthrough, Admin: c.passthroughAdmin, Timeout: c.passthroughTimeout})
+	}}
+	e.configure(c)
+	e.observe(log)
 	return e, nil
 }
 

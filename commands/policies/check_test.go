@@ -171,7 +171,7 @@ func answer(e engine.Engine, c ratelimit.Command, line string) string {
 func TestANodeAnswersACheckAsWhatItsPolicyStandsFor(t *testing.T) {
 	fleet, err := backend.Open(backend.Config{Backends: []string{redistest.Start(t).URL()}, Timeout: time.Minute})
 	require.NoError(t, err)
-	e := redis.Open(fleet, redis.Config{Fail: engine.FailError, AskAlways: true})
+	e := redis.Open(fleet, redis.Config{Settings: redis.Settings{Fail: engine.FailError}, AskAlways: true})
 	t.Cleanup(func() {
 		require.NoError(t, e.Close())
 		require.NoError(t, fleet.Close())

@@ -28,8 +28,9 @@ type connection struct {
 	net.Conn
 	raw     syscall.Conn
 	from    *Connections
-	spoke   bool    // the peer has sent something; used only by the reader
-	replies scanner // checks the replies; used only by the reader
+	greeted time.Duration // how long to wait for the peer's first bytes, if the reader has no deadline
+	spoke   bool          // the peer has sent something; used only by the reader
+	replies scanner       // checks the replies; used only by the reader
 }
 
 // unspoken is the error of a connection whose peer has never sent a byte. A client sends
@@ -52,6 +53,15 @@ func (c *connection) Read(p []byte) (int, error) {
 		err = unspoken{err}
 	}
 	return n, err
+}
+
+// SetReadDeadline is called by the reader. go-redis greets the node without a deadline on the
+// connection of a subscription: it gets one here.
+func (c *connection) SetReadDeadline(t time.Time) error {
+	if t.IsZero() && !c.spoke {
+		t = time.Now().Add(c.greeted)
+	}
+	return c.Conn.SetReadDeadline(t)
 }
 
 // SyscallConn returns the socket's raw connection.
@@ -92,11 +102,11 @@ func (u unopened) SetReadDeadline(time.Time) error  { return nil }
 func (u unopened) SetWriteDeadline(time.Time) error { return nil }
 
 // dialer returns open as go-redis calls it: it never fails, but may return a connection
-// that does.
-func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string) (net.Conn, error) {
+// that does. within returns how long opening one may take.
+func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config, within func() time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	open := cs.opener(target, config)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := open(ctx, network, addr)
+		conn, err := open(ctx, network, addr, within())
 		if err != nil {
 			return unopened{err: err}, nil
 		}
@@ -104,15 +114,17 @@ func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config) func
 	}
 }
 
-// opener returns a function that opens connections, with TLS if target is not nil.
-func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+// opener returns a function that opens connections within a time, with TLS if target is not nil.
+func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string, time.Duration) (net.Conn, error) {
+	return func(ctx context.Context, network, addr string, within time.Duration) (net.Conn, error) {
+		ctx, cancel := context.WithTimeout(ctx, within)
+		defer cancel()
 		d := net.Dialer{KeepAlive: keepAlive}
 		conn, err := d.DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, raw: conn.(syscall.Conn), from: cs, replies: scanner{limits: parsedLimits}}
+		c := &connection{Conn: conn, raw: conn.(syscall.Conn), from: cs, greeted: within, replies: scanner{limits: parsedLimits}}
 		if cs.PassOn {
 			c.replies.limits = passedLimits
 		}

@@ -39,3 +39,44 @@ func TestANodeThatIsBackIsReachedAtOnce(t *testing.T) {
 	s.Run()
 	require.NoError(t, n.Client().Ping(t.Context()).Err())
 }
+
+// A subscription has no deadline, but the greeting before it has one: a node that hangs then
+// does not keep a proxy from ending.
+func TestAGreetingHasADeadlineWithoutOneOfTheRequest(t *testing.T) {
+	s := redistest.Start(t)
+	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 50 * time.Millisecond})
+	s.Pause()
+	sub := f.Topology().Nodes[0].Client().Subscribe(t.Context(), "channel")
+	_, err := sub.Receive(t.Context())
+	require.True(t, TimedOut(err), "%v", err)
+	s.Resume()
+	require.Eventually(t, func() bool {
+		_, err := sub.Receive(t.Context())
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+	heard := make(chan any, 1)
+	go func() { // until a message
+		m, err := sub.Receive(t.Context())
+		heard <- [2]any{m, err}
+	}()
+	require.Never(t, func() bool { return len(heard) > 0 }, 200*time.Millisecond, 10*time.Millisecond, "silence is no failure")
+	s.Do("PUBLISH", "channel", "x")
+	require.Nil(t, (<-heard).([2]any)[1])
+	require.NoError(t, sub.Close())
+}
+
+// The next probe and the next dial have the time that was set last.
+func TestTimeoutChanges(t *testing.T) {
+	s := redistest.Start(t)
+	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: time.Hour})
+	n := f.Topology().Nodes[0]
+	require.NoError(t, n.probe(t.Context()))
+	s.Pause()
+	f.SetTimeout(100 * time.Millisecond)
+	began := time.Now()
+	require.True(t, TimedOut(n.probe(t.Context())))
+	require.Less(t, time.Since(began), 10*time.Second)
+	s.Resume()
+	f.SetTimeout(time.Hour)
+	require.NoError(t, n.probe(t.Context()))
+}

@@ -52,8 +52,9 @@ type Config struct {
 	// TLS configures connections to rediss backends.
 	TLS TLS
 
-	// Timeout bounds a dial, a probe, and a read or write of a node's client. Default
-	// 100 ms: well above a healthy round trip, and short for a waiting client.
+	// Timeout bounds a dial and a probe, and users of nodes are asked to bound their
+	// requests by Fleet.Timeout. Default 100 ms: well above a healthy round trip, and short
+	// for a waiting client. SetTimeout changes it.
 	Timeout time.Duration
 
 	Logger *slog.Logger     // default slog.Default()
@@ -63,6 +64,7 @@ type Config struct {
 // Fleet holds all nodes of a configuration. It is safe for concurrent use.
 type Fleet struct {
 	config    Config
+	timeout   atomic.Int64 // ns, see SetTimeout
 	topology  atomic.Pointer[Topology]
 	tls       atomic.Pointer[tls.Config] // for new connections to rediss:// backends
 	watcher   *watcher                   // nil if all backends are single nodes
@@ -109,6 +111,7 @@ func Open(config Config) (*Fleet, error) {
 		config.Now = time.Now
 	}
 	f := &Fleet{config: config, known: make(map[address]*Node)}
+	f.SetTimeout(config.Timeout)
 	f.recovered.Store(new([]Recovered))
 	f.reports.Store(new([]Report))
 	if err := f.SetTLS(config.TLS); err != nil {
@@ -143,8 +146,12 @@ func (f *Fleet) Check() {
 	}
 }
 
-// Timeout returns the configured Timeout.
-func (f *Fleet) Timeout() time.Duration { return f.config.Timeout }
+// Timeout returns how long a request may wait for its node.
+func (f *Fleet) Timeout() time.Duration { return time.Duration(f.timeout.Load()) }
+
+// SetTimeout changes Timeout for the requests to come. Those under way keep the deadline that they
+// have.
+func (f *Fleet) SetTimeout(d time.Duration) { f.timeout.Store(int64(d)) }
 
 // OnRecovered registers a function that is called when a node answers again. Register
 // functions before the fleet is used.

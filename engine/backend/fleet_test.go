@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"runtime"
 	"testing"
@@ -41,7 +42,9 @@ func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
 	n := f.Topology().Nodes[0]
 	require.NoError(t, n.Client().Ping(t.Context()).Err())
 	s.Pause()
-	err := n.Client().Ping(t.Context()).Err()
+	ctx, cancel := context.WithTimeout(t.Context(), f.Timeout())
+	defer cancel()
+	err := n.Client().Ping(ctx).Err()
 	require.True(t, Failed(err))
 	require.True(t, MaybeApplied(err))
 	n.Record(err)

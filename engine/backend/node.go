@@ -54,8 +54,9 @@ func (n *Node) openHealth() {
 // Name returns the node's address, host:port.
 func (n *Node) Name() string { return n.name }
 
-// Client returns the node's client, which uses RESP2 and never sends anything twice. It
-// returns nil if the node's address is not known yet.
+// Client returns the node's client, which uses RESP2 and never sends anything twice. It waits
+// until the context's deadline, so every request needs one: see Fleet.Timeout. Client returns nil
+// if the node's address is not known yet.
 func (n *Node) Client() *redis.Client { return n.client }
 
 // Clustered reports whether the node belongs to a Redis Cluster, whose keys are placed by
@@ -96,7 +97,7 @@ func (n *Node) Record(err error) {
 }
 
 // Options returns the options for a further client of the node, whose connections are
-// tracked by conns. conns must be new.
+// tracked by conns. conns must be new. Its requests need a deadline, as those of Client do.
 func (n *Node) Options(conns *Connections) *redis.Options {
 	return n.fleet.options(n.backend, n.name, conns)
 }
@@ -141,7 +142,7 @@ const probeScript = "#!lua\nreturn 1"
 func (n *Node) probe(ctx context.Context) error {
 	err := errPanicked
 	Guard(n.fleet.config.Logger, "probe of "+n.name, func() {
-		ctx, cancel := context.WithTimeout(ctx, n.fleet.config.Timeout)
+		ctx, cancel := context.WithTimeout(ctx, n.fleet.Timeout())
 		defer cancel()
 		err = n.client.Process(ctx, redis.NewCmd(ctx, "eval", probeScript, 1, "rl:{}"))
 		if isBusy(err) {
@@ -175,14 +176,14 @@ const poolSize = 7
 func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Options {
 	o := *b.options
 	o.Addr = addr
-	o.Dialer = conns.dialer(b.tls, f.tls.Load)
+	o.Dialer = conns.dialer(b.tls, f.tls.Load, f.Timeout)
 	o.Protocol = 2      // replies of scripts are strings, for which RESP3 has no advantage
 	o.MaxRetries = -1   // a command that may have been applied is never sent again
 	o.DialerRetries = 1 // a dead node costs one dial
 	o.ContextTimeoutEnabled = true
-	o.DialTimeout = f.config.Timeout
-	o.ReadTimeout = f.config.Timeout
-	o.WriteTimeout = f.config.Timeout
+	o.DialTimeout = time.Hour // the dialer has a shorter one
+	o.ReadTimeout = -1        // requests have deadlines of their own
+	o.WriteTimeout = -1
 	o.PoolSize = poolSize
 	o.PipelinePoolSize = -1 // one pool: an open connection serves both
 	o.ClientName = "rlproxy"

@@ -253,5 +253,5 @@ func (w *watcher) client(b *backend, addr string) *redis.Client {
 
 // within bounds one request for the topology.
 func (w *watcher) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(w.fleet.config.Timeout, lookSoon))
+	return context.WithTimeout(ctx, max(w.fleet.Timeout(), lookSoon))
 }

@@ -35,9 +35,10 @@ func (r *nodeReply) refused() bool {
 func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 	v := f.view()
 	first := max(0, slices.Index(v.Nodes, f.answered.Load()))
-	ctx, cancel := context.WithTimeout(context.Background(), f.config.Timeout)
+	timeout := f.live.Load().Timeout
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
-	next := time.NewTicker(max(min(askNext, f.config.Timeout/8), 1))
+	next := time.NewTicker(max(min(askNext, timeout/8), 1))
 	defer next.Stop()
 	replies := make(chan nodeReply, len(v.Nodes))
 	var err error // of the first node; it is returned if the others fail, too

@@ -31,7 +31,7 @@ func TestStoppedFirstNodeDoesNotDelayOthers(t *testing.T) {
 	const timeout = 20 * time.Second
 	servers := startServers(t, 2)
 	fleet := openNodes(t, timeout, servers[0].URL(), servers[1].URL()) // slow to count the node as down
-	f := openOn(t, fleet, Config{Timeout: timeout})
+	f := openOn(t, fleet, Config{Settings: Settings{Timeout: timeout}})
 	key := keysOn(f)[1]
 	servers[0].Pause()
 	began := time.Now()
@@ -60,7 +60,7 @@ func TestPipelineWaitsOnceForANode(t *testing.T) {
 			t.Parallel()
 			servers := startServers(t, 2)
 			fleet := openNodes(t, 30*time.Second, servers[0].URL(), servers[1].URL())
-			f := openOn(t, fleet, Config{Timeout: timeout})
+			f := openOn(t, fleet, Config{Settings: Settings{Timeout: timeout}})
 			keys := keysOn(f)
 			if known {
 				require.Equal(t, "$-1\r\n", forwardAll(t, f, 2, fmt.Sprintf("GET %s", keys[1]))[0])
@@ -108,12 +108,12 @@ func TestCommandIsNotSentIfNoNodeTellsItsKeys(t *testing.T) {
 	sound := open(t, nil, redistest.Start(t))
 	require.Equal(t, "*0\r\n", forwardAll(t, sound, 2, "SORT a")[0])
 	for _, reply := range []string{"BUSY a script is running", "NOPERM no", "LOADING soon", "NOAUTH no"} {
-		f := openOn(t, openNodes(t, time.Second, babble(t, "-"+reply+"\r\n")), Config{Timeout: time.Second})
+		f := openOn(t, openNodes(t, time.Second, babble(t, "-"+reply+"\r\n")), Config{Settings: Settings{Timeout: time.Second}})
 		f.table.table.Store(sound.table.table.Load())
 		got := forwardAll(t, f, 2, "SORT a STORE rl:{a}")[0]
 		require.Regexp(t, `^UNAVAILABLE 127\.0\.0\.1:\d+: .*$`, got, reply)
 	}
-	wrong := openOn(t, openNodes(t, time.Second, babble(t, "-ERR Invalid arguments specified for command\r\n")), Config{Timeout: time.Second})
+	wrong := openOn(t, openNodes(t, time.Second, babble(t, "-ERR Invalid arguments specified for command\r\n")), Config{Settings: Settings{Timeout: time.Second}})
 	wrong.table.table.Store(sound.table.table.Load())
 	require.Equal(t, []string{errReserved.Error(), "-ERR Invalid arguments specified for command\r\n"},
 		forwardAll(t, wrong, 2, "SORT a STORE rl:{a}", "SORT a STORE b"))

@@ -10,7 +10,7 @@ import (
 
 func TestCommandsFollowRedirectsAndFanOutBySlotInACluster(t *testing.T) {
 	c := redistest.StartCluster(t, 3, nil)
-	f := openOn(t, openNodes(t, 5*time.Second, c.URL()), Config{Timeout: 20 * time.Second})
+	f := openOn(t, openNodes(t, 5*time.Second, c.URL()), Config{Settings: Settings{Timeout: 20 * time.Second}})
 	require.Eventually(t, func() bool { return forwardAll(t, f, 2, "MSET a 0 b 0 c 0")[0] == "+OK\r\n" }, 20*time.Second, time.Millisecond)
 	require.Equal(t, []string{"+OK\r\n", "*4\r\n$1\r\n1\r\n$-1\r\n$1\r\n3\r\n$1\r\n2\r\n", ":3\r\n"},
 		forwardAll(t, f, 2, "MSET a 1 b 2 c 3", "MGET a none c b", "DEL a b c"))

@@ -36,14 +36,23 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// Config configures a Forwarder.
-type Config struct {
-	// Timeout is how long a command waits for its node, which may be busy with another
-	// command. Default 5 s.
-	Timeout time.Duration
+// Settings say which commands are forwarded. Configure changes them.
+type Settings struct {
+	// Off forwards no command: all are unknown.
+	Off bool
 
 	// Admin forwards commands that administer a node, too.
 	Admin bool
+
+	// Timeout is how long a command waits for its node, which may be busy with another
+	// command. Default 5 s.
+	Timeout time.Duration
+}
+
+// Config configures a Forwarder.
+type Config struct {
+	// Settings are those with which the forwarder begins.
+	Settings
 
 	// ReplyLimit is the most bytes of replies that one pipeline holds until they are
 	// written to its client. A reply that exceeds it becomes an error. Default 256 MiB.
@@ -64,6 +73,7 @@ type Config struct {
 // use by goroutines that each have their own Pipeline.
 type Forwarder struct {
 	config  Config
+	live    atomic.Pointer[Settings] // in force, never modified
 	fleet   *backend.Fleet
 	table   tableCache
 	current atomic.Pointer[view] // the last result of the method view
@@ -92,9 +102,6 @@ type view struct {
 // Open returns a forwarder to the nodes of a fleet, which must be closed after the
 // forwarder. The forwarder connects to a node when there is a command for it.
 func Open(fleet *backend.Fleet, config Config) *Forwarder {
-	if config.Timeout <= 0 {
-		config.Timeout = 5 * time.Second
-	}
 	if config.ReplyLimit <= 0 {
 		config.ReplyLimit = 256 << 20
 	}
@@ -107,8 +114,22 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	return &Forwarder{config: config, fleet: fleet, queues: make(map[*backend.Node]*queues)}
+	f := &Forwarder{config: config, fleet: fleet, queues: make(map[*backend.Node]*queues)}
+	f.Configure(config.Settings)
+	return f
 }
+
+// Configure puts settings in force for the commands to come. Those that wait for a node get its
+// reply.
+func (f *Forwarder) Configure(s Settings) {
+	if s.Timeout <= 0 {
+		s.Timeout = 5 * time.Second
+	}
+	f.live.Store(&s)
+}
+
+// On reports whether commands are forwarded.
+func (f *Forwarder) On() bool { return !f.live.Load().Off }
 
 // Do answers the commands of p. It calls Start and Wait.
 func (f *Forwarder) Do(p *Pipeline) {
@@ -227,7 +248,7 @@ func (f *Forwarder) of(n *backend.Node) *queues {
 
 func (f *Forwarder) newQueue(n *backend.Node, t *traffic, protocol int) *queue {
 	q := &queue{
-		node: n, traffic: t, protocol: protocol, config: &f.config,
+		node: n, traffic: t, protocol: protocol, config: &f.config, live: &f.live,
 		connected: f.table.suspect,
 		look:      f.fleet.Look,
 		redirected: func(addr string) *queue {

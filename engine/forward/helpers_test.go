@@ -37,7 +37,7 @@ func openOn(t testing.TB, fleet *backend.Fleet, config Config) *Forwarder {
 // open opens a forwarder on nodes, with timeouts that are long enough for a busy machine.
 func open(t testing.TB, change func(c *Config), nodes ...*redistest.Server) *Forwarder {
 	t.Helper()
-	config := Config{Timeout: 20 * time.Second}
+	config := Config{Settings: Settings{Timeout: 20 * time.Second}}
 	if change != nil {
 		change(&config)
 	}

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -27,9 +28,10 @@ type queue struct {
 	traffic    *traffic // of the node
 	protocol   int      // resp2 or resp3
 	config     *Config
-	connected  func()                   // called when a connection was opened
-	look       func()                   // called when the node seems to be demoted
-	redirected func(addr string) *queue // returns the queue for a redirect, or nil if it is not followed
+	live       *atomic.Pointer[Settings] // of the forwarder
+	connected  func()                    // called when a connection was opened
+	look       func()                    // called when the node seems to be demoted
+	redirected func(addr string) *queue  // returns the queue for a redirect, or nil if it is not followed
 
 	conns backend.Connections
 
@@ -80,8 +82,6 @@ func (q *queue) open() {
 	o := q.node.Options(&q.conns)
 	o.Protocol = 2 + q.protocol
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	o.ReadTimeout = q.config.Timeout
-	o.WriteTimeout = q.config.Timeout
 	o.PipelinePoolSize = inFlight
 	o.OnConnect = func(context.Context, *redis.Conn) error {
 		q.connected()
@@ -165,7 +165,7 @@ func (q *queue) serve(b *batch) {
 	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), oldest.Add(q.config.Timeout))
+	ctx, cancel := context.WithDeadline(context.Background(), oldest.Add(q.live.Load().Timeout))
 	defer cancel()
 	b.block.config = q.config
 	b.build(ctx)
@@ -183,7 +183,7 @@ func (q *queue) serve(b *batch) {
 // oldest command is that of the whole batch. If the node is down, it refuses all commands.
 // It returns when the oldest of the others was submitted.
 func (q *queue) dropLate(b *batch) (oldest time.Time) {
-	now, patience := time.Now(), q.config.Timeout*7/8
+	now, patience := time.Now(), q.live.Load().Timeout*7/8
 	why, down := backend.NoAnswer, q.node.Down()
 	if down {
 		why = q.node.Reason()

@@ -22,7 +22,7 @@ func askAsync(t testing.TB, f *Forwarder, line string) <-chan string {
 func TestSlowNode(t *testing.T) {
 	servers := startServers(t, 2)
 	fleet := openNodes(t, 100*time.Millisecond, servers[0].URL(), servers[1].URL())
-	f := openOn(t, fleet, Config{Timeout: 20 * time.Second})
+	f := openOn(t, fleet, Config{Settings: Settings{Timeout: 20 * time.Second}})
 	keys := keysOn(f)
 	require.Equal(t, []string{"+OK\r\n", ":1\r\n"}, forwardAll(t, f, 2, fmt.Sprintf("SET %s x", keys[1]), fmt.Sprintf("INCR %s", keys[0])))
 
@@ -69,7 +69,7 @@ func TestNonsense(t *testing.T) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()
 			fleet := openNodes(t, 100*time.Millisecond, babble(t, reply), babble(t, reply))
-			f := openOn(t, fleet, Config{Timeout: 300 * time.Millisecond})
+			f := openOn(t, fleet, Config{Settings: Settings{Timeout: 300 * time.Millisecond}})
 			began := time.Now()
 			if i%2 == 0 {
 				f.table.table.Store(table) // else it asks for one

@@ -43,7 +43,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		return nil, r, err
 	}
 	switch {
-	case row.refusal != "":
+	case row.refusal != "" && (!row.admin || !f.live.Load().Admin):
 		return row, r, errors.New(row.refusal)
 	case row.is(blocksOnRequest) && asksToBlock(args):
 		return row, r, errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes")

@@ -44,7 +44,7 @@ func traitsOf(name string) trait {
 // judge decides whether a command is forwarded, by the node's description. All clients
 // share the connections to nodes, so a command must not block a connection, change its
 // state, or make the node send unsolicited data.
-func (r *commandRow) judge(flags, categories map[string]bool, admin bool) {
+func (r *commandRow) judge(flags, categories map[string]bool) {
 	r.traits = traitsOf(r.name)
 	why := ""
 	switch {
@@ -54,8 +54,8 @@ func (r *commandRow) judge(flags, categories map[string]bool, admin bool) {
 		why = "pub/sub needs a connection of its own, and clients share the connections to nodes"
 	case (flags["blocking"] || categories["@blocking"]) && !r.is(blocksOnRequest):
 		why = "it blocks, and clients share the connections to nodes"
-	case admin:
 	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories):
+		r.admin = true
 		why = "it administers the node (see the directive passthrough-admin)"
 	}
 	if why != "" {

@@ -18,6 +18,7 @@ type commandRow struct {
 	partial    bool                   // the specs do not find all keys that the command may write: ask a node
 	traits     trait                  // the properties that COMMAND does not tell
 	refusal    string                 // the error if the command is not forwarded; empty: it is
+	admin      bool                   // refusal is for want of Settings.Admin
 	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes
 	mergeNodes merge                  // how to merge the replies of all nodes if there are no keys
 	subs       map[string]*commandRow // subcommands by name, without the command's
@@ -58,6 +59,9 @@ var (
 // find returns the row of a command of p. It fetches the table if there is none or the
 // command is not in it.
 func (f *Forwarder) find(p *Pipeline, args [][]byte) (*commandRow, error) {
+	if !f.On() {
+		return nil, ErrUnknownCommand
+	}
 	t := f.table.table.Load()
 	if t == nil || f.table.stale.Load() {
 		if p.noTable != nil && t == nil {
@@ -134,7 +138,7 @@ func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 	c.asked = time.Now()
 	switch {
 	case err == nil:
-		table := parseCommands(r.array, f.config.Admin)
+		table := parseCommands(r.array)
 		c.table.Store(&table)
 		c.stale.Store(false)
 	case old == nil && c.err == nil:
@@ -145,17 +149,17 @@ func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 }
 
 // parseCommands parses the reply to COMMAND.
-func parseCommands(reply []any, admin bool) commandTable {
+func parseCommands(reply []any) commandTable {
 	t := make(commandTable, len(reply))
 	for _, v := range reply {
-		if row, name := parseCommand(v, admin); row != nil {
+		if row, name := parseCommand(v); row != nil {
 			t[name] = row
 		}
 	}
 	return t
 }
 
-func parseCommand(v any, admin bool) (row *commandRow, name string) {
+func parseCommand(v any) (row *commandRow, name string) {
 	f, _ := v.([]any)
 	if len(f) < 10 { // older than Redis 7.0
 		return nil, ""
@@ -176,12 +180,12 @@ func parseCommand(v any, admin bool) (row *commandRow, name string) {
 	row.complete = all && (len(row.specs) > 0 || !flags["movablekeys"])
 	row.readOnly = flags["readonly"]
 	row.categories = categories
-	row.judge(flags, categories, admin)
+	row.judge(flags, categories)
 	row.policies(tips)
 	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
 	subs, _ := f[9].([]any)
 	for _, v := range subs {
-		if sub, name := parseCommand(v, admin); sub != nil {
+		if sub, name := parseCommand(v); sub != nil {
 			if row.subs == nil {
 				row.subs = make(map[string]*commandRow)
 			}

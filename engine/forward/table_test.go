@@ -53,7 +53,7 @@ func FuzzTable(f *testing.F) {
 	f.Fuzz(func(t *testing.T, reply, words []byte) {
 		v, _ := value(reply, 8)
 		list, _ := v.([]any)
-		table := parseCommands(list, len(reply)%2 == 0)
+		table := parseCommands(list)
 		var check func(rows commandTable)
 		check = func(rows commandTable) {
 			for name, row := range rows {

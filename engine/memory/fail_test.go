@@ -16,7 +16,7 @@ import (
 
 // Where state is kept here, rules answer for keys that find no room.
 func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
-	e := New(Config{MaxMemory: 1, FailRules: []engine.FailRule{{Glob: "open:*", Policy: engine.FailOpen}, {Glob: "error:*", Policy: engine.FailError}}})
+	e := New(Config{MaxMemory: 1, Settings: Settings{FailRules: []engine.FailRule{{Glob: "open:*", Policy: engine.FailOpen}, {Glob: "error:*", Policy: engine.FailError}}}})
 	open := conformance.Ask(e, conformance.Slide("open:1", 1, 1000, 1))
 	require.True(t, open.Allowed)
 	require.Equal(t, engine.FailOpen, open.Fail, "what answered")

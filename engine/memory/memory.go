@@ -29,16 +29,22 @@ type Config struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	// Fail answers for a key that finds no room, when its request names none.
-	// FailDefault and FailLocal, having nowhere to turn to, mean FailClosed.
-	Fail engine.FailPolicy
-
-	// FailRules take precedence over Fail; of those that match a key the first holds.
-	FailRules []engine.FailRule
+	// Settings are those with which the engine begins.
+	Settings
 
 	// Logger gets a line when memory is full, and one every minute while it is; nil means
 	// slog.Default().
 	Logger *slog.Logger
+}
+
+// Settings say what answers for a key that finds no room. Configure changes them.
+type Settings struct {
+	// Fail answers for a request that names no FAIL policy. FailDefault and FailLocal, having
+	// nowhere to turn to, mean FailClosed.
+	Fail engine.FailPolicy
+
+	// FailRules take precedence over Fail; of those that match a key the first holds.
+	FailRules []engine.FailRule
 }
 
 // Engine keeps state in this process's memory. When memory is full, keys that have
@@ -46,6 +52,7 @@ type Config struct {
 // policy.
 type Engine struct {
 	cfg     Config
+	live    atomic.Pointer[Settings] // in force, never modified
 	seed    maphash.Seed
 	stripes [Stripes]stripe
 
@@ -88,14 +95,20 @@ func New(cfg Config) *Engine {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	if cfg.Fail == engine.FailDefault || cfg.Fail == engine.FailLocal {
-		cfg.Fail = engine.FailClosed
-	}
 	e := &Engine{cfg: cfg, seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	e.Configure(cfg.Settings)
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*record)
 	}
 	return e
+}
+
+// Configure puts settings in force for the requests to come.
+func (e *Engine) Configure(s Settings) {
+	if s.Fail == engine.FailDefault || s.Fail == engine.FailLocal {
+		s.Fail = engine.FailClosed
+	}
+	e.live.Store(&s)
 }
 
 // Close stops the janitor and waits for it. It is called once; Do may still be.
@@ -180,7 +193,8 @@ func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 // refuse answers a request that found no room by its policy.
 func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
-	policy := r.FailPolicyFor(e.cfg.FailRules, e.cfg.Fail)
+	live := e.live.Load()
+	policy := r.FailPolicyFor(live.FailRules, live.Fail)
 	if policy == engine.FailLocal {
 		policy = engine.FailClosed // it has nowhere else to turn to
 	}

@@ -80,7 +80,7 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 	}
 	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout, Logger: logger}, Config{Logger: logger, HotThreshold: 200})
+	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout, Logger: logger}, Config{Logger: logger, Settings: Settings{HotThreshold: 200}})
 	for _, n := range nodes {
 		n.set((&babble{node: n, kinds: kinds, bytes: bytes}).reply)
 	}

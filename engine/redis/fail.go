@@ -15,7 +15,7 @@ func (q *queue) fail(it *pending, why string) {
 	case it.open || it.req == nil && it.call == nil: // left to package split, or sent on
 	case it.call != nil:
 		it.call.Failure = &split.Failure{Shard: it.call.Shard, Why: why, MaybeApplied: it.maybeApplied}
-	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.at < q.engine.patience:
+	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.at < q.engine.patience():
 		q.engine.leave(it, split.Request{})
 	default:
 		q.engine.answerByPolicy(q, it.req, it.res, why, it.maybeApplied)
@@ -40,7 +40,8 @@ func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result,
 		res.Err = unavailable
 		return
 	}
-	policy := r.FailPolicyFor(e.config.FailRules, e.config.Fail)
+	live := e.live.Load()
+	policy := r.FailPolicyFor(live.FailRules, live.Fail)
 	e.answered[policy].Add(1)
 	q.policies[policy].Add(1)
 	q.say(q.log.Count(policy, e.now(), q.State() != backend.Up), why)

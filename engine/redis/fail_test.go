@@ -26,8 +26,11 @@ func TestPolicies(t *testing.T) {
 	s := redistest.Start(t)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 500 * time.Millisecond, Logger: logger}, Config{
-		Fail: engine.FailClosed, AskAlways: true, Logger: logger,
-		FailRules: []engine.FailRule{{Glob: "api:*", Policy: engine.FailOpen}, {Glob: "*:x", Policy: engine.FailLocal}},
+		Settings: Settings{
+			Fail:      engine.FailClosed,
+			FailRules: []engine.FailRule{{Glob: "api:*", Policy: engine.FailOpen}, {Glob: "*:x", Policy: engine.FailLocal}},
+		},
+		AskAlways: true, Logger: logger,
 	})
 	ready(t, e, "k")
 	require.Equal(t, engine.FailDefault, conformance.Ask(e, charge("other", 2)).Fail, "the node answered")

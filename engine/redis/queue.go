@@ -230,7 +230,7 @@ func (q *queue) serve(b *batch) {
 	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+e.timeout))
+	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+e.fleet.Timeout()))
 	defer cancel()
 	clock := ""
 	if e.clock != nil {
@@ -254,10 +254,10 @@ func (q *queue) serve(b *batch) {
 // time left, and takes them out: with them the whole batch would have to be given up
 // early. It returns when the oldest of the others was handed in.
 func (b *batch) dropLate(q *queue) (oldest time.Duration) {
-	kept := b.items[:0]
+	kept, patience := b.items[:0], q.engine.patience()
 	oldest = b.sent
 	for i, it := range b.items {
-		if b.sent-it.at < q.engine.patience {
+		if b.sent-it.at < patience {
 			oldest = min(oldest, it.at)
 			kept = append(kept, it)
 			continue

@@ -52,7 +52,7 @@ const (
 // newReconciler returns a reconciler. What is counted and what is unwritten have half
 // of the memory each: nothing is unwritten that is not counted.
 func newReconciler(e *Engine) *reconciler {
-	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Fail: engine.FailClosed, Logger: e.config.Logger.With("fail-policy", "local")}
+	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Settings: memory.Settings{Fail: engine.FailClosed}, Logger: e.config.Logger.With("fail-policy", "local")}
 	counted := memory.Open(half)
 	half.Logger = slog.New(slog.DiscardHandler) // it is full when the other one is
 	return &reconciler{e: e, counted: counted, unwritten: memory.Open(half), look: make(chan struct{}, 1)}

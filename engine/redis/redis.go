@@ -35,14 +35,10 @@ import (
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
-// Config says what to do when nodes do not answer, and which keys to split.
+// Config configures an Engine.
 type Config struct {
-	// Fail answers for a node that does not. Default engine.FailClosed.
-	Fail engine.FailPolicy
-
-	// FailRules take precedence over Fail, and a request's own FAIL over both. Of the
-	// rules that match a key the first holds.
-	FailRules []engine.FailRule
+	// Settings are those with which the engine begins.
+	Settings
 
 	// LocalMemory bounds the state that FAIL LOCAL keeps here, in bytes; 0: no bound.
 	LocalMemory int64
@@ -50,14 +46,6 @@ type Config struct {
 	// MaxQueue is how many requests may wait for one node. One more gets its policy
 	// at once. Default 100,000.
 	MaxQueue int
-
-	// HotKeys splits keys over several nodes; of the rules that match a key the first
-	// holds. A request's own SHARDS takes precedence.
-	HotKeys []split.Rule
-
-	// HotThreshold splits keys that have more charging calls per second on one node,
-	// see split.Config; 0: none.
-	HotThreshold int64
 
 	// AskAlways sends every request to its node. Otherwise a denial is remembered until
 	// its retry-after has passed, at most 1 s, and the same request answered here.
@@ -69,14 +57,30 @@ type Config struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
+// Settings say what to do when nodes do not answer, and which keys to split. Configure changes
+// them.
+type Settings struct {
+	// Fail answers for a node that does not. Default engine.FailClosed.
+	Fail engine.FailPolicy
+
+	// FailRules take precedence over Fail, and a request's own FAIL over both. Of the
+	// rules that match a key the first holds.
+	FailRules []engine.FailRule
+
+	// HotKeys splits keys over several nodes; of the rules that match a key the first
+	// holds. A request's own SHARDS takes precedence.
+	HotKeys []split.Rule
+
+	// HotThreshold splits keys that have more charging calls per second on one node,
+	// see split.Settings; 0: none.
+	HotThreshold int64
+}
+
 // Engine keeps state on the nodes of a fleet. It implements engine.Engine.
 type Engine struct {
 	config Config
+	live   atomic.Pointer[Settings] // in force, never modified
 	fleet  *backend.Fleet
-
-	// timeout is how long a request waits for its node before its policy answers;
-	// patience is how long before it makes no sense any more to ask.
-	timeout, patience time.Duration
 
 	current atomic.Pointer[topology] // see topology()
 	mu      sync.Mutex
@@ -85,9 +89,9 @@ type Engine struct {
 	layout     *layout.Guard
 	denials    denials.Memory
 	splits     *split.Splitter
-	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
-	plans      sync.Pool   // of *plan
-	hotRate    int64       // charging calls per second that package split wants to hear of
+	reconciler *reconciler  // decides for FAIL LOCAL, and writes back what it counted
+	plans      sync.Pool    // of *plan
+	hotRate    atomic.Int64 // charging calls per second that package split wants to hear of
 	answered   [engine.FailPolicies]atomic.Int64
 
 	now    func() time.Time
@@ -97,11 +101,8 @@ type Engine struct {
 
 // Open returns an engine on the nodes of a fleet, which must be closed after it. It
 // does not wait for the nodes. A request waits for its node for as long as the
-// fleet's Timeout says before its policy answers.
+// fleet's Timeout says before its FAIL policy answers.
 func Open(fleet *backend.Fleet, config Config) *Engine {
-	if config.Fail == engine.FailDefault {
-		config.Fail = engine.FailClosed
-	}
 	if config.MaxQueue <= 0 {
 		config.MaxQueue = 100_000
 	}
@@ -113,27 +114,40 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	}
 	e := &Engine{
 		layout: config.Layout,
-		config: config, fleet: fleet, timeout: fleet.Timeout(), patience: fleet.Timeout() * 7 / 8, queues: make(map[*backend.Node]*queue),
+		config: config, fleet: fleet, queues: make(map[*backend.Node]*queue),
 		now: time.Now, opened: time.Now(),
 	}
 	e.plans.New = func() any { return newPlan() }
 	splits := split.Config{
-		Rules: config.HotKeys, Threshold: config.HotThreshold, Logger: config.Logger, Patience: e.patience.Milliseconds(),
-		Now: func() int64 { return e.elapsed().Milliseconds() },
+		Logger:   config.Logger,
+		Patience: func() int64 { return e.patience().Milliseconds() },
+		Now:      func() int64 { return e.elapsed().Milliseconds() },
 	}
 	if !config.AskAlways {
 		splits.Denials = &e.denials
 	}
 	e.splits = split.New(splits, e)
-	if e.hotRate = config.HotThreshold; e.hotRate <= 0 {
-		e.hotRate = math.MaxInt64
-	}
+	e.Configure(config.Settings)
 	e.reconciler = newReconciler(e)
 	fleet.OnRecovered(e.recovered)
 	fleet.OnReport(e.answers)
 	e.topology() // opens the queues, which listen for resets from now on
 	e.reconciler.open()
 	return e
+}
+
+// Configure puts settings in force for the requests to come.
+func (e *Engine) Configure(s Settings) {
+	if s.Fail == engine.FailDefault {
+		s.Fail = engine.FailClosed
+	}
+	e.live.Store(&s)
+	hot := s.HotThreshold
+	if hot <= 0 {
+		hot = math.MaxInt64
+	}
+	e.hotRate.Store(hot)
+	e.splits.Configure(split.Settings{Rules: s.HotKeys, Threshold: s.HotThreshold})
 }
 
 // Do implements engine.Engine. A pipeline is one run of requests that are asked at
@@ -154,6 +168,10 @@ func (e *Engine) Do(p *engine.Pipeline) {
 // elapsed returns the engine's own clock: the time since it was opened, which no
 // change of the machine's clock moves.
 func (e *Engine) elapsed() time.Duration { return e.now().Sub(e.opened) }
+
+// patience returns the time after which it makes no sense any more to ask a node: hardly any is
+// left until the request's FAIL policy answers.
+func (e *Engine) patience() time.Duration { return e.fleet.Timeout() * 7 / 8 }
 
 // Close implements engine.Engine.
 func (e *Engine) Close() error {

@@ -22,7 +22,7 @@ func TestCloseLeavesNothing(t *testing.T) {
 	} {
 		fleet, err := backend.Open(backend.Config{Backends: urls, Timeout: 50 * time.Millisecond})
 		require.NoError(t, err)
-		e := Open(fleet, Config{Fail: engine.FailLocal})
+		e := Open(fleet, Config{Settings: Settings{Fail: engine.FailLocal}})
 		hung.Pause()
 		gone.Kill()
 		for range 3 {

@@ -212,8 +212,9 @@ func TestSplitByLoad(t *testing.T) {
 	t.Parallel()
 	var log proxytest.LockedBuffer
 	_, urls := startServers(t, 3)
-	e := openOn(t, backend.Config{Backends: urls, Timeout: time.Hour}, Config{HotThreshold: 100,
-		HotKeys: []split.Rule{{Glob: "rule:*", Shards: 2}}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	e := openOn(t, backend.Config{Backends: urls, Timeout: time.Hour}, Config{
+		Settings: Settings{HotThreshold: 100, HotKeys: []split.Rule{{Glob: "rule:*", Shards: 2}}}, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
 	var ahead atomic.Int64 // of the engine's clock
 	e.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	shards := func(key string) int { return e.splits.Shards([]byte(key)) }

@@ -113,7 +113,7 @@ func (s *Splitter) drop(key string, l *layout) {
 // count keeps the counts of known layouts. mu is held.
 func (s *Splitter) count() {
 	s.known.Store(int64(len(s.layouts)))
-	s.Suspects.Store(int64(len(s.layouts) + len(s.config.Rules)))
+	s.Suspects.Store(int64(len(s.layouts) + len(s.live.Load().Rules)))
 }
 
 // learn takes over the number of shards that the home says there are; below 2,

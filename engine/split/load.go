@@ -27,8 +27,9 @@ func (s *Splitter) wanted(r *engine.Request) int {
 	}
 	n := r.Shards
 	key, _ := shard.ClientKey(r.Key)
-	for i := 0; n == 0 && i < len(s.config.Rules); i++ {
-		if rule := &s.config.Rules[i]; glob.MatchWild(rule.Glob, key) {
+	rules := s.live.Load().Rules
+	for i := 0; n == 0 && i < len(rules); i++ {
+		if rule := &rules[i]; glob.MatchWild(rule.Glob, key) {
 			n = rule.Shards
 		}
 	}
@@ -55,7 +56,7 @@ func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 // observeRate splits a key that has too many calls for one node, and lets it go when
 // it has few again.
 func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
-	threshold := s.config.Threshold
+	threshold := s.live.Load().Threshold
 	if threshold <= 0 || rate < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {
 		return
 	}

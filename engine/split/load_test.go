@@ -14,7 +14,8 @@ import (
 // A request's own SHARDS comes first, then the first rule that matches. Never are there
 // more shards than the smallest limit has units, and some requests are not split.
 func TestShardsWanted(t *testing.T) {
-	s, _ := open(t, 3, Config{Rules: []Rule{{Glob: "api:*", Shards: 4}, {Glob: "api:slow", Shards: 2}, {Glob: "one:*", Shards: 1}, {Glob: "ends:?", Shards: 3}}})
+	s, _ := open(t, 3, Config{})
+	s.Configure(Settings{Rules: []Rule{{Glob: "api:*", Shards: 4}, {Glob: "api:slow", Shards: 2}, {Glob: "one:*", Shards: 1}, {Glob: "ends:?", Shards: 3}}})
 	for _, row := range []struct {
 		why    string
 		key    string
@@ -50,7 +51,8 @@ func TestShardsWanted(t *testing.T) {
 // A key with too many calls on one node is split over all nodes, until all of its shards
 // together have had few for a while.
 func TestLoadSplitsKeys(t *testing.T) {
-	s, n := open(t, 3, Config{Threshold: 100})
+	s, n := open(t, 3, Config{})
+	s.Configure(Settings{Threshold: 100})
 	r := ask("k", 1000, 0)
 	at := func(shard int, rate int64) *wire.Answer {
 		a := &wire.Answer{Rate: rate, Shards: 3, Status: wire.AtShard}
@@ -94,8 +96,50 @@ func TestLoadSplitsKeys(t *testing.T) {
 
 // Where a limit has no room for a piece on every node, there are fewer shards than nodes.
 func TestLoadSplitsSmallLimitsLess(t *testing.T) {
-	s, _ := open(t, 4, Config{Threshold: 10})
+	s, _ := open(t, 4, Config{})
+	s.Configure(Settings{Threshold: 10})
 	r := ask("k", 3*minShardLimit, 0)
 	s.Observe(&r, 0, &wire.Answer{Rate: 10})
 	require.Equal(t, 3, s.Shards(r.Key))
+}
+
+// A key that new settings do not split any more is asked about at its home, and forgotten when
+// the home says that nothing is lent. Other rules hold from the next request on.
+func TestSettingsChange(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	n.reply = func(*Call) { require.Fail(t, "asked") }
+	r := ask("api:7", 1000, 0)
+	route := func() int {
+		shard, waits, ok := s.Route(new(Routes), &r)
+		require.True(t, ok && !waits)
+		return shard
+	}
+	require.Zero(t, route())
+	s.Configure(Settings{Rules: []Rule{{Glob: "api:*", Shards: 4}}})
+	asked := map[int]bool{}
+	for range 10 * maxTurn {
+		asked[route()] = true
+		n.now.Add(1)
+	}
+	require.Len(t, asked, 4)
+	require.EqualValues(t, 2, s.Suspects.Load())
+
+	s.Configure(Settings{})
+	require.EqualValues(t, 1, s.Suspects.Load(), "what was lent is still out")
+	for range 10 {
+		require.Zero(t, route())
+	}
+	s.Observe(&r, 0, &wire.Answer{Shards: 4})
+	require.Equal(t, 4, s.Shards(r.Key))
+	s.Observe(&r, 0, &wire.Answer{Shards: 0})
+	require.Zero(t, s.Suspects.Load())
+
+	s.Configure(Settings{Threshold: 100})
+	s.Observe(&r, 0, &wire.Answer{Rate: 100})
+	require.Equal(t, 3, s.wanted(&r))
+	s.Configure(Settings{Threshold: 0})
+	require.Zero(t, s.wanted(&r))
+	require.Zero(t, s.byLoad.Load())
+	s.Observe(&r, 0, &wire.Answer{Shards: 0, Rate: 100})
+	require.Zero(t, s.Suspects.Load())
 }

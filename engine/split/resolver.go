@@ -119,11 +119,11 @@ func (f *resolver) answerKnown(open []*group) []*group {
 // dropLate leaves to their policies the requests for which hardly any time is left, and
 // returns the groups of the others.
 func (f *resolver) dropLate(open []*group) []*group {
-	if f.s.config.Patience == 0 {
+	if f.s.config.Patience == nil {
 		return open
 	}
-	now := f.s.now()
-	late := func(r *Request) bool { return now-r.Sent >= f.s.config.Patience }
+	now, patience := f.s.now(), f.s.config.Patience()
+	late := func(r *Request) bool { return now-r.Sent >= patience }
 	return slices.DeleteFunc(open, func(g *group) bool {
 		if !slices.ContainsFunc(g.requests, late) {
 			return false

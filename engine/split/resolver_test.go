@@ -125,7 +125,7 @@ func TestShardsAreRecalled(t *testing.T) {
 // The nodes have the time that is left of the oldest request of a group. Requests for
 // which hardly any is left are not asked, and hold up nobody else.
 func TestLateRequestsAreNotAsked(t *testing.T) {
-	s, n := open(t, 3, Config{Patience: 80})
+	s, n := open(t, 3, Config{Patience: func() int64 { return 80 }})
 	var sent []int64
 	n.reply = func(c *Call) {
 		sent = append(sent, c.Sent)

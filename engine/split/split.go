@@ -88,8 +88,8 @@ func (r *Request) fail(f *Failure) {
 	r.done()
 }
 
-// Config says which keys are split.
-type Config struct {
+// Settings say which keys are split. Configure changes them.
+type Settings struct {
 	// Rules split keys over several nodes; of those that match a key the first holds.
 	// A request's own SHARDS takes precedence.
 	Rules []Rule
@@ -98,10 +98,13 @@ type Config struct {
 	// node has of a key before the key is split over all nodes; 0: never. A call
 	// stands for many decisions where requests come in pipelines.
 	Threshold int64
+}
 
-	// Patience is the ms after which a request that is still open gets its policy,
-	// because hardly any of the time to answer it is left; 0: none.
-	Patience int64
+// Config configures a Splitter.
+type Config struct {
+	// Patience returns the ms after which a request that is still open gets its FAIL policy,
+	// because hardly any of the time to answer it is left; nil: it never does.
+	Patience func() int64
 
 	Denials *denials.Memory // what is answered without asking a node; nil: nothing
 	Now     func() int64    // ms of a clock that does not step back
@@ -112,6 +115,7 @@ type Config struct {
 // is safe for concurrent use.
 type Splitter struct {
 	config Config
+	live   atomic.Pointer[Settings] // in force, never modified
 	nodes  Nodes
 
 	mu        sync.Mutex
@@ -130,11 +134,27 @@ type Splitter struct {
 	homeCalls, loans, recalls, rounds atomic.Int64 // for INFO
 }
 
-// New returns a Splitter that knows of no split key.
+// New returns a Splitter that knows of no split key, and splits none by itself before Configure.
 func New(config Config, nodes Nodes) *Splitter {
 	s := &Splitter{config: config, nodes: nodes, layouts: map[string]*layout{}, resolvers: map[resolverID]*resolver{}}
-	s.Suspects.Store(int64(len(config.Rules)))
+	s.live.Store(new(Settings))
 	return s
+}
+
+// Configure puts settings in force for the requests to come. A key that the new ones do not split
+// goes on as its home says, which gathers what the shards hold.
+func (s *Splitter) Configure(next Settings) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.live.Store(&next)
+	for _, l := range s.layouts {
+		if l.load && next.Threshold <= 0 {
+			l.load = false
+			s.byLoad.Add(-1)
+		}
+		l.learned = l.learned || !l.load
+	}
+	s.count()
 }
 
 // Close waits for the resolutions under way. Nobody may wait for them any more, so
