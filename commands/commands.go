@@ -27,6 +27,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
+	"github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/stats"
@@ -72,9 +73,8 @@ type Config struct {
 	// are unknown commands.
 	Forward Forwarder
 
-	// Settings returns the name and value of each directive that matches a glob pattern (see
-	// glob.MatchFold), for CONFIG GET. Several sessions may call it at once.
-	Settings func(pattern string) [][2]string
+	// Settings are the directives, for CONFIG; nil: there are none.
+	Settings config.Settings
 
 	// Info returns further sections of INFO. Several sessions may call it at once.
 	Info func() []Section

@@ -18,6 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/config"
+	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
@@ -156,14 +158,7 @@ func testConfig(e engine.Engine) Config {
 		ChangePolicies: kept.Change,
 		Clients:        new(fakeClients),
 		Now:            func() time.Time { return at },
-		Settings: func(pattern string) (found [][2]string) {
-			for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
-				if glob.MatchFold(pattern, s[0]) {
-					found = append(found, s)
-				}
-			}
-			return found
-		},
+		Settings:       &fakeSettings{},
 		Info: func() []Section {
 			return []Section{{"Engine", [][2]string{{"engine", "fake"}}}}
 		},
@@ -179,6 +174,42 @@ func policiesOf(text string) *policy.Book {
 	b := new(policy.Book)
 	b.Configure(s)
 	return b
+}
+
+// fakeSettings are directives of which timeout and maxclients can be set, to numbers.
+type fakeSettings struct {
+	set []string // what was set, and by whom
+}
+
+func (f *fakeSettings) Matching(pattern string) (found [][2]string) {
+	for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
+		if glob.MatchFold(pattern, s[0]) {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func (f *fakeSettings) When(name string) (string, config.When) {
+	switch name = strings.ToLower(name); name {
+	case "maxclients", "timeout":
+		return name, config.AtOnce
+	case "port":
+		return name, config.AtRestart
+	case "requirepass":
+		return name, config.AtReload
+	}
+	return "", config.AtRestart
+}
+
+func (f *fakeSettings) Set(by table.Caller, pairs [][2]string) (name, why string) {
+	for _, p := range pairs {
+		if _, err := strconv.Atoi(p[1]); err != nil {
+			return p[0], "argument couldn't be parsed into an integer"
+		}
+	}
+	f.set = append(f.set, fmt.Sprint(by, pairs))
+	return "", ""
 }
 
 // observed returns an Observer that has seen 9,000 decisions about the key busy, of which

@@ -18,7 +18,7 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"commands", "commands/acl", "commands/config", "commands/table", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "engine/split", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
@@ -26,7 +26,7 @@ var allowed = map[string][]string{
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
-	"commands/config":    {"commands/reply", "commands/table", "internal/glob"},
+	"commands/config":    {"commands/reply", "commands/table", "commands/word", "internal/glob"},
 	"commands/policies":  {"commands/ratelimit", "commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "policy"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram"},

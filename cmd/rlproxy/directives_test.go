@@ -4,12 +4,14 @@ import (
 	"fmt"
 	"os"
 	"regexp"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
 func TestDirectivesSetTheirFields(t *testing.T) {
@@ -86,4 +88,102 @@ func TestShippedFileShowsEveryDefault(t *testing.T) {
 	for _, d := range directives {
 		require.Contains(t, usage(), "  "+d.name+" ")
 	}
+}
+
+// What CONFIG GET shows, CONFIG SET takes, and all lines of a directive are set at once.
+func TestConfigSetTakesWhatConfigGetShows(t *testing.T) {
+	c, err := read("fail-policy error\nfail-policy open local\nfail-policy 'a b*' open\nhot-key \"x y\" 4\nhot-key * 2\nloglevel debug\npassthrough no\n")
+	require.NoError(t, err)
+	require.Equal(t, [][2]string{{"fail-policy", `error open local "a b*" open`}}, c.matching("fail-policy"))
+	other, settable := newConfig(), 0
+	for i := range directives {
+		d := &directives[i]
+		if !d.set {
+			continue
+		}
+		settable++
+		require.True(t, d.live && !d.secret, d.name)
+		require.Empty(t, d.change(other, d.setting(c)), d.name)
+		require.Equal(t, d.setting(c), d.setting(other), d.name)
+	}
+	require.Equal(t, 11, settable)
+	require.Equal(t, c.failRules, other.failRules)
+	require.Equal(t, c.hotKeys, other.hotKeys)
+
+	for setting, now := range map[string]string{
+		"fail-policy open":             "open",
+		"fail-policy api:* open":       "closed api:* open",
+		"fail-policy LOCAL a OPEN":     "local a open",
+		"fail-policy a open b error":   "closed a open b error",
+		"hot-key ":                     "",
+		"hot-key a 2 b 3":              "a 2 b 3",
+		"slowlog-log-slower-than  -1 ": "-1",
+		"passthrough YES":              "yes",
+	} {
+		name, value, _ := strings.Cut(setting, " ")
+		d := directiveByName(name)
+		require.Empty(t, d.change(other, value), setting)
+		require.Equal(t, now, d.setting(other), setting)
+	}
+}
+
+// Where Redis has a directive of that kind, its words say what is wrong.
+func TestConfigSetSaysWhatIsAllowed(t *testing.T) {
+	s := redistest.Start(t)
+	for _, setting := range []string{
+		"slowlog-max-len x", "slowlog-max-len ", "slowlog-max-len 1.5", "slowlog-max-len 99999999999999999999x",
+		"loglevel quiet", "loglevel ", "loglevel notice notice",
+	} {
+		name, value, _ := strings.Cut(setting, " ")
+		_, err := s.Ask("CONFIG", "SET", name, value)
+		require.Error(t, err)
+		_, why, _ := strings.Cut(err.Error(), "') - ")
+		require.Equal(t, why, directiveByName(name).change(newConfig(), value), setting)
+	}
+	const policy = "argument must be closed, open, local or error, alone for all keys or after a glob for the keys that match it; "
+	for setting, why := range map[string]string{
+		"slowlog-log-slower-than -2":       "argument must be between -1 and 2147483647 inclusive",
+		"slowlog-max-len 10001":            "argument must be between 0 and 10000 inclusive",
+		"backend-timeout 0":                "argument must be between 1 and 60000 inclusive",
+		"backend-timeout 10ms":             "argument couldn't be parsed into an integer",
+		"passthrough maybe":                "argument must be 'yes' or 'no'",
+		"fail-policy ":                     policy + "nothing was given",
+		"fail-policy ajar":                 policy + `it was "ajar"`,
+		"fail-policy closed api:* ajar":    policy + `it was "api:* ajar"`,
+		"fail-policy closed closed open a": policy + `it was "open a"`,
+		`fail-policy "open`:                "unbalanced quotes",
+		"hot-key a":                        `argument must be a glob and the number of shards, from 1 to 1024; it was "a"`,
+		"hot-key a 2 b 1025":               `argument must be a glob and the number of shards, from 1 to 1024; it was "b 1025"`,
+		"layout-guard on":                  `argument must be off, warn or strict; it was "on"`,
+	} {
+		name, value, _ := strings.Cut(setting, " ")
+		require.Equal(t, why, directiveByName(name).change(newConfig(), value), setting)
+	}
+}
+
+// docs/operations.md says of every directive when it changes.
+func TestTheTableOfChangesHasEveryDirective(t *testing.T) {
+	b, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	said := make(map[string]string)
+	for _, row := range regexp.MustCompile("(?m)^\\| (SIGHUP or `CONFIG SET`|SIGHUP|a restart) \\| (.*?) \\|").FindAllStringSubmatch(string(b), -1) {
+		for _, name := range regexp.MustCompile("`([a-z-]+)`").FindAllStringSubmatch(row[2], -1) {
+			require.Empty(t, said[name[1]], name[1])
+			said[name[1]] = row[1]
+		}
+	}
+	for _, d := range directives {
+		when := "a restart"
+		switch {
+		case d.value == nil:
+			continue
+		case d.set:
+			when = "SIGHUP or `CONFIG SET`"
+		case d.live:
+			when = "SIGHUP"
+		}
+		require.Equal(t, when, said[d.name], "%s: docs/operations.md", d.name)
+		delete(said, d.name)
+	}
+	require.Empty(t, said)
 }

@@ -19,6 +19,13 @@ type repeated interface {
 	clear()
 }
 
+// inOne is a repeated value of which CONFIG SET sets all lines at once.
+type inOne interface {
+	repeated
+	// lines splits the words of all lines, in the order in which words has them.
+	lines(words []string) [][]string
+}
+
 // addresses is the list of addresses to listen on, on one line.
 type addresses struct{ p *[]string }
 
@@ -136,6 +143,15 @@ func (v policies) allowed() string {
 
 func (v policies) clear() { *v.all, *v.rules = engine.FailClosed, nil }
 
+// lines takes the word without a glob, if there is one, from the beginning.
+func (v policies) lines(words []string) [][]string {
+	alone := len(words) % 2
+	if len(words) == 0 {
+		return [][]string{nil}
+	}
+	return append([][]string{words[:alone]}[1-alone:], slices.Collect(slices.Chunk(words[alone:], 2))...)
+}
+
 func (v policies) words() [][]string {
 	lines := line(policyName(*v.all))
 	for _, r := range *v.rules {
@@ -181,6 +197,8 @@ func (v hotKeys) allowed() string {
 }
 
 func (v hotKeys) clear() { *v.p = nil }
+
+func (v hotKeys) lines(words []string) [][]string { return slices.Collect(slices.Chunk(words, 2)) }
 
 func (v hotKeys) words() [][]string {
 	var lines [][]string

@@ -105,10 +105,14 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 // got returns the end of the error about a setting that is not allowed: the words
 // that were given, cut to 128 characters, unless they may be secret.
 func (d *directive) got(words []string) string {
-	switch {
-	case d.secret:
+	if d.secret {
 		return ""
-	case len(words) == 0:
+	}
+	return given(words)
+}
+
+func given(words []string) string {
+	if len(words) == 0 {
 		return "; nothing was given"
 	}
 	return fmt.Sprintf("; it was %.128q", strings.Join(words, " "))

@@ -5,33 +5,86 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/commands/acl"
+	configcmd "github.com/rlproxy/rlproxy/commands/config"
+	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/resp"
 	"github.com/rlproxy/rlproxy/web"
 )
 
-// live is the state that SIGHUP replaces while the process runs. Only the goroutine
-// of serve changes it.
+// live is the state that SIGHUP and CONFIG SET replace while the process runs.
 type live struct {
 	load   func() (*config, error) // reads the configuration again
 	config atomic.Pointer[config]  // the configuration in force; never modified
-	acl    *acl.List               // the users in force
+	byHand atomic.Int64            // directives that CONFIG SET has changed since the configuration was read
 	level  slog.LevelVar           // the log level in force
 	tls    listenerTLS
 
-	// Set by newServer and newWeb; nil before.
+	mu   sync.Mutex // held while the configuration changes
+	read *config    // the configuration as it was read last, without what CONFIG SET has set; guarded by mu
+	acl  *acl.List  // the users in force; guarded by mu
+
+	// Set while serve starts; nil before.
+	log     *slog.Logger
+	eng     *engines
 	handler *commands.Handler
 	server  *resp.Server
 	web     *web.Server
 }
 
-// settings answers CONFIG GET.
-func (l *live) settings(pattern string) [][2]string { return l.config.Load().matching(pattern) }
+// Matching implements configcmd.Settings.
+func (l *live) Matching(pattern string) [][2]string { return l.config.Load().matching(pattern) }
+
+// When implements configcmd.Settings.
+func (l *live) When(name string) (string, configcmd.When) {
+	d := directiveByName(strings.ToLower(name))
+	switch {
+	case d == nil || d.value == nil:
+		return "", configcmd.AtRestart
+	case d.set:
+		return d.name, configcmd.AtOnce
+	case d.live:
+		return d.name, configcmd.AtReload
+	}
+	return d.name, configcmd.AtRestart
+}
+
+// Set implements configcmd.Settings.
+func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.config.Load()
+	next := *now
+	for _, p := range pairs {
+		if why := directiveByName(p[0]).change(&next, p[1]); why != "" {
+			return p[0], why
+		}
+	}
+	for _, d := range now.changed(&next, true) { // before it takes effect: it may be the log level
+		l.log.Warn("CONFIG SET changed a directive, until the configuration is read again", "directive", d.name,
+			"from", d.setting(now), "to", d.setting(&next), "user", by.User, "address", by.Addr)
+	}
+	l.use(&next)
+	return "", ""
+}
+
+// use puts in force what c says without naming a file. mu is held, or nothing is served yet.
+func (l *live) use(c *config) {
+	l.byHand.Store(int64(len(l.read.changed(c, true))))
+	l.level.Set(c.level())
+	l.config.Store(c)
+	if l.server != nil {
+		l.eng.configure(c)
+		l.handler.SetSlowLog(c.slowerThan, c.slowLogLen)
+	}
+}
 
 // prepared holds what live directives refer to, loaded and valid.
 type prepared struct {
@@ -53,18 +106,16 @@ func prepare(c *config) (p prepared, err error) {
 	return p, err
 }
 
-// apply puts c and p in force.
+// apply puts c, which was read, and p in force. mu is held, or nothing is served yet.
 func (l *live) apply(c *config, p prepared) {
-	l.level.Set(c.level())
 	l.tls.current.Store(p.tls)
-	l.config.Store(c)
-	l.acl = p.acl
+	l.read, l.acl = c, p.acl
 	if l.server != nil {
 		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 		l.handler.SetACL(p.acl)
-		l.handler.SetSlowLog(c.slowerThan, c.slowLogLen)
 		l.web.SetRules(p.rules(c))
 	}
+	l.use(c)
 }
 
 // errOpens is the error of a reload that removes authentication, as that of a file that
@@ -73,12 +124,15 @@ var errOpens = errors.New(`clients would need no password any more; if that is m
 
 // reload reads the configuration and the files that it names again, and applies all
 // of it or nothing. It returns the changed directives that need a restart.
-func (l *live) reload(eng *engines) (waiting []string, err error) {
+func (l *live) reload() (waiting []string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	next, err := l.load()
 	if err != nil {
 		return nil, err
 	}
-	next, waiting = l.config.Load().with(next)
+	now := l.config.Load()
+	next, waiting = now.with(next)
 	p, err := prepare(next)
 	if err != nil {
 		return nil, err
@@ -90,41 +144,39 @@ func (l *live) reload(eng *engines) (waiting []string, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if eng.fleet != nil {
-		if err := eng.fleet.SetTLS(next.backendTLS); err != nil {
+	if l.eng.fleet != nil {
+		if err := l.eng.fleet.SetTLS(next.backendTLS); err != nil {
 			_ = decisions.Close() // nothing was written; it may be nil
 			return nil, err
 		}
-		eng.layout.SetMode(next.layoutGuard)
 	}
-	eng.decisions.Use(decisions, next.decisions())
-	eng.policies.Configure(next.policies.Set())
+	l.eng.decisions.Use(decisions, next.decisions())
+	l.eng.policies.Configure(next.policies.Set())
+	for _, d := range l.read.changed(now, true) {
+		l.log.Warn("what CONFIG SET set ends, the configuration is read again", "directive", d.name, "from", d.setting(now), "to", d.setting(next))
+	}
 	l.apply(next, p)
 	return waiting, nil
 }
 
 // hangup handles SIGHUP.
-func (l *live) hangup(eng *engines, log *slog.Logger) {
-	waiting, err := l.reload(eng)
+func (l *live) hangup() {
+	waiting, err := l.reload()
 	if err != nil {
-		log.Error("the configuration is not reloaded, the old one stays in force", "error", err)
+		l.log.Error("the configuration is not reloaded, the old one stays in force", "error", err)
 		return
 	}
 	for _, name := range waiting {
-		log.Warn("a changed directive waits for a restart", "directive", name)
+		l.log.Warn("a changed directive waits for a restart", "directive", name)
 	}
-	log.Info("configuration reloaded")
+	l.log.Info("configuration reloaded")
 }
 
 // with returns c with the live settings of next, and the names of the other
 // directives whose settings differ.
 func (c *config) with(next *config) (merged *config, waiting []string) {
 	both := *c
-	for i := range directives {
-		d := &directives[i]
-		if d.value == nil || fmt.Sprint(d.value(next).words()) == fmt.Sprint(d.value(c).words()) {
-			continue
-		}
+	for _, d := range c.changed(next, false) {
 		if !d.live {
 			waiting = append(waiting, d.name)
 			continue
@@ -142,4 +194,21 @@ func (c *config) with(next *config) (merged *config, waiting []string) {
 		}
 	}
 	return &both, waiting
+}
+
+// changed returns the directives whose settings differ; with bySet, only those that CONFIG SET
+// can change.
+func (c *config) changed(next *config, bySet bool) (found []*directive) {
+	for i := range directives {
+		d := &directives[i]
+		if d.value != nil && (d.set || !bySet) && fmt.Sprint(d.value(next).words()) != fmt.Sprint(d.value(c).words()) {
+			found = append(found, d)
+		}
+	}
+	return found
+}
+
+// setting returns the setting of a directive that is not secret, cut to 512 bytes for the log.
+func (d *directive) setting(c *config) string {
+	return fmt.Sprintf("%.512s", joinLines(d.value(c).words()))
 }

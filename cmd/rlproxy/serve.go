@@ -82,7 +82,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	for serving := true; serving; {
 		select {
 		case <-hangups:
-			now.hangup(eng, log)
+			now.hangup()
 		case <-ctx.Done():
 			serving = false
 		case err = <-ended: // a listener failed: stop, rather than serve only some addresses
@@ -137,7 +137,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		Observer: eng.observer,
 		AllKeys:  eng.hotkeys.HotKeys,
 		ACL:      ready.acl,
-		Settings: now.settings,
+		Settings: now,
 
 		Policies:       eng.policies,
 		ChangePolicies: eng.store.Change,
@@ -149,6 +149,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 	if eng.forward != nil { // a nil *Forwarder would make a non-nil interface
 		config.Forward = eng.forward
 	}
+	now.log, now.eng = log, eng
 	handler := commands.New(config)
 	handler.SetSlowLog(c.slowerThan, c.slowLogLen)
 	out.server = resp.NewServer(resp.Config{

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"math"
 	"slices"
@@ -25,6 +26,24 @@ type value interface {
 type explained interface {
 	value
 	put(words []string) error // instead of set
+}
+
+// refusal returns why CONFIG SET refuses words, as Redis says it where it has such a value.
+func refusal(v value, words []string) string {
+	switch v := v.(type) {
+	case span:
+		return refusal(integer{nil, v.low, v.high}, words)
+	case integer:
+		if word, _ := single(words); word == "" || strings.Trim(strings.TrimPrefix(word, "-"), "0123456789") != "" {
+			return "argument couldn't be parsed into an integer"
+		}
+		return fmt.Sprintf("argument must be between %d and %d inclusive", v.low, v.high)
+	case choice:
+		return "argument(s) must be one of the following: " + strings.Join(v.names, ", ")
+	case yesNo:
+		return "argument must be 'yes' or 'no'"
+	}
+	return "argument must be " + v.allowed() + given(words)
 }
 
 // single returns the word of a setting that takes exactly one.

@@ -1,25 +1,48 @@
 // Package config has the command CONFIG.
+//
+// Reading order: config.go (this file), get.go, set.go.
 package config
 
 import (
-	"maps"
-	"slices"
-	"strings"
-
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
-	"github.com/rlproxy/rlproxy/internal/glob"
 )
 
 // Config says what CONFIG shows and does.
 type Config struct {
-	// Settings returns the name and value of each directive that matches a glob pattern (see
-	// glob.MatchFold); nil: there are no directives. Several sessions may call it at once.
-	Settings func(pattern string) [][2]string
+	// Settings are the directives; nil: there are none.
+	Settings Settings
 
 	// ResetStat resets what commands have counted.
 	ResetStat func()
 }
+
+// Settings are the directives of the configuration. Several sessions may use them at once.
+type Settings interface {
+	// Matching returns the name and value of each directive that matches a glob pattern, see
+	// glob.MatchFold. Nothing of it is secret.
+	Matching(pattern string) [][2]string
+
+	// When returns the name of a directive as the configuration has it, given in any case, and
+	// when a changed setting of it takes effect. The name is empty if there is no such directive.
+	When(name string) (string, When)
+
+	// Set changes directives that change AtOnce, given by name and value as Matching shows them:
+	// all of them, or none if one of them may not have its value. Then it returns that one's
+	// name, and why.
+	Set(by table.Caller, pairs [][2]string) (name, why string)
+}
+
+// When says when a changed setting takes effect.
+type When uint8
+
+// A setting changes at the next start, when the configuration is read again, or also by CONFIG
+// SET.
+const (
+	AtRestart When = iota
+	AtReload
+	AtOnce
+)
 
 var (
 	adminFlags = []string{"admin", "noscript", "loading", "stale"}
@@ -57,44 +80,27 @@ func Row(c Config) table.Row {
 			w.OK()
 			return ""
 		},
+	}, {Command: table.Command{
+		Name: "config|rewrite", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.8.0", Cost: "O(1)",
+		Summary:  "Not supported: rlproxy does not write to its configuration.",
+		Replies:  "An error.",
+		Examples: []table.Example{{Line: "CONFIG REWRITE", Reply: "(error) " + errRewrite}},
+	},
+		Run: func(reply.Writer, [][]byte) string { return errRewrite },
+	}, {Command: table.Command{
+		Name: "config|set", Arity: -4, Flags: adminFlags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
+		Summary: "Change directives of this proxy until its configuration is read again: all of them or none.",
+		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{
+			{Name: "parameter", Type: "string", About: "the name of a directive that can change while rlproxy runs, see docs/operations.md"},
+			{Name: "value", Type: "string", About: "its words as in the configuration; of `fail-policy` and `hot-key`, those of all lines after each other"},
+		}}},
+		Replies: "OK. The new settings hold for the requests to come, until SIGHUP or a restart. The log says who changed what.",
+		Examples: []table.Example{
+			{Line: "CONFIG SET fail-policy \"closed api:* open\" backend-timeout 250", Reply: "OK"},
+			{Line: "CONFIG SET port 1", Reply: "(error) " + errFailed + "port') - can't set immutable config: it changes at the next start"},
+		},
+	},
+		RunBy: c.set, Barrier: true,
 	}}}
-}
-
-// fixed are settings in CONFIG GET that are not directives. Some clients read databases
-// before SELECT; redis-benchmark reads save and appendonly.
-var fixed = [][2]string{
-	{"appendonly", "no"}, {"databases", "1"}, {"maxmemory-policy", "noeviction"}, {"save", ""},
-}
-
-func (c *Config) get(w reply.Writer, args [][]byte) string {
-	found := make(map[string][2]string) // by name: as many as there are, however many patterns match
-	for _, a := range args[2:] {
-		pattern := string(a)
-		glob := strings.ContainsAny(pattern, "*?[")
-		for _, s := range c.matching(pattern) {
-			name := s[0]
-			if !glob {
-				s[0] = pattern // as in Redis, the name is in the case of the request
-			}
-			found[name] = s
-		}
-	}
-	w.Map(len(found))
-	for _, name := range slices.Sorted(maps.Keys(found)) {
-		w.Field(found[name][0], found[name][1])
-	}
-	return ""
-}
-
-// matching returns the settings that match a pattern: the fixed ones, then the directives.
-func (c *Config) matching(pattern string) (found [][2]string) {
-	for _, s := range fixed {
-		if glob.MatchFold(pattern, s[0]) {
-			found = append(found, s)
-		}
-	}
-	if c.Settings != nil {
-		found = append(found, c.Settings(pattern)...)
-	}
-	return found
 }
