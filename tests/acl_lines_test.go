@@ -123,7 +123,8 @@ func (k *backendKind) doOnMasters(command ...any) {
 }
 
 // useAll does all that needs rights on the nodes: each command, a split key, a reset of
-// which another proxy hears, and the same once more after the nodes have lost the library.
+// which another proxy hears, the same once more after the nodes have lost the library, and a
+// policy that another proxy gets.
 func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 	t.Helper()
 	for round := range 2 {
@@ -148,6 +149,8 @@ func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 			k.doOnMasters(flush...)
 		}
 	}
+	c.setPolicy(t, "api SLIDE 10 60")
+	other.awaitLimit(t, "api", 10)
 	eventually(t, "the proxies to see each other's keys", func() bool {
 		_, proxies := c.fleetKeys(t)
 		return proxies == 2
