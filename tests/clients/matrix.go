@@ -25,12 +25,13 @@ const matrixLegend = `
 - **connect**: the client's own handshake, and the protocol it settled on, as CLIENT INFO has it. **auth**: a wrong password is refused as
   Redis refuses it (with a password only).
 - **slide**, **counter**: five integers, three admitted of a limit of three, the fourth denied with a retry_after.
+- **policy**: RL.POLICY SET, five integers from RL.CHECK, and RL.POLICY GET, which is a map of arrays of maps.
 - **pipeline**: 20 commands in one go, replies in order. **transaction**: MULTI, three calls, EXEC.
 - **parallel**: 50 tasks on one key of limit 30: exactly 30 admitted. (redis-benchmark: every request charged once. PHP
   has no threads: 50 connections at once.)
 - **error**: an error reply arrives as the client's own kind of error, with the text of the reply.
 - **reconnect**: rlproxy is stopped and started again; the client object that was there goes on.
-- **pipe**: redis-cli --pipe. **hints**: redis-cli at a terminal shows the arguments of RL.SLIDE while one types.
+- **pipe**: redis-cli --pipe. **hints**: redis-cli at a terminal shows the arguments of RL.SLIDE, RL.CHECK and RL.POLICY while one types.
 - **cache**: rueidis has its client-side cache on unless told. rlproxy accepts its tracking and caches nothing: what
   is asked to be cached is answered uncached or by an error, and the connection goes on.
 `

@@ -41,7 +41,7 @@ func main() {
 		name string
 		run  func(*redis.Client) error
 	}{
-		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter},
+		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter}, {"policy", policy},
 		{"pipeline", pipeline}, {"transaction", transaction}, {"parallel", parallel},
 		{"error", errorReply}, {"reconnect", reconnect},
 	}
@@ -116,6 +116,40 @@ func counter(c *redis.Client) error {
 		return err
 	}
 	return want(len(r) == 5 && r[0] == 1 && r[1] == 10 && r[2] == 6 && r[3] == 0, r)
+}
+
+func policy(c *redis.Client) error {
+	if err := c.Do(ctx, "RL.POLICY", "SET", "plan", "SLIDE", 3, 3600).Err(); err != nil {
+		return err
+	}
+	r, err := c.Do(ctx, "RL.CHECK", "plan", "k").Int64Slice()
+	if err != nil {
+		return err
+	}
+	if err := want(len(r) == 5 && r[0] == 1 && r[1] == 3 && r[2] == 2 && r[3] == 0, r); err != nil {
+		return err
+	}
+	plan, err := c.Do(ctx, "RL.POLICY", "GET", "plan").Result()
+	if err != nil {
+		return err
+	}
+	limits, _ := field(plan, "limits").([]any)
+	return want(field(plan, "name") == "plan" && len(limits) == 1 && field(limits[0], "limit") == int64(3), plan)
+}
+
+// field returns a value of a map, which is an array of keys and values in RESP2.
+func field(reply any, name string) any {
+	switch m := reply.(type) {
+	case map[any]any:
+		return m[name]
+	case []any:
+		for i := 0; i+1 < len(m); i += 2 {
+			if m[i] == name {
+				return m[i+1]
+			}
+		}
+	}
+	return nil
 }
 
 func pipeline(c *redis.Client) error {

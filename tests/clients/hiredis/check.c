@@ -74,6 +74,17 @@ static void counter(redisContext *c) {
     freeReplyObject(r);
 }
 
+static void policy(redisContext *c) {
+    freeReplyObject(redisCommand(c, "RL.POLICY SET plan SLIDE 3 3600"));
+    redisReply *r = redisCommand(c, "RL.CHECK plan k");
+    int ok = field(r, 0) == 1 && field(r, 1) == 3 && field(r, 2) == 2 && field(r, 3) == 0;
+    freeReplyObject(r);
+    r = redisCommand(c, "RL.POLICY GET plan"); /* keys and values; the name is first */
+    ok = ok && r && r->type == REDIS_REPLY_ARRAY && r->elements > 1 && strcmp(r->element[1]->str, "plan") == 0;
+    verdict(ok, r && r->type == REDIS_REPLY_ERROR ? r->str : NULL);
+    freeReplyObject(r);
+}
+
 static void pipeline(redisContext *c) {
     int ok = 1;
     for (int i = 0; i < 20; i++) redisAppendCommand(c, "RL.SLIDE pipeline 20 3600");
@@ -146,6 +157,7 @@ int main(void) {
     }
     check = "slide", slide(c);
     check = "counter", counter(c);
+    check = "policy", policy(c);
     check = "pipeline", pipeline(c);
     check = "transaction", transaction(c);
     check = "parallel", parallel();

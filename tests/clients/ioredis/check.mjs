@@ -15,6 +15,7 @@ if (!RL_DEFAULT) options.protocol = Number(RL_PROTO)
 
 const redis = new Redis(options)
 redis.on('error', () => {}) // a lost connection is reported here, then retried
+const field = (map, name) => Array.isArray(map) ? map[map.indexOf(name) + 1] : map[name] // an array in RESP2
 const values = (results) => results.map(([error, reply]) => { assert.equal(error, null); return reply })
 
 const checks = {
@@ -44,6 +45,14 @@ const checks = {
   async counter() {
     const reply = await redis.call('RL.COUNTER', 'counter', 10, 3600, 'COST', 4)
     assert.deepEqual(reply.slice(0, 4), [1, 10, 6, 0])
+  },
+
+  async policy() {
+    await redis.call('RL.POLICY', 'SET', 'plan', 'SLIDE', 3, 3600)
+    assert.deepEqual((await redis.call('RL.CHECK', 'plan', 'k')).slice(0, 4), [1, 3, 2, 0])
+    const plan = await redis.call('RL.POLICY', 'GET', 'plan')
+    assert.equal(field(plan, 'name'), 'plan')
+    assert.equal(field(field(plan, 'limits')[0], 'limit'), 3)
   },
 
   async pipeline() {

@@ -21,11 +21,14 @@ import redis.clients.jedis.Response;
 import redis.clients.jedis.commands.ProtocolCommand;
 import redis.clients.jedis.exceptions.JedisConnectionException;
 import redis.clients.jedis.exceptions.JedisDataException;
+import redis.clients.jedis.util.KeyValue;
 
 /** Jedis: HELLO 3 with a fallback, a pool of 8 connections, any command as a ProtocolCommand. */
 public class Check {
   static final ProtocolCommand SLIDE = () -> "RL.SLIDE".getBytes();
   static final ProtocolCommand COUNTER = () -> "RL.COUNTER".getBytes();
+  static final ProtocolCommand CHECK = () -> "RL.CHECK".getBytes();
+  static final ProtocolCommand POLICY = () -> "RL.POLICY".getBytes();
   static final String LIMIT_ERROR = "ERR limit must be an integer between 1 and 1000000000000; it was '0'";
 
   interface Step {
@@ -77,6 +80,25 @@ public class Check {
   static void counter() {
     List<?> r = (List<?>) redis.executeCommand(words(COUNTER, "counter", "10", "3600", "COST", "4"));
     want(r.subList(0, 4).equals(List.of(1L, 10L, 6L, 0L)), r);
+  }
+
+  static void policy() {
+    redis.executeCommand(words(POLICY, "SET", "plan", "SLIDE", "3", "3600"));
+    List<?> r = (List<?>) redis.executeCommand(words(CHECK, "plan", "k"));
+    want(r.subList(0, 4).equals(List.of(1L, 3L, 2L, 0L)), r);
+    Object plan = redis.executeCommand(words(POLICY, "GET", "plan"));
+    Object pair = ((List<?>) field(plan, "limits")).get(0);
+    want(new String((byte[]) field(plan, "name")).equals("plan") && field(pair, "limit").equals(3L), plan);
+  }
+
+  /** A map is a list of pairs in RESP3, and of keys and values in RESP2. */
+  static Object field(Object reply, String name) {
+    List<?> map = (List<?>) reply;
+    for (int i = 0; i < map.size(); i++) {
+      if (map.get(i) instanceof KeyValue<?, ?> pair && new String((byte[]) pair.getKey()).equals(name)) return pair.getValue();
+      if (map.get(i) instanceof byte[] key && new String(key).equals(name)) return map.get(i + 1);
+    }
+    return null;
   }
 
   static void pipeline() {
@@ -151,6 +173,7 @@ public class Check {
     if (env("RL_PASSWORD") != null) checks.put("auth", Check::auth);
     checks.put("slide", Check::slide);
     checks.put("counter", Check::counter);
+    checks.put("policy", Check::policy);
     checks.put("pipeline", Check::pipeline);
     checks.put("transaction", Check::transaction);
     checks.put("parallel", Check::parallel);

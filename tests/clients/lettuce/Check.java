@@ -100,6 +100,19 @@ public class Check {
     want(r.subList(0, 4).equals(List.of(1L, 10L, 6L, 0L)), r);
   }
 
+  static void policy() throws Exception {
+    call("RL.POLICY", "SET", "plan", "SLIDE", 3, 3600).get();
+    List<Object> r = call("RL.CHECK", "plan", "k").get();
+    want(r.subList(0, 4).equals(List.of(1L, 3L, 2L, 0L)), r);
+    List<Object> plan = call("RL.POLICY", "GET", "plan").get(); // keys and values
+    Object pair = ((List<?>) field(plan, "limits")).get(0);
+    want(field(plan, "name").equals("plan") && field(pair, "limit").equals(3L), plan);
+  }
+
+  static Object field(Object map, String name) {
+    return ((List<?>) map).get(((List<?>) map).indexOf(name) + 1);
+  }
+
   static void pipeline() throws Exception {
     List<RedisFuture<List<Object>>> replies = new ArrayList<>();
     redis.setAutoFlushCommands(false);
@@ -166,6 +179,7 @@ public class Check {
     if (env("RL_PASSWORD") != null) checks.put("auth", Check::auth);
     checks.put("slide", Check::slide);
     checks.put("counter", Check::counter);
+    checks.put("policy", Check::policy);
     checks.put("pipeline", Check::pipeline);
     checks.put("transaction", Check::transaction);
     checks.put("parallel", Check::parallel);

@@ -16,6 +16,7 @@ if (!RL_DEFAULT) options.RESP = Number(RL_PROTO)
 const client = createClient(options)
 client.on('error', () => {}) // a lost connection is reported here, then retried
 const call = (...args) => client.sendCommand(args.map(String))
+const field = (map, name) => Array.isArray(map) ? map[map.indexOf(name) + 1] : map[name] // an array in RESP2
 
 const checks = {
   async connect() {
@@ -45,6 +46,14 @@ const checks = {
   async counter() {
     const reply = await call('RL.COUNTER', 'counter', 10, 3600, 'COST', 4)
     assert.deepEqual(reply.slice(0, 4), [1, 10, 6, 0])
+  },
+
+  async policy() {
+    await call('RL.POLICY', 'SET', 'plan', 'SLIDE', 3, 3600)
+    assert.deepEqual((await call('RL.CHECK', 'plan', 'k')).slice(0, 4), [1, 3, 2, 0])
+    const plan = await call('RL.POLICY', 'GET', 'plan')
+    assert.equal(field(plan, 'name'), 'plan')
+    assert.equal(field(field(plan, 'limits')[0], 'limit'), 3)
   },
 
   async pipeline() {

@@ -49,6 +49,15 @@ $checks = [
         want(array_slice($r, 0, 4) === [1, 10, 6, 0], $r);
     },
 
+    'policy' => function () use ($redis) {
+        $redis->executeRaw(['RL.POLICY', 'SET', 'plan', 'SLIDE', 3, 3600]);
+        $r = $redis->executeRaw(['RL.CHECK', 'plan', 'k']);
+        want(array_slice($r, 0, 4) === [1, 3, 2, 0], $r);
+        $plan = $redis->executeRaw(['RL.POLICY', 'GET', 'plan']); // keys and values
+        $limits = $plan[array_search('limits', $plan, true) + 1];
+        want(array_slice($plan, 0, 2) === ['name', 'plan'] && array_slice($limits[0], 0, 2) === ['limit', 3], $plan);
+    },
+
     'pipeline' => function () use ($redis) {
         $replies = $redis->pipeline(function ($pipe) {
             for ($i = 0; $i < 20; $i++) {

@@ -104,6 +104,15 @@ def counter():
     want(reply[:4] == [1, 10, 6, 0], reply)
 
 
+def policy():
+    set = cli("RL.POLICY", "SET", "plan", "SLIDE", "3", "3600")
+    want("version" in set, set)
+    reply = integers(cli("RL.CHECK", "plan", "k"))
+    want(reply[:4] == [1, 3, 2, 0], reply)
+    plan = cli("RL.POLICY", "GET", "plan")
+    want(re.search(r"^algorithm\s+slide$", plan, re.M), plan)
+
+
 def pipeline():
     reply = integers(cli(text="RL.SLIDE pipeline 20 3600\n" * 20))
     want(reply[2::5] == list(range(19, -1, -1)), reply)
@@ -140,6 +149,17 @@ def hints():
     terminal.type("rl.slide ")
     terminal.expect(r"key.*limit.*window.*COST")
     terminal.run("typed 5 60", r"1\) \(integer\) 1\s+2\) \(integer\) 5\s+3\) \(integer\) 4\s+4\) \(integer\) 0")
+    for words, hint in (
+        ("rl.check ", r"policy.*key.*COST n.*ID id"),
+        ("rl.policy set ", r"name.*SLIDE\|COUNTER\|FIXED.*limit.*window.*BUCKETS n.*SHADOW"),
+        ("rl.policy override ", r"name.*pattern.*limit.*window.*UNLIMITED\|BLOCKED"),
+        ("rl.policy del ", r"name.*\[pattern\]"),
+        ("rl.policy get ", r"name"),
+    ):
+        terminal.type("\x15")  # ^U: an empty line
+        terminal.type(words)
+        terminal.expect(hint)
+    terminal.type("\x15")
     terminal.run("help rl.counter", "summary:")
     terminal.close()
 
@@ -156,7 +176,7 @@ def reconnect():
 
 print("version", subprocess.run(["redis-cli", "--version"], capture_output=True, text=True).stdout.split()[1])
 failed = False
-for check in connect, auth, slide, counter, pipeline, transaction, parallel, error, pipe, hints, reconnect:
+for check in connect, auth, slide, counter, policy, pipeline, transaction, parallel, error, pipe, hints, reconnect:
     if check is auth and not PASSWORD:
         continue
     try:

@@ -47,6 +47,19 @@ def counter():
     assert reply[:4] == [1, 10, 6, 0], reply
 
 
+def as_map(reply):
+    """In RESP2 a map is a list of its keys and values."""
+    return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
+
+
+def policy():
+    r.execute_command("RL.POLICY SET", "plan", "SLIDE", 3, 3600)
+    reply = r.execute_command("RL.CHECK", "plan", "k")
+    assert reply[:4] == [1, 3, 2, 0], reply
+    plan = as_map(r.execute_command("RL.POLICY GET", "plan"))
+    assert plan[b"name"] == b"plan" and as_map(plan[b"limits"][0])[b"limit"] == 3, plan
+
+
 def pipeline():
     pipe = r.pipeline(transaction=False)
     for _ in range(20):
@@ -92,7 +105,7 @@ def reconnect():
 
 print("version", redis.__version__)
 failed = False
-for check in connect, auth, slide, counter, pipeline, transaction, parallel, error, reconnect:
+for check in connect, auth, slide, counter, policy, pipeline, transaction, parallel, error, reconnect:
     if check is auth and "password" not in options:
         continue
     try:

@@ -40,6 +40,14 @@ checks = {
     want(r.first(4) == [1, 10, 6, 0], r)
   },
 
+  policy: lambda {
+    redis.call("RL.POLICY", "SET", "plan", "SLIDE", 3, 3600)
+    r = redis.call("RL.CHECK", "plan", "k")
+    want(r.first(4) == [1, 3, 2, 0], r)
+    plan = Hash[*redis.call("RL.POLICY", "GET", "plan")]
+    want(plan["name"] == "plan" && Hash[*plan["limits"].first]["limit"] == 3, plan)
+  },
+
   pipeline: lambda {
     replies = redis.pipelined { |p| 20.times { p.call("RL.SLIDE", "pipeline", 20, 3600) } }
     want(replies.map { |r| r[2] } == 19.downto(0).to_a, replies)

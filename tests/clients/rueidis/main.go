@@ -47,7 +47,7 @@ func main() {
 		name string
 		run  func(rueidis.Client) error
 	}{
-		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter},
+		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter}, {"policy", policy},
 		{"pipeline", pipeline}, {"transaction", transaction}, {"parallel", parallel},
 		{"error", errorReply}, {"cache", cache}, {"reconnect", reconnect},
 	}
@@ -122,6 +122,36 @@ func counter(c rueidis.Client) error {
 		return err
 	}
 	return want(len(r) == 5 && r[0] == 1 && r[1] == 10 && r[2] == 6 && r[3] == 0, r)
+}
+
+func policy(c rueidis.Client) error {
+	if err := c.Do(ctx, call(c, "RL.POLICY", "SET", "plan", "SLIDE", "3", "3600")).Error(); err != nil {
+		return err
+	}
+	r, err := c.Do(ctx, call(c, "RL.CHECK", "plan", "k")).AsIntSlice()
+	if err != nil {
+		return err
+	}
+	if err := want(len(r) == 5 && r[0] == 1 && r[1] == 3 && r[2] == 2 && r[3] == 0, r); err != nil {
+		return err
+	}
+	plan, err := c.Do(ctx, call(c, "RL.POLICY", "GET", "plan")).AsMap()
+	if err != nil {
+		return err
+	}
+	name, limits := plan["name"], plan["limits"]
+	if s, err := name.ToString(); err != nil || s != "plan" {
+		return want(false, s)
+	}
+	pairs, err := limits.ToArray()
+	if err != nil {
+		return err
+	}
+	pair, err := pairs[0].AsIntMap()
+	if err != nil {
+		return err
+	}
+	return want(pair["limit"] == 3, pair)
 }
 
 func pipeline(c rueidis.Client) error {

@@ -2,7 +2,8 @@
 //! manager reconnects after an error.
 
 use redis::aio::{ConnectionManager, ConnectionManagerConfig};
-use redis::{cmd, pipe, AsyncConnectionConfig, Client, RedisError};
+use redis::{cmd, from_redis_value, pipe, AsyncConnectionConfig, Client, RedisError, Value};
+use std::collections::HashMap;
 use std::env::var;
 use std::io::stdin;
 use std::process::exit;
@@ -67,6 +68,18 @@ async fn counter(c: &mut ConnectionManager) -> Outcome {
     command.arg("counter").arg(10).arg(3600).arg("COST").arg(4);
     let r: Reply = command.query_async(c).await.map_err(text)?;
     want((r.0, r.1, r.2, r.3) == (1, 10, 6, 0), r)
+}
+
+async fn policy(c: &mut ConnectionManager) -> Outcome {
+    let mut set = cmd("RL.POLICY");
+    set.arg("SET").arg("plan").arg("SLIDE").arg(3).arg(3600);
+    set.exec_async(c).await.map_err(text)?;
+    let r: Reply = cmd("RL.CHECK").arg("plan").arg("k").query_async(c).await.map_err(text)?;
+    want((r.0, r.1, r.2, r.3) == (1, 3, 2, 0), r)?;
+    let plan: HashMap<String, Value> = cmd("RL.POLICY").arg("GET").arg("plan").query_async(c).await.map_err(text)?;
+    let name: String = from_redis_value(plan["name"].clone()).map_err(|e| e.to_string())?;
+    let limits: Vec<HashMap<String, i64>> = from_redis_value(plan["limits"].clone()).map_err(|e| e.to_string())?;
+    want(name == "plan" && limits[0]["limit"] == 3, plan)
 }
 
 async fn pipeline(c: &mut ConnectionManager) -> Outcome {
@@ -166,6 +179,7 @@ async fn main() {
     }
     report("slide", slide(&mut c).await, &mut failed);
     report("counter", counter(&mut c).await, &mut failed);
+    report("policy", policy(&mut c).await, &mut failed);
     report("pipeline", pipeline(&mut c).await, &mut failed);
     report("transaction", transaction(&mut c).await, &mut failed);
     report("parallel", parallel(&mut c).await, &mut failed);
