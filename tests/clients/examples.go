@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -19,23 +20,27 @@ type example struct {
 	language string
 	source   string   // file that a reader should open
 	program  []string // command line, run from the repository's root
+	policies string   // file of policies that rlproxy includes; empty if the program has the limit
 }
 
 const (
 	exampleLimit  = 5
 	exampleWindow = 10 // s
+
+	python = "tests/.cache/redis-py-8/bin/python"
 )
 
 var examples = []example{
-	{"Python", "examples/python/limited.py", []string{"tests/.cache/redis-py-8/bin/python", "examples/python/limited.py"}},
-	{"Node", "examples/node/limited.mjs", []string{"node", "examples/node/limited.mjs"}},
-	{"Go", "examples/go/main.go", []string{"tests/.cache/bin/example-go"}},
-	{"Java", "examples/java/Limited.java", []string{"java", "-cp", "tests/.cache/jedis/*", "examples/java/Limited.java"}},
-	{"PHP", "examples/php/index.php", []string{"sh", "-c", "exec php -S 127.0.0.1:$PORT examples/php/index.php"}},
-	{"Ruby", "examples/ruby/limited.rb", []string{"ruby", "examples/ruby/limited.rb"}},
-	{"Rust", "examples/rust/src/main.rs", []string{"tests/.cache/cargo/debug/rlproxy-example"}},
-	{"C", "examples/c/limited.c", []string{"tests/.cache/bin/example-c"}},
-	{"shell", "examples/shell/limited.sh", []string{"examples/shell/limited.sh"}},
+	{"Python", "examples/python/limited.py", []string{python, "examples/python/limited.py"}, ""},
+	{"Node", "examples/node/limited.mjs", []string{"node", "examples/node/limited.mjs"}, ""},
+	{"Go", "examples/go/main.go", []string{"tests/.cache/bin/example-go"}, ""},
+	{"Java", "examples/java/Limited.java", []string{"java", "-cp", "tests/.cache/jedis/*", "examples/java/Limited.java"}, ""},
+	{"PHP", "examples/php/index.php", []string{"sh", "-c", "exec php -S 127.0.0.1:$PORT examples/php/index.php"}, ""},
+	{"Ruby", "examples/ruby/limited.rb", []string{"ruby", "examples/ruby/limited.rb"}, ""},
+	{"Rust", "examples/rust/src/main.rs", []string{"tests/.cache/cargo/debug/rlproxy-example"}, ""},
+	{"C", "examples/c/limited.c", []string{"tests/.cache/bin/example-c"}, ""},
+	{"shell", "examples/shell/limited.sh", []string{"examples/shell/limited.sh"}, ""},
+	{"Python, with plans", "examples/plans/plans.py", []string{python, "examples/plans/plans.py"}, "examples/plans/policies.conf"},
 }
 
 // demonstration is one run of an example.
@@ -44,7 +49,7 @@ type demonstration struct {
 	err error
 }
 
-// run demonstrates the example with each policy.
+// run demonstrates the example with each FAIL policy that it knows.
 func (d *demonstration) run() {
 	for _, policy := range []string{"OPEN", "CLOSED"} {
 		if d.err = d.show(policy); d.err != nil {
@@ -58,7 +63,11 @@ func (d *demonstration) run() {
 // show starts the example and does what a visitor would: while rlproxy is away, while it
 // answers, while it hangs, and when it is away again.
 func (d *demonstration) show(policy string) error {
-	proxy, err := startProxy()
+	var args []string
+	if d.policies != "" {
+		args = []string{"--include", d.policies}
+	}
+	proxy, err := startProxy(args...)
 	if err != nil {
 		return err
 	}
@@ -89,13 +98,14 @@ func (d *demonstration) show(policy string) error {
 	}()
 
 	url := fmt.Sprintf("http://127.0.0.1:%d/", port)
-	first := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
-	v := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}}
+	first := visitor{url: url, from: net.IPv4(127, 0, 0, 2)}
+	v := visitor{url: url, from: net.IPv4(127, 0, 0, 1)}
 	for _, step := range []func() error{
 		func() error { return first.wait(exited, func(a answer) bool { return a.status == alone(policy) }) },
 		proxy.launch,
 		func() error { return first.wait(exited, answer.limited) },
-		func() error { return someLimited(url) },
+		func() error { return d.someLimited(url) },
+		func() error { return d.customers(url, policy, exited) },
 		func() error { return v.hanging(proxy, policy) },
 		proxy.stop,
 		func() error { return v.unlimited(policy) },
@@ -103,6 +113,9 @@ func (d *demonstration) show(policy string) error {
 		if err := step(); err != nil {
 			return fmt.Errorf("%w\n%s", err, log.String())
 		}
+	}
+	if said := "no such policy 'gold'"; d.policies != "" && !strings.Contains(log.String(), said) {
+		return fmt.Errorf("the example's log does not say %q:\n%s", said, log.String())
 	}
 	return nil
 }
@@ -118,7 +131,8 @@ func alone(policy string) int {
 // visitor makes requests, each on a connection of its own.
 type visitor struct {
 	url  string
-	from net.TCPAddr // the visitor's address, which the limit is for
+	from net.IP // the visitor's address, which the limit is for
+	key  string // X-Api-Key, by which the example with plans knows customers; empty for none
 }
 
 // answer is what matters of a response.
@@ -128,10 +142,17 @@ type answer struct {
 }
 
 func (v visitor) get() (answer, error) {
-	dialer := net.Dialer{LocalAddr: &v.from}
+	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: v.from}}
 	transport := &http.Transport{DisableKeepAlives: true, DialContext: dialer.DialContext}
 	client := http.Client{Timeout: serverTime, Transport: transport}
-	r, err := client.Get(v.url)
+	ask, err := http.NewRequest(http.MethodGet, v.url, nil)
+	if err != nil {
+		return answer{}, err
+	}
+	if v.key != "" {
+		ask.Header.Set("X-Api-Key", v.key)
+	}
+	r, err := client.Do(ask)
 	if err != nil {
 		return answer{}, err
 	}
@@ -167,13 +188,13 @@ var errUnlimited = errors.New("no RateLimit header: the example did what FAIL sa
 // someLimited has a visitor use the limit up. On a busy machine the example may time out, or
 // the window may pass; then another visitor, who has a limit of its own, tries again, until
 // programTime has passed.
-func someLimited(url string) error {
+func (e example) someLimited(url string) error {
 	const visitors = 200
 	deadline := time.Now().Add(programTime)
 	for i := byte(0); ; i = (i + 1) % visitors {
 		began := time.Now()
-		v := visitor{url, net.TCPAddr{IP: net.IPv4(127, 0, 0, 10+i)}}
-		err := v.limited()
+		v := visitor{url: url, from: net.IPv4(127, 0, 0, 10+i)}
+		err := e.limited(v)
 		slow := errors.Is(err, errUnlimited) || time.Since(began) >= exampleWindow*time.Second
 		if err == nil || !slow || time.Now().After(deadline) {
 			return err
@@ -181,14 +202,14 @@ func someLimited(url string) error {
 	}
 }
 
-// limited uses the limit up and is refused once.
-func (v visitor) limited() error {
+// limited has the visitor use the limit up and be refused once.
+func (e example) limited(v visitor) error {
 	for left := exampleLimit - 1; left >= 0; left-- {
 		a, err := v.get()
 		if err != nil {
 			return err
 		}
-		if err := a.expect(http.StatusOK, left); err != nil {
+		if err := e.expect(a, http.StatusOK, left); err != nil {
 			return fmt.Errorf("request %d: %w", exampleLimit-left, err)
 		}
 	}
@@ -196,12 +217,12 @@ func (v visitor) limited() error {
 	if err != nil {
 		return err
 	}
-	return a.expect(http.StatusTooManyRequests, 0)
+	return e.expect(a, http.StatusTooManyRequests, 0)
 }
 
 // expect compares an answer's status and headers. On a refusal the seconds to wait are those
 // of Retry-After in every header; on other answers there are none.
-func (a answer) expect(status, remaining int) error {
+func (e example) expect(a answer, status, remaining int) error {
 	if !a.limited() {
 		return fmt.Errorf("status %d: %w", a.status, errUnlimited)
 	}
@@ -209,7 +230,10 @@ func (a answer) expect(status, remaining int) error {
 		return fmt.Errorf("status %d, not %d", a.status, status)
 	}
 	after := a.header.Get("Retry-After")
-	item := fmt.Sprintf(`"default";r=%d`, remaining)
+	policy, item := fmt.Sprintf(`"default";q=%d;w=%d`, exampleLimit, exampleWindow), fmt.Sprintf(`"default";r=%d`, remaining)
+	if e.policies != "" { // the example learns the limit from the reply, which does not say the window
+		policy, item = fmt.Sprintf(`"free";q=%d`, exampleLimit), fmt.Sprintf(`"free";r=%d`, remaining)
+	}
 	if status != http.StatusOK {
 		if n, err := strconv.Atoi(after); err != nil || n < 1 || n > exampleWindow {
 			return fmt.Errorf("Retry-After is %q", after)
@@ -219,7 +243,7 @@ func (a answer) expect(status, remaining int) error {
 		return fmt.Errorf("Retry-After is %q on status %d", after, status)
 	}
 	for _, want := range [][2]string{
-		{"RateLimit-Policy", fmt.Sprintf(`"default";q=%d;w=%d`, exampleLimit, exampleWindow)},
+		{"RateLimit-Policy", policy},
 		{"RateLimit", item},
 		{"X-RateLimit-Limit", strconv.Itoa(exampleLimit)},
 		{"X-RateLimit-Remaining", strconv.Itoa(remaining)},
@@ -227,6 +251,34 @@ func (a answer) expect(status, remaining int) error {
 	} {
 		if got := a.header.Get(want[0]); got != want[1] {
 			return fmt.Errorf("%s is %q, not %q", want[0], got, want[1])
+		}
+	}
+	return nil
+}
+
+// customers has one customer of each kind ask the example with plans: one without limits, two with
+// plans, one who is blocked, and one whose plan has no policy, for whom the example does what FAIL
+// says. It does nothing for other examples.
+func (e example) customers(url, fail string, exited <-chan struct{}) error {
+	if e.policies == "" {
+		return nil
+	}
+	for key, want := range map[string]struct {
+		status        int
+		policy, after string // RateLimit-Policy and Retry-After
+	}{
+		"green": {http.StatusOK, "", ""},
+		"red":   {http.StatusOK, `"pro";q=20`, ""},
+		"blue":  {http.StatusOK, `"vip";q=500`, ""},
+		"black": {http.StatusTooManyRequests, "", "1"},
+		"white": {alone(fail), "", ""},
+	} {
+		v := visitor{url: url, from: net.IPv4(127, 0, 0, 3), key: key}
+		if err := v.wait(exited, func(a answer) bool {
+			return a.status == want.status && a.limited() == (want.policy != "") &&
+				a.header.Get("RateLimit-Policy") == want.policy && a.header.Get("Retry-After") == want.after
+		}); err != nil {
+			return fmt.Errorf("the customer %s: %w", key, err)
 		}
 	}
 	return nil
