@@ -280,6 +280,7 @@ func TestDocumentedUsersOfTheProxy(t *testing.T) {
 	}
 	require.Contains(t, documents, "../rlproxy.conf")
 	require.Contains(t, documents, "../docs/operations.md")
+	require.Contains(t, documents, "../docs/policies.md")
 	hash := sha256.Sum256([]byte("another"))
 	eachBackend(t, func(t *testing.T, k backendKind) {
 		for path, users := range documents {
@@ -309,6 +310,24 @@ func TestDocumentedUsersOfTheProxy(t *testing.T) {
 				case "probe": // for /readyz, which every user gets
 					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "password"))
 					require.Equal(t, errNoRun("ping"), c.do(t, "PING"))
+				case "operator":
+					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "another-secret"))
+					eventually(t, "policies", func() bool {
+						_, failed := c.do(t, "RL.POLICY", "SET", "api", "SLIDE", 5, 60).(errReply)
+						return !failed
+					})
+					require.Equal(t, []any{}, c.do(t, "RL.INSPECT", "api:tenant:42"))
+					require.Len(t, c.do(t, "RL.POLICY", "LIST"), 1)
+					require.Empty(t, c.do(t, "RL.HOTKEYS", "BY", "DENIED"))
+					require.Equal(t, errNoRun("rl.check"), c.do(t, "RL.CHECK", "api", "tenant:42"))
+				case "tenant": // after the operator
+					require.Equal(t, status("OK"), c.do(t, "AUTH", name, "secret"))
+					require.EqualValues(t, 4, c.decide(t, "RL.CHECK api tenant:42").remaining)
+					require.Equal(t, errNoKey, c.do(t, "RL.CHECK", "api", "tenant:43"))
+					require.Equal(t, errNoRun("rl.slide"), c.do(t, "RL.SLIDE", "api:tenant:42", 500, 60))
+					require.Equal(t, errNoRun("rl.policy|list"), c.do(t, "RL.POLICY", "LIST"))
+					require.Equal(t, errNoRun("rl.policy|set"), c.do(t, "RL.POLICY", "SET", "api", "SLIDE", 500, 60))
+					require.Equal(t, status("PONG"), c.do(t, "PING"))
 				default:
 					require.Fail(t, "a user without a test", "%s: %s", path, rules)
 				}

@@ -99,16 +99,17 @@ func (p *proxy) client(t *testing.T, protocol int) *redis.Client {
 	return c
 }
 
-// eachEngine runs a test with the embedded engine, with one node and with three.
-func eachEngine(t *testing.T, test func(t *testing.T, p *proxy)) {
+// eachEngine runs a test with the embedded engine, with one node and with three, and with
+// further arguments of the proxy.
+func eachEngine(t *testing.T, test func(t *testing.T, p *proxy), args ...string) {
 	t.Run("embedded", func(t *testing.T) {
-		p := startProxy(t)
+		p := startProxy(t, args...)
 		test(t, p)
 		p.stop(t)
 	})
 	for _, count := range []int{1, 3} {
 		t.Run(fmt.Sprintf("%d nodes", count), func(t *testing.T) {
-			p := startProxy(t, backends(startNodes(t, count)...)...)
+			p := startProxy(t, append(backends(startNodes(t, count)...), args...)...)
 			test(t, p)
 			p.stop(t)
 		})
