@@ -138,8 +138,8 @@ func TestPoliciesAreLoggedAndOutliveARestart(t *testing.T) {
 	require.IsType(t, []any{}, c.do(t, "RL.POLICY", "OVERRIDE", "api", "a \"b\"\n*", "BLOCKED"))
 	before := c.do(t, "RL.POLICY", "LIST")
 	for _, line := range []string{
-		`level=notice msg="a policy was set" policy="api COUNTER 100 1m BUCKETS 6 FAIL OPEN" version=1 user=default client=` + c.LocalAddr().String(),
-		`level=notice msg="an override was set" policy="api \"a \\\"b\\\"\\x0a*\" BLOCKED" version=2 user=default client=` + c.LocalAddr().String(),
+		`level=notice msg="a policy was set" policy="api COUNTER 100 1m BUCKETS 6 FAIL OPEN" version=1 user=default addr=` + c.LocalAddr().String(),
+		`level=notice msg="an override was set" policy="api \"a \\\"b\\\"\\x0a*\" BLOCKED" version=2 user=default addr=` + c.LocalAddr().String(),
 	} {
 		eventually(t, line, func() bool { return strings.Contains(p.Output.String(), line) })
 	}
