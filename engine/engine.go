@@ -81,9 +81,14 @@ func (p *Pipeline) Room(n int) []byte {
 // Name returns the name by which engines know a client's key, or its shadow. It holds until
 // Reset, and as long as the key's bytes.
 func (p *Pipeline) Name(key []byte, shadow bool) []byte {
-	if before, _ := shard.ClientKey(key); !shadow && len(before) == len(key) {
-		return key
+	if shadow || len(key) >= shard.Mark && key[len(key)-shard.Mark] == shard.MarkByte {
+		return p.name(key, shadow)
 	}
+	return key // without a call, for nearly all keys
+}
+
+// name is Name for a shadow, and for a key that may end in a mark.
+func (p *Pipeline) name(key []byte, shadow bool) []byte {
 	return shard.AppendName(p.Room(len(key)+shard.Mark), key, shadow)
 }
 

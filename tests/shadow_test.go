@@ -156,3 +156,28 @@ func TestShadowsAreCountedApartEverywhere(t *testing.T) {
 	require.Len(t, lines, 1)
 	require.Equal(t, []any{"denial", "k", true, 1.0}, []any{lines[0]["event"], lines[0]["key"], lines[0]["shadow"], lines[0]["limit"]})
 }
+
+// A policy may be on trial: with RL.CHECK, too, nobody is denied, not even whom an override blocks.
+func TestPoliciesOnTrialDenyNobody(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *proxy) {
+		c := dial(t, p.addr)
+		c.do(t, "RL.POLICY", "SET", "trial", "SLIDE", 1, "1h", "SHADOW")
+		c.do(t, "RL.POLICY", "OVERRIDE", "trial", "bad", "BLOCKED")
+		require.EqualValues(t, 0, c.decide(t, "RL.CHECK trial k").retryAfter)
+		for range 3 {
+			d := c.decide(t, "RL.CHECK trial k")
+			require.Positive(t, d.retryAfter)
+			require.EqualValues(t, 1, d.allowed)
+		}
+		require.Equal(t, decision{1, 0, 0, 1000, 1000}, c.decide(t, "RL.CHECK trial bad"))
+		require.EqualValues(t, 4, c.info(t, "shadow_denied"))
+
+		require.Equal(t, decision{1, 1, 0, 0, 3_600_001}, c.decide(t, "RL.SLIDE trial:k 1 1h"), "the enforced limit of the same key")
+		c.do(t, "RL.POLICY", "SET", "trial", "SLIDE", 1, "1h")
+		require.EqualValues(t, 0, c.decide(t, "RL.CHECK trial k").allowed, "enforced, the policy counts what was enforced")
+		used, shadow := c.inspectBoth(t, "trial:k")
+		require.Equal(t, []int64{1, 1}, []int64{used, shadow})
+		require.EqualValues(t, 1, c.do(t, "RL.RESET", "trial:k"))
+	})
+}

@@ -64,11 +64,13 @@ var (
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
 func replyDecision(dst []byte, _ int, requests []engine.Request, results []engine.Result) []byte {
-	r, d := &results[0], results[0].Decision
+	r := &results[0]
+	d := &r.Decision
 	shadow := requests[0].Shadow
 	switch {
 	case shadow && r.Fail != engine.FailDefault:
-		d = engine.FailOpen.Decide(&requests[0], 0) // whatever the FAIL policy is
+		told := engine.FailOpen.Decide(&requests[0], 0) // whatever the FAIL policy is
+		d = &told
 	case r.Err != nil:
 		return appendFailure(dst, r.Err)
 	}

@@ -83,14 +83,18 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 	now := at.Milliseconds()
 	for i := 0; i < len(p.Requests); {
 		name := p.Requests[i].Key
+		key, shadow := shard.ClientKey(name)
 		seen, counts := topk.Decisions{}, false
 		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(name); i++ {
-			if p.Requests[i].Op == engine.OpDecide && count(&seen, &p.Requests[i], &p.Results[i]) {
+			switch {
+			case p.Requests[i].Op != engine.OpDecide:
+			case shadow:
+				counts = countShadow(&seen, &p.Results[i]) || counts
+			case count(&seen, &p.Results[i]):
 				counts = true
 			}
 		}
 		if counts {
-			key, _ := shard.ClientKey(name)
 			hash := xxhash.Sum64(key)
 			s := &b.stripes[hash%hotStripes]
 			s.mu.Lock()
@@ -102,26 +106,36 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 
 // count counts a result, and reports whether it is an answer that counts: an error is none,
 // unless a policy gave it.
-func count(seen *topk.Decisions, req *engine.Request, r *engine.Result) bool {
-	switch out := OutcomeOf(req, r); {
-	case out == Error:
-		return false
-	case out == ShadowDenied:
-		seen.Shadow++
-		seen.ShadowDenied++
-	case out == ShadowAllowed || out == ShadowFail:
-		seen.Shadow++
+func count(seen *topk.Decisions, r *engine.Result) bool {
+	switch {
 	case r.Fail != engine.FailDefault:
 		seen.ByPolicy++
+		seen.Limit, seen.Remaining = r.Limit, -1
+		return true
+	case r.Err != nil:
+		return false
 	case r.Allowed:
 		seen.Admitted++
 	default:
 		seen.Denied++
 	}
 	seen.Limit, seen.Remaining = r.Limit, r.Remaining
-	if r.Fail != engine.FailDefault {
-		seen.Remaining = -1
+	return true
+}
+
+// countShadow is count for the answer to a request with SHADOW.
+func countShadow(seen *topk.Decisions, r *engine.Result) bool {
+	remaining := r.Remaining
+	switch {
+	case r.Fail != engine.FailDefault:
+		remaining = -1
+	case r.Err != nil:
+		return false
+	case !r.Allowed:
+		seen.ShadowDenied++
 	}
+	seen.Shadow++
+	seen.Limit, seen.Remaining = r.Limit, remaining
 	return true
 }
 

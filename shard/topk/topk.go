@@ -100,7 +100,8 @@ func New(k int, constant int64) *Tracker {
 // pays for a change of weight that a lookup made before.
 func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	t.advance(now)
-	n := d.own() + d.Shadow
+	own := d.own()
+	n := own + d.Shadow
 	i, found := t.index[hash]
 	if !found {
 		if i, found = t.place(hash, &n); !found {
@@ -119,9 +120,11 @@ func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	k.seen.Admitted += d.Admitted
 	k.seen.Denied += d.Denied
 	k.seen.ByPolicy += d.ByPolicy
-	k.seen.Shadow += d.Shadow
-	k.seen.ShadowDenied += d.ShadowDenied
-	if d.own() > 0 || k.seen.own() == 0 {
+	if d.Shadow > 0 {
+		k.seen.Shadow += d.Shadow
+		k.seen.ShadowDenied += d.ShadowDenied
+	}
+	if own > 0 || k.seen.own() == 0 {
 		k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
 	}
 }
