@@ -9,7 +9,9 @@ import (
 //
 // The prefixes are sorted. The last one that is not after the key shares with it as many bytes
 // as any prefix does, so the longest prefix of the key is this one or one of those that it
-// begins with. Each knows the longest of these.
+// begins with. They form a chain, each shorter than the one before, in which a prefix knows the
+// next one and another one further on, so that a few steps find the first that is short enough: the
+// jump pointers of Myers, "An applicative random-access stack", 1983.
 type index struct {
 	exact    map[string]int32 // override by key; nil if there is none
 	prefixes []prefix         // sorted
@@ -20,6 +22,8 @@ type prefix struct {
 	text     string // without the *
 	override int32  // number of the override
 	shorter  int32  // number of the longest other prefix that this one begins with; -1: none
+	jump     int32  // number of a prefix further on in the chain; -1: none
+	depth    int32  // prefixes in the chain from here on
 }
 
 // newIndex returns the index of overrides that are sorted by pattern.
@@ -44,9 +48,31 @@ func newIndex(all []Override) index {
 		for shorter >= 0 && !strings.HasPrefix(x.prefixes[i].text, x.prefixes[shorter].text) {
 			shorter = x.prefixes[shorter].shorter
 		}
-		x.prefixes[i].shorter = shorter
+		x.link(&x.prefixes[i], shorter)
 	}
 	return x
+}
+
+// link puts a prefix at the beginning of the chain of shorter ones.
+func (x *index) link(p *prefix, shorter int32) {
+	p.shorter, p.jump, p.depth = shorter, shorter, 1
+	if shorter < 0 {
+		return
+	}
+	next := &x.prefixes[shorter]
+	p.depth += next.depth
+	// Jumps are as far as the two after them together, if these are equally far.
+	if far := next.jump; far >= 0 && next.depth-x.prefixes[far].depth == x.prefixes[far].depth-x.depthOf(x.prefixes[far].jump) {
+		p.jump = x.prefixes[far].jump
+	}
+}
+
+// depthOf returns the depth of the prefix of that number.
+func (x *index) depthOf(number int32) int32 {
+	if number < 0 {
+		return 0
+	}
+	return x.prefixes[number].depth
 }
 
 // find returns the number of the override of a key, or -1.
@@ -69,12 +95,21 @@ func (x *index) find(key []byte) int32 {
 	i := int32(low) - 1 // #nosec G115 -- at most MaxOverrides
 	common := commonLength(x.prefixes[i].text, key)
 	for i >= 0 && len(x.prefixes[i].text) > common {
-		i = x.prefixes[i].shorter
+		i = x.next(i, common)
 	}
 	if i < 0 {
 		return -1
 	}
 	return x.prefixes[i].override
+}
+
+// next returns the number of a prefix further on in the chain of the prefix i, which is longer
+// than n bytes. It skips none that is not longer. It returns -1 at the end of the chain.
+func (x *index) next(i int32, n int) int32 {
+	if jump := x.prefixes[i].jump; jump >= 0 && len(x.prefixes[jump].text) > n {
+		return jump
+	}
+	return x.prefixes[i].shorter
 }
 
 // commonLength returns the number of bytes with which both begin.

@@ -103,6 +103,28 @@ func TestTheIndexFindsWhatAScanFinds(t *testing.T) {
 	require.Greater(t, found, 10_000)
 }
 
+// Prefixes that nest very deep are found, too, and in few steps.
+func TestTheIndexFindsDeepPrefixes(t *testing.T) {
+	const deep = 2000
+	p := &Policy{Name: "api"}
+	for n := range deep {
+		p.Overrides = append(p.Overrides, Override{Pattern: strings.Repeat("a", n) + "*", Verdict: engine.Blocked})
+	}
+	p.seal()
+	most := 0
+	for n := range deep {
+		key := strings.Repeat("a", n)
+		require.Equal(t, key+"*", p.Override([]byte(key+"z")).Pattern)
+		last, steps := int32(deep-1), 0 // the one that the search begins with
+		for len(p.index.prefixes[last].text) > n {
+			last, steps = p.index.next(last, n), steps+1
+		}
+		require.Len(t, p.index.prefixes[last].text, n)
+		most = max(most, steps)
+	}
+	require.Less(t, most, 40)
+}
+
 // thousand is 1,000 policies with 10,000 overrides, of which one policy has half.
 func thousand() string {
 	var b strings.Builder
