@@ -226,11 +226,12 @@ func (q *queue) serve(b *batch) {
 		return
 	}
 	b.sent, b.resets = e.elapsed(), e.denials.Resets()
-	oldest := b.dropLate(q)
+	timeout := e.fleet.Timeout()
+	oldest := b.dropLate(q, timeout*7/8) // as patience has it
 	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+e.fleet.Timeout()))
+	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+timeout))
 	defer cancel()
 	clock := ""
 	if e.clock != nil {
@@ -253,8 +254,8 @@ func (q *queue) serve(b *batch) {
 // dropLate answers by policy for items that waited for so long that there is hardly
 // time left, and takes them out: with them the whole batch would have to be given up
 // early. It returns when the oldest of the others was handed in.
-func (b *batch) dropLate(q *queue) (oldest time.Duration) {
-	kept, patience := b.items[:0], q.engine.patience()
+func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration) {
+	kept := b.items[:0]
 	oldest = b.sent
 	for i, it := range b.items {
 		if b.sent-it.at < patience {
