@@ -29,6 +29,8 @@ const (
 const (
 	freeCommands = 16       // commands of a slice that are not counted
 	freeArgs     = 64       // arguments of a slice that are not counted
+	freeBytes    = 16 << 10 // bytes of a slice whose copies are not counted
+	copiedBytes  = 2 << 20  // the most bytes of a slice that are copied: keys that get a name of several words
 	commandCost  = 1 << 10  // bytes of a command: what an engine needs to answer it, and a small reply
 	requestCost  = 768      // bytes of one of the first requestArgs arguments: it may be a key that is two requests
 	requestArgs  = 512      // how many such keys are worked on at a time
@@ -103,7 +105,7 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 		if err == nil && fr.size == 0 {
 			break
 		}
-		if err == nil && !r.afford(len(ws.cmds)+1, args+fr.argc) {
+		if err == nil && !r.afford(len(ws.cmds)+1, args+fr.argc, size+fr.size) {
 			if len(ws.cmds) > 0 {
 				break // the framer starts again at this command
 			}
@@ -125,11 +127,11 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 	return ws.cmds, nil
 }
 
-// afford reserves what a slice of so many commands and arguments takes. It reports
+// afford reserves what a slice of so many commands, arguments and bytes takes. It reports
 // whether that was available.
-func (r *reader) afford(commands, args int) bool {
-	commands, args = max(commands-freeCommands, 0), max(args-freeArgs, 0)
-	need := commands*commandCost + min(args, requestArgs)*requestCost + args*argumentCost
+func (r *reader) afford(commands, args, size int) bool {
+	commands, args, size = max(commands-freeCommands, 0), max(args-freeArgs, 0), max(size-freeBytes, 0)
+	need := commands*commandCost + min(args, requestArgs)*requestCost + args*argumentCost + min(size, copiedBytes)
 	if need <= r.cost {
 		return true
 	}

@@ -40,7 +40,10 @@ func (f file) replace(ctx context.Context, was string, whole []byte) (bool, erro
 	if line, err := f.line(ctx); err != nil || line != was {
 		return false, err
 	}
-	next := string(f) + ".new" // one left behind by a crash is used again
+	next := string(f) + ".new"
+	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash may have left it behind
+		return false, err
+	}
 	if err := write(next, whole); err != nil {
 		_ = os.Remove(next) // it is of no use, and may not be there
 		return false, err
@@ -71,7 +74,7 @@ func checkFolder(path string) error {
 
 // write makes a file that only this user may read, on the disk when write returns.
 func write(path string, content []byte) error {
-	w, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
+	w, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}

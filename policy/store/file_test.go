@@ -47,15 +47,23 @@ func TestFileThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	_, err := f.replace(ctx, "", whole)
 	require.NoError(t, err)
 
-	// What a crash has left behind is used again, and a folder in its place is an error.
-	require.NoError(t, os.WriteFile(string(f)+".new", []byte("half of a rec"), 0o600))
+	// What a crash has left behind is removed, a link is not followed, and a folder in its place is an error.
+	other := filepath.Join(folder, "other")
+	require.NoError(t, os.WriteFile(other, []byte("somebody's"), 0o644)) // #nosec G306 -- the mode matters
+	require.NoError(t, os.Symlink(other, string(f)+".new"))
 	_, next := record{2, "b\n"}.encode()
 	done, err := f.replace(ctx, one, next)
 	require.NoError(t, err)
 	require.True(t, done)
+	st, err := os.Lstat(string(f))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), st.Mode())
+	text, err := os.ReadFile(other)
+	require.NoError(t, err)
+	require.Equal(t, "somebody's", string(text))
 	require.NoError(t, os.MkdirAll(string(f)+".new/inside", 0o700))
 	_, err = f.replace(ctx, firstLine(next), whole)
-	require.ErrorContains(t, err, "policies.new: is a directory")
+	require.ErrorContains(t, err, "policies.new: directory not empty")
 	stored, err := f.load(ctx)
 	require.NoError(t, err)
 	require.Equal(t, next, stored)
