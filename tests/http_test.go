@@ -106,7 +106,7 @@ type shown struct {
 	Keys   []struct {
 		Key                             string
 		Admitted, Denied, Limit, Shards int64
-		Remaining, Policy               int64
+		Remaining, Fail                 int64
 	}
 	Nodes  []struct{ Name, State string }
 	Memory *struct{ Keys int64 }
@@ -209,7 +209,7 @@ func TestHTTPShowsAndResetsKeys(t *testing.T) {
 			seen := snapshot(t, lines, func(s *shown) bool { return len(s.Keys) > 0 && s.Keys[0].Denied == 5 })
 			k := seen.Keys[0]
 			require.Equal(t, "\x01\uFFFD\"<b>", k.Key)
-			require.Equal(t, []int64{15, 15, 0, 0}, []int64{k.Admitted, k.Limit, k.Remaining, k.Policy})
+			require.Equal(t, []int64{15, 15, 0, 0}, []int64{k.Admitted, k.Limit, k.Remaining, k.Fail})
 			require.Equal(t, name, seen.Engine)
 			require.Equal(t, name == "embedded", seen.Memory != nil)
 			require.Len(t, seen.Nodes, map[string]int{"embedded": 0, "redis": 2}[name])

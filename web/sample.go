@@ -29,7 +29,7 @@ type point struct {
 	Time      int64    `json:"t"`         // Unix ms
 	Decisions float64  `json:"decisions"` // per second
 	Denied    *float64 `json:"denied"`    // the share of the decisions, from 0 to 1; nil if there were none
-	Policy    float64  `json:"policy"`    // answers by FAIL policy, per second
+	Fail      float64  `json:"fail"`      // answers by FAIL policy, per second
 	Shadow    float64  `json:"shadow"`    // what SHADOW would have denied, per second; none of the above has decisions with SHADOW
 	P50       *int64   `json:"p50_us"`    // half of the decisions took at most so long; nil if there were none
 	P99       *int64   `json:"p99_us"`    // likewise 99 of 100
@@ -37,10 +37,10 @@ type point struct {
 
 // totals is what was decided since the start.
 type totals struct {
-	at                        time.Time
-	decisions, denied, policy int64 // without SHADOW
-	shadow                    int64 // what SHADOW would have denied
-	durations                 *histogram.Snapshot
+	at                      time.Time
+	decisions, denied, fail int64 // without SHADOW
+	shadow                  int64 // what SHADOW would have denied
+	durations               *histogram.Snapshot
 }
 
 // kinds are the commands that decide.
@@ -52,16 +52,16 @@ func count(o *observe.Observer, now time.Time) *totals {
 	for _, k := range kinds {
 		t.durations.Merge(o.Durations(k).Snapshot())
 		for _, counts := range o.Counts() {
-			denied, policy := int64(0), int64(0)
+			denied, fail := int64(0), int64(0)
 			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered} {
 				denied += counts.Of(k, outcome)
 			}
 			for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal, observe.FailError} {
-				policy += counts.Of(k, outcome)
+				fail += counts.Of(k, outcome)
 			}
-			t.decisions += denied + policy + counts.Of(k, observe.Allowed)
+			t.decisions += denied + fail + counts.Of(k, observe.Allowed)
 			t.denied += denied
-			t.policy += policy
+			t.fail += fail
 			t.shadow += counts.Of(k, observe.ShadowDenied)
 		}
 	}
@@ -75,7 +75,7 @@ func (t *totals) since(earlier *totals) point {
 	p := point{
 		Time:      t.at.UnixMilli(),
 		Decisions: float64(n) / seconds,
-		Policy:    float64(t.policy-earlier.policy) / seconds,
+		Fail:      float64(t.fail-earlier.fail) / seconds,
 		Shadow:    float64(t.shadow-earlier.shadow) / seconds,
 	}
 	if n > 0 {

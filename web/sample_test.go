@@ -55,7 +55,7 @@ func TestPointsSayWhatASecondDecided(t *testing.T) {
 	o.Observe(&trial, start, 100*time.Microsecond, observe.Client{})
 	p := count(o, start.Add(2*time.Second)).since(before)
 	require.InDelta(t, 57, p.Decisions, 1e-6)
-	require.InDelta(t, 4, p.Policy, 1e-6)
+	require.InDelta(t, 4, p.Fail, 1e-6)
 	require.InDelta(t, 36.0/114, *p.Denied, 1e-6, "without what SHADOW would have denied")
 	require.InDelta(t, 4, p.Shadow, 1e-6)
 	require.InDelta(t, 100, *p.P50, 15)

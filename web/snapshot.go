@@ -36,7 +36,7 @@ type hotKey struct {
 	Rate      int64 `json:"rate"` // decisions per second
 	Admitted  int64 `json:"admitted"`
 	Denied    int64 `json:"denied"`
-	Policy    int64 `json:"policy"`    // answers by FAIL policy
+	Fail      int64 `json:"fail"`      // answers by FAIL policy
 	Shadow    int64 `json:"shadow"`    // what SHADOW would have denied
 	Limit     int64 `json:"limit"`     // in the last answer
 	Remaining int64 `json:"remaining"` // in the last answer; -1: not known
@@ -188,7 +188,7 @@ func (c *scene) seenAs(v view) *snapshot {
 		}
 		if v.may(k.Key) {
 			shown.Keys = append(shown.Keys, hotKey{
-				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied, Policy: k.ByPolicy, Shadow: k.ShadowDenied,
+				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied, Fail: k.ByFail, Shadow: k.ShadowDenied,
 				Limit: k.Limit, Remaining: k.Remaining, Shards: k.Shards,
 			})
 		}

@@ -225,7 +225,7 @@ func add(sum *observe.HotKey, k *key) {
 	sum.DeniedRate += k.DeniedRate
 	sum.Admitted += k.Admitted
 	sum.Denied += k.Denied
-	sum.ByPolicy += k.ByPolicy
+	sum.ByFail += k.ByFail
 	sum.ShadowDenied += k.ShadowDenied
 	sum.Shards = max(sum.Shards, k.Shards)
 	if sum.Remaining < 0 {

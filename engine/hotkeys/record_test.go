@@ -14,7 +14,7 @@ import (
 
 func TestRecordsKeepWhatIsNoted(t *testing.T) {
 	keys := []observe.HotKey{
-		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Admitted: 1 << 50, Denied: 3, ByPolicy: 4, Limit: 1e12, Remaining: -1, Shards: 4, ShadowDenied: 5},
+		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Admitted: 1 << 50, Denied: 3, ByFail: 4, Limit: 1e12, Remaining: -1, Shards: 4, ShadowDenied: 5},
 		{Key: []byte("\x00\xff\"}"), Rate: 0.01, Remaining: 7, Limit: 9, Shards: 1},
 	}
 	text := encode(keys, 7)
@@ -71,7 +71,7 @@ func TestRecordsOfOtherVersions(t *testing.T) {
 	r, err := decode([]byte(`{"v":1,"seq":9,"zone":"b","keys":[[` + fields + `,{"p99":[1]},null]]}`))
 	require.NoError(t, err)
 	require.Equal(t, observe.HotKey{
-		Key: []byte("k"), Rate: 2.5, DeniedRate: 1, Admitted: 3, Denied: 4, ByPolicy: 5, Limit: 6, Remaining: 7, Shards: 8, ShadowDenied: 9,
+		Key: []byte("k"), Rate: 2.5, DeniedRate: 1, Admitted: 3, Denied: 4, ByFail: 5, Limit: 6, Remaining: 7, Shards: 8, ShadowDenied: 9,
 	}, observe.HotKey(r.Keys[0]))
 	r, err = decode([]byte(`{"v":1,"seq":9,"keys":[["aw==",2.5,1,3,4,5,6,7,8]]}`)) // before there was SHADOW
 	require.NoError(t, err)
@@ -125,7 +125,7 @@ func FuzzDecode(f *testing.F) {
 			}
 			add(&sum, &r.Keys[i])
 		}
-		if sum.Admitted < 0 || sum.Denied < 0 || sum.ByPolicy < 0 {
+		if sum.Admitted < 0 || sum.Denied < 0 || sum.ByFail < 0 {
 			t.Fatalf("%q: %+v", text, sum)
 		}
 	})

@@ -21,7 +21,7 @@ type HotKey struct {
 	DeniedRate float64 // Denials per second.
 	Admitted   int64   // Admissions since the key was last among the busiest.
 	Denied     int64   // Denials since then.
-	ByPolicy   int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
+	ByFail     int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
 	Limit      int64   // The limit in the last answer; in one without SHADOW if there was any.
 	Remaining  int64   // What remained of Limit in that answer; -1: unknown, as a policy answered.
 	Shards     int     // The shards of the key, or of its shadow if it has more; 1: not split.
@@ -109,7 +109,7 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 func count(seen *topk.Decisions, r *engine.Result) bool {
 	switch {
 	case r.Fail != engine.FailDefault:
-		seen.ByPolicy++
+		seen.ByFail++
 		seen.Limit, seen.Remaining = r.Limit, -1
 		return true
 	case r.Err != nil:
@@ -151,7 +151,7 @@ func (b *busiest) top(n int) []HotKey {
 		for _, k := range tracked {
 			keys = append(keys, HotKey{
 				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
-				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByPolicy: k.Seen.ByPolicy, Limit: k.Seen.Limit, Remaining: k.Seen.Remaining,
+				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Limit: k.Seen.Limit, Remaining: k.Seen.Remaining,
 				ShadowDenied: k.Seen.ShadowDenied,
 			})
 		}

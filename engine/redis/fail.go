@@ -18,7 +18,7 @@ func (q *queue) fail(it *pending, why string) {
 	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.at < q.engine.patience():
 		q.engine.leave(it, split.Request{})
 	default:
-		q.engine.answerByPolicy(q, it.req, it.res, why, it.maybeApplied)
+		q.engine.answerByFail(q, it.req, it.res, why, it.maybeApplied)
 	}
 }
 
@@ -29,9 +29,9 @@ func (b *batch) fail(q *queue, why string) {
 	}
 }
 
-// answerByPolicy answers a request that the node could not. Only a decision has a
+// answerByFail answers a request that the node could not. Only a decision has a
 // policy: anything else is an error, as is what the node has stored of the key.
-func (e *Engine) answerByPolicy(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
+func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
 	if res.Err = wire.KeyError(why); res.Err != nil {
 		return
 	}
@@ -68,7 +68,7 @@ func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
 // answerContested answers a request about a contested key.
 func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Result) {
 	e.layout.Answers.Add(1)
-	e.answerByPolicy(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
+	e.answerByFail(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
 }
 
 // say writes a line about a node that is up although policies answer for it, because

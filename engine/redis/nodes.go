@@ -94,7 +94,7 @@ func (e *Engine) resolve(open []*split.Request) {
 	for _, r := range open {
 		if f := r.Failure; f != nil {
 			q := top.queues[top.Locate(r.Key, f.Shard)]
-			e.answerByPolicy(q, r.Request, r.Result, f.Why, f.MaybeApplied)
+			e.answerByFail(q, r.Request, r.Result, f.Why, f.MaybeApplied)
 		}
 	}
 }

@@ -54,7 +54,7 @@ type Tracker struct {
 type Decisions struct {
 	Admitted int64
 	Denied   int64
-	ByPolicy int64 // Answers in place of the key's state, which are neither admitted nor denied.
+	ByFail   int64 // Answers in place of the key's state, which are neither admitted nor denied.
 
 	Shadow       int64 // Decisions on the key's shadow, which are none of the above.
 	ShadowDenied int64 // Those of them that would have been denied.
@@ -64,7 +64,7 @@ type Decisions struct {
 }
 
 // own returns the number of decisions on the key itself.
-func (d *Decisions) own() int64 { return d.Admitted + d.Denied + d.ByPolicy }
+func (d *Decisions) own() int64 { return d.Admitted + d.Denied + d.ByFail }
 
 // tracked is a tracked key. The key that replaces it reuses its memory.
 type tracked struct {
@@ -119,7 +119,7 @@ func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	k.denied += float64(d.Denied) * t.weight
 	k.seen.Admitted += d.Admitted
 	k.seen.Denied += d.Denied
-	k.seen.ByPolicy += d.ByPolicy
+	k.seen.ByFail += d.ByFail
 	if d.Shadow > 0 {
 		k.seen.Shadow += d.Shadow
 		k.seen.ShadowDenied += d.ShadowDenied

@@ -40,7 +40,7 @@ type point struct {
 	T         int64    `json:"t"`
 	Decisions float64  `json:"decisions"`
 	Denied    *float64 `json:"denied"`
-	Policy    float64  `json:"policy"`
+	Fail      float64  `json:"fail"`
 	Shadow    float64  `json:"shadow"`
 	P50       *int64   `json:"p50_us"`
 	P99       *int64   `json:"p99_us"`
@@ -65,7 +65,7 @@ type key struct {
 	Rate      int64  `json:"rate"`
 	Admitted  int64  `json:"admitted"`
 	Denied    int64  `json:"denied"`
-	Policy    int64  `json:"policy"`
+	Fail      int64  `json:"fail"`
 	Shadow    int64  `json:"shadow"`
 	Limit     int64  `json:"limit"`
 	Remaining int64  `json:"remaining"`
@@ -356,7 +356,7 @@ func busy(i int) point {
 	p.P50 = ptr(int64(171 + 8*math.Sin(x/40) + 3*noise() + 22*rise))
 	p.P99 = ptr(int64(880 + 60*math.Sin(x/29) + 70*math.Abs(noise()) + 420*rise))
 	if i > 240 && i < 262 {
-		p.Policy = math.Round(46 + 9*noise())
+		p.Fail = math.Round(46 + 9*noise())
 	}
 	return p
 }

@@ -41,7 +41,7 @@ func TestPageShowsWhatHappens(t *testing.T) {
 
 	f.set(func() {
 		f.live = func() {
-			f.next = point{Decisions: 1234, Denied: ptr(0.125), Policy: 7, P50: ptr(int64(250)), P99: ptr(int64(12_345))}
+			f.next = point{Decisions: 1234, Denied: ptr(0.125), Fail: 7, P50: ptr(int64(250)), P99: ptr(int64(12_345))}
 		}
 		f.shown.Keys = []key{{Key: "new", ID: id("new"), Rate: 8, Admitted: 12, Denied: 4, Limit: 10, Remaining: -1, Shards: 1, deny: 0.25}}
 		f.shown.Nodes[2].State, f.shown.Nodes[2].Why = "up", ""

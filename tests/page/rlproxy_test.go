@@ -123,7 +123,7 @@ func TestPageShowsNodes(t *testing.T) {
 	p.sees("#nodes tbody tr:first-child", b.Addr)
 	p.sees("#nodes tbody tr:first-child .under", "down")
 	p.sees("#denials", "answered by FAIL policy closed")
-	p.holds(`points.some(p => p.policy > 0)`)
+	p.holds(`points.some(p => p.fail > 0)`)
 }
 
 // The user is the one that docs/page.md describes.
