@@ -28,9 +28,8 @@ type connection struct {
 	net.Conn
 	raw     syscall.Conn
 	from    *Connections
-	greeted time.Duration // how long to wait for the peer's first bytes, if the reader has no deadline
-	spoke   bool          // the peer has sent something; used only by the reader
-	replies scanner       // checks the replies; used only by the reader
+	spoke   bool    // the peer has sent something; used only by the reader
+	replies scanner // checks the replies; used only by the reader
 }
 
 // unspoken is the error of a connection whose peer has never sent a byte. A client sends
@@ -53,15 +52,6 @@ func (c *connection) Read(p []byte) (int, error) {
 		err = unspoken{err}
 	}
 	return n, err
-}
-
-// SetReadDeadline is called by the reader. go-redis greets the node without a deadline on the
-// connection of a subscription: it gets one here.
-func (c *connection) SetReadDeadline(t time.Time) error {
-	if t.IsZero() && !c.spoke {
-		t = time.Now().Add(c.greeted)
-	}
-	return c.Conn.SetReadDeadline(t)
 }
 
 // SyscallConn returns the socket's raw connection.
@@ -124,7 +114,7 @@ func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, raw: conn.(syscall.Conn), from: cs, greeted: within, replies: scanner{limits: parsedLimits}}
+		c := &connection{Conn: conn, raw: conn.(syscall.Conn), from: cs, replies: scanner{limits: parsedLimits}}
 		if cs.PassOn {
 			c.replies.limits = passedLimits
 		}

@@ -1,6 +1,8 @@
 package backend
 
 import (
+	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -40,13 +42,14 @@ func TestANodeThatIsBackIsReachedAtOnce(t *testing.T) {
 	require.NoError(t, n.Client().Ping(t.Context()).Err())
 }
 
-// A subscription has no deadline, but the greeting before it has one: a node that hangs then
-// does not keep a proxy from ending.
-func TestAGreetingHasADeadlineWithoutOneOfTheRequest(t *testing.T) {
+// A subscription waits for messages without a deadline. A node that hangs while it is greeted, before
+// its first reply or in the middle, keeps nobody from closing the subscription.
+func TestASubscriptionCanBeClosedWhileTheNodeHangs(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 50 * time.Millisecond})
 	s.Pause()
-	sub := f.Topology().Nodes[0].Client().Subscribe(t.Context(), "channel")
+	client := f.Topology().Nodes[0].Subscriber()
+	sub := client.Subscribe(t.Context(), "channel")
 	_, err := sub.Receive(t.Context())
 	require.True(t, TimedOut(err), "%v", err)
 	s.Resume()
@@ -63,6 +66,33 @@ func TestAGreetingHasADeadlineWithoutOneOfTheRequest(t *testing.T) {
 	s.Do("PUBLISH", "channel", "x")
 	require.Nil(t, (<-heard).([2]any)[1])
 	require.NoError(t, sub.Close())
+	require.NoError(t, client.Close())
+
+	half, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = half.Close() }) // it ends the goroutine
+	go func() {
+		for {
+			conn, err := half.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = conn.Write([]byte("+OK\r\n")) // one reply, and then nothing; the test ends the connection
+		}
+	}()
+	f = openTest(t, Config{Backends: []string{"redis://" + half.Addr().String()}, Timeout: 50 * time.Millisecond})
+	client = f.Topology().Nodes[0].Subscriber()
+	closed := make(chan error, 1)
+	go func() { // until Close returns
+		closed <- client.Subscribe(context.Background(), "channel").Close()
+	}()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(10 * time.Second):
+		t.Fatal("the subscription is not closed")
+	}
+	require.NoError(t, client.Close())
 }
 
 // The next probe and the next dial have the time that was set last.

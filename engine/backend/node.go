@@ -59,6 +59,18 @@ func (n *Node) Name() string { return n.name }
 // if the node's address is not known yet.
 func (n *Node) Client() *redis.Client { return n.client }
 
+// Subscriber returns a further client of the node, for a subscription, which the caller closes. Its
+// greeting and its SUBSCRIBE have no deadline of a request, and so get that of Fleet.Timeout now: a
+// node that hangs meanwhile keeps nobody from closing the subscription.
+func (n *Node) Subscriber() *redis.Client {
+	o := n.Options(&n.conns)
+	o.ReadTimeout, o.WriteTimeout = n.Timeout(), n.Timeout()
+	return redis.NewClient(o)
+}
+
+// Timeout returns how long a request may wait for the node: Fleet.Timeout.
+func (n *Node) Timeout() time.Duration { return n.fleet.Timeout() }
+
 // Clustered reports whether the node belongs to a Redis Cluster, whose keys are placed by
 // slots.
 func (n *Node) Clustered() bool { return n.backend != nil && n.backend.kind == cluster }
@@ -97,7 +109,7 @@ func (n *Node) Record(err error) {
 }
 
 // Options returns the options for a further client of the node, whose connections are
-// tracked by conns. conns must be new. Its requests need a deadline, as those of Client do.
+// tracked by conns. Its requests need a deadline, as those of Client do.
 func (n *Node) Options(conns *Connections) *redis.Options {
 	return n.fleet.options(n.backend, n.name, conns)
 }

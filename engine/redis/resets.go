@@ -19,9 +19,10 @@ const resetChannel = "rl:reset"
 // proxy resets their key. It is an improvement only: a denial that no message recalls
 // ends within a second, and FAIL LOCAL denies what it would have denied.
 type resetListener struct {
-	sub  *redis.PubSub
-	stop chan struct{}
-	done sync.WaitGroup
+	client *redis.Client // of sub alone
+	sub    *redis.PubSub
+	stop   chan struct{}
+	done   sync.WaitGroup
 }
 
 // resubscribe is the wait between attempts to listen to a node that cannot be reached.
@@ -29,7 +30,8 @@ const resubscribe = 200 * time.Millisecond
 
 // open listens on the node until close.
 func (l *resetListener) open(n *backend.Node, known *denials.Memory, local *reconciler, log *slog.Logger) {
-	l.sub = n.Client().Subscribe(context.Background(), resetChannel)
+	l.client = n.Subscriber()
+	l.sub = l.client.Subscribe(context.Background(), resetChannel)
 	l.stop = make(chan struct{})
 	l.done.Add(1)
 	go l.run(n.Name(), known, local, log) // until close
@@ -85,5 +87,6 @@ func (l *resetListener) next() (message any, err error) {
 func (l *resetListener) close() {
 	close(l.stop)
 	_ = l.sub.Close() // ends Receive
+	_ = l.client.Close()
 	l.done.Wait()
 }

@@ -54,6 +54,8 @@ func (n node) line(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
+	ctx, cancel := context.WithTimeout(ctx, n.Timeout())
+	defer cancel()
 	b, err := c.GetRange(ctx, storedKey, 0, maxLine-1).Bytes()
 	return firstLine(b), read(err)
 }
