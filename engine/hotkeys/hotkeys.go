@@ -66,7 +66,7 @@ type Exchange struct {
 	now   func() time.Time
 
 	seq   int64   // number of notes; used only by the goroutine that notes
-	noted []place // where the latest note is; used only by that goroutine, and then by Close
+	noted []place // where the latest note is, or may be; used only by that goroutine, and then by Close
 
 	others  atomic.Int64 // proxies that the latest look found, this one not counted
 	ignored atomic.Int64 // records that made no sense
@@ -137,9 +137,12 @@ func (x *Exchange) round(ctx context.Context) {
 		if len(noted) == copies || ctx.Err() != nil {
 			break
 		}
-		if x.note(ctx, p, text) == nil {
+		if x.note(ctx, p, text) == nil || ctx.Err() != nil {
 			noted = append(noted, p)
 		}
+	}
+	if ctx.Err() != nil { // Close came in between: it removes the notes of this round and of the one before
+		noted = append(noted, x.noted...)
 	}
 	x.noted = noted
 }
