@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -28,7 +29,9 @@ func TestNonsenseRepliesLeaveTheTopologyUnknown(t *testing.T) {
 				f := openTest(t, Config{Backends: []string{url}, Timeout: 50 * time.Millisecond, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 				n := f.Topology().Nodes[0]
 				if n.Client() != nil {
-					n.Record(n.Client().Ping(t.Context()).Err())
+					ctx, cancel := context.WithTimeout(t.Context(), n.Timeout())
+					n.Record(n.Client().Ping(ctx).Err())
+					cancel()
 					continue
 				}
 				require.Eventually(t, func() bool {
