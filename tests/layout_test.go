@@ -122,7 +122,7 @@ func TestLayoutGuardWarnsUnlessToldOtherwise(t *testing.T) {
 	other.stop(t)
 	other = startProxy(t, backends(nodes[0])...)
 	eventually(t, "the other list to be seen", func() bool { return c.layout(t) == "conflict" })
-	require.Contains(t, p.Output.String(), "layout-guard=warn")
+	eventually(t, "a line about it", func() bool { return strings.Contains(p.Output.String(), "layout-guard=warn") })
 
 	contested := func() (n int) {
 		for i := range 60 {
