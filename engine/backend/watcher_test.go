@@ -48,7 +48,9 @@ func TestNonsenseRepliesLeaveTheTopologyUnknown(t *testing.T) {
 func TestNodesThatLeaveTheTopologyAreClosed(t *testing.T) {
 	g := redistest.StartGuarded(t)
 	f := openTest(t, Config{Backends: []string{g.URL()}})
-	require.Equal(t, "no sentinel has named the master yet", f.Topology().Nodes[0].Reason())
+	if first := f.Topology().Nodes[0]; first.Client() == nil { // else a sentinel was faster
+		require.Equal(t, "no sentinel has named the master yet", first.Reason())
+	}
 	master := func() *Node { return f.Topology().Nodes[0] }
 	require.Eventually(t, func() bool { return master().Name() == g.Master.Addr }, 10*time.Second, time.Millisecond)
 	left := master()
