@@ -11,7 +11,7 @@
 // override is for one key or for a prefix, so the order in which the values are joined
 // decides what can be said, and the importer looks for an order that says everything.
 //
-// Reading order: read.go reads a file into the tree; tree.go is how that project searches
+// Reading order: read.go reads a file into the tree, and yaml.go the values in it; tree.go is how that project searches
 // it; shape.go gathers the keys that get a policy each; order.go finds the order and the
 // overrides; write.go has the texts; command.go is the command line.
 package envoy
