@@ -8,7 +8,7 @@
 // same model.
 //
 // Reading order: engine.go (this file), fail.go (what is answered when a node
-// cannot), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), stat.go (what
+// cannot), hold.go (requests with an id of their own), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), stat.go (what
 // INFO and metrics show), traffic.go (what was asked of a node).
 package engine
 
@@ -128,9 +128,11 @@ type Op uint8
 
 // The operations.
 const (
-	OpDecide  Op = iota // decide by the request's Spec
+	OpDecide  Op = iota // decide by the request's Spec, and its Hold if it has one
 	OpReset             // RL.RESET, one key
 	OpInspect           // RL.INSPECT
+	OpSettle            // RL.SETTLE and, with the kind limit.Concurrency, RL.RELEASE: end the hold Hold.ID and charge Cost
+	OpRenew             // RL.RENEW: let the hold Hold.ID of the kind limit.Concurrency last for Hold.TTL from now on
 )
 
 // Bounds of a request, beside those of package limit. The parser of commands
@@ -158,6 +160,12 @@ type Request struct {
 	ID     []byte // what the request is about; it chooses a shard of a split key
 	Shards int    // shards asked for; 0: the request does not say
 	Fail   FailPolicy
+
+	Hold *Hold // of a request with an id of its own; else nil
+
+	// With is set for the first request of a question about several keys (AND): so many
+	// of the requests that follow belong to it. All are admitted, or none.
+	With int
 
 	Policy  string  // the policy that gave the limits; empty if the command brought them
 	Verdict Verdict // the answer, if the policy knows it without any state
@@ -194,9 +202,9 @@ func (r *Request) Reads() bool {
 	return r.Op != OpDecide || r.Cost == 0
 }
 
-// Repeats reports whether r asks the same of the same key as s.
+// Repeats reports whether r asks the same of the same key as s. What has an id is asked for itself.
 func (r *Request) Repeats(s *Request) bool {
-	return r.Op == s.Op && string(r.Key) == string(s.Key) && r.Spec == s.Spec
+	return r.Op == s.Op && string(r.Key) == string(s.Key) && r.Spec == s.Spec && r.Hold == nil && s.Hold == nil
 }
 
 // Result is the answer to one request: Decision for OpDecide, else the field that
@@ -207,6 +215,10 @@ type Result struct {
 	Remembered bool       // OpDecide: the node gave this denial a moment ago, and was not asked again
 	Reset      bool       // OpReset: the key had state
 	States     []State    // OpInspect
+	Again      bool       // OpDecide with a Hold: the id is known, and this is its first answer
+	Lapsed     int64      // holds that had lapsed by then, and were taken off by this request
+	Settled    Settlement // OpSettle
+	Renewed    bool       // OpRenew: the hold lasts
 	Err        error
 }
 

@@ -12,6 +12,9 @@ const (
 	Counter Kind = 2 // the weighted sub-windows of RL.COUNTER
 	Fixed   Kind = 3 // the fixed window of RL.FIXED
 	GCRA    Kind = 4 // the generic cell rate algorithm of CL.THROTTLE
+
+	// Concurrency is no algorithm: nothing is charged, and only what is held counts (RL.ACQUIRE).
+	Concurrency Kind = 8
 )
 
 // String returns the name of the kind's command, in upper case.
