@@ -167,6 +167,10 @@ type Request struct {
 	// of the requests that follow belong to it. All are admitted, or none.
 	With int
 
+	// Place is the place of the key among those of a question about several, from 1; 0 in a question about one.
+	// It is for the reply: requests that need not be asked together do not stand among those that are.
+	Place uint8
+
 	Policy  string  // the policy that gave the limits; empty if the command brought them
 	Verdict Verdict // the answer, if the policy knows it without any state
 	Shadow  bool    // Key is the name of a shadow: a decision tells the client what would be, and denies nothing

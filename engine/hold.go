@@ -34,6 +34,7 @@ type Hold struct {
 // Settlement is the answer to OpSettle.
 type Settlement struct {
 	Settled  bool  // this request or an earlier equal one ended the hold
+	Again    bool  // an earlier equal request ended it, and this one charged nothing
 	Charged  int64 // units
 	Returned int64 // units held that were not charged
 	Overrun  int64 // units charged beyond those held; they may be above the limit
