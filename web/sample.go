@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/internal/histogram"
 )
@@ -43,26 +42,23 @@ type totals struct {
 	durations               *histogram.Snapshot
 }
 
-// kinds are the commands that decide.
-var kinds = []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.GCRA}
-
 // count returns the totals of an observer.
 func count(o *observe.Observer, now time.Time) *totals {
 	t := &totals{at: now, durations: &histogram.Snapshot{}}
-	for _, k := range kinds {
-		t.durations.Merge(o.Durations(k).Snapshot())
+	for _, by := range observe.Commands {
+		t.durations.Merge(o.Durations(by).Snapshot())
 		for _, counts := range o.Counts() {
 			denied, fail := int64(0), int64(0)
-			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered} {
-				denied += counts.Of(k, outcome)
+			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered, observe.DeniedOther} {
+				denied += counts.Of(by, outcome)
 			}
 			for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal, observe.FailError} {
-				fail += counts.Of(k, outcome)
+				fail += counts.Of(by, outcome)
 			}
-			t.decisions += denied + fail + counts.Of(k, observe.Allowed)
+			t.decisions += denied + fail + counts.Of(by, observe.Allowed) + counts.Of(by, observe.Repeated)
 			t.denied += denied
 			t.fail += fail
-			t.shadow += counts.Of(k, observe.ShadowDenied)
+			t.shadow += counts.Of(by, observe.ShadowDenied)
 		}
 	}
 	return t

@@ -6,11 +6,11 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
-	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
 // event is why a line is written.
@@ -38,12 +38,13 @@ type line struct {
 	KeyBase64  string `json:"key_base64,omitempty"`  // the key's bytes, if they are not valid UTF-8
 	KeySHA256  string `json:"key_sha256,omitempty"`  // in place of the key, in hex
 	Limit      int64  `json:"limit"`                 // that of the window that denied
-	Window     int64  `json:"window"`                // its length; for CL.THROTTLE the time in which a full burst drains
+	Window     int64  `json:"window"`                // its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
 	Used       *int64 `json:"used,omitempty"`        // of the limit; nil if a policy answered, so that it is not known
 	Cost       int64  `json:"cost"`                  // what was asked for
 	RetryAfter int64  `json:"retry_after"`           // as the client was told
 	Node       string `json:"node"`                  // the key's node, its home if it is split
 	Fail       string `json:"fail,omitempty"`        // the FAIL policy that answered in place of the node
+	Again      bool   `json:"repeated,omitempty"`    // the request's id was known, and its first answer was given again
 	Remembered bool   `json:"remembered,omitempty"`  // the node gave this denial a moment ago, and was not asked again
 	Error      string `json:"error,omitempty"`       // as the client was told; not with hashed keys, because it may name the key
 	Client     string `json:"client"`                // address
@@ -65,7 +66,7 @@ func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Resul
 	l := line{
 		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res), Shadow: d.Shadow,
 		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
-		Node: d.Node, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
+		Node: d.Node, Again: res.Again, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
 	}
 	if d.Fail != engine.FailDefault {
 		l.Fail = d.Fail.String()
@@ -115,4 +116,4 @@ func encode(v any) []byte {
 }
 
 // command returns the name of a request's command as INFO commandstats shows it.
-func command(req *engine.Request) string { return strings.ToLower(req.Kind.String()) }
+func command(req *engine.Request) string { return observe.CommandOf(req).String() }

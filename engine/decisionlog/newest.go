@@ -19,7 +19,7 @@ type Denial struct {
 	Key        []byte
 	Shadow     bool              // SHADOW would have denied it; nobody was denied
 	Limit      int64             // that of the window that denied, with several; 0: an override blocks the key
-	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains
+	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
 	Used       int64             // of the limit, when it was denied; -1: not known, because a policy denied
 	RetryAfter time.Duration     // as the client was told
 	Node       string            // the key's node, its home if it is split: host:port or embedded

@@ -164,6 +164,9 @@ type noting struct {
 func (n *noting) note(req *engine.Request, res *engine.Result) {
 	r := n.r
 	denied := res.Err == nil && !res.Allowed && !n.repeats(req, res)
+	if denied && observe.OutcomeOf(req, res) == observe.DeniedOther {
+		denied = false // the key that had no room has the line
+	}
 	switch {
 	case res.Fail != engine.FailDefault && !r.policies.take(n.since):
 		n.leaveOut(byFail)
@@ -202,7 +205,7 @@ func (n *noting) sample(req *engine.Request, res *engine.Result) {
 // repeats reports whether a denial is of the same key and window as the last one in the
 // pipeline, so that it has its answer from windows.
 func (n *noting) repeats(req *engine.Request, res *engine.Result) bool {
-	if l := n.last; l != nil && string(l.Key) == string(req.Key) && l.Kind == req.Kind &&
+	if l := n.last; l != nil && string(l.Key) == string(req.Key) && observe.CommandOf(l) == observe.CommandOf(req) &&
 		n.lastResult.Fail == res.Fail && length(l, n.lastResult) == length(req, res) {
 		return true
 	}

@@ -24,6 +24,10 @@ func TestWhatIsWorthALine(t *testing.T) {
 	counter.Kind = limit.Counter
 	remembered := slide("k")
 	remembered.Remembered = true
+	reserve := slide("k")
+	reserve.Hold = &engine.Hold{}
+	spared, full := slide("spared"), slide("full") // keys of one question
+	spared.Place, spared.RetryAfter, full.Place = 1, 0, 2
 	type step struct {
 		after time.Duration
 		asked []asked
@@ -35,15 +39,17 @@ func TestWhatIsWorthALine(t *testing.T) {
 		steps  []step
 		want   []string
 	}{
-		"admissions are not":           {0, []step{one(slide("k").allowed(4), slide("k").allowed(0))}, nil},
-		"other commands are not":       {1, []step{one(reset)}, nil},
-		"the first denial is":          {0, []step{one(slide("k").allowed(0), slide("k"))}, []string{"denial k"}},
-		"others in the window are not": {0, []step{one(slide("k"), slide("k")), later(999*time.Millisecond, slide("k"), remembered)}, []string{"denial k"}},
-		"the first of the next is":     {0, []step{one(slide("k"), slide("k")), later(time.Second, slide("k"), slide("k"))}, []string{"denial k", "denial k"}},
-		"a remembered denial is":       {0, []step{one(remembered)}, []string{"denial k"}},
-		"each key's is":                {0, []step{one(slide("a"), slide("b"), slide("a"), slide("b"))}, []string{"denial a", "denial b"}},
-		"each window's is":             {0, []step{one(slide("k"), many(slide("k")), slide("k"), many(slide("k")))}, []string{"denial k", "denial k"}},
-		"each command's is":            {0, []step{one(slide("k"), counter), one(slide("k"), counter)}, []string{"denial k", "denial k"}},
+		"admissions are not":                               {0, []step{one(slide("k").allowed(4), slide("k").allowed(0))}, nil},
+		"other commands are not":                           {1, []step{one(reset)}, nil},
+		"the first denial is":                              {0, []step{one(slide("k").allowed(0), slide("k"))}, []string{"denial k"}},
+		"others in the window are not":                     {0, []step{one(slide("k"), slide("k")), later(999*time.Millisecond, slide("k"), remembered)}, []string{"denial k"}},
+		"the first of the next is":                         {0, []step{one(slide("k"), slide("k")), later(time.Second, slide("k"), slide("k"))}, []string{"denial k", "denial k"}},
+		"a remembered denial is":                           {0, []step{one(remembered)}, []string{"denial k"}},
+		"each key's is":                                    {0, []step{one(slide("a"), slide("b"), slide("a"), slide("b"))}, []string{"denial a", "denial b"}},
+		"each window's is":                                 {0, []step{one(slide("k"), many(slide("k")), slide("k"), many(slide("k")))}, []string{"denial k", "denial k"}},
+		"each command's is":                                {0, []step{one(slide("k"), counter), one(slide("k"), counter)}, []string{"denial k", "denial k"}},
+		"a reservation's is":                               {0, []step{one(slide("k"), reserve), one(slide("k"), reserve)}, []string{"denial k", "denial k"}},
+		"of several keys, that of the one without room is": {0, []step{one(spared, full)}, []string{"denial full"}},
 		"long windows have one line": {
 			0, []step{one(slide("k").per(3_600_000)), later(59*time.Minute, slide("k").per(3_600_000)), later(time.Minute, slide("k").per(3_600_000))},
 			[]string{"denial k", "denial k"},

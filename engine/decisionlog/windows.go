@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
 // windows remembers which keys, commands and windows a line was written for, until the window
@@ -89,13 +90,13 @@ func (w *windows) hash(req *engine.Request, res *engine.Result, span time.Durati
 	_, _ = h.Write(req.Key)
 	var rest [10]byte
 	binary.LittleEndian.PutUint64(rest[:], uint64(span))
-	rest[8], rest[9] = byte(req.Kind), byte(res.Fail)
+	rest[8], rest[9] = byte(observe.CommandOf(req)), byte(res.Fail)
 	_, _ = h.Write(rest[:])
 	return h.Sum64()
 }
 
 // length returns the length of the window that a decision speaks of. For a rate, it is the
-// time in which as much as the limit drains.
+// time in which as much as the limit drains. Leases of RL.ACQUIRE have none.
 func length(req *engine.Request, res *engine.Result) time.Duration {
 	w := &req.Windows[res.Window]
 	if req.Interval > 0 {

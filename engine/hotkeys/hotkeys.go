@@ -230,6 +230,8 @@ func add(sum *observe.HotKey, k *key) {
 	sum.Denied += k.Denied
 	sum.ByFail += k.ByFail
 	sum.ShadowDenied += k.ShadowDenied
+	sum.Lapsed += k.Lapsed
+	sum.Overrun += k.Overrun
 	sum.Shards = max(sum.Shards, k.Shards)
 	if sum.Remaining < 0 {
 		sum.Limit, sum.Remaining = k.Limit, k.Remaining

@@ -37,7 +37,7 @@ type key observe.HotKey
 const leastFields = 9
 
 func (k *key) fields() []any {
-	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining, &k.Shards, &k.ShadowDenied}
+	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining, &k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun}
 }
 
 // MarshalJSON implements json.Marshaler.
@@ -63,7 +63,7 @@ func (k *key) valid() bool {
 	count := func(n int64) bool { return 0 <= n && n <= maxCount }
 	rate := func(r float64) bool { return 0 <= r && r <= maxCount }
 	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) &&
-		count(k.Admitted) && count(k.Denied) && count(k.ByFail) && count(k.ShadowDenied) && count(k.Limit) && count(k.Remaining+1) &&
+		count(k.Admitted) && count(k.Denied) && count(k.ByFail) && count(k.ShadowDenied) && count(k.Lapsed) && count(k.Overrun) && count(k.Limit) && count(k.Remaining+1) &&
 		0 < k.Shards && k.Shards <= engine.MaxShards
 }
 

@@ -17,7 +17,7 @@ import (
 // smoothed: a decision counts by exp(-age / 10 s).
 type HotKey struct {
 	Key        []byte
-	Rate       float64 // Decisions per second, with denials, answers by policy and those with SHADOW.
+	Rate       float64 // Decisions per second, with denials, answers by policy, repeated ones and those with SHADOW.
 	DeniedRate float64 // Denials per second.
 	Admitted   int64   // Admissions since the key was last among the busiest.
 	Denied     int64   // Denials since then.
@@ -27,6 +27,9 @@ type HotKey struct {
 	Shards     int     // The shards of the key, or of its shadow if it has more; 1: not split.
 
 	ShadowDenied int64 // What SHADOW would have denied since then, which is neither admissions nor denials.
+
+	Lapsed  int64 // Reservations, and leases of RL.ACQUIRE, that have lapsed since then.
+	Overrun int64 // Units that RL.SETTLE has charged beyond those held since then.
 }
 
 // Order says which keys come first.
@@ -86,11 +89,13 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 		key, shadow := shard.ClientKey(name)
 		seen, counts := topk.Decisions{}, false
 		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(name); i++ {
+			r, res := &p.Requests[i], &p.Results[i]
 			switch {
-			case p.Requests[i].Op != engine.OpDecide:
+			case r.Op != engine.OpDecide:
+				counts = countSettle(&seen, res) || counts
 			case shadow:
-				counts = countShadow(&seen, &p.Results[i]) || counts
-			case count(&seen, &p.Results[i]):
+				counts = countShadow(&seen, res) || counts
+			case count(&seen, r, res):
 				counts = true
 			}
 		}
@@ -98,7 +103,7 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 			hash := xxhash.Sum64(key)
 			s := &b.stripes[hash%hotStripes]
 			s.mu.Lock()
-			s.keys.Observe(key, hash, seen, now)
+			s.keys.Observe(key, hash, &seen, now)
 			s.mu.Unlock()
 		}
 	}
@@ -106,21 +111,34 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 
 // count counts a result, and reports whether it is an answer that counts: an error is none,
 // unless a policy gave it.
-func count(seen *topk.Decisions, r *engine.Result) bool {
+func count(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
+	seen.Lapsed += res.Lapsed
 	switch {
-	case r.Fail != engine.FailDefault:
+	case res.Fail != engine.FailDefault:
 		seen.ByFail++
-		seen.Limit, seen.Remaining = r.Limit, -1
+		seen.Limit, seen.Remaining = res.Limit, -1
 		return true
-	case r.Err != nil:
+	case res.Err != nil:
 		return false
-	case r.Allowed:
+	case res.Allowed && !res.Again:
 		seen.Admitted++
+	case res.Allowed || r.Place > 0 && res.RetryAfter == 0: // Repeated and DeniedOther
+		seen.Others++
 	default:
 		seen.Denied++
 	}
-	seen.Limit, seen.Remaining = r.Limit, r.Remaining
+	seen.Limit, seen.Remaining = res.Limit, res.Remaining
 	return true
+}
+
+// countSettle counts the answer to a request that is no decision, and reports whether there is
+// something to count.
+func countSettle(seen *topk.Decisions, res *engine.Result) bool {
+	seen.Lapsed += res.Lapsed
+	if res.Err == nil && !res.Settled.Again {
+		seen.Overrun += res.Settled.Overrun
+	}
+	return seen.Lapsed+seen.Overrun > 0
 }
 
 // countShadow is count for the answer to a request with SHADOW.
@@ -152,7 +170,7 @@ func (b *busiest) top(n int) []HotKey {
 			keys = append(keys, HotKey{
 				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
 				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Limit: k.Seen.Limit, Remaining: k.Seen.Remaining,
-				ShadowDenied: k.Seen.ShadowDenied,
+				ShadowDenied: k.Seen.ShadowDenied, Lapsed: k.Seen.Lapsed, Overrun: k.Seen.Overrun,
 			})
 		}
 	}

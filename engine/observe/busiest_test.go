@@ -150,6 +150,32 @@ func TestAShadowIsSeenWithItsKey(t *testing.T) {
 	require.NotNil(t, s.find("odd\xffs"))
 }
 
+// What neither admits nor denies is in the rate of a key. What becomes of its holds is not, and gives
+// a key no place.
+func TestHoldsAreSeenWithTheirKey(t *testing.T) {
+	s := newStream()
+	ask := func(key string, r engine.Request, answer engine.Result) {
+		r.Key = []byte(key)
+		s.observe(&engine.Pipeline{Requests: []engine.Request{r}, Results: []engine.Result{answer}}, s.at.Sub(s.started))
+	}
+	again, lapsed := yes, no
+	again.Again, lapsed.Lapsed, lapsed.RetryAfter = true, 2, 100
+	overrun := engine.Result{Settled: engine.Settlement{Settled: true, Charged: 9, Overrun: 4}, Lapsed: 1}
+	ask("k", engine.Request{Op: engine.OpSettle}, overrun)
+	require.Nil(t, s.find("k"))
+	ask("k", engine.Request{}, yes)
+	ask("k", engine.Request{}, again)
+	ask("k", engine.Request{Place: 1}, no)
+	ask("k", engine.Request{Place: 1}, lapsed)
+	ask("k", engine.Request{Op: engine.OpSettle}, overrun)
+	overrun.Settled.Again, overrun.Lapsed = true, 0
+	ask("k", engine.Request{Op: engine.OpSettle}, overrun)
+	k := s.find("k")
+	require.InEpsilon(t, 0.4, k.Rate, 0.01)
+	require.InEpsilon(t, 0.1, k.DeniedRate, 0.01)
+	require.Equal(t, []int64{1, 1, 0, 3, 4}, []int64{k.Admitted, k.Denied, k.ByFail, k.Lapsed, k.Overrun})
+}
+
 // An old storm of denials does not stand above a fresh one.
 func TestKeysAreSortedByDenialsPerSecond(t *testing.T) {
 	s := newStream()

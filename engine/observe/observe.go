@@ -2,7 +2,7 @@
 // them all: how many had which outcome by which policy, how long they took, and which keys
 // are the busiest. Nothing that counts, logs or shows decisions is anywhere else on their way.
 //
-// Reading order: observe.go (this file), policies.go (counts by policy), busiest.go (the busiest keys).
+// Reading order: observe.go (this file), policies.go (counts by policy), holds.go (what becomes of holds), busiest.go (the busiest keys).
 package observe
 
 import (
@@ -33,16 +33,19 @@ const (
 	ShadowAllowed // what SHADOW would have admitted
 	ShadowDenied  // what SHADOW would have denied, by the state or from memory; nobody was denied
 	ShadowFail    // any FAIL policy answered a request with SHADOW
+
+	Repeated    // the request's id was known: it got the answer of then, or renewed a lease of RL.ACQUIRE, and charged nothing
+	DeniedOther // the key had room, but another key of the same question denied
 )
 
 // Outcomes is the number of outcomes.
-const Outcomes = int(ShadowFail) + 1
+const Outcomes = int(DeniedOther) + 1
 
 // String returns the outcome's name in metrics.
 func (o Outcome) String() string {
 	return [Outcomes]string{
 		"allowed", "denied", "denied_from_memory", "fail_open", "fail_closed", "fail_local", "fail_error", "error",
-		"shadow_allowed", "shadow_denied", "shadow_fail",
+		"shadow_allowed", "shadow_denied", "shadow_fail", "repeated", "denied_by_other_key",
 	}[o]
 }
 
@@ -59,8 +62,12 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 		return Error
 	case res.Remembered:
 		return Remembered
+	case res.Allowed && res.Again:
+		return Repeated
 	case res.Allowed:
 		return Allowed
+	case r.Place > 0 && res.RetryAfter == 0:
+		return DeniedOther
 	default:
 		return Denied
 	}
@@ -78,6 +85,40 @@ func shadowOutcome(res *engine.Result) Outcome {
 	}
 }
 
+// Command is what a decision was asked with. RL.CHECK is the command of its policy's algorithm.
+type Command uint8
+
+// The commands. Those that are about a kind of limit have its number.
+const (
+	Slide    = Command(limit.Slide)
+	Counter  = Command(limit.Counter)
+	Fixed    = Command(limit.Fixed)
+	Throttle = Command(limit.GCRA)
+	Reserve  = Command(5)
+	Acquire  = Command(limit.Concurrency)
+)
+
+// commands is the length of an array by Command.
+const commands = int(Acquire) + 1
+
+// Commands are all that there are.
+var Commands = []Command{Slide, Counter, Fixed, Throttle, Reserve, Acquire}
+
+// String returns the command's name as INFO commandstats shows it.
+func (c Command) String() string {
+	return [commands]string{
+		Slide: "rl.slide", Counter: "rl.counter", Fixed: "rl.fixed", Throttle: "cl.throttle", Reserve: "rl.reserve", Acquire: "rl.acquire",
+	}[c]
+}
+
+// CommandOf returns what a decision was asked with.
+func CommandOf(r *engine.Request) Command {
+	if r.Hold != nil && !r.Hold.Once && r.Kind != limit.Concurrency {
+		return Reserve
+	}
+	return Command(r.Kind)
+}
+
 // Client is who asked.
 type Client struct {
 	Addr net.Addr
@@ -90,9 +131,6 @@ type Recorder interface {
 	Record(p *engine.Pipeline, from Client)
 }
 
-// kinds is the length of an array by limit.Kind.
-const kinds = int(limit.GCRA) + 1
-
 // Observer keeps what is to be known of all decisions. It is safe for concurrent use.
 type Observer struct {
 	engine    engine.Engine
@@ -100,7 +138,8 @@ type Observer struct {
 	busiest   *busiest
 	counts    Counts // of limits that commands brought
 	policies  policies
-	durations [kinds]histogram.H
+	holds     holds
+	durations [commands]histogram.H
 }
 
 // Config configures an Observer. Only Engine is required.
@@ -137,15 +176,20 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 		return
 	}
 	first, outcome, run := &requests[0], Allowed, int64(0) // the run's first request, the outcome of all, and how many
+	command := CommandOf(first)
 	for i := range requests {
 		r := &requests[i]
+		if r.Op != engine.OpDecide || results[i].Lapsed > 0 {
+			o.holds.observe(r, &results[i])
+		}
 		if r.Op != engine.OpDecide {
 			continue
 		}
 		noPolicy := len(r.Policy)+len(first.Policy) == 0 // spares most requests a comparison of texts
-		if out := OutcomeOf(r, &results[i]); out != outcome || r.Kind != first.Kind || !noPolicy && r.Policy != first.Policy {
+		out, by := OutcomeOf(r, &results[i]), CommandOf(r)
+		if out != outcome || by != command || !noPolicy && r.Policy != first.Policy {
 			o.add(first, outcome, run, took)
-			first, outcome, run = r, out, 0
+			first, command, outcome, run = r, by, out, 0
 		}
 		run++
 	}
@@ -161,13 +205,14 @@ func (o *Observer) add(r *engine.Request, outcome Outcome, n int64, took time.Du
 	if r.Policy != "" {
 		counts = o.policies.of(r.Policy)
 	}
-	counts.n[r.Kind][outcome].Add(n)
-	o.durations[r.Kind].Add(took, n)
+	by := CommandOf(r)
+	counts.n[by][outcome].Add(n)
+	o.durations[by].Add(took, n)
 }
 
-// Durations returns how long the decisions of a kind took: the time until the pipeline
+// Durations returns how long the decisions of a command took: the time until the pipeline
 // that they were in was answered, without the time on the client's connection.
-func (o *Observer) Durations(k limit.Kind) *histogram.H { return &o.durations[k] }
+func (o *Observer) Durations(by Command) *histogram.H { return &o.durations[by] }
 
 // HotKeys returns at most n of the keys most asked about, the busiest first.
 func (o *Observer) HotKeys(n int) []HotKey {
@@ -183,13 +228,15 @@ func (o *Observer) HotKeys(n int) []HotKey {
 	return keys
 }
 
-// Stats returns what INFO shows of the decisions. Metrics have it by command and policy.
+// Stats returns what INFO shows of the decisions, and of what became of holds. Metrics have the
+// decisions by command and policy.
 func (o *Observer) Stats() []engine.Stat {
-	denied := int64(0)
+	denied, repeated := int64(0), int64(0)
 	for _, counts := range o.Counts() {
-		for k := range limit.Kind(kinds) {
-			denied += counts.Of(k, ShadowDenied)
+		for _, by := range Commands {
+			denied += counts.Of(by, ShadowDenied)
+			repeated += counts.Of(by, Repeated)
 		}
 	}
-	return []engine.Stat{{Name: "shadow_denied", Value: denied}}
+	return append([]engine.Stat{{Name: "shadow_denied", Value: denied}, {Name: "repeated", Value: repeated}}, o.holds.stats()...)
 }

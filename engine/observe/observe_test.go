@@ -42,20 +42,24 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 		Allowed: allowed, Denied: denied, Remembered: {Remembered: true}, FailOpen: policy(engine.FailOpen),
 		FailClosed: policy(engine.FailClosed), FailLocal: policy(engine.FailLocal), FailError: policy(engine.FailError),
 		Error: {Err: errors.New("ERR")}, ShadowAllowed: allowed, ShadowDenied: denied, ShadowFail: policy(engine.FailError),
+		Repeated: {Decision: limit.Decision{Allowed: true}, Again: true}, DeniedOther: denied,
 	}
 	require.Len(t, results, Outcomes)
 	o := New(Config{})
 	for out := range results {
 		for range out + 1 {
 			p := decided(results[out])
-			p.Requests[0].Shadow = Outcome(out) >= ShadowAllowed
+			p.Requests[0].Shadow = ShadowAllowed <= Outcome(out) && Outcome(out) <= ShadowFail
+			if Outcome(out) == DeniedOther {
+				p.Requests[0].Place = 2
+			}
 			o.Observe(p, time.Now(), time.Millisecond, Client{})
 		}
 	}
 	names := make(map[string]bool)
 	for out := range Outcomes {
-		require.EqualValues(t, out+1, o.counts.Of(limit.Slide, Outcome(out)), Outcome(out))
-		require.Zero(t, o.counts.Of(limit.Counter, Outcome(out)))
+		require.EqualValues(t, out+1, o.counts.Of(Slide, Outcome(out)), Outcome(out))
+		require.Zero(t, o.counts.Of(Counter, Outcome(out)))
 		names[Outcome(out).String()] = true
 	}
 	require.Len(t, names, Outcomes, "two outcomes have one name")
@@ -76,10 +80,10 @@ func TestShadowsAreCountedApart(t *testing.T) {
 	}
 	var got [Outcomes]int64
 	for out := range got {
-		got[out] = o.counts.Of(limit.Slide, Outcome(out))
+		got[out] = o.counts.Of(Slide, Outcome(out))
 	}
 	require.Equal(t, [Outcomes]int64{ShadowDenied: 2, ShadowAllowed: 1, ShadowFail: 3, Error: 1}, got)
-	require.Equal(t, []engine.Stat{{Name: "shadow_denied", Value: 4}}, o.Stats(), "with those by policy")
+	require.Equal(t, engine.Stat{Name: "shadow_denied", Value: 4}, o.Stats()[0], "with those by policy")
 }
 
 func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
@@ -89,15 +93,47 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	p.Requests[5].Op = engine.OpReset
 	o := New(Config{})
 	o.Observe(p, time.Now(), 3*time.Millisecond, Client{})
-	require.EqualValues(t, 2, o.counts.Of(limit.Slide, Allowed))
-	require.EqualValues(t, 1, o.counts.Of(limit.Slide, Denied))
-	require.EqualValues(t, 1, o.counts.Of(limit.GCRA, Allowed))
-	require.EqualValues(t, 1, o.counts.Of(limit.GCRA, Denied))
-	slide := o.Durations(limit.Slide).Snapshot()
+	require.EqualValues(t, 2, o.counts.Of(Slide, Allowed))
+	require.EqualValues(t, 1, o.counts.Of(Slide, Denied))
+	require.EqualValues(t, 1, o.counts.Of(Throttle, Allowed))
+	require.EqualValues(t, 1, o.counts.Of(Throttle, Denied))
+	slide := o.Durations(Slide).Snapshot()
 	require.EqualValues(t, 3, slide.Count)
 	require.Equal(t, 9*time.Millisecond, slide.Sum)
 	o.Observe(decided(), time.Now(), time.Hour, Client{})
-	require.EqualValues(t, 3, o.Durations(limit.Slide).Snapshot().Count)
+	require.EqualValues(t, 3, o.Durations(Slide).Snapshot().Count)
+}
+
+// A request with an id of its own is counted as what it was asked with.
+func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	o := New(Config{})
+	p := decided(allowed, allowed, denied, allowed)
+	p.Requests[1].Hold = &engine.Hold{TTL: 1000}
+	p.Requests[2].Hold, p.Requests[2].Kind = &engine.Hold{TTL: 1000}, limit.Concurrency
+	p.Requests[3].Hold = &engine.Hold{Once: true}
+	o.Observe(p, time.Now(), time.Millisecond, Client{})
+	require.EqualValues(t, 2, o.counts.Of(Slide, Allowed), "one of them with ONCE")
+	require.EqualValues(t, 1, o.counts.Of(Reserve, Allowed))
+	require.EqualValues(t, 1, o.counts.Of(Acquire, Denied))
+	for by, n := range map[Command]int64{Slide: 2, Reserve: 1, Acquire: 1} {
+		require.Equal(t, n, o.Durations(by).Snapshot().Count, by)
+	}
+	names := make(map[string]bool)
+	for _, by := range Commands {
+		names[by.String()] = true
+	}
+	require.Len(t, names, len(Commands), "two commands have one name")
+	require.NotContains(t, names, "")
+}
+
+// A key that had room in a denied question is not one that was denied, unless a state did it.
+func TestAKeyWithRoomIsNotDenied(t *testing.T) {
+	t.Parallel()
+	full := engine.Result{Decision: limit.Decision{RetryAfter: 5}}
+	require.Equal(t, DeniedOther, OutcomeOf(&engine.Request{Place: 1}, &denied))
+	require.Equal(t, Denied, OutcomeOf(&engine.Request{Place: 1}, &full))
+	require.Equal(t, Denied, OutcomeOf(&engine.Request{}, &denied))
 }
 
 // recorder keeps what it was given.

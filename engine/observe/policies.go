@@ -5,8 +5,6 @@ import (
 	"iter"
 	"strings"
 	"sync/atomic"
-
-	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 // maxPolicies is the most policies whose decisions are counted apart: as many as there may be
@@ -19,11 +17,11 @@ const OtherPolicies = "(other)"
 
 // Counts is how many decisions there were, by command and outcome.
 type Counts struct {
-	n [kinds][Outcomes]atomic.Int64
+	n [commands][Outcomes]atomic.Int64
 }
 
-// Of returns how many decisions of a kind had an outcome.
-func (c *Counts) Of(k limit.Kind, outcome Outcome) int64 { return c.n[k][outcome].Load() }
+// Of returns how many decisions of a command had an outcome.
+func (c *Counts) Of(by Command, outcome Outcome) int64 { return c.n[by][outcome].Load() }
 
 // policies has the counts of each policy, from its first decision on. It is a hash table that
 // only grows, so that nothing waits for a lock.

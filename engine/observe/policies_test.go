@@ -20,7 +20,7 @@ import (
 func (o *Observer) by(outcome Outcome) map[string]int64 {
 	all := map[string]int64{}
 	for policy, c := range o.Counts() {
-		if n := c.Of(limit.Slide, outcome); n > 0 {
+		if n := c.Of(Slide, outcome); n > 0 {
 			all[policy] = n
 		}
 	}
@@ -39,14 +39,14 @@ func TestDecisionsAreCountedByPolicy(t *testing.T) {
 	require.Equal(t, map[string]int64{"": 2, "api": 2}, o.by(Allowed))
 	require.Equal(t, map[string]int64{"api": 1, "login": 1}, o.by(Denied))
 	require.Equal(t, map[string]int64{"login": 1}, o.by(FailOpen))
-	require.EqualValues(t, 7, o.Durations(limit.Slide).Snapshot().Count)
+	require.EqualValues(t, 7, o.Durations(Slide).Snapshot().Count)
 
 	p = decided(denied, denied)
 	p.Requests[0].Policy, p.Requests[1].Policy = "api", "api"
 	p.Requests[1].Kind = limit.Fixed // it was set anew between two requests
 	o.Observe(p, time.Now(), time.Millisecond, Client{})
 	require.Equal(t, map[string]int64{"api": 2, "login": 1}, o.by(Denied))
-	require.EqualValues(t, 1, o.policies.of("api").Of(limit.Fixed, Denied))
+	require.EqualValues(t, 1, o.policies.of("api").Of(Fixed, Denied))
 }
 
 // Policies beyond the bound are counted together. Those before have their own counts still.
@@ -85,7 +85,7 @@ func TestPoliciesAreCountedByManyAtATime(t *testing.T) {
 		wg.Go(func() {
 			<-start
 			for i := range names {
-				o.policies.of(fmt.Sprint(i)).n[limit.Slide][Allowed].Add(1)
+				o.policies.of(fmt.Sprint(i)).n[Slide][Allowed].Add(1)
 			}
 		})
 	}

@@ -55,16 +55,20 @@ type Decisions struct {
 	Admitted int64
 	Denied   int64
 	ByFail   int64 // Answers in place of the key's state, which are neither admitted nor denied.
+	Others   int64 // Other answers, which are neither.
 
 	Shadow       int64 // Decisions on the key's shadow, which are none of the above.
 	ShadowDenied int64 // Those of them that would have been denied.
 
 	Limit     int64 // Limit in the last answer; those of the shadow count only while there is no other.
 	Remaining int64 // What remained of Limit in that answer; -1: unknown.
+
+	Lapsed  int64 // Holds that have lapsed, which are no decisions.
+	Overrun int64 // Units charged beyond those held.
 }
 
 // own returns the number of decisions on the key itself.
-func (d *Decisions) own() int64 { return d.Admitted + d.Denied + d.ByFail }
+func (d *Decisions) own() int64 { return d.Admitted + d.Denied + d.ByFail + d.Others }
 
 // tracked is a tracked key. The key that replaces it reuses its memory.
 type tracked struct {
@@ -94,16 +98,19 @@ func New(k int, constant int64) *Tracker {
 }
 
 // Observe counts decisions on a key at the time now, in ms. A time before the newest one
-// counts as the newest. hash is a hash of the key, of which all 64 bits are used. For a
+// counts as the newest. Without decisions, the rest counts for a tracked key alone. hash is a hash of the key, of which all 64 bits are used. For a
 // tracked key this is one map lookup without an allocation. For most others it is a few
 // additions. For one in ten of them at most it is O(log k) amortized: each repair of the heap
 // pays for a change of weight that a lookup made before.
-func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
+func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	t.advance(now)
 	own := d.own()
 	n := own + d.Shadow
 	i, found := t.index[hash]
 	if !found {
+		if n == 0 {
+			return
+		}
 		if i, found = t.place(hash, &n); !found {
 			return
 		}
@@ -120,11 +127,14 @@ func (t *Tracker) Observe(key []byte, hash uint64, d Decisions, now int64) {
 	k.seen.Admitted += d.Admitted
 	k.seen.Denied += d.Denied
 	k.seen.ByFail += d.ByFail
+	k.seen.Others += d.Others
+	k.seen.Lapsed += d.Lapsed
+	k.seen.Overrun += d.Overrun
 	if d.Shadow > 0 {
 		k.seen.Shadow += d.Shadow
 		k.seen.ShadowDenied += d.ShadowDenied
 	}
-	if own > 0 || k.seen.own() == 0 {
+	if own > 0 || d.Shadow > 0 && k.seen.own() == 0 {
 		k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
 	}
 }

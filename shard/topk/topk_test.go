@@ -15,7 +15,7 @@ import (
 
 // observe counts decisions on a key, which was last admitted.
 func (t *Tracker) observe(key string, admitted, denied, now int64) {
-	t.Observe([]byte(key), xxhash.Sum64String(key), Decisions{Admitted: admitted, Denied: denied, Limit: 5, Remaining: 1}, now)
+	t.Observe([]byte(key), xxhash.Sum64String(key), &Decisions{Admitted: admitted, Denied: denied, Limit: 5, Remaining: 1}, now)
 }
 
 // top returns the n busiest keys.
@@ -194,7 +194,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		return func() {
 			turn++
 			binary.BigEndian.PutUint64(keys, turn%of)
-			tracker.Observe(keys, xxhash.Sum64(keys), Decisions{Admitted: 1}, 20_000)
+			tracker.Observe(keys, xxhash.Sum64(keys), &Decisions{Admitted: 1}, 20_000)
 		}
 	}
 	for _, of := range []uint64{1, 1000, math.MaxUint64} {

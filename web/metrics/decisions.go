@@ -1,11 +1,8 @@
 package metrics
 
 import (
-	"strings"
-
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
@@ -17,16 +14,16 @@ var (
 )
 
 func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
-	for kind := limit.Slide; kind <= limit.GCRA; kind++ {
-		command := strings.ToLower(kind.String())
+	for _, by := range observe.Commands {
+		command := by.String()
 		for policy, counts := range c.Observer.Counts() {
 			for o := range observe.Outcome(observe.Outcomes) {
 				// What a policy never had has no series: there may be many policies.
-				if n := counts.Of(kind, o); n > 0 || policy == "" {
+				if n := counts.Of(by, o); n > 0 || policy == "" {
 					decisions.send(to, float64(n), command, policy, o.String())
 				}
 			}
 		}
-		decisionTime.sendDurations(to, c.Observer.Durations(kind).Snapshot(), command)
+		decisionTime.sendDurations(to, c.Observer.Durations(by).Snapshot(), command)
 	}
 }

@@ -113,10 +113,13 @@ func (c *Config) collectStats(to chan<- prometheus.Metric) {
 		if strings.HasSuffix(s.Metric, "_total") {
 			kind = counter
 		}
-		if s.Reason == "" {
-			kind(s.Metric, s.Help).send(to, float64(s.Value))
-		} else {
+		switch {
+		case s.Reason != "":
 			kind(s.Metric, s.Help, "reason").send(to, float64(s.Value), s.Reason)
+		case s.Result != "":
+			kind(s.Metric, s.Help, "result").send(to, float64(s.Value), s.Result)
+		default:
+			kind(s.Metric, s.Help).send(to, float64(s.Value))
 		}
 	}
 }
