@@ -16,6 +16,9 @@ CHAOSTIME ?= 3m
 SOAK_REQUESTS ?= 1000000
 RACE ?=
 
+# How many random steps make model makes.
+MODEL_STEPS ?= 10000000
+
 .DEFAULT_GOAL := help
 
 ##@ To use rlproxy
@@ -75,6 +78,10 @@ soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 
 		-run '^Test(Conformance|Cluster$$)'
 	LUA_STEPS=20000 LUA_HISTORIES=12 $(GO) test $(RACE) -count 1 -timeout 0 -v ./lua \
 		-run '^Test(SplitKeysFollowTheSpecification|PathsAgreeOverRandomHistories)$$'
+
+.PHONY: model
+model: ## compare the arithmetic of holds with its model, MODEL_STEPS=10000000 random steps
+	MODEL_STEPS=$(MODEL_STEPS) $(GO) test -count 1 -timeout 0 -v -run '^TestTheModelAgrees$$' ./engine/hold
 
 .PHONY: chaos
 chaos: ## kill, stop and move nodes under load for CHAOSTIME=3m

@@ -46,6 +46,9 @@ const (
 	MaxIDs       = 65536 // of requests with ONCE
 	MaxHolds     = 16384 // reservations that are out, for each of the key's windows
 	MaxSlotHolds = 65536 // leases that are out (RL.ACQUIRE)
+
+	// MaxCount is the most units that one window counts. Only settles above what was held can come near it.
+	MaxCount = 1 << 45
 )
 
 // The errors of requests past these bounds.
@@ -53,6 +56,7 @@ const (
 	ErrIDs       = idError("ERR too many ids for this key")
 	ErrHolds     = idError("ERR too many reservations for this key")
 	ErrSlotHolds = idError("ERR too many leases for this key")
+	ErrCount     = idError("ERR cost exceeds what this key can count") // of a settle: see MaxCount
 )
 
 // idError is an error whose text is the client's reply.

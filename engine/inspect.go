@@ -13,7 +13,10 @@ type State struct {
 	Window    int64 // ms
 	Buckets   int64
 	Used      int64 // cost that counts now
-	Limit     int64 // as last charged
+	Held      int64 // units held now: they count beside Used
+	Holds     int64 // number of holds of which these are
+	Lapsed    int64 // holds that have lapsed since the window last held nothing
+	Limit     int64 // as last charged, or held
 	Remaining int64 // of that limit
 	Node      string
 	TTL       int64 // ms until the stored key ends

@@ -38,6 +38,8 @@ var allowed = map[string][]string{
 	"engine":             {"engine/limit", "shard", "internal/glob", "internal/histogram"},
 	"engine/observe":     {"engine", "engine/limit", "shard", "shard/topk", "internal/histogram"},
 	"engine/limit":       nil,
+	"engine/hold":        {"engine", "engine/limit"},
+	"engine/hold/model":  {"engine", "engine/limit"},
 	"engine/memory":      {"engine", "engine/limit"},
 	"engine/conformance": {"engine", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard"},
@@ -85,7 +87,7 @@ var inTests = map[string][]string{
 }
 
 // testSupport is what only tests import: it ships with nothing.
-var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "engine/conformance", "shard/lease/model"}
+var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "engine/conformance", "engine/hold/model", "shard/lease/model"}
 
 // alone says which packages a library may be imported by.
 var alone = map[string][]string{

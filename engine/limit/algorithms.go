@@ -13,8 +13,7 @@ const (
 	Fixed   Kind = 3 // the fixed window of RL.FIXED
 	GCRA    Kind = 4 // the generic cell rate algorithm of CL.THROTTLE
 
-	// Concurrency is no algorithm: nothing is charged, and only what is held counts (RL.ACQUIRE).
-	Concurrency Kind = 8
+	Concurrency Kind = 8 // the leases of RL.ACQUIRE: nothing is charged, only what is held counts
 )
 
 // String returns the name of the kind's command, in upper case.
@@ -58,13 +57,14 @@ type algorithm struct {
 	// forgotten returns the ms from the clock until nothing counts of a window, of
 	// which u tells the newest admission and newest the units in its sub-window.
 	forgotten func(s *Spec, w Window, clock int64, u Usage, newest int64) int64
-	// answer, if set, replaces the rule by which Decide speaks of windows. Its Usage
-	// tells Last and Newest as they were before the entry.
+	// answer, if set, replaces the rule by which Decide speaks of windows. For a rate, its
+	// Usage tells Last and Newest as they were before the entry.
 	answer func(s *Spec, u Usage, granted, j int64) Decision
 }
 
-// algorithms are all that there are.
+// algorithms are all that there are. The first row is that of a zero State, which has ended.
 var algorithms = [...]algorithm{
+	0: {until: func(*State) int64 { return -1 }},
 	Slide: {
 		name: "RL.SLIDE", additive: true, peek: 1,
 		fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
@@ -85,4 +85,5 @@ var algorithms = [...]algorithm{
 		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
 		newest: gcraNewest, answer: gcraAnswer,
 	},
+	Concurrency: {name: "RL.ACQUIRE", peek: 1, answer: slotsAnswer}, // has no State
 }

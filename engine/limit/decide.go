@@ -10,8 +10,9 @@ type Usage struct {
 	Room int64
 
 	// Last is the ms from the clock to the window's newest admission, the entry's own
-	// included. It is at most 0 unless the clock stepped back. For a rate it is the ms
-	// to when all that was charged before the entry has drained.
+	// included. It is at most 0 unless the clock stepped back or units are held: see package
+	// hold. For a rate it is the ms to when all that was charged before the entry has drained,
+	// for slots the ms to when the last lease ends, 0 if there is none.
 	Last int64
 
 	// Newest is the units in the newest sub-window before the entry, if sub-windows
@@ -65,7 +66,7 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 // admission is at newest: the later of the two, so that a clock that steps back does
 // not make room. A rate goes by the clock alone.
 func (s *Spec) Now(clock, newest int64) int64 {
-	if algorithms[s.Kind].answer != nil {
+	if s.Kind == GCRA {
 		return clock
 	}
 	return max(clock, newest)

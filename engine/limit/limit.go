@@ -11,7 +11,8 @@
 // turns that into the answer, so that the two cannot differ.
 //
 // Mostly an algorithm counts units in windows. One with a rate lets them drain at a
-// constant interval instead: its Spec has an Interval, and a window without a length.
+// constant interval instead: its Spec has an Interval, and a window without a length. Slots have no State: what is
+// held of them is all that counts (package hold).
 //
 // Reading order: limit.go (this file), algorithms.go, state.go, one of the algorithms,
 // and decide.go.
@@ -29,7 +30,7 @@ const (
 // Window is one limit over one length of time.
 type Window struct {
 	Limit  int64 // most cost admitted per window, 1 to MaxLimit
-	Length int64 // ms, 1 to MaxWindow; 0 for an algorithm with a rate
+	Length int64 // ms, 1 to MaxWindow; 0 for an algorithm with a rate, and for slots
 }
 
 // Spec is what a request asks of a key: everything that decides, except for the key

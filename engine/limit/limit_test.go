@@ -8,12 +8,12 @@ import (
 
 // The numbers stand in stored records: a change of one makes them unreadable.
 func TestKindsKeepTheirNumbersAndNames(t *testing.T) {
-	for n, name := range map[Kind]string{1: "RL.SLIDE", 2: "RL.COUNTER", 3: "RL.FIXED", 4: "CL.THROTTLE"} {
+	for n, name := range map[Kind]string{1: "RL.SLIDE", 2: "RL.COUNTER", 3: "RL.FIXED", 4: "CL.THROTTLE", 8: "RL.ACQUIRE"} {
 		require.True(t, n.Known())
 		require.Equal(t, name, n.String())
-		require.Equal(t, name != "CL.THROTTLE", n.Additive(), name)
+		require.Equal(t, n <= Fixed, n.Additive(), name)
 	}
-	for _, n := range []Kind{0, 5, 6, 7, 255} {
+	for _, n := range []Kind{0, 5, 6, 7, 9, 255} {
 		require.False(t, n.Known(), "%d", n)
 		require.Equal(t, "unknown", n.String())
 	}

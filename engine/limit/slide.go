@@ -91,6 +91,10 @@ func gridUp(t, limit, w int64) int64 {
 	return (t + g - 1) / g * g
 }
 
+// Dated returns the ms with which RL.SLIDE dates a charge at t under the limit of w: t itself, or t
+// rounded up to a grid that bounds the log. A newer entry dates it even later.
+func (w Window) Dated(t int64) int64 { return gridUp(t, w.Limit, w.Length) }
+
 // newest returns the time of the newest entry, 0 if the log is empty.
 func (l *slideLog) newest() int64 {
 	if l.size == 0 {

@@ -115,11 +115,19 @@ func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
 // Tell fills in what the answer to an entry needs of the state beside what it used.
 // charged is the units that the entry has charged: 0 before it has.
 func (st *State) Tell(u *Usage, clock, charged int64) {
-	if charged > 0 && algorithms[st.kind].answer != nil {
+	if charged > 0 && st.kind == GCRA {
 		return // it tells what was there before
 	}
 	at, newest := algorithms[st.kind].newest(st)
 	u.Last, u.Newest = at-clock, newest-charged
+}
+
+// NewestAt returns the units in the sub-window of now, if sub-windows are counted.
+func (st *State) NewestAt(now int64) int64 {
+	if st.window == 0 || st.sub(now) != st.sub(st.last) {
+		return 0
+	}
+	return st.newest
 }
 
 // Growth returns by how many bytes a charge at now changes what the state holds.

@@ -1,0 +1,173 @@
+package hold
+
+import (
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Admission is the answer to a request with an id.
+type Admission struct {
+	limit.Decision
+	Again  bool  // the id is known
+	Lapsed int64 // holds that the request has taken, see Book.Lapse
+}
+
+// Room is what an engine gives to a request that is admitted.
+type Room struct {
+	Grow   func(bytes int64) error // accounts for what an id and a hold take; with an error, nothing is held
+	Charge func() error            // charges the request, for ONCE; with an error, nothing was charged
+}
+
+// Admit answers a request with a Hold and with a cost. The same id answers again what it answered when it was admitted,
+// except that a lease of RL.ACQUIRE is renewed.
+func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) (a Admission, err error) {
+	e := &entry{name: nameOf(r)}
+	if known := b.ids.find(e.name, now); known != nil {
+		if known.class != slots {
+			return Admission{Decision: known.answer, Again: true}, nil
+		}
+		if a, ok := b.again(st, clock, now, known, r); ok {
+			return a, nil
+		}
+	}
+	var us [limit.MaxWindows]limit.Usage
+	granted, err := b.Ask(st, clock, now, &r.Spec, 1, &us, func(int64) error {
+		if err := b.bound(st, now, e.class, &r.Spec); err != nil {
+			return err
+		}
+		if err := room.Grow(entryBytes + holdBytes + int64(r.N)*(limitBytes+cellBytes)); err != nil {
+			return err
+		}
+		a.Lapsed = b.Lapse(st, now)
+		if e.class == once {
+			return room.Charge()
+		}
+		e.hold = b.hold(now, r)
+		return nil
+	})
+	if err != nil {
+		return Admission{}, err
+	}
+	if granted > 0 {
+		if e.class == once {
+			b.Charged(st, clock, now, &r.Spec, 1, &us)
+		} else {
+			b.tellHeld(st, clock, now, &r.Spec, &us)
+		}
+	}
+	a.Decision = r.Decide(us[:r.N], clock, granted, 0)
+	if granted > 0 {
+		e.answer = a.Decision
+		e.until = now + longest(&r.Spec)
+		if e.hold != nil {
+			e.until = e.hold.at
+		}
+		b.ids.put(now, e)
+	}
+	return a, nil
+}
+
+// nameOf returns the name of a request's id.
+func nameOf(r *engine.Request) name {
+	n := name{reservation, r.Hold.ID}
+	switch {
+	case r.Hold.Once:
+		n.class = once
+	case r.Kind == limit.Concurrency:
+		n.class = slots
+	}
+	return n
+}
+
+func longest(s *limit.Spec) int64 {
+	var most int64
+	for _, w := range s.Limits() {
+		most = max(most, w.Length)
+	}
+	return most
+}
+
+// bound returns the error of a request that would pass a bound of what one key remembers.
+func (b *Book) bound(st States, now int64, c class, s *limit.Spec) error {
+	if c == once {
+		if b.ids.counts[once] >= engine.MaxIDs {
+			return engine.ErrIDs
+		}
+		return nil
+	}
+	most, past := int64(engine.MaxHolds), error(engine.ErrHolds)
+	if c == slots {
+		most, past = engine.MaxSlotHolds, engine.ErrSlotHolds
+	} else if b.ids.counts[reservation] >= engine.MaxIDs {
+		return past
+	}
+	windows := 0
+	for _, w := range b.windows {
+		if _, holds := w.Held(now); holds > 0 {
+			windows++
+		}
+	}
+	for _, w := range s.Limits() {
+		holds := int64(0)
+		if view := b.window(st, s, w); view.Cells != nil {
+			_, holds = view.Cells.Held(now)
+		}
+		switch {
+		case holds >= most:
+			return past
+		case holds == 0:
+			windows++
+		}
+	}
+	if windows > engine.MaxStates {
+		return engine.ErrStates
+	}
+	return nil
+}
+
+// hold holds the cost of r in all of its windows.
+func (b *Book) hold(now int64, r *engine.Request) *held {
+	h := &held{
+		at: Deadline(now, r.Hold.TTL), units: r.Cost, ttl: r.Hold.TTL,
+		release: r.Hold.Release || r.Kind != limit.Slide, // the units of another kind are not charged later than now
+		kind:    r.Kind, buckets: r.Buckets, windows: slices.Clone(r.Limits()),
+	}
+	for _, w := range h.windows {
+		to := b.held(&r.Spec, w.Length)
+		if to == nil {
+			to = &heldWindow{kind: r.Kind, length: w.Length, buckets: r.Buckets}
+			b.windows = append(b.windows, to)
+		}
+		to.Add(now, w.Limit, h.at, h.units, h.release)
+	}
+	return h
+}
+
+// tellHeld fills in what the answer needs of the windows after the request's units were held.
+func (b *Book) tellHeld(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage) {
+	for i, w := range s.Limits() {
+		view := b.window(st, s, w)
+		if s.Kind == limit.Counter || s.Kind == limit.Fixed {
+			view.TellHeld(&us[i], clock, now)
+		} else {
+			view.Tell(&us[i], clock, now, 0, s)
+		}
+	}
+}
+
+// again renews a lease that is asked for again, with the units it has, and reports whether it lasts.
+func (b *Book) again(st States, clock, now int64, e *entry, r *engine.Request) (a Admission, ok bool) {
+	if a.Lapsed, ok = b.renew(st, now, e, r.Hold.TTL, r.Windows[0].Limit); !ok {
+		return a, false
+	}
+	w := r.Windows[0]
+	view := b.window(st, &r.Spec, w)
+	var u limit.Usage
+	view.Tell(&u, clock, now, 0, &r.Spec)
+	free := max(w.Limit-view.Read(now, &r.Spec).Used, 0)
+	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: u.Last}
+	a.Again = true
+	return a, true
+}

@@ -1,0 +1,44 @@
+package hold
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var seed = flag.Uint64("seed", 0, "repeat a run of the machine; 0: a new one")
+
+// Whatever is asked of a key in whatever order, the answers are those of the model: reserving, settling with less, as much
+// and more, late, again and never, lapses of both kinds, several windows, changed limits, resets, ordinary requests in
+// between, and a clock that steps back. MODEL_STEPS in the environment sets how many steps.
+func TestTheModelAgrees(t *testing.T) {
+	t.Parallel()
+	steps := 300_000
+	if text := os.Getenv("MODEL_STEPS"); text != "" {
+		n, err := strconv.Atoi(text)
+		require.NoError(t, err, "MODEL_STEPS")
+		steps = n
+	}
+	first := *seed
+	if first == 0 {
+		first = uint64(time.Now().UnixNano())
+	}
+	const runs = 10
+	for i := range uint64(runs) {
+		t.Run(fmt.Sprint(i), func(t *testing.T) {
+			t.Parallel()
+			m := newMachine(first+i, sound())
+			wrong := m.run(steps / runs)
+			t.Logf("seed %d, %d steps: %v", first+i, steps/runs, m.seen)
+			require.Empty(t, wrong, "-seed %d", first+i)
+			for _, what := range []string{"held", "charged", "denied", "again", "lapsed", "settled", "returned", "overrun", "refused", "unknown", "renewed true", "renewed false"} {
+				require.Positive(t, m.seen[what], what)
+			}
+		})
+	}
+}

@@ -1,0 +1,507 @@
+// Package model is what holds and ids mean, computed as it is defined: a key is a flat list of charges and of holds, and
+// every answer looks through all of them. It shares no code with package hold. Only tests import it.
+package model
+
+import (
+	"cmp"
+	"math"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Key is what one key has counted, holds and remembers.
+type Key struct {
+	charges []charge
+	holds   []*hold // those out, and lapsed ones that no write has taken
+	known   []*hold // whose ids are remembered
+	newest  int64   // ms of the newest charge
+	changed int64   // ms of the newest change of an id
+	last    map[window]held
+	largest map[window]int64 // largest limit asked
+}
+
+// window is one window of one command.
+type window struct {
+	kind            limit.Kind
+	length, buckets int64
+}
+
+// held is what was said by the newest hold of a window.
+type held struct{ at, limit int64 }
+
+type charge struct {
+	window
+	at    int64 // as the clock had it
+	t     int64 // as the window counts it: RL.SLIDE may round up
+	units int64
+	over  int64 // those of the units that no limit admitted
+}
+
+type hold struct {
+	class    string
+	id       engine.Digest
+	until    int64 // the id is known while now < until
+	units    int64
+	deadline int64
+	ttl      int64
+	release  bool
+	settled  bool
+	result   engine.Settlement
+	answer   limit.Decision
+	kind     limit.Kind
+	buckets  int64
+	windows  []limit.Window
+}
+
+// New returns a key without anything.
+func New() *Key { return &Key{last: map[window]held{}, largest: map[window]int64{}} }
+
+func windowOf(kind limit.Kind, buckets int64, w limit.Window) window {
+	return window{kind, w.Length, buckets}
+}
+
+func class(kind limit.Kind, once bool) string {
+	switch {
+	case once:
+		return "once"
+	case kind == limit.Concurrency:
+		return "slots"
+	}
+	return "reservation"
+}
+
+// Now returns the time that a request at the clock goes by: one with an id if ids is set.
+func (k *Key) Now(clock int64, ids bool) int64 {
+	now := max(clock, k.newest)
+	for _, h := range k.last {
+		now = max(now, h.at)
+	}
+	if ids {
+		now = max(now, k.changed)
+	}
+	return now
+}
+
+// Deadline returns when a hold lapses: steps of a power of two, at most a 64th of the TTL.
+func Deadline(now, ttl int64) int64 {
+	step := int64(1)
+	for step*2*64 <= ttl {
+		step *= 2
+	}
+	return int64(math.Ceil(float64(now+ttl)/float64(step))) * step
+}
+
+// charged returns the units charged that count at now in a window.
+func (k *Key) charged(of window, now int64, strict bool) int64 {
+	var sum, oldest, newest int64
+	for _, c := range k.charges {
+		if c.window != of {
+			continue
+		}
+		newest = max(newest, c.t)
+		switch k, j := sub(of, now), sub(of, c.t); {
+		case of.kind == limit.Slide:
+			if now <= c.t+of.length {
+				sum += c.units
+			}
+		case of.kind == limit.Fixed:
+			if j == k {
+				sum += c.units
+			}
+		case j == k-of.buckets:
+			oldest += c.units
+		case j > k-of.buckets:
+			sum += c.units
+		}
+	}
+	for _, h := range k.holds { // lapsed and not taken
+		if now >= h.deadline && !h.release && h.has(of) {
+			if t := max(grid(h.deadline, k.last[of].limit, of.length), newest); now <= t+of.length {
+				sum += h.units
+			}
+		}
+	}
+	if oldest > 0 && !strict {
+		elapsed := now * of.buckets % of.length
+		oldest = int64(math.Floor((float64(oldest) * float64(of.length-elapsed)) / float64(of.length)))
+	}
+	return sum + oldest
+}
+
+func sub(of window, t int64) int64 {
+	if of.length == 0 {
+		return 0
+	}
+	return t * of.buckets / of.length
+}
+
+// grid returns the ms with which RL.SLIDE dates a charge.
+func grid(t, most, length int64) int64 {
+	if most <= 65536 {
+		return t
+	}
+	g := int64(math.Ceil(float64(length) / 65536))
+	for t%g != 0 {
+		t++
+	}
+	return t
+}
+
+// held returns the units held at now in a window, and of how many holds they are.
+func (k *Key) held(of window, now int64) (units, holds int64) {
+	for _, h := range k.holds {
+		if now < h.deadline && h.has(of) {
+			units += h.units
+			holds++
+		}
+	}
+	return units, holds
+}
+
+func (h *hold) has(of window) bool {
+	return h.kind == of.kind && h.buckets == of.buckets &&
+		slices.ContainsFunc(h.windows, func(w limit.Window) bool { return w.Length == of.length })
+}
+
+func (k *Key) used(s *limit.Spec, i int, now int64) int64 {
+	of := windowOf(s.Kind, s.Buckets, s.Windows[i])
+	units, _ := k.held(of, now)
+	return k.charged(of, now, s.Strict) + units
+}
+
+// Fits reports whether window i of s has room for one more request at the clock.
+func (k *Key) Fits(clock int64, s *limit.Spec, i int, ids bool) bool {
+	return k.used(s, i, k.Now(clock, ids))+max(s.Cost, 1) <= s.Windows[i].Limit
+}
+
+// Admits reports whether all windows have room.
+func (k *Key) Admits(clock int64, s *limit.Spec, ids bool) bool {
+	for i := range s.N {
+		if !k.Fits(clock, s, i, ids) {
+			return false
+		}
+	}
+	return true
+}
+
+// find returns what is known of an id.
+func (k *Key) find(now int64, class string, id engine.Digest) *hold {
+	for _, h := range k.known {
+		if h.class == class && h.id == id && now < h.until {
+			return h
+		}
+	}
+	return nil
+}
+
+// Answer is the answer to a decision.
+type Answer struct {
+	limit.Decision
+	Again  bool
+	Lapsed int64
+}
+
+// Decide answers a decision, with a hold or without, and charges or holds it.
+func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
+	if s.Cost == 0 {
+		with = nil
+	}
+	now := k.Now(clock, with != nil)
+	if with != nil {
+		if h := k.find(now, class(s.Kind, with.Once), with.ID); h != nil && h.class != "slots" {
+			return Answer{Decision: h.answer, Again: true}
+		} else if h != nil {
+			a.Again = true
+			a.Lapsed = k.move(now, h, with.TTL, s.Windows[0].Limit)
+			a.Decision = k.describe(clock, s, 0, true, true)
+			return a
+		}
+	}
+	a.Allowed = k.Admits(clock, s, with != nil)
+	if !a.Allowed {
+		for i := range s.N {
+			if k.Fits(clock, s, i, with != nil) {
+				continue
+			}
+			if d := k.describe(clock, s, i, false, with != nil); d.RetryAfter > a.RetryAfter {
+				a.Decision = d
+			}
+		}
+		return a
+	}
+	h := &hold{kind: s.Kind, buckets: s.Buckets, windows: slices.Clone(s.Limits()), units: s.Cost}
+	for _, w := range h.windows {
+		of := windowOf(s.Kind, s.Buckets, w)
+		k.largest[of] = max(k.largest[of], w.Limit)
+	}
+	switch {
+	case s.Cost == 0:
+	case with == nil || with.Once:
+		a.Lapsed = k.lapse(now)
+		k.charge(now, h, s.Cost, 0)
+	default:
+		a.Lapsed = k.lapse(now)
+		h.ttl, h.deadline = with.TTL, Deadline(now, with.TTL)
+		h.release = with.Release || s.Kind != limit.Slide
+		k.holds = append(k.holds, h)
+		for _, w := range h.windows {
+			k.last[windowOf(s.Kind, s.Buckets, w)] = held{now, w.Limit}
+		}
+	}
+	a.Decision = k.describe(clock, s, 0, true, with != nil)
+	for i := 1; i < s.N; i++ {
+		if d := k.describe(clock, s, i, true, with != nil); d.Remaining < a.Remaining {
+			a.Decision = d
+		}
+	}
+	if with != nil {
+		h.class, h.id, h.answer = class(s.Kind, with.Once), with.ID, a.Decision
+		h.until = h.deadline
+		if with.Once {
+			h.until = 0
+			for _, w := range h.windows {
+				h.until = max(h.until, now+w.Length)
+			}
+		}
+		k.know(now, h)
+	}
+	return a
+}
+
+// know remembers an id, and forgets those that have ended.
+func (k *Key) know(now int64, h *hold) {
+	k.changed = max(k.changed, now)
+	k.known = slices.DeleteFunc(k.known, func(o *hold) bool { return o == h || o.until <= now })
+	k.known = append(k.known, h)
+}
+
+// describe answers about one window as it is now.
+func (k *Key) describe(clock int64, s *limit.Spec, i int, allowed, ids bool) limit.Decision {
+	w := s.Windows[i]
+	d := limit.Decision{Allowed: allowed, Window: i, Limit: w.Limit}
+	d.Remaining = max(w.Limit-k.used(s, i, k.Now(clock, ids)), 0)
+	if !allowed {
+		d.RetryAfter = smallest(1, func(ms int64) bool { return k.Fits(clock+ms, s, i, ids) })
+	}
+	d.ResetAfter = smallest(0, func(ms int64) bool { return k.used(s, i, k.Now(clock+ms, ids)) == 0 })
+	return d
+}
+
+// smallest returns the smallest r >= from that holds, of a condition that, once it holds, goes on holding.
+func smallest(from int64, holds func(r int64) bool) int64 {
+	fails, step := from-1, int64(1)
+	for !holds(fails + step) {
+		fails += step
+		step *= 2
+	}
+	for at := fails + step; ; {
+		if at-fails == 1 {
+			return at
+		}
+		if mid := (fails + at) / 2; holds(mid) {
+			at = mid
+		} else {
+			fails = mid
+		}
+	}
+}
+
+// lapse charges or forgets what has lapsed, and returns the most holds in one window of which that is true.
+func (k *Key) lapse(now int64) (most int64) {
+	var out []*hold
+	counts := map[window]int64{}
+	for _, h := range k.holds {
+		if now >= h.deadline {
+			out = append(out, h)
+		}
+	}
+	if out == nil {
+		return 0
+	}
+	slices.SortStableFunc(out, func(a, b *hold) int { return cmp.Compare(a.deadline, b.deadline) })
+	for _, h := range out {
+		for _, w := range h.windows {
+			of := windowOf(h.kind, h.buckets, w)
+			counts[of]++
+			most = max(most, counts[of])
+		}
+		under := *h
+		under.windows = slices.Clone(h.windows)
+		for i, w := range under.windows {
+			under.windows[i].Limit = k.last[windowOf(h.kind, h.buckets, w)].limit
+		}
+		if !h.release {
+			k.charge(h.deadline, &under, h.units, 0)
+		}
+		k.end(h)
+	}
+	return most
+}
+
+// end takes a hold off the list.
+func (k *Key) end(h *hold) {
+	k.holds = slices.DeleteFunc(k.holds, func(o *hold) bool { return o == h })
+	for _, w := range h.windows {
+		of := windowOf(h.kind, h.buckets, w)
+		if !slices.ContainsFunc(k.holds, func(o *hold) bool { return o.has(of) }) {
+			delete(k.last, of)
+		}
+	}
+}
+
+// charge charges units in the windows of h, of which over were admitted by no limit.
+func (k *Key) charge(at int64, h *hold, units, over int64) {
+	k.newest = max(k.newest, at)
+	for _, w := range h.windows {
+		of := windowOf(h.kind, h.buckets, w)
+		t := at
+		if of.kind == limit.Slide {
+			t = grid(at, w.Limit, w.Length)
+			for _, c := range k.charges {
+				if c.window == of {
+					t = max(t, c.t)
+				}
+			}
+		}
+		k.charges = append(k.charges, charge{of, at, t, units, over})
+	}
+	// What no later moment can see is dropped, or a run would take a day.
+	k.charges = slices.DeleteFunc(k.charges, func(c charge) bool { return c.t+2*c.length+1 < at })
+}
+
+// Settle ends a hold and charges cost, or says that the window cannot count so much.
+func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64) (done engine.Settlement, lapsed int64, err error) {
+	now := k.Now(clock, true)
+	h := k.find(now, class(kind, false), id)
+	switch {
+	case h == nil:
+		return done, 0, nil
+	case h.settled && h.result.Charged == cost:
+		return h.result, 0, nil
+	case h.settled || !slices.Contains(k.holds, h):
+		return done, 0, nil
+	}
+	if h.class == "slots" {
+		cost = 0
+	}
+	over := max(cost-h.units, 0)
+	if over > 0 {
+		s := limit.Spec{Kind: h.kind, Buckets: h.buckets, N: len(h.windows)}
+		copy(s.Windows[:], h.windows)
+		for i := range h.windows {
+			if k.used(&s, i, now)+over > engine.MaxCount {
+				return done, 0, engine.ErrCount
+			}
+		}
+	}
+	lapsed = k.lapse(now)
+	if cost > 0 {
+		k.charge(now, h, cost, over)
+	}
+	k.end(h)
+	h.settled, h.until = true, now+h.ttl
+	h.result = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: over}
+	if h.class == "slots" {
+		h.until = now
+	}
+	k.know(now, h)
+	return h.result, lapsed, nil
+}
+
+// Renew lets a lease last from now on.
+func (k *Key) Renew(clock int64, id engine.Digest, ttl int64) (renewed bool, lapsed int64) {
+	now := k.Now(clock, true)
+	h := k.find(now, "slots", id)
+	if h == nil || !slices.Contains(k.holds, h) {
+		return false, 0
+	}
+	return true, k.move(now, h, ttl, h.windows[0].Limit)
+}
+
+func (k *Key) move(now int64, h *hold, ttl, slots int64) (lapsed int64) {
+	lapsed = k.lapse(now)
+	of := windowOf(h.kind, h.buckets, h.windows[0])
+	h.windows[0].Limit = slots
+	h.ttl, h.deadline = ttl, Deadline(now, ttl)
+	h.until = h.deadline
+	k.last[of] = held{max(now, k.last[of].at), slots}
+	k.know(now, h)
+	return lapsed
+}
+
+// Uses returns whether units of any window of s are held or have lapsed and were not taken: then reset_after of commands
+// that count by sub-windows is not exact.
+func (k *Key) Uses(s *limit.Spec) bool {
+	return slices.ContainsFunc(k.holds, func(h *hold) bool {
+		return slices.ContainsFunc(s.Limits(), func(w limit.Window) bool { return h.has(windowOf(s.Kind, s.Buckets, w)) })
+	})
+}
+
+// Live reports whether anything can still matter at the clock: a charge that may count, a hold or a known id.
+func (k *Key) Live(clock int64) bool {
+	for _, h := range k.known {
+		if clock < h.until {
+			return true
+		}
+	}
+	return len(k.Inspect(clock)) > 0
+}
+
+// Inspect describes the windows that can still matter, in the order of RL.INSPECT, without rates.
+func (k *Key) Inspect(clock int64) (out []engine.State) {
+	now := k.Now(clock, false)
+	all := map[window]engine.State{}
+	for _, c := range k.charges {
+		n := max(c.buckets, 1)
+		live := now <= c.t+c.length
+		if c.kind != limit.Slide {
+			live = sub(c.window, now) <= sub(c.window, c.t)+n
+			if c.kind == limit.Fixed {
+				live = sub(c.window, now) == sub(c.window, c.t)
+			}
+		}
+		if live {
+			all[c.window] = engine.State{}
+		}
+	}
+	for _, h := range k.holds {
+		for _, w := range h.windows {
+			of := windowOf(h.kind, h.buckets, w)
+			if now < h.deadline || !h.release && now <= grid(h.deadline, k.last[of].limit, w.Length)+w.Length {
+				all[of] = engine.State{}
+			}
+		}
+	}
+	for of := range all {
+		s := engine.State{Kind: of.kind, Window: of.length, Buckets: of.buckets, Used: k.charged(of, now, false)}
+		s.Held, s.Holds = k.held(of, now)
+		out = append(out, s)
+	}
+	engine.SortStates(out)
+	return out
+}
+
+// Excess returns by how many units a window counts more than the largest limit it was asked with: what was charged in the
+// window of real time that ends at now, overruns left out, and what is held. It is never above 0 for RL.SLIDE.
+func (k *Key) Excess(clock int64) (most int64) {
+	now := k.Now(clock, false)
+	for of, largest := range k.largest {
+		sum, _ := k.held(of, now)
+		for _, c := range k.charges {
+			if c.window == of && c.at >= now-of.length && c.at <= now {
+				sum += c.units - c.over
+			}
+		}
+		for _, h := range k.holds {
+			if now >= h.deadline && h.deadline >= now-of.length && !h.release && h.has(of) {
+				sum += h.units
+			}
+		}
+		if of.kind == limit.Slide || of.kind == limit.Concurrency {
+			most = max(most, sum-largest)
+		}
+	}
+	return most
+}

@@ -1,0 +1,102 @@
+package hold
+
+import (
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Settle ends a hold and charges the cost of r in its windows, or ends a lease of RL.ACQUIRE. What is unknown or has
+// lapsed is not settled, nor is what was settled with another cost.
+func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Settlement, lapsed int64, err error) {
+	e := b.ids.find(holdName(r), now)
+	if e == nil {
+		return done, 0, nil
+	}
+	h, cost := e.hold, r.Cost
+	if e.class == slots {
+		cost = 0
+	}
+	if h.settled {
+		if h.result.Charged == cost {
+			done = h.result
+		}
+		return done, 0, nil
+	}
+	s := h.spec()
+	if !b.has(&s, h) {
+		return done, 0, nil
+	}
+	if cost > h.units {
+		for _, w := range h.windows {
+			view := b.window(st, &s, w)
+			if view.Read(now, &s).Used-h.units+cost > engine.MaxCount {
+				return done, 0, engine.ErrCount
+			}
+		}
+	}
+	lapsed = b.Lapse(st, now)
+	s.Cost = cost
+	for _, w := range h.windows {
+		b.held(&s, w.Length).Remove(h.at, h.units, h.release)
+		if cost > 0 {
+			st.Charge(now, &s, w)
+		}
+	}
+	b.tidy()
+	h.settled = true
+	h.result = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: max(cost-h.units, 0)}
+	until := now + h.ttl
+	if e.class == slots {
+		until = now // unknown from now on
+	}
+	b.ids.keep(now, e, until)
+	b.ids.touch(now)
+	return h.result, lapsed, nil
+}
+
+// Renew lets a lease of RL.ACQUIRE last for the TTL of r from now on, and reports whether it had not ended.
+func (b *Book) Renew(st States, now int64, r *engine.Request) (renewed bool, lapsed int64) {
+	e := b.ids.find(name{slots, r.Hold.ID}, now)
+	if e == nil {
+		return false, 0
+	}
+	lapsed, renewed = b.renew(st, now, e, r.Hold.TTL, e.hold.windows[0].Limit)
+	return renewed, lapsed
+}
+
+// renew moves the deadline of a lease, of which under is the limit from now on, and reports whether it is out.
+func (b *Book) renew(st States, now int64, e *entry, ttl, under int64) (lapsed int64, ok bool) {
+	h, s := e.hold, e.hold.spec()
+	if !b.has(&s, h) {
+		return 0, false
+	}
+	lapsed = b.Lapse(st, now)
+	from := h.at
+	h.at, h.ttl, h.windows[0].Limit = Deadline(now, ttl), ttl, under
+	for _, w := range h.windows {
+		cells := b.held(&s, w.Length)
+		cells.Remove(from, h.units, h.release)
+		cells.Add(now, under, h.at, h.units, h.release)
+	}
+	b.ids.keep(now, e, h.at)
+	b.ids.touch(now)
+	return lapsed, true
+}
+
+// has reports whether all windows of a hold have its units.
+func (b *Book) has(s *limit.Spec, h *held) bool {
+	for _, w := range h.windows {
+		if cells := b.held(s, w.Length); cells == nil || !cells.Has(h.at, h.units, h.release) {
+			return false
+		}
+	}
+	return true
+}
+
+// holdName returns the name of the hold that a request without a kind of hold is about.
+func holdName(r *engine.Request) name {
+	if r.Kind == limit.Concurrency {
+		return name{slots, r.Hold.ID}
+	}
+	return name{reservation, r.Hold.ID}
+}

@@ -1,0 +1,173 @@
+package hold
+
+import (
+	"math"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// Window is one window of a key: what it has counted, and what is held of it.
+type Window struct {
+	limit.Window              // as asked
+	State        *limit.State // nil if it has counted nothing
+	Cells        *Cells       // nil if it holds nothing
+}
+
+// Reading is what was found out about a window at one time.
+type Reading struct {
+	Used   int64 // units that count, those held included
+	state  limit.Reading
+	newest int64 // the ms of the newest charge, as its algorithm dates it
+}
+
+// Read returns what counts at now of what s is about.
+func (w *Window) Read(now int64, s *limit.Spec) (r Reading) {
+	if w.State != nil {
+		r.state = w.State.Read(now, s)
+		r.Used = r.state.Used
+		r.newest = newest(w.State)
+	}
+	if w.Cells != nil {
+		r.Used += w.counts(now, r.newest)
+	}
+	return r
+}
+
+// counts returns the units of cells that count at now: those held, and those that were charged as they lapsed.
+func (w *Window) counts(now, newest int64) int64 {
+	sum := w.Cells.units
+	for _, l := range w.Cells.list[:w.Cells.past(now)] {
+		sum -= l.release
+		if w.leaves(l, newest) <= now {
+			sum -= l.charge
+		}
+	}
+	return sum
+}
+
+// leaves returns the first ms at which the units of a cell that are charged when it lapses do not count. Only RL.SLIDE
+// has such units; slots, which have no length, do not.
+func (w *Window) leaves(l cell, newest int64) int64 {
+	if w.Length == 0 {
+		return math.MaxInt64
+	}
+	dated := limit.Window{Limit: w.Cells.limit, Length: w.Length}.Dated(l.at)
+	return max(dated, newest) + w.Length + 1
+}
+
+// RoomAt returns the first ms after now at which at most a number of units count, if nothing else comes and nothing is
+// settled. More count at now, when r was read. Units leave when the algorithm says so, when cells that are forgotten lapse,
+// and a window after the others do. Between two such moments of cells, only the state's count changes.
+func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
+	if w.Cells == nil {
+		return w.State.RoomAt(now, most, s, r.state)
+	}
+	list := w.Cells.list
+	held, at := w.counts(now, r.newest), now
+	i, j := w.Cells.past(now), 0 // the next cells to lapse, and to leave after they were charged
+	for j < len(list) && w.leaves(list[j], r.newest) <= now {
+		j++
+	}
+	for {
+		next := int64(math.MaxInt64)
+		if i < len(list) {
+			next = list[i].at
+		}
+		if j < len(list) {
+			next = min(next, w.leaves(list[j], r.newest))
+		}
+		if held <= most {
+			if t := max(at, w.stateRoom(now, most-held, s, r)); t < next {
+				return t
+			}
+		}
+		at = next
+		for ; i < len(list) && list[i].at == at; i++ {
+			held -= list[i].release
+		}
+		for ; j < len(list) && w.leaves(list[j], r.newest) == at; j++ {
+			held -= list[j].charge
+		}
+	}
+}
+
+// stateRoom returns the first ms from now on at which the state counts at most a number of units.
+func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
+	if r.state.Used <= most {
+		return now
+	}
+	return w.State.RoomAt(now, most, s, r.state)
+}
+
+// Tell fills in what the answer to an entry needs of the window beside what it used. charged is the units that the entry
+// has charged: 0 if it has not, or has held them.
+func (w *Window) Tell(u *limit.Usage, clock, now, charged int64, s *limit.Spec) {
+	if w.State != nil {
+		w.State.Tell(u, clock, charged)
+	}
+	if w.Cells == nil {
+		return
+	}
+	switch s.Kind {
+	case limit.Slide:
+		last := w.lastToLeave(now) - clock
+		if w.State != nil {
+			last = max(last, u.Last)
+		}
+		u.Last = last
+	case limit.Concurrency:
+		u.Last = 0
+		if n := len(w.Cells.list); w.Cells.past(now) < n {
+			u.Last = w.Cells.list[n-1].at - clock
+		}
+	}
+}
+
+// TellHeld is Tell after the entry has held units of a window that counts by sub-windows. Such units are held only for
+// as long as a question about several keys takes, so it tells what is true once they are charged.
+func (w *Window) TellHeld(u *limit.Usage, clock, now int64) {
+	u.Last, u.Newest = now-clock, 0
+	if w.State != nil {
+		u.Newest = w.State.NewestAt(now)
+	}
+}
+
+// lastToLeave returns when an entry would have been admitted that leaves together with the last units of the cells.
+func (w *Window) lastToLeave(now int64) int64 {
+	last, dated := int64(math.MinInt64/2), int64(0)
+	if w.State != nil {
+		dated = newest(w.State)
+	}
+	charge, release := false, false
+	for i := len(w.Cells.list) - 1; i >= 0 && (!charge || !release); i-- {
+		l := w.Cells.list[i]
+		if !charge && l.charge > 0 {
+			charge, last = true, max(last, w.leaves(l, dated)-w.Length-1)
+		}
+		if !release && l.release > 0 {
+			release = true
+			if l.at > now {
+				last = max(last, l.at-w.Length-1)
+			}
+		}
+	}
+	return last
+}
+
+// Until returns the last ms at which the cells can matter.
+func (w *Window) Until() int64 {
+	last := w.Cells.list[len(w.Cells.list)-1].at - 1
+	for i := len(w.Cells.list) - 1; i >= 0; i-- {
+		if l := w.Cells.list[i]; l.charge > 0 {
+			return max(last, w.leaves(l, 0)-1)
+		}
+	}
+	return last
+}
+
+// newest returns the ms of a state's newest charge, as its algorithm dates it.
+func newest(s *limit.State) int64 {
+	var u limit.Usage
+	s.Tell(&u, 0, 0)
+	return u.Last
+}
