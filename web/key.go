@@ -32,6 +32,9 @@ type state struct {
 	TTL       int64        `json:"ttl_ms"`
 	Rate      int64        `json:"rate"`   // calls per second
 	Shadow    bool         `json:"shadow"` // it counts for SHADOW
+	Held      int64        `json:"held"`   // units that are held now, and count beside Used
+	Holds     int64        `json:"holds"`  // the number of reservations or leases that hold them
+	Lapsed    int64        `json:"lapsed"` // how many have lapsed since nothing was held
 	Shards    []shardState `json:"shards"`
 }
 
@@ -68,7 +71,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 func stateOf(from *engine.State, shadow bool) state {
 	to := state{
 		strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
-		from.Node, from.TTL, from.Rate, shadow, make([]shardState, len(from.Shards)),
+		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed, make([]shardState, len(from.Shards)),
 	}
 	for i, p := range from.Shards {
 		to.Shards[i] = shardState{p.Number, p.Node, p.Held, p.Used, p.Lease}

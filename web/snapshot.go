@@ -65,10 +65,10 @@ type denial struct {
 	named
 	Time       int64  `json:"time"` // Unix ms
 	Command    string `json:"command"`
-	Policy     string `json:"policy"` // the policy that gave the limits; empty: the command did
-	Limit      int64  `json:"limit"`  // 0: an override blocks the key
-	Window     int64  `json:"window_ms"`
-	Used       int64  `json:"used"` // of the limit; -1: not known
+	Policy     string `json:"policy"`    // the policy that gave the limits; empty: the command did
+	Limit      int64  `json:"limit"`     // 0: an override blocks the key
+	Window     int64  `json:"window_ms"` // 0: leases of RL.ACQUIRE
+	Used       int64  `json:"used"`      // of the limit; -1: not known
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
 	Fail       string `json:"fail"`   // that denied; empty: the key's state did

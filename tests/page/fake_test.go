@@ -117,6 +117,9 @@ type state struct {
 	TTL       int64   `json:"ttl_ms"`
 	Rate      int64   `json:"rate"`
 	Shadow    bool    `json:"shadow"`
+	Held      int64   `json:"held"`
+	Holds     int64   `json:"holds"`
+	Lapsed    int64   `json:"lapsed"`
 	Shards    []shard `json:"shards"`
 }
 

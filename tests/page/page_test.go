@@ -126,6 +126,12 @@ func TestChosenKeyIsShown(t *testing.T) {
 	})
 	p.sees("#states", "RL.COUNTER, 10 s, 10 sub-windows 3 of 4 used Remaining 1")
 	p.holds(`document.querySelectorAll('#states .state').length === 1 && document.querySelector('#states table').hidden`)
+	f.set(func() {
+		f.states[0].Held, f.states[0].Holds, f.states[0].Remaining, f.states[0].Lapsed = 1, 2, 0, 4
+		f.states = append(f.states, state{Command: "rl.acquire", Buckets: 1, Held: 3, Holds: 3, Limit: 5, Remaining: 2, Node: "a:1"})
+	})
+	p.sees("#states .state:nth-child(1)", "3 of 4 used Remaining 0 Charges 0 /s Expires in 0 ms Node Held 1 by 2 reservations Lapsed 4")
+	p.sees("#states .state:nth-child(2)", "RL.ACQUIRE 3 of 5 slots held Remaining 2 Expires in 0 ms Node a:1 Held 3 by 3 leases Lapsed 0")
 	f.set(func() { f.states = []state{} })
 	p.sees("#said", "Nothing is counted for this key now.")
 
