@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"engine/limit":       nil,
 	"engine/hold":        {"engine", "engine/limit"},
 	"engine/hold/model":  {"engine", "engine/limit"},
-	"engine/memory":      {"engine", "engine/limit"},
+	"engine/memory":      {"engine", "engine/hold", "engine/limit"},
 	"engine/conformance": {"engine", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard"},
 	"engine/backend":     {"shard", "internal/keypair"},

@@ -37,7 +37,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 		if err := b.bound(st, now, e.class, &r.Spec); err != nil {
 			return err
 		}
-		if err := room.Grow(entryBytes + holdBytes + int64(r.N)*(limitBytes+cellBytes)); err != nil {
+		if err := room.Grow(mapBytes + entryBytes + holdBytes + int64(r.N)*(limitBytes+cellBytes)); err != nil {
 			return err
 		}
 		a.Lapsed = b.Lapse(st, now)
@@ -91,6 +91,9 @@ func longest(s *limit.Spec) int64 {
 
 // bound returns the error of a request that would pass a bound of what one key remembers.
 func (b *Book) bound(st States, now int64, c class, s *limit.Spec) error {
+	if b.ids.counts[c] >= engine.MaxIDs { // some of them may have ended
+		b.ids.touch(now)
+	}
 	if c == once {
 		if b.ids.counts[once] >= engine.MaxIDs {
 			return engine.ErrIDs

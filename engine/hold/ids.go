@@ -63,9 +63,12 @@ type ids struct {
 	last   int64        // the ms of the newest request that changed anything here
 }
 
-// What an id costs: it has a slot of a map that is three fifths full, on average, and one of the heap.
+// What an id costs: it has a slot of a map that is three fifths full, on average, and one of the heap. A map has room
+// for eight.
 const (
-	entryBytes = int64(unsafe.Sizeof(entry{})) + (int64(unsafe.Sizeof(name{}))+8)*5/3 + 8
+	entryBytes = int64(unsafe.Sizeof(entry{})) + 8 + slotBytes*5/3 + 10
+	slotBytes  = int64(unsafe.Sizeof(name{})+7)&^7 + 8 + 1
+	mapBytes   = 48 + 8*slotBytes
 	holdBytes  = int64(unsafe.Sizeof(held{}))
 	limitBytes = int64(unsafe.Sizeof(limit.Window{}))
 )
@@ -128,6 +131,9 @@ func (x *ids) drop(e *entry) {
 	heap.Remove(&x.due, int(e.place))
 	delete(x.all, e.name)
 	x.counts[e.class]--
+	if len(x.all) == 0 {
+		x.all, x.due, x.most = nil, nil, 0
+	}
 	if e.hold != nil {
 		x.limits -= len(e.hold.windows)
 	}
@@ -151,7 +157,10 @@ func (x *ids) until() int64 {
 }
 
 func (x *ids) bytes() int64 {
-	return int64(len(x.due))*entryBytes + int64(x.counts[reservation]+x.counts[slots])*holdBytes + int64(x.limits)*limitBytes
+	if len(x.due) == 0 {
+		return 0
+	}
+	return mapBytes + int64(len(x.due))*entryBytes + int64(x.counts[reservation]+x.counts[slots])*holdBytes + int64(x.limits)*limitBytes
 }
 
 // dueHeap has the ids by when they end, the earliest first.

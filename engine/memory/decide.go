@@ -28,6 +28,9 @@ func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, u
 	defer h.mu.Unlock()
 	c := charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}
 	if c.key != nil {
+		if c.key.book {
+			return e.askHeld(h, clock, r, n, us)
+		}
 		c.now = r.Now(clock, c.key.newest())
 	}
 	granted = n
@@ -90,6 +93,8 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	switch {
 	case c.key == nil:
 		need += keyBytes(len(r.Key)) - stateBytes // its first state lies in it
+	case c.key.count == 0:
+		need -= stateBytes // so far it only holds something
 	case missing > 0 && c.key.full(missing, c.clock):
 		return engine.ErrStates
 	}

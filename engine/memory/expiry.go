@@ -38,8 +38,8 @@ func (e *Engine) sweep(h *stripe, clock int64) {
 	defer h.mu.Unlock()
 	for len(h.heap) > 0 && h.heap[0].due < clock {
 		key := h.heap[0]
-		if end := key.end(); end >= clock {
-			h.heap.delay(key, end)
+		if end := h.end(key); end >= clock {
+			h.heap.delay(key, e.forgetIDs(h, key, clock, end))
 			continue
 		}
 		e.drop(h, key)
@@ -50,6 +50,9 @@ func (e *Engine) sweep(h *stripe, clock int64) {
 // drop forgets a key of a stripe whose lock is held.
 func (e *Engine) drop(h *stripe, key *record) {
 	e.memory.Add(-key.bytes())
+	if key.book {
+		e.memory.Add(-h.books[key].Bytes() - bookBytes)
+	}
 	e.keys.Add(-1)
 	h.remove(key)
 }
@@ -63,7 +66,7 @@ func (e *Engine) reset(clock int64, name []byte) bool {
 	if key == nil {
 		return false
 	}
-	live := key.end() >= clock
+	live := h.end(key) >= clock
 	e.drop(h, key)
 	return live
 }

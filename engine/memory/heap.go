@@ -37,6 +37,14 @@ func (h *dueHeap) delay(k *record, due int64) {
 	h.down(int(k.at), k)
 }
 
+// hasten gives k an earlier due, if it has a later one.
+func (h *dueHeap) hasten(k *record, due int64) {
+	if due < k.due {
+		k.due = due
+		h.up(int(k.at), k)
+	}
+}
+
 // move puts k at i or wherever it belongs from there.
 func (h *dueHeap) move(i int, k *record) {
 	if i > 0 && k.due < (*h)[(i-1)/2].due {

@@ -11,13 +11,17 @@ func (e *Engine) inspect(clock int64, name []byte) []engine.State {
 	if key == nil {
 		return nil
 	}
-	return key.describe(clock)
+	return h.describe(key, clock)
 }
 
 // describe describes the key's states that still matter, in the order of
 // RL.INSPECT.
-func (k *record) describe(clock int64) []engine.State {
-	now, ttl := max(clock, k.newest()), k.end()+1-clock
+func (h *stripe) describe(k *record, clock int64) []engine.State {
+	now, ttl := max(clock, k.newest()), h.end(k)+1-clock
+	book := h.books[k]
+	if book != nil {
+		now = max(now, book.Newest(false))
+	}
 	var out []engine.State
 	for s := &k.states; s != nil; s = s.next {
 		if s.Until() < now {
@@ -30,6 +34,9 @@ func (k *record) describe(clock int64) []engine.State {
 			Used: used, Limit: s.Limit, Remaining: max(s.Limit-used, 0),
 			Node: nodeName, TTL: ttl, Rate: s.Rate(now),
 		})
+	}
+	if book != nil {
+		out = k.describeHeld(book, now, ttl, out)
 	}
 	engine.SortStates(out)
 	return out

@@ -5,7 +5,8 @@
 // A key is a record with a state for each algorithm, window and number of buckets
 // that it was asked with (stripe.go). A decision finds the states, lets package
 // limit read and charge them, and accounts for their memory (decide.go). Every key
-// ends when it can matter no more, without being asked for (expiry.go, heap.go).
+// ends when it can matter no more, without being asked for (expiry.go, heap.go). What few keys hold beside their states,
+// and the ids that they know, has a file of its own (hold.go).
 package memory
 
 import (
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/hold"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -99,6 +101,7 @@ func New(cfg Config) *Engine {
 	e.Configure(cfg.Settings)
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*record)
+		e.stripes[i].books = make(map[*record]*hold.Book)
 	}
 	return e
 }
@@ -159,13 +162,21 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		r, res := &p.Requests[i], &p.Results[i]
 		switch r.Op {
 		case engine.OpDecide:
-			if !r.Known(res) {
+			switch {
+			case r.Known(res):
+			case r.Hold != nil && r.Cost > 0:
+				e.admit(clock, r, res)
+			default:
 				e.decide(clock, r, res)
 			}
 		case engine.OpReset:
 			res.Reset = e.reset(clock, r.Key)
 		case engine.OpInspect:
 			res.States = e.inspect(clock, r.Key)
+		case engine.OpSettle:
+			e.settle(clock, r, res)
+		case engine.OpRenew:
+			e.renew(clock, r, res)
 		}
 	}
 }

@@ -197,6 +197,11 @@ func TestMemoryAccount(t *testing.T) {
 			}
 			return r
 		}},
+		{"a lease", 20_000, 1, 1100, func(k string) engine.Request { return acquire(k, 10, k, 60_000) }},
+		{"ten reservations", 5000, 10, 4200, func() func(k string) engine.Request {
+			n := 0
+			return func(k string) engine.Request { n++; return reserve(k, 10, 60_000, 1, n, 60_000) }
+		}()},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := heapBytes()

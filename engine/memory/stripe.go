@@ -5,6 +5,7 @@ import (
 	"unsafe"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/hold"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -20,7 +21,8 @@ type record struct {
 	states state
 	due    int64 // when the expiry looks at it; at most the key's end. The heap's
 	at     int32 // its place in the heap
-	count  int32 // states, once the first is in use
+	count  int16 // states, once the first is in use
+	book   bool  // it has a book: see hold.go
 }
 
 // What a key costs beside its bytes and its states' data. A slot is a string and a
@@ -37,8 +39,10 @@ type stripe struct {
 	mu   sync.Mutex // guards all below, and the records
 	keys map[string]*record
 	heap dueHeap
-	most int      // the number of keys that the map has room for
-	_    [16]byte // a cache line to itself
+	most int // the number of keys that the map has room for
+
+	books map[*record]*hold.Book // of the few keys that hold units or know ids
+	_     [8]byte                // a cache line to itself
 }
 
 // newest returns the ms of the key's newest admission.
@@ -72,7 +76,7 @@ func (k *record) find(spec *limit.Spec, length int64) *state {
 // full reports whether the key cannot have as many more states as are missing.
 // States that have ended at the clock do not count: add takes them over.
 func (k *record) full(missing int32, clock int64) bool {
-	if k.count+missing <= engine.MaxStates {
+	if int32(k.count)+missing <= engine.MaxStates {
 		return false
 	}
 	for s := &k.states; s != nil; s = s.next {
@@ -133,6 +137,7 @@ func (h *stripe) insert(key []byte) *record {
 func (h *stripe) remove(k *record) {
 	h.heap.remove(k)
 	delete(h.keys, k.key)
+	delete(h.books, k)
 	if len(h.keys) < h.most/4 && h.most > 64 {
 		// A map keeps the room it once had.
 		keys := make(map[string]*record, len(h.keys))

@@ -18,7 +18,7 @@ func (e *Engine) Take(stripe int, pass func(key string) bool) []Taken {
 	var out []Taken
 	for name, key := range h.keys {
 		if key.additive() && pass(name) {
-			out = append(out, Taken{name, key.describe(clock)})
+			out = append(out, Taken{name, h.describe(key, clock)})
 		}
 	}
 	for _, t := range out {
@@ -31,8 +31,11 @@ func (e *Engine) Take(stripe int, pass func(key string) bool) []Taken {
 func (e *Engine) Forget(key []byte) { e.reset(e.clock(), key) }
 
 // additive reports whether the units of all states of the key add up with those
-// counted elsewhere.
+// counted elsewhere. What is held does not.
 func (k *record) additive() bool {
+	if k.book {
+		return false
+	}
 	for s := &k.states; s != nil; s = s.next {
 		if !s.Kind().Additive() {
 			return false

@@ -1,0 +1,232 @@
+package memory
+
+import (
+	"errors"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/hold"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// A key that holds units or knows ids has a hold.Book, beside its states. Few keys have one, so it lies in a map of the
+// stripe, and a record only says that there is one.
+
+const (
+	// bookBytes is what a book costs beside its own bytes: a slot of a map that is three fifths full, on average.
+	bookBytes = 16 * 5 / 3
+
+	// lookAgain is the most ms after which the janitor looks at a key with a book, for ids that have ended: the end of
+	// such a key may come sooner than it once was.
+	lookAgain = 60_000
+
+	// forgetAtOnce bounds the ids that the janitor forgets in one visit: a decision may wait for it.
+	forgetAtOnce = 1000
+)
+
+// holder is a key in the course of a request about what it holds. It implements hold.States.
+type holder struct {
+	charge
+	e        *Engine
+	h        *stripe    // locked
+	book     *hold.Book // the key's, or an empty one
+	had      int64      // bytes of the book that were accounted for
+	reserved int64      // bytes that were put on the account for what the request adds
+}
+
+// holder returns a holder of the key of r. ids says that the request has an id.
+func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *holder {
+	x := &holder{charge: charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h}
+	if x.key != nil {
+		x.book = h.books[x.key]
+		x.now = x.key.newest()
+	}
+	if x.book == nil {
+		x.book = new(hold.Book)
+	} else {
+		x.had = x.book.Bytes() + bookBytes
+	}
+	x.now = r.Now(clock, max(x.now, x.book.Newest(ids)))
+	return x
+}
+
+// Find implements hold.States.
+func (x *holder) Find(s *limit.Spec, length int64) *limit.State {
+	if x.key != nil {
+		if st := x.key.find(s, length); st != nil {
+			return &st.State
+		}
+	}
+	return nil
+}
+
+// Charge implements hold.States. It takes the memory that it needs: its units were admitted when there was enough.
+func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
+	st, read := x.key.find(s, w.Length), limit.Reading{}
+	if st != nil {
+		read = st.Read(at, s)
+	} else {
+		need := stateBytes + s.FreshBytes()
+		if x.key.count == 0 {
+			need -= stateBytes // it lies in the record
+		}
+		var freed int64
+		st, freed = x.key.add(s, w, at)
+		x.e.memory.Add(need - freed)
+	}
+	x.e.memory.Add(st.Growth(at, w, read))
+	st.Charge(at, s, w, 1, read)
+}
+
+// chargeNow charges a number of requests equal to r, after what has lapsed was taken.
+func (x *holder) chargeNow(r *engine.Request, requests int64) error {
+	if x.key != nil {
+		for i, w := range r.Limits() {
+			if x.states[i] = x.key.find(&r.Spec, w.Length); x.states[i] != nil {
+				x.readings[i] = x.states[i].Read(x.now, &r.Spec)
+			}
+		}
+	}
+	return x.e.charge(x.h, &x.charge, r, requests)
+}
+
+// done puts the book on the account, and keeps it if anything is in it.
+func (x *holder) done(name []byte) {
+	e, h := x.e, x.h
+	var bytes int64
+	switch {
+	case !x.book.Empty():
+		if x.key == nil {
+			x.key = h.insert(name)
+			e.keys.Add(1)
+			e.memory.Add(keyBytes(len(name)))
+			h.heap.add(x.key, x.book.Until())
+		}
+		x.key.book, h.books[x.key] = true, x.book
+		h.heap.hasten(x.key, x.clock+lookAgain)
+		bytes = x.book.Bytes() + bookBytes
+	case x.had > 0:
+		delete(h.books, x.key)
+		x.key.book = false
+	}
+	e.memory.Add(bytes - x.had - x.reserved)
+}
+
+// askHeld is askStripe for a key with a book.
+func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, err error) {
+	x := e.holder(h, clock, r, false)
+	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, n, us, func(granted int64) error {
+		x.book.Lapse(x, x.now)
+		return x.chargeNow(r, granted)
+	})
+	if granted > 0 && r.Cost > 0 {
+		x.book.Charged(x, clock, x.now, &r.Spec, granted, us)
+	}
+	x.done(r.Key)
+	return granted, err
+}
+
+// admit answers a decision with an id, by its policy if memory is full.
+func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
+	h := e.stripe(r.Key)
+	a, err := e.admitStripe(h, clock, r)
+	if errors.Is(err, errFull) && e.sweepAll(clock) {
+		a, err = e.admitStripe(h, clock, r)
+	}
+	switch {
+	case err == nil:
+		res.Decision, res.Again, res.Lapsed = a.Decision, a.Again, a.Lapsed
+	case errors.Is(err, errFull):
+		e.refuse(clock, r, res)
+	default:
+		res.Err = err
+	}
+}
+
+func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Admission, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := e.holder(h, clock, r, true)
+	defer x.done(r.Key)
+	return x.book.Admit(x, clock, x.now, r, hold.Room{
+		Grow: func(bytes int64) error {
+			if x.had == 0 {
+				bytes += bookBytes
+			}
+			if !e.reserve(bytes) {
+				return errFull
+			}
+			x.reserved = bytes
+			return nil
+		},
+		Charge: func() error { return x.chargeNow(r, 1) },
+	})
+}
+
+// settle ends a hold.
+func (e *Engine) settle(clock int64, r *engine.Request, res *engine.Result) {
+	h := e.stripe(r.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := e.holder(h, clock, r, true)
+	defer x.done(r.Key)
+	res.Settled, res.Lapsed, res.Err = x.book.Settle(x, x.now, r)
+}
+
+// renew lets a lease of RL.ACQUIRE last.
+func (e *Engine) renew(clock int64, r *engine.Request, res *engine.Result) {
+	h := e.stripe(r.Key)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	x := e.holder(h, clock, r, true)
+	defer x.done(r.Key)
+	res.Renewed, res.Lapsed = x.book.Renew(x, x.now, r)
+}
+
+// end returns the last ms at which a key can matter.
+func (h *stripe) end(k *record) int64 {
+	if !k.book {
+		return k.end()
+	}
+	return max(k.end(), h.books[k].Until())
+}
+
+// forgetIDs drops ids of a key that have ended, and returns when the janitor looks at the key again.
+func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
+	if !k.book {
+		return end
+	}
+	x := &holder{charge: charge{clock: clock, key: k}, e: e, h: h, book: h.books[k]}
+	x.had = x.book.Bytes() + bookBytes
+	more := x.book.Forget(clock, forgetAtOnce)
+	x.done(nil)
+	if more {
+		return clock
+	}
+	return min(end, clock+lookAgain)
+}
+
+// describeHeld adds to the states of a key what is held of its windows.
+func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) []engine.State {
+	x := &holder{charge: charge{key: k}}
+	b.Windows(x, func(s *limit.Spec, w hold.Window) {
+		units, holds := w.Cells.Held(now)
+		used := w.Read(now, s).Used - units
+		if units == 0 && used == 0 {
+			return
+		}
+		i := 0
+		for i < len(out) && (out[i].Kind != s.Kind || out[i].Window != w.Length || out[i].Buckets != s.Buckets) {
+			i++
+		}
+		if i == len(out) {
+			out = append(out, engine.State{Kind: s.Kind, Window: w.Length, Buckets: s.Buckets, Node: nodeName, TTL: ttl})
+		}
+		o := &out[i]
+		if used != o.Used || o.Limit == 0 { // what has lapsed was charged under the limit of the cells
+			o.Used, o.Limit = used, w.Limit
+		}
+		o.Held, o.Holds, o.Lapsed = units, holds, w.Cells.Lapsed(now)
+		o.Remaining = max(o.Limit-o.Used-o.Held, 0)
+	})
+	return out
+}

@@ -1,0 +1,204 @@
+package memory
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+func reserve(key string, most, window, cost int64, id any, ttl int64) engine.Request {
+	r := conformance.Slide(key, most, window, cost)
+	r.Hold = &engine.Hold{ID: engine.DigestOf(fmt.Append(nil, id)), TTL: ttl}
+	return r
+}
+
+func acquire(key string, slots int64, id any, ttl int64) engine.Request {
+	r := reserve(key, slots, 0, 1, id, ttl)
+	r.Kind = limit.Concurrency
+	return r
+}
+
+func ended(r engine.Request, cost int64) engine.Request {
+	r.Op, r.Cost = engine.OpSettle, cost
+	return r
+}
+
+// What holds and ids take is on the account while they are there, and is given back by whatever ends them.
+func TestHoldsAreAccountedFor(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	rng := rand.New(rand.NewPCG(3, 1))
+	check := func(step int) {
+		t.Helper()
+		var sum int64
+		for i := range e.stripes {
+			h := &e.stripes[i]
+			books := 0
+			for _, k := range h.keys {
+				sum += k.bytes()
+				if k.book {
+					books++
+					require.False(t, h.books[k].Empty())
+					sum += h.books[k].Bytes() + bookBytes
+				}
+			}
+			require.Len(t, h.books, books)
+		}
+		require.Equal(t, sum, e.Memory(), "step %d", step)
+	}
+	for step := range 20_000 {
+		key := fmt.Sprint("k", rng.IntN(20))
+		r := reserve(key, 50, 1000<<rng.IntN(4), 1+rng.Int64N(3), rng.IntN(10), 1+rng.Int64N(3000))
+		switch rng.IntN(8) {
+		case 0:
+			r.Hold.Once = true
+		case 1:
+			r = acquire(key, 5, rng.IntN(10), 1+rng.Int64N(3000))
+		case 2, 3:
+			r = ended(r, rng.Int64N(4))
+		case 4:
+			r = ended(acquire(key, 5, rng.IntN(10), 0), 0)
+		case 5:
+			r.Hold = nil
+		case 6:
+			r.Hold.Release = true
+		case 7:
+			if rng.IntN(10) == 0 {
+				r = conformance.Reset(key)
+			}
+		}
+		require.NoError(t, conformance.Ask(e, r).Err)
+		*clock += rng.Int64N(200)
+		if rng.IntN(20) == 0 {
+			e.sweepAll(*clock)
+		}
+		if step%50 == 0 {
+			check(step)
+		}
+	}
+	*clock += 100_000
+	e.sweepAll(*clock)
+	*clock += 100_000
+	e.sweepAll(*clock)
+	require.Zero(t, e.Keys())
+	require.Zero(t, e.Memory())
+}
+
+// The bounds of what one key remembers are errors that hold and charge nothing, and end with what was remembered.
+func TestOneKeyRemembersSoMuch(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		most int
+		err  error
+		ask  func(i int) engine.Request
+	}{
+		{"reservations", engine.MaxHolds, engine.ErrHolds, func(i int) engine.Request { return reserve("k", 1e9, 60_000, 1, i, 5000) }},
+		{"leases", engine.MaxSlotHolds, engine.ErrSlotHolds, func(i int) engine.Request { return acquire("k", 1e9, i, 5000) }},
+		{"ids", engine.MaxIDs, engine.ErrIDs, func(i int) engine.Request {
+			r := reserve("k", 1e9, 5000, 1, i, 0)
+			r.Hold.Once = true
+			return r
+		}},
+	} {
+		t.Run(c.what, func(t *testing.T) {
+			before := heapBytes()
+			e, clock := setClock(t, Config{})
+			for i := range c.most {
+				res := conformance.Ask(e, c.ask(i))
+				require.NoError(t, res.Err)
+				require.True(t, res.Allowed)
+			}
+			used, held := e.Memory(), heapBytes()-before
+			require.InEpsilon(t, held, used, 0.2)
+			t.Logf("%d bytes each", used/int64(c.most))
+			require.Less(t, used/int64(c.most), int64(450))
+			require.ErrorIs(t, conformance.Ask(e, c.ask(c.most)).Err, c.err)
+			require.True(t, conformance.Ask(e, c.ask(0)).Again, "a known one answers")
+			require.Equal(t, used, e.Memory())
+			for _, s := range conformance.Ask(e, conformance.Inspect("k")).States {
+				require.EqualValues(t, c.most, s.Used+s.Held)
+			}
+			*clock += 5100
+			res := conformance.Ask(e, c.ask(c.most))
+			require.NoError(t, res.Err)
+			require.True(t, res.Allowed)
+			e.sweepAll(*clock + 60_001) // the janitor's next look
+			for range 100 {
+				*clock++
+				e.sweepAll(*clock + 60_001)
+			}
+			require.Less(t, e.Memory(), used/10, "what has ended is forgotten")
+		})
+	}
+}
+
+// The settled are remembered for as long as they might come again, and those are bounded, too.
+func TestSettledReservationsAreBounded(t *testing.T) {
+	e, _ := setClock(t, Config{})
+	for i := range engine.MaxIDs {
+		r := reserve("k", 10, 60_000, 1, i, 5000)
+		require.True(t, conformance.Ask(e, r).Allowed)
+		require.Equal(t, engine.Settlement{Settled: true, Returned: 1}, conformance.Ask(e, ended(r, 0)).Settled)
+	}
+	require.ErrorIs(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "one more", 5000)).Err, engine.ErrHolds)
+}
+
+// Windows of which something is held are bounded as states are.
+func TestWindowsWithHoldsAreBounded(t *testing.T) {
+	e, _ := setClock(t, Config{})
+	for i := range int64(engine.MaxStates) {
+		require.NoError(t, conformance.Ask(e, reserve("k", 10, 60_000+i, 1, i, 5000)).Err)
+	}
+	require.ErrorIs(t, conformance.Ask(e, reserve("k", 10, 50_000, 1, "one more", 5000)).Err, engine.ErrStates)
+	require.NoError(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "another", 5000)).Err)
+}
+
+// A hold that finds no room gets its FAIL policy and holds nothing. One that is there is settled all the same.
+func TestHoldsWhenMemoryIsFull(t *testing.T) {
+	e, _ := setClock(t, Config{})
+	r := reserve("k", 10, 60_000, 2, "a", 5000)
+	require.True(t, conformance.Ask(e, r).Allowed)
+	e.cfg.MaxMemory = e.Memory()
+	b := reserve("k", 10, 60_000, 2, "b", 5000)
+	b.Fail = engine.FailOpen
+	res := conformance.Ask(e, b)
+	require.Equal(t, engine.FailOpen, res.Fail)
+	require.EqualValues(t, -1, res.Remaining)
+	require.EqualValues(t, 2, conformance.Ask(e, conformance.Inspect("k")).States[0].Held)
+	require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Overrun: 1}, conformance.Ask(e, ended(r, 3)).Settled)
+}
+
+// A key ends with the last of its holds and ids, however far away an end once was.
+func TestKeyEndsWithItsHolds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := Open(Config{})
+		long := acquire("k", 5, "long", 86_400_000)
+		require.True(t, conformance.Ask(e, long).Allowed)
+		require.True(t, conformance.Ask(e, acquire("k", 5, "short", 1000)).Allowed)
+		require.True(t, conformance.Ask(e, ended(long, 0)).Settled.Settled)
+		time.Sleep(61 * time.Second) // the test's own time: a look of the janitor
+		require.Zero(t, e.Keys())
+		require.Zero(t, e.Memory())
+		require.NoError(t, e.Close())
+	})
+}
+
+// RL.RESET forgets holds and ids.
+func TestResetForgetsHolds(t *testing.T) {
+	e, _ := setClock(t, Config{})
+	r := reserve("k", 1, 60_000, 1, "a", 5000)
+	require.True(t, conformance.Ask(e, r).Allowed)
+	require.False(t, conformance.Ask(e, conformance.Slide("k", 1, 60_000, 1)).Allowed)
+	require.True(t, conformance.Ask(e, conformance.Reset("k")).Reset)
+	require.Zero(t, e.Memory())
+	require.False(t, conformance.Ask(e, ended(r, 1)).Settled.Settled)
+	res := conformance.Ask(e, r)
+	require.True(t, res.Allowed)
+	require.False(t, res.Again)
+}
