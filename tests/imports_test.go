@@ -18,17 +18,18 @@ const module = "github.com/rlproxy/rlproxy/"
 // here may import none, and a new one needs a line.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "commands/config", "commands/table", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
 		"engine/observe", "engine/redis", "engine/split", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
-		"commands/acl", "commands/clients", "commands/config", "commands/policies", "commands/ratelimit", "commands/reply", "commands/stats", "commands/table", "commands/word",
+		"commands/acl", "commands/clients", "commands/config", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/config":    {"commands/reply", "commands/table", "commands/word", "internal/glob"},
 	"commands/policies":  {"commands/ratelimit", "commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "policy"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
+	"commands/slots":     {"commands/reply", "engine", "engine/limit"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram"},
 	"commands/table":     {"commands/reply", "commands/word", "resp", "internal/glob"},
 	"commands/clients":   {"commands/reply", "commands/word"},

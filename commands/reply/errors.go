@@ -14,6 +14,14 @@ const (
 	ErrBuckets   = "ERR buckets must be an integer between 1 and 1000"
 	ErrFine      = "ERR buckets must not exceed the window's milliseconds"
 	ErrKey       = "ERR key must be 1 to 4096 bytes"
+	ErrSameKey   = "ERR duplicate key"
+	ErrKeys      = "ERR too many keys: at most 8"
+	ErrHoldID    = "ERR id must be 1 to 64 bytes"
+	ErrTTL       = "ERR ttl must be between 1ms and the longest window"
+	ErrSlotsTTL  = "ERR ttl must be between 1ms and 366d"
+	ErrConnTTL   = "ERR ttl must be at least 1s with CONN"
+	ErrSlots     = "ERR slots must be an integer between 1 and 1000000000000"
+	ErrConnSlots = "ERR too many leases tied to this connection: at most 16384"
 )
 
 // Errors that Redis has too, with its texts.

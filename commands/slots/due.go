@@ -1,0 +1,59 @@
+package slots
+
+import "container/heap"
+
+// due is a heap of leases, the first of which is due next.
+type due []*lease
+
+// put adds a lease, or moves it to where its time belongs.
+func (d *due) put(l *lease) {
+	if l.place >= 0 {
+		heap.Fix(d, l.place)
+		return
+	}
+	heap.Push(d, l)
+}
+
+// remove removes a lease, if it is there.
+func (d *due) remove(l *lease) {
+	if l.place >= 0 {
+		heap.Remove(d, l.place)
+	}
+}
+
+// next removes and returns the next lease that is due at now; nil if none is.
+func (d *due) next(now int64) *lease {
+	if len(*d) == 0 || (*d)[0].at > now {
+		return nil
+	}
+	return heap.Pop(d).(*lease)
+}
+
+// Len implements heap.Interface.
+func (d due) Len() int { return len(d) }
+
+// Less implements heap.Interface.
+func (d due) Less(i, j int) bool { return d[i].at < d[j].at }
+
+// Swap implements heap.Interface.
+func (d due) Swap(i, j int) {
+	d[i], d[j] = d[j], d[i]
+	d[i].place, d[j].place = i, j
+}
+
+// Push implements heap.Interface.
+func (d *due) Push(x any) {
+	l := x.(*lease)
+	l.place = len(*d)
+	*d = append(*d, l)
+}
+
+// Pop implements heap.Interface.
+func (d *due) Pop() any {
+	last := len(*d) - 1
+	l := (*d)[last]
+	(*d)[last] = nil
+	*d = (*d)[:last]
+	l.place = -1
+	return l
+}

@@ -1,0 +1,191 @@
+package slots
+
+import (
+	"errors"
+	"runtime/debug"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+// errPanic stands for the answers of an engine that panicked.
+var errPanic = errors.New("panic")
+
+// maxRound is the most leases that are renewed or released in one pipeline.
+const maxRound = 1024
+
+// run renews and releases leases when they are due, until Close.
+func (k *Keeper) run() {
+	defer close(k.stopped)
+	timer := time.NewTimer(time.Hour)
+	defer timer.Stop()
+	for {
+		timer.Reset(k.wait())
+		select {
+		case <-k.stop:
+			k.guarded(k.last)
+			return
+		case <-k.wake:
+		case <-timer.C:
+			k.round()
+		}
+	}
+}
+
+// wait returns the time until the next lease is due.
+func (k *Keeper) wait() time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.due) == 0 {
+		return time.Hour // plan wakes the goroutine
+	}
+	return time.Duration(k.due[0].at-k.now()) * time.Millisecond
+}
+
+// guarded runs a part of a round. A panic costs this part and not the daemon.
+func (k *Keeper) guarded(work func()) {
+	defer func() {
+		if p := recover(); p != nil {
+			k.cfg.Logger.Error("panic while renewing leases with CONN", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	work()
+}
+
+// round renews what is due, and releases what is due of closed connections.
+func (k *Keeper) round() {
+	now := k.now()
+	var renew, release []*lease
+	var turns []int
+	k.mu.Lock()
+	for len(renew)+len(release) < maxRound {
+		l := k.due.next(now)
+		switch {
+		case l == nil:
+		case l.owner != nil:
+			renew, turns = append(renew, l), append(turns, l.turn)
+			continue
+		case l.end <= now: // it has ended by itself
+			k.remove(l)
+			continue
+		default:
+			release = append(release, l)
+			continue
+		}
+		break
+	}
+	freed := k.begin(release)
+	k.mu.Unlock()
+	k.guarded(func() { k.free(&k.pipe, release, freed) })
+	k.guarded(func() { k.renew(renew, turns, now) })
+}
+
+// last releases what is due at any time of closed connections.
+func (k *Keeper) last() {
+	var release []*lease
+	k.mu.Lock()
+	for _, l := range k.due {
+		if l.owner == nil {
+			release = append(release, l)
+		}
+	}
+	freed := k.begin(release)
+	k.mu.Unlock()
+	k.free(&k.pipe, release, freed)
+}
+
+// renew renews leases, which had these turns at now.
+func (k *Keeper) renew(leases []*lease, turns []int, now int64) {
+	if len(leases) == 0 {
+		return
+	}
+	k.pipe.Reset()
+	for _, l := range leases {
+		r := k.pipe.Add()
+		r.Op, r.Kind, r.Key = engine.OpRenew, limit.Concurrency, []byte(l.key)
+		r.Hold = &engine.Hold{ID: l.id, TTL: l.ttl, Release: true}
+	}
+	answered := false
+	defer func() { // also in a panic of the engine
+		k.mu.Lock()
+		defer k.mu.Unlock()
+		for i, l := range leases {
+			if k.leases[l.name] != l || l.owner == nil || l.place >= 0 {
+				continue // released, or acquired again meanwhile
+			}
+			res := engine.Result{Err: errPanic}
+			if answered {
+				res = k.pipe.Results[i]
+			}
+			k.renewed(l, &res, l.turn != turns[i] || l.claims > 0, now)
+		}
+	}()
+	k.cfg.Engine.Do(&k.pipe)
+	answered = true
+}
+
+// renewed takes in the answer to a renewal that was sent at a time. With again, an RL.ACQUIRE came in between.
+// k.mu is held.
+func (k *Keeper) renewed(l *lease, res *engine.Result, again bool, sent int64) {
+	switch {
+	case again && !l.held: // the answer to RL.ACQUIRE will tell
+	case again || res.Err == nil && res.Renewed:
+		l.end = max(l.end, ends(sent, l.ttl))
+		k.plan(l, renewAt(sent, l.ttl))
+	case res.Err != nil && l.end > k.now():
+		k.plan(l, k.now()+min(retryAfter, max(l.ttl/12, 1)))
+	default:
+		k.lost.Add(1)
+		k.remove(l)
+	}
+}
+
+// begin unties leases that are about to be released, and returns what free closes. k.mu is held.
+func (k *Keeper) begin(leases []*lease) (freed chan struct{}) {
+	freed = make(chan struct{})
+	for _, l := range leases {
+		l.disown()
+		k.due.remove(l)
+		l.freed, l.held, l.claims = freed, false, 0
+	}
+	return freed
+}
+
+// free releases leases. What a node does not answer is due again later, until the lease has ended by itself.
+func (k *Keeper) free(p *engine.Pipeline, leases []*lease, freed chan struct{}) {
+	answered := 0
+	defer func() { // also in a panic of the engine
+		k.mu.Lock()
+		for _, l := range leases[answered:] {
+			k.keep(l)
+		}
+		k.mu.Unlock()
+		close(freed)
+	}()
+	for answered < len(leases) {
+		some := leases[answered:min(answered+maxRound, len(leases))]
+		p.Reset()
+		for _, l := range some {
+			r := p.Add()
+			r.Op, r.Kind, r.Key, r.Hold = engine.OpSettle, limit.Concurrency, []byte(l.key), &engine.Hold{ID: l.id}
+		}
+		k.cfg.Engine.Do(p)
+		k.mu.Lock()
+		for i, l := range some {
+			if p.Results[i].Err == nil {
+				k.remove(l)
+			} else {
+				k.keep(l)
+			}
+		}
+		answered += len(some)
+		k.mu.Unlock()
+	}
+}
+
+// keep has a lease released later whose release was not answered. k.mu is held.
+func (k *Keeper) keep(l *lease) {
+	l.freed, l.kept = nil, true
+	k.plan(l, k.now()+retryAfter)
+}

@@ -1,0 +1,166 @@
+// Package slots ties leases of RL.ACQUIRE to the connections of clients (CONN): it renews them while
+// their connection is open, and releases them when it closes.
+//
+// A Keeper knows which connection holds which lease. One goroutine renews all of them, those that are due
+// together in one pipeline. A session releases its leases when it ends; what a node does not answer then,
+// the goroutine tries again until the lease must have ended by itself. So a client that is killed frees
+// its slots at once, and if rlproxy itself is killed, the leases end after their TTL.
+//
+// A lease is known by its key and id, and tied to one connection at most: the newest RL.ACQUIRE decides to
+// which. So a client that has reconnected and acquired its lease again keeps it when its old connection is
+// noticed to be closed.
+//
+// Reading order: slots.go (this file), conn.go (what a session does), round.go (what the goroutine does),
+// due.go (the order in which leases are due).
+package slots
+
+import (
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// MaxConn is the most leases that are tied to one connection.
+const MaxConn = 16384
+
+// overhead is the bytes of a lease besides those of its key: the lease, its entry of the map, and its
+// place in the heap.
+const overhead = 320
+
+// retryAfter is the ms after which what a node did not answer is tried again.
+const retryAfter = 1000
+
+// Config configures a Keeper. Only Engine is required.
+type Config struct {
+	Engine engine.Engine
+
+	// Hold reserves bytes for what clients make the process keep, or releases them if delta is
+	// negative. It reports whether they were available. Nil: any number is.
+	Hold func(delta int64) bool
+
+	Now    func() time.Time // nil: time.Now
+	Logger *slog.Logger     // nil: nothing is logged
+}
+
+// Keeper keeps the leases that are tied to connections. It is safe for concurrent use.
+type Keeper struct {
+	cfg     Config
+	started time.Time
+	wake    chan struct{} // has an element if the goroutine must look again what is due
+	stop    chan struct{} // closed by Close
+	stopped chan struct{} // closed when the goroutine has ended
+	pipe    engine.Pipeline
+
+	tied atomic.Int64 // number of leases
+	lost atomic.Int64 // leases that had ended when they were to be renewed
+
+	mu     sync.Mutex
+	leases map[name]*lease // guarded by mu, as is all of a lease
+	due    due             // leases to be renewed or released; guarded by mu
+}
+
+// name is what a lease is known by.
+type name struct {
+	key string // as engines know it
+	id  engine.Digest
+}
+
+// lease is one that is tied to a connection, is about to be, or was until the connection closed.
+type lease struct {
+	name
+	owner *Conn // nil: the connection is closed, and the lease is to be released
+
+	at    int64 // when it is due to be renewed or released, in ms of Keeper.now
+	place int   // index in Keeper.due; -1: it is not there
+	ttl   int64 // ms
+	end   int64 // ms of Keeper.now at which it has ended unless it is renewed
+
+	held   bool          // RL.ACQUIRE was answered, and held it
+	kept   bool          // a release was not answered: it may be held still
+	claims int           // calls of RL.ACQUIRE under way
+	turn   int           // rises with each RL.ACQUIRE: an answer to what was sent before says nothing of it
+	freed  chan struct{} // closed when the release under way is answered; nil: none is
+}
+
+// Open starts a Keeper.
+func Open(c Config) *Keeper {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Hold == nil {
+		c.Hold = func(int64) bool { return true }
+	}
+	k := &Keeper{
+		cfg: c, started: c.Now(), leases: make(map[name]*lease),
+		wake: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
+	}
+	go k.run() // until Close
+	return k
+}
+
+// Close tries once more to release the leases of closed connections, and ends the goroutine. The
+// connections are closed, and the engine is still open.
+func (k *Keeper) Close() {
+	close(k.stop)
+	<-k.stopped
+}
+
+// Stats returns what INFO and metrics show.
+func (k *Keeper) Stats() []engine.Stat {
+	return []engine.Stat{
+		{Name: "slot_leases_tied", Value: k.tied.Load(), Metric: "slot_leases_tied", Help: "Leases of RL.ACQUIRE that are tied to a client's connection (CONN)."},
+		{Name: "slot_leases_lost", Value: k.lost.Load(), Metric: "slot_leases_lost_total", Help: "Leases with CONN that had ended when they were to be renewed."},
+	}
+}
+
+// now returns the ms since the Keeper was opened. It never goes back.
+func (k *Keeper) now() int64 { return k.cfg.Now().Sub(k.started).Milliseconds() }
+
+// add adds a lease of c, whose memory is reserved. k.mu is held.
+func (k *Keeper) add(n name, c *Conn) *lease {
+	l := &lease{name: n, place: -1}
+	k.leases[n] = l
+	k.tied.Add(1)
+	c.own(l)
+	return l
+}
+
+// remove removes a lease. k.mu is held.
+func (k *Keeper) remove(l *lease) {
+	delete(k.leases, l.name)
+	k.tied.Add(-1)
+	k.due.remove(l)
+	l.disown()
+	k.cfg.Hold(-size(l.key))
+}
+
+// plan has a lease renewed or released at a time. k.mu is held.
+func (k *Keeper) plan(l *lease, at int64) {
+	l.at = at
+	k.due.put(l)
+	if l.place == 0 { // it is the next
+		select {
+		case k.wake <- struct{}{}:
+		default: // the goroutine will look in any case
+		}
+	}
+}
+
+// renewAt returns when a lease is due that was acquired or renewed at now: after a quarter to a third of
+// its TTL, so that leases with the same TTL are due together.
+func renewAt(now, ttl int64) int64 {
+	grid := max(ttl/12, 1)
+	return (now + ttl/3) / grid * grid
+}
+
+// ends returns when a lease has ended at the latest that is acquired or renewed at now. Engines round its TTL up.
+func ends(now, ttl int64) int64 { return now + ttl + ttl/64 }
+
+// size returns the bytes that a lease of a key takes.
+func size(key string) int64 { return overhead + int64(len(key)) }

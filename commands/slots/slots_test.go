@@ -1,0 +1,323 @@
+package slots
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+func TestLeasesAreRenewedWhileTheirConnectionIsOpen(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	require.True(t, w.acquire(&c, "a", true))
+	require.True(t, w.acquire(&c, "b", true))
+	require.True(t, w.acquire(&c, "loose", false))
+	for round := range 10 {
+		w.pass(4000)
+		w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) > round }, "a third of the TTL has passed")
+	}
+	require.True(t, w.lives("a"))
+	require.True(t, w.lives("b"))
+	require.False(t, w.lives("loose"), "it is not tied")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, n := range w.renewals {
+		require.Equal(t, 2, n, "both together")
+	}
+}
+
+func TestLeasesAreReleasedWhenTheirConnectionCloses(t *testing.T) {
+	w := newWorld(t)
+	c, other := w.Conn(), w.Conn()
+	require.True(t, w.acquire(&c, "a", true))
+	require.True(t, w.acquire(&c, "b", true))
+	require.True(t, w.acquire(&other, "c", true))
+	require.True(t, w.acquire(&c, "loose", false))
+	c.Release()
+	require.Equal(t, []bool{false, false, true, true}, []bool{w.lives("a"), w.lives("b"), w.lives("c"), w.lives("loose")})
+	require.EqualValues(t, 1, w.tied.Load())
+	c.Release() // as a session does that was told to end, and ends
+	other.Release()
+	require.False(t, w.lives("c"))
+}
+
+func TestAReleaseThatIsNotAnsweredIsTriedAgainUntilTheTTL(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	w.set(func() { w.down = true })
+	c.Release()
+	require.EqualValues(t, 1, w.tied.Load())
+	w.pass(retryAfter)
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settling == 2 }, "tried again")
+	require.True(t, w.lives("a"))
+	w.set(func() { w.down = false })
+	w.pass(retryAfter)
+	w.eventually(func() bool { return !w.lives("a") && w.tied.Load() == 0 }, "released")
+
+	w.acquire(&c, "b", true)
+	w.set(func() { w.down = true })
+	c.Release()
+	w.pass(ends(0, 12_000))
+	w.eventually(func() bool { return w.tied.Load() == 0 }, "the TTL has ended it")
+}
+
+func TestCloseReleasesWhatWasNotAnswered(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	w.set(func() { w.down = true })
+	c.Release()
+	require.True(t, w.lives("a"))
+	w.set(func() { w.down = false })
+	w.guarded(w.last) // what Close does
+	require.False(t, w.lives("a"))
+	require.Zero(t, w.tied.Load())
+}
+
+func TestALeaseThatHasEndedIsForgottenAndNotRevived(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	w.set(func() { clear(w.live) }) // RL.RESET
+	w.pass(4000)
+	w.eventually(func() bool { return w.tied.Load() == 0 }, "a renewal answers 0")
+	require.False(t, w.lives("a"))
+	require.EqualValues(t, 1, w.lost.Load())
+	require.Equal(t, "slot_leases_lost 1", w.Stats()[1].Name+" "+w.Stats()[1].String())
+}
+
+func TestRenewalsAreTriedAgainWhileANodeIsAway(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	w.set(func() { w.down = true })
+	w.pass(4000)
+	w.pass(1000)
+	w.set(func() { w.down = false })
+	w.pass(1000)
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) == 1 }, "renewed in time")
+	w.pass(11_000)
+	require.True(t, w.lives("a"))
+	w.set(func() { w.down = true })
+	w.pass(13_000)
+	w.eventually(func() bool { return w.tied.Load() == 0 }, "it has ended")
+}
+
+func TestRLReleaseUntiesALease(t *testing.T) {
+	w := newWorld(t)
+	c, other := w.Conn(), w.Conn()
+	w.acquire(&c, "a", true)
+	w.release(&other, "a") // any client may
+	require.Zero(t, w.tied.Load())
+	w.acquire(&other, "a", false)
+	c.Release()
+	require.True(t, w.lives("a"), "it belongs to no connection")
+
+	w.acquire(&c, "b", true)
+	w.set(func() { w.down = true })
+	w.release(&c, "b")
+	w.set(func() { w.down = false })
+	require.EqualValues(t, 1, w.tied.Load(), "the release was not answered, so the lease is still tied")
+	c.Release()
+	require.False(t, w.lives("b"))
+}
+
+func TestTheNewestAcquireDecidesToWhichConnectionALeaseIsTied(t *testing.T) {
+	w := newWorld(t)
+	old, again := w.Conn(), w.Conn()
+	w.acquire(&old, "a", true)
+	w.acquire(&again, "a", true) // the client has connected again
+	old.Release()                // and its old connection is noticed to be closed
+	require.True(t, w.lives("a"))
+	again.Release()
+	require.False(t, w.lives("a"))
+
+	w.acquire(&old, "b", true)
+	w.acquire(&again, "b", false)
+	old.Release()
+	require.True(t, w.lives("b"), "tied to none")
+	require.Zero(t, w.tied.Load())
+
+	w.acquire(&old, "c", true)
+	p := request(engine.OpDecide, "c")
+	require.Empty(t, again.Claim(&p.Requests[0], true))
+	old.Release() // while the engine is asked
+	require.True(t, w.lives("c"))
+	fake{w}.Do(p)
+	again.Done(p.Requests, p.Results, true)
+	require.True(t, w.lives("c"))
+	require.EqualValues(t, 1, w.tied.Load())
+	again.Release()
+
+	first, second := request(engine.OpDecide, "d"), request(engine.OpDecide, "d")
+	require.Empty(t, old.Claim(&first.Requests[0], true)) // at the same time
+	require.Empty(t, again.Claim(&second.Requests[0], true))
+	w.set(func() { w.slots = len(w.live) })
+	fake{w}.Do(first)
+	old.Done(first.Requests, first.Results, true)
+	require.EqualValues(t, 1, w.tied.Load())
+	fake{w}.Do(second)
+	again.Done(second.Requests, second.Results, true)
+	require.Zero(t, w.tied.Load(), "both were denied")
+}
+
+func TestAnAcquireWaitsForTheReleaseOfTheSameLease(t *testing.T) {
+	for _, tied := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) { waitForRelease(t, tied) })
+	}
+}
+
+func waitForRelease(t *testing.T, tied bool) {
+	w := newWorld(t)
+	old, again := w.Conn(), w.Conn()
+	w.acquire(&old, "a", true)
+	gate := make(chan struct{})
+	w.set(func() { w.gate = gate })
+	released, acquired := make(chan struct{}), make(chan bool)
+	go func() { old.Release(); close(released) }() // ends once the gate is open
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settling == 1 }, "the release is under way")
+	go func() { acquired <- w.acquire(&again, "a", tied) }() // ends after the release
+	require.True(t, w.acquire(&again, "b", tied), "other leases do not wait")
+	synctest.Wait() // until all others wait
+	close(gate)
+	<-released
+	require.True(t, <-acquired)
+	require.True(t, w.lives("a"), "the release came first")
+	again.Release()
+	require.Equal(t, !tied, w.lives("a"))
+}
+
+func TestAcquiresThatFailLeaveNothingTied(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.set(func() { w.slots = 1 })
+	require.True(t, w.acquire(&c, "a", true))
+	require.False(t, w.acquire(&c, "b", true), "denied")
+	require.EqualValues(t, 1, w.tied.Load())
+	w.set(func() { w.down = true })
+	require.False(t, w.acquire(&c, "c", true))
+	require.False(t, w.acquire(&c, "a", true))
+	require.EqualValues(t, 1, w.tied.Load(), "a is still held, for all that is known")
+	w.set(func() { w.down = false })
+	c.Release()
+	require.False(t, w.lives("a"))
+
+	p := request(engine.OpDecide, "d") // FAIL OPEN allowed it: it may be held
+	require.Empty(t, c.Claim(&p.Requests[0], true))
+	p.Grow()
+	p.Results[0].Allowed, p.Results[0].Fail = true, engine.FailOpen
+	c.Done(p.Requests, p.Results, true)
+	require.EqualValues(t, 1, w.tied.Load())
+	w.pass(4000)
+	w.eventually(func() bool { return w.tied.Load() == 0 }, "it was not")
+}
+
+// A client has connected again, its old connection's release was not answered, and neither is its RL.ACQUIRE.
+func TestARetriedReleaseGoesOnAfterAnAcquireThatFails(t *testing.T) {
+	w := newWorld(t)
+	old, again := w.Conn(), w.Conn()
+	w.acquire(&old, "a", true)
+	w.set(func() { w.down = true })
+	old.Release()
+	require.False(t, w.acquire(&again, "a", true))
+	w.set(func() { w.down = false })
+	require.True(t, w.lives("a"))
+	w.pass(retryAfter)
+	w.eventually(func() bool { return !w.lives("a") && w.tied.Load() == 0 }, "nobody has it")
+}
+
+// In a pipeline both are sent before either is answered.
+func TestAnAcquireBehindAReleaseInAPipelineIsTied(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	release, acquire := request(engine.OpSettle, "a"), request(engine.OpDecide, "a")
+	require.Empty(t, c.Claim(&release.Requests[0], false))
+	require.Empty(t, c.Claim(&acquire.Requests[0], true))
+	fake{w}.Do(release)
+	fake{w}.Do(acquire)
+	c.Done(release.Requests, release.Results, false)
+	c.Done(acquire.Requests, acquire.Results, true)
+	require.EqualValues(t, 1, w.tied.Load())
+	c.Release()
+	require.False(t, w.lives("a"))
+}
+
+func TestAConnectionThatClosesDuringAnAcquireReleasesIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	p := request(engine.OpDecide, "a")
+	require.Empty(t, c.Claim(&p.Requests[0], true))
+	fake{w}.Do(p)
+	c.Release() // a panic: Done is not called
+	require.False(t, w.lives("a"))
+	require.Zero(t, w.tied.Load())
+}
+
+func TestMemoryAndLeasesOfAConnectionAreBounded(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	for i := range 8 {
+		require.True(t, w.acquire(&c, strconv.Itoa(i), true))
+	}
+	_, msg := w.try(&c, "9", true)
+	require.Equal(t, errNoMemory, msg)
+	require.False(t, w.lives("9"), "the engine was not asked")
+	require.True(t, w.acquire(&c, "3", true), "it is tied already")
+	require.True(t, w.acquire(&c, "9", false))
+	c.Release()
+
+	k := Open(Config{Engine: fake{w}})
+	defer k.Close()
+	many := k.Conn()
+	for i := range MaxConn {
+		p := request(engine.OpDecide, fmt.Sprint("many", i))
+		require.Empty(t, many.Claim(&p.Requests[0], true))
+	}
+	_, msg = w.try(&many, "more", true)
+	require.Equal(t, reply.ErrConnSlots, msg)
+	many.Release()
+	require.Zero(t, k.tied.Load())
+
+	var none *Keeper
+	c = none.Conn()
+	_, msg = w.try(&c, "a", true)
+	require.Equal(t, errNoKeeper, msg)
+	require.True(t, w.acquire(&c, "a", false))
+	c.Release()
+}
+
+func TestQuestionsWithoutCostTieNothing(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	p := request(engine.OpDecide, "a")
+	p.Requests[0].Cost = 0
+	require.Empty(t, c.Claim(&p.Requests[0], true))
+	p.Grow()
+	p.Results[0].Allowed = true
+	c.Done(p.Requests, p.Results, true)
+	require.Zero(t, w.tied.Load())
+}
+
+func TestAPanicOfTheEngineCostsARound(t *testing.T) {
+	w := newWorld(t)
+	c, gone := w.Conn(), w.Conn()
+	w.acquire(&c, "a", true)
+	w.acquire(&gone, "b", true)
+	w.set(func() { w.panics = true })
+	require.Panics(t, gone.Release)
+	w.pass(4000)
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.panicked == 3 }, "the release again, and the renewal")
+	w.set(func() { w.panics = false })
+	w.pass(1000)
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) > 0 }, "renewed")
+	w.eventually(func() bool { return !w.lives("b") }, "released")
+	require.True(t, w.lives("a"))
+}
