@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/forward"
@@ -34,6 +35,7 @@ type client struct {
 	tx      transaction
 	subs    []string // channels, in the order of subscription
 	subSize int      // bytes in subs
+	slots   slots.Conn
 
 	*workspace // nil while no pipeline is processed
 
@@ -72,6 +74,7 @@ type entry struct {
 	n    int      // the number of the command's requests to the engine
 	err  string   // the error reply to a command that was rejected or is wrong
 	mute bool     // CLIENT REPLY suppresses the reply
+	tied bool     // the command ties leases to the connection
 }
 
 // accept processes the next command. Its checks are in Redis's order.
@@ -176,12 +179,16 @@ func (c *client) dispatch(r *row, args [][]byte) {
 			c.beforeDecision()
 		}
 		n := len(c.pipe.Requests)
-		if msg := r.parse(args, &c.pipe); msg != "" {
-			c.pipe.Requests = c.pipe.Requests[:n]
-			c.push(entry{row: r, args: args, err: msg})
-			return
+		e := entry{row: r, args: args, err: r.parse(args, &c.pipe)}
+		if e.err == "" && r.tied != nil {
+			e.tied = r.tied(args)
+			e.err = c.slots.Claim(&c.pipe.Requests[n], e.tied)
 		}
-		c.push(entry{row: r, args: args, n: len(c.pipe.Requests) - n})
+		if e.err != "" {
+			c.pipe.Requests = c.pipe.Requests[:n]
+		}
+		e.n = len(c.pipe.Requests) - n
+		c.push(e)
 	}
 }
 
@@ -209,16 +216,19 @@ func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
 	return muted
 }
 
-// inPieces answers a command about very many keys piece by piece, so that it takes little
-// memory and other clients' requests come in between. All keys are checked first. A piece
+// inPieces answers a command about very many keys or ids piece by piece, so that it takes little
+// memory and other clients' requests come in between. All are checked first. A piece
 // that fails ends the command.
 func (c *client) inPieces(r *row, args [][]byte) {
 	total := int64(0)
 	for _, checked := range []bool{false, true} {
-		for piece := range slices.Chunk(args[1:], maxBatch/2) {
-			msg := r.parse(append([][]byte{args[0]}, piece...), &c.pipe)
+		for piece := range slices.Chunk(args[r.first:], maxBatch/2) {
+			msg := r.parse(slices.Concat(args[:r.first], piece), &c.pipe)
 			if msg == "" && checked {
 				c.h.cfg.Engine.Do(&c.pipe)
+				if r.tied != nil {
+					c.slots.Done(c.pipe.Requests, c.pipe.Results, false)
+				}
 				n, err := r.count(c.pipe.Results)
 				if total += n; err != nil {
 					msg = err.Error()
@@ -303,6 +313,9 @@ func (c *client) flush() {
 			forwarded = forwarded[1:]
 		default:
 			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, requests[:e.n], results[:e.n])
+			if e.row.tied != nil {
+				c.slots.Done(requests[:e.n], results[:e.n], e.tied)
+			}
 			requests, results = requests[e.n:], results[e.n:]
 			same.add(e.row.counts)
 			if c.s.Out[mark] == '-' {

@@ -12,7 +12,7 @@
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
 // engine, policies those about named policies, table describes commands, acl holds users, clients holds the list of sessions,
-// config has CONFIG, stats counts commands, reply writes replies, and word parses words.
+// slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes replies, and word parses words.
 //
 // Reading order: commands.go (this file), table.go, client.go (a pipeline), count.go (what is
 // counted of it), permission.go, then a file for each family of session commands.
@@ -30,6 +30,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/config"
 	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
@@ -80,6 +81,8 @@ type Config struct {
 	Info func() []Section
 
 	Clients Clients // closes other sessions for CLIENT KILL; nil: a session can close only itself
+
+	Slots *slots.Keeper // keeps leases with CONN; nil: CONN is an error
 
 	// MaxQueue is the most commands that one connection may queue between MULTI and EXEC.
 	// Zero means 131,072.
@@ -189,7 +192,7 @@ func (h *Handler) SetSlowLog(slower time.Duration, most int) { h.stats.Slow.Conf
 
 // Open begins a session.
 func (h *Handler) Open(s *resp.Session) {
-	c := &client{Writer: reply.To(s), h: h, s: s, acl: h.acl.Load()}
+	c := &client{Writer: reply.To(s), h: h, s: s, acl: h.acl.Load(), slots: h.cfg.Slots.Conn()}
 	c.user = c.acl.Anonymous()
 	c.public = &clients.Client{ID: s.ID, Remote: s.Remote, Local: s.Local, Created: s.Created}
 	c.public.See(s.Created)
@@ -202,6 +205,7 @@ func (h *Handler) Open(s *resp.Session) {
 // Close ends a session.
 func (h *Handler) Close(s *resp.Session) {
 	h.clients.Remove(s.ID)
+	s.Data.(*client).slots.Release()
 }
 
 // Serve answers a pipeline.
@@ -222,6 +226,9 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.flush()
+	if s.Closing() {
+		c.slots.Release() // the session may wait for its client before it ends
+	}
 	workspaces.Put(c.workspace) // it is lost in a panic, whose requests may be under way
 	c.workspace = nil
 	c.publish()

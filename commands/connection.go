@@ -73,7 +73,7 @@ func connectionRows() []row {
 		run: runQuit, barrier: true, early: true, direct: true, subscribed: true,
 	}, {Command: table.Command{
 		Name: "reset", Arity: 1, Flags: loginFlags, Group: "connection", Since: "6.2.0", Cost: "O(1)",
-		Summary:  "Resets the connection to the state of a new one",
+		Summary:  "Resets the connection to the state of a new one, and releases its leases of RL.ACQUIRE with CONN",
 		Replies:  "RESET.",
 		Examples: []table.Example{{Line: "RESET", Reply: "RESET"}},
 	},
@@ -173,6 +173,7 @@ func runQuit(c *client, _ [][]byte) {
 // runReset resets what the client has set, except for SETINFO, as in Redis.
 func runReset(c *client, _ [][]byte) {
 	c.endTransaction()
+	c.slots.Release()
 	c.s.Hold(-c.subSize)
 	c.subs, c.subSize = nil, 0
 	c.off, c.skip, c.skipNext = false, false, false

@@ -35,22 +35,48 @@ import (
 
 var update = flag.Bool("update", false, "rewrite testdata and docs/commands.md with the actual replies")
 
-// fakeEngine decides without a clock: admissions count forever. Keys that begin with "away"
-// are on a node that does not answer.
+// fakeEngine decides without a clock: admissions count forever, and holds never lapse. Keys that begin
+// with "away" are on a node that does not answer.
 type fakeEngine struct {
 	used  map[string]int64
-	calls []int // the number of requests of each call of Do
+	ids   map[string]engine.Result // first answers, by kind of request, key and id
+	calls []int                    // the number of requests of each call of Do
 }
 
-func newFakeEngine() *fakeEngine { return &fakeEngine{used: make(map[string]int64)} }
+func newFakeEngine() *fakeEngine {
+	return &fakeEngine{used: make(map[string]int64), ids: make(map[string]engine.Result)}
+}
 
 func (f *fakeEngine) Close() error { return nil }
 
 func (f *fakeEngine) Do(p *engine.Pipeline) {
 	f.calls = append(f.calls, len(p.Requests))
 	p.Results = make([]engine.Result, len(p.Requests))
-	for i := range p.Requests {
-		p.Results[i] = f.answer(&p.Requests[i])
+	for i := 0; i < len(p.Requests); {
+		last := i + p.Requests[i].With
+		with := p.Requests[i : last+1]
+		for j := range with {
+			p.Results[i+j] = f.answer(&with[j])
+		}
+		f.undo(with, p.Results[i:])
+		i = last + 1
+	}
+}
+
+// undo takes back what was charged of a question about several keys that is denied, or fails.
+func (f *fakeEngine) undo(with []engine.Request, results []engine.Result) {
+	for i := range with {
+		if res := results[i]; len(with) == 1 || res.Err == nil && res.Allowed {
+			continue
+		}
+		for j := range with {
+			if res := &results[j]; res.Allowed {
+				f.used[string(with[j].Key)] -= with[j].Cost
+				res.Allowed, res.Remaining = false, res.Remaining+with[j].Cost
+			}
+			results[j].Err = results[i].Err
+		}
+		return
 	}
 }
 
@@ -75,11 +101,43 @@ func (f *fakeEngine) answer(r *engine.Request) (res engine.Result) {
 				Shards: []engine.Shard{{Number: 1, Node: "10.0.0.2:6379", Held: 3, Used: 2, Lease: 900}},
 			}}
 		}
+	case engine.OpSettle:
+		id := f.id(r, r.Kind)
+		if held, ok := f.ids[id]; ok {
+			delete(f.ids, id)
+			f.used[key] += r.Cost - held.Lapsed
+			res.Settled = engine.Settlement{Settled: true, Charged: r.Cost, Returned: max(held.Lapsed-r.Cost, 0)}
+		}
+	case engine.OpRenew:
+		_, res.Renewed = f.ids[f.id(r, r.Kind)]
 	default:
+		if r.Hold != nil {
+			return f.admit(key, r)
+		}
 		res.Decision = f.decide(key, r.Windows[0].Limit, r.Cost)
 		if r.Kind == limit.GCRA && r.Cost > r.Windows[0].Limit {
 			res.RetryAfter = -1
 		}
+	}
+	return res
+}
+
+// id returns the key of ids. RL.SETTLE, whose kind is 0, ends what RL.RESERVE held.
+func (f *fakeEngine) id(r *engine.Request, kind limit.Kind) string {
+	return fmt.Sprint(kind == limit.Concurrency, r.Hold.Once, string(r.Key), r.Hold.ID)
+}
+
+// admit decides a request with an id of its own.
+func (f *fakeEngine) admit(key string, r *engine.Request) (res engine.Result) {
+	first, ok := f.ids[f.id(r, r.Kind)]
+	if ok {
+		first.Again = true
+		return first
+	}
+	res.Decision = f.decide(key, r.Windows[0].Limit, r.Cost)
+	if res.Allowed && r.Cost > 0 {
+		res.Lapsed = r.Cost // what is held
+		f.ids[f.id(r, r.Kind)] = res
 	}
 	return res
 }

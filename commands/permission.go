@@ -63,12 +63,8 @@ func (c *client) check(r *row, args [][]byte) acl.Verdict {
 func mayUse(s *acl.Selector, r *row, args [][]byte) bool {
 	write := r.Has("write")
 	read := write || r.Has("readonly") // WATCH neither reads nor writes
-	last := r.Keys.Last
-	if last < 0 {
-		last += len(args)
-	}
 	var buf [128]byte
-	for i := r.Keys.First; 0 < i && i <= last; i += r.Keys.Step {
+	for i := r.Keys.First; i > 0; i = r.Keys.After(args, i) {
 		if !s.MayKey(r.Keys.Key(buf[:0], args, i), read, write) {
 			return false
 		}

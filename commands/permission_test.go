@@ -137,6 +137,26 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"some", "RL.HOTKEYS FLEET", "*1\r\n*5\r\n$4\r\nbusy"},
 		{"shop", "RL.HOTKEYS FLEET", "*0\r\n"},
 		{"some", "PING", nope("ping")},
+		{"shop", "RL.SLIDE shop:a 5 60 AND shop:b 5 60", "*2\r\n" + slide},
+		{"shop", "RL.SLIDE shop:a 5 60 AND other 5 60", noKey},
+		{"shop", "RL.SLIDE other 5 60 AND shop:a 5 60", noKey},
+		{"shop", "RL.SLIDE shop:a 5 60 ID AND AND other 5 60", noKey},
+		{"shop", "RL.COUNTER shop:c 5 60 STRICT COST 1 AND shop:b 5 60 AND other 5 60", noKey},
+		{"shop", "RL.SLIDE shop:a 5 60 ID AND", slide}, // the value of an option
+		{"shop", "RL.FIXED shop:a 5 60 AND", "-ERR syntax error: AND must be followed by a key, a limit and a window\r\n"},
+		{"some", "RL.SLIDE shop:a 5 60 AND all:a 5 60", noKey}, // one selector for both keys
+		{"some", "RL.SLIDE all:a 5 60 AND all:b 5 60", "*2\r\n" + slide},
+		{"42", "RL.CHECK api tenant:42 COST 0 AND api tenant:42:x COST 0", "*2\r\n*5\r\n:0\r\n:2\r\n"},
+		{"42", "RL.CHECK api tenant:42 AND web tenant:42", noKey},
+		{"42", "RL.CHECK web tenant:42 AND api tenant:42", noKey},
+		{"42", "RL.CHECK api tenant:42 ID AND AND api tenant:43", noKey},
+		{"shop", "RL.RESERVE other 5 60 COST 1 ID x", noKey},
+		{"shop", "RL.SETTLE other x 1", noKey},
+		{"shop", "RL.ACQUIRE other 5 ID x", noKey},
+		{"shop", "RL.RENEW other x", noKey},
+		{"shop", "RL.RELEASE other shop:x", noKey},
+		{"shop", "RL.RELEASE shop:x other", ":0\r\n"}, // an id
+		{"look", "RL.RESERVE shop:1 5 60 COST 1 ID x", noKey},
 	} {
 		s := open(h, 1)
 		answer := ask(h, s, words("AUTH", c.user, ""), words(strings.Fields(c.line)...))
@@ -146,7 +166,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 	}
 	ask(h, open(h, 1), words("AUTH", "nobody", "x"))
 	logins, commands, keys := h.Denied()
-	require.Equal(t, []int64{1, 13, 14}, []int64{logins, commands, keys})
+	require.Equal(t, []int64{1, 13, 28}, []int64{logins, commands, keys})
 }
 
 // The node has the same users. rlproxy must forward what the node itself would allow them.

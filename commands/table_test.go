@@ -39,7 +39,7 @@ var groups = []struct{ name, title, text string }{
 		"    > RL.SLIDE user:42 1e3 60\n" +
 		"    (error) ERR limit must be an integer between 1 and 1000000000000; it was '1e3'\n" +
 		"    > RL.SLIDE user:42 100 60 NX\n" +
-		"    (error) ERR syntax error: unknown option 'NX'; expected COST, ID, SHARDS, FAIL or another limit\n" +
+		"    (error) ERR syntax error: unknown option 'NX'; expected COST, ID, ONCE, SHARDS, FAIL, SHADOW, AND or another limit\n" +
 		"\n" +
 		"| an error begins with | when |\n|---|---|\n" +
 		"| `" + reply.ErrLimit + "` | a limit is out of range, or the first one is not an integer |\n" +
@@ -50,8 +50,18 @@ var groups = []struct{ name, title, text string }{
 		"| `" + reply.ErrTooCostly + "` | COST is above a limit |\n" +
 		"| `" + reply.ErrFine + "` | BUCKETS is above the milliseconds of a window |\n" +
 		"| `" + reply.ErrKey + "` | a key is empty or too long |\n" +
+		"| `" + reply.ErrSameKey + "`, `" + reply.ErrKeys + "` | a question with AND names a key twice, or a ninth one |\n" +
+		"| `" + reply.ErrHoldID + "` | the id of ONCE, of a reservation or of a lease is empty or too long |\n" +
+		"| `" + reply.ErrTTL + "` | the TTL of a reservation is not a window, or longer than all of its windows |\n" +
+		"| `" + reply.ErrSlotsTTL + "`, `" + reply.ErrConnTTL + "` | the TTL of a lease is not a window, or too short for CONN |\n" +
+		"| `" + reply.ErrSlots + "` | the number of slots is out of range |\n" +
 		"| `" + reply.ErrSyntax + "` | anything else: an unknown option, one given twice or without its value, a FAIL policy that does not exist, a further limit without its window |\n" +
 		"| `" + engine.ErrStates.Error() + "` | the request would be the first about a window, and the key has 64 states that can still matter, each of one command, window and BUCKETS |\n" +
+		"| `" + engine.ErrIDs.Error() + "` | the key has 65536 ids of ONCE that can still matter |\n" +
+		"| `" + engine.ErrHolds.Error() + "` | 16384 reservations are out in one of the key's windows |\n" +
+		"| `" + engine.ErrSlotHolds.Error() + "` | 65536 leases are out |\n" +
+		"| `" + reply.ErrConnSlots + "` | the connection must release leases first |\n" +
+		"| `ERR cost exceeds what this key can count` | RL.SETTLE would make a window count more than 2^45 units |\n" +
 		"| `ERR the stored record of` | what is stored of the key is damaged, or of another version: the text names the stored key, and RL.RESET removes it |\n" +
 		"| `UNAVAILABLE` | FAIL ERROR applies: a node did not answer |\n" +
 		"\n" +

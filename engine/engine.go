@@ -184,6 +184,7 @@ const (
 	VerdictNone Verdict = iota // the key's state decides
 	Unlimited                  // admit, and count nothing
 	Blocked                    // deny
+	Unasked                    // deny, since another key of the same question is Blocked; of this one nothing is known
 )
 
 // blockedFor is the ms after which a blocked client is told to ask again.
@@ -196,6 +197,8 @@ func (r *Request) Known(res *Result) bool {
 		res.Decision = limit.Decision{Allowed: true}
 	case Blocked:
 		res.Decision = limit.Decision{RetryAfter: blockedFor, ResetAfter: blockedFor}
+	case Unasked:
+		res.Decision = limit.Decision{Limit: r.Windows[0].Limit}
 	}
 	return r.Verdict != VerdictNone
 }

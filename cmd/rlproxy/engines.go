@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
@@ -27,6 +28,7 @@ type engines struct {
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil with the embedded engine
 	memory  *resp.Memory       // counts what clients make the process hold
+	slots   *slots.Keeper      // keeps the leases that are tied to clients' connections
 
 	policies *policy.Book // the named policies in force
 	store    *store.Store // keeps those that are set by command; nil before keepPolicies
@@ -77,10 +79,11 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	return e, nil
 }
 
-// observe sets what sees the decisions.
+// observe opens what sees the decisions, and what keeps leases.
 func (e *engines) observe(log *slog.Logger) {
 	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
+	e.slots = slots.Open(slots.Config{Engine: e.decide, Hold: e.memory.Hold, Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 
@@ -94,11 +97,12 @@ func (e *engines) keepPolicies(c *config, log *slog.Logger) (err error) {
 
 // stats returns what INFO and metrics show of the engine and of what sees its decisions.
 func (e *engines) stats() []engine.Stat {
-	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
+	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.slots.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
 }
 
 // close closes the engines, the fleet after them, and the decision log last. The caller makes no more requests.
 func (e *engines) close() error {
+	e.slots.Close()
 	e.hotkeys.Close()
 	if e.store != nil {
 		e.store.Close()

@@ -138,6 +138,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		AllKeys:  eng.hotkeys.HotKeys,
 		ACL:      ready.acl,
 		Settings: now,
+		Slots:    eng.slots,
 
 		Policies:       eng.policies,
 		ChangePolicies: eng.store.Change,

@@ -94,6 +94,9 @@ func randomPair(random *rand.Rand, name string, options bool) pair {
 	if options && random.IntN(2) == 0 {
 		rest += " ID someone"
 	}
+	if options && random.IntN(4) == 0 {
+		rest += " ONCE something"
+	}
 	p.check = "RL.CHECK api k" + rest
 	p.plain = "RL." + algorithm + " " + name + ":k " + own + rules + rest
 	return p

@@ -7,17 +7,18 @@ import (
 
 // counter returns RL.COUNTER, which weighs sub-windows by their overlap.
 func counter() Command {
+	g := grammarOf(limit.Counter)
 	return Command{Command: table.Command{
-		Name: "rl.counter", Arity: -4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
+		Name: "rl.counter", Arity: -4, Flags: asks, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W*B) with W the number of windows and B the number of buckets per window",
 		Summary: "Weighs the previous fixed window by its overlap: little memory, smooth windows",
-		Args:    []table.Arg{keyArg, pairs, costArg, bucketsArg, strictArg, idArg, shardsArg, failArg, shadowArg},
-		Replies: decisionReply,
+		Args:    []table.Arg{keyArg, pairs, costArg, bucketsArg, strictArg, idArg, onceArg, shardsArg, failArg, shadowArg, andArg(keyArg, pairs)},
+		Replies: decisionReply + questionReply,
 		Examples: []table.Example{
 			{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 63250"},
 		},
 	},
-		Parse: parseDecision(limit.Counter),
+		Parse: g.parse,
 		Reply: replyDecision,
 	}
 }

@@ -75,6 +75,21 @@ func noValue(o option) string {
 	return reply.ErrSyntax + ": option " + o.String() + " has no value"
 }
 
+// notAlone returns the error about an option that a question about several keys cannot have.
+func notAlone(o option) string {
+	return reply.ErrSyntax + ": " + o.String() + " cannot be used with AND"
+}
+
+// idError returns the error about an id of the wrong length.
+func idError(id []byte) string {
+	return reply.ErrHoldID + "; it had " + strconv.Itoa(len(id))
+}
+
+// shortTTL returns the error about a lease that is tied to a connection and would end too soon.
+func shortTTL(ttl int64) string {
+	return reply.ErrConnTTL + "; it was " + strconv.FormatInt(ttl, 10) + "ms"
+}
+
 // tooFine returns the error about more buckets than a window has milliseconds.
 func tooFine(buckets, length int64) string {
 	return reply.ErrFine + "; buckets was " + strconv.FormatInt(buckets, 10) + ", the window " + strconv.FormatInt(length, 10) + "ms"

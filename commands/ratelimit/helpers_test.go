@@ -21,11 +21,23 @@ func parse(c *Command, args [][]byte) (engine.Request, string) {
 	if !c.Fits(len(args)) {
 		return engine.Request{}, c.ArityError()
 	}
-	var p engine.Pipeline
-	if msg := c.Parse(args, &p); msg != "" {
+	requests, msg := parseAll(c, args)
+	if msg != "" {
 		return engine.Request{}, msg
 	}
-	return p.Requests[0], ""
+	return requests[0], ""
+}
+
+// parseAll parses a command that may have several requests.
+func parseAll(c *Command, args [][]byte) ([]engine.Request, string) {
+	if !c.Fits(len(args)) {
+		return nil, c.ArityError()
+	}
+	var p engine.Pipeline
+	if msg := c.Parse(args, &p); msg != "" {
+		return nil, msg
+	}
+	return p.Requests, ""
 }
 
 // parseLine parses the words of a command, found by its name.

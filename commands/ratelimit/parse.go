@@ -18,9 +18,10 @@ import (
 //   - Units of windows are lower case. 1M is not a window, since it could mean a month.
 //   - A ninth pair is too many as soon as its limit is read.
 //   - The value of an option is never read as an option: in ID COST, the ID is COST.
+//   - AND stands where an option may, and begins another key (and.go).
 
 // option is a set of options.
-type option uint8
+type option uint16
 
 const (
 	optCost option = 1 << iota
@@ -30,14 +31,23 @@ const (
 	optBuckets
 	optStrict
 	optShadow
+	optOnce
+	optAnd
+	optTTL
+	optLapse
+	optConn
 )
 
-// commonOptions are the options of all RL decision commands.
-const commonOptions = optCost | optID | optShards | optFail | optShadow
+// commonOptions are the options of RL.SLIDE, RL.COUNTER and RL.FIXED.
+const commonOptions = optCost | optID | optShards | optFail | optShadow | optOnce | optAnd
+
+// flagOptions are the options without a value.
+const flagOptions = optStrict | optShadow | optConn
 
 // optionNames has the name of each option, in the order in which errors list them.
 var optionNames = [...]optionName{
-	{optCost, "COST"}, {optBuckets, "BUCKETS"}, {optStrict, "STRICT"}, {optID, "ID"}, {optShards, "SHARDS"}, {optFail, "FAIL"}, {optShadow, "SHADOW"},
+	{optCost, "COST"}, {optBuckets, "BUCKETS"}, {optStrict, "STRICT"}, {optID, "ID"}, {optOnce, "ONCE"}, {optTTL, "TTL"}, {optLapse, "LAPSE"},
+	{optConn, "CONN"}, {optShards, "SHARDS"}, {optFail, "FAIL"}, {optShadow, "SHADOW"}, {optAnd, "AND"},
 }
 
 type optionName struct {
@@ -63,31 +73,13 @@ func optionsOf(kind limit.Kind) option {
 	return commonOptions
 }
 
-// parseDecision returns the parser of a decision command.
-func parseDecision(kind limit.Kind) func([][]byte, *engine.Pipeline) string {
-	known := optionsOf(kind)
-	return func(args [][]byte, p *engine.Pipeline) string {
-		r := p.Add()
-		r.Kind, r.Key = kind, args[1]
-		if !keyFits(r.Key) {
-			return keyError(r.Key)
-		}
-		msg := parseLimits(r, args[2:], known)
-		if msg == "" {
-			msg = checkRequest(r)
-		}
-		r.Key = p.Name(r.Key, r.Shadow)
-		return msg
-	}
-}
-
-// parseLimits parses pairs and options, and checks what does not depend on the cost. It
-// returns an error reply, or "".
+// parseLimits parses the pairs and options of a policy, and checks what does not depend on the cost.
+// It returns an error reply, or "".
 func parseLimits(r *engine.Request, words [][]byte, known option) string {
 	r.Cost, r.Buckets = 1, 1
 	options, msg := parsePairs(r, words, known)
 	if msg == "" {
-		msg = parseOptions(r, options, known, true)
+		_, _, msg = parseOptions(r, options, known, true)
 	}
 	if msg == "" {
 		msg = checkWindows(r.Limits(), words)
@@ -124,47 +116,77 @@ func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, stri
 }
 
 // parseOptions parses the words after the last pair, or after the key of a command without
-// pairs. It returns an error reply, or "".
-func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) string {
-	var seen option
+// pairs, up to the word AND. It returns the words after that, which options there were, AND
+// among them, and an error reply or "".
+func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (after [][]byte, seen option, msg string) {
 	for len(words) > 0 {
 		o := optionOf(words[0]) & known
 		switch {
 		case o == 0:
-			return unknownOption(words[0], known, seen, pairs)
+			return nil, seen, unknownOption(words[0], known, seen, pairs)
 		case seen&o != 0:
-			return givenTwice(o)
+			return nil, seen, givenTwice(o)
 		}
 		seen |= o
-		if o == optStrict || o == optShadow {
+		if o == optAnd {
+			return words[1:], seen, ""
+		}
+		if o&flagOptions != 0 {
 			r.Strict = r.Strict || o == optStrict
 			r.Shadow = r.Shadow || o == optShadow
 			words = words[1:]
 			continue
 		}
 		if len(words) == 1 {
-			return noValue(o)
+			return nil, seen, noValue(o)
 		}
 		if msg := setOption(r, o, words[1]); msg != "" {
-			return msg
+			return nil, seen, msg
 		}
 		words = words[2:]
 	}
-	return ""
+	return nil, seen, ""
+}
+
+// nextAnd returns the index of the first AND among words from index i on, an index in front of an
+// option; len(words) if there is none. Where the words are a command without a mistake, it is the AND at
+// which parseOptions stops.
+func nextAnd(words [][]byte, i int) int {
+	for i < len(words) {
+		switch o := optionOf(words[i]); {
+		case o == optAnd:
+			return i
+		case o == 0 || o&flagOptions != 0: // a limit and a window are no options
+			i++
+		default:
+			i += 2
+		}
+	}
+	return len(words)
 }
 
 // setOption parses the value of an option. It returns an error reply, or "".
 func setOption(r *engine.Request, o option, value []byte) string {
-	if o == optID {
+	switch o {
+	case optID:
 		r.ID = value
+		if r.Hold != nil && !r.Hold.Once { // of RL.RESERVE and RL.ACQUIRE
+			return setID(r.Hold, value)
+		}
 		return ""
-	}
-	if o == optFail {
+	case optFail:
 		r.Fail = policyOf(value)
 		if r.Fail == engine.FailDefault {
 			return wrong(errPolicy, value)
 		}
 		return ""
+	case optOnce:
+		r.Hold = &engine.Hold{Once: true}
+		return setID(r.Hold, value)
+	case optTTL:
+		return setTTL(r, value)
+	case optLapse:
+		return setLapse(r.Hold, value)
 	}
 	n, ok := word.Integer(value)
 	switch o {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"math/big"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"unicode"
@@ -266,6 +267,11 @@ func FuzzParse(f *testing.F) {
 		"RL.SLIDE\x00\x005",
 		"RL.SLIDE\x00k\x00-0\x00+1",
 		"RL.FIXED\x00k\xffs\x005\x0060\x00SHADOW\x00ID\x00shadow",
+		"RL.SLIDE\x00k\x005\x0060\x00ONCE\x00once",
+		"RL.SLIDE\x00k\x005\x0060\x00AND\x00l\x005\x0060\x00COST\x002\x00AND\x00m\x005\x0060",
+		"RL.FIXED\x00AND\x005\x0060\x00ID\x00AND\x00SHADOW\x00AND\x00ID\x005\x0060\x006\x0070\x00FAIL\x00OPEN",
+		"RL.COUNTER\x00k\x005\x0060\x00STRICT\x00AND\x00k\x005\x0060",
+		"RL.SLIDE\x001\x005\x001" + strings.Repeat("\x00AND\x00k\x005\x0060", 8),
 	} {
 		f.Add([]byte(line))
 	}
@@ -276,13 +282,20 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		want, wantErr := slowParse(args)
-		got, msg := parse(c, args)
+		got, msg := parseAll(c, args)
 		if wantErr != nil {
 			requireBegins(t, wantErr.Error(), msg, args)
 			return
 		}
 		require.Empty(t, msg)
 		require.Equal(t, want, got)
+		// The keys that a user's rules are checked against are those of the requests.
+		keys := c.Keys.Of(args)
+		require.Len(t, keys, len(got))
+		for i := range got {
+			key, _ := shard.ClientKey(got[i].Key)
+			require.Equal(t, string(keys[max(int(got[i].Place), 1)-1]), string(key))
+		}
 	})
 }
 
@@ -296,40 +309,97 @@ var (
 )
 
 // slowParse is the simplest implementation of the grammar.
-func slowParse(args [][]byte) (r engine.Request, err error) {
+func slowParse(args [][]byte) (all []engine.Request, err error) {
 	name := strings.ToUpper(string(args[0]))
 	if len(args) < 4 {
-		return r, errors.New("ERR wrong number of arguments for '" + strings.ToLower(name) + "' command")
+		return nil, errors.New("ERR wrong number of arguments for '" + strings.ToLower(name) + "' command")
 	}
-	options := map[string]bool{"COST": true, "ID": true, "SHARDS": true, "FAIL": true, "SHADOW": true}
+	once, keys, errWindows, errCost := false, map[string]bool{}, error(nil), error(nil)
+	for rest, i := args[1:], 0; rest != nil; i++ {
+		if len(rest) < 3 {
+			return nil, errors.New(reply.ErrSyntax)
+		}
+		if i == 8 {
+			return nil, errors.New(reply.ErrKeys)
+		}
+		key := string(rest[0])
+		var r engine.Request
+		var late error
+		r, rest, late, err = slowKey(name, rest)
+		if err != nil {
+			return nil, err
+		}
+		if once = once || r.Hold != nil; once && (i > 0 || rest != nil) {
+			return nil, errors.New(reply.ErrSyntax)
+		}
+		switch {
+		case late == nil:
+		case late.Error() == reply.ErrDuplicate:
+			errWindows = late
+		default:
+			errCost = late
+		}
+		keys[key] = true
+		all = append(all, r)
+	}
+	switch {
+	case errWindows != nil:
+		return nil, errWindows
+	case len(keys) < len(all):
+		return nil, errors.New(reply.ErrSameKey)
+	case errCost != nil:
+		return nil, errCost
+	}
+	if len(all) > 1 { // those with SHADOW last
+		var together, apart []engine.Request
+		for i, r := range all {
+			if r.Place = uint8(i + 1); r.Shadow {
+				apart = append(apart, r)
+			} else {
+				together = append(together, r)
+			}
+		}
+		if len(together) > 0 {
+			together[0].With = len(together) - 1
+		}
+		all = slices.Concat(together, apart)
+	}
+	return all, nil
+}
+
+// slowKey parses the words of one key. It returns those after AND, nil if there is none, and apart from the
+// error of a wrong word one that is found when all words are read.
+func slowKey(name string, args [][]byte) (r engine.Request, after [][]byte, late, err error) {
+	fail := func(text string) (engine.Request, [][]byte, error, error) { return r, nil, nil, errors.New(text) }
+	options := map[string]bool{"COST": true, "ID": true, "SHARDS": true, "FAIL": true, "SHADOW": true, "ONCE": true, "AND": true}
 	r.Kind = map[string]limit.Kind{"RL.SLIDE": limit.Slide, "RL.COUNTER": limit.Counter, "RL.FIXED": limit.Fixed}[name]
 	if r.Kind == limit.Counter {
 		options["BUCKETS"], options["STRICT"] = true, true
 	}
-	if len(args[1]) == 0 || len(args[1]) > 4096 {
-		return r, errors.New(reply.ErrKey)
+	if len(args[0]) == 0 || len(args[0]) > 4096 {
+		return fail(reply.ErrKey)
 	}
-	r.Key, r.Cost, r.Buckets = args[1], 1, 1
-	rest := args[2:]
+	r.Key, r.Cost, r.Buckets = args[0], 1, 1
+	rest := args[1:]
 	for len(rest) > 0 && (r.N == 0 || integerForm.Match(rest[0])) {
 		if r.N == 8 {
-			return r, errors.New(reply.ErrWindows)
+			return fail(reply.ErrWindows)
 		}
 		most, ok := between(rest[0], 1, 1_000_000_000_000)
 		if !ok {
-			return r, errors.New(reply.ErrLimit)
+			return fail(reply.ErrLimit)
 		}
 		if len(rest) == 1 || r.N > 0 && options[strings.ToUpper(string(rest[1]))] {
-			return r, errors.New(reply.ErrSyntax)
+			return fail(reply.ErrSyntax)
 		}
 		m := windowForm.FindSubmatch(rest[1])
 		if m == nil {
-			return r, errors.New(reply.ErrWindow)
+			return fail(reply.ErrWindow)
 		}
 		ms, _ := new(big.Int).SetString(string(m[1]), 10)
 		ms.Mul(ms, big.NewInt(unitMs[string(m[2])]))
 		if ms.Cmp(big.NewInt(366*86_400_000)) > 0 {
-			return r, errors.New(reply.ErrWindow)
+			return fail(reply.ErrWindow)
 		}
 		r.Windows[r.N] = limit.Window{Limit: most, Length: ms.Int64()}
 		r.N++
@@ -339,7 +409,7 @@ func slowParse(args [][]byte) (r engine.Request, err error) {
 	for len(rest) > 0 {
 		o := strings.ToUpper(string(rest[0]))
 		if !options[o] || seen[o] {
-			return r, errors.New(reply.ErrSyntax)
+			return fail(reply.ErrSyntax)
 		}
 		seen[o] = true
 		rest = rest[1:]
@@ -350,35 +420,45 @@ func slowParse(args [][]byte) (r engine.Request, err error) {
 		case "SHADOW":
 			r.Shadow = true
 			continue
+		case "AND":
+			after = rest
+		}
+		if after != nil {
+			break
 		}
 		if len(rest) == 0 {
-			return r, errors.New(reply.ErrSyntax)
+			return fail(reply.ErrSyntax)
 		}
 		var ok bool
 		var n int64
 		switch value := rest[0]; o {
 		case "ID":
 			r.ID = value
+		case "ONCE":
+			if len(value) == 0 || len(value) > 64 {
+				return fail(reply.ErrHoldID)
+			}
+			r.Hold = &engine.Hold{ID: engine.DigestOf(value), Once: true}
 		case "FAIL":
 			if r.Fail, ok = policies[strings.ToUpper(string(value))]; !ok {
-				return r, errors.New(reply.ErrSyntax)
+				return fail(reply.ErrSyntax)
 			}
 		case "COST":
 			if r.Cost, ok = between(value, 0, 1_000_000_000_000); !ok {
-				return r, errors.New(reply.ErrCost)
+				return fail(reply.ErrCost)
 			}
 		case "SHARDS":
 			if n, ok = between(value, 1, 1024); !ok {
-				return r, errors.New(reply.ErrShards)
+				return fail(reply.ErrShards)
 			}
 			r.Shards = int(n)
 		case "BUCKETS":
 			if r.Buckets, ok = between(value, 1, 1000); !ok {
-				return r, errors.New(reply.ErrBuckets)
+				return fail(reply.ErrBuckets)
 			}
 			for _, w := range r.Windows[:r.N] {
 				if r.Buckets > w.Length {
-					return r, errors.New(reply.ErrFine)
+					return fail(reply.ErrFine)
 				}
 			}
 		}
@@ -390,15 +470,15 @@ func slowParse(args [][]byte) (r engine.Request, err error) {
 		lengths[w.Length] = true
 		smallest = min(smallest, w.Limit)
 	}
-	if len(lengths) < r.N {
-		return r, errors.New(reply.ErrDuplicate)
-	}
-	if r.Cost > smallest {
-		return r, errors.New(reply.ErrTooCostly)
+	switch {
+	case len(lengths) < r.N:
+		late = errors.New(reply.ErrDuplicate)
+	case r.Cost > smallest:
+		late = errors.New(reply.ErrTooCostly)
 	}
 	r.Shards = int(min(int64(r.Shards), smallest))
 	r.Key = shard.AppendName(nil, r.Key, r.Shadow)
-	return r, nil
+	return r, after, late, nil
 }
 
 // between parses an integer from lo to hi.

@@ -12,24 +12,35 @@ import (
 )
 
 // The grammar of named policies. A policy has the words of RL.SLIDE, RL.COUNTER or RL.FIXED
-// after the key, but for what each request says: COST and ID. So both are parsed by the same
+// after the key, but for what each request says: COST, ID, ONCE and AND. So both are parsed by the same
 // functions, with the same errors.
 
 // requestOptions are the options of a request by a policy, which the policy does not have.
-const requestOptions = optCost | optID
+const requestOptions = optCost | optID | optOnce | optAnd
 
 // algorithms has the kinds of policies, in the order in which errors list them.
 var algorithms = [...]limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
 
-// Deciding returns a command that answers as RL.SLIDE does. It has the flags of all such commands,
-// and c.Replies follows what the documentation says of all their replies.
-func Deciding(c table.Command, parse func(args [][]byte, p *engine.Pipeline) string) Command {
-	c.Group, c.Flags, c.Replies = "ratelimit", writes, decisionReply+c.Replies
-	return Command{Command: c, Parse: parse, Reply: replyDecision}
+// ByPolicy returns a command that answers as RL.SLIDE does, about keys that stand after the name of a
+// policy. It has the flags of all such commands; c.Args are its first arguments, and c.Replies follows
+// what the documentation says of all their replies.
+//
+// fill makes a request by the policy of that name about a key. It returns an error reply, or "".
+func ByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, name, key []byte) string) Command {
+	const key = 2 // index of the first key
+	c.Group, c.Flags, c.Replies = "ratelimit", asks, decisionReply+questionReply+c.Replies
+	c.Keys = table.Keys{First: key, Last: key, Step: 1, Joined: true, Next: nextKey(key)}
+	first := c.Args
+	c.Args = append(slices.Clone(first), costArg, idArg, onceArg, andArg(first...))
+	g := grammar{
+		known: requestOptions, keys: c.Keys, least: "a policy and a key", words: key,
+		begin: func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string) {
+			r.Cost = 1
+			return words[key:], fill(r, p, words[0], words[1])
+		},
+	}
+	return Command{Command: c, Parse: g.parse, Reply: replyDecision}
 }
-
-// RequestArgs returns the arguments of a request by a policy after its key.
-func RequestArgs() []table.Arg { return []table.Arg{costArg, idArg} }
 
 // PolicyArgs returns the arguments of a policy after its name.
 func PolicyArgs() []table.Arg {
@@ -86,17 +97,6 @@ func ParseOverride(r *engine.Request, words [][]byte, buckets int64) string {
 	msg := parseLimits(r, words, 0)
 	if msg == "" {
 		msg = CheckBuckets(buckets, r.Limits())
-	}
-	return msg
-}
-
-// ParseRequest parses the options of a request by a policy, which has set r before, and checks
-// them against its limits. It returns an error reply, or "".
-func ParseRequest(r *engine.Request, words [][]byte) string {
-	r.Cost = 1
-	msg := parseOptions(r, words, requestOptions, false)
-	if msg == "" {
-		msg = checkRequest(r)
 	}
 	return msg
 }

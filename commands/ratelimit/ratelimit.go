@@ -3,12 +3,16 @@
 // connections.
 //
 // Reading order: ratelimit.go (this file), parse.go (the common grammar), errors.go (what it
-// says of a wrong word), slide.go (one command), then a file for each of the other commands.
+// says of a wrong word), slide.go (one command), and.go (questions about several keys), then a file for
+// each of the other commands.
 package ratelimit
 
 import (
+	"slices"
+
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -20,20 +24,27 @@ type Command struct {
 	Parse func(args [][]byte, p *engine.Pipeline) string
 	// Reply appends the reply to the requests that Parse made, of which there is one result each.
 	Reply func(dst []byte, proto int, requests []engine.Request, results []engine.Result) []byte
-	// Count returns the integer that Reply writes. It is set if all arguments are keys, and
-	// the reply to all is the sum of the replies to some. Else it is nil.
+	// Count returns the integer that Reply writes. It is set if the reply to all arguments after
+	// the first words is the sum of the replies to some. Else it is nil.
 	Count func(results []engine.Result) (int64, error)
+	// First is the number of words, the name included, that such a reply needs for any of the others.
+	First int
+	// Tied reports whether the command ties what it acquires to the connection. It is set for the
+	// commands that acquire or release slots. Else it is nil.
+	Tied func(args [][]byte) bool
 }
 
 // Commands returns all rate limit commands.
 func Commands() []Command {
-	return []Command{slide(), counter(), fixed(), throttle(), reset(), inspect()}
+	return []Command{slide(), counter(), fixed(), throttle(), reset(), inspect(), reserve(), settle(), acquire(), renew(), release()}
 }
 
 const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: answered by a FAIL policy), " +
 	"retry_after and reset_after in milliseconds. With several pairs they describe the pair that " +
-	"denied with the longest retry_after, else the one with the least remaining. With SHADOW allowed is " +
-	"always 1: a retry_after above 0 says that the request would have been denied."
+	"denied with the longest retry_after, else the one with the least remaining."
+
+// shadowReply follows decisionReply for commands with the option SHADOW.
+const shadowReply = " With SHADOW allowed is always 1: a retry_after above 0 says that the request would have been denied."
 
 // Arguments that several commands share.
 var (
@@ -42,8 +53,10 @@ var (
 		{Name: "limit", Type: "integer", About: "the most cost admitted per window, 1 to 1000000000000"},
 		{Name: "window", Type: "string", About: "seconds, or an integer with `ms`, `s`, `m`, `h` or `d`, from 1ms to 366d; at most 8 pairs, each with a different window"},
 	}}
-	costArg   = table.Arg{Name: "n", Type: "integer", Token: "COST", Optional: true, About: "0 to the smallest limit; default 1; 0 charges nothing, and the reply is for a cost of 1"}
-	idArg     = table.Arg{Name: "id", Type: "string", Token: "ID", Optional: true, About: "the subject of the request; on a split key it chooses the shard to ask first; it never changes the reply"}
+	costArg = table.Arg{Name: "n", Type: "integer", Token: "COST", Optional: true, About: "0 to the smallest limit; default 1; 0 charges nothing, and the reply is for a cost of 1"}
+	idArg   = table.Arg{Name: "id", Type: "string", Token: "ID", Optional: true, About: "the subject of the request; on a split key it chooses the shard to ask first; it never changes the reply"}
+	onceArg = table.Arg{Name: "id", Type: "string", Token: "ONCE", Optional: true, About: "1 to 64 bytes: while the longest window lasts, the same key and id is charged once, and asked again answers as it did when it was admitted; at most 65536 ids per key. " +
+		"FAIL LOCAL charges in the proxy and does not remember the id, so a repetition may be charged again"}
 	shardsArg = table.Arg{Name: "n", Type: "integer", Token: "SHARDS", Optional: true, About: "split the key into 1 to 1024 shards, at most as many as the smallest limit"}
 	failArg   = table.Arg{Name: "policy", Type: "oneof", Token: "FAIL", Optional: true, About: "the answer when the key's node does not answer", Args: []table.Arg{
 		{Name: "open", Type: "pure-token", Token: "OPEN"},
@@ -57,13 +70,17 @@ var (
 )
 
 var (
-	writes = []string{"write", "denyoom", "fast"} // flags of commands that change the state of keys
-	reads  = []string{"readonly", "fast"}         // flags of commands that do not
+	writes = []string{"write", "denyoom", "fast"}        // flags of commands that change the state of keys
+	asks   = append(slices.Clone(writes), "movablekeys") // flags of commands that ask about any number of keys
+	reads  = []string{"readonly", "fast"}                // flags of commands that do not
 	oneKey = table.Keys{First: 1, Last: 1, Step: 1}
 )
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
 func replyDecision(dst []byte, _ int, requests []engine.Request, results []engine.Result) []byte {
+	if requests[0].Place > 0 {
+		return replyQuestion(dst, requests, results)
+	}
 	r := &results[0]
 	d := &r.Decision
 	shadow := requests[0].Shadow
@@ -78,6 +95,11 @@ func replyDecision(dst []byte, _ int, requests []engine.Request, results []engin
 	if d.Allowed || shadow {
 		allowed = 1
 	}
+	return appendDecision(dst, allowed, d)
+}
+
+// appendDecision appends five integers.
+func appendDecision(dst []byte, allowed int64, d *limit.Decision) []byte {
 	dst = resp.AppendArray(dst, 5)
 	dst = resp.AppendInt(dst, allowed)
 	dst = resp.AppendInt(dst, d.Limit)

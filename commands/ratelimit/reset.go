@@ -21,6 +21,7 @@ func reset() Command {
 		Parse: parseReset,
 		Reply: replyReset,
 		Count: countReset,
+		First: 1,
 	}
 }
 

@@ -33,6 +33,10 @@ type Keys struct {
 	Last  int // index of the last key; -1: the last word
 	Step  int // distance between keys
 
+	// Next returns the index of the key after the one at an index, or 0 if that is the last. It is
+	// set for a command that may name further keys after the last.
+	Next func(args [][]byte, key int) int
+
 	// Joined is set if a key is what the word before it, a colon and its word make together.
 	Joined bool
 }
@@ -45,7 +49,12 @@ type Arg struct {
 	About    string // for the documentation
 	Optional bool
 	Multiple bool
-	Args     []Arg // the arguments of a block, or the choices of a oneof
+
+	// MultipleToken is set if the token stands before each of the values of a Multiple argument.
+	MultipleToken bool
+
+	KeySpec int   // of a key: the index of its specification in COMMAND INFO
+	Args    []Arg // the arguments of a block, or the choices of a oneof
 }
 
 // Example is a command line and its reply, as redis-cli shows it.
@@ -70,18 +79,27 @@ func (c *Command) Has(flag string) bool {
 
 // Of returns the keys among the words of a command.
 func (k Keys) Of(args [][]byte) [][]byte {
-	if k.First == 0 {
-		return nil
+	var found [][]byte
+	for i := k.First; i > 0; i = k.After(args, i) {
+		found = append(found, k.Key(nil, args, i))
+	}
+	return found
+}
+
+// After returns the index of the key after the one at i, or 0 if that is the last. The first key of a
+// command that Fits is at First, if that is not 0.
+func (k Keys) After(args [][]byte, i int) int {
+	if k.Next != nil {
+		return k.Next(args, i)
 	}
 	last := k.Last
 	if last < 0 {
 		last += len(args)
 	}
-	var found [][]byte
-	for i := k.First; i <= last; i += k.Step {
-		found = append(found, k.Key(nil, args, i))
+	if i += k.Step; i > last {
+		return 0
 	}
-	return found
+	return i
 }
 
 // Key returns the key at the word i. If it is made of several words, it is appended to buf.

@@ -25,6 +25,7 @@ func TestKeysOfReturnsTheKeysAmongTheWords(t *testing.T) {
 		{Keys{First: 1, Last: -1, Step: 2}, [][]byte{args[1], args[3]}},
 		{Keys{First: 1, Last: -1, Step: 1}, args[1:]},
 		{Keys{First: 2, Last: -1, Step: 2, Joined: true}, [][]byte{[]byte("a:1"), []byte("b:2")}},
+		{Keys{First: 1, Last: 1, Step: 1, Next: func(_ [][]byte, key int) int { return (key + 3) % 5 }}, [][]byte{args[1], args[4], args[2]}}, // 1, 4, 2, 0
 	} {
 		require.Equal(t, c.want, c.keys.Of(args))
 	}

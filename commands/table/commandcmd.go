@@ -65,7 +65,7 @@ func CommandCommand(of Table) Row {
 			Name: "command|count", Arity: 2, Since: "2.8.13", Cost: "O(1)",
 			Summary:  "Return the total number of commands in this server.",
 			Replies:  "Integer.",
-			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 34"}},
+			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 39"}},
 		},
 			Run: func(w reply.Writer, _ [][]byte) string {
 				w.Int(int64(len(t.Commands())))

@@ -41,6 +41,9 @@ func argDocs(w reply.Writer, args []Arg) {
 		if a.Multiple {
 			flags = append(flags, "multiple")
 		}
+		if a.MultipleToken {
+			flags = append(flags, "multiple_token")
+		}
 		n := 2
 		for _, has := range []bool{a.Type == "key", a.Token != "", flags != nil, a.Args != nil} {
 			if has {
@@ -52,7 +55,7 @@ func argDocs(w reply.Writer, args []Arg) {
 		w.Field("type", a.Type)
 		if a.Type == "key" {
 			w.Text("key_spec_index")
-			w.Int(0)
+			w.Int(int64(a.KeySpec))
 		}
 		if a.Token != "" {
 			w.Field("token", a.Token)

@@ -52,7 +52,10 @@ func (a *Arg) Usage() string {
 	if a.Token != "" && a.Type != "pure-token" {
 		s = a.Token + " " + s
 	}
-	if a.Multiple {
+	switch {
+	case a.MultipleToken:
+		s += " [" + a.Token + " ...]"
+	case a.Multiple:
 		s += " [" + s + " ...]"
 	}
 	if a.Optional {

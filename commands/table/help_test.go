@@ -22,6 +22,12 @@ func TestHelpListsTheSubcommands(t *testing.T) {
 }
 
 func TestUsageIsFormattedAsInTheDocumentationOfRedis(t *testing.T) {
+	require.Equal(t, "key [AND key [option [option ...]] [AND ...]]", Usage([]Arg{
+		{Name: "key", Type: "key"},
+		{Name: "and", Type: "block", Token: "AND", Optional: true, Multiple: true, MultipleToken: true, Args: []Arg{
+			{Name: "key", Type: "key"}, {Name: "option", Type: "string", Optional: true, Multiple: true},
+		}},
+	}))
 	require.Equal(t, "key limit window [limit window ...] [COST n] [STRICT] [ON|OFF]", Usage([]Arg{
 		{Name: "key", Type: "key"},
 		{Name: "pair", Type: "block", Multiple: true, Args: []Arg{{Name: "limit", Type: "integer"}, {Name: "window", Type: "string"}}},

@@ -29,14 +29,13 @@ func keySpecs(w reply.Writer, c *Command) {
 		w.Set(0)
 		return
 	}
-	w.Set(1)
-	w.Map(3)
-	w.Text("flags")
-	if c.Has("write") {
-		w.Statuses([]string{"RW", "access", "update"})
-	} else {
-		w.Statuses([]string{"RO"})
+	n := 1
+	if c.Keys.Next != nil {
+		n++
 	}
+	w.Set(n)
+	w.Map(3)
+	keyFlags(w, c)
 	w.Text("begin_search")
 	w.Map(2)
 	w.Field("type", "index")
@@ -59,4 +58,27 @@ func keySpecs(w reply.Writer, c *Command) {
 	w.Int(int64(c.Keys.Step))
 	w.Text("limit")
 	w.Int(0)
+	if c.Keys.Next == nil {
+		return
+	}
+	w.Map(4)
+	w.Field("notes", "The keys after AND. It is marked 'unknown' because the keyword can appear more than once, and as the value of an option")
+	keyFlags(w, c)
+	for _, unknown := range []string{"begin_search", "find_keys"} {
+		w.Text(unknown)
+		w.Map(2)
+		w.Field("type", "unknown")
+		w.Text("spec")
+		w.Map(0)
+	}
+}
+
+// keyFlags appends what a command does with its keys.
+func keyFlags(w reply.Writer, c *Command) {
+	w.Text("flags")
+	if c.Has("write") {
+		w.Statuses([]string{"RW", "access", "update"})
+	} else {
+		w.Statuses([]string{"RO"})
+	}
 }

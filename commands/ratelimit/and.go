@@ -1,0 +1,232 @@
+package ratelimit
+
+import (
+	"bytes"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/table"
+	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/resp"
+)
+
+// A question about several keys (AND) is one request for each key. Those that the engine must decide
+// together stand one after the other, and the first of them says how many follow. The others stand
+// after them: a key with SHADOW is asked for itself, since a shadow denies nothing, and a key that
+// an override makes unlimited or blocked is not asked at all.
+
+// maxKeys is the most keys of a question.
+const maxKeys = 8
+
+// grammar is how the commands are written that decide: with a key, limits, windows and options, or with
+// a policy, a key and options.
+type grammar struct {
+	known option
+	pairs bool // limits and windows stand before the options
+	keys  table.Keys
+	words int    // number of words in front of the options, at least
+	least string // what these words are
+
+	// begin parses the words in front of the options. It returns those after them, and an error reply or "".
+	begin func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string)
+}
+
+// grammarOf returns the grammar of RL.SLIDE, RL.COUNTER or RL.FIXED.
+func grammarOf(kind limit.Kind) *grammar {
+	const key = 1 // index of the first key
+	known := optionsOf(kind)
+	return &grammar{
+		known: known, pairs: true, words: 3, least: "a key, a limit and a window",
+		keys: table.Keys{First: key, Last: key, Step: 1, Next: nextKey(key)},
+		begin: func(r *engine.Request, _ *engine.Pipeline, words [][]byte) ([][]byte, string) {
+			r.Kind, r.Key, r.Cost, r.Buckets = kind, words[0], 1, 1
+			if !keyFits(r.Key) {
+				return nil, keyError(r.Key)
+			}
+			return parsePairs(r, words[1:], known)
+		},
+	}
+}
+
+// nextKey returns table.Keys.Next of a command whose keys stand so many words after its name and after AND.
+func nextKey(distance int) func(words [][]byte, key int) int {
+	return func(words [][]byte, key int) int {
+		if next := nextAnd(words, key+1) + distance; next < len(words) {
+			return next
+		}
+		return 0
+	}
+}
+
+// parse appends a request for each key. It returns an error reply, or "".
+func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
+	first, words := len(p.Requests), args[1:]
+	for and := true; and; {
+		others := len(p.Requests) - first
+		switch {
+		case len(words) < g.words:
+			return reply.ErrSyntax + ": AND must be followed by " + g.least
+		case others == maxKeys:
+			return tooManyKeys(words[g.keys.First-1])
+		}
+		r := p.Add()
+		options, msg := g.begin(r, p, words)
+		if msg != "" {
+			return msg
+		}
+		var seen option
+		if words, seen, msg = parseOptions(r, options, g.known, g.pairs); msg != "" {
+			return msg
+		}
+		and = seen&optAnd != 0
+		if seen&optOnce != 0 && (and || others > 0) {
+			return notAlone(optOnce)
+		}
+		if g.pairs {
+			r.Key = p.Name(r.Key, r.Shadow)
+		}
+	}
+	requests := p.Requests[first:]
+	if len(requests) > 1 {
+		return g.join(args, requests)
+	}
+	msg := ""
+	if g.pairs {
+		msg = checkWindows(requests[0].Limits(), args[2:])
+	}
+	if msg == "" {
+		msg = checkRequest(&requests[0])
+	}
+	return msg
+}
+
+// join checks the requests of a question about several keys, and arranges them for the engine. It
+// returns an error reply, or "".
+func (g *grammar) join(args [][]byte, requests []engine.Request) string {
+	var at [maxKeys]int // indexes of the keys
+	for i, key := 0, g.keys.First; i < len(requests); i++ {
+		at[i], key = key, g.keys.Next(args, key)
+	}
+	if g.pairs {
+		for i := range requests {
+			if msg := checkWindows(requests[i].Limits(), args[at[i]+1:]); msg != "" {
+				return msg
+			}
+		}
+	}
+	for i := range requests {
+		for j := range i {
+			if g.same(args, at[i], at[j]) {
+				return sameKey(g.keys.Key(nil, args, at[i]))
+			}
+		}
+	}
+	for i := range requests {
+		if msg := checkRequest(&requests[i]); msg != "" {
+			return msg
+		}
+	}
+	arrange(requests)
+	return ""
+}
+
+// same reports whether the words at i and j are the same key.
+func (g *grammar) same(args [][]byte, i, j int) bool {
+	return bytes.Equal(args[i], args[j]) && (!g.keys.Joined || bytes.Equal(args[i-1], args[j-1]))
+}
+
+// arrange gives each request its place, and brings those together that the engine must decide together.
+func arrange(requests []engine.Request) {
+	blocked := slices.ContainsFunc(requests, func(r engine.Request) bool { return !r.Shadow && r.Verdict == engine.Blocked })
+	together := 0
+	for i := range requests {
+		r := &requests[i]
+		r.Place = uint8(i + 1)
+		if blocked && !apart(r) {
+			r.Verdict = engine.Unasked
+		}
+		if !apart(r) {
+			together++
+		}
+	}
+	if together == 0 {
+		return
+	}
+	if together < len(requests) {
+		slices.SortStableFunc(requests, func(a, b engine.Request) int {
+			return rank(&a) - rank(&b)
+		})
+	}
+	requests[0].With = together - 1
+}
+
+// apart reports whether a request of a question is not decided together with others.
+func apart(r *engine.Request) bool { return r.Shadow || r.Verdict != engine.VerdictNone }
+
+// rank sorts requests that are decided together before the others.
+func rank(r *engine.Request) int {
+	if apart(r) {
+		return 1
+	}
+	return 0
+}
+
+// replyQuestion encodes the reply to a question about several keys: five integers for each, of which the
+// first is the same for all, or one error.
+func replyQuestion(dst []byte, requests []engine.Request, results []engine.Result) []byte {
+	allowed := int64(1)
+	for i := range requests {
+		switch res := &results[i]; {
+		case requests[i].Shadow: // denies nothing
+		case res.Err != nil:
+			return appendFailure(dst, res.Err)
+		case !res.Allowed:
+			allowed = 0
+		}
+	}
+	dst = resp.AppendArray(dst, len(requests))
+	for place := range requests {
+		i := slices.IndexFunc(requests, func(r engine.Request) bool { return int(r.Place) == place+1 })
+		r, res := &requests[i], &results[i]
+		d := res.Decision
+		if r.Shadow && (res.Fail != engine.FailDefault || res.Err != nil) {
+			d = engine.FailOpen.Decide(r, 0)
+		}
+		dst = appendDecision(dst, allowed, &d)
+	}
+	return dst
+}
+
+const questionReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one; a key that had room has " +
+	"retry_after 0. Keys of a denied question that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
+	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole question, and no key stays charged or held."
+
+// andArg returns the argument AND of a command whose keys begin with the given arguments.
+func andArg(key ...table.Arg) table.Arg {
+	args := slices.Clone(key)
+	for i := range args {
+		args[i].About, args[i].KeySpec = "", 1
+		args[i].Args = slices.Clone(args[i].Args)
+		for j := range args[i].Args {
+			args[i].Args[j].About = ""
+		}
+	}
+	args = append(args, table.Arg{Name: "option", Type: "string", Optional: true, Multiple: true})
+	return table.Arg{
+		Name: "and", Type: "block", Token: "AND", Optional: true, Multiple: true, MultipleToken: true, Args: args,
+		About: "another key, with options of its own except for ONCE; at most 8 keys, each once. Either all have room and all are charged, or none is. " +
+			"A key with SHADOW is asked for itself, and denies nothing",
+	}
+}
+
+// tooManyKeys returns the error about one more key than a question may have.
+func tooManyKeys(key []byte) string {
+	return reply.ErrKeys + "; another was " + word.Literal(key)
+}
+
+// sameKey returns the error about a key that a question names twice.
+func sameKey(key []byte) string {
+	return reply.ErrSameKey + ": " + word.Literal(key) + " is given twice"
+}
