@@ -26,4 +26,10 @@ lib.algorithms = {
   -- Lease records are not charged, but end, too.
   [layout.HOME] = lib.lease,
   [layout.SHARD] = lib.lease,
+  -- What is held ends, too.
+  [layout.CONCURRENCY] = lib.holds.nothing,
+  [layout.HOLDS + layout.SLIDE] = lib.holds,
+  [layout.HOLDS + layout.COUNTER] = lib.holds,
+  [layout.HOLDS + layout.FIXED] = lib.holds,
+  [layout.HOLDS + layout.CONCURRENCY] = lib.holds,
 }

@@ -10,8 +10,10 @@
 -- returns one string: the clock 6 bytes, then per entry a status 1 byte, and
 --         DECIDED   granted 4, rate 3, per window used 6, room at 6, last 6, newest 6
 --         FAILED    length 2, an error: nothing was charged
---         AT_HOME   of a split key: shards 2, 1 if the shards must be read before the rest is decided 1, then as DECIDED
+--         AT_HOME   of a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided, 2: units of
+--                   the key are held, and holds that had lapsed and were taken off 3 follow), then as DECIDED
 --         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
+--         HELD      units of the key are held: holds that had lapsed and were taken off 3, then as DECIDED
 --         used: units before the entry. room at: the ms at which there is room for one more, 0 if there is.
 --         last, newest: the ms of the newest admission, and the units that its sub-window held before the entry.
 --         Of a rate: the ms, and the ns beyond it, at which what was charged before the entry has drained.
@@ -21,8 +23,8 @@ local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
-local layout, record, rate, spec, lease, home, shard, slide =
-  lib.layout, lib.record, lib.rate, lib.spec, lib.lease, lib.home, lib.shard, lib.slide
+local layout, record, rate, spec, holds, lease, home, shard, slide =
+  lib.layout, lib.record, lib.rate, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.slide
 local RESET, SLIDE, COUNTER, ENTRY = layout.RESET, layout.SLIDE, layout.COUNTER, layout.ENTRY_BYTES
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 
@@ -34,38 +36,28 @@ function lib.clock_of(given)
   return time[1] * 1000 + (us - us % 1000) / 1000
 end
 
--- reset deletes a key, unless it is the home of a split key of which shards hold something. A damaged record is deleted.
+-- reset deletes a key and its ids, unless it is the home of a split key of which shards hold something. A damaged record is
+-- deleted.
 local function reset(key, s, clock, reach)
   local sound, lent = pcall(function() return home.lent(record.load(key, clock, s, reach)) end)
   if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
   call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
-  return pack('>BI4I3', layout.DECIDED, call('UNLINK', key), 0)
+  return pack('>BI4I3', layout.DECIDED, min(call('UNLINK', key, key .. '%i'), 1), 0)
 end
 
 local states, uses, out = {}, {}, {} -- by window, of the entry that is decided
 
--- slow_path decides any entry by the five operations: any number of windows, records of any form, homes and shards of
--- split keys.
-local function slow_path(q, key, s, clock, requests)
-  if q.kind == RESET then return reset(key, s, clock, q.reach) end
-  local rec = record.load(key, clock, s, q.reach, s ~= '' and q.directory)
-  local algorithm, kind, n, limits, strict, ask = q.algorithm, q.kind, q.count, q.limits, q.strict, q.ask
+-- answer decides any entry by the five operations, of the record in memory: any number of windows, records of any form,
+-- homes and shards of split keys. take admits units, as lib.charge does, and reports whether that is to be saved.
+function lib.answer(rec, q, requests, take)
+  local key, clock, n, limits, strict, ask = rec.key, rec.clock, q.count, q.limits, q.strict, q.ask
   local granted = requests
-  for i = 1, n do
-    local st = record.find(kind, q.buckets, q.windows[i])
-    if not st then
-      st = record.state(kind, q.buckets, q.windows[i])
-      algorithm.fresh(st)
-    end
-    local used = algorithm.usage(st, rec, strict, q)
-    states[i], uses[i] = st, used
-    granted = min(granted, floor((limits[i] - used) / ask))
-  end
-  if granted < 0 then granted = 0 end
+  holds.weigh(rec, q, states, uses)
+  for i = 1, n do granted = max(min(granted, floor((limits[i] - uses[i]) / ask)), 0) end
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
-  local rated = q.interval > 0 -- a rate is not lent
-  if rec.lease and not rated or q.shard then
+  local rated = q.interval > 0
+  if rec.lease and not rated and q.kind ~= layout.CONCURRENCY or q.shard then -- others are not lent
     -- Within the lease summary's bound all is granted, without a look at the lease record.
     local bound, offset
     if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
@@ -87,29 +79,40 @@ local function slow_path(q, key, s, clock, requests)
     end
   end
   local units = granted * q.cost
-  if units > 0 then
-    lib.charge(rec, q, states, units)
-  elseif q.cost == 0 and granted > 0 then
-    granted = requests -- a request without cost is answered alike, whoever asks it
-  end
+  if q.cost == 0 and granted > 0 then granted = requests end -- it is answered alike, whoever asks it
+  local saves = units > 0 and take(rec, q, states, units) or keep
   local calls = 0
   for i = 1, n do
     local st, over, room = states[i], uses[i] + units + ask - limits[i], 0
     if granted < requests and over > 0 and not open and not q.shard then
-      room = algorithm.room_at(st, rec, over, limits[i] - ask, strict)
+      room = holds.room_at(st, rec, over, limits[i] - ask, strict)
     end
     if not rated and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))
-    out[i + 1] = pack('>I6I6I6I6', uses[i], room, st.said_last, st.said_newest)
+    out[i + 1] = pack('>I6I6I6I6', uses[i], room, holds.said_last(st), st.said_newest)
   end
-  if units > 0 or keep then record.save(was) end
-  out[1] = shards > 0 and not q.shard and pack('>BI2BI4I3', layout.AT_HOME, shards, open and 1 or 0, granted, calls)
-    or pack('>BI4I3', q.shard and layout.AT_SHARD or layout.DECIDED, granted, calls)
+  if saves then record.save(was) else rec.lapsed = 0 end
+  local head
+  if q.shard then
+    head = pack('>B', layout.AT_SHARD)
+  elseif shards > 0 then
+    head = pack('>BI2B', layout.AT_HOME, shards, (open and 1 or 0) + (rec.held and 2 or 0))
+  else
+    head = pack('>B', rec.held and layout.HELD or layout.DECIDED)
+  end
+  if rec.held then head = head .. pack('>I3', rec.lapsed) end
+  out[1] = head .. pack('>I4I3', granted, calls)
   if not q.shard then return concat(out, '', 1, n + 1) end
   out[n + 2] = pack('>I2', #refusal) .. refusal
   return concat(out, '', 1, n + 2)
+end
+
+-- slow_path decides what the fast path does not.
+local function slow_path(q, key, s, clock, requests)
+  if q.kind == RESET then return reset(key, s, clock, q.reach) end
+  return lib.answer(record.load(key, clock, s, q.reach, s ~= '' and q.directory), q, requests, lib.charge)
 end
 
 -- charge admits units to every state.
@@ -122,6 +125,7 @@ function lib.charge(rec, q, sts, units)
     st.rate = rate.charged(now, st.last, st.rate, now)
     st.last, st.limit, st.touched = now, min(limit, 1e12), true
   end
+  return true
 end
 
 -- beside is the fast path of one window where a record has other states too, or at the home or a shard of a split key. j
@@ -227,11 +231,20 @@ local function fast_path(q, key, s, clock, requests)
   return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
 end
 
+-- entry decides one request about one key, and returns the reply, and the now that its windows went by.
+function lib.entry(q, key, clock)
+  local s = call('GETRANGE', key, '0', q.last)
+  local reply = fast_path(q, key, s, clock, 1)
+  if reply then return reply, (unpack('>I6', reply, #reply - 24 * q.count + 13)) end
+  local rec = record.load(key, clock, s, q.reach, s ~= '' and q.directory)
+  return lib.answer(rec, q, 1, lib.charge), rec.now
+end
+
 local replies, done = {}, 0
 
 -- failure returns the reply to an entry that has failed, and so has charged nothing. A reset deletes whatever is stored. At
 -- a shard, a damaged record is as good as none: the home counts all that it lent.
-local function failure(key, text, why)
+function lib.failure(key, text, why)
   local wrong
   why, wrong = record.explain(key, why)
   local known, q = pcall(spec.of, text)
@@ -269,7 +282,7 @@ function lib.decide(keys, args)
     local ok, why = pcall(answer, keys, before, count, args, entries, clock)
     if not ok then -- of the last entry
       local text = entries == '' and args[3] or args[unpack('>I2', entries, done * 6 - 5)]
-      replies[done + 1] = failure(keys[before + done], text, why)
+      replies[done + 1] = lib.failure(keys[before + done], text, why)
     end
   end
   return concat(replies, '', 1, count + 1)

@@ -8,7 +8,7 @@ local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, concat = math.max, math.min, math.floor, table.concat
-local layout, record, lease = lib.layout, lib.record, lib.lease
+local layout, record, lease, holds = lib.layout, lib.record, lib.lease, lib.holds
 local HOME, LEASE = layout.HOME, lease.LEASE
 local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
 local SCARCE = 32 -- below this part of the limit no room is lent
@@ -220,7 +220,10 @@ end
 -- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: over, 4: counted in full), states 1, per
 --         state its name 8, used 6
 -- ARGV[6] the numbers of shards that cannot be reached, 4 each
--- returns the clock 6, granted 4, rate 3, shards in the layout 2 (0: nothing is lent),
+-- ARGV[7] empty, or not there; or the rider of the one request that asks, see admit.lua
+-- returns with a rider again 1, and if that is 1 the rest as rl_admit does; else, or without,
+--         the clock 6, granted 4, rate 3, shards in the layout 2 (0: nothing is lent; 32768 more: units of the key are held,
+--         and holds that had lapsed and were taken off 3 follow),
 --         per window used 6 (by all, as the home sees it), own 6, ms until the first of that is not used 6, last 6,
 --         newest 6, what shards count 6 (in all),
 --         the number of shards lent to 2, each: shard 4, incarnation 6, per window what it counts 6,
@@ -230,20 +233,16 @@ end
 function lib.lend(keys, args)
   local clock, key, q = lib.clock_of(args[1]), keys[1], lib.spec.of(args[3])
   local requests, wanted = unpack('>I4I2', args[2])
-  local rec = record.open(key, clock)
+  local rider = (args[7] or '') ~= '' and q.cost > 0 and lib.rider.open(args[7], q, key, clock)
+  local rec = rider and lib.ids.record(rider.id, clock) or record.open(key, clock)
+  local known = rider and lib.rider.again(rider, rec, q, clock)
+  if known then return known end
   local was = record.ends()
   local h = home.open(rec) or fresh(wanted)
   if #h.lent == 0 then h.shards = wanted end
   local before = cmsgpack.pack(h)
   local states, uses = {}, {}
-  for i = 1, q.count do
-    states[i] = record.find(q.kind, q.buckets, q.windows[i])
-    if not states[i] then
-      states[i] = record.state(q.kind, q.buckets, q.windows[i])
-      q.algorithm.fresh(states[i])
-    end
-    uses[i] = q.algorithm.usage(states[i], rec, q.strict, q)
-  end
+  holds.weigh(rec, q, states, uses)
   local reports, read = reported(args[5]), {}
   for _, r in ipairs(reports) do
     collect(h, r)
@@ -258,20 +257,22 @@ function lib.lend(keys, args)
     granted, room, recalls, loan = home.decide(h, clock, q, uses, requests, refused(args[4], q), #reports, read)
   end
   local units = granted * q.cost
-  if units > 0 then lib.charge(rec, q, states, units) end
+  if units > 0 then (rider and rider.take or lib.charge)(rec, q, states, units) end
   for i = 1, q.count do
     if q.limits[i] - room[i] > layout.UNITS then record.damaged(key, 'what it counts does not add up') end
   end
 
-  local reply, calls = { '' }, 0
+  local reply, calls, first_answer = { '' }, 0, ''
   local function add(s) reply[#reply + 1] = s end
   for i = 1, q.count do
     local st, lent, first = states[i], 0, 0
     for _, l in ipairs(h.lent) do lent = lent + counts(l, q.names[i], q.strict) end
     calls = max(calls, lib.rate.at(clock, st.last, st.rate))
-    local own, last, newest = uses[i] + units, st.said_last, st.said_newest
+    local own, last, newest = uses[i] + units, holds.said_last(st), st.said_newest
     if granted < requests and own > 0 then first = lease.first(rec, st, own, q.strict) end
     add(pack('>I6I6I6I6I6I6', q.limits[i] - room[i], own, first, last, newest, lent))
+    first_answer = first_answer .. pack('>I6I6I6I6', q.limits[i] - room[i], 0, lent > 0 and max(last, clock) or last,
+      newest + lent)
   end
   add(pack('>I2', #h.lent))
   for _, l in ipairs(h.lent) do
@@ -291,8 +292,13 @@ function lib.lend(keys, args)
   if q.cost > 0 and (units > 0 or cmsgpack.pack(h) ~= before) then
     if #h.lent > 0 then keep(rec, h) end
     record.save(was)
+  else
+    rec.lapsed = 0
   end
-  reply[1] = pack('>I6I4I3I2', clock, granted, calls, #h.lent > 0 and h.shards or 0)
+  if rider then lib.rider.remember(rider, q, clock, rec.now, pack('>I4I3', granted, calls) .. first_answer) end
+  reply[1] = (args[7] or '') ~= '' and '\0' or ''
+  reply[1] = reply[1] .. pack('>I6I4I3I2', clock, granted, calls, (#h.lent > 0 and h.shards or 0) + (rec.held and 32768 or 0))
+    .. (rec.held and pack('>I3', rec.lapsed) or '')
   return concat(reply)
 end
 lib.lend = record.guarded(lib.lend)
@@ -317,10 +323,11 @@ function lib.forget(keys, args)
     if not forgot[l.shard] or forgot[l.shard] < l.seq then left[#left + 1] = l end
   end
   if #left == 0 then
-    redis.call('UNLINK', key)
+    redis.call('UNLINK', key, key .. '%i')
     return '\1'
   end
   h.lent = left
+  redis.call('UNLINK', key .. '%i')
   keep(record.load(key, clock, '', 0), h)
   record.save(0)
   return '\0'

@@ -4,28 +4,35 @@
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
 -- returns one string: 1 byte, 1 if shards of the key have to be asked, too; then per state: kind 1 byte, window 5,
---         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6. Of a rate, window is the ms in which its
---         limit drains, and buckets is 0.
+--         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6, units held 6, holds 3, holds that have lapsed 4.
+--         Of a rate, window is the ms in which its limit drains, and buckets is 0. Of what RL.ACQUIRE holds, window is 0.
 -- Cost: O(states), one search per log.
 local lib = ...
 
 local pack, min, floor, concat = struct.pack, math.min, math.floor, table.concat
-local record = lib.record
+local record, HOLDS = lib.record, lib.layout.HOLDS
 
 function lib.inspect(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
   local rec = record.open(key, clock)
   local ending, now, out = record.ends(), rec.now, { '\0' }
+  local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= now end
+  local function row(st, kind, window, buckets, used, held)
+    out[#out + 1] = pack('>BI5I2I6I5I3I6I6I3I4', kind, window, buckets, used, st.limit, lib.rate.at(now, st.last, st.rate),
+      ending + 1 - clock, held and held.charge + held.release or 0, held and held.holds or 0, held and held.lapsed or 0)
+  end
   for i = 1, rec.count do
     local st = rec[i]
-    local kind, algorithm = st.kind, lib.algorithms[st.kind]
+    local kind, window, buckets = st.kind, st.window, st.buckets
     if st == rec.lease then
       out[1] = '\1'
-    elseif algorithm.matters_until(st) >= now then
-      local used, window, buckets = algorithm.usage(st, rec, false), st.window, st.buckets
+    elseif kind > HOLDS and ending >= now and not matters(record.find(kind - HOLDS, buckets, window)) then
+      row(st, kind - HOLDS, window, buckets, 0, st)
+    elseif kind < HOLDS and matters(st) then
+      local used = lib.algorithms[kind].usage(st, rec, false)
+      local held = rec.held and record.find(HOLDS + kind, buckets, window)
       if window == 0 then window, buckets = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0 end
-      out[#out + 1] = pack('>BI5I2I6I5I3I6', kind, window, buckets, used, st.limit, lib.rate.at(now, st.last, st.rate),
-        ending + 1 - clock)
+      row(st, kind, window, buckets, used, held)
     end
   end
   return concat(out)

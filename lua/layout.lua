@@ -20,25 +20,29 @@ local layout = {
   VERSION = 2,
 
   -- Kinds, in names and in specs. A number is never used again for another kind. RESET names no state: it is the
-  -- kind of a spec that asks to delete the key.
-  SLIDE = 1, COUNTER = 2, FIXED = 3, GCRA = 4, RESET = 5, HOME = 6, SHARD = 7,
+  -- kind of a spec that asks to delete the key. Nothing is charged to CONCURRENCY, so that it has holds only.
+  SLIDE = 1, COUNTER = 2, FIXED = 3, GCRA = 4, RESET = 5, HOME = 6, SHARD = 7, CONCURRENCY = 8,
+  HOLDS = 16,               -- added to a window's kind: the kind of the state that has what is held of it
 
   -- The status with which an entry's reply begins.
-  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3,
+  DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4,
 
   HEAD_BYTES = 3,
   NAME_BYTES = 13,          -- of which the first 8 name the state, and 5 are the limit
   ENTRY_BYTES = 12,         -- of an RL.SLIDE log: ms 6, running total 6
   COUNTER_BYTES = 5,        -- of one of an RL.COUNTER's counters
+  CELL_BYTES = 21,          -- of what is held until one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals are kept modulo 2^48
   INLINE = 512,             -- the inline size of a record with one state, in bytes
   INLINE_MORE = 350,        -- what each further state adds to it: patching takes two calls of Redis for each log
 
   -- Bounds. A record that says more is damaged: no function writes one, and none would be done with it soon.
-  STATES = 64,              -- of a key, beside its lease record
+  STATES = 64,              -- windows of a key: each has a state of what was charged, one of what is held, or both
   BUCKETS = 1000,
   SLOTS = 262144,           -- of an RL.SLIDE log
+  CELLS = 4096,             -- of a window: a length of time has at most 129 deadlines, and there are 30, each twice another
+  BUCKET_BYTES = 65536,     -- of the ids in one bucket of their hash, see ids.lua
   LEASE_BYTES = 262144,     -- of a lease record's area
   DAY = 86400000,           -- ms by which the clocks of two nodes may differ
   YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
@@ -78,9 +82,9 @@ layout.FIELDS = {
     write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
   },
   -- drained, beyond: the ms, and the ns beyond it, at which all that was charged has drained. interval: ns between units.
-  -- It is a rate: its window is 0.
+  -- Its window is 0.
   [layout.GCRA] = {
-    bytes = 27, rate = true,
+    bytes = 27, timeless = true,
     read = function(st, s, at) st.last, st.rate, st.drained, st.beyond, st.interval = unpack('>I6I4I6I3I8', s, at) end,
     write = function(st) return pack('>I6I4I6I3I8', st.last, st.rate, st.drained, st.beyond, st.interval) end,
   },
@@ -96,6 +100,21 @@ layout.FIELDS[layout.HOME] = {
   write = function(st) return pack('>I3I3I6c40', st.size, st.slots, st.ending, st.summary) end,
 }
 layout.FIELDS[layout.SHARD] = layout.FIELDS[layout.HOME]
+
+-- What is held of a window. last: the ms of the newest hold. cells: see holds.lua.
+-- slots: of the area, in cells. holds, charge, release: what all cells hold together. lapsed: holds.
+local HELD = {
+  bytes = 35,
+  read = function(st, s, at)
+    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed =
+      unpack('>I6I4I3I3I3I6I6I4', s, at)
+  end,
+  write = function(st)
+    return pack('>I6I4I3I3I3I6I6I4', st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed)
+  end,
+}
+for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED }) do layout.FIELDS[layout.HOLDS + kind] = HELD end
+layout.FIELDS[layout.HOLDS + layout.CONCURRENCY] = { bytes = HELD.bytes, timeless = true, read = HELD.read, write = HELD.write }
 
 -- An RL.COUNTER with one sub-window has its pair of counters among its fields, even and odd, and no area: in memory they
 -- are the area all the same.
@@ -120,5 +139,6 @@ function layout.area_bytes(st)
   if kind == layout.SLIDE then return st.slots * layout.ENTRY_BYTES end
   if kind == layout.COUNTER and st.buckets > 1 then return (st.buckets + 1) * layout.COUNTER_BYTES end
   if kind == layout.HOME or kind == layout.SHARD then return st.slots end
+  if kind > layout.HOLDS then return st.slots * layout.CELL_BYTES end
   return 0
 end

@@ -22,13 +22,13 @@ func TestNumbersAreThoseOfGo(t *testing.T) {
 		require.NoError(t, err)
 		return n
 	}
-	kinds := map[string]limit.Kind{"SLIDE": limit.Slide, "COUNTER": limit.Counter, "FIXED": limit.Fixed, "GCRA": limit.GCRA}
+	kinds := map[string]limit.Kind{"SLIDE": limit.Slide, "COUNTER": limit.Counter, "FIXED": limit.Fixed, "GCRA": limit.GCRA, "CONCURRENCY": limit.Concurrency}
 	for name, kind := range kinds {
 		require.Equal(t, int(kind), number(name), name)
 	}
 	known := 0
 	for kind := range 256 {
-		if k := limit.Kind(kind); k.Known() && k != limit.Concurrency {
+		if k := limit.Kind(kind); k.Known() {
 			known++
 		}
 	}

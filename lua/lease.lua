@@ -49,7 +49,7 @@ end
 -- first returns the ms until the first unit in use is not.
 function lease.first(rec, st, used, strict)
   if used <= 0 then return 0 end
-  local ms = lib.algorithms[st.kind].room_at(st, rec, 1, used - 1, strict) - rec.clock
+  local ms = lib.holds.room_at(st, rec, 1, used - 1, strict) - rec.clock
   if used > UNITS or ms > layout.DELAY then record.damaged(rec.key, 'what it counts does not add up') end
   return max(ms, 1)
 end

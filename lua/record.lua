@@ -9,7 +9,7 @@ local sub, format, concat, max, min = string.sub, string.format, table.concat, m
 local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
 local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
-local STATES, YEAR = layout.STATES, layout.YEAR
+local STATES, YEAR, HOLDS = layout.STATES, layout.YEAR, layout.HOLDS
 local GRID = math.ceil(YEAR / 65536) -- ms by which the newest entry of a log may be later than the charge, see slide.charge
 local record = {}
 lib.record = record
@@ -86,13 +86,14 @@ end
 --   text, bytes, count  the directory itself, its size and the number of states
 --   head, inline        bytes of directory and fields together, and the inline size
 --   lease               the index of the lease record, if there is one
+--   held                reports whether there is a state of what is held
 -- and by state: kinds, buckets, limits, names, what its fields are (fields), the index at which they begin (at) and that as
 -- text, from 0 (offsets); for how many ms after its last charge it may matter at most (keep), and is stored at least
 -- (lives); and a table to read it into (states).
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
-    keep = {}, lives = {}, states = {}, fields = {}, offsets = {}, lease = false,
+    keep = {}, lives = {}, states = {}, fields = {}, offsets = {}, lease = false, held = false,
     inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at = #s + 1
   for i = 1, count do
@@ -103,9 +104,10 @@ local directory_of = record.cache(1000, function(s, key)
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
-    elseif not record.windowed(kind, buckets, window) and not (fields.rate and window == 0) then
+    elseif not record.windowed(kind % HOLDS, buckets, window) and not (fields.timeless and window == 0) then
       record.damaged(key, 'a state without a window')
     end
+    d.held = d.held or kind > HOLDS
     d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
     d.states[i] = record.state(kind, buckets, window)
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
@@ -126,7 +128,7 @@ local function directory(key, s)
   if version ~= layout.VERSION then
     error({ err = about(key, 'not of this version of rlproxy') })
   end
-  if count > STATES + 1 then record.damaged(key, 'it has ' .. count .. ' states') end
+  if count > 2 * STATES + 1 then record.damaged(key, 'it has ' .. count .. ' states') end
   local bytes = HEAD + count * NAME
   if #s < bytes then
     s = call('GETRANGE', key, '0', bytes - 1)
@@ -145,8 +147,10 @@ record.directory = directory
 --   inline      reports whether it is an inline record
 --   rewrite     reports whether it has to be composed anew
 --   bytes       how long it is by what its directory and fields say
+--   held        reports whether it has a state of what is held
+--   lapsed      how many holds have lapsed and were taken off in memory: the most of a window
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
-  rewrite = false, bytes = 0 }
+  rewrite = false, bytes = 0, held = false, lapsed = 0 }
 
 -- state returns a state that has no fields yet, and belongs to no record:
 --   kind, buckets, window, limit
@@ -156,17 +160,18 @@ local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count 
 --   area              the whole area, if it has changed as a whole
 --   patch, patch_at   bytes of the area that have changed, and where; of a log: the newest entry (tail)
 --   block, from       bytes that were read of a patched record, and the index in it at which they begin
+--   held              the state of what is held of its window, see holds.weigh
 function record.state(kind, buckets, window)
   return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, touched = false, area = false,
-    patch = false, patch_at = 0, tail = false, block = false, from = 0 }
+    patch = false, patch_at = 0, tail = false, block = false, from = 0, held = false }
 end
 
--- load takes the record that begins with s into memory. reach is how many bytes were asked for, d its directory if that
--- is known.
+-- load takes the record that begins with s into memory, without the holds that have lapsed. reach is how many bytes were
+-- asked for, d its directory if that is known.
 function record.load(key, clock, s, reach, d)
   rec.key, rec.clock, rec.text, rec.directory, rec.lease, rec.rewrite = key, clock, s, d, false, false
   if s == '' then
-    rec.now, rec.count, rec.directory, rec.inline = clock, 0, false, true
+    rec.now, rec.count, rec.directory, rec.inline, rec.held, rec.lapsed = clock, 0, false, true, false, 0
     return rec
   end
   if not d then
@@ -182,7 +187,7 @@ function record.load(key, clock, s, reach, d)
     rec[i] = st
     if st.touched then record.clean(st) end -- an error has kept it from being saved
     d.fields[i].read(st, s, d.at[i])
-    st.limit, st.begin, st.block = d.limits[i], begin, false
+    st.limit, st.begin, st.block, st.held = d.limits[i], begin, false, false
     if kind == SLIDE then
       begin = begin + st.slots * ENTRY
       if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
@@ -191,6 +196,9 @@ function record.load(key, clock, s, reach, d)
       if st.newest > st.last + GRID then record.damaged(key, 'an admission after the newest charge') end
     else
       begin = begin + layout.area_bytes(st)
+      if kind > HOLDS and (st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS) then
+        record.damaged(key, st.cells .. ' deadlines of holds')
+      end
     end
     if i == d.lease then
       rec.lease = st
@@ -206,6 +214,8 @@ function record.load(key, clock, s, reach, d)
   if now > clock + YEAR then record.damaged(key, 'a charge in the far future') end
   rec.now, rec.bytes = now, begin - 1
   if inline and begin - 1 > #s then record.damaged(key, 'it ends within its areas') end
+  rec.held, rec.lapsed = d.held, 0
+  if d.held then lib.holds.lapse(rec) end
   return rec
 end
 
@@ -225,12 +235,17 @@ function record.find(kind, buckets, window)
   end
 end
 
--- live returns how many states can still matter.
+-- twin returns the other state of a state's window: what is held of it, or what was charged.
+local function twin(st) return record.find((st.kind + HOLDS) % (2 * HOLDS), st.buckets, st.window) end
+
+local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= rec.clock end
+
+-- live returns how many windows can still matter.
 local function live()
   local n = 0
   for i = 1, rec.count do
     local st = rec[i]
-    if st ~= rec.lease and lib.algorithms[st.kind].matters_until(st) >= rec.clock then n = n + 1 end
+    if st ~= rec.lease and matters(st) and not (st.kind > HOLDS and matters(twin(st))) then n = n + 1 end
   end
   return n
 end
@@ -241,7 +256,7 @@ function record.add(st)
   local count = rec.count + 1
   if st.kind == HOME or st.kind == SHARD then
     rec.lease = st
-  elseif count > STATES and live() >= STATES then
+  elseif count > STATES and not matters(twin(st)) and live() >= STATES then
     error({ err = 'ERR too many windows on this key: at most ' .. STATES })
   end
   rec[count] = st
@@ -252,6 +267,7 @@ end
 -- bytes returns a string and the index in it at which byte offset of a state's area stands, with `need` bytes from there
 -- on. Of a patched record, it reads `ahead` bytes.
 function record.bytes(st, offset, need, ahead)
+  if st.area then return st.area, offset + 1 end
   local at = st.begin + offset
   local s = rec.text
   if at + need - 1 <= #s then return s, at end
@@ -319,7 +335,7 @@ local function compose()
   local count = rec.rewrite and 0 or rec.count
   for i = 1, rec.rewrite and rec.count or 0 do
     local st = rec[i]
-    if lib.algorithms[st.kind].matters_until(st) >= rec.clock then
+    if matters(st) then
       count = count + 1
       rec[count] = st
     end
@@ -388,7 +404,9 @@ end
 function record.save(was)
   local expires = record.ends()
   rec.rewrite = rec.rewrite or outdated()
-  if rec.inline or rec.rewrite then
+  if expires < rec.clock then -- what was held is given back, and nothing is charged
+    call('UNLINK', rec.key)
+  elseif rec.inline or rec.rewrite then
     local s = compose()
     record.store(rec.key, rec.rewrite and '' or rec.text, s, expires, expires ~= was, true)
   else

@@ -16,6 +16,12 @@ local FRONT = 16 -- oldest entries that the fast path of a patched record looks 
 local slide = {}
 lib.slide = slide
 
+-- dated returns the ms with which units are dated that are admitted at now. Limits above 65,536 round it up to a grid, so
+-- that a log has at most some 65,537 entries.
+function slide.dated(now, limit, window)
+  return limit > 65536 and now + -now % ceil(window / 65536) or now
+end
+
 function slide.fresh(st)
   st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest = 0, 0, 0, 0, 0, 0, 0, 0
 end
@@ -71,11 +77,9 @@ function slide.room_at(st, _, over)
   return ms + st.window + 1
 end
 
--- charge makes a log of the entries that count, but for one that the newest replaces, and the newest, its tail. Limits
--- above 65,536 round the ms up to a grid, so that a log has at most some 65,537 entries.
+-- charge makes a log of the entries that count, but for one that the newest replaces, and the newest, its tail.
 function slide.charge(st, rec, limit, units)
-  local ms, kept = rec.now, st.count - st.gone
-  if limit > 65536 then ms = ms + -ms % ceil(st.window / 65536) end
+  local ms, kept = slide.dated(rec.now, limit, st.window), st.count - st.gone
   if kept > 0 and st.newest >= ms then ms, kept = st.newest, kept - 1 end
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
   st.count, st.base, st.total, st.newest, st.gone = kept + 1, st.live, (st.total + units) % WRAP, ms, 0
@@ -106,6 +110,24 @@ function slide.straighten(st)
   end
   st.first, st.slots = 0, st.count
   return s .. tail
+end
+
+-- append charges units after usage, in the order of moments: the ms of each, and its units.
+function slide.append(st, limit, moments, units)
+  st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
+  st.count, st.base, st.gone = st.count - st.gone, st.live, 0
+  local log = { slide.straighten(st) }
+  for i, moment in ipairs(moments) do
+    local ms = slide.dated(moment, limit, st.window)
+    if st.count > 0 and st.newest >= ms then
+      ms, log[#log] = st.newest, sub(log[#log], 1, -ENTRY - 1)
+    else
+      st.count = st.count + 1
+    end
+    st.total, st.newest = (st.total + units[i]) % WRAP, ms
+    log[#log + 1] = pack('>I6I6', ms, st.total)
+  end
+  st.area, st.slots = table.concat(log), st.count
 end
 
 function slide.matters_until(st) return st.newest + st.window end

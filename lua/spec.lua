@@ -22,6 +22,7 @@ lib.spec = spec
 --   about           from the flags to the end: what a lease summary speaks of
 --   reach, last     bytes to read of a record, and the index of the last one, as text
 --   straight        the algorithm's straight function
+--   longest         the longest of the windows
 --   fresh, order    the directory of a record that has these states alone, and their places in it: 1, 2 and on
 --   directory, places
 --                   the same of the record that was read last; places is false if it has not all of the states
@@ -33,7 +34,8 @@ spec.of = record.cache(1000, function(text)
   local q = { text = text, cost = cost, ask = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
-    most = layout.INLINE, limit = 0, interval = 0, reach = layout.INLINE, still = false, areas = false }
+    most = layout.INLINE, limit = 0, interval = 0, reach = layout.INLINE, still = false, areas = false,
+    longest = 0 }
   q.last = tostring(q.reach - 1)
   if kind == RESET or #text == 10 then return q end
   if not q.algorithm or not q.algorithm.charge then
@@ -49,9 +51,11 @@ spec.of = record.cache(1000, function(text)
   for at = 11, rate and 0 or #text, 10 do
     local i = q.count + 1
     q.count, q.windows[i], q.limits[i] = i, unpack('>I5I5', text, at)
+    q.longest = math.max(q.longest, q.windows[i])
     q.names[i] = sub(text, 8, 10) .. sub(text, at, at + 4)
     q.pairs = q.pairs .. q.names[i] .. sub(text, at + 5, at + 9)
   end
+  if kind == layout.CONCURRENCY then return q end
   q.fresh = record.new(q.pairs, q.count)
   q.directory, q.reach, q.straight = q.fresh, q.fresh.inline, q.algorithm.straight
   q.last = tostring(q.reach - 1)
@@ -66,7 +70,10 @@ end)
 -- returns its directory and the states' places.
 function spec.place(q, key, s)
   local d, places, names, found = record.directory(key, s), {}, q.fresh.names, 0
-  if not q.order then return d, false end
+  if not q.order or d.held then
+    q.directory, q.places = d, false
+    return d, false
+  end
   for i = 1, q.count do
     for j = 1, d.count do
       if d.names[j] == names[i] then places[i], found = j, found + 1 end

@@ -35,6 +35,12 @@ func AppendStoredKey(dst, name []byte, shard int) []byte {
 	return append(dst, keySuffix...)
 }
 
+// AppendIDsKey appends the name under which the node of a key's home stores the ids of its requests:
+// that of the home, and %i, which lies in the same slot.
+func AppendIDsKey(dst, name []byte) []byte {
+	return append(AppendStoredKey(dst, name, 0), "%i"...)
+}
+
 func appendEscaped(dst, key []byte) []byte {
 	for _, c := range key {
 		switch c {

@@ -7,23 +7,25 @@ import (
 
 // DecodeStates reads the reply of the function inspect: 1 if the key is split and
 // its shards hold something 1, then for each state kind 1, window 5, buckets 2,
-// used 6, limit 5, rate 3 and time to live in ms 6.
+// used 6, limit 5, rate 3, time to live in ms 6, units held 6, holds 3 and holds that
+// have lapsed 4.
 func DecodeStates(reply, node string) (states []engine.State, split bool, err error) {
 	r := reader{s: reply}
 	split = r.uint(1) == 1
 	for !r.bad && r.s != "" {
 		s := engine.State{
 			Kind: limit.Kind(r.uint(1)), Window: r.uint(5), Buckets: r.uint(2), // #nosec G115 -- one byte
-			Used: r.uint(6), Limit: r.uint(5), Rate: r.uint(3), TTL: r.uint(6), Node: node,
+			Used: r.uint(6), Limit: r.uint(5), Rate: r.uint(3), TTL: r.uint(6),
+			Held: r.uint(6), Holds: r.uint(3), Lapsed: r.uint(4), Node: node,
 		}
-		s.Remaining = max(s.Limit-s.Used, 0)
+		s.Remaining = max(s.Limit-s.Used-s.Held, 0)
 		states = append(states, s)
 	}
 	if err := r.end(); err != nil {
 		return nil, false, err
 	}
 	for i := range states {
-		if !states[i].Kind.Known() {
+		if k := states[i].Kind; !k.Known() && k != limit.Concurrency {
 			return nil, false, errInconsistent
 		}
 	}

@@ -102,6 +102,8 @@ type HomeReply struct {
 	Clock   int64 // ms
 	Rate    int64 // charging calls per second at the home
 	Shards  int   // in the layout; 0: nothing is lent
+	Held    bool  // units of the key are held at home: a denial is not to be remembered
+	Lapsed  int64 // holds that had lapsed, and were taken off
 	Tallies []Tally
 	Lent    []Lent
 }
@@ -138,6 +140,9 @@ func DecodeHomeReply(reply string, s *limit.Spec, requests int64, refusal *Refus
 	r := reader{s: reply}
 	h := &HomeReply{Clock: r.uint(6)}
 	h.Granted, h.Rate, h.Shards = r.uint(4), r.uint(3), int(r.uint(2))
+	if h.Held = h.Shards >= heldBit; h.Held {
+		h.Shards, h.Lapsed = h.Shards-heldBit, r.uint(3)
+	}
 	for range s.N {
 		t := Tally{Used: r.uint(6), Own: r.uint(6), First: r.uint(6), Last: r.uint(6) - h.Clock, Newest: r.uint(6), Lent: r.uint(6)}
 		h.Tallies = append(h.Tallies, t)
@@ -169,6 +174,9 @@ func DecodeHomeReply(reply string, s *limit.Spec, requests int64, refusal *Refus
 	}
 	return h, nil
 }
+
+// heldBit is added to the number of shards in a home's reply if units of the key are held.
+const heldBit = 1 << 15
 
 // consistent reports whether the reply's numbers are within bounds.
 func (h *HomeReply) consistent(requests int64) bool {

@@ -98,7 +98,7 @@ func TestRecallAndItsReport(t *testing.T) {
 func FuzzDecodeLease(f *testing.F) {
 	f.Add(homeReply(2))
 	f.Add(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8))
-	f.Add(bytesOf(1, 1, 1, 2, 5, 60_000, 2, 6, 6, 5, 5, 100, 3, 1, 6, 2000))
+	f.Add(bytesOf(1, 1, 1, 2, 5, 60_000, 2, 6, 6, 5, 5, 100, 3, 1, 6, 2000, 6, 0, 3, 0, 4, 0))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		s := counter()
 		refusal := &Refusal{Refusal: lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9}}
@@ -109,7 +109,7 @@ func FuzzDecodeLease(f *testing.F) {
 		_, _ = DecodeShardReport(string(reply), &lease.Recall{States: []lease.State{State(&s, s.Windows[0])}})
 		if states, _, err := DecodeStates(string(reply), "node"); err == nil {
 			for _, state := range states {
-				require.True(t, state.Kind.Known())
+				require.True(t, state.Kind.Known() || state.Kind == limit.Concurrency)
 			}
 		}
 	})

@@ -17,6 +17,8 @@ const (
 	Failed                // the node, which charged nothing: see Answer.Failure
 	AtHome                // the home of a split key
 	AtShard               // a shard of a split key
+
+	held // on the wire, AtNode with Answer.Held
 )
 
 // Answer is what a node says to one entry.
@@ -27,6 +29,9 @@ type Answer struct {
 	Granted  int64         // the first so many requests were admitted; for a reset, the key had state
 	Rate     int64         // charging calls per second on this key
 	Usages   []limit.Usage // per window; they hold until the call's next Decode
+
+	Held   bool  // units of the key are held, and may be given back at any time: a denial is not to be remembered
+	Lapsed int64 // holds that had lapsed, and were taken off with this entry
 
 	Shards    int      // of AtHome: shards in the layout
 	Undecided bool     // of AtHome: the rest needs the shards to be read
@@ -81,9 +86,16 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 		a.Failure = r.text(r.uint(2))
 		return a, nil
 	case AtHome:
-		a.Shards, a.Undecided = int(r.uint(2)), r.uint(1) == 1
+		a.Shards = int(r.uint(2))
+		flags := r.uint(1)
+		a.Undecided, a.Held = flags&1 != 0, flags&2 != 0
+	case held:
+		a.Status, a.Held = AtNode, true
 	default:
 		return a, errMalformed
+	}
+	if a.Held {
+		a.Lapsed = r.uint(3)
 	}
 	a.Granted, a.Rate = r.uint(4), r.uint(3)
 	from := len(c.usages)
@@ -149,8 +161,10 @@ func (a *Answer) Err() error { return errors.New(a.Failure) }
 // about what is stored of one key: no later attempt ends otherwise. Else it returns
 // nil.
 func KeyError(text string) error {
-	if strings.HasPrefix(text, engine.ErrStates.Error()) {
-		return engine.ErrStates
+	for _, known := range []error{engine.ErrStates, engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrCount} {
+		if strings.HasPrefix(text, known.Error()) {
+			return known
+		}
 	}
 	const end = "; RL.RESET removes it"
 	at := strings.LastIndex(text, end)

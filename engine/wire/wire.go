@@ -8,7 +8,8 @@
 // made for.
 //
 // Reading order: wire.go (this file), call.go (a batch of decisions as it is sent),
-// reply.go (what comes back), inspect.go, and lease.go, the messages of split keys.
+// reply.go (what comes back), hold.go (requests with an id, and several keys at once),
+// inspect.go, and lease.go, the messages of split keys.
 package wire
 
 import "errors"

@@ -1,0 +1,111 @@
+-- admit.lua: the function rl_admit answers one request with an id, which is charged once, or holds units that are charged
+-- later. The same id again is answered as it was at first.
+--
+-- KEYS[1] the stored key
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] the spec, see spec.lua; of RL.ACQUIRE it has the kind CONCURRENCY, 1 bucket, and one window of 0 ms with the
+--         slots as limit
+-- ARGV[3] the rider: what 1 byte (0: charge once, 1: hold), digest of the id 16, ms for which units are held at most 5,
+--         flags 1 (1: forget what lapses)
+-- returns again 1; if that is 1, the length of a spec 1 and the spec: that of which the answer speaks; then the clock 6 and
+--         the reply of one entry, see decide.lua
+-- Cost: as rl_decide, and a call of Redis to read the id and one to write it.
+local lib = ...
+
+local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local layout, record, spec, ids, holds = lib.layout, lib.record, lib.spec, lib.ids, lib.holds
+local CONCURRENCY = layout.CONCURRENCY
+local rider = {}
+lib.rider = rider
+
+-- remembered returns what is remembered of a hold, and written is the inverse: 1 if it is settled 1 byte, 1 if it is
+-- released when it lapses 1, ms that it lasts 5, the cost with which it was settled 6, the length of its spec 1, the
+-- spec, and the clock and reply of the first answer, which RL.ACQUIRE does not have.
+function rider.remembered(s)
+  local settled, release, ttl, cost, bytes = unpack('>BBI5I6B', s)
+  return settled == 1, release == 1, ttl, cost, sub(s, 15, 14 + bytes), sub(s, 15 + bytes)
+end
+
+function rider.written(settled, release, ttl, cost, text, answer)
+  return pack('>BBI5I6B', settled and 1 or 0, release and 1 or 0, ttl, cost, #text) .. text .. answer
+end
+
+-- open reads a rider and what is known of its id.
+function rider.open(text, q, key, clock)
+  local what, digest, ttl, flags = unpack('>Bc16I5B', text)
+  local r = { once = what == 0, ttl = ttl, release = flags % 2 == 1 or q.kind ~= layout.SLIDE }
+  r.id = ids.open(key, digest, r.once and ids.ONCE or q.kind == CONCURRENCY and ids.LEASE or ids.RESERVATION, clock)
+  function r.take(rec, of, states, units) -- in place of lib.charge
+    ids.admits(r.id, rec.now)
+    if r.once then return lib.charge(rec, of, states, units) end
+    r.id.till = holds.deadline(rec.now, ttl)
+    holds.add(rec, of, r.id.till, units, r.release, states)
+    return true
+  end
+  return r
+end
+
+-- renew lets what RL.ACQUIRE holds last from now on for a length of time. It returns the spec of what is held, with the
+-- slots that are asked for now, if any are; or nothing if it is not held any more.
+function rider.renew(rec, id, ttl, slots)
+  if not id.found then return end
+  local _, release, _, _, text = rider.remembered(id.found)
+  local q = spec.of(slots and sub(text, 1, -6) .. pack('>I5', slots) or text)
+  if not holds.out(q, id.till, q.cost, release) then return end
+  local was, till = record.ends(), holds.deadline(rec.now, ttl)
+  holds.remove(rec, q, id.till, q.cost, release)
+  holds.add(rec, q, till, q.cost, release)
+  record.save(was)
+  ids.keep(id, rec.now, till, rider.written(false, release, ttl, 0, q.text, ''))
+  return q
+end
+
+-- again answers a request whose id is known.
+function rider.again(r, rec, q, clock)
+  local id = r.id
+  if not id.found then return end
+  if r.once then return '\1' .. id.found end
+  if id.kind == ids.RESERVATION then
+    local _, _, _, _, text, answer = rider.remembered(id.found)
+    return pack('>BB', 1, #text) .. text .. answer
+  end
+  local held, states, uses = rider.renew(rec, id, r.ttl, q.limits[1]), {}, {}
+  if not held then return end
+  local lapsed = rec.lapsed
+  holds.weigh(ids.record(id, rec.clock), held, states, uses)
+  local st = states[1]
+  return pack('>BB', 1, #held.text) .. held.text .. pack('>I6BI3I4I3I6I6I6I6', clock, layout.HELD, lapsed, 1,
+    lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.said_last(st), 0)
+end
+
+-- remember remembers the first answer to a request that was granted: an entry's reply, of which all that comes after the
+-- status is alike.
+function rider.remember(r, q, clock, now, entry)
+  local tail, id = -7 - 24 * q.count, r.id
+  if unpack('>I4', entry, #entry + 1 + tail) == 0 then return end
+  local answer = pack('>I6B', clock, layout.DECIDED) .. sub(entry, tail)
+  if r.once then
+    ids.keep(id, now, now + q.longest + 1, pack('>B', #q.text) .. q.text .. answer)
+  else
+    ids.keep(id, now, id.till, rider.written(false, r.release, r.ttl, 0, q.text, q.kind ~= CONCURRENCY and answer or ''))
+  end
+end
+
+function lib.admit(keys, args)
+  local clock, key, q = lib.clock_of(args[1]), keys[1], spec.of(args[2])
+  if q.cost == 0 then return '\0' .. pack('>I6', clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
+  local r = rider.open(args[3], q, key, clock)
+  local entry, now
+  local large = q.kind == layout.SLIDE and q.limits[1] > 65536 -- so that its newest entry does not tell now
+  if r.once and not r.id.found and not ids.full(r.id) and r.id.last <= clock and not large then
+    entry, now = lib.entry(q, key, clock)
+  else
+    local rec = ids.record(r.id, clock)
+    local known = rider.again(r, rec, q, clock)
+    if known then return known end
+    entry, now = lib.answer(rec, q, 1, r.take), rec.now
+  end
+  rider.remember(r, q, clock, now, entry)
+  return '\0' .. pack('>I6', clock) .. entry
+end
+lib.admit = record.guarded(lib.admit)

@@ -1,0 +1,223 @@
+package lua_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/require"
+)
+
+// holder asks one node about the key k at a clock that the test sets, in ms after base.
+type holder struct {
+	*testing.T
+	server   *redistest.Server
+	at       int64 // ms after base
+	scripted bool  // the library runs as a script
+}
+
+func startHolder(t *testing.T) *holder {
+	t.Helper()
+	h := &holder{T: t, server: redistest.Start(t)}
+	h.server.Do("FUNCTION", "LOAD", lua.Library.Source)
+	return h
+}
+
+// on returns a holder for a subtest, on an empty node.
+func (h *holder) on(t *testing.T) *holder {
+	h.server.Do("FLUSHALL")
+	return &holder{T: t, server: h.server, scripted: h.scripted}
+}
+
+const (
+	stored = "rl:{k}"
+	hashed = "rl:{k}%i"
+)
+
+func (h *holder) ask(f *lua.Function, args [][]byte) (string, error) {
+	words := wire.FunctionArgs(f, stored, strconv.FormatInt(base+h.at, 10), args, false)
+	if h.scripted {
+		words = append([]any{"eval", lua.Script.Source, 1, stored, f.Short()}, words[4:]...)
+	}
+	return h.server.Client.Do(context.Background(), words...).Text()
+}
+
+func (h *holder) must(f *lua.Function, args [][]byte) string {
+	h.Helper()
+	reply, err := h.ask(f, args)
+	require.NoError(h, err)
+	return reply
+}
+
+// slide returns a request about pairs of a limit and a window in ms.
+func slide(cost int64, pairs ...int64) *engine.Request {
+	return asking(limit.Slide, cost, pairs...)
+}
+
+func asking(kind limit.Kind, cost int64, pairs ...int64) *engine.Request {
+	r := &engine.Request{Key: []byte("k"), Spec: limit.Spec{Kind: kind, Cost: cost, Buckets: 1, N: len(pairs) / 2}}
+	for i := range r.N {
+		r.Windows[i] = limit.Window{Limit: pairs[2*i], Length: pairs[2*i+1]}
+	}
+	return r
+}
+
+// with returns a request like r that has an id and asks for units to be held for some ms.
+func with(r *engine.Request, id string, ttl int64, release bool) *engine.Request {
+	c := *r
+	c.Hold = &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: ttl, Release: release}
+	return &c
+}
+
+// once returns a request like r that is charged once under its id.
+func once(r *engine.Request, id string) *engine.Request {
+	c := *r
+	c.Hold = &engine.Hold{ID: engine.DigestOf([]byte(id)), Once: true}
+	return &c
+}
+
+// acquire returns a request for units of slots.
+func acquire(slots, cost, ttl int64, id string) *engine.Request {
+	return with(asking(limit.Concurrency, cost, slots, 0), id, ttl, true)
+}
+
+func (h *holder) admit(r *engine.Request) wire.Admitted {
+	h.Helper()
+	a, err := wire.DecodeAdmit(h.must(lua.Admit, wire.AdmitArgs(r)), r)
+	require.NoError(h, err)
+	return a
+}
+
+// refused returns the error of a request.
+func (h *holder) refused(r *engine.Request) error {
+	h.Helper()
+	_, err := h.ask(lua.Admit, wire.AdmitArgs(r))
+	require.Error(h, err)
+	return wire.KeyError(err.Error())
+}
+
+// five are the integers of RL.RESERVE's reply: allowed, limit, remaining, retry_after, reset_after.
+type five [5]int64
+
+func told(d limit.Decision) five {
+	f := five{0, d.Limit, d.Remaining, d.RetryAfter, d.ResetAfter}
+	if d.Allowed {
+		f[0] = 1
+	}
+	return f
+}
+
+// reserve returns what RL.RESERVE answers.
+func (h *holder) reserve(r *engine.Request) five {
+	h.Helper()
+	a := h.admit(r)
+	return told(a.Decision())
+}
+
+func (h *holder) answer(r *engine.Request) (wire.Answer, int64) {
+	h.Helper()
+	var c wire.Call
+	c.Add(r, 0)
+	args := c.Args("", false, false)[5:]
+	all := make([][]byte, len(args))
+	for i, a := range args {
+		all[i] = []byte(a.(string))
+	}
+	answers, clock, err := c.Decode(h.must(lua.Decide, all))
+	require.NoError(h, err)
+	require.NotEqual(h, wire.Failed, answers[0].Status, answers[0].Failure)
+	return answers[0], clock
+}
+
+// decide returns what RL.SLIDE answers.
+func (h *holder) decide(r *engine.Request) five {
+	h.Helper()
+	a, clock := h.answer(r)
+	return told(r.Decide(a.Usages, clock, a.Granted, 0))
+}
+
+// settle returns what RL.SETTLE answers, and what it says of an overrun and of lapses.
+func (h *holder) settle(kind limit.Kind, id string, cost int64) (engine.Settlement, int64) {
+	h.Helper()
+	r := &engine.Request{Op: engine.OpSettle, Spec: limit.Spec{Kind: kind, Cost: cost}, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id))}}
+	s, lapsed, err := wire.DecodeSettle(h.must(lua.Settle, wire.SettleArgs(r)))
+	require.NoError(h, err)
+	return s, lapsed
+}
+
+func (h *holder) renew(ttl int64, ids ...string) []wire.Renewal {
+	h.Helper()
+	var all []*engine.Request
+	words := []any{"fcall", lua.Renew.Name, len(ids)}
+	for _, id := range ids {
+		all = append(all, with(slide(0), id, ttl, true))
+		words = append(words, stored)
+	}
+	words = append(words, strconv.FormatInt(base+h.at, 10), string(wire.RenewArgs(all)[0]))
+	reply, err := h.server.Client.Do(context.Background(), words...).Text()
+	require.NoError(h, err)
+	renewals, err := wire.DecodeRenew(reply, len(ids))
+	require.NoError(h, err)
+	return renewals
+}
+
+func (h *holder) inspect() []engine.State {
+	h.Helper()
+	states, _, err := wire.DecodeStates(h.must(lua.Inspect, nil), "node")
+	require.NoError(h, err)
+	return states
+}
+
+func (h *holder) reset() int64 {
+	h.Helper()
+	a, _ := h.answer(&engine.Request{Op: engine.OpReset, Key: []byte("k")})
+	return a.Granted
+}
+
+// kept is all that the node has stored: the record, the hash of ids, and when they end, in ms after base.
+type kept struct {
+	record       string
+	ids          map[string]string
+	until, idsTo int64
+}
+
+// nothing is stored.
+var nothing = kept{ids: map[string]string{}}
+
+func (h *holder) kept() kept {
+	h.Helper()
+	ctx, c := context.Background(), h.server.Client
+	record, _ := c.Get(ctx, stored).Result() // empty, if there is none
+	ends := func(key string) int64 {
+		if at := c.PExpireTime(ctx, key).Val(); at > 0 {
+			return int64(at/time.Millisecond) - base
+		}
+		return 0
+	}
+	return kept{record, c.HGetAll(ctx, hashed).Val(), ends(stored), ends(hashed)}
+}
+
+// many admits the requests from 0 on, and settles each without cost if that is wished.
+func (h *holder) many(n int, request func(i int) *engine.Request, settled bool) {
+	h.Helper()
+	ctx, clock := context.Background(), strconv.FormatInt(base+h.at, 10)
+	for from := 0; from < n; from += 1024 {
+		p := h.server.Client.Pipeline()
+		for i := from; i < min(from+1024, n); i++ {
+			r := request(i)
+			p.Do(ctx, wire.FunctionArgs(lua.Admit, stored, clock, wire.AdmitArgs(r), false)...)
+			if settled {
+				r.Cost = 0
+				p.Do(ctx, wire.FunctionArgs(lua.Settle, stored, clock, wire.SettleArgs(r), false)...)
+			}
+		}
+		_, err := p.Exec(ctx)
+		require.NoError(h, err)
+	}
+}

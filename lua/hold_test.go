@@ -1,0 +1,303 @@
+package lua_test
+
+import (
+	"context"
+	"strconv"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/require"
+)
+
+// What RL.RESERVE, RL.SETTLE and RL.SLIDE answer about one window, and what is left of a hold.
+func TestReserveAndSettle(t *testing.T) {
+	shared := startHolder(t)
+	for _, scripted := range []bool{false, true} {
+		t.Run(map[bool]string{false: "functions", true: "script"}[scripted], func(t *testing.T) {
+			h := shared.on(t)
+			h.scripted = scripted
+			got := h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
+			deadline := int64(60_000)
+			deadline += (512 - (base+deadline)%512) % 512
+			require.Equal(t, five{1, 10, 6, 0, deadline + 60_001}, got)
+			require.Equal(t, five{1, 10, 4, 0, deadline + 60_001}, h.decide(slide(2, 10, 60_000)))
+			require.Equal(t, five{0, 10, 4, 60_001, deadline + 60_001}, h.decide(slide(5, 10, 60_000)))
+
+			h.at = 100
+			before := h.kept()
+			require.Equal(t, got, h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false)), "again")
+			require.Equal(t, got, h.reserve(with(slide(7, 5, 1000, 3, 2000), "a", 500, true)), "again, with other numbers")
+			require.Equal(t, int64(0), h.reserve(with(slide(5, 10, 60_000), "b", 60_000, false))[0])
+			require.Equal(t, int64(1), h.reserve(with(slide(0, 10, 60_000), "c", 60_000, false))[0], "a question")
+			require.Equal(t, before, h.kept(), "a denial, a question and an id that is known write nothing")
+
+			s, _ := h.settle(limit.Slide, "a", 3)
+			require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Returned: 1}, s)
+			require.Equal(t, five{0, 10, 5, 59_901, 60_001}, h.decide(slide(7, 10, 60_000)), "2 at 0 ms and 3 at 100 ms")
+			before = h.kept()
+			s, _ = h.settle(limit.Slide, "a", 3)
+			require.Equal(t, engine.Settlement{Settled: true, Again: true, Charged: 3, Returned: 1}, s)
+			s, _ = h.settle(limit.Slide, "a", 4)
+			require.Equal(t, engine.Settlement{}, s)
+			s, _ = h.settle(limit.Slide, "unknown", 4)
+			require.Equal(t, engine.Settlement{}, s)
+			s, _ = h.settle(limit.Concurrency, "a", 3)
+			require.Equal(t, engine.Settlement{}, s, "kinds of ids do not see each other")
+			require.Equal(t, got, h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false)), "settled, and known")
+			require.Equal(t, before, h.kept())
+			require.Equal(t, byte(1), before.record[2], "nothing is held: one state")
+			require.EqualValues(t, 60_100, before.until)
+		})
+	}
+}
+
+// A hold that is not settled is charged, or forgotten, at its deadline.
+func TestHoldsLapse(t *testing.T) {
+	shared := startHolder(t)
+	t.Run("charged", func(t *testing.T) {
+		h := shared.on(t)
+		require.Equal(t, five{1, 10, 6, 0, 50 + 1001}, h.reserve(with(slide(4, 10, 1000), "a", 50, false)))
+		require.EqualValues(t, 50+1000, h.kept().until)
+		require.Equal(t, five{1, 10, 3, 0, 60 + 1001}, h.reserve(with(slide(3, 10, 1000), "b", 60, false)))
+		require.Equal(t, five{0, 10, 3, 50 + 1001, 60 + 1001}, h.decide(slide(7, 10, 1000)))
+		h.at = 49
+		s, _ := h.settle(limit.Slide, "b", 3)
+		require.True(t, s.Settled)
+		h.at = 50
+		before := h.kept()
+		require.Equal(t, five{0, 10, 3, 999 + 1, 50 + 1001 - 50}, h.decide(slide(4, 10, 1000)), "3 at 49 ms, 4 at 50 ms")
+		require.Equal(t, before, h.kept(), "a denial takes off lapses in memory only")
+		a, _ := h.answer(slide(4, 10, 1000))
+		require.True(t, a.Held)
+		require.Zero(t, a.Lapsed, "they are told by who writes them")
+		s, lapsed := h.settle(limit.Slide, "a", 1)
+		require.Equal(t, engine.Settlement{}, s)
+		require.Zero(t, lapsed)
+		require.Equal(t, []engine.State{{Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 7, Limit: 10, Remaining: 3, Node: "node",
+			TTL: 1001, Rate: 2, Lapsed: 1}}, h.inspect())
+		a, _ = h.answer(slide(3, 10, 1000))
+		require.EqualValues(t, 1, a.Granted)
+		require.EqualValues(t, 1, a.Lapsed)
+		require.EqualValues(t, 50+1000, h.kept().until)
+		h.at = 49 + 1001
+		require.Equal(t, five{1, 10, 2, 0, 1001}, h.decide(slide(1, 10, 1000)), "the 3 are gone, the 4 are not")
+		h.at = 50 + 1001
+		require.Equal(t, five{1, 10, 8, 0, 1001}, h.decide(slide(1, 10, 1000)))
+		require.Equal(t, byte(1), h.kept().record[2], "nothing is held, nor has lapsed")
+		require.Equal(t, five{1, 10, 4, 0, 50 + 1001}, h.reserve(with(slide(4, 10, 1000), "a", 50, false)), "a lapsed id is a new one")
+	})
+	t.Run("released", func(t *testing.T) {
+		h := shared.on(t)
+		require.Equal(t, five{1, 10, 6, 0, 50}, h.reserve(with(slide(4, 10, 1000), "a", 50, true)))
+		require.Equal(t, five{1, 10, 3, 0, 60}, h.reserve(with(slide(3, 10, 1000), "b", 60, true)))
+		require.Equal(t, five{0, 10, 3, 50, 60}, h.decide(slide(7, 10, 1000)))
+		require.Equal(t, five{0, 10, 3, 60, 60}, h.decide(slide(8, 10, 1000)))
+		require.EqualValues(t, 59, h.kept().until)
+		h.at = 59
+		require.Equal(t, five{1, 10, 6, 0, 1001}, h.decide(slide(1, 10, 1000)))
+		h.at = 60
+		require.Equal(t, five{1, 10, 8, 0, 1001}, h.decide(slide(1, 10, 1000)))
+	})
+	t.Run("both kinds and a log", func(t *testing.T) {
+		h := shared.on(t)
+		h.decide(slide(2, 10, 1000))
+		h.reserve(with(slide(2, 10, 1000), "a", 100, false)) // until 1101
+		h.reserve(with(slide(2, 10, 1000), "b", 90, true))   // until 90
+		h.at = 10
+		h.decide(slide(2, 10, 1000)) // until 1011
+		for cost, retry := range map[int64]int64{3: 80, 4: 80, 5: 1001 - 10, 6: 1001 - 10, 7: 1001, 8: 1001, 9: 1101 - 10} {
+			require.Equal(t, five{0, 10, 2, retry, 1101 - 10}, h.decide(slide(cost, 10, 1000)), cost)
+		}
+	})
+}
+
+// The same id is charged once, while the longest window lasts.
+func TestOnce(t *testing.T) {
+	shared := startHolder(t)
+	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+		t.Run(kind.String(), func(t *testing.T) {
+			h := shared.on(t)
+			r := asking(kind, 3, 10, 1000, 8, 2000)
+			first := h.admit(once(r, "a"))
+			require.False(t, first.Again)
+			require.EqualValues(t, 1, first.Granted)
+			h.at = 2000
+			before := h.kept()
+			again := h.admit(once(r, "a"))
+			require.True(t, again.Again)
+			require.Equal(t, told(first.Decision()), told(again.Decision()))
+			require.False(t, h.admit(once(asking(kind, 0, 10, 1000), "a")).Again, "a question")
+			require.Equal(t, before, h.kept())
+			h.at = 2001
+			again = h.admit(once(r, "a"))
+			require.False(t, again.Again)
+			require.EqualValues(t, 1, again.Granted)
+		})
+	}
+}
+
+// What RL.ACQUIRE holds is released, renewed, or ends.
+func TestSlots(t *testing.T) {
+	shared := startHolder(t)
+	h := shared.on(t)
+	u := func(a wire.Admitted) limit.Usage { return a.Usages[0] }
+	a := h.admit(acquire(3, 1, 50, "a"))
+	require.EqualValues(t, 1, a.Granted)
+	require.Equal(t, limit.Usage{Last: 50}, u(a))
+	require.Equal(t, limit.Usage{Used: 1, Last: 70}, u(h.admit(acquire(3, 2, 70, "b"))))
+	before := h.kept()
+	denied := h.admit(acquire(3, 1, 100, "c"))
+	require.Zero(t, denied.Granted)
+	require.Equal(t, limit.Usage{Used: 3, Room: 50, Last: 70}, u(denied))
+	require.True(t, denied.Held)
+	require.Equal(t, limit.Usage{Used: 3, Room: 70, Last: 70}, u(h.admit(acquire(3, 2, 100, "c"))))
+	require.Equal(t, before, h.kept())
+	require.EqualValues(t, 69, before.until)
+
+	h.at = 10
+	again := h.admit(acquire(2, 5, 80, "a"))
+	require.True(t, again.Again)
+	require.EqualValues(t, 1, again.Spec.Cost, "it keeps its cost")
+	require.EqualValues(t, 2, again.Spec.Windows[0].Limit)
+	require.Equal(t, limit.Usage{Used: 2, Last: 80}, u(again))
+	require.Equal(t, []wire.Renewal{wire.Renewed, wire.Ended, wire.Renewed}, h.renew(100, "b", "c", "a"))
+	require.EqualValues(t, 109, h.kept().until)
+	require.Equal(t, []engine.State{{Kind: limit.Concurrency, Buckets: 1, Limit: 2, Node: "node", TTL: 100, Held: 3, Holds: 2, Rate: h.inspect()[0].Rate}}, h.inspect())
+
+	s, _ := h.settle(limit.Slide, "a", 0)
+	require.False(t, s.Settled)
+	s, _ = h.settle(limit.Concurrency, "b", 0)
+	require.Equal(t, engine.Settlement{Settled: true, Returned: 2}, s)
+	s, _ = h.settle(limit.Concurrency, "b", 0)
+	require.False(t, s.Settled, "it has ended, and is not remembered")
+	require.Equal(t, []wire.Renewal{wire.Ended, wire.Renewed}, h.renew(100, "b", "a"))
+	h.at = 110
+	require.Equal(t, []wire.Renewal{wire.Ended}, h.renew(100, "a"), "a renewal never revives")
+	require.Equal(t, limit.Usage{Last: 50}, u(h.admit(acquire(1, 1, 50, "d"))))
+	s, _ = h.settle(limit.Concurrency, "d", 0)
+	require.True(t, s.Settled)
+	h = h.on(t)
+	h.admit(acquire(3, 1, 50, "a"))
+	require.NotEqual(t, nothing, h.kept())
+	h.settle(limit.Concurrency, "a", 0)
+	require.Equal(t, nothing, h.kept())
+}
+
+// RL.RESET forgets holds and ids.
+func TestResetForgetsHolds(t *testing.T) {
+	h := startHolder(t)
+	h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
+	h.admit(acquire(3, 1, 50, "a"))
+	require.EqualValues(t, 1, h.reset())
+	require.Equal(t, nothing, h.kept())
+	s, _ := h.settle(limit.Slide, "a", 3)
+	require.False(t, s.Settled)
+	require.Zero(t, h.reset())
+	require.Zero(t, func() int64 { _, err := h.ask(lua.Forget, [][]byte{nil}); require.NoError(t, err); return 0 }())
+}
+
+// A question about several keys is charged to all of them, or to none.
+func TestAll(t *testing.T) {
+	h := startHolder(t)
+	keys, failure := []string{"rl:{a}", "rl:{b}"}, "damaged"
+	requests := []engine.Request{*slide(2, 10, 1000), *asking(limit.Counter, 1, 3, 2000)}
+	ask := func(apart bool) (granted []int64, all bool) {
+		words := []any{"fcall", lua.All.Name, len(keys), keys[0], keys[1], strconv.FormatInt(base+h.at, 10)}
+		if apart {
+			words = []any{"fcall", lua.All.Name, 0, strconv.FormatInt(base+h.at, 10)}
+		}
+		for _, spec := range wire.AllArgs(requests) {
+			words = append(words, string(spec))
+		}
+		if apart {
+			words = append(words, keys[0], keys[1])
+		}
+		reply, err := h.server.Client.Do(context.Background(), words...).Text()
+		require.NoError(t, err)
+		answers, _, all, err := wire.DecodeAll(reply, requests)
+		require.NoError(t, err)
+		for _, a := range answers {
+			if a.Status == wire.Failed {
+				require.Contains(t, a.Failure, failure)
+				a.Granted = -1
+			}
+			granted = append(granted, a.Granted)
+		}
+		return granted, all
+	}
+	stored := func() []string { return []string{h.server.Do("GET", keys[0]), h.server.Do("GET", keys[1])} }
+	for i := range 3 {
+		granted, all := ask(i%2 == 0)
+		require.Equal(t, []int64{1, 1}, granted)
+		require.True(t, all)
+	}
+	before := stored()
+	granted, all := ask(false)
+	require.Equal(t, []int64{1, 0}, granted)
+	require.False(t, all)
+	h.server.Do("SET", keys[1], "x")
+	granted, all = ask(true)
+	require.Equal(t, []int64{1, -1}, granted)
+	require.False(t, all)
+	require.Equal(t, []string{before[0], "x"}, stored())
+
+	// That b has no room for another window is found before a is charged.
+	h.server.Do("DEL", keys[1])
+	requests[0].Cost = 0
+	for i := range int64(65) {
+		requests[1] = *slide(1, 100, 10_000+i)
+		if i == 64 {
+			requests[0].Cost = 1
+			before = stored()
+			failure = "too many windows"
+		}
+		granted, all = ask(false)
+		require.Equal(t, i < 64, all)
+	}
+	require.Equal(t, []int64{1, -1}, granted)
+	require.Equal(t, before, stored())
+}
+
+// A request past a bound of its key is an error, and changes nothing that counts. A denial is a denial all the same.
+func TestBoundsOfHoldsAndIDs(t *testing.T) {
+	shared := startHolder(t)
+	for name, c := range map[string]struct {
+		most    int
+		past    error
+		request func(id string) *engine.Request
+		room    func(h *holder)
+	}{
+		"reservations": {engine.MaxHolds, engine.ErrHolds, func(id string) *engine.Request {
+			return with(slide(1, 1_000_000, 3_600_000), id, 600_000, false)
+		}, func(h *holder) { h.settle(limit.Slide, "0", 0) }},
+		"settled reservations": {engine.MaxIDs, engine.ErrHolds, func(id string) *engine.Request {
+			return with(slide(1, 1_000_000, 3_600_000), id, 600_000, false)
+		}, func(h *holder) { h.at = 1_300_000 }},
+		"leases": {engine.MaxSlotHolds, engine.ErrSlotHolds, func(id string) *engine.Request {
+			return acquire(1_000_000, 1, 600_000, id)
+		}, func(h *holder) { h.settle(limit.Concurrency, "0", 0) }},
+		"once": {engine.MaxIDs, engine.ErrIDs, func(id string) *engine.Request {
+			return once(asking(limit.Fixed, 1, 1_000_000, 600_000), id)
+		}, func(h *holder) { h.at = 700_000 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := shared.on(t)
+			h.many(c.most, func(i int) *engine.Request { return c.request(strconv.Itoa(i)) }, name == "settled reservations")
+			before := h.kept()
+			require.Equal(t, c.past, h.refused(c.request("another")))
+			if full := c.request("another"); name != "settled reservations" {
+				full.Windows[0].Limit = 10
+				require.Zero(t, h.admit(full).Granted)
+			}
+			require.True(t, h.admit(c.request("1")).Again)
+			require.Equal(t, before.record, h.kept().record)
+			c.room(h)
+			require.EqualValues(t, 1, h.admit(c.request("another")).Granted)
+			h.reset()
+			require.Equal(t, nothing, h.kept())
+		})
+	}
+}

@@ -1,0 +1,76 @@
+-- settle.lua: what becomes of a hold. The function rl_settle ends one and charges what it has cost: RL.SETTLE, and RL.RELEASE
+-- without cost.
+--
+-- KEYS[1] the stored key
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] what 1 byte (1: a reservation, 2: what RL.ACQUIRE holds), digest of the id 16, cost 6
+-- returns settled 1 (2: by an earlier call), units charged 6, given back 6, charged beyond those held 6, holds that had
+--         lapsed and were taken off 3
+-- Cost: two calls of Redis to read, and mostly two to write.
+local lib = ...
+
+local unpack, pack = struct.unpack, struct.pack
+local max = math.max
+local record, spec, ids, holds, rider = lib.record, lib.spec, lib.ids, lib.holds, lib.rider
+local COUNTABLE = 2 ^ 45 -- units of a window
+
+local function reply(settled, cost, units, lapsed)
+  return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
+end
+
+function lib.settle(keys, args)
+  local clock, key = lib.clock_of(args[1]), keys[1]
+  local what, digest, cost = unpack('>Bc16I6', args[2])
+  local id = ids.open(key, digest, what == 2 and ids.LEASE or ids.RESERVATION, clock)
+  local rec = ids.record(id, clock)
+  local was = record.ends()
+  if not id.found then return reply(0, 0, 0, 0) end
+  local settled, release, ttl, before, text, answer = rider.remembered(id.found)
+  local q = spec.of(text)
+  if settled then
+    if cost ~= before then return reply(0, 0, 0, 0) end
+    return reply(2, cost, q.cost, 0)
+  end
+  if not holds.out(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
+  local states, uses = {}, {}
+  holds.weigh(rec, q, states, uses)
+  for i = 1, q.count do
+    if cost > q.cost and uses[i] - q.cost + cost > COUNTABLE then error({ err = 'ERR cost exceeds what this key can count' }) end
+  end
+  if cost > 0 then lib.charge(rec, q, states, cost) end
+  holds.remove(rec, q, id.till, q.cost, release)
+  record.save(was)
+  if what == 2 then
+    ids.drop(id, rec.now)
+  else
+    ids.keep(id, rec.now, holds.deadline(rec.now, ttl), rider.written(true, release, ttl, cost, text, answer))
+  end
+  return reply(1, cost, q.cost, rec.lapsed)
+end
+lib.settle = record.guarded(lib.settle)
+
+-- The function rl_renew lets what RL.ACQUIRE holds last from now on for a length of time.
+--
+-- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] per key: digest of the id 16 bytes, ms 5
+-- returns per key 1 byte: 1 if it lasts, 0 if it had ended, 2 if this key has failed, but for an only one: its error is that
+--         of the function
+-- Cost: O(keys); per key two calls of Redis to read, and mostly two to write if its deadline moves.
+function lib.renew(keys, args)
+  local clock, said, before = lib.clock_of(args[1]), args[2], 0
+  local count = #said / 21
+  if #keys == 0 then keys, before = args, #args - count end
+  local out = {}
+  for i = 1, count do
+    local key = keys[before + i]
+    local digest, ttl = unpack('>c16I5', said, i * 21 - 20)
+    local ok, why = pcall(function()
+      local id = ids.open(key, digest, ids.LEASE, clock)
+      return rider.renew(ids.record(id, clock), id, ttl) and '\1' or '\0'
+    end)
+    if not ok and count == 1 then error({ err = (record.explain(key, why)) }) end
+    out[i] = ok and why or '\2'
+  end
+  return table.concat(out)
+end
