@@ -40,7 +40,7 @@ type held struct {
 	ttl     int64 // ms, as asked
 	release bool  // it is forgotten when it lapses
 	settled bool
-	result  engine.Settlement // once it is settled
+	result  engine.Settlement // the answer to another equal settle, once it is settled
 	kind    limit.Kind
 	buckets int64
 	windows []limit.Window // with the limits under which it was admitted

@@ -44,14 +44,16 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	}
 	b.tidy()
 	h.settled = true
-	h.result = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: max(cost-h.units, 0)}
+	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: max(cost-h.units, 0)}
+	h.result = done
+	h.result.Again = true // of an equal request after this one
 	until := now + h.ttl
 	if e.class == slots {
 		until = now // unknown from now on
 	}
 	b.ids.keep(now, e, until)
 	b.ids.touch(now)
-	return h.result, lapsed, nil
+	return done, lapsed, nil
 }
 
 // Renew lets a lease of RL.ACQUIRE last for the TTL of r from now on, and reports whether it had not ended.

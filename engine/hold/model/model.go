@@ -402,12 +402,14 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 	}
 	k.end(h)
 	h.settled, h.until = true, now+h.ttl
-	h.result = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: over}
+	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: over}
+	h.result = done
+	h.result.Again = true
 	if h.class == "slots" {
 		h.until = now
 	}
 	k.know(now, h)
-	return h.result, lapsed, nil
+	return done, lapsed, nil
 }
 
 // Renew lets a lease last from now on.
