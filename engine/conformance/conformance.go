@@ -3,7 +3,7 @@
 // simple to be wrong. Only tests import it.
 //
 // Reading order: conformance.go (this file), transcript.go and transcripts/,
-// random.go, model.go.
+// random.go, model.go; holds.go and holds/ for what holds units or has an id.
 package conformance
 
 import (
@@ -25,14 +25,20 @@ type Subject func(t *testing.T, clock func() int64) engine.Engine
 // many random requests. SOAK_REQUESTS in the environment sets another number, for a
 // soak.
 func Run(t *testing.T, open Subject, random int) {
-	if text := os.Getenv("SOAK_REQUESTS"); text != "" {
-		n, err := strconv.Atoi(text)
-		require.NoError(t, err, "SOAK_REQUESTS")
-		random = n
-	}
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "transcripts/*.txt") })
-	t.Run("random", func(t *testing.T) { randomRun(t, open, random) })
+	t.Run("random", func(t *testing.T) { randomRun(t, open, soak(t, random)) })
 	t.Run("known answers", func(t *testing.T) { knownAnswers(t, open) })
+}
+
+// soak returns how many random requests to send.
+func soak(t *testing.T, random int) int {
+	text := os.Getenv("SOAK_REQUESTS")
+	if text == "" {
+		return random
+	}
+	n, err := strconv.Atoi(text)
+	require.NoError(t, err, "SOAK_REQUESTS")
+	return n
 }
 
 // knownAnswers has requests whose answer a policy knows among others about the same key.
@@ -89,6 +95,16 @@ func Reset(key string) engine.Request {
 // Inspect returns an RL.INSPECT of a key.
 func Inspect(key string) engine.Request {
 	return engine.Request{Op: engine.OpInspect, Key: []byte(key)}
+}
+
+// Settle returns an RL.SETTLE of a key, or an RL.RELEASE if kind is limit.Concurrency.
+func Settle(key string, kind limit.Kind, id string, cost int64) engine.Request {
+	return engine.Request{Op: engine.OpSettle, Key: []byte(key), Spec: limit.Spec{Kind: kind, Cost: cost}, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id))}}
+}
+
+// Renew returns an RL.RENEW of a key.
+func Renew(key, id string, ttl int64) engine.Request {
+	return engine.Request{Op: engine.OpRenew, Key: []byte(key), Spec: limit.Spec{Kind: limit.Concurrency}, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: ttl}}
 }
 
 // Ask has an engine answer one request.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -26,8 +27,12 @@ import (
 // as command window-ms buckets used limit remaining, separated by commas, or none. An
 // error's is its text. A last word SHADOW makes any command one about the key's shadow; the
 // answer is as the engine decided, so that it begins with 0 for what would have been denied.
+//
+// RL.RESERVE, RL.ACQUIRE and ONCE have again after their answer if the id was known. RL.SETTLE answers its three integers,
+// RL.RELEASE of one id and RL.RENEW 1 or 0. A state of which units are held has their number and that of the holds after a
+// plus sign. A question about several keys, with AND, answers for each of them, separated by commas.
 
-//go:embed transcripts/*.txt throttle.txt
+//go:embed transcripts/*.txt holds/*.txt throttle.txt
 var files embed.FS
 
 func transcripts(t *testing.T, open Subject, pattern string) {
@@ -74,10 +79,24 @@ func play(t *testing.T, e engine.Engine, clock *int64, prefix, line string) {
 	}
 	var p engine.Pipeline
 	for range times {
+		first := len(p.Requests)
+		for {
+			and := slices.Index(words, "AND")
+			if and < 0 {
+				break
+			}
+			*p.Add() = parse(t, prefix, words[:and])
+			words = append([]string{words[0]}, words[and+1:]...)
+		}
 		*p.Add() = parse(t, prefix, words)
+		p.Requests[first].With = len(p.Requests) - first - 1
 	}
 	e.Do(&p)
-	got := spoken(t, &p.Requests[0], &p.Results[0])
+	var answers []string
+	for i := range 1 + p.Requests[0].With {
+		answers = append(answers, spoken(t, &p.Requests[i], &p.Results[i]))
+	}
+	got := strings.Join(answers, ", ")
 	if many {
 		admitted := 0
 		for i := range p.Results {
@@ -117,10 +136,23 @@ func parse(t *testing.T, prefix string, words []string) engine.Request {
 			cost = number(t, words[5])
 		}
 		return Throttle(key, number(t, words[2]), number(t, words[3]), number(t, words[4]), cost)
+	case "RL.SETTLE":
+		return Settle(key, limit.Slide, words[2], number(t, words[3]))
+	case "RL.RELEASE":
+		return Settle(key, limit.Concurrency, words[2], 0)
+	case "RL.RENEW":
+		return Renew(key, words[2], duration(t, words[3]))
+	}
+	hold := &engine.Hold{TTL: 60_000}
+	if words[0] == "RL.ACQUIRE" {
+		words = append([]string{words[0], words[1], words[2], "0"}, words[3:]...) // a window without a length
+	}
+	if words[0] == "RL.RESERVE" {
+		words = append([]string{"RL.SLIDE"}, words[1:]...)
 	}
 	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Cost: cost, Buckets: 1}}
 	for r.Kind = limit.Slide; r.Kind.String() != words[0]; r.Kind++ {
-		require.True(t, r.Kind.Known(), words[0])
+		require.LessOrEqual(t, r.Kind, limit.Concurrency, words[0])
 	}
 	for words = words[2:]; len(words) > 0; {
 		switch words[0] {
@@ -132,6 +164,13 @@ func parse(t *testing.T, prefix string, words []string) engine.Request {
 			r.Cost = number(t, words[1])
 		case "BUCKETS":
 			r.Buckets = number(t, words[1])
+		case "ID", "ONCE":
+			hold.ID, hold.Once = engine.DigestOf([]byte(words[1])), words[0] == "ONCE"
+			r.Hold = hold
+		case "TTL":
+			hold.TTL = duration(t, words[1])
+		case "LAPSE":
+			hold.Release = words[1] == "RELEASE"
 		default:
 			r.Windows[r.N] = limit.Window{Limit: number(t, words[0]), Length: duration(t, words[1])}
 			r.N++
@@ -162,23 +201,38 @@ func spoken(t *testing.T, r *engine.Request, res *engine.Result) string {
 	}
 	switch r.Op {
 	case engine.OpReset:
-		if res.Reset {
-			return "1"
-		}
-		return "0"
+		return fmt.Sprint(digit(res.Reset))
 	case engine.OpInspect:
 		if len(res.States) == 0 {
 			return "none"
 		}
 		var out []string
 		for _, s := range sorted(res.States) {
-			out = append(out, fmt.Sprint(s.Kind, s.Window, s.Buckets, s.Used, s.Limit, s.Remaining))
+			text := fmt.Sprint(s.Kind, s.Window, s.Buckets, s.Used, s.Limit, s.Remaining)
+			if s.Holds > 0 {
+				text += fmt.Sprint(" +", s.Held, " ", s.Holds)
+			}
+			out = append(out, text)
 		}
 		return strings.Join(out, ", ")
+	case engine.OpSettle:
+		if r.Kind == limit.Concurrency {
+			return fmt.Sprint(digit(res.Settled.Settled))
+		}
+		return fmt.Sprint(digit(res.Settled.Settled), res.Settled.Charged, res.Settled.Returned)
+	case engine.OpRenew:
+		return fmt.Sprint(digit(res.Renewed))
 	}
-	allowed := 0
-	if res.Allowed {
-		allowed = 1
+	text := fmt.Sprint(digit(res.Allowed), res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter)
+	if res.Again {
+		text += " again"
 	}
-	return fmt.Sprint(allowed, res.Limit, res.Remaining, res.RetryAfter, res.ResetAfter)
+	return text
+}
+
+func digit(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
 }

@@ -15,6 +15,10 @@ func TestConformance(t *testing.T) {
 	conformance.RunThrottle(t, open)
 }
 
+func TestConformanceOfHolds(t *testing.T) {
+	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 100_000)
+}
+
 func TestConformanceCombined(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine { return combined{withoutJanitor(t, clock)} }
 	conformance.Run(t, open, 50_000)
@@ -38,7 +42,7 @@ func (c combined) Do(p *engine.Pipeline) {
 	clock := c.clock()
 	for i := 0; i < len(p.Requests); {
 		r, n := &p.Requests[i], 1
-		if r.Op != engine.OpDecide || r.Verdict != engine.VerdictNone {
+		if r.Op != engine.OpDecide || r.Verdict != engine.VerdictNone || r.Hold != nil {
 			one := engine.Pipeline{Requests: p.Requests[i : i+1]}
 			c.Engine.Do(&one)
 			p.Results[i] = one.Results[0]

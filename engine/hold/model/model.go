@@ -84,6 +84,9 @@ func (k *Key) Now(clock int64, ids bool) int64 {
 	return now
 }
 
+// Changed returns the ms of the newest change of an id. What an engine knows of it is forgotten with the last id.
+func (k *Key) Changed() int64 { return k.changed }
+
 // Deadline returns when a hold lapses: steps of a power of two, at most a 64th of the TTL.
 func Deadline(now, ttl int64) int64 {
 	step := int64(1)

@@ -1,0 +1,258 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	holds "github.com/rlproxy/rlproxy/engine/hold/model"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// RunHolds holds an engine to the contract of RL.RESERVE, RL.SETTLE, RL.ACQUIRE, RL.RENEW, RL.RELEASE and ONCE, by the
+// transcripts and by so many random requests.
+func RunHolds(t *testing.T, open Subject, random int) {
+	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "holds/*.txt") })
+	t.Run("random", func(t *testing.T) { randomHolds(t, open, soak(t, random)) })
+}
+
+// randomHolds sends so many random requests to an engine in pipelines, and compares every answer with that of the model.
+func randomHolds(t *testing.T, open Subject, steps int) {
+	seed := *randomSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	run := &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{}}
+	e := open(t, func() int64 { return run.clock })
+	var p engine.Pipeline
+	for step := 0; step < steps; {
+		if run.windows == nil || run.IntN(20) == 0 {
+			run.narrow()
+		}
+		p.Reset()
+		for range 1 + run.IntN(12) {
+			*p.Add() = run.request(seed)
+		}
+		e.Do(&p)
+		for i := range p.Requests {
+			if wrong := run.compare(&p.Requests[i], &p.Results[i]); wrong != "" {
+				t.Fatalf("-seed %d, step %d, clock base+%d: %s", seed, step+i, run.clock-Base, wrong)
+			}
+		}
+		step += len(p.Requests)
+		run.pass()
+	}
+	t.Logf("seed %d, %d steps: %v", seed, steps, run.seen)
+	for _, what := range []string{"held", "charged", "denied", "again", "lapsed", "settled", "not settled", "renewed", "not renewed"} {
+		require.Positive(t, run.seen[what], what)
+	}
+}
+
+type randomHold struct {
+	*rand.Rand
+	clock int64
+	keys  map[string]*holds.Key
+	sent  []engine.Request // decisions with an id, to be settled and repeated
+	seen  map[string]int
+	first map[string]int64 // reset_after of the first answer to an id, which is not always compared
+
+	windows, limits []int64 // what requests choose from at present
+}
+
+func (run *randomHold) narrow() {
+	run.windows, run.limits = nil, nil
+	for range 2 {
+		run.windows = append(run.windows, among[int64](run, 1, 50, 1000, 7777, 60_000, 86_400_000))
+		run.limits = append(run.limits, among[int64](run, 1, 3, 12, 100, 65_536, 70_000, limit.MaxLimit))
+	}
+}
+
+func among[T any](run *randomHold, from ...T) T { return from[run.IntN(len(from))] }
+
+// request chooses a request about one of two keys.
+func (run *randomHold) request(seed uint64) engine.Request {
+	key := fmt.Sprintf("holds-%d-%d", seed, run.IntN(2))
+	id := fmt.Sprint("id", run.IntN(10))
+	ttl := 1 + run.Int64N(among[int64](run, 20, 1000, 100_000, 100_000, 10_000_000))
+	kind := among(run, limit.Slide, limit.Slide, limit.Slide, limit.Counter, limit.Fixed)
+	n := run.IntN(100)
+	switch {
+	case n < 25 && len(run.sent) > 0: // settles are of what was reserved, mostly
+		sent := run.sent[run.IntN(len(run.sent))]
+		r := Settle(string(sent.Key), sent.Kind, "", among(run, 0, sent.Cost, sent.Cost, sent.Cost/2, sent.Cost+run.Int64N(3)))
+		r.Hold.ID = sent.Hold.ID
+		if r.Kind == limit.Concurrency {
+			r.Cost = 0
+		}
+		return r
+	case n < 35 && len(run.sent) > 0:
+		return run.sent[run.IntN(len(run.sent))]
+	case n < 40:
+		return Renew(key, id, ttl)
+	case n < 44:
+		return Inspect(key)
+	case n < 45:
+		return Reset(key)
+	}
+	r := engine.Request{Key: []byte(key), Spec: limit.Spec{Kind: kind, Buckets: 1, Cost: 1}}
+	for r.N < 1+run.IntN(2) {
+		w := limit.Window{Limit: among(run, run.limits...), Length: among(run, run.windows...)}
+		if !slices.ContainsFunc(r.Limits(), func(o limit.Window) bool { return o.Length == w.Length }) {
+			r.Windows[r.N] = w
+			r.N++
+		}
+	}
+	if kind == limit.Counter {
+		r.Strict = run.IntN(2) == 0
+	}
+	switch run.IntN(8) {
+	case 0:
+		r.Cost = 1 + run.Int64N(r.Smallest())
+	case 1, 2:
+		r.Cost = min(r.Smallest(), 1+run.Int64N(4))
+	case 3:
+		r.Cost = 0
+	}
+	if n < 60 {
+		return r
+	}
+	r.Hold = &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: ttl, Release: run.IntN(2) == 0}
+	switch {
+	case n < 70:
+		r.Hold = &engine.Hold{ID: r.Hold.ID, Once: true}
+	case n < 80:
+		r.Kind, r.Strict, r.N, r.Windows[1] = limit.Concurrency, false, 1, limit.Window{}
+		r.Windows[0].Length, r.Hold.Release = 0, true
+		r.Cost = min(r.Cost, r.Windows[0].Limit)
+	}
+	if len(run.sent) > 16 {
+		run.sent = slices.Delete(run.sent, 0, 8)
+	}
+	run.sent = append(run.sent, r)
+	return r
+}
+
+// compare asks the model, and returns how its answer differs.
+func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
+	key := string(r.Key)
+	k := run.keys[key]
+	if k == nil {
+		k = holds.New()
+		run.keys[key] = k
+	}
+	differs := func(want, got any) string {
+		return fmt.Sprintf("%v %v COST %d BUCKETS %d STRICT %v %+v\nmodel  %+v\nengine %+v %v", r.Kind, r.Limits(), r.Cost, r.Buckets, r.Strict, r.Hold, want, got, res.Err)
+	}
+	count := func(is bool, yes, no string) {
+		if is {
+			run.seen[yes]++
+		} else {
+			run.seen[no]++
+		}
+	}
+	switch r.Op {
+	case engine.OpReset:
+		live := k.Live(run.clock)
+		delete(run.keys, key)
+		if res.Err != nil || live && !res.Reset { // what has ended may still be there
+			return differs(live, res.Reset)
+		}
+		return ""
+	case engine.OpInspect:
+		want, got := k.Inspect(run.clock), []engine.State(nil)
+		for _, s := range res.States {
+			got = append(got, engine.State{Kind: s.Kind, Window: s.Window, Buckets: s.Buckets, Used: s.Used, Held: s.Held, Holds: s.Holds})
+		}
+		if fmt.Sprint(want) != fmt.Sprint(got) || res.Err != nil {
+			return differs(want, got)
+		}
+		return ""
+	case engine.OpSettle:
+		want, lapsed, err := k.Settle(run.clock, r.Kind, r.Hold.ID, r.Cost)
+		count(want.Settled, "settled", "not settled")
+		if want != res.Settled || err != res.Err || lapsed != res.Lapsed { //nolint:errorlint // both are the constant
+			return differs(fmt.Sprintf("%+v %d %v", want, lapsed, err), fmt.Sprintf("%+v %d", res.Settled, res.Lapsed))
+		}
+		return ""
+	case engine.OpRenew:
+		want, lapsed := k.Renew(run.clock, r.Hold.ID, r.Hold.TTL)
+		count(want, "renewed", "not renewed")
+		if want != res.Renewed || res.Err != nil {
+			return differs(fmt.Sprint(want, lapsed), fmt.Sprint(res.Renewed, res.Lapsed))
+		}
+		return ""
+	}
+	return run.decision(k, r, res, differs)
+}
+
+func (run *randomHold) decision(k *holds.Key, r *engine.Request, res *engine.Result, differs func(want, got any) string) string {
+	withID := r.Hold != nil && r.Cost > 0
+	inexact := (r.Kind == limit.Counter || r.Kind == limit.Fixed) && (k.Uses(&r.Spec) || r.Hold != nil)
+	want := k.Decide(run.clock, &r.Spec, r.Hold)
+	got := holds.Answer{Decision: res.Decision, Again: res.Again, Lapsed: res.Lapsed}
+	if !withID {
+		got.Lapsed = want.Lapsed // only requests with an id tell
+	}
+	if inexact && want.ResetAfter > 0 && got.ResetAfter > 0 {
+		want.ResetAfter = got.ResetAfter
+	}
+	if withID && r.Kind != limit.Concurrency && got.Allowed {
+		id := fmt.Sprintf("%s %v %x", r.Key, r.Hold.Once, r.Hold.ID)
+		if want.Again {
+			want.ResetAfter, want.Window = run.first[id], got.Window
+		} else {
+			run.first[id] = got.ResetAfter
+		}
+	}
+	switch {
+	case want.Again:
+		run.seen["again"]++
+	case want.Allowed && withID && !r.Hold.Once:
+		run.seen["held"]++
+	case want.Allowed:
+		run.seen["charged"]++
+	default:
+		run.seen["denied"]++
+	}
+	if want.Lapsed > 0 {
+		run.seen["lapsed"]++
+	}
+	if want != got || res.Err != nil {
+		return differs(fmt.Sprintf("%+v", want), fmt.Sprintf("%+v", got))
+	}
+	if over := k.Excess(run.clock); over > 0 {
+		return fmt.Sprintf("%d units above the limit are charged or held", over)
+	}
+	return ""
+}
+
+// pass moves the clock: mostly a little, at times back, but not to before an id changed.
+func (run *randomHold) pass() {
+	defer func() {
+		for _, k := range run.keys {
+			run.clock = max(run.clock, k.Changed())
+		}
+	}()
+	switch run.IntN(16) {
+	case 0, 1, 2:
+		run.clock += run.Int64N(4)
+	case 3, 4:
+		run.clock += run.Int64N(60)
+	case 5, 6:
+		run.clock += run.Int64N(1500)
+	case 7, 8:
+		run.clock += run.Int64N(30_000)
+	case 9:
+		run.clock -= run.Int64N(30)
+	case 10:
+		run.clock = max(run.clock-run.Int64N(3000), Base)
+	case 11:
+		if run.IntN(20) == 0 {
+			run.clock += run.Int64N(200_000_000)
+		}
+	}
+}
