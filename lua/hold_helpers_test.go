@@ -41,7 +41,7 @@ const (
 )
 
 func (h *holder) ask(f *lua.Function, args [][]byte) (string, error) {
-	words := wire.FunctionArgs(f, stored, strconv.FormatInt(base+h.at, 10), args, false)
+	words := wire.KeysArgs(f, []string{stored}, strconv.FormatInt(base+h.at, 10), args, false, false)
 	if h.scripted {
 		words = append([]any{"eval", lua.Script.Source, 1, stored, f.Short()}, words[4:]...)
 	}
@@ -211,10 +211,10 @@ func (h *holder) many(n int, request func(i int) *engine.Request, settled bool) 
 		p := h.server.Client.Pipeline()
 		for i := from; i < min(from+1024, n); i++ {
 			r := request(i)
-			p.Do(ctx, wire.FunctionArgs(lua.Admit, stored, clock, wire.AdmitArgs(r), false)...)
+			p.Do(ctx, wire.KeysArgs(lua.Admit, []string{stored}, clock, wire.AdmitArgs(r), false, false)...)
 			if settled {
 				r.Cost = 0
-				p.Do(ctx, wire.FunctionArgs(lua.Settle, stored, clock, wire.SettleArgs(r), false)...)
+				p.Do(ctx, wire.KeysArgs(lua.Settle, []string{stored}, clock, wire.SettleArgs(r), false, false)...)
 			}
 		}
 		_, err := p.Exec(ctx)

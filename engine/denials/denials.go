@@ -3,6 +3,10 @@
 // again: use does not shrink before, and what could make room sooner is a reset. So
 // the request is answered here, and a denied tenant costs its node a few calls a
 // second however hard it knocks.
+//
+// What a key holds may be given back at any time, so callers do not hand in denials of
+// keys that hold anything. A request with an id of its own may have been admitted before, so
+// it is always for the node to answer.
 package denials
 
 import (
@@ -70,7 +74,7 @@ func (m *Memory) Repeat() { m.answers.Add(1) }
 
 // Answer fills in the decision if r is known to be denied now.
 func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
-	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 {
+	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 || r.Hold != nil {
 		return false
 	}
 	s, h := m.stripe(r.Key)
@@ -94,7 +98,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 // Remember keeps a node's denial of r, for which the node was asked at sent, unless
 // there was a reset since Resets returned seen.
 func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {
-	if r.Cost == 0 || decision.RetryAfter <= 0 || m.resets.Load() != seen {
+	if r.Cost == 0 || r.Hold != nil || decision.RetryAfter <= 0 || m.resets.Load() != seen {
 		return
 	}
 	s, h := m.stripe(r.Key)

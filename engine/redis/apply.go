@@ -26,7 +26,7 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 		case cmd.entries != nil:
 			err = b.applyEntries(q, cmd.entries, reply)
 		case cmd.item != service:
-			err = b.applySingle(q, cmd.item, reply)
+			err = b.applySingle(q, cmd, reply)
 		}
 		if err != nil {
 			q.traffic.fail(err)
@@ -92,25 +92,6 @@ func (b *batch) failCommand(q *queue, cmd *command, err error) {
 	})
 }
 
-// applySingle sets the result of an item that has a command of its own. It returns an
-// error, and has set no result, if the reply makes no sense.
-func (b *batch) applySingle(q *queue, item int, reply string) error {
-	it := &b.items[item]
-	if it.call != nil {
-		it.call.Reply = reply
-		return nil
-	}
-	states, divided, err := wire.DecodeStates(reply, q.Name())
-	if err != nil {
-		return err
-	}
-	it.res.States = states
-	if divided {
-		q.engine.leave(it, split.Request{})
-	}
-	return nil
-}
-
 // applyEntries sets the results of a call of entries.
 func (b *batch) applyEntries(q *queue, c *entries, reply string) error {
 	answers, clock, err := c.Decode(reply)
@@ -162,10 +143,13 @@ func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock 
 			e.denials.Forget(r.Key)
 		default:
 			it.res.Decision = r.Decide(a.Usages, clock, a.Granted, n)
+			if n == 0 {
+				it.res.Lapsed = a.Lapsed
+			}
 		}
 		j = b.next[j]
 	}
-	if last := &b.items[c.last[at]]; a.Granted < decided && !e.config.AskAlways && r.Op == engine.OpDecide {
+	if last := &b.items[c.last[at]]; a.Granted < decided && !a.Held && !e.config.AskAlways && r.Op == engine.OpDecide {
 		e.denials.Remember(last.req, last.res.Decision, b.sent.Milliseconds(), b.resets)
 	}
 }

@@ -5,17 +5,16 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
-	"github.com/rlproxy/rlproxy/shard"
 )
 
 // command is a command that go-redis never sends twice.
 type command struct {
 	*redis.StringCmd
 	entries *entries // the decisions that it asks for, or
-	item    int      // the index of the one item that it answers, or service
+	item    int      // the index of the first of the items that it answers, or service
+	items   int      // the number of items that it answers, one after the other; 0 with entries or service
 }
 
 // service marks a command that answers no item: it loads the library, or says ASKING.
@@ -82,12 +81,12 @@ func (b *batch) build(ctx context.Context, q *queue, clock string) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
 	b.cmds, b.list, b.used, b.clustered = b.cmds[:0], b.list[:0], 0, q.clustered
 	var open *entries
-	for i := range b.items {
+	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]
-		if it.call != nil || it.req.Op == engine.OpInspect {
+		if it.alone {
 			b.addEntries(ctx, q, clock, open)
 			open = nil
-			b.addSingle(ctx, q, clock, i)
+			i += b.addSingle(ctx, q, clock, i) - 1
 			continue
 		}
 		if open != nil && open.takes(it) && open.add(it, i, b.next) {
@@ -108,8 +107,8 @@ func (b *batch) build(ctx context.Context, q *queue, clock string) {
 }
 
 // add appends a command.
-func (b *batch) add(ctx context.Context, c *entries, item int, args ...any) {
-	cmd := &command{redis.NewStringCmd(ctx, args...), c, item}
+func (b *batch) add(ctx context.Context, c *entries, item, items int, args ...any) {
+	cmd := &command{redis.NewStringCmd(ctx, args...), c, item, items}
 	b.cmds, b.list = append(b.cmds, cmd), append(b.list, cmd)
 }
 
@@ -119,23 +118,9 @@ func (b *batch) addEntries(ctx context.Context, q *queue, clock string, c *entri
 		return
 	}
 	if c.asking {
-		b.add(ctx, nil, service, "asking")
+		b.add(ctx, nil, service, 0, "asking")
 	}
-	b.add(ctx, c, 0, c.Args(clock, b.clustered, q.scripted.Load())...)
-}
-
-// addSingle appends the command of an item that has one of its own.
-func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) {
-	it := &b.items[i]
-	if it.asking {
-		b.add(ctx, nil, service, "asking")
-	}
-	f, args := lua.Inspect, [][]byte(nil)
-	if it.call != nil {
-		f, args = it.call.Function, it.call.Args
-	}
-	stored := string(shard.AppendStoredKey(nil, it.name(), it.shard))
-	b.add(ctx, nil, i, wire.FunctionArgs(f, stored, clock, args, q.scripted.Load())...)
+	b.add(ctx, c, 0, 0, c.Args(clock, b.clustered, q.scripted.Load())...)
 }
 
 // rebuild replaces the commands by those whose function the node did not know,
@@ -144,9 +129,9 @@ func (b *batch) rebuild(ctx context.Context, q *queue, clock string) {
 	refused := b.cmds
 	b.cmds, b.list = nil, nil
 	if q.scripted.Load() {
-		b.add(ctx, nil, service, "script", "load", lua.Script.Source)
+		b.add(ctx, nil, service, 0, "script", "load", lua.Script.Source)
 	} else {
-		b.add(ctx, nil, service, "function", "load", lua.Library.Source)
+		b.add(ctx, nil, service, 0, "function", "load", lua.Library.Source)
 	}
 	for _, cmd := range refused {
 		switch {
@@ -170,8 +155,8 @@ func (c *command) first() int {
 // each calls do with the indices of the items that cmd answers, in order.
 func (b *batch) each(cmd *command, do func(j int)) {
 	if cmd.entries == nil {
-		if cmd.item != service {
-			do(cmd.item)
+		for j := cmd.item; j < cmd.item+cmd.items; j++ {
+			do(j)
 		}
 		return
 	}

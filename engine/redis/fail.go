@@ -4,6 +4,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
 )
@@ -40,35 +41,56 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 		res.Err = unavailable
 		return
 	}
-	live := e.live.Load()
-	policy := r.FailPolicyFor(live.FailRules, live.Fail)
-	e.answered[policy].Add(1)
-	q.policies[policy].Add(1)
-	q.say(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
+	policy := e.policyFor(r)
+	e.countPolicy(q, policy, why)
 	switch policy {
 	case engine.FailError:
 		res.Err = unavailable
 	case engine.FailLocal:
-		e.reconciler.decide(r, res, maybeApplied)
-		if q.takesWrites() {
-			e.reconciler.wake()
-		}
+		*res = e.decideLocally(q, []engine.Request{*r}, maybeApplied)[0]
 	default:
 		res.Decision = policy.Decide(r, q.UntilProbe())
 	}
 	res.Fail = policy
 }
 
+// policyFor returns the FAIL policy of a decision. No process knows alone which leases of RL.ACQUIRE are
+// out, so LOCAL denies them.
+func (e *Engine) policyFor(r *engine.Request) engine.FailPolicy {
+	live := e.live.Load()
+	policy := r.FailPolicyFor(live.FailRules, live.Fail)
+	if policy == engine.FailLocal && r.Kind == limit.Concurrency {
+		return engine.FailClosed
+	}
+	return policy
+}
+
+// countPolicy counts an answer by policy.
+func (e *Engine) countPolicy(q *queue, policy engine.FailPolicy, why string) {
+	e.answered[policy].Add(1)
+	q.policies[policy].Add(1)
+	q.say(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
+}
+
 // contested reports whether a request's key lies elsewhere for another proxy, so that
-// neither may decide it.
+// neither may decide it, nor end what it holds.
 func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
-	return r.Op == engine.OpDecide && c.Contested(r.Key, max(r.Shards, e.splits.Shards(r.Key)))
+	return r.Op != engine.OpReset && r.Op != engine.OpInspect && c.Contested(r.Key, max(r.Shards, e.splits.Shards(r.Key)))
 }
 
 // answerContested answers a request about a contested key.
 func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Result) {
 	e.layout.Answers.Add(1)
 	e.answerByFail(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
+}
+
+// decideLocally answers what one question asks by what is counted here.
+func (e *Engine) decideLocally(q *queue, requests []engine.Request, maybeApplied bool) []engine.Result {
+	results := e.reconciler.decide(requests, maybeApplied)
+	if q.takesWrites() {
+		e.reconciler.wake()
+	}
+	return results
 }
 
 // say writes a line about a node that is up although policies answer for it, because

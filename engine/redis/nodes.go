@@ -73,7 +73,7 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 			at = min(at, time.Duration(c.Sent)*time.Millisecond)
 		}
 		node := plan.topology.Locate(key, c.Shard)
-		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at})
+		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at, alone: true})
 		plan.asked++
 	}
 	e.send(plan)
@@ -83,7 +83,7 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 // Post implements split.Nodes.
 func (e *Engine) Post(key []byte, c *split.Call) {
 	top := e.topology()
-	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed()}})
+	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed(), alone: true}})
 }
 
 // resolve has package split answer what nodes left open. What no node could answer is

@@ -97,10 +97,9 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	}
 	ask.ID = nil
 	servers[e.Topology().Locate(ask.Key, 1)].Kill()
-	r, local := ask, engine.Result{}
+	r := ask
 	r.Cost = 200
-	e.reconciler.decide(&r, &local, false)
-	require.True(t, local.Allowed)
+	require.True(t, e.reconciler.decide([]engine.Request{r}, false)[0].Allowed)
 	e.reconciler.wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "0", info(t, e, "local_lost"))

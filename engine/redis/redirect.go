@@ -44,7 +44,13 @@ func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 // misroute takes the items of a call out of the batch, if the node refused it because
 // it is no longer a master. To a call about one key it says which node is.
 func (b *batch) misroute(cmd *command, err error) bool {
-	if !b.clustered || cmd.entries == nil || cmd.entries.misrouted || !backend.Demoted(err) {
+	if !b.clustered || !backend.Demoted(err) {
+		return false
+	}
+	if cmd.entries == nil {
+		return b.misrouteSingle(cmd)
+	}
+	if cmd.entries.misrouted {
 		return false
 	}
 	for at := range cmd.entries.first {
@@ -55,13 +61,14 @@ func (b *batch) misroute(cmd *command, err error) bool {
 
 // misrouteEntry takes the items of an entry out of the batch: asked again and alone,
 // the node says which node has their key.
-func (b *batch) misrouteEntry(c *entries, at int) {
-	b.eachOf(c, at, func(j int) {
-		it := b.items[j]
-		it.misrouted = true
-		b.misrouted = append(b.misrouted, it)
-		b.items[j] = pending{}
-	})
+func (b *batch) misrouteEntry(c *entries, at int) { b.eachOf(c, at, b.misrouteItem) }
+
+// misrouteItem takes an item out of the batch, to be asked again and alone.
+func (b *batch) misrouteItem(j int) {
+	it := b.items[j]
+	it.misrouted = true
+	b.misrouted = append(b.misrouted, it)
+	b.items[j] = pending{}
 }
 
 // resubmit hands in what was misrouted. It is one batch again, so what a pipeline

@@ -8,13 +8,14 @@
 // caller itself if the node is idle. The replies, decoded by package wire, are
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
-// answers are there. What no node could answer is answered by a FAIL policy (fail.go).
-// What FAIL LOCAL counted meanwhile is written back later (reconcile.go).
+// answers are there. Requests with an id of their own have calls of their own
+// (single.go). What no node could answer is answered by a FAIL policy (fail.go). What FAIL
+// LOCAL counted meanwhile is written back later (reconcile.go).
 //
 // Which nodes there are and how they are is for package backend to know.
 //
 // Reading order: redis.go (this file), route.go, queue.go, batch.go, apply.go,
-// fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
+// single.go, fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
 package redis
 
 import (

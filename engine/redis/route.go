@@ -9,6 +9,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
 
@@ -20,6 +21,8 @@ type pending struct {
 
 	call *split.Call // in place of a request
 	key  []byte      // the client key that call is about
+
+	alone bool // it has a call of its own, see single.go
 
 	wait  *waiter       // hears when it is answered; nil if nobody does
 	at    time.Duration // when it was handed in, by the engine's own clock
@@ -157,7 +160,8 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			e.reconciler.forget(r.Key)
 		}
 		node := plan.topology.Locate(r.Key, shard)
-		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i})
+		alone := r.Op > engine.OpReset || r.Hold != nil && (r.Cost > 0 || r.Kind == limit.Concurrency)
+		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i, alone: alone})
 		plan.asked++
 	}
 	return len(p.Requests)

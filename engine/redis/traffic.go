@@ -36,7 +36,7 @@ func (t *traffic) send(b *batch) {
 			switch it := &b.items[i]; {
 			case it.call != nil: // it was handed in before package split made the call
 				continue
-			case it.req.Op != engine.OpInspect:
+			case !it.alone:
 				inEntries++
 			}
 			n++

@@ -126,8 +126,8 @@ func TestWaitsAreThoseOfRequests(t *testing.T) {
 	decide, inspect := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
 	at := 10 * time.Millisecond
 	b := &batch{sent: at + 8*time.Microsecond, items: []pending{
-		{req: &decide, at: at}, {call: &split.Call{}, at: 0}, {req: &decide, at: at}, {call: &split.Call{}, at: at},
-		{req: &inspect, at: at + 4*time.Microsecond},
+		{req: &decide, at: at}, {call: &split.Call{}, at: 0, alone: true}, {req: &decide, at: at}, {call: &split.Call{}, at: at, alone: true},
+		{req: &inspect, at: at + 4*time.Microsecond, alone: true},
 	}}
 	b.calls, b.used = []*entries{{first: []int{0}, last: []int{2}}}, 1
 	var tr traffic

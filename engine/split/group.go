@@ -6,6 +6,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
@@ -16,6 +17,8 @@ type group struct {
 	refusal  *wire.Refusal  // of the shard that was asked first, or nil
 	reports  map[int]report // by shard, the latest
 	recalled int            // times that shards were recalled for it
+
+	known *wire.Admitted // the first answer to the id of the one request, if the home knows the id
 }
 
 // newGroup returns a group of equal requests. refusal is nil if no shard was asked.
@@ -53,12 +56,13 @@ func (g *group) fail(f *Failure) {
 }
 
 // combine makes one group of those that the same shard refused and that ask for the
-// same cost.
+// same cost. What has an id of its own is asked for itself.
 func combine(all []*group) []*group {
 	var out []*group
 	for _, g := range all {
 		i := slices.IndexFunc(out, func(o *group) bool {
-			return o.flow.Shard == g.flow.Shard && o.request().Cost == g.request().Cost
+			return o.flow.Shard == g.flow.Shard && o.request().Cost == g.request().Cost &&
+				o.request().Hold == nil && g.request().Hold == nil
 		})
 		if i < 0 {
 			out = append(out, g)
@@ -78,11 +82,40 @@ func (g *group) decode(c *Call) (*wire.HomeReply, *Failure) {
 	if c.Failure != nil {
 		return nil, c.Failure
 	}
-	reply, err := wire.DecodeHomeReply(c.Reply, &g.request().Spec, g.flow.Demand().N, g.refusal)
+	r := g.request()
+	var reply *wire.HomeReply
+	var err error
+	if r.Hold == nil {
+		reply, err = wire.DecodeHomeReply(c.Reply, &r.Spec, g.flow.Demand().N, g.refusal)
+	} else {
+		reply, g.known, err = wire.DecodeHomeAdmit(c.Reply, r, g.refusal)
+	}
 	if err != nil {
 		return nil, &Failure{Why: err.Error(), MaybeApplied: true}
 	}
 	return reply, nil
+}
+
+// call returns the call that asks the home on the group's behalf, for a key over so many shards.
+func (g *group) call(shards int) *Call {
+	r := g.request()
+	args := wire.HomeArgs(&r.Spec, shards, g.flow.HomeRequest(), g.refusal)
+	if r.Hold != nil {
+		args = wire.HomeAdmitArgs(r, args)
+	}
+	return &Call{Function: lua.Lend, Args: args, Sent: g.since()}
+}
+
+// answerAgain answers a group whose id is known, and reports whether it is.
+func (g *group) answerAgain() bool {
+	if g.known == nil {
+		return false
+	}
+	answered := g.requests[0]
+	answered.Result.Decision, answered.Result.Again = g.known.Decision(), true
+	g.requests = nil
+	answered.done()
+	return true
 }
 
 // answer fills in what the home decided, having been asked at sent. It reports
@@ -104,7 +137,10 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 	for j, request := range g.requests[:n] {
 		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, reply.Granted, int64(j))
 	}
-	if reply.Granted < n {
+	if n > 0 {
+		g.requests[0].Result.Lapsed = reply.Lapsed
+	}
+	if reply.Granted < n && !reply.Held {
 		last := g.requests[n-1]
 		s.remember(last.Request, last.Result, sent, resets)
 	}

@@ -152,8 +152,7 @@ func (f *resolver) askHome(open []*group) []*group {
 	sent, resets := f.s.now(), f.s.resets()
 	calls := make([]*Call, len(open))
 	for i, g := range open {
-		r := g.request()
-		calls[i] = &Call{Function: lua.Lend, Args: wire.HomeArgs(&r.Spec, max(f.s.wanted(r), 1), g.flow.HomeRequest(), g.refusal), Sent: g.since()}
+		calls[i] = g.call(max(f.s.wanted(g.request()), 1))
 	}
 	f.s.homeCalls.Add(int64(len(calls)))
 	f.s.nodes.Call(f.key, calls)
@@ -162,6 +161,9 @@ func (f *resolver) askHome(open []*group) []*group {
 		reply, failure := g.decode(calls[i])
 		if failure != nil {
 			g.fail(failure)
+			continue
+		}
+		if g.answerAgain() {
 			continue
 		}
 		f.lend(g, reply)

@@ -42,7 +42,7 @@ func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bo
 	if !found {
 		at = route{first: r, shard: -1, waiting: s.recalling(r)}
 	}
-	if at.waiting || n < 2 {
+	if at.waiting || n < 2 || r.Hold != nil { // the home has the ids
 		at.shard = 0
 	} else {
 		at.shard = s.choose(r, n, at.shard)
@@ -61,6 +61,9 @@ func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bo
 	}
 	return at.shard, at.waiting, true
 }
+
+// Splits reports whether the key of r is known to be split, or will be for r.
+func (s *Splitter) Splits(r *engine.Request) bool { return s.wanted(r) > 1 || s.Shards(r.Key) > 1 }
 
 // recalling reports whether the resolver of r's limits is recalling shards: to ask
 // one would be in vain.

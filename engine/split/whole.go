@@ -130,7 +130,7 @@ func (w *whole) inspect() *Failure {
 	for i := range res.States {
 		s := &res.States[i]
 		slices.SortFunc(s.Shards, func(a, b engine.Shard) int { return a.Number - b.Number })
-		s.Remaining = max(s.Limit-s.Used, 0)
+		s.Remaining = max(s.Limit-s.Used-s.Held, 0)
 	}
 	engine.SortStates(res.States)
 	return nil

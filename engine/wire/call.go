@@ -203,14 +203,29 @@ func (s *spec) append(b []byte) []byte {
 	return b
 }
 
-// FunctionArgs returns the words of the call of a function about one stored key.
-func FunctionArgs(f *lua.Function, stored, clock string, args [][]byte, scripted bool) []any {
-	words := []any{"fcall", f.Name, 1, stored, clock}
-	if scripted {
-		words = []any{"evalsha", lua.Script.SHA, 1, stored, f.Short(), clock}
+// KeysArgs returns the words of the call of a function about stored keys. Apart and scripted are as Call.Args
+// has them.
+func KeysArgs(f *lua.Function, stored []string, clock string, args [][]byte, apart, scripted bool) []any {
+	declared, last := stored, []string(nil)
+	if apart {
+		declared, last = nil, stored
 	}
+	words := []any{"fcall", f.Name, len(declared)}
+	if scripted {
+		words = []any{"evalsha", lua.Script.SHA, len(declared)}
+	}
+	for _, key := range declared {
+		words = append(words, key)
+	}
+	if scripted {
+		words = append(words, f.Short())
+	}
+	words = append(words, clock)
 	for _, a := range args {
 		words = append(words, string(a))
+	}
+	for _, key := range last {
+		words = append(words, key)
 	}
 	return words
 }

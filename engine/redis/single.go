@@ -1,0 +1,162 @@
+package redis
+
+import (
+	"context"
+	"errors"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// Some items have a call of their own instead of an entry in a call of many: RL.INSPECT, whatever has an id
+// of its own, and the calls of package split. Renewals that follow each other
+// share one.
+
+// maxRenewals is how many renewals share a call.
+const maxRenewals = 256
+
+// addSingle appends the call of item i, and returns how many items it answers.
+func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (items int) {
+	it := &b.items[i]
+	stored := []string{string(shard.AppendStoredKey(nil, it.name(), it.shard))}
+	f, args, items := lua.Inspect, [][]byte(nil), 1
+	switch {
+	case it.call != nil:
+		f, args = it.call.Function, it.call.Args
+	case it.req.Op == engine.OpInspect:
+	case it.req.Op == engine.OpRenew:
+		same := b.renewals(i)
+		f, args, items, stored = lua.Renew, wire.RenewArgs(same), len(same), nil
+		for _, r := range same {
+			stored = append(stored, string(shard.AppendStoredKey(nil, r.Key, 0)))
+		}
+	case it.req.Op == engine.OpSettle:
+		f, args = lua.Settle, wire.SettleArgs(it.req)
+	default:
+		f, args = lua.Admit, wire.AdmitArgs(it.req)
+	}
+	apart := b.clustered && len(stored) > 1
+	if it.asking {
+		b.add(ctx, nil, service, 0, "asking")
+		if it.call == nil && it.req.Op != engine.OpInspect {
+			// Without its ids a key would be charged twice. With both keys declared, the node refuses
+			// unless both have arrived.
+			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
+		}
+	}
+	b.add(ctx, nil, i, items, wire.KeysArgs(f, stored, clock, args, apart, q.scripted.Load())...)
+	return items
+}
+
+// renewals returns the renewals from item i on that share a call. One that was misrouted, or is
+// answered by exception, is asked for alone.
+func (b *batch) renewals(i int) (same []*engine.Request) {
+	for j := i; j < len(b.items) && len(same) < maxRenewals; j++ {
+		it := &b.items[j]
+		lone := it.misrouted || it.asking
+		if !it.alone || it.req == nil || it.req.Op != engine.OpRenew || lone && j > i {
+			break
+		}
+		if same = append(same, it.req); lone {
+			break
+		}
+	}
+	return same
+}
+
+// applySingle sets the results of items that have a call of their own. It returns an error, and has
+// set no result, if the reply makes no sense.
+func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
+	it := &b.items[cmd.item]
+	switch {
+	case it.call != nil:
+		it.call.Reply = reply
+		return nil
+	case it.req.Op == engine.OpInspect:
+		return b.applyInspect(q, it, reply)
+	case it.req.Op == engine.OpRenew:
+		return b.applyRenewals(cmd, reply)
+	case it.req.Op == engine.OpSettle:
+		settled, lapsed, err := wire.DecodeSettle(reply)
+		if err == nil {
+			it.res.Settled, it.res.Lapsed = settled, lapsed
+		}
+		return err
+	}
+	return b.applyAdmit(q, it, reply)
+}
+
+func (b *batch) applyInspect(q *queue, it *pending, reply string) error {
+	states, divided, err := wire.DecodeStates(reply, q.Name())
+	if err != nil {
+		return err
+	}
+	it.res.States = states
+	if divided {
+		q.engine.leave(it, split.Request{})
+	}
+	return nil
+}
+
+// errRenewal is the error of a node that does not say what is wrong with the one hold that it was to renew.
+var errRenewal = errors.New("the node does not say why it did not renew the lease")
+
+func (b *batch) applyRenewals(cmd *command, reply string) error {
+	renewed, err := wire.DecodeRenew(reply, cmd.items)
+	if err != nil {
+		return err
+	}
+	for i, said := range renewed {
+		j := cmd.item + i
+		switch it := &b.items[j]; {
+		case said != wire.RenewFailed:
+			it.res.Renewed = said == wire.Renewed
+		case cmd.items == 1:
+			return errRenewal
+		default:
+			b.misrouteItem(j) // asked alone, the node says why
+		}
+	}
+	return nil
+}
+
+// misrouteSingle takes the items of a call about several keys out of the batch, which the node refused.
+// The calls about one key say by themselves which node has it.
+func (b *batch) misrouteSingle(cmd *command) bool {
+	if cmd.items < 2 {
+		return false
+	}
+	for j := cmd.item; j < cmd.item+cmd.items; j++ {
+		b.misrouteItem(j)
+	}
+	return true
+}
+
+// applyAdmit sets the result of a request with an id of its own.
+func (b *batch) applyAdmit(q *queue, it *pending, reply string) error {
+	a, err := wire.DecodeAdmit(reply, it.req)
+	if err != nil {
+		return err
+	}
+	if a.Undecided && a.Granted == 0 && !a.Again {
+		q.engine.leave(it, split.Request{})
+		return nil
+	}
+	it.res.Decision = a.Decision()
+	it.res.Again, it.res.Lapsed = a.Again, a.Lapsed
+	if !a.Again {
+		q.engine.learn(it.req, &a.Answer)
+	}
+	return nil
+}
+
+// learn takes in what a home's answer to one request says of its key.
+func (e *Engine) learn(r *engine.Request, a *wire.Answer) {
+	if r.Kind != limit.Concurrency && (a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.Suspects.Load() > 0) {
+		e.splits.Observe(r, 0, a)
+	}
+}
