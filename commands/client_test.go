@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/resp"
 )
 
@@ -104,13 +105,23 @@ func FuzzServe(f *testing.F) {
 	}
 	f.Add([]byte("CL.THROTTLE\x00a\x00\r\r\x001\x001\nRL.INSPECT\x00a\nRL.SLIDE\x00away\x005\x0060"))
 	f.Add([]byte("HELLO\x003\nRL.SLIDE\x00a\x005\x0060\nNO\nSLOWLOG\x00GET\nLATENCY\x00HISTOGRAM\nINFO\x00ALL\nCONFIG\x00RESETSTAT"))
+	f.Add([]byte("RL.SLIDE\x00a\x005\x0060\x00AND\x00b\x005\x0060\nRL.SLIDE\x00a\x005\x0060\x00ONCE\x00x\nRL.ACQUIRE\x00k\x002\x00ID\x00x\x00CONN\nRL.RELEASE\x00k\x00x\nRESET"))
 	f.Add([]byte("HELLO\x003\nMULTI\nRL.SLIDE\x00a\x005\x0060\nCOMMAND\x00DOCS\nEXEC"))
 	f.Fuzz(func(t *testing.T, input []byte) {
-		cfg := testConfig(newFakeEngine())
+		e := newFakeEngine()
+		cfg := testConfig(e)
 		cfg.MaxQueue = 3
+		cfg.Slots = slots.Open(slots.Config{Engine: e})
 		h := New(cfg)
 		h.SetSlowLog(0, 3)
 		s := open(h, 1)
+		defer func() {
+			h.Close(s)
+			require.NotPanics(t, cfg.Slots.Close)
+			for i := range cfg.Slots.Stats() {
+				require.Zero(t, cfg.Slots.Stats()[i].Value)
+			}
+		}()
 		for line := range bytes.SplitSeq(input, []byte{'\n'}) {
 			s.Out = s.Out[:0]
 			h.Serve(s, []resp.Command{bytes.Split(line, []byte{0})})

@@ -150,7 +150,10 @@ def hints():
     terminal.expect(r"key.*limit.*window.*COST")
     terminal.run("typed 5 60", r"1\) \(integer\) 1\s+2\) \(integer\) 5\s+3\) \(integer\) 4\s+4\) \(integer\) 0")
     for words, hint in (
-        ("rl.check ", r"policy.*key.*COST n.*ID id"),
+        ("rl.check ", r"policy.*key.*COST n.*ID id.*ONCE id.*AND policy.*key"),
+        ("rl.slide k 5 60 AND ", r"key.*limit.*window"),
+        ("rl.reserve ", r"key.*limit.*window.*COST n.*ID id.*TTL window.*CHARGE\|RELEASE"),
+        ("rl.acquire ", r"key.*slots.*ID id.*TTL window.*CONN"),
         ("rl.policy set ", r"name.*SLIDE\|COUNTER\|FIXED.*limit.*window.*BUCKETS n.*SHADOW"),
         ("rl.policy override ", r"name.*pattern.*limit.*window.*UNLIMITED\|BLOCKED"),
         ("rl.policy del ", r"name.*\[pattern\]"),
