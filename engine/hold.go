@@ -56,7 +56,7 @@ const (
 	ErrIDs       = idError("ERR too many ids for this key")
 	ErrHolds     = idError("ERR too many reservations for this key")
 	ErrSlotHolds = idError("ERR too many leases for this key")
-	ErrCount     = idError("ERR cost exceeds what this key can count") // of a settle: see MaxCount
+	ErrOverrun   = idError("ERR cost exceeds what this key can count") // of a settle: see MaxCount
 )
 
 // idError is an error whose text is the client's reply.

@@ -51,16 +51,16 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 		return Admission{}, err
 	}
 	if granted > 0 {
+		charged := int64(0)
 		if e.class == once {
-			b.Charged(st, clock, now, &r.Spec, 1, &us)
-		} else {
-			b.tellHeld(st, clock, now, &r.Spec, &us)
+			charged = r.Cost
 		}
+		b.Tell(st, clock, now, &r.Spec, charged, &us)
 	}
 	a.Decision = r.Decide(us[:r.N], clock, granted, 0)
 	if granted > 0 {
 		e.answer = a.Decision
-		e.until = now + longest(&r.Spec)
+		e.until = now + longest(&r.Spec) + 1 // as long as RL.SLIDE counts it
 		if e.hold != nil {
 			e.until = e.hold.at
 		}
@@ -146,18 +146,6 @@ func (b *Book) hold(now int64, r *engine.Request) *held {
 		to.Add(now, w.Limit, h.at, h.units, h.release)
 	}
 	return h
-}
-
-// tellHeld fills in what the answer needs of the windows after the request's units were held.
-func (b *Book) tellHeld(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage) {
-	for i, w := range s.Limits() {
-		view := b.window(st, s, w)
-		if s.Kind == limit.Counter || s.Kind == limit.Fixed {
-			view.TellHeld(&us[i], clock, now)
-		} else {
-			view.Tell(&us[i], clock, now, 0, s)
-		}
-	}
 }
 
 // again renews a lease that is asked for again, with the units it has, and reports whether it lasts.

@@ -101,11 +101,11 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, n int64, us *[lim
 	return granted, nil
 }
 
-// Charged fills in what the answer needs of the windows after the first granted requests of an entry were charged.
-func (b *Book) Charged(st States, clock, now int64, s *limit.Spec, granted int64, us *[limit.MaxWindows]limit.Usage) {
+// Tell fills in what the answer needs of the windows after the entry has charged so many units, or held some.
+func (b *Book) Tell(st States, clock, now int64, s *limit.Spec, charged int64, us *[limit.MaxWindows]limit.Usage) {
 	for i, w := range s.Limits() {
 		view := b.window(st, s, w)
-		view.Tell(&us[i], clock, now, granted*s.Cost, s)
+		view.Tell(&us[i], clock, now, charged, s)
 	}
 }
 

@@ -30,7 +30,7 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 		for _, w := range h.windows {
 			view := b.window(st, &s, w)
 			if view.Read(now, &s).Used-h.units+cost > engine.MaxCount {
-				return done, 0, engine.ErrCount
+				return done, 0, engine.ErrOverrun
 			}
 		}
 	}
@@ -47,7 +47,7 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: max(cost-h.units, 0)}
 	h.result = done
 	h.result.Again = true // of an equal request after this one
-	until := now + h.ttl
+	until := Deadline(now, h.ttl)
 	if e.class == slots {
 		until = now // unknown from now on
 	}

@@ -108,28 +108,21 @@ func (w *Window) Tell(u *limit.Usage, clock, now, charged int64, s *limit.Spec) 
 	if w.Cells == nil {
 		return
 	}
+	last := int64(0)
 	switch s.Kind {
 	case limit.Slide:
-		last := w.lastToLeave(now) - clock
-		if w.State != nil {
-			last = max(last, u.Last)
-		}
-		u.Last = last
+		last = w.lastToLeave(now) - clock
 	case limit.Concurrency:
-		u.Last = 0
 		if n := len(w.Cells.list); w.Cells.past(now) < n {
-			u.Last = w.Cells.list[n-1].at - clock
+			last = w.Cells.list[n-1].at - clock
 		}
+	default: // as if something were admitted in the last ms at which units are held
+		last = w.Cells.list[len(w.Cells.list)-1].at - 1 - clock
 	}
-}
-
-// TellHeld is Tell after the entry has held units of a window that counts by sub-windows. Such units are held only for
-// as long as a question about several keys takes, so it tells what is true once they are charged.
-func (w *Window) TellHeld(u *limit.Usage, clock, now int64) {
-	u.Last, u.Newest = now-clock, 0
 	if w.State != nil {
-		u.Newest = w.State.NewestAt(now)
+		last = max(last, u.Last)
 	}
+	u.Last = last
 }
 
 // lastToLeave returns when an entry would have been admitted that leaves together with the last units of the cells.

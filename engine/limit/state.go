@@ -122,14 +122,6 @@ func (st *State) Tell(u *Usage, clock, charged int64) {
 	u.Last, u.Newest = at-clock, newest-charged
 }
 
-// NewestAt returns the units in the sub-window of now, if sub-windows are counted.
-func (st *State) NewestAt(now int64) int64 {
-	if st.window == 0 || st.sub(now) != st.sub(st.last) {
-		return 0
-	}
-	return st.newest
-}
-
 // Growth returns by how many bytes a charge at now changes what the state holds.
 // r was read at now.
 func (st *State) Growth(now int64, w Window, r Reading) int64 {

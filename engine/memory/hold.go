@@ -119,7 +119,7 @@ func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us 
 		return x.chargeNow(r, granted)
 	})
 	if granted > 0 && r.Cost > 0 {
-		x.book.Charged(x, clock, x.now, &r.Spec, granted, us)
+		x.book.Tell(x, clock, x.now, &r.Spec, granted*r.Cost, us)
 	}
 	x.done(r.Key)
 	return granted, err

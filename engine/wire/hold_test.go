@@ -161,7 +161,7 @@ func TestDecodeAll(t *testing.T) {
 }
 
 func TestKeyErrorsOfHolds(t *testing.T) {
-	for _, known := range []error{engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrCount} {
+	for _, known := range []error{engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrOverrun} {
 		require.Equal(t, known, KeyError(known.Error()+" script: rl_admit, on @user_function:1."))
 	}
 	require.NoError(t, KeyError("ERR another"))

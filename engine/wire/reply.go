@@ -161,7 +161,7 @@ func (a *Answer) Err() error { return errors.New(a.Failure) }
 // about what is stored of one key: no later attempt ends otherwise. Else it returns
 // nil.
 func KeyError(text string) error {
-	for _, known := range []error{engine.ErrStates, engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrCount} {
+	for _, known := range []error{engine.ErrStates, engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrOverrun} {
 		if strings.HasPrefix(text, known.Error()) {
 			return known
 		}

@@ -265,7 +265,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 		if with.Once {
 			h.until = 0
 			for _, w := range h.windows {
-				h.until = max(h.until, now+w.Length)
+				h.until = max(h.until, now+w.Length+1)
 			}
 		}
 		k.know(now, h)
@@ -395,7 +395,7 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 		copy(s.Windows[:], h.windows)
 		for i := range h.windows {
 			if k.used(&s, i, now)+over > engine.MaxCount {
-				return done, 0, engine.ErrCount
+				return done, 0, engine.ErrOverrun
 			}
 		}
 	}
@@ -404,7 +404,7 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 		k.charge(now, h, cost, over)
 	}
 	k.end(h)
-	h.settled, h.until = true, now+h.ttl
+	h.settled, h.until = true, Deadline(now, h.ttl)
 	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: over}
 	h.result = done
 	h.result.Again = true
