@@ -15,8 +15,8 @@ import (
 )
 
 // slotEngines returns the arguments of a proxy for each engine.
-func slotEngines(*testing.T) map[string][]string {
-	return map[string][]string{"embedded": nil}
+func slotEngines(t *testing.T) map[string][]string {
+	return map[string][]string{"embedded": nil, "redis": backends(startNodes(t, 2)...)}
 }
 
 // free returns how many of ten slots are free.
@@ -167,4 +167,30 @@ func TestManyLeasesOfManyConnectionsAreRenewed(t *testing.T) {
 			eventually(t, "the leases of closed connections to be released", func() bool { return held(last) == each })
 		})
 	}
+}
+
+// TestSlotsOfAProxyThatEnds stops one proxy, and kills another. The node has their clients' leases.
+func TestSlotsOfAProxyThatEnds(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	stays := startProxy(t, backends(n)...)
+	c := dial(t, stays.addr)
+	hold := func(ttl string) *proxy {
+		p := startProxy(t, backends(n)...)
+		for id := range 3 {
+			reply := dial(t, p.addr).do(t, "RL.ACQUIRE", "gpu", 10, "ID", id, "CONN", "TTL", ttl)
+			require.EqualValues(t, 1, reply.([]any)[0])
+		}
+		require.EqualValues(t, 7, free(t, c, "gpu"))
+		return p
+	}
+	hold("1h").stop(t)
+	require.EqualValues(t, 10, free(t, c, "gpu"), "released before the proxy ended")
+
+	p := hold("2s")
+	began := time.Now()
+	p.Kill()
+	require.EqualValues(t, 7, free(t, c, "gpu"))
+	eventually(t, "the TTL to end the leases", func() bool { return free(t, c, "gpu") == 10 })
+	require.Greater(t, time.Since(began), time.Second, "a third of the TTL may have passed when it was killed")
 }
