@@ -21,6 +21,12 @@ const (
 	errBuckets = errReply("ERR buckets must be an integer between 1 and 1000")
 	errFine    = errReply("ERR buckets must not exceed the window's milliseconds")
 	errKey     = errReply("ERR key must be 1 to 4096 bytes")
+	errSameKey = errReply("ERR duplicate key")
+	errKeys    = errReply("ERR too many keys: at most 8")
+	errID      = errReply("ERR id must be 1 to 64 bytes")
+	errTTL     = errReply("ERR ttl must be between 1ms and the longest window")
+	errLeased  = errReply("ERR ttl must be between 1ms and 366d")
+	errSlots   = errReply("ERR slots must be an integer between 1 and 1000000000000")
 )
 
 // wrongArity returns the error of a command with the wrong number of words.
@@ -92,7 +98,53 @@ var badInput = []struct {
 	{"RL.COUNTER k 10 60 BUCKETS 0", errBuckets},
 	{"RL.COUNTER k 10 60 BUCKETS 1001", errBuckets},
 	{"RL.COUNTER k 10 5ms BUCKETS 6", errFine},
+
+	{"RL.SLIDE k 10 60 ONCE", errSyntax},
+	{"RL.SLIDE k 10 60 ONCE " + id65, errID},
+	{"RL.SLIDE k 10 60 ONCE a AND l 10 60", errSyntax},
+	{"RL.SLIDE k 10 60 AND l 10 60 ONCE a", errSyntax},
+	{"RL.SLIDE k 10 60 AND", errSyntax},
+	{"RL.SLIDE k 10 60 AND l", errSyntax},
+	{"RL.SLIDE k 10 60 AND l 10", errSyntax},
+	{"RL.SLIDE k 10 60 AND l 10 60 COST 11", errNever},
+	{"RL.SLIDE k 10 60 AND l 10 60 AND k 5 60", errSameKey},
+	{"RL.FIXED k 10 60 AND k 10 60 SHADOW", errSameKey},
+	{"RL.COUNTER k 1 1 AND 2 1 1 AND 3 1 1 AND 4 1 1 AND 5 1 1 AND 6 1 1 AND 7 1 1 AND 8 1 1 AND 9 1 1", errKeys},
+
+	{"RL.RESERVE k 10 60 COST 1", wrongArity("rl.reserve")},
+	{"RL.RESERVE k 10 60 COST 1 TTL 5", errSyntax},
+	{"RL.RESERVE k 10 60 ID a TTL 5", errSyntax},
+	{"RL.RESERVE k 10 60 COST 1 ID a SHARDS 2", errSyntax},
+	{"RL.RESERVE k 10 60 COST 1 ID a LAPSE LATER", errSyntax},
+	{"RL.RESERVE k 10 60 COST 11 ID a", errNever},
+	{"RL.RESERVE k 10 60 COST -1 ID a", errCost},
+	{"RL.RESERVE k 10 60 COST 1 ID " + id65, errID},
+	{"RL.RESERVE k 10 60 COST 1 ID a TTL 61", errTTL},
+	{"RL.RESERVE k 10 60 COST 1 ID a TTL 0", errTTL},
+	{"RL.SETTLE k a", wrongArity("rl.settle")},
+	{"RL.SETTLE k a x", errCost},
+	{"RL.SETTLE k a -1", errCost},
+	{"RL.SETTLE k a 1000000000001", errCost},
+	{"RL.SETTLE k " + id65 + " 1", errID},
+
+	{"RL.ACQUIRE k 10 ID", wrongArity("rl.acquire")},
+	{"RL.ACQUIRE k 10 COST 1", errSyntax},
+	{"RL.ACQUIRE k 0 ID a", errSlots},
+	{"RL.ACQUIRE k x ID a", errSlots},
+	{"RL.ACQUIRE k 1000000000001 ID a", errSlots},
+	{"RL.ACQUIRE k 10 ID a COST 11", errNever},
+	{"RL.ACQUIRE k 10 ID a TTL 367d", errLeased},
+	{"RL.ACQUIRE k 10 ID " + id65, errID},
+	{"RL.ACQUIRE k 10 ID a CONN TTL 999ms", "ERR ttl must be at least 1s with CONN"},
+	{"RL.RENEW k a TTL 0", errLeased},
+	{"RL.RENEW k a 5", errSyntax},
+	{"RL.RENEW k " + id65, errID},
+	{"RL.RELEASE k", wrongArity("rl.release")},
+	{"RL.RELEASE k a b " + id65, errID},
 }
+
+// id65 is an id that is too long by a byte.
+var id65 = strings.Repeat("i", 65)
 
 // TestBadCommandsFailAloneAndChargeNothing sends each bad command alone, and between good
 // ones in a pipeline. The bad command gets its error, the others get their replies, and

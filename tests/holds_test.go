@@ -1,0 +1,77 @@
+package tests
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestIDsBelongToTheirKeyAndCommand uses ids where they are unknown. Nothing is charged, held or given back.
+func TestIDsBelongToTheirKeyAndCommand(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *proxy) {
+		c := dial(t, p.addr)
+		integers := func(line string) (n []int64) {
+			reply, ok := c.do(t, words(line)...).([]any)
+			require.True(t, ok, line)
+			for _, item := range reply {
+				n = append(n, item.(int64))
+			}
+			return n
+		}
+		require.Equal(t, []int64{1, 10, 6}, integers("RL.RESERVE k 10 60 COST 4 ID a")[:3])
+		require.Equal(t, []int64{1, 10, 5}, integers("RL.SLIDE k 10 60 ONCE a")[:3], "another kind of id")
+		require.Equal(t, []int64{1, 2, 1}, integers("RL.ACQUIRE k 2 ID a")[:3])
+
+		require.Equal(t, []int64{0, 0, 0}, integers("RL.SETTLE other a 4"), "another key's id")
+		require.Equal(t, []int64{0, 0, 0}, integers("RL.SETTLE k b 4"), "an unknown id")
+		require.EqualValues(t, 0, c.do(t, words("RL.RELEASE other a")...))
+		require.EqualValues(t, 0, c.do(t, words("RL.RENEW other a")...))
+		require.EqualValues(t, 0, c.do(t, words("RL.RENEW k b")...))
+		require.Equal(t, []any{}, c.do(t, "RL.INSPECT", "other"))
+		require.Equal(t, []int64{1, 10, 5}, integers("RL.SLIDE k 10 60 COST 0")[:3])
+
+		require.Equal(t, []int64{1, 1, 3}, integers("RL.SETTLE k a 1"))
+		require.EqualValues(t, 1, c.do(t, words("RL.RENEW k a")...), "it is a lease's id, too")
+		require.Equal(t, []int64{0, 0, 0}, integers("RL.SETTLE k a 2"), "settled with another cost")
+		require.Equal(t, []int64{1, 1, 3}, integers("RL.SETTLE k a 1"), "asked again")
+		require.EqualValues(t, 1, c.do(t, words("RL.RELEASE k a a b")...), "once")
+		require.Equal(t, []int64{1, 10, 5}, integers("RL.SLIDE k 10 60 ONCE a")[:3], "the first answer")
+		require.Equal(t, []int64{1, 10, 8}, integers("RL.SLIDE k 10 60 COST 0")[:3])
+	})
+}
+
+// TestQuestionsWithoutCostHoldNothing asks with COST 0, which makes no id known.
+func TestQuestionsWithoutCostHoldNothing(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *proxy) {
+		c := dial(t, p.addr)
+		for _, line := range []string{"RL.RESERVE k 10 60 COST 0 ID a", "RL.SLIDE k 10 60 COST 0 ONCE a", "RL.ACQUIRE k 10 ID a COST 0", "RL.ACQUIRE k 10 ID a COST 0 CONN"} {
+			require.Equal(t, []any{int64(1), int64(10), int64(10), int64(0), int64(0)}, c.do(t, words(line)...), line)
+		}
+		require.Equal(t, []any{int64(0), int64(0), int64(0)}, c.do(t, "RL.SETTLE", "k", "a", 0))
+		require.EqualValues(t, 0, c.do(t, "RL.RENEW", "k", "a"))
+		require.EqualValues(t, 0, c.do(t, "RL.RELEASE", "k", "a"))
+		require.Equal(t, []any{}, c.do(t, "RL.INSPECT", "k"))
+	})
+}
+
+// TestLoweredSlotsLetLeasesStand lowers the number of slots below what is held.
+func TestLoweredSlotsLetLeasesStand(t *testing.T) {
+	t.Parallel()
+	eachEngine(t, func(t *testing.T, p *proxy) {
+		c := dial(t, p.addr)
+		for _, id := range []string{"a", "b", "c"} {
+			require.EqualValues(t, 1, c.do(t, "RL.ACQUIRE", "k", 3, "ID", id).([]any)[0])
+		}
+		first := func(line string) []any { return c.do(t, words(line)...).([]any)[:3] }
+		require.Equal(t, []any{int64(0), int64(1), int64(0)}, first("RL.ACQUIRE k 1 ID d"))
+		require.Equal(t, []any{int64(1), int64(1), int64(0)}, first("RL.ACQUIRE k 1 ID a"), "it renews what it holds")
+		require.EqualValues(t, 1, c.do(t, "RL.RENEW", "k", "b"))
+		require.EqualValues(t, 2, c.do(t, "RL.RELEASE", "k", "a", "b"))
+		require.Equal(t, []any{int64(0), int64(1), int64(0)}, first("RL.ACQUIRE k 1 ID d"))
+		require.Equal(t, []any{int64(1), int64(2), int64(0)}, first("RL.ACQUIRE k 2 ID d"))
+		require.EqualValues(t, 2, c.do(t, "RL.RELEASE", "k", "c", "d"))
+		require.EqualValues(t, 0, c.do(t, "RL.RENEW", "k", "c"), "what has ended stays ended")
+	})
+}
