@@ -13,14 +13,15 @@ import (
 	"time"
 )
 
-// example is one program under examples/. All of them listen on $PORT, ask the
-// rlproxy at $RLPROXY, admit 5 requests per 10 s from one address, and do what
-// $FAIL says, OPEN or CLOSED, when there is no rlproxy.
+// example is one program under examples/. All of them ask the rlproxy at $RLPROXY, and servers
+// listen on $PORT. Those without a trial of their own admit 5 requests per 10 s from one
+// address, and do what $FAIL says, OPEN or CLOSED, when there is no rlproxy.
 type example struct {
 	language string
-	source   string   // file that a reader should open
-	program  []string // command line, run from the repository's root
-	policies string   // file of policies that rlproxy includes; empty if the program has the limit
+	source   string              // file that a reader should open
+	program  []string            // command line, run from the repository's root
+	policies string              // file of policies that rlproxy includes; empty if the program has the limit
+	trial    func(example) error // how the example is tried; nil: as a limit for addresses
 }
 
 const (
@@ -31,16 +32,19 @@ const (
 )
 
 var examples = []example{
-	{"Python", "examples/python/limited.py", []string{python, "examples/python/limited.py"}, ""},
-	{"Node", "examples/node/limited.mjs", []string{"node", "examples/node/limited.mjs"}, ""},
-	{"Go", "examples/go/main.go", []string{"tests/.cache/bin/example-go"}, ""},
-	{"Java", "examples/java/Limited.java", []string{"java", "-cp", "tests/.cache/jedis/*", "examples/java/Limited.java"}, ""},
-	{"PHP", "examples/php/index.php", []string{"sh", "-c", "exec php -S 127.0.0.1:$PORT examples/php/index.php"}, ""},
-	{"Ruby", "examples/ruby/limited.rb", []string{"ruby", "examples/ruby/limited.rb"}, ""},
-	{"Rust", "examples/rust/src/main.rs", []string{"tests/.cache/cargo/debug/rlproxy-example"}, ""},
-	{"C", "examples/c/limited.c", []string{"tests/.cache/bin/example-c"}, ""},
-	{"shell", "examples/shell/limited.sh", []string{"examples/shell/limited.sh"}, ""},
-	{"Python, with plans", "examples/plans/plans.py", []string{python, "examples/plans/plans.py"}, "examples/plans/policies.conf"},
+	{"Python", "examples/python/limited.py", []string{python, "examples/python/limited.py"}, "", nil},
+	{"Node", "examples/node/limited.mjs", []string{"node", "examples/node/limited.mjs"}, "", nil},
+	{"Go", "examples/go/main.go", []string{"tests/.cache/bin/example-go"}, "", nil},
+	{"Java", "examples/java/Limited.java", []string{"java", "-cp", "tests/.cache/jedis/*", "examples/java/Limited.java"}, "", nil},
+	{"PHP", "examples/php/index.php", []string{"sh", "-c", "exec php -S 127.0.0.1:$PORT examples/php/index.php"}, "", nil},
+	{"Ruby", "examples/ruby/limited.rb", []string{"ruby", "examples/ruby/limited.rb"}, "", nil},
+	{"Rust", "examples/rust/src/main.rs", []string{"tests/.cache/cargo/debug/rlproxy-example"}, "", nil},
+	{"C", "examples/c/limited.c", []string{"tests/.cache/bin/example-c"}, "", nil},
+	{"shell", "examples/shell/limited.sh", []string{"examples/shell/limited.sh"}, "", nil},
+	{"Python, with plans", "examples/plans/plans.py", []string{python, "examples/plans/plans.py"}, "examples/plans/policies.conf", nil},
+	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, "", reservesTokens},
+	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, "", reservesTokens},
+	{"Python, jobs", "examples/python/worker.py", []string{python, "examples/python/worker.py"}, "", sharesSlots},
 }
 
 // demonstration is one run of an example.
@@ -49,8 +53,16 @@ type demonstration struct {
 	err error
 }
 
-// run demonstrates the example with each FAIL policy that it knows.
+// run demonstrates the example: with each FAIL policy that it knows, unless it has a trial of its own.
 func (d *demonstration) run() {
+	if d.trial != nil {
+		if d.err = d.trial(d.example); d.err != nil {
+			fmt.Printf("FAIL example-%s: %v\n", d.language, d.err)
+			return
+		}
+		fmt.Printf("ok   example-%s\n", d.language)
+		return
+	}
 	for _, policy := range []string{"OPEN", "CLOSED"} {
 		if d.err = d.show(policy); d.err != nil {
 			fmt.Printf("FAIL example-%s, FAIL %s: %v\n", d.language, policy, d.err)

@@ -58,7 +58,8 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 
 	b.WriteString("\n## Examples\n\n")
 	b.WriteString("Each protects an HTTP handler: 200 up to the limit, then 429, with the headers that [examples/](../examples/README.md) lists. It\n")
-	b.WriteString("fails open or closed, as told, when rlproxy hangs or is away.\n\n| language | program | |\n|---|---|---|\n")
+	b.WriteString("fails open or closed, as told, when rlproxy hangs or is away. Those of [tokens.md](tokens.md) are left by clients, asked to repeat commands, and\n")
+	b.WriteString("killed, and then what is used and held must be right.\n\n| language | program | |\n|---|---|---|\n")
 	for _, d := range shown {
 		mark := "✓"
 		if d.err != nil {

@@ -1,0 +1,107 @@
+// A gateway to a language model, where each customer has so many tokens a minute.
+//
+//     npm install
+//     node gateway.mjs
+//     curl -N -H 'X-Api-Key: red' -d '{"prompt": "say it again", "max_tokens": 50}' http://127.0.0.1:8080/
+//
+// What an answer costs is known afterwards. So the gateway reserves the most that it can cost, which is the
+// prompt and max_tokens, streams the answer, and settles with what was used. The rest is free again at once.
+//
+// Both commands have the id of the reservation. Whoever gets no answer asks again with the same id: nothing is
+// held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
+//
+// RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which an answer must
+// have been streamed.
+import { randomUUID } from 'node:crypto'
+import { createServer } from 'node:http'
+import { setTimeout as sleep } from 'node:timers/promises'
+import { createClient } from 'redis'
+
+const LIMIT = 1000 // tokens
+const WINDOW = '60s'
+const { PORT = 8080, RLPROXY = '127.0.0.1:6380', TTL = '60', SECONDS_PER_TOKEN = '0.02' } = process.env
+
+const rl = createClient({
+  url: `redis://${RLPROXY}`,
+  disableOfflineQueue: true, // while it reconnects, fail at once
+})
+rl.on('error', (err) => console.error(err.message))
+rl.connect().catch(() => {}) // not awaited: it goes on trying
+
+/** Stands for the model's tokenizer. */
+const count = (text) => text.split(/\s+/).filter(Boolean).length
+
+/** Stands for the model: it repeats the prompt, one token at a time. */
+async function * model (prompt, maxTokens) {
+  for (const word of prompt.split(/\s+/).filter(Boolean).slice(0, maxTokens)) {
+    await sleep(SECONDS_PER_TOKEN * 1000)
+    yield word
+  }
+}
+
+/** Rejects after some ms: the client itself waits for a reply for ever. */
+const silence = (ms) => sleep(ms, null, { ref: false }).then(() => { throw new Error('no answer from rlproxy') })
+
+/** Sends a command that has an id, and sends it again for so many seconds if nothing answers. */
+async function ask (patience, ...command) {
+  for (const deadline = Date.now() + patience * 1000; ;) {
+    try {
+      return await Promise.race([rl.sendCommand(command), silence(1000)])
+    } catch (err) {
+      if (err.message.startsWith('ERR') || Date.now() > deadline) throw err
+      console.error(`asking again: ${command[0]}: ${err.message}`)
+      await sleep(100)
+    }
+  }
+}
+
+async function settle (key, id, used) {
+  try {
+    const [settled] = await ask(Number(TTL), 'RL.SETTLE', key, id, `${used}`)
+    if (!settled) console.error(`${id} of ${key} took longer than ${TTL} s: charged in full`)
+  } catch (err) {
+    console.error(`${id} of ${key} is not settled and will be charged in full: ${err.message}`)
+  }
+}
+
+async function answer (req, res) {
+  let body = ''
+  for await (const piece of req) body += piece
+  const { prompt, max_tokens: maxTokens } = JSON.parse(body)
+  const key = `tokens:${req.headers['x-api-key'] ?? 'anonymous'}`
+  let used = count(prompt)
+  // An id of our own. Had the client chosen it, it could use the same one for everything.
+  const id = randomUUID()
+  let reply
+  try {
+    reply = await ask(2, 'RL.RESERVE', key, `${LIMIT}`, WINDOW, 'COST', `${used + maxTokens}`, 'ID', id, 'TTL', `${TTL}s`, 'FAIL', 'ERROR')
+  } catch (err) {
+    console.error(`${key}: ${err.message}`)
+    const tooMuch = err.message.includes('cost exceeds limit')
+    res.writeHead(tooMuch ? 400 : 503).end(tooMuch ? 'too many tokens\n' : 'try again later\n')
+    return
+  }
+  const [allowed, , , retryAfter] = reply
+  if (!allowed) {
+    res.writeHead(429, { 'Retry-After': Math.ceil(retryAfter / 1000) }).end('no tokens left\n')
+    return
+  }
+  try {
+    res.writeHead(200, { 'Content-Type': 'text/plain' })
+    for await (const word of model(prompt, maxTokens)) {
+      if (res.destroyed) break // the client has left, and pays for what the model has said so far
+      used++
+      res.write(`${word}\n`)
+    }
+    res.end()
+  } finally {
+    settle(key, id, used) // not awaited: the client need not wait
+  }
+}
+
+createServer((req, res) => {
+  answer(req, res).catch((err) => {
+    console.error(err.message)
+    res.destroy()
+  })
+}).listen(PORT, '127.0.0.1')
