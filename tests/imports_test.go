@@ -41,7 +41,8 @@ var allowed = map[string][]string{
 	"engine/limit":       nil,
 	"engine/hold":        {"engine", "engine/limit"},
 	"engine/hold/model":  {"engine", "engine/limit"},
-	"engine/memory":      {"engine", "engine/hold", "engine/limit"},
+	"engine/joint":       {"engine", "engine/limit"},
+	"engine/memory":      {"engine", "engine/hold", "engine/joint", "engine/limit"},
 	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard"},
 	"engine/backend":     {"shard", "internal/keypair"},
@@ -77,6 +78,7 @@ var allowed = map[string][]string{
 
 // inTests says what else the tests of a package may import.
 var inTests = map[string][]string{
+	"engine/joint":       {"engine/memory"},
 	"engine/hotkeys":     {"shard"},
 	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},

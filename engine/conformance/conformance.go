@@ -3,7 +3,8 @@
 // simple to be wrong. Only tests import it.
 //
 // Reading order: conformance.go (this file), transcript.go and transcripts/,
-// random.go, model.go; holds.go and holds/ for what holds units or has an id.
+// random.go, model.go; holds.go and holds/ for what holds units or has an id; joint.go and joint/ for questions about
+// several keys.
 package conformance
 
 import (

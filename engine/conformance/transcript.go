@@ -32,7 +32,7 @@ import (
 // RL.RELEASE of one id and RL.RENEW 1 or 0. A state of which units are held has their number and that of the holds after a
 // plus sign. A question about several keys, with AND, answers for each of them, separated by commas.
 
-//go:embed transcripts/*.txt holds/*.txt throttle.txt
+//go:embed transcripts/*.txt holds/*.txt joint/*.txt throttle.txt
 var files embed.FS
 
 func transcripts(t *testing.T, open Subject, pattern string) {

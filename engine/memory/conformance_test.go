@@ -19,6 +19,10 @@ func TestConformanceOfHolds(t *testing.T) {
 	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 100_000)
 }
 
+func TestConformanceOfSeveralKeys(t *testing.T) {
+	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 50_000)
+}
+
 func TestConformanceCombined(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine { return combined{withoutJanitor(t, clock)} }
 	conformance.Run(t, open, 50_000)
@@ -42,14 +46,13 @@ func (c combined) Do(p *engine.Pipeline) {
 	clock := c.clock()
 	for i := 0; i < len(p.Requests); {
 		r, n := &p.Requests[i], 1
-		if r.Op != engine.OpDecide || r.Verdict != engine.VerdictNone || r.Hold != nil {
-			one := engine.Pipeline{Requests: p.Requests[i : i+1]}
-			c.Engine.Do(&one)
-			p.Results[i] = one.Results[0]
-			i++
+		if r.Op != engine.OpDecide || r.Verdict != engine.VerdictNone || r.Hold != nil || r.With > 0 {
+			some := engine.Pipeline{Requests: p.Requests[i : i+1+r.With]}
+			c.Engine.Do(&some)
+			i += copy(p.Results[i:], some.Results)
 			continue
 		}
-		for i+n < len(p.Requests) && r.Repeats(&p.Requests[i+n]) && p.Requests[i+n].Verdict == engine.VerdictNone {
+		for i+n < len(p.Requests) && p.Requests[i+n].With == 0 && r.Repeats(&p.Requests[i+n]) && p.Requests[i+n].Verdict == engine.VerdictNone {
 			n++
 		}
 		var us [limit.MaxWindows]limit.Usage

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
+	"github.com/rlproxy/rlproxy/engine/joint"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -160,6 +161,12 @@ func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Ad
 		},
 		Charge: func() error { return x.chargeNow(r, 1) },
 	})
+}
+
+// askTogether answers a question about several keys, of which request i is the first.
+func (e *Engine) askTogether(p *engine.Pipeline, i int) {
+	fail := func(r *engine.Request, res *engine.Result) { e.refuse(e.clock(), r, res) }
+	joint.Engine{Do: e.Do, Fail: fail, Now: e.cfg.Now}.Ask(p, i)
 }
 
 // settle ends a hold.

@@ -158,11 +158,14 @@ func (e *Engine) Stats() []engine.Stat {
 func (e *Engine) Do(p *engine.Pipeline) {
 	p.Grow()
 	clock := e.clock()
-	for i := range p.Requests {
+	for i := 0; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
 		switch r.Op {
 		case engine.OpDecide:
 			switch {
+			case r.With > 0:
+				e.askTogether(p, i)
+				i += r.With
 			case r.Known(res):
 			case r.Hold != nil && r.Cost > 0:
 				e.admit(clock, r, res)

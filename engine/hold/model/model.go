@@ -273,6 +273,16 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 	return a
 }
 
+// Peek says what a request that is not asked would leave as it is: of the window with the least remaining.
+func (k *Key) Peek(clock int64, s *limit.Spec) (d limit.Decision) {
+	for i := range s.N {
+		if w := k.describe(clock, s, i, true, false); i == 0 || w.Remaining < d.Remaining {
+			d = w
+		}
+	}
+	return d
+}
+
 // know remembers an id, and forgets those that have ended.
 func (k *Key) know(now int64, h *hold) {
 	k.changed = max(k.changed, now)

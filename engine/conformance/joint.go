@@ -1,0 +1,110 @@
+package conformance
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	holds "github.com/rlproxy/rlproxy/engine/hold/model"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// RunJoint holds an engine to the contract of questions about several keys, by the transcripts and by so many random
+// questions. How long units are remembered of keys that had room in a question that was denied is not compared in the random
+// ones, nor of RL.COUNTER: engines may say up to a second too much.
+func RunJoint(t *testing.T, open Subject, random int) {
+	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
+	t.Run("random", func(t *testing.T) { randomJoint(t, open, soak(t, random)) })
+}
+
+// randomJoint asks so many questions about some of five keys, among ordinary requests, and compares the answers with those
+// of a model of each key.
+func randomJoint(t *testing.T, open Subject, questions int) {
+	seed := *randomSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	rng := rand.New(rand.NewPCG(seed, 2))
+	clock := int64(Base)
+	e := open(t, func() int64 { return clock })
+	var keys [5]*holds.Key
+	for i := range keys {
+		keys[i] = holds.New()
+	}
+	seen := map[string]int{}
+	var p engine.Pipeline
+	for asked := 0; asked < questions; {
+		p.Reset()
+		var of []int // the key of each request
+		for range 1 + rng.IntN(5) {
+			first := len(of)
+			for _, k := range rng.Perm(len(keys))[:1+rng.IntN(len(keys))] {
+				of = append(of, k)
+				*p.Add() = jointRequest(rng, fmt.Sprintf("joint-%d-%d", seed, k))
+			}
+			p.Requests[first].With = len(of) - first - 1
+		}
+		e.Do(&p)
+		for i := 0; i < len(of); {
+			n := 1 + p.Requests[i].With
+			models := make([]*holds.Key, n)
+			for j := range models {
+				models[j] = keys[of[i+j]]
+			}
+			want, got := jointModel(models, clock, p.Requests[i:i+n]), make([]limit.Decision, n)
+			for j := range got {
+				r, res := &p.Requests[i+j], &p.Results[i+j]
+				require.NoError(t, res.Err)
+				got[j] = res.Decision
+				if r.Kind == limit.Counter || !want[j].Allowed && want[j].RetryAfter == 0 {
+					got[j].ResetAfter, got[j].Window, want[j].ResetAfter, want[j].Window = 0, 0, 0, 0
+				}
+			}
+			require.Equal(t, want, got, "-seed %d, question %d, clock base+%d: %+v", seed, asked, clock-Base, p.Requests[i:i+n])
+			for _, k := range models {
+				require.LessOrEqual(t, k.Excess(clock), int64(0), "-seed %d: more than a limit", seed)
+			}
+			seen[fmt.Sprint(got[0].Allowed)]++
+			i += n
+			asked++
+		}
+		clock += rng.Int64N([]int64{2, 2, 50, 500, 3000}[rng.IntN(5)])
+	}
+	t.Logf("seed %d: %v", seed, seen)
+	require.Greater(t, seen["true"], questions/5)
+	require.Greater(t, seen["false"], questions/5)
+}
+
+func jointRequest(rng *rand.Rand, key string) engine.Request {
+	kind := []limit.Kind{limit.Slide, limit.Slide, limit.Counter, limit.Fixed}[rng.IntN(4)]
+	r := Request(kind, key, []int64{3, 10, 40}[rng.IntN(3)], []int64{20, 1000, 7777}[rng.IntN(3)])
+	if rng.IntN(3) == 0 {
+		r.N, r.Windows[1] = 2, limit.Window{Limit: 50, Length: 60_000}
+	}
+	if rng.IntN(3) == 0 {
+		r.Cost = rng.Int64N(4)
+	}
+	return r
+}
+
+// jointModel answers a question: all keys admit their requests and are charged, or none is.
+func jointModel(keys []*holds.Key, clock int64, requests []engine.Request) []limit.Decision {
+	out := make([]limit.Decision, len(keys))
+	all := true
+	for i, k := range keys {
+		all = all && k.Admits(clock, &requests[i].Spec, false)
+	}
+	for i, k := range keys {
+		if s := &requests[i].Spec; all || !k.Admits(clock, s, false) {
+			out[i] = k.Decide(clock, s, nil).Decision
+			continue
+		} else if len(keys) > 1 {
+			out[i] = k.Peek(clock, s)
+			out[i].Allowed = false
+		}
+	}
+	return out
+}

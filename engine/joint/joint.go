@@ -1,0 +1,201 @@
+// Package joint answers a question about several keys, all or nothing, by what any engine does with one key. Units of each
+// key are held, all at once. If every key has admitted them, each hold is settled with the cost of its request; else those
+// that stand are given back. What nobody settles is released by itself about a second later. So there is never more charged or
+// held of a key than its limit, and a key may for that second deny another request.
+package joint
+
+import (
+	"crypto/rand"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
+
+const (
+	// ttl is the ms for which units are held. Deadlines are rounded up by at most a 64th.
+	ttl = 1000
+
+	// confirmWithin is how long after the holds were sent they are settled at the latest: they stand for as long again,
+	// so that a settle does not come too late.
+	confirmWithin = ttl / 2 * time.Millisecond
+)
+
+// Engine is the engine that knows the keys.
+type Engine struct {
+	Do   func(p *engine.Pipeline)                    // answers requests about one key each
+	Fail func(r *engine.Request, res *engine.Result) // answers a request by its FAIL policy, and says which in Fail
+	Now  func() time.Time
+}
+
+// question is a question under way.
+type question struct {
+	Engine
+	requests []engine.Request
+	results  []engine.Result
+	hold     engine.Hold // of all keys
+}
+
+// Ask answers the question that begins with request i of p.
+func (e Engine) Ask(p *engine.Pipeline, i int) {
+	end := i + 1 + p.Requests[i].With
+	q := question{Engine: e, requests: p.Requests[i:end], results: p.Results[i:end], hold: engine.Hold{TTL: ttl, Release: true}}
+	_, _ = rand.Read(q.hold.ID[:]) // it never fails
+	q.ask()
+}
+
+func (q *question) ask() {
+	sent := q.Now()
+	failed, denied := q.holdAll()
+	switch {
+	case failed >= 0:
+		q.giveBack()
+		FailAll(q.Fail, q.requests, q.results, failed)
+	case denied:
+		q.giveBack()
+		q.deny()
+	case q.Now().Sub(sent) >= confirmWithin:
+		q.giveBack()
+		q.fail(0)
+	default:
+		if failed := q.confirm(); failed >= 0 {
+			q.fail(failed)
+		}
+	}
+}
+
+// holdAll holds the cost of each request, and takes in the answers. It returns a request that its key did not answer, or
+// -1, and whether any was denied.
+func (q *question) holdAll() (failed int, denied bool) {
+	var p engine.Pipeline
+	for i := range q.requests {
+		r := p.Add()
+		*r = q.requests[i]
+		if r.With = 0; r.Cost > 0 {
+			r.Hold = &q.hold
+		}
+	}
+	q.Do(&p)
+	failed = -1
+	for i := range p.Results {
+		res := &p.Results[i]
+		q.results[i] = *res
+		if failed < 0 && (res.Err != nil || res.Fail != engine.FailDefault) {
+			failed = i
+		}
+		denied = denied || !res.Allowed
+	}
+	return failed, denied
+}
+
+// held reports whether request i has held its cost.
+func (q *question) held(i int) bool {
+	res := &q.results[i]
+	return q.requests[i].Cost > 0 && res.Allowed && res.Err == nil && res.Fail == engine.FailDefault
+}
+
+// settle ends the holds that stand, with all of their units or with none. It returns a request of which the hold was
+// not there any more, or of which that is not known, or -1.
+func (q *question) settle(charge bool) (failed int) {
+	var p engine.Pipeline
+	var of []int
+	for i := range q.requests {
+		if !q.held(i) {
+			continue
+		}
+		asked, r := &q.requests[i], p.Add()
+		r.Op, r.Key, r.Kind, r.Hold, r.Fail, r.Shadow = engine.OpSettle, asked.Key, asked.Kind, &q.hold, asked.Fail, asked.Shadow
+		if charge {
+			r.Cost = asked.Cost
+		}
+		of = append(of, i)
+	}
+	if len(of) > 0 {
+		q.Do(&p)
+	}
+	for j, i := range of {
+		if res := &p.Results[j]; res.Err != nil || !res.Settled.Settled {
+			return i
+		}
+	}
+	return -1
+}
+
+// giveBack releases the holds that stand. One that cannot be released lapses.
+func (q *question) giveBack() { q.settle(false) }
+
+// confirm charges what is held.
+func (q *question) confirm() (failed int) {
+	if failed := q.settle(true); failed >= 0 {
+		return failed
+	}
+	for i := range q.results {
+		if q.held(i) {
+			charged(&q.requests[i], &q.results[i].Decision)
+		}
+	}
+	return -1
+}
+
+// charged makes the answer about units held that about units charged. Those are forgotten a window later, and not when a
+// hold lapses. What else is held longer than that counts as before.
+func charged(r *engine.Request, d *limit.Decision) {
+	length := r.Windows[d.Window].Length
+	switch r.Kind {
+	case limit.Slide:
+		if d.ResetAfter <= ttl+ttl/64 {
+			d.ResetAfter = 0
+		}
+		d.ResetAfter = max(d.ResetAfter, length+1)
+	case limit.Fixed:
+		d.ResetAfter = (d.ResetAfter-1)%length + 1
+	}
+}
+
+// deny answers for all keys that the question is denied. A key that had room says what it has without this question.
+func (q *question) deny() {
+	for i := range q.results {
+		d := &q.results[i].Decision
+		if !d.Allowed {
+			continue
+		}
+		d.Allowed, d.RetryAfter = false, 0
+		if d.Remaining += q.requests[i].Cost; d.Remaining == d.Limit {
+			d.ResetAfter = 0
+		}
+	}
+}
+
+// fail answers by the policy of request i.
+func (q *question) fail(i int) {
+	q.results[i] = engine.Result{}
+	q.Fail(&q.requests[i], &q.results[i])
+	FailAll(q.Fail, q.requests, q.results, i)
+}
+
+// FailAll answers a question about several keys as the FAIL policy of request i has answered that request alone, or with
+// its error. fail answers the others.
+func FailAll(fail func(r *engine.Request, res *engine.Result), requests []engine.Request, results []engine.Result, i int) {
+	first := results[i]
+	allowed := true
+	for j := range requests {
+		switch res := &results[j]; {
+		case first.Err != nil:
+			*res = engine.Result{Fail: first.Fail, Err: first.Err}
+		case j != i && res.Fail != first.Fail:
+			r := requests[j]
+			r.With, r.Fail = 0, first.Fail
+			*res = engine.Result{}
+			fail(&r, res)
+		}
+		allowed = allowed && results[j].Allowed
+	}
+	if allowed {
+		return
+	}
+	for j := range results {
+		if d := &results[j].Decision; d.Allowed {
+			d.Allowed, d.RetryAfter = false, 0
+		}
+	}
+}

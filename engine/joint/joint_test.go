@@ -1,0 +1,292 @@
+package joint_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/joint"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/stretchr/testify/require"
+)
+
+// world is an engine whose requests a test can see, delay and lose.
+type world struct {
+	clock    int64 // ms
+	engine   *memory.Engine
+	pipes    int                                             // pipelines asked
+	before   func(p *engine.Pipeline)                        // runs before each; it may move the clock
+	lose     func(r *engine.Request) (apply bool, lost bool) // says which requests get no answer
+	policies []engine.FailPolicy                             // that were asked for by Fail
+}
+
+func newWorld(t *testing.T) *world {
+	w := &world{clock: conformance.Base}
+	w.engine = memory.New(memory.Config{Now: conformance.At(func() int64 { return w.clock })})
+	t.Cleanup(func() { require.NoError(t, w.engine.Close()) })
+	w.before = func(*engine.Pipeline) {}
+	w.lose = func(*engine.Request) (bool, bool) { return true, false }
+	return w
+}
+
+// do answers as the Redis engine does: a decision without an answer gets its policy, anything else an error.
+func (w *world) do(p *engine.Pipeline) {
+	w.pipes++
+	w.before(p)
+	p.Grow()
+	for i := range p.Requests {
+		apply, lost := w.lose(&p.Requests[i])
+		one := engine.Pipeline{Requests: p.Requests[i : i+1]}
+		if apply {
+			w.engine.Do(&one)
+			p.Results[i] = one.Results[0]
+		}
+		if lost {
+			p.Results[i] = engine.Result{}
+			w.fail(&p.Requests[i], &p.Results[i])
+		}
+	}
+}
+
+// fail answers by the request's own policy, which is CLOSED if it names none.
+func (w *world) fail(r *engine.Request, res *engine.Result) {
+	err := &engine.Unavailable{Node: "n1:6379", Why: "timeout", MaybeApplied: true}
+	if r.Op != engine.OpDecide {
+		res.Err = err
+		return
+	}
+	if res.Fail = r.Fail; r.Fail == engine.FailDefault {
+		res.Fail = engine.FailClosed
+	}
+	if w.policies = append(w.policies, res.Fail); res.Fail == engine.FailError {
+		res.Err = err
+		return
+	}
+	res.Decision = res.Fail.Decide(r, 250)
+}
+
+// ask asks one question about several keys.
+func (w *world) ask(requests ...engine.Request) []engine.Result {
+	p := engine.Pipeline{Requests: requests}
+	requests[0].With = len(requests) - 1
+	p.Grow()
+	joint.Engine{Do: w.do, Fail: w.fail, Now: conformance.At(func() int64 { return w.clock })}.Ask(&p, 0)
+	return p.Results
+}
+
+// counts returns the units of a key that count, and those that are held.
+func (w *world) counts(key string) (used, held int64) {
+	for _, s := range conformance.Ask(w.engine, conformance.Inspect(key)).States {
+		used, held = used+s.Used, held+s.Held
+	}
+	return used, held
+}
+
+// requireCounts holds that nothing is held of the keys a, b and c, and so much is used.
+func (w *world) requireCounts(t *testing.T, want ...int64) {
+	t.Helper()
+	for i, n := range want {
+		used, held := w.counts(string(rune('a' + i)))
+		require.Equal(t, []int64{n, 0}, []int64{used, held}, "%c: units used and held", 'a'+i)
+	}
+}
+
+func decisions(results []engine.Result) (out []limit.Decision) {
+	for _, res := range results {
+		out = append(out, res.Decision)
+	}
+	return out
+}
+
+func TestAllKeysAreChargedOrNone(t *testing.T) {
+	w := newWorld(t)
+	question := func() []engine.Result {
+		return w.ask(conformance.Slide("a", 5, 60_000, 2), conformance.Request(limit.Fixed, "b", 10, 10_000), conformance.Slide("c", 3, 1000, 1))
+	}
+	require.Equal(t, []limit.Decision{
+		{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: 60_001},
+		{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 10_000},
+		{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 1001},
+	}, decisions(question()))
+	require.Equal(t, 2, w.pipes, "calls: to hold and to settle")
+	w.requireCounts(t, 2, 1, 1)
+	require.True(t, question()[0].Allowed)
+	w.requireCounts(t, 4, 2, 2)
+	w.clock += 10
+	denied := question()
+	require.Equal(t, limit.Decision{Limit: 5, Remaining: 1, RetryAfter: 59_991, ResetAfter: 59_991}, denied[0].Decision)
+	for i, remaining := range []int64{1, 8, 1} {
+		require.False(t, denied[i].Allowed)
+		require.Equal(t, remaining, denied[i].Remaining, "as if it was not asked")
+		require.Equal(t, i > 0, denied[i].RetryAfter == 0)
+	}
+	w.requireCounts(t, 4, 2, 2)
+}
+
+// A key asked without cost takes part, and nothing of it is held.
+func TestQuestionWithoutCostTakesPart(t *testing.T) {
+	w := newWorld(t)
+	require.True(t, conformance.Ask(w.engine, conformance.Slide("b", 1, 60_000, 1)).Allowed)
+	for _, cost := range []int64{0, 1} {
+		results := w.ask(conformance.Slide("a", 5, 60_000, cost), conformance.Slide("b", 1, 60_000, 0))
+		require.False(t, results[0].Allowed)
+		require.False(t, results[1].Allowed)
+	}
+	require.True(t, w.ask(conformance.Slide("a", 5, 60_000, 0), conformance.Slide("c", 1, 60_000, 0))[0].Allowed)
+	w.requireCounts(t, 0, 1, 0)
+}
+
+// If a key does not answer, its policy answers for all, and what was held of the others is given back.
+func TestPolicyOfTheKeyThatDoesNotAnswerAnswersForAll(t *testing.T) {
+	for _, c := range []struct {
+		policy engine.FailPolicy
+		want   limit.Decision
+	}{
+		{engine.FailOpen, limit.Decision{Allowed: true, Limit: 5, Remaining: -1}},
+		{engine.FailClosed, limit.Decision{Limit: 5, Remaining: -1, RetryAfter: 250, ResetAfter: 250}},
+		{engine.FailError, limit.Decision{}},
+	} {
+		for _, applied := range []bool{false, true} {
+			t.Run(fmt.Sprint(c.policy, ", applied ", applied), func(t *testing.T) {
+				w := newWorld(t)
+				w.lose = func(r *engine.Request) (bool, bool) {
+					lost := string(r.Key) == "b" && r.Hold != nil
+					return !lost || applied && r.Op == engine.OpDecide, lost
+				}
+				b := conformance.Slide("b", 5, 60_000, 1)
+				b.Fail = c.policy
+				for _, res := range w.ask(conformance.Slide("a", 5, 60_000, 1), b, conformance.Slide("c", 5, 60_000, 1)) {
+					require.Equal(t, c.want, res.Decision)
+					require.Equal(t, c.policy, res.Fail)
+					if c.policy == engine.FailError {
+						require.ErrorContains(t, res.Err, "UNAVAILABLE n1:6379: timeout")
+					}
+				}
+				for _, key := range []string{"a", "c"} {
+					_, held := w.counts(key)
+					require.Zero(t, held, "held of %s after the answer", key)
+				}
+				w.clock += 1008 // a hold that nobody could release
+				w.requireCounts(t, 0, 0, 0)
+			})
+		}
+	}
+}
+
+// A settle that is lost may have charged. The others are charged: never more than a limit, and nothing stays held.
+func TestLostSettleAnswersByItsPolicy(t *testing.T) {
+	for _, applied := range []bool{false, true} {
+		w := newWorld(t)
+		w.lose = func(r *engine.Request) (bool, bool) {
+			lost := string(r.Key) == "b" && r.Op == engine.OpSettle
+			return !lost || applied, lost
+		}
+		for _, res := range w.ask(conformance.Slide("a", 5, 60_000, 1), conformance.Slide("b", 5, 60_000, 1)) {
+			require.Equal(t, engine.FailClosed, res.Fail)
+			require.False(t, res.Allowed)
+		}
+		w.clock += 1008
+		if applied {
+			w.requireCounts(t, 1, 1)
+		} else {
+			w.requireCounts(t, 1, 0)
+		}
+	}
+}
+
+// Holds that took too long to get are not settled, as one may have lapsed: the first key's policy answers.
+func TestSlowHoldsAreGivenBack(t *testing.T) {
+	w := newWorld(t)
+	took := int64(499)
+	w.before = func(p *engine.Pipeline) {
+		if p.Requests[0].Op == engine.OpDecide {
+			w.clock += took
+		}
+	}
+	question := func() []engine.Result {
+		a := conformance.Slide("a", 5, 60_000, 1)
+		a.Fail = engine.FailOpen
+		return w.ask(a, conformance.Slide("b", 5, 60_000, 1))
+	}
+	require.Equal(t, engine.FailDefault, question()[0].Fail)
+	w.requireCounts(t, 1, 1)
+	took = 500
+	for _, res := range question() {
+		require.Equal(t, engine.FailOpen, res.Fail)
+		require.EqualValues(t, -1, res.Remaining)
+	}
+	w.requireCounts(t, 1, 1)
+}
+
+// A hold that has lapsed before it was settled charges nothing, and its policy answers.
+func TestHoldThatLapsedIsNotCharged(t *testing.T) {
+	w := newWorld(t)
+	w.before = func(p *engine.Pipeline) {
+		if p.Requests[0].Op == engine.OpSettle {
+			w.clock += 1008
+		}
+	}
+	for _, res := range w.ask(conformance.Slide("a", 5, 60_000, 1), conformance.Slide("b", 5, 60_000, 1)) {
+		require.Equal(t, engine.FailClosed, res.Fail)
+	}
+	w.requireCounts(t, 0, 0)
+}
+
+// An error that is about one key is that of the question, and charges nothing.
+func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
+	w := newWorld(t)
+	for i := range int64(engine.MaxStates) {
+		require.NoError(t, conformance.Ask(w.engine, conformance.Slide("b", 5, 60_000+i, 1)).Err)
+		r := conformance.Slide("b", 5, 60_000+i, 1)
+		r.Hold = &engine.Hold{ID: engine.Digest{byte(i)}, TTL: 30_000, Release: true}
+		require.NoError(t, conformance.Ask(w.engine, r).Err)
+	}
+	for _, res := range w.ask(conformance.Slide("a", 5, 60_000, 1), conformance.Slide("b", 5, 1000, 1)) {
+		require.ErrorIs(t, res.Err, engine.ErrStates)
+	}
+	w.requireCounts(t, 0)
+}
+
+// Questions over overlapping sets of keys never charge more than a limit, and leave nothing held.
+func TestOverlappingQuestions(t *testing.T) {
+	e := memory.Open(memory.Config{})
+	const workers, questions, most = 8, 300, 500
+	admitted := make([][3]int, workers)
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Go(func() {
+			for i := range questions {
+				first, second := (w+i)%3, (w+i+1+i%2)%3
+				p := engine.Pipeline{Requests: []engine.Request{
+					conformance.Slide(string(rune('a'+first)), most, 600_000, 1), conformance.Slide(string(rune('a'+second)), most, 600_000, 1),
+				}}
+				p.Requests[0].With = 1
+				e.Do(&p)
+				if p.Results[0].Allowed != p.Results[1].Allowed {
+					panic("one key is admitted and the other is not")
+				}
+				if p.Results[0].Allowed {
+					admitted[w][first]++
+					admitted[w][second]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for k := range 3 {
+		sum := 0
+		for _, a := range admitted {
+			sum += a[k]
+		}
+		states := conformance.Ask(e, conformance.Inspect(string(rune('a'+k)))).States
+		require.Len(t, states, 1)
+		require.EqualValues(t, sum, states[0].Used)
+		require.Zero(t, states[0].Held)
+		require.LessOrEqual(t, sum, most)
+		require.Greater(t, sum, most/2)
+	}
+	require.NoError(t, e.Close())
+}
