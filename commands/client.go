@@ -225,7 +225,7 @@ func (c *client) inPieces(r *row, args [][]byte) {
 		for piece := range slices.Chunk(args[r.first:], maxBatch/2) {
 			msg := r.parse(slices.Concat(args[:r.first], piece), &c.pipe)
 			if msg == "" && checked {
-				c.h.cfg.Engine.Do(&c.pipe)
+				c.decide()
 				if r.tied != nil {
 					c.slots.Done(c.pipe.Requests, c.pipe.Results, false)
 				}

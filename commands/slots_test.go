@@ -208,6 +208,13 @@ func TestLongPipelinesCutNoQuestion(t *testing.T) {
 	e.calls = nil
 	require.Equal(t, ":650\r\n", ask(h, s, release))
 	require.Equal(t, []int{512, 512, 276}, e.calls)
+	released := int64(-1)
+	for _, stat := range cfg.Observer.Stats() {
+		if stat.Name == "slots_released" {
+			released = stat.Value
+		}
+	}
+	require.EqualValues(t, 650, released, "pieces are counted")
 	require.Zero(t, cfg.Slots.Stats()[0].Value)
 	release[3] = make([]byte, 65)
 	require.Equal(t, "-ERR id must be 1 to 64 bytes; it had 65\r\n", ask(h, s, release))

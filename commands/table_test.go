@@ -144,7 +144,7 @@ func describe(b *strings.Builder, args []table.Arg) {
 		if a.About != "" {
 			name := a.Name
 			if a.Token != "" {
-				name = strings.TrimSuffix(strings.TrimPrefix((&table.Arg{Name: a.Name, Type: a.Type, Token: a.Token, Args: a.Args}).Usage(), "["), "]")
+				name = (&table.Arg{Name: a.Name, Type: a.Type, Token: a.Token, Args: a.Args}).Usage()
 			}
 			fmt.Fprintf(b, "- `%s`: %s.\n", name, a.About)
 		}

@@ -40,12 +40,12 @@ func acquire() Command {
 		Args: []table.Arg{key,
 			{Name: "slots", Type: "integer", About: "the most slots held at once, 1 to 1000000000000; leases that are out stay when it is lowered"},
 			id, cost, ttl,
-			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true, About: "ties the lease to this connection: the proxy renews it while the connection is open, and releases it when the connection closes, and at RESET. " +
+			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true, About: "ties the lease to this connection: the proxy renews it while the connection is open, and releases it when the connection closes, and at RESET. What `tcp-keepalive` and `timeout` find closed is closed, too. " +
 				"The newest RL.ACQUIRE of an id decides to which connection the lease is tied, or to none; AUTH changes nothing"},
 			failArg},
 		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), retry_after (the milliseconds until the leases that stand in the way must have ended) " +
 			"and reset_after (until all must have). " +
-			"FAIL OPEN allows and may hold nothing; FAIL CLOSED denies, and so does FAIL LOCAL, since a proxy alone cannot know which slots are free.",
+			"FAIL OPEN allows, whether slots are free or not; FAIL CLOSED denies, and so does FAIL LOCAL, since a proxy alone cannot know which slots are free. In each case the node may hold the slots, until TTL.",
 		Examples: []table.Example{
 			{Line: "RL.ACQUIRE gpu 8 ID job-17 TTL 1m", Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 7\n4) (integer) 0\n5) (integer) 60160"},
 			{Line: "RL.ACQUIRE gpu 8 ID job-18 CONN", Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 6\n4) (integer) 0\n5) (integer) 60112"},

@@ -33,7 +33,7 @@ func reserve() Command {
 				{Name: "release", Type: "pure-token", Token: "RELEASE", About: "gives them back"},
 			}}, failArg},
 		Replies: decisionReply + " Units held count like units charged, for RL.SLIDE on the same key and window too. " +
-			"FAIL OPEN and CLOSED answer and hold nothing; FAIL LOCAL charges the units in the proxy at once, and there is nothing to settle.",
+			"After an answer by FAIL OPEN or CLOSED the node may hold the units, until they lapse; FAIL LOCAL charges them in the proxy at once, and there is nothing to settle.",
 		Examples: []table.Example{{Line: "RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30", Reply: "1) (integer) 1\n2) (integer) 100000\n3) (integer) 96000\n4) (integer) 0\n5) (integer) 90001"}},
 	},
 		Parse: parseReserve,

@@ -13,7 +13,7 @@ func reset() Command {
 	return Command{Command: table.Command{
 		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit", Since: "0.1.0",
 		Cost:     "O(N) with N the number of keys",
-		Summary:  "Deletes the state of keys, of every command and window, with SHADOW or without",
+		Summary:  "Deletes the state of keys, of every command and window, with SHADOW or without, and their reservations, leases and ids",
 		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true, About: "1 to 4096 arbitrary bytes"}},
 		Replies:  "Integer: the number of keys that had state.",
 		Examples: []table.Example{{Line: "RL.RESET user:42 user:43", Reply: "(integer) 1"}},
