@@ -53,6 +53,14 @@ func soakRequests() int64 {
 	return n
 }
 
+// soakUpTo returns the number of requests of a random test: those that make soak sets, at most so many, or few.
+func soakUpTo(most, few int64) int64 {
+	if soak > 0 {
+		return min(soak, most)
+	}
+	return few
+}
+
 // soakOr returns the length of a random test: long when make soak runs it, short otherwise.
 func soakOr(long, short time.Duration) time.Duration {
 	if soak > 0 {

@@ -1,0 +1,110 @@
+package tests
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSlotsAreNeverOversold has workers share the slots of a pool through three proxies that are killed and started again. From
+// what they saw, no more of them worked at a time than there are slots. make soak does it for 20 s.
+func TestSlotsAreNeverOversold(t *testing.T) {
+	t.Parallel()
+	const slots, workers = 5, 20
+	nodes := startNodes(t, 2)
+	f := startFleet(t, backends(nodes...))
+	var mu sync.Mutex
+	type work struct{ from, to time.Time }
+	var worked []work // guarded by mu
+	lost := 0         // guarded by mu
+	until := time.Now().Add(soakOr(20*time.Second, 3*time.Second))
+	var wg sync.WaitGroup
+	for w := range workers {
+		wg.Add(1)
+		go func() { // until the time is over
+			defer wg.Done()
+			r := newRoamer(uint64(w), f.addrs)
+			for n := 0; time.Now().Before(until); n++ {
+				// A connection of its own, which it closes after some of its work as a crash does.
+				id := fmt.Sprintf("w%d:%d", w, n)
+				addrs := f.addrs()
+				c, err := connect(addrs[r.rng.IntN(len(addrs))])
+				if err != nil {
+					continue
+				}
+				replies, err := c.Exchange(words("RL.ACQUIRE pool " + strconv.Itoa(slots) + " TTL 1s CONN ID " + id))
+				var d decision
+				if err == nil {
+					d, err = toDecision(replies[0])
+				}
+				if err != nil || d.allowed == 0 || d.remaining < 0 {
+					_ = c.Close()
+					time.Sleep(time.Duration(1+r.rng.IntN(5)) * time.Millisecond)
+					continue
+				}
+				from := time.Now()
+				time.Sleep(time.Duration(r.rng.IntN(30)) * time.Millisecond)
+				// Its lease lasts as long as its proxy can be asked.
+				_, err = c.Exchange(words("PING"))
+				to := time.Now()
+				mu.Lock()
+				if err == nil {
+					worked = append(worked, work{from, to})
+				} else {
+					lost++
+				}
+				mu.Unlock()
+				if r.rng.IntN(2) == 0 {
+					_, _ = c.Exchange(words("RL.RELEASE pool " + id))
+				}
+				_ = c.Close()
+			}
+		}()
+	}
+	kills := 0
+	for ticker := time.NewTicker(700 * time.Millisecond); time.Now().Before(until); <-ticker.C {
+		f.restart(t, kills%3)
+		kills++
+	}
+	wg.Wait()
+	most := 0
+	for i, a := range worked {
+		at := 0
+		for _, b := range worked {
+			if !b.from.After(a.from) && b.to.After(a.from) {
+				at++
+			}
+		}
+		most = max(most, at)
+		require.LessOrEqual(t, at, slots, "at %v, the beginning of work %d", a.from, i)
+	}
+	t.Logf("%d times a slot was had, at most %d of %d at a time; %d proxies killed, %d connections lost with a slot", len(worked), most, slots, kills, lost)
+	require.Equal(t, slots, most, "the pool was full")
+	require.Positive(t, lost)
+	c := dial(t, f.proxy(0).addr)
+	eventually(t, "all slots to be free", func() bool {
+		return c.decide(t, fmt.Sprintf("RL.ACQUIRE pool %d ID x COST 0", slots)).remaining == slots
+	})
+	f.stop(t)
+}
+
+// cpu returns the time of a processor that a process has taken.
+func cpu(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	require.NoError(t, err)
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+	ticks := 0
+	for _, at := range []int{11, 12} { // user, system
+		n, err := strconv.Atoi(fields[at])
+		require.NoError(t, err)
+		ticks += n
+	}
+	return time.Duration(ticks) * 10 * time.Millisecond
+}
