@@ -26,9 +26,8 @@ holds.nothing = {
 
 -- deadline returns the ms at which what is held from now on for a length of time ends: rounded up to a 64th of it at most.
 function holds.deadline(now, ttl)
-  local grid = 1
-  while grid * 128 <= ttl do grid = grid * 2 end
-  return now + ttl + -(now + ttl) % grid
+  local _, digits = math.frexp(max(ttl, 64)) -- in binary
+  return now + ttl + -(now + ttl) % 2 ^ (digits - 7)
 end
 
 local function cells(st) return sub(record.area(st), 1, st.cells * CELL) end
@@ -41,9 +40,21 @@ local function keep(st, rec, s)
   elseif count > st.slots then
     st.slots, rec.rewrite = count + SPARE, true
   end
-  if count == 0 then rec.rewrite = true end -- without it
+  if count == 0 and rec.inline then rec.rewrite = true end -- without it; a patched record loses it when it is rewritten
   st.area, st.cells, st.touched = s .. zeros('\0', (st.slots - count) * CELL), count, true
   st.patch, st.patch_at = st.area, 0
+end
+
+-- latest returns the latest deadlines of what is to be charged and released, 0 if there is none.
+local function latest(st)
+  local s, charged, released, i = cells(st), 0, 0, st.cells
+  while i > 0 and (charged == 0 and st.charge > 0 or released == 0 and st.release > 0) do
+    i = i - 1
+    local deadline, charge, release = unpack('>I6I6I6', s, i * CELL + 1)
+    if charge > 0 then charged = max(charged, deadline) end
+    if release > 0 then released = max(released, deadline) end
+  end
+  return charged, released
 end
 
 -- seek returns a state's cells, and how many bytes of them stand before a deadline; then what its cell has, if there is
@@ -71,6 +82,11 @@ local function change(st, rec, deadline, charge, release, n)
     record.damaged(rec.key, 'holds that do not add up')
   end
   keep(st, rec, sub(s, 1, at) .. (held > 0 and pack('>I6I6I6I3', deadline, charged, released, held) or '') .. rest)
+  if n > 0 then
+    if charge > 0 then st.charged = max(st.charged, deadline) else st.released = max(st.released, deadline) end
+  elseif charged == 0 and st.charged == deadline or released == 0 and st.released == deadline then
+    st.charged, st.released = latest(st)
+  end
 end
 
 -- add holds units of each window of a spec, which were weighed as states, until a deadline.
@@ -80,7 +96,7 @@ function holds.add(rec, q, deadline, units, release, states)
     if not st then
       st = record.state(HOLDS + q.kind, q.buckets, q.windows[i])
       st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed = 0, 0, 0, 0, 0, 0, 0, 0
-      st.area = ''
+      st.charged, st.released, st.area = 0, 0, ''
       record.add(st)
       rec.held = true
     end
@@ -113,7 +129,8 @@ function holds.remove(rec, q, deadline, units, release)
   end
 end
 
--- lapse takes off the cells whose deadline has come, and charges what is to be charged.
+-- lapse takes off the cells whose deadline has come, and charges what is to be charged. The latest deadlines stay, if they
+-- have not come.
 function holds.lapse(rec)
   for i = 1, rec.count do
     local st = rec[i]
@@ -127,6 +144,8 @@ function holds.lapse(rec)
         lapsed, past = lapsed + n, at + CELL - 1
       end
       if past > 0 then
+        if st.charge == 0 then st.charged = 0 end
+        if st.release == 0 then st.released = 0 end
         if min(st.charge, st.release, st.holds) < 0 then record.damaged(rec.key, 'holds that do not add up') end
         if #moments > 0 then holds.charge(rec, st, moments, charges) end
         st.lapsed, rec.lapsed = min(st.lapsed + lapsed, 2 ^ 32 - 1), max(rec.lapsed, lapsed)
@@ -151,33 +170,20 @@ function holds.charge(rec, held, moments, units)
   st.limit, st.touched, rec.rewrite, rec.now = held.limit, true, true, now
 end
 
--- last returns the latest deadline of what is released, and that of what is charged: 0 if there is none.
-local function last(st)
-  local s, released, charged, i = cells(st), 0, 0, st.cells
-  while i > 0 and (released == 0 and st.release > 0 or charged == 0 and st.charge > 0) do
-    i = i - 1
-    local deadline, charge, release = unpack('>I6I6I6', s, i * CELL + 1)
-    if charge > 0 then charged = max(charged, deadline) end
-    if release > 0 then released = max(released, deadline) end
-  end
-  return released, charged
-end
-
 -- gone returns the last ms at which units count that are charged at a deadline, to a log with that newest entry.
 local function gone(st, deadline, newest)
   return max(slide.dated(deadline, st.limit, st.window), newest) + st.window
 end
 
 function holds.matters_until(st)
-  local released, charged = last(st)
-  return max(released - 1, charged > 0 and gone(st, charged, 0) or 0)
+  return max(st.released - 1, st.charged > 0 and gone(st, st.charged, 0) or 0)
 end
 
 -- said_last returns the ms of the newest admission that a reply tells of a state that weigh has weighed: one that ends
 -- when all that is held does.
 function holds.said_last(st)
   if not st.held or st.held.cells == 0 then return st.said_last end
-  local released, charged = last(st.held)
+  local charged, released = st.held.charged, st.held.released
   if st.kind == CONCURRENCY then return released end
   if st.kind ~= SLIDE then return max(st.said_last, released - 1) end
   return max(st.said_last, released - st.window - 1, charged > 0 and gone(st.held, charged, 0) - st.window or 0)

@@ -26,7 +26,7 @@ function lib.inspect(keys, args)
     local kind, window, buckets = st.kind, st.window, st.buckets
     if st == rec.lease then
       out[1] = '\1'
-    elseif kind > HOLDS and ending >= now and not matters(record.find(kind - HOLDS, buckets, window)) then
+    elseif kind > HOLDS and st.holds > 0 and not matters(record.find(kind - HOLDS, buckets, window)) then
       row(st, kind - HOLDS, window, buckets, 0, st)
     elseif kind < HOLDS and matters(st) then
       local used = lib.algorithms[kind].usage(st, rec, false)

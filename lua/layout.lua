@@ -102,15 +102,18 @@ layout.FIELDS[layout.HOME] = {
 layout.FIELDS[layout.SHARD] = layout.FIELDS[layout.HOME]
 
 -- What is held of a window. last: the ms of the newest hold. cells: see holds.lua.
--- slots: of the area, in cells. holds, charge, release: what all cells hold together. lapsed: holds.
+-- slots: of the area, in cells. holds, charge, release: what all cells hold together. lapsed: holds. charged, released: the
+-- latest deadlines of what is to be charged and released, 0 if there is none.
 local HELD = {
-  bytes = 35,
+  bytes = 47,
   read = function(st, s, at)
-    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed =
-      unpack('>I6I4I3I3I3I6I6I4', s, at)
+    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.charged, st.released =
+      unpack('>I6I4I3I3I3I6I6I4I6I6', s, at)
   end,
   write = function(st)
-    return pack('>I6I4I3I3I3I6I6I4', st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed)
+    if st.cells == 0 then return pack('>I10I3I3', 0, 0, st.slots) .. string.rep('\0', 31) end -- what has lapsed is forgotten
+    return pack('>I6I4I3I3I3I6I6I4I6I6', st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed,
+      st.charged, st.released)
   end,
 }
 for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED }) do layout.FIELDS[layout.HOLDS + kind] = HELD end

@@ -261,7 +261,7 @@ function record.add(st)
   end
   rec[count] = st
   if rec.lease and rec.lease ~= st then rec[count - 1], rec[count] = st, rec.lease end
-  rec.count, rec.rewrite = count, true
+  rec.count, rec.rewrite, st.begin = count, true, 1 -- its area is in memory
 end
 
 -- bytes returns a string and the index in it at which byte offset of a state's area stands, with `need` bytes from there
