@@ -270,3 +270,39 @@ func TestDecisionsAreCountedAndLoggedByPolicy(t *testing.T) {
 		})
 	}
 }
+
+func TestMetricsCountWhatBecomesOfHolds(t *testing.T) {
+	t.Parallel()
+	for name, args := range map[string][]string{"embedded": nil, "2 nodes": append(backends(startNodes(t, 2)...), "--backend-timeout", "10000")} {
+		t.Run(name, func(t *testing.T) {
+			p := startMeasured(t, args...)
+			c := dial(t, p.addr)
+			for _, line := range []string{
+				"RL.RESERVE r 100 60 COST 10 ID a", "RL.RESERVE r 100 60 COST 10 ID a", "RL.RESERVE r 100 60 COST 91 ID b", "RL.RESERVE r 100 60 COST 20 ID c",
+				"RL.SETTLE r a 4", "RL.SETTLE r a 4", "RL.SETTLE r a 5", "RL.SETTLE r c 27",
+				"RL.SLIDE once 5 60 ONCE x", "RL.SLIDE once 5 60 ONCE x", "RL.SLIDE once 5 60 ONCE y",
+				"RL.ACQUIRE s 1 ID a", "RL.ACQUIRE s 1 ID a", "RL.ACQUIRE s 1 ID b", "RL.RENEW s a", "RL.RENEW s b", "RL.RELEASE s a b",
+				"RL.RESERVE lapse 100 60 COST 10 ID a TTL 20ms",
+			} {
+				_, failed := c.do(t, words(line)...).(errReply)
+				require.False(t, failed, line)
+			}
+			eventually(t, "a lapse", func() bool {
+				c.do(t, "RL.SLIDE", "lapse", 1_000_000, 60)
+				return p.scrape(t)["reservations_lapsed_total"] == 1
+			})
+			s := p.scrape(t)
+			require.Equal(t, map[string]int{"allowed": 3, "denied": 1, "repeated": 1}, s.decided("rl.reserve"))
+			require.Equal(t, map[string]int{"allowed": 1, "denied": 1, "repeated": 1}, s.decided("rl.acquire"))
+			require.Equal(t, 1, s.decided("rl.slide")["repeated"])
+			requireSeries(t, series{
+				`settles_total{result="settled"}`: 2, `settles_total{result="repeated"}`: 1, `settles_total{result="unknown"}`: 1, `settles_total{result="error"}`: 0,
+				`settle_charged_units_total`: 31, `settle_returned_units_total`: 6, `settle_overrun_units_total`: 7,
+				`slot_releases_total{result="released"}`: 1, `slot_releases_total{result="unknown"}`: 1,
+				`slot_renewals_total{result="renewed"}`: 1, `slot_renewals_total{result="unknown"}`: 1,
+				`slot_leases_lapsed_total`: 0, `slot_leases_tied`: 0,
+			}, s)
+			p.stop(t)
+		})
+	}
+}

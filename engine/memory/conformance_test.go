@@ -56,7 +56,7 @@ func (c combined) Do(p *engine.Pipeline) {
 			n++
 		}
 		var us [limit.MaxWindows]limit.Usage
-		granted, err := c.Ask(clock, r, int64(n), &us)
+		granted, _, err := c.Ask(clock, r, int64(n), &us)
 		for j := range n {
 			p.Results[i+j].Err = err
 			p.Results[i+j].Decision = r.Decide(us[:r.N], clock, granted, int64(j))

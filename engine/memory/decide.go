@@ -11,19 +11,19 @@ import (
 var errFull = errors.New("memory is full")
 
 // Ask answers an entry: n requests equal to r, asked together at a clock in ms. It
-// admits the first granted of them, charges those, and fills in a usage per window.
-// With an error, errFull or engine.ErrStates, nothing was charged.
-func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, err error) {
+// admits the first granted of them, charges those, and fills in a usage per window. lapsed
+// holds were taken off before. With an error, errFull or engine.ErrStates, nothing was charged.
+func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h := e.stripe(r.Key)
-	granted, err = e.askStripe(h, clock, r, n, us)
+	granted, lapsed, err = e.askStripe(h, clock, r, n, us)
 	if errors.Is(err, errFull) && e.sweepAll(clock) {
-		granted, err = e.askStripe(h, clock, r, n, us)
+		granted, lapsed, err = e.askStripe(h, clock, r, n, us)
 	}
-	return granted, err
+	return granted, lapsed, err
 }
 
 // askStripe is Ask for a key of that stripe, without making room.
-func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, err error) {
+func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}
@@ -48,7 +48,7 @@ func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, u
 	}
 	if granted > 0 && r.Cost > 0 {
 		if err := e.charge(h, &c, r, granted); err != nil {
-			return 0, err
+			return 0, 0, err
 		}
 		for i := range r.N {
 			c.states[i].Tell(&us[i], clock, granted*r.Cost)
@@ -64,7 +64,7 @@ func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, u
 			}
 		}
 	}
-	return granted, nil
+	return granted, 0, nil
 }
 
 // charge is what one entry is about to charge.

@@ -113,17 +113,17 @@ func (x *holder) done(name []byte) {
 }
 
 // askHeld is askStripe for a key with a book.
-func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted int64, err error) {
+func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	x := e.holder(h, clock, r, false)
 	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, n, us, func(granted int64) error {
-		x.book.Lapse(x, x.now)
+		lapsed = x.book.Lapse(x, x.now)
 		return x.chargeNow(r, granted)
 	})
 	if granted > 0 && r.Cost > 0 {
 		x.book.Tell(x, clock, x.now, &r.Spec, granted*r.Cost, us)
 	}
 	x.done(r.Key)
-	return granted, err
+	return granted, lapsed, err
 }
 
 // admit answers a decision with an id, by its policy if memory is full.

@@ -194,7 +194,9 @@ func (e *Engine) stripe(key []byte) *stripe {
 // decide answers one decision, by its policy if memory is full.
 func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 	var us [limit.MaxWindows]limit.Usage
-	switch granted, err := e.Ask(clock, r, 1, &us); {
+	granted, lapsed, err := e.Ask(clock, r, 1, &us)
+	res.Lapsed = lapsed
+	switch {
 	case err == nil:
 		res.Decision = r.Decide(us[:r.N], clock, granted, 0)
 	case errors.Is(err, errFull):
