@@ -17,6 +17,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/policy"
+	"github.com/rlproxy/rlproxy/shard"
 )
 
 // book returns the policies of a text in force.
@@ -357,4 +358,66 @@ func BenchmarkBesideSlide(b *testing.B) {
 	each := float64(b.N/2) * 1000
 	b.ReportMetric(float64(both[0].took)/each, "ns/check")
 	b.ReportMetric(float64(both[1].took)/each, "ns/slide")
+}
+
+// The keys that a user's rules are checked against are those that are asked about, whatever stands where.
+func TestKeysOfAQuestionAreThoseThatItsRequestsName(t *testing.T) {
+	check := Check(book(t, "policy api SLIDE 5 60\npolicy and FIXED 5 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api k UNLIMITED\npolicy-override api l BLOCKED"))
+	random := rand.New(rand.NewPCG(11, 12)) // #nosec G404 -- a test's choices
+	vocabulary := []string{"AND", "AND", "and", "api", "try", "k", "l", "m", "ID", "COST", "1"}
+	several, joined := 0, 0
+	for range 200_000 {
+		line := "RL.CHECK " + vocabulary[2+random.IntN(3)]
+		for range 1 + random.IntN(9) {
+			line += " " + vocabulary[random.IntN(len(vocabulary))]
+		}
+		var pipe engine.Pipeline
+		if check.Parse(words(line), &pipe) != "" {
+			continue
+		}
+		keys := check.Keys.Of(words(line))
+		require.Len(t, keys, len(pipe.Requests), line)
+		for i := range pipe.Requests {
+			r := &pipe.Requests[i]
+			key, _ := shard.ClientKey(r.Key)
+			require.Equal(t, string(keys[max(int(r.Place), 1)-1]), string(key), line)
+			together := i <= pipe.Requests[0].With && pipe.Requests[0].With > 0
+			require.False(t, together && (r.Shadow || r.Verdict != engine.VerdictNone), line)
+			joined += r.With
+		}
+		if len(keys) > 1 {
+			several++
+		}
+	}
+	require.Greater(t, several, 500)
+	require.Greater(t, joined, 100)
+}
+
+func TestKeysWithoutLimitsAreNoPartOfAQuestion(t *testing.T) {
+	check := Check(book(t, "policy api SLIDE 5 60\npolicy web FIXED 9 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api free UNLIMITED\npolicy-override api out BLOCKED\npolicy-override try out BLOCKED"))
+	for line, want := range map[string]string{ // place, verdict, how many follow
+		"RL.CHECK api a AND web a AND api b":     "1:0+2 2:0 3:0",
+		"RL.CHECK api free AND web a AND api b":  "2:0+1 3:0 1:1",
+		"RL.CHECK api free AND web a":            "2:0 1:1",
+		"RL.CHECK api free AND api out":          "1:1 2:2",
+		"RL.CHECK web a AND api out AND api b":   "1:3 2:2 3:3",
+		"RL.CHECK try a AND api a AND web a":     "2:0+1 3:0 1:0",
+		"RL.CHECK try out AND api a AND web a":   "2:0+1 3:0 1:2", // a shadow denies nothing
+		"RL.CHECK try a AND api out AND web a":   "1:0 2:2 3:3",
+		"RL.CHECK try a AND api a AND api free":  "2:0 1:0 3:1",
+		"RL.CHECK api a COST 0 AND web a COST 9": "1:0+1 2:0",
+		"RL.CHECK api free COST 99 AND web a":    "2:0 1:1",
+	} {
+		var pipe engine.Pipeline
+		require.Empty(t, check.Parse(words(line), &pipe), line)
+		var got []string
+		for _, r := range pipe.Requests {
+			text := fmt.Sprintf("%d:%d", r.Place, r.Verdict)
+			if r.With > 0 {
+				text += fmt.Sprintf("+%d", r.With)
+			}
+			got = append(got, text)
+		}
+		require.Equal(t, want, strings.Join(got, " "), line)
+	}
 }
