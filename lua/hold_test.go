@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
 )
 
@@ -298,6 +299,92 @@ func TestBoundsOfHoldsAndIDs(t *testing.T) {
 			require.EqualValues(t, 1, h.admit(c.request("another")).Granted)
 			h.reset()
 			require.Equal(t, nothing, h.kept())
+		})
+	}
+}
+
+// What has cost more than was held is charged all the same, up to what a window can count.
+func TestOverrun(t *testing.T) {
+	h := startHolder(t)
+	for i := range 40 {
+		h.reserve(with(slide(1, limit.MaxLimit, 3_600_000, limit.MaxLimit, 7_200_000), strconv.Itoa(i), 60_000, false))
+	}
+	sum := int64(40)
+	for i := range 35 {
+		s, _ := h.settle(limit.Slide, strconv.Itoa(i), limit.MaxLimit)
+		require.Equal(t, engine.Settlement{Settled: true, Charged: limit.MaxLimit, Overrun: limit.MaxLimit - 1}, s)
+		sum += limit.MaxLimit - 1
+	}
+	before := h.kept()
+	_, err := h.ask(lua.Settle, wire.SettleArgs(with(&engine.Request{Spec: limit.Spec{Kind: limit.Slide, Cost: limit.MaxLimit}}, "35", 0, false)))
+	require.Equal(t, engine.ErrOverrun, wire.KeyError(err.Error()))
+	require.Equal(t, before, h.kept())
+	s, _ := h.settle(limit.Slide, "35", 1)
+	require.Equal(t, engine.Settlement{Settled: true, Charged: 1}, s)
+	for _, state := range h.inspect() {
+		require.EqualValues(t, sum, state.Used+state.Held)
+		require.EqualValues(t, 4, state.Holds)
+	}
+}
+
+// Beside a log that is too long for one piece, a hold comes and goes without the log being written anew.
+func TestHoldsBesideALongLog(t *testing.T) {
+	h := startHolder(t)
+	for h.at = range int64(200) {
+		h.decide(slide(1, 1000, 60_000))
+	}
+	h.reserve(with(slide(5, 1000, 60_000), "a", 1000, false))
+	h.settle(limit.Slide, "a", 0)
+	long := len(h.kept().record)
+	require.Greater(t, long, 200*12)
+	for i := range 20 {
+		h.at += 2
+		require.Equal(t, int64(1000-200-i-5), h.reserve(with(slide(5, 1000, 60_000), strconv.Itoa(i), int64(10+i), i%2 == 0))[2])
+		s, _ := h.settle(limit.Slide, strconv.Itoa(i), 1)
+		require.True(t, s.Settled)
+		require.Len(t, h.kept().record, long)
+	}
+	h.reserve(with(slide(5, 1000, 60_000), "lapses", 10, false))
+	h.at += 20
+	require.Equal(t, int64(1000-200-20-5-1), h.decide(slide(1, 1000, 60_000))[2])
+	h.at += 60_000
+	require.Equal(t, int64(998), h.decide(slide(1, 1000, 60_000))[2], "that of a minute ago still counts")
+}
+
+// The home of a split key knows ids, too: those that it grants when it is asked for what a shard has refused.
+func TestHomeRemembersIDs(t *testing.T) {
+	shared := startHolder(t)
+	for name, r := range map[string]*engine.Request{
+		"held": with(slide(3, 10, 1000), "a", 500, true), "once": once(slide(3, 10, 1000), "a"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := shared.on(t)
+			refusal := &wire.Refusal{Refusal: lease.Refusal{Shard: 1, Clock: base, Incarnation: base, Seq: 1}}
+			h.must(lua.Lend, wire.HomeArgs(&slide(1, 10, 1000).Spec, 2, nil, refusal))
+			ask := func(r *engine.Request) (*wire.HomeReply, *wire.Admitted) {
+				reply, known, err := wire.DecodeHomeAdmit(h.must(lua.Lend, wire.HomeAdmitArgs(r, wire.HomeArgs(&r.Spec, 2, nil, nil))), r, nil)
+				require.NoError(t, err)
+				return reply, known
+			}
+			reply, _ := ask(r)
+			require.EqualValues(t, 1, reply.Granted)
+			first := r.Decide([]limit.Usage{reply.Tallies[0].Usage()}, reply.Clock, 1, 0)
+			require.EqualValues(t, 4, reply.Tallies[0].Own)
+			require.EqualValues(t, 4, reply.Tallies[0].Lent)
+			_, known := ask(r)
+			require.True(t, known.Again)
+			require.Equal(t, told(first), told(known.Decision()))
+			again := h.admit(r)
+			require.True(t, again.Again)
+			require.Equal(t, told(first), told(again.Decision()))
+			denied := h.admit(with(slide(9, 10, 1000), "b", 500, false))
+			require.Zero(t, denied.Granted)
+			require.Equal(t, wire.AtHome, denied.Status)
+			require.True(t, denied.Undecided)
+			require.Equal(t, name == "held", denied.Held)
+			s, _ := h.settle(limit.Slide, "a", 1)
+			require.Equal(t, name == "held", s.Settled)
+			require.Equal(t, map[string]int64{"held": 2, "once": 4}[name], h.inspect()[0].Used)
 		})
 	}
 }

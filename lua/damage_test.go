@@ -1,0 +1,93 @@
+package lua
+
+import (
+	"context"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// rider packs what admit.lua reads: an id, of which the digest is its text repeated, and for how long units are held.
+func rider(what byte, id string, ttl uint64, flags byte) string {
+	return string(put(append([]byte{what}, strings.Repeat(id, 16)...), ttl, 5)) + string([]byte{flags})
+}
+
+// Whatever stands in the record of a key that holds something, or in the hash of its ids, a function answers, or fails with an
+// error about this key, soon; and a reset removes both.
+func TestDamagedHolds(t *testing.T) {
+	s := start(t)
+	s.Do("CONFIG", "SET", "busy-reply-threshold", "2000")
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	slots := spec(8, 0, 1, 1, window{0, 100})
+	admit := func(q, rider string, clock int64) (string, error) { return call(s, Admit.Name, "k", clock, q, rider) }
+	for i, id := range strings.Split("abcdefgh", "") {
+		for _, c := range [][2]string{{all["slide"], rider(1, id, uint64(100*i+50), byte(i%2))}, {slots, rider(1, id, 1000, 1)}, {all["counter"], rider(0, id, 0, 0)}} {
+			_, err := admit(c[0], c[1], base+int64(i))
+			require.NoError(t, err)
+		}
+	}
+	ctx := context.Background()
+	record, ids := text(t, s, "k"), s.Client.HGetAll(ctx, "k%i").Val()
+	names := make([]string, 0, len(ids))
+	for name := range ids {
+		names = append(names, name)
+	}
+	answered, failed := 0, 0
+	for range 6000 {
+		s.Do("DEL", "k", "k%i")
+		for name, v := range ids {
+			s.Client.HSet(ctx, "k%i", name, v)
+		}
+		stored := record
+		if rng.IntN(2) == 0 {
+			stored = damage(rng, record)
+		} else {
+			name := names[rng.IntN(len(names))]
+			s.Client.HSet(ctx, "k%i", name, damage(rng, ids[name]))
+			if rng.IntN(50) == 0 {
+				s.Do("SET", "k%i", "no hash")
+			}
+		}
+		s.Do("SET", "k", stored)
+		clock, id, from := base+rng.Int64N(1200), string(rune('a'+rng.IntN(9))), time.Now()
+		var err error
+		switch rng.IntN(7) {
+		case 0:
+			_, err = admit(all["slide"], rider(1, id, 500, 0), clock)
+		case 1:
+			_, err = admit(slots, rider(1, id, 500, 0), clock)
+		case 2:
+			_, err = admit(all["counter"], rider(0, id, 0, 0), clock)
+		case 3:
+			_, err = call(s, Settle.Name, "k", clock, "\x01"+strings.Repeat(id, 16)+string(put(nil, 1, 6)))
+		case 4:
+			_, err = call(s, Renew.Name, "k", clock, strings.Repeat(id, 16)+string(put(nil, 500, 5)))
+		case 5:
+			_, err = call(s, Inspect.Name, "k", clock)
+		case 6:
+			var reply string
+			reply, err = call(s, All.Name, "k", clock, "\x00", all["slide"])
+			if err == nil && reply[7] == 1 {
+				require.Regexp(t, "is damaged|of this version|unknown kind", reply)
+				failed++
+			}
+		}
+		require.Less(t, time.Since(from), 2*time.Second, "%q", stored)
+		if err == nil {
+			answered++
+		} else {
+			failed++
+			require.Regexp(t, "is damaged|of this version|unknown kind|too many", err.Error(), "%q", stored)
+		}
+		decide(t, s, "k", clock, spec(5, 0, 0, 0))
+		require.Zero(t, s.Client.Exists(ctx, "k", "k%i").Val())
+	}
+	t.Logf("%d answered, %d failed", answered, failed)
+	require.Greater(t, failed, 500)
+	require.Greater(t, answered, 500)
+}
