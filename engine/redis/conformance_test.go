@@ -31,6 +31,16 @@ func TestConformanceOnSeveralNodes(t *testing.T) {
 	conformance.Run(t, on(3), 20_000)
 }
 
+func TestConformanceOfHolds(t *testing.T) {
+	t.Parallel()
+	conformance.RunHolds(t, on(1), 30_000)
+}
+
+func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
+	t.Parallel()
+	conformance.RunHolds(t, on(3), 10_000)
+}
+
 // The nodes answer CL.THROTTLE as the embedded engine does, beside other states of
 // the key and in combined entries.
 func TestThrottleLikeEmbedded(t *testing.T) {
