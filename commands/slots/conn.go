@@ -15,7 +15,7 @@ const (
 // Conn is the connection of a client. The zero value has no Keeper, and nothing can be tied to it.
 type Conn struct {
 	keeper *Keeper
-	leases map[*lease]struct{} // those tied to the connection; guarded by the Keeper's mutex
+	leases map[*lease]struct{} // what is tied to the connection. Only its session makes the map; Keeper.mu guards what is in it
 }
 
 // Conn returns a connection that nothing is tied to. k may be nil.
@@ -132,7 +132,7 @@ func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 // Release releases all leases that are tied to the connection: it is closed or reset. What a node does not
 // answer is tried again later.
 func (c *Conn) Release() {
-	if len(c.leases) == 0 { // nobody else ties leases to c
+	if c.leases == nil { // nothing was ever tied to it
 		return
 	}
 	k := c.keeper

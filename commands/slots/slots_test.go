@@ -2,7 +2,9 @@ package slots
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -320,4 +322,40 @@ func TestAPanicOfTheEngineCostsARound(t *testing.T) {
 	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) > 0 }, "renewed")
 	w.eventually(func() bool { return !w.lives("b") }, "released")
 	require.True(t, w.lives("a"))
+}
+
+// Connections take the same few leases from each other, while the engine fails at times. Run with -race.
+func TestManyConnectionsAtOnceLeaveNothingBehind(t *testing.T) {
+	w := newWorld(t)
+	var wait sync.WaitGroup
+	for client := range 8 {
+		wait.Go(func() {
+			random := rand.New(rand.NewPCG(1, uint64(client))) // #nosec G404 -- a test's choices
+			for range 30 {
+				c := w.Conn()
+				for range random.IntN(20) {
+					id := strconv.Itoa(random.IntN(4))
+					switch random.IntN(6) {
+					case 0:
+						w.release(&c, id)
+					case 1:
+						w.set(func() { w.down = random.IntN(3) == 0 })
+					case 2:
+						w.pass(500)
+					default:
+						_, msg := w.try(&c, id, random.IntN(4) > 0)
+						require.Contains(t, []string{"", errNoMemory}, msg)
+					}
+				}
+				c.Release()
+			}
+		})
+	}
+	wait.Wait()
+	w.set(func() { w.down = false })
+	w.pass(retryAfter)
+	w.eventually(func() bool { return w.tied.Load() == 0 }, "all is released")
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	require.Zero(t, w.bytes)
 }
