@@ -52,7 +52,7 @@ var allowed = map[string][]string{
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/denials", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
+		"engine", "engine/backend", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
 		"internal/histogram",
 	},
 	"engine/forward": {"engine", "engine/backend", "internal/histogram"},

@@ -16,6 +16,8 @@ func (q *queue) fail(it *pending, why string) {
 	case it.open || it.req == nil && it.call == nil: // left to package split, or sent on
 	case it.call != nil:
 		it.call.Failure = &split.Failure{Shard: it.call.Shard, Why: why, MaybeApplied: it.maybeApplied}
+	case it.several != nil:
+		q.engine.failSeveral(q, it.several, why, it.maybeApplied)
 	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.at < q.engine.patience():
 		q.engine.leave(it, split.Request{})
 	default:
@@ -47,7 +49,10 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 	case engine.FailError:
 		res.Err = unavailable
 	case engine.FailLocal:
-		*res = e.decideLocally(q, []engine.Request{*r}, maybeApplied)[0]
+		e.reconciler.decide(r, res, maybeApplied)
+		if q.takesWrites() {
+			e.reconciler.wake()
+		}
 	default:
 		res.Decision = policy.Decide(r, q.UntilProbe())
 	}
@@ -82,15 +87,6 @@ func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
 func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Result) {
 	e.layout.Answers.Add(1)
 	e.answerByFail(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
-}
-
-// decideLocally answers what one question asks by what is counted here.
-func (e *Engine) decideLocally(q *queue, requests []engine.Request, maybeApplied bool) []engine.Result {
-	results := e.reconciler.decide(requests, maybeApplied)
-	if q.takesWrites() {
-		e.reconciler.wake()
-	}
-	return results
 }
 
 // say writes a line about a node that is up although policies answer for it, because

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -104,23 +103,18 @@ func (s *reconciler) run(ctx context.Context) {
 	}
 }
 
-// decide answers a request, or a question about several keys, by what is counted here. What has an id is
-// charged like any other request, also instead of being held, and the id is not kept: it may be charged once
-// more, never less. The node may have applied the requests if maybeApplied is true.
-func (s *reconciler) decide(requests []engine.Request, maybeApplied bool) []engine.Result {
-	p := engine.Pipeline{Requests: slices.Clone(requests)}
-	for i := range p.Requests {
-		p.Requests[i].Hold = nil
-	}
+// decide answers a request by what is counted here. What has an id is charged like any other request, also instead of
+// being held, and the id is not kept: it may be charged once more, never less. The node may have applied the request if
+// maybeApplied is true.
+func (s *reconciler) decide(r *engine.Request, res *engine.Result, maybeApplied bool) {
+	p := engine.Pipeline{Requests: []engine.Request{*r}}
+	p.Requests[0].Hold, p.Requests[0].With = nil, 0
 	s.counted.Do(&p)
-	for i := range p.Results {
-		res := &p.Results[i]
-		res.Remaining, res.Fail = -1, engine.FailLocal
-		if res.Allowed && !maybeApplied {
-			s.add(&p.Requests[i])
-		}
+	*res = p.Results[0]
+	res.Remaining = -1
+	if res.Allowed && !maybeApplied {
+		s.add(&p.Requests[0])
 	}
-	return p.Results
 }
 
 // add adds what r charges to what has yet to be written back.
@@ -129,7 +123,6 @@ func (s *reconciler) add(r *engine.Request) {
 		return
 	}
 	p := engine.Pipeline{Requests: []engine.Request{*r}}
-	p.Requests[0].With = 0
 	for i := range r.N {
 		p.Requests[0].Windows[i].Limit = limit.MaxLimit
 	}

@@ -97,9 +97,10 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	}
 	ask.ID = nil
 	servers[e.Topology().Locate(ask.Key, 1)].Kill()
-	r := ask
+	r, local := ask, engine.Result{}
 	r.Cost = 200
-	require.True(t, e.reconciler.decide([]engine.Request{r}, false)[0].Allowed)
+	e.reconciler.decide(&r, &local, false)
+	require.True(t, local.Allowed)
 	e.reconciler.wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "0", info(t, e, "local_lost"))

@@ -9,13 +9,15 @@
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
 // answers are there. Requests with an id of their own have calls of their own
-// (single.go). What no node could answer is answered by a FAIL policy (fail.go). What FAIL
-// LOCAL counted meanwhile is written back later (reconcile.go).
+// (single.go), and so have questions about several keys of one node; those about keys of several
+// nodes are composed of holds by package joint (several.go). What no node could answer is
+// answered by a FAIL policy (fail.go). What FAIL LOCAL counted meanwhile is written back
+// later (reconcile.go).
 //
 // Which nodes there are and how they are is for package backend to know.
 //
 // Reading order: redis.go (this file), route.go, queue.go, batch.go, apply.go,
-// single.go, fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
+// single.go, several.go, fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
 package redis
 
 import (
@@ -157,11 +159,15 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	p.Grow()
 	plan := e.plans.Get().(*plan)
 	for from := 0; from < len(p.Requests); {
-		from = e.route(plan, p, from)
+		to := e.route(plan, p, from)
 		e.send(plan)
 		if plan.opened.Load() {
 			e.resolve(plan.takeOpen())
 		}
+		if len(plan.several) > 0 || to == from {
+			to = e.compose(plan, p, from, to)
+		}
+		from = to
 	}
 	e.plans.Put(plan)
 }

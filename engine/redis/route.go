@@ -22,7 +22,8 @@ type pending struct {
 	call *split.Call // in place of a request
 	key  []byte      // the client key that call is about
 
-	alone bool // it has a call of its own, see single.go
+	several *question // about several keys, of which req is the first; nil: req is all that is asked
+	alone   bool      // it has a call of its own, see single.go
 
 	wait  *waiter       // hears when it is answered; nil if nobody does
 	at    time.Duration // when it was handed in, by the engine's own clock
@@ -105,6 +106,7 @@ type plan struct {
 	byNode   [][]pending // by index of the node
 	asked    int         // requests in byNode
 	routes   split.Routes
+	several  []*question // questions about several keys in byNode
 }
 
 func newPlan() *plan {
@@ -113,20 +115,28 @@ func newPlan() *plan {
 
 // begin empties the plan.
 func (p *plan) begin(t *topology) {
-	p.topology, p.asked, p.routes = t, 0, split.Routes{}
+	p.topology, p.asked, p.routes, p.several = t, 0, split.Routes{}, nil
 	if len(p.byNode) < len(t.queues) {
 		p.byNode = make([][]pending, len(t.queues))
 	}
 }
 
 // route plans the run of requests that begins at from, and returns where it ends. A
-// request that is known to be denied has its result then.
+// request that is known to be denied has its result then. A question about several keys that
+// no single call can answer ends the run before it: where nothing comes before it, the run is empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
 	plan.begin(e.topology())
 	denied := -1 // the last request that was answered from memory
 	for i := from; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
+		if r.With > 0 {
+			if !e.routeSeveral(plan, p, i, at) {
+				return i
+			}
+			i += r.With
+			continue
+		}
 		if r.Known(res) {
 			continue
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 // Some items have a call of their own instead of an entry in a call of many: RL.INSPECT, whatever has an id
-// of its own, and the calls of package split. Renewals that follow each other
+// of its own, a question about several keys, and the calls of package split. Renewals that follow each other
 // share one.
 
 // maxRenewals is how many renewals share a call: each takes a node tens of microseconds, in which it does nothing else.
@@ -27,6 +27,8 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	switch {
 	case it.call != nil:
 		f, args = it.call.Function, it.call.Args
+	case it.several != nil:
+		f, args, stored = lua.All, wire.AllArgs(it.several.requests), it.several.stored()
 	case it.req.Op == engine.OpInspect:
 	case it.req.Op == engine.OpRenew:
 		same := b.renewals(i)
@@ -76,6 +78,8 @@ func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 	case it.call != nil:
 		it.call.Reply = reply
 		return nil
+	case it.several != nil:
+		return b.applySeveral(q, it, reply)
 	case it.req.Op == engine.OpInspect:
 		return b.applyInspect(q, it, reply)
 	case it.req.Op == engine.OpRenew:
@@ -127,7 +131,14 @@ func (b *batch) applyRenewals(cmd *command, reply string) error {
 // misrouteSingle takes the items of a call about several keys out of the batch, which the node refused.
 // The calls about one key say by themselves which node has it.
 func (b *batch) misrouteSingle(cmd *command) bool {
-	if cmd.items < 2 {
+	if cmd.item == service {
+		return false
+	}
+	if it := &b.items[cmd.item]; it.several != nil {
+		it.several.apart = true
+		return true
+	}
+	if cmd.items == 1 {
 		return false
 	}
 	for j := cmd.item; j < cmd.item+cmd.items; j++ {

@@ -1,0 +1,310 @@
+package redis
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/stretchr/testify/require"
+)
+
+// and makes one question of requests.
+func and(requests ...engine.Request) []engine.Request {
+	requests = slices.Clone(requests)
+	requests[0].With = len(requests) - 1
+	return requests
+}
+
+// used returns what is charged and held of a key.
+func used(t testing.TB, e *Engine, key string) (charged, held int64) {
+	t.Helper()
+	for _, s := range askAll(t, e, conformance.Inspect(key))[0].States {
+		charged, held = charged+s.Used, held+s.Held
+	}
+	return charged, held
+}
+
+// keysOn returns keys of which each node has one, by the node's index.
+func keysOn(e *Engine) []string {
+	top := e.topology()
+	keys := make([]string, len(top.queues))
+	for i, left := 0, len(keys); left > 0; i++ {
+		key := fmt.Sprintf("key%d", i)
+		if at := top.Locate([]byte(key), 0); keys[at] == "" {
+			keys[at] = key
+			left--
+		}
+	}
+	return keys
+}
+
+// A question about keys of one node is one call, and one about keys of several nodes a few. It is admitted only
+// if every key has room; else nothing is charged, and nothing stays held.
+func TestQuestionsAboutSeveralKeys(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			servers, urls := startServers(t, nodes)
+			e := openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{})
+			keys := []string{"a", "b", "c"}
+			if nodes > 1 {
+				keys = keysOn(e)
+			}
+			ready(t, e, keys...)
+			limits, costs := []int64{10, 7, 100}, []int64{1, 2, 3}
+			ask := func() []engine.Result {
+				var all []engine.Request
+				for i, key := range keys {
+					r := charge(key, limits[i])
+					r.Cost = costs[i]
+					all = append(all, r)
+				}
+				return askAll(t, e, and(all...)...)
+			}
+			calls := func() (n int) {
+				for _, s := range servers {
+					n += functionCalls(t, s)
+				}
+				return n
+			}
+			before := calls()
+			for round := range int64(3) {
+				for i, res := range ask() {
+					require.True(t, res.Allowed)
+					require.Equal(t, limits[i]-(round+1)*costs[i], res.Remaining)
+				}
+			}
+			each := 1
+			if nodes > 1 {
+				each = 2 * len(keys)
+			}
+			require.Equal(t, 3*each, calls()-before)
+			for range 2 {
+				res := ask() // of the second key 1 of 7 is left
+				require.False(t, res[0].Allowed || res[1].Allowed || res[2].Allowed)
+				require.Zero(t, res[0].RetryAfter)
+				require.EqualValues(t, 7, res[0].Remaining, "as if it were not asked")
+				require.Positive(t, res[1].RetryAfter)
+				require.EqualValues(t, 1, res[1].Remaining)
+				require.Zero(t, res[2].RetryAfter)
+				require.EqualValues(t, 91, res[2].Remaining)
+			}
+			for i, key := range keys {
+				charged, held := used(t, e, key)
+				require.Equal(t, 3*costs[i], charged)
+				require.Zero(t, held)
+			}
+		})
+	}
+}
+
+// A pipeline's questions are answered in order, whatever they are about.
+func TestQuestionsAboutSeveralKeysKeepTheirPlaceInAPipeline(t *testing.T) {
+	t.Parallel()
+	_, urls := startServers(t, 2)
+	e := openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{})
+	keys := keysOn(e)
+	ready(t, e, keys...)
+	a, b := charge(keys[0], 4), charge(keys[1], 4)
+	near := charge("", 4) // on the node of a
+	for i := 0; len(near.Key) == 0; i++ {
+		if key := fmt.Appendf(nil, "near%d", i); e.topology().Locate(key, 0) == 0 {
+			near.Key = key
+		}
+	}
+	var all []engine.Request
+	for _, part := range [][]engine.Request{{a}, and(a, b), {a, b}, and(near, a), {a}, and(b, a), {b}, {near}} {
+		all = append(all, part...)
+	}
+	want := []struct {
+		allowed   bool
+		remaining int64
+	}{
+		{true, 3},            // a
+		{true, 2}, {true, 3}, // a AND b
+		{true, 1}, {true, 2}, // a, b
+		{true, 3}, {true, 0}, // near AND a
+		{false, 0},             // a
+		{false, 2}, {false, 0}, // b AND a
+		{true, 1}, // b
+		{true, 2}, // near
+	}
+	for i, res := range askAll(t, e, all...) {
+		require.Equal(t, want[i].allowed, res.Allowed, "request %d", i)
+		require.Equal(t, want[i].remaining, res.Remaining, "request %d", i)
+	}
+}
+
+// Whatever happens to a node, the answers of a question agree, and what was held for one that was denied is free again
+// a second later at the latest.
+func TestQuestionsAboutKeysOfANodeThatIsAway(t *testing.T) {
+	t.Parallel()
+	servers, urls := startServers(t, 2)
+	e := openOn(t, backend.Config{Backends: urls, Timeout: 300 * time.Millisecond}, Config{AskAlways: true})
+	keys := keysOn(e)
+	ready(t, e, keys...)
+	question := func(fail engine.FailPolicy) []engine.Request {
+		a, b := charge(keys[0], 1000), charge(keys[1], 1000)
+		a.Fail, b.Fail = engine.FailClosed, fail
+		return and(a, b)
+	}
+	askAll(t, e, question(engine.FailClosed)...)
+	for _, away := range []struct {
+		name        string
+		begin, over func()
+	}{
+		{"paused", servers[1].Pause, servers[1].Resume},
+		{"killed", servers[1].Kill, servers[1].Run},
+	} {
+		before, _ := used(t, e, keys[0])
+		away.begin()
+		for range 3 {
+			for fail, allowed := range map[engine.FailPolicy]bool{engine.FailOpen: true, engine.FailClosed: false} {
+				for _, res := range askAll(t, e, question(fail)...) {
+					require.Equal(t, allowed, res.Allowed, away.name)
+					require.EqualValues(t, -1, res.Remaining)
+					require.Equal(t, fail, res.Fail)
+				}
+			}
+			p := engine.Pipeline{Requests: question(engine.FailError)}
+			e.Do(&p)
+			for i := range p.Results {
+				require.ErrorContains(t, p.Results[i].Err, "UNAVAILABLE "+servers[1].Addr)
+			}
+		}
+		charged, _ := used(t, e, keys[0])
+		require.Equal(t, before, charged, "the policy answered, and the key of the other node was charged nothing")
+		proxytest.Eventually(t, "nothing to be held", func() bool {
+			_, held := used(t, e, keys[0])
+			return held == 0
+		})
+		away.over()
+		ready(t, e, keys...)
+		for _, res := range askAll(t, e, question(engine.FailClosed)...) {
+			require.True(t, res.Allowed)
+		}
+	}
+}
+
+// A proxy of which nothing is known any more leaves holds that end after a second, and charges nothing.
+func TestHoldsOfAProxyThatIsGoneEnd(t *testing.T) {
+	t.Parallel()
+	_, urls := startServers(t, 2)
+	e := openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{AskAlways: true})
+	keys := keysOn(e)
+	ready(t, e, keys...)
+	for _, key := range keys {
+		r := reserve(key, "question", 5, 5) // as such a question begins
+		r.Hold.TTL, r.Hold.Release = 1000, true
+		r.Windows[0].Length = charge(key, 5).Windows[0].Length
+		require.True(t, askAll(t, e, r)[0].Allowed)
+	}
+	began := time.Now()
+	denied := askAll(t, e, and(charge(keys[0], 5), charge(keys[1], 5))...)
+	require.False(t, denied[0].Allowed)
+	require.Positive(t, denied[0].RetryAfter)
+	proxytest.Eventually(t, "the holds to end", func() bool {
+		return askAll(t, e, and(charge(keys[0], 5), charge(keys[1], 5))...)[0].Allowed
+	})
+	require.Less(t, time.Since(began), time.Second+lateness)
+	for _, key := range keys {
+		charged, held := used(t, e, key)
+		require.EqualValues(t, 1, charged)
+		require.Zero(t, held)
+	}
+}
+
+// In a cluster, keys of many slots are one call while their node has them all, and a question is answered also while
+// they move.
+func TestQuestionsAboutSeveralKeysOfACluster(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, nil)
+	e := openAlways(t, 5*time.Second, c.URL())
+	var keys []string // of one node
+	for i := 0; len(keys) < 3; i++ {
+		if key := fmt.Sprintf("of%d", i); slotOf(key) < 8000 {
+			keys = append(keys, key)
+		}
+	}
+	ready(t, e, keys...)
+	const most = 100_000
+	asked := int64(0)
+	ask := func() {
+		asked++
+		for _, res := range askAll(t, e, and(charge(keys[0], most), charge(keys[1], most), charge(keys[2], most))...) {
+			require.True(t, res.Allowed)
+			require.Equal(t, most-asked, res.Remaining)
+		}
+	}
+	from := c.Master(slotOf(keys[1]))
+	before := functionCalls(t, c.Nodes[from])
+	for range 10 {
+		ask()
+	}
+	require.Equal(t, 10, functionCalls(t, c.Nodes[from])-before)
+	c.Nodes[1-from].Do("FUNCTION", "FLUSH")
+	c.Move(slotOf(keys[1]), from, 1-from, func() {})
+	for range 10 {
+		ask()
+	}
+}
+
+// Questions of several proxies about overlapping keys of several nodes, some of them split: never more than a limit,
+// and each that was admitted is charged to every key.
+func TestManyQuestionsAboutOverlappingKeys(t *testing.T) {
+	t.Parallel()
+	engines, _ := openSplit(t, 2, 3)
+	for _, e := range engines {
+		ready(t, e, keysOn(e)...)
+	}
+	const most, workers, rounds = 40, 4, 120
+	admitted := make([][6]int64, workers)
+	var done sync.WaitGroup
+	for w := range workers {
+		done.Add(1)
+		go func() { // for its rounds
+			defer done.Done()
+			for round := range rounds {
+				first := (w + round) % 6
+				var all []engine.Request
+				for _, k := range []int{first, (first + 1 + round%2) % 6, (first + 4) % 6} {
+					r := charge(fmt.Sprintf("shared%d", k), most)
+					if k == 0 {
+						r.Shards = 3
+					}
+					all = append(all, r)
+				}
+				p := engine.Pipeline{Requests: and(all...)}
+				engines[w%2].Do(&p)
+				for i, k := range []int{first, (first + 1 + round%2) % 6, (first + 4) % 6} {
+					res := &p.Results[i]
+					if res.Err != nil || res.Allowed != p.Results[0].Allowed {
+						t.Errorf("%+v beside %+v", res, p.Results[0])
+					}
+					if res.Allowed {
+						admitted[w][k]++
+					}
+				}
+			}
+		}()
+	}
+	done.Wait()
+	for k := range 6 {
+		sum := int64(0)
+		for w := range workers {
+			sum += admitted[w][k]
+		}
+		charged, held := used(t, engines[0], fmt.Sprintf("shared%d", k))
+		require.Equal(t, sum, charged, "key %d", k)
+		require.LessOrEqual(t, charged, int64(most))
+		require.Zero(t, held)
+	}
+}

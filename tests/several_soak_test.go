@@ -1,0 +1,198 @@
+package tests
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// severalKeys are the keys of TestQuestionsAboutSeveralKeysHoldEveryLimit. The tight ones deny, and the wide ones never do: what
+// they have charged in the end is what was admitted.
+const (
+	tightKeys = 9
+	wideKeys  = 4
+	wideLimit = 1_000_000_000
+)
+
+// overlapping is the clients of that test, and what they were told.
+type overlapping struct {
+	fleet  *fleet
+	left   atomic.Int64 // questions that have yet to be asked
+	stop   chan struct{}
+	mu     sync.Mutex
+	tight  [tightKeys]history // guarded by mu
+	wide   [wideKeys]int64    // units admitted, guarded by mu
+	maybe  [wideKeys]int64    // units of questions of which the client does not know what became, guarded by mu
+	denied int                // guarded by mu
+}
+
+// question makes the words of a question about two to four keys, one of which is wide, with costs.
+func (o *overlapping) question(rng *rand.Rand) (command []any, keys []int, costs []int64) {
+	keys = rng.Perm(tightKeys)[:1+rng.IntN(3)]
+	keys = append(keys, tightKeys+rng.IntN(wideKeys))
+	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
+	line := "RL.SLIDE"
+	for i, k := range keys {
+		if i > 0 {
+			line += " AND"
+		}
+		costs = append(costs, 1+rng.Int64N(3))
+		if k < tightKeys {
+			line += fmt.Sprintf(" tight:%d %d %dms COST %d", k, o.tight[k].limit, o.tight[k].window.Milliseconds(), costs[i])
+		} else {
+			line += fmt.Sprintf(" wide:%d %d 1h COST %d", k-tightKeys, wideLimit, costs[i])
+		}
+	}
+	return words(line), keys, costs
+}
+
+// client asks one question after the other until none is left.
+func (o *overlapping) client(t *testing.T, seed uint64) {
+	r := newRoamer(seed, o.fleet.addrs)
+	defer r.close()
+	for o.left.Add(-1) >= 0 {
+		select {
+		case <-o.stop:
+			return
+		default:
+		}
+		command, keys, costs := o.question(r.rng)
+		sent := time.Now()
+		replies, err := r.exchange(command)
+		for errors.Is(err, errNotSent) {
+			sent = time.Now()
+			replies, err = r.exchange(command)
+		}
+		read := time.Now()
+		var answers []answer
+		if err == nil {
+			all, ok := replies[0].([]any)
+			if !ok || len(all) != len(keys) {
+				t.Errorf("%v: %v", command, replies[0])
+				return
+			}
+			for i, one := range all {
+				d, err := toDecision(one)
+				if err != nil || len(answers) > 0 && d.allowed != answers[0].allowed {
+					t.Errorf("%v: %v", command, replies[0])
+					return
+				}
+				answers = append(answers, answer{sent, read, costs[i], d})
+			}
+		}
+		o.mu.Lock()
+		for i, k := range keys {
+			switch {
+			case err != nil || answers[i].unknown():
+				if k >= tightKeys {
+					o.maybe[k-tightKeys] += costs[i]
+				}
+			case k < tightKeys:
+				o.tight[k].answers = append(o.tight[k].answers, answers[i])
+			case answers[i].allowed == 1:
+				o.wide[k-tightKeys] += costs[i]
+			default:
+				o.denied++
+			}
+		}
+		o.mu.Unlock()
+	}
+}
+
+// TestQuestionsAboutSeveralKeysHoldEveryLimit asks questions about overlapping sets of keys on four nodes, through three proxies
+// that are killed and started again. From what clients saw, no trailing window of any key admitted more than its limit;
+// what was denied has charged nothing; and what a killed proxy held is free again after a second.
+// SOAK_REQUESTS sets the number of questions, at most 200,000.
+func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
+	t.Parallel()
+	count := soakUpTo(200_000, 6000)
+	nodes := startNodes(t, 4)
+	observer := startProxy(t, backends(nodes...)...)
+	c := dial(t, observer.addr)
+	o := &overlapping{fleet: startFleet(t, backends(nodes...)), stop: make(chan struct{})}
+	o.left.Store(count)
+	for k := range o.tight {
+		o.tight[k] = history{limit: int64(20 + 7*k), window: time.Duration(150+50*k) * time.Millisecond}
+	}
+	var clients sync.WaitGroup
+	began := time.Now()
+	for i := range 8 {
+		clients.Add(1)
+		go func() { // until no question is left, or stop is closed
+			defer clients.Done()
+			o.client(t, uint64(i))
+		}()
+	}
+	defer clients.Wait()
+	defer close(o.stop)
+
+	// Each kill must leave nothing. What is held right after it is mostly the other proxies', so that the last one
+	// kills all of them.
+	kills := 0
+	for ticker := time.NewTicker(500 * time.Millisecond); o.left.Load() > count/8; <-ticker.C {
+		o.fleet.restart(t, kills%3)
+		kills++
+	}
+	heldThen, rounds := int64(0), 0
+	for ; heldThen == 0 && rounds < 20; rounds++ {
+		for _, p := range o.fleet.proxies {
+			p.Kill()
+		}
+		killed := time.Now()
+		heldThen = o.held(t, c)
+		eventually(t, "what killed proxies held to be free", func() bool { return o.held(t, c) == 0 })
+		require.Less(t, time.Since(killed), 2*time.Second, "a hold lasts a second")
+		for i := range o.fleet.proxies {
+			o.fleet.restart(t, i)
+		}
+		was := o.left.Load()
+		eventually(t, "questions", func() bool { return o.left.Load() < max(was-20, 0) })
+	}
+	require.Positive(t, heldThen, "no proxy was killed while it held anything")
+	clients.Wait()
+	took := time.Since(began)
+	eventually(t, "nothing to be held", func() bool { return o.held(t, c) == 0 })
+
+	admitted, maybe := int64(0), int64(0)
+	for k := range o.wide {
+		used, _ := c.usage(t, fmt.Sprintf("wide:%d", k))
+		require.GreaterOrEqual(t, used, o.wide[k], "wide:%d", k)
+		require.LessOrEqual(t, used, o.wide[k]+o.maybe[k], "wide:%d: what was denied is charged", k)
+		admitted, maybe = admitted+o.wide[k], maybe+o.maybe[k]
+	}
+	decided := 0
+	for k := range o.tight {
+		require.NoError(t, o.tight[k].checkLimit(), "tight:%d", k)
+		require.NotEmpty(t, o.tight[k].denied(), "tight:%d", k)
+		require.NotEmpty(t, o.tight[k].admitted(), "tight:%d", k)
+		decided += len(o.tight[k].answers)
+	}
+	t.Logf("%d questions in %v, %d kills; %d units admitted of wide keys, %d maybe, %d questions denied; %d answers about tight keys",
+		count, took.Round(time.Millisecond), kills+3*rounds, admitted, maybe, o.denied, decided)
+	require.Positive(t, o.denied)
+	for _, n := range nodes {
+		requireExpiring(t, n)
+	}
+	o.fleet.stop(t)
+	observer.stop(t)
+}
+
+// held returns the units that are held of all keys.
+func (o *overlapping) held(t *testing.T, c *conn) (sum int64) {
+	t.Helper()
+	for k := range tightKeys {
+		_, held := c.usage(t, fmt.Sprintf("tight:%d", k))
+		sum += held
+	}
+	for k := range wideKeys {
+		_, held := c.usage(t, fmt.Sprintf("wide:%d", k))
+		sum += held
+	}
+	return sum
+}
