@@ -16,11 +16,11 @@ func TestConformance(t *testing.T) {
 }
 
 func TestConformanceOfHolds(t *testing.T) {
-	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 100_000)
+	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 40_000)
 }
 
 func TestConformanceOfSeveralKeys(t *testing.T) {
-	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 50_000)
+	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 5_000)
 }
 
 func TestConformanceCombined(t *testing.T) {
