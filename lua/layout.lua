@@ -136,12 +136,14 @@ function layout.fields_of(kind, buckets)
   return kind == layout.COUNTER and buckets == 1 and PAIR or layout.FIELDS[kind]
 end
 
+local SLIDE, HOLDS, ENTRY, CELL = layout.SLIDE, layout.HOLDS, layout.ENTRY_BYTES, layout.CELL_BYTES
+
 -- area_bytes returns the size of a state's area.
 function layout.area_bytes(st)
   local kind = st.kind
-  if kind == layout.SLIDE then return st.slots * layout.ENTRY_BYTES end
+  if kind == SLIDE then return st.slots * ENTRY end
+  if kind > HOLDS then return st.slots * CELL end
   if kind == layout.COUNTER and st.buckets > 1 then return (st.buckets + 1) * layout.COUNTER_BYTES end
   if kind == layout.HOME or kind == layout.SHARD then return st.slots end
-  if kind > layout.HOLDS then return st.slots * layout.CELL_BYTES end
   return 0
 end

@@ -31,8 +31,12 @@ type counted struct {
 	before   int      // pipelines that are asked before those that count
 	direct   bool     // of the node itself, by the sorted-set log
 	setup    []string // in place of the command, in the pipelines before; empty: the same
+	together bool     // all commands are asked of a key, one after the other, and count as one
 	split    string   // "home" or "shard": where a split key is asked
 }
+
+// unique stands for an id that no other key and no other pipeline asks with.
+const unique = "unique"
 
 // costs stands for 1 and 2 in turn, each when all keys have been asked: a denial that rlproxy remembers is of another
 // cost, so the node is asked.
@@ -50,6 +54,17 @@ func countedCases(l *lab) (all []counted) {
 		c := log
 		c.name, c.direct, c.setup, c.commands = name, direct, setup, one(words...)
 		return c
+	}
+	reserve := []string{"RL.RESERVE", manyKeys, "1000000", "1h", "COST", "5", "ID", unique, "TTL", "10m"}
+	pair := [][]string{reserve, {"RL.SETTLE", manyKeys, unique, "3"}}
+	for _, depth := range []int{1, 16} {
+		all = append(all,
+			counted{name: "RL.SLIDE ONCE", commands: one("RL.SLIDE", manyKeys, "1000", "1h", "ONCE", unique), keys: 100, depth: depth},
+			counted{name: "RL.RESERVE and RL.SETTLE", commands: pair, keys: 100, depth: depth, together: true})
+	}
+	for _, out := range []int{16, 1008, 16_000} { // holds of one key
+		all = append(all, counted{name: fmt.Sprintf("RL.RESERVE and RL.SETTLE beside %d", out), commands: pair, keys: 1, depth: 1, together: true,
+			setup: reserve, before: out})
 	}
 	slide := asked{questions[0], manyKeys, 1000, 3_600_000}
 	full := asked{questions[0], manyKeys, 100, 3_600_000}
@@ -257,18 +272,31 @@ func (l *lab) pipelines(front *server, c counted, numbers []int, n int) error {
 			command = c.setup
 		}
 		var out []byte
+		replies := 0
 		for j := range c.depth {
 			at := i*c.depth + j
-			words := command
-			if command[len(command)-1] == costs {
-				words = append(slices.Clone(command[:len(command)-1]), strconv.Itoa(1+at/c.keys%2))
+			asks := [][]string{command}
+			if c.together && (i >= c.before || c.setup == nil) {
+				asks = c.commands
 			}
-			out = encode(out, words, numbers[at%c.keys])
+			for _, words := range asks {
+				words = slices.Clone(words)
+				for k, word := range words {
+					switch word {
+					case costs:
+						words[k] = strconv.Itoa(1 + at/c.keys%2)
+					case unique:
+						words[k] = "id" + strconv.Itoa(at)
+					}
+				}
+				out = encode(out, words, numbers[at%c.keys])
+				replies++
+			}
 		}
 		if _, err := conn.Write(out); err != nil {
 			return err
 		}
-		for range c.depth {
+		for range replies {
 			if _, err := readReply(conn.r); err != nil {
 				return err
 			}
