@@ -378,7 +378,13 @@ func (k *Key) charge(at int64, h *hold, units, over int64) {
 				}
 			}
 		}
-		k.charges = append(k.charges, charge{of, at, t, units, over})
+		same := slices.IndexFunc(k.charges, func(c charge) bool { return c.window == of && c.at == at && c.t == t })
+		if same < 0 {
+			k.charges = append(k.charges, charge{of, at, t, units, over})
+			continue
+		}
+		k.charges[same].units += units
+		k.charges[same].over += over
 	}
 	// What no later moment can see is dropped, or a run would take a day.
 	k.charges = slices.DeleteFunc(k.charges, func(c charge) bool { return c.t+2*c.length+1 < at })
