@@ -222,3 +222,18 @@ func TestLongPipelinesCutNoQuestion(t *testing.T) {
 	require.Equal(t, "-UNAVAILABLE 10.0.0.1:6379: no answer in 50ms\r\n", ask(h, s, release))
 	h.Close(s)
 }
+
+// The server waits for a client that was told to go, and calls Close only then.
+func TestLeasesAreReleasedBeforeTheReplyToQUIT(t *testing.T) {
+	e := newFakeEngine()
+	cfg := testConfig(e)
+	cfg.Slots = slots.Open(slots.Config{Engine: e})
+	defer cfg.Slots.Close()
+	h := New(cfg)
+	s := open(h, 1)
+	require.Contains(t, ask(h, s, words("RL.ACQUIRE", "k", "2", "ID", "a", "CONN")), "*5\r\n:1\r\n")
+	require.EqualValues(t, 1, e.used["k"])
+	require.Equal(t, "+OK\r\n", ask(h, s, words("QUIT")))
+	require.Zero(t, e.used["k"])
+	h.Close(s)
+}
