@@ -45,6 +45,7 @@ var examples = []example{
 	{"Python, tokens", "examples/python/gateway.py", []string{python, "examples/python/gateway.py"}, "", reservesTokens},
 	{"Node, tokens", "examples/node/gateway.mjs", []string{"node", "examples/node/gateway.mjs"}, "", reservesTokens},
 	{"Python, jobs", "examples/python/worker.py", []string{python, "examples/python/worker.py"}, "", sharesSlots},
+	{"Node, checkout", "examples/node/checkout.mjs", []string{"node", "examples/node/checkout.mjs"}, "", asksAllAtOnce},
 }
 
 // demonstration is one run of an example.

@@ -369,3 +369,46 @@ func killBusy(all []*program, slots int) (killed map[int]bool, at int64, err err
 	}
 	return killed, at, err
 }
+
+// asksAllAtOnce tries a checkout over two nodes: what one key denies is charged to no key.
+func asksAllAtOnce(e example) error {
+	var args []string
+	for range 2 {
+		node, err := startRedis()
+		if err != nil {
+			return err
+		}
+		defer func() { _ = node.stop() }()
+		args = append(args, "--backend", "redis://"+node.address())
+	}
+	proxy, err := startProxy(append(args, "--backend-timeout", "10000")...)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = proxy.stop() }()
+	p, err := e.launch(proxy)
+	if err != nil {
+		return err
+	}
+	defer p.kill()
+	buy := func(status int, text, user, shop string) func() error {
+		return func() error { return p.replies(status, text, "", "X-User: "+user, "X-Shop: "+shop) }
+	}
+	used := func(key string, n int64) func() error {
+		return func() error { return counts(proxy, key, "RL.SLIDE", n, 0) }
+	}
+	const thanks, tooMany = "thank you", "too many checkouts of "
+	return p.inOrder(
+		func() error {
+			return until("the checkout serves", func() bool { return buy(http.StatusOK, thanks, "0", "zero")() == nil })
+		},
+		buy(http.StatusOK, thanks, "1", "red"), buy(http.StatusOK, thanks, "1", "red"), buy(http.StatusOK, thanks, "1", "red"),
+		buy(http.StatusTooManyRequests, tooMany+"the user", "1", "red"),
+		buy(http.StatusOK, thanks, "2", "red"), buy(http.StatusOK, thanks, "2", "red"),
+		buy(http.StatusTooManyRequests, tooMany+"the shop", "2", "red"),
+		buy(http.StatusTooManyRequests, tooMany+"the shop", "3", "red"),
+		used("user:1", 3), used("user:2", 2), used("user:3", 0), used("shop:red", 5), used("everyone", 6),
+		func() error { return proxy.stop() },
+		buy(http.StatusServiceUnavailable, "try again later", "3", "blue"),
+	)
+}

@@ -26,6 +26,7 @@ const matrixLegend = `
   Redis refuses it (with a password only).
 - **slide**, **counter**: five integers, three admitted of a limit of three, the fourth denied with a retry_after.
 - **policy**: RL.POLICY SET, five integers from RL.CHECK, and RL.POLICY GET, which is a map of arrays of maps.
+- **holds**: ONCE twice, charged once; RL.RESERVE and RL.SETTLE; RL.ACQUIRE and RL.RELEASE; and AND, whose reply is arrays in an array.
 - **pipeline**: 20 commands in one go, replies in order. **transaction**: MULTI, three calls, EXEC.
 - **parallel**: 50 tasks on one key of limit 30: exactly 30 admitted. (redis-benchmark: every request charged once. PHP
   has no threads: 50 connections at once.)

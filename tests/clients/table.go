@@ -19,7 +19,7 @@ type client struct {
 // common has the checks that every client's program makes, in the matrix's order. The
 // check auth, that a wrong password is refused, is made in runs with a password.
 var common = []string{
-	"connect", "auth", "slide", "counter", "policy", "pipeline", "transaction", "parallel", "error", "reconnect",
+	"connect", "auth", "slide", "counter", "policy", "holds", "pipeline", "transaction", "parallel", "error", "reconnect",
 }
 
 var clients = []client{
@@ -32,7 +32,7 @@ var clients = []client{
 	{
 		name: "redis-benchmark", language: "shell",
 		program:   []string{"python3", "tests/clients/redis-benchmark/check.py"},
-		byDefault: 2, other: 3, lacks: []string{"auth", "policy", "transaction", "reconnect"},
+		byDefault: 2, other: 3, lacks: []string{"auth", "policy", "holds", "transaction", "reconnect"},
 		call: `redis-benchmark -p 6380 -r 1000 RL.SLIDE k:__rand_int__ 5 60`,
 	},
 	redisPy("5", 2),

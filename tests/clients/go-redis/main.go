@@ -42,6 +42,7 @@ func main() {
 		run  func(*redis.Client) error
 	}{
 		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter}, {"policy", policy},
+		{"holds", holds},
 		{"pipeline", pipeline}, {"transaction", transaction}, {"parallel", parallel},
 		{"error", errorReply}, {"reconnect", reconnect},
 	}
@@ -135,6 +136,33 @@ func policy(c *redis.Client) error {
 	}
 	limits, _ := field(plan, "limits").([]any)
 	return want(field(plan, "name") == "plan" && len(limits) == 1 && field(limits[0], "limit") == int64(3), plan)
+}
+
+func holds(c *redis.Client) error {
+	for _, step := range []struct{ line, reply string }{
+		{"RL.SLIDE once 5 3600 ONCE a", "[1 5 4 0 "},
+		{"RL.SLIDE once 5 3600 ONCE a", "[1 5 4 0 "},
+		{"RL.RESERVE reserve 100 3600 COST 40 ID a", "[1 100 60 0 "},
+		{"RL.SETTLE reserve a 15", "[1 15 25]"},
+		{"RL.ACQUIRE slots 1 ID a", "[1 1 0 0 "},
+		{"RL.ACQUIRE slots 1 ID b", "[0 1 0 "},
+		{"RL.RELEASE slots a b", "1"},
+		{"RL.SLIDE user 5 3600 AND everyone 9 3600", "[[1 5 4 0 "},
+		{"RL.SLIDE user 5 3600 AND everyone 9 3600", "] [1 9 7 0 "},
+	} {
+		var words []any
+		for _, word := range strings.Fields(step.line) {
+			words = append(words, word)
+		}
+		reply, err := c.Do(ctx, words...).Result()
+		if err != nil {
+			return err
+		}
+		if text := fmt.Sprint(reply); !strings.Contains(text, step.reply) {
+			return want(false, step.line+": "+text)
+		}
+	}
+	return nil
 }
 
 // field returns a value of a map, which is an array of keys and values in RESP2.

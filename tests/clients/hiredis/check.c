@@ -85,6 +85,39 @@ static void policy(redisContext *c) {
     freeReplyObject(r);
 }
 
+/* begins reports whether a reply is an array that begins with so many integers. */
+static int begins(const redisReply *r, size_t n, const long long *want) {
+    if (r == NULL || r->type != REDIS_REPLY_ARRAY || r->elements < n) return 0;
+    for (size_t i = 0; i < n; i++)
+        if (r->element[i]->type != REDIS_REPLY_INTEGER || r->element[i]->integer != want[i]) return 0;
+    return 1;
+}
+
+static void holds(redisContext *c) {
+    const struct { const char *line; size_t n; long long want[4]; } steps[] = {
+        {"RL.SLIDE once 5 3600 ONCE a", 4, {1, 5, 4, 0}},
+        {"RL.SLIDE once 5 3600 ONCE a", 4, {1, 5, 4, 0}},
+        {"RL.RESERVE reserve 100 3600 COST 40 ID a", 4, {1, 100, 60, 0}},
+        {"RL.SETTLE reserve a 15", 3, {1, 15, 25}},
+        {"RL.ACQUIRE slots 1 ID a", 4, {1, 1, 0, 0}},
+        {"RL.ACQUIRE slots 1 ID b", 3, {0, 1, 0}},
+    };
+    int ok = 1;
+    for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
+        redisReply *r = redisCommand(c, steps[i].line);
+        ok = ok && begins(r, steps[i].n, steps[i].want);
+        freeReplyObject(r);
+    }
+    redisReply *r = redisCommand(c, "RL.RELEASE slots a b");
+    ok = ok && r && r->type == REDIS_REPLY_INTEGER && r->integer == 1;
+    freeReplyObject(r);
+    r = redisCommand(c, "RL.SLIDE user 5 3600 AND everyone 9 3600");
+    ok = ok && r && r->type == REDIS_REPLY_ARRAY && r->elements == 2 && begins(r->element[0], 4, (long long[]){1, 5, 4, 0}) &&
+         begins(r->element[1], 4, (long long[]){1, 9, 8, 0});
+    verdict(ok, r && r->type == REDIS_REPLY_ERROR ? r->str : NULL);
+    freeReplyObject(r);
+}
+
 static void pipeline(redisContext *c) {
     int ok = 1;
     for (int i = 0; i < 20; i++) redisAppendCommand(c, "RL.SLIDE pipeline 20 3600");
@@ -158,6 +191,7 @@ int main(void) {
     check = "slide", slide(c);
     check = "counter", counter(c);
     check = "policy", policy(c);
+    check = "holds", holds(c);
     check = "pipeline", pipeline(c);
     check = "transaction", transaction(c);
     check = "parallel", parallel();

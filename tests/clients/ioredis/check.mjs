@@ -55,6 +55,20 @@ const checks = {
     assert.equal(field(field(plan, 'limits')[0], 'limit'), 3)
   },
 
+  async holds() {
+    const ask = (line) => redis.call(...line.split(' '))
+    for (let i = 0; i < 2; i++) {
+      assert.deepEqual((await ask('RL.SLIDE once 5 3600 ONCE a')).slice(0, 4), [1, 5, 4, 0])
+    }
+    assert.deepEqual((await ask('RL.RESERVE reserve 100 3600 COST 40 ID a')).slice(0, 4), [1, 100, 60, 0])
+    assert.deepEqual(await ask('RL.SETTLE reserve a 15'), [1, 15, 25])
+    assert.equal((await ask('RL.ACQUIRE slots 1 ID a'))[0], 1)
+    assert.equal((await ask('RL.ACQUIRE slots 1 ID b'))[0], 0)
+    assert.equal(await ask('RL.RELEASE slots a b'), 1)
+    const keys = await ask('RL.SLIDE user 5 3600 AND everyone 9 3600')
+    assert.deepEqual(keys.map((key) => key.slice(0, 4)), [[1, 5, 4, 0], [1, 9, 8, 0]])
+  },
+
   async pipeline() {
     const pipeline = redis.pipeline()
     for (let i = 0; i < 20; i++) pipeline.call('RL.SLIDE', 'pipeline', 20, 3600)

@@ -17,6 +17,7 @@ import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -113,6 +114,24 @@ public class Check {
     return ((List<?>) map).get(((List<?>) map).indexOf(name) + 1);
   }
 
+  static void holds() throws Exception {
+    List<String> steps = List.of(
+        "RL.SLIDE once 5 3600 ONCE a", "[1, 5, 4, 0, ",
+        "RL.SLIDE once 5 3600 ONCE a", "[1, 5, 4, 0, ",
+        "RL.RESERVE reserve 100 3600 COST 40 ID a", "[1, 100, 60, 0, ",
+        "RL.SETTLE reserve a 15", "[1, 15, 25]",
+        "RL.ACQUIRE slots 1 ID a", "[1, 1, 0, 0, ",
+        "RL.ACQUIRE slots 1 ID b", "[0, 1, 0, ",
+        "RL.RELEASE slots a b", "1",
+        "RL.SLIDE user 5 3600 AND everyone 9 3600", "[[1, 5, 4, 0, ",
+        "RL.SLIDE user 5 3600 AND everyone 9 3600", "], [1, 9, 7, 0, ");
+    for (int i = 0; i < steps.size(); i += 2) {
+      String[] words = steps.get(i).split(" ");
+      Object reply = call(words[0], (Object[]) Arrays.copyOfRange(words, 1, words.length)).get();
+      want(reply.toString().contains(steps.get(i + 1)), steps.get(i) + ": " + reply);
+    }
+  }
+
   static void pipeline() throws Exception {
     List<RedisFuture<List<Object>>> replies = new ArrayList<>();
     redis.setAutoFlushCommands(false);
@@ -180,6 +199,7 @@ public class Check {
     checks.put("slide", Check::slide);
     checks.put("counter", Check::counter);
     checks.put("policy", Check::policy);
+    checks.put("holds", Check::holds);
     checks.put("pipeline", Check::pipeline);
     checks.put("transaction", Check::transaction);
     checks.put("parallel", Check::parallel);

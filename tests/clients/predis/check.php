@@ -58,6 +58,22 @@ $checks = [
         want(array_slice($plan, 0, 2) === ['name', 'plan'] && array_slice($limits[0], 0, 2) === ['limit', 3], $plan);
     },
 
+    'holds' => function () use ($redis) {
+        $ask = fn (string $line) => $redis->executeRaw(explode(' ', $line));
+        for ($i = 0; $i < 2; $i++) {
+            $r = $ask('RL.SLIDE once 5 3600 ONCE a');
+            want(array_slice($r, 0, 4) === [1, 5, 4, 0], $r);
+        }
+        $r = $ask('RL.RESERVE reserve 100 3600 COST 40 ID a');
+        want(array_slice($r, 0, 4) === [1, 100, 60, 0], $r);
+        $r = $ask('RL.SETTLE reserve a 15');
+        want($r === [1, 15, 25], $r);
+        $r = [$ask('RL.ACQUIRE slots 1 ID a')[0], $ask('RL.ACQUIRE slots 1 ID b')[0], $ask('RL.RELEASE slots a b')];
+        want($r === [1, 0, 1], $r);
+        $r = array_map(fn ($key) => array_slice($key, 0, 4), $ask('RL.SLIDE user 5 3600 AND everyone 9 3600'));
+        want($r === [[1, 5, 4, 0], [1, 9, 8, 0]], $r);
+    },
+
     'pipeline' => function () use ($redis) {
         $replies = $redis->pipeline(function ($pipe) {
             for ($i = 0; $i < 20; $i++) {

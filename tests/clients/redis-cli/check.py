@@ -113,6 +113,25 @@ def policy():
     want(re.search(r"^algorithm\s+slide$", plan, re.M), plan)
 
 
+def holds():
+    def ask(line):
+        return integers(cli(*line.split()))
+
+    for _ in range(2):
+        reply = ask("RL.SLIDE once 5 3600 ONCE a")
+        want(reply[:4] == [1, 5, 4, 0], reply)
+    reply = ask("RL.RESERVE reserve 100 3600 COST 40 ID a")
+    want(reply[:4] == [1, 100, 60, 0], reply)
+    reply = ask("RL.SETTLE reserve a 15")
+    want(reply == [1, 15, 25], reply)
+    reply = [ask(f"RL.ACQUIRE slots 1 ID {id}")[0] for id in "ab"]
+    want(reply == [1, 0], reply)
+    reply = ask("RL.RELEASE slots a b")
+    want(reply == [1], reply)
+    reply = ask("RL.SLIDE user 5 3600 AND everyone 9 3600")
+    want(reply[:4] + reply[5:9] == [1, 5, 4, 0, 1, 9, 8, 0], reply)
+
+
 def pipeline():
     reply = integers(cli(text="RL.SLIDE pipeline 20 3600\n" * 20))
     want(reply[2::5] == list(range(19, -1, -1)), reply)
@@ -179,7 +198,7 @@ def reconnect():
 
 print("version", subprocess.run(["redis-cli", "--version"], capture_output=True, text=True).stdout.split()[1])
 failed = False
-for check in connect, auth, slide, counter, policy, pipeline, transaction, parallel, error, pipe, hints, reconnect:
+for check in connect, auth, slide, counter, policy, holds, pipeline, transaction, parallel, error, pipe, hints, reconnect:
     if check is auth and not PASSWORD:
         continue
     try:

@@ -60,6 +60,20 @@ def policy():
     assert plan[b"name"] == b"plan" and as_map(plan[b"limits"][0])[b"limit"] == 3, plan
 
 
+def holds():
+    def ask(line):
+        return r.execute_command(*line.split())
+
+    for _ in range(2):
+        assert ask("RL.SLIDE once 5 3600 ONCE a")[:4] == [1, 5, 4, 0]
+    assert ask("RL.RESERVE reserve 100 3600 COST 40 ID a")[:4] == [1, 100, 60, 0]
+    assert ask("RL.SETTLE reserve a 15") == [1, 15, 25]
+    assert [ask(f"RL.ACQUIRE slots 1 ID {id}")[0] for id in "ab"] == [1, 0]
+    assert ask("RL.RELEASE slots a b") == 1
+    reply = ask("RL.SLIDE user 5 3600 AND everyone 9 3600")
+    assert [key[:4] for key in reply] == [[1, 5, 4, 0], [1, 9, 8, 0]], reply
+
+
 def pipeline():
     pipe = r.pipeline(transaction=False)
     for _ in range(20):
@@ -105,7 +119,7 @@ def reconnect():
 
 print("version", redis.__version__)
 failed = False
-for check in connect, auth, slide, counter, policy, pipeline, transaction, parallel, error, reconnect:
+for check in connect, auth, slide, counter, policy, holds, pipeline, transaction, parallel, error, reconnect:
     if check is auth and "password" not in options:
         continue
     try:

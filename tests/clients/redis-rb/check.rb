@@ -48,6 +48,19 @@ checks = {
     want(plan["name"] == "plan" && Hash[*plan["limits"].first]["limit"] == 3, plan)
   },
 
+  holds: lambda {
+    ask = ->(line) { redis.call(*line.split) }
+    2.times { want(ask.("RL.SLIDE once 5 3600 ONCE a").first(4) == [1, 5, 4, 0], "ONCE") }
+    r = ask.("RL.RESERVE reserve 100 3600 COST 40 ID a")
+    want(r.first(4) == [1, 100, 60, 0], r)
+    r = ask.("RL.SETTLE reserve a 15")
+    want(r == [1, 15, 25], r)
+    r = [ask.("RL.ACQUIRE slots 1 ID a").first, ask.("RL.ACQUIRE slots 1 ID b").first, ask.("RL.RELEASE slots a b")]
+    want(r == [1, 0, 1], r)
+    r = ask.("RL.SLIDE user 5 3600 AND everyone 9 3600")
+    want(r.map { |key| key.first(4) } == [[1, 5, 4, 0], [1, 9, 8, 0]], r)
+  },
+
   pipeline: lambda {
     replies = redis.pipelined { |p| 20.times { p.call("RL.SLIDE", "pipeline", 20, 3600) } }
     want(replies.map { |r| r[2] } == 19.downto(0).to_a, replies)

@@ -47,7 +47,7 @@ func main() {
 		name string
 		run  func(rueidis.Client) error
 	}{
-		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter}, {"policy", policy},
+		{"connect", connect}, {"auth", auth}, {"slide", slide}, {"counter", counter}, {"policy", policy}, {"holds", holds},
 		{"pipeline", pipeline}, {"transaction", transaction}, {"parallel", parallel},
 		{"error", errorReply}, {"cache", cache}, {"reconnect", reconnect},
 	}
@@ -122,6 +122,30 @@ func counter(c rueidis.Client) error {
 		return err
 	}
 	return want(len(r) == 5 && r[0] == 1 && r[1] == 10 && r[2] == 6 && r[3] == 0, r)
+}
+
+func holds(c rueidis.Client) error {
+	for _, step := range []struct{ line, reply string }{
+		{"RL.SLIDE once 5 3600 ONCE a", "[1 5 4 0 "},
+		{"RL.SLIDE once 5 3600 ONCE a", "[1 5 4 0 "},
+		{"RL.RESERVE reserve 100 3600 COST 40 ID a", "[1 100 60 0 "},
+		{"RL.SETTLE reserve a 15", "[1 15 25]"},
+		{"RL.ACQUIRE slots 1 ID a", "[1 1 0 0 "},
+		{"RL.ACQUIRE slots 1 ID b", "[0 1 0 "},
+		{"RL.RELEASE slots a b", "1"},
+		{"RL.SLIDE user 5 3600 AND everyone 9 3600", "[[1 5 4 0 "},
+		{"RL.SLIDE user 5 3600 AND everyone 9 3600", "] [1 9 7 0 "},
+	} {
+		words := strings.Fields(step.line)
+		reply, err := c.Do(ctx, call(c, words[0], words[1:]...)).ToAny()
+		if err != nil {
+			return err
+		}
+		if text := fmt.Sprint(reply); !strings.Contains(text, step.reply) {
+			return want(false, step.line+": "+text)
+		}
+	}
+	return nil
 }
 
 func policy(c rueidis.Client) error {

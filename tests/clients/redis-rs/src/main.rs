@@ -82,6 +82,34 @@ async fn policy(c: &mut ConnectionManager) -> Outcome {
     want(name == "plan" && limits[0]["limit"] == 3, plan)
 }
 
+async fn holds(c: &mut ConnectionManager) -> Outcome {
+    let ask = |line: &str| {
+        let mut words = line.split(' ');
+        let mut command = cmd(words.next().unwrap());
+        words.for_each(|word| {
+            command.arg(word);
+        });
+        command
+    };
+    for _ in 0..2 {
+        let r: Reply = ask("RL.SLIDE once 5 3600 ONCE a").query_async(c).await.map_err(text)?;
+        want((r.0, r.1, r.2, r.3) == (1, 5, 4, 0), r)?;
+    }
+    let r: Reply = ask("RL.RESERVE reserve 100 3600 COST 40 ID a").query_async(c).await.map_err(text)?;
+    want((r.0, r.1, r.2, r.3) == (1, 100, 60, 0), r)?;
+    let r: (i64, i64, i64) = ask("RL.SETTLE reserve a 15").query_async(c).await.map_err(text)?;
+    want(r == (1, 15, 25), r)?;
+    for (id, allowed) in [("a", 1), ("b", 0)] {
+        let r: Reply = ask(&format!("RL.ACQUIRE slots 1 ID {id}")).query_async(c).await.map_err(text)?;
+        want(r.0 == allowed, r)?;
+    }
+    let r: i64 = ask("RL.RELEASE slots a b").query_async(c).await.map_err(text)?;
+    want(r == 1, r)?;
+    let r: Vec<Reply> = ask("RL.SLIDE user 5 3600 AND everyone 9 3600").query_async(c).await.map_err(text)?;
+    let keys: Vec<_> = r.iter().map(|r| (r.0, r.1, r.2, r.3)).collect();
+    want(keys == [(1, 5, 4, 0), (1, 9, 8, 0)], keys)
+}
+
 async fn pipeline(c: &mut ConnectionManager) -> Outcome {
     let mut commands = pipe();
     for _ in 0..20 {
@@ -180,6 +208,7 @@ async fn main() {
     report("slide", slide(&mut c).await, &mut failed);
     report("counter", counter(&mut c).await, &mut failed);
     report("policy", policy(&mut c).await, &mut failed);
+    report("holds", holds(&mut c).await, &mut failed);
     report("pipeline", pipeline(&mut c).await, &mut failed);
     report("transaction", transaction(&mut c).await, &mut failed);
     report("parallel", parallel(&mut c).await, &mut failed);
