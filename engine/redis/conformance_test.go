@@ -41,6 +41,14 @@ func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	conformance.RunHolds(t, on(3), 10_000)
 }
 
+// Keys of one node are one call; those of several are held and settled.
+func TestConformanceOfSeveralKeys(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 3} {
+		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 3000) })
+	}
+}
+
 // The nodes answer CL.THROTTLE as the embedded engine does, beside other states of
 // the key and in combined entries.
 func TestThrottleLikeEmbedded(t *testing.T) {
