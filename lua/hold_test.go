@@ -3,6 +3,7 @@ package lua_test
 import (
 	"context"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -24,6 +25,8 @@ func TestReserveAndSettle(t *testing.T) {
 			deadline := int64(60_000)
 			deadline += (512 - (base+deadline)%512) % 512
 			require.Equal(t, five{1, 10, 6, 0, deadline + 60_001}, got)
+			require.Equal(t, deadline, h.kept().idsTo)
+			require.Equal(t, deadline+60_000, h.kept().until)
 			require.Equal(t, five{1, 10, 4, 0, deadline + 60_001}, h.decide(slide(2, 10, 60_000)))
 			require.Equal(t, five{0, 10, 4, 60_001, deadline + 60_001}, h.decide(slide(5, 10, 60_000)))
 
@@ -89,6 +92,13 @@ func TestHoldsLapse(t *testing.T) {
 		require.Equal(t, five{1, 10, 8, 0, 1001}, h.decide(slide(1, 10, 1000)))
 		require.Equal(t, byte(1), h.kept().record[2], "nothing is held, nor has lapsed")
 		require.Equal(t, five{1, 10, 4, 0, 50 + 1001}, h.reserve(with(slide(4, 10, 1000), "a", 50, false)), "a lapsed id is a new one")
+	})
+	t.Run("charged first", func(t *testing.T) {
+		h := shared.on(t)
+		h.reserve(with(slide(4, 10, 1000), "a", 50, false))
+		h.at = 50
+		require.Equal(t, five{1, 10, 5, 0, 1001}, h.decide(slide(1, 10, 1000)))
+		require.Equal(t, byte(1), h.kept().record[2], "the lapse made the state that was charged")
 	})
 	t.Run("released", func(t *testing.T) {
 		h := shared.on(t)
@@ -187,6 +197,25 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, nothing, h.kept())
 }
 
+// What one version of the library holds, another one knows.
+func TestTwoVersionsShareHolds(t *testing.T) {
+	h := startHolder(t)
+	first := h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
+	hash, other := strings.TrimPrefix(lua.Library.Name, "rlproxy_"), "0123456789ab"
+	h.server.Do("FUNCTION", "LOAD", strings.ReplaceAll(lua.Library.Source, hash, other))
+	h.server.Do("FUNCTION", "DELETE", lua.Library.Name)
+	r := with(slide(4, 10, 60_000), "a", 60_000, false)
+	admit, settle := *lua.Admit, *lua.Settle
+	admit.Name, settle.Name = strings.Replace(admit.Name, hash, other, 1), strings.Replace(settle.Name, hash, other, 1)
+	a, err := wire.DecodeAdmit(h.must(&admit, wire.AdmitArgs(r)), r)
+	require.NoError(t, err)
+	require.True(t, a.Again)
+	require.Equal(t, first, told(a.Decision()))
+	s, _, err := wire.DecodeSettle(h.must(&settle, wire.SettleArgs(r)))
+	require.NoError(t, err)
+	require.True(t, s.Settled)
+}
+
 // RL.RESET forgets holds and ids.
 func TestResetForgetsHolds(t *testing.T) {
 	h := startHolder(t)
@@ -197,7 +226,10 @@ func TestResetForgetsHolds(t *testing.T) {
 	s, _ := h.settle(limit.Slide, "a", 3)
 	require.False(t, s.Settled)
 	require.Zero(t, h.reset())
-	require.Zero(t, func() int64 { _, err := h.ask(lua.Forget, [][]byte{nil}); require.NoError(t, err); return 0 }())
+
+	h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
+	require.Equal(t, wire.Forgotten, h.must(lua.Forget, [][]byte{nil}), "the end of the reset of a split key")
+	require.Equal(t, nothing, h.kept())
 }
 
 // A question about several keys is charged to all of them, or to none.
