@@ -174,7 +174,7 @@ func TestRequestsWithIDsAreChargedOnceOverABadNetwork(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	var again, settledAgain [workers]int
+	var again [workers]int
 	var done sync.WaitGroup
 	for w := range workers {
 		done.Add(1)
@@ -198,7 +198,6 @@ func TestRequestsWithIDsAreChargedOnceOverABadNetwork(t *testing.T) {
 		}()
 	}
 	done.Wait()
-	_ = settledAgain
 	for _, p := range proxies {
 		p.Set(faultnet.Faults{})
 	}
