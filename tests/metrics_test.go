@@ -283,6 +283,7 @@ func TestMetricsCountWhatBecomesOfHolds(t *testing.T) {
 				"RL.SLIDE once 5 60 ONCE x", "RL.SLIDE once 5 60 ONCE x", "RL.SLIDE once 5 60 ONCE y",
 				"RL.ACQUIRE s 1 ID a", "RL.ACQUIRE s 1 ID a", "RL.ACQUIRE s 1 ID b", "RL.RENEW s a", "RL.RENEW s b", "RL.RELEASE s a b",
 				"RL.RESERVE lapse 100 60 COST 10 ID a TTL 20ms",
+				"RL.FIXED full 1 60 AND free 5 60", "RL.FIXED full 1 60 AND free 5 60",
 			} {
 				_, failed := c.do(t, words(line)...).(errReply)
 				require.False(t, failed, line)
@@ -295,6 +296,7 @@ func TestMetricsCountWhatBecomesOfHolds(t *testing.T) {
 			require.Equal(t, map[string]int{"allowed": 3, "denied": 1, "repeated": 1}, s.decided("rl.reserve"))
 			require.Equal(t, map[string]int{"allowed": 1, "denied": 1, "repeated": 1}, s.decided("rl.acquire"))
 			require.Equal(t, 1, s.decided("rl.slide")["repeated"])
+			require.Equal(t, map[string]int{"allowed": 2, "denied": 1, "denied_by_other_key": 1}, s.decided("rl.fixed"))
 			requireSeries(t, series{
 				`settles_total{result="settled"}`: 2, `settles_total{result="repeated"}`: 1, `settles_total{result="unknown"}`: 1, `settles_total{result="error"}`: 0,
 				`settle_charged_units_total`: 31, `settle_returned_units_total`: 6, `settle_overrun_units_total`: 7,

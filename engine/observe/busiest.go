@@ -90,6 +90,7 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 		seen, counts := topk.Decisions{}, false
 		for ; i < len(p.Requests) && string(p.Requests[i].Key) == string(name); i++ {
 			r, res := &p.Requests[i], &p.Results[i]
+			seen.Lapsed += res.Lapsed
 			switch {
 			case r.Op != engine.OpDecide:
 				counts = countSettle(&seen, res) || counts
@@ -112,7 +113,6 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 // count counts a result, and reports whether it is an answer that counts: an error is none,
 // unless a policy gave it.
 func count(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
-	seen.Lapsed += res.Lapsed
 	switch {
 	case res.Fail != engine.FailDefault:
 		seen.ByFail++
@@ -134,7 +134,6 @@ func count(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
 // countSettle counts the answer to a request that is no decision, and reports whether there is
 // something to count.
 func countSettle(seen *topk.Decisions, res *engine.Result) bool {
-	seen.Lapsed += res.Lapsed
 	if res.Err == nil && !res.Settled.Again {
 		seen.Overrun += res.Settled.Overrun
 	}

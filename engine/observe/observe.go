@@ -62,9 +62,10 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 		return Error
 	case res.Remembered:
 		return Remembered
-	case res.Allowed && res.Again:
-		return Repeated
 	case res.Allowed:
+		if res.Again {
+			return Repeated
+		}
 		return Allowed
 	case r.Place > 0 && res.RetryAfter == 0:
 		return DeniedOther
@@ -176,20 +177,22 @@ func (o *Observer) count(p *engine.Pipeline, took time.Duration) {
 		return
 	}
 	first, outcome, run := &requests[0], Allowed, int64(0) // the run's first request, the outcome of all, and how many
-	command := CommandOf(first)
 	for i := range requests {
-		r := &requests[i]
-		if r.Op != engine.OpDecide || results[i].Lapsed > 0 {
-			o.holds.observe(r, &results[i])
-		}
-		if r.Op != engine.OpDecide {
-			continue
+		r, res := &requests[i], &results[i]
+		if r.Op != engine.OpDecide || res.Lapsed > 0 {
+			o.holds.observe(r, res)
+			if r.Op != engine.OpDecide {
+				continue
+			}
 		}
 		noPolicy := len(r.Policy)+len(first.Policy) == 0 // spares most requests a comparison of texts
-		out, by := OutcomeOf(r, &results[i]), CommandOf(r)
-		if out != outcome || by != command || !noPolicy && r.Policy != first.Policy {
+		out := Allowed                                   // as nearly all are, without a call
+		if !res.Allowed || res.Again || r.Shadow || res.Fail != engine.FailDefault || res.Err != nil {
+			out = OutcomeOf(r, res)
+		}
+		if out != outcome || r.Kind != first.Kind || r.Hold != first.Hold || !noPolicy && r.Policy != first.Policy {
 			o.add(first, outcome, run, took)
-			first, command, outcome, run = r, by, out, 0
+			first, outcome, run = r, out, 0
 		}
 		run++
 	}
