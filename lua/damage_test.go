@@ -71,7 +71,7 @@ func TestDamagedHolds(t *testing.T) {
 			_, err = call(s, Inspect.Name, "k", clock)
 		case 6:
 			var reply string
-			reply, err = call(s, All.Name, "k", clock, "\x00", all["slide"])
+			reply, err = call(s, All.Name, "k", clock, all["slide"])
 			if err == nil && reply[7] == 1 {
 				require.Regexp(t, "is damaged|of this version|unknown kind", reply)
 				failed++

@@ -201,7 +201,7 @@ func replyQuestion(dst []byte, requests []engine.Request, results []engine.Resul
 
 const questionReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one; a key that had room has " +
 	"retry_after 0. Keys of a denied question that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
-	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole question, and no key stays charged or held."
+	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole question, and what was held of others is given back; keys that were charged before the node failed stay charged."
 
 // andArg returns the argument AND of a command whose keys begin with the given arguments.
 func andArg(key ...table.Arg) table.Arg {

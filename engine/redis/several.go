@@ -89,7 +89,7 @@ func (b *batch) applySeveral(q *queue, it *pending, reply string) error {
 			return nil
 		}
 		q.engine.learn(&s.requests[i], a)
-		denied = denied || a.Granted == 0 && !a.Undecided && !s.requests[i].Shadow
+		denied = denied || a.Granted == 0 && !a.Undecided
 	}
 	if !all && !denied { // shards must be read
 		s.apart = true

@@ -181,18 +181,16 @@ func DecodeRenew(reply string, n int) ([]Renewal, error) {
 	return all, nil
 }
 
-// AllArgs returns the arguments of the function all, which asks several keys at once: a byte for each (1:
-// it is a shadow), and their specs.
+// AllArgs returns the arguments of the function all, which asks several keys at once: their specs.
 func AllArgs(requests []engine.Request) [][]byte {
-	args := make([][]byte, 1, 1+len(requests))
+	args := make([][]byte, len(requests))
 	for i := range requests {
-		args[0] = append(args[0], flag(requests[i].Shadow, 1))
-		args = append(args, specArg(&requests[i]))
+		args[i] = specArg(&requests[i])
 	}
 	return args
 }
 
-// DecodeAll reads the reply of the function all: the clock 6, 1 if all were granted, but for shadows, 1, and
+// DecodeAll reads the reply of the function all: the clock 6, 1 if all were granted 1, and
 // by request the answer to one entry. If not all were granted, nothing was charged, and Granted says which
 // requests there was room for.
 func DecodeAll(reply string, requests []engine.Request) (answers []Answer, clock int64, all bool, err error) {
@@ -205,7 +203,7 @@ func DecodeAll(reply string, requests []engine.Request) (answers []Answer, clock
 		if err != nil {
 			return nil, 0, false, err
 		}
-		granted = granted && a.Status != Failed && (a.Granted == 1 || requests[i].Shadow)
+		granted = granted && a.Status != Failed && a.Granted == 1
 		answers = append(answers, a)
 	}
 	if err := r.end(); err != nil {

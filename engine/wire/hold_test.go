@@ -24,9 +24,7 @@ func TestHoldArgs(t *testing.T) {
 	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 10)), rider}, []string{string(args[0]), string(args[1])})
 	require.Equal(t, args[1], HomeAdmitArgs(&r, make([][]byte, 5))[5])
 	require.Equal(t, join([]byte{1}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
-	shadow := r
-	shadow.Shadow = true
-	require.Equal(t, [][]byte{{0, 1}, args[0], args[0]}, AllArgs([]engine.Request{r, shadow}))
+	require.Equal(t, [][]byte{args[0], args[0]}, AllArgs([]engine.Request{r, r}))
 
 	once := r
 	once.Hold = &engine.Hold{ID: id, Once: true}
