@@ -159,9 +159,10 @@ func TestClusterPlannedFailover(t *testing.T) {
 		require.True(t, time.Now().Before(until), "the replica is not asked")
 		insist()
 		ask()
-		states := conformance.Ask(e, conformance.Inspect(key)).States
-		require.Len(t, states, 1)
-		node = states[0].Node
+		res := conformance.Ask(e, conformance.Inspect(key))
+		require.NoError(t, res.Err)
+		require.Len(t, res.States, 1)
+		node = res.States[0].Node
 	}
 	for range 50 {
 		ask()
