@@ -14,7 +14,7 @@ local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local layout, record, spec, ids, holds = lib.layout, lib.record, lib.spec, lib.ids, lib.holds
-local CONCURRENCY = layout.CONCURRENCY
+local straight, CONCURRENCY, SLIDE, DECIDED = lib.straight, layout.CONCURRENCY, layout.SLIDE, layout.DECIDED
 local rider = {}
 lib.rider = rider
 
@@ -27,21 +27,30 @@ function rider.remembered(s)
 end
 
 function rider.written(settled, release, ttl, cost, text, answer)
-  return pack('>BBI5I6B', settled and 1 or 0, release and 1 or 0, ttl, cost, #text) .. text .. answer
+  return pack('>BBI5I6Bc0c0', settled and 1 or 0, release and 1 or 0, ttl, cost, #text, text, answer)
+end
+
+-- The rider in memory:
+--   once      reports whether it is to be charged once
+--   ttl       ms for which units are held
+--   release   reports whether what lapses is forgotten
+--   id        what is known of the id
+local r = { once = false, ttl = 0, release = false, id = false }
+
+-- take holds units in place of lib.charge, which it calls to charge once.
+function r.take(rec, q, states, units)
+  ids.admits(rec.now)
+  if r.once then return lib.charge(rec, q, states, units) end
+  r.id.till = holds.deadline(rec.now, r.ttl)
+  holds.add(rec, q, r.id.till, units, r.release, states)
+  return true
 end
 
 -- open reads a rider and what is known of its id.
 function rider.open(text, q, key, clock)
   local what, digest, ttl, flags = unpack('>Bc16I5B', text)
-  local r = { once = what == 0, ttl = ttl, release = flags % 2 == 1 or q.kind ~= layout.SLIDE }
+  r.once, r.ttl, r.release = what == 0, ttl, flags % 2 == 1 or q.kind ~= SLIDE
   r.id = ids.open(key, digest, r.once and ids.ONCE or q.kind == CONCURRENCY and ids.LEASE or ids.RESERVATION, clock)
-  function r.take(rec, of, states, units) -- in place of lib.charge
-    ids.admits(r.id, rec.now)
-    if r.once then return lib.charge(rec, of, states, units) end
-    r.id.till = holds.deadline(rec.now, ttl)
-    holds.add(rec, of, r.id.till, units, r.release, states)
-    return true
-  end
   return r
 end
 
@@ -56,12 +65,12 @@ function rider.renew(rec, id, ttl, slots)
   holds.remove(rec, q, id.till, q.cost, release)
   holds.add(rec, q, till, q.cost, release)
   record.save(was)
-  ids.keep(id, rec.now, till, rider.written(false, release, ttl, 0, q.text, ''))
+  ids.keep(rec.now, till, rider.written(false, release, ttl, 0, q.text, ''))
   return q
 end
 
 -- again answers a request whose id is known.
-function rider.again(r, rec, q, clock)
+function rider.again(rec, q, clock)
   local id = r.id
   if not id.found then return end
   if r.once then return '\1' .. id.found end
@@ -72,7 +81,7 @@ function rider.again(r, rec, q, clock)
   local held, states, uses = rider.renew(rec, id, r.ttl, q.limits[1]), {}, {}
   if not held then return end
   local lapsed = rec.lapsed
-  holds.weigh(ids.record(id, rec.clock), held, states, uses)
+  holds.weigh(ids.record(rec.clock), held, states, uses)
   local st = states[1]
   return pack('>BB', 1, #held.text) .. held.text .. pack('>I6BI3I4I3I6I6I6I6', clock, layout.HELD, lapsed, 1,
     lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.said_last(st), 0)
@@ -80,32 +89,38 @@ end
 
 -- remember remembers the first answer to a request that was granted: an entry's reply, of which all that comes after the
 -- status is alike.
-function rider.remember(r, q, clock, now, entry)
-  local tail, id = -7 - 24 * q.count, r.id
-  if unpack('>I4', entry, #entry + 1 + tail) == 0 then return end
-  local answer = pack('>I6B', clock, layout.DECIDED) .. sub(entry, tail)
+function rider.remember(q, clock, now, entry)
+  local from = #entry - 6 - 24 * q.count
+  if unpack('>I4', entry, from) == 0 then return end
+  local answer = sub(entry, from)
   if r.once then
-    ids.keep(id, now, now + q.longest + 1, pack('>B', #q.text) .. q.text .. answer)
+    ids.keep(now, now + q.longest + 1, pack('>Bc0I6Bc0', #q.text, q.text, clock, DECIDED, answer))
   else
-    ids.keep(id, now, id.till, rider.written(false, r.release, r.ttl, 0, q.text, q.kind ~= CONCURRENCY and answer or ''))
+    answer = q.kind ~= CONCURRENCY and pack('>I6Bc0', clock, DECIDED, answer) or ''
+    ids.keep(now, r.id.till, rider.written(false, r.release, r.ttl, 0, q.text, answer))
   end
 end
 
 function lib.admit(keys, args)
   local clock, key, q = lib.clock_of(args[1]), keys[1], spec.of(args[2])
   if q.cost == 0 then return '\0' .. pack('>I6', clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
-  local r = rider.open(args[3], q, key, clock)
+  local id = rider.open(args[3], q, key, clock).id
   local entry, now
-  local large = q.kind == layout.SLIDE and q.limits[1] > 65536 -- so that its newest entry does not tell now
-  if r.once and not r.id.found and not ids.full(r.id) and r.id.last <= clock and not large then
-    entry, now = lib.entry(q, key, clock)
-  else
-    local rec = ids.record(r.id, clock)
-    local known = rider.again(r, rec, q, clock)
+  if not id.found and id.last <= clock and not ids.full() then
+    if not r.once then
+      id.till = holds.deadline(clock, r.ttl)
+      entry, now = straight.reserve(q, id.till, r.release, key, clock)
+    else
+      entry, now = lib.entry(q, key, clock)
+    end
+  end
+  if not entry then
+    local rec = ids.record(clock)
+    local known = rider.again(rec, q, clock)
     if known then return known end
     entry, now = lib.answer(rec, q, 1, r.take), rec.now
   end
-  rider.remember(r, q, clock, now, entry)
-  return '\0' .. pack('>I6', clock) .. entry
+  rider.remember(q, clock, now, entry)
+  return pack('>BI6c0', 0, clock, entry)
 end
 lib.admit = record.guarded(lib.admit)

@@ -235,7 +235,14 @@ end
 function lib.entry(q, key, clock)
   local s = call('GETRANGE', key, '0', q.last)
   local reply = fast_path(q, key, s, clock, 1)
-  if reply then return reply, (unpack('>I6', reply, #reply - 24 * q.count + 13)) end
+  if reply then
+    local d, now = q.directory, clock
+    -- The newest admission is not before now, but a log with a grid may tell a later one.
+    if s ~= '' and unpack('>I6', reply, #reply - 24 * q.count + 13) > clock then
+      for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
+    end
+    return reply, now
+  end
   local rec = record.load(key, clock, s, q.reach, s ~= '' and q.directory)
   return lib.answer(rec, q, 1, lib.charge), rec.now
 end

@@ -11,9 +11,8 @@ local max, min, floor, zeros = math.max, math.min, math.floor, string.rep
 local layout, record, rate, slide = lib.layout, lib.record, lib.rate, lib.slide
 local HOLDS, SLIDE, CONCURRENCY, CELL = layout.HOLDS, layout.SLIDE, layout.CONCURRENCY, layout.CELL_BYTES
 local SPARE = 16 -- cells of room that the area of a patched record is given
-local MOST = 16384 -- holds of a window
 local MOST_LEASES = 65536 -- holds of RL.ACQUIRE
-local holds = {}
+local holds = { MOST = 16384 } -- holds of a window
 lib.holds = holds
 
 -- CONCURRENCY as an algorithm: nothing is charged.
@@ -57,31 +56,34 @@ local function latest(st)
   return charged, released
 end
 
--- seek returns a state's cells, and how many bytes of them stand before a deadline; then what its cell has, if there is
--- one: to charge, to release, holds.
-local function seek(st, deadline)
-  local s, low, high = cells(st), 0, st.cells
+-- seek returns the index in s of the first of so many cells, which begin at an index, that does not end before a deadline;
+-- then what the cell of the deadline has, if there is one: to charge, to release, holds.
+function holds.seek(s, begin, count, deadline)
+  local low, high = 0, count
   while low < high do
     local mid = floor((low + high) / 2)
-    if unpack('>I6', s, mid * CELL + 1) < deadline then low = mid + 1 else high = mid end
+    if unpack('>I6', s, begin + mid * CELL) < deadline then low = mid + 1 else high = mid end
   end
-  if low < st.cells then
-    local at, charge, release, n = unpack('>I6I6I6I3', s, low * CELL + 1)
-    if at == deadline then return s, low * CELL, charge, release, n end
+  local index = begin + low * CELL
+  if low < count then
+    local at, charge, release, n = unpack('>I6I6I6I3', s, index)
+    if at == deadline then return index, charge, release, n end
   end
-  return s, low * CELL, 0, 0, 0
+  return index, 0, 0, 0
 end
+local seek = holds.seek
 
 -- change adds units and holds to the cell of a deadline, or takes them off.
 local function change(st, rec, deadline, charge, release, n)
-  local s, at, charged, released, held = seek(st, deadline)
-  local rest = sub(s, at + (held > 0 and CELL or 0) + 1)
+  local s = cells(st)
+  local at, charged, released, held = seek(s, 1, st.cells, deadline)
+  local rest = sub(s, at + (held > 0 and CELL or 0))
   charged, released, held = charged + charge, released + release, held + n
   st.charge, st.release, st.holds = st.charge + charge, st.release + release, st.holds + n
   if min(charged, released, held, st.charge, st.release, st.holds) < 0 or held == 0 and charged + released > 0 then
     record.damaged(rec.key, 'holds that do not add up')
   end
-  keep(st, rec, sub(s, 1, at) .. (held > 0 and pack('>I6I6I6I3', deadline, charged, released, held) or '') .. rest)
+  keep(st, rec, sub(s, 1, at - 1) .. (held > 0 and pack('>I6I6I6I3', deadline, charged, released, held) or '') .. rest)
   if n > 0 then
     if charge > 0 then st.charged = max(st.charged, deadline) else st.released = max(st.released, deadline) end
   elseif charged == 0 and st.charged == deadline or released == 0 and st.released == deadline then
@@ -100,7 +102,7 @@ function holds.add(rec, q, deadline, units, release, states)
       record.add(st)
       rec.held = true
     end
-    local most, name = MOST, 'reservations'
+    local most, name = holds.MOST, 'reservations'
     if q.kind == CONCURRENCY then most, name = MOST_LEASES, 'leases' end
     if st.holds >= most then error({ err = 'ERR too many ' .. name .. ' for this key' }) end
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)
@@ -115,7 +117,7 @@ function holds.out(q, deadline, units, release)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if not st then return false end
-    local _, _, charged, released = seek(st, deadline)
+    local _, charged, released = seek(cells(st), 1, st.cells, deadline)
     if (release and released or charged) < units then return false end
   end
   return true

@@ -18,14 +18,26 @@ local BUCKETS, FRONT, COUNTS = 4096, 25, '>I3I3I3I2I6I6'
 local SLICE = 256  -- buckets that are swept at once
 local MOST = 65536 -- ids of one kind
 local NAMES = { 'ids', 'reservations', 'leases' }
-local ids = { ONCE = 1, RESERVATION = 2, LEASE = 3 } -- the kinds
+local YEAR, LEASE = layout.YEAR, 3
+local ids = { ONCE = 1, RESERVATION = 2, LEASE = LEASE } -- the kinds
 lib.ids = ids
+
+-- The id in memory. One is at a time, and the table is used again, as the record's are:
+--   of, name, field   the key, the hash, and the field of the id
+--   digest, kind      of the id
+--   1, 2, 3           the number of entries of each kind, but for this one
+--   cursor, ending, last
+--                     see n
+--   rest              the other entries in its bucket
+--   found, till       what is remembered of it, if it is known, and until when
+local id = { 0, 0, 0, of = '', name = '', field = '', digest = '', kind = 0, cursor = 0, ending = 0, last = 0, rest = '',
+  found = false, till = 0 }
 
 -- sift returns a bucket's entries without those that have ended at now and without that of a digest and kind, which it
 -- returns, too, if it has not ended: what is remembered of it, and until when. It counts what it leaves out.
-local function sift(id, s, now, digest, kind)
+local function sift(s, now, digest, kind)
   if #s > layout.BUCKET_BYTES then record.damaged(id.of, 'a bucket of ' .. #s .. ' bytes of ids') end
-  local at, from, rest, found, till = 1, 1, '', nil, nil
+  local at, from, rest, found, till = 1, 1, '', false, 0
   while at <= #s do
     local d, k, ending, bytes = unpack('>c16BI6I2', s, at)
     local stop = at + FRONT + bytes
@@ -40,73 +52,71 @@ local function sift(id, s, now, digest, kind)
   return rest .. sub(s, from), found, till
 end
 
--- open returns what is known of an id at the clock:
---   of, name, field   the key, the hash, and the field of the id
---   digest, kind      of the id
---   1, 2, 3           the number of entries of each kind, but for this one
---   cursor, ending, last
---                     see n
---   rest              the other entries in its bucket
---   found, till       what is remembered of it, if it is known, and until when
+-- open takes into memory what is known of an id at the clock.
 function ids.open(key, digest, kind, clock)
-  local id = { of = key, name = key .. '%i', digest = digest, kind = kind, 0, 0, 0, cursor = 0, ending = 0,
-    last = 0 }
+  id.of, id.name, id.digest, id.kind = key, key .. '%i', digest, kind
   id.field = pack('>I2', floor(unpack('>I2', digest) / 16))
   local got = call('HMGET', id.name, 'n', id.field)
-  if got[1] then id[1], id[2], id[3], id.cursor, id.ending, id.last = unpack(COUNTS, got[1]) end
-  id.rest, id.found, id.till = sift(id, got[2] or '', clock, digest, kind)
-  if id.ending > clock + 4 * layout.YEAR or id.last > clock + layout.YEAR then record.damaged(key, 'ids of the far future') end
+  local n, bucket, last = got[1], got[2], 0
+  if n then
+    id[1], id[2], id[3], id.cursor, id.ending, last = unpack(COUNTS, n)
+    if id.ending > clock + 4 * YEAR or last > clock + YEAR then record.damaged(key, 'ids of the far future') end
+  else
+    id[1], id[2], id[3], id.cursor, id.ending = 0, 0, 0, 0, 0
+  end
+  id.last, id.rest, id.found, id.till = last, '', false, 0
+  if bucket then id.rest, id.found, id.till = sift(bucket, clock, digest, kind) end
   return id
 end
 
 -- record returns the key's record, which goes by the newest change of an id if that is later than the clock; and so does
 -- the id.
-function ids.record(id, clock)
+function ids.record(clock)
   local rec = record.open(id.of, max(clock, id.last))
-  if id.found and id.till <= rec.now then id.found = nil end
+  if id.till <= rec.now then id.found = false end
   return rec
 end
 
-local function counted(id)
+local function counted()
   return pack(COUNTS, max(id[1], 0), max(id[2], 0), max(id[3], 0), id.cursor, id.ending, id.last)
 end
 
 -- sweep drops the entries of the next buckets that have ended.
-local function sweep(id, now)
+local function sweep(now)
   local fields, set = {}, { id.field, id.rest }
   for i = 1, SLICE do fields[i] = pack('>I2', (id.cursor + i) % BUCKETS) end
   id.cursor = (id.cursor + SLICE) % BUCKETS
   for i, s in ipairs(call('HMGET', id.name, _G.unpack(fields))) do
-    local rest = s and fields[i] ~= id.field and sift(id, s, now) or s
+    local rest = s and fields[i] ~= id.field and sift(s, now) or s
     if s and #rest < #s then set[#set + 1], set[#set + 2] = fields[i], rest end
   end
-  call('HSET', id.name, 'n', counted(id), _G.unpack(set))
+  call('HSET', id.name, 'n', counted(), _G.unpack(set))
 end
 
 -- full reports whether another id may be too many.
-function ids.full(id)
-  return id.kind ~= ids.LEASE and id[id.kind] >= MOST or #id.rest > layout.BUCKET_BYTES - 1024 -- leases have cells that count
+function ids.full()
+  return id[id.kind] >= MOST and id.kind ~= LEASE or #id.rest > layout.BUCKET_BYTES - 1024 -- leases have cells that count
 end
 
 -- admits fails a request with an id that is not known if there are too many.
-function ids.admits(id, now)
-  if not ids.full(id) then return end
-  sweep(id, now)
-  if ids.full(id) then error({ err = 'ERR too many ' .. NAMES[id.kind] .. ' for this key' }) end
+function ids.admits(now)
+  if not ids.full() then return end
+  sweep(now)
+  if ids.full() then error({ err = 'ERR too many ' .. NAMES[id.kind] .. ' for this key' }) end
 end
 
 -- keep remembers something of an id from now until a ms. The hash lives a bit longer, so that it seldom has to be told so.
-function ids.keep(id, now, till, what)
-  id[id.kind], id.last = id[id.kind] + 1, max(id.last, now)
-  local ending = lib.holds.deadline(now, till - now)
+function ids.keep(now, till, what)
+  local kind, ending = id.kind, lib.holds.deadline(now, till - now)
   local moves = ending > id.ending
-  id.ending = max(ending, id.ending)
-  call('HSET', id.name, id.field, id.rest .. pack('>c16BI6I2', id.digest, id.kind, till, #what) .. what, 'n', counted(id))
+  id[kind], id.last = id[kind] + 1, max(id.last, now)
+  if moves then id.ending = ending end
+  call('HSET', id.name, id.field, pack('>c0c16BI6I2c0', id.rest, id.digest, kind, till, #what, what), 'n', counted())
   if moves then record.expire(id.name, ending) end
 end
 
 -- drop forgets an id.
-function ids.drop(id, now)
+function ids.drop(now)
   id.last = max(id.last, now)
   if id[1] + id[2] + id[3] <= 0 then
     call('UNLINK', id.name)
@@ -114,8 +124,8 @@ function ids.drop(id, now)
   end
   if id.rest == '' then
     call('HDEL', id.name, id.field)
-    call('HSET', id.name, 'n', counted(id))
+    call('HSET', id.name, 'n', counted())
   else
-    call('HSET', id.name, id.field, id.rest, 'n', counted(id))
+    call('HSET', id.name, id.field, id.rest, 'n', counted())
   end
 end

@@ -25,7 +25,7 @@ var files embed.FS
 // The files that are no algorithms, each after those that it needs: those that algorithms use, and those that use them.
 var (
 	before = []string{"layout", "record", "rate"}
-	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "admit", "settle", "all", "inspect"}
+	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "straight", "admit", "settle", "all", "inspect"}
 )
 
 // order lists all files, each after those that it needs.

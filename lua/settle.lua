@@ -11,7 +11,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local max = math.max
-local record, spec, ids, holds, rider = lib.record, lib.spec, lib.ids, lib.holds, lib.rider
+local record, spec, ids, holds, rider, straight = lib.record, lib.spec, lib.ids, lib.holds, lib.rider, lib.straight
 local COUNTABLE = 2 ^ 45 -- units of a window
 
 local function reply(settled, cost, units, lapsed)
@@ -22,11 +22,16 @@ function lib.settle(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
   local what, digest, cost = unpack('>Bc16I6', args[2])
   local id = ids.open(key, digest, what == 2 and ids.LEASE or ids.RESERVATION, clock)
-  local rec = ids.record(id, clock)
-  local was = record.ends()
   if not id.found then return reply(0, 0, 0, 0) end
   local settled, release, ttl, before, text, answer = rider.remembered(id.found)
   local q = spec.of(text)
+  if not settled and id.last <= clock and straight.settle(q, id.till, release, key, clock, cost) then
+    ids.keep(clock, holds.deadline(clock, ttl), rider.written(true, release, ttl, cost, text, answer))
+    return reply(1, cost, q.cost, 0)
+  end
+  local rec = ids.record(clock)
+  if not id.found then return reply(0, 0, 0, 0) end
+  local was = record.ends()
   if settled then
     if cost ~= before then return reply(0, 0, 0, 0) end
     return reply(2, cost, q.cost, 0)
@@ -41,9 +46,9 @@ function lib.settle(keys, args)
   holds.remove(rec, q, id.till, q.cost, release)
   record.save(was)
   if what == 2 then
-    ids.drop(id, rec.now)
+    ids.drop(rec.now)
   else
-    ids.keep(id, rec.now, holds.deadline(rec.now, ttl), rider.written(true, release, ttl, cost, text, answer))
+    ids.keep(rec.now, holds.deadline(rec.now, ttl), rider.written(true, release, ttl, cost, text, answer))
   end
   return reply(1, cost, q.cost, rec.lapsed)
 end
@@ -67,7 +72,7 @@ function lib.renew(keys, args)
     local digest, ttl = unpack('>c16I5', said, i * 21 - 20)
     local ok, why = pcall(function()
       local id = ids.open(key, digest, ids.LEASE, clock)
-      return rider.renew(ids.record(id, clock), id, ttl) and '\1' or '\0'
+      return rider.renew(ids.record(clock), id, ttl) and '\1' or '\0'
     end)
     if not ok and count == 1 then error({ err = (record.explain(key, why)) }) end
     out[i] = ok and why or '\2'

@@ -28,6 +28,7 @@ lib.spec = spec
 --                   the same of the record that was read last; places is false if it has not all of the states
 --   areas           reports whether the kind's states have areas
 --   still           reports whether the fast path may not decide when the key's newest charge is later than the clock
+--   forms           see straight.lua
 --   most            bytes of a record from which on it is not inline, or not read in whole
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
@@ -35,7 +36,7 @@ spec.of = record.cache(1000, function(text)
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
     most = layout.INLINE, limit = 0, interval = 0, reach = layout.INLINE, still = false, areas = false,
-    longest = 0 }
+    longest = 0, forms = false }
   q.last = tostring(q.reach - 1)
   if kind == RESET or #text == 10 then return q end
   if not q.algorithm or not q.algorithm.charge then
