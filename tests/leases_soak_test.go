@@ -50,11 +50,11 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 				}
 				from := time.Now()
 				time.Sleep(time.Duration(r.rng.IntN(30)) * time.Millisecond)
-				// Its lease lasts as long as its proxy can be asked.
-				_, err = c.Exchange(words("PING"))
+				// It had its lease until then if it can be renewed: one that has ended is not revived.
 				to := time.Now()
+				replies, err = c.Exchange(words("RL.RENEW pool " + id + " TTL 1s"))
 				mu.Lock()
-				if err == nil {
+				if err == nil && replies[0] == int64(1) {
 					worked = append(worked, work{from, to})
 				} else {
 					lost++
