@@ -1,6 +1,10 @@
 package engine
 
-import "crypto/sha256"
+import (
+	"crypto/sha256"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
+)
 
 // Digest stands for the id that a client gives a request: the first 16 bytes of its SHA-256. It has
 // the same size for every id, and nobody finds two ids with one digest.
@@ -46,10 +50,15 @@ const (
 	MaxIDs       = 65536 // of requests with ONCE
 	MaxHolds     = 16384 // reservations that are out, for each of the key's windows
 	MaxSlotHolds = 65536 // leases that are out (RL.ACQUIRE)
-
-	// MaxCount is the most units that one window counts. Only settles above what was held can come near it.
-	MaxCount = 1 << 45
 )
+
+// MaxCount returns the most units that one window counts. Only settles above what was held can come near it.
+func MaxCount(k limit.Kind) int64 {
+	if k == limit.Counter {
+		return 1<<40 - 1 // what a stored counter can say
+	}
+	return 1 << 45
+}
 
 // The errors of requests past these bounds.
 const (

@@ -12,7 +12,8 @@ local lib = ...
 local unpack, pack = struct.unpack, struct.pack
 local max = math.max
 local record, spec, ids, holds, rider, straight = lib.record, lib.spec, lib.ids, lib.holds, lib.rider, lib.straight
-local COUNTABLE = 2 ^ 45 -- units of a window
+-- Units of a window, and of one of RL.COUNTER, in as many bytes as are stored.
+local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
 
 local function reply(settled, cost, units, lapsed)
   return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
@@ -39,8 +40,9 @@ function lib.settle(keys, args)
   if not holds.out(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
   local states, uses = {}, {}
   holds.weigh(rec, q, states, uses)
+  local most = q.kind == lib.layout.COUNTER and IN_A_COUNTER or COUNTABLE
   for i = 1, q.count do
-    if cost > q.cost and uses[i] - q.cost + cost > COUNTABLE then error({ err = 'ERR cost exceeds what this key can count' }) end
+    if cost > q.cost and uses[i] - q.cost + cost > most then error({ err = 'ERR cost exceeds what this key can count' }) end
   end
   if cost > 0 then lib.charge(rec, q, states, cost) end
   holds.remove(rec, q, id.till, q.cost, release)

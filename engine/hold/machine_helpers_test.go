@@ -299,7 +299,7 @@ func (m *machine) settle() string {
 		r.Hold.ID, r.Kind = sent.Hold.ID, sent.Kind
 		r.Cost = pick(m.Rand, 0, sent.Cost, sent.Cost/2, sent.Cost, sent.Cost+m.Int64N(3), sent.Cost*2)
 		if m.IntN(100) == 0 {
-			r.Cost = engine.MaxCount + pick(m.Rand, 1, 1, 1, -m.Int64N(100))
+			r.Cost = engine.MaxCount(r.Kind) + pick(m.Rand, 1, 1, 1, -m.Int64N(100))
 		}
 	}
 	want, lapsed, refused := m.model.Settle(m.clock, r.Kind, r.Hold.ID, r.Cost)

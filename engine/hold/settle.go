@@ -29,7 +29,7 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	if cost > h.units {
 		for _, w := range h.windows {
 			view := b.window(st, &s, w)
-			if view.Read(now, &s).Used-h.units+cost > engine.MaxCount {
+			if view.Read(now, &s).Used-h.units+cost > engine.MaxCount(s.Kind) {
 				return done, 0, engine.ErrOverrun
 			}
 		}

@@ -410,7 +410,7 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 		s := limit.Spec{Kind: h.kind, Buckets: h.buckets, N: len(h.windows)}
 		copy(s.Windows[:], h.windows)
 		for i := range h.windows {
-			if k.used(&s, i, now)+over > engine.MaxCount {
+			if k.used(&s, i, now)+over > engine.MaxCount(h.kind) {
 				return done, 0, engine.ErrOverrun
 			}
 		}
