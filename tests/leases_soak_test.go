@@ -13,7 +13,7 @@ import (
 )
 
 // TestSlotsAreNeverOversold has workers share the slots of a pool through three proxies that are killed and started again. From
-// what they saw, no more of them worked at a time than there are slots. make soak does it for 20 s.
+// what they saw, no more of them worked at a time than there are slots. make soak does it for 10 s.
 func TestSlotsAreNeverOversold(t *testing.T) {
 	t.Parallel()
 	const slots, workers = 5, 20
@@ -23,7 +23,7 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 	type work struct{ from, to time.Time }
 	var worked []work // guarded by mu
 	lost := 0         // guarded by mu
-	until := time.Now().Add(soakOr(20*time.Second, 3*time.Second))
+	until := time.Now().Add(soakOr(10*time.Second, 3*time.Second))
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Add(1)

@@ -64,7 +64,7 @@ func TestWorkersShareSlots(t *testing.T) {
 			p := startProxy(t, args...)
 			var working, most, done, crashes atomic.Int64
 			var wg sync.WaitGroup
-			deadline := time.Now().Add(soakOr(20*time.Second, 2*time.Second))
+			deadline := time.Now().Add(soakOr(6*time.Second, 2*time.Second))
 			for worker := range workers {
 				wg.Go(func() { // ends at the deadline
 					random := rand.New(rand.NewPCG(16, uint64(worker))) // #nosec G404 -- a test's choices
@@ -160,7 +160,7 @@ func TestManyLeasesOfManyConnectionsAreRenewed(t *testing.T) {
 			}
 			last := open[len(open)-1]
 			began, spent := time.Now(), cpu(t, p.Cmd.Process.Pid)
-			for time.Since(began) < soakOr(20*time.Second, 3*time.Second) {
+			for time.Since(began) < soakOr(8*time.Second, 3*time.Second) {
 				require.EqualValues(t, connections*each, held(last))
 				time.Sleep(100 * time.Millisecond)
 			}
