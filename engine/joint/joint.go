@@ -104,7 +104,7 @@ func (q *question) settle(charge bool) (failed int) {
 			continue
 		}
 		asked, r := &q.requests[i], p.Add()
-		r.Op, r.Key, r.Kind, r.Hold, r.Fail, r.Shadow = engine.OpSettle, asked.Key, asked.Kind, &q.hold, asked.Fail, asked.Shadow
+		r.Op, r.Key, r.Kind, r.Hold, r.Fail = engine.OpSettle, asked.Key, asked.Kind, &q.hold, asked.Fail
 		if charge {
 			r.Cost = asked.Cost
 		}
