@@ -79,12 +79,18 @@ func TestDemotedNodeLosesItsConnections(t *testing.T) {
 func TestFleetOfAClusterFindsItsNodes(t *testing.T) {
 	c := redistest.StartCluster(t, 3, nil)
 	before := runtime.NumGoroutine()
+	for _, n := range c.Nodes {
+		n.Pause()
+	}
 	f, err := Open(Config{Backends: []string{c.URL()}, Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	first := f.Topology().Nodes[0]
 	require.True(t, first.Down())
 	require.Nil(t, first.Client())
 	require.Equal(t, "no cluster node has answered yet", first.Reason())
+	for _, n := range c.Nodes {
+		n.Resume()
+	}
 	require.Eventually(t, func() bool { return len(f.Topology().Nodes) == 3 }, 10*time.Second, time.Millisecond)
 	top := f.Topology()
 	require.True(t, top.Clustered())

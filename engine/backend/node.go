@@ -198,9 +198,19 @@ func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Opti
 	o.WriteTimeout = -1
 	o.PoolSize = poolSize
 	o.PipelinePoolSize = -1 // one pool: an open connection serves both
-	o.ClientName = "rlproxy"
+	o.OnConnect = nameConnection
 	o.DisableIdentity = true
 	return &o
+}
+
+// nameConnection names a new connection for CLIENT LIST. A node that is busy with a function refuses
+// to, but accepts the connection all the same: free needs one in order to end the function.
+func nameConnection(ctx context.Context, conn *redis.Conn) error {
+	err := conn.ClientSetName(ctx, "rlproxy").Err()
+	if isBusy(err) {
+		return nil
+	}
+	return err
 }
 
 // pause waits for d, or until ctx ends or a value arrives on wake, which may be nil. It
