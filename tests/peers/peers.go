@@ -1,0 +1,121 @@
+// Package peers runs other rate limiters, as their users would, so that rlproxy can be
+// compared with them: libraries in small adapter programs of their own, and servers as
+// processes. It is for tests and benchmarks, and the product does not depend on it.
+//
+// scripts/install-peers.sh builds each from its own package registry into tests/.cache. The
+// files, in reading order: peers.go (what can be asked), kinds.go (the table of peers),
+// adapter.go (a library behind its program), wire.go (a server that speaks RESP), load.go
+// (many clients at once), process.go (processes and their CPU time) and worst.go (what a
+// row of answers admitted).
+package peers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Question is one request for a decision.
+type Question struct {
+	Key    string
+	Limit  int64         // the most that may be admitted in a window
+	Window time.Duration // in whole milliseconds
+	Cost   int64         // what the request takes of the limit; at least 1
+}
+
+// Answer is what a peer said.
+type Answer struct {
+	Allowed    bool
+	RetryAfter time.Duration // how long to wait after a denial; -1 ms: the peer does not say
+	Err        error         // why there is no decision; the other answers may have one
+	Sent       time.Time     // before the question was written
+	Received   time.Time     // after the answer was read
+}
+
+// Peer is a running rate limiter, with one connection for questions.
+type Peer struct {
+	Name string
+
+	kind    kind
+	ctx     context.Context
+	redis   string   // host:port of the Redis that it keeps its state on
+	address string   // host:port of its server, of a peer that is one
+	server  *process // its server; nil if it is a library
+	asker   asker
+}
+
+// asker answers questions in order.
+type asker interface {
+	ask(questions []Question) ([]Answer, error)
+	close()
+}
+
+// Names returns the names that Start knows.
+func Names() (names []string) {
+	for _, k := range kinds {
+		names = append(names, k.name)
+	}
+	return names
+}
+
+// Start runs a peer that keeps its state on the Redis at redisAddr, a host:port. Peers
+// with a state of their own ignore it. The context ends it, and so does Stop.
+func Start(ctx context.Context, name, redisAddr string) (*Peer, error) {
+	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+	if at < 0 {
+		return nil, fmt.Errorf("no peer has the name %q: it is one of %q", name, Names())
+	}
+	p := &Peer{Name: name, kind: kinds[at], ctx: ctx, redis: redisAddr, address: redisAddr}
+	if err := p.start(); err != nil {
+		p.Stop()
+		return nil, fmt.Errorf("%s: %w", name, err)
+	}
+	return p, nil
+}
+
+func (p *Peer) start() (err error) {
+	if p.kind.server != nil {
+		if p.server, p.address, err = startServer(p.ctx, p.kind.server, p.redis); err != nil {
+			return err
+		}
+	}
+	if p.kind.dialect != nil {
+		p.asker, err = dialWire(p.ctx, p.address, p.kind.dialect)
+	} else {
+		p.asker, err = startAdapter(p.ctx, p.kind.adapter, p.environment())
+	}
+	return err
+}
+
+// environment is what an adapter learns of its surroundings.
+func (p *Peer) environment() []string {
+	return []string{"PEER_REDIS=" + p.redis, "PEER_SERVER=" + p.address}
+}
+
+// Ask puts questions and returns their answers, in order. The questions are written
+// together: ask them one by one where the time of each matters. An error means that
+// the peer has ended or answered nonsense.
+func (p *Peer) Ask(questions ...Question) ([]Answer, error) {
+	for _, q := range questions {
+		if q.Cost < 1 || q.Window%time.Millisecond != 0 {
+			return nil, errors.New("a question needs a cost of at least 1 and a window of whole milliseconds")
+		}
+	}
+	answers, err := p.asker.ask(questions)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return answers, nil
+}
+
+// Stop ends what Start started.
+func (p *Peer) Stop() {
+	if p.asker != nil {
+		p.asker.close()
+	}
+	if p.server != nil {
+		p.server.stop()
+	}
+}
