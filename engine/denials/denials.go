@@ -72,20 +72,24 @@ func (m *Memory) Resets() uint64 { return m.resets.Load() }
 // from memory.
 func (m *Memory) Repeat() { m.answers.Add(1) }
 
-// Answer fills in the decision if r is known to be denied now.
+// Answer fills in the decision if r is known to be denied now. It forgets a denial that r, which a node is to be asked about,
+// may make wrong.
 func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
-	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 || r.Hold != nil {
+	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 {
 		return false
 	}
 	s, h := m.stripe(r.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.denied[h]
-	if known == nil || known.key != string(r.Key) || known.spec != r.Spec {
+	if known == nil || known.key != string(r.Key) {
 		return false
 	}
-	if now >= known.until || now < known.sent {
+	if now >= known.until || now < known.sent || known.spec != r.Spec && known.spec.Meets(&r.Spec) {
 		s.remove(m, h, known)
+		return false
+	}
+	if known.spec != r.Spec || r.Hold != nil {
 		return false
 	}
 	res.Decision, res.Remembered = known.decision, true

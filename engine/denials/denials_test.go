@@ -45,34 +45,53 @@ func TestDenialsCountDown(t *testing.T) {
 	require.False(t, known, "it is forgotten")
 }
 
-// Only the same question is answered.
+// Only the same question is answered. One that counts in the same state may be admitted by the node, so it ends what is
+// known.
 func TestOtherRequestsAreNotAnswered(t *testing.T) {
 	var m Memory
 	r := conformance.Slide("k", 5, 60_000, 2)
-	m.Remember(&r, denied(300), 1000, m.Resets())
-	for why, change := range map[string]func(r *engine.Request){
-		"another key":      func(r *engine.Request) { r.Key = []byte("other") },
-		"another cost":     func(r *engine.Request) { r.Cost = 1 },
-		"no cost":          func(r *engine.Request) { r.Cost = 0 },
-		"a raised limit":   func(r *engine.Request) { r.Windows[0].Limit = 6 },
-		"a lowered limit":  func(r *engine.Request) { r.Windows[0].Limit = 4 },
-		"another window":   func(r *engine.Request) { r.Windows[0].Length = 60_001 },
-		"one more window":  func(r *engine.Request) { r.N, r.Windows[1] = 2, limit.Window{Limit: 9, Length: 9} },
-		"another command":  func(r *engine.Request) { r.Kind = limit.Fixed },
-		"more sub-windows": func(r *engine.Request) { r.Buckets = 2 },
-		"STRICT":           func(r *engine.Request) { r.Strict = true },
-		"a reset":          func(r *engine.Request) { *r = conformance.Reset("k") },
-		"an inspection":    func(r *engine.Request) { *r = conformance.Inspect("k") },
+	for _, row := range []struct {
+		why    string
+		change func(r *engine.Request)
+		ends   bool
+	}{
+		{"another key", func(r *engine.Request) { r.Key = []byte("other") }, false},
+		{"another cost", func(r *engine.Request) { r.Cost = 1 }, true},
+		{"another cost, with an id", func(r *engine.Request) { r.Cost, r.Hold = 1, &engine.Hold{} }, true},
+		{"no cost", func(r *engine.Request) { r.Cost = 0 }, false},
+		{"a raised limit", func(r *engine.Request) { r.Windows[0].Limit = 6 }, true},
+		{"a lowered limit", func(r *engine.Request) { r.Windows[0].Limit = 4 }, true},
+		{"another window", func(r *engine.Request) { r.Windows[0].Length = 60_001 }, false},
+		{"one more window", func(r *engine.Request) { r.N, r.Windows[1] = 2, limit.Window{Limit: 9, Length: 9} }, true},
+		{"another command", func(r *engine.Request) { r.Kind = limit.Fixed }, false},
+		{"a rate", func(r *engine.Request) { *r = conformance.Throttle("k", 4, 1, 60, 2) }, false},
+		{"more sub-windows", func(r *engine.Request) { r.Buckets = 2 }, false},
+		{"STRICT", func(r *engine.Request) { r.Strict = true }, true},
+		{"an id", func(r *engine.Request) { r.Hold = &engine.Hold{} }, false},
+		{"a reset", func(r *engine.Request) { *r = conformance.Reset("k") }, false}, // see Forget
+		{"an inspection", func(r *engine.Request) { *r = conformance.Inspect("k") }, false},
 	} {
+		m.Remember(&r, denied(300), 1000, m.Resets())
 		other := r
-		change(&other)
+		row.change(&other)
 		_, known := answer(&m, other, 1001)
-		require.False(t, known, why)
+		require.False(t, known, row.why)
+		_, known = answer(&m, r, 1001)
+		require.Equal(t, !row.ends, known, row.why)
 	}
 	same := r
 	same.Fail, same.ID, same.Shards = engine.FailOpen, []byte("someone"), 4
 	_, known := answer(&m, same, 1001)
 	require.True(t, known, "who asks does not matter")
+
+	rate := conformance.Throttle("k", 4, 1, 60, 1)
+	m.Remember(&rate, denied(300), 1000, m.Resets())
+	_, known = answer(&m, rate, 1001)
+	require.True(t, known)
+	faster := conformance.Throttle("k", 4, 2, 60, 1)
+	_, known = answer(&m, faster, 1001)
+	require.False(t, known, "another rate")
+	require.Zero(t, m.Kept(), "a key has one state, whatever the rate")
 }
 
 // A denial is remembered for a second at most: the message of a reset elsewhere may be
@@ -105,11 +124,11 @@ func TestOneDenialAKey(t *testing.T) {
 	m.Remember(&r, denied(300), 1000, m.Resets())
 	m.Remember(&other, denied(400), 1000, m.Resets())
 	require.EqualValues(t, 1, m.Kept())
-	_, known := answer(&m, r, 1001)
-	require.False(t, known)
 	got, known := answer(&m, other, 1001)
 	require.True(t, known)
 	require.EqualValues(t, 399, got.RetryAfter)
+	_, known = answer(&m, r, 1001)
+	require.False(t, known)
 }
 
 // A reset forgets its key, and whatever a node said before it.

@@ -18,6 +18,8 @@
 // and decide.go.
 package limit
 
+import "slices"
+
 // Bounds of a Spec. The parser of commands holds requests to them; scripts and
 // engines rely on them: products and sums stay exact.
 const (
@@ -47,6 +49,20 @@ type Spec struct {
 
 // Limits returns the windows in use, in the order given.
 func (s *Spec) Limits() []Window { return s.Windows[:s.N] }
+
+// Meets reports whether both specs count in a state that is one and the same, so that what one of them is charged counts for
+// the other.
+func (s *Spec) Meets(o *Spec) bool {
+	if s.Kind != o.Kind || s.Buckets != o.Buckets {
+		return false
+	}
+	for _, w := range s.Limits() {
+		if slices.ContainsFunc(o.Limits(), func(v Window) bool { return v.Length == w.Length }) {
+			return true
+		}
+	}
+	return false
+}
 
 // Smallest returns the smallest of the limits.
 func (s *Spec) Smallest() int64 {

@@ -62,16 +62,66 @@ func TestRememberedDenialIsTheNodes(t *testing.T) {
 	}
 }
 
+// So is a denial of CL.THROTTLE: a key that is asked through memory is answered as its twin is that the node answers, also
+// after a reset and under another rate, and both hold the same at the end.
+func TestRememberedDenialOfARateIsTheNodes(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	const nodeBehind = 1_234_567 // ms
+	now := time.Now().Add(200 * 24 * time.Hour)
+	clock := func() int64 { return now.UnixMilli() - nodeBehind }
+	truth, e := openAt(t, clock, s), openAt(t, clock, s)
+	e.config.AskAlways = false
+	e.now, e.opened = func() time.Time { return now }, now
+
+	rng := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
+	ask := func(r engine.Request) engine.Result {
+		r.Key = []byte("twin")
+		want := conformance.Ask(truth, r)
+		r.Key = []byte("k")
+		got := conformance.Ask(e, r)
+		require.NoError(t, got.Err)
+		require.Equal(t, want.Decision, got.Decision)
+		return got
+	}
+	denied, admitted := 0, 0
+	for range 6000 {
+		r := conformance.Throttle("", 19, 29, 1, 1) // a unit in 34.48 ms
+		switch rng.IntN(200) {
+		case 0:
+			ask(conformance.Reset(""))
+		case 1:
+			r = conformance.Throttle("", 20, 29, 1, 1)
+		case 2:
+			r = conformance.Throttle("", 19, 31, 1, 1)
+		}
+		if ask(r).Allowed {
+			admitted++
+		} else {
+			denied++
+		}
+		now = now.Add(time.Duration(rng.IntN(12)) * time.Millisecond)
+	}
+	require.Greater(t, admitted, 500)
+	require.Greater(t, e.denials.Answers(), int64(denied/2), "few of %d denials came from memory", denied)
+	require.Less(t, e.denials.Answers(), int64(denied))
+	key, twin := conformance.Ask(e, conformance.Inspect("k")), conformance.Ask(truth, conformance.Inspect("twin"))
+	require.Len(t, key.States, 1)
+	require.Equal(t, twin.States[0].Used, key.States[0].Used)
+}
+
 func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
 	s := redistest.Start(t)
 	e := openAt(t, nil, s)
-	require.True(t, conformance.Ask(e, conformance.Slide("k", 1, 3_600_000, 1)).Allowed)
-	before, began := functionCalls(t, s), time.Now()
-	for range 20_000 {
-		require.False(t, conformance.Ask(e, conformance.Slide("k", 1, 3_600_000, 1)).Allowed)
+	for _, r := range []engine.Request{conformance.Slide("k", 1, 3_600_000, 1), conformance.Throttle("k", 0, 1, 3600, 1)} {
+		require.True(t, conformance.Ask(e, r).Allowed)
+		before, began := functionCalls(t, s), time.Now()
+		for range 20_000 {
+			require.False(t, conformance.Ask(e, r).Allowed)
+		}
+		seconds := int(time.Since(began)/time.Second) + 1
+		require.LessOrEqual(t, functionCalls(t, s)-before, 2*seconds, r.Kind)
 	}
-	seconds := int(time.Since(began)/time.Second) + 1
-	require.LessOrEqual(t, functionCalls(t, s)-before, 2*seconds)
 }
 
 // What the next call says is what the node says, not what it said to another
@@ -118,7 +168,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 }
 
 // A denial from memory answers what follows it in its pipeline and asks the same, and
-// nothing else.
+// nothing else. Another limit, which may admit, ends it.
 func TestRememberedDenialAnswersEquals(t *testing.T) {
 	s := redistest.Start(t)
 	e := openAt(t, nil, s)
@@ -138,8 +188,8 @@ func TestRememberedDenialAnswersEquals(t *testing.T) {
 		allowed, remembered = append(allowed, p.Results[i].Allowed), append(remembered, p.Results[i].Remembered)
 	}
 	const no, yes = false, true
-	require.Equal(t, []bool{yes, yes, no, yes, yes, no, yes, yes, no, no, no, no, no}, remembered)
+	require.Equal(t, []bool{yes, yes, no, yes, yes, no, no, no, no, no, no, no, no}, remembered)
 	require.Equal(t, []bool{no, no, yes, no, no, yes, no, no, no, no, yes, yes, no}, allowed)
-	require.Equal(t, int64(6), e.denials.Answers(), "all equals before the reset, and none behind it")
+	require.Equal(t, int64(4), e.denials.Answers(), "all equals before another limit, and none behind it")
 	require.Equal(t, before+1, functionCalls(t, s))
 }
