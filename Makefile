@@ -92,6 +92,11 @@ chaos: ## kill, stop and move nodes under load for CHAOSTIME=3m
 fuzz: ## run every fuzz target for FUZZTIME=30s
 	scripts/fuzz $(FUZZTIME)
 
+.PHONY: accuracy
+accuracy: ## measure what limiters admit and deny, beside an exact log; writes docs/accuracy.md
+	scripts/need redis-server gcc
+	$(GO) test -count 1 -timeout 20m -parallel 4 -v -run '^TestAccuracy$$' ./tests/accuracy -docs $(CURDIR)/docs
+
 .PHONY: walk
 walk: ## list the functions that one RL.SLIDE passes; fails if there are too many
 	scripts/need redis-server

@@ -15,7 +15,7 @@ import (
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// OwnClocks gives each server a clock that StepClock can set. It needs a C compiler.
+// OwnClocks gives each server a clock that StepClock and StopClock can set. It needs a C compiler.
 func OwnClocks(t testing.TB) Option {
 	t.Helper()
 	dir := t.TempDir()
@@ -24,18 +24,37 @@ func OwnClocks(t testing.TB) Option {
 	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput() // #nosec G204 -- the test's own arguments
 	require.NoError(t, err, "gcc must be installed: make test does it\n%s", out)
 	return func(s *Server) {
-		s.clock = filepath.Join(t.TempDir(), "offset")
+		s.clock = filepath.Join(t.TempDir(), "clock")
 		s.StepClock(0)
-		s.env = append(s.env, "LD_PRELOAD="+library, "CLOCK_OFFSET_FILE="+s.clock)
+		s.env = append(s.env, "LD_PRELOAD="+library, "CLOCK_FILE="+s.clock)
 	}
+}
+
+// StartClocked is Start with OwnClocks.
+func StartClocked(t testing.TB) *Server {
+	t.Helper()
+	return start(t, []Option{OwnClocks(t)})
 }
 
 // StepClock sets the server's clock ahead of the machine's. The change is immediate.
 func (s *Server) StepClock(ahead time.Duration) {
 	s.t.Helper()
+	s.setClock(ahead.Nanoseconds(), 0)
+}
+
+// StopClock lets the server's clock stand still at a time, until it is set again. The change
+// is immediate. What the server does by its monotonic clock goes on.
+func (s *Server) StopClock(at time.Time) {
+	s.t.Helper()
+	s.setClock(0, at.UnixNano())
+}
+
+// setClock writes the two numbers that testdata/clock.c reads.
+func (s *Server) setClock(shift, stopped int64) {
+	s.t.Helper()
 	f, err := os.OpenFile(s.clock, os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(s.t, err)
-	_, err = f.Write(binary.NativeEndian.AppendUint64(nil, uint64(ahead)))
+	_, err = f.Write(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, uint64(shift)), uint64(stopped)))
 	require.NoError(s.t, err)
 	require.NoError(s.t, f.Close())
 }

@@ -20,3 +20,19 @@ func TestStepClockMovesTheClockOfServerAndScripts(t *testing.T) {
 		require.WithinDuration(t, now, time.Unix(seconds, 0), 10*time.Second)
 	}
 }
+
+func TestAStoppedClockStandsStillForServerScriptsAndTimesToLive(t *testing.T) {
+	s := StartClocked(t)
+	at := time.UnixMilli(2_300_000_000_123)
+	s.StopClock(at)
+	s.Do("SET", "k", "v", "PX", 1000)
+	require.Equal(t, "2300000000 123000", s.Do("EVAL", "return table.concat(redis.call('TIME'), ' ')", 0))
+	s.StopClock(at.Add(999 * time.Millisecond))
+	require.Equal(t, "1", s.Do("PTTL", "k"))
+	s.StopClock(at.Add(1001 * time.Millisecond))
+	require.Equal(t, "-2", s.Do("PTTL", "k"))
+	s.StepClock(0)
+	now, err := s.Client.Time(context.Background()).Result()
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now(), now, 10*time.Second)
+}

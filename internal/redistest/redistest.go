@@ -28,7 +28,7 @@ type Server struct {
 	t     testing.TB
 	args  []string
 	env   []string
-	clock string // the file with the offset of its clock; empty without OwnClocks
+	clock string // the file that sets its clock; empty without OwnClocks
 	cmd   *exec.Cmd
 	out   *bytes.Buffer
 }

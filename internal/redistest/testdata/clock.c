@@ -1,7 +1,8 @@
-/* Preloaded, this library shifts a program's time of day by the number of ns in a file,
- * which may be rewritten while the program runs. It allocates nothing and looks up no
- * symbols, so that an allocator may call it while it starts. Monotonic clocks are not
- * shifted. */
+/* Preloaded, this library shifts or stops a program's time of day. A file has two numbers,
+ * which may be rewritten while the program runs: the ns by which it is shifted, and the ns
+ * since the epoch at which it stands still, 0 if it runs. The library allocates nothing and
+ * looks up no symbols, so that an allocator may call it while it starts. Monotonic clocks
+ * run as ever. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stddef.h>
@@ -15,23 +16,27 @@
 
 #define SECOND 1000000000LL
 
-static volatile const int64_t *offset; /* ns; NULL: no shift */
+static volatile const struct {
+	int64_t shift, stopped;
+} *set; /* ns; NULL: the machine's time */
 
-__attribute__((constructor)) static void map_offset(void) {
-	const char *path = getenv("CLOCK_OFFSET_FILE");
+__attribute__((constructor)) static void map_file(void) {
+	const char *path = getenv("CLOCK_FILE");
 	int fd = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	if (fd < 0)
 		return;
-	void *at = mmap(NULL, sizeof *offset, PROT_READ, MAP_SHARED, fd, 0);
+	void *at = mmap(NULL, sizeof *set, PROT_READ, MAP_SHARED, fd, 0);
 	if (at != MAP_FAILED)
-		offset = at;
+		set = at;
 	close(fd);
 }
 
 int clock_gettime(clockid_t id, struct timespec *ts) {
 	int failed = syscall(SYS_clock_gettime, id, ts);
-	if (!failed && offset && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
-		int64_t ns = ts->tv_sec * SECOND + ts->tv_nsec + *offset;
+	if (!failed && set && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) {
+		int64_t ns = set->stopped;
+		if (!ns)
+			ns = ts->tv_sec * SECOND + ts->tv_nsec + set->shift;
 		ts->tv_sec = ns / SECOND;
 		ts->tv_nsec = ns % SECOND;
 	}
