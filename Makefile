@@ -126,4 +126,4 @@ bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes
 .PHONY: bench-hot
 bench-hot: build ## measure hot keys only: one hot key, one denied key, a split key
 	scripts/need redis-server
-	$(GO) run ./tests/bench -only 'one (hot|denied) key' -growth=false
+	$(GO) run ./tests/bench -only '^(Decisions|Split keys)/.*one (hot|denied) key'

@@ -4,11 +4,11 @@ import "strconv"
 
 // question is one of the two kinds of window that are compared.
 type question struct {
-	command string // of rlproxy
-	script  string // in scripts/, without .lua: what Redis itself is asked
+	command string   // of rlproxy
+	scripts []string // in scripts/, without .lua: what Redis itself is asked, in each way that is common
 }
 
-var questions = []question{{"RL.SLIDE", "log"}, {"RL.COUNTER", "counter"}}
+var questions = []question{{"RL.SLIDE", []string{"log", "list"}}, {"RL.COUNTER", []string{"counter", "strings"}}}
 
 // asked is a question about a key, of a limit in a window.
 type asked struct {
@@ -22,8 +22,25 @@ func (a asked) proxied() []string {
 	return []string{a.command, a.key, strconv.Itoa(a.limit), strconv.Itoa(a.window) + "ms"}
 }
 
-func (a asked) direct(l *lab) []string {
-	return []string{"EVALSHA", l.shas[a.script], "1", a.key, strconv.Itoa(a.limit), strconv.Itoa(a.window)}
+// direct returns the command that runs the first script.
+func (a asked) direct(l *lab) []string { return a.run(l, a.scripts[0]) }
+
+func (a asked) run(l *lab, script string) []string {
+	return l.eval(script, a.key, strconv.Itoa(a.limit), strconv.Itoa(a.window))
+}
+
+// directs returns a load for each script, which is otherwise like the one given.
+func (a asked) directs(l *lab, like load) (all []load) {
+	for _, script := range a.scripts {
+		like.script, like.command = script, a.run(l, script)
+		all = append(all, like)
+	}
+	return all
+}
+
+// eval returns the command that runs a script about a key.
+func (l *lab) eval(script, key string, args ...string) []string {
+	return append([]string{"EVALSHA", l.shas[script], "1", key}, args...)
 }
 
 const (
@@ -31,18 +48,57 @@ const (
 	trillion  = 1_000_000_000_000 // the largest limit
 	clients   = 50
 	decisions = "Decisions" // the tables' titles
+	everyday  = "Everyday loads"
 	splitting = "Split keys"
 	latency   = "One client that waits for each answer"
+	openLoops = "A fixed rate"
+	fleets    = "Fleets"
 	ceilings  = "Ceilings"
+	footprint = "Memory"
+	growing   = "Cost as work grows"
 )
+
+// The targets of most cases.
+func (l *lab) redisTarget() target {
+	return target{fronts: []*server{l.node}, nodes: []*server{l.node}}
+}
+
+func (l *lab) proxyTarget() target {
+	return target{fronts: []*server{l.proxy}, proxied: true, nodes: []*server{l.node}}
+}
+
+func (l *lab) memoryTarget() target {
+	return target{fronts: []*server{l.memory}, proxied: true, fresh: true}
+}
+
+// pair returns the loads of both sides for a question about as many keys.
+func (l *lab) pair(ask asked, to target, keys, depth int) (direct []load, proxied load) {
+	side := load{target: l.redisTarget(), keys: keys, clients: clients, depth: depth}
+	if keys == 1 {
+		side.warm = 1
+	}
+	direct = ask.directs(l, side)
+	side.target, side.command = to, ask.proxied()
+	return direct, side
+}
 
 // cases lists what is compared, in the order of the tables.
 func cases(l *lab, o options) []comparison {
-	redis := target{front: l.node, nodes: []*server{l.node}}
-	proxy := target{front: l.proxy, proxy: l.proxy, nodes: []*server{l.node}}
-	memory := target{front: l.memory, proxy: l.memory, fresh: true}
-	var all []comparison
-	add := func(title string, a, b load, figures ...*figure) {
+	all := mainCases(l, o)
+	all = append(all, everydayCases(l, o)...)
+	all = append(all, openLoopCases(l, o)...)
+	for _, depth := range []int{1, 16, 64} {
+		ping := load{target: l.redisTarget(), command: []string{"PING"}, keys: 1, clients: clients, depth: depth, warm: 1}
+		hop := ping
+		hop.target = l.proxyTarget()
+		all = append(all, comparison{ceilings, "PING", []load{ping}, hop, []*figure{byRate}})
+	}
+	return append(all, fleetCases(l, o)...) // last, since idle proxies would disturb others
+}
+
+// mainCases are those of keys that are all alike: cold, hot or denied.
+func mainCases(l *lab, o options) (all []comparison) {
+	add := func(title string, a []load, b load, figures ...*figure) {
 		all = append(all, comparison{decisions, title, a, b, figures})
 	}
 	for _, q := range questions {
@@ -54,10 +110,6 @@ func cases(l *lab, o options) []comparison {
 		hot := asked{q, "hot", trillion, 1000}
 		// A key that denies every request.
 		denied := asked{q, "denied", 100, 3_600_000}
-		pair := func(ask asked, to target, keys, depth int) (load, load) {
-			return load{target: redis, command: ask.direct(l), keys: keys, clients: clients, depth: depth},
-				load{target: to, command: ask.proxied(), keys: keys, clients: clients, depth: depth}
-		}
 		for _, c := range []struct {
 			title string
 			ask   asked
@@ -73,27 +125,25 @@ func cases(l *lab, o options) []comparison {
 			{"one denied key", denied, 1, 1},
 			{"one denied key", denied, 1, 16},
 		} {
-			a, b := pair(c.ask, proxy, c.keys, c.depth)
+			a, b := l.pair(c.ask, l.proxyTarget(), c.keys, c.depth)
 			add(q.command+", "+c.title, a, b, byRate, byNodeCPU)
 		}
-		a, b := pair(cold, memory, o.keys, 1)
+		a, b := l.pair(cold, l.memoryTarget(), o.keys, 1)
 		add(q.command+", embedded engine, cold keys", a, b, byRate)
-		a, b = pair(cold, memory, o.keys, 16)
+		a, b = l.pair(cold, l.memoryTarget(), o.keys, 16)
 		add(q.command+", embedded engine, cold keys", a, b, byRate)
-		a.command = []string{"INCR", manyKeys}
-		add(q.command+", embedded engine, against INCR", a, b, byRate)
+		incr := a[0]
+		incr.script, incr.command = "", []string{"INCR", manyKeys}
+		add(q.command+", embedded engine, against INCR", []load{incr}, b, byRate)
 
 		all = append(all, l.clusterCase(q, o.keys), l.splitCase(q))
 
-		a, b = pair(cold, proxy, o.keys, 1)
-		a.loop, b.loop = true, true
+		a, b = l.pair(cold, l.proxyTarget(), o.keys, 1)
+		for i := range a {
+			a[i].send = waiting
+		}
+		b.send = waiting
 		all = append(all, comparison{latency, q.command + ", cold keys", a, b, []*figure{byP50, byP99}})
-	}
-	for _, depth := range []int{1, 16, 64} {
-		ping := load{target: redis, command: []string{"PING"}, keys: 1, clients: clients, depth: depth}
-		hop := ping
-		hop.target = proxy
-		all = append(all, comparison{ceilings, "PING", ping, hop, []*figure{byRate}})
 	}
 	return all
 }

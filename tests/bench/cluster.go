@@ -66,12 +66,11 @@ func (l *lab) joined(s *server) error {
 func (l *lab) clusterCase(q question, keys int) comparison {
 	cold := asked{q, manyKeys, 100, 60_000}
 	b := load{
-		target:  target{front: l.clustered, proxy: l.clustered, nodes: l.cluster},
+		target:  target{fronts: []*server{l.clustered}, proxied: true, nodes: l.cluster},
 		command: cold.proxied(), keys: keys, clients: clients, depth: 16, random: 3 * keys,
 	}
 	a := b
-	a.target, a.keys, a.cluster = target{front: l.cluster[0], nodes: l.cluster}, keys/masters, true
+	a.target, a.keys, a.cluster = target{fronts: l.cluster[:1], nodes: l.cluster}, keys/masters, true
 	cold.key = "k:{tag}:" + variable
-	a.command = cold.direct(l)
-	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", a, b, []*figure{byRate, byNodeCPU}}
+	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", cold.directs(l, a), b, []*figure{byRate, byNodeCPU}}
 }

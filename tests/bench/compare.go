@@ -7,11 +7,12 @@ import (
 	"slices"
 )
 
-// comparison is one case: the same question put to two targets, a and b.
+// comparison is one case: the same question put to Redis itself and to rlproxy.
 type comparison struct {
 	table   string
 	title   string
-	a, b    load
+	direct  []load // the ways to ask Redis; the one that makes the most decisions is compared
+	b       load   // rlproxy
 	figures []*figure
 }
 
@@ -33,6 +34,7 @@ var (
 	byBusiest = &figure{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
 	byP50     = &figure{"p50", func(a, b sample) float64 { return b.p50 / a.p50 }}
 	byP99     = &figure{"p99", func(a, b sample) float64 { return b.p99 / a.p99 }}
+	byP999    = &figure{"p99.9", func(a, b sample) float64 { return b.p999 / a.p999 }}
 )
 
 // spread is the median of the rounds, and the lowest and highest of them.
@@ -60,6 +62,7 @@ func short(v float64) string {
 // result is a case that has been measured.
 type result struct {
 	comparison
+	a      load     // the way to ask Redis that was compared
 	na, nb int      // commands in each round, on each side
 	as, bs sample   // medians
 	values []spread // one per figure
@@ -77,21 +80,35 @@ func (r result) String() string {
 // changes from round to round, so that neither always comes first.
 func compare(ctx context.Context, o options, c comparison) (result, error) {
 	r := result{comparison: c}
-	var err error
-	if r.na, err = c.a.size(ctx, o); err != nil {
-		return r, err
+	for _, way := range c.direct {
+		n, err := way.size(ctx, o)
+		if err != nil {
+			return r, err
+		}
+		if n > r.na {
+			r.na, r.a = n, way
+		}
 	}
+	var err error
 	if r.nb, err = c.b.size(ctx, o); err != nil {
 		return r, err
 	}
-	if c.a.keys > 1 { // more requests would mean more state
+	if c.b.keys > 1 && c.b.warm == 0 { // more requests would mean more state
 		r.na = min(r.na, r.nb)
+		r.nb = r.na
+	}
+	if c.b.send == paced {
+		if c.b.rate == 0 {
+			r.b.rate = math.Round(float64(r.na) / o.seconds / 2)
+		}
+		r.a.rate = r.b.rate
+		r.na = int(r.b.rate * o.seconds * 2)
 		r.nb = r.na
 	}
 	as, bs := make([]sample, o.rounds), make([]sample, o.rounds)
 	for i := range o.rounds {
-		first := func() error { as[i], err = c.a.round(ctx, o, r.na); return err }
-		second := func() error { bs[i], err = c.b.round(ctx, o, r.nb); return err }
+		first := func() error { as[i], err = r.a.round(ctx, o, r.na); return err }
+		second := func() error { bs[i], err = r.b.round(ctx, o, r.nb); return err }
 		if i%2 == 1 {
 			first, second = second, first
 		}
@@ -114,28 +131,42 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 }
 
 // size returns how many commands make a round of the wanted length. A short round
-// tells, which is not counted.
+// tells, which is not counted. Of an open loop it is what clients reach that wait.
 func (l load) size(ctx context.Context, o options) (int, error) {
+	if l.send == paced {
+		l.send, l.stopped = together, nil
+	}
 	if err := l.prepare(ctx); err != nil {
 		return 0, err
 	}
-	s, err := l.run(ctx, 3000*min(l.depth, 8))
+	short := 3000 * min(l.depth, 8)
+	s, err := l.run(ctx, short)
+	if err == nil && l.warm > 0 {
+		if err = l.warmUp(ctx, o, int(s.rate*o.seconds)); err == nil {
+			s, err = l.run(ctx, short)
+		}
+	}
 	// Connecting must not be what is measured.
 	return max(int(s.rate*o.seconds), 2000, 20*l.clients), err
 }
 
-// round is one measurement of one side. A single key is warm after requests for a
-// window's length; many keys are warm once they exist.
+// round is one measurement of one side, of n commands.
 func (l load) round(ctx context.Context, o options, n int) (sample, error) {
 	if err := l.prepare(ctx); err != nil {
 		return sample{}, err
 	}
-	if l.keys == 1 {
-		if _, err := l.run(ctx, int(float64(n)*min(1/o.seconds, 1))); err != nil {
-			return sample{}, err
-		}
+	if err := l.warmUp(ctx, o, n); err != nil {
+		return sample{}, err
 	}
 	return l.run(ctx, n)
+}
+
+// warmUp brings keys into their usual state. A round has n commands.
+func (l load) warmUp(ctx context.Context, o options, n int) error {
+	if n = int(float64(n) / o.seconds * min(l.warm, o.warm)); n == 0 {
+		return nil
+	}
+	return l.drive(ctx, n, new(sample))
 }
 
 // medians is the median of every field by itself.
@@ -151,10 +182,15 @@ func medians(all []sample) sample {
 		rate:    median(func(s sample) float64 { return s.rate }),
 		node:    median(func(s sample) float64 { return s.node }),
 		busiest: median(func(s sample) float64 { return s.busiest }),
+		calls:   median(func(s sample) float64 { return s.calls }),
 		least:   median(func(s sample) float64 { return s.least }),
 		most:    median(func(s sample) float64 { return s.most }),
 		proxy:   median(func(s sample) float64 { return s.proxy }),
 		p50:     median(func(s sample) float64 { return s.p50 }),
 		p99:     median(func(s sample) float64 { return s.p99 }),
+		p999:    median(func(s sample) float64 { return s.p999 }),
+		max:     median(func(s sample) float64 { return s.max }),
+		late:    median(func(s sample) float64 { return s.late }),
+		failed:  median(func(s sample) float64 { return s.failed }),
 	}
 }

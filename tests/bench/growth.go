@@ -50,10 +50,11 @@ func (g grown) String() string {
 	return b.String()
 }
 
-// growths lists the series, for both engines.
+// growths lists the series, for both engines: each with the command to which it makes a
+// difference.
 func growths(l *lab, o options) []growth {
-	proxy := target{front: l.proxy, proxy: l.proxy, nodes: []*server{l.node}}
-	memory := target{front: l.memory, proxy: l.memory, fresh: true}
+	proxy := target{fronts: []*server{l.proxy}, proxied: true, nodes: []*server{l.node}}
+	memory := target{fronts: []*server{l.memory}, proxied: true, fresh: true}
 	var all []growth
 	for _, q := range questions {
 		for _, to := range []struct {
@@ -62,12 +63,14 @@ func growths(l *lab, o options) []growth {
 		}{{"one Redis node", proxy}, {"embedded engine", memory}} {
 			many := load{target: to.target, keys: o.keys, clients: clients, depth: 16, command: asked{q, manyKeys, 100, 60_000}.proxied()}
 			name := func(of string) string { return q.command + ", " + to.name + ", " + of }
+			windows := growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16; a record has a state for each window", windowSteps(many, q)}
 			if q.command == "RL.COUNTER" {
-				all = append(all, growth{name("keys"), "keys", "a key's state has one size, and all requests are admitted; -P 16", keySteps(many, q, o)})
+				all = append(all, growth{name("keys"), "keys", "a key's state has one size, and all requests are admitted; -P 16", keySteps(many, q, o)}, windows)
+				continue
 			}
 			all = append(all,
 				growth{name("limits"), "limits", "1,000 keys, -P 16; windows are in proportion to the limits, so that keys admit at the same rate and keep more", limitSteps(many, q)},
-				growth{name("windows"), "windows", "limit 1,000,000 in each, -P 16; a record has a state for each window", windowSteps(many, q)},
+				windows,
 				growth{name("connections"), "connections", "limit 100 in 60 s, -P 1; the load generator shares the cores and slows down, too", connectionSteps(many)})
 		}
 	}
@@ -112,8 +115,10 @@ func connectionSteps(l load) (steps []step) {
 	return steps
 }
 
-// grow measures a series, step by step: 3 rounds, after one that is not counted.
+// grow measures a series, step by step: 3 rounds of half the length, after one that is
+// not counted.
 func grow(ctx context.Context, o options, g growth) (grown, error) {
+	o.seconds /= 2
 	out := grown{growth: g}
 	for _, s := range g.steps {
 		n, err := s.load.size(ctx, o)

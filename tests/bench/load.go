@@ -14,33 +14,53 @@ import (
 
 // target is one way to decide: what the load talks to, and what stands behind it.
 type target struct {
-	front *server
-	proxy *server   // rlproxy, if it is asked
-	nodes []*server // whose CPU is counted, and which are flushed between rounds
-	fresh bool      // proxy keeps the state itself, and is started anew between rounds
+	fronts  []*server // rlproxies or nodes, over which connections are spread
+	proxied bool      // the fronts are rlproxies
+	nodes   []*server // whose CPU is counted, and which are flushed between rounds
+	fresh   bool      // the front keeps the state itself, and is started anew between rounds
 }
 
 // load is a command, asked again and again.
 type load struct {
 	target
-	command []string // with the variable where a key's number stands
-	keys    int      // how many the variable makes; 1: there is none
+	script  string     // in scripts/, without .lua: what the command runs; empty: no script
+	command []string   // with the variable where a key's number stands
+	also    [][]string // further commands, asked in turn with the first one
+	keys    int        // how many the variable makes; 1: there is none
+	skew    zipf       // which keys are asked about how often; nil: all of them equally
 	clients int
-	depth   int  // commands sent together on a connection
-	cluster bool // the load generator finds each key's node itself
-	random  int  // of random questions that warm it; 0: it is filled key by key
-	loop    bool // one client, which waits for each answer
+	depth   int     // commands sent together on a connection
+	cluster bool    // the load generator finds each key's node itself
+	random  int     // requests about random keys that warm it; 0: it is filled key by key
+	warm    float64 // seconds of load before each round that bring its keys into their usual state
+	send    sender
+	rate    float64 // requests per second of an open loop; 0: half of what both sides reach
+	stopped *server // the node that does not run in the middle half of a round
 }
+
+// sender has clients send n commands and measures. The zero value is redis-benchmark.
+type sender int
+
+const (
+	benchmark sender = iota // redis-benchmark
+	waiting                 // one client, which waits for each answer: loop.go
+	together                // clients of our own, each of which waits for the answers to a pipeline: clients.go
+	paced                   // an open loop: requests have their times, whatever became of those before: paced.go
+)
 
 // sample is what one run of a load came to.
 type sample struct {
-	rate     float64 // decisions per second
-	node     float64 // CPU of all nodes, us per decision
-	busiest  float64 // of the busiest node
-	least    float64 // percent of the script calls, at the node with the fewest
-	most     float64 // and at the one with the most
-	proxy    float64 // CPU of rlproxy, us per decision
-	p50, p99 float64 // latency, us
+	rate      float64 // decisions per second
+	node      float64 // CPU of all nodes, us per decision
+	busiest   float64 // CPU of the busiest node, us per decision
+	calls     float64 // script calls per decision
+	least     float64 // percent of the script calls, at the node with the fewest
+	most      float64 // percent of the script calls, at the node with the most
+	proxy     float64 // CPU of all rlproxies, us per decision
+	p50, p99  float64 // latency, us
+	p999, max float64 // latency of an open loop, us
+	late      float64 // p99 of the time by which an open loop sent too late, us
+	failed    float64 // percent of the answers that a FAIL policy gave
 }
 
 // perCore is how many decisions a second a core of the node's machine carries.
@@ -48,29 +68,40 @@ func (s *sample) perCore() float64 { return 1e6 / s.node }
 
 // prepare brings both sides into the same state: nothing but each key, once.
 func (l load) prepare(ctx context.Context) error {
-	for _, n := range l.nodes {
-		if _, err := ask(n.port, "FLUSHALL", "SYNC"); err != nil {
-			return err
-		}
-	}
-	switch {
-	case l.fresh:
-		l.proxy.stop()
-		if err := l.proxy.launch(ctx); err != nil {
-			return err
-		}
-	case l.proxy != nil && l.keys == 1 && len(l.command) > 1:
-		if _, err := ask(l.proxy.port, "RL.RESET", l.command[1]); err != nil {
-			return err
-		}
+	if err := l.empty(ctx); err != nil {
+		return err
 	}
 	switch {
 	case l.keys == 1:
 		return nil
 	case l.random > 0:
-		return l.benchmark(ctx, l.random, new(sample))
+		return l.drive(ctx, l.random, new(sample))
 	}
 	return l.fill(ctx)
+}
+
+// empty forgets all keys, and starts fronts that do not run yet.
+func (l load) empty(ctx context.Context) error {
+	for _, n := range l.nodes {
+		if _, err := ask(n.port, "FLUSHALL", "SYNC"); err != nil {
+			return err
+		}
+	}
+	for _, f := range l.fronts {
+		if l.fresh {
+			f.stop()
+		}
+		if l.fresh || f.cmd == nil {
+			if err := f.launch(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	if l.proxied && !l.fresh && l.keys == 1 && len(l.command) > 1 {
+		_, err := ask(l.fronts[0].port, "RL.RESET", l.command[1])
+		return err
+	}
+	return nil
 }
 
 // run sends n commands and measures.
@@ -83,12 +114,7 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
-	if l.loop {
-		err = l.closed(ctx, n, &s)
-	} else {
-		err = l.benchmark(ctx, n, &s)
-	}
-	if err != nil {
+	if err := l.drive(ctx, n, &s); err != nil {
 		return s, err
 	}
 	nodesAfter, proxyAfter, err := l.cpu()
@@ -98,18 +124,32 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 		s.busiest = max(s.busiest, used)
 	}
 	s.proxy = (proxyAfter - proxy) * 1e6 / float64(n)
-	return s, errors.Join(err, l.shares(&s, calls))
+	return s, errors.Join(err, l.shares(&s, calls, n))
 }
 
-// shares tells how script calls were spread over the nodes since there were so many.
-func (l load) shares(s *sample, before []float64) error {
+// drive sends n commands.
+func (l load) drive(ctx context.Context, n int, s *sample) error {
+	switch l.send {
+	case waiting:
+		return l.wait(ctx, n, s)
+	case together:
+		return l.ask(ctx, n, s)
+	case paced:
+		return l.pace(ctx, n, s)
+	}
+	return l.benchmark(ctx, n, s)
+}
+
+// shares tells how script calls for n decisions were spread over the nodes since there
+// were so many.
+func (l load) shares(s *sample, before []float64, n int) error {
 	after, err := l.calls()
 	sum := 0.0
 	for i := range after {
 		after[i] -= before[i]
 		sum += after[i]
 	}
-	if sum > 0 {
+	if s.calls = sum / float64(n); sum > 0 {
 		s.least, s.most = 100*slices.Min(after)/sum, 100*slices.Max(after)/sum
 	}
 	return err
@@ -135,15 +175,21 @@ func (l load) cpu() (nodes []float64, proxy float64, err error) {
 		}
 		nodes = append(nodes, used)
 	}
-	if l.proxy != nil {
-		proxy, err = l.proxy.processCPU()
+	if l.proxied {
+		for _, p := range l.fronts {
+			used, err := p.processCPU()
+			if err != nil {
+				return nil, 0, err
+			}
+			proxy += used
+		}
 	}
-	return nodes, proxy, err
+	return nodes, proxy, nil
 }
 
 // arguments are those of redis-benchmark.
 func (l load) arguments(n int) []string {
-	args := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(l.front.port), "-c", strconv.Itoa(l.clients),
+	args := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(l.fronts[0].port), "-c", strconv.Itoa(l.clients),
 		"-n", strconv.Itoa(n), "-P", strconv.Itoa(l.depth), "--csv"}
 	if l.keys > 1 {
 		args = append(args, "-r", strconv.Itoa(l.keys))

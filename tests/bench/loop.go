@@ -3,61 +3,16 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"os"
 	"slices"
-	"sync"
 	"time"
 )
 
-// fill asks for every key once, over a few connections that send many commands
-// together.
-func (l load) fill(ctx context.Context) error {
-	const connections, together = 8, 128
-	var wg sync.WaitGroup
-	failed := make([]error, connections)
-	for i := range connections {
-		wg.Go(func() {
-			failed[i] = l.fillFrom(ctx, l.keys*i/connections, l.keys*(i+1)/connections, together)
-		})
-	}
-	wg.Wait()
-	for _, err := range failed {
-		if err != nil {
-			return fmt.Errorf("filling: %w", err)
-		}
-	}
-	return nil
-}
-
-func (l load) fillFrom(ctx context.Context, from, to, together int) error {
-	c, err := dial(l.front.port)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = c.Close() }() // all replies are read
-	var out []byte
-	for from < to && ctx.Err() == nil {
-		out = out[:0]
-		end := min(from+together, to)
-		for i := from; i < end; i++ {
-			out = encode(out, l.command, i)
-		}
-		if _, err := c.Write(out); err != nil {
-			return err
-		}
-		for ; from < end; from++ {
-			if _, err := readReply(c.r); err != nil {
-				return err
-			}
-		}
-	}
-	return ctx.Err()
-}
-
-// closed is one client that waits for each answer before it asks again. Its socket
+// wait is one client that waits for each answer before it asks again. Its socket
 // blocks, so that no event loop of ours stands between an answer and the clock.
-func (l load) closed(ctx context.Context, n int, s *sample) error {
-	c, err := dial(l.front.port)
+func (l load) wait(ctx context.Context, n int, s *sample) error {
+	c, err := dial(l.fronts[0].port)
 	if err != nil {
 		return err
 	}
@@ -95,7 +50,12 @@ func (l load) closed(ctx context.Context, n int, s *sample) error {
 	}
 	s.rate = float64(n) / time.Since(began).Seconds()
 	slices.Sort(took)
-	us := func(q float64) float64 { return float64(took[int(q*float64(n-1))].Nanoseconds()) / 1e3 }
-	s.p50, s.p99 = us(0.5), us(0.99)
+	s.p50, s.p99 = quantile(took, 0.5), quantile(took, 0.99)
 	return nil
+}
+
+// quantile returns what the share q of sorted durations do not exceed, in us.
+func quantile(sorted []time.Duration, q float64) float64 {
+	rank := int(math.Ceil(q * float64(len(sorted)))) // of the one that is the last of the share, from 1
+	return float64(sorted[max(rank, 1)-1].Nanoseconds()) / 1e3
 }

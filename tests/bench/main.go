@@ -4,10 +4,12 @@
 // rounds, and compares medians. `make bench` starts it from the repository's root
 // and has it write docs/benchmarks.md and docs/benchmarks.svg.
 //
-// Reading order: main.go, cases.go (what is measured), compare.go (how), load.go
-// and loop.go (the load), server.go, cluster.go, split.go and resp.go
-// (the servers), growth.go (the cost as work grows), report.go and plot.go (what
-// comes out). instructions.go is a measurement of its own, for CI.
+// Reading order: main.go; cases.go, everyday.go, openloop.go and fleet.go (what is
+// compared), compare.go (how); load.go (the load), clients.go, zipf.go, paced.go and
+// loop.go (clients that redis-benchmark does not have), fill.go and resp.go; server.go,
+// cluster.go and split.go (the servers); growth.go (the cost as work grows) and memory.go
+// (what a key takes); report.go, tables.go and plot.go (what comes out). instructions.go is
+// a measurement of its own, for CI.
 package main
 
 import (
@@ -28,9 +30,12 @@ type options struct {
 	seconds float64 // of load on each side in each round
 	keys    int     // of the cases with many keys
 	most    int     // keys of the largest key space
+	warm    float64 // the most seconds of load that warm a case's keys
 	only    *regexp.Regexp
-	growth  bool
 }
+
+// quickly is what -quick measures: the tables that take a minute.
+const quickly = "^(" + decisions + "|" + splitting + "|" + latency + "|" + ceilings + ")/"
 
 func main() {
 	if err := run(os.Args[1:]); err != nil {
@@ -48,12 +53,14 @@ func run(args []string) error {
 	quick := flags.Bool("quick", false, "short rounds and fewer keys: for use while working, not for quoting")
 	only := flags.String("only", "", "measure only the cases whose name matches")
 	rounds := flags.Int("rounds", 5, "rounds, each of which measures both sides")
-	seconds := flags.Float64("seconds", 2, "of load on each side in each round")
-	growth := flags.Bool("growth", true, "measure the cost as work grows too")
+	seconds := flags.Float64("seconds", 1, "of load on each side in each round")
 	instructions := flags.String("instructions", "", "only count a node's instructions and compare them with the baseline in this file")
 	update := flags.Bool("update", false, "write that baseline anew")
 	if err := flags.Parse(args); err != nil {
 		return err
+	}
+	if *quick && *only == "" {
+		*only = quickly
 	}
 	pattern, err := regexp.Compile(*only)
 	if err != nil {
@@ -62,11 +69,11 @@ func run(args []string) error {
 	if *instructions != "" {
 		return countInstructions(ctx, *binary, *instructions, *update, pattern)
 	}
-	o := options{*rounds, *seconds, 100_000, 10_000_000, pattern, *growth}
+	o := options{*rounds, *seconds, 100_000, 10_000_000, 10, pattern}
 	if *quick {
-		o = options{2, 0.15, 10_000, 1_000_000, pattern, false}
+		o = options{2, 0.15, 10_000, 1_000_000, 0.15, pattern}
 	}
-	if *docs != "" && (*quick || *only != "" || !*growth || o.rounds < 5) {
+	if *docs != "" && (*quick || *only != "" || o.rounds < 5) {
 		return errors.New("only a whole run of 5 rounds or more is written down")
 	}
 	busy := otherWork()
@@ -102,11 +109,20 @@ func measure(ctx context.Context, l *lab, o options, r *report) error {
 		r.rows = append(r.rows, row)
 		fmt.Println(row)
 	}
-	if !o.growth {
-		return nil
+	l.closeFleet()
+	for _, k := range kinds(l, o) {
+		if !o.only.MatchString(k.name()) {
+			continue
+		}
+		row, err := k.measure(ctx, l)
+		if err != nil {
+			return fmt.Errorf("%s: %w", k.name(), err)
+		}
+		r.sizes = append(r.sizes, row)
+		fmt.Println(row)
 	}
 	for _, s := range growths(l, o) {
-		if !o.only.MatchString(s.name) {
+		if !o.only.MatchString(growing + "/" + s.name) {
 			continue
 		}
 		steps, err := grow(ctx, o, s)

@@ -1,16 +1,18 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"html"
 	"math"
+	"slices"
 	"strings"
 )
 
 // Sizes of the picture, in pixels. Pages show it at 800 pixels or less.
 const (
 	plotWidth  = 800.0
-	plotLeft   = 256.0 // of the axis
+	plotLeft   = 270.0 // of the axis
 	plotRight  = 740.0
 	rowHeight  = 23.0
 	topHeight  = 92.0
@@ -95,10 +97,13 @@ type plotGroup struct {
 	rows  []result
 }
 
-// plotted returns the decisions that cost a node something on both sides.
+// plotted returns the decisions, one and 16 at a time, that cost a node something on
+// both sides.
 func (r *report) plotted() (groups []plotGroup, rows int) {
-	for _, row := range r.in(decisions) {
-		if row.as.node == 0 || row.bs.node == 0 {
+	all := append(r.in(decisions), r.in(everyday)...)
+	slices.SortStableFunc(all, func(a, b result) int { return cmp.Compare(rank(a), rank(b)) })
+	for _, row := range all {
+		if row.as.node == 0 || row.bs.node == 0 || row.b.depth > 16 {
 			continue
 		}
 		command, _, _ := strings.Cut(row.title, ", ")
@@ -111,10 +116,23 @@ func (r *report) plotted() (groups []plotGroup, rows int) {
 	return groups, rows
 }
 
+// rank puts the cases of one command together, and those of several last.
+func rank(row result) int {
+	for i, q := range questions {
+		if strings.HasPrefix(row.title, q.command+", ") {
+			return i
+		}
+	}
+	return len(questions)
+}
+
 // plotLabel says in words what a case is.
 func plotLabel(row result) string {
-	_, label, _ := strings.Cut(row.title, ", ")
-	label = strings.NewReplacer("Redis Cluster, 3 masters, cold keys", "cold keys in a Cluster", "one hot key with room", "one hot key").Replace(label)
+	_, label, found := strings.Cut(row.title, ", ")
+	if !found {
+		label = "all of them in turn"
+	}
+	label = strings.NewReplacer("Redis Cluster, 3 masters, cold keys", "cold keys in a Cluster", "one hot key with room", "one hot key", " near ", ", ").Replace(label)
 	if row.b.depth == 1 {
 		return label + ", one at a time"
 	}

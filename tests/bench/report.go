@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ type report struct {
 	options options
 	rows    []result
 	growths []grown
+	sizes   []size
 	took    time.Duration
 }
 
@@ -45,7 +45,7 @@ func (r *report) page() string {
 	b.WriteString(method)
 	b.WriteString("\n```\n")
 	for _, row := range r.rows {
-		if row.a.loop {
+		if row.a.send != benchmark {
 			continue
 		}
 		fmt.Fprintf(&b, "# %s, -P %d\n", row.title, row.b.depth)
@@ -56,54 +56,91 @@ func (r *report) page() string {
 	return b.String()
 }
 
-// summary is what a reader who knows nothing of rlproxy should take away.
+// summary is what a reader who knows nothing of rlproxy should take away: a line for
+// each of five questions, as far as what they speak of was measured.
 func (r *report) summary(b *strings.Builder) {
 	b.WriteString("- **What this is about.** An application can limit rates by a Lua script that it sends to Redis (`EVALSHA`), or by asking\n" +
 		"  rlproxy, which keeps its counts on the same Redis. Here both do the same work on the same machine.\n")
-	many, hot := r.find("RL.SLIDE, cold keys", 64), r.find("RL.SLIDE, one hot key with room", 64)
-	if many != nil && hot != nil {
+	one, many := r.find(decisions, "RL.SLIDE, cold keys", 1), r.find(decisions, "RL.SLIDE, cold keys", 64)
+	if hot := r.find(decisions, "RL.SLIDE, one hot key with room", 64); many != nil && hot != nil {
 		fmt.Fprintf(b, "- **What a Redis core carries.** %s decisions a second with the script and %s through rlproxy, if each is about\n"+
 			"  another key; %s and %s, if all are about one hot key (RL.SLIDE, 64 requests sent together).\n",
 			rounded(many.as.perCore()), rounded(many.bs.perCore()), rounded(hot.as.perCore()), rounded(hot.bs.perCore()))
-		fmt.Fprintf(b, "- **What a decision costs.** %s us of CPU with the script, all of it in Redis; through rlproxy %s us in Redis and %s us in\n"+
-			"  rlproxy, which need not run beside Redis (RL.SLIDE, each request about another key, 64 sent together).\n",
-			short(many.as.node), short(many.bs.node), short(many.bs.proxy))
 	}
-	alone := r.find("RL.SLIDE, cold keys", 1)
-	if waits := r.in(latency); alone != nil && len(waits) > 0 {
-		fmt.Fprintf(b, "- **When a plain script is better.** When clients send one request at a time and Redis has time to spare. rlproxy is one more\n"+
-			"  hop: a lone client waits %s us for an answer instead of %s us (median), and a decision takes %s us of CPU in both processes\n"+
-			"  together instead of %s us.\n", short(waits[0].bs.p50), short(waits[0].as.p50), short(alone.bs.node+alone.bs.proxy), short(alone.as.node))
+	if one != nil && many != nil {
+		fmt.Fprintf(b, "- **What a decision costs.** CPU, in Redis and rlproxy together: %s us with the script and %s us through rlproxy for one request at a time,\n"+
+			"  %s us and %s us for 64 sent together (RL.SLIDE, each about another key).%s\n",
+			short(one.as.node), short(one.bs.node+one.bs.proxy), short(many.as.node), short(many.bs.node+many.bs.proxy), r.memoryLine())
 	}
+	r.whenScriptsAreBetter(b)
 	fmt.Fprintf(b, "- **How to repeat it.** `make bench` runs all of it in %.0f minutes and writes this page; `make bench-quick` runs the main table in one\n"+
 		"  minute. Both need Go and redis-server, and nothing else that uses the cores.\n\n", r.took.Minutes())
 }
 
-// find returns a row of the table of decisions, or nil.
-func (r *report) find(title string, depth int) *result {
+// memoryLine says what a key takes on a node, if that was measured.
+func (r *report) memoryLine() string {
+	for _, s := range r.sizes {
+		if s.title == "RL.SLIDE" {
+			return fmt.Sprintf(" Memory: a key with one admission\n  takes %s bytes of Redis with the script and %s through rlproxy.", thousands(s.direct), thousands(s.onNode))
+		}
+	}
+	return ""
+}
+
+// whenScriptsAreBetter counts the cases in which they are, and says how long an answer takes.
+func (r *report) whenScriptsAreBetter(b *strings.Builder) {
+	cases, ahead, alone := 0, 0, 0
+	for _, row := range append(r.in(decisions), r.in(everyday)...) {
+		cases++
+		if row.values[0].median < 1 {
+			ahead++
+			if row.b.depth == 1 {
+				alone++
+			}
+		}
+	}
+	waits := r.in(latency)
+	if cases == 0 || len(waits) == 0 {
+		return
+	}
+	fmt.Fprintf(b, "- **When a plain script is better.** When Redis has time to spare and latency counts, for rlproxy is one more hop: a lone client waits\n"+
+		"  %s us for an answer, and %s us with the script (median). In %d of the %d cases below in which clients send all that they can, the script makes more decisions a\n"+
+		"  second on these cores, which all processes share; in %d of them each client sends one request at a time.\n",
+		short(waits[0].bs.p50), short(waits[0].as.p50), ahead, cases, alone)
+}
+
+// find returns a row of a table, or nil.
+func (r *report) find(table, title string, depth int) *result {
 	for i := range r.rows {
-		if row := &r.rows[i]; row.table == decisions && row.title == title && row.b.depth == depth {
+		if row := &r.rows[i]; row.table == table && row.title == title && row.b.depth == depth {
 			return row
 		}
 	}
 	return nil
 }
 
-const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts in tests/bench/scripts. RL.SLIDE is compared with a
-  sorted set that is trimmed, counted, added to and expired, RL.COUNTER with a hash of two counters. The scripts
-  return two integers, rlproxy returns five.
+const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts in tests/bench/scripts. RL.SLIDE is compared with a sorted set that is
+  trimmed, counted, added to and expired (log.lua) or with a list of the newest admissions (list.lua), RL.COUNTER with a hash of two
+  counters (counter.lua) or with a string for each (strings.lua): with the one that makes more decisions in a short run of the same case.
+  The scripts return one or two integers, rlproxy returns five.
 - The load generator, rlproxy and redis-server share the cores. Decisions per second are the load generator's count. The
   CPU time of a node is ` + "`INFO cpu`" + ` after the round less before it, user and system; that of rlproxy is the operating system's count.
 - A multiple is the median over the rounds of one side's figure over the other's in the same round; the lowest and
   the highest round follow it in parentheses. Other figures are medians. Less is better for latencies only.
-- Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), or
-  the one key gets requests for a second (one key). With many keys, both sides make as many decisions.
+- Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), and keys
+  that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. Skewed keys get
+  25,000 requests. With many keys that are not near a limit, both sides make as many decisions.
+- Skewed keys, several questions about a key, fleets and fixed rates have a load generator of their own (clients.go, paced.go), the same on both
+  sides; the rest is redis-benchmark. It shares the cores, too, and takes more of them than redis-benchmark does.
+- The load generator of a fixed rate has 50 connections, and writes each request when its time has come, behind those on the connection that are
+  not answered yet. Half of what both reach is half of what the slower side makes when 50 clients wait for each answer.
 - Redis Cluster: redis-benchmark --cluster finds each key's node itself; on the other side rlproxy does. Both
   sides are warmed with as many random requests, three for each key.
 - The hot key has room because its limit is 10^12. Its window is one second on both sides, so that the sorted set
   holds the admissions of one second and not of a minute, which would be slower still.
 - The denied key has limit 100 an hour, and is full before the round begins.
-- rlproxy runs with ` + "`fail-policy error`" + `: a decision that a node did not make would end the run.
+- rlproxy runs with ` + "`fail-policy error`" + `: a decision that a node did not make would end the run. With three nodes at a fixed rate it runs as it is
+  configured by default.
 - Split keys: one client waits for each answer, so that nothing can be combined and each decision is a call of its own
   on both sides. Both use the same rlproxy and the same four redis-servers, with ` + "`hot-key-threshold 0`" + `.
 - ` + "`make instructions`" + ` counts the instructions that a node executes for a decision, under valgrind, as multiples of the
@@ -112,142 +149,3 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 
 The commands of the last round:
 `
-
-// tables are the figures in Markdown.
-func (r *report) tables() string {
-	var b strings.Builder
-	r.decisions(&b)
-	r.splits(&b)
-	r.latencies(&b)
-	r.ceilings(&b)
-	r.growth(&b)
-	return b.String()
-}
-
-func (r *report) in(table string) (rows []result) {
-	for _, row := range r.rows {
-		if row.table == table {
-			rows = append(rows, row)
-		}
-	}
-	return rows
-}
-
-func heading(b *strings.Builder, title, about string, columns ...string) {
-	fmt.Fprintf(b, "## %s\n\n%s\n\n", title, about)
-	line(b, columns...)
-	line(b, strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ",")...)
-}
-
-func line(b *strings.Builder, cells ...string) {
-	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
-}
-
-// multiple returns figure i as text; there is none for an engine without a node.
-func (r result) multiple(i int) string {
-	if i >= len(r.values) {
-		return ""
-	}
-	return r.values[i].String()
-}
-
-func (r *report) decisions(b *strings.Builder) {
-	rows := r.in(decisions)
-	if len(rows) == 0 {
-		return
-	}
-	heading(b, decisions, "The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one. -P is how many requests a client "+
-		"sends together; 50 clients do. Cold keys: each request is about one of 100,000 keys.",
-		"case", "-P", "direct, /s", "rlproxy, /s", "multiple",
-		"direct: node us", "rlproxy: node us", "decisions per node CPU second, multiple", "rlproxy: own us")
-	for _, row := range rows {
-		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0),
-			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy))
-	}
-	b.WriteString("\n")
-}
-
-func (r *report) splits(b *strings.Builder) {
-	rows := r.in(splitting)
-	if len(rows) == 0 {
-		return
-	}
-	heading(b, splitting, "The CPU time of redis-servers per decision through rlproxy, in us: for a key that lies on one node, and for one that is split. Less is better.",
-		"case", "unsplit", "split, all nodes", "multiple", "split, the busiest node", "multiple", "calls by node, %")
-	for _, row := range rows {
-		line(b, row.title, short(row.as.node), short(row.bs.node), row.multiple(0), short(row.bs.busiest), row.multiple(1),
-			fmt.Sprintf("%.0f to %.0f", row.bs.least, row.bs.most))
-	}
-	b.WriteString("\n")
-}
-
-func (r *report) latencies(b *strings.Builder) {
-	rows := r.in(latency)
-	if len(rows) == 0 {
-		return
-	}
-	heading(b, latency, "The time from request to answer, in us.",
-		"case", "direct, p50", "rlproxy, p50", "multiple", "direct, p99", "rlproxy, p99", "multiple")
-	for _, row := range rows {
-		line(b, row.title, short(row.as.p50), short(row.bs.p50), row.multiple(0), short(row.as.p99), short(row.bs.p99), row.multiple(1))
-	}
-	b.WriteString("\n")
-}
-
-func (r *report) ceilings(b *strings.Builder) {
-	rows := r.in(ceilings)
-	if len(rows) == 0 {
-		return
-	}
-	heading(b, ceilings, "What the load generator reaches here with a server that has nothing to do, and what the hop alone costs.",
-		"command", "-P", "redis-server, /s", "rlproxy, /s", "multiple")
-	for _, row := range rows {
-		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0))
-	}
-	b.WriteString("\n")
-}
-
-func (r *report) growth(b *strings.Builder) {
-	if len(r.growths) == 0 {
-		return
-	}
-	heading(b, "Cost as work grows", "Through rlproxy. Each step has more work than the one before; none should be more than twice as slow, or take more than twice the node's CPU time. "+
-		"Steps are measured one after the other, so a machine that slows down meanwhile shows as a step. Measure the case alone, with -only, to tell the two apart.",
-		"case", "step", "decisions, /s", "node us", "rlproxy us", "slower than the step before", "node CPU over the step before")
-	for _, g := range r.growths {
-		for i, s := range g.samples {
-			slower, more := "", ""
-			if i > 0 {
-				slower = short(g.samples[i-1].rate / s.rate)
-				if s.node > 0 {
-					more = short(s.node / g.samples[i-1].node)
-				}
-			}
-			line(b, g.name, g.steps[i].title, thousands(s.rate), short(s.node), short(s.proxy), slower, more)
-		}
-	}
-	b.WriteString("\n")
-	told := map[string]bool{}
-	for _, g := range r.growths {
-		if !told[g.of] {
-			fmt.Fprintf(b, "- %s: %s\n", g.of, g.why)
-		}
-		told[g.of] = true
-	}
-	b.WriteString("\n")
-}
-
-// rounded writes a whole number with commas, of which three digits count.
-func rounded(v float64) string {
-	unit := math.Pow(10, max(math.Floor(math.Log10(v))-2, 0))
-	return thousands(math.Round(v/unit) * unit)
-}
-
-// thousands writes a whole number with commas.
-func thousands(v float64) string {
-	s := fmt.Sprintf("%.0f", v)
-	for i := len(s) - 3; i > 0; i -= 3 {
-		s = s[:i] + "," + s[i:]
-	}
-	return s
-}

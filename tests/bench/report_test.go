@@ -12,35 +12,65 @@ import (
 
 // measured returns a case of the table of decisions as if it had been measured.
 func measured(title string, depth int, direct, proxied sample) result {
-	side := load{target: target{front: &server{}}, depth: depth}
+	side := load{target: target{fronts: []*server{{}}}, script: "log", depth: depth}
 	return result{
-		comparison: comparison{decisions, title, side, side, []*figure{byRate, byNodeCPU}},
-		as:         direct, bs: proxied,
+		comparison: comparison{decisions, title, []load{side}, side, []*figure{byRate, byNodeCPU}},
+		a:          side, as: direct, bs: proxied,
 		values: []spread{{1.5, 1.75, 2}, {1.9, 2, 2.1}},
 	}
 }
 
 func TestPageHasEveryCaseInItsTable(t *testing.T) {
 	r := report{options: options{rounds: 5, seconds: 2}, rows: []result{
-		measured("RL.SLIDE, cold & warm", 16, sample{rate: 50_000, node: 20}, sample{rate: 87_500, node: 10, proxy: 4}),
+		measured("RL.SLIDE, cold & warm", 16, sample{rate: 50_000, node: 20}, sample{rate: 87_500, node: 10, proxy: 4, calls: 0.0625}),
 	}}
-	require.Contains(t, r.page(), "| RL.SLIDE, cold & warm | 16 | 50,000 | 87,500 | 1.75 (1.50 to 2.00) | 20.0 | 10.0 | 2.00 (1.90 to 2.10) | 4.00 |")
+	require.Contains(t, r.page(), "| RL.SLIDE, cold & warm | 16 | log.lua | 50,000 | 87,500 | 1.75 (1.50 to 2.00) | 20.0 | 10.0 | 2.00 (1.90 to 2.10) | 4.00 | 6.25 |")
 	require.NotContains(t, r.page(), "What a Redis core carries", "of cases that were not measured")
 }
 
 func TestPageBeginsWithFiveLines(t *testing.T) {
+	slower := measured("RL.SLIDE, cold keys", 1, sample{node: 20}, sample{node: 8, proxy: 14})
+	slower.values = []spread{{0.7, 0.8, 1.1}, {1, 1, 1}}
+	skewed := measured("RL.SLIDE, skewed keys", 16, sample{}, sample{})
+	skewed.table, skewed.values = everyday, []spread{{0.7, 0.9, 1.1}, {1, 1, 1}}
 	r := report{rows: []result{
-		measured("RL.SLIDE, cold keys", 1, sample{node: 20}, sample{node: 8, proxy: 14}),
+		slower, skewed,
 		measured("RL.SLIDE, cold keys", 64, sample{node: 10}, sample{node: 5, proxy: 1}),
 		measured("RL.SLIDE, one hot key with room", 64, sample{node: 12.5}, sample{node: 0.1, proxy: 0.8}),
-		{comparison: comparison{table: latency, a: load{loop: true}}, as: sample{p50: 47}, bs: sample{p50: 88.7}, values: []spread{{}, {}}},
-	}}
+		{comparison: comparison{table: latency}, a: load{send: waiting}, as: sample{p50: 47}, bs: sample{p50: 88.7}, values: []spread{{}, {}}},
+	}, sizes: []size{{kind: kind{title: "RL.SLIDE"}, direct: 310, onNode: 209}}}
 	before, _, found := strings.Cut(r.page(), "![")
 	require.True(t, found, "a picture")
 	require.Equal(t, 5, strings.Count(before, "\n- **"))
+	words := strings.Join(strings.Fields(before), " ")
 	for _, said := range []string{"100,000 decisions a second with the script and 200,000 through rlproxy", "80,000 and 10,000,000",
-		"a lone client waits 88.7 us for an answer instead of 47.0 us", "takes 22.0 us of CPU"} {
-		require.Contains(t, before, said)
+		"a lone client waits 88.7 us for an answer, and 47.0 us with the script", "20.0 us with the script and 22.0 us through rlproxy for one request at a time, 10.0 us and 6.00 us for 64",
+		"310 bytes of Redis with the script and 209 through rlproxy", "In 2 of the 4 cases below", "in 1 of them each client sends one request at a time"} {
+		require.Contains(t, words, said)
+	}
+}
+
+func TestTablesHaveWhatOpenLoopsAndMemoryCameTo(t *testing.T) {
+	side := load{script: "list", rate: 10_000, send: paced}
+	r := report{rows: []result{{
+		comparison: comparison{openLoops, "one stops", []load{side}, side, nil}, a: side,
+		as: sample{p50: 80, p99: 1_234_000, p999: 1_490_000, max: 1_500_000, late: 40}, bs: sample{p50: 160, p99: 101_000, p999: 120_000, max: 130_000, late: 55.5, failed: 16.7},
+		values: []spread{{1, 2, 3}, {0.05, 0.06, 0.07}, {0.1, 0.2, 0.3}},
+	}}, sizes: []size{
+		{kind{"RL.FIXED", nil, load{keys: 1_000_000}, 1}, "fixed", 90.4, 177.2, 181},
+		{kind{"RL.ACQUIRE, one lease", nil, load{keys: 1_000_000}, 1}, "", 0, 300, 1000},
+	}}
+	text := r.tables()
+	for _, said := range []string{
+		"| one stops | 10,000 | list.lua | 80.0 | 1,234,000 | 1,490,000 | 1,500,000 | 160 | 101,000 | 120,000 | 130,000 | 2.00 (1.00 to 3.00) | 0.0600 (0.0500 to 0.0700) | 0.200 (0.100 to 0.300) | 16.7 |",
+		"The load generator sent 99 % of the requests at most 55.5 us late",
+		"| RL.FIXED | 1,000,000 | fixed.lua | 90 | 177 | 181 |",
+		"| RL.ACQUIRE, one lease | 1,000,000 |  |  | 300 | 1,000 |",
+	} {
+		require.Contains(t, text, said)
+	}
+	for _, table := range []string{decisions, fleets, latency, splitting} {
+		require.NotContains(t, text, "## "+table, "of which nothing was measured")
 	}
 }
 
@@ -50,6 +80,7 @@ func TestPlotHasBothSidesOfEachCase(t *testing.T) {
 		measured("RL.SLIDE, cold & warm", 16, sample{node: 20}, sample{node: 10}),
 		measured("RL.SLIDE, embedded engine, cold keys", 16, sample{node: 20}, sample{}),
 		measured("RL.COUNTER, cold keys", 1, sample{node: 20}, sample{node: 25}),
+		measured("RL.COUNTER, cold keys", 64, sample{node: 20}, sample{node: 25}), // not drawn: one and 16 at a time are
 	}}
 	drawn := map[string]int{}
 	for dec := xml.NewDecoder(strings.NewReader(r.plot())); ; {

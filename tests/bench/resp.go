@@ -2,12 +2,14 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 )
 
@@ -102,4 +104,93 @@ func readReply(r *bufio.Reader) (string, error) {
 		all = append(all, one)
 	}
 	return strings.Join(all, " "), nil
+}
+
+// template is an encoded command in which the digits of a key's number can be replaced.
+type template struct {
+	encoded []byte
+	last    int // index of the last of the 12 digits; -1: the command has no number
+}
+
+func newTemplate(words []string) template {
+	t := template{encode(nil, words, 0), -1}
+	for i, b := range encode(nil, words, 1) {
+		if b != t.encoded[i] {
+			t.last = i
+		}
+	}
+	return t
+}
+
+// append appends the command with the number n.
+func (t template) append(dst []byte, n int) []byte {
+	end := len(dst) + t.last
+	dst = append(dst, t.encoded...)
+	for ; t.last >= 0 && n > 0; n /= 10 {
+		dst[end] = byte('0' + n%10)
+		end--
+	}
+	return dst
+}
+
+// skipReply reads a decision: an integer, or an array of them. It reports whether a FAIL
+// policy gave it: its third integer, what remains, is -1.
+func skipReply(r *bufio.Reader) (byPolicy bool, err error) {
+	line, err := r.ReadSlice('\n')
+	if err != nil {
+		return false, err
+	}
+	if line[0] == ':' {
+		return false, nil
+	}
+	n, err := strconv.Atoi(string(bytes.TrimSuffix(line[1:], []byte("\r\n"))))
+	if line[0] != '*' || err != nil {
+		return false, fmt.Errorf("not a decision: %q", line)
+	}
+	for i := range n {
+		if line, err = r.ReadSlice('\n'); err != nil {
+			return false, err
+		}
+		if line[0] != ':' {
+			return false, fmt.Errorf("not a decision: %q", line)
+		}
+		if i == 2 {
+			byPolicy = line[1] == '-'
+		}
+	}
+	return byPolicy, nil
+}
+
+// dial connects to the fronts, in turn.
+func (l load) dial(n int) ([]*conn, error) {
+	conns := make([]*conn, 0, n)
+	for i := range n {
+		c, err := dial(l.fronts[i%len(l.fronts)].port)
+		if err == nil {
+			err = c.SetDeadline(time.Now().Add(2 * time.Minute))
+			conns = append(conns, c)
+		}
+		if err != nil {
+			hangUp(conns)
+			return nil, err
+		}
+	}
+	return conns, nil
+}
+
+func hangUp(conns []*conn) {
+	for _, c := range conns {
+		_ = c.Close() // nothing is left to say
+	}
+}
+
+// each calls f for 0 to n-1, all at the same time, and returns what failed.
+func each(n int, f func(i int) error) error {
+	failed := make([]error, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { failed[i] = f(i) })
+	}
+	wg.Wait()
+	return errors.Join(failed...)
 }

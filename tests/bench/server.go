@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -37,6 +38,11 @@ type lab struct {
 
 	shards []*server // the redis-servers that a key is split over
 	split  *server   // rlproxy on them
+
+	trio   []*server // the redis-servers of which one stands still
+	onTrio *server   // rlproxy on them, as it is configured by default
+
+	fleet []*server // further rlproxies on node, which run when they are first asked
 }
 
 // errorsShow has rlproxy answer what its node does not in time with an error, which
@@ -68,7 +74,7 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.memory, err = l.rlproxy("--maxmemory", "8gb"); err != nil {
 		return l, err
 	}
-	return l, errors.Join(l.openCluster(), l.openSplit())
+	return l, errors.Join(l.openCluster(), l.openSplit(), l.openTrio(), l.openFleet())
 }
 
 func copyFile(to, from string) error {
@@ -101,12 +107,16 @@ func (l *lab) redis(under []string, args ...string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, name := range []string{"log", "counter"} {
-		source, err := scripts.ReadFile("scripts/" + name + ".lua")
+	files, err := scripts.ReadDir("scripts")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		source, err := scripts.ReadFile("scripts/" + file.Name())
 		if err != nil {
 			return nil, err
 		}
-		if l.shas[name], err = ask(s.port, "SCRIPT", "LOAD", string(source)); err != nil {
+		if l.shas[strings.TrimSuffix(file.Name(), ".lua")], err = ask(s.port, "SCRIPT", "LOAD", string(source)); err != nil {
 			return nil, err
 		}
 	}
@@ -114,7 +124,11 @@ func (l *lab) redis(under []string, args ...string) (*server, error) {
 }
 
 func (l *lab) rlproxy(args ...string) (*server, error) {
-	return l.start(slices.Concat([]string{l.binary, "--bind", "127.0.0.1"}, errorsShow, args)...)
+	return l.start(l.rlproxyArgs(args...)...)
+}
+
+func (l *lab) rlproxyArgs(args ...string) []string {
+	return slices.Concat([]string{l.binary, "--bind", "127.0.0.1"}, errorsShow, args)
 }
 
 // server is a process that listens on a port.
@@ -128,13 +142,22 @@ type server struct {
 
 // start runs a server on a free port.
 func (l *lab) start(argv ...string) (*server, error) {
+	s, err := l.add(argv...)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.launch(l.ctx)
+}
+
+// add finds a free port for a server that does not run yet.
+func (l *lab) add(argv ...string) (*server, error) {
 	port, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	s := &server{port: port, argv: append(argv, "--port", strconv.Itoa(port))}
 	l.servers = append(l.servers, s)
-	return s, s.launch(l.ctx)
+	return s, nil
 }
 
 // launch runs the process and waits until it answers.
@@ -173,12 +196,17 @@ func freePort() (int, error) {
 	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
+// signal sends a signal to the process, if it has not ended.
+func (s *server) signal(sig os.Signal) {
+	_ = s.cmd.Process.Signal(sig) // its answers show what became of it
+}
+
 // stop ends the process: politely at first, at once after 5 s.
 func (s *server) stop() {
 	if s.cmd == nil {
 		return
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	s.signal(syscall.SIGTERM)
 	select {
 	case <-s.ended:
 	case <-time.After(5 * time.Second):

@@ -25,10 +25,10 @@ func (l *lab) openSplit() error {
 // combined: each decision is a call of its own, on both sides.
 func (l *lab) splitCase(q question) comparison {
 	a := load{
-		target:  target{front: l.split, proxy: l.split, nodes: l.shards},
-		command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: 1, depth: 1,
+		target:  target{fronts: []*server{l.split}, proxied: true, nodes: l.shards},
+		command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: 1, depth: 1, warm: 1,
 	}
 	b := a
 	b.command = append(asked{q, "split", trillion, 1000}.proxied(), "SHARDS", "4")
-	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", a, b, []*figure{byAllCPU, byBusiest}}
+	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", []load{a}, b, []*figure{byAllCPU, byBusiest}}
 }

@@ -1,0 +1,55 @@
+package main
+
+import "fmt"
+
+// mostProxies is the size of the largest fleet.
+const mostProxies = 16
+
+// fleetCases spread the same clients over 1, 4 and 16 proxies before one node: equal
+// requests are combined only if one proxy gets them at the same time.
+func fleetCases(l *lab, o options) (all []comparison) {
+	q := questions[0]
+	for _, c := range []struct {
+		title string
+		ask   asked
+		keys  int
+		depth int
+	}{
+		{"cold keys", asked{q, manyKeys, 100, 60_000}, o.keys, 1},
+		{"one hot key with room", asked{q, "hot", trillion, 1000}, 1, 16},
+	} {
+		for _, n := range []int{1, 4, mostProxies} {
+			a, b := l.pair(c.ask, l.proxyTarget(), c.keys, c.depth)
+			b.fronts = l.fleet[:n]
+			for i := range a {
+				a[i].send, a[i].clients = together, 3*mostProxies
+			}
+			b.send, b.clients = together, 3*mostProxies
+			title := fmt.Sprintf("%s, %s, %d proxies", q.command, c.title, n)
+			if n == 1 {
+				title = fmt.Sprintf("%s, %s, 1 proxy", q.command, c.title)
+			}
+			all = append(all, comparison{fleets, title, a, b, []*figure{byRate, byNodeCPU}})
+		}
+	}
+	return all
+}
+
+// openFleet prepares proxies on the node of most cases. They run from when they are
+// first asked until closeFleet: idle ones would take some of the cores' time.
+func (l *lab) openFleet() error {
+	for range mostProxies {
+		p, err := l.add(l.rlproxyArgs("--backend", "redis://"+address(l.node.port))...)
+		if err != nil {
+			return err
+		}
+		l.fleet = append(l.fleet, p)
+	}
+	return nil
+}
+
+func (l *lab) closeFleet() {
+	for _, p := range l.fleet {
+		p.stop()
+	}
+}

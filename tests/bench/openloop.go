@@ -1,0 +1,43 @@
+package main
+
+// openLoopCases ask at a fixed rate: 10,000 a second, half of what both sides reach, and
+// again 10,000 while one of three nodes stands still for half of the time.
+func openLoopCases(l *lab, o options) (all []comparison) {
+	cold := asked{questions[0], manyKeys, 100, 60_000}
+	for _, c := range []struct {
+		title       string
+		redis, asks target
+		rate        float64
+		stopped     *server
+	}{
+		{"one Redis node", l.redisTarget(), l.proxyTarget(), 10_000, nil},
+		{"one Redis node, half of what both reach", l.redisTarget(), l.proxyTarget(), 0, nil},
+		{"three Redis nodes", target{fronts: l.trio, nodes: l.trio}, target{fronts: []*server{l.onTrio}, proxied: true, nodes: l.trio}, 10_000, nil},
+		{"three Redis nodes, one stops", target{fronts: l.trio, nodes: l.trio}, target{fronts: []*server{l.onTrio}, proxied: true, nodes: l.trio}, 10_000, l.trio[0]},
+	} {
+		a, b := l.pair(cold, c.asks, o.keys, 1)
+		for i := range a {
+			a[i].target, a[i].send, a[i].rate, a[i].stopped = c.redis, paced, c.rate, c.stopped
+		}
+		b.send, b.rate, b.stopped = paced, c.rate, c.stopped
+		all = append(all, comparison{openLoops, "RL.SLIDE, " + c.title, a, b, []*figure{byP50, byP99, byP999}})
+	}
+	return all
+}
+
+// openTrio starts three redis-servers and rlproxy on them, as it is configured by
+// default: its answers for a node that stands still are denials by FAIL CLOSED.
+func (l *lab) openTrio() error {
+	args := []string{l.binary, "--bind", "127.0.0.1", "--loglevel", "warning"}
+	for range 3 {
+		s, err := l.redis(nil)
+		if err != nil {
+			return err
+		}
+		l.trio = append(l.trio, s)
+		args = append(args, "--backend", "redis://"+address(s.port))
+	}
+	var err error
+	l.onTrio, err = l.start(args...)
+	return err
+}

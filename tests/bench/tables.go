@@ -1,0 +1,211 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"strings"
+)
+
+// tables are the figures in Markdown.
+func (r *report) tables() string {
+	var b strings.Builder
+	r.throughput(&b, decisions, "Keys that are all alike. Cold keys: each request is about one of 100,000 keys.")
+	r.throughput(&b, everyday, "Keys near a limit are asked about for as much as the limit admits, or more. Skewed keys are a million, of which the "+
+		"n-th is asked about in proportion to 1/n (Zipf), at most 100 times a minute. Two windows are 100 a minute and 1,000 an hour. The four "+
+		"questions are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
+	r.openLoops(&b)
+	r.latencies(&b)
+	r.throughput(&b, fleets, "As many clients in all, 48, ask one node through one proxy or several. Only equal requests that one proxy has at the same time are "+
+		"combined.")
+	r.memory(&b)
+	r.splits(&b)
+	r.ceilings(&b)
+	r.growth(&b)
+	return b.String()
+}
+
+func (r *report) in(table string) (rows []result) {
+	for _, row := range r.rows {
+		if row.table == table {
+			rows = append(rows, row)
+		}
+	}
+	return rows
+}
+
+func heading(b *strings.Builder, title, about string, columns ...string) {
+	fmt.Fprintf(b, "## %s\n\n%s\n\n", title, about)
+	line(b, columns...)
+	line(b, strings.Split(strings.Repeat("---,", len(columns)-1)+"---", ",")...)
+}
+
+func line(b *strings.Builder, cells ...string) {
+	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+}
+
+// multiple returns figure i as text; there is none for an engine without a node.
+func (r result) multiple(i int) string {
+	if i >= len(r.values) {
+		return ""
+	}
+	return r.values[i].String()
+}
+
+// throughput is a table of decisions per second and the CPU time that they take.
+func (r *report) throughput(b *strings.Builder, table, about string) {
+	rows := r.in(table)
+	if len(rows) == 0 {
+		return
+	}
+	heading(b, table, about+" The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one. -P is how many requests a client "+
+		"sends together. Calls are those of rlproxy to Redis, for 100 decisions.",
+		"case", "-P", "direct by", "direct, /s", "rlproxy, /s", "multiple",
+		"direct: node us", "rlproxy: node us", "decisions per node CPU second, multiple", "rlproxy: own us", "calls")
+	for _, row := range rows {
+		calls := short(100 * row.bs.calls)
+		if row.b.fresh {
+			calls = ""
+		}
+		line(b, row.title, fmt.Sprint(row.b.depth), row.a.by(), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0),
+			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy), calls)
+	}
+	b.WriteString("\n")
+}
+
+// by returns what a direct load asks with.
+func (l load) by() string {
+	if l.script == "" {
+		return l.command[0]
+	}
+	return l.script + ".lua"
+}
+
+func (r *report) openLoops(b *strings.Builder) {
+	rows := r.in(openLoops)
+	if len(rows) == 0 {
+		return
+	}
+	heading(b, openLoops, "Requests come at a fixed rate, whether those before them are answered or not. Latency, in us, counts from the time at which a request was meant "+
+		"to be sent. A node that stops is suspended for the middle half of each round; what it does not answer then, rlproxy denies by FAIL CLOSED, and "+
+		"the direct clients wait for.",
+		"case", "requests, /s", "direct by", "direct: p50", "p99", "p99.9", "longest", "rlproxy: p50", "p99", "p99.9", "longest",
+		"multiple of p50", "of p99", "of p99.9", "answered by FAIL, %")
+	worst := 0.0
+	for _, row := range rows {
+		a, p := row.as, row.bs
+		line(b, row.title, thousands(row.b.rate), row.a.by(), us(a.p50), us(a.p99), us(a.p999), us(a.max), us(p.p50), us(p.p99), us(p.p999), us(p.max),
+			row.multiple(0), row.multiple(1), row.multiple(2), short(p.failed))
+		worst = max(worst, a.late, p.late)
+	}
+	fmt.Fprintf(b, "\nThe load generator sent 99 %% of the requests at most %s us late, which is part of the latency of both sides.\n\n", us(worst))
+}
+
+func (r *report) memory(b *strings.Builder) {
+	if len(r.sizes) == 0 {
+		return
+	}
+	heading(b, footprint, "Bytes a key, for keys of 14 bytes: the growth of `used_memory` of a Redis node, by the smallest script and by rlproxy, and of what the embedded engine counts "+
+		"against `maxmemory`.",
+		"key", "keys", "direct by", "direct", "rlproxy, on a node", "rlproxy, embedded engine")
+	for _, s := range r.sizes {
+		by, direct := "", ""
+		if s.script != "" {
+			by, direct = s.script+".lua", thousands(s.direct)
+		}
+		line(b, s.title, thousands(float64(s.proxied.keys)), by, direct, thousands(s.onNode), thousands(s.embedded))
+	}
+	b.WriteString("\n")
+}
+
+func (r *report) splits(b *strings.Builder) {
+	rows := r.in(splitting)
+	if len(rows) == 0 {
+		return
+	}
+	heading(b, splitting, "The CPU time of redis-servers per decision through rlproxy, in us: for a key that lies on one node, and for one that is split. Less is better.",
+		"case", "unsplit", "split, all nodes", "multiple", "split, the busiest node", "multiple", "calls by node, %")
+	for _, row := range rows {
+		line(b, row.title, short(row.as.node), short(row.bs.node), row.multiple(0), short(row.bs.busiest), row.multiple(1),
+			fmt.Sprintf("%.0f to %.0f", row.bs.least, row.bs.most))
+	}
+	b.WriteString("\n")
+}
+
+func (r *report) latencies(b *strings.Builder) {
+	rows := r.in(latency)
+	if len(rows) == 0 {
+		return
+	}
+	heading(b, latency, "The time from request to answer, in us.",
+		"case", "direct, p50", "rlproxy, p50", "multiple", "direct, p99", "rlproxy, p99", "multiple")
+	for _, row := range rows {
+		line(b, row.title, us(row.as.p50), us(row.bs.p50), row.multiple(0), us(row.as.p99), us(row.bs.p99), row.multiple(1))
+	}
+	b.WriteString("\n")
+}
+
+func (r *report) ceilings(b *strings.Builder) {
+	rows := r.in(ceilings)
+	if len(rows) == 0 {
+		return
+	}
+	heading(b, ceilings, "What the load generator reaches here with a server that has nothing to do, and what the hop alone costs.",
+		"command", "-P", "redis-server, /s", "rlproxy, /s", "multiple")
+	for _, row := range rows {
+		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0))
+	}
+	b.WriteString("\n")
+}
+
+func (r *report) growth(b *strings.Builder) {
+	if len(r.growths) == 0 {
+		return
+	}
+	heading(b, growing, "Through rlproxy. Each step has more work than the one before; none should be more than twice as slow, or take more than twice the node's CPU time. "+
+		"Steps are measured one after the other, so a machine that slows down meanwhile shows as a step. Measure the case alone, with -only, to tell the two apart.",
+		"case", "step", "decisions, /s", "node us", "rlproxy us", "slower than the step before", "node CPU over the step before")
+	for _, g := range r.growths {
+		for i, s := range g.samples {
+			slower, more := "", ""
+			if i > 0 {
+				slower = short(g.samples[i-1].rate / s.rate)
+				if s.node > 0 {
+					more = short(s.node / g.samples[i-1].node)
+				}
+			}
+			line(b, g.name, g.steps[i].title, thousands(s.rate), short(s.node), short(s.proxy), slower, more)
+		}
+	}
+	b.WriteString("\n")
+	told := map[string]bool{}
+	for _, g := range r.growths {
+		if !told[g.of] {
+			fmt.Fprintf(b, "- %s: %s\n", g.of, g.why)
+		}
+		told[g.of] = true
+	}
+	b.WriteString("\n")
+}
+
+// rounded writes a whole number with commas, of which three digits count.
+func rounded(v float64) string {
+	unit := math.Pow(10, max(math.Floor(math.Log10(v))-2, 0))
+	return thousands(math.Round(v/unit) * unit)
+}
+
+// us writes microseconds with three digits, or all that are before the point.
+func us(v float64) string {
+	if v >= 1000 {
+		return thousands(v)
+	}
+	return short(v)
+}
+
+// thousands writes a whole number with commas.
+func thousands(v float64) string {
+	s := fmt.Sprintf("%.0f", v)
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return s
+}
