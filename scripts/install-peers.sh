@@ -18,10 +18,57 @@ changed() {
 done_with() { echo "$sum" >"$cache/$1.sum"; }
 
 build_redis_rate() {
-	(cd tests/peers/redis_rate && nice go build -o "$cache/redis_rate/adapter" .)
+	go build -C tests/peers/redis_rate -o "$cache/redis_rate/adapter" .
 }
 
-[ $# -gt 0 ] || set -- redis_rate
+build_ratelimit() {
+	go build -C tests/peers/ratelimit -o "$cache/ratelimit/adapter" .
+	go build -C tests/peers/ratelimit -o "$cache/ratelimit/server" github.com/envoyproxy/ratelimit/src/service_cmd
+}
+
+build_throttlecrab() {
+	scripts/need cargo gcc protoc
+	if changed throttlecrab tests/peers/throttlecrab/version; then
+		nice cargo install --quiet --locked --root "$cache/throttlecrab" --target-dir "$cache/throttlecrab/target" \
+			"throttlecrab-server@$(cat tests/peers/throttlecrab/version)"
+		rm -rf "$cache/throttlecrab/target"
+		done_with throttlecrab
+	fi
+}
+
+build_limits() {
+	scripts/need python3
+	python3 -c 'import ensurepip' 2>/dev/null || scripts/need python3-venv
+	if changed limits tests/peers/limits/requirements.txt; then
+		python3 -m venv --clear "$cache/limits"
+		"$cache/limits/bin/pip" install -q -r tests/peers/limits/requirements.txt
+		done_with limits
+	fi
+}
+
+build_rate_limiter_flexible() {
+	scripts/need node npm
+	local from=tests/peers/rate-limiter-flexible to=$cache/rate-limiter-flexible
+	if changed rate-limiter-flexible $from/package-lock.json; then
+		mkdir -p "$to"
+		cp $from/package.json $from/package-lock.json "$to"
+		npm ci --silent --ignore-scripts --prefix "$to"
+		done_with rate-limiter-flexible
+	fi
+}
+
+build_bucket4j() {
+	scripts/need javac mvn
+	local from=tests/peers/bucket4j to=$cache/bucket4j
+	if changed bucket4j $from/pom.xml $from/Adapter.java; then
+		rm -rf "$to"
+		mvn -q -B -f $from/pom.xml dependency:copy-dependencies -DoutputDirectory="$to/lib"
+		javac -cp "$to/lib/*" -d "$to/classes" $from/Adapter.java
+		done_with bucket4j
+	fi
+}
+
+[ $# -gt 0 ] || set -- redis_rate ratelimit limits rate_limiter_flexible bucket4j throttlecrab
 for peer; do
 	echo "peers: $peer"
 	"build_$peer"

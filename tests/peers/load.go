@@ -22,7 +22,7 @@ type Load struct {
 	Keys        int
 	Limit       int64
 	Window      time.Duration
-	For         time.Duration // how long it is measured, after a warm-up of a quarter of that
+	For         time.Duration // how long it is measured, after a warm-up of the same length
 }
 
 // Report is what a load came to.
@@ -70,7 +70,7 @@ func (p *Peer) measure(ctx context.Context, l Load, c clients) (r Report, err er
 	if err := c.open(ctx, p, l); err != nil {
 		return r, err
 	}
-	if _, err := c.run(l.For / 4); err != nil {
+	if _, err := c.run(l.For); err != nil {
 		return r, err
 	}
 	before, err := p.used(c)

@@ -13,7 +13,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,6 +33,7 @@ type Question struct {
 type Answer struct {
 	Allowed    bool
 	RetryAfter time.Duration // how long to wait after a denial; -1 ms: the peer does not say
+	Fallback   bool          // whether it was decided without the store, which did not answer
 	Err        error         // why there is no decision; the other answers may have one
 	Sent       time.Time     // before the question was written
 	Received   time.Time     // after the answer was read
@@ -109,6 +114,28 @@ func (p *Peer) Ask(questions ...Question) ([]Answer, error) {
 	}
 	return answers, nil
 }
+
+// Describe returns what the page says of the peer with a name, and its version; none
+// for what comes with rlproxy.
+func Describe(name string) (about About, version string, err error) {
+	about = kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })].about
+	if about.Package == "" {
+		return about, "", nil
+	}
+	root, err := Root()
+	if err != nil {
+		return about, "", err
+	}
+	text, err := os.ReadFile(filepath.Join(root, "tests/peers", about.Package)) // #nosec G304 -- our own
+	_, rest, found := strings.Cut(string(text), about.Before)
+	if version = regexp.MustCompile(`^[0-9][0-9A-Za-z.-]*`).FindString(rest); err == nil && (!found || version == "") {
+		err = fmt.Errorf("%s has no version of %s", about.Package, name)
+	}
+	return about, version, err
+}
+
+// HasStore reports whether the peer keeps its state on Redis.
+func (p *Peer) HasStore() bool { return !p.kind.alone }
 
 // Stop ends what Start started.
 func (p *Peer) Stop() {
