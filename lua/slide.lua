@@ -218,8 +218,7 @@ end
 -- patched is the fast path of a log too long for an inline record, which has no other state. s is what was read of the
 -- record, the state's fields at index `at`, its area from index begin on. It reads the oldest entries, and writes the
 -- fields and the newest entry. It returns what straight does of a reply. It returns nothing, and has written nothing, where
--- the slow path has to decide: the oldest entries do not tell, some requests are granted and some are not, or the record
--- has to be composed anew.
+-- the slow path has to decide: the oldest entries do not tell, or the record has to be composed anew.
 function slide.patched(q, key, s, at, begin, clock, requests)
   local window, limit, ask = q.windows[1], q.limits[1], q.ask
   local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
@@ -240,21 +239,25 @@ function slide.patched(q, key, s, at, begin, clock, requests)
   end
   local used = (total - base) % WRAP
   if used > UNITS then return end
-  local over = used + ask - limit -- units that have to leave the window before there is room
-  if over > 0 then
-    local i = gone
+  local granted, room = limit - used, 0
+  if granted >= requests * ask then
+    granted = requests
+  else
+    granted = granted > 0 and (granted - granted % ask) / ask or 0
+    if q.cost == 0 and granted > 0 then granted = requests end
+  end
+  local units, rated = granted * q.cost
+  if granted < requests then -- when enough has left the window for one more
+    local over, i = used + units + ask - limit, gone
     while (live - base) % WRAP < over do
       i = i + 1
       if i == ahead then return end
       ms, live = unpack('>I6I6', front, from + i * ENTRY)
     end
-    local room = ms + window + 1
+    room = ms + window + 1
     if room <= clock or room > clock + DELAY then return end
-    return 0, rate_at(clock, last, calls), used, room, newest
   end
-  if used + requests * ask > limit then return end
-  local units, rated = requests * q.cost
-  if units == 0 then return requests, rate_at(clock, last, calls), used, 0, newest end
+  if units == 0 then return granted, rate_at(clock, last, calls), used, room, newest end
   local kept, moment = n - gone, now
   if limit > 65536 then moment = moment + -moment % ceil(window / 65536) end
   if newest >= moment then moment, kept = newest, kept - 1 end
@@ -269,5 +272,5 @@ function slide.patched(q, key, s, at, begin, clock, requests)
   end
   call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', moment, total))
   if moment ~= newest then record.expire(key, moment + window) end
-  return requests, rated, used, 0, moment
+  return granted, rated, used, room, moment
 end
