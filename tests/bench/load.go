@@ -38,7 +38,7 @@ type load struct {
 	stopped *server // the node that does not run in the middle half of a round
 }
 
-// sender has clients send n commands and measures. The zero value is redis-benchmark.
+// sender is what sends the commands of a load. The zero value is redis-benchmark.
 type sender int
 
 const (

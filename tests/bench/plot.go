@@ -132,7 +132,7 @@ func plotLabel(row result) string {
 	if !found {
 		label = "all of them in turn"
 	}
-	label = strings.NewReplacer("Redis Cluster, 3 masters, cold keys", "cold keys in a Cluster", "one hot key with room", "one hot key", " near ", ", ").Replace(label)
+	label = strings.NewReplacer("Redis Cluster, 3 masters, cold keys", "cold keys in a Cluster", "one hot key with room", "one hot key", " a second", "/s", " in 10 s", "/10 s").Replace(label)
 	if row.b.depth == 1 {
 		return label + ", one at a time"
 	}

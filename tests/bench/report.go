@@ -91,6 +91,9 @@ func (r *report) memoryLine() string {
 func (r *report) whenScriptsAreBetter(b *strings.Builder) {
 	cases, ahead, alone := 0, 0, 0
 	for _, row := range append(r.in(decisions), r.in(everyday)...) {
+		if row.a.script == "" {
+			continue // INCR decides nothing
+		}
 		cases++
 		if row.values[0].median < 1 {
 			ahead++

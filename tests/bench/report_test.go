@@ -33,8 +33,10 @@ func TestPageBeginsWithFiveLines(t *testing.T) {
 	slower.values = []spread{{0.7, 0.8, 1.1}, {1, 1, 1}}
 	skewed := measured("RL.SLIDE, skewed keys", 16, sample{}, sample{})
 	skewed.table, skewed.values = everyday, []spread{{0.7, 0.9, 1.1}, {1, 1, 1}}
+	incr := measured("RL.SLIDE, embedded engine, against INCR", 16, sample{}, sample{}) // no script, so it does not count
+	incr.a.script, incr.a.command, incr.values = "", []string{"INCR", manyKeys}, []spread{{0.5, 0.5, 0.5}}
 	r := report{rows: []result{
-		slower, skewed,
+		slower, skewed, incr,
 		measured("RL.SLIDE, cold keys", 64, sample{node: 10}, sample{node: 5, proxy: 1}),
 		measured("RL.SLIDE, one hot key with room", 64, sample{node: 12.5}, sample{node: 0.1, proxy: 0.8}),
 		{comparison: comparison{table: latency}, a: load{send: waiting}, as: sample{p50: 47}, bs: sample{p50: 88.7}, values: []spread{{}, {}}},
