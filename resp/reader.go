@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/rlproxy/rlproxy/internal/sockio"
 	"github.com/tidwall/redcon"
 )
 
@@ -74,7 +75,7 @@ type reader struct {
 
 func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
 	r := &reader{
-		conn: conn, raw: rawConn(conn), limit: cfg.QueryBufferLimit, hold: hold,
+		conn: conn, raw: sockio.Raw(conn), limit: cfg.QueryBufferLimit, hold: hold,
 		frame: framer{maxArgs: int64(cfg.MaxArgs), maxBulk: int64(cfg.ProtoMaxBulkLen)},
 	}
 	r.try = r.readReady
@@ -217,7 +218,7 @@ func (r *reader) fill() (int, error) {
 func (r *reader) readReady(fd uintptr) bool {
 	r.wake()
 	var ready bool
-	r.n, ready, r.rerr = readNow(fd, r.ws.buf[r.end:])
+	r.n, ready, r.rerr = sockio.ReadNow(fd, r.ws.buf[r.end:])
 	switch {
 	case ready:
 	case r.end == 0:

@@ -10,6 +10,8 @@ import (
 	"os"
 	"runtime/debug"
 	"time"
+
+	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
 const (
@@ -41,7 +43,7 @@ func (s *Session) run() {
 		s.srv.stats.HandshakeFails.Add(1)
 		return
 	}
-	s.in = newReader(s.conn, &s.srv.cfg, s.srv.hold)
+	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.hold), sockio.NewWriter(s.conn)
 	s.srv.handler.Open(s)
 	defer s.srv.handler.Close(s)
 	polite, err := s.loop()

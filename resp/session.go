@@ -9,6 +9,7 @@
 package resp
 
 import (
+	"io"
 	"net"
 	"sync/atomic"
 	"time"
@@ -61,6 +62,7 @@ type Session struct {
 	srv    *Server
 	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS
 	in     *reader
+	writer io.Writer    // to conn
 	active atomic.Int64 // when bytes were last read, in Unix ns
 	killed atomic.Bool  // Kill was called
 

@@ -83,7 +83,7 @@ func (s *Session) write(b []byte) error {
 		if err := s.extend(); err != nil {
 			return err
 		}
-		n, err := s.conn.Write(b[:min(len(b), writeChunk)])
+		n, err := s.writer.Write(b[:min(len(b), writeChunk)])
 		s.srv.stats.BytesOut.Add(int64(n))
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return errSlow

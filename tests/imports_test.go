@@ -45,7 +45,7 @@ var allowed = map[string][]string{
 	"engine/memory":      {"engine", "engine/hold", "engine/joint", "engine/limit"},
 	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard"},
-	"engine/backend":     {"shard", "internal/keypair"},
+	"engine/backend":     {"shard", "internal/keypair", "internal/sockio"},
 	"engine/denials":     {"engine", "engine/limit"},
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},
 	"engine/layout":      {"engine", "engine/backend", "shard"},
@@ -65,7 +65,7 @@ var allowed = map[string][]string{
 	"shard/lease":        nil,
 	"shard/lease/model":  {"shard/lease"},
 	"lua":                nil,
-	"resp":               nil,
+	"resp":               {"internal/sockio"},
 	"web":                {"commands/acl", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "internal/histogram", "shard", "web/metrics", "web/page"},
 	"web/metrics":        {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
 	"web/page":           nil,
@@ -74,6 +74,7 @@ var allowed = map[string][]string{
 	"internal/histogram": nil,
 	"internal/keypair":   nil,
 	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/peers"}, // of the walk, which runs them in one process
+	"internal/sockio":    nil,
 }
 
 // inTests says what else the tests of a package may import.

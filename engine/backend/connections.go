@@ -3,10 +3,13 @@ package backend
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
 // Connections tracks a client's open connections, so that all of them can be dropped at
@@ -27,6 +30,8 @@ type Connections struct {
 type connection struct {
 	net.Conn
 	raw     syscall.Conn
+	reader  io.Reader // reads from Conn
+	writer  io.Writer // writes to Conn
 	from    *Connections
 	spoke   bool    // the peer has sent something; used only by the reader
 	replies scanner // checks the replies; used only by the reader
@@ -42,7 +47,7 @@ func (u unspoken) Unwrap() []error { return []error{u.error} }
 // Read wraps the error of a peer that never sent anything in unspoken, and refuses
 // replies that exceed the limits of the scanner.
 func (c *connection) Read(p []byte) (int, error) {
-	n, err := c.Conn.Read(p)
+	n, err := c.reader.Read(p)
 	if n > 0 {
 		c.spoke = true
 		if malformed := c.replies.feed(p[:n]); malformed != nil {
@@ -53,6 +58,9 @@ func (c *connection) Read(p []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Write writes to the peer.
+func (c *connection) Write(p []byte) (int, error) { return c.writer.Write(p) }
 
 // SyscallConn returns the socket's raw connection.
 func (c *connection) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
@@ -126,6 +134,7 @@ func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func
 			}
 			c.Conn = secured
 		}
+		c.reader, c.writer = sockio.NewReader(c.Conn), sockio.NewWriter(c.Conn)
 		cs.mu.Lock()
 		if cs.open == nil {
 			cs.open = make(map[*connection]struct{})
