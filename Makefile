@@ -123,6 +123,12 @@ bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes
 	scripts/need redis-server
 	$(GO) run ./tests/bench -docs docs
 
+.PHONY: bench-peers
+bench-peers: build ## measure beside other rate limiters, which it builds first; writes docs/peers.md
+	scripts/need redis-server
+	scripts/install-peers.sh
+	$(GO) run ./tests/peers/bench -docs docs
+
 .PHONY: bench-hot
 bench-hot: build ## measure hot keys only: one hot key, one denied key, a split key
 	scripts/need redis-server

@@ -22,7 +22,7 @@ type Load struct {
 	Keys        int
 	Limit       int64
 	Window      time.Duration
-	For         time.Duration // how long it is measured, after a warm-up of the same length
+	For         time.Duration // how long it is measured, after a warm-up
 }
 
 // Report is what a load came to.
@@ -70,7 +70,11 @@ func (p *Peer) measure(ctx context.Context, l Load, c clients) (r Report, err er
 	if err := c.open(ctx, p, l); err != nil {
 		return r, err
 	}
-	if _, err := c.run(l.For); err != nil {
+	warm := l.For / 3
+	if p.kind.dialect == nil {
+		warm = 2 * l.For // a Java machine compiles what it runs, while it runs
+	}
+	if _, err := c.run(warm); err != nil {
 		return r, err
 	}
 	before, err := p.used(c)
@@ -263,12 +267,14 @@ func (b *benchmark) cpu() (time.Duration, error) { return b.used, nil }
 
 func (*benchmark) close() {}
 
-// Memory is what the state takes, in bytes: what Redis says of itself, or the resident
+// Memory is what the state takes, in bytes: what Redis says of itself
+// without the buffers of its clients, or the resident
 // memory of a server that keeps it.
 func (p *Peer) Memory() (int64, error) {
 	if p.kind.alone {
 		return p.server.resident()
 	}
-	used, err := Store(p.ctx, p.redis, "memory", "used_memory")
-	return int64(used), err
+	used, err1 := Store(p.ctx, p.redis, "memory", "used_memory")
+	clients, err2 := Store(p.ctx, p.redis, "memory", "mem_clients_normal")
+	return int64(used - clients), errors.Join(err1, err2)
 }
