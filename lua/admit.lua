@@ -27,7 +27,7 @@ function rider.remembered(s)
 end
 
 function rider.written(settled, release, ttl, cost, text, answer)
-  return pack('>BBI5I6Bc0c0', settled and 1 or 0, release and 1 or 0, ttl, cost, #text, text, answer)
+  return pack('>BBI5I6B', settled and 1 or 0, release and 1 or 0, ttl, cost, #text) .. text .. answer
 end
 
 -- The rider in memory:
@@ -94,17 +94,18 @@ function rider.remember(q, clock, now, entry)
   if unpack('>I4', entry, from) == 0 then return end
   local answer = sub(entry, from)
   if r.once then
-    ids.keep(now, now + q.longest + 1, pack('>Bc0I6Bc0', #q.text, q.text, clock, DECIDED, answer))
+    ids.keep(now, now + q.longest + 1, pack('>B', #q.text) .. q.text .. pack('>I6B', clock, DECIDED) .. answer)
   else
-    answer = q.kind ~= CONCURRENCY and pack('>I6Bc0', clock, DECIDED, answer) or ''
+    answer = q.kind ~= CONCURRENCY and pack('>I6B', clock, DECIDED) .. answer or ''
     ids.keep(now, r.id.till, rider.written(false, r.release, r.ttl, 0, q.text, answer))
   end
 end
 
-function lib.admit(keys, args)
-  local clock, key, q = lib.clock_of(args[1]), keys[1], spec.of(args[2])
+-- admit_one answers one request, by its spec and its rider.
+function lib.admit_one(key, clock, asked, text)
+  local q = spec.of(asked)
   if q.cost == 0 then return '\0' .. pack('>I6', clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
-  local id = rider.open(args[3], q, key, clock).id
+  local id = rider.open(text, q, key, clock).id
   local entry, now
   if not id.found and id.last <= clock and not ids.full() then
     if not r.once then
@@ -121,6 +122,6 @@ function lib.admit(keys, args)
     entry, now = lib.answer(rec, q, 1, r.take), rec.now
   end
   rider.remember(q, clock, now, entry)
-  return pack('>BI6c0', 0, clock, entry)
+  return pack('>BI6', 0, clock) .. entry
 end
-lib.admit = record.guarded(lib.admit)
+lib.admit = record.guarded(function(keys, args) return lib.admit_one(keys[1], lib.clock_of(args[1]), args[2], args[3]) end)

@@ -359,6 +359,39 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
+// Requests with ids that share a call are answered as in calls of their own, whether their keys are declared or not.
+func TestEachAnswersAsAlone(t *testing.T) {
+	h := startHolder(t)
+	settle := &engine.Request{Op: engine.OpSettle, Spec: limit.Spec{Cost: 3}, Hold: &engine.Hold{ID: engine.DigestOf([]byte("a"))}}
+	requests := []*engine.Request{with(slide(5, 10, 60_000), "a", 1000, false), once(slide(6, 10, 60_000), "b"), settle,
+		once(slide(6, 10, 60_000), "b"), once(slide(2, 10, 60_000), "b")}
+	run := func(f *lua.Function, args [][]byte, apart bool, keys ...string) string {
+		words := wire.KeysArgs(f, keys, strconv.FormatInt(base, 10), args, apart, false)
+		reply, err := h.server.Client.Do(context.Background(), words...).Text()
+		require.NoError(t, err)
+		return reply
+	}
+	var alone []string
+	for _, r := range requests {
+		if r.Op == engine.OpSettle {
+			alone = append(alone, run(lua.Settle, wire.SettleArgs(r), false, stored))
+		} else {
+			alone = append(alone, run(lua.Admit, wire.AdmitArgs(r), false, stored))
+		}
+	}
+	for _, apart := range []bool{false, true} {
+		h.server.Do("FLUSHALL")
+		got, err := wire.DecodeEach(run(lua.Each, wire.EachArgs(requests), apart, stored, stored, stored, stored, stored), len(requests))
+		require.NoError(t, err)
+		require.Equal(t, alone, got, "%v", apart)
+	}
+	h.server.Do("SET", "rl:{bad}", "nonsense")
+	got, err := wire.DecodeEach(run(lua.Each, wire.EachArgs(requests[:2]), false, "rl:{bad}", "rl:{good}"), 2)
+	require.NoError(t, err)
+	require.Empty(t, got[0], "its key has failed")
+	require.NotEmpty(t, got[1])
+}
+
 // Beside a log that is too long for one piece, a hold comes and goes without the log being written anew.
 func TestHoldsBesideALongLog(t *testing.T) {
 	h := startHolder(t)

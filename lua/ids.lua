@@ -11,8 +11,8 @@
 -- however many there are.
 local lib = ...
 
-local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
-local floor, max = math.floor, math.max
+local call, unpack, pack, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
+local max = math.max
 local layout, record = lib.layout, lib.record
 local BUCKETS, FRONT, COUNTS = 4096, 25, '>I3I3I3I2I6I6'
 local SLICE = 256  -- buckets that are swept at once
@@ -52,10 +52,23 @@ local function sift(s, now, digest, kind)
   return rest .. sub(s, from), found, till
 end
 
+-- field_of returns the field of a digest. Each is made once: there are BUCKETS of them.
+local kept = {}
+local function field_of(digest)
+  local high, low = byte(digest, 1, 2)
+  local n = high * 16 + (low - low % 16) / 16
+  local field = kept[n]
+  if not field then
+    field = pack('>I2', n)
+    kept[n] = field
+  end
+  return field
+end
+
 -- open takes into memory what is known of an id at the clock.
 function ids.open(key, digest, kind, clock)
   id.of, id.name, id.digest, id.kind = key, key .. '%i', digest, kind
-  id.field = pack('>I2', floor(unpack('>I2', digest) / 16))
+  id.field = field_of(digest)
   local got = call('HMGET', id.name, 'n', id.field)
   local n, bucket, last = got[1], got[2], 0
   if n then
@@ -78,7 +91,10 @@ function ids.record(clock)
 end
 
 local function counted()
-  return pack(COUNTS, max(id[1], 0), max(id[2], 0), max(id[3], 0), id.cursor, id.ending, id.last)
+  for kind = 1, 3 do
+    if id[kind] < 0 then id[kind] = 0 end
+  end
+  return pack(COUNTS, id[1], id[2], id[3], id.cursor, id.ending, id.last)
 end
 
 -- sweep drops the entries of the next buckets that have ended.
@@ -107,12 +123,12 @@ end
 
 -- keep remembers something of an id from now until a ms. The hash lives a bit longer, so that it seldom has to be told so.
 function ids.keep(now, till, what)
-  local kind, ending = id.kind, lib.holds.deadline(now, till - now)
-  local moves = ending > id.ending
-  id[kind], id.last = id[kind] + 1, max(id.last, now)
-  if moves then id.ending = ending end
-  call('HSET', id.name, id.field, pack('>c0c16BI6I2c0', id.rest, id.digest, kind, till, #what, what), 'n', counted())
-  if moves then record.expire(id.name, ending) end
+  local kind, moves = id.kind, till > id.ending
+  id[kind] = id[kind] + 1
+  if now > id.last then id.last = now end
+  if moves then id.ending = lib.holds.deadline(now, till - now) end
+  call('HSET', id.name, id.field, id.rest .. id.digest .. pack('>BI6I2', kind, till, #what) .. what, 'n', counted())
+  if moves then record.expire(id.name, id.ending) end
 end
 
 -- drop forgets an id.

@@ -1,6 +1,6 @@
 // Package lua holds what runs on a Redis node: one library of Redis Functions, put together from the files beside this
 // one. layout.lua says what is stored, each algorithm has a file of its own, and the headers of the library's functions
-// stand in decide.lua, admit.lua, settle.lua, all.lua, home.lua, shard.lua and inspect.lua.
+// stand in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua.
 //
 // Every file is a chunk of its own, which takes the library's table and adds its functions to it. Here they are only
 // set one after the other: no text is changed. At load time a node has none of the modules that the files use, so
@@ -25,7 +25,7 @@ var files embed.FS
 // The files that are no algorithms, each after those that it needs: those that algorithms use, and those that use them.
 var (
 	before = []string{"layout", "record", "rate"}
-	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "straight", "admit", "settle", "all", "inspect"}
+	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "straight", "admit", "settle", "each", "all", "inspect"}
 )
 
 // order lists all files, each after those that it needs.
@@ -49,13 +49,15 @@ type Function struct {
 	short string // in the library's table
 }
 
-// The functions. Admit, Settle and Renew are about an id of one key, and All asks several keys at once. Of split keys,
+// The functions. Admit, Settle and Renew are about an id of one key, Each runs the first two for
+// several, and All asks several keys at once. Of split keys,
 // Lend and Forget run at the home, Recall and Take at a shard.
 var (
 	Decide  = &Function{short: "decide"}
 	Admit   = &Function{short: "admit"}
 	Settle  = &Function{short: "settle"}
 	Renew   = &Function{short: "renew"}
+	Each    = &Function{short: "each"}
 	All     = &Function{short: "all"}
 	Inspect = &Function{short: "inspect"}
 	Lend    = &Function{short: "lend"}
@@ -64,7 +66,7 @@ var (
 	Take    = &Function{short: "take"}
 )
 
-var functions = []*Function{Decide, Admit, Settle, Renew, All, Inspect, Lend, Forget, Recall, Take}
+var functions = []*Function{Decide, Admit, Settle, Renew, Each, All, Inspect, Lend, Forget, Recall, Take}
 
 // Library is what FUNCTION LOAD takes. Its name ends in the hash of its text, so that two versions can be on one node.
 var Library struct{ Name, Source string }

@@ -19,9 +19,9 @@ local function reply(settled, cost, units, lapsed)
   return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
 end
 
-function lib.settle(keys, args)
-  local clock, key = lib.clock_of(args[1]), keys[1]
-  local what, digest, cost = unpack('>Bc16I6', args[2])
+-- settle_one ends a hold, by its argument of rl_settle.
+function lib.settle_one(key, clock, asked)
+  local what, digest, cost = unpack('>Bc16I6', asked)
   local id = ids.open(key, digest, what == 2 and ids.LEASE or ids.RESERVATION, clock)
   if not id.found then return reply(0, 0, 0, 0) end
   local settled, release, ttl, before, text, answer = rider.remembered(id.found)
@@ -54,7 +54,7 @@ function lib.settle(keys, args)
   end
   return reply(1, cost, q.cost, rec.lapsed)
 end
-lib.settle = record.guarded(lib.settle)
+lib.settle = record.guarded(function(keys, args) return lib.settle_one(keys[1], lib.clock_of(args[1]), args[2]) end)
 
 -- The function rl_renew lets what RL.ACQUIRE holds last from now on for a length of time.
 --

@@ -104,7 +104,7 @@ function straight.reserve(q, till, release, key, clock)
   if #s >= form.inline then return end
   local dated = slide.dated(till, q.limits[1], q.windows[1])
   local expires = max(dated + q.windows[1], ending)
-  record.store(key, held and text or '', s, expires, expires ~= was, true)
+  record.store(key, text, s, expires, expires ~= was, true)
   return pack('>BI3I4I3I6I6I6I6', layout.HELD, 0, 1, rated, used + charge, 0, max(newest, dated), 0), clock
 end
 

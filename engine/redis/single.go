@@ -14,16 +14,20 @@ import (
 
 // Some items have a call of their own instead of an entry in a call of many: RL.INSPECT, whatever has an id
 // of its own, a question about several keys, and the calls of package split. Renewals that follow each other
-// share one.
+// share one, and so do other requests that have ids.
 
-// maxRenewals is how many renewals share a call: each takes a node tens of microseconds, in which it does nothing else.
-const maxRenewals = 64
+// maxSharing is how many requests share a call: each takes a node tens of microseconds, in which it does nothing else.
+const maxSharing = 64
 
 // addSingle appends the call of item i, and returns how many items it answers.
 func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (items int) {
 	it := &b.items[i]
-	stored := []string{string(shard.AppendStoredKey(nil, it.name(), it.shard))}
-	f, args, items := lua.Inspect, [][]byte(nil), 1
+	f, args, same := lua.Inspect, [][]byte(nil), b.sharing(i)
+	items = max(len(same), 1)
+	var stored []string
+	for j := i; j < i+items; j++ {
+		stored = append(stored, string(shard.AppendStoredKey(nil, b.items[j].name(), b.items[j].shard)))
+	}
 	switch {
 	case it.call != nil:
 		f, args = it.call.Function, it.call.Args
@@ -31,11 +35,9 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 		f, args, stored = lua.All, wire.AllArgs(it.several.requests), it.several.stored()
 	case it.req.Op == engine.OpInspect:
 	case it.req.Op == engine.OpRenew:
-		same := b.renewals(i)
-		f, args, items, stored = lua.Renew, wire.RenewArgs(same), len(same), nil
-		for _, r := range same {
-			stored = append(stored, string(shard.AppendStoredKey(nil, r.Key, 0)))
-		}
+		f, args = lua.Renew, wire.RenewArgs(same)
+	case items > 1:
+		f, args = lua.Each, wire.EachArgs(same)
 	case it.req.Op == engine.OpSettle:
 		f, args = lua.Settle, wire.SettleArgs(it.req)
 	default:
@@ -54,13 +56,19 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	return items
 }
 
-// renewals returns the renewals from item i on that share a call. One that was misrouted, or is
-// answered by exception, is asked for alone.
-func (b *batch) renewals(i int) (same []*engine.Request) {
-	for j := i; j < len(b.items) && len(same) < maxRenewals; j++ {
+// sharing returns the requests with ids from item i on that share a call: renewals, or others. One that was
+// misrouted, or is answered by exception, is asked for alone.
+func (b *batch) sharing(i int) (same []*engine.Request) {
+	renewals := false
+	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
 		it := &b.items[j]
 		lone := it.misrouted || it.asking
-		if !it.alone || it.req == nil || it.req.Op != engine.OpRenew || lone && j > i {
+		if !it.alone || it.req == nil || it.several != nil || it.req.Hold == nil || lone && j > i {
+			break
+		}
+		if renews := it.req.Op == engine.OpRenew; j == i {
+			renewals = renews
+		} else if renews != renewals {
 			break
 		}
 		if same = append(same, it.req); lone {
@@ -84,14 +92,40 @@ func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 		return b.applyInspect(q, it, reply)
 	case it.req.Op == engine.OpRenew:
 		return b.applyRenewals(cmd, reply)
-	case it.req.Op == engine.OpSettle:
-		settled, lapsed, err := wire.DecodeSettle(reply)
-		if err == nil {
-			it.res.Settled, it.res.Lapsed = settled, lapsed
-		}
+	case cmd.items > 1:
+		return b.applyEach(q, cmd, reply)
+	}
+	return b.applyID(q, it, reply)
+}
+
+// applyID sets the result of a request with an id of its own.
+func (b *batch) applyID(q *queue, it *pending, reply string) error {
+	if it.req.Op != engine.OpSettle {
+		return b.applyAdmit(q, it, reply)
+	}
+	settled, lapsed, err := wire.DecodeSettle(reply)
+	if err == nil {
+		it.res.Settled, it.res.Lapsed = settled, lapsed
+	}
+	return err
+}
+
+// applyEach sets the results of requests with ids that shared a call. One whose key has failed was not
+// charged, and is asked alone: then the node says why. If one reply makes no sense, none is believed.
+func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
+	replies, err := wire.DecodeEach(reply, cmd.items)
+	if err != nil {
 		return err
 	}
-	return b.applyAdmit(q, it, reply)
+	for i, said := range replies {
+		j := cmd.item + i
+		if said == "" {
+			b.misrouteItem(j)
+		} else if err := b.applyID(q, &b.items[j], said); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (b *batch) applyInspect(q *queue, it *pending, reply string) error {
@@ -147,7 +181,7 @@ func (b *batch) misrouteSingle(cmd *command) bool {
 	return true
 }
 
-// applyAdmit sets the result of a request with an id of its own.
+// applyAdmit sets the result of a request that asks with an id of its own.
 func (b *batch) applyAdmit(q *queue, it *pending, reply string) error {
 	a, err := wire.DecodeAdmit(reply, it.req)
 	if err != nil {

@@ -78,7 +78,7 @@ func TestRenewalsShareACall(t *testing.T) {
 	e := openAlways(t, 5*time.Second, s.URL())
 	ready(t, e, "k")
 	var acquired, renewed []engine.Request
-	for i := range 2*maxRenewals + 10 {
+	for i := range 2*maxSharing + 10 {
 		key, id := fmt.Sprintf("pool%d", i%7), fmt.Sprint(i)
 		if i%10 != 3 { // of the others nothing is held
 			acquired = append(acquired, acquire(key, id, 1000))
@@ -102,6 +102,53 @@ func TestRenewalsShareACall(t *testing.T) {
 	for i, res := range askAll(t, e, renewed[1:]...) {
 		require.Equal(t, (i+1)%10 != 3, res.Renewed, "%d: the library was lost meanwhile", i)
 	}
+}
+
+// Requests with ids that follow each other are few calls, in order, and each is answered as if it were alone.
+func TestRequestsWithIDsShareACall(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 5*time.Second, s.URL())
+	ready(t, e, "k")
+	var requests []engine.Request
+	for i := range 50 {
+		key, id := fmt.Sprintf("shared%d", i%7), fmt.Sprint(i)
+		requests = append(requests, chargeOnce(key, id, 1000), reserve(key, id, 1000, 10), settle(key, id, 3), acquire("slots", id, 1000))
+	}
+	before := functionCalls(t, s)
+	for i, res := range askAll(t, e, requests...) {
+		if i%4 == 2 {
+			require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Returned: 7}, res.Settled, "%d", i)
+		} else {
+			require.True(t, res.Allowed && !res.Again, "%d", i)
+		}
+	}
+	require.Equal(t, 4, functionCalls(t, s)-before)
+	s.Do("FUNCTION", "FLUSH")
+	for i, res := range askAll(t, e, requests...) {
+		require.True(t, res.Again || res.Settled.Again, "%d: charged twice", i)
+	}
+	for _, res := range askAll(t, e, conformance.Slide("shared0", 1000, minute, 1)) {
+		require.EqualValues(t, 1000-8*(1+3)-1, res.Remaining)
+	}
+	before = functionCalls(t, s)
+	askAll(t, e, requests[0], renew("slots", "1"), requests[1], charge("k", 5), requests[2], requests[3])
+	require.Equal(t, 5, functionCalls(t, s)-before, "renewals and requests without ids are calls of their own")
+}
+
+// A damaged record is its own key's trouble: the other requests of the call are answered.
+func TestADamagedKeyDoesNotKeepOthersFromBeingAnswered(t *testing.T) {
+	t.Parallel()
+	a := startAttacked(t)
+	askAll(t, a.Engine, reserve("a", "1", 50, 10), reserve("b", "1", 50, 10))
+	a.store(t, "b", 0, []byte("nonsense"))
+	p := engine.Pipeline{Requests: []engine.Request{settle("a", "1", 4), settle("b", "1", 4), chargeOnce("b", "2", 50), chargeOnce("a", "2", 50)}}
+	a.Do(&p)
+	require.True(t, p.Results[0].Settled.Settled && p.Results[3].Allowed)
+	require.EqualValues(t, 45, p.Results[3].Remaining)
+	require.ErrorContains(t, p.Results[1].Err, "RL.RESET removes it")
+	require.ErrorContains(t, p.Results[2].Err, "RL.RESET removes it")
+	a.unharmed(t)
 }
 
 // A damaged record is its own key's trouble: the renewals of the other keys of the call hold.

@@ -148,6 +148,29 @@ func DecodeSettle(reply string) (s engine.Settlement, lapsed int64, err error) {
 	return s, lapsed, nil
 }
 
+// EachArgs returns the arguments of the function each, which runs admit and settle for requests.
+func EachArgs(requests []*engine.Request) (args [][]byte) {
+	for _, r := range requests {
+		if r.Op == engine.OpSettle {
+			args = append(args, SettleArgs(r)[0], nil)
+		} else {
+			args = append(args, AdmitArgs(r)...)
+		}
+	}
+	return args
+}
+
+// DecodeEach reads the reply of the function each to n requests: what admit or settle replies to each of them, empty if
+// its key has failed.
+func DecodeEach(reply string, n int) ([]string, error) {
+	in := reader{s: reply}
+	all := make([]string, n)
+	for i := range all {
+		all[i] = in.text(in.uint(2))
+	}
+	return all, in.end()
+}
+
 // RenewArgs returns the argument of the function renew: by request the digest 16 and the ms 5.
 func RenewArgs(requests []*engine.Request) [][]byte {
 	var b []byte

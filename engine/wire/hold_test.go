@@ -127,6 +127,16 @@ func TestDecodeSettle(t *testing.T) {
 	}
 }
 
+func TestDecodeEach(t *testing.T) {
+	all, err := DecodeEach("\x00\x02ab\x00\x00\x00\x01c", 3)
+	require.NoError(t, err)
+	require.Equal(t, []string{"ab", "", "c"}, all)
+	for _, wrong := range []string{"", "\x00\x02ab", "\x00\x02ab\x00\x00\x00\x02c", "\x00\x02ab\x00\x00\x00\x01cd"} {
+		_, err = DecodeEach(wrong, 3)
+		require.Error(t, err, "%q", wrong)
+	}
+}
+
 func TestDecodeRenew(t *testing.T) {
 	all, err := DecodeRenew("\x00\x01\x02", 3)
 	require.NoError(t, err)

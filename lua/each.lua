@@ -1,0 +1,25 @@
+-- each.lua: the function rl_each answers several requests that have ids, one after the other, as rl_admit and rl_settle would
+-- one by one.
+--
+-- KEYS    the stored key of each request, unless they are at the end of ARGV, as for rl_decide
+-- ARGV[1] the clock in ms; empty: the node's own
+-- ARGV[2] and on: per request its two arguments of rl_admit, or its one of rl_settle and an empty one
+-- returns per request the length 2 bytes, and the reply; or the length 0 if this key has failed, and so nothing was charged
+-- Cost: that of all of them, without a call of TIME for each.
+local lib = ...
+
+local pack = struct.pack
+
+function lib.each(keys, args)
+  local clock, before, count, out = lib.clock_of(args[1]), 0, #keys, {}
+  if count == 0 then
+    count = (#args - 1) / 3
+    keys, before = args, 2 * count + 1
+  end
+  for i = 1, count do
+    local f = args[2 * i + 1] == '' and lib.settle_one or lib.admit_one
+    local ok, reply = pcall(f, keys[before + i], clock, args[2 * i], args[2 * i + 1])
+    out[i] = ok and pack('>I2', #reply) .. reply or '\0\0'
+  end
+  return table.concat(out)
+end
