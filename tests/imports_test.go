@@ -73,8 +73,8 @@ var allowed = map[string][]string{
 	"internal/glob":      nil,
 	"internal/histogram": nil,
 	"internal/keypair":   nil,
-	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/peers"}, // of the walk, which runs them in one process
 	"internal/sockio":    nil,
+	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/peers"}, // of the walk, which runs them in one process
 }
 
 // inTests says what else the tests of a package may import.
