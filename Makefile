@@ -93,8 +93,9 @@ fuzz: ## run every fuzz target for FUZZTIME=30s
 	scripts/fuzz $(FUZZTIME)
 
 .PHONY: accuracy
-accuracy: ## measure what limiters admit and deny, beside an exact log; writes docs/accuracy.md
+accuracy: ## measure what limiters admit and deny; builds peers, writes docs/accuracy.md
 	scripts/need redis-server gcc
+	scripts/install-peers.sh
 	$(GO) test -count 1 -timeout 20m -parallel 4 -v -run '^TestAccuracy$$' ./tests/accuracy -docs $(CURDIR)/docs
 
 .PHONY: walk

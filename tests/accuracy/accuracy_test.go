@@ -6,7 +6,7 @@
 // Reading order: accuracy_test.go (this file), row_test.go (what is measured), world_test.go (on which
 // clock), history_test.go (what is counted), attack_test.go (bursts, and the search for worse ones),
 // wait_test.go (retry_after and the way back to all room), traffic_test.go (a day of requests),
-// fault_test.go (many connections, lost replies, failovers, changed limits), page_test.go.
+// fault_test.go (many connections, lost replies, failovers, changed limits), peer_test.go (other limiters), page_test.go and page.md.
 package accuracy
 
 import (
@@ -31,11 +31,11 @@ func TestMain(m *testing.M) { os.Exit(proxytest.Main(m, "../../cmd/rlproxy")) }
 
 // effort says how long to look.
 type effort struct {
-	rounds   int // of the search
-	waits    int // denials whose retry_after is tried
-	requests int // of the day of requests
-	phases   int // of a window, at which a full burst is tried
-	limit    int64
+	rounds   int   // of the search
+	waits    int   // denials whose retry_after is tried
+	requests int   // of the day of requests
+	phases   int   // of a window, at which a full burst is tried
+	limit    int64 // of the questions asked
 }
 
 var (
@@ -51,11 +51,11 @@ type figures struct {
 	waits                 waits
 	day                   day
 	faults                faults
-	livings               livings
+	seen                  seen
 }
 
-// livings are what a client of a limiter finds by a real clock.
-type livings struct {
+// seen is what a client of a limiter finds by a real clock.
+type seen struct {
 	Worst   float64 // the most in a trailing window over the limit, by bursts, greed and the search
 	Waits   waits
 	Minutes day
@@ -63,9 +63,9 @@ type livings struct {
 }
 
 // live finds it.
-func (w *world) live(t testing.TB) livings {
+func (w *world) live(t testing.TB) seen {
 	t.Helper()
-	return livings{
+	return seen{
 		Worst:   max(w.worst(t, slices.Concat(w.edges(), w.greedy())), w.patient(t, rng(1), 2)),
 		Waits:   w.waits(t, rng(2), 16),
 		Minutes: w.minutes(t, rng(3), 200_000),
@@ -124,19 +124,19 @@ func TestAccuracy(t *testing.T) {
 		for _, l := range p.Rows {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				l.livings = l.onRealClock(t).live(t)
-				l.livings.changes = l.faults.changes
-				t.Logf("%+v", l.livings)
+				l.seen = l.onRealClock(t).live(t)
+				l.seen.changes = l.faults.changes
+				t.Logf("%+v", l.seen)
 				if l.exact || l.strict {
-					require.LessOrEqual(t, max(l.livings.Worst, l.livings.Minutes.Worst), 1.0)
+					require.LessOrEqual(t, max(l.seen.Worst, l.seen.Minutes.Worst), 1.0)
 				}
 				if l.exact {
-					require.Zero(t, l.livings.Minutes.False)
+					require.Zero(t, l.seen.Minutes.False)
 				}
 			})
 		}
 	})
-	p.Guests = guests(t)
+	p.Others = others(t)
 	if !t.Failed() {
 		p.Minutes, p.Redis = int(math.Ceil(time.Since(began).Minutes())), version(t)
 		p.write(t, *docs)

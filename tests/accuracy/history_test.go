@@ -28,15 +28,16 @@ func (h history) worst(window int64) (most int) {
 }
 
 // falseDenials returns how many denials an exact log of what was admitted before would have admitted. What was
-// admitted exactly one window before still counts, and so does what may have been.
-func (h history) falseDenials(limit, window int64) (n int) {
+// admitted exactly one window before still counts, and so does what may have been. tick is how much longer
+// an admission counts, in us, as clocks show nothing shorter.
+func (h history) falseDenials(limit, window, tick int64) (n int) {
 	var in history
 	for _, a := range h {
 		if a.ok {
 			in = append(in, a)
 			continue
 		}
-		for len(in) > 0 && in[0].got < a.sent-window*1000 {
+		for len(in) > 0 && in[0].got < a.sent-window*1000-tick {
 			in = in[1:]
 		}
 		if int64(len(in)) < limit {

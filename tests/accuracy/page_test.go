@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"testing"
 	"text/template"
 
@@ -23,10 +24,10 @@ type line struct {
 	*figures
 }
 
-// guest is another limiter with what was found of it.
-type guest struct {
+// other is another limiter with what was found of it.
+type other struct {
 	name string
-	livings
+	seen
 	alone bool   // it keeps its state in its own process, so that several clients of it are not measured
 	wrong string // why it was not measured; empty if it was
 }
@@ -38,7 +39,7 @@ type page struct {
 	Minutes int
 	Redis   string // the version of redis-server
 	Rows    []line
-	Guests  []guest
+	Others  []other
 	Restart float64 // admitted in all, of a limit, if the embedded engine was restarted when half of it was used
 }
 
@@ -57,6 +58,11 @@ func (p *page) Shape() string {
 		"(exponent %g). A session has 3 requests or more (Pareto, exponent %g, at most %d). Pauses within it are log-normal with a median of %d ms and a sigma of %g, and of the requests %g %% come in the same millisecond as "+
 		"the one before. Sessions begin most often at 15:00, and a fifth as often at 3:00.",
 		p.effort.requests, clients, perMinute.limit, perMinute.window/1000, zipfExponent, sessionAlpha, sessionMost, pauseMedian, pauseSigma, together*100)
+}
+
+// Measured reports whether there are figures of a limiter of package peers.
+func (p *page) Measured(name string) bool {
+	return slices.ContainsFunc(p.Others, func(o other) bool { return o.name == name && o.wrong == "" })
 }
 
 // row returns the line of a limiter.
@@ -127,13 +133,13 @@ func (p *page) Faulty() (out []string) {
 	return out
 }
 
-// Living returns the lines of the table of what clients find by real clocks.
-func (p *page) Living() (out []string) {
-	guests := make([]guest, 0, len(p.Rows)+len(p.Guests))
+// Seen returns the lines of the table of what clients find by real clocks.
+func (p *page) Seen() (out []string) {
+	limiters := make([]other, 0, len(p.Rows)+len(p.Others))
 	for _, l := range p.Rows {
-		guests = append(guests, guest{name: l.code(), livings: l.livings})
+		limiters = append(limiters, other{name: l.code(), seen: l.seen})
 	}
-	for _, g := range append(guests, p.Guests...) {
+	for _, g := range append(limiters, p.Others...) {
 		if g.wrong != "" {
 			out = append(out, g.name+" | not measured: "+g.wrong+" | | | | | |")
 			continue

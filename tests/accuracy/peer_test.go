@@ -17,15 +17,15 @@ const processes = 8
 // aDayLong is a question that peers know, too. Most have no longer window.
 var aDayLong = question{limit: 100, window: 24 * 3600 * 1000}
 
-// guests measures the limiters of package peers that are not rows already.
-func guests(t *testing.T) []guest {
-	var out []*guest
+// others measures the limiters of package peers that are not rows already.
+func others(t *testing.T) []other {
+	var out []*other
 	t.Run("peers", func(t *testing.T) {
 		for _, name := range peers.Names() {
 			if strings.HasPrefix(name, "rlproxy") || name == "sorted-set script" {
 				continue
 			}
-			g := &guest{name: name}
+			g := &other{name: name}
 			out = append(out, g)
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -34,7 +34,7 @@ func guests(t *testing.T) []guest {
 			})
 		}
 	})
-	all := make([]guest, len(out))
+	all := make([]other, len(out))
 	for i, g := range out {
 		all[i] = *g
 	}
@@ -42,22 +42,22 @@ func guests(t *testing.T) []guest {
 }
 
 // measure finds the figures, or why there are none.
-func (g *guest) measure(t testing.TB) {
+func (g *other) measure(t testing.TB) {
 	t.Helper()
 	redis := redistest.Start(t)
 	p, err := peers.Start(t.Context(), g.name, redis.Addr)
 	if err != nil {
-		g.wrong = strings.ReplaceAll(err.Error(), "|", "/")
+		g.wrong = reason(err)
 		return
 	}
 	t.Cleanup(p.Stop)
 	ask := asker(p)
 	if _, err := ask("first", aDayLong, 1); err != nil {
-		g.wrong = strings.ReplaceAll(err.Error(), "|", "/")
+		g.wrong = reason(err)
 		return
 	}
 	g.alone = redis.Do("DBSIZE") == "0"
-	g.livings = realClock(ask).live(t)
+	g.seen = realClock(ask).live(t)
 	g.Raised, g.Lowered = changed(aDayLong, func(key string, q question, n int) int64 {
 		answers, err := ask(key, q, n)
 		require.NoError(t, err)
@@ -66,6 +66,12 @@ func (g *guest) measure(t testing.TB) {
 	if !g.alone {
 		g.Crowd = g.crowd(t, redis.Addr)
 	}
+}
+
+// reason returns the beginning of an error, for a cell of a table.
+func reason(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return strings.ReplaceAll(line[:min(len(line), 120)], "|", "/")
 }
 
 // asker returns a function that asks a peer.
@@ -94,7 +100,7 @@ func asker(p *peers.Peer) func(key string, q question, n int) ([]answer, error) 
 }
 
 // crowd asks by several processes at once, ten times the limit in all.
-func (g *guest) crowd(t testing.TB, redis string) float64 {
+func (g *other) crowd(t testing.TB, redis string) float64 {
 	t.Helper()
 	var admitted int64
 	var mu sync.Mutex

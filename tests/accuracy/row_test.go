@@ -30,7 +30,7 @@ type row struct {
 	command bool   // rlproxy's, not Redis's
 	script  string // a file of tests/bench/scripts, whose digest stands before the words
 	words   func(key string, q question) []any
-	read    func(reply any) (answer, error)
+	read    func(reply any) (answer, error) // nil: see increments
 
 	exact   bool    // an exact log: nothing too much, and no denial too many
 	strict  bool    // nothing too much

@@ -106,8 +106,8 @@ func (w *world) play(t testing.TB, requests []request) (f day) {
 	for _, h := range histories {
 		f.Admitted += h.admitted()
 		f.Worst = max(f.Worst, w.over(h))
-		f.False += h.falseDenials(w.limit, w.window)
-		f.FalseWider += h.falseDenials(w.limit, w.window+w.window/max(w.buckets, 1))
+		f.False += h.falseDenials(w.limit, w.window, w.tick)
+		f.FalseWider += h.falseDenials(w.limit, w.window+w.window/max(w.buckets, 1), w.tick)
 	}
 	return f
 }

@@ -21,9 +21,11 @@ type waits struct {
 type trial struct {
 	key    string
 	at     int64 // ms of what comes next
-	denied int64 // us when it was denied, as late as that can have been; 0: it was not yet
+	sent   int64 // us when what was denied was asked
+	denied int64 // us when the answer had come; 0: it was not denied yet
 	retry  int64 // ms
 	asked  bool  // again before retry had passed, and was denied
+	missed int   // times that the machine was too busy to ask again before retry had passed
 }
 
 // waits uses keys at random until they deny, asks again a margin (1 ms, if the test sets the clock) before the retry_after
@@ -55,7 +57,7 @@ func (w *world) waits(t testing.TB, rng *rand.Rand, n int) (f waits) {
 			return waits{}
 		case next.denied == 0:
 			f.Tried++
-			next.denied, next.retry = w.now(), last.retry
+			next.sent, next.denied, next.retry = sent, w.now(), last.retry
 			next.asked = last.retry <= w.margin
 			next.at = sent/1000 + last.retry - w.margin
 			if next.asked {
@@ -64,6 +66,11 @@ func (w *world) waits(t testing.TB, rng *rand.Rand, n int) (f waits) {
 			continue
 		case !next.asked && !last.ok:
 			next.asked, next.at = true, next.after(w)
+			continue
+		case !next.asked && w.now() >= next.sent+next.retry*1000: // it may have passed
+			f.Tried--
+			require.Less(t, next.missed, 20, "the machine is too busy to ask in time")
+			*next = trial{key: w.key(), at: w.now()/1000 + 1 + rng.Int64N(w.window), missed: next.missed + 1}
 			continue
 		case !next.asked:
 			f.Late++

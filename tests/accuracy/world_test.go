@@ -26,6 +26,7 @@ type world struct {
 	buckets int64 // sub-windows of a counter; 0 or 1: the window is one
 	margin  int64 // ms by which what must be before a moment is before it
 	late    int64 // ms by which what must be after a moment is after it, if not at it
+	tick    int64 // us that a limiter may be late because its clock shows whole ms; 0 if the test sets the clock to whole ms
 	ask     func(key string, q question, n int) ([]answer, error)
 	now     func() int64   // us since the epoch
 	until   func(at int64) // returns once it is that ms
@@ -116,7 +117,7 @@ func (r *row) onRealClock(t testing.TB) *world {
 // its limit is small enough for many schedules side by side.
 func realClock(ask func(string, question, int) ([]answer, error)) *world {
 	return &world{
-		question: question{limit: 20, window: 1000}, margin: 30, late: 30, ahead: 1, steps: 30,
+		question: question{limit: 20, window: 1000}, margin: 30, late: 30, tick: 1000, ahead: 1, steps: 30,
 		ask:   ask,
 		now:   func() int64 { return time.Now().UnixMicro() },
 		until: func(ms int64) { time.Sleep(time.Until(time.UnixMilli(ms))) },
