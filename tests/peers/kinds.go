@@ -25,9 +25,9 @@ type kind struct {
 
 // About is what the page says of a peer.
 type About struct {
-	Algorithm string
-	Package   string // the file that names its version, and the text before it
-	Before    string
+	Algorithm string // in a few words
+	Package   string // the file of this folder that names its version; empty: rlproxy's own
+	Before    string // the text in that file that its version follows
 	Setting   string // how it runs here
 }
 
