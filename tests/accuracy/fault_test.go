@@ -45,9 +45,16 @@ func (r *row) stand(t testing.TB) *stand {
 	s := &stand{t: t, row: r, node: redistest.Start(t)}
 	s.addr = s.node.Addr
 	if r.command {
-		s.addr = proxytest.Start(t, "--backend", s.node.URL(), "--backend-timeout", "5000", "--fail-policy", "error").Addr // no answer but the node's
+		s.addr = startProxy(t, s.node)
 	}
 	return s
+}
+
+// startProxy runs an rlproxy on a node, and returns its address. However busy the machine is, no FAIL policy answers in
+// the node's place.
+func startProxy(t testing.TB, node *redistest.Server) string {
+	t.Helper()
+	return proxytest.Start(t, "--backend", node.URL(), "--backend-timeout", "5000", "--fail-policy", "error").Addr
 }
 
 // admitted asks n times over a connection of its own, and returns how many were admitted.

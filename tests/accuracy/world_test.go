@@ -105,9 +105,10 @@ func serve(t testing.TB, e engine.Engine) string {
 // onRealClock returns a world with the rlproxy that users run, a redis-server and the machine's clock.
 func (r *row) onRealClock(t testing.TB) *world {
 	t.Helper()
-	addr := redistest.Start(t).Addr
+	node := redistest.Start(t)
+	addr := node.Addr
 	if r.command {
-		addr = proxytest.Start(t, "--backend", "redis://"+addr).Addr
+		addr = startProxy(t, node)
 	}
 	c := r.dial(t, addr)
 	return realClock(func(key string, q question, n int) ([]answer, error) { return c.ask(key, q, n) })
