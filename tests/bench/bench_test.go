@@ -1,12 +1,11 @@
 package main
 
 import (
-	"bufio"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,25 +20,10 @@ func TestParseOfRedisBenchmark(t *testing.T) {
 	require.NoError(t, s.parse("WARNING: no CONFIG\n"+
 		`"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`+"\n"+
 		`"RL.SLIDE k:__rand_int__ 100 60","1234.50","0.3","0.1","0.250","0.4","0.700","2.0"`+"\n"))
-	require.Equal(t, sample{rate: 1234.5, p50: 250, p99: 700}, s)
+	require.Equal(t, sample{Figures: traffic.Figures{Rate: 1234.5, P50: 250, P99: 700}}, s)
 	require.Error(t, s.parse("Error from server: NOSCRIPT"))
 	require.Error(t, s.parse(`"test","rps"`+"\n"))
 	require.Error(t, s.parse(`"test","rps"`+"\n"+`"PING","1"`+"\n"))
-}
-
-func TestEncode(t *testing.T) {
-	require.Equal(t, "*2\r\n$4\r\nINCR\r\n$14\r\nk:000000000042\r\n", string(encode(nil, []string{"INCR", manyKeys}, 42)))
-}
-
-func TestReadReply(t *testing.T) {
-	r := bufio.NewReader(strings.NewReader("+PONG\r\n*2\r\n:1\r\n$2\r\nab\r\n-ERR no\r\n"))
-	for _, want := range []string{"PONG", "1 ab"} {
-		reply, err := readReply(r)
-		require.NoError(t, err)
-		require.Equal(t, want, reply)
-	}
-	_, err := readReply(r)
-	require.EqualError(t, err, "ERR no")
 }
 
 func TestReadBaseline(t *testing.T) {
@@ -69,6 +53,10 @@ func TestBaselineIsWhole(t *testing.T) {
 }
 
 func TestGrowthCountsTimeAndCPU(t *testing.T) {
-	g := grown{samples: []sample{{rate: 100, node: 10}, {rate: 80, node: 15}, {rate: 90, node: 12}}}
+	g := grown{samples: []sample{rated(100, 10), rated(80, 15), rated(90, 12)}}
 	require.InDelta(t, 1.5, g.worst(), 1e-9)
+}
+
+func rated(rate, node float64) sample {
+	return sample{Figures: traffic.Figures{Rate: rate}, node: node}
 }

@@ -1,6 +1,10 @@
 package main
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+)
 
 // question is one of the two kinds of window that are compared.
 type question struct {
@@ -44,7 +48,7 @@ func (l *lab) eval(script, key string, args ...string) []string {
 }
 
 const (
-	manyKeys  = "k:" + variable
+	manyKeys  = "k:" + traffic.Variable
 	trillion  = 1_000_000_000_000 // the largest limit
 	clients   = 50
 	decisions = "Decisions" // the tables' titles

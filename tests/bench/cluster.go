@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 // masters is how many nodes our Redis Cluster has, none of them a replica.
@@ -25,7 +27,7 @@ func (l *lab) openCluster() error {
 			return err
 		}
 		l.cluster = append(l.cluster, s)
-		create = append(create, address(s.port))
+		create = append(create, s.address())
 	}
 	out, err := exec.CommandContext(l.ctx, "redis-cli", append(create, "--cluster-yes")...).CombinedOutput() // #nosec G204 -- our own
 	if err != nil {
@@ -43,7 +45,7 @@ func (l *lab) openCluster() error {
 // joined waits until a node knows that the cluster is whole.
 func (l *lab) joined(s *server) error {
 	for range 2000 {
-		info, err := ask(s.port, "CLUSTER", "INFO")
+		info, err := traffic.Ask(s.address(), "CLUSTER", "INFO")
 		if err != nil {
 			return err
 		}
@@ -71,6 +73,6 @@ func (l *lab) clusterCase(q question, keys int) comparison {
 	}
 	a := b
 	a.target, a.keys, a.cluster = target{fronts: l.cluster[:1], nodes: l.cluster}, keys/masters, true
-	cold.key = "k:{tag}:" + variable
+	cold.key = "k:{tag}:" + traffic.Variable
 	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", cold.directs(l, a), b, []*figure{byRate, byNodeCPU}}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 // comparison is one case: the same question put to Redis itself and to rlproxy.
@@ -28,13 +30,13 @@ type figure struct {
 
 // The figures. More is better for the first two, less for the others.
 var (
-	byRate    = &figure{"decisions per second", func(a, b sample) float64 { return b.rate / a.rate }}
+	byRate    = &figure{"decisions per second", func(a, b sample) float64 { return b.Rate / a.Rate }}
 	byNodeCPU = &figure{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
 	byAllCPU  = &figure{"CPU of all Redis nodes per decision", func(a, b sample) float64 { return b.node / a.node }}
 	byBusiest = &figure{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
-	byP50     = &figure{"p50", func(a, b sample) float64 { return b.p50 / a.p50 }}
-	byP99     = &figure{"p99", func(a, b sample) float64 { return b.p99 / a.p99 }}
-	byP999    = &figure{"p99.9", func(a, b sample) float64 { return b.p999 / a.p999 }}
+	byP50     = &figure{"p50", func(a, b sample) float64 { return b.P50 / a.P50 }}
+	byP99     = &figure{"p99", func(a, b sample) float64 { return b.P99 / a.P99 }}
+	byP999    = &figure{"p99.9", func(a, b sample) float64 { return b.P999 / a.P999 }}
 )
 
 // spread is the median of the rounds, and the lowest and highest of them.
@@ -69,7 +71,7 @@ type result struct {
 }
 
 func (r result) String() string {
-	s := fmt.Sprintf("%-58s %9.0f/s %9.0f/s", r.name(), r.as.rate, r.bs.rate)
+	s := fmt.Sprintf("%-58s %9.0f/s %9.0f/s", r.name(), r.as.Rate, r.bs.Rate)
 	for i, f := range r.figures {
 		s += fmt.Sprintf("  %s: %s", f.title, r.values[i])
 	}
@@ -142,12 +144,12 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 	short := 3000 * min(l.depth, 8)
 	s, err := l.run(ctx, short)
 	if err == nil && l.warm > 0 {
-		if err = l.warmUp(ctx, o, int(s.rate*o.seconds)); err == nil {
+		if err = l.warmUp(ctx, o, int(s.Rate*o.seconds)); err == nil {
 			s, err = l.run(ctx, short)
 		}
 	}
 	// Connecting must not be what is measured.
-	return max(int(s.rate*o.seconds), 2000, 20*l.clients), err
+	return max(int(s.Rate*o.seconds), 2000, 20*l.clients), err
 }
 
 // round is one measurement of one side, of n commands.
@@ -179,18 +181,20 @@ func medians(all []sample) sample {
 		return spreadOf(values).median
 	}
 	return sample{
-		rate:    median(func(s sample) float64 { return s.rate }),
+		Figures: traffic.Figures{
+			Rate:   median(func(s sample) float64 { return s.Rate }),
+			P50:    median(func(s sample) float64 { return s.P50 }),
+			P99:    median(func(s sample) float64 { return s.P99 }),
+			P999:   median(func(s sample) float64 { return s.P999 }),
+			Max:    median(func(s sample) float64 { return s.Max }),
+			Late:   median(func(s sample) float64 { return s.Late }),
+			Failed: median(func(s sample) float64 { return s.Failed }),
+		},
 		node:    median(func(s sample) float64 { return s.node }),
 		busiest: median(func(s sample) float64 { return s.busiest }),
 		calls:   median(func(s sample) float64 { return s.calls }),
 		least:   median(func(s sample) float64 { return s.least }),
 		most:    median(func(s sample) float64 { return s.most }),
 		proxy:   median(func(s sample) float64 { return s.proxy }),
-		p50:     median(func(s sample) float64 { return s.p50 }),
-		p99:     median(func(s sample) float64 { return s.p99 }),
-		p999:    median(func(s sample) float64 { return s.p999 }),
-		max:     median(func(s sample) float64 { return s.max }),
-		late:    median(func(s sample) float64 { return s.late }),
-		failed:  median(func(s sample) float64 { return s.failed }),
 	}
 }

@@ -7,11 +7,13 @@ import (
 	"os"
 	"strconv"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 // nodeCPU is the CPU time that a redis-server has used, in seconds, as it says itself.
 func (s *server) nodeCPU() (float64, error) {
-	info, err := ask(s.port, "INFO", "cpu")
+	info, err := traffic.Ask(s.address(), "INFO", "cpu")
 	if err != nil {
 		return 0, err
 	}
@@ -31,7 +33,7 @@ func (s *server) nodeCPU() (float64, error) {
 
 // scriptCalls is how often the redis-server was sent a script or the call of a function.
 func (s *server) scriptCalls() (float64, error) {
-	info, err := ask(s.port, "INFO", "commandstats")
+	info, err := traffic.Ask(s.address(), "INFO", "commandstats")
 	if err != nil {
 		return 0, err
 	}

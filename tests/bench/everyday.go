@@ -1,5 +1,7 @@
 package main
 
+import "github.com/rlproxy/rlproxy/tests/bench/traffic"
+
 // everydayCases are loads as applications have them: keys near their limits, keys of
 // which some are asked about far more often than others, keys that are asked about in
 // several ways, and limits in several windows.
@@ -7,7 +9,7 @@ func everydayCases(l *lab, o options) (all []comparison) {
 	add := func(title string, a []load, b load) {
 		all = append(all, comparison{everyday, title, a, b, []*figure{byRate, byNodeCPU}})
 	}
-	skew := newZipf(o.keys*10, 1)
+	skew := traffic.NewZipf(o.keys*10, 1)
 	for _, q := range questions {
 		for _, near := range []struct {
 			title               string

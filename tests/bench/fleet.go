@@ -39,7 +39,7 @@ func fleetCases(l *lab, o options) (all []comparison) {
 // first asked until closeFleet: idle ones would take some of the cores' time.
 func (l *lab) openFleet() error {
 	for range mostProxies {
-		p, err := l.add(l.rlproxyArgs("--backend", "redis://"+address(l.node.port))...)
+		p, err := l.add(l.rlproxyArgs("--backend", "redis://"+l.node.address())...)
 		if err != nil {
 			return err
 		}

@@ -32,7 +32,7 @@ func (g grown) worst() float64 {
 	worst := 1.0
 	for i := 1; i < len(g.samples); i++ {
 		a, b := g.samples[i-1], g.samples[i]
-		worst = max(worst, a.rate/b.rate)
+		worst = max(worst, a.Rate/b.Rate)
 		if a.node > 0 {
 			worst = max(worst, b.node/a.node)
 		}
@@ -44,7 +44,7 @@ func (g grown) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-44s", g.name)
 	for i, s := range g.samples {
-		fmt.Fprintf(&b, "  %s: %.0f/s, node %.1f us, rlproxy %.1f us;", g.steps[i].title, s.rate, s.node, s.proxy)
+		fmt.Fprintf(&b, "  %s: %.0f/s, node %.1f us, rlproxy %.1f us;", g.steps[i].title, s.Rate, s.node, s.proxy)
 	}
 	fmt.Fprintf(&b, "  worst step %.2f", g.worst())
 	return b.String()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/rlproxy/rlproxy/shard"
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 // Instructions that a redis-server executes for a decision, as valgrind counts them: the cost of the scripts, steady
@@ -214,11 +215,11 @@ func (l *lab) runCounted(c counted, pipelines int) (int64, error) {
 		}
 		numbers = homes(c.commands[0][1], home, c.keys, node, other)
 		c.commands = [][]string{append(slices.Clip(c.commands[0]), idOf(home))}
-		if front, err = l.rlproxy("--backend", "redis://"+address(node.port), "--backend", "redis://"+address(other.port)); err != nil {
+		if front, err = l.rlproxy("--backend", "redis://"+node.address(), "--backend", "redis://"+other.address()); err != nil {
 			return 0, err
 		}
 	case !c.direct:
-		if front, err = l.rlproxy("--backend", "redis://"+address(node.port)); err != nil {
+		if front, err = l.rlproxy("--backend", "redis://"+node.address()); err != nil {
 			return 0, err
 		}
 	}
@@ -238,11 +239,11 @@ func (l *lab) runCounted(c counted, pipelines int) (int64, error) {
 func homes(key string, home, count int, nodes ...*server) (numbers []int) {
 	var names []string
 	for _, n := range nodes {
-		names = append(names, address(n.port)+"/0")
+		names = append(names, n.address()+"/0")
 	}
 	place := shard.NewNodes(names)
 	for i := 0; len(numbers) < count; i++ {
-		if place.Home([]byte(strings.Replace(key, variable, fmt.Sprintf("%012d", i), 1))) == home {
+		if place.Home([]byte(strings.Replace(key, traffic.Variable, fmt.Sprintf("%012d", i), 1))) == home {
 			numbers = append(numbers, i)
 		}
 	}
@@ -261,7 +262,7 @@ func idOf(number int) string {
 
 // pipelines has one client ask the case's keys, which have these numbers, in turn.
 func (l *lab) pipelines(front *server, c counted, numbers []int, n int) error {
-	conn, err := dial(front.port)
+	conn, err := traffic.Dial(front.address())
 	if err != nil {
 		return err
 	}
@@ -292,7 +293,7 @@ func (l *lab) pipelines(front *server, c counted, numbers []int, n int) error {
 						words[k] = "id" + strconv.Itoa(at)
 					}
 				}
-				out = encode(out, words, numbers[at%c.keys])
+				out = traffic.Encode(out, words, numbers[at%c.keys])
 				replies++
 			}
 		}
@@ -300,7 +301,7 @@ func (l *lab) pipelines(front *server, c counted, numbers []int, n int) error {
 			return err
 		}
 		for range replies {
-			if _, err := readReply(conn.r); err != nil {
+			if _, err := conn.Reply(); err != nil {
 				return err
 			}
 		}

@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 // target is one way to decide: what the load talks to, and what stands behind it.
@@ -23,11 +26,11 @@ type target struct {
 // load is a command, asked again and again.
 type load struct {
 	target
-	script  string     // in scripts/, without .lua: what the command runs; empty: no script
-	command []string   // with the variable where a key's number stands
-	also    [][]string // further commands, asked in turn with the first one
-	keys    int        // how many the variable makes; 1: there is none
-	skew    zipf       // which keys are asked about how often; nil: all of them equally
+	script  string       // in scripts/, without .lua: what the command runs; empty: no script
+	command []string     // with the variable where a key's number stands
+	also    [][]string   // further commands, asked in turn with the first one
+	keys    int          // how many the variable makes; 1: there is none
+	skew    traffic.Zipf // which keys are asked about how often; nil: all of them equally
 	clients int
 	depth   int     // commands sent together on a connection
 	cluster bool    // the load generator finds each key's node itself
@@ -43,24 +46,20 @@ type sender int
 
 const (
 	benchmark sender = iota // redis-benchmark
-	waiting                 // one client, which waits for each answer: loop.go
-	together                // clients of our own, each of which waits for the answers to a pipeline: clients.go
-	paced                   // an open loop: requests have their times, whatever became of those before: paced.go
+	waiting                 // one client, which waits for each answer
+	together                // clients of our own, each of which waits for the answers to a pipeline
+	paced                   // an open loop: requests have their times, whatever became of those before
 )
 
 // sample is what one run of a load came to.
 type sample struct {
-	rate      float64 // decisions per second
-	node      float64 // CPU of all nodes, us per decision
-	busiest   float64 // CPU of the busiest node, us per decision
-	calls     float64 // script calls per decision
-	least     float64 // percent of the script calls, at the node with the fewest
-	most      float64 // percent of the script calls, at the node with the most
-	proxy     float64 // CPU of all rlproxies, us per decision
-	p50, p99  float64 // latency, us
-	p999, max float64 // latency of an open loop, us
-	late      float64 // p99 of the time by which an open loop sent too late, us
-	failed    float64 // percent of the answers that a FAIL policy gave
+	traffic.Figures
+	node    float64 // CPU of all nodes, us per decision
+	busiest float64 // CPU of the busiest node, us per decision
+	calls   float64 // script calls per decision
+	least   float64 // percent of the script calls, at the node with the fewest
+	most    float64 // percent of the script calls, at the node with the most
+	proxy   float64 // CPU of all rlproxies, us per decision
 }
 
 // perCore is how many decisions a second a core of the node's machine carries.
@@ -83,7 +82,7 @@ func (l load) prepare(ctx context.Context) error {
 // empty forgets all keys, and starts fronts that do not run yet.
 func (l load) empty(ctx context.Context) error {
 	for _, n := range l.nodes {
-		if _, err := ask(n.port, "FLUSHALL", "SYNC"); err != nil {
+		if _, err := traffic.Ask(n.address(), "FLUSHALL", "SYNC"); err != nil {
 			return err
 		}
 	}
@@ -98,7 +97,7 @@ func (l load) empty(ctx context.Context) error {
 		}
 	}
 	if l.proxied && !l.fresh && l.keys == 1 && len(l.command) > 1 {
-		_, err := ask(l.fronts[0].port, "RL.RESET", l.command[1])
+		_, err := traffic.Ask(l.fronts[0].address(), "RL.RESET", l.command[1])
 		return err
 	}
 	return nil
@@ -128,16 +127,47 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 }
 
 // drive sends n commands.
-func (l load) drive(ctx context.Context, n int, s *sample) error {
+func (l load) drive(ctx context.Context, n int, s *sample) (err error) {
+	plan := l.plan()
 	switch l.send {
 	case waiting:
-		return l.wait(ctx, n, s)
+		s.Figures, err = plan.Wait(ctx, n)
 	case together:
-		return l.ask(ctx, n, s)
+		s.Figures, err = plan.Ask(ctx, n)
 	case paced:
-		return l.pace(ctx, n, s)
+		s.Figures, err = plan.Pace(ctx, n, l.rate, l.pause())
+	default:
+		err = l.benchmark(ctx, n, s)
 	}
-	return l.benchmark(ctx, n, s)
+	return err
+}
+
+func (l load) plan() traffic.Plan {
+	p := traffic.Plan{Commands: append([][]string{l.command}, l.also...), Keys: l.keys, Skew: l.skew, Clients: l.clients, Depth: l.depth}
+	for _, f := range l.fronts {
+		p.Servers = append(p.Servers, f.address())
+	}
+	return p
+}
+
+// pause stops the node that is to stand still; nil: none is.
+func (l load) pause() *traffic.Pause {
+	if l.stopped == nil {
+		return nil
+	}
+	return &traffic.Pause{
+		Begin: func() { l.stopped.signal(syscall.SIGSTOP) },
+		End:   func() { l.stopped.signal(syscall.SIGCONT) },
+	}
+}
+
+// fill asks for every key once: at all nodes, or at one rlproxy of those that share their nodes.
+func (l load) fill(ctx context.Context) error {
+	plan := l.plan()
+	if l.proxied {
+		plan.Servers = plan.Servers[:1]
+	}
+	return plan.Fill(ctx)
 }
 
 // shares tells how script calls for n decisions were spread over the nodes since there
@@ -233,7 +263,7 @@ func (s *sample) parse(out string) error {
 		err = errors.Join(err, wrong)
 		return v
 	}
-	s.rate = number("rps")
-	s.p50, s.p99 = number("p50_latency_ms")*1000, number("p99_latency_ms")*1000
+	s.Rate = number("rps")
+	s.P50, s.P99 = number("p50_latency_ms")*1000, number("p99_latency_ms")*1000
 	return err
 }

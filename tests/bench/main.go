@@ -5,8 +5,8 @@
 // and has it write docs/benchmarks.md and docs/benchmarks.svg.
 //
 // Reading order: main.go; cases.go, everyday.go, openloop.go and fleet.go (what is
-// compared), compare.go (how); load.go (the load), clients.go, zipf.go, paced.go and
-// loop.go (clients that redis-benchmark does not have), fill.go and resp.go; server.go,
+// compared), compare.go (how); load.go (the load) and package traffic (clients that
+// redis-benchmark does not have); server.go,
 // cluster.go and split.go (the servers); growth.go (the cost as work grows) and memory.go
 // (what a key takes); report.go, tables.go and plot.go (what comes out). instructions.go is
 // a measurement of its own, for CI.

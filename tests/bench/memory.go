@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 // kind is a kind of key of which the memory is measured.
@@ -105,7 +107,7 @@ func (l load) bytes(ctx context.Context, at *server, field string, times int) (f
 
 // memory returns a field of INFO that is in bytes.
 func (s *server) memory(field string) (float64, error) {
-	info, err := ask(s.port, "INFO")
+	info, err := traffic.Ask(s.address(), "INFO")
 	if err != nil {
 		return 0, err
 	}

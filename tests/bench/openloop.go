@@ -35,7 +35,7 @@ func (l *lab) openTrio() error {
 			return err
 		}
 		l.trio = append(l.trio, s)
-		args = append(args, "--backend", "redis://"+address(s.port))
+		args = append(args, "--backend", "redis://"+s.address())
 	}
 	var err error
 	l.onTrio, err = l.start(args...)

@@ -109,7 +109,7 @@ func (r *report) whenScriptsAreBetter(b *strings.Builder) {
 	fmt.Fprintf(b, "- **When a plain script is better.** When Redis has time to spare and latency counts, for rlproxy is one more hop: a lone client waits\n"+
 		"  %s us for an answer, and %s us with the script (median). In %d of the %d cases below in which clients send all that they can, the script makes more decisions a\n"+
 		"  second on these cores, which all processes share; in %d of them each client sends one request at a time.\n",
-		short(waits[0].bs.p50), short(waits[0].as.p50), ahead, cases, alone)
+		short(waits[0].bs.P50), short(waits[0].as.P50), ahead, cases, alone)
 }
 
 // find returns a row of a table, or nil.

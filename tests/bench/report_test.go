@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,7 @@ func measured(title string, depth int, direct, proxied sample) result {
 
 func TestPageHasEveryCaseInItsTable(t *testing.T) {
 	r := report{options: options{rounds: 5, seconds: 2}, rows: []result{
-		measured("RL.SLIDE, cold & warm", 16, sample{rate: 50_000, node: 20}, sample{rate: 87_500, node: 10, proxy: 4, calls: 0.0625}),
+		measured("RL.SLIDE, cold & warm", 16, sample{Figures: traffic.Figures{Rate: 50_000}, node: 20}, sample{Figures: traffic.Figures{Rate: 87_500}, node: 10, proxy: 4, calls: 0.0625}),
 	}}
 	require.Contains(t, r.page(), "| RL.SLIDE, cold & warm | 16 | log.lua | 50,000 | 87,500 | 1.75 (1.50 to 2.00) | 20.0 | 10.0 | 2.00 (1.90 to 2.10) | 4.00 | 6.25 |")
 	require.NotContains(t, r.page(), "What a Redis core carries", "of cases that were not measured")
@@ -39,7 +40,7 @@ func TestPageBeginsWithFiveLines(t *testing.T) {
 		slower, skewed, incr,
 		measured("RL.SLIDE, cold keys", 64, sample{node: 10}, sample{node: 5, proxy: 1}),
 		measured("RL.SLIDE, one hot key with room", 64, sample{node: 12.5}, sample{node: 0.1, proxy: 0.8}),
-		{comparison: comparison{table: latency}, a: load{send: waiting}, as: sample{p50: 47}, bs: sample{p50: 88.7}, values: []spread{{}, {}}},
+		{comparison: comparison{table: latency}, a: load{send: waiting}, as: sample{Figures: traffic.Figures{P50: 47}}, bs: sample{Figures: traffic.Figures{P50: 88.7}}, values: []spread{{}, {}}},
 	}, sizes: []size{{kind: kind{title: "RL.SLIDE"}, direct: 310, onNode: 209}}}
 	before, _, found := strings.Cut(r.page(), "![")
 	require.True(t, found, "a picture")
@@ -56,7 +57,7 @@ func TestTablesHaveWhatOpenLoopsAndMemoryCameTo(t *testing.T) {
 	side := load{script: "list", rate: 10_000, send: paced}
 	r := report{rows: []result{{
 		comparison: comparison{openLoops, "one stops", []load{side}, side, nil}, a: side,
-		as: sample{p50: 80, p99: 1_234_000, p999: 1_490_000, max: 1_500_000, late: 40}, bs: sample{p50: 160, p99: 101_000, p999: 120_000, max: 130_000, late: 55.5, failed: 16.7},
+		as: sample{Figures: traffic.Figures{P50: 80, P99: 1_234_000, P999: 1_490_000, Max: 1_500_000, Late: 40}}, bs: sample{Figures: traffic.Figures{P50: 160, P99: 101_000, P999: 120_000, Max: 130_000, Late: 55.5, Failed: 16.7}},
 		values: []spread{{1, 2, 3}, {0.05, 0.06, 0.07}, {0.1, 0.2, 0.3}},
 	}}, sizes: []size{
 		{kind{"RL.FIXED", nil, load{keys: 1_000_000}, 1}, "fixed", 90.4, 177.2, 181},

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 	"github.com/stretchr/testify/require"
 )
 
@@ -20,7 +21,7 @@ func TestScriptsHoldTheirLimits(t *testing.T) {
 	} {
 		admitted := 0
 		for range 6 {
-			reply, err := ask(node.port, l.eval(script, script, args...)...)
+			reply, err := traffic.Ask(node.address(), l.eval(script, script, args...)...)
 			require.NoError(t, err, script)
 			if strings.HasPrefix(reply, "1") {
 				admitted++
@@ -28,11 +29,11 @@ func TestScriptsHoldTheirLimits(t *testing.T) {
 		}
 		require.Equal(t, 3, admitted, script)
 	}
-	keys, err := ask(node.port, "KEYS", "*")
+	keys, err := traffic.Ask(node.address(), "KEYS", "*")
 	require.NoError(t, err)
 	require.Len(t, strings.Fields(keys), len(l.shas), "each script has a test and one key")
 	for key := range strings.FieldsSeq(keys) {
-		ttl, err := ask(node.port, "TTL", key)
+		ttl, err := traffic.Ask(node.address(), "TTL", key)
 		require.NoError(t, err)
 		require.NotEqual(t, "-1", ttl, "%s expires", key)
 	}

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/rlproxy/rlproxy/tests/bench/traffic"
 )
 
 //go:embed scripts/*.lua
@@ -68,7 +70,7 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.node, err = l.redis(nil); err != nil {
 		return l, err
 	}
-	if l.proxy, err = l.rlproxy("--backend", "redis://"+address(l.node.port)); err != nil {
+	if l.proxy, err = l.rlproxy("--backend", "redis://"+l.node.address()); err != nil {
 		return l, err
 	}
 	if l.memory, err = l.rlproxy("--maxmemory", "8gb"); err != nil {
@@ -116,7 +118,7 @@ func (l *lab) redis(under []string, args ...string) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		if l.shas[strings.TrimSuffix(file.Name(), ".lua")], err = ask(s.port, "SCRIPT", "LOAD", string(source)); err != nil {
+		if l.shas[strings.TrimSuffix(file.Name(), ".lua")], err = traffic.Ask(s.address(), "SCRIPT", "LOAD", string(source)); err != nil {
 			return nil, err
 		}
 	}
@@ -139,6 +141,8 @@ type server struct {
 	out   bytes.Buffer
 	ended chan struct{} // closed when the process has ended
 }
+
+func (s *server) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
 // start runs a server on a free port.
 func (l *lab) start(argv ...string) (*server, error) {
@@ -174,7 +178,7 @@ func (s *server) launch(ctx context.Context) error {
 		close(ended)
 	}()
 	for range 2000 {
-		if _, err := ask(s.port, "PING"); err == nil {
+		if _, err := traffic.Ask(s.address(), "PING"); err == nil {
 			return nil
 		}
 		select {

@@ -13,7 +13,7 @@ func (l *lab) openSplit() error {
 			return err
 		}
 		l.shards = append(l.shards, s)
-		args = append(args, "--backend", "redis://"+address(s.port))
+		args = append(args, "--backend", "redis://"+s.address())
 	}
 	var err error
 	l.split, err = l.rlproxy(args...)

@@ -66,7 +66,7 @@ func (r *report) throughput(b *strings.Builder, table, about string) {
 		if row.b.fresh {
 			calls = ""
 		}
-		line(b, row.title, fmt.Sprint(row.b.depth), row.a.by(), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0),
+		line(b, row.title, fmt.Sprint(row.b.depth), row.a.by(), thousands(row.as.Rate), thousands(row.bs.Rate), row.multiple(0),
 			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy), calls)
 	}
 	b.WriteString("\n")
@@ -93,9 +93,9 @@ func (r *report) openLoops(b *strings.Builder) {
 	worst := 0.0
 	for _, row := range rows {
 		a, p := row.as, row.bs
-		line(b, row.title, thousands(row.b.rate), row.a.by(), us(a.p50), us(a.p99), us(a.p999), us(a.max), us(p.p50), us(p.p99), us(p.p999), us(p.max),
-			row.multiple(0), row.multiple(1), row.multiple(2), short(p.failed))
-		worst = max(worst, a.late, p.late)
+		line(b, row.title, thousands(row.b.rate), row.a.by(), us(a.P50), us(a.P99), us(a.P999), us(a.Max), us(p.P50), us(p.P99), us(p.P999), us(p.Max),
+			row.multiple(0), row.multiple(1), row.multiple(2), short(p.Failed))
+		worst = max(worst, a.Late, p.Late)
 	}
 	fmt.Fprintf(b, "\nThe load generator sent 99 %% of the requests at most %s us late, which is part of the latency of both sides.\n\n", us(worst))
 }
@@ -139,7 +139,7 @@ func (r *report) latencies(b *strings.Builder) {
 	heading(b, latency, "The time from request to answer, in us.",
 		"case", "direct, p50", "rlproxy, p50", "multiple", "direct, p99", "rlproxy, p99", "multiple")
 	for _, row := range rows {
-		line(b, row.title, us(row.as.p50), us(row.bs.p50), row.multiple(0), us(row.as.p99), us(row.bs.p99), row.multiple(1))
+		line(b, row.title, us(row.as.P50), us(row.bs.P50), row.multiple(0), us(row.as.P99), us(row.bs.P99), row.multiple(1))
 	}
 	b.WriteString("\n")
 }
@@ -152,7 +152,7 @@ func (r *report) ceilings(b *strings.Builder) {
 	heading(b, ceilings, "What the load generator reaches here with a server that has nothing to do, and what the hop alone costs.",
 		"command", "-P", "redis-server, /s", "rlproxy, /s", "multiple")
 	for _, row := range rows {
-		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.rate), thousands(row.bs.rate), row.multiple(0))
+		line(b, row.title, fmt.Sprint(row.b.depth), thousands(row.as.Rate), thousands(row.bs.Rate), row.multiple(0))
 	}
 	b.WriteString("\n")
 }
@@ -168,12 +168,12 @@ func (r *report) growth(b *strings.Builder) {
 		for i, s := range g.samples {
 			slower, more := "", ""
 			if i > 0 {
-				slower = short(g.samples[i-1].rate / s.rate)
+				slower = short(g.samples[i-1].Rate / s.Rate)
 				if s.node > 0 {
 					more = short(s.node / g.samples[i-1].node)
 				}
 			}
-			line(b, g.name, g.steps[i].title, thousands(s.rate), short(s.node), short(s.proxy), slower, more)
+			line(b, g.name, g.steps[i].title, thousands(s.Rate), short(s.node), short(s.proxy), slower, more)
 		}
 	}
 	b.WriteString("\n")

@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"context"
@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// fill asks for every key once, over a few connections that send many commands
+// Fill asks for every key once at each of the servers, over a few connections that send many commands
 // together. It does so again until no FAIL policy answers, for at most 30 s: after a
 // node has stood still.
-func (l load) fill(ctx context.Context) error {
+func (p *Plan) Fill(ctx context.Context) error {
 	const connections, together = 8, 128
 	for until := time.Now().Add(30 * time.Second); ; {
 		var failed atomic.Int64
 		err := each(connections, func(i int) error {
-			from, to := l.keys*i/connections, l.keys*(i+1)/connections
-			for _, front := range l.filled() {
-				n, err := l.fillFrom(ctx, front, from, to, together)
+			from, to := p.Keys*i/connections, p.Keys*(i+1)/connections
+			for _, server := range p.Servers {
+				n, err := p.fillFrom(ctx, server, from, to, together)
 				failed.Add(int64(n))
 				if err != nil {
 					return err
@@ -37,23 +37,14 @@ func (l load) fill(ctx context.Context) error {
 	}
 }
 
-// filled returns the fronts that are filled: all nodes, and one rlproxy of those that
-// share their nodes.
-func (l load) filled() []*server {
-	if l.proxied {
-		return l.fronts[:1]
-	}
-	return l.fronts
-}
-
 // fillFrom fills a range of keys, and returns how many answers a FAIL policy gave.
-func (l load) fillFrom(ctx context.Context, front *server, from, to, together int) (failed int, err error) {
-	c, err := dial(front.port)
+func (p *Plan) fillFrom(ctx context.Context, server string, from, to, together int) (failed int, err error) {
+	c, err := Dial(server)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { _ = c.Close() }() // all replies are read
-	asks := l.stream(0)
+	asks := p.stream(0)
 	at := 0
 	asks.key = func() int { return from + at/len(asks.commands) }
 	all := (to - from) * len(asks.commands)

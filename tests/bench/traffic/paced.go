@@ -1,11 +1,10 @@
-package main
+package traffic
 
 import (
 	"context"
 	"errors"
 	"runtime"
 	"slices"
-	"syscall"
 	"time"
 )
 
@@ -29,22 +28,27 @@ func (s schedule) due(now time.Time) int {
 	return int(now.Sub(s.began)/s.every) + 1
 }
 
-// pace sends n commands at a rate, over all connections in turn, and never waits for an
+// Pause is something that happens while the middle half of an open loop's requests is sent.
+type Pause struct {
+	Begin, End func()
+}
+
+// Pace sends n commands at a rate per second, over all connections in turn, and never waits for an
 // answer: a request is written to its connection when its time has come, behind those
-// that are not answered. The sockets hold what a run sends.
-func (l load) pace(ctx context.Context, n int, s *sample) error {
-	conns, err := l.dial(l.clients)
+// that are not answered. The sockets hold what a run sends. Pace ends at the first error reply.
+func (p *Plan) Pace(ctx context.Context, n int, rate float64, pause *Pause) (f Figures, err error) {
+	conns, err := p.dial()
 	if err != nil {
-		return err
+		return f, err
 	}
-	asks := l.stream(0)
+	asks := p.stream(0)
 	requests := make([][]byte, n) // made before the clock runs
 	for i := range requests {
 		requests[i] = asks.next(nil)
 	}
 	took, late := make([]time.Duration, n), make([]time.Duration, n)
 	failed := make([]int, len(conns))
-	plan := schedule{time.Now().Add(10 * time.Millisecond), time.Duration(1e9 / l.rate)}
+	plan := schedule{time.Now().Add(10 * time.Millisecond), time.Duration(1e9 / rate)}
 	answered := make(chan error, 1)
 	go func() { // ends when every answer has come, or when the connections are closed
 		answered <- each(len(conns), func(c int) error {
@@ -60,33 +64,32 @@ func (l load) pace(ctx context.Context, n int, s *sample) error {
 			return nil
 		})
 	}()
-	if err := l.sendOnTime(ctx, plan, conns, requests, late); err != nil {
+	if err := sendOnTime(ctx, plan, conns, requests, late, pause); err != nil {
 		hangUp(conns)
-		return errors.Join(err, <-answered)
+		return f, errors.Join(err, <-answered)
 	}
 	err = <-answered
 	hangUp(conns)
 	if err != nil {
-		return err
+		return f, err
 	}
-	s.rate = float64(n) / time.Since(plan.began).Seconds()
-	for _, f := range failed {
-		s.failed += 100 * float64(f) / float64(n)
+	f.Rate = float64(n) / time.Since(plan.began).Seconds()
+	for _, by := range failed {
+		f.Failed += 100 * float64(by) / float64(n)
 	}
-	slices.Sort(took)
+	f.times(took)
 	slices.Sort(late)
-	s.p50, s.p99, s.p999, s.max = quantile(took, 0.5), quantile(took, 0.99), quantile(took, 0.999), quantile(took, 1)
-	s.late = quantile(late, 0.99)
-	return nil
+	f.Late = quantile(late, 0.99)
+	return f, nil
 }
 
 // sendOnTime sends each request when its time has come, and notes by how much it was too
-// late. The node that is to stand still does so in the middle half.
-func (l load) sendOnTime(ctx context.Context, plan schedule, conns []*conn, requests [][]byte, late []time.Duration) error {
+// late.
+func sendOnTime(ctx context.Context, plan schedule, conns []*Conn, requests [][]byte, late []time.Duration, pause *Pause) error {
 	runtime.LockOSThread() // sleep blocks it
 	defer runtime.UnlockOSThread()
-	if l.stopped != nil {
-		defer l.stopped.signal(syscall.SIGCONT)
+	if pause != nil {
+		defer pause.End()
 	}
 	for i := 0; i < len(requests); {
 		if ctx.Err() != nil {
@@ -94,11 +97,11 @@ func (l load) sendOnTime(ctx context.Context, plan schedule, conns []*conn, requ
 		}
 		sleep(time.Until(plan.at(i)))
 		for end := min(plan.due(time.Now()), len(requests)); i < end; i++ {
-			if l.stopped != nil && i == len(requests)/4 {
-				l.stopped.signal(syscall.SIGSTOP)
+			if pause != nil && i == len(requests)/4 {
+				pause.Begin()
 			}
-			if l.stopped != nil && i == len(requests)*3/4 {
-				l.stopped.signal(syscall.SIGCONT)
+			if pause != nil && i == len(requests)*3/4 {
+				pause.End()
 			}
 			if _, err := conns[i%len(conns)].Write(requests[i]); err != nil {
 				return err

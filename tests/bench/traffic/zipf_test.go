@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"math/rand/v2"
@@ -9,7 +9,7 @@ import (
 
 // Of three ranks the shares are 6/11, 3/11 and 2/11 for s = 1.
 func TestZipfDrawsRanksInProportion(t *testing.T) {
-	z := newZipf(3, 1)
+	z := NewZipf(3, 1)
 	require.InDeltaSlice(t, []float64{6. / 11, 9. / 11, 1}, []float64(z), 1e-12)
 	for _, c := range []struct {
 		u    float64
@@ -18,7 +18,7 @@ func TestZipfDrawsRanksInProportion(t *testing.T) {
 		require.Equal(t, c.rank, z.rank(c.u), c.u)
 	}
 
-	z = newZipf(1_000_000, 1)
+	z = NewZipf(1_000_000, 1)
 	random := rand.New(rand.NewPCG(1, 2))
 	const draws = 1_000_000
 	drawn := map[int]int{}
@@ -33,5 +33,5 @@ func TestZipfDrawsRanksInProportion(t *testing.T) {
 
 // Equal distributions are the case s = 0.
 func TestZipfOfZeroIsUniform(t *testing.T) {
-	require.InDeltaSlice(t, []float64{0.25, 0.5, 0.75, 1}, []float64(newZipf(4, 0)), 1e-12)
+	require.InDeltaSlice(t, []float64{0.25, 0.5, 0.75, 1}, []float64(NewZipf(4, 0)), 1e-12)
 }

@@ -1,7 +1,6 @@
-package main
+package traffic
 
 import (
-	"context"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -37,47 +36,45 @@ func TestOpenLoopChargesEveryRequestThatAStopDelays(t *testing.T) {
 			<-still
 		}
 	}, ":1\r\n")
-	l := load{target: target{fronts: []*server{front}}, command: []string{"INCR", manyKeys}, keys: 10, clients: 4, depth: 1, send: paced, rate: 1000}
-	var s sample
-	require.NoError(t, l.drive(context.Background(), 500, &s))
+	p := Plan{Servers: []string{front}, Commands: increments, Keys: 10, Clients: 4}
+	f, err := p.Pace(t.Context(), 500, 1000, nil)
+	require.NoError(t, err)
 	require.Equal(t, int64(500), read.Load())
 	// Of the 400 requests after the first hundred, 300 came during the stop, one a ms.
-	require.Greater(t, s.p50, 30_000.0, "us: more than half of all requests waited")
-	require.Greater(t, s.p99, 250_000.0, "us: the first 50 of them waited for 250 ms and longer")
-	require.GreaterOrEqual(t, s.p999, s.p99)
-	require.GreaterOrEqual(t, s.max, s.p999)
+	require.Greater(t, f.P50, 30_000.0, "us: more than half of all requests waited")
+	require.Greater(t, f.P99, 250_000.0, "us: the first 50 of them waited for 250 ms and longer")
+	require.GreaterOrEqual(t, f.P999, f.P99)
+	require.GreaterOrEqual(t, f.Max, f.P999)
 }
 
 // Nothing is ever answered, and all is sent.
 func TestOpenLoopDoesNotWaitForAnswers(t *testing.T) {
 	front, _ := answering(t, func() { select {} }, "")
-	l := load{target: target{fronts: []*server{front}}}
-	conns, err := l.dial(2)
+	p := Plan{Servers: []string{front}, Clients: 2}
+	conns, err := p.dial()
 	require.NoError(t, err)
 	defer hangUp(conns)
 	requests := make([][]byte, 2000)
 	for i := range requests {
-		requests[i] = encode(nil, []string{"INCR", manyKeys}, i)
+		requests[i] = Encode(nil, increments[0], i)
 	}
 	late := make([]time.Duration, len(requests))
 	began := time.Now()
-	require.NoError(t, l.sendOnTime(context.Background(), schedule{began, 50 * time.Microsecond}, conns, requests, late))
+	require.NoError(t, sendOnTime(t.Context(), schedule{began, 50 * time.Microsecond}, conns, requests, late, nil))
 	require.GreaterOrEqual(t, time.Since(began), 1999*50*time.Microsecond, "and nothing is sent before its time")
 	for i := range late {
 		require.Positive(t, late[i])
 	}
 }
 
-func TestANodeThatStandsStillGoesOn(t *testing.T) {
-	l := &lab{ctx: t.Context(), folder: t.TempDir(), shas: map[string]string{}}
-	defer l.close()
-	node, err := l.redis(nil)
+// A pause ends, even if the loop does not.
+func TestOpenLoopPausesForTheMiddleHalf(t *testing.T) {
+	front, read := answering(t, func() {}, ":1\r\n")
+	p := Plan{Servers: []string{front}, Commands: increments, Keys: 10, Clients: 4}
+	var events []string
+	pause := &Pause{func() { events = append(events, "begin") }, func() { events = append(events, "end") }}
+	_, err := p.Pace(t.Context(), 400, 4000, pause)
 	require.NoError(t, err)
-	side := load{target: target{fronts: []*server{node}, nodes: []*server{node}}, command: []string{"INCR", manyKeys}, keys: 10, clients: 4, depth: 1,
-		send: paced, rate: 1000, stopped: node}
-	var s sample
-	require.NoError(t, side.drive(context.Background(), 400, &s))
-	require.Greater(t, s.p99, 150_000.0, "us: the node stands still for 200 ms")
-	_, err = ask(node.port, "PING")
-	require.NoError(t, err)
+	require.EqualValues(t, 400, read.Load())
+	require.Equal(t, []string{"begin", "end", "end"}, events, "the second end is for loops that fail")
 }

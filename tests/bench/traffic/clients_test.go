@@ -1,8 +1,7 @@
-package main
+package traffic
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"net"
 	"strconv"
@@ -14,9 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// answering starts a server that answers each command when gate lets it, and returns it
+// increments is a plan's commands.
+var increments = [][]string{{"INCR", "k:" + Variable}}
+
+// answering starts a server that answers each command when gate lets it, and returns its address
 // with the number of commands that it has read.
-func answering(t *testing.T, gate func(), reply string) (*server, *atomic.Int64) {
+func answering(t *testing.T, gate func(), reply string) (string, *atomic.Int64) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -43,40 +45,41 @@ func answering(t *testing.T, gate func(), reply string) (*server, *atomic.Int64)
 			}()
 		}
 	}()
-	return &server{port: listener.Addr().(*net.TCPAddr).Port}, read
+	return listener.Addr().String(), read
 }
 
 func TestClientsSendExactlySoManyCommands(t *testing.T) {
 	a, readA := answering(t, func() {}, ":1\r\n")
 	b, readB := answering(t, func() {}, ":1\r\n")
-	l := load{target: target{fronts: []*server{a, b}}, command: []string{"INCR", manyKeys}, keys: 10, clients: 3, depth: 16, send: together}
-	var s sample
-	require.NoError(t, l.drive(context.Background(), 1000, &s))
+	p := Plan{Servers: []string{a, b}, Commands: increments, Keys: 10, Clients: 3, Depth: 16}
+	f, err := p.Ask(t.Context(), 1000)
+	require.NoError(t, err)
 	require.Equal(t, int64(1000), readA.Load()+readB.Load())
 	require.InDelta(t, 667, readA.Load(), 2, "connections are spread in turn: two of three clients ask the first server")
-	require.Positive(t, s.rate)
+	require.Positive(t, f.Rate)
 }
 
 func TestClientsEndAtAnError(t *testing.T) {
 	front, _ := answering(t, func() {}, "-NOSCRIPT No matching script\r\n")
-	for _, send := range []sender{together, paced} {
-		l := load{target: target{fronts: []*server{front}}, command: []string{"INCR", manyKeys}, keys: 10, clients: 2, depth: 1, send: send, rate: 1000}
-		require.ErrorContains(t, l.drive(context.Background(), 100, new(sample)), "NOSCRIPT")
-	}
+	p := Plan{Servers: []string{front}, Commands: increments, Keys: 10, Clients: 2, Depth: 1}
+	_, err := p.Ask(t.Context(), 100)
+	require.ErrorContains(t, err, "NOSCRIPT")
+	_, err = p.Pace(t.Context(), 100, 1000, nil)
+	require.ErrorContains(t, err, "NOSCRIPT")
 }
 
 func TestStreamAsksCommandsInTurn(t *testing.T) {
-	l := load{command: []string{"A", manyKeys}, also: [][]string{{"B", "x" + manyKeys + "y"}}, keys: 1000}
-	s := l.stream(0)
+	p := Plan{Commands: [][]string{{"A", Variable}, {"B", "x" + Variable + "y"}}, Keys: 1000}
+	s := p.stream(0)
 	numbers := []int{7, 42, 999}
 	s.key = func() int { return numbers[s.made-1] }
 	var out []byte
 	for range numbers {
 		out = s.next(out)
 	}
-	want := encode(nil, l.command, 7)
-	want = encode(want, l.also[0], 42)
-	want = encode(want, l.command, 999)
+	want := Encode(nil, p.Commands[0], 7)
+	want = Encode(want, p.Commands[1], 42)
+	want = Encode(want, p.Commands[0], 999)
 	require.Equal(t, string(want), string(out))
 	require.Equal(t, "*1\r\n$4\r\nPING\r\n", string(newTemplate([]string{"PING"}).append(nil, 5)))
 }

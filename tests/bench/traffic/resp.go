@@ -1,4 +1,4 @@
-package main
+package traffic
 
 import (
 	"bufio"
@@ -13,26 +13,27 @@ import (
 	"time"
 )
 
-// conn is a connection that asks one question at a time, or fills.
-type conn struct {
+// Conn is a connection to a server.
+type Conn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-func dial(port int) (*conn, error) {
-	c, err := net.DialTimeout("tcp", address(port), time.Second)
+// Dial connects to a server, host:port.
+func Dial(server string) (*Conn, error) {
+	c, err := net.DialTimeout("tcp", server, time.Second)
 	if err != nil {
 		return nil, err
 	}
-	return &conn{c, bufio.NewReaderSize(c, 64<<10)}, nil
+	return &Conn{c, bufio.NewReaderSize(c, 64<<10)}, nil
 }
 
-func address(port int) string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)) }
+// Reply reads one reply of RESP2: a string, or an array's elements with spaces between them.
+func (c *Conn) Reply() (string, error) { return readReply(c.r) }
 
-// ask sends one command on a connection of its own and returns the reply: a
-// string, or an array's elements with spaces between them.
-func ask(port int, args ...string) (string, error) {
-	c, err := dial(port)
+// Ask sends one command over a connection of its own and returns the reply, as Reply does.
+func Ask(server string, args ...string) (string, error) {
+	c, err := Dial(server)
 	if err != nil {
 		return "", err
 	}
@@ -40,24 +41,24 @@ func ask(port int, args ...string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return "", err
 	}
-	if _, err := c.Write(encode(nil, args, 0)); err != nil {
+	if _, err := c.Write(Encode(nil, args, 0)); err != nil {
 		return "", err
 	}
-	reply, err := readReply(c.r)
+	reply, err := c.Reply()
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", args[0], err)
 	}
 	return reply, nil
 }
 
-// variable is what redis-benchmark replaces by a random number of 12 digits.
-const variable = "__rand_int__"
+// Variable is what redis-benchmark replaces by a random number of 12 digits.
+const Variable = "__rand_int__"
 
-// encode appends a command, with n in the place of the variable.
-func encode(dst []byte, args []string, n int) []byte {
+// encode appends a command, with n in the place of the Variable.
+func Encode(dst []byte, args []string, n int) []byte {
 	dst = fmt.Appendf(dst, "*%d\r\n", len(args))
 	for _, a := range args {
-		if head, tail, ok := strings.Cut(a, variable); ok {
+		if head, tail, ok := strings.Cut(a, Variable); ok {
 			dst = fmt.Appendf(dst, "$%d\r\n%s%012d%s\r\n", len(a), head, n, tail)
 		} else {
 			dst = fmt.Appendf(dst, "$%d\r\n%s\r\n", len(a), a)
@@ -113,8 +114,8 @@ type template struct {
 }
 
 func newTemplate(words []string) template {
-	t := template{encode(nil, words, 0), -1}
-	for i, b := range encode(nil, words, 1) {
+	t := template{Encode(nil, words, 0), -1}
+	for i, b := range Encode(nil, words, 1) {
 		if b != t.encoded[i] {
 			t.last = i
 		}
@@ -161,24 +162,7 @@ func skipReply(r *bufio.Reader) (byPolicy bool, err error) {
 	return byPolicy, nil
 }
 
-// dial connects to the fronts, in turn.
-func (l load) dial(n int) ([]*conn, error) {
-	conns := make([]*conn, 0, n)
-	for i := range n {
-		c, err := dial(l.fronts[i%len(l.fronts)].port)
-		if err == nil {
-			err = c.SetDeadline(time.Now().Add(2 * time.Minute))
-			conns = append(conns, c)
-		}
-		if err != nil {
-			hangUp(conns)
-			return nil, err
-		}
-	}
-	return conns, nil
-}
-
-func hangUp(conns []*conn) {
+func hangUp(conns []*Conn) {
 	for _, c := range conns {
 		_ = c.Close() // nothing is left to say
 	}
