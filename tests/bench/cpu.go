@@ -21,14 +21,11 @@ func (s *server) nodeCPU() (float64, error) {
 	for line := range strings.Lines(info) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), ":")
 		if name == "used_cpu_user" || name == "used_cpu_sys" {
-			seconds, err := strconv.ParseFloat(value, 64)
-			if err != nil {
-				return 0, err
-			}
-			sum += seconds
+			seconds, wrong := strconv.ParseFloat(value, 64)
+			sum, err = sum+seconds, errors.Join(err, wrong)
 		}
 	}
-	return sum, nil
+	return sum, err
 }
 
 // scriptCalls is how often the redis-server was sent a script or the call of a function.
@@ -40,17 +37,12 @@ func (s *server) scriptCalls() (float64, error) {
 	sum := 0.0
 	for _, command := range []string{"evalsha", "fcall"} {
 		_, after, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
-		calls, _, found := strings.Cut(after, ",")
-		if !found {
-			continue // none yet
+		if calls, _, called := strings.Cut(after, ","); called {
+			n, wrong := strconv.ParseFloat(calls, 64)
+			sum, err = sum+n, errors.Join(err, wrong)
 		}
-		n, err := strconv.ParseFloat(calls, 64)
-		if err != nil {
-			return 0, err
-		}
-		sum += n
 	}
-	return sum, nil
+	return sum, err
 }
 
 // processCPU is the CPU time that a process has used, in seconds, in steps of 10 ms.

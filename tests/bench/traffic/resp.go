@@ -54,7 +54,7 @@ func Ask(server string, args ...string) (string, error) {
 // Variable is what redis-benchmark replaces by a random number of 12 digits.
 const Variable = "__rand_int__"
 
-// encode appends a command, with n in the place of the Variable.
+// Encode appends a command, with n in the place of Variable.
 func Encode(dst []byte, args []string, n int) []byte {
 	dst = fmt.Appendf(dst, "*%d\r\n", len(args))
 	for _, a := range args {
