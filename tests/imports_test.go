@@ -74,7 +74,7 @@ var allowed = map[string][]string{
 	"internal/histogram": nil,
 	"internal/keypair":   nil,
 	"internal/sockio":    nil,
-	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/bench/traffic", "tests/peers"}, // of the walk, which runs them in one process
+	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/peers", "tests/proc", "tests/traffic"}, // of the walk, which runs them in one process
 }
 
 // inTests says what else the tests of a package may import.

@@ -5,7 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,17 +13,6 @@ func TestSpread(t *testing.T) {
 	require.Equal(t, spread{1, 2, 9}, spreadOf([]float64{9, 1, 2}))
 	require.Equal(t, spread{1, 2.5, 9}, spreadOf([]float64{9, 3, 1, 2}))
 	require.Equal(t, "1.50 (0.120 to 1234)", spread{0.12, 1.5, 1234}.String())
-}
-
-func TestParseOfRedisBenchmark(t *testing.T) {
-	var s sample
-	require.NoError(t, s.parse("WARNING: no CONFIG\n"+
-		`"test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_latency_ms","max_latency_ms"`+"\n"+
-		`"RL.SLIDE k:__rand_int__ 100 60","1234.50","0.3","0.1","0.250","0.4","0.700","2.0"`+"\n"))
-	require.Equal(t, sample{Figures: traffic.Figures{Rate: 1234.5, P50: 250, P99: 700}}, s)
-	require.Error(t, s.parse("Error from server: NOSCRIPT"))
-	require.Error(t, s.parse(`"test","rps"`+"\n"))
-	require.Error(t, s.parse(`"test","rps"`+"\n"+`"PING","1"`+"\n"))
 }
 
 func TestReadBaseline(t *testing.T) {

@@ -3,7 +3,7 @@ package main
 import (
 	"strconv"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // question is one of the two kinds of window that are compared.

@@ -7,7 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/proc"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // masters is how many nodes our Redis Cluster has, none of them a replica.
@@ -17,7 +18,7 @@ const masters = 3
 func (l *lab) openCluster() error {
 	create := []string{"--cluster", "create"}
 	for i := range masters {
-		bus, err := freePort()
+		bus, err := proc.FreePort()
 		if err != nil {
 			return err
 		}

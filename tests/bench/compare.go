@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // comparison is one case: the same question put to Redis itself and to rlproxy.

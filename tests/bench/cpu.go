@@ -1,14 +1,11 @@
 package main
 
 import (
-	"bytes"
 	"errors"
-	"fmt"
-	"os"
 	"strconv"
 	"strings"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // nodeCPU is the CPU time that a redis-server has used, in seconds, as it says itself.
@@ -43,21 +40,4 @@ func (s *server) scriptCalls() (float64, error) {
 		}
 	}
 	return sum, err
-}
-
-// processCPU is the CPU time that a process has used, in seconds, in steps of 10 ms.
-func (s *server) processCPU() (float64, error) {
-	const ticks = 100 // a second, as Linux reports them
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.cmd.Process.Pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := bytes.Cut(stat, []byte(") ")) // the name may hold spaces
-	fields := strings.Fields(string(rest))
-	if len(fields) < 13 {
-		return 0, fmt.Errorf("/proc/%d/stat has another form", s.cmd.Process.Pid)
-	}
-	user, err1 := strconv.Atoi(fields[11])
-	system, err2 := strconv.Atoi(fields[12])
-	return float64(user+system) / ticks, errors.Join(err1, err2)
 }

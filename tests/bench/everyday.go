@@ -1,6 +1,6 @@
 package main
 
-import "github.com/rlproxy/rlproxy/tests/bench/traffic"
+import "github.com/rlproxy/rlproxy/tests/traffic"
 
 // everydayCases are loads as applications have them: keys near their limits, keys of
 // which some are asked about far more often than others, keys that are asked about in

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cespare/xxhash/v2"
 	"github.com/rlproxy/rlproxy/shard"
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // Instructions that a redis-server executes for a decision, as valgrind counts them: the cost of the scripts, steady

@@ -1,18 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/csv"
 	"errors"
-	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
-	"strings"
 	"syscall"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/proc"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // target is one way to decide: what the load talks to, and what stands behind it.
@@ -137,7 +133,7 @@ func (l load) drive(ctx context.Context, n int, s *sample) (err error) {
 	case paced:
 		s.Figures, err = plan.Pace(ctx, n, l.rate, l.pause())
 	default:
-		err = l.benchmark(ctx, n, s)
+		s.Figures, _, err = traffic.Benchmark(ctx, l.arguments(n)...)
 	}
 	return err
 }
@@ -207,11 +203,11 @@ func (l load) cpu() (nodes []float64, proxy float64, err error) {
 	}
 	if l.proxied {
 		for _, p := range l.fronts {
-			used, err := p.processCPU()
+			used, err := proc.CPU(p.cmd.Process.Pid)
 			if err != nil {
 				return nil, 0, err
 			}
-			proxy += used
+			proxy += used.Seconds()
 		}
 	}
 	return nodes, proxy, nil
@@ -220,7 +216,7 @@ func (l load) cpu() (nodes []float64, proxy float64, err error) {
 // arguments are those of redis-benchmark.
 func (l load) arguments(n int) []string {
 	args := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(l.fronts[0].port), "-c", strconv.Itoa(l.clients),
-		"-n", strconv.Itoa(n), "-P", strconv.Itoa(l.depth), "--csv"}
+		"-n", strconv.Itoa(n), "-P", strconv.Itoa(l.depth)}
 	if l.keys > 1 {
 		args = append(args, "-r", strconv.Itoa(l.keys))
 	}
@@ -228,42 +224,4 @@ func (l load) arguments(n int) []string {
 		args = append(args, "--cluster")
 	}
 	return append(args, l.command...)
-}
-
-// benchmark has redis-benchmark send n commands. It ends at the first error reply.
-func (l load) benchmark(ctx context.Context, n int, s *sample) error {
-	cmd := exec.CommandContext(ctx, "redis-benchmark", l.arguments(n)...) // #nosec G204 -- our own arguments
-	var out, failure bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &failure
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%w: %s", err, failure.String())
-	}
-	return s.parse(out.String())
-}
-
-// parse reads redis-benchmark's table.
-func (s *sample) parse(out string) error {
-	at := strings.Index(out, `"test",`)
-	if at < 0 {
-		return fmt.Errorf("redis-benchmark wrote no table: %q", out)
-	}
-	table := csv.NewReader(strings.NewReader(out[at:]))
-	table.LazyQuotes = true
-	lines, err := table.ReadAll()
-	if err != nil || len(lines) != 2 {
-		return fmt.Errorf("redis-benchmark wrote another table: %q: %w", out, err)
-	}
-	number := func(column string) float64 {
-		i := slices.Index(lines[0], column)
-		if i < 0 {
-			err = errors.Join(err, fmt.Errorf("redis-benchmark has no column %s", column))
-			return 0
-		}
-		v, wrong := strconv.ParseFloat(lines[1][i], 64)
-		err = errors.Join(err, wrong)
-		return v
-	}
-	s.Rate = number("rps")
-	s.P50, s.P99 = number("p50_latency_ms")*1000, number("p99_latency_ms")*1000
-	return err
 }

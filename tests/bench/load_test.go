@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 	"github.com/stretchr/testify/require"
 )
 

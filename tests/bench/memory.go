@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // kind is a kind of key of which the memory is measured.

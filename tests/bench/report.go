@@ -133,7 +133,7 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 - Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), and keys
   that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. Skewed keys get
   25,000 requests. With many keys that are not near a limit, both sides make as many decisions.
-- Skewed keys, several questions about a key, fleets and fixed rates have a load generator of their own (clients.go, paced.go), the same on both
+- Skewed keys, several questions about a key, fleets and fixed rates have a load generator of their own (tests/traffic), the same on both
   sides; the rest is redis-benchmark. It shares the cores, too, and takes more of them than redis-benchmark does.
 - The load generator of a fixed rate has 50 connections, and writes each request when its time has come, behind those on the connection that are
   not answered yet. Half of what both reach is half of what the slower side makes when 50 clients wait for each answer.

@@ -17,7 +17,8 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rlproxy/rlproxy/tests/bench/traffic"
+	"github.com/rlproxy/rlproxy/tests/proc"
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 //go:embed scripts/*.lua
@@ -155,7 +156,7 @@ func (l *lab) start(argv ...string) (*server, error) {
 
 // add finds a free port for a server that does not run yet.
 func (l *lab) add(argv ...string) (*server, error) {
-	port, err := freePort()
+	port, err := proc.FreePort()
 	if err != nil {
 		return nil, err
 	}
@@ -190,14 +191,6 @@ func (s *server) launch(ctx context.Context) error {
 		}
 	}
 	return fmt.Errorf("%s does not answer", s.argv[0])
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
 }
 
 // signal sends a signal to the process, if it has not ended.

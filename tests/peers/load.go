@@ -2,17 +2,16 @@ package peers
 
 import (
 	"bufio"
-	"bytes"
 	"context"
-	"encoding/csv"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // Load is many clients that ask about random keys, each waiting for its answers.
@@ -93,7 +92,7 @@ func (p *Peer) measure(ctx context.Context, l Load, c clients) (r Report, err er
 func (p *Peer) used(c clients) (used [3]time.Duration, err error) {
 	var wrong [3]error
 	if !p.kind.alone {
-		used[0], wrong[0] = storeCPU(p.ctx, p.redis)
+		used[0], wrong[0] = storeCPU(p.redis)
 	}
 	if p.server != nil {
 		used[1], wrong[1] = p.server.cpu()
@@ -103,17 +102,12 @@ func (p *Peer) used(c clients) (used [3]time.Duration, err error) {
 }
 
 // Store returns a number that the Redis at address tells in a section of INFO.
-func Store(ctx context.Context, address, section, field string) (float64, error) {
-	w, err := dialWire(ctx, address, nil)
+func Store(address, section, field string) (float64, error) {
+	info, err := traffic.Ask(address, "INFO", section)
 	if err != nil {
 		return 0, err
 	}
-	defer w.close()
-	reply, err := w.do("INFO", section)
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(fmt.Sprint(reply)) {
+	for line := range strings.Lines(info) {
 		if name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name == field {
 			return strconv.ParseFloat(value, 64)
 		}
@@ -121,9 +115,9 @@ func Store(ctx context.Context, address, section, field string) (float64, error)
 	return 0, fmt.Errorf("INFO %s of %s has no %s", section, address, field)
 }
 
-func storeCPU(ctx context.Context, address string) (time.Duration, error) {
-	user, err1 := Store(ctx, address, "cpu", "used_cpu_user")
-	system, err2 := Store(ctx, address, "cpu", "used_cpu_sys")
+func storeCPU(address string) (time.Duration, error) {
+	user, err1 := Store(address, "cpu", "used_cpu_user")
+	system, err2 := Store(address, "cpu", "used_cpu_sys")
 	return time.Duration((user + system) * float64(time.Second)), errors.Join(err1, err2)
 }
 
@@ -215,7 +209,7 @@ func (b *benchmark) open(ctx context.Context, p *Peer, l Load) error {
 	host, port, _ := strings.Cut(p.address, ":")
 	b.ctx = ctx
 	b.args = slices.Concat([]string{"-h", host, "-p", port, "-c", strconv.Itoa(l.Connections), "-P", strconv.Itoa(l.Depth),
-		"-r", strconv.Itoa(l.Keys), "--csv"}, words)
+		"-r", strconv.Itoa(l.Keys)}, words)
 	return nil
 }
 
@@ -229,38 +223,11 @@ func (b *benchmark) run(how time.Duration) (r Report, err error) {
 }
 
 func (b *benchmark) ask(n int) (r Report, err error) {
-	cmd := exec.CommandContext(b.ctx, "redis-benchmark", slices.Concat([]string{"-n", strconv.Itoa(n)}, b.args)...) // #nosec G204 -- our own arguments
-	var out, failure bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &failure
-	if err := cmd.Run(); err != nil {
-		return r, fmt.Errorf("redis-benchmark: %w: %s", err, failure.String())
-	}
-	b.used += cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
-	r.Decisions, r.Allowed = n, -1
-	at := strings.Index(out.String(), `"test",`)
-	if at < 0 {
-		return r, fmt.Errorf("redis-benchmark wrote no table: %q", out.String())
-	}
-	table := csv.NewReader(strings.NewReader(out.String()[at:]))
-	table.LazyQuotes = true
-	lines, err := table.ReadAll()
-	if err != nil || len(lines) != 2 {
-		return r, fmt.Errorf("redis-benchmark wrote another table: %q: %w", out.String(), err)
-	}
-	column := func(name string) float64 {
-		i := slices.Index(lines[0], name)
-		if i < 0 {
-			err = fmt.Errorf("redis-benchmark has no column %s", name)
-			return 0
-		}
-		v, wrong := strconv.ParseFloat(lines[1][i], 64)
-		err = errors.Join(err, wrong)
-		return v
-	}
-	ms := func(name string) time.Duration { return time.Duration(column(name) * float64(time.Millisecond)) }
-	b.rate = column("rps")
-	r.Seconds, r.P50, r.P99 = float64(n)/b.rate, ms("p50_latency_ms"), ms("p99_latency_ms")
-	return r, err
+	f, used, err := traffic.Benchmark(b.ctx, slices.Concat([]string{"-n", strconv.Itoa(n)}, b.args)...)
+	b.used += used
+	b.rate = f.Rate
+	us := func(v float64) time.Duration { return time.Duration(v * float64(time.Microsecond)) }
+	return Report{Decisions: n, Allowed: -1, Seconds: float64(n) / f.Rate, P50: us(f.P50), P99: us(f.P99)}, err
 }
 
 func (b *benchmark) cpu() (time.Duration, error) { return b.used, nil }
@@ -274,7 +241,7 @@ func (p *Peer) Memory() (int64, error) {
 	if p.kind.alone {
 		return p.server.resident()
 	}
-	used, err1 := Store(p.ctx, p.redis, "memory", "used_memory")
-	clients, err2 := Store(p.ctx, p.redis, "memory", "mem_clients_normal")
+	used, err1 := Store(p.redis, "memory", "used_memory")
+	clients, err2 := Store(p.redis, "memory", "mem_clients_normal")
 	return int64(used - clients), errors.Join(err1, err2)
 }

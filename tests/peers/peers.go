@@ -5,7 +5,7 @@
 // scripts/install-peers.sh builds each from its own package registry into tests/.cache. The
 // files, in reading order: peers.go (what can be asked), kinds.go (the table of peers),
 // adapter.go (a library behind its program), wire.go (a server that speaks RESP), load.go
-// (many clients at once), process.go (processes and their CPU time) and worst.go (what a
+// (many clients at once), process.go (processes) and worst.go (what a
 // row of answers admitted).
 package peers
 
@@ -87,7 +87,7 @@ func (p *Peer) start() (err error) {
 		}
 	}
 	if p.kind.dialect != nil {
-		p.asker, err = dialWire(p.ctx, p.address, p.kind.dialect)
+		p.asker, err = dialWire(p.address, p.kind.dialect)
 	} else {
 		p.asker, err = startAdapter(p.ctx, p.kind.adapter, p.environment())
 	}

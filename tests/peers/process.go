@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rlproxy/rlproxy/tests/proc"
 )
 
 // Root returns the folder of the project, which the working directory is in.
@@ -88,46 +90,8 @@ func (p *process) stop() {
 	}
 }
 
-// cpu is the CPU time of the process, of its children that have ended, and of those
-// that run, in steps of 10 ms.
-func (p *process) cpu() (time.Duration, error) { return cpuOf(p.cmd.Process.Pid) }
-
-func cpuOf(pid int) (time.Duration, error) {
-	const tick = 10 * time.Millisecond // as Linux reports it
-	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		return 0, err
-	}
-	_, rest, _ := bytes.Cut(stat, []byte(") ")) // the name may hold spaces
-	fields := strings.Fields(string(rest))
-	if len(fields) < 15 {
-		return 0, fmt.Errorf("/proc/%d/stat has another form", pid)
-	}
-	sum := time.Duration(0)
-	for _, field := range fields[11:15] { // utime, stime, cutime, cstime
-		ticks, err := strconv.Atoi(field)
-		if err != nil {
-			return 0, err
-		}
-		sum += time.Duration(ticks) * tick
-	}
-	children, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
-		return 0, err
-	}
-	for _, child := range strings.Fields(string(children)) {
-		pid, err := strconv.Atoi(child)
-		if err != nil {
-			return 0, err
-		}
-		used, err := cpuOf(pid)
-		if err != nil {
-			return 0, err
-		}
-		sum += used
-	}
-	return sum, nil
-}
+// cpu is the CPU time of the process and its children.
+func (p *process) cpu() (time.Duration, error) { return proc.CPU(p.cmd.Process.Pid) }
 
 // resident is the memory that the process has resident, in bytes.
 func (p *process) resident() (int64, error) {
@@ -145,10 +109,11 @@ func (p *process) resident() (int64, error) {
 
 // startServer runs a server on a free port of 127.0.0.1 and waits until it listens.
 func startServer(ctx context.Context, command func(port, redis string) (argv, environment []string), redis string) (*process, string, error) {
-	port, err := freePort()
+	free, err := proc.FreePort()
 	if err != nil {
 		return nil, "", err
 	}
+	port := strconv.Itoa(free)
 	argv, environment := command(port, redis)
 	p, err := launch(ctx, argv, environment, false)
 	if err != nil {
@@ -169,15 +134,6 @@ func startServer(ctx context.Context, command func(port, redis string) (argv, en
 		}
 	}
 	return p, "", fmt.Errorf("nothing listens on %s: %s", address, p.text.String())
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	return port, errors.Join(err, l.Close())
 }
 
 // tail keeps the end of what is written, at most 64 KiB.

@@ -3,6 +3,8 @@ package peers
 import (
 	"context"
 	"syscall"
+
+	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
 // Redis is a redis-server of its own, which keeps nothing on disk.
@@ -27,13 +29,8 @@ func StartRedis(ctx context.Context) (*Redis, error) {
 }
 
 // Flush forgets everything.
-func (r *Redis) Flush(ctx context.Context) error {
-	w, err := dialWire(ctx, r.Addr, nil)
-	if err != nil {
-		return err
-	}
-	defer w.close()
-	_, err = w.do("FLUSHALL", "SYNC")
+func (r *Redis) Flush() error {
+	_, err := traffic.Ask(r.Addr, "FLUSHALL", "SYNC")
 	return err
 }
 

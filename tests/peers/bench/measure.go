@@ -77,7 +77,7 @@ func measure(ctx context.Context, rows []*row, long time.Duration, rounds int) e
 					if d > 1 && !p.Pipelines() {
 						continue
 					}
-					if err := redis.Flush(ctx); err != nil {
+					if err := redis.Flush(); err != nil {
 						return err
 					}
 					report, err := p.Load(ctx, peers.Load{Connections: connections, Depth: d, Keys: keys, Limit: limit, Window: time.Minute, For: long})

@@ -28,6 +28,11 @@ func Dial(server string) (*Conn, error) {
 	return &Conn{c, bufio.NewReaderSize(c, 64<<10)}, nil
 }
 
+// ReplyError is an error reply.
+type ReplyError string
+
+func (e ReplyError) Error() string { return string(e) }
+
 // Reply reads one reply of RESP2: a string, or an array's elements with spaces between them.
 func (c *Conn) Reply() (string, error) { return readReply(c.r) }
 
@@ -41,6 +46,11 @@ func Ask(server string, args ...string) (string, error) {
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
 		return "", err
 	}
+	return c.Do(args...)
+}
+
+// Do sends one command and returns the reply, as Reply does.
+func (c *Conn) Do(args ...string) (string, error) {
 	if _, err := c.Write(Encode(nil, args, 0)); err != nil {
 		return "", err
 	}
@@ -82,7 +92,7 @@ func readReply(r *bufio.Reader) (string, error) {
 	case '+', ':':
 		return line, nil
 	case '-':
-		return "", errors.New(line)
+		return "", ReplyError(line)
 	}
 	n, err := strconv.Atoi(line)
 	if err != nil {
