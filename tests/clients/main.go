@@ -15,7 +15,7 @@
 // for `OK` on its standard input. Programs set generous timeouts and windows of an hour,
 // so that the result does not depend on the speed of the machine.
 //
-// Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go, holds.go.
+// Reading order: main.go, table.go, run.go, server.go, matrix.go, examples.go, program.go, holds.go, workers.go.
 package main
 
 import (
