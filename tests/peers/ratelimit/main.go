@@ -4,22 +4,18 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log"
-	"math/rand/v2"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	common "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimit "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	envoy "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"github.com/rlproxy/rlproxy/tests/peers/caller"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 )
@@ -33,19 +29,13 @@ var units = map[int]envoy.RateLimitUnit{
 var configured = []string{"100/second", "100/minute"}
 
 func main() {
-	if os.Args[1] == "load" {
-		load(number(2), number(3), number(4), number(5))
-		return
-	}
-	ask()
-}
-
-func number(i int) int {
-	n, err := strconv.Atoi(os.Args[i])
-	if err != nil {
-		log.Fatal(err)
-	}
-	return n
+	caller.Main(func(workers int) []caller.Ask {
+		asks := make([]caller.Ask, workers)
+		for i := range asks {
+			asks[i] = asker(dial())
+		}
+		return asks
+	})
 }
 
 func dial() ratelimit.RateLimitServiceClient {
@@ -69,82 +59,16 @@ func request(key string, limit, ms, cost int) (*ratelimit.RateLimitRequest, erro
 	return &ratelimit.RateLimitRequest{Domain: "peers", Descriptors: []*common.RateLimitDescriptor{d}, HitsAddend: uint32(cost)}, nil
 }
 
-func ask() {
-	client := dial()
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		var key string
-		var limit, ms, cost int
-		if _, err := fmt.Sscan(lines.Text(), &key, &limit, &ms, &cost); err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(one(client, key, limit, ms, cost))
-	}
-}
-
-func one(client ratelimit.RateLimitServiceClient, key string, limit, ms, cost int) string {
-	r, err := request(key, limit, ms, cost)
-	if err != nil {
-		return "error " + err.Error()
-	}
-	response, err := client.ShouldRateLimit(context.Background(), r)
-	switch {
-	case err != nil:
-		return "error " + strings.ReplaceAll(err.Error(), "\n", " ")
-	case response.OverallCode == ratelimit.RateLimitResponse_OK:
-		return "1 0"
-	}
-	return fmt.Sprint("0 ", response.Statuses[0].DurationUntilReset.AsDuration().Milliseconds())
-}
-
-// load asks about random keys with so many workers for as many seconds as each line says.
-func load(workers, keys, limit, ms int) {
-	clients := make([]ratelimit.RateLimitServiceClient, workers)
-	for i := range clients {
-		clients[i] = dial()
-	}
-	for lines := bufio.NewScanner(os.Stdin); lines.Scan(); {
-		seconds, err := strconv.ParseFloat(lines.Text(), 64)
+func asker(client ratelimit.RateLimitServiceClient) caller.Ask {
+	return func(key string, limit, window, cost int) (bool, time.Duration, error) {
+		r, err := request(key, limit, window, cost)
 		if err != nil {
-			log.Fatal(err)
+			return false, 0, err
 		}
-		var mu sync.Mutex
-		var wg sync.WaitGroup
-		var took []time.Duration
-		allowed, errors := 0, 0
-		began := time.Now()
-		end := began.Add(time.Duration(seconds * float64(time.Second)))
-		for _, client := range clients {
-			wg.Go(func() {
-				var mine []time.Duration
-				yes, wrong := 0, 0
-				for at := time.Now(); at.Before(end); {
-					r, err := request(fmt.Sprintf("key:%012d", rand.IntN(keys)), limit, ms, 1)
-					if err != nil {
-						log.Fatal(err)
-					}
-					response, err := client.ShouldRateLimit(context.Background(), r)
-					if err != nil {
-						wrong++
-					} else if response.OverallCode == ratelimit.RateLimitResponse_OK {
-						yes++
-					}
-					now := time.Now()
-					mine = append(mine, now.Sub(at))
-					at = now
-				}
-				mu.Lock()
-				defer mu.Unlock()
-				took = append(took, mine...)
-				allowed += yes
-				errors += wrong
-			})
+		response, err := client.ShouldRateLimit(context.Background(), r)
+		if err != nil {
+			return false, 0, err
 		}
-		wg.Wait()
-		elapsed := time.Since(began).Seconds()
-		slices.Sort(took)
-		us := func(q float64) float64 { return float64(took[int(q*float64(len(took)-1))].Nanoseconds()) / 1e3 }
-		_ = json.NewEncoder(os.Stdout).Encode(map[string]any{
-			"decisions": len(took), "allowed": allowed, "errors": errors, "seconds": elapsed, "p50_us": us(0.5), "p99_us": us(0.99),
-		})
+		return response.OverallCode == ratelimit.RateLimitResponse_OK, response.Statuses[0].DurationUntilReset.AsDuration(), nil
 	}
 }

@@ -9,6 +9,9 @@ require (
 
 require (
 	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/rlproxy/rlproxy/tests/peers/caller v0.0.0
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/sys v0.48.0 // indirect
 )
+
+replace github.com/rlproxy/rlproxy/tests/peers/caller => ../caller
