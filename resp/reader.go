@@ -57,6 +57,7 @@ var workspaces = sync.Pool{New: func() any {
 type reader struct {
 	conn  net.Conn
 	raw   syscall.RawConn // nil: conn is read with Read
+	poll  sockio.Poll     // of raw
 	frame framer
 	limit int                  // the most bytes of an incomplete command
 	hold  func(delta int) bool // reserves bytes beyond the base, or releases them if negative
@@ -218,7 +219,7 @@ func (r *reader) fill() (int, error) {
 func (r *reader) readReady(fd uintptr) bool {
 	r.wake()
 	var ready bool
-	r.n, ready, r.rerr = sockio.ReadNow(fd, r.ws.buf[r.end:])
+	r.n, ready, r.rerr = r.poll.Read(fd, r.ws.buf[r.end:])
 	switch {
 	case ready:
 	case r.end == 0:

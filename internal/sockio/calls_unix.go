@@ -2,7 +2,10 @@
 
 package sockio
 
-import "syscall"
+import (
+	"runtime"
+	"syscall"
+)
 
 // Builds with the race detector use package syscall on Linux, too: from its calls the detector
 // learns that bytes were written before they were read.
@@ -13,3 +16,6 @@ const usable = true
 func read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
 
 func write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
+
+// yield lets something else have the core if it waits for one.
+func yield() { runtime.Gosched() }

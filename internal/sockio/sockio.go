@@ -54,9 +54,10 @@ type reader struct {
 	conn net.Conn
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // attempt, as a value that is allocated once
-	p    []byte                // what attempt fills
-	n    int                   // bytes that attempt has read
-	err  error                 // the error of attempt
+	poll Poll
+	p    []byte // what attempt fills
+	n    int    // bytes that attempt has read
+	err  error  // the error of attempt
 }
 
 // NewReader returns a reader of conn for one goroutine at a time, or conn itself if its
@@ -84,7 +85,7 @@ func (r *reader) Read(p []byte) (int, error) {
 
 // attempt reports whether the read is over.
 func (r *reader) attempt(fd uintptr) (over bool) {
-	r.n, over, r.err = ReadNow(fd, r.p)
+	r.n, over, r.err = r.poll.Read(fd, r.p)
 	return over
 }
 
