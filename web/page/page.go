@@ -9,26 +9,29 @@ import (
 	"net/http"
 	"regexp"
 	"strings"
+	"sync"
 )
 
 //go:embed page.html
 var text []byte
 
 // Policy is the Content-Security-Policy of the page. Only the script and the style of
-// page.html run, by their hashes. They connect to nothing but this server, and no text
-// becomes markup.
-var Policy = strings.Join([]string{
-	"default-src 'none'",
-	"script-src " + inline("script"),
-	"style-src " + inline("style"),
-	"connect-src 'self'",
-	"img-src data:", // of the icon
-	"base-uri 'none'",
-	"form-action 'none'",
-	"frame-ancestors 'none'",
-	"require-trusted-types-for 'script'",
-	"trusted-types 'none'",
-}, "; ")
+// page.html run, by their hashes, which are reckoned when they are first asked for. They
+// connect to nothing but this server, and no text becomes markup.
+var Policy = sync.OnceValue(func() string {
+	return strings.Join([]string{
+		"default-src 'none'",
+		"script-src " + inline("script"),
+		"style-src " + inline("style"),
+		"connect-src 'self'",
+		"img-src data:", // of the icon
+		"base-uri 'none'",
+		"form-action 'none'",
+		"frame-ancestors 'none'",
+		"require-trusted-types-for 'script'",
+		"trusted-types 'none'",
+	}, "; ")
+})
 
 // inline returns the sources of a policy that allow the elements of page.html with
 // this name.
@@ -44,6 +47,6 @@ func inline(name string) string {
 // Serve answers with the page and its policy.
 func Serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", Policy)
+	w.Header().Set("Content-Security-Policy", Policy())
 	_, _ = w.Write(text) // the client may be gone
 }
