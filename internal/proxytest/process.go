@@ -111,9 +111,13 @@ func (o *Output) String() string {
 }
 
 // Eventually waits until done returns true. what names the event in the failure message.
+// It asks every ms at first, and less often of what takes long, so that those who wait leave
+// the machine to what they wait for.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); !done(); time.Sleep(time.Millisecond) {
-		require.True(t, time.Now().Before(deadline), "timed out waiting for %s", what)
+	for began := time.Now(); !done(); {
+		waited := time.Since(began)
+		require.Less(t, waited, Patience, "timed out waiting for %s", what)
+		time.Sleep(min(time.Millisecond+waited/20, 20*time.Millisecond))
 	}
 }
