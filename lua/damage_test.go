@@ -18,6 +18,7 @@ func rider(what byte, id string, ttl uint64, flags byte) string {
 // Whatever stands in the record of a key that holds something, or in the hash of its ids, a function answers, or fails with an
 // error about this key, soon; and a reset removes both.
 func TestDamagedHolds(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.Do("CONFIG", "SET", "busy-reply-threshold", "2000")
 	seed := rand.Uint64()
@@ -40,9 +41,7 @@ func TestDamagedHolds(t *testing.T) {
 	answered, failed := 0, 0
 	for range 6000 {
 		s.Do("DEL", "k", "k%i")
-		for name, v := range ids {
-			s.Client.HSet(ctx, "k%i", name, v)
-		}
+		require.NoError(t, s.Client.HSet(ctx, "k%i", ids).Err())
 		stored := record
 		if rng.IntN(2) == 0 {
 			stored = damage(rng, record)

@@ -16,6 +16,7 @@ import (
 
 // What RL.RESERVE, RL.SETTLE and RL.SLIDE answer about one window, and what is left of a hold.
 func TestReserveAndSettle(t *testing.T) {
+	t.Parallel()
 	shared := startHolder(t)
 	for _, scripted := range []bool{false, true} {
 		t.Run(map[bool]string{false: "functions", true: "script"}[scripted], func(t *testing.T) {
@@ -60,6 +61,7 @@ func TestReserveAndSettle(t *testing.T) {
 
 // A hold that is not settled is charged, or forgotten, at its deadline.
 func TestHoldsLapse(t *testing.T) {
+	t.Parallel()
 	shared := startHolder(t)
 	t.Run("charged", func(t *testing.T) {
 		h := shared.on(t)
@@ -127,6 +129,7 @@ func TestHoldsLapse(t *testing.T) {
 
 // The same id is charged once, while the longest window lasts.
 func TestOnce(t *testing.T) {
+	t.Parallel()
 	shared := startHolder(t)
 	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -152,6 +155,7 @@ func TestOnce(t *testing.T) {
 
 // What RL.ACQUIRE holds is released, renewed, or ends.
 func TestSlots(t *testing.T) {
+	t.Parallel()
 	shared := startHolder(t)
 	h := shared.on(t)
 	u := func(a wire.Admitted) limit.Usage { return a.Usages[0] }
@@ -199,6 +203,7 @@ func TestSlots(t *testing.T) {
 
 // What one version of the library holds, another one knows.
 func TestTwoVersionsShareHolds(t *testing.T) {
+	t.Parallel()
 	h := startHolder(t)
 	first := h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
 	hash, other := strings.TrimPrefix(lua.Library.Name, "rlproxy_"), "0123456789ab"
@@ -218,6 +223,7 @@ func TestTwoVersionsShareHolds(t *testing.T) {
 
 // RL.RESET forgets holds and ids.
 func TestResetForgetsHolds(t *testing.T) {
+	t.Parallel()
 	h := startHolder(t)
 	h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
 	h.admit(acquire(3, 1, 50, "a"))
@@ -234,6 +240,7 @@ func TestResetForgetsHolds(t *testing.T) {
 
 // A question about several keys is charged to all of them, or to none.
 func TestAll(t *testing.T) {
+	t.Parallel()
 	h := startHolder(t)
 	keys, failure := []string{"rl:{a}", "rl:{b}"}, "damaged"
 	requests := []engine.Request{*slide(2, 10, 1000), *asking(limit.Counter, 1, 3, 2000)}
@@ -296,6 +303,7 @@ func TestAll(t *testing.T) {
 
 // A request past a bound of its key is an error, and changes nothing that counts. A denial is a denial all the same.
 func TestBoundsOfHoldsAndIDs(t *testing.T) {
+	t.Parallel()
 	shared := startHolder(t)
 	for name, c := range map[string]struct {
 		most    int
@@ -337,6 +345,7 @@ func TestBoundsOfHoldsAndIDs(t *testing.T) {
 
 // What has cost more than was held is charged all the same, up to what a window can count.
 func TestOverrun(t *testing.T) {
+	t.Parallel()
 	h := startHolder(t)
 	for i := range 40 {
 		h.reserve(with(slide(1, limit.MaxLimit, 3_600_000, limit.MaxLimit, 7_200_000), strconv.Itoa(i), 60_000, false))
@@ -361,6 +370,7 @@ func TestOverrun(t *testing.T) {
 
 // Requests with ids that share a call are answered as in calls of their own, whether their keys are declared or not.
 func TestEachAnswersAsAlone(t *testing.T) {
+	t.Parallel()
 	h := startHolder(t)
 	settle := &engine.Request{Op: engine.OpSettle, Spec: limit.Spec{Cost: 3}, Hold: &engine.Hold{ID: engine.DigestOf([]byte("a"))}}
 	requests := []*engine.Request{with(slide(5, 10, 60_000), "a", 1000, false), once(slide(6, 10, 60_000), "b"), settle,
@@ -394,6 +404,7 @@ func TestEachAnswersAsAlone(t *testing.T) {
 
 // Beside a log that is too long for one piece, a hold comes and goes without the log being written anew.
 func TestHoldsBesideALongLog(t *testing.T) {
+	t.Parallel()
 	h := startHolder(t)
 	for h.at = range int64(200) {
 		h.decide(slide(1, 1000, 60_000))
@@ -418,6 +429,7 @@ func TestHoldsBesideALongLog(t *testing.T) {
 
 // The home of a split key knows ids, too: those that it grants when it is asked for what a shard has refused.
 func TestHomeRemembersIDs(t *testing.T) {
+	t.Parallel()
 	shared := startHolder(t)
 	for name, r := range map[string]*engine.Request{
 		"held": with(slide(3, 10, 1000), "a", 500, true), "once": once(slide(3, 10, 1000), "a"),

@@ -11,6 +11,7 @@ import (
 
 // Every file is in the library. That each parses alone is for luacheck to say, in make lint.
 func TestEveryFileIsInTheLibrary(t *testing.T) {
+	t.Parallel()
 	found, err := filepath.Glob("*.lua")
 	require.NoError(t, err)
 	for i, file := range found {
@@ -21,6 +22,7 @@ func TestEveryFileIsInTheLibrary(t *testing.T) {
 
 // An error names the file and the line that raised it, whether the text ran as a function or as a script.
 func TestErrorsNameFileAndLine(t *testing.T) {
+	t.Parallel()
 	line := func(file, code string) string {
 		text, err := files.ReadFile(file)
 		require.NoError(t, err)
@@ -46,6 +48,7 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 
 // What stands in for the library answers and stores alike.
 func TestScriptDoesWhatTheLibraryDoes(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	for name, q := range all {
 		for i := range int64(120) {
@@ -60,6 +63,7 @@ func TestScriptDoesWhatTheLibraryDoes(t *testing.T) {
 
 // Two versions of the library are side by side on a node, and share its records.
 func TestTwoVersionsShareANode(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	hash := Library.Name[len("rlproxy_"):]
 	other := strings.ReplaceAll(Library.Source, hash, "0123456789ab")
@@ -77,6 +81,7 @@ func TestTwoVersionsShareANode(t *testing.T) {
 
 // FUNCTION FLUSH, or a restart, takes the library away and nothing else; loading it again goes on with the counts.
 func TestLibraryIsLoadedAgain(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	decide(t, s, "k", base, all["slide"])
 	s.Do("FUNCTION", "FLUSH")
@@ -92,6 +97,7 @@ func TestLibraryIsLoadedAgain(t *testing.T) {
 
 // A replica has the library from its master, refuses all of its functions, and has them when it takes over.
 func TestReplicaHasTheLibrary(t *testing.T) {
+	t.Parallel()
 	master, replica := start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
 	decide(t, master, "k", base, all["counter"])
 	replica.Do("REPLICAOF", "127.0.0.1", master.Port)
@@ -106,6 +112,7 @@ func TestReplicaHasTheLibrary(t *testing.T) {
 
 // A node that is out of memory refuses all functions, and has charged nothing.
 func TestNodeWithoutMemoryRefuses(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	decide(t, s, "k", base, all["slide"])
 	was := text(t, s, "k")

@@ -59,6 +59,7 @@ func TestPathsAgreeOverRandomHistories(t *testing.T) {
 // A log with a grid loses its oldest entry while its newest takes one more unit: the
 // record gets shorter and lives as long as before.
 func TestFastPathShortensARecord(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	const window, grid = 8*65536 + 3, 9 // ms
 	r := request(limit.Slide, limit.Window{Limit: 100_000, Length: window})
@@ -81,6 +82,7 @@ func TestFastPathShortensARecord(t *testing.T) {
 
 // Without cost, any number of requests is granted while there is room.
 func TestFastPathGrantsAnyNumberWithoutCost(t *testing.T) {
+	t.Parallel()
 	for _, kind := range windowed {
 		w := startTwins(t)
 		r := request(kind, limit.Window{Limit: 3, Length: 60_000})
@@ -93,6 +95,7 @@ func TestFastPathGrantsAnyNumberWithoutCost(t *testing.T) {
 
 // A record of six logs with 28 entries each is the first that is not inline.
 func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	r := request(limit.Slide)
 	r.N = 6
@@ -108,6 +111,7 @@ func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
 // Of a long log at its limit, the fast path finds to the ms when the oldest entries leave. It makes way where the ring of
 // entries wraps around, and when many entries have left. Some of several requests may be granted.
 func TestFastPathOfALongLog(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	const window, most, step = 10_000, 300, 5 // ms, units, ms
 	r := request(limit.Slide, limit.Window{Limit: most, Length: window})
@@ -146,6 +150,7 @@ func TestFastPathOfALongLog(t *testing.T) {
 // Logs with slots to spare in an inline record, as no function writes it, are read as what
 // they are.
 func TestFastPathLeavesSpareSlotsToTheSlowPath(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	r := request(limit.Slide)
 	r.N = 4
@@ -183,6 +188,7 @@ func TestFastPathLeavesSpareSlotsToTheSlowPath(t *testing.T) {
 
 // The entries of one call have different specs, and write different times to live.
 func TestBatchOfDifferentSpecsDecidesAsEachAlone(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	var requests, twins []engine.Request
 	for i, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.Slide, limit.Counter, limit.GCRA} {
@@ -232,6 +238,7 @@ func TestBatchOfDifferentSpecsDecidesAsEachAlone(t *testing.T) {
 
 // States that are charged by different calls are decided by the fast path, too.
 func TestFastPathDecidesStatesChargedApart(t *testing.T) {
+	t.Parallel()
 	for _, kind := range windowed {
 		w := startTwins(t)
 		r := request(kind)
@@ -255,6 +262,7 @@ func TestFastPathDecidesStatesChargedApart(t *testing.T) {
 // A state that is charged after a long pause does not make the slow path drop another one
 // that the fast path would leave.
 func TestPathsDropTheSameStates(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	ask := func(clock int64, kind limit.Kind, window, buckets int64) {
 		r := request(kind, limit.Window{Limit: 100, Length: window})
@@ -275,6 +283,7 @@ func TestPathsDropTheSameStates(t *testing.T) {
 
 // Long logs that become shorter little by little are rewritten at last.
 func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
+	t.Parallel()
 	w := startTwins(t)
 	r := request(limit.Slide)
 	r.N = 2
@@ -342,6 +351,7 @@ func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 // The lease summary of a shard holds from when its loan was taken until before the
 // lease's end, and for no more than is held.
 func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
+	t.Parallel()
 	const window = 60_000
 	for _, kind := range windowed {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -398,6 +408,7 @@ func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 // A home that has lent to many shards has a long lease record, of which only the summary
 // is read.
 func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
+	t.Parallel()
 	const shards = 40
 	for _, kind := range windowed {
 		t.Run(kind.String(), func(t *testing.T) {
@@ -418,6 +429,7 @@ func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
 
 // The lease summary of a home holds until the first loan lapses, for what is not lent.
 func TestHomeDecidesByTheFastPathUntilALoanLapses(t *testing.T) {
+	t.Parallel()
 	const window = 500
 	for _, kind := range windowed {
 		t.Run(kind.String(), func(t *testing.T) {

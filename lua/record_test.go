@@ -14,6 +14,7 @@ import (
 // An entry that fails charges nothing and leaves nothing behind: the entries before and after it answer and
 // store as they do without it.
 func TestErrorLeavesNothing(t *testing.T) {
+	t.Parallel()
 	s, alone := start(t), start(t)
 	for name, q := range all {
 		for step := range int64(40) {
@@ -81,6 +82,7 @@ func damage(rng *rand.Rand, record string) string {
 
 // Whatever a stored record says, a function answers, or fails with an error, soon; and a reset removes the record.
 func TestDamagedRecords(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	s.Do("CONFIG", "SET", "busy-reply-threshold", "2000")
 	seed := rand.Uint64()
@@ -162,6 +164,7 @@ func TestDamagedRecords(t *testing.T) {
 
 // What the library keeps between calls is bounded: specs and directories that come and go take no more memory.
 func TestCachesAreBounded(t *testing.T) {
+	t.Parallel()
 	s := start(t)
 	used := func() int64 {
 		_, rest, _ := strings.Cut(s.Do("INFO", "memory"), "used_memory_vm_functions:")

@@ -44,7 +44,7 @@ func (w *twins) hold(f *lua.Function, key string, clock int64, args [][]byte) (s
 // RL.RESERVE and RL.SETTLE are answered and stored alike by the fast path and by the slow one, over records of any history.
 func TestPathsOfHoldsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
-	histories := rounds("LUA_HISTORIES", 12)
+	histories := rounds("LUA_HISTORIES", 4)
 	w := startTwins(t)
 	fast, slow := map[string]int{}, map[string]int{}
 	for seed := range uint64(histories) {
