@@ -31,13 +31,15 @@ func Run(t *testing.T, open Subject, random int) {
 	t.Run("known answers", func(t *testing.T) { knownAnswers(t, open) })
 }
 
+// Soaks reports whether make soak runs the tests.
+func Soaks() bool { return os.Getenv("SOAK_REQUESTS") != "" }
+
 // soak returns how many random requests to send.
 func soak(t *testing.T, random int) int {
-	text := os.Getenv("SOAK_REQUESTS")
-	if text == "" {
+	if !Soaks() {
 		return random
 	}
-	n, err := strconv.Atoi(text)
+	n, err := strconv.Atoi(os.Getenv("SOAK_REQUESTS"))
 	require.NoError(t, err, "SOAK_REQUESTS")
 	return n
 }

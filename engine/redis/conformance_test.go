@@ -22,30 +22,30 @@ func on(nodes int) conformance.Subject {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, on(1), 30_000)
+	conformance.Run(t, on(1), 10_000)
 	conformance.RunThrottle(t, on(1))
 }
 
 func TestConformanceOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, on(3), 20_000)
+	conformance.Run(t, on(3), 8000)
 }
 
 func TestConformanceOfHolds(t *testing.T) {
 	t.Parallel()
-	conformance.RunHolds(t, on(1), 30_000)
+	conformance.RunHolds(t, on(1), 10_000)
 }
 
 func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	conformance.RunHolds(t, on(3), 10_000)
+	conformance.RunHolds(t, on(3), 5000)
 }
 
 // Keys of one node are one call; those of several are held and settled.
 func TestConformanceOfSeveralKeys(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
-		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 3000) })
+		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 1000) })
 	}
 }
 

@@ -1,8 +1,10 @@
 package redis
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -157,15 +159,24 @@ func (d *demand) run(t *testing.T, engines []*Engine) {
 		}()
 	}
 	done.Wait()
+	byFrom := func(a timely, from time.Duration) int { return cmp.Compare(a.from, from) }
+	slices.SortFunc(all, func(a, b timely) int { return byFrom(a, b.from) })
+	between := func(first, last time.Duration) []timely { // those that were sent then
+		i, _ := slices.BinarySearchFunc(all, first, byFrom)
+		j, _ := slices.BinarySearchFunc(all, last+1, byFrom)
+		return all[i:max(i, j)]
+	}
 	admitted := int64(0)
 	for _, a := range all {
 		admitted += a.cost
 		within, before := int64(0), a.cost
-		for _, b := range all {
-			if b.from >= a.from && b.to <= a.from+length {
+		for _, b := range between(a.from, a.from+length) {
+			if b.to <= a.from+length {
 				within += b.cost // certainly in the window that begins with a's request
 			}
-			if b.to <= a.from && b.from >= a.to-length {
+		}
+		for _, b := range between(a.to-length, a.from) {
+			if b.to <= a.from {
 				before += b.cost // certainly in the window that ends with a
 			}
 		}
