@@ -30,7 +30,7 @@ func TestManyProxiesHoldOneLimit(t *testing.T) {
 			name := fmt.Sprintf("%s %v, %d keys", c.name, c.options, keys)
 			t.Run(name, func(t *testing.T) {
 				l := load{
-					proxies: proxies, clients: 8, depth: 16, keys: keys, duration: soakOr(4*time.Second, 2*time.Second),
+					proxies: proxies, clients: 8, depth: 16, keys: keys, duration: soakOr(4*time.Second, time.Second),
 					limit: limit, window: time.Second, maxCost: 3,
 					command: func(key int) []any {
 						return append([]any{c.name, fmt.Sprintf("%s/%d", name, key), limit, "1s"}, c.options...)
