@@ -6,7 +6,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Digest stands for the id that a client gives a request: the first 16 bytes of its SHA-256. It has
+// Digest stands for the id that a client gives a request: the first 16 bytes of its SHA-256, less the first 4 bits. It has
 // the same size for every id, and nobody finds two ids with one digest.
 type Digest [16]byte
 
@@ -14,6 +14,7 @@ type Digest [16]byte
 func DigestOf(id []byte) (d Digest) {
 	sum := sha256.Sum256(id)
 	copy(d[:], sum[:])
+	d[0] &= 0xf // nodes keep ids in 4,096 buckets, which the first 2 bytes name
 	return d
 }
 

@@ -27,7 +27,7 @@ func TestDamagedHolds(t *testing.T) {
 	slots := spec(8, 0, 1, 1, window{0, 100})
 	admit := func(q, rider string, clock int64) (string, error) { return call(s, Admit.Name, "k", clock, q, rider) }
 	for i, id := range strings.Split("abcdefgh", "") {
-		for _, c := range [][2]string{{all["slide"], rider(1, id, uint64(100*i+50), byte(i%2))}, {slots, rider(1, id, 1000, 1)}, {all["counter"], rider(0, id, 0, 0)}} {
+		for _, c := range [][2]string{{all["slide"], rider(2, id, uint64(100*i+50), byte(i%2))}, {slots, rider(3, id, 1000, 1)}, {all["counter"], rider(1, id, 0, 0)}} {
 			_, err := admit(c[0], c[1], base+int64(i))
 			require.NoError(t, err)
 		}
@@ -57,13 +57,13 @@ func TestDamagedHolds(t *testing.T) {
 		var err error
 		switch rng.IntN(7) {
 		case 0:
-			_, err = admit(all["slide"], rider(1, id, 500, 0), clock)
+			_, err = admit(all["slide"], rider(2, id, 500, 0), clock)
 		case 1:
-			_, err = admit(slots, rider(1, id, 500, 0), clock)
+			_, err = admit(slots, rider(3, id, 500, 1), clock)
 		case 2:
-			_, err = admit(all["counter"], rider(0, id, 0, 0), clock)
+			_, err = admit(all["counter"], rider(1, id, 0, 0), clock)
 		case 3:
-			_, err = call(s, Settle.Name, "k", clock, "\x01"+strings.Repeat(id, 16)+string(put(nil, 1, 6)))
+			_, err = call(s, Settle.Name, "k", clock, "\x02"+strings.Repeat(id, 16)+string(put(nil, 1, 6)))
 		case 4:
 			_, err = call(s, Renew.Name, "k", clock, strings.Repeat(id, 16)+string(put(nil, 500, 5)))
 		case 5:

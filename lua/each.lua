@@ -19,7 +19,7 @@ function lib.each(keys, args)
   for i = 1, count do
     local f = args[2 * i + 1] == '' and lib.settle_one or lib.admit_one
     local ok, reply = pcall(f, keys[before + i], clock, args[2 * i], args[2 * i + 1])
-    out[i] = ok and pack('>I2', #reply) .. reply or '\0\0'
+    out[2 * i - 1], out[2 * i] = ok and pack('>I2', #reply) or '\0\0', ok and reply or ''
   end
   return table.concat(out)
 end

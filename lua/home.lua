@@ -233,9 +233,10 @@ end
 function lib.lend(keys, args)
   local clock, key, q = lib.clock_of(args[1]), keys[1], lib.spec.of(args[3])
   local requests, wanted = unpack('>I4I2', args[2])
-  local rider = (args[7] or '') ~= '' and q.cost > 0 and lib.rider.open(args[7], q, key, clock)
+  local rider = (args[7] or '') ~= '' and q.cost > 0 and lib.rider
+  if rider then rider.open(args[7], key, clock) end
   local rec = rider and lib.ids.record(clock) or record.open(key, clock)
-  local known = rider and lib.rider.again(rec, q, clock)
+  local known = rider and rider.again(rec, q, clock)
   if known then return known end
   local was = record.ends()
   local h = home.open(rec) or fresh(wanted)
@@ -295,7 +296,7 @@ function lib.lend(keys, args)
   else
     rec.lapsed = 0
   end
-  if rider then lib.rider.remember(q, clock, rec.now, pack('>I4I3', granted, calls) .. first_answer) end
+  if rider then rider.remember(q, rec.now, pack('>BI6BI4I3', 0, clock, layout.DECIDED, granted, calls) .. first_answer) end
   reply[1] = (args[7] or '') ~= '' and '\0' or ''
   reply[1] = reply[1] .. pack('>I6I4I3I2', clock, granted, calls, (#h.lent > 0 and h.shards or 0) + (rec.held and 32768 or 0))
     .. (rec.held and pack('>I3', rec.lapsed) or '')

@@ -1,117 +1,107 @@
 -- ids.lua: what is remembered of the ids of a key: a hash beside its record, the stored key's name with %i at the end.
 --
--- An id is known by its digest, and ids of different kinds do not see each other. The first 12 bits of a digest name a
--- field of the hash, a bucket; a bucket's value is its entries, one after the other:
+-- An id is known by its digest, and ids of different kinds do not see each other. The first 2 bytes of a digest, which have
+-- 12 bits, name a field of the hash, a bucket; a bucket's value is its entries, one after the other:
 --
---   entry   digest 16 bytes, kind 1, the ms from which on it is unknown 6, length 2, what is remembered
---   n       a field: the number of entries of each kind 3 each, the bucket before which sweep has been 2, the ms until which
---           the hash lives 6, the ms of the newest request that changed an id 6
+--   entry   the other bytes of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE), the ms from which on it is
+--           unknown 6, length of the rest 2; of a hold 1 if it is forgotten when it lapses 1, ms that it lasts 5, and 0 while
+--           it is out, else 1 more than the cost with which it was settled 6; what was asked: the length of a spec 1, and the
+--           spec; and but for RL.ACQUIRE the first reply
+--   n       a field: the number of entries of each kind 3 each, the ms until which the hash lives 6, the ms of the newest
+--           request that changed an id 6
 --
 -- Entries that have ended are dropped when their bucket is written. So an id costs two calls of Redis, and as much
 -- however many there are.
 local lib = ...
 
-local call, unpack, pack, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
+local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local max = math.max
 local layout, record = lib.layout, lib.record
-local BUCKETS, FRONT, COUNTS = 4096, 25, '>I3I3I3I2I6I6'
+local BUCKETS, FRONT, HOLD, COUNTS = 4096, 23, 12, '>I3I3I3I6I6'
 local SLICE = 256  -- buckets that are swept at once
 local MOST = 65536 -- ids of one kind
 local NAMES = { 'ids', 'reservations', 'leases' }
-local YEAR, LEASE = layout.YEAR, 3
-local ids = { ONCE = 1, RESERVATION = 2, LEASE = LEASE } -- the kinds
+local YEAR, ONCE, LEASE = layout.YEAR, 1, 3
+local ids = { ONCE = ONCE, LEASE = LEASE } -- kinds
 lib.ids = ids
 
 -- The id in memory. One is at a time, and the table is used again, as the record's are:
---   of, name, field   the key, the hash, and the field of the id
---   digest, kind      of the id
 --   1, 2, 3           the number of entries of each kind, but for this one
---   cursor, ending, last
---                     see n
---   rest              the other entries in its bucket
---   found, till       what is remembered of it, if it is known, and until when
-local id = { 0, 0, 0, of = '', name = '', field = '', digest = '', kind = 0, cursor = 0, ending = 0, last = 0, rest = '',
-  found = false, till = 0 }
+--   kind, last        of the id, and see n
+--   found             what was asked with it, and the first answer, if it is known
+--   till, release, ttl, settled
+--                     then the rest of its entry
+-- and what only this file needs: the key (of), its hash (name), the field and the digest of the id, the other entries in its
+-- bucket (rest), and the ms until which the hash lives (ending).
+local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0 }
+local of, name, field, digest, rest, ending = '', '', '', '', '', 0
+ids.id = id
 
--- sift returns a bucket's entries without those that have ended at now and without that of a digest and kind, which it
--- returns, too, if it has not ended: what is remembered of it, and until when. It counts what it leaves out.
-local function sift(s, now, digest, kind)
-  if #s > layout.BUCKET_BYTES then record.damaged(id.of, 'a bucket of ' .. #s .. ' bytes of ids') end
-  local at, from, rest, found, till = 1, 1, '', false, 0
+-- sift returns a bucket's entries without those that have ended at now. If the bucket is the id's own, it leaves out that of
+-- the id, too, and takes it into memory, if it has not ended. It counts what it leaves out.
+local function sift(s, now, own)
+  if #s > layout.BUCKET_BYTES then record.damaged(of, 'a bucket of ' .. #s .. ' bytes of ids') end
+  local at, from, left = 1, 1, ''
   while at <= #s do
-    local d, k, ending, bytes = unpack('>c16BI6I2', s, at)
+    local d, k, till, bytes = unpack('>c14BI6I2', s, at)
     local stop = at + FRONT + bytes
-    if not id[k] or stop > #s + 1 then record.damaged(id.of, 'ids that end within themselves') end
-    local mine = d == digest and k == kind
-    if mine or ending <= now then
-      rest, from, id[k] = rest .. sub(s, from, at - 1), stop, id[k] - 1
-      if mine and ending > now then found, till = sub(s, at + FRONT, stop - 1), ending end
+    if not id[k] or stop > #s + 1 then record.damaged(of, 'ids that end within themselves') end
+    local mine = own and d == digest and k == id.kind
+    if mine or till <= now then
+      if at > from then left = left .. sub(s, from, at - 1) end
+      from, id[k] = stop, max(id[k] - 1, 0)
+      if mine and till > now then
+        local begin = at + FRONT
+        if k ~= ONCE then
+          id.release, id.ttl, id.settled = unpack('>BI5I6', s, begin)
+          begin = begin + HOLD
+        end
+        id.found, id.till = sub(s, begin, stop - 1), till
+      end
     end
     at = stop
   end
-  return rest .. sub(s, from), found, till
-end
-
--- field_of returns the field of a digest. Each is made once: there are BUCKETS of them.
-local kept = {}
-local function field_of(digest)
-  local high, low = byte(digest, 1, 2)
-  local n = high * 16 + (low - low % 16) / 16
-  local field = kept[n]
-  if not field then
-    field = pack('>I2', n)
-    kept[n] = field
-  end
-  return field
+  return from < at and left .. sub(s, from) or left
 end
 
 -- open takes into memory what is known of an id at the clock.
-function ids.open(key, digest, kind, clock)
-  id.of, id.name, id.digest, id.kind = key, key .. '%i', digest, kind
-  id.field = field_of(digest)
-  local got = call('HMGET', id.name, 'n', id.field)
-  local n, bucket, last = got[1], got[2], 0
+function ids.open(key, kind, bucket, rest_of_digest, clock)
+  of, name, field, digest, rest, id.kind, id.found = key, key .. '%i', bucket, rest_of_digest, '', kind, false
+  local got = call('HMGET', name, 'n', field)
+  local n, s = got[1], got[2]
   if n then
-    id[1], id[2], id[3], id.cursor, id.ending, last = unpack(COUNTS, n)
-    if id.ending > clock + 4 * YEAR or last > clock + YEAR then record.damaged(key, 'ids of the far future') end
+    id[1], id[2], id[3], ending, id.last = unpack(COUNTS, n)
+    if ending > clock + 4 * YEAR or id.last > clock + YEAR then record.damaged(key, 'ids of the far future') end
   else
-    id[1], id[2], id[3], id.cursor, id.ending = 0, 0, 0, 0, 0
+    id[1], id[2], id[3], ending, id.last = 0, 0, 0, 0, 0
   end
-  id.last, id.rest, id.found, id.till = last, '', false, 0
-  if bucket then id.rest, id.found, id.till = sift(bucket, clock, digest, kind) end
-  return id
+  if s then rest = sift(s, clock, true) end
 end
 
 -- record returns the key's record, which goes by the newest change of an id if that is later than the clock; and so does
 -- the id.
 function ids.record(clock)
-  local rec = record.open(id.of, max(clock, id.last))
+  local rec = record.open(of, max(clock, id.last))
   if id.till <= rec.now then id.found = false end
   return rec
 end
 
-local function counted()
-  for kind = 1, 3 do
-    if id[kind] < 0 then id[kind] = 0 end
-  end
-  return pack(COUNTS, id[1], id[2], id[3], id.cursor, id.ending, id.last)
-end
+local function counted() return pack(COUNTS, id[1], id[2], id[3], ending, id.last) end
 
--- sweep drops the entries of the next buckets that have ended.
+-- sweep drops the entries that have ended of the id's bucket and of those near it.
 local function sweep(now)
-  local fields, set = {}, { id.field, id.rest }
-  for i = 1, SLICE do fields[i] = pack('>I2', (id.cursor + i) % BUCKETS) end
-  id.cursor = (id.cursor + SLICE) % BUCKETS
-  for i, s in ipairs(call('HMGET', id.name, _G.unpack(fields))) do
-    local rest = s and fields[i] ~= id.field and sift(s, now) or s
-    if s and #rest < #s then set[#set + 1], set[#set + 2] = fields[i], rest end
+  local fields, set, first = {}, { field, rest }, unpack('>I2', field)
+  for i = 1, SLICE do fields[i] = pack('>I2', (first + i) % BUCKETS) end
+  for i, s in ipairs(call('HMGET', name, _G.unpack(fields))) do
+    local left = s and fields[i] ~= field and sift(s, now) or s
+    if s and #left < #s then set[#set + 1], set[#set + 2] = fields[i], left end
   end
-  call('HSET', id.name, 'n', counted(), _G.unpack(set))
+  call('HSET', name, 'n', counted(), _G.unpack(set))
 end
 
 -- full reports whether another id may be too many.
 function ids.full()
-  return id[id.kind] >= MOST and id.kind ~= LEASE or #id.rest > layout.BUCKET_BYTES - 1024 -- leases have cells that count
+  return id[id.kind] >= MOST and id.kind ~= LEASE or #rest > layout.BUCKET_BYTES - 1024 -- leases have cells that count
 end
 
 -- admits fails a request with an id that is not known if there are too many.
@@ -121,27 +111,33 @@ function ids.admits(now)
   if ids.full() then error({ err = 'ERR too many ' .. NAMES[id.kind] .. ' for this key' }) end
 end
 
--- keep remembers something of an id from now until a ms. The hash lives a bit longer, so that it seldom has to be told so.
-function ids.keep(now, till, what)
-  local kind, moves = id.kind, till > id.ending
+-- keep remembers an id from now until a ms, with what was asked and the answer. The hash lives a bit longer, so that it seldom
+-- has to be told so.
+function ids.keep(now, till, asked, answer)
+  local kind, moves, bytes, front = id.kind, till > ending, #asked + #answer
+  if kind == ONCE then
+    front = pack('>BI6I2', kind, till, bytes)
+  else
+    front = pack('>BI6I2BI5I6', kind, till, bytes + HOLD, id.release, id.ttl, id.settled)
+  end
   id[kind] = id[kind] + 1
   if now > id.last then id.last = now end
-  if moves then id.ending = lib.holds.deadline(now, till - now) end
-  call('HSET', id.name, id.field, id.rest .. id.digest .. pack('>BI6I2', kind, till, #what) .. what, 'n', counted())
-  if moves then record.expire(id.name, id.ending) end
+  if moves then ending = lib.holds.deadline(now, till - now) end
+  call('HSET', name, field, rest .. digest .. front .. asked .. answer, 'n', counted())
+  if moves then record.expire(name, ending) end
 end
 
 -- drop forgets an id.
 function ids.drop(now)
   id.last = max(id.last, now)
   if id[1] + id[2] + id[3] <= 0 then
-    call('UNLINK', id.name)
+    call('UNLINK', name)
     return
   end
-  if id.rest == '' then
-    call('HDEL', id.name, id.field)
-    call('HSET', id.name, 'n', counted())
+  if rest == '' then
+    call('HDEL', name, field)
+    call('HSET', name, 'n', counted())
   else
-    call('HSET', id.name, id.field, id.rest, 'n', counted())
+    call('HSET', name, field, rest, 'n', counted())
   end
 end

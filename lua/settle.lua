@@ -3,7 +3,7 @@
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] what 1 byte (1: a reservation, 2: what RL.ACQUIRE holds), digest of the id 16, cost 6
+-- ARGV[2] kind of the id 1 byte, see ids.lua, its digest 16, cost 6
 -- returns settled 1 (2: by an earlier call), units charged 6, given back 6, charged beyond those held 6, holds that had
 --         lapsed and were taken off 3
 -- Cost: two calls of Redis to read, and mostly two to write.
@@ -11,7 +11,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local max = math.max
-local record, spec, ids, holds, rider, straight = lib.record, lib.spec, lib.ids, lib.holds, lib.rider, lib.straight
+local record, ids, id, holds, rider, straight = lib.record, lib.ids, lib.ids.id, lib.holds, lib.rider, lib.straight
 -- Units of a window, and of one of RL.COUNTER, in as many bytes as are stored.
 local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
 
@@ -21,20 +21,20 @@ end
 
 -- settle_one ends a hold, by its argument of rl_settle.
 function lib.settle_one(key, clock, asked)
-  local what, digest, cost = unpack('>Bc16I6', asked)
-  local id = ids.open(key, digest, what == 2 and ids.LEASE or ids.RESERVATION, clock)
+  local kind, field, digest, cost = unpack('>Bc2c14I6', asked)
+  ids.open(key, kind, field, digest, clock)
   if not id.found then return reply(0, 0, 0, 0) end
-  local settled, release, ttl, before, text, answer = rider.remembered(id.found)
-  local q = spec.of(text)
-  if not settled and id.last <= clock and straight.settle(q, id.till, release, key, clock, cost) then
-    ids.keep(clock, holds.deadline(clock, ttl), rider.written(true, release, ttl, cost, text, answer))
+  local q, release, settled = rider.asked(), id.release == 1, id.settled
+  id.settled = cost + 1
+  if settled == 0 and id.last <= clock and straight.settle(q, id.till, release, key, clock, cost) then
+    ids.keep(clock, holds.deadline(clock, id.ttl), id.found, '')
     return reply(1, cost, q.cost, 0)
   end
   local rec = ids.record(clock)
   if not id.found then return reply(0, 0, 0, 0) end
   local was = record.ends()
-  if settled then
-    if cost ~= before then return reply(0, 0, 0, 0) end
+  if settled > 0 then
+    if cost + 1 ~= settled then return reply(0, 0, 0, 0) end
     return reply(2, cost, q.cost, 0)
   end
   if not holds.out(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
@@ -47,10 +47,10 @@ function lib.settle_one(key, clock, asked)
   if cost > 0 then lib.charge(rec, q, states, cost) end
   holds.remove(rec, q, id.till, q.cost, release)
   record.save(was)
-  if what == 2 then
+  if kind == ids.LEASE then
     ids.drop(rec.now)
   else
-    ids.keep(rec.now, holds.deadline(rec.now, ttl), rider.written(true, release, ttl, cost, text, answer))
+    ids.keep(rec.now, holds.deadline(rec.now, id.ttl), id.found, '')
   end
   return reply(1, cost, q.cost, rec.lapsed)
 end
@@ -71,10 +71,10 @@ function lib.renew(keys, args)
   local out = {}
   for i = 1, count do
     local key = keys[before + i]
-    local digest, ttl = unpack('>c16I5', said, i * 21 - 20)
+    local field, digest, ttl = unpack('>c2c14I5', said, i * 21 - 20)
     local ok, why = pcall(function()
-      local id = ids.open(key, digest, ids.LEASE, clock)
-      return rider.renew(ids.record(clock), id, ttl) and '\1' or '\0'
+      ids.open(key, ids.LEASE, field, digest, clock)
+      return rider.renew(ids.record(clock), ttl) and '\1' or '\0'
     end)
     if not ok and count == 1 then error({ err = (record.explain(key, why)) }) end
     out[i] = ok and why or '\2'

@@ -29,6 +29,7 @@ lib.spec = spec
 --   areas           reports whether the kind's states have areas
 --   still           reports whether the fast path may not decide when the key's newest charge is later than the clock
 --   forms           see straight.lua
+--   told            its length 1 byte, and the text
 --   most            bytes of a record from which on it is not inline, or not read in whole
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
@@ -36,7 +37,7 @@ spec.of = record.cache(1000, function(text)
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
     most = layout.INLINE, limit = 0, interval = 0, reach = layout.INLINE, still = false, areas = false,
-    longest = 0, forms = false }
+    longest = 0, forms = false, told = pack('>B', #text) .. text }
   q.last = tostring(q.reach - 1)
   if kind == RESET or #text == 10 then return q end
   if not q.algorithm or not q.algorithm.charge then

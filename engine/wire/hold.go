@@ -5,13 +5,29 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Rider returns what a request with an id of its own adds to its spec: what 1 byte (0: charge
-// once, 1: hold), digest 16, ms until it lapses 5, flags 1 (1: forget what lapses). The function
-// lend takes it as its last argument.
+// Kinds of ids, as nodes store them.
+const (
+	idOnce        = 1
+	idReservation = 2
+	idSlots       = 3
+)
+
+// appendID appends the kind of the id of r 1, and its digest 16.
+func appendID(b []byte, r *engine.Request) []byte {
+	kind := byte(idReservation)
+	if r.Hold.Once {
+		kind = idOnce
+	} else if r.Kind == limit.Concurrency {
+		kind = idSlots
+	}
+	return append(append(b, kind), r.Hold.ID[:]...)
+}
+
+// Rider returns what a request with an id of its own adds to its spec: kind of the id 1 byte, digest 16, ms until it
+// lapses 5, 1 if what lapses is forgotten 1. The function lend takes it as its last argument.
 func Rider(r *engine.Request) []byte {
-	b := append([]byte{flag(!r.Hold.Once, 1)}, r.Hold.ID[:]...)
-	b = appendUint(b, r.Hold.TTL, 5)
-	return append(b, flag(r.Hold.Release, 1))
+	b := appendUint(appendID(nil, r), r.Hold.TTL, 5)
+	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only a log can be charged later
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.
@@ -37,8 +53,8 @@ type Admitted struct {
 // Decision returns the decision.
 func (a *Admitted) Decision() limit.Decision { return a.Spec.Decide(a.Usages, a.Clock, a.Granted, 0) }
 
-// DecodeAdmit reads the reply of the function admit to a request: again 1, and if it is 1 the
-// length of a spec 1 and that spec; then the clock 6 and the answer to one entry.
+// DecodeAdmit reads the reply of the function admit to a request: again 1, and if it is 1 the length of a spec 1, that spec,
+// and the first reply; else the clock 6 and the answer to one entry.
 func DecodeAdmit(reply string, r *engine.Request) (Admitted, error) {
 	in := reader{s: reply}
 	again := in.uint(1)
@@ -53,6 +69,9 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 		a.Again = true
 		if asked.Spec, err = decodeSpec(in.text(in.uint(1)), r); err != nil {
 			return a, err
+		}
+		if in.uint(1) != 0 {
+			return a, errMalformed
 		}
 	default:
 		return a, errMalformed
@@ -70,6 +89,9 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 	}
 	if a.Status == Failed || a.Again && a.Granted != 1 {
 		return a, errInconsistent
+	}
+	if a.Again && r.Kind != limit.Concurrency {
+		a.Lapsed = 0 // they were counted with the first answer
 	}
 	return a, nil
 }
@@ -116,19 +138,9 @@ func DecodeHomeAdmit(reply string, r *engine.Request, refusal *Refusal) (*HomeRe
 	return nil, nil, errMalformed
 }
 
-// What a hold is to the function settle.
-const (
-	settleReservation = 1
-	settleSlots       = 2
-)
-
-// SettleArgs returns the argument of the function settle: what 1 byte, digest 16, cost 6.
+// SettleArgs returns the argument of the function settle: kind of the id 1 byte, digest 16, cost 6.
 func SettleArgs(r *engine.Request) [][]byte {
-	what := byte(settleReservation)
-	if r.Kind == limit.Concurrency {
-		what = settleSlots
-	}
-	return [][]byte{appendUint(append([]byte{what}, r.Hold.ID[:]...), r.Cost, 6)}
+	return [][]byte{appendUint(appendID(nil, r), r.Cost, 6)}
 }
 
 // DecodeSettle reads the reply of the function settle: settled 1 (2: by an earlier call), charged 6,

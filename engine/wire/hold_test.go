@@ -18,20 +18,23 @@ func reserve() engine.Request {
 func TestHoldArgs(t *testing.T) {
 	r := reserve()
 	id := engine.DigestOf([]byte("a"))
-	rider := join([]byte{1}, id[:], bytesOf(5, 500, 1, 1))
+	rider := join([]byte{2}, id[:], bytesOf(5, 500, 1, 1))
 	require.Equal(t, rider, string(Rider(&r)))
 	args := AdmitArgs(&r)
 	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 10)), rider}, []string{string(args[0]), string(args[1])})
 	require.Equal(t, args[1], HomeAdmitArgs(&r, make([][]byte, 5))[5])
-	require.Equal(t, join([]byte{1}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
+	require.Equal(t, join([]byte{2}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
 	require.Equal(t, [][]byte{args[0], args[0]}, AllArgs([]engine.Request{r, r}))
 
 	once := r
 	once.Hold = &engine.Hold{ID: id, Once: true}
-	require.Equal(t, join([]byte{0}, id[:], bytesOf(5, 0, 1, 0)), string(Rider(&once)))
+	require.Equal(t, join([]byte{1}, id[:], bytesOf(5, 0, 1, 0)), string(Rider(&once)))
 
+	r.Hold.Release = false
+	require.Equal(t, join([]byte{2}, id[:], bytesOf(5, 500, 1, 0)), string(Rider(&r)))
 	r.Kind = limit.Concurrency
-	require.Equal(t, join([]byte{2}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
+	require.Equal(t, join([]byte{3}, id[:], bytesOf(5, 500, 1, 1)), string(Rider(&r)), "slots are never charged")
+	require.Equal(t, join([]byte{3}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
 	require.Equal(t, join(id[:], bytesOf(5, 500), id[:], bytesOf(5, 500)), string(RenewArgs([]*engine.Request{&r, &r})[0]))
 }
 
@@ -52,10 +55,11 @@ func TestDecodeAdmit(t *testing.T) {
 
 	// What was asked first had two windows and another cost.
 	first := bytesOf(6, 4, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 20, 5, 2000, 5, 30)
-	again := join(bytesOf(1, 1, 1, int64(len(first))), first, bytesOf(6, clock-9, 1, int64(AtNode), 4, 1, 3, 7), usage(2, 0, -9), usage(3, 0, -9))
+	again := join(bytesOf(1, 1, 1, int64(len(first))), first, bytesOf(1, 0, 6, clock-9, 1, int64(held), 3, 5, 4, 1, 3, 7), usage(2, 0, -9), usage(3, 0, -9))
 	a, err = DecodeAdmit(again, &r)
 	require.NoError(t, err)
 	require.True(t, a.Again)
+	require.Zero(t, a.Lapsed, "they were told with the first answer")
 	require.Equal(t, limit.Decision{Allowed: true, Limit: 20, Remaining: 14, ResetAfter: 1001}, a.Decision())
 	h, known, err := DecodeHomeAdmit(again, &r, nil)
 	require.NoError(t, err)
@@ -71,12 +75,13 @@ func TestDecodeAdmit(t *testing.T) {
 		"shorter":               "\x00" + entry[:len(entry)-1],
 		"no clock":              "\x00\x00\x00\x00\x00\x00\x00" + entry[6:],
 		"failed":                "\x00" + entry[:6] + "\x01\x00\x00",
-		"a spec of no windows":  "\x01\x0a" + string(first[:10]) + entry,
-		"a spec without cost":   "\x01\x14" + "\x00\x00\x00\x00\x00\x00" + string(first[6:20]) + entry,
-		"a spec that ends":      "\x01\x13" + string(first[:19]) + entry,
-		"a spec of slots":       "\x01\x14" + string(first[:7]) + "\x08" + string(first[8:20]) + entry,
-		"a denial again":        "\x01\x14" + string(first[:20]) + join(bytesOf(6, clock, 1, 0, 4, 0, 3, 0), usage(20, 30, 0)),
-		"nine windows":          "\x01\x64" + string(first[:20]) + join(make([]byte, 80)) + entry,
+		"a spec of no windows":  "\x01\x0a" + string(first[:10]) + "\x00" + entry,
+		"a spec without cost":   "\x01\x14" + "\x00\x00\x00\x00\x00\x00" + string(first[6:20]) + "\x00" + entry,
+		"a spec that ends":      "\x01\x13" + string(first[:19]) + "\x00" + entry,
+		"a spec of slots":       "\x01\x14" + string(first[:7]) + "\x08" + string(first[8:20]) + "\x00" + entry,
+		"a denial again":        "\x01\x14" + string(first[:20]) + "\x00" + join(bytesOf(6, clock, 1, 0, 4, 0, 3, 0), usage(20, 30, 0)),
+		"again and again":       "\x01\x14" + string(first[:20]) + "\x01" + entry,
+		"nine windows":          "\x01\x64" + string(first[:20]) + join(make([]byte, 80)) + "\x00" + entry,
 		"granted more than one": "\x00" + join(bytesOf(6, clock, 1, 0, 4, 2, 3, 0), usage(0, 0, 0)),
 	} {
 		_, err := DecodeAdmit(reply, &r)
