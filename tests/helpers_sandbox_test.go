@@ -94,18 +94,15 @@ func staticBinary(t *testing.T) string {
 	t.Helper()
 	staticOnce.Do(func() {
 		staticPath = filepath.Join(filepath.Dir(proxytest.Binary), "rlproxy-static")
-		cmd := exec.Command("go", "build", "-trimpath", "-o", staticPath, "../cmd/rlproxy")
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-		staticOut, staticErr = cmd.CombinedOutput()
+		staticErr = proxytest.BuildStatic(staticPath, "../cmd/rlproxy")
 	})
-	require.NoError(t, staticErr, "%s", staticOut)
+	require.NoError(t, staticErr)
 	return staticPath
 }
 
 var (
 	staticOnce sync.Once
 	staticPath string
-	staticOut  []byte
 	staticErr  error
 )
 

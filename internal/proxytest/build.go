@@ -34,3 +34,14 @@ func Main(m *testing.M, folder string) int {
 	}
 	return m.Run()
 }
+
+// BuildStatic builds the package in folder as make build does, with which it shares what is
+// compiled: without cgo, and without the race detector.
+func BuildStatic(out, folder string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", out, folder) // #nosec G204 -- the test's own arguments
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if said, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("building rlproxy: %w\n%s", err, said)
+	}
+	return nil
+}

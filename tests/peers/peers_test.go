@@ -3,13 +3,13 @@ package peers
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
@@ -25,8 +25,8 @@ func run(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // the system's own cleaning comes after us
 	Binary = filepath.Join(folder, "rlproxy")
-	if out, err := exec.Command("go", "build", "-o", Binary, "../../cmd/rlproxy").CombinedOutput(); err != nil { // #nosec G204 -- our own
-		fmt.Fprintln(os.Stderr, err, string(out))
+	if err := proxytest.BuildStatic(Binary, "../../cmd/rlproxy"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/tests/peers"
 )
 
@@ -25,8 +25,8 @@ func build(m *testing.M) int {
 	}
 	defer func() { _ = os.RemoveAll(folder) }() // the system's own cleaning comes after us
 	peers.Binary = filepath.Join(folder, "rlproxy")
-	if out, err := exec.Command("go", "build", "-o", peers.Binary, "../../../cmd/rlproxy").CombinedOutput(); err != nil { // #nosec G204 -- our own
-		fmt.Fprintln(os.Stderr, err, string(out))
+	if err := proxytest.BuildStatic(peers.Binary, "../../../cmd/rlproxy"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	return m.Run()
