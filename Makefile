@@ -87,7 +87,7 @@ memory: ## check bounds of memory and allocations, which the race detector hides
 	scripts/need redis-server
 	$(GO) test -count 1 -timeout 10m -v ./tests \
 		-run 'TakesLittleMemory$$|TakeLittleMemory$$|^Test(NamesOfClientsAreShort|TransactionQueuesAreBoundedTogether|RepliesOfLocalCommandsAreWrittenAsTheyGrow|MergedRepliesAreBounded|LargeArgumentsAreBoundedAndTheirMemoryReturned|WaitingRequestsAreCounted|LargeReplyPassesInLittleMemory|HTTPNeverDelaysDecisions)$$'
-	$(GO) test -count 1 ./commands ./engine/memory -run Alloc
+	$(GO) test -count 1 ./commands ./engine/memory -run 'Alloc|Memory'
 
 .PHONY: model
 model: ## compare the arithmetic of holds with its model, MODEL_STEPS=10000000 random steps

@@ -93,8 +93,10 @@ func TestTheIndexFindsWhatAScanFinds(t *testing.T) {
 		p.seal()
 		for range 50 {
 			key := word(1)
-			want := scan(p, key)
-			require.Same(t, want, p.Override([]byte(key)), "%q of %q", key, p.appendText(nil))
+			want, got := scan(p, key), p.Override([]byte(key))
+			if got != want { // else the text would be made for nothing
+				require.Same(t, want, got, "%q of %q", key, p.appendText(nil))
+			}
 			if want != nil {
 				found++
 			}
