@@ -18,7 +18,7 @@ var seed = flag.Uint64("seed", 0, "repeat a run of the machine; 0: a new one")
 // between, and a clock that steps back. MODEL_STEPS in the environment sets how many steps.
 func TestTheModelAgrees(t *testing.T) {
 	t.Parallel()
-	steps := 100_000
+	steps := 300_000
 	if text := os.Getenv("MODEL_STEPS"); text != "" {
 		n, err := strconv.Atoi(text)
 		require.NoError(t, err, "MODEL_STEPS")
