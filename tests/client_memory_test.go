@@ -400,6 +400,7 @@ func TestWaitingRequestsAreCounted(t *testing.T) {
 	eventually(t, "the requests to wait", func() bool { return stat(t, observer, "mem_clients") > clientsMB*9/10<<20 })
 	node.Resume()
 	for _, c := range clients {
+		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		for range 2000 {
 			_, err := c.ReadReply()
 			require.NoError(t, err, "slices get shorter, and no connection is closed")

@@ -17,7 +17,7 @@ import (
 // ones, nor of RL.COUNTER: engines may say up to a second too much.
 func RunJoint(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
-	most := 30 * random // of a soak, as a question is many requests
+	most := 10 * random // of a soak, as a question is many requests
 	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(soak(t, random), most)) })
 }
 

@@ -20,7 +20,7 @@ func TestConformanceOfHolds(t *testing.T) {
 }
 
 func TestConformanceOfSeveralKeys(t *testing.T) {
-	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 2000)
+	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 5000)
 }
 
 func TestConformanceCombined(t *testing.T) {
