@@ -62,8 +62,15 @@ func (c *connection) Read(p []byte) (int, error) {
 // Write writes to the peer.
 func (c *connection) Write(p []byte) (int, error) { return c.writer.Write(p) }
 
-// SyscallConn returns the socket's raw connection.
-func (c *connection) SyscallConn() (syscall.RawConn, error) { return c.raw.SyscallConn() }
+// SyscallConn returns the socket's raw connection, through which the pool looks for unexpected bytes
+// before it reuses the connection. Hardly ever are there any, and that is found out with less effort.
+func (c *connection) SyscallConn() (syscall.RawConn, error) {
+	raw, err := c.raw.SyscallConn()
+	if err != nil {
+		return nil, err
+	}
+	return sockio.SkipEmptyReads(raw), nil
+}
 
 // Close closes the connection and stops tracking it.
 func (c *connection) Close() error {

@@ -23,5 +23,12 @@ func call(number, fd uintptr, p []byte) (int, error) {
 	return int(n), nil
 }
 
+// empty reports whether nothing has arrived, not even the end of the stream.
+func empty(fd uintptr) bool {
+	var b byte
+	_, _, err := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0) //nolint:gosec // G103: the kernel gets the byte as it is
+	return err == syscall.EAGAIN
+}
+
 // yield lets another process have the core if one waits for it.
 func yield() { _, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -31,6 +31,20 @@ func Raw(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
+// SkipEmptyReads returns raw, but a Read of it for which nothing has arrived returns at once and does
+// not call its function. It is for callers who only look whether anything has.
+func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn { return skipping{raw} }
+
+type skipping struct{ syscall.RawConn }
+
+func (s skipping) Read(f func(fd uintptr) bool) error {
+	nothing := false
+	if err := s.Control(func(fd uintptr) { nothing = empty(fd) }); err != nil || nothing {
+		return err
+	}
+	return s.RawConn.Read(f)
+}
+
 // ReadNow reads what has arrived from a descriptor. It returns false if nothing has.
 func ReadNow(fd uintptr, p []byte) (n int, ready bool, err error) {
 	for {
@@ -94,6 +108,7 @@ type writer struct {
 	conn net.Conn
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // attempt, as a value that is allocated once
+	once func(fd uintptr)      // as try, for WriteNow
 	p    []byte                // what attempt writes
 	n    int                   // bytes that attempt has written
 	err  error                 // the error of attempt
@@ -108,7 +123,21 @@ func NewWriter(conn net.Conn) io.Writer {
 	}
 	w := &writer{conn: conn, raw: raw}
 	w.try = w.attempt
+	w.once = func(fd uintptr) { w.attempt(fd) }
 	return w
+}
+
+// WriteNow writes as much of p as that is possible without waiting. w is of NewWriter, for a
+// connection of which Raw is not nil.
+func WriteNow(w io.Writer, p []byte) (n int, err error) {
+	to := w.(*writer)
+	to.p, to.n, to.err = p, 0, nil
+	err = to.raw.Control(to.once)
+	to.p = nil
+	if err == nil {
+		err = to.err
+	}
+	return to.n, explain(to.conn, "write", err)
 }
 
 // Write writes as net.Conn does.

@@ -140,3 +140,27 @@ func TestNothingIsAllocated(t *testing.T) {
 		}
 	}))
 }
+
+func TestEmptyReadsAreSkipped(t *testing.T) {
+	near, far := pair(t, "tcp")
+	raw, err := near.(syscall.Conn).SyscallConn()
+	require.NoError(t, err)
+	called := func() (called bool) {
+		require.NoError(t, SkipEmptyReads(raw).Read(func(uintptr) bool {
+			called = true
+			return true
+		}))
+		return called
+	}
+	known := !called() // else the system, or the build, cannot tell
+	_, err = far.Write([]byte("x"))
+	require.NoError(t, err)
+	require.Eventually(t, called, 10*time.Second, time.Millisecond)
+	_, err = near.Read(make([]byte, 8))
+	require.NoError(t, err)
+	require.Equal(t, known, !called())
+	require.NoError(t, far.Close())
+	require.Eventually(t, called, 10*time.Second, time.Millisecond, "the end of the stream")
+	require.NoError(t, near.Close())
+	require.Error(t, SkipEmptyReads(raw).Read(func(uintptr) bool { return true }))
+}
