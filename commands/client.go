@@ -22,7 +22,7 @@ import (
 // take bounded memory.
 const maxBatch = 1024
 
-// client is the handler's state of a session. Only the session's goroutine uses it.
+// client is the handler's state of a session. Only who serves the session uses it.
 type client struct {
 	reply.Writer // writes replies to the session
 
@@ -37,7 +37,9 @@ type client struct {
 	subSize int      // bytes in subs
 	slots   slots.Conn
 
-	*workspace // nil while no pipeline is processed
+	*workspace           // nil while no pipeline is processed
+	sent       time.Time // when the pipeline was started, if it was
+	finish     func()    // resp.Session.Finish, as a value that is allocated once
 
 	off      bool // CLIENT REPLY OFF: no replies until ON
 	skip     bool // CLIENT REPLY SKIP: no reply to the current command
@@ -258,13 +260,18 @@ func (c *client) decide() (took time.Duration) {
 	if len(c.pipe.Requests) > 0 {
 		c.h.cfg.Engine.Do(&c.pipe)
 		took = time.Since(sent)
-		c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
+		c.observe(sent, took)
 	}
 	if ordinary {
 		c.h.cfg.Forward.Wait(&c.forward)
 		took = time.Since(sent)
 	}
 	return took
+}
+
+// observe shows the answered requests to the Observer.
+func (c *client) observe(sent time.Time, took time.Duration) {
+	c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
 }
 
 // push adds a command to those that wait.
@@ -279,10 +286,13 @@ func (c *client) push(e entry) {
 // flush sends the requests to the engine and the ordinary commands to the nodes, and appends
 // the replies to all commands that wait.
 func (c *client) flush() {
-	if len(c.pending) == 0 {
-		return
+	if len(c.pending) > 0 {
+		c.reply(c.decide())
 	}
-	took := c.decide()
+}
+
+// reply appends the replies to all commands that wait. Their results took that long.
+func (c *client) reply(took time.Duration) {
 	if c.h.stats.Slow.Slow(took) {
 		c.logPipeline(took)
 	}
@@ -340,4 +350,11 @@ func (c *client) flush() {
 		c.forward.Reset()
 		c.checked = 0
 	}
+}
+
+// release ends the processing of a pipeline.
+func (c *client) release() {
+	workspaces.Put(c.workspace) // it is lost in a panic, whose requests may be under way
+	c.workspace = nil
+	c.publish()
 }

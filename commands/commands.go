@@ -113,6 +113,7 @@ type Handler struct {
 	cfg     Config
 	acl     atomic.Pointer[acl.List]
 	table   *registry
+	starter engine.Starter // cfg.Engine, if it is one
 	stats   *stats.Stats
 	started time.Time
 	run     string // run_id in INFO: 40 random hex digits
@@ -162,6 +163,7 @@ func New(cfg Config) *Handler {
 		run:     randomID(),
 	}
 	h.stats = h.table.stats
+	h.starter, _ = cfg.Engine.(engine.Starter)
 	if _, ok := h.keys(); !ok {
 		h.table.dropEmbedded()
 	}
@@ -194,6 +196,7 @@ func (h *Handler) SetSlowLog(slower time.Duration, most int) { h.stats.Slow.Conf
 func (h *Handler) Open(s *resp.Session) {
 	c := &client{Writer: reply.To(s), h: h, s: s, acl: h.acl.Load(), slots: h.cfg.Slots.Conn()}
 	c.user = c.acl.Anonymous()
+	c.finish = s.Finish
 	c.public = &clients.Client{ID: s.ID, Remote: s.Remote, Local: s.Local, Created: s.Created}
 	c.public.See(s.Created)
 	s.Trusted = c.user != nil
@@ -208,7 +211,7 @@ func (h *Handler) Close(s *resp.Session) {
 	s.Data.(*client).slots.Release()
 }
 
-// Serve answers a pipeline.
+// Serve implements resp.Handler.
 func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c := s.Data.(*client)
 	c.public.See(h.cfg.Now())
@@ -229,10 +232,54 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	if s.Closing() {
 		c.slots.Release() // the session may wait for its client before it ends
 	}
-	workspaces.Put(c.workspace) // it is lost in a panic, whose requests may be under way
-	c.workspace = nil
-	c.publish()
+	c.release()
 }
+
+// Starts implements resp.Starter. Questions to the engine can be started, by a client about which nothing is unusual.
+func (h *Handler) Starts(s *resp.Session, pipeline []resp.Command) bool {
+	c := s.Data.(*client)
+	if h.starter == nil || c.acl != h.acl.Load() || c.user == nil || c.tx.open || len(c.subs) > 0 {
+		return false
+	}
+	for _, args := range pipeline {
+		r := h.table.get(args[0])
+		if r == nil || r.parse == nil || r.count != nil || r.tied != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// Start implements resp.Starter.
+func (h *Handler) Start(s *resp.Session, pipeline []resp.Command) {
+	c := s.Data.(*client)
+	c.sent = h.cfg.Now()
+	c.public.See(c.sent)
+	c.workspace = workspaces.Get().(*workspace)
+	for _, args := range pipeline {
+		c.accept(args)
+	}
+	if len(c.pipe.Requests) == 0 { // all were refused
+		s.Finish()
+		return
+	}
+	h.starter.Start(&c.pipe, c.finish)
+}
+
+// Finish implements resp.Starter.
+func (h *Handler) Finish(s *resp.Session) {
+	c := s.Data.(*client)
+	took := time.Duration(0)
+	if len(c.pipe.Requests) > 0 {
+		took = time.Since(c.sent)
+		c.observe(c.sent, took)
+	}
+	c.reply(took)
+	c.release()
+}
+
+// Flush implements resp.Starter.
+func (h *Handler) Flush() { h.starter.Flush() }
 
 // pid is the process ID, shown by INFO.
 var pid = os.Getpid()

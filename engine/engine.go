@@ -40,8 +40,21 @@ type Engine interface {
 	Stats() []Stat
 
 	// Close waits for requests under way and releases what the engine holds. Callers
-	// of Do must have returned.
+	// of Do must have returned, and what was started must be done.
 	Close() error
+}
+
+// Starter is an Engine that can answer without keeping a goroutine waiting.
+type Starter interface {
+	Engine
+
+	// Start begins to answer p as Do does, and calls done once, when all results are there: on
+	// any goroutine, perhaps before Start returns. done must neither block nor panic. What
+	// has been started may wait for Flush.
+	Start(p *Pipeline, done func())
+
+	// Flush sends what has been started.
+	Flush()
 }
 
 // Pipeline is what arrived together on one connection. A session owns one and

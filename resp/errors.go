@@ -42,4 +42,5 @@ var (
 	errSlow        = errors.New("resp: client does not read its replies")
 	errDrained     = errors.New("resp: server is shutting down")
 	errMemory      = errors.New("resp: memory limit of all clients reached")
+	errParked      = errors.New("resp: the session has left its goroutine") // no reason: it goes on
 )

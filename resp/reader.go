@@ -67,11 +67,13 @@ type reader struct {
 	err        error      // the error that ended the stream of commands
 	peek       []byte     // used instead of a workspace while silent if raw is nil
 	more       bool       // the last read filled its buffer
+	again      bool       // the next call of slice returns what the last one did
 	cost       int        // bytes reserved for the commands of the slice
 
 	try  func(fd uintptr) bool // readReady, as a value that is allocated once
-	n    int                   // bytes read by readReady
-	rerr error                 // the error of readReady
+	now  func(fd uintptr)      // readArrived, as a value that is allocated once
+	n    int                   // bytes read by readReady or readArrived
+	rerr error                 // the error of readReady or readArrived
 }
 
 func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
@@ -79,7 +81,7 @@ func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
 		conn: conn, raw: sockio.Raw(conn), limit: cfg.QueryBufferLimit, hold: hold,
 		frame: framer{maxArgs: int64(cfg.MaxArgs), maxBulk: int64(cfg.ProtoMaxBulkLen)},
 	}
-	r.try = r.readReady
+	r.try, r.now = r.readReady, r.readArrived
 	return r
 }
 
@@ -90,6 +92,10 @@ func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
 // Until the session is trusted, slice returns one command at a time, since each may
 // change the bounds of the next.
 func (r *reader) slice(trusted bool) ([]Command, error) {
+	if r.again {
+		r.again = false
+		return r.ws.cmds, r.err
+	}
 	if r.ws == nil || r.err != nil {
 		return nil, r.err
 	}
@@ -229,6 +235,23 @@ func (r *reader) readReady(fd uintptr) bool {
 	}
 	r.end += r.n
 	return ready
+}
+
+// arrived reads what has arrived, without waiting, for a reader that has nothing buffered. It
+// reports whether that was all for now; else the caller had better call fill.
+func (r *reader) arrived() (n int, all bool) {
+	r.n, r.rerr = 0, nil
+	if r.raw.Control(r.now) != nil {
+		return 0, false // closed
+	}
+	return r.n, r.rerr == nil && (r.n == 0 || r.end < len(r.ws.buf))
+}
+
+// readArrived reads from a descriptor that may be readable.
+func (r *reader) readArrived(fd uintptr) {
+	r.wake()
+	r.n, _, r.rerr = sockio.ReadNow(fd, r.ws.buf)
+	r.end = r.n
 }
 
 // readPlain reads where there is no descriptor to wait for. A session that has nothing

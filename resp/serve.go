@@ -28,29 +28,60 @@ const (
 	joinOut = 16 << 10
 )
 
-// run serves the session until it ends, in a goroutine of its own.
+// run serves the session in a goroutine of its own, until it ends or parks.
 func (s *Session) run() {
-	defer s.srv.forget(s)
-	defer s.end()
+	over := true // after a panic, too
 	defer func() {
-		if p := recover(); p != nil {
-			s.srv.stats.Panics.Add(1)
-			s.srv.log.Error("panic while serving a client; its connection is closed",
-				"client", s.ID, "panic", p, "stack", string(debug.Stack()))
+		if over {
+			s.leave()
 		}
 	}()
-	if !s.handshake() {
-		s.srv.stats.HandshakeFails.Add(1)
+	defer s.recovered()
+	if !s.opened && !s.open() {
 		return
 	}
-	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.hold), sockio.NewWriter(s.conn)
-	s.srv.handler.Open(s)
-	defer s.srv.handler.Close(s)
 	polite, err := s.loop()
+	if over = !errors.Is(err, errParked); !over {
+		return // somebody else may serve it by now
+	}
 	s.account(err)
 	if polite {
 		s.in.release() // others may need it meanwhile
 		s.linger()
+	}
+}
+
+// recovered is deferred by what calls the handler: a panic is logged and counted.
+func (s *Session) recovered() {
+	if p := recover(); p != nil {
+		s.srv.stats.Panics.Add(1)
+		s.srv.log.Error("panic while serving a client; its connection is closed",
+			"client", s.ID, "panic", p, "stack", string(debug.Stack()))
+	}
+}
+
+// open begins the session. It reports success.
+func (s *Session) open() bool {
+	if !s.handshake() {
+		s.srv.stats.HandshakeFails.Add(1)
+		return false
+	}
+	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.hold), sockio.NewWriter(s.conn)
+	if n := int64(len(s.srv.loops)); n > 0 && s.in.raw != nil {
+		s.events = s.srv.loops[s.ID%n]
+	}
+	s.srv.handler.Open(s)
+	s.opened = true
+	return true
+}
+
+// leave ends the session.
+func (s *Session) leave() {
+	defer s.srv.forget(s)
+	defer s.end()
+	defer s.recovered()
+	if s.opened {
+		s.srv.handler.Close(s)
 	}
 }
 
@@ -66,62 +97,81 @@ func (s *Session) handshake() bool {
 	return conn.HandshakeContext(ctx) == nil
 }
 
-// loop reads, serves and writes until either side ends the session. It returns the
-// reason, and whether to linger because the client may still be sending.
+// loop reads, serves and writes until either side ends the session, or it parks. It returns
+// the reason, and whether to linger because the client may still be sending.
 func (s *Session) loop() (polite bool, err error) {
 	for {
+		if over, polite, err := s.answer(); over {
+			return polite, err
+		}
+		if s.park() {
+			return false, errParked
+		}
 		if polite, err = s.read(); err != nil {
 			return polite, err
 		}
-		for {
-			pipeline, err := s.in.slice(s.Trusted)
-			if len(pipeline) > 0 {
-				s.serve(pipeline)
+	}
+}
+
+// answer serves what has been read, and writes. It reports whether that has ended the session.
+func (s *Session) answer() (over, polite bool, err error) {
+	for {
+		pipeline, err := s.in.slice(s.Trusted)
+		if len(pipeline) > 0 {
+			s.serve(pipeline)
+		}
+		if s.failed != nil {
+			return true, false, s.failed
+		}
+		if refused, ok := errors.AsType[protocolError](err); ok && !s.closing {
+			s.Out = AppendError(s.Out, string(refused))
+		}
+		done := s.closing || err != nil
+		if len(pipeline) == 0 || done || s.Trusted || len(s.Out) >= joinOut {
+			if err := s.flush(); err != nil {
+				return true, false, err
 			}
-			if s.failed != nil {
-				return false, s.failed
-			}
-			if refused, ok := errors.AsType[protocolError](err); ok && !s.closing {
-				s.Out = AppendError(s.Out, string(refused))
-			}
-			done := s.closing || err != nil
-			if len(pipeline) == 0 || done || s.Trusted || len(s.Out) >= joinOut {
-				if err := s.flush(); err != nil {
-					return false, err
-				}
-			}
-			if done {
-				return true, err
-			}
-			if len(pipeline) == 0 {
-				break
-			}
+		}
+		if done {
+			return true, true, err
+		}
+		if len(pipeline) == 0 {
+			return false, false, nil
 		}
 	}
 }
 
 // serve passes one slice to the handler.
 func (s *Session) serve(pipeline []Command) {
+	s.begin(pipeline)
+	s.srv.handler.Serve(s, pipeline)
+	s.light = s.events != nil && s.starts(pipeline)
+}
+
+// begin prepares Out for the replies to a slice, and counts the slice.
+func (s *Session) begin(pipeline []Command) {
 	if s.Out == nil {
 		s.Out = s.in.ws.out[:0]
 	}
-	s.srv.stats.Pipelines.Add(1)
+	turn := s.srv.stats.Pipelines.Add(1)
 	s.srv.stats.Commands.Add(int64(len(pipeline)))
-	s.srv.handler.Serve(s, pipeline)
+	if s.quiet++; turn-s.turn > company {
+		s.quiet = 0
+	}
+	s.turn = turn
 }
 
 // read waits for bytes. It returns errDrained if the server is draining and the client's
 // commands are answered.
 func (s *Session) read() (polite bool, err error) {
-	s.park()
+	s.rest()
 	for {
 		if err := s.arm(); err != nil {
 			return false, err
 		}
 		n, err := s.in.fill()
 		if n > 0 {
-			s.active.Store(time.Now().UnixNano())
-			s.srv.stats.BytesIn.Add(int64(n))
+			s.arrived(n)
 			return false, nil
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && s.srv.draining.Load() {
@@ -137,12 +187,22 @@ func (s *Session) read() (polite bool, err error) {
 	}
 }
 
+// arrived takes note of n bytes that have been read.
+func (s *Session) arrived(n int) {
+	s.active.Store(time.Now().UnixNano())
+	s.srv.stats.BytesIn.Add(int64(n))
+}
+
 // arm sets the deadline of the next read. It checks for a drain after setting the
 // deadline, and Shutdown sets a deadline after starting the drain, so a drain that
 // begins meanwhile is not missed.
 func (s *Session) arm() error {
 	if d := s.srv.cfg.Timeout; d > 0 && s.leaveBy.IsZero() {
-		if err := s.conn.SetReadDeadline(time.Now().Add(d)); err != nil {
+		from := time.Now()
+		if s.expired {
+			from = s.LastActive()
+		}
+		if err := s.conn.SetReadDeadline(from.Add(d)); err != nil {
 			return err
 		}
 	}
@@ -159,8 +219,8 @@ func (s *Session) arm() error {
 	return s.conn.SetReadDeadline(s.quietBy)
 }
 
-// park returns the memory of Out to the workspace before a wait.
-func (s *Session) park() {
+// rest returns the memory of Out to the workspace before a wait.
+func (s *Session) rest() {
 	if s.Out != nil && s.in.ws != nil {
 		s.in.ws.out = s.Out[:0]
 	}
@@ -193,6 +253,7 @@ func (s *Session) end() {
 // which could block.
 func (s *Session) cut() {
 	_ = bare(s.conn).Close() // fails if the connection is closed already
+	s.rouse()
 }
 
 // account counts and logs the reason for which a session ended.

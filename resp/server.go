@@ -17,6 +17,7 @@ import (
 type Server struct {
 	cfg     Config
 	handler Handler
+	starter Starter // handler, if it is one
 	log     *slog.Logger
 	stats   Stats
 	lastID  atomic.Int64
@@ -30,6 +31,7 @@ type Server struct {
 	mu        sync.Mutex                // never held during I/O
 	listeners map[net.Listener]struct{} // guarded by mu
 	sessions  map[int64]*Session        // by ID; guarded by mu
+	loops     []*eventLoop              // that sessions may leave their goroutines for; never modified
 	running   sync.WaitGroup            // counts sessions; none is added once draining is set
 }
 
@@ -44,6 +46,9 @@ func NewServer(cfg Config, handler Handler) *Server {
 	s.log = s.cfg.Logger
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
+	if starter, ok := handler.(Starter); ok {
+		s.starter, s.loops = starter, newEventLoops(starter, s.cfg.Timeout)
+	}
 	return s
 }
 
@@ -118,11 +123,17 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		// Wakes the session, which then sets its own deadline. It fails if the connection is
 		// closed, and then there is nothing to wake.
 		_ = c.conn.SetReadDeadline(time.Unix(1, 0))
+		c.rouse()
 	}
 	left := make(chan struct{})
 	go func() { // ends when the last session does
 		s.running.Wait()
 		close(left)
+	}()
+	defer func() {
+		for _, l := range s.loops {
+			l.close()
+		}
 	}()
 	select {
 	case <-left:

@@ -5,7 +5,8 @@
 // The route of a byte: server.go accepts a connection and starts its session; serve.go
 // is the session's loop; reader.go reads; frame.go finds where each command ends and
 // refuses what is not a command, so that redcon, which parses and encodes, sees only
-// complete and bounded commands; write.go writes.
+// complete and bounded commands; write.go writes. eventloop.go serves sessions that have
+// no goroutine of their own.
 package resp
 
 import (
@@ -15,8 +16,8 @@ import (
 	"time"
 )
 
-// Handler answers commands. Its methods are called on the session's own goroutine, so
-// never two at a time for one session. A panic in one of them closes the session's
+// Handler answers commands. Its methods are called by whoever serves a session, and so
+// never two at a time for one. A panic in one of them closes the session's
 // connection and has no other effect.
 type Handler interface {
 	// Open is called once, before the first Serve. It writes nothing.
@@ -29,13 +30,29 @@ type Handler interface {
 	Close(s *Session)
 }
 
+// Starter is a Handler that can answer without keeping a goroutine waiting. Its methods are
+// called on various goroutines, but those about a session never two at a time. None of them waits.
+type Starter interface {
+	Handler
+	// Starts reports whether Start can answer a pipeline. It does nothing.
+	Starts(s *Session, pipeline []Command) bool
+	// Start begins to answer a pipeline. Once the results are there, it has Session.Finish
+	// called, on any goroutine, perhaps before Start returns.
+	Start(s *Session, pipeline []Command)
+	// Finish appends the replies to the commands that Start has begun to answer. The commands
+	// are valid until it returns.
+	Finish(s *Session)
+	// Flush is called after some calls of Start: what they have begun need not wait for more.
+	Flush()
+}
+
 // Command is one command: its name, followed by its arguments. It has at least one word.
 type Command = [][]byte
 
 // Session is one client's connection, as the handler sees it.
 //
-// The first group of fields never changes. The others belong to the session's
-// goroutine: only the Handler's methods may touch them.
+// The first group of fields never changes. The others belong to whoever serves the
+// session: only the Handler's methods may touch them.
 type Session struct {
 	ID      int64     // 1 for the first connection; never reused
 	Created time.Time // when the connection was accepted
@@ -63,8 +80,16 @@ type Session struct {
 	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS
 	in     *reader
 	writer io.Writer    // to conn
+	opened bool         // the handler's Open was called
 	active atomic.Int64 // when bytes were last read, in Unix ns
 	killed atomic.Bool  // Kill was called
+
+	events  *eventLoop   // serves the session while it has no goroutine; nil: none can
+	place   atomic.Int32 // where the session is served, see eventloop.go
+	light   bool         // Start could have answered the last pipeline
+	turn    int64        // pipelines that the server had served when it last served this session
+	quiet   int          // the last turns of this session that had hardly any of others in between
+	expired bool         // the client was silent for Timeout while the session had no goroutine
 
 	writeBy time.Time // the write deadline of conn
 	leaveBy time.Time // when reading ends during a drain; zero until the session learns of it

@@ -10,7 +10,7 @@ type Stats struct {
 	RejectedMode   atomic.Int64 // connections refused by protected mode
 	HandshakeFails atomic.Int64 // TLS handshakes that failed or took too long
 
-	Pipelines atomic.Int64 // calls of Handler.Serve
+	Pipelines atomic.Int64 // pipelines passed to the handler
 	Commands  atomic.Int64 // commands passed to Handler.Serve
 	BytesIn   atomic.Int64 // bytes read from clients, after decryption
 	BytesOut  atomic.Int64 // bytes written to clients, before encryption

@@ -41,6 +41,28 @@ func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	conformance.RunHolds(t, on(3), 5000)
 }
 
+// starting is an engine that is asked by Start.
+type starting struct{ engine.Starter }
+
+// Do implements engine.Engine.
+func (s starting) Do(p *engine.Pipeline) {
+	answered := make(chan struct{})
+	s.Start(p, func() { close(answered) }) // closing it twice would panic
+	s.Flush()
+	<-answered
+}
+
+// What is started has the answers of what is done.
+func TestConformanceOfWhatIsStarted(t *testing.T) {
+	t.Parallel()
+	open := func(t *testing.T, clock func() int64) engine.Engine {
+		return starting{on(3)(t, clock).(*Engine)}
+	}
+	conformance.Run(t, open, 5_000)
+	conformance.RunHolds(t, open, 2_000)
+	conformance.RunJoint(t, open, 500)
+}
+
 // Keys of one node are one call; those of several are held and settled.
 func TestConformanceOfSeveralKeys(t *testing.T) {
 	t.Parallel()

@@ -41,11 +41,12 @@ type queue struct {
 	refused atomic.Pointer[string]
 
 	mu     sync.Mutex
-	ready  sync.Cond // a worker may find something to do, or closed is set
-	items  []pending // guarded by mu
-	busy   int       // batches under way, guarded by mu
-	spare  *batch    // for the next caller who asks the node itself, guarded by mu
-	closed bool      // guarded by mu
+	ready  sync.Cond   // a worker may find something to do, or closed is set
+	items  []pending   // guarded by mu
+	kept   atomic.Bool // items may wait for Flush
+	busy   int         // batches under way, guarded by mu
+	spare  *batch      // for the next caller who asks the node itself, guarded by mu
+	closed bool        // guarded by mu
 
 	workers sync.WaitGroup // and callers who ask the node themselves
 }
@@ -79,9 +80,16 @@ func (q *queue) close() error {
 	return nil
 }
 
-// submit hands in items that belong to one pipeline, or answers them at once if the
-// node is down or its queue is full. It copies the items.
+// submit hands in items that belong to one pipeline, and wakes a worker for them.
 func (q *queue) submit(items []pending) {
+	if q.add(items) {
+		q.ready.Signal()
+	}
+}
+
+// add hands in items that belong to one pipeline, or answers them at once and returns false if
+// the node is down or its queue is full. It copies the items.
+func (q *queue) add(items []pending) bool {
 	why := ""
 	if q.Down() {
 		why = q.Reason()
@@ -99,13 +107,13 @@ func (q *queue) submit(items []pending) {
 		q.mu.Unlock()
 	}
 	if why == "" {
-		q.ready.Signal()
-		return
+		return true
 	}
 	for i := range items {
 		q.fail(&items[i], why)
 	}
 	answered(items)
+	return false
 }
 
 // runInline executes items on the caller's goroutine when the node is idle, which
@@ -146,7 +154,12 @@ func answered(items []pending) {
 		for i < len(items) && items[i].wait == w {
 			i++
 		}
-		if w != nil && w.left.Add(int64(-i)) == 0 { // nil: nobody waits, or the item was sent on to another node
+		switch {
+		case w == nil: // nobody waits, or the item was sent on to another node
+		case w.left.Add(int64(-i)) > 0:
+		case w.then != nil:
+			w.then()
+		default:
 			w.done <- struct{}{}
 		}
 		items = items[i:]

@@ -16,7 +16,7 @@
 //
 // Which nodes there are and how they are is for package backend to know.
 //
-// Reading order: redis.go (this file), route.go, queue.go, batch.go, apply.go,
+// Reading order: redis.go (this file), route.go, start.go, queue.go, batch.go, apply.go,
 // single.go, several.go, fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
 package redis
 
@@ -120,7 +120,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 		config: config, fleet: fleet, queues: make(map[*backend.Node]*queue),
 		now: time.Now, opened: time.Now(),
 	}
-	e.plans.New = func() any { return newPlan() }
+	e.plans.New = e.newPlan
 	splits := split.Config{
 		Logger:   config.Logger,
 		Patience: func() int64 { return e.patience().Milliseconds() },
@@ -161,15 +161,24 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	for from := 0; from < len(p.Requests); {
 		to := e.route(plan, p, from)
 		e.send(plan)
-		if plan.opened.Load() {
-			e.resolve(plan.takeOpen())
-		}
-		if len(plan.several) > 0 || to == from {
-			to = e.compose(plan, p, from, to)
+		if plan.opened.Load() || len(plan.several) > 0 || to == from {
+			to = e.complete(plan, p, from, to)
 		}
 		from = to
 	}
 	e.plans.Put(plan)
+}
+
+// complete answers what nodes have left open of a run of requests. It returns the end of what is
+// answered.
+func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
+	if plan.opened.Load() {
+		e.resolve(plan.takeOpen())
+	}
+	if len(plan.several) > 0 || to == from {
+		to = e.compose(plan, p, from, to)
+	}
+	return to
 }
 
 // elapsed returns the engine's own clock: the time since it was opened, which no

@@ -51,7 +51,8 @@ func (it *pending) name() []byte {
 // channel operation a pipeline, however many requests and nodes there are.
 type waiter struct {
 	left atomic.Int64  // answers that have to come
-	done chan struct{} // gets a value when none is left
+	done chan struct{} // gets a value when none is left, or
+	then func()        // is called then, if nobody waits; nil: somebody does
 
 	mu     sync.Mutex
 	open   []*split.Request // guarded by mu: what nodes left to package split
@@ -107,10 +108,13 @@ type plan struct {
 	asked    int         // requests in byNode
 	routes   split.Routes
 	several  []*question // questions about several keys in byNode
+	started  started     // of a pipeline for which nobody waits
 }
 
-func newPlan() *plan {
-	return &plan{waiter: waiter{done: make(chan struct{}, 1)}}
+func (e *Engine) newPlan() any {
+	p := &plan{waiter: waiter{done: make(chan struct{}, 1)}}
+	p.started.over = func() { e.over(p) }
+	return p
 }
 
 // begin empties the plan.

@@ -1,0 +1,13 @@
+// Package epoll waits in one goroutine until any of many descriptors can be read. It is there on
+// Linux alone.
+//
+// A Set is edge-triggered: what has arrived is told once, and more only when it arrives. The
+// goroutine that waits is parked by Go's scheduler, as one that waits for a socket is: an epoll
+// descriptor can be waited for like any other.
+package epoll
+
+// Event says that a descriptor can be read.
+type Event struct {
+	ID     int64 // as given to Add
+	Closed bool  // the peer sends nothing after what has arrived, or the connection is broken
+}
