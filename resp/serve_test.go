@@ -42,7 +42,7 @@ func BenchmarkServe64(b *testing.B) {
 }
 
 func TestIdleClientsAreClosed(t *testing.T) {
-	srv, addr := start(t, Config{Timeout: 20 * time.Millisecond}, handlerFuncs{open: trust, serve: likeRedis})
+	srv, addr := start(t, Config{Timeout: 200 * time.Millisecond}, handlerFuncs{open: trust, serve: likeRedis})
 	conn := dial(t, addr)
 	send(t, conn, "PING\r\n*1\r\n$4\r\nPI")
 	expectEnd(t, conn, "+PONG\r\n")
