@@ -304,11 +304,10 @@ function record.expire(key, ms, gt)
 end
 
 -- store writes a whole record over the one that was there. It is to live until the ms expires; moves reports whether
--- that is later than before, and alone whether no other state of the record may matter for longer. A record that is to live
--- for less than before lives on: to be told so costs a call. What is written mostly is as long as what was there or
--- longer: SETRANGE is half the cost of SET.
+-- that is another ms than before, and alone whether no other state of the record may matter for longer. What is written
+-- mostly is as long as what was there or longer: SETRANGE is half the cost of SET.
 function record.store(key, old, s, expires, moves, alone)
-  if alone and (old == '' or moves and #s < #old) then
+  if alone and (old == '' or #s < #old) then
     call('SET', key, s, 'PXAT', text_of(expires))
     return
   end
@@ -409,10 +408,10 @@ function record.save(was)
     call('UNLINK', rec.key)
   elseif rec.inline or rec.rewrite then
     local s = compose()
-    record.store(rec.key, rec.inline and rec.text or '', s, expires, expires > was, true)
+    record.store(rec.key, rec.rewrite and '' or rec.text, s, expires, expires ~= was, true)
   else
     patch()
-    if expires > was then record.expire(rec.key, expires) end
+    if expires ~= was then record.expire(rec.key, expires) end
   end
   for i = 1, rec.count do
     if rec[i].touched then record.clean(rec[i]) end

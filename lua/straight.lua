@@ -104,7 +104,7 @@ function straight.reserve(q, till, release, key, clock)
   if #s >= form.inline then return end
   local dated = slide.dated(till, q.limits[1], q.windows[1])
   local expires = max(dated + q.windows[1], ending)
-  record.store(key, text, s, expires, expires > was, true)
+  record.store(key, text, s, expires, expires ~= was, true)
   return pack('>BI3I4I3I6I6I6I6', layout.HELD, 0, 1, rated, used + charge, 0, max(newest, dated), 0), clock
 end
 
@@ -147,6 +147,6 @@ function straight.settle(q, till, release, key, clock, cost)
     end
   end
   if #s >= form.inline then return false end
-  record.store(key, text, s, ending, ending > was, true)
+  record.store(key, form == old and text or '', s, ending, ending ~= was, true)
   return true
 end
