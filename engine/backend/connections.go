@@ -29,9 +29,9 @@ type Connections struct {
 // file descriptor for a closed peer or unsolicited bytes, with TLS too.
 type connection struct {
 	net.Conn
-	raw     syscall.Conn
-	reader  io.Reader // reads from Conn
-	writer  io.Writer // writes to Conn
+	raw     syscall.RawConn // the socket's
+	reader  io.Reader       // reads from Conn
+	writer  io.Writer       // writes to Conn
 	from    *Connections
 	spoke   bool    // the peer has sent something; used only by the reader
 	replies scanner // checks the replies; used only by the reader
@@ -64,13 +64,7 @@ func (c *connection) Write(p []byte) (int, error) { return c.writer.Write(p) }
 
 // SyscallConn returns the socket's raw connection, through which the pool looks for unexpected bytes
 // before it reuses the connection. Hardly ever are there any, and that is found out with less effort.
-func (c *connection) SyscallConn() (syscall.RawConn, error) {
-	raw, err := c.raw.SyscallConn()
-	if err != nil {
-		return nil, err
-	}
-	return sockio.SkipEmptyReads(raw), nil
-}
+func (c *connection) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
 // Close closes the connection and stops tracking it.
 func (c *connection) Close() error {
@@ -129,7 +123,12 @@ func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func
 		if err != nil {
 			return nil, err
 		}
-		c := &connection{Conn: conn, raw: conn.(syscall.Conn), from: cs, replies: scanner{limits: parsedLimits}}
+		raw, err := conn.(syscall.Conn).SyscallConn()
+		if err != nil {
+			_ = conn.Close()
+			return nil, err
+		}
+		c := &connection{Conn: conn, raw: sockio.SkipEmptyReads(raw), from: cs, replies: scanner{limits: parsedLimits}}
 		if cs.PassOn {
 			c.replies.limits = passedLimits
 		}

@@ -32,14 +32,21 @@ func Raw(conn net.Conn) syscall.RawConn {
 }
 
 // SkipEmptyReads returns raw, but a Read of it for which nothing has arrived returns at once and does
-// not call its function. It is for callers who only look whether anything has.
-func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn { return skipping{raw} }
+// not call its function. It is for callers who only look whether anything has, one at a time.
+func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn {
+	s := &skipping{RawConn: raw}
+	s.look = func(fd uintptr) { s.empty = empty(fd) }
+	return s
+}
 
-type skipping struct{ syscall.RawConn }
+type skipping struct {
+	syscall.RawConn
+	look  func(fd uintptr) // sets empty; a value that is allocated once
+	empty bool             // nothing had arrived at the last look
+}
 
-func (s skipping) Read(f func(fd uintptr) bool) error {
-	nothing := false
-	if err := s.Control(func(fd uintptr) { nothing = empty(fd) }); err != nil || nothing {
+func (s *skipping) Read(f func(fd uintptr) bool) error {
+	if err := s.Control(s.look); err != nil || s.empty {
 		return err
 	}
 	return s.RawConn.Read(f)
