@@ -22,7 +22,7 @@ import (
 // take bounded memory.
 const maxBatch = 1024
 
-// client is the handler's state of a session. Only who serves the session uses it.
+// client is the handler's state of a session. Only whoever serves the session uses it.
 type client struct {
 	reply.Writer // writes replies to the session
 

@@ -6,7 +6,7 @@
 // generated from the rows.
 //
 // A pipeline is processed in one pass. Commands for the engine are parsed into one
-// engine.Pipeline and decided by one call of Engine.Do. Ordinary commands go into one
+// engine.Pipeline and decided by one call of Engine.Do or, for an event loop, of Engine.Start. Ordinary commands go into one
 // forward.Pipeline, which the nodes answer at the same time. Then the replies to all
 // commands are appended in order.
 //
@@ -235,7 +235,8 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c.release()
 }
 
-// Starts implements resp.Starter. Questions to the engine can be started, by a client about which nothing is unusual.
+// Starts implements resp.Starter. Questions to the engine can be started, by a client about which
+// nothing is unusual, if their replies are small.
 func (h *Handler) Starts(s *resp.Session, pipeline []resp.Command) bool {
 	c := s.Data.(*client)
 	if h.starter == nil || c.acl != h.acl.Load() || c.user == nil || c.tx.open || len(c.subs) > 0 {
@@ -243,7 +244,7 @@ func (h *Handler) Starts(s *resp.Session, pipeline []resp.Command) bool {
 	}
 	for _, args := range pipeline {
 		r := h.table.get(args[0])
-		if r == nil || r.parse == nil || r.count != nil || r.tied != nil {
+		if r == nil || r.parse == nil || r.count != nil || r.tied != nil || r.Has("readonly") { // RL.INSPECT has large replies
 			return false
 		}
 	}

@@ -163,7 +163,8 @@ const MaxStates = 64
 var ErrStates = errors.New("ERR too many windows on this key: at most 64")
 
 // Request is one command for an engine. Byte slices alias the connection's buffer:
-// they hold until Do returns, and an engine that keeps them copies them.
+// they hold until Do returns, or what Start is given is called, and an engine that keeps them
+// copies them.
 type Request struct {
 	Op  Op
 	Key []byte // the name of a client's key of 1 to MaxKey bytes, or of its shadow: see Pipeline.Name

@@ -41,6 +41,7 @@ const (
 type eventLoop struct {
 	starter Starter
 	timeout time.Duration // Config.Timeout
+	created time.Time
 	begin   sync.Once
 	done    chan struct{} // closed by close
 	end     sync.Once
@@ -54,7 +55,7 @@ type eventLoop struct {
 func newEventLoops(starter Starter, timeout time.Duration) []*eventLoop {
 	loops := make([]*eventLoop, (runtime.GOMAXPROCS(0)+loopCores-1)/loopCores)
 	for i := range loops {
-		loops[i] = &eventLoop{starter: starter, timeout: timeout, done: make(chan struct{}), sessions: map[int64]*Session{}}
+		loops[i] = &eventLoop{starter: starter, timeout: timeout, created: time.Now(), done: make(chan struct{}), sessions: map[int64]*Session{}}
 	}
 	return loops
 }
@@ -95,6 +96,7 @@ func (l *eventLoop) add(s *Session) bool {
 		return false
 	}
 	l.sessions[s.ID] = s // before there are events
+	s.parkedAt.Store(int64(l.elapsed()))
 	s.place.Store(parked)
 	if l.set.Add(s.in.raw, s.ID) != nil {
 		delete(l.sessions, s.ID)
@@ -102,6 +104,9 @@ func (l *eventLoop) add(s *Session) bool {
 	}
 	return true
 }
+
+// elapsed returns the loop's own clock, which no change of the machine's clock moves.
+func (l *eventLoop) elapsed() time.Duration { return time.Since(l.created) }
 
 // remove ends what add began.
 func (l *eventLoop) remove(s *Session) {
@@ -154,7 +159,7 @@ func (l *eventLoop) expire() {
 		var silent []*Session
 		l.mu.Lock()
 		for _, s := range l.sessions {
-			if time.Since(s.LastActive()) >= l.timeout && s.place.CompareAndSwap(parked, own) {
+			if l.elapsed()-time.Duration(s.parkedAt.Load()) >= l.timeout && s.place.CompareAndSwap(parked, own) {
 				silent = append(silent, s)
 			}
 		}
@@ -182,13 +187,13 @@ func (s *Session) park() bool {
 	if !s.events.add(s) {
 		return false
 	}
-	s.drained()
+	s.reconsider()
 	return true
 }
 
-// drained rouses a session that has parked while a drain began.
-func (s *Session) drained() {
-	if s.srv.draining.Load() {
+// reconsider rouses a session that a drain or Kill has missed because it was not parked yet.
+func (s *Session) reconsider() {
+	if s.srv.draining.Load() || s.killed.Load() {
 		s.rouse()
 	}
 }
@@ -217,9 +222,11 @@ func (s *Session) readable(closed bool) {
 			if !s.place.CompareAndSwap(parked, started) {
 				continue // roused
 			}
-			if closed || s.quiet >= lonely || !s.start() {
-				s.detach()
-			}
+			s.guard(func() {
+				if closed || s.quiet >= lonely || !s.start() {
+					s.detach()
+				}
+			})
 			return
 		case started:
 			if s.place.CompareAndSwap(started, restarted) {
@@ -250,7 +257,7 @@ func (s *Session) start() bool {
 		return false
 	}
 	s.begin(pipeline)
-	s.guard(func() { s.srv.starter.Start(s, pipeline) })
+	s.srv.starter.Start(s, pipeline)
 	return true
 }
 
@@ -282,10 +289,11 @@ func (s *Session) guard(do func()) {
 func (s *Session) wait() bool {
 	s.rest()
 	s.in.release()
+	s.parkedAt.Store(int64(s.events.elapsed()))
 	if !s.place.CompareAndSwap(started, parked) {
 		return false
 	}
-	s.drained()
+	s.reconsider()
 	return true
 }
 

@@ -2,7 +2,6 @@ package resp
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -219,8 +218,35 @@ func TestParkedSessionsExpire(t *testing.T) {
 	require.EqualValues(t, 1, srv.Stats().Idle.Load())
 }
 
-// Clients come, ask, leave in the middle and are killed, all at once, until the server drains. What was served is
-// answered once, and each session ends once.
+// What closes the connection while the session is about to park finds it neither parked nor reading.
+func TestAKillIsNotLostWhileTheSessionParks(t *testing.T) {
+	closed, over := ended()
+	srv, _, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs, close: closed})
+	parkedOne(t, srv, addr)
+	srv.Sessions(func(s *Session) {
+		require.True(t, s.place.CompareAndSwap(parked, started))
+		require.True(t, srv.Kill(s.ID))
+		require.True(t, s.wait())
+	})
+	<-over
+	require.Eventually(t, func() bool { return srv.Stats().Killed.Load() == 1 }, 10*time.Second, time.Millisecond)
+}
+
+// A panic on the loop's goroutine costs one connection, as any other does.
+func TestAPanicInTheEventLoopCostsOneConnection(t *testing.T) {
+	closed, over := ended()
+	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs, close: closed})
+	h.startsPanics = "boom"
+	other, conn := parkedOne(t, srv, addr), parkedOne(t, srv, addr)
+	send(t, conn, "boom\r\n")
+	expectEnd(t, conn, "")
+	<-over
+	ask(t, other, "x")
+	require.EqualValues(t, 1, srv.Stats().Panics.Load())
+}
+
+// Clients come, ask, leave in the middle and are killed, all at once. What was served is answered once, and each
+// session ends once, without a drain.
 func TestEverythingAtOnceInEventLoop(t *testing.T) {
 	closed := make(chan *Session, 10_000)
 	srv, h, addr := startInLoop(t, Config{Timeout: time.Minute}, handlerFuncs{open: trust, serve: echoArgs, close: func(s *Session) { closed <- s }})
@@ -231,7 +257,7 @@ func TestEverythingAtOnceInEventLoop(t *testing.T) {
 			for {
 				conn, err := net.Dial("tcp", addr)
 				if err != nil {
-					return // the server drains
+					return // out of ports
 				}
 				for range rand.IntN(30) {
 					word := fmt.Sprint("w", rand.IntN(1000))
@@ -261,11 +287,9 @@ func TestEverythingAtOnceInEventLoop(t *testing.T) {
 	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		srv.Kill(srv.lastID.Load() - rand.Int64N(20))
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	require.NoError(t, srv.Shutdown(ctx))
 	close(stop)
 	all.Wait()
+	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 0 }, 10*time.Second, time.Millisecond)
 	require.Positive(t, h.starts.Load())
 	require.Positive(t, srv.Stats().Killed.Load())
 	seen := map[int64]bool{}

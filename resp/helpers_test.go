@@ -220,13 +220,19 @@ const inEventLoop = "TestInEventLoop/"
 // starter is a Starter that answers in goroutines of its own.
 type starter struct {
 	handlerFuncs
-	starts  atomic.Int64 // calls of Start
-	mu      sync.Mutex
-	pending map[*Session][]Command // guarded by mu
-	kept    []*Session             // since the last Flush; guarded by mu
+	startsPanics string       // the command at which Starts panics
+	starts       atomic.Int64 // calls of Start
+	mu           sync.Mutex
+	pending      map[*Session][]Command // guarded by mu
+	kept         []*Session             // since the last Flush; guarded by mu
 }
 
-func (h *starter) Starts(s *Session, _ []Command) bool { return s.Trusted }
+func (h *starter) Starts(s *Session, pipeline []Command) bool {
+	if h.startsPanics != "" && string(pipeline[0][0]) == h.startsPanics {
+		panic("as asked")
+	}
+	return s.Trusted
+}
 
 func (h *starter) Start(s *Session, pipeline []Command) {
 	h.mu.Lock()

@@ -198,11 +198,11 @@ func (s *Session) arrived(n int) {
 // begins meanwhile is not missed.
 func (s *Session) arm() error {
 	if d := s.srv.cfg.Timeout; d > 0 && s.leaveBy.IsZero() {
-		from := time.Now()
+		by := time.Now().Add(d)
 		if s.expired {
-			from = s.LastActive()
+			by = time.Unix(1, 0)
 		}
-		if err := s.conn.SetReadDeadline(from.Add(d)); err != nil {
+		if err := s.conn.SetReadDeadline(by); err != nil {
 			return err
 		}
 	}

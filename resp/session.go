@@ -34,7 +34,7 @@ type Handler interface {
 // called on various goroutines, but those about a session never two at a time. None of them waits.
 type Starter interface {
 	Handler
-	// Starts reports whether Start can answer a pipeline. It does nothing.
+	// Starts reports whether Start can answer a pipeline. It changes nothing.
 	Starts(s *Session, pipeline []Command) bool
 	// Start begins to answer a pipeline. Once the results are there, it has Session.Finish
 	// called, on any goroutine, perhaps before Start returns.
@@ -90,6 +90,8 @@ type Session struct {
 	turn    int64        // pipelines that the server had served when it last served this session
 	quiet   int          // the last turns of this session that had hardly any of others in between
 	expired bool         // the client was silent for Timeout while the session had no goroutine
+
+	parkedAt atomic.Int64 // when the session last parked, in ns of its event loop's clock
 
 	writeBy time.Time // the write deadline of conn
 	leaveBy time.Time // when reading ends during a drain; zero until the session learns of it

@@ -11,7 +11,7 @@ type Stats struct {
 	HandshakeFails atomic.Int64 // TLS handshakes that failed or took too long
 
 	Pipelines atomic.Int64 // pipelines passed to the handler
-	Commands  atomic.Int64 // commands passed to Handler.Serve
+	Commands  atomic.Int64 // commands passed to the handler
 	BytesIn   atomic.Int64 // bytes read from clients, after decryption
 	BytesOut  atomic.Int64 // bytes written to clients, before encryption
 

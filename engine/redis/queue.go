@@ -156,7 +156,7 @@ func answered(items []pending) {
 		}
 		switch {
 		case w == nil: // nobody waits, or the item was sent on to another node
-		case w.left.Add(int64(-i)) > 0:
+		case w.left.Add(int64(-i)) != 0:
 		case w.then != nil:
 			w.then()
 		default:

@@ -92,8 +92,9 @@ type Engine struct {
 	layout     *layout.Guard
 	denials    denials.Memory
 	splits     *split.Splitter
-	reconciler *reconciler  // decides for FAIL LOCAL, and writes back what it counted
-	plans      sync.Pool    // of *plan
+	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
+	plans      sync.Pool   // of *plan
+	started    startedQueues
 	hotRate    atomic.Int64 // charging calls per second that package split wants to hear of
 	answered   [engine.FailPolicies]atomic.Int64
 

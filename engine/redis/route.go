@@ -113,7 +113,7 @@ type plan struct {
 
 func (e *Engine) newPlan() any {
 	p := &plan{waiter: waiter{done: make(chan struct{}, 1)}}
-	p.started.over = func() { e.over(p) }
+	p.started.proceed = func() { e.proceed(p) }
 	return p
 }
 

@@ -1,13 +1,36 @@
 package redis
 
-import "github.com/rlproxy/rlproxy/engine"
+import (
+	"slices"
+	"sync"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
 
 // started is a pipeline for which nobody waits: whoever brings the last answer goes on.
 type started struct {
 	pipeline *engine.Pipeline
 	to       int    // the end of the first run of requests
 	done     func() // hears when all results are there
-	over     func() // Engine.over of the plan, as a value that is allocated once
+	proceed  func() // Engine.proceed with the plan, as a value that is allocated once
+}
+
+// startedQueues are the queues that have been given requests since the last Flush, some of which may
+// have left the topology meanwhile.
+type startedQueues struct {
+	mu     sync.Mutex
+	queues []*queue // guarded by mu
+}
+
+// add adds a queue.
+func (s *startedQueues) add(q *queue) {
+	if q.kept.Swap(true) {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.queues = append(s.queues, q)
 }
 
 // Start implements engine.Starter. What needs no more than one answer of each node takes no
@@ -17,46 +40,59 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 	plan := e.plans.Get().(*plan)
 	plan.started.pipeline, plan.started.done = p, done
 	plan.started.to = e.route(plan, p, 0)
-	plan.then = plan.started.over
+	plan.then = plan.started.proceed
 	plan.left.Store(int64(plan.asked) + 1) // one for this function, which uses the plan until it ends
 	for node, items := range plan.byNode {
 		if len(items) == 0 {
 			continue
 		}
 		if q := plan.topology.queues[node]; q.add(items) {
-			q.kept.Store(true)
+			e.started.add(q)
 		}
 		clear(items)
 		plan.byNode[node] = items[:0]
 	}
 	if plan.left.Add(-1) == 0 {
-		e.over(plan)
+		e.proceed(plan)
 	}
 }
 
 // Flush implements engine.Starter.
 func (e *Engine) Flush() {
-	for _, q := range e.topology().queues {
-		if q.kept.Load() {
-			q.kept.Store(false)
-			q.ready.Signal()
-		}
+	s := &e.started
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, q := range s.queues {
+		q.kept.Store(false) // before the signal: what is added from now on is in the list again
+		q.ready.Signal()
 	}
+	clear(s.queues)
+	s.queues = s.queues[:0]
 }
 
-// over goes on with a plan that has all answers of its first run.
-func (e *Engine) over(plan *plan) {
+// proceed goes on with a plan that has all answers of its first run.
+func (e *Engine) proceed(plan *plan) {
 	s, p := plan.started, plan.started.pipeline
 	plan.then, plan.started.pipeline, plan.started.done = nil, nil, nil
-	if s.to == len(p.Requests) && !plan.opened.Load() && len(plan.several) == 0 {
+	apart := func(q *question) bool { return q.apart }
+	if s.to == len(p.Requests) && !plan.opened.Load() && !slices.ContainsFunc(plan.several, apart) {
 		e.plans.Put(plan)
 		s.done()
 		return
 	}
 	go func() { // ends when all results are there
-		to := e.complete(plan, p, 0, s.to)
-		e.plans.Put(plan)
-		e.Do(&engine.Pipeline{Requests: p.Requests[to:], Results: p.Results[to:]})
+		if !backend.Guard(e.config.Logger, "answering what was started", func() { e.rest(plan, p, s.to) }) {
+			for i := range p.Results {
+				p.Results[i] = engine.Result{Err: &engine.Unavailable{Node: "rlproxy", Why: "internal error: see the log", MaybeApplied: true}}
+			}
+		}
 		s.done()
 	}()
+}
+
+// rest answers what the first run of a pipeline, which ends there, has left open, and the runs that follow.
+func (e *Engine) rest(plan *plan, p *engine.Pipeline, to int) {
+	from := e.complete(plan, p, 0, to)
+	e.plans.Put(plan)
+	e.Do(&engine.Pipeline{Requests: p.Requests[from:], Results: p.Results[from:]})
 }
