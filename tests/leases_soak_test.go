@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,16 +22,20 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 	f := startFleet(t, backends(nodes...))
 	var mu sync.Mutex
 	type work struct{ from, to time.Time }
-	var worked []work // guarded by mu
-	lost := 0         // guarded by mu
+	var worked []work    // guarded by mu
+	lost := 0            // guarded by mu
+	var full atomic.Bool // some worker had the last slot
 	until := time.Now().Add(soakOr(10*time.Second, 3*time.Second))
+	goesOn := func() bool {
+		return time.Now().Before(until) || !full.Load() && time.Since(until) < 20*time.Second
+	}
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Add(1)
 		go func() { // until the time is over
 			defer wg.Done()
 			r := newRoamer(uint64(w), f.addrs)
-			for n := 0; time.Now().Before(until); n++ {
+			for n := 0; goesOn(); n++ {
 				// A connection of its own, which it closes after some of its work as a crash does.
 				id := fmt.Sprintf("w%d:%d", w, n)
 				addrs := f.addrs()
@@ -47,6 +52,9 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 					_ = c.Close()
 					time.Sleep(time.Duration(1+r.rng.IntN(5)) * time.Millisecond)
 					continue
+				}
+				if d.remaining == 0 {
+					full.Store(true)
 				}
 				from := time.Now()
 				time.Sleep(time.Duration(r.rng.IntN(30)) * time.Millisecond)
@@ -68,7 +76,7 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 		}()
 	}
 	kills := 0
-	for ticker := time.NewTicker(700 * time.Millisecond); time.Now().Before(until); <-ticker.C {
+	for ticker := time.NewTicker(700 * time.Millisecond); goesOn(); <-ticker.C {
 		f.restart(t, kills%3)
 		kills++
 	}
@@ -85,7 +93,7 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 		require.LessOrEqual(t, at, slots, "at %v, the beginning of work %d", a.from, i)
 	}
 	t.Logf("%d times a slot was had, at most %d of %d at a time; %d proxies killed, %d connections lost with a slot", len(worked), most, slots, kills, lost)
-	require.Equal(t, slots, most, "the pool was full")
+	require.True(t, full.Load(), "the pool was full")
 	require.Positive(t, lost)
 	c := dial(t, f.proxy(0).addr)
 	eventually(t, "all slots to be free", func() bool {

@@ -56,7 +56,7 @@ func TestSplitSpreads(t *testing.T) {
 func TestSplitShardAway(t *testing.T) {
 	t.Parallel()
 	engines, servers := openSplit(t, 2, 4)
-	ask := splitRequest("away", limit.Slide, 1, 4, limit.Window{Limit: 400, Length: 3000})
+	ask := splitRequest("away", limit.Slide, 1, 4, limit.Window{Limit: 400, Length: 6000})
 	ask.Fail = engine.FailError
 	node := engines[0].Topology().Locate(ask.Key, 2)
 	admitted := 0
@@ -93,7 +93,7 @@ func TestSplitShardAway(t *testing.T) {
 	require.Greater(t, admitted, 200)
 	var last engine.Result
 	require.Eventually(t, func() bool { // all of it is back at the latest a lease and a window later
-		last = conformance.Ask(engines[1], splitRequest("away", limit.Slide, 0, 4, limit.Window{Limit: 400, Length: 3000}))
+		last = conformance.Ask(engines[1], splitRequest("away", limit.Slide, 0, 4, limit.Window{Limit: 400, Length: 6000}))
 		return last.Err == nil && last.Remaining == 400
 	}, 20*time.Second, 20*time.Millisecond)
 	reset := conformance.Ask(engines[0], conformance.Reset(string(ask.Key)))
