@@ -47,7 +47,7 @@ func TestConfigSetRefusesAsRedisDoes(t *testing.T) {
 		}
 		require.Equal(t, theirs, ours, "%s", line)
 	}
-	require.Equal(t, []string{"{default 127.0.0.1:50001} [[timeout 1] [maxclients 5000]]"}, config.Settings.(*fakeSettings).set)
+	require.Equal(t, []string{"default 127.0.0.1:50001 [[timeout 1] [maxclients 5000]]"}, config.Settings.(*fakeSettings).set)
 
 	for line, reply := range map[string]string{
 		"CONFIG SET port 1":                                "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config" + errLater + "\r\n",

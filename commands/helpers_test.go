@@ -266,7 +266,7 @@ func (f *fakeSettings) Set(by table.Caller, pairs [][2]string) (name, why string
 			return p[0], "argument couldn't be parsed into an integer"
 		}
 	}
-	f.set = append(f.set, fmt.Sprint(by, pairs))
+	f.set = append(f.set, fmt.Sprintf("%s %s %s", by.User.Name, by.Addr, pairs))
 	return "", ""
 }
 

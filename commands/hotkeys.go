@@ -70,7 +70,7 @@ func runHotKeys(c *client, args [][]byte) {
 // hotKey writes a key: in RESP2 an array of those fields that come first.
 func (c *client) hotKey(k *observe.HotKey, proxies int) {
 	rate := int64(math.Round(k.Rate))
-	if c.s.Proto < 3 {
+	if c.Proto() < 3 {
 		c.Array(5)
 		c.Bulk(k.Key)
 		for _, n := range []int64{rate, k.Admitted, k.Denied, int64(k.Shards)} {

@@ -100,7 +100,7 @@ func plainRows(plain []table.Row) (rows []row) {
 		switch {
 		case run != nil:
 			r.run = func(c *client, args [][]byte) {
-				by := table.Caller{User: c.user.Name, Addr: clients.Addr(c.s.Remote)}
+				by := table.Caller{User: c.user, Addr: clients.Addr(c.s.Remote)}
 				if msg := run(c.Writer, args, by); msg != "" {
 					c.Error(msg)
 				}

@@ -31,7 +31,7 @@ var allowed = map[string][]string{
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
 	"commands/slots":     {"commands/reply", "engine", "engine/limit"},
 	"commands/stats":     {"commands/reply", "commands/table", "commands/word", "internal/histogram"},
-	"commands/table":     {"commands/reply", "commands/word", "resp", "internal/glob"},
+	"commands/table":     {"commands/acl", "commands/reply", "commands/word", "resp", "internal/glob"},
 	"commands/clients":   {"commands/reply", "commands/word"},
 	"commands/reply":     {"commands/word", "resp"},
 	"commands/word":      nil,

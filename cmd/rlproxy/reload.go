@@ -69,7 +69,7 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 	}
 	for _, d := range now.changed(&next, true) { // before it takes effect: it may be the log level
 		l.log.Warn("CONFIG SET changed a directive, until the configuration is read again", "directive", d.name,
-			"from", d.setting(now), "to", d.setting(&next), "user", by.User, "addr", by.Addr)
+			"from", d.setting(now), "to", d.setting(&next), "user", by.User.Name, "addr", by.Addr)
 	}
 	l.use(&next)
 	return "", ""

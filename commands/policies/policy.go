@@ -184,7 +184,7 @@ func (c *Config) log(what string, by table.Caller, version int64, words []string
 	for i := range words {
 		words[i] = word.InLine(words[i])
 	}
-	c.Logger.Info(what, "policy", strings.Join(words, " "), "version", version, "user", by.User, "addr", by.Addr)
+	c.Logger.Info(what, "policy", strings.Join(words, " "), "version", version, "user", by.User.Name, "addr", by.Addr)
 }
 
 // changed writes the reply to a change.

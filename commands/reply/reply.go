@@ -20,6 +20,9 @@ func To(s *resp.Session) Writer { return Writer{s} }
 // Closing reports whether the client is gone, so that the rest of a long reply can be left out.
 func (w Writer) Closing() bool { return w.s.Closing() }
 
+// Proto returns the protocol of the session: 2 or 3.
+func (w Writer) Proto() int { return w.s.Proto }
+
 // Error appends an error. msg begins with a code.
 func (w Writer) Error(msg string) { w.s.Out = resp.AppendError(w.s.Out, msg) }
 

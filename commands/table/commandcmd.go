@@ -3,6 +3,7 @@ package table
 import (
 	"strings"
 
+	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/internal/glob"
@@ -22,10 +23,10 @@ type Row struct {
 	Barrier bool
 }
 
-// Caller is who gave a command, for the log.
+// Caller is who gave a command.
 type Caller struct {
-	User string // the name of the user
-	Addr string // the address of the client, as CLIENT LIST shows it
+	User *acl.User // the user, with the rules that apply to the session
+	Addr string    // the address of the client, as CLIENT LIST shows it
 }
 
 // Table is what the command COMMAND shows.
