@@ -11,8 +11,9 @@
 // commands are appended in order.
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
-// engine, policies those about named policies, table describes commands, acl holds users, clients holds the list of sessions,
-// slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes replies, and word parses words.
+// engine, policies those about named policies, hotkeys has RL.HOTKEYS, table describes commands, acl holds users, clients holds the
+// list of sessions, slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes replies,
+// and word parses words.
 //
 // Reading order: commands.go (this file), table.go, client.go (a pipeline), count.go (what is
 // counted of it), permission.go, then a file for each family of session commands.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/config"
+	"github.com/rlproxy/rlproxy/commands/hotkeys"
 	"github.com/rlproxy/rlproxy/commands/policies"
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -67,7 +68,8 @@ func newRegistry(cfg *Config) *registry {
 	t := &registry{byName: make(map[string]*row), stats: stats.New()}
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
 		policies.Row(policies.Config{Book: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
-		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}))
+		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
+		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, AllKeys: cfg.AllKeys}))
 	for _, family := range [][]row{
 		rateLimitRows(cfg.Policies), connectionRows(), clientRows(), serverRows(), aclRows(),
 		transactionRows(), subscribeRows(), plainRows(plain),
@@ -80,9 +82,9 @@ func newRegistry(cfg *Config) *registry {
 	return t
 }
 
-// rateLimitRows returns the commands of package ratelimit, RL.CHECK, RL.HOTKEYS and RL.NODES.
+// rateLimitRows returns the commands of package ratelimit, RL.CHECK and RL.NODES.
 func rateLimitRows(book *policy.Book) []row {
-	rows := []row{hotKeysRow(), nodesRow()}
+	rows := []row{nodesRow()}
 	for _, c := range append(ratelimit.Commands(), policies.Check(book)) {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, count: c.Count, first: c.First, tied: c.Tied})
 	}

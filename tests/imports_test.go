@@ -22,11 +22,12 @@ var allowed = map[string][]string{
 		"engine/observe", "engine/redis", "engine/split", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
 	},
 	"commands": {
-		"commands/acl", "commands/clients", "commands/config", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
+		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/glob",
 	},
 	"commands/acl":       {"internal/glob"},
 	"commands/config":    {"commands/reply", "commands/table", "commands/word", "internal/glob"},
+	"commands/hotkeys":   {"commands/acl", "commands/reply", "commands/table", "commands/word", "engine/observe"},
 	"commands/policies":  {"commands/ratelimit", "commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "policy"},
 	"commands/ratelimit": {"commands/reply", "commands/table", "commands/word", "engine", "engine/limit", "resp"},
 	"commands/slots":     {"commands/reply", "engine", "engine/limit"},
