@@ -173,6 +173,7 @@ func (q *queue) take(buf []pending) []pending {
 	defer q.mu.Unlock()
 	for len(q.items) == 0 || q.busy >= inFlight {
 		if q.closed && len(q.items) == 0 {
+			q.ready.Broadcast() // another worker may have waited for its turn
 			return nil
 		}
 		q.ready.Wait()
@@ -277,7 +278,7 @@ func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration
 			continue
 		}
 		q.traffic.overflows.Add(1)
-		q.fail(&it, "queue full")
+		q.fail(&it, "waited too long in the queue")
 		answered(b.items[i : i+1])
 	}
 	b.items = kept

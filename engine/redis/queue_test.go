@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -309,5 +310,33 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	<-wait.done
 	for _, res := range results {
 		require.ErrorContains(t, res.Err, "internal error")
+	}
+}
+
+// A worker that waits for its turn while the queue is closed, and finds that others have taken
+// what was left, ends.
+func TestWorkersEndWithTheirQueue(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		q := &queue{items: make([]pending, 1), busy: inFlight}
+		q.ready.L = &q.mu
+		var waits sync.WaitGroup
+		waits.Go(func() { q.take(nil) }) // until it has ended, or has the item
+		runtime.Gosched()
+		q.mu.Lock()
+		q.closed = true
+		q.ready.Broadcast()
+		q.mu.Unlock()
+		runtime.Gosched()
+		q.mu.Lock()
+		q.busy-- // without a signal, as of a worker that goes on
+		q.mu.Unlock()
+		if q.take(nil) != nil {
+			q.mu.Lock()
+			q.busy--
+			q.mu.Unlock()
+			require.Nil(t, q.take(nil))
+		}
+		waits.Wait()
 	}
 }
