@@ -95,7 +95,7 @@ func cases(l *lab, o options) []comparison {
 		ping := load{target: l.redisTarget(), command: []string{"PING"}, keys: 1, clients: clients, depth: depth, warm: 1}
 		hop := ping
 		hop.target = l.proxyTarget()
-		all = append(all, comparison{ceilings, "PING", []load{ping}, hop, []*figure{byRate}})
+		all = append(all, comparison{ceilings, "PING", []load{ping}, hop, []*figure{byRate}, nil})
 	}
 	return append(all, fleetCases(l, o)...) // last, since idle proxies would disturb others
 }
@@ -103,7 +103,7 @@ func cases(l *lab, o options) []comparison {
 // mainCases are those of keys that are all alike: cold, hot or denied.
 func mainCases(l *lab, o options) (all []comparison) {
 	add := func(title string, a []load, b load, figures ...*figure) {
-		all = append(all, comparison{decisions, title, a, b, figures})
+		all = append(all, comparison{decisions, title, a, b, figures, nil})
 	}
 	for _, q := range questions {
 		// Cold keys: each decision is about a key that has seen one request, or a few.
@@ -147,7 +147,7 @@ func mainCases(l *lab, o options) (all []comparison) {
 			a[i].send = waiting
 		}
 		b.send = waiting
-		all = append(all, comparison{latency, q.command + ", cold keys", a, b, []*figure{byP50, byP99}})
+		all = append(all, comparison{latency, q.command + ", cold keys", a, b, []*figure{byP50, byP99}, nil})
 	}
 	return all
 }

@@ -75,5 +75,5 @@ func (l *lab) clusterCase(q question, keys int) comparison {
 	a := b
 	a.target, a.keys, a.cluster = target{fronts: l.cluster[:1], nodes: l.cluster}, keys/masters, true
 	cold.key = "k:{tag}:" + traffic.Variable
-	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", cold.directs(l, a), b, []*figure{byRate, byNodeCPU}}
+	return comparison{decisions, q.command + ", Redis Cluster, 3 masters, cold keys", cold.directs(l, a), b, []*figure{byRate, byNodeCPU}, nil}
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
@@ -16,6 +17,10 @@ type comparison struct {
 	direct  []load // the ways to ask Redis; the one that makes the most decisions is compared
 	b       load   // rlproxy
 	figures []*figure
+
+	// near returns the case for sides that make so many requests per second, or more, where that
+	// decides which limit the keys are near; nil: it does not.
+	near func(rate float64) comparison
 }
 
 func (c comparison) name() string {
@@ -78,9 +83,31 @@ func (r result) String() string {
 	return s
 }
 
+// reached returns how many requests per second the slowest side makes about keys with room, in a short run.
+func (c comparison) reached(ctx context.Context, o options) (float64, error) {
+	least := math.Inf(1)
+	for _, side := range append(slices.Clone(c.direct), c.b) {
+		side.warm = 0
+		n, err := side.size(ctx, o)
+		if err != nil {
+			return 0, err
+		}
+		least = min(least, float64(n)/o.seconds)
+	}
+	return least, nil
+}
+
 // compare measures both sides of a case in turn, round after round. The order
-// changes from round to round, so that neither always comes first.
+// changes from round to round, so that neither always comes first. The side that was
+// asked last comes first, while its keys are still in their usual state.
 func compare(ctx context.Context, o options, c comparison) (result, error) {
+	if c.near != nil {
+		rate, err := c.reached(ctx, o)
+		if err != nil {
+			return result{comparison: c}, err
+		}
+		c = c.near(rate)
+	}
 	r := result{comparison: c}
 	for _, way := range c.direct {
 		n, err := way.size(ctx, o)
@@ -109,15 +136,16 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 	}
 	as, bs := make([]sample, o.rounds), make([]sample, o.rounds)
 	for i := range o.rounds {
-		first := func() error { as[i], err = r.a.round(ctx, o, r.na); return err }
-		second := func() error { bs[i], err = r.b.round(ctx, o, r.nb); return err }
+		direct := func(again bool) error { as[i], err = r.a.round(ctx, o, r.na, again); return err }
+		proxied := func(again bool) error { bs[i], err = r.b.round(ctx, o, r.nb, again); return err }
+		first, second := proxied, direct // rlproxy's size was measured last
 		if i%2 == 1 {
 			first, second = second, first
 		}
-		if err := first(); err != nil {
+		if err := first(true); err != nil {
 			return r, err
 		}
-		if err := second(); err != nil {
+		if err := second(false); err != nil {
 			return r, err
 		}
 	}
@@ -145,15 +173,20 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 	s, err := l.run(ctx, short)
 	if err == nil && l.warm > 0 {
 		if err = l.warmUp(ctx, o, int(s.Rate*o.seconds)); err == nil {
-			s, err = l.run(ctx, short)
+			// As long as a round, since keys near a limit admit and deny in waves.
+			s, err = l.run(ctx, max(int(s.Rate*o.seconds), short))
 		}
 	}
 	// Connecting must not be what is measured.
 	return max(int(s.Rate*o.seconds), 2000, 20*l.clients), err
 }
 
-// round is one measurement of one side, of n commands.
-func (l load) round(ctx context.Context, o options, n int) (sample, error) {
+// round is one measurement of one side, of n commands. If it comes again, right after
+// another one, its keys are in their usual state already, if they have one.
+func (l load) round(ctx context.Context, o options, n int, again bool) (sample, error) {
+	if again && l.warm > 0 {
+		return l.run(ctx, n)
+	}
 	if err := l.prepare(ctx); err != nil {
 		return sample{}, err
 	}
@@ -165,10 +198,24 @@ func (l load) round(ctx context.Context, o options, n int) (sample, error) {
 
 // warmUp brings keys into their usual state. A round has n commands.
 func (l load) warmUp(ctx context.Context, o options, n int) error {
-	if n = int(float64(n) / o.seconds * min(l.warm, o.warm)); n == 0 {
-		return nil
+	seconds := min(l.warm, o.warm)
+	if l.even == 0 {
+		if n = int(float64(n) / o.seconds * seconds); n == 0 {
+			return nil
+		}
+		return l.drive(ctx, n, new(sample))
 	}
-	return l.drive(ctx, n, new(sample))
+	for began, i := time.Now(), 1.0; i <= math.Ceil(seconds); i++ {
+		if err := l.drive(ctx, l.even, new(sample)); err != nil {
+			return err
+		}
+		select {
+		case <-time.After(time.Until(began.Add(time.Duration(min(i, seconds) * float64(time.Second))))):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // medians is the median of every field by itself.
@@ -196,5 +243,6 @@ func medians(all []sample) sample {
 		least:   median(func(s sample) float64 { return s.least }),
 		most:    median(func(s sample) float64 { return s.most }),
 		proxy:   median(func(s sample) float64 { return s.proxy }),
+		denied:  median(func(s sample) float64 { return s.denied }),
 	}
 }

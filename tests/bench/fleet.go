@@ -29,7 +29,7 @@ func fleetCases(l *lab, o options) (all []comparison) {
 			if n == 1 {
 				title = fmt.Sprintf("%s, %s, 1 proxy", q.command, c.title)
 			}
-			all = append(all, comparison{fleets, title, a, b, []*figure{byRate, byNodeCPU}})
+			all = append(all, comparison{fleets, title, a, b, []*figure{byRate, byNodeCPU}, nil})
 		}
 	}
 	return all

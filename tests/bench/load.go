@@ -32,6 +32,7 @@ type load struct {
 	cluster bool    // the load generator finds each key's node itself
 	random  int     // requests about random keys that warm it; 0: it is filled key by key
 	warm    float64 // seconds of load before each round that bring its keys into their usual state
+	even    int     // requests in each second of that load; 0: as many as clients make
 	send    sender
 	rate    float64 // requests per second of an open loop; 0: half of what both sides reach
 	stopped *server // the node that does not run in the middle half of a round
@@ -56,6 +57,7 @@ type sample struct {
 	least   float64 // percent of the script calls, at the node with the fewest
 	most    float64 // percent of the script calls, at the node with the most
 	proxy   float64 // CPU of all rlproxies, us per decision
+	denied  float64 // percent of the decisions; only where an rlproxy with an http-port makes them, or scripts
 }
 
 // perCore is how many decisions a second a core of the node's machine carries.
@@ -109,6 +111,10 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 	if err != nil {
 		return s, err
 	}
+	admitted, err := l.admitted(ctx)
+	if err != nil {
+		return s, err
+	}
 	if err := l.drive(ctx, n, &s); err != nil {
 		return s, err
 	}
@@ -119,7 +125,23 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 		s.busiest = max(s.busiest, used)
 	}
 	s.proxy = (proxyAfter - proxy) * 1e6 / float64(n)
-	return s, errors.Join(err, l.shares(&s, calls, n))
+	admittedAfter, wrong := l.admitted(ctx)
+	s.denied = max(100*(1-(admittedAfter-admitted)/float64(n)), 0)
+	return s, errors.Join(err, wrong, l.shares(&s, calls, n))
+}
+
+// admitted is how many requests were admitted until now: as the rlproxies with an http-port
+// count them, or by what scripts have written to the nodes.
+func (l load) admitted(ctx context.Context) (sum float64, err error) {
+	count := l.nodes
+	if l.proxied {
+		count = l.fronts
+	}
+	for _, s := range count {
+		n, wrong := s.admitted(ctx)
+		sum, err = sum+n, errors.Join(err, wrong)
+	}
+	return sum, err
 }
 
 // drive sends n commands.

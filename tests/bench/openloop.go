@@ -20,7 +20,7 @@ func openLoopCases(l *lab, o options) (all []comparison) {
 			a[i].target, a[i].send, a[i].rate, a[i].stopped = c.redis, paced, c.rate, c.stopped
 		}
 		b.send, b.rate, b.stopped = paced, c.rate, c.stopped
-		all = append(all, comparison{openLoops, "RL.SLIDE, " + c.title, a, b, []*figure{byP50, byP99, byP999}})
+		all = append(all, comparison{openLoops, "RL.SLIDE, " + c.title, a, b, []*figure{byP50, byP99, byP999}, nil})
 	}
 	return all
 }

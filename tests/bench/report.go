@@ -131,8 +131,11 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 - A multiple is the median over the rounds of one side's figure over the other's in the same round; the lowest and
   the highest round follow it in parentheses. Other figures are medians. Less is better for latencies only.
 - Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), and keys
-  that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. Skewed keys get
+  that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. In one of 10 s they
+  are spread evenly, a tenth more than the limits admit. A side whose keys have a usual state and that was measured last in a round is measured
+  first in the next one, with the keys that it has. Skewed keys get
   25,000 requests. With many keys that are not near a limit, both sides make as many decisions.
+- What was denied is, for rlproxy, what it counts itself, and for scripts, how many requests did not write: ` + "`INFO commandstats`" + `.
 - Skewed keys, several questions about a key, fleets and fixed rates have a load generator of their own (tests/traffic), the same on both
   sides; the rest is redis-benchmark. It shares the cores, too, and takes more of them than redis-benchmark does.
 - The load generator of a fixed rate has 50 connections, and writes each request when its time has come, behind those on the connection that are

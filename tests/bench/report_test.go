@@ -15,7 +15,7 @@ import (
 func measured(title string, depth int, direct, proxied sample) result {
 	side := load{target: target{fronts: []*server{{}}}, script: "log", depth: depth}
 	return result{
-		comparison: comparison{decisions, title, []load{side}, side, []*figure{byRate, byNodeCPU}},
+		comparison: comparison{decisions, title, []load{side}, side, []*figure{byRate, byNodeCPU}, nil},
 		a:          side, as: direct, bs: proxied,
 		values: []spread{{1.5, 1.75, 2}, {1.9, 2, 2.1}},
 	}
@@ -56,7 +56,7 @@ func TestPageBeginsWithFiveLines(t *testing.T) {
 func TestTablesHaveWhatOpenLoopsAndMemoryCameTo(t *testing.T) {
 	side := load{script: "list", rate: 10_000, send: paced}
 	r := report{rows: []result{{
-		comparison: comparison{openLoops, "one stops", []load{side}, side, nil}, a: side,
+		comparison: comparison{openLoops, "one stops", []load{side}, side, nil, nil}, a: side,
 		as: sample{Figures: traffic.Figures{P50: 80, P99: 1_234_000, P999: 1_490_000, Max: 1_500_000, Late: 40}}, bs: sample{Figures: traffic.Figures{P50: 160, P99: 101_000, P999: 120_000, Max: 130_000, Late: 55.5, Failed: 16.7}},
 		values: []spread{{1, 2, 3}, {0.05, 0.06, 0.07}, {0.1, 0.2, 0.3}},
 	}}, sizes: []size{
@@ -105,6 +105,17 @@ func TestPlotHasBothSidesOfEachCase(t *testing.T) {
 	require.Equal(t, 2, drawn["group"])
 	require.Equal(t, 1, drawn["gain"])
 	require.Equal(t, 1, drawn["loss"])
+}
+
+// A reader sees how near keys are to their limits.
+func TestEverydayTableHasDenials(t *testing.T) {
+	near := measured("RL.SLIDE, 500 keys near 490 in 10 s", 1, sample{denied: 24.96}, sample{denied: 3})
+	near.table = everyday
+	text := (&report{rows: []result{near}}).tables()
+	require.Contains(t, text, "| direct: denied, % | rlproxy: denied, % |")
+	require.Contains(t, text, "| 25.0 | 3.0 |")
+	near.table = decisions
+	require.NotContains(t, (&report{rows: []result{near}}).tables(), "denied, %")
 }
 
 func TestNumbersAreShort(t *testing.T) {

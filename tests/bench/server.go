@@ -71,9 +71,14 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.node, err = l.redis(nil); err != nil {
 		return l, err
 	}
-	if l.proxy, err = l.rlproxy("--backend", "redis://"+l.node.address()); err != nil {
+	web, err := proc.FreePort()
+	if err != nil {
 		return l, err
 	}
+	if l.proxy, err = l.rlproxy("--backend", "redis://"+l.node.address(), "--http-port", strconv.Itoa(web)); err != nil {
+		return l, err
+	}
+	l.proxy.web = web
 	if l.memory, err = l.rlproxy("--maxmemory", "8gb"); err != nil {
 		return l, err
 	}
@@ -137,6 +142,7 @@ func (l *lab) rlproxyArgs(args ...string) []string {
 // server is a process that listens on a port.
 type server struct {
 	port  int
+	web   int // http-port; 0: none
 	argv  []string
 	cmd   *exec.Cmd
 	out   bytes.Buffer

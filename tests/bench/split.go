@@ -30,5 +30,5 @@ func (l *lab) splitCase(q question) comparison {
 	}
 	b := a
 	b.command = append(asked{q, "split", trillion, 1000}.proxied(), "SHARDS", "4")
-	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", []load{a}, b, []*figure{byAllCPU, byBusiest}}
+	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", []load{a}, b, []*figure{byAllCPU, byBusiest}, nil}
 }

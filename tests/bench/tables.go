@@ -10,7 +10,9 @@ import (
 func (r *report) tables() string {
 	var b strings.Builder
 	r.throughput(&b, decisions, "Keys that are all alike. Cold keys: each request is about one of 100,000 keys.")
-	r.throughput(&b, everyday, "Keys near a limit are asked about for as much as the limit admits, or more. Skewed keys are a million, of which the "+
+	r.throughput(&b, everyday, "Keys near a limit are asked about at random, for more than the limit admits. Where a side does not "+
+		"make that many requests on this machine, the limit is lower, so that both are near it: seven tenths of what the slower side makes about keys with room. "+
+		"How near they are shows in the percentage of requests that were denied. Skewed keys are a million, of which the "+
 		"n-th is asked about in proportion to 1/n (Zipf), at most 100 times a minute. Two windows are 100 a minute and 1,000 an hour. The four "+
 		"questions are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
 	r.openLoops(&b)
@@ -57,17 +59,28 @@ func (r *report) throughput(b *strings.Builder, table, about string) {
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, table, about+" The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one. -P is how many requests a client "+
-		"sends together. Calls are those of rlproxy to Redis, for 100 decisions.",
+	columns := []string{
 		"case", "-P", "direct by", "direct, /s", "rlproxy, /s", "multiple",
-		"direct: node us", "rlproxy: node us", "decisions per node CPU second, multiple", "rlproxy: own us", "calls")
+		"direct: node us", "rlproxy: node us", "decisions per node CPU second, multiple", "rlproxy: own us", "calls",
+	}
+	if table == everyday {
+		columns = append(columns, "direct: denied, %", "rlproxy: denied, %")
+	}
+	heading(b, table, about+" The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one. -P is how many requests a client "+
+		"sends together. Calls are those of rlproxy to Redis, for 100 decisions.", columns...)
 	for _, row := range rows {
 		calls := short(100 * row.bs.calls)
 		if row.b.fresh {
 			calls = ""
 		}
-		line(b, row.title, fmt.Sprint(row.b.depth), row.a.by(), thousands(row.as.Rate), thousands(row.bs.Rate), row.multiple(0),
-			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy), calls)
+		cells := []string{
+			row.title, fmt.Sprint(row.b.depth), row.a.by(), thousands(row.as.Rate), thousands(row.bs.Rate), row.multiple(0),
+			short(row.as.node), short(row.bs.node), row.multiple(1), short(row.bs.proxy), calls,
+		}
+		if table == everyday {
+			cells = append(cells, fmt.Sprintf("%.1f", row.as.denied), fmt.Sprintf("%.1f", row.bs.denied))
+		}
+		line(b, cells...)
 	}
 	b.WriteString("\n")
 }
