@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"regexp"
@@ -49,7 +50,7 @@ func (s *server) commandCalls(commands ...string) (float64, error) {
 	return sum, err
 }
 
-var allowed = regexp.MustCompile(`(?m)^rlproxy_decisions_total\{.*result="allowed".*\} (\d+)$`)
+var allowed = regexp.MustCompile(`(?m)^rlproxy_decisions_total\{.*result="allowed".*\} (\S+)$`)
 
 // admitted is how many requests were admitted: as an rlproxy counts them that has an
 // http-port, or as the scripts of a redis-server did, each of which writes by one of these commands
@@ -67,6 +68,9 @@ func (s *server) admitted(ctx context.Context) (sum float64, err error) {
 		return 0, err
 	}
 	defer func() { _ = reply.Body.Close() }() // it has been read
+	if reply.StatusCode != http.StatusOK {
+		return 0, fmt.Errorf("/metrics: %s", reply.Status)
+	}
 	text, err := io.ReadAll(reply.Body)
 	for _, found := range allowed.FindAllSubmatch(text, -1) {
 		n, wrong := strconv.ParseFloat(string(found[1]), 64)
