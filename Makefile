@@ -82,7 +82,7 @@ soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 
 		-run '^Test(SplitKeysFollowTheSpecification|PathsAgreeOverRandomHistories|PathsOfHoldsAgreeOverRandomHistories)$$'
 
 .PHONY: memory
-memory: ## check bounds of memory and allocations, which the race detector hides, in a minute
+memory: ## check bounds of memory and allocations, which the race detector hides, in two minutes
 	scripts/need redis-server
 	$(GO) test -count 1 -timeout 10m -v ./tests \
 		-run 'TakesLittleMemory$$|TakeLittleMemory$$|^Test(NamesOfClientsAreShort|TransactionQueuesAreBoundedTogether|RepliesOfLocalCommandsAreWrittenAsTheyGrow|MergedRepliesAreBounded|LargeArgumentsAreBoundedAndTheirMemoryReturned|WaitingRequestsAreCounted|LargeReplyPassesInLittleMemory|HTTPNeverDelaysDecisions)$$'

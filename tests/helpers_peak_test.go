@@ -27,11 +27,17 @@ func residentMB(t *testing.T, pid int) int {
 // memoryMB returns a line of a process's status, in MB.
 func memoryMB(t *testing.T, pid int, name string) int {
 	t.Helper()
+	return memoryKB(t, pid, name) >> 10
+}
+
+// memoryKB returns a line of a process's status, in KB.
+func memoryKB(t *testing.T, pid int, name string) int {
+	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	found := regexp.MustCompile(name + `:\s+(\d+) kB`).FindSubmatch(text)
 	require.NotNil(t, found)
 	kB, err := strconv.Atoi(string(found[1]))
 	require.NoError(t, err)
-	return kB >> 10
+	return kB
 }
