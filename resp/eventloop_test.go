@@ -131,7 +131,7 @@ func TestAParkedSessionTakesWhateverArrives(t *testing.T) {
 	for name, parts := range map[string][]string{
 		"a command in parts":        {"*2\r\n$1\r\na", "\r\n$", "1\r\nb\r\n"},
 		"more than a buffer":        {"*2\r\n$1\r\na\r\n$300000\r\n" + large + "\r\n"},
-		"exactly a buffer":          {"*2\r\n$1\r\na\r\n$16358\r\n" + large[:16358] + "\r\n"},
+		"exactly a buffer":          {"*2\r\n$1\r\na\r\n$16363\r\n" + large[:16363] + "\r\n"},
 		"many commands":             {strings.Repeat("a b\r\n", 5000)},
 		"a command and a half":      {"a b\r\na", " b\r\n"},
 		"no command":                {"\r\n", "a b\r\n"},
@@ -147,7 +147,7 @@ func TestAParkedSessionTakesWhateverArrives(t *testing.T) {
 			}()
 			in := strings.Join(parts, "")
 			switch {
-			case strings.Contains(in, large[:16358]):
+			case strings.Contains(in, large[:16363]):
 				_, word, _ := strings.Cut(strings.TrimRight(in, "\r\n"), "\r\nx")
 				word = "x" + word
 				expect(t, conn, string(AppendBulkString(AppendBulkString(AppendArray(nil, 2), "a"), word)))
@@ -157,6 +157,17 @@ func TestAParkedSessionTakesWhateverArrives(t *testing.T) {
 			ask(t, conn, "after")
 		})
 	}
+}
+
+// A session that hears of something to read when there is nothing stays parked.
+func TestAnEventWithoutBytesLeavesTheSessionParked(t *testing.T) {
+	srv, _, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
+	conn := parkedOne(t, srv, addr)
+	srv.Sessions(func(s *Session) {
+		s.readable(false)
+		require.EqualValues(t, parked, s.place.Load())
+	})
+	ask(t, conn, "after")
 }
 
 // A reply that the client does not take waits in a goroutine, and holds up nobody else.
