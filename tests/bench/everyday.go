@@ -70,11 +70,11 @@ func (n nearLimit) within(rate float64) nearLimit {
 
 func (n nearLimit) comparison(l *lab, q question, depth int) comparison {
 	a, b := l.pair(asked{q, manyKeys, n.limit, n.window}, l.proxyTarget(), n.keys, depth)
-	// A key is in its usual state when it has been asked about for a window. In a long one, admissions
-	// are spread evenly: else those that a round measures would all be admitted, or all denied. A tenth
-	// more than the limit admits fills every log.
+	// A key is in its usual state when it has been asked about for a window. In a long one, a log's
+	// admissions are spread evenly: else those that a round measures would all be admitted, or all denied. A
+	// tenth more than the limit admits fills every log. Counters know no moments, so clients fill them as fast as they can.
 	b.warm = float64(n.window) / 1000
-	if b.warm > 1 {
+	if b.warm > 1 && q.command == "RL.SLIDE" {
 		b.even = int(1.1 * float64(n.keys*n.limit) / b.warm)
 	}
 	for i := range a {

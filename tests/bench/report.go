@@ -131,7 +131,7 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 - A multiple is the median over the rounds of one side's figure over the other's in the same round; the lowest and
   the highest round follow it in parentheses. Other figures are medians. Less is better for latencies only.
 - Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), and keys
-  that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. In one of 10 s they
+  that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. In one of 10 s those for RL.SLIDE
   are spread evenly, a tenth more than the limits admit. A side whose keys have a usual state and that was measured last in a round is measured
   first in the next one, with the keys that it has. Skewed keys get
   25,000 requests. With many keys that are not near a limit, both sides make as many decisions.
