@@ -25,12 +25,14 @@ type startedQueues struct {
 
 // add adds a queue.
 func (s *startedQueues) add(q *queue) {
-	if q.kept.Swap(true) {
-		return
+	if q.kept.Load() {
+		return // a Flush from now on waits for mu, and finds it
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.queues = append(s.queues, q)
+	if !q.kept.Swap(true) {
+		s.queues = append(s.queues, q)
+	}
 }
 
 // Start implements engine.Starter. What needs no more than one answer of each node takes no
