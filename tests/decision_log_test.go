@@ -197,7 +197,7 @@ func TestDecisionLogSaysThatMemoryIsFull(t *testing.T) {
 	require.Len(t, lines, int(refused))
 	require.Equal(t, "closed", lines[0]["fail"])
 	require.Equal(t, "embedded", lines[0]["node"])
-	require.Contains(t, p.Output.String(), "memory is full: policies answer for keys that find no room")
+	require.Contains(t, p.Output.String(), "maxmemory reached: FAIL policies are answering for keys that cannot be stored")
 }
 
 // The file is renamed and SIGHUP opens it again, while clients ask. No line is lost.
@@ -299,7 +299,7 @@ func TestDecisionLogOnAFullDisk(t *testing.T) {
 	}
 	eventually(t, "a failed write", func() bool { return c.info(t, "decision_log_failed_writes") > 0 })
 	eventually(t, "the log", func() bool {
-		return strings.Contains(p.Output.String(), `the decision log loses lines or is late" why="write /dev/full: no space left on device"`)
+		return strings.Contains(p.Output.String(), `the decision log is dropping lines or falling behind" why="write /dev/full: no space left on device"`)
 	})
 	p.stop(t)
 	require.Contains(t, p.Output.String(), "lines_dropped=10")

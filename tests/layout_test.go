@@ -61,7 +61,7 @@ func TestProxiesWithOtherBackendsDoNotAdmitTwice(t *testing.T) {
 	eventually(t, "the older proxy to see the other list", func() bool { return oldConn.layout(t) == "conflict" })
 	t.Logf("seen after %v", time.Since(begun))
 	for _, p := range []*proxy{old, changed} {
-		require.Contains(t, p.Output.String(), "another proxy has another list of backends")
+		require.Contains(t, p.Output.String(), "another proxy has a different list of backends")
 		require.Contains(t, p.Output.String(), nodes[2].Addr+"/0", "the log says which nodes")
 	}
 
@@ -185,7 +185,7 @@ func TestOneServerIsOneNodeWhateverItIsCalled(t *testing.T) {
 	require.Equal(t, 50, askBoth(t, all[1], all[2], "b", 50))
 
 	twice := start(fmt.Sprintf("redis://127.0.0.1:%d/3", s.Port), fmt.Sprintf("redis://127.0.0.2:%d/3", s.Port))
-	eventually(t, "a warning", func() bool { return strings.Contains(twice.Output.String(), "two backends are one server") })
+	eventually(t, "a warning", func() bool { return strings.Contains(twice.Output.String(), "two backends are the same server") })
 	require.Equal(t, "agreed", dial(t, twice.addr).layout(t))
 	for _, p := range append(all, twice) {
 		p.stop(t)

@@ -12,7 +12,7 @@ import (
 // RL.INSPECT, RL.HOTKEYS and the log report both.
 func TestSplitByLoadIsReported(t *testing.T) {
 	t.Parallel()
-	const splitByLoad, cooled = "key is split by load", "no longer split by load"
+	const splitByLoad, cooled = `msg="splitting a key because of its load"`, "no longer splitting a key because of its load"
 	nodes := startNodes(t, 4)
 	p := startProxy(t, append(backends(nodes...), "--hot-key-threshold", "100")...)
 	c := dial(t, p.addr)

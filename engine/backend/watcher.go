@@ -209,7 +209,7 @@ func (w *watcher) findMaster(ctx context.Context, b *backend, now *Node) (*Node,
 	if n == nil {
 		return now, nil
 	}
-	w.fleet.config.Logger.Warn("sentinels named the master", "master", b.master, "node", addr)
+	w.fleet.config.Logger.Warn("Sentinel reports a new master", "master", b.master, "node", addr)
 	return n, nil
 }
 

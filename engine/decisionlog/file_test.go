@@ -119,7 +119,7 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	require.Greater(t, b.waiting(), maxQueue-1000)
 	b.sayLeftOut(b.clock(), maxQueue) // there is no room for that: another second says it
 	proxytest.Eventually(t, "the log to say it", func() bool {
-		return strings.Contains(b.log.String(), `level=WARN msg="the decision log loses lines or is late" why="the file is slower than the log" lines_dropped=`)
+		return strings.Contains(b.log.String(), `level=WARN msg="the decision log is dropping lines or falling behind" why="the file cannot keep up with the log" lines_dropped=`)
 	})
 	text := make(chan []byte)
 	last := b.current.Load().file
@@ -135,7 +135,7 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	for _, l := range readLines(t, copied) {
 		if l["event"] == "left_out" {
 			require.Equal(t, "sample", l["of"])
-			require.Equal(t, "the file is slower than the log", l["why"])
+			require.Equal(t, "the file cannot keep up with the log", l["why"])
 			sum += int64(l["count"].(float64))
 		} else {
 			sum++
@@ -191,7 +191,7 @@ func TestAFullDiskIsCountedAndLogged(t *testing.T) {
 	b.show(slide("a"), slide("b"))
 	proxytest.Eventually(t, "a write to fail", func() bool { return b.failed.Load() > 0 })
 	b.close()
-	require.Contains(t, b.log.String(), `msg="the decision log loses lines or is late" why="write /dev/full: no space left on device" lines_dropped=2 failed_writes=`)
+	require.Contains(t, b.log.String(), `msg="the decision log is dropping lines or falling behind" why="write /dev/full: no space left on device" lines_dropped=2 failed_writes=`)
 	require.EqualValues(t, 2, b.dropped.Load())
 	require.Zero(t, b.written.Load())
 	require.Len(t, b.Newest(5), 2)

@@ -71,7 +71,7 @@ func (p *reporter) say(now time.Time) {
 	if dropped == p.dropped && failed == p.failed {
 		return
 	}
-	p.r.config.Logger.Warn("the decision log loses lines or is late", "why", p.r.fileTrouble(now),
+	p.r.config.Logger.Warn("the decision log is dropping lines or falling behind", "why", p.r.fileTrouble(now),
 		"lines_dropped", dropped-p.dropped, "failed_writes", failed-p.failed)
 	p.said, p.dropped, p.failed = now, dropped, failed
 }
@@ -109,7 +109,7 @@ func (r *Recorder) fileTrouble(now time.Time) string {
 	if f := r.lastFailure.Load(); f != nil && now.Sub(f.at) < 2*engine.LogEvery {
 		return f.err.Error()
 	}
-	return "the file is slower than the log"
+	return "the file cannot keep up with the log"
 }
 
 // Stats returns what INFO and metrics show of the decision log.

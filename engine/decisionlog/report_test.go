@@ -25,7 +25,7 @@ func TestTheLogSaysOnceAMinuteWhatIsLost(t *testing.T) {
 	b.dropped.Add(3)
 	second()
 	require.Equal(t, 1, lines())
-	require.Contains(t, b.log.String(), `msg="the decision log loses lines or is late" why="the file is slower than the log" lines_dropped=3 failed_writes=0`)
+	require.Contains(t, b.log.String(), `msg="the decision log is dropping lines or falling behind" why="the file cannot keep up with the log" lines_dropped=3 failed_writes=0`)
 	full := &file{r: b.Recorder}
 	for range 59 {
 		b.dropped.Add(2)
@@ -42,5 +42,5 @@ func TestTheLogSaysOnceAMinuteWhatIsLost(t *testing.T) {
 	b.dropped.Add(1)
 	second()
 	require.Equal(t, 3, lines())
-	require.Contains(t, b.log.String(), `why="the file is slower than the log" lines_dropped=1 failed_writes=0`)
+	require.Contains(t, b.log.String(), `why="the file cannot keep up with the log" lines_dropped=1 failed_writes=0`)
 }

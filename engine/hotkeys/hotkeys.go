@@ -158,10 +158,10 @@ func (x *Exchange) note(ctx context.Context, p place, text []byte) error {
 	err := p.node.Client().Process(ctx, cmd)
 	switch {
 	case err != nil:
-		x.trouble("cannot note the busiest keys", p.node, err)
+		x.trouble("cannot publish the busiest keys", p.node, err)
 		return err
 	case cmd.Val() == 0:
-		x.say("no room to note the busiest keys: RL.HOTKEYS FLEET adds up 64 proxies at most", "node", p.node.Name())
+		x.say("cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies", "node", p.node.Name())
 		return errFull
 	}
 	return nil

@@ -274,7 +274,7 @@ func TestIndexesAreBounded(t *testing.T) {
 		a.self = fmt.Sprintf("%s-%d", first[:8], i)
 		a.note()
 	}
-	require.Contains(t, a.log.String(), "no room to note the busiest keys")
+	require.Contains(t, a.log.String(), "cannot publish the busiest keys")
 	require.EqualValues(t, maxProxies+1, nodes[0].Client.DBSize(t.Context()).Val())
 	b := start(t, urls)
 	_, proxies := b.sums()
@@ -291,7 +291,7 @@ func TestMissingRightsAreLogged(t *testing.T) {
 		_, proxies := a.sums()
 		require.Equal(t, 1, proxies)
 	}
-	require.Equal(t, 1, strings.Count(a.log.String(), "cannot note the busiest keys"), a.log.String())
+	require.Equal(t, 1, strings.Count(a.log.String(), "cannot publish the busiest keys"), a.log.String())
 	require.Equal(t, 1, strings.Count(a.log.String(), "cannot read the busiest keys of other proxies"))
 	nodes[0].Do("ACL", "SETUSER", "default", "+@all")
 }

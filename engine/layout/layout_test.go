@@ -146,7 +146,7 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	lines := func(text string) int { return bytes.Count([]byte(log.String()), []byte(text)) }
 	for i, want := range []int{1, 1, 2} {
 		r.say(logger, v(time.Duration(i)*31*time.Second, other))
-		require.Equal(t, want, lines("another proxy has another list of backends"))
+		require.Equal(t, want, lines("another proxy has a different list of backends"))
 	}
 	require.Contains(t, log.String(), `proxies=you their_list=a/0 own_list="a/0, b/0" keys_elsewhere=5`)
 	for range 2 {
@@ -154,5 +154,5 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 		require.Equal(t, 1, lines("all proxies have the same list of backends again"))
 	}
 	r.say(logger, v(2*time.Minute+time.Second, other))
-	require.Equal(t, 3, lines("another proxy has another list of backends"), "a new conflict is said at once")
+	require.Equal(t, 3, lines("another proxy has a different list of backends"), "a new conflict is said at once")
 }

@@ -53,9 +53,9 @@ func (r *report) say(log *slog.Logger, v *view) {
 			if !due(o.list.text()) {
 				continue
 			}
-			text := "another proxy has another list of backends"
+			text := "another proxy has a different list of backends"
 			if o.renamed {
-				text = "another proxy reaches other servers by the same list of backends"
+				text = "another proxy has the same list of backends but reaches different servers"
 			}
 			log.Warn(text, "proxies", some(slices.Sorted(maps.Keys(o.proxies))), "their_list", some(o.list),
 				"own_list", some(v.own), "keys_elsewhere", fmt.Sprintf("%d%%", v.conflict.share(o)), "layout-guard", v.mode)
@@ -63,7 +63,7 @@ func (r *report) say(log *slog.Logger, v *view) {
 	}
 	for _, pair := range v.twice {
 		if a, b := v.own[pair[0]], v.own[pair[1]]; due(a + " " + b) {
-			log.Warn("two backends are one server: name it once", "backend", a, "other", b)
+			log.Warn("two backends are the same server: list it only once", "backend", a, "other", b)
 		}
 	}
 	for n, s := range v.nodes {

@@ -39,7 +39,7 @@ func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	}
 	ask(engine.FailLocal)
 	ask(engine.FailOpen)
-	line := `level=WARN msg="memory is full: policies answer for keys that find no room" maxmemory=1 since=`
+	line := `level=WARN msg="maxmemory reached: FAIL policies are answering for keys that cannot be stored" maxmemory=1 since=`
 	require.Equal(t, 1, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1\n")
 	*clock += 60_000
@@ -61,10 +61,10 @@ func TestTheLogSaysHowOftenPoliciesAnswered(t *testing.T) {
 	for range 12 {
 		_ = conformance.Ask(e, conformance.Slide("k", 1, 1000, 1))
 	}
-	require.Equal(t, 1, strings.Count(log.String(), "memory is full"), log.String())
+	require.Equal(t, 1, strings.Count(log.String(), "maxmemory reached"), log.String())
 	for range 3 {
 		minutes.Add(1)
 		proxytest.Eventually(t, "a line", func() bool { return strings.Contains(log.String(), " closed=12\n") })
 	}
-	require.Equal(t, 2, strings.Count(log.String(), "memory is full"), log.String())
+	require.Equal(t, 2, strings.Count(log.String(), "maxmemory reached"), log.String())
 }

@@ -226,6 +226,6 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 // sayFull logs that memory is full, with how policies answered, if a line is due.
 func (e *Engine) sayFull(counts []any) {
 	if counts != nil {
-		e.cfg.Logger.Warn("memory is full: policies answer for keys that find no room", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
+		e.cfg.Logger.Warn("maxmemory reached: FAIL policies are answering for keys that cannot be stored", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
 	}
 }

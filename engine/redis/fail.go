@@ -93,7 +93,7 @@ func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Res
 // it refuses or is slow. A node that is down has lines of its own.
 func (q *queue) say(counts []any, why string) {
 	if len(counts) > 0 {
-		q.engine.config.Logger.Warn("FAIL policies answer for the node", append([]any{"node", q.Name(), "why", why}, counts...)...)
+		q.engine.config.Logger.Warn("FAIL policies are answering in place of the node", append([]any{"node", q.Name(), "why", why}, counts...)...)
 	}
 }
 

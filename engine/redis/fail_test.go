@@ -90,7 +90,7 @@ func TestPolicies(t *testing.T) {
 // often policies answered.
 func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
 	t.Parallel()
-	for trouble, msg := range map[string]string{"down": "node is still down", "refuses": "FAIL policies answer for the node"} {
+	for trouble, msg := range map[string]string{"down": "node is still down", "refuses": "FAIL policies are answering in place of the node"} {
 		t.Run(trouble, func(t *testing.T) {
 			t.Parallel()
 			var log proxytest.LockedBuffer

@@ -15,7 +15,7 @@ import (
 const loadEvery = time.Second
 
 // needs says what a node lacks that cannot run the library.
-const needs = "the node cannot run rlproxy's library, which needs Redis 7 or later and a user who may use FCALL and FUNCTION LOAD, or EVALSHA and SCRIPT LOAD: "
+const needs = "the node cannot run rlproxy's library, which requires Redis 7 or later and permission to use FCALL and FUNCTION LOAD, or EVALSHA and SCRIPT LOAD: "
 
 // loadFailure is why the library could not be loaded or run.
 type loadFailure struct {

@@ -49,7 +49,7 @@ func (l *resetListener) run(node string, known *denials.Memory, local *reconcile
 		}
 		if backend.IsReply(err) && !refused {
 			refused = true
-			log.Warn("resets by other proxies take up to a second here: the node refuses SUBSCRIBE", "node", node, "why", err)
+			log.Warn("node refused SUBSCRIBE: resets made through other proxies take up to 1 s to reach this one", "node", node, "why", err)
 		}
 		select {
 		case <-l.stop:

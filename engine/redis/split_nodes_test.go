@@ -240,8 +240,8 @@ func TestSplitByLoad(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // so that few calls are made
 		return info(t, e, "splits_by_load") == "0"
 	}, 30*time.Second, time.Millisecond)
-	require.Equal(t, 1, strings.Count(log.String(), `msg="key is split by load"`))
-	require.Equal(t, 1, strings.Count(log.String(), `msg="key is no longer split by load"`))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="splitting a key because of its load"`))
+	require.Equal(t, 1, strings.Count(log.String(), `msg="no longer splitting a key because of its load"`))
 	loans, err := strconv.Atoi(info(t, e, "split_loans"))
 	require.NoError(t, err)
 	require.Positive(t, loans)

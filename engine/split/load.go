@@ -72,7 +72,7 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
 		l = s.layout(r.Key, n)
 		l.load, l.learned, l.hot = true, false, now
 		s.byLoad.Add(1)
-		s.config.Logger.Info("key is split by load", "shards", n, "calls per second", rate)
+		s.config.Logger.Info("splitting a key because of its load", "shards", n, "calls_per_second", rate)
 		return
 	}
 	if l.rates == nil {
@@ -87,6 +87,6 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
 		l.hot = now
 	} else if now-l.hot > coolAfter {
 		s.drop(string(r.Key), l)
-		s.config.Logger.Info("key is no longer split by load", "calls per second", sum)
+		s.config.Logger.Info("no longer splitting a key because of its load", "calls_per_second", sum)
 	}
 }

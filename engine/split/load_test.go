@@ -78,7 +78,7 @@ func TestLoadSplitsKeys(t *testing.T) {
 	s.Observe(&r, 0, node)
 	require.Equal(t, 3, s.Shards(r.Key))
 	require.Equal(t, 3, s.wanted(&r))
-	require.Equal(t, 1, strings.Count(n.log.String(), `msg="key is split by load" shards=3 "calls per second"=100`))
+	require.Equal(t, 1, strings.Count(n.log.String(), `msg="splitting a key because of its load" shards=3 calls_per_second=100`))
 	s.Observe(&r, 0, at(0, 30))
 	s.Observe(&r, 1, at(1, 30))
 	n.now.Add(coolAfter + 1)
@@ -91,7 +91,7 @@ func TestLoadSplitsKeys(t *testing.T) {
 	s.Observe(&r, 0, at(0, 19))
 	require.Zero(t, s.byLoad.Load())
 	require.Equal(t, 1, s.Shards(r.Key))
-	require.Equal(t, 1, strings.Count(n.log.String(), `msg="key is no longer split by load" "calls per second"=49`))
+	require.Equal(t, 1, strings.Count(n.log.String(), `msg="no longer splitting a key because of its load" calls_per_second=49`))
 }
 
 // Where a limit has no room for a piece on every node, there are fewer shards than nodes.
