@@ -10,38 +10,37 @@ import (
 	"github.com/rlproxy/rlproxy/lua"
 )
 
-// collect sets the results of all commands, except for those that will be sent again
-// because the node does not have the library: unless that is final, it reports whether
-// there are any.
+// collect sets the results of all commands. Unless final, it leaves out the commands that
+// failed because the node lacks the library, and reports whether there were any.
 func (b *batch) collect(q *queue, final bool) (missing bool) {
 	failed := false
 	b.missing, b.unloaded = false, nil
 	for _, cmd := range b.cmds {
 		reply, err := cmd.Result()
 		switch {
-		case err != nil && reply == "": // else it came before the rest of the pipeline went wrong
+		case err != nil && reply == "": // a reply that arrived before the rest of the pipeline failed counts
 			if err = b.notRun(q, cmd, err, final); err == nil {
 				continue
 			}
 		case cmd.entries != nil:
 			err = b.applyEntries(q, cmd.entries, reply)
-		case cmd.item != service:
+		case !cmd.service:
 			err = b.applySingle(q, cmd, reply)
 		}
 		if err != nil {
 			q.traffic.fail(err)
-			if cmd.item != service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
-				q.refuse(b.items[cmd.first()].name())
+			if !cmd.service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
+				q.noteRefused(b.items[cmd.first()].name())
 			}
 			if !failed && backend.Failed(err) {
 				failed = true
 				q.Record(err) // first: how policies answer depends on the node's health
 			}
 			b.failCommand(q, cmd, err)
-		} else if cmd.item != service {
+		} else if !cmd.service {
 			q.traffic.answered.Store(int64(b.ended))
 			if q.refused.Load() != nil {
-				q.accept()
+				q.noteAccepted()
 			}
 		}
 	}
@@ -51,16 +50,16 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 	return b.missing
 }
 
-// notRun deals with an error that says that the node has not run the command: its
-// items are sent again, or to another node, or nobody waits for it. It returns nil
-// then, else the error that the items get.
+// notRun handles the error of a command. It returns nil if the node has not run the
+// command and nothing is left to answer here: its items are sent again, redirected, or
+// there are none. Otherwise it returns the error for the items.
 func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 	failed := q.justFailed()
 	switch {
-	case cmd.item == service && alreadyLoaded(err):
-	case cmd.item == service && refusesFunctions(err):
+	case cmd.service && alreadyLoaded(err):
+	case cmd.service && refusesFunctions(err):
 		q.scripted.Store(true)
-	case cmd.item == service:
+	case cmd.service:
 		b.unloaded = q.loadFailed(err, true)
 		return err
 	case unknownFunction(err) && b.unloaded != nil:
@@ -71,7 +70,7 @@ func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 		if refusesFunctions(err) {
 			q.scripted.Store(true)
 		} else if strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			q.scripted.Store(false) // a node that has lost the script may have functions by now
+			q.scripted.Store(false) // a node that has lost the script may accept functions by now
 		}
 		b.missing = true
 	case b.redirect(q, cmd, err) || b.misroute(cmd, err):
@@ -83,7 +82,7 @@ func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 	return nil
 }
 
-// failCommand ends the items of a command that failed.
+// failCommand answers the items of a command that failed.
 func (b *batch) failCommand(q *queue, cmd *command, err error) {
 	maybe, why := backend.MaybeApplied(err), lua.Locate(backend.Reason(err))
 	b.each(cmd, func(j int) {
@@ -104,7 +103,8 @@ func (b *batch) applyEntries(q *queue, c *entries, reply string) error {
 	return nil
 }
 
-// applyAnswer sets the results of one entry's items, and learns from the answer.
+// applyAnswer sets the results of one entry's items. It remembers a denial, and passes
+// what the answer reveals about splits to package split.
 func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock int64) {
 	if a.Status == wire.Failed {
 		if a.NotHere() && b.clustered && !c.misrouted {

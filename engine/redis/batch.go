@@ -12,18 +12,16 @@ import (
 // command is a command that go-redis never sends twice.
 type command struct {
 	*redis.StringCmd
-	entries *entries // the decisions that it asks for, or
-	item    int      // the index of the first of the items that it answers, or service
-	items   int      // the number of items that it answers, one after the other; 0 with entries or service
+	service bool     // it answers no item: it loads the library, or is an ASKING
+	entries *entries // the decisions it asks for; nil for a call of its own
+	item    int      // index of the first item that it answers, if it has no entries and is no service
+	items   int      // number of consecutive items that it answers; 0 with entries or service
 }
-
-// service marks a command that answers no item: it loads the library, or says ASKING.
-const service = -1
 
 // NoRetry tells go-redis never to send the command again.
 func (*command) NoRetry() bool { return true }
 
-// batch is what goes to a node in one round trip. A worker uses one again and again.
+// A batch is what goes to a node in one round trip. Workers reuse theirs.
 type batch struct {
 	items []pending
 	next  []int // next[i]: the item after i in its entry
@@ -33,23 +31,23 @@ type batch struct {
 	list  []redis.Cmder // cmds, as go-redis takes them
 
 	clustered bool      // the node is one of a cluster
-	misrouted []pending // what the node does not have, though it should: to be asked again
+	misrouted []pending // items whose key the node should have, but does not: to be submitted again
 
 	missing  bool  // the node does not have the library
-	unloaded error // why it does not let us load it
+	unloaded error // why the node refused to load it
 
 	sent   time.Duration // when it was first sent, by the engine's own clock
-	ended  time.Duration // when the last round trip ended
-	resets uint64        // the resets there had been by then
+	ended  time.Duration // when the last round trip ended, by the engine's own clock
+	resets uint64        // denials.Memory.Resets before it was sent
 }
 
-// entries is one call of the function that decides, and the items behind each of
-// its entries: linked from first to last by batch.next.
+// entries is one call of rl_decide, and the items behind each of its entries, linked
+// from first to last by batch.next.
 type entries struct {
 	wire.Call
 	first, last []int
-	misrouted   bool // of items about one key that are
-	asking      bool // of items about one key that are
+	misrouted   bool // all items were misrouted; they are about one key
+	asking      bool // all items were redirected with ASK; they are about one key
 }
 
 // add puts item i into the call. It returns false if the call is full.
@@ -67,9 +65,9 @@ func (c *entries) add(it *pending, i int, next []int) bool {
 	return true
 }
 
-// takes reports whether the item may be in the call. The keys of a slot that is on
-// its way to another node are here and there, and the node says which way to go for
-// one key only.
+// takes reports whether the item may be in the call. While a slot migrates, some of its
+// keys are on one node and some on the other, and a node redirects a call about one key
+// only.
 func (c *entries) takes(it *pending) bool {
 	return c.misrouted == it.misrouted && c.asking == it.asking &&
 		(!it.misrouted && !it.asking || c.About(it.req.Key, it.shard))
@@ -108,8 +106,14 @@ func (b *batch) build(ctx context.Context, q *queue, clock string) {
 
 // add appends a command.
 func (b *batch) add(ctx context.Context, c *entries, item, items int, args ...any) {
-	cmd := &command{redis.NewStringCmd(ctx, args...), c, item, items}
+	cmd := &command{redis.NewStringCmd(ctx, args...), false, c, item, items}
 	b.cmds, b.list = append(b.cmds, cmd), append(b.list, cmd)
+}
+
+// addService appends a command that answers no item.
+func (b *batch) addService(ctx context.Context, args ...any) {
+	b.add(ctx, nil, 0, 0, args...)
+	b.cmds[len(b.cmds)-1].service = true
 }
 
 // addEntries appends a call of entries, if there is one.
@@ -118,24 +122,24 @@ func (b *batch) addEntries(ctx context.Context, q *queue, clock string, c *entri
 		return
 	}
 	if c.asking {
-		b.add(ctx, nil, service, 0, "asking")
+		b.addService(ctx, "asking")
 	}
 	b.add(ctx, c, 0, 0, c.Args(clock, b.clustered, q.scripted.Load())...)
 }
 
-// rebuild replaces the commands by those whose function the node did not know,
-// preceded by the library.
+// rebuild replaces the commands with one that loads the library, followed by those whose
+// function the node did not know.
 func (b *batch) rebuild(ctx context.Context, q *queue, clock string) {
 	refused := b.cmds
 	b.cmds, b.list = nil, nil
 	if q.scripted.Load() {
-		b.add(ctx, nil, service, 0, "script", "load", lua.Script.Source)
+		b.addService(ctx, "script", "load", lua.Script.Source)
 	} else {
-		b.add(ctx, nil, service, 0, "function", "load", lua.Library.Source)
+		b.addService(ctx, "function", "load", lua.Library.Source)
 	}
 	for _, cmd := range refused {
 		switch {
-		case cmd.item == service || !unknownFunction(cmd.Err()):
+		case cmd.service || !unknownFunction(cmd.Err()):
 		case cmd.entries != nil:
 			b.addEntries(ctx, q, clock, cmd.entries)
 		default:

@@ -9,8 +9,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/wire"
 )
 
-// fail ends an item that the node could not answer. What a shard of a split key is
-// known not to have decided, its home decides; else the request's policy answers.
+// fail answers an item that the node could not. If a shard of a split key is known not
+// to have decided the request, the key's home decides it; otherwise its FAIL policy answers.
 func (q *queue) fail(it *pending, why string) {
 	switch {
 	case it.open || it.req == nil && it.call == nil: // left to package split, or sent on
@@ -25,15 +25,16 @@ func (q *queue) fail(it *pending, why string) {
 	}
 }
 
-// fail ends all items of the batch.
+// fail answers all items of the batch.
 func (b *batch) fail(q *queue, why string) {
 	for i := range b.items {
 		q.fail(&b.items[i], why)
 	}
 }
 
-// answerByFail answers a request that the node could not. Only a decision has a
-// policy: anything else is an error, as is what the node has stored of the key.
+// answerByFail answers a request that the node could not. Only decisions have a FAIL
+// policy. Other operations get an error, and so does a request whose stored record is of
+// no use to the node.
 func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
 	if res.Err = wire.KeyError(why); res.Err != nil {
 		return
@@ -59,8 +60,8 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 	res.Fail = policy
 }
 
-// policyFor returns the FAIL policy of a decision. No process knows alone which leases of RL.ACQUIRE are
-// out, so LOCAL denies them.
+// policyFor returns the FAIL policy of a decision. A single process does not know which leases of RL.ACQUIRE
+// are held, so LOCAL denies them.
 func (e *Engine) policyFor(r *engine.Request) engine.FailPolicy {
 	live := e.live.Load()
 	policy := r.FailPolicyFor(live.FailRules, live.Fail)
@@ -74,11 +75,11 @@ func (e *Engine) policyFor(r *engine.Request) engine.FailPolicy {
 func (e *Engine) countPolicy(q *queue, policy engine.FailPolicy, why string) {
 	e.answered[policy].Add(1)
 	q.policies[policy].Add(1)
-	q.say(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
+	q.logPolicies(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
 }
 
-// contested reports whether a request's key lies elsewhere for another proxy, so that
-// neither may decide it, nor end what it holds.
+// contested reports whether another proxy places the request's key on another node, so
+// that neither may decide it, nor end its holds.
 func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
 	return r.Op != engine.OpReset && r.Op != engine.OpInspect && c.Contested(r.Key, max(r.Shards, e.splits.Shards(r.Key)))
 }
@@ -89,25 +90,25 @@ func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Res
 	e.answerByFail(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
 }
 
-// say writes a line about a node that is up although policies answer for it, because
-// it refuses or is slow. A node that is down has lines of its own.
-func (q *queue) say(counts []any, why string) {
+// logPolicies logs that policies answer in place of a node that is up, because it
+// refuses calls or is slow. A node that is down is logged elsewhere.
+func (q *queue) logPolicies(counts []any, why string) {
 	if len(counts) > 0 {
 		q.engine.config.Logger.Warn("FAIL policies are answering in place of the node", append([]any{"node", q.Name(), "why", why}, counts...)...)
 	}
 }
 
-// refuse notes that the node refused to run a function for a key, such as for want of
-// memory or of rights.
-func (q *queue) refuse(key []byte) {
+// noteRefused notes that the node refused to run a function for a key, such as for lack of
+// memory or permission.
+func (q *queue) noteRefused(key []byte) {
 	refused := string(key)
 	if q.refused.Swap(&refused) == nil {
 		q.engine.reconciler.wake()
 	}
 }
 
-// accept notes that the node runs functions again.
-func (q *queue) accept() {
+// noteAccepted notes that the node runs functions again.
+func (q *queue) noteAccepted() {
 	q.refused.Store(nil)
 	q.engine.reconciler.wake()
 }

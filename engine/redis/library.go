@@ -8,13 +8,14 @@ import (
 )
 
 // The library of package lua is loaded when a node turns out not to have it, and
-// again whenever it has lost it. Where FUNCTION is not allowed, its text runs as a
-// script. A node that has neither is asked, but gets the text once a second at most.
+// again whenever the node has lost it. Where FUNCTION is not allowed, the library runs
+// as a script. A node that refuses both is still asked, but is sent the library at most
+// once a second.
 
-// loadEvery is the least time between a load that was in vain and the next one.
+// loadEvery is the least time between a load that failed and the next one.
 const loadEvery = time.Second
 
-// needs says what a node lacks that cannot run the library.
+// needs is the beginning of the error of a node that cannot run the library.
 const needs = "the node cannot run rlproxy's library, which requires Redis 7 or later and permission to use FCALL and FUNCTION LOAD, or EVALSHA and SCRIPT LOAD: "
 
 // loadFailure is why the library could not be loaded or run.
@@ -34,8 +35,8 @@ func (c cannotRun) Error() string {
 func (c cannotRun) Unwrap() error { return c.error }
 
 // loadFailed notes the error of a node that did not load the library or, if loading is
-// false, did not run a function. If the node lacks what the library needs, the error
-// that it returns says what.
+// false, did not run a function. If the node cannot run the library, it returns an error
+// that lists what the library requires.
 func (q *queue) loadFailed(err error, loading bool) error {
 	why := strings.ToLower(err.Error())
 	refused := strings.HasPrefix(why, "noperm") && (strings.Contains(why, "'evalsha") || strings.Contains(why, "'script"))
@@ -68,7 +69,7 @@ func unknownFunction(err error) bool {
 		strings.HasPrefix(err.Error(), "ERR Function not found") || refusesFunctions(err))
 }
 
-// refusesFunctions reports whether a node does not let rlproxy have functions:
+// refusesFunctions reports whether a node does not let rlproxy use functions:
 // it is older than Redis 7, FUNCTION or FCALL is renamed there, or the user lacks the
 // permission.
 func refusesFunctions(err error) bool {

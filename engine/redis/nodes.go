@@ -28,16 +28,16 @@ func (e *Engine) queue(n *backend.Node) *queue {
 	return q
 }
 
-// recovered is called by the fleet when a node is back.
+// recovered is called by the fleet when a node answers again.
 func (e *Engine) recovered(n *backend.Node, was backend.State) {
 	if q := e.known(n); q != nil && was == backend.Suspect {
-		q.say(q.log.Line(e.now()), n.Reason())
+		q.logPolicies(q.log.Line(e.now()), n.Reason())
 	}
 	e.reconciler.wake()
 }
 
-// answers returns for the log how often policies answered for a node that is down, or
-// is just back.
+// answers returns, for the log, how often policies answered in place of a node that is
+// down or has just recovered.
 func (e *Engine) answers(n *backend.Node) []any {
 	switch q := e.known(n); {
 	case q == nil:
@@ -59,7 +59,7 @@ func (e *Engine) known(n *backend.Node) *queue {
 // Topology implements split.Nodes.
 func (e *Engine) Topology() *backend.Topology { return e.topology().Topology }
 
-// Call implements split.Nodes. An idle node is asked by the caller itself.
+// Call implements split.Nodes. If the node is idle, the caller sends the calls itself.
 func (e *Engine) Call(key []byte, calls []*split.Call) {
 	if len(calls) == 0 {
 		return
@@ -86,8 +86,8 @@ func (e *Engine) Post(key []byte, c *split.Call) {
 	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed(), alone: true}})
 }
 
-// resolve has package split answer what nodes left open. What no node could answer is
-// answered by policy.
+// resolve answers, through package split, the requests that nodes left open. FAIL policies
+// answer those that no node could.
 func (e *Engine) resolve(open []*split.Request) {
 	e.splits.Resolve(open)
 	top := e.topology()

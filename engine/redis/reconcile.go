@@ -18,7 +18,7 @@ import (
 // nodes when they take it: each state is charged to its node as one request for what
 // it still counts, whatever the limit. So the admissions of all proxies add up there.
 //
-// What was written back stays counted here, too, until it has left its window. So all
+// What was written back is still counted here until it has left its window. So all
 // outages together admit at most the limit here.
 //
 // A request that its node may have applied is counted here, so that the limit holds,
@@ -34,7 +34,7 @@ type reconciler struct {
 	again     bool // whether another round is due soon; used only by the goroutine of run
 
 	written atomic.Int64 // states written back
-	lost    atomic.Int64 // states of which the node did not say that it has them
+	lost    atomic.Int64 // states that could not be written back, or of which that is not known
 }
 
 const (
@@ -73,7 +73,7 @@ func (s *reconciler) stopWriting() {
 
 func (s *reconciler) close() error { return errors.Join(s.counted.Close(), s.unwritten.Close()) }
 
-// wake has a round begin soon.
+// wake requests a round.
 func (s *reconciler) wake() {
 	select {
 	case s.look <- struct{}{}:
@@ -103,9 +103,9 @@ func (s *reconciler) run(ctx context.Context) {
 	}
 }
 
-// decide answers a request by what is counted here. What has an id is charged like any other request, also instead of
-// being held, and the id is not kept: it may be charged once more, never less. The node may have applied the request if
-// maybeApplied is true.
+// decide answers a request by what is counted here. A request with an id is charged at once, even if it asked for a hold,
+// and its id is not stored: a retry may be charged again. maybeApplied reports whether the node may have applied the
+// request.
 func (s *reconciler) decide(r *engine.Request, res *engine.Result, maybeApplied bool) {
 	p := engine.Pipeline{Requests: []engine.Request{*r}}
 	p.Requests[0].Hold, p.Requests[0].With = nil, 0
@@ -127,7 +127,7 @@ func (s *reconciler) add(r *engine.Request) {
 		p.Requests[0].Windows[i].Limit = limit.MaxLimit
 	}
 	if s.unwritten.Do(&p); !p.Results[0].Allowed {
-		s.lost.Add(1) // it has found no room
+		s.lost.Add(1) // memory is full
 	}
 }
 

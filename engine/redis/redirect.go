@@ -5,11 +5,11 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// maxHops is how often an item is sent on before its policy answers. One hop is
-// usual; more mean that nodes disagree on which of them has a slot.
+// maxHops is how often an item is redirected before its policy answers. One hop is
+// usual; more mean that nodes disagree on which of them owns a slot.
 const maxHops = 8
 
-// redirect hands the items of a command to the node that the error names, if it is
+// redirect submits the items of a command to the node that the error names, if it is
 // MOVED or ASK: such a command has not run. It reports whether it did.
 func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 	addr, moved := redis.IsMovedError(err)
@@ -35,14 +35,15 @@ func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 	if !ok {
 		return false
 	}
-	// From here on these items are the other node's: nothing of theirs is touched.
+	// The other queue owns these items now.
 	b.each(cmd, func(j int) { b.items[j] = pending{} })
 	q.engine.queue(to).submit(items)
 	return true
 }
 
 // misroute takes the items of a call out of the batch, if the node refused it because
-// it is no longer a master. To a call about one key it says which node is.
+// it is no longer a master. They are submitted again alone: the node redirects a call
+// about one key.
 func (b *batch) misroute(cmd *command, err error) bool {
 	if !b.clustered || !backend.Demoted(err) {
 		return false
@@ -59,11 +60,11 @@ func (b *batch) misroute(cmd *command, err error) bool {
 	return true
 }
 
-// misrouteEntry takes the items of an entry out of the batch: asked again and alone,
-// the node says which node has their key.
+// misrouteEntry takes the items of an entry out of the batch, to be submitted again
+// alone: the node then names the node that has their key.
 func (b *batch) misrouteEntry(c *entries, at int) { b.eachOf(c, at, b.misrouteItem) }
 
-// misrouteItem takes an item out of the batch, to be asked again and alone.
+// misrouteItem takes an item out of the batch, to be submitted again alone.
 func (b *batch) misrouteItem(j int) {
 	it := b.items[j]
 	it.misrouted = true
@@ -71,8 +72,8 @@ func (b *batch) misrouteItem(j int) {
 	b.items[j] = pending{}
 }
 
-// resubmit hands in what was misrouted. It is one batch again, so what a pipeline
-// asks of a key keeps its order.
+// resubmit submits the misrouted items again, as one batch, so that a pipeline's
+// requests about a key keep their order.
 func (b *batch) resubmit(q *queue) {
 	if len(b.misrouted) > 0 {
 		q.submit(b.misrouted)

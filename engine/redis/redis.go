@@ -1,23 +1,24 @@
-// Package redis is the engine that keeps state on Redis nodes. A key lies on one
+// Package redis is the engine that keeps state on Redis nodes. A key is stored on one
 // node; a decision is a function of the library in package lua, run there. Requests
 // of all connections that are waiting for the same node go to it together.
 //
-// The way of a pipeline: Do routes its requests, some of which are answered from
+// The path of a pipeline: Do routes its requests, some of which are answered from
 // memory, to the queues of their nodes (route.go, queue.go). A queue's requests
 // become a batch of calls (batch.go), encoded by package wire and sent by the
 // caller itself if the node is idle. The replies, decoded by package wire, are
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
-// answers are there. Requests with an id of their own have calls of their own
-// (single.go), and so have questions about several keys of one node; those about keys of several
-// nodes are composed of holds by package joint (several.go). What no node could answer is
-// answered by a FAIL policy (fail.go). What FAIL LOCAL counted meanwhile is written back
-// later (reconcile.go).
+// answers have arrived. A request with an id has a call of its own (single.go), and
+// so has a multi-key request whose keys are all on one node; package joint composes
+// the others of holds (several.go). Requests that no node could answer are answered
+// by a FAIL policy (fail.go), and what FAIL LOCAL counted is written back later
+// (reconcile.go).
 //
-// Which nodes there are and how they are is for package backend to know.
+// Package backend finds the nodes and watches their health.
 //
-// Reading order: redis.go (this file), route.go, start.go, queue.go, batch.go, apply.go,
-// single.go, several.go, fail.go, redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (what is counted of a node).
+// Reading order: redis.go (this file), route.go, start.go, queue.go, batch.go,
+// library.go (how the library is loaded), apply.go, single.go, several.go, fail.go,
+// redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (counters for metrics).
 package redis
 
 import (
@@ -40,14 +41,14 @@ import (
 
 // Config configures an Engine.
 type Config struct {
-	// Settings are those with which the engine begins.
+	// Settings are the initial settings.
 	Settings
 
 	// LocalMemory bounds the state that FAIL LOCAL keeps here, in bytes; 0: no bound.
 	LocalMemory int64
 
-	// MaxQueue is how many requests may wait for one node. One more gets its policy
-	// at once. Default 100,000.
+	// MaxQueue is the most requests that may wait for one node. Further ones get their
+	// FAIL policy at once. Default 100,000.
 	MaxQueue int
 
 	// AskAlways sends every request to its node. Otherwise a denial is remembered until
@@ -63,15 +64,15 @@ type Config struct {
 // Settings say what to do when nodes do not answer, and which keys to split. Configure changes
 // them.
 type Settings struct {
-	// Fail answers for a node that does not. Default engine.FailClosed.
+	// Fail answers in place of a node that does not. Default engine.FailClosed.
 	Fail engine.FailPolicy
 
-	// FailRules take precedence over Fail, and a request's own FAIL over both. Of the
-	// rules that match a key the first holds.
+	// FailRules take precedence over Fail, and a request's own FAIL over both. The
+	// first rule that matches a key applies.
 	FailRules []engine.FailRule
 
-	// HotKeys splits keys over several nodes; of the rules that match a key the first
-	// holds. A request's own SHARDS takes precedence.
+	// HotKeys splits keys over several nodes. The first rule that matches a key
+	// applies; a request's own SHARDS takes precedence.
 	HotKeys []split.Rule
 
 	// HotThreshold splits keys that have more charging calls per second on one node,
@@ -82,7 +83,7 @@ type Settings struct {
 // Engine keeps state on the nodes of a fleet. It implements engine.Engine.
 type Engine struct {
 	config Config
-	live   atomic.Pointer[Settings] // in force, never modified
+	live   atomic.Pointer[Settings] // in effect, never modified
 	fleet  *backend.Fleet
 
 	current atomic.Pointer[topology] // see topology()
@@ -95,7 +96,7 @@ type Engine struct {
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
 	plans      sync.Pool   // of *plan
 	started    startedQueues
-	hotRate    atomic.Int64 // charging calls per second that package split wants to hear of
+	hotRate    atomic.Int64 // charging calls per second from which on package split observes a key
 	answered   [engine.FailPolicies]atomic.Int64
 
 	now    func() time.Time
@@ -104,8 +105,8 @@ type Engine struct {
 }
 
 // Open returns an engine on the nodes of a fleet, which must be closed after it. It
-// does not wait for the nodes. A request waits for its node for as long as the
-// fleet's Timeout says before its FAIL policy answers.
+// does not wait for the nodes. A request waits for its node for at most the fleet's
+// Timeout before its FAIL policy answers.
 func Open(fleet *backend.Fleet, config Config) *Engine {
 	if config.MaxQueue <= 0 {
 		config.MaxQueue = 100_000
@@ -140,7 +141,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	return e
 }
 
-// Configure puts settings in force for the requests to come.
+// Configure applies settings to the requests to come.
 func (e *Engine) Configure(s Settings) {
 	if s.Fail == engine.FailDefault {
 		s.Fail = engine.FailClosed
@@ -170,8 +171,8 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	e.plans.Put(plan)
 }
 
-// complete answers what nodes have left open of a run of requests. It returns the end of what is
-// answered.
+// complete answers the requests of a run that nodes have left open. It returns the index after
+// the last answered request.
 func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
 	if plan.opened.Load() {
 		e.resolve(plan.takeOpen())
@@ -186,8 +187,8 @@ func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
 // change of the machine's clock moves.
 func (e *Engine) elapsed() time.Duration { return e.now().Sub(e.opened) }
 
-// patience returns the time after which it makes no sense any more to ask a node: hardly any is
-// left until the request's FAIL policy answers.
+// patience returns how long a request may wait before it is no longer worth sending, because
+// its FAIL policy will answer shortly.
 func (e *Engine) patience() time.Duration { return e.fleet.Timeout() * 7 / 8 }
 
 // Close implements engine.Engine.
@@ -255,7 +256,7 @@ func (e *Engine) Nodes() []engine.Node {
 	return nodes
 }
 
-// refuses is the condition of a node that is up, but refused the last call.
+// refuses is the condition of a node that is up but refused the last call.
 const refuses = "refuses"
 
 // condition returns the state of the node's health, or refuses.
@@ -266,7 +267,7 @@ func (q *queue) condition() string {
 	return q.State().String()
 }
 
-// line says how a node is, and how often policies answered for it.
+// line describes the node's health and how often policies answered in its place.
 func (q *queue) line() string {
 	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
 		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.policies[engine.FailClosed].Load(),

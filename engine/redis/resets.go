@@ -12,12 +12,12 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// resetChannel is where the function that resets a key says so, with the stored key.
+// resetChannel is the channel on which the library publishes the stored key of each reset.
 const resetChannel = "rl:reset"
 
 // resetListener forgets remembered denials, and what FAIL LOCAL counted, when another
-// proxy resets their key. It is an improvement only: a denial that no message recalls
-// ends within a second, and FAIL LOCAL denies what it would have denied.
+// proxy resets their key. Messages may be lost: a remembered denial expires within a
+// second anyway, and FAIL LOCAL then denies more than it has to, never less.
 type resetListener struct {
 	client *redis.Client // of sub alone
 	sub    *redis.PubSub
@@ -69,7 +69,7 @@ func (l *resetListener) receive(known *denials.Memory, local *reconciler) error 
 			local.forget(key)
 		}
 	case *redis.Subscription:
-		known.ForgetAll() // what was said before is lost
+		known.ForgetAll() // messages may have been lost
 	}
 	return err
 }

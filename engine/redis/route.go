@@ -25,21 +25,21 @@ type pending struct {
 	several *question // about several keys, of which req is the first; nil: req is all that is asked
 	alone   bool      // it has a call of its own, see single.go
 
-	wait  *waiter       // hears when it is answered; nil if nobody does
-	at    time.Duration // when it was handed in, by the engine's own clock
-	shard int           // of the key: the one that is asked; 0 is the home
+	wait  *waiter       // notified when the item is answered; nil if nobody waits for it
+	at    time.Duration // when it was submitted, by the engine's own clock
+	shard int           // the shard of the key that is asked; 0 is the home
 	index int           // in the pipeline
 
 	open         bool // left to package split
 	maybeApplied bool // the node may have run it without saying so
 
 	// In a Redis Cluster:
-	misrouted bool  // the node that should have its key does not: asked alone, it says which node has
-	asking    bool  // a node said ASK: this one answers it by exception
-	hops      uint8 // how often it was sent on
+	misrouted bool  // the node that should have its key does not: a call about this key alone names the node that has
+	asking    bool  // it was redirected with ASK, and is sent after an ASKING
+	hops      uint8 // how often it was redirected
 }
 
-// name returns the client key that the node is asked about.
+// name returns the name of the key that the node is asked about.
 func (it *pending) name() []byte {
 	if it.call != nil {
 		return it.key
@@ -50,13 +50,13 @@ func (it *pending) name() []byte {
 // waiter lets one goroutine wait for several nodes' answers to its pipeline: one
 // channel operation a pipeline, however many requests and nodes there are.
 type waiter struct {
-	left atomic.Int64  // answers that have to come
-	done chan struct{} // gets a value when none is left, or
-	then func()        // is called then, if nobody waits; nil: somebody does
+	left atomic.Int64  // answers that have yet to come
+	done chan struct{} // receives a value when left reaches 0, unless then is set
+	then func()        // called in place of a send on done, for a pipeline that no goroutine waits for; else nil
 
 	mu     sync.Mutex
 	open   []*split.Request // guarded by mu: what nodes left to package split
-	opened atomic.Bool      // there is any
+	opened atomic.Bool      // whether open has any
 }
 
 // leave leaves a request to package split.
@@ -100,7 +100,7 @@ func (e *Engine) topology() *topology {
 	return t
 }
 
-// plan says where the requests of one run go. A plan is used again and again.
+// A plan holds the routes of one run of requests. Plans are pooled.
 type plan struct {
 	waiter
 	topology *topology
@@ -108,7 +108,7 @@ type plan struct {
 	asked    int         // requests in byNode
 	routes   split.Routes
 	several  []*question // questions about several keys in byNode
-	started  started     // of a pipeline for which nobody waits
+	started  started     // set for a pipeline that no goroutine waits for
 }
 
 func (e *Engine) newPlan() any {
@@ -125,9 +125,9 @@ func (p *plan) begin(t *topology) {
 	}
 }
 
-// route plans the run of requests that begins at from, and returns where it ends. A
-// request that is known to be denied has its result then. A question about several keys that
-// no single call can answer ends the run before it: where nothing comes before it, the run is empty.
+// route plans the run of requests that begins at from, and returns where it ends. It
+// answers requests that are known to be denied itself. A multi-key request that no
+// single call can answer ends the run before it, which may leave the run empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
 	plan.begin(e.topology())

@@ -11,13 +11,13 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// question is one about several keys (AND) of one node, which has one call.
+// A question is a multi-key request (AND) whose keys are all on one node, so that one call can answer it.
 type question struct {
-	requests []engine.Request // of the pipeline
-	results  []engine.Result
-	index    int // in the pipeline, of the first
+	requests []engine.Request // its part of the pipeline
+	results  []engine.Result  // those of requests
+	index    int              // of the first request in the pipeline
 
-	// apart is set by the node's answer: it cannot decide alone, and has charged nothing.
+	// apart is set by the node's answer if the node cannot decide alone. It has charged nothing then.
 	apart bool
 }
 
@@ -29,8 +29,8 @@ func (s *question) stored() (keys []string) {
 	return keys
 }
 
-// routeSeveral plans the question about several keys that begins with request i. It reports whether
-// one call can answer it: all keys are on one node, and none is known to be split.
+// routeSeveral plans the multi-key request that begins with request i. It reports whether one call can
+// answer it: all keys are on one node, and none is known to be split.
 func (e *Engine) routeSeveral(plan *plan, p *engine.Pipeline, i int, at time.Duration) bool {
 	s := &question{requests: p.Requests[i : i+1+p.Requests[i].With], results: p.Results[i : i+1+p.Requests[i].With], index: i}
 	first := &s.requests[0]
@@ -50,12 +50,12 @@ func (e *Engine) routeSeveral(plan *plan, p *engine.Pipeline, i int, at time.Dur
 	return true
 }
 
-// compose has package joint answer the questions of a run that no single call could answer: those whose
-// node could not decide alone and, if the run is empty, the one at which it ends. It returns the end of
-// what is answered.
+// compose answers, through package joint, the multi-key requests that a single call could not answer: those
+// that their node marked apart and, if the run is empty, the one that ended it. It returns the index after
+// the last answered request.
 func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	composed := joint.Engine{Do: e.Do, Now: e.now, Fail: func(r *engine.Request, res *engine.Result) {
-		top := e.topology() // nobody knows what the nodes have charged by then
+		top := e.topology() // the nodes may have charged the request
 		e.answerByFail(top.queues[top.Locate(r.Key, 0)], r, res, backend.NoAnswer, true)
 	}}
 	for _, s := range plan.several {
@@ -70,7 +70,7 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	return to
 }
 
-// applySeveral sets the results of a question about several keys.
+// applySeveral sets the results of a multi-key request.
 func (b *batch) applySeveral(q *queue, it *pending, reply string) error {
 	s := it.several
 	answers, clock, all, err := wire.DecodeAll(reply, s.requests)
@@ -101,15 +101,15 @@ func (b *batch) applySeveral(q *queue, it *pending, reply string) error {
 			*d = r.Decide(a.Usages, clock, a.Granted, 0)
 			continue
 		}
-		r.Cost = 0 // it had room, and was not charged
+		r.Cost = 0 // this key had room, but was not charged
 		*d = r.Decide(a.Usages, clock, 1, 0)
 		d.Allowed = false
 	}
 	return nil
 }
 
-// failSeveral answers a question about several keys whose node could not: the FAIL policy of the first
-// key answers for all of them.
+// failSeveral answers a multi-key request in place of its node: the FAIL policy of the first key answers for
+// all keys.
 func (e *Engine) failSeveral(q *queue, s *question, why string, maybeApplied bool) {
 	fail := func(r *engine.Request, res *engine.Result) { e.answerByFail(q, r, res, why, maybeApplied) }
 	fail(&s.requests[0], &s.results[0])

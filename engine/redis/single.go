@@ -12,11 +12,11 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Some items have a call of their own instead of an entry in a call of many: RL.INSPECT, whatever has an id
-// of its own, a question about several keys, and the calls of package split. Renewals that follow each other
-// share one, and so do other requests that have ids.
+// Some items have a call of their own instead of an entry in a call of many: RL.INSPECT, requests with an id,
+// multi-key requests, and the calls of package split. Consecutive renewals share a call, and so do other
+// consecutive requests with ids.
 
-// maxSharing is how many requests share a call: each takes a node tens of microseconds, in which it does nothing else.
+// maxSharing is the most requests in one shared call. Each keeps the node busy for tens of microseconds.
 const maxSharing = 64
 
 // addSingle appends the call of item i, and returns how many items it answers.
@@ -45,10 +45,10 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	}
 	apart := b.clustered && len(stored) > 1
 	if it.asking {
-		b.add(ctx, nil, service, 0, "asking")
+		b.addService(ctx, "asking")
 		if it.call == nil && it.req.Op != engine.OpInspect {
-			// Without its ids a key would be charged twice. With both keys declared, the node refuses
-			// unless both have arrived.
+			// If the key had arrived without its ids, a request could be charged twice. With both keys
+			// declared, the node refuses the call unless both have arrived.
 			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
 		}
 	}
@@ -56,8 +56,8 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	return items
 }
 
-// sharing returns the requests with ids from item i on that share a call: renewals, or others. One that was
-// misrouted, or is answered by exception, is asked for alone.
+// sharing returns the requests with ids from item i on that share a call: either renewals or other requests.
+// A request that was misrouted or redirected with ASK has a call of its own.
 func (b *batch) sharing(i int) (same []*engine.Request) {
 	renewals := false
 	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
@@ -78,8 +78,8 @@ func (b *batch) sharing(i int) (same []*engine.Request) {
 	return same
 }
 
-// applySingle sets the results of items that have a call of their own. It returns an error, and has
-// set no result, if the reply makes no sense.
+// applySingle sets the results of items that have a call of their own. If the reply is malformed, it
+// returns an error.
 func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 	it := &b.items[cmd.item]
 	switch {
@@ -98,7 +98,7 @@ func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 	return b.applyID(q, it, reply)
 }
 
-// applyID sets the result of a request with an id of its own.
+// applyID sets the result of a request with an id.
 func (b *batch) applyID(q *queue, it *pending, reply string) error {
 	if it.req.Op != engine.OpSettle {
 		return b.applyAdmit(q, it, reply)
@@ -110,18 +110,19 @@ func (b *batch) applyID(q *queue, it *pending, reply string) error {
 	return err
 }
 
-// applyEach sets the results of requests with ids that shared a call. One whose key has failed was not
-// charged, and is asked alone: then the node says why. If one reply makes no sense, none is believed.
+// applyEach sets the results of requests with ids that shared a call. A request whose key failed was not
+// charged; it is resubmitted alone so that the node reports the reason. A malformed reply is an error of the
+// whole call.
 func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
 	replies, err := wire.DecodeEach(reply, cmd.items)
 	if err != nil {
 		return err
 	}
-	for i, said := range replies {
+	for i, r := range replies {
 		j := cmd.item + i
-		if said == "" {
+		if r == "" {
 			b.misrouteItem(j)
-		} else if err := b.applyID(q, &b.items[j], said); err != nil {
+		} else if err := b.applyID(q, &b.items[j], r); err != nil {
 			return err
 		}
 	}
@@ -140,7 +141,7 @@ func (b *batch) applyInspect(q *queue, it *pending, reply string) error {
 	return nil
 }
 
-// errRenewal is the error of a node that does not say what is wrong with the one hold that it was to renew.
+// errRenewal is the error of a node that did not renew a lease and gave no reason, although it was asked about that one only.
 var errRenewal = errors.New("the node does not say why it did not renew the lease")
 
 func (b *batch) applyRenewals(cmd *command, reply string) error {
@@ -156,16 +157,16 @@ func (b *batch) applyRenewals(cmd *command, reply string) error {
 		case cmd.items == 1:
 			return errRenewal
 		default:
-			b.misrouteItem(j) // asked alone, the node says why
+			b.misrouteItem(j) // asked alone, the node reports the reason
 		}
 	}
 	return nil
 }
 
-// misrouteSingle takes the items of a call about several keys out of the batch, which the node refused.
-// The calls about one key say by themselves which node has it.
+// misrouteSingle takes the items of a call about several keys, which the node refused, out of the batch. It
+// returns false for a call about one key: the node redirects those.
 func (b *batch) misrouteSingle(cmd *command) bool {
-	if cmd.item == service {
+	if cmd.service {
 		return false
 	}
 	if it := &b.items[cmd.item]; it.several != nil {
@@ -181,7 +182,7 @@ func (b *batch) misrouteSingle(cmd *command) bool {
 	return true
 }
 
-// applyAdmit sets the result of a request that asks with an id of its own.
+// applyAdmit sets the result of a decision with an id.
 func (b *batch) applyAdmit(q *queue, it *pending, reply string) error {
 	a, err := wire.DecodeAdmit(reply, it.req)
 	if err != nil {
@@ -199,7 +200,7 @@ func (b *batch) applyAdmit(q *queue, it *pending, reply string) error {
 	return nil
 }
 
-// learn takes in what a home's answer to one request says of its key.
+// learn passes a home's answer to package split, if the answer shows that the key is split or may have to be.
 func (e *Engine) learn(r *engine.Request, a *wire.Answer) {
 	if r.Kind != limit.Concurrency && (a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.Suspects.Load() > 0) {
 		e.splits.Observe(r, 0, a)

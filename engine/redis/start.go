@@ -8,16 +8,16 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// started is a pipeline for which nobody waits: whoever brings the last answer goes on.
+// started is a pipeline that no goroutine waits for: whoever delivers the last answer continues it.
 type started struct {
 	pipeline *engine.Pipeline
 	to       int    // the end of the first run of requests
-	done     func() // hears when all results are there
-	proceed  func() // Engine.proceed with the plan, as a value that is allocated once
+	done     func() // called when all results are set
+	proceed  func() // Engine.proceed with the plan, created once so that Start does not allocate
 }
 
-// startedQueues are the queues that have been given requests since the last Flush, some of which may
-// have left the topology meanwhile.
+// startedQueues are the queues that were given requests since the last Flush. Some may have left the
+// topology since.
 type startedQueues struct {
 	mu     sync.Mutex
 	queues []*queue // guarded by mu
@@ -35,15 +35,15 @@ func (s *startedQueues) add(q *queue) {
 	}
 }
 
-// Start implements engine.Starter. What needs no more than one answer of each node takes no
-// goroutine.
+// Start implements engine.Starter. It starts no goroutine if one round trip per node answers the
+// whole pipeline.
 func (e *Engine) Start(p *engine.Pipeline, done func()) {
 	p.Grow()
 	plan := e.plans.Get().(*plan)
 	plan.started.pipeline, plan.started.done = p, done
 	plan.started.to = e.route(plan, p, 0)
 	plan.then = plan.started.proceed
-	plan.left.Store(int64(plan.asked) + 1) // one for this function, which uses the plan until it ends
+	plan.left.Store(int64(plan.asked) + 1) // one for this function, which uses the plan until it returns
 	for node, items := range plan.byNode {
 		if len(items) == 0 {
 			continue
@@ -65,14 +65,14 @@ func (e *Engine) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
-		q.kept.Store(false) // before the signal: what is added from now on is in the list again
+		q.kept.Store(false) // before the signal: a queue that is given requests later is listed again
 		q.ready.Signal()
 	}
 	clear(s.queues)
 	s.queues = s.queues[:0]
 }
 
-// proceed goes on with a plan that has all answers of its first run.
+// proceed continues a plan whose first run is answered.
 func (e *Engine) proceed(plan *plan) {
 	s, p := plan.started, plan.started.pipeline
 	plan.then, plan.started.pipeline, plan.started.done = nil, nil, nil
@@ -82,7 +82,7 @@ func (e *Engine) proceed(plan *plan) {
 		s.done()
 		return
 	}
-	go func() { // ends when all results are there
+	go func() { // ends when all results are set
 		if !backend.Guard(e.config.Logger, "answering what was started", func() { e.rest(plan, p, s.to) }) {
 			for i := range p.Results {
 				p.Results[i] = engine.Result{Err: &engine.Unavailable{Node: "rlproxy", Why: "internal error: see the log", MaybeApplied: true}}
@@ -92,7 +92,7 @@ func (e *Engine) proceed(plan *plan) {
 	}()
 }
 
-// rest answers what the first run of a pipeline, which ends there, has left open, and the runs that follow.
+// rest answers what the first run (the requests before index to) left open, and then the remaining runs.
 func (e *Engine) rest(plan *plan, p *engine.Pipeline, to int) {
 	from := e.complete(plan, p, 0, to)
 	e.plans.Put(plan)

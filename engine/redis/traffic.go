@@ -13,12 +13,12 @@ import (
 
 // traffic counts what a queue sends to its node and what comes back, for metrics.
 type traffic struct {
-	waits      histogram.H // from when a request was handed in until it was sent
+	waits      histogram.H // from when a request was submitted until it was sent
 	roundTrips histogram.H
 	sizes      [len(engine.Sizes{}.AtMost)]atomic.Int64 // batches, by the bits of their size - 1
 	requests   atomic.Int64                             // in all batches
 	combined   atomic.Int64                             // requests that joined the entry of an equal one
-	overflows  atomic.Int64                             // requests that were not sent because too many waited
+	overflows  atomic.Int64                             // requests not sent because the queue was full or they had waited too long
 	failures   [backend.Kinds]atomic.Int64              // calls that failed
 	answered   atomic.Int64                             // when a call last succeeded, in ns of the engine's own clock; 0: never
 }
@@ -34,7 +34,7 @@ func (t *traffic) send(b *batch) {
 		at, n := b.items[i].at, int64(0)
 		for ; i < len(b.items) && b.items[i].at == at; i++ { // most often a whole pipeline
 			switch it := &b.items[i]; {
-			case it.call != nil: // it was handed in before package split made the call
+			case it.call != nil: // its request was submitted before package split made the call
 				continue
 			case !it.alone:
 				inEntries++
@@ -80,7 +80,7 @@ func (t *traffic) snapshot(now time.Duration) *engine.Traffic {
 	return s
 }
 
-// describe adds to d what the queue knows of its node.
+// describe adds the queue's counters to d.
 func (q *queue) describe(d *engine.Node) {
 	if q.client == nil {
 		return
