@@ -6,8 +6,9 @@
 // generated from the rows.
 //
 // A pipeline is processed in one pass. Commands for the engine are parsed into one
-// engine.Pipeline and decided by one call of Engine.Do or, for an event loop, of Engine.Start. Ordinary commands go into one
-// forward.Pipeline, which the nodes answer at the same time. Then the replies to all
+// engine.Pipeline and decided, normally, by one call of Engine.Do or, for an event loop, of
+// Engine.Start. Ordinary commands go into one forward.Pipeline, which the nodes answer at the
+// same time. Then the replies to all
 // commands are appended in order.
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
@@ -15,8 +16,10 @@
 // list of sessions, slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes replies,
 // and word parses words.
 //
-// Reading order: commands.go (this file), table.go, client.go (a pipeline), count.go (what is
-// counted of it), permission.go, then a file for each family of session commands.
+// Reading order: commands.go (this file), table.go, client.go (a pipeline), forward.go
+// (forwarded commands), count.go (what is counted of a pipeline), permission.go, then a file
+// for each family of session commands: auth.go, connection.go, transaction.go, subscribe.go,
+// clientcmds.go with its rows in clientrows.go, server.go, aclcmds.go, nodes.go.
 package commands
 
 import (

@@ -13,7 +13,7 @@
 package engine
 
 import (
-	"errors"
+	"fmt"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
@@ -160,7 +160,7 @@ const (
 const MaxStates = 64
 
 // ErrStates is the error of a request that would make more. It charges nothing.
-var ErrStates = errors.New("ERR too many windows on this key: at most 64")
+var ErrStates = fmt.Errorf("ERR too many windows on this key: at most %d", MaxStates)
 
 // Request is one command for an engine. Byte slices alias the connection's buffer:
 // they hold until Do returns, or what Start is given is called, and an engine that keeps them

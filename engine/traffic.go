@@ -14,7 +14,7 @@ type Traffic struct {
 	RoundTrips *histogram.Snapshot // how long the node took to reply to a batch, or not to
 	Batches    Sizes               // of batches: their requests
 	Combined   int64               // requests that were sent as one with an equal one before them
-	Overflows  int64               // requests that were not sent because too many waited
+	Overflows  int64               // requests that were not sent because the queue was full or they had waited too long
 	Answered   time.Time           // when the node last replied to a call without an error; zero: never
 
 	Failures    []Failures          // by kind; all kinds, always in the same order

@@ -26,12 +26,16 @@ const (
 
 // Beginnings of errors.
 const (
-	errName     = "ERR policy name must be 1 to 64 letters, digits, _, . and -"
-	errPattern  = "ERR pattern must be a key, or the beginning of keys and a * at its end"
-	errUnknown  = "ERR no such policy " // followed by the name
-	errPolicies = "ERR too many policies: at most 4096"
-	errMany     = "ERR too many overrides: at most 65536"
-	errLong     = "ERR too many bytes of policies: at most 8388608"
+	errName    = "ERR policy name must be 1 to 64 letters, digits, _, . and -"
+	errPattern = "ERR pattern must be a key, or the beginning of keys and a * at its end"
+	errUnknown = "ERR no such policy " // followed by the name
+)
+
+// Errors about the bounds of a Set.
+var (
+	errPolicies = fmt.Sprint("ERR too many policies: at most ", MaxPolicies)
+	errMany     = fmt.Sprint("ERR too many overrides: at most ", MaxOverrides)
+	errLong     = fmt.Sprint("ERR too many bytes of policies: at most ", MaxText)
 )
 
 // Unknown returns the error about a name that no policy has.

@@ -6,8 +6,11 @@
 // This package reads the configuration, wires the engine to the commands and the
 // commands to the server, and keeps the one order of starting and stopping.
 //
-// Reading order: run.go, directives.go and value.go (what can be configured),
-// read.go (how), serve.go, listen.go.
+// Reading order: run.go; config.go and directives.go (what can be configured); value.go,
+// lists.go, policies.go, users.go and tls.go (how each kind of setting is parsed); read.go
+// (files and the command line); check.go (settings that contradict each other); serve.go
+// (start and stop); log.go, memory.go, engines.go, listen.go and http.go (what serve starts);
+// reload.go (SIGHUP and CONFIG SET); info.go (INFO).
 package main
 
 import (

@@ -20,7 +20,7 @@ var (
 	nodeWaits = distributionOf("node_queue_duration_seconds",
 		"How long requests waited to be sent to the node.", "node")
 	nodeOverflows = counter("node_queue_overflows_total",
-		"Requests that were not sent to the node because too many were waiting.", "node")
+		"Requests that were not sent to the node because its queue was full or they had waited too long.", "node")
 	nodeTime = distributionOf("node_round_trip_duration_seconds",
 		"How long the node took to reply to a batch of requests, or the proxy to give up.", "node")
 	nodeBatches = distributionOf("node_batch_requests",
