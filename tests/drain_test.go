@@ -1,9 +1,12 @@
 package tests
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -109,4 +112,36 @@ func TestShutdownTimeoutBoundsTheDrain(t *testing.T) {
 	require.Equal(t, 1, p.Exit(t))
 	require.Less(t, time.Since(began), 10*time.Second)
 	require.Contains(t, p.Output.String(), "shutdown-timeout")
+}
+
+// TestTimeoutOfTheDrainStopsEverything stops a proxy while a client does not read its replies. The
+// HTTP server ends all the same, and the decision log has a line for each denial or counts it.
+func TestTimeoutOfTheDrainStopsEverything(t *testing.T) {
+	t.Parallel()
+	l, args := newDecisionLog(t, "--shutdown-timeout", "0")
+	s := startHTTP(t, args...)
+	deaf := dial(t, s.addr)
+	echo := appendCommand(nil, []any{"ECHO", strings.Repeat("x", 1<<20)})
+	_, err := deaf.Write(bytes.Repeat(echo, 16))
+	require.NoError(t, err)
+	c := dial(t, s.addr)
+	const keys = 1500 // more than the log has lines for in a second
+	var asked [][]any
+	for i := range keys {
+		asked = append(asked, words(fmt.Sprintf("RL.SLIDE k%d 1 60", i)), words(fmt.Sprintf("RL.SLIDE k%d 1 60", i)))
+	}
+	c.pipeline(t, asked...)
+	s.Signal(t, syscall.SIGTERM)
+	require.Equal(t, 1, s.Exit(t))
+	require.Contains(t, s.Output.String(), "shutdown-timeout")
+	require.Contains(t, s.Output.String(), "msg=stopped")
+	sum := 0
+	for _, line := range l.lines(t) {
+		if line["event"] == "left_out" {
+			sum += int(line["count"].(float64))
+			continue
+		}
+		sum++
+	}
+	require.Equal(t, keys, sum)
 }

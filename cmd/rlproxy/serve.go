@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
@@ -19,8 +20,7 @@ import (
 )
 
 // serve starts the log, the engines, the listeners and the server, in this order.
-// Once ctx is cancelled it stops accepting connections, answers the commands that
-// have arrived, and closes the engines and the logs. It calls load at the start and at
+// Once ctx is cancelled it stops in reverse (drain). It calls load at the start and at
 // each SIGHUP.
 func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) (err error) {
 	hangups := make(chan os.Signal, 1) // one pending reload covers further signals
@@ -45,39 +45,14 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	if err := eng.keepPolicies(c, log); err != nil {
-		return errors.Join(err, eng.close())
-	}
-	decisions, err := decisionlog.OpenFile(c.decisionLog)
-	if err != nil {
-		return errors.Join(err, eng.close())
-	}
-	eng.decisions.Use(decisions, c.decisions())
-	limitMemory(c, available(), log)
 	idle, stopIdle := context.WithCancel(context.Background())
 	returning := make(chan struct{})
 	go func() { returnMemory(idle); close(returning) }() // until the end of serve
 	defer func() { stopIdle(); <-returning }()
-	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
-		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
-	listeners, err := listen(ctx, c, now.tls.wrap)
+	ended, err := start(ctx, c, now, ready, eng, log)
 	if err != nil {
 		return errors.Join(err, eng.close())
 	}
-	pages, err := listenHTTP(ctx, c)
-	if err != nil {
-		closeAll(listeners)
-		return errors.Join(err, eng.close())
-	}
-	server := newServer(c, now, ready, eng, log)
-	newWeb(c, now, ready, eng, log)
-
-	ended := make(chan error, len(listeners)+len(pages))
-	for _, l := range listeners {
-		log.Info("listening", "address", l.Addr().String())
-		go func() { ended <- server.Serve(l) }() // until the shutdown below
-	}
-	now.serveHTTP(pages, ended, log)
 	running := cap(ended)
 	for serving := true; serving; {
 		select {
@@ -90,7 +65,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 			serving = false
 		}
 	}
-	log.Info("stopping", "clients", server.Stats().Current.Load())
+	log.Info("stopping", "clients", now.server.Stats().Current.Load())
 	err = errors.Join(err, drain(c, now, eng))
 	for range running {
 		err = errors.Join(err, <-ended)
@@ -99,26 +74,74 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	return err
 }
 
-// drain answers the commands that have arrived and closes the engines, within
-// shutdown-timeout. What is not done by then ends with the process.
+// start opens what serves clients: the policies, the decision log, the listeners and the servers. Each
+// listener sends to ended when it has ended, which has room for all of them. If start returns an error,
+// nothing is served, and the caller closes the engines.
+func start(ctx context.Context, c *config, now *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
+	if err := eng.keepPolicies(c, log); err != nil {
+		return nil, err
+	}
+	decisions, err := decisionlog.OpenFile(c.decisionLog)
+	if err != nil {
+		return nil, err
+	}
+	eng.decisions.Use(decisions, c.decisions())
+	limitMemory(c, available(), log)
+	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
+		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
+	listeners, err := listen(ctx, c, now.tls.wrap)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := listenHTTP(ctx, c)
+	if err != nil {
+		closeAll(listeners)
+		return nil, err
+	}
+	server := newServer(c, now, ready, eng, log)
+	newWeb(c, now, ready, eng, log)
+	ended = make(chan error, len(listeners)+len(pages))
+	for _, l := range listeners {
+		log.Info("listening", "address", l.Addr().String())
+		go func() { ended <- server.Serve(l) }() // until the drain
+	}
+	now.serveHTTP(pages, ended, log)
+	return ended, nil
+}
+
+// drain ends the servers and closes the engines and the decision log. Clients get the answers to the
+// commands that have arrived, if that is done within shutdown-timeout. Then drain cuts off who is
+// left, for which it takes a second or two more. What is not done by then ends with the process.
 func drain(c *config, now *live, eng *engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
 	defer cancel()
 	now.web.Drain()
-	if err := now.server.Shutdown(ctx); err != nil {
-		// Sessions may still use the engines, so they stay open.
-		return fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
+	err := now.server.Shutdown(ctx)
+	if err != nil {
+		err = fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
 	}
-	if err := now.web.Shutdown(ctx); err != nil {
-		return fmt.Errorf("not all HTTP requests were answered within shutdown-timeout: %w", err)
+	// In any case, since serve waits for its listeners.
+	if late := now.web.Shutdown(ctx); late != nil && err == nil {
+		err = fmt.Errorf("not all HTTP requests were answered within shutdown-timeout: %w", late)
 	}
-	closed := make(chan error, 1)
-	go func() { closed <- eng.close() }() // ends when the engines are closed, or with the process
+	if err == nil {
+		return within(ctx, eng.close, "the engine or the decision log did not close within shutdown-timeout")
+	}
+	// Sessions may still use the engines, so they stay open.
+	last, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	return errors.Join(err, within(last, func() error { eng.decisions.Close(); return nil }, "the decision log did not close"))
+}
+
+// within returns do's error, or one with the text late if ctx ends first.
+func within(ctx context.Context, do func() error, late string) error {
+	done := make(chan error, 1)
+	go func() { done <- do() }() // ends when do returns, or with the process
 	select {
-	case err := <-closed:
+	case err := <-done:
 		return err
 	case <-ctx.Done():
-		return errors.New("the engine or the decision log did not close within shutdown-timeout")
+		return errors.New(late)
 	}
 }
 
