@@ -162,7 +162,7 @@ func TestShutdownReleasesLeasesWithCONN(t *testing.T) {
 func TestLeasesWithCONNAreWithinTheMemoryOfClients(t *testing.T) {
 	s := serveSlots(t, 256<<10)
 	c := s.dial(t)
-	const errNoMemory = "ERR no room for another lease with CONN: maxmemory-clients is reached"
+	const errNoMemory = "ERR cannot tie another lease to a connection: maxmemory-clients is reached"
 	n, last := 0, ""
 	for ; n < 2000 && last != errNoMemory; n++ {
 		last = say(t, c, fmt.Sprintf("RL.ACQUIRE key:%d 8 ID a CONN", n))

@@ -73,7 +73,7 @@ var groups = []struct{ name, title, text string }{
 		"| an error begins with | when |\n|---|---|\n" +
 		"| `ERR no such policy` | there is no policy of that name |\n" +
 		"| `ERR policy 'api' is set in the configuration` | the policy cannot be changed by a command |\n" +
-		"| `ERR the policies were changed by someone else` | another change came first, and this one has changed nothing |\n" +
+		"| `ERR the policies were changed concurrently` | another change came first, and this one has changed nothing |\n" +
 		"| `ERR the stored policies cannot be used` | what is stored is damaged, or of a newer rlproxy; it is not overwritten |\n" +
 		"| `ERR the policies cannot be stored` | the `policy-file` cannot be written |\n" +
 		"| `UNAVAILABLE` | the node did not answer; the text ends with whether the change may have been stored |\n"},

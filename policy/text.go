@@ -27,7 +27,7 @@ const (
 // Beginnings of errors.
 const (
 	errName    = "ERR policy name must be 1 to 64 letters, digits, _, . and -"
-	errPattern = "ERR pattern must be a key, or the beginning of keys and a * at its end"
+	errPattern = "ERR pattern must be a key, or a key prefix followed by *"
 	errUnknown = "ERR no such policy " // followed by the name
 )
 

@@ -36,7 +36,7 @@ const (
 
 // The reasons to close a connection without a reply, apart from network errors.
 var (
-	errHTTP        = errors.New("resp: HTTP spoken to a Redis port")
+	errHTTP        = errors.New("resp: HTTP request on the Redis port")
 	errQueryBuffer = errors.New("resp: command larger than the query buffer limit")
 	errOutput      = errors.New("resp: replies larger than the output buffer limit")
 	errSlow        = errors.New("resp: client does not read its replies")

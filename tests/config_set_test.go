@@ -104,9 +104,9 @@ func TestKillSwitch(t *testing.T) {
 	eventually(t, "the node", func() bool { return c.decide(t, "RL.SLIDE api:1 100 60 FAIL OPEN").remaining >= 0 })
 
 	log := p.Output.String()
-	require.Contains(t, log, `msg="CONFIG SET changed a directive, until the configuration is read again" directive=fail-policy from="closed web:* error" to=open user=ops addr=`+ops.LocalAddr().String())
+	require.Contains(t, log, `msg="CONFIG SET changed a directive; the next reload or restart reverts it" directive=fail-policy from="closed web:* error" to=open user=ops addr=`+ops.LocalAddr().String())
 	require.Contains(t, log, `directive=loglevel from=notice to=verbose user=ops`)
-	require.Contains(t, log, `msg="what CONFIG SET set ends, the configuration is read again" directive=loglevel from=verbose to=notice`)
+	require.Contains(t, log, `msg="reload discards a CONFIG SET change" directive=loglevel from=verbose to=notice`)
 	require.NotContains(t, log, "hush")
 	require.NotContains(t, log, "secret")
 }

@@ -367,8 +367,8 @@ func TestHTTPPortThatCannotWorkIsRefused(t *testing.T) {
 	cert, _ := a.issue(t, "server", time.Now().Add(time.Hour))
 	_, other := b.issue(t, "server", time.Now().Add(time.Hour))
 	for args, want := range map[string]string{
-		"--port 7000 --http-port 7000":                    "http-port must differ from port and tls-port; it is 7000, too",
-		"--tls-port 7001 --http-port 7001":                "http-port must differ from port and tls-port; it is 7001, too",
+		"--port 7000 --http-port 7000":                    "http-port and port must differ; both are 7000",
+		"--tls-port 7001 --http-port 7001":                "http-port and tls-port must differ; both are 7001",
 		"--unixsocket /tmp/none --bind  --http-port 7000": "http-port needs an address to listen on: bind must name one",
 		"--http-port many":                                `http-port must be an integer from 0 to 65535; it was "many"`,
 		"--ready-nodes some":                              `ready-nodes must be none, any or all; it was "some"`,

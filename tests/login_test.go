@@ -23,7 +23,7 @@ func TestReloadDoesNotRemoveThePasswordByAccident(t *testing.T) {
 		for _, open := range []string{"", "# requirepass hush\n", "user default on nopass ~* &* +@all\n"} {
 			require.NoError(t, os.WriteFile(file, []byte(open), 0o600))
 			p.hangup(t, notReloaded)
-			require.Contains(t, p.Output.String(), `clients would need no password any more; if that is meant, say so with requirepass \"\"`)
+			require.Contains(t, p.Output.String(), `the new configuration would remove authentication; to confirm that, set requirepass \"\"`)
 			require.Equal(t, errAuth, dial(t, p.addr).do(t, "PING"), "after a reload with %q", open)
 		}
 		require.NoError(t, os.WriteFile(file, []byte("requirepass \"\"\n"), 0o600))

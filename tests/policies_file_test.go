@@ -118,7 +118,7 @@ func TestPolicyFileThatMakesNoSenseIsAnErrorAtTheStart(t *testing.T) {
 		{"--policy-file " + folder + "/none/policies", "policy-file: no folder for " + folder + "/none/policies"},
 		{"--policy-file " + path + "/x", "policy-file: no folder for " + path + "/x: " + path + " is a file"},
 		{"--policy-file " + folder, "policy-file " + folder + ": read " + folder + ": is a directory"},
-		{"--policy-file " + path + " --backend redis://127.0.0.1:1", "policy-file is for a process without backends"},
+		{"--policy-file " + path + " --backend redis://127.0.0.1:1", "policy-file cannot be combined with backend"},
 	} {
 		for _, args := range [][]string{{"--check"}, nil} {
 			p := spawn(t, proxytest.Binary, append(append([]string{"--port", "0"}, strings.Fields(c[0])...), args...)...)
@@ -154,5 +154,5 @@ func TestPoliciesAreLoggedAndOutliveARestart(t *testing.T) {
 
 	p = startProxy(t)
 	dial(t, p.addr).setPolicy(t, "api SLIDE 100 60")
-	eventually(t, "a warning", func() bool { return strings.Contains(p.Output.String(), "there is no policy-file") })
+	eventually(t, "a warning", func() bool { return strings.Contains(p.Output.String(), "no policy-file is configured") })
 }

@@ -145,7 +145,7 @@ func TestNodeThatIsAwayLeavesPoliciesInForce(t *testing.T) {
 		}
 		return r.Body.Close() == nil && r.StatusCode == http.StatusOK
 	})
-	require.Contains(t, old.Output.String(), "the stored policies were lost and are restored")
+	require.Contains(t, old.Output.String(), "the stored policies were missing or out of date; stored the ones in effect again")
 	node.Do("FLUSHALL")
 	eventually(t, "the policies after FLUSHALL", func() bool { return node.Do("EXISTS", storedPolicies) == "1" })
 
@@ -213,7 +213,7 @@ func TestTwoOperatorsAtOnceLoseNothing(t *testing.T) {
 				mu.Lock()
 				if fields, ok := replies[0].([]any); ok {
 					done[fields[1].(int64)] += name
-				} else if told++; replies[0] != proxytest.ErrReply("ERR the policies were changed by someone else at the same time; nothing was changed, look and try again") {
+				} else if told++; replies[0] != proxytest.ErrReply("ERR the policies were changed concurrently; this command changed nothing, check them and try again") {
 					t.Error(replies[0])
 				}
 				mu.Unlock()

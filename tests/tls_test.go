@@ -43,7 +43,7 @@ func (p *proxy) hangup(t *testing.T, says string) {
 
 const (
 	reloaded    = `msg="configuration reloaded"`
-	notReloaded = `msg="the configuration is not reloaded, the old one stays in force"`
+	notReloaded = `msg="configuration reload failed; the previous configuration stays in effect"`
 )
 
 // startTLS starts a proxy that listens for TLS only.
@@ -194,7 +194,7 @@ func TestReloadTakesEffectAsAWholeOrNotAtAll(t *testing.T) {
 	require.NoError(t, err)
 	_, err = dialTLS(t, p.addr, a.trust())
 	require.Error(t, err)
-	require.Contains(t, p.Output.String(), `msg="a changed directive waits for a restart" directive=maxclients`)
+	require.Contains(t, p.Output.String(), `msg="changed directive takes effect only after a restart" directive=maxclients`)
 	require.NotContains(t, p.Output.String(), "directive=loglevel")
 	require.Equal(t, []any{"loglevel", "verbose"}, open.do(t, "CONFIG", "GET", "loglevel"))
 	require.Equal(t, []any{"maxclients", "10000"}, open.do(t, "CONFIG", "GET", "maxclients"))

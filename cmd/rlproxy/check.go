@@ -57,14 +57,16 @@ func (c *config) conflict(given map[string]bool) error {
 		return errNoAddress
 	case c.tlsPort != 0 && c.tlsPort == c.port:
 		return fmt.Errorf("port and tls-port must differ; both are %d", c.port)
-	case c.httpPort != 0 && (c.httpPort == c.port || c.httpPort == c.tlsPort):
-		return fmt.Errorf("http-port must differ from port and tls-port; it is %d, too", c.httpPort)
+	case c.httpPort != 0 && c.httpPort == c.port:
+		return fmt.Errorf("http-port and port must differ; both are %d", c.httpPort)
+	case c.httpPort != 0 && c.httpPort == c.tlsPort:
+		return fmt.Errorf("http-port and tls-port must differ; both are %d", c.httpPort)
 	case c.httpPort != 0 && len(c.bind) == 0:
 		return errors.New("http-port needs an address to listen on: bind must name one")
 	case c.decisionLog != "" && c.decisionLog == c.logFile:
 		return fmt.Errorf("logfile and decision-log must differ; both are %s", c.logFile)
 	case c.policyFile != "" && len(c.backends) > 0:
-		return errors.New("policy-file is for a process without backends: with backends a node keeps the policies")
+		return errors.New("policy-file cannot be combined with backend: with backends, policies are stored on a node")
 	case c.protoMaxBulk > c.queryBuffer:
 		return below("client-query-buffer-limit", c.queryBuffer, "proto-max-bulk-len", c.protoMaxBulk)
 	case !given["maxmemory-clients"]:

@@ -76,7 +76,7 @@ func limitMemory(c *config, s space, log *slog.Logger) {
 		debug.SetMemoryLimit(s.goLimit(c))
 	}
 	if s.limit > 0 && c.maxMemory+c.clientMemory > s.limit/10*9 {
-		log.Warn("maxmemory and maxmemory-clients together exceed the memory of the container, which may end the process",
+		log.Warn("maxmemory plus maxmemory-clients exceeds 90% of the container's memory limit; the process may be OOM-killed",
 			"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory, "container", s.limit)
 	}
 }

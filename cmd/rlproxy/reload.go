@@ -68,7 +68,7 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 		}
 	}
 	for _, d := range now.changed(&next, true) { // before it takes effect: it may be the log level
-		l.log.Warn("CONFIG SET changed a directive, until the configuration is read again", "directive", d.name,
+		l.log.Warn("CONFIG SET changed a directive; the next reload or restart reverts it", "directive", d.name,
 			"from", d.setting(now), "to", d.setting(&next), "user", by.User.Name, "addr", by.Addr)
 	}
 	l.use(&next)
@@ -120,7 +120,7 @@ func (l *live) apply(c *config, p prepared) {
 
 // errOpens is the error of a reload that removes authentication, as that of a file that
 // was emptied by mistake would.
-var errOpens = errors.New(`clients would need no password any more; if that is meant, say so with requirepass ""`)
+var errOpens = errors.New(`the new configuration would remove authentication; to confirm that, set requirepass ""`)
 
 // reload reads the configuration and the files that it names again, and applies all
 // of it or nothing. It returns the changed directives that need a restart.
@@ -153,7 +153,7 @@ func (l *live) reload() (waiting []string, err error) {
 	l.eng.decisions.Use(decisions, next.decisions())
 	l.eng.policies.Configure(next.policies.Set())
 	for _, d := range l.read.changed(now, true) {
-		l.log.Warn("what CONFIG SET set ends, the configuration is read again", "directive", d.name, "from", d.setting(now), "to", d.setting(next))
+		l.log.Warn("reload discards a CONFIG SET change", "directive", d.name, "from", d.setting(now), "to", d.setting(next))
 	}
 	l.apply(next, p)
 	return waiting, nil
@@ -163,11 +163,11 @@ func (l *live) reload() (waiting []string, err error) {
 func (l *live) hangup() {
 	waiting, err := l.reload()
 	if err != nil {
-		l.log.Error("the configuration is not reloaded, the old one stays in force", "error", err)
+		l.log.Error("configuration reload failed; the previous configuration stays in effect", "error", err)
 		return
 	}
 	for _, name := range waiting {
-		l.log.Warn("a changed directive waits for a restart", "directive", name)
+		l.log.Warn("changed directive takes effect only after a restart", "directive", name)
 	}
 	l.log.Info("configuration reloaded")
 }

@@ -208,7 +208,7 @@ func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
 	clients = c.maxClients
 	if files := machine.OpenFiles(); clients > files-reserved {
 		clients = max(files-reserved, 1)
-		log.Warn("maxclients is lowered: the process may not open that many files",
+		log.Warn("lowering maxclients to fit the open-file limit",
 			"maxclients", clients, "files", files)
 	}
 	if ready.acl.Anonymous() == nil || c.protectedMode {
@@ -216,7 +216,7 @@ func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
 	}
 	for _, address := range c.bind {
 		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
-			log.Warn("any client that can connect has access: there is no password and protected-mode is off")
+			log.Warn("no password is set and protected-mode is off: any client that can connect has full access")
 			return clients
 		}
 	}

@@ -58,7 +58,7 @@ const (
 
 // Errors that Redis does not have.
 const (
-	ErrQueueFull = "ERR transaction queue is full: it may have 131072 commands and 32 MB, and maxmemory-clients bounds all queues together"
+	ErrQueueFull = "ERR transaction queue is full: at most 131072 commands and 32 MB, within maxmemory-clients for all clients together"
 	ErrNoMemory  = "ERR no room for the reply: maxmemory-clients is reached"
 	ErrChannels  = "ERR too many channels"
 	ErrNotAll    = "NOPERM this user has no permissions to access all keys, as needed by the '" // followed by the command

@@ -9,7 +9,7 @@ import (
 // The errors of an RL.ACQUIRE with CONN that cannot be tied. It is not sent to the engine.
 const (
 	errNoKeeper = "ERR CONN is not available here"
-	errNoMemory = "ERR no room for another lease with CONN: maxmemory-clients is reached"
+	errNoMemory = "ERR cannot tie another lease to a connection: maxmemory-clients is reached"
 )
 
 // Conn is the connection of a client. The zero value has no Keeper, and nothing can be tied to it.

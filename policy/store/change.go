@@ -41,12 +41,12 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 	s.known = known
 	s.book.Store(next, version)
 	if _, ends := home.(*memory); ends && version == 1 {
-		s.log.Warn("policies set by RL.POLICY end with this process: there is no policy-file")
+		s.log.Warn("policies set by RL.POLICY will be lost at exit: no policy-file is configured")
 	}
 	return version, ""
 }
 
-const errRaced = "ERR the policies were changed by someone else at the same time; nothing was changed, look and try again"
+const errRaced = "ERR the policies were changed concurrently; this command changed nothing, check them and try again"
 
 // refusal returns the error reply to a change that the place p did not take.
 func refusal(p place, err error) string {
@@ -58,7 +58,7 @@ func refusal(p place, err error) string {
 	switch {
 	case errors.As(err, new(damage)) && remote:
 		return "ERR the stored policies cannot be used: " + storedKey + " on " + n.name() + ": " + err.Error() + after +
-			"; once the key is deleted, proxies store those in force again"
+			"; once the key is deleted, proxies store those in effect again"
 	case errors.As(err, new(damage)):
 		return "ERR the stored policies cannot be used: " + p.name() + ": " + err.Error() + after
 	case errors.Is(err, errChanging):

@@ -38,11 +38,11 @@ func (s *Store) tell(home place, err error) {
 	switch {
 	case errors.As(err, new(damage)):
 		s.report.damaged.Store(&why)
-		s.say("the stored policies cannot be used, and those in force stay", "node", home.name(), "key", storedKey, "why", why)
+		s.say("cannot use the stored policies; keeping the ones in effect", "node", home.name(), "key", storedKey, "why", why)
 	case redis.HasErrorPrefix(err, "MOVED"):
 		s.fleet.Look()
 	case backend.IsReply(err) && !backend.Failed(err):
-		s.say("the node refuses to show or to store policies", "node", home.name(), "why", why)
+		s.say("the node refuses to read or write the stored policies", "node", home.name(), "why", why)
 	}
 	if s.book.Unread() != nil {
 		s.await(home, ": "+reason(err))

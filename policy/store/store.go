@@ -172,7 +172,7 @@ func (s *Store) look(ctx context.Context) (home place, line string, err error) {
 		return home, "", cmp.Or(err, errChanging)
 	}
 	s.known = own
-	s.log.Warn("the stored policies were lost and are restored", "node", home.name(), "version", inForce, "found", version)
+	s.log.Warn("the stored policies were missing or out of date; stored the ones in effect again", "node", home.name(), "version", inForce, "found", version)
 	return home, own, nil
 }
 
@@ -213,7 +213,7 @@ func (s *Store) take(ctx context.Context, p place, home bool) (line string, vers
 	}
 	s.book.Store(set, r.version)
 	s.known = line
-	s.log.Info("stored policies are in force", "from", p.name(), "version", r.version, "policies", len(set.All()), "overrides", set.Overrides())
+	s.log.Info("loaded the stored policies", "from", p.name(), "version", r.version, "policies", len(set.All()), "overrides", set.Overrides())
 	return line, r.version, nil
 }
 
@@ -255,7 +255,7 @@ func (s *Store) lookElsewhere(ctx context.Context, top *backend.Topology) {
 			_, _, errs[i] = s.take(ctx, n, false)
 		}
 		if errors.As(errs[i], new(damage)) {
-			s.say("what is stored elsewhere is no record of policies and is ignored", "node", n.name(), "why", errs[i])
+			s.say("ignoring an invalid policy record on another node", "node", n.name(), "why", errs[i])
 			errs[i] = nil
 		}
 	}

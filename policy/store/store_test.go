@@ -94,7 +94,7 @@ func TestChangeIsInForceAfterTheNextLookOfOthers(t *testing.T) {
 	require.Equal(t, "0 ", b.force())
 	b.look()
 	require.Equal(t, a.force(), b.force())
-	require.Contains(t, b.log.String(), "stored policies are in force")
+	require.Contains(t, b.log.String(), "loaded the stored policies")
 
 	require.Empty(t, b.set("login FIXED 5 1m"))
 	require.Empty(t, a.set("api SLIDE 200 1m"), "a change begins with a look")
@@ -148,7 +148,7 @@ func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
 		require.Equal(t, want, a.force(), what)
 		require.Equal(t, want, b.force(), what)
 	}
-	require.Contains(t, b.log.String(), "were lost and are restored")
+	require.Contains(t, b.log.String(), "stored the ones in effect again")
 
 	s.Do("FLUSHALL")
 	require.Empty(t, a.set("login FIXED 5 1m"), "a change of what is lost")
@@ -184,7 +184,7 @@ func TestWhatMakesNoSenseChangesNothing(t *testing.T) {
 		for _, p := range []*proxy{a, fresh} {
 			p.report.said = make(map[string]time.Time)
 			p.look()
-			require.Contains(t, p.log.String(), "the stored policies cannot be used, and those in force stay")
+			require.Contains(t, p.log.String(), "cannot use the stored policies; keeping the ones in effect")
 			msg := p.set("api SLIDE 1 1m")
 			require.Contains(t, msg, "ERR the stored policies cannot be used: rl:{%policies} on "+s.Addr+": "+why)
 			require.Contains(t, msg, "nothing was changed")
@@ -243,7 +243,7 @@ func TestPoliciesMoveWhenTheListOfNodesHasChanged(t *testing.T) {
 		p.look()
 	}
 	require.Equal(t, "4 policy api SLIDE 70 1m;", stored(t, home))
-	require.Contains(t, p.log.String(), "what is stored elsewhere is no record of policies")
+	require.Contains(t, p.log.String(), "ignoring an invalid policy record on another node")
 	require.Empty(t, p.Waiting())
 }
 
@@ -400,7 +400,7 @@ func TestPoliciesWithoutAFileEndWithTheProcess(t *testing.T) {
 	require.NoError(t, err)
 	p.Store = s
 	require.Empty(t, p.set("api SLIDE 100 1m"))
-	require.Contains(t, p.log.String(), "there is no policy-file")
+	require.Contains(t, p.log.String(), "no policy-file is configured")
 	require.Empty(t, p.set("login FIXED 5 1m"))
 	require.Equal(t, "2 policy api SLIDE 100 1m;policy login FIXED 5 1m;", p.force())
 	p.Close()
