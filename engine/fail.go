@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"strings"
+
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/glob"
 	"github.com/rlproxy/rlproxy/shard"
@@ -22,9 +24,20 @@ const (
 // array that counts by FAIL policy.
 const FailPolicies = int(FailError) + 1
 
+var failPolicies = [FailPolicies]string{"default", "closed", "open", "local", "error"}
+
 // String returns the policy's name in INFO and in the log.
-func (p FailPolicy) String() string {
-	return [FailPolicies]string{"default", "closed", "open", "local", "error"}[p]
+func (p FailPolicy) String() string { return failPolicies[p] }
+
+// ParseFailPolicy returns the policy with that name, in any case. It returns false for any
+// other word, and for "default".
+func ParseFailPolicy[S string | []byte](name S) (FailPolicy, bool) {
+	for p := FailClosed; p <= FailError; p++ {
+		if len(name) == len(failPolicies[p]) && strings.EqualFold(string(name), failPolicies[p]) {
+			return p, true
+		}
+	}
+	return FailDefault, false
 }
 
 // FailRule gives keys that match Glob a policy.

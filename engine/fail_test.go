@@ -35,3 +35,17 @@ func TestPoliciesDecideInPlaceOfANode(t *testing.T) {
 	require.EqualValues(t, 1, FailClosed.Decide(&r, 0).RetryAfter)
 	require.Equal(t, "local", FailLocal.String())
 }
+
+func TestFailPoliciesAreParsedInAnyCase(t *testing.T) {
+	for text, want := range map[string]FailPolicy{
+		"OPEN": FailOpen, "closed": FailClosed, "Local": FailLocal, "error": FailError,
+	} {
+		p, ok := ParseFailPolicy([]byte(text))
+		require.True(t, ok, text)
+		require.Equal(t, want, p, text)
+	}
+	for _, text := range []string{"", "default", "ope", "opened", "cloſed"} {
+		_, ok := ParseFailPolicy(text)
+		require.False(t, ok, text)
+	}
+}

@@ -101,7 +101,7 @@ var directives = []directive{
 	{name: "backend-timeout", preset: "100", live: true, set: true, doc: "ms that a node has to answer before the fail-policy applies",
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
 	{name: "fail-policy", preset: "closed", live: true, set: true, doc: "[glob] closed, open, local or error: the answer when a node does not answer",
-		value: func(c *config) value { return policies{&c.failPolicy, &c.failRules} }},
+		value: func(c *config) value { return failPolicies{&c.failPolicy, &c.failRules} }},
 	{name: policy.PolicyLine, hint: "<name> <algorithm> <limit> <window> ...", live: true, doc: "limits with a name, for RL.CHECK; one line per policy",
 		value: func(c *config) value { return policyLines{&c.policies, policy.PolicyLine} }},
 	{name: policy.OverrideLine, hint: "<name> <pattern> <limit> <window> ...", live: true, doc: "other limits, UNLIMITED or BLOCKED for some keys of a policy",

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/layout"
@@ -87,45 +88,17 @@ func (v backends) words() [][]string {
 	return lines
 }
 
-// policies holds the fail policies: one for all keys, and one for each glob.
-type policies struct {
+// failPolicies holds the FAIL policies: one for all keys, and one for each glob.
+type failPolicies struct {
 	all   *engine.FailPolicy
 	rules *[]engine.FailRule
 }
 
-var policyNames = []string{"closed", "open", "local", "error"}
-
-func parsePolicy(word string) (engine.FailPolicy, bool) {
-	switch strings.ToLower(word) {
-	case "closed":
-		return engine.FailClosed, true
-	case "open":
-		return engine.FailOpen, true
-	case "local":
-		return engine.FailLocal, true
-	case "error":
-		return engine.FailError, true
-	}
-	return engine.FailDefault, false
-}
-
-func policyName(p engine.FailPolicy) string {
-	switch p {
-	case engine.FailOpen:
-		return "open"
-	case engine.FailLocal:
-		return "local"
-	case engine.FailError:
-		return "error"
-	}
-	return "closed"
-}
-
-func (v policies) set(words []string) bool {
+func (v failPolicies) set(words []string) bool {
 	if len(words) == 0 || len(words) > 2 {
 		return false
 	}
-	policy, ok := parsePolicy(words[len(words)-1])
+	policy, ok := engine.ParseFailPolicy(words[len(words)-1])
 	switch {
 	case !ok:
 		return false
@@ -137,25 +110,28 @@ func (v policies) set(words []string) bool {
 	return true
 }
 
-func (v policies) allowed() string {
-	return oneOf(policyNames) + ", alone for all keys or after a glob for the keys that match it"
+func (v failPolicies) allowed() string {
+	return "closed, open, local or error, alone for all keys or after a glob for the keys that match it"
 }
 
-func (v policies) clear() { *v.all, *v.rules = engine.FailClosed, nil }
+func (v failPolicies) clear() { *v.all, *v.rules = engine.FailClosed, nil }
 
-// lines takes the word without a glob, if there is one, from the beginning.
-func (v policies) lines(words []string) [][]string {
-	alone := len(words) % 2
+// lines makes a line of its own of the first word if the number of words is odd: it has no glob.
+func (v failPolicies) lines(words []string) [][]string {
 	if len(words) == 0 {
 		return [][]string{nil}
 	}
-	return append([][]string{words[:alone]}[1-alone:], slices.Collect(slices.Chunk(words[alone:], 2))...)
+	var lines [][]string
+	if len(words)%2 == 1 {
+		lines, words = [][]string{words[:1]}, words[1:]
+	}
+	return slices.AppendSeq(lines, slices.Chunk(words, 2))
 }
 
-func (v policies) words() [][]string {
-	lines := line(policyName(*v.all))
+func (v failPolicies) words() [][]string {
+	lines := line(v.all.String())
 	for _, r := range *v.rules {
-		lines = append(lines, []string{r.Glob, policyName(r.Policy)})
+		lines = append(lines, []string{r.Glob, r.Policy.String()})
 	}
 	return lines
 }
@@ -174,7 +150,7 @@ func (v guardMode) set(words []string) bool {
 	return true
 }
 
-func (v guardMode) allowed() string   { return oneOf(guardModes) }
+func (v guardMode) allowed() string   { return word.List(guardModes) }
 func (v guardMode) words() [][]string { return line(v.p.String()) }
 
 // hotKeys is the list of globs of keys to split, each with its number of shards.

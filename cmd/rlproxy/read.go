@@ -82,7 +82,7 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 	d := directiveByName(name)
 	switch {
 	case d == nil:
-		return fmt.Errorf("%s: unknown directive %.128q: it must be %s", where, name, oneOf(directiveNames()))
+		return fmt.Errorf("%s: unknown directive %.128q: it must be %s", where, name, word.List(directiveNames()))
 	case d.value == nil:
 		return r.include(where, dir, d, words)
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rlproxy/rlproxy/commands/word"
 )
 
 // value parses and formats the setting of one directive. Its implementations point
@@ -171,14 +173,8 @@ func (v choice) set(words []string) bool {
 	return true
 }
 
-func (v choice) allowed() string   { return oneOf(v.names) }
+func (v choice) allowed() string   { return word.List(v.names) }
 func (v choice) words() [][]string { return line(*v.p) }
-
-// oneOf joins names as in a sentence: a, b or c.
-func oneOf(names []string) string {
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " or " + names[last]
-}
 
 // yesNo is yes or no.
 type yesNo struct{ p *bool }

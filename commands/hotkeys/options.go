@@ -2,7 +2,6 @@ package hotkeys
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
@@ -72,11 +71,8 @@ func (o *options) set(name string, value []byte) string {
 
 // unknownOption returns the error about a word that is none of the options left.
 func unknownOption(w []byte, left []string) string {
-	expected := "nothing more"
-	if last := len(left) - 1; last == 0 {
-		expected = left[0]
-	} else if last > 0 {
-		expected = strings.Join(left[:last], ", ") + " or " + left[last]
+	if len(left) == 0 {
+		left = []string{"nothing more"}
 	}
-	return reply.ErrSyntax + ": unknown option " + word.Literal(w) + "; expected " + expected
+	return reply.ErrSyntax + ": unknown option " + word.Literal(w) + "; expected " + word.List(left)
 }

@@ -3,7 +3,6 @@ package ratelimit
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
@@ -54,15 +53,10 @@ func unknownOption(w []byte, known, seen option, pairs bool) string {
 	if pairs && seen == 0 {
 		expected = append(expected, "another limit")
 	}
-	msg := reply.ErrSyntax + ": unknown option " + word.Literal(w)
-	switch last := len(expected) - 1; last {
-	case -1:
-		return msg + "; expected nothing more"
-	case 0:
-		return msg + "; expected " + expected[0]
-	default:
-		return msg + "; expected " + strings.Join(expected[:last], ", ") + " or " + expected[last]
+	if expected == nil {
+		expected = []string{"nothing more"}
 	}
+	return reply.ErrSyntax + ": unknown option " + word.Literal(w) + "; expected " + word.List(expected)
 }
 
 // givenTwice returns the error about an option that was there before.

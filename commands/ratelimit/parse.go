@@ -175,8 +175,8 @@ func setOption(r *engine.Request, o option, value []byte) string {
 		}
 		return ""
 	case optFail:
-		r.Fail = policyOf(value)
-		if r.Fail == engine.FailDefault {
+		var ok bool
+		if r.Fail, ok = engine.ParseFailPolicy(value); !ok {
 			return wrong(errPolicy, value)
 		}
 		return ""

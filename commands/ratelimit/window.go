@@ -2,7 +2,6 @@ package ratelimit
 
 import (
 	"github.com/rlproxy/rlproxy/commands/word"
-	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -33,19 +32,4 @@ func window(b []byte) (int64, bool) {
 		return 0, false
 	}
 	return n * unit, true
-}
-
-// policyOf returns the policy of that name, in any case, or FailDefault.
-func policyOf(w []byte) engine.FailPolicy {
-	switch {
-	case word.Is(w, "OPEN"):
-		return engine.FailOpen
-	case word.Is(w, "CLOSED"):
-		return engine.FailClosed
-	case word.Is(w, "LOCAL"):
-		return engine.FailLocal
-	case word.Is(w, "ERROR"):
-		return engine.FailError
-	}
-	return engine.FailDefault
 }

@@ -5,8 +5,6 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/stretchr/testify/require"
-
-	"github.com/rlproxy/rlproxy/engine"
 )
 
 func TestWindowsAreParsedToMilliseconds(t *testing.T) {
@@ -20,14 +18,5 @@ func TestWindowsAreParsedToMilliseconds(t *testing.T) {
 	for _, text := range []string{"", "0", "-1", "01", "1M", "1 s", "s", "367d", "9223372036854775808"} {
 		_, ok := window([]byte(text))
 		require.False(t, ok, text)
-	}
-}
-
-func TestPolicyNamesAreParsedInAnyCase(t *testing.T) {
-	for text, want := range map[string]engine.FailPolicy{
-		"OPEN": engine.FailOpen, "closed": engine.FailClosed, "Local": engine.FailLocal, "error": engine.FailError,
-		"": engine.FailDefault, "default": engine.FailDefault,
-	} {
-		require.Equal(t, want, policyOf([]byte(text)), text)
 	}
 }

@@ -1,10 +1,11 @@
 // Package word parses single words of a command as Redis does, quotes them in errors, and
-// splits lines of a configuration into words. Only Literal and what is in line.go allocate.
+// splits lines of a configuration into words. Only Literal, List and the functions of line.go allocate.
 package word
 
 import (
 	"bytes"
 	"math"
+	"strings"
 )
 
 // Is reports whether b is the word upper, in any case. upper consists of the letters A to Z.
@@ -80,6 +81,15 @@ func Lower(dst, b []byte) ([]byte, bool) {
 		dst = append(dst, c)
 	}
 	return dst, true
+}
+
+// List joins words as in a sentence: "a, b or c". There must be at least one.
+func List(words []string) string {
+	last := len(words) - 1
+	if last == 0 {
+		return words[0]
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
 // Printable reports whether a word may appear in a line of CLIENT LIST.

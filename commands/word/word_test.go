@@ -67,3 +67,9 @@ func TestNothingAllocates(t *testing.T) {
 		Quote(text)
 	}))
 }
+
+func TestListJoinsWordsAsInASentence(t *testing.T) {
+	require.Equal(t, "a", List([]string{"a"}))
+	require.Equal(t, "a or b", List([]string{"a", "b"}))
+	require.Equal(t, "a, b or c", List([]string{"a", "b", "c"}))
+}
