@@ -167,13 +167,13 @@ func (c *client) dispatch(r *row, args [][]byte) {
 		c.push(entry{row: r, args: args})
 	case r == &forwardRow && len(args) > maxBatch:
 		c.flush() // alone, it may go to its nodes in pieces
-		c.waitForNodes(args)
+		c.queueForward(args)
 		c.push(entry{row: r, args: args})
 		c.flush()
 	case r == &forwardRow:
-		c.addForward(args)
+		c.addForwardInOrder(args)
 		c.push(entry{row: r, args: args})
-	case r.count != nil && len(args) > maxBatch/2: // a key may be two requests
+	case r.mergeCount != nil && len(args) > maxBatch/2: // a key may be two requests
 		c.flush()
 		c.run(r, args, c.off || c.skip)
 	default:
@@ -224,14 +224,14 @@ func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
 func (c *client) inPieces(r *row, args [][]byte) {
 	total := int64(0)
 	for _, checked := range []bool{false, true} {
-		for piece := range slices.Chunk(args[r.first:], maxBatch/2) {
-			msg := r.parse(slices.Concat(args[:r.first], piece), &c.pipe)
+		for piece := range slices.Chunk(args[r.keepWords:], maxBatch/2) {
+			msg := r.parse(slices.Concat(args[:r.keepWords], piece), &c.pipe)
 			if msg == "" && checked {
 				c.decide()
 				if r.tied != nil {
 					c.slots.Done(c.pipe.Requests, c.pipe.Results, false)
 				}
-				n, err := r.count(c.pipe.Results)
+				n, err := r.mergeCount(c.pipe.Results)
 				if total += n; err != nil {
 					msg = err.Error()
 				}
@@ -336,7 +336,7 @@ func (c *client) reply(took time.Duration) {
 		if e.mute {
 			c.s.Out = c.s.Out[:mark]
 		}
-		c.s.Room()
+		c.s.FlushIfLarge()
 	}
 	same.next(nil)
 	c.failed = false // EXEC is not what it ran

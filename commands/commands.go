@@ -239,16 +239,16 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c.release()
 }
 
-// Starts implements resp.Starter. Questions to the engine can be started, by a client about which
+// CanStart implements resp.Starter. Questions to the engine can be started, by a client about which
 // nothing is unusual, if their replies are small.
-func (h *Handler) Starts(s *resp.Session, pipeline []resp.Command) bool {
+func (h *Handler) CanStart(s *resp.Session, pipeline []resp.Command) bool {
 	c := s.Data.(*client)
 	if h.starter == nil || c.acl != h.acl.Load() || c.user == nil || c.tx.open || len(c.subs) > 0 {
 		return false
 	}
 	for _, args := range pipeline {
 		r := h.table.get(args[0])
-		if r == nil || r.parse == nil || r.count != nil || r.tied != nil || r.Has("readonly") { // RL.INSPECT has large replies
+		if r == nil || r.parse == nil || r.mergeCount != nil || r.tied != nil || r.Has("readonly") { // RL.INSPECT has large replies
 			return false
 		}
 	}

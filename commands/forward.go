@@ -41,9 +41,9 @@ func (h *Handler) forwards() bool { return h.cfg.Forward != nil && h.cfg.Forward
 // no keys in common. But a command that may read the state of rate limits runs after the
 // decisions before it, and before the decisions after it.
 
-// addForward adds an ordinary command to those that wait. If the command may read the state of
-// rate limits, addForward flushes the decisions before it first.
-func (c *client) addForward(args [][]byte) {
+// addForwardInOrder adds an ordinary command to those that wait. If the command may read the state of
+// rate limits, addForwardInOrder flushes the decisions before it first.
+func (c *client) addForwardInOrder(args [][]byte) {
 	if len(c.pipe.Requests) > 0 {
 		if c.h.cfg.Forward.ReadsLimits(&c.forward, args) {
 			c.flush()
@@ -51,11 +51,11 @@ func (c *client) addForward(args [][]byte) {
 			c.checked++ // beforeDecision has checked the others
 		}
 	}
-	c.waitForNodes(args)
+	c.queueForward(args)
 }
 
-// waitForNodes adds an ordinary command to those that wait.
-func (c *client) waitForNodes(args [][]byte) {
+// queueForward adds an ordinary command to those that wait.
+func (c *client) queueForward(args [][]byte) {
 	if !c.ordinary {
 		c.forward.Begin()
 		c.ordinary = true
@@ -124,5 +124,5 @@ func (c *client) pass(b []byte) {
 		return
 	}
 	c.s.Out = append(c.s.Out, b...)
-	c.s.Room()
+	c.s.FlushIfLarge()
 }

@@ -30,10 +30,10 @@ type row struct {
 	parse func(args [][]byte, p *engine.Pipeline) string
 	// reply appends the reply to the requests that parse made.
 	reply func(dst []byte, proto int, requests []engine.Request, results []engine.Result) []byte
-	// count returns the integer that reply writes, for a command that may be answered in
+	// mergeCount returns the integer that reply writes, for a command that may be answered in
 	// pieces, each of which begins with the first words; else nil.
-	count func(results []engine.Result) (int64, error)
-	first int // number of these words
+	mergeCount func(results []engine.Result) (int64, error)
+	keepWords  int // number of these words
 	// tied reports whether the command ties leases to the connection; nil if it has to do with none.
 	tied func(args [][]byte) bool
 	// run runs the command and appends its reply.
@@ -86,7 +86,7 @@ func newRegistry(cfg *Config) *registry {
 func rateLimitRows(book *policy.Book) []row {
 	rows := []row{nodesRow()}
 	for _, c := range append(ratelimit.Commands(), policies.Check(book)) {
-		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, count: c.Count, first: c.First, tied: c.Tied})
+		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount, keepWords: c.KeepWords, tied: c.Tied})
 	}
 	return rows
 }

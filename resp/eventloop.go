@@ -25,14 +25,14 @@ const (
 )
 
 const (
-	// company is how many pipelines of all sessions, its own included, are served from one turn of a
-	// session to its next while it is hardly in company.
-	company = 2
-	// lonely is how many quiet turns in a row let a session have a goroutine: who is alone is
+	// quietPipelines is how many pipelines of all sessions, its own included, are served from one turn of a
+	// session to its next while it is hardly in quietPipelines.
+	quietPipelines = 2
+	// quietTurns is how many quiet turns in a row let a session have a goroutine: who is alone is
 	// answered sooner by one.
-	lonely = 8
-	// lightest is the most commands of a pipeline that an event loop starts: others' wait for it.
-	lightest = 8
+	quietTurns = 8
+	// maxStarted is the most commands of a pipeline that an event loop starts: others' wait for it.
+	maxStarted = 8
 	// loopCores is how many cores there are for each event loop.
 	loopCores = 4
 )
@@ -171,15 +171,15 @@ func (l *eventLoop) expire() {
 	}
 }
 
-// starts reports whether the event loop can start a pipeline.
-func (s *Session) starts(pipeline []Command) bool {
-	return len(pipeline) <= lightest && s.srv.starter.Starts(s, pipeline)
+// canStart reports whether the event loop can start a pipeline.
+func (s *Session) canStart(pipeline []Command) bool {
+	return len(pipeline) <= maxStarted && s.srv.starter.CanStart(s, pipeline)
 }
 
 // park leaves the session to its event loop, if it is there for sessions like this one. If it returns
 // true, somebody else may be serving the session already.
 func (s *Session) park() bool {
-	if s.events == nil || !s.light || s.quiet >= lonely || s.in.start != s.in.end || s.srv.draining.Load() {
+	if s.events == nil || !s.light || s.quiet >= quietTurns || s.in.start != s.in.end || s.srv.draining.Load() {
 		return false
 	}
 	s.rest()
@@ -223,7 +223,7 @@ func (s *Session) readable(closed bool) {
 				continue // roused
 			}
 			s.guard(func() {
-				if closed || s.quiet >= lonely || !s.start() {
+				if closed || s.quiet >= quietTurns || !s.start() {
 					s.detach()
 				}
 			})
@@ -252,7 +252,7 @@ func (s *Session) start() bool {
 		return s.wait()
 	}
 	pipeline, err := s.in.slice(s.Trusted)
-	if err != nil || len(pipeline) == 0 || s.in.start != s.in.end || !s.starts(pipeline) {
+	if err != nil || len(pipeline) == 0 || s.in.start != s.in.end || !s.canStart(pipeline) {
 		s.in.again = true
 		return false
 	}

@@ -109,19 +109,19 @@ func TestSilentSessionsHaveNoGoroutine(t *testing.T) {
 func TestALonelySessionHasAGoroutine(t *testing.T) {
 	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
 	conn := parkedOne(t, srv, addr)
-	for range 3 * lonely {
+	for range 3 * quietTurns {
 		ask(t, conn, "x")
 	}
 	require.Equal(t, 1, places(srv)[own])
 	alone := h.starts.Load()
-	require.Less(t, alone, int64(2*lonely))
-	for range 3 * lonely {
+	require.Less(t, alone, int64(2*quietTurns))
+	for range 3 * quietTurns {
 		other := dial(t, addr)
 		ask(t, other, "y")
 		ask(t, other, "y")
 		ask(t, conn, "x")
 	}
-	require.Greater(t, h.starts.Load(), alone+lonely)
+	require.Greater(t, h.starts.Load(), alone+quietTurns)
 }
 
 // What is not a few whole commands that arrive together needs a goroutine for as long as it takes.

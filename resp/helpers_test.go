@@ -220,14 +220,14 @@ const inEventLoop = "TestInEventLoop/"
 // starter is a Starter that answers in goroutines of its own.
 type starter struct {
 	handlerFuncs
-	startsPanics string       // the command at which Starts panics
+	startsPanics string       // the command at which CanStart panics
 	starts       atomic.Int64 // calls of Start
 	mu           sync.Mutex
 	pending      map[*Session][]Command // guarded by mu
 	kept         []*Session             // since the last Flush; guarded by mu
 }
 
-func (h *starter) Starts(s *Session, pipeline []Command) bool {
+func (h *starter) CanStart(s *Session, pipeline []Command) bool {
 	if h.startsPanics != "" && string(pipeline[0][0]) == h.startsPanics {
 		panic("as asked")
 	}

@@ -16,9 +16,9 @@ import (
 
 const (
 	// A session that learns of the drain continues to read what its client has sent by
-	// then, until nothing arrives for lastCall, and for drainRead at most.
-	lastCall  = 10 * time.Millisecond
-	drainRead = 100 * time.Millisecond
+	// then, until nothing arrives for drainQuiet, and for drainRead at most.
+	drainQuiet = 10 * time.Millisecond
+	drainRead  = 100 * time.Millisecond
 	// lingerTime bounds how long a session that has replied waits for its client to close
 	// first. Closing with bytes unread would reset the connection and destroy replies in
 	// transit.
@@ -40,12 +40,12 @@ func (s *Session) run() {
 	if !s.opened && !s.open() {
 		return
 	}
-	polite, err := s.loop()
+	linger, err := s.loop()
 	if over = !errors.Is(err, errParked); !over {
 		return // somebody else may serve it by now
 	}
 	s.account(err)
-	if polite {
+	if linger {
 		s.in.release() // others may need it meanwhile
 		s.linger()
 	}
@@ -99,22 +99,22 @@ func (s *Session) handshake() bool {
 
 // loop reads, serves and writes until either side ends the session, or it parks. It returns
 // the reason, and whether to linger because the client may still be sending.
-func (s *Session) loop() (polite bool, err error) {
+func (s *Session) loop() (linger bool, err error) {
 	for {
-		if over, polite, err := s.answer(); over {
-			return polite, err
+		if over, linger, err := s.answer(); over {
+			return linger, err
 		}
 		if s.park() {
 			return false, errParked
 		}
-		if polite, err = s.read(); err != nil {
-			return polite, err
+		if linger, err = s.read(); err != nil {
+			return linger, err
 		}
 	}
 }
 
 // answer serves what has been read, and writes. It reports whether that has ended the session.
-func (s *Session) answer() (over, polite bool, err error) {
+func (s *Session) answer() (over, linger bool, err error) {
 	for {
 		pipeline, err := s.in.slice(s.Trusted)
 		if len(pipeline) > 0 {
@@ -145,7 +145,7 @@ func (s *Session) answer() (over, polite bool, err error) {
 func (s *Session) serve(pipeline []Command) {
 	s.begin(pipeline)
 	s.srv.handler.Serve(s, pipeline)
-	s.light = s.events != nil && s.starts(pipeline)
+	s.light = s.events != nil && s.canStart(pipeline)
 }
 
 // begin prepares Out for the replies to a slice, and counts the slice.
@@ -155,7 +155,7 @@ func (s *Session) begin(pipeline []Command) {
 	}
 	turn := s.srv.stats.Pipelines.Add(1)
 	s.srv.stats.Commands.Add(int64(len(pipeline)))
-	if s.quiet++; turn-s.turn > company {
+	if s.quiet++; turn-s.turn > quietPipelines {
 		s.quiet = 0
 	}
 	s.turn = turn
@@ -163,7 +163,7 @@ func (s *Session) begin(pipeline []Command) {
 
 // read waits for bytes. It returns errDrained if the server is draining and the client's
 // commands are answered.
-func (s *Session) read() (polite bool, err error) {
+func (s *Session) read() (linger bool, err error) {
 	s.rest()
 	for {
 		if err := s.arm(); err != nil {
@@ -176,7 +176,7 @@ func (s *Session) read() (polite bool, err error) {
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && s.srv.draining.Load() {
 			if time.Now().Before(s.quietBy) || s.leaveBy.IsZero() {
-				continue // Shutdown ended the wait: read once more, for lastCall
+				continue // Shutdown ended the wait: read once more, for drainQuiet
 			}
 			spoke := s.LastActive()
 			return spoke.After(s.Created) && time.Since(spoke) < lingerTime, errDrained
@@ -213,7 +213,7 @@ func (s *Session) arm() error {
 	if s.leaveBy.IsZero() {
 		s.leaveBy = now.Add(drainRead)
 	}
-	if s.quietBy = now.Add(lastCall); s.quietBy.After(s.leaveBy) {
+	if s.quietBy = now.Add(drainQuiet); s.quietBy.After(s.leaveBy) {
 		s.quietBy = s.leaveBy
 	}
 	return s.conn.SetReadDeadline(s.quietBy)

@@ -38,8 +38,8 @@ type Handler interface {
 // called on various goroutines, but those about a session never two at a time. None of them waits.
 type Starter interface {
 	Handler
-	// Starts reports whether Start can answer a pipeline. It changes nothing.
-	Starts(s *Session, pipeline []Command) bool
+	// CanStart reports whether Start can answer a pipeline. It changes nothing.
+	CanStart(s *Session, pipeline []Command) bool
 	// Start begins to answer a pipeline. Once the results are there, it has Session.Finish
 	// called, on any goroutine, perhaps before Start returns.
 	Start(s *Session, pipeline []Command)

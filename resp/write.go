@@ -10,13 +10,13 @@ import (
 // a slow connection may take longer as a whole.
 const writeChunk = 256 << 10
 
-// flushAt is how many bytes of Out Room leaves in memory.
+// flushAt is how many bytes of Out FlushIfLarge leaves in memory.
 const flushAt = 256 << 10
 
-// Room makes room for more of a long reply: it writes Out if Out is large. A handler
+// FlushIfLarge makes room for more of a long reply: it writes Out if Out is large. A handler
 // calls it between the elements of a reply and between replies, so that they are not all
 // in memory at once.
-func (s *Session) Room() {
+func (s *Session) FlushIfLarge() {
 	if len(s.Out) > flushAt {
 		s.Flush()
 	}

@@ -146,11 +146,11 @@ func release() Command {
 			"leases that are released already stay released, and asking again is safe.",
 		Examples: []table.Example{{Line: "RL.RELEASE gpu job-17 job-18", Reply: "(integer) 2"}},
 	},
-		Parse: parseRelease,
-		Reply: replyRelease,
-		Count: countRelease,
-		First: 2,
-		Tied:  func([][]byte) bool { return false },
+		Parse:      parseRelease,
+		Reply:      replyRelease,
+		MergeCount: countRelease,
+		KeepWords:  2,
+		Tied:       func([][]byte) bool { return false },
 	}
 }
 

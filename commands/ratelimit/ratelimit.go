@@ -24,11 +24,11 @@ type Command struct {
 	Parse func(args [][]byte, p *engine.Pipeline) string
 	// Reply appends the reply to the requests that Parse made, of which there is one result each.
 	Reply func(dst []byte, proto int, requests []engine.Request, results []engine.Result) []byte
-	// Count returns the integer that Reply writes. It is set if the reply to all arguments after
-	// the first words is the sum of the replies to some. Else it is nil.
-	Count func(results []engine.Result) (int64, error)
-	// First is the number of words, the name included, that such a reply needs for any of the others.
-	First int
+	// MergeCount returns the integer that Reply writes. It is set for a command that can be split
+	// into pieces: its reply is the sum of the replies to the pieces. Otherwise it is nil.
+	MergeCount func(results []engine.Result) (int64, error)
+	// KeepWords is the number of leading words, including the command's name, that every piece repeats.
+	KeepWords int
 	// Tied reports whether the command ties what it acquires to the connection. It is set for the
 	// commands that acquire or release slots. Else it is nil.
 	Tied func(args [][]byte) bool

@@ -18,10 +18,10 @@ func reset() Command {
 		Replies:  "Integer: the number of keys that had state.",
 		Examples: []table.Example{{Line: "RL.RESET user:42 user:43", Reply: "(integer) 1"}},
 	},
-		Parse: parseReset,
-		Reply: replyReset,
-		Count: countReset,
-		First: 1,
+		Parse:      parseReset,
+		Reply:      replyReset,
+		MergeCount: countReset,
+		KeepWords:  1,
 	}
 }
 

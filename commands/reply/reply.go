@@ -37,13 +37,13 @@ func (w Writer) Int(n int64) { w.s.Out = resp.AppendInt(w.s.Out, n) }
 
 // Bulk appends a string of bytes.
 func (w Writer) Bulk(b []byte) {
-	w.s.Room()
+	w.s.FlushIfLarge()
 	w.s.Out = resp.AppendBulk(w.s.Out, b)
 }
 
 // Text appends a string.
 func (w Writer) Text(s string) {
-	w.s.Room()
+	w.s.FlushIfLarge()
 	w.s.Out = resp.AppendBulkString(w.s.Out, s)
 }
 
@@ -57,7 +57,7 @@ func (w Writer) Texts(all []string) {
 
 // Null appends a null.
 func (w Writer) Null() {
-	w.s.Room()
+	w.s.FlushIfLarge()
 	w.s.Out = resp.AppendNull(w.s.Out, w.s.Proto)
 }
 

@@ -45,10 +45,10 @@ func TestAPeerThatAnswersSoonIsLookedFor(t *testing.T) {
 
 func TestAVainLookIsNotRepeated(t *testing.T) {
 	near, far := pair(t, "tcp")
-	p := Poll{short: failure + 1, reads: reads.Load()}
+	p := Poll{short: lookCost + 1, reads: reads.Load()}
 	began := time.Now()
 	require.False(t, once(t, near, &p))
-	if spare {
+	if spareCore {
 		require.GreaterOrEqual(t, time.Since(began), lookFor)
 		require.Equal(t, 1, p.short)
 		require.False(t, p.began.IsZero())
@@ -63,9 +63,9 @@ func TestAVainLookIsNotRepeated(t *testing.T) {
 
 func TestNobodyLooksInCompany(t *testing.T) {
 	near, _ := pair(t, "tcp")
-	p := Poll{short: trusts, reads: reads.Load()}
-	reads.Add(company + 1)
+	p := Poll{short: maxShort, reads: reads.Load()}
+	reads.Add(maxOthers + 1)
 	require.False(t, once(t, near, &p))
-	require.Equal(t, trusts, p.short)
+	require.Equal(t, maxShort, p.short)
 	require.True(t, p.began.IsZero())
 }
