@@ -35,7 +35,7 @@ func serverStats(now *live, eng *engines) []engine.Stat {
 		deniedTo("acl_access_denied_key", "key", keys),
 		{Name: "total_commands_processed", Value: st.Commands.Load(), Metric: "commands_total", Help: "Commands of clients, of all kinds."},
 		{Name: "pipelines", Value: st.Pipelines.Load(), Metric: "pipelines_total", Help: "Pipelines: commands that arrived together on one connection."},
-		{Name: "config_set_directives", Value: now.byHand.Load(), Metric: "config_set_directives", Help: "Directives that CONFIG SET has changed since the configuration was last read."},
+		{Name: "config_set_directives", Value: now.changedByCommand.Load(), Metric: "config_set_directives", Help: "Directives that CONFIG SET has changed since the configuration was last read."},
 		{Name: "total_net_input_bytes", Value: st.BytesIn.Load(), Metric: "client_received_bytes_total", Help: "Bytes that clients have sent."},
 		{Name: "total_net_output_bytes", Value: st.BytesOut.Load(), Metric: "client_sent_bytes_total", Help: "Bytes that were sent to clients."},
 	}

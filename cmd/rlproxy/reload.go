@@ -21,11 +21,11 @@ import (
 
 // live is the state that SIGHUP and CONFIG SET replace while the process runs.
 type live struct {
-	load   func() (*config, error) // reads the configuration again
-	config atomic.Pointer[config]  // the configuration in force; never modified
-	byHand atomic.Int64            // directives that CONFIG SET has changed since the configuration was read
-	level  slog.LevelVar           // the log level in force
-	tls    listenerTLS
+	load             func() (*config, error) // reads the configuration again
+	config           atomic.Pointer[config]  // the configuration in force; never modified
+	changedByCommand atomic.Int64            // directives that CONFIG SET has changed since the configuration was read
+	level            slog.LevelVar           // the log level in force
+	tls              listenerTLS
 
 	mu   sync.Mutex // held while the configuration changes
 	read *config    // the configuration as it was read last, without what CONFIG SET has set; guarded by mu
@@ -77,7 +77,7 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 
 // use puts in force what c says without naming a file. mu is held, or nothing is served yet.
 func (l *live) use(c *config) {
-	l.byHand.Store(int64(len(l.read.changed(c, true))))
+	l.changedByCommand.Store(int64(len(l.read.changed(c, true))))
 	l.level.Set(c.level())
 	l.config.Store(c)
 	if l.server != nil {

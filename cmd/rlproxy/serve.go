@@ -176,8 +176,9 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 	now.log, now.eng = log, eng
 	handler := commands.New(config)
 	handler.SetSlowLog(c.slowerThan, c.slowLogLen)
+	warnOpen(c, ready, log)
 	out.server = resp.NewServer(resp.Config{
-		MaxClients:        warn(c, ready, log),
+		MaxClients:        clientLimit(c, log),
 		Timeout:           c.timeout,
 		TCPKeepAlive:      c.tcpKeepalive,
 		ProtoMaxBulkLen:   int(c.protoMaxBulk),
@@ -198,27 +199,30 @@ type outside struct{ server *resp.Server }
 // Kill closes a session and reports whether it existed.
 func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
-// warn logs settings that are allowed but may surprise. It returns the maxclients
-// that the limit of open files allows.
-func warn(c *config, ready prepared, log *slog.Logger) (clients int) {
+// clientLimit returns maxclients, or less if the limit of open files requires that.
+func clientLimit(c *config, log *slog.Logger) int {
 	reserved := 64 // files for nodes, listeners and the log
 	if c.httpPort != 0 {
 		reserved += web.MaxConnections
 	}
-	clients = c.maxClients
-	if files := machine.OpenFiles(); clients > files-reserved {
-		clients = max(files-reserved, 1)
-		log.Warn("lowering maxclients to fit the open-file limit",
-			"maxclients", clients, "files", files)
+	files := machine.OpenFiles()
+	if c.maxClients <= files-reserved {
+		return c.maxClients
 	}
+	clients := max(files-reserved, 1)
+	log.Warn("lowering maxclients to fit the open-file limit", "maxclients", clients, "files", files)
+	return clients
+}
+
+// warnOpen logs a warning if any client that can connect has full access.
+func warnOpen(c *config, ready prepared, log *slog.Logger) {
 	if ready.acl.Anonymous() == nil || c.protectedMode {
-		return clients
+		return
 	}
 	for _, address := range c.bind {
 		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
 			log.Warn("no password is set and protected-mode is off: any client that can connect has full access")
-			return clients
+			return
 		}
 	}
-	return clients
 }
