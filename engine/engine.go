@@ -204,8 +204,8 @@ const (
 // blockedFor is the ms after which a blocked client is told to ask again.
 const blockedFor = 1000
 
-// Known answers a decision that needs no state, and reports whether r is one.
-func (r *Request) Known(res *Result) bool {
+// AnswerVerdict answers a decision that needs no state, and reports whether r is one.
+func (r *Request) AnswerVerdict(res *Result) bool {
 	switch r.Verdict {
 	case Unlimited:
 		res.Decision = limit.Decision{Allowed: true}
@@ -217,9 +217,9 @@ func (r *Request) Known(res *Result) bool {
 	return r.Verdict != VerdictNone
 }
 
-// Reads reports whether the request speaks of its key as a whole: it must not
+// ConcernsWholeKey reports whether the request speaks of its key as a whole: it must not
 // overtake what was asked about the key before, nor be overtaken.
-func (r *Request) Reads() bool {
+func (r *Request) ConcernsWholeKey() bool {
 	return r.Op != OpDecide || r.Cost == 0
 }
 

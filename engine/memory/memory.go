@@ -166,7 +166,7 @@ func (e *Engine) Do(p *engine.Pipeline) {
 			case r.With > 0:
 				e.askTogether(p, i)
 				i += r.With
-			case r.Known(res):
+			case r.AnswerVerdict(res):
 			case r.Hold != nil && r.Cost > 0:
 				e.admit(clock, r, res)
 			default:

@@ -127,7 +127,7 @@ func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock 
 	// What a shard did not grant, and what the home cannot decide alone, stays open.
 	decided := a.Requests
 	switch {
-	case a.Undecided && r.Reads():
+	case a.Undecided && r.ConcernsWholeKey():
 		decided = 0
 	case a.Undecided || a.Status == wire.AtShard:
 		decided = a.Granted

@@ -31,7 +31,7 @@ type route struct {
 func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bool) {
 	n := s.wanted(r)
 	split := n > 1 || s.Shards(r.Key) > 1
-	if !split && !r.Reads() {
+	if !split && !r.ConcernsWholeKey() {
 		return 0, false, true
 	}
 	hash := xxhash.Sum64(r.Key)

@@ -175,7 +175,7 @@ func (s *Splitter) Resolve(requests []*Request) {
 		for n < len(requests) && requests[n].joins(requests[0]) {
 			n++
 		}
-		if requests[0].Reads() {
+		if requests[0].ConcernsWholeKey() {
 			s.readWhole(requests[:n])
 		} else {
 			s.join(newGroup(requests[:n:n], requests[0].Refusal)) // combine appends to it
