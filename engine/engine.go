@@ -7,9 +7,10 @@
 // stands once, in package limit, and because package conformance holds both to the
 // same model.
 //
-// Reading order: engine.go (this file), fail.go (what is answered when a node
-// cannot), hold.go (requests with an id of their own), inspect.go (what RL.INSPECT shows), nodes.go (what RL.NODES shows), stat.go (what
-// INFO and metrics show), traffic.go (what was asked of a node).
+// Reading order: engine.go (this file), fail.go (FAIL policies, which answer in place
+// of a node), faillog.go (when such answers are logged), hold.go (requests with an id),
+// inspect.go (for RL.INSPECT), nodes.go (for RL.NODES), stat.go (for INFO and metrics),
+// traffic.go (what was sent to a node).
 package engine
 
 import (
@@ -23,9 +24,9 @@ import (
 // Pipeline of its own.
 type Engine interface {
 	// Do fills p.Results[i] with the answer to p.Requests[i], for every i, and
-	// returns when all are there. Requests that name the same key are decided in
-	// their order. Do never fails as a whole: what goes wrong with one request is
-	// that request's Result.Err.
+	// returns when all are set. Requests that name the same key are decided in
+	// their order. Do never fails as a whole: a request that fails has its error in
+	// Result.Err.
 	Do(p *Pipeline)
 
 	// Where returns the node on which the key with that name has its state, or its home if it is
@@ -48,17 +49,17 @@ type Engine interface {
 type Starter interface {
 	Engine
 
-	// Start begins to answer p as Do does, and calls done once, when all results are there: on
-	// any goroutine, perhaps before Start returns. done must neither block nor panic. What
-	// has been started may wait for Flush.
+	// Start begins to answer p as Do does, and calls done once, when all results are set: on
+	// any goroutine, possibly before Start returns. done must neither block nor panic.
+	// Requests may be held back until Flush.
 	Start(p *Pipeline, done func())
 
-	// Flush sends what has been started.
+	// Flush sends the requests that Start has held back.
 	Flush()
 }
 
-// Pipeline is what arrived together on one connection. A session owns one and
-// uses it again and again; it is not safe for concurrent use.
+// Pipeline is the requests that arrived together on one connection. A session owns one
+// and reuses it; it is not safe for concurrent use.
 type Pipeline struct {
 	Requests []Request
 	Results  []Result
@@ -66,7 +67,7 @@ type Pipeline struct {
 	keys []byte // what Room has given of its current block
 }
 
-// Add appends an empty request and returns it to be filled in. The pointer holds
+// Add appends an empty request and returns it to be filled in. The pointer is valid
 // until the next call of Add.
 func (p *Pipeline) Add() *Request {
 	if len(p.Requests) < cap(p.Requests) {
@@ -79,8 +80,8 @@ func (p *Pipeline) Add() *Request {
 	return r
 }
 
-// Room returns an empty slice with room for n bytes, for a key that is put together of
-// several words. The bytes hold until Reset.
+// Room returns an empty slice with room for n bytes, for a key that is composed of
+// several words. It is valid until Reset.
 func (p *Pipeline) Room(n int) []byte {
 	const least, most = 512, 64 << 10 // bytes of a block
 	if cap(p.keys)-len(p.keys) < n {
@@ -91,8 +92,8 @@ func (p *Pipeline) Room(n int) []byte {
 	return p.keys[from : from : from+n]
 }
 
-// Name returns the name by which engines know a client's key, or its shadow. It holds until
-// Reset, and as long as the key's bytes.
+// Name returns the name by which engines identify a client's key, or its shadow. It is valid
+// until Reset, and while the key's bytes are.
 func (p *Pipeline) Name(key []byte, shadow bool) []byte {
 	if shadow || len(key) >= shard.Mark && key[len(key)-shard.Mark] == shard.MarkByte {
 		return p.name(key, shadow)
@@ -136,7 +137,7 @@ func (p *Pipeline) Grow() {
 	clear(p.Results)
 }
 
-// Op says what a request asks for.
+// Op is the operation that a request asks for.
 type Op uint8
 
 // The operations.
@@ -145,10 +146,10 @@ const (
 	OpReset             // RL.RESET, one key
 	OpInspect           // RL.INSPECT
 	OpSettle            // RL.SETTLE and, with the kind limit.Concurrency, RL.RELEASE: end the hold Hold.ID and charge Cost
-	OpRenew             // RL.RENEW: let the hold Hold.ID of the kind limit.Concurrency last for Hold.TTL from now on
+	OpRenew             // RL.RENEW: extend the hold Hold.ID of the kind limit.Concurrency to Hold.TTL from now
 )
 
-// Bounds of a request, beside those of package limit. The parser of commands
+// Bounds of a request, in addition to those of package limit. The parser of commands
 // checks them.
 const (
 	MaxShards = 1024 // shards per key
@@ -156,41 +157,41 @@ const (
 )
 
 // MaxStates is the most states of one key: windows that can still matter, of all
-// commands. They are looked through one by one.
+// commands. They are searched one by one.
 const MaxStates = 64
 
-// ErrStates is the error of a request that would make more. It charges nothing.
+// ErrStates is the error of a request that would exceed MaxStates. It charges nothing.
 var ErrStates = fmt.Errorf("ERR too many windows on this key: at most %d", MaxStates)
 
-// Request is one command for an engine. Byte slices alias the connection's buffer:
-// they hold until Do returns, or what Start is given is called, and an engine that keeps them
-// copies them.
+// Request is one command for an engine. Byte slices alias the connection's buffer: they
+// are valid until Do returns, or Start calls done, and an engine that keeps them copies
+// them.
 type Request struct {
 	Op  Op
 	Key []byte // the name of a client's key of 1 to MaxKey bytes, or of its shadow: see Pipeline.Name
 
-	limit.Spec // what is asked, for OpDecide
+	limit.Spec // the limits, windows and cost, for OpDecide
 
-	ID     []byte // what the request is about; it chooses a shard of a split key
-	Shards int    // shards asked for; 0: the request does not say
-	Fail   FailPolicy
+	ID     []byte     // the request's id, or its option ID; it chooses a shard of a split key
+	Shards int        // shards asked for; 0 if the request has no SHARDS
+	Fail   FailPolicy // the request's own FAIL policy, or FailDefault
 
-	Hold *Hold // of a request with an id of its own; else nil
+	Hold *Hold // for a request with an id; else nil
 
-	// With is set for the first request of a question about several keys (AND): so many
-	// of the requests that follow belong to it. All are admitted, or none.
+	// With is the number of following requests that belong to the same multi-key request (AND).
+	// It is set on the first of them. Either all are admitted or none is.
 	With int
 
-	// Place is the place of the key among those of a question about several, from 1; 0 in a question about one.
-	// It is for the reply: requests that need not be asked together do not stand among those that are.
+	// Place is the position of the key in a multi-key request, from 1; 0 in other requests. The
+	// reply needs it: keys that need not be decided together with the others are moved behind them.
 	Place uint8
 
-	Policy  string  // the policy that gave the limits; empty if the command brought them
-	Verdict Verdict // the answer, if the policy knows it without any state
-	Shadow  bool    // Key is the name of a shadow: a decision tells the client what would be, and denies nothing
+	Policy  string  // the policy that gave the limits; empty if the command had them
+	Verdict Verdict // the answer, if the policy has one that needs no state
+	Shadow  bool    // Key is the name of a shadow: a decision reports what would happen, and denies nothing
 }
 
-// Verdict is the answer to all requests about a key that a policy makes an exception of.
+// Verdict is the answer to all requests about a key for which a policy makes an exception.
 type Verdict uint8
 
 // The verdicts.
@@ -198,13 +199,13 @@ const (
 	VerdictNone Verdict = iota // the key's state decides
 	Unlimited                  // admit, and count nothing
 	Blocked                    // deny
-	Unasked                    // deny, since another key of the same question is Blocked; of this one nothing is known
+	Unasked                    // deny without asking: another key of the same multi-key request is Blocked
 )
 
-// blockedFor is the ms after which a blocked client is told to ask again.
+// blockedFor is the retry_after of a blocked client, in ms.
 const blockedFor = 1000
 
-// AnswerVerdict answers a decision that needs no state, and reports whether r is one.
+// AnswerVerdict answers r from its policy's verdict, if there is one, and reports whether it did.
 func (r *Request) AnswerVerdict(res *Result) bool {
 	switch r.Verdict {
 	case Unlimited:
@@ -217,30 +218,34 @@ func (r *Request) AnswerVerdict(res *Result) bool {
 	return r.Verdict != VerdictNone
 }
 
-// ConcernsWholeKey reports whether the request speaks of its key as a whole: it must not
-// overtake what was asked about the key before, nor be overtaken.
+// ConcernsWholeKey reports whether the request reads or changes all of its key's state,
+// so that it must keep its place among the requests about that key.
 func (r *Request) ConcernsWholeKey() bool {
 	return r.Op != OpDecide || r.Cost == 0
 }
 
-// Repeats reports whether r asks the same of the same key as s. What has an id is asked for itself.
+// Repeats reports whether r is the same request as s: the same operation, key and spec.
+// Requests with an id never repeat each other.
 func (r *Request) Repeats(s *Request) bool {
 	return r.Op == s.Op && string(r.Key) == string(s.Key) && r.Spec == s.Spec && r.Hold == nil && s.Hold == nil
 }
 
-// Result is the answer to one request: Decision for OpDecide, else the field that
-// the operation names. Err, when set, is all that counts.
+// Result is the answer to one request: Decision for OpDecide, else the field that names
+// the operation. If Err is set, the other fields mean nothing.
 type Result struct {
 	limit.Decision
 	Fail       FailPolicy // OpDecide: what answered in place of the key's state; FailDefault if the state did
-	Remembered bool       // OpDecide: the node gave this denial a moment ago, and was not asked again
+	Remembered bool       // OpDecide: a denial that was answered from memory, without asking the node again
 	Reset      bool       // OpReset: the key had state
 	States     []State    // OpInspect
-	Again      bool       // OpDecide with a Hold: the id is known, and this is its first answer
-	Lapsed     int64      // holds that had lapsed by then, and were taken off by this request
+	Again      bool       // OpDecide with a Hold: the id is known, and this repeats its first answer
+	Lapsed     int64      // holds that had lapsed and that this request removed
 	Settled    Settlement // OpSettle
-	Renewed    bool       // OpRenew: the hold lasts
-	Err        error
+	Renewed    bool       // OpRenew: the hold was extended
+
+	// Err is ErrStates, one of the errors of ids in hold.go, an *Unavailable, or the text that a node gives for a
+	// key whose stored record is of no use to it. Its text is the client's reply.
+	Err error
 }
 
 // Unavailable is the error of a request that its node could not answer.
@@ -248,7 +253,7 @@ type Unavailable struct {
 	Node string // host:port
 	Why  string // in a few words
 
-	MaybeApplied bool // the node may have run the request all the same
+	MaybeApplied bool // the node may have run the request nevertheless
 }
 
 func (e *Unavailable) Error() string {

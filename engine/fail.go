@@ -14,9 +14,9 @@ type FailPolicy uint8
 // The FAIL policies. FailDefault is the configuration's choice.
 const (
 	FailDefault FailPolicy = iota
-	FailClosed             // deny until the node's next probe
+	FailClosed             // deny, with a short retry_after: until the node is probed, or memory swept, again
 	FailOpen               // admit
-	FailLocal              // ask the embedded engine
+	FailLocal              // decide by the embedded engine
 	FailError              // the error UNAVAILABLE
 )
 
@@ -46,8 +46,8 @@ type FailRule struct {
 	Policy FailPolicy
 }
 
-// FailPolicyFor returns what answers for r: its own choice, else that of the first rule
-// that matches the client's key, else the one given.
+// FailPolicyFor returns the FAIL policy of r: its own, else that of the first rule that
+// matches the client's key, else other.
 func (r *Request) FailPolicyFor(rules []FailRule, other FailPolicy) FailPolicy {
 	if r.Fail != FailDefault {
 		return r.Fail
@@ -61,9 +61,8 @@ func (r *Request) FailPolicyFor(rules []FailRule, other FailPolicy) FailPolicy {
 	return other
 }
 
-// Decide returns what the policy decides about r in place of its node, which
-// cannot. retry is the ms after which asking again makes sense, at least 1. The
-// policies that decide are FailOpen and FailClosed.
+// Decide returns the policy's decision about r in place of its node. retry is the ms
+// after which a retry makes sense, at least 1. The policy is FailOpen or FailClosed.
 func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
 	d := limit.Decision{Limit: r.Windows[0].Limit, Remaining: -1}
 	if p == FailOpen {

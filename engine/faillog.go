@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// LogEvery is the time between two lines of the log about policies that go on to
+// LogEvery is the time between two lines of the log about policies that continue to
 // answer.
 const LogEvery = time.Minute
 
 // FailLog counts the answers of policies during one trouble, such as a node that
-// refuses writes, and says when the log gets a line about them: at the first answer,
-// and once a minute if there were more. A trouble is over after a minute without
-// an answer, or at Take. It is safe for concurrent use; the zero value is ready.
+// refuses writes, and decides when to log them: at the first answer, and once a minute
+// if there were more. A trouble is over after a minute without an answer, or at Take.
+// It is safe for concurrent use; the zero value is ready.
 type FailLog struct {
 	mu     sync.Mutex
 	counts [FailPolicies]int64 // guarded by mu: answers during this trouble
 	since  time.Time           // guarded by mu: the first answer
 	last   time.Time           // guarded by mu: the latest answer
 	next   time.Time           // guarded by mu: when the next line is due
-	said   int64               // guarded by mu: how many answers the lines have spoken of
+	said   int64               // guarded by mu: answers that were logged
 }
 
 // Count counts an answer and returns the attributes of a line, if one is due. If

@@ -6,8 +6,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Digest stands for the id that a client gives a request: the first 16 bytes of its SHA-256, less the first 4 bits. It has
-// the same size for every id, and nobody finds two ids with one digest.
+// Digest identifies the id that a client gives a request: the first 16 bytes of the id's SHA-256, with the top 4 bits
+// cleared. Collisions are infeasible to find.
 type Digest [16]byte
 
 // DigestOf returns the digest of an id.
@@ -18,21 +18,21 @@ func DigestOf(id []byte) (d Digest) {
 	return d
 }
 
-// Hold is what a request with an id of its own asks beside its Spec. The same id of the same key is
-// asked about once: asked again, it answers as it did the first time.
+// Hold is the part of a request with an id that its Spec does not have. A key decides each id once:
+// a retry gets the first answer again.
 //
 // An OpDecide with Once charges at once (ONCE). Without it, the request's cost is held and not yet
-// charged (RL.RESERVE, RL.ACQUIRE, and questions about keys of several nodes): OpSettle ends the
-// hold, or else it lapses. A request without cost asks as ever, and holds nothing.
+// charged (RL.RESERVE, RL.ACQUIRE, and multi-key requests about several nodes): OpSettle ends the
+// hold, or else it lapses. A request with cost 0 only peeks, as usual, and holds nothing.
 type Hold struct {
 	ID   Digest
 	Once bool
 
-	// TTL is the ms after which a hold lapses that was not settled, or renewed, at the latest. It
-	// is rounded up, see package hold. With Once it is 0: the id is remembered for the longest window.
+	// TTL is the ms after which a hold lapses unless it is settled or renewed. It is rounded up, see
+	// hold.Deadline. With Once it is 0: the id is remembered for the longest window.
 	TTL int64
 
-	// Release says that a hold that lapses is forgotten. Else it is charged at the ms at which it lapses.
+	// Release reports whether a hold that lapses is forgotten. Otherwise it is charged at the ms at which it lapses.
 	Release bool
 }
 
@@ -45,18 +45,18 @@ type Settlement struct {
 	Overrun  int64 // units charged beyond those held; they may be above the limit
 }
 
-// Bounds of what is remembered of the ids of one key. A request past one charges and holds nothing.
+// Bounds of the ids of one key. A request that exceeds one gets an error, and charges and holds nothing.
 const (
 	MaxID        = 64    // bytes of a client's id
-	MaxIDs       = 65536 // of requests with ONCE
-	MaxHolds     = 16384 // reservations that are out, for each of the key's windows
-	MaxSlotHolds = 65536 // leases that are out (RL.ACQUIRE)
+	MaxIDs       = 65536 // remembered ids of requests with ONCE, and of reservations
+	MaxHolds     = 16384 // outstanding reservations in each of the key's windows
+	MaxSlotHolds = 65536 // outstanding leases of RL.ACQUIRE
 )
 
 // MaxCount returns the most units that one window counts. Only settles above what was held can come near it.
 func MaxCount(k limit.Kind) int64 {
 	if k == limit.Counter {
-		return 1<<40 - 1 // what a stored counter can say
+		return 1<<40 - 1 // the largest value of a stored counter, of 5 bytes
 	}
 	return 1 << 45
 }

@@ -12,14 +12,14 @@ type State struct {
 	Kind      limit.Kind
 	Window    int64 // ms
 	Buckets   int64
-	Used      int64 // cost that counts now
-	Held      int64 // units held now: they count beside Used
-	Holds     int64 // number of holds of which these are
+	Used      int64 // units charged that count now
+	Held      int64 // units held now: they count in addition to Used
+	Holds     int64 // number of holds that have the units in Held
 	Lapsed    int64 // holds that have lapsed since the window last held nothing
-	Limit     int64 // as last charged, or held
-	Remaining int64 // of that limit
+	Limit     int64 // of the latest charge or hold
+	Remaining int64 // units of Limit that are neither used nor held
 	Node      string
-	TTL       int64 // ms until the stored key ends
+	TTL       int64 // ms until the stored key expires
 	Rate      int64 // charging calls per second, over the last second
 	Shards    []Shard
 }

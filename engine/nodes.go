@@ -13,7 +13,7 @@ type Node struct {
 	Latency  time.Duration // of the latest look at the node's record of layouts
 	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
 
-	Layouts []Layout // that proxies have noted on the node
+	Layouts []Layout // stored on the node by proxies
 
 	Traffic *Traffic // nil if the node's address is not known yet
 }
@@ -22,5 +22,5 @@ type Node struct {
 type Layout struct {
 	Own     bool     // this proxy's
 	Names   []string // of the nodes, for placement
-	Proxies []string // that have it
+	Proxies []string // the proxies that use it
 }

@@ -6,15 +6,15 @@ import (
 	"github.com/rlproxy/rlproxy/internal/histogram"
 )
 
-// Traffic is what this process has asked a node, and what came of it, since it knows the
-// node.
+// Traffic counts what this process has sent to a node, and the outcomes, since it first used
+// the node.
 type Traffic struct {
-	Waiting    int                 // requests that wait to be sent now
+	Waiting    int                 // requests that are waiting to be sent now
 	Waits      *histogram.Snapshot // how long requests waited until they were sent
-	RoundTrips *histogram.Snapshot // how long the node took to reply to a batch, or not to
-	Batches    Sizes               // of batches: their requests
-	Combined   int64               // requests that were sent as one with an equal one before them
-	Overflows  int64               // requests that were not sent because the queue was full or they had waited too long
+	RoundTrips *histogram.Snapshot // of batches, including those that the node did not answer
+	Batches    Sizes               // requests per batch
+	Combined   int64               // requests that joined the entry of an equal one before them
+	Overflows  int64               // requests not sent because the queue was full or they had waited too long
 	Answered   time.Time           // when the node last replied to a call without an error; zero: never
 
 	Failures    []Failures          // by kind; all kinds, always in the same order
@@ -27,7 +27,7 @@ type Sizes struct {
 	AtMost [12]int64 // AtMost[i] are at most 1<<i; the last one is the number of all sizes
 }
 
-// Failures is how many calls of a node have failed in one way.
+// Failures is the number of calls of a node that failed in one way.
 type Failures struct {
 	Kind  string
 	Count int64

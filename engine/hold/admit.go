@@ -11,17 +11,17 @@ import (
 type Admission struct {
 	limit.Decision
 	Again  bool  // the id is known
-	Lapsed int64 // holds that the request has taken, see Book.Lapse
+	Lapsed int64 // lapsed holds that the request removed, see Book.Lapse
 }
 
-// Room is what an engine gives to a request that is admitted.
+// Room has the functions by which a Book asks its engine for memory, and to charge.
 type Room struct {
-	Grow   func(bytes int64) error // accounts for what an id and a hold take; with an error, nothing is held
+	Grow   func(bytes int64) error // accounts for the memory of an id and a hold; with an error, nothing is held
 	Charge func() error            // charges the request, for ONCE; with an error, nothing was charged
 }
 
-// Admit answers a request with a Hold and with a cost. The same id answers again what it answered when it was admitted,
-// except that a lease of RL.ACQUIRE is renewed.
+// Admit answers a request with a Hold and a cost. A known id gets its first answer again, except that a lease of
+// RL.ACQUIRE is renewed.
 func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) (a Admission, err error) {
 	e := &entry{name: nameOf(r)}
 	if known := b.ids.find(e.name, now); known != nil {
@@ -89,9 +89,9 @@ func longest(s *limit.Spec) int64 {
 	return most
 }
 
-// bound returns the error of a request that would pass a bound of what one key remembers.
+// bound returns the error of a request that would exceed a bound of one key's holds or ids.
 func (b *Book) bound(st States, now int64, c class, s *limit.Spec) error {
-	if b.ids.counts[c] >= engine.MaxIDs { // some of them may have ended
+	if b.ids.counts[c] >= engine.MaxIDs { // some of them may have expired
 		b.ids.touch(now)
 	}
 	if c == once {
@@ -134,7 +134,7 @@ func (b *Book) bound(st States, now int64, c class, s *limit.Spec) error {
 func (b *Book) hold(now int64, r *engine.Request) *held {
 	h := &held{
 		at: Deadline(now, r.Hold.TTL), units: r.Cost, ttl: r.Hold.TTL,
-		release: r.Hold.Release || r.Kind != limit.Slide, // the units of another kind are not charged later than now
+		release: r.Hold.Release || r.Kind != limit.Slide, // only RL.SLIDE can charge units as of a past deadline
 		kind:    r.Kind, buckets: r.Buckets, windows: slices.Clone(r.Limits()),
 	}
 	for _, w := range h.windows {
@@ -148,7 +148,7 @@ func (b *Book) hold(now int64, r *engine.Request) *held {
 	return h
 }
 
-// again renews a lease that is asked for again, with the units it has, and reports whether it lasts.
+// again renews a lease that is requested again, with the units it has, and reports whether it could.
 func (b *Book) again(st States, clock, now int64, e *entry, r *engine.Request) (a Admission, ok bool) {
 	if a.Lapsed, ok = b.renew(st, now, e, r.Hold.TTL, r.Windows[0].Limit); !ok {
 		return a, false

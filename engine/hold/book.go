@@ -7,35 +7,34 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Book is what one key has of holds and ids. The zero Book has nothing. It is not safe for concurrent use.
+// A Book holds the holds and the remembered ids of one key. The zero Book is empty. It is not safe for concurrent use.
 type Book struct {
 	windows []*heldWindow // those with cells, at most engine.MaxStates
 	ids     ids
 }
 
-// heldWindow is a window of which units are held.
+// heldWindow is a window with holds.
 type heldWindow struct {
 	kind            limit.Kind
 	length, buckets int64
 	Cells
 }
 
-// States are what the same key has counted, as its engine keeps it.
+// States are the charged states of the same key, which its engine keeps.
 type States interface {
 	// Find returns the state for a spec over a window of that length, or nil.
 	Find(s *limit.Spec, length int64) *limit.State
 
-	// Charge adds the cost of s to the state of a window at a ms, and creates it if it is not there. What was
-	// admitted once is always charged.
+	// Charge adds the cost of s to the state of a window at a ms, and creates the state if it does not exist. It
+	// cannot fail: the units were admitted before.
 	Charge(at int64, s *limit.Spec, w limit.Window)
 }
 
 // Empty reports whether there is neither a hold nor a known id.
 func (b *Book) Empty() bool { return len(b.windows) == 0 && len(b.ids.due) == 0 }
 
-// Newest returns the ms of the newest hold that counts. With ids it is that of the newest request that changed what is
-// known of one, too: a request with an id goes by this time, so that what it finds ended stays ended when the clock
-// steps back.
+// Newest returns the ms of the newest hold that counts. With ids it is the ms of the newest request that changed an id, if
+// that is later: a request with an id goes by this time, so that an expired id stays expired when the clock steps back.
 func (b *Book) Newest(ids bool) int64 {
 	var last int64
 	if ids {
@@ -47,7 +46,7 @@ func (b *Book) Newest(ids bool) int64 {
 	return last
 }
 
-// Until returns the last ms at which any of it can matter, 0 if there is nothing.
+// Until returns the last ms at which any hold or id can matter, 0 if the Book is empty.
 func (b *Book) Until() int64 {
 	until := b.ids.until()
 	for _, w := range b.windows {
@@ -67,8 +66,8 @@ func (b *Book) Bytes() int64 {
 	return sum
 }
 
-// Ask answers an entry of n equal requests of a key that holds something, and fills in a usage per window. The
-// first granted of them are admitted: take charges or holds them, unless they have no cost.
+// Ask answers an entry of n equal requests, and fills in a usage per window. The first granted of them are admitted: take
+// charges or holds them, unless their cost is 0.
 func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, n int64, us *[limit.MaxWindows]limit.Usage, take func(granted int64) error) (granted int64, err error) {
 	var rs [limit.MaxWindows]Reading
 	granted = n
@@ -101,7 +100,7 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, n int64, us *[lim
 	return granted, nil
 }
 
-// Tell fills in what the answer needs of the windows after the entry has charged so many units, or held some.
+// Tell completes the usages for the answer after the entry has charged its units, or held some.
 func (b *Book) Tell(st States, clock, now int64, s *limit.Spec, charged int64, us *[limit.MaxWindows]limit.Usage) {
 	for i, w := range s.Limits() {
 		view := b.window(st, s, w)
@@ -109,8 +108,8 @@ func (b *Book) Tell(st States, clock, now int64, s *limit.Spec, charged int64, u
 	}
 }
 
-// Lapse takes all that has lapsed at now, and charges what is to be charged. A charge or a hold at now follows. It returns
-// the most holds that lapsed in one window, as a hold is in all of its windows.
+// Lapse removes all holds that have lapsed at now, and charges those without Release. The caller then charges or holds at
+// now. It returns the most holds that lapsed in one window: a hold is in each of its windows.
 func (b *Book) Lapse(st States, now int64) (holds int64) {
 	for _, w := range b.windows {
 		s := limit.Spec{Kind: w.kind, N: 1, Buckets: w.buckets}
@@ -124,7 +123,7 @@ func (b *Book) Lapse(st States, now int64) (holds int64) {
 	return holds
 }
 
-// tidy forgets windows of which nothing is held.
+// tidy removes windows without holds.
 func (b *Book) tidy() {
 	if slices.ContainsFunc(b.windows, func(w *heldWindow) bool { return w.Empty() }) {
 		b.windows = slices.DeleteFunc(b.windows, func(w *heldWindow) bool { return w.Empty() })
@@ -134,11 +133,10 @@ func (b *Book) tidy() {
 	}
 }
 
-// Forget drops ids that have ended at now, at most so many, and reports whether there may be more.
+// Forget drops at most `most` ids that have expired at now, and reports whether there may be more.
 func (b *Book) Forget(now int64, most int) bool { return b.ids.forget(now, most) }
 
-// Windows calls yield for each window of which something is held, or has lapsed and was not taken. state is what the key
-// has counted of it, or nil.
+// Windows calls yield for each window with holds, including those that have lapsed and were not removed.
 func (b *Book) Windows(st States, yield func(s *limit.Spec, w Window)) {
 	for _, held := range b.windows {
 		s := limit.Spec{Kind: held.kind, Buckets: held.buckets}
@@ -147,7 +145,7 @@ func (b *Book) Windows(st States, yield func(s *limit.Spec, w Window)) {
 	}
 }
 
-// window returns what the key has counted and holds of a window of s.
+// window returns the charged state and the holds of a window of s.
 func (b *Book) window(st States, s *limit.Spec, w limit.Window) Window {
 	view := Window{Window: w, State: st.Find(s, w.Length)}
 	if held := b.held(s, w.Length); held != nil {
@@ -156,7 +154,7 @@ func (b *Book) window(st States, s *limit.Spec, w limit.Window) Window {
 	return view
 }
 
-// held returns the window of s of that length, if units of it are held.
+// held returns the window of s of that length if it has holds, else nil.
 func (b *Book) held(s *limit.Spec, length int64) *heldWindow {
 	for _, w := range b.windows {
 		if w.kind == s.Kind && w.length == length && w.buckets == s.Buckets {

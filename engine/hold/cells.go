@@ -11,7 +11,7 @@ import (
 type Cells struct {
 	limit  int64  // of the newest hold
 	last   int64  // the ms of the newest hold
-	lapsed int64  // holds that have lapsed and were taken
+	lapsed int64  // number of holds that have lapsed and were removed
 	units  int64  // of all cells
 	list   []cell // by deadline, the earliest first
 }
@@ -29,7 +29,7 @@ const (
 	cellBytes  = int64(unsafe.Sizeof(cell{}))
 )
 
-// Add holds units until a deadline that Deadline returned for now. What lapses by now was taken before.
+// Add holds units until a deadline that Deadline returned for now. The caller has called Lapse for now.
 func (c *Cells) Add(now, limit, at, units int64, release bool) {
 	i, found := c.find(at)
 	if !found {
@@ -41,7 +41,7 @@ func (c *Cells) Add(now, limit, at, units int64, release bool) {
 	c.limit, c.last = limit, max(now, c.last)
 }
 
-// Has reports whether units could be removed.
+// Has reports whether Remove can remove the units.
 func (c *Cells) Has(at, units int64, release bool) bool {
 	i, found := c.find(at)
 	if !found {
@@ -53,7 +53,7 @@ func (c *Cells) Has(at, units int64, release bool) bool {
 	return c.list[i].charge >= units
 }
 
-// Remove ends a hold of so many units before its deadline. They are there: see Has.
+// Remove ends a hold of units before its deadline. Has must have returned true.
 func (c *Cells) Remove(at, units int64, release bool) {
 	i, _ := c.find(at)
 	c.list[i].add(-units, release)
@@ -64,8 +64,8 @@ func (c *Cells) Remove(at, units int64, release bool) {
 	}
 }
 
-// Lapse takes the cells whose deadline has come at now, in their order, and returns the number of holds in them. charge
-// gets the units to be charged and the ms at which they are.
+// Lapse removes the cells whose deadline is at or before now, in order, and returns the number of their holds. It calls
+// charge with the units to be charged and their deadline.
 func (c *Cells) Lapse(now int64, charge func(at, units int64)) (holds int64) {
 	n := c.past(now)
 	for _, l := range c.list[:n] {
@@ -88,7 +88,7 @@ func (c *Cells) Held(now int64) (units, holds int64) {
 	return units, holds
 }
 
-// Lapsed returns how many holds have lapsed at now.
+// Lapsed returns how many holds have lapsed at now, removed ones included.
 func (c *Cells) Lapsed(now int64) int64 {
 	sum := c.lapsed
 	for _, l := range c.list[:c.past(now)] {
@@ -97,7 +97,7 @@ func (c *Cells) Lapsed(now int64) int64 {
 	return sum
 }
 
-// Empty reports whether there is nothing, neither held nor lapsed but not taken.
+// Empty reports whether there are no cells, not even lapsed ones.
 func (c *Cells) Empty() bool { return len(c.list) == 0 }
 
 // Limit returns the limit of the newest hold.
@@ -117,7 +117,7 @@ func (l *cell) add(units int64, release bool) {
 	}
 }
 
-// find returns the place of the cell with a deadline, and whether it is there.
+// find returns the index of the cell with a deadline, or where it would be, and whether it exists.
 func (c *Cells) find(at int64) (int, bool) {
 	return slices.BinarySearchFunc(c.list, at, func(l cell, at int64) int { return cmp.Compare(l.at, at) })
 }
@@ -131,7 +131,7 @@ func (c *Cells) past(now int64) int {
 	return n
 }
 
-// delete drops the cells from i up to j, and memory of which little is used.
+// delete drops the cells from i up to j, and shrinks the list if little of it is used.
 func (c *Cells) delete(i, j int) {
 	c.list = slices.Delete(c.list, i, j)
 	if n := len(c.list); n < cap(c.list)/4 {

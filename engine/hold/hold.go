@@ -1,21 +1,30 @@
-// Package hold is the arithmetic of units that are held, and of requests with an id of their own. Units that are held
-// count from the ms at which they are held. They are settled before their deadline, or lapse at it: then they are charged
-// at that very ms, or forgotten. It does no I/O, reads no clock and starts no goroutine; times are in whole ms since the
+// Package hold is the arithmetic of reservations and of requests with an id. A hold's units count against the limit from
+// the ms at which they are held. A hold is settled before its deadline, or lapses at it: its units are then charged as of
+// that ms, or forgotten. Package hold does no I/O, reads no clock and starts no goroutine; times are in whole ms since the
 // epoch, units are those of a cost.
 //
-// A key that holds nothing has nothing of this. Of the others, each window has Cells: the units held until each deadline,
-// beside the limit.State of what it has counted. Deadlines are rounded up, so that there are few of them however many
-// holds are out. Nobody acts at a deadline. Whoever asks counts cells that have lapsed as if they had been taken, and
-// whoever writes takes them.
+// An example, with a limit of 10 units per 60 s (RL.RESERVE, which charges RL.SLIDE windows). At 0 s, a request with id a
+// holds 8 units for 30 s: 2 units remain. Then either
 //
-// Reading order: hold.go (this file), cells.go, window.go (what a window with both tells), book.go (a key's windows),
-// admit.go (holding), settle.go (settling and renewing), ids.go (which ids are known).
+//   - at 5 s the client settles a with cost 3: 3 units are charged as of 5 s and 5 are returned, so 7 remain. A retry with
+//     id a still gets the first answer, and an equal settle the same result; or
+//   - the client crashes, and the hold lapses at its deadline, 30 s (TTLs are rounded up, see Deadline): the 8 units are
+//     charged as of 30 s, so 2 remain until they leave the window, just after 90 s. With Hold.Release they would be
+//     forgotten at 30 s, and 10 would remain.
+//
+// Keys without holds and ids have no Book. In a Book, each window has Cells: the units held until each deadline, in addition
+// to the limit.State of what has been charged. Deadlines are rounded up, so that there are few of them however many holds
+// are outstanding. Nothing runs at a deadline: reads treat lapsed cells as if they had been removed, and the next write
+// removes them.
+//
+// Reading order: hold.go (this file), cells.go, window.go (a window with both), book.go (a key's windows), admit.go
+// (holding), settle.go (settling and renewing), ids.go (the remembered ids).
 package hold
 
 import "math/bits"
 
-// Deadline returns the ms at which what is held at now for ttl ms lapses: now + ttl, rounded up to a multiple of the largest
-// power of two that is at most ttl/64. So at most 129 deadlines exist of all holds with a ttl from 2^n to 2^(n+1).
+// Deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up to a multiple of the largest
+// power of two that is at most ttl/64. So all holds with a ttl from 2^n to 2^(n+1) have at most 129 deadlines.
 func Deadline(now, ttl int64) int64 {
 	g := int64(1)
 	if ttl >= 128 {

@@ -8,39 +8,39 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// class says which requests an id belongs to: those of another class do not see it.
+// class is the namespace of an id: requests of different classes may use the same id.
 type class uint8
 
 const (
 	once        class = iota // ONCE
-	reservation              // RL.RESERVE, and questions about several keys
+	reservation              // RL.RESERVE, and multi-key requests
 	slots                    // RL.ACQUIRE
 	classes     = iota
 )
 
-// name is the name of an id.
+// name identifies an id.
 type name struct {
 	class  class
 	digest engine.Digest
 }
 
-// entry is what is known of an id.
+// entry is a remembered id.
 type entry struct {
 	name
-	place  int32          // in the heap
-	until  int64          // the ms from which on the id is unknown
-	answer limit.Decision // the first one
+	place  int32          // index in the heap
+	until  int64          // the ms at which the id expires
+	answer limit.Decision // the first answer
 	hold   *held          // nil for ONCE
 }
 
-// held is a hold, out or settled.
+// held is a hold, outstanding or settled.
 type held struct {
 	at      int64 // its deadline
 	units   int64
-	ttl     int64 // ms, as asked
+	ttl     int64 // ms, as requested
 	release bool  // it is forgotten when it lapses
 	settled bool
-	result  engine.Settlement // the answer to another equal settle, once it is settled
+	result  engine.Settlement // once it is settled: the answer to a repeated settle
 	kind    limit.Kind
 	buckets int64
 	windows []limit.Window // with the limits under which it was admitted
@@ -53,18 +53,18 @@ func (h *held) spec() limit.Spec {
 	return s
 }
 
-// ids are the ids of one key, by name and by when they end.
+// ids are the remembered ids of one key, by name and by expiry.
 type ids struct {
 	all    map[name]*entry
 	due    dueHeap
 	counts [classes]int // by class
 	limits int          // windows of all holds
-	most   int          // the number of ids that the map has room for
+	most   int          // the most ids that the map has had since it was made
 	last   int64        // the ms of the newest request that changed anything here
 }
 
-// What an id costs: it has a slot of a map that is three fifths full, on average, and one of the heap. A map has room
-// for eight.
+// The memory of an id: a slot of a map that is three fifths full, on average, and one of the heap. The smallest map has
+// eight slots.
 const (
 	entryBytes = int64(unsafe.Sizeof(entry{})) + 8 + slotBytes*5/3 + 10
 	slotBytes  = int64(unsafe.Sizeof(name{})+7)&^7 + 8 + 1
@@ -73,10 +73,10 @@ const (
 	limitBytes = int64(unsafe.Sizeof(limit.Window{}))
 )
 
-// forgetAtOnce bounds how many ids that have ended one request forgets, so that none waits for long.
+// forgetAtOnce bounds how many expired ids one request forgets, so that none takes long.
 const forgetAtOnce = 16
 
-// find returns what is known of an id at now, or nil.
+// find returns the entry of an id that is remembered at now, or nil.
 func (x *ids) find(n name, now int64) *entry {
 	if e := x.all[n]; e != nil && now < e.until {
 		return e
@@ -84,7 +84,7 @@ func (x *ids) find(n name, now int64) *entry {
 	return nil
 }
 
-// put makes an id known until a ms, in place of what was known of it. now is the time of the request.
+// put remembers an id, in place of an entry with the same name. now is the time of the request.
 func (x *ids) put(now int64, e *entry) {
 	x.touch(now)
 	if old := x.all[e.name]; old != nil {
@@ -102,20 +102,20 @@ func (x *ids) put(now int64, e *entry) {
 	heap.Push(&x.due, e)
 }
 
-// keep changes until when an id is known.
+// keep changes the expiry of an id.
 func (x *ids) keep(now int64, e *entry, until int64) {
 	x.last = max(x.last, now)
 	e.until = until
 	heap.Fix(&x.due, int(e.place))
 }
 
-// touch notes a request that changes what is known, and forgets some of what has ended.
+// touch notes the time of a request that changes an id, and forgets some expired ids.
 func (x *ids) touch(now int64) {
 	x.last = max(x.last, now)
 	x.forget(now, forgetAtOnce)
 }
 
-// forget drops at most so many ids that have ended, and reports whether there may be more.
+// forget drops at most `most` expired ids, and reports whether there may be more.
 func (x *ids) forget(now int64, most int) bool {
 	for len(x.due) > 0 && x.due[0].until <= now {
 		if most == 0 {
@@ -137,7 +137,7 @@ func (x *ids) drop(e *entry) {
 	if e.hold != nil {
 		x.limits -= len(e.hold.windows)
 	}
-	if len(x.all) < x.most/4 && x.most > 64 { // a map keeps the room it once had
+	if len(x.all) < x.most/4 && x.most > 64 { // a Go map does not shrink
 		all := make(map[name]*entry, len(x.all))
 		for n, e := range x.all {
 			all[n] = e
@@ -147,7 +147,7 @@ func (x *ids) drop(e *entry) {
 	}
 }
 
-// until returns the last ms at which any id is known, 0 if there is none.
+// until returns the last ms at which any id is remembered, 0 if there is none.
 func (x *ids) until() int64 {
 	var last int64
 	for _, e := range x.due[len(x.due)/2:] { // the latest is a leaf
@@ -163,7 +163,7 @@ func (x *ids) bytes() int64 {
 	return mapBytes + int64(len(x.due))*entryBytes + int64(x.counts[reservation]+x.counts[slots])*holdBytes + int64(x.limits)*limitBytes
 }
 
-// dueHeap has the ids by when they end, the earliest first.
+// dueHeap is a min-heap of the ids by expiry, for container/heap.
 type dueHeap []*entry
 
 func (h dueHeap) Len() int           { return len(h) }

@@ -5,8 +5,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Settle ends a hold and charges the cost of r in its windows, or ends a lease of RL.ACQUIRE. What is unknown or has
-// lapsed is not settled, nor is what was settled with another cost.
+// Settle ends a hold and charges the cost of r in its windows, or ends a lease of RL.ACQUIRE. A hold that is unknown, has
+// lapsed, or was settled with another cost is not settled. lapsed is the number of lapsed holds that Settle removed.
 func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Settlement, lapsed int64, err error) {
 	e := b.ids.find(holdName(r), now)
 	if e == nil {
@@ -49,14 +49,14 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	h.result.Again = true // of an equal request after this one
 	until := Deadline(now, h.ttl)
 	if e.class == slots {
-		until = now // unknown from now on
+		until = now // the id is forgotten at once
 	}
 	b.ids.keep(now, e, until)
 	b.ids.touch(now)
 	return done, lapsed, nil
 }
 
-// Renew lets a lease of RL.ACQUIRE last for the TTL of r from now on, and reports whether it had not ended.
+// Renew extends a lease of RL.ACQUIRE to the TTL of r from now, and reports whether the lease still existed.
 func (b *Book) Renew(st States, now int64, r *engine.Request) (renewed bool, lapsed int64) {
 	e := b.ids.find(name{slots, r.Hold.ID}, now)
 	if e == nil {
@@ -66,7 +66,7 @@ func (b *Book) Renew(st States, now int64, r *engine.Request) (renewed bool, lap
 	return renewed, lapsed
 }
 
-// renew moves the deadline of a lease, of which under is the limit from now on, and reports whether it is out.
+// renew moves the deadline of a lease and sets its limit to under. It reports whether the lease still existed.
 func (b *Book) renew(st States, now int64, e *entry, ttl, under int64) (lapsed int64, ok bool) {
 	h, s := e.hold, e.hold.spec()
 	if !b.has(&s, h) {
@@ -95,7 +95,7 @@ func (b *Book) has(s *limit.Spec, h *held) bool {
 	return true
 }
 
-// holdName returns the name of the hold that a request without a kind of hold is about.
+// holdName returns the name of the hold that a settle is about.
 func holdName(r *engine.Request) name {
 	if r.Kind == limit.Concurrency {
 		return name{slots, r.Hold.ID}

@@ -6,21 +6,21 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Window is one window of a key: what it has counted, and what is held of it.
+// Window is one window of a key, with its charged state and its holds.
 type Window struct {
-	limit.Window              // as asked
-	State        *limit.State // nil if it has counted nothing
-	Cells        *Cells       // nil if it holds nothing
+	limit.Window              // as requested
+	State        *limit.State // nil if nothing was charged
+	Cells        *Cells       // nil if there are no holds
 }
 
-// Reading is what was found out about a window at one time.
+// Reading is the use of a window at one time.
 type Reading struct {
-	Used   int64 // units that count, those held included
+	Used   int64 // units that count, held ones included
 	state  limit.Reading
 	newest int64 // the ms of the newest charge, as its algorithm dates it
 }
 
-// Read returns what counts at now of what s is about.
+// Read returns the use of the window at now.
 func (w *Window) Read(now int64, s *limit.Spec) (r Reading) {
 	if w.State != nil {
 		r.state = w.State.Read(now, s)
@@ -33,7 +33,7 @@ func (w *Window) Read(now int64, s *limit.Spec) (r Reading) {
 	return r
 }
 
-// counts returns the units of cells that count at now: those held, and those that were charged as they lapsed.
+// counts returns the units of cells that count at now: those held, and those of lapsed cells that are to be charged.
 func (w *Window) counts(now, newest int64) int64 {
 	sum := w.Cells.units
 	for _, l := range w.Cells.list[:w.Cells.past(now)] {
@@ -45,8 +45,8 @@ func (w *Window) counts(now, newest int64) int64 {
 	return sum
 }
 
-// leaves returns the first ms at which the units of a cell that are charged when it lapses do not count. Only RL.SLIDE
-// has such units; slots, which have no length, do not.
+// leaves returns the first ms at which a cell's units, charged when the cell lapses, no longer count. Only RL.SLIDE has
+// such units; slots, which have no length, do not.
 func (w *Window) leaves(l cell, newest int64) int64 {
 	if w.Length == 0 {
 		return math.MaxInt64
@@ -55,16 +55,16 @@ func (w *Window) leaves(l cell, newest int64) int64 {
 	return max(dated, newest) + w.Length + 1
 }
 
-// RoomAt returns the first ms after now at which at most a number of units count, if nothing else comes and nothing is
-// settled. More count at now, when r was read. Units leave when the algorithm says so, when cells that are forgotten lapse,
-// and a window after the others do. Between two such moments of cells, only the state's count changes.
+// RoomAt returns the first ms after now at which at most `most` units count, if nothing is charged, held or settled until
+// then. r was read at now, when more counted. Charged units expire by the algorithm, those of released cells at the
+// deadline, and those of other cells a window after it. Between two such moments only the state's count changes.
 func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
 	if w.Cells == nil {
 		return w.State.RoomAt(now, most, s, r.state)
 	}
 	list := w.Cells.list
 	held, at := w.counts(now, r.newest), now
-	i, j := w.Cells.past(now), 0 // the next cells to lapse, and to leave after they were charged
+	i, j := w.Cells.past(now), 0 // the next cells to lapse, and to leave the window after that
 	for j < len(list) && w.leaves(list[j], r.newest) <= now {
 		j++
 	}
@@ -91,7 +91,7 @@ func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
 	}
 }
 
-// stateRoom returns the first ms from now on at which the state counts at most a number of units.
+// stateRoom returns the first ms, not before now, at which the state counts at most `most` units.
 func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 	if r.state.Used <= most {
 		return now
@@ -99,8 +99,8 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 	return w.State.RoomAt(now, most, s, r.state)
 }
 
-// Tell fills in what the answer to an entry needs of the window beside what it used. charged is the units that the entry
-// has charged: 0 if it has not, or has held them.
+// Tell completes the usage of the window for the answer to an entry. charged is the units that the entry has charged: 0 if
+// it was denied or has held them.
 func (w *Window) Tell(u *limit.Usage, clock, now, charged int64, s *limit.Spec) {
 	if w.State != nil {
 		w.State.Tell(u, clock, charged)
@@ -125,7 +125,8 @@ func (w *Window) Tell(u *limit.Usage, clock, now, charged int64, s *limit.Spec) 
 	u.Last = last
 }
 
-// lastToLeave returns when an entry would have been admitted that leaves together with the last units of the cells.
+// lastToLeave returns the admission time of a hypothetical log entry that would expire together with the last units of the
+// cells.
 func (w *Window) lastToLeave(now int64) int64 {
 	last, dated := int64(math.MinInt64/2), int64(0)
 	if w.State != nil {

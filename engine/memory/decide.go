@@ -10,9 +10,10 @@ import (
 // errFull is the error of a request for which there is no memory.
 var errFull = errors.New("memory is full")
 
-// Ask answers an entry: n requests equal to r, asked together at a clock in ms. It
-// admits the first granted of them, charges those, and fills in a usage per window. lapsed
-// holds were taken off before. With an error, errFull or engine.ErrStates, nothing was charged.
+// Ask answers an entry: n requests equal to r, made together at a clock in ms. It
+// admits and charges the first granted of them, and fills in a usage per window. lapsed is
+// the number of lapsed holds that it removed. With an error, errFull or engine.ErrStates,
+// nothing was charged.
 func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h := e.stripe(r.Key)
 	granted, lapsed, err = e.askStripe(h, clock, r, n, us)
@@ -22,7 +23,7 @@ func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWind
 	return granted, lapsed, err
 }
 
-// askStripe is Ask for a key of that stripe, without making room.
+// askStripe is Ask for a key of that stripe. It drops no expired keys to make room.
 func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -76,9 +77,8 @@ type charge struct {
 	readings [limit.MaxWindows]limit.Reading
 }
 
-// charge adds the cost of a number of requests to every window or, if memory does
-// not suffice or the key has too many states, to none. It fills in the states that it
-// creates.
+// charge adds the cost of the requests to every window or, if memory is full or the key
+// has too many states, to none. It fills in the states that it creates.
 func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) error {
 	var need int64
 	var missing int32
@@ -92,16 +92,16 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	}
 	switch {
 	case c.key == nil:
-		need += keyBytes(len(r.Key)) - stateBytes // its first state lies in it
+		need += keyBytes(len(r.Key)) - stateBytes // the record includes its first state
 	case c.key.count == 0:
-		need -= stateBytes // so far it only holds something
+		need -= stateBytes // the key has had holds only: the state in its record is free
 	case missing > 0 && c.key.full(missing, c.clock):
 		return engine.ErrStates
 	}
 	if !e.reserve(need) {
 		return errFull
 	}
-	for i, w := range r.Limits() { // first the states that are there: add may take over one that ended
+	for i, w := range r.Limits() { // existing states first: add may take over one that has expired
 		if s := c.states[i]; s != nil {
 			s.Charge(c.now, &r.Spec, w, requests, c.readings[i])
 		}
@@ -125,8 +125,8 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	return nil
 }
 
-// reserve puts bytes on the account, if it bears them. What gives memory back
-// always can.
+// reserve adds bytes to the memory in use, and reports whether they fit within
+// MaxMemory. Negative amounts always do.
 func (e *Engine) reserve(bytes int64) bool {
 	if bytes == 0 {
 		return true

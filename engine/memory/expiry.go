@@ -2,7 +2,7 @@ package memory
 
 import "time"
 
-// janitor drops keys that have ended and says that memory is full, until Close.
+// janitor drops expired keys, and logs that memory is full, until Close.
 func (e *Engine) janitor() {
 	defer e.done.Done()
 	tick := time.NewTicker(sweepEvery)
@@ -18,8 +18,8 @@ func (e *Engine) janitor() {
 	}
 }
 
-// sweepAll drops the keys that have ended at clock. It returns false if that was
-// done in this very ms: a flood that finds memory full sweeps once per ms.
+// sweepAll drops the keys that have expired at clock. It returns false if that was
+// done in the same ms: while memory is full, a flood of requests sweeps once per ms.
 func (e *Engine) sweepAll(clock int64) bool {
 	if e.swept.Swap(clock) == clock {
 		return false
@@ -30,9 +30,9 @@ func (e *Engine) sweepAll(clock int64) bool {
 	return true
 }
 
-// sweep drops a stripe's keys that have ended at clock. A key is looked at when the
-// end is reached that it had when last looked at, so no more than once per
-// lifetime of what it was last charged for.
+// sweep drops a stripe's keys that have expired at clock. It visits a key when the
+// expiry is reached that the key had at the last visit: at most once per lifetime of
+// a charge.
 func (e *Engine) sweep(h *stripe, clock int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -71,8 +71,8 @@ func (e *Engine) reset(clock int64, name []byte) bool {
 	return live
 }
 
-// untilSweep returns the ms until the janitor's next visit, at least 1. A key that
-// finds no room may find some then.
+// untilSweep returns the ms until the janitor's next sweep, at least 1. A key that does
+// not fit now may fit then.
 func (e *Engine) untilSweep(clock int64) int64 {
 	const every = int64(sweepEvery / time.Millisecond)
 	return min(max(e.swept.Load()+every-clock, 1), every)

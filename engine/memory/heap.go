@@ -1,8 +1,9 @@
 package memory
 
-// dueHeap holds a stripe's keys by when they are due, the earliest first. A key's end
-// moves with every charge; its due moves only when it is reached, so that a
-// decision does not touch the heap.
+// dueHeap is a min-heap of a stripe's keys by due time. A key's expiry changes with
+// every charge, but its due time is updated only when it is reached, so that decisions
+// do not touch the heap. Unlike container/heap it calls no method of an interface, and
+// grows by an eighth.
 type dueHeap []*record
 
 // add puts k in.
@@ -31,13 +32,13 @@ func (h *dueHeap) remove(k *record) {
 	}
 }
 
-// delay gives k a later due.
+// delay moves k to a later due time.
 func (h *dueHeap) delay(k *record, due int64) {
 	k.due = due
 	h.down(int(k.at), k)
 }
 
-// hasten gives k an earlier due, if it has a later one.
+// hasten moves k to an earlier due time, unless its own is earlier still.
 func (h *dueHeap) hasten(k *record, due int64) {
 	if due < k.due {
 		k.due = due
@@ -45,7 +46,7 @@ func (h *dueHeap) hasten(k *record, due int64) {
 	}
 }
 
-// move puts k at i or wherever it belongs from there.
+// move places k at i, or above or below it, where k belongs.
 func (h *dueHeap) move(i int, k *record) {
 	if i > 0 && k.due < (*h)[(i-1)/2].due {
 		h.up(i, k)
@@ -59,7 +60,7 @@ func (h *dueHeap) set(i int, k *record) {
 	k.at = int32(i)
 }
 
-// up places k at i or, past those that are due later, above it.
+// up places k at i, or above it past keys that are due later.
 func (h *dueHeap) up(i int, k *record) {
 	for i > 0 {
 		parent := (*h)[(i-1)/2]
@@ -72,7 +73,7 @@ func (h *dueHeap) up(i int, k *record) {
 	h.set(i, k)
 }
 
-// down places k at i or, past those that are due earlier, below it.
+// down places k at i, or below it past keys that are due earlier.
 func (h *dueHeap) down(i int, k *record) {
 	for {
 		child := 2*i + 1

@@ -9,32 +9,32 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// A key that holds units or knows ids has a hold.Book, beside its states. Few keys have one, so it lies in a map of the
-// stripe, and a record only says that there is one.
+// A key with holds or remembered ids has a hold.Book in addition to its states. Few keys have one, so books are in a map
+// of the stripe, and record.book marks the keys that have one.
 
 const (
-	// bookBytes is what a book costs beside its own bytes: a slot of a map that is three fifths full, on average.
+	// bookBytes is the cost of a book in addition to its own bytes: a slot of a map that is three fifths full, on average.
 	bookBytes = 16 * 5 / 3
 
-	// lookAgain is the most ms after which the janitor looks at a key with a book, for ids that have ended: the end of
-	// such a key may come sooner than it once was.
+	// lookAgain is the longest time, in ms, between two visits of the janitor to a key with a book, to forget expired
+	// ids: such a key may expire earlier than its last visit found.
 	lookAgain = 60_000
 
-	// forgetAtOnce bounds the ids that the janitor forgets in one visit: a decision may wait for it.
+	// forgetAtOnce bounds the ids that the janitor forgets in one visit: decisions may be waiting for it.
 	forgetAtOnce = 1000
 )
 
-// holder is a key in the course of a request about what it holds. It implements hold.States.
+// holder is a key during one request about its holds or ids. It implements hold.States.
 type holder struct {
 	charge
 	e        *Engine
 	h        *stripe    // locked
 	book     *hold.Book // the key's, or an empty one
-	had      int64      // bytes of the book that were accounted for
-	reserved int64      // bytes that were put on the account for what the request adds
+	had      int64      // bytes of the book that were accounted for before the request
+	reserved int64      // bytes that were reserved for what the request adds
 }
 
-// holder returns a holder of the key of r. ids says that the request has an id.
+// holder returns a holder of the key of r. ids reports whether the request has an id.
 func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *holder {
 	x := &holder{charge: charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h}
 	if x.key != nil {
@@ -60,7 +60,7 @@ func (x *holder) Find(s *limit.Spec, length int64) *limit.State {
 	return nil
 }
 
-// Charge implements hold.States. It takes the memory that it needs: its units were admitted when there was enough.
+// Charge implements hold.States. It may exceed MaxMemory: the units were admitted when there was room.
 func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
 	st, read := x.key.find(s, w.Length), limit.Reading{}
 	if st != nil {
@@ -68,7 +68,7 @@ func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
 	} else {
 		need := stateBytes + s.FreshBytes()
 		if x.key.count == 0 {
-			need -= stateBytes // it lies in the record
+			need -= stateBytes // the record includes its first state
 		}
 		var freed int64
 		st, freed = x.key.add(s, w, at)
@@ -78,7 +78,7 @@ func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
 	st.Charge(at, s, w, 1, read)
 }
 
-// chargeNow charges a number of requests equal to r, after what has lapsed was taken.
+// chargeNow charges requests that are equal to r, after lapsed holds were removed.
 func (x *holder) chargeNow(r *engine.Request, requests int64) error {
 	if x.key != nil {
 		for i, w := range r.Limits() {
@@ -90,7 +90,7 @@ func (x *holder) chargeNow(r *engine.Request, requests int64) error {
 	return x.e.charge(x.h, &x.charge, r, requests)
 }
 
-// done puts the book on the account, and keeps it if anything is in it.
+// done accounts for the book, and keeps it unless it is empty.
 func (x *holder) done(name []byte) {
 	e, h := x.e, x.h
 	var bytes int64
@@ -126,7 +126,7 @@ func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us 
 	return granted, lapsed, err
 }
 
-// admit answers a decision with an id, by its policy if memory is full.
+// admit answers a decision with an id, by its FAIL policy if memory is full.
 func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
 	a, err := e.admitStripe(h, clock, r)
@@ -163,7 +163,7 @@ func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Ad
 	})
 }
 
-// askTogether answers a question about several keys, of which request i is the first.
+// askTogether answers the multi-key request that begins with request i.
 func (e *Engine) askTogether(p *engine.Pipeline, i int) {
 	fail := func(r *engine.Request, res *engine.Result) { e.refuse(e.clock(), r, res) }
 	joint.Engine{Do: e.Do, Fail: fail, Now: e.cfg.Now}.Ask(p, i)
@@ -179,7 +179,7 @@ func (e *Engine) settle(clock int64, r *engine.Request, res *engine.Result) {
 	res.Settled, res.Lapsed, res.Err = x.book.Settle(x, x.now, r)
 }
 
-// renew lets a lease of RL.ACQUIRE last.
+// renew extends a lease of RL.ACQUIRE.
 func (e *Engine) renew(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
 	h.mu.Lock()
@@ -197,7 +197,7 @@ func (h *stripe) end(k *record) int64 {
 	return max(k.end(), h.books[k].Until())
 }
 
-// forgetIDs drops ids of a key that have ended, and returns when the janitor looks at the key again.
+// forgetIDs drops expired ids of a key, and returns when the janitor is to look at the key again.
 func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 	if !k.book {
 		return end
@@ -229,7 +229,7 @@ func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) 
 			out = append(out, engine.State{Kind: s.Kind, Window: w.Length, Buckets: s.Buckets, Node: nodeName, TTL: ttl})
 		}
 		o := &out[i]
-		if used != o.Used || o.Limit == 0 { // what has lapsed was charged under the limit of the cells
+		if used != o.Used || o.Limit == 0 { // lapsed units are charged under the limit of the cells
 			o.Used, o.Limit = used, w.Limit
 		}
 		o.Held, o.Holds, o.Lapsed = units, holds, w.Cells.Lapsed(now)

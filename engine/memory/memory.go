@@ -1,12 +1,15 @@
 // Package memory is the embedded engine: it keeps state in this process, behind
-// sharded locks. It is the engine that runs when no backend is configured, and what
-// FAIL LOCAL asks while a node is away.
+// sharded locks. It runs when no backend is configured, and decides for FAIL LOCAL
+// while a node does not answer.
 //
 // A key is a record with a state for each algorithm, window and number of buckets
-// that it was asked with (stripe.go). A decision finds the states, lets package
-// limit read and charge them, and accounts for their memory (decide.go). Every key
-// ends when it can matter no more, without being asked for (expiry.go, heap.go). What few keys hold beside their states,
-// and the ids that they know, has a file of its own (hold.go).
+// that it was asked with (stripe.go). A decision finds the states, reads and charges
+// them through package limit, and accounts for their memory (decide.go). A key is
+// dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and
+// remembered ids (hold.go).
+//
+// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, expiry.go,
+// heap.go, inspect.go (for RL.INSPECT), take.go (for writing back what FAIL LOCAL counted).
 package memory
 
 import (
@@ -22,7 +25,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Config says how an engine is to be.
+// Config configures an Engine.
 type Config struct {
 	// MaxMemory bounds the bytes that keys and their states hold; 0 means no bound.
 	// The process needs more: Go's collector keeps up to as much again in garbage.
@@ -31,7 +34,7 @@ type Config struct {
 	// Now is the clock; nil means time.Now.
 	Now func() time.Time
 
-	// Settings are those with which the engine begins.
+	// Settings are the initial settings.
 	Settings
 
 	// Logger gets a line when memory is full, and one every minute while it is; nil means
@@ -39,22 +42,22 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// Settings say what answers for a key that finds no room. Configure changes them.
+// Settings are the FAIL policies for requests whose key cannot be stored. Configure
+// changes them.
 type Settings struct {
-	// Fail answers for a request that names no FAIL policy. FailDefault and FailLocal, having
-	// nowhere to turn to, mean FailClosed.
+	// Fail answers a request that names no FAIL policy. FailDefault and FailLocal mean
+	// FailClosed, as there is no other engine.
 	Fail engine.FailPolicy
 
-	// FailRules take precedence over Fail; of those that match a key the first holds.
+	// FailRules take precedence over Fail; the first rule that matches a key applies.
 	FailRules []engine.FailRule
 }
 
-// Engine keeps state in this process's memory. When memory is full, keys that have
-// ended go first; none that still matters is given up: what finds no room gets its
-// policy.
+// Engine keeps state in this process's memory. When memory is full, expired keys are
+// dropped; live keys are never evicted. A request that does not fit gets its FAIL policy.
 type Engine struct {
 	cfg     Config
-	live    atomic.Pointer[Settings] // in force, never modified
+	live    atomic.Pointer[Settings] // in effect, never modified
 	seed    maphash.Seed
 	stripes [Stripes]stripe
 
@@ -71,11 +74,11 @@ type Engine struct {
 }
 
 // Stripes is the number of locks, and of the parts into which the keys are divided.
-// It is large enough that sessions seldom meet at a lock and that what is done to a
-// whole stripe, once in a while, is short.
+// It is large enough that sessions seldom contend for a lock and that an operation on
+// a whole stripe holds its lock briefly.
 const Stripes = 256
 
-// sweepEvery is how often the janitor looks for keys that have ended.
+// sweepEvery is how often the janitor looks for expired keys.
 const sweepEvery = 100 * time.Millisecond
 
 const nodeName = "embedded"
@@ -88,8 +91,8 @@ func Open(cfg Config) *Engine {
 	return e
 }
 
-// New returns an empty engine without a janitor: keys that have ended stay until
-// memory is needed.
+// New returns an empty engine without a janitor: expired keys stay until memory is
+// needed.
 func New(cfg Config) *Engine {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -106,7 +109,7 @@ func New(cfg Config) *Engine {
 	return e
 }
 
-// Configure puts settings in force for the requests to come.
+// Configure applies settings to the requests to come.
 func (e *Engine) Configure(s Settings) {
 	if s.Fail == engine.FailDefault || s.Fail == engine.FailLocal {
 		s.Fail = engine.FailClosed
@@ -114,7 +117,8 @@ func (e *Engine) Configure(s Settings) {
 	e.live.Store(&s)
 }
 
-// Close stops the janitor and waits for it. It is called once; Do may still be.
+// Close stops the janitor and waits for it. It must be called only once. Do may still
+// be called afterwards. The error is always nil.
 func (e *Engine) Close() error {
 	close(e.stop)
 	e.done.Wait()
@@ -127,10 +131,10 @@ func (e *Engine) Keys() int64 { return e.keys.Load() }
 // Memory returns the accounted bytes of keys and their states.
 func (e *Engine) Memory() int64 { return e.memory.Load() }
 
-// Expired returns how many keys have ended since the start.
+// Expired returns how many keys have expired since the start.
 func (e *Engine) Expired() int64 { return e.expired.Load() }
 
-// Refused returns how many requests found no room and got their FAIL policy.
+// Refused returns how many requests did not fit into memory and got their FAIL policy.
 func (e *Engine) Refused() int64 { return e.refused.Load() }
 
 // Where implements engine.Engine.
@@ -206,13 +210,13 @@ func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 	}
 }
 
-// refuse answers a request that found no room by its policy.
+// refuse answers a request that did not fit into memory by its FAIL policy.
 func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
 	live := e.live.Load()
 	policy := r.FailPolicyFor(live.FailRules, live.Fail)
 	if policy == engine.FailLocal {
-		policy = engine.FailClosed // it has nowhere else to turn to
+		policy = engine.FailClosed // there is no other engine
 	}
 	e.sayFull(e.log.Count(policy, e.cfg.Now(), false))
 	res.Fail = policy
@@ -223,7 +227,7 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	res.Decision = policy.Decide(r, e.untilSweep(clock))
 }
 
-// sayFull logs that memory is full, with how policies answered, if a line is due.
+// sayFull logs that memory is full, and how often each policy answered, if a line is due.
 func (e *Engine) sayFull(counts []any) {
 	if counts != nil {
 		e.cfg.Logger.Warn("maxmemory reached: FAIL policies are answering for keys that cannot be stored", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)

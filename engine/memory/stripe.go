@@ -15,18 +15,18 @@ type state struct {
 	limit.State
 }
 
-// record is one key and its states. The first state lies in it: most keys have one.
+// record is one key and its states. It includes the first state: most keys have one.
 type record struct {
 	key    string
 	states state
-	due    int64 // when the expiry looks at it; at most the key's end. The heap's
-	at     int32 // its place in the heap
-	count  int16 // states, once the first is in use
-	book   bool  // it has a book: see hold.go
+	due    int64 // when the janitor looks at it, in ms; at most the key's expiry. Owned by the heap
+	at     int32 // its index in the heap. Owned by the heap
+	count  int16 // number of states; 0 while the first is not in use
+	book   bool  // the key has a book, see hold.go
 }
 
-// What a key costs beside its bytes and its states' data. A slot is a string and a
-// pointer in a map that is three fifths full, on average, and a pointer in a heap
+// The cost of a key in addition to its bytes and its states' data. A slot is a string
+// and a pointer in a map that is three fifths full, on average, and a pointer in a heap
 // with an eighth to spare.
 const (
 	stateBytes  = int64(unsafe.Sizeof(state{}))
@@ -39,7 +39,7 @@ type stripe struct {
 	mu   sync.Mutex // guards all below, and the records
 	keys map[string]*record
 	heap dueHeap
-	most int // the number of keys that the map has room for
+	most int // the most keys that the map has had since it was made
 
 	books map[*record]*hold.Book // of the few keys that hold units or know ids
 	_     [8]byte                // a cache line to itself
@@ -73,8 +73,8 @@ func (k *record) find(spec *limit.Spec, length int64) *state {
 	return nil
 }
 
-// full reports whether the key cannot have as many more states as are missing.
-// States that have ended at the clock do not count: add takes them over.
+// full reports whether the key has no room for the missing states. States that have
+// expired at the clock do not count: add takes them over.
 func (k *record) full(missing int32, clock int64) bool {
 	if int32(k.count)+missing <= engine.MaxStates {
 		return false
@@ -87,7 +87,7 @@ func (k *record) full(missing int32, clock int64) bool {
 	return missing > engine.MaxStates
 }
 
-// bytes returns what the key is accounted for.
+// bytes returns the memory that is accounted for the key.
 func (k *record) bytes() int64 {
 	sum := keyBytes(len(k.key)) + k.states.Bytes()
 	for s := k.states.next; s != nil; s = s.next {
@@ -96,15 +96,15 @@ func (k *record) bytes() int64 {
 	return sum
 }
 
-// keyBytes returns what a key of that length is accounted for with one state,
-// without that state's data. The allocator rounds up to 16 bytes.
+// keyBytes returns the memory that is accounted for a key of that length with one
+// state, without that state's data. The allocator rounds up to 16 bytes.
 func keyBytes(length int) int64 {
 	return recordBytes + slotBytes + int64(length+15)&^15
 }
 
-// add gives the key a state for one window of a spec. A state that has ended makes room for it: what it
-// counted is out of reach once now, the time of a charge, is the key's newest. add
-// returns the bytes given up.
+// add returns a state of the key for one window of a spec. It takes over a state that has
+// expired, if there is one: now, the time of a charge, is about to become the key's newest,
+// so nothing can count that state again. freed is the bytes of such a state.
 func (k *record) add(spec *limit.Spec, w limit.Window, now int64) (s *state, freed int64) {
 	if k.count == 0 {
 		k.states.Init(spec, w)
@@ -133,13 +133,13 @@ func (h *stripe) insert(key []byte) *record {
 	return k
 }
 
-// remove forgets a key. The caller takes its bytes off the account.
+// remove forgets a key. The caller accounts for its bytes.
 func (h *stripe) remove(k *record) {
 	h.heap.remove(k)
 	delete(h.keys, k.key)
 	delete(h.books, k)
 	if len(h.keys) < h.most/4 && h.most > 64 {
-		// A map keeps the room it once had.
+		// A Go map does not shrink.
 		keys := make(map[string]*record, len(h.keys))
 		for name, k := range h.keys {
 			keys[name] = k

@@ -2,15 +2,14 @@ package memory
 
 import "github.com/rlproxy/rlproxy/engine"
 
-// Taken is a key that was taken out of an engine, and what it had counted.
+// Taken is a key that was taken out of an engine, with its states.
 type Taken struct {
 	Key    string
 	States []engine.State
 }
 
-// Take forgets the keys of one stripe, from 0 to Stripes-1, that pass, and returns
-// what they had counted. Keys of which the units of a state do not add up with
-// those counted elsewhere stay.
+// Take removes the keys of one stripe, from 0 to Stripes-1, that pass, and returns
+// them. Keys with a state whose units cannot be added to those counted elsewhere stay.
 func (e *Engine) Take(stripe int, pass func(key string) bool) []Taken {
 	h, clock := &e.stripes[stripe], e.clock()
 	h.mu.Lock()
@@ -30,8 +29,8 @@ func (e *Engine) Take(stripe int, pass func(key string) bool) []Taken {
 // Forget drops a key, as RL.RESET does.
 func (e *Engine) Forget(key []byte) { e.reset(e.clock(), key) }
 
-// additive reports whether the units of all states of the key add up with those
-// counted elsewhere. What is held does not.
+// additive reports whether the units of all states of the key can be added to those
+// counted elsewhere. Held units cannot.
 func (k *record) additive() bool {
 	if k.book {
 		return false
