@@ -65,7 +65,7 @@ func (s *reconciler) open() {
 	go s.run(ctx) // until stopWriting
 }
 
-// stopWriting ends the rounds. Requests are still decided, until close.
+// stopWriting ends the rounds, once the nodes have answered the batch under way. Requests are still decided, until close.
 func (s *reconciler) stopWriting() {
 	s.stop()
 	s.done.Wait()
@@ -94,7 +94,7 @@ func (s *reconciler) run(ctx context.Context) {
 		case <-s.look:
 		case <-again:
 		}
-		backend.Guard(s.e.config.Logger, "writing back what FAIL LOCAL counted", s.round)
+		backend.Guard(s.e.config.Logger, "writing back what FAIL LOCAL counted", func() { s.round(ctx) })
 		select {
 		case <-ctx.Done():
 			return
@@ -139,7 +139,7 @@ func (s *reconciler) forget(key []byte) {
 
 // round writes back what nodes take. Contested keys wait until the proxies agree on their
 // nodes.
-func (s *reconciler) round() {
+func (s *reconciler) round(ctx context.Context) {
 	conflict := s.e.layout.Conflict.Load()
 	s.again = conflict != nil
 	top := s.e.topology()
@@ -158,12 +158,12 @@ func (s *reconciler) round() {
 		return takes[top.Locate(name, 0)] && (conflict == nil || !conflict.Contested(name, s.e.splits.Shards(name)))
 	}
 	p := &engine.Pipeline{}
-	for stripe := 0; stripe < memory.Stripes && s.unwritten.Keys() > 0; stripe++ {
+	for stripe := 0; stripe < memory.Stripes && s.unwritten.Keys() > 0 && ctx.Err() == nil; stripe++ {
 		for _, t := range s.unwritten.Take(stripe, pass) {
-			s.charge(p, t)
+			s.charge(ctx, p, t)
 		}
 	}
-	s.write(p)
+	s.write(ctx, p)
 }
 
 // ask asks a node about a key of its own, which charges nothing, so that the queue
@@ -187,7 +187,7 @@ func chargeOf(key string, kind limit.Kind, window, buckets, units int64) engine.
 
 // charge asks for what a key still counts to be charged. Units that have left their
 // window here since they were admitted do not count any more.
-func (s *reconciler) charge(p *engine.Pipeline, t memory.Taken) {
+func (s *reconciler) charge(ctx context.Context, p *engine.Pipeline, t memory.Taken) {
 	inspect := engine.Pipeline{Requests: []engine.Request{{Op: engine.OpInspect, Key: []byte(t.Key)}}}
 	s.counted.Do(&inspect)
 	for _, st := range t.States {
@@ -201,15 +201,22 @@ func (s *reconciler) charge(p *engine.Pipeline, t memory.Taken) {
 			continue
 		}
 		if *p.Add() = chargeOf(t.Key, st.Kind, st.Window, st.Buckets, units); len(p.Requests) == writeBatch {
-			s.write(p)
+			s.write(ctx, p)
 		}
 	}
 }
 
-// write asks the nodes. What certainly was not charged has yet to be written, in a
+// write asks the nodes, unless ctx has ended. What certainly was not charged has yet to be written, in a
 // later round: a node failed or refused it, or a split key's home denied it because a
 // shard cannot be reached, whose lease it serves until that ends.
-func (s *reconciler) write(p *engine.Pipeline) {
+func (s *reconciler) write(ctx context.Context, p *engine.Pipeline) {
+	if ctx.Err() != nil {
+		for i := range p.Requests {
+			s.add(&p.Requests[i])
+		}
+		p.Reset()
+		return
+	}
 	s.e.Do(p)
 	for i := range p.Results {
 		var failed *engine.Unavailable

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"fmt"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -111,4 +113,36 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	last := conformance.Ask(e, ask)
 	require.NoError(t, last.Err)
 	require.False(t, last.Allowed, "the dead shard's loan counts, too")
+}
+
+// The end of an engine does not wait until a node has taken all that LOCAL counted. What was not
+// written stays counted.
+func TestTheEndStopsWritingBack(t *testing.T) {
+	t.Parallel()
+	n := startFake(t)
+	e := openAlways(t, time.Minute, "redis://"+n.addr)
+	ready(t, e, "k")
+	const keys = 20 * writeBatch
+	for i := range keys {
+		r, local := charge(fmt.Sprint("key", i), 5), engine.Result{}
+		e.reconciler.decide(&r, &local, false)
+		require.True(t, local.Allowed)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	var first sync.Once
+	n.set(func(args []string) reply {
+		if strings.EqualFold(args[0], "fcall") {
+			first.Do(func() { close(asked) })
+			<-answer
+		}
+		return n.well(args)
+	})
+	e.reconciler.wake()
+	<-asked
+	e.reconciler.stop()
+	close(answer)
+	e.reconciler.stopWriting()
+	require.EqualValues(t, writeBatch, e.reconciler.written.Load(), "only the batch under way")
+	require.EqualValues(t, keys-writeBatch, e.reconciler.unwritten.Keys())
+	require.Zero(t, e.reconciler.lost.Load())
 }
