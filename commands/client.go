@@ -39,7 +39,7 @@ type client struct {
 
 	*workspace           // nil while no pipeline is processed
 	sent       time.Time // when the pipeline was started, if it was
-	finish     func()    // resp.Session.Finish, as a value that is allocated once
+	finish     func()    // resp.Session.Finish as a func value, created once so that calls do not allocate
 
 	off      bool // CLIENT REPLY OFF: no replies until ON
 	skip     bool // CLIENT REPLY SKIP: no reply to the current command

@@ -192,9 +192,11 @@ func (h *Handler) Denied() (logins, commands, keys int64) {
 	return h.noLogin.Load(), h.noCommand.Load(), h.noKey.Load()
 }
 
-// SetSlowLog sets which commands the slow log has: the newest ones, at most as many, that took
-// so long or longer. With a negative duration nothing is logged any more.
-func (h *Handler) SetSlowLog(slower time.Duration, most int) { h.stats.Slow.Configure(slower, most) }
+// SetSlowLog configures the slow log: it keeps the newest maxLen commands that took at least
+// threshold. A negative threshold turns it off.
+func (h *Handler) SetSlowLog(threshold time.Duration, maxLen int) {
+	h.stats.Slow.Configure(threshold, maxLen)
+}
 
 // Open begins a session.
 func (h *Handler) Open(s *resp.Session) {

@@ -7,22 +7,22 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// Book is the policies that are in force: those of the configuration, and those stored by a
-// command under other names. It is safe for use by many goroutines. The zero value has none.
+// A Book holds the policies in effect: those of the configuration, and those stored by a command
+// under other names. It is safe for concurrent use. The zero Book is empty.
 type Book struct {
 	mu         sync.Mutex
 	configured *Set  // nil: none
 	stored     *Set  // nil: none
 	version    int64 // of stored
 
-	force  atomic.Pointer[Set]                // what is in force; nil: nothing
+	force  atomic.Pointer[Set]                // the policies in effect; nil: none
 	unread atomic.Pointer[engine.Unavailable] // why the stored policies are not known; nil if they are
 }
 
-// Find returns the policy of a name that is in force, or nil.
+// Find returns the policy with that name that is in effect, or nil.
 func (b *Book) Find(name []byte) *Policy { return b.InForce().Find(name) }
 
-// InForce returns all policies that are in force.
+// InForce returns all policies in effect.
 func (b *Book) InForce() *Set {
 	if s := b.force.Load(); s != nil {
 		return s
@@ -48,7 +48,7 @@ func (b *Book) Configure(s *Set) {
 	b.merge()
 }
 
-// Store replaces the stored policies, which are known from now on. version is theirs.
+// Store replaces the stored policies, which are now known. version is their version.
 func (b *Book) Store(s *Set, version int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,14 +67,14 @@ func (b *Book) Stored() (s *Set, version int64) {
 	return b.stored, b.version
 }
 
-// Await says that there may be stored policies that are not known yet, and why. It holds until
-// Store.
+// Await records that there may be stored policies that are not known yet, and why, until Store is
+// called.
 func (b *Book) Await(why *engine.Unavailable) { b.unread.Store(why) }
 
 // Unread returns why the stored policies are not known yet, or nil if they are.
 func (b *Book) Unread() *engine.Unavailable { return b.unread.Load() }
 
-// merge puts the policies in force. The caller holds mu.
+// merge puts the policies into effect. The caller holds mu.
 func (b *Book) merge() {
 	var all []*Policy
 	if b.configured != nil {

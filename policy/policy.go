@@ -1,10 +1,9 @@
-// Package policy has named policies: limits with a name, by which RL.CHECK asks, and overrides of
-// these limits for some keys. It does no I/O, reads no clock and starts no goroutine.
+// Package policy implements named policies: named limits for RL.CHECK, with overrides for individual
+// keys and prefixes. It does no I/O, reads no clock and starts no goroutine.
 //
-// A Set is what policies there are, and is immutable. It has a text form, which is that of
-// the configuration: one line for each policy and override. A change makes another Set. A Book is
-// the policies that are in force: those of the configuration and those that were stored by a
-// command.
+// A Set is an immutable collection of policies. It has a text form, which is that of the
+// configuration: one line for each policy and override. A change produces a new Set. A Book holds
+// the policies in effect: those of the configuration and those that were stored by a command.
 //
 // The words of a policy are those of RL.SLIDE, RL.COUNTER and RL.FIXED, and are parsed by package
 // ratelimit.
@@ -21,7 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Policy is limits with a name. It must not be modified once it is in a Set.
+// Policy is a named set of limits. It must not be modified once it is in a Set.
 type Policy struct {
 	Name      string // 1 to MaxName letters, digits, _, . and -
 	Kind      limit.Kind
@@ -51,9 +50,8 @@ type Override struct {
 	Verdict engine.Verdict
 }
 
-// Fill sets what the policy says of a request about a key: everything but the cost and the ID.
-// The client's key is the policy's name, a colon and the key given. The number of shards is as the
-// policy has it. Fill returns an error reply, or "". It does not allocate once the pipeline has
+// Fill sets all fields of a request about a key, except for the cost and the ID, as the policy has
+// them. The client's key is the policy's name, a colon and the key given. Fill returns an error reply, or "". It does not allocate once the pipeline has
 // memory.
 func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) string {
 	n := len(p.Name) + 1 + len(key)

@@ -12,7 +12,7 @@ type Config struct {
 	// closed. Default 10000. Each takes a file descriptor: raise ulimit -n with it.
 	// A silent connection takes 7 KB, with TLS 25 KB; half a command takes 16 KiB more.
 	MaxClients int
-	// Timeout closes a connection that has sent nothing for so long. Zero suits clients
+	// Timeout closes connections that have been silent for this long. Zero suits clients
 	// with pools; some minutes suit clients that leak connections.
 	Timeout time.Duration
 	// TCPKeepAlive is the time of silence after which a TCP peer is probed. Five minutes
@@ -20,7 +20,7 @@ type Config struct {
 	TCPKeepAlive time.Duration
 	// HandshakeTimeout bounds a TLS handshake. Default 10 s.
 	HandshakeTimeout time.Duration
-	// WriteTimeout closes a client that reads none of its replies for so long. Default
+	// WriteTimeout closes a client that has not read any of its replies for this long. Default
 	// 30 s. It may act after half of that.
 	WriteTimeout time.Duration
 

@@ -9,31 +9,34 @@ import (
 	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
-// A session begins with a goroutine of its own, which can do everything. While many clients ask
-// and wait, waking a goroutine for each request costs more than the request. So a session whose
-// pipelines the handler can start, and finish later, leaves its goroutine then and waits in an
-// event loop: one goroutine reads what has arrived for all such sessions and starts it, and
-// whoever has the results writes the replies. Whatever is not ordinary, such as a partial command, a client that
-// does not read, a drain or the end, has the session go on in a goroutine of its own.
+// A new session runs in its own goroutine, which handles everything. When many clients are active
+// and each waits for its reply, waking a goroutine per request costs more than serving the request.
+// Sessions whose pipelines the handler can answer asynchronously (see Starter) therefore give up
+// their goroutine and park in an event loop. One goroutine reads for all parked sessions and starts
+// their pipelines; whoever delivers the last result writes the replies. Anything out of the ordinary
+// (a partial command, a client that does not read, a drain, the end of the connection) moves the
+// session back to its own goroutine.
 
-// Where a session is served. Who changes the place from parked serves the session next.
+// The places a session can be served from. Whoever moves it out of parked, by compare-and-swap,
+// serves it next.
 const (
 	own       = iota // by a goroutine of its own
-	parked           // by nobody: the event loop hears when there is something to read
+	parked           // by nobody; the event loop is notified when the connection becomes readable
 	started          // by the handler, which will call Finish
 	restarted        // as started, and there is something to read again
 )
 
 const (
-	// quietPipelines is how many pipelines of all sessions, its own included, are served from one turn of a
-	// session to its next while it is hardly in quietPipelines.
+	// A session's turn is quiet if the server has served at most quietPipelines pipelines, its own
+	// included, since the session's previous turn.
 	quietPipelines = 2
-	// quietTurns is how many quiet turns in a row let a session have a goroutine: who is alone is
-	// answered sooner by one.
+	// After quietTurns quiet turns in a row a session keeps its own goroutine, which has lower
+	// latency when few clients are active.
 	quietTurns = 8
-	// maxStarted is the most commands of a pipeline that an event loop starts: others' wait for it.
+	// maxStarted is the longest pipeline, in commands, that an event loop starts; its other sessions
+	// have to wait for it.
 	maxStarted = 8
-	// loopCores is how many cores there are for each event loop.
+	// loopCores is the number of cores per event loop.
 	loopCores = 4
 )
 
@@ -47,11 +50,11 @@ type eventLoop struct {
 	end     sync.Once
 
 	mu       sync.Mutex
-	set      *epoll.Set         // of the sessions' connections, by ID; nil: cannot be had; guarded by mu
-	sessions map[int64]*Session // those in set; guarded by mu
+	set      *epoll.Set         // the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
+	sessions map[int64]*Session // the sessions in set; guarded by mu
 }
 
-// newEventLoops returns the event loops of a server. They begin when they are needed.
+// newEventLoops returns the event loops of a server. Each starts when it is first needed.
 func newEventLoops(starter Starter, timeout time.Duration) []*eventLoop {
 	loops := make([]*eventLoop, (runtime.GOMAXPROCS(0)+loopCores-1)/loopCores)
 	for i := range loops {
@@ -60,7 +63,7 @@ func newEventLoops(starter Starter, timeout time.Duration) []*eventLoop {
 	return loops
 }
 
-// open begins the loop.
+// open starts the loop.
 func (l *eventLoop) open() {
 	set, err := epoll.New()
 	if err != nil {
@@ -77,7 +80,7 @@ func (l *eventLoop) open() {
 
 // close ends the loop. No session is parked any more.
 func (l *eventLoop) close() {
-	l.begin.Do(func() {}) // it does not begin any more
+	l.begin.Do(func() {}) // it cannot start after this
 	l.end.Do(func() { close(l.done) })
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -86,8 +89,8 @@ func (l *eventLoop) close() {
 	}
 }
 
-// add parks a session and begins to wait for its client. It returns false if that cannot be, and
-// nobody else has roused the session meanwhile.
+// add parks a session until its client sends something. It returns false if the session could not
+// be parked and the caller must go on serving it.
 func (l *eventLoop) add(s *Session) bool {
 	l.begin.Do(l.open)
 	l.mu.Lock()
@@ -105,10 +108,10 @@ func (l *eventLoop) add(s *Session) bool {
 	return true
 }
 
-// elapsed returns the loop's own clock, which no change of the machine's clock moves.
+// elapsed returns the time since the loop was created, on a monotonic clock.
 func (l *eventLoop) elapsed() time.Duration { return time.Since(l.created) }
 
-// remove ends what add began.
+// remove takes a session out of the loop.
 func (l *eventLoop) remove(s *Session) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,11 +145,11 @@ func (l *eventLoop) run(set *epoll.Set) {
 		l.starter.Flush()
 		clear(sessions)
 		sessions = sessions[:0]
-		runtime.Gosched() // what was started comes first, and more arrives meanwhile
+		runtime.Gosched() // lets what was started run first, while more arrives
 	}
 }
 
-// expire ends sessions whose clients are silent for too long.
+// expire ends sessions whose clients have been silent for longer than the timeout.
 func (l *eventLoop) expire() {
 	ticks := time.NewTicker(max(l.timeout/10, time.Millisecond))
 	defer ticks.Stop()
@@ -176,8 +179,7 @@ func (s *Session) canStart(pipeline []Command) bool {
 	return len(pipeline) <= maxStarted && s.srv.starter.CanStart(s, pipeline)
 }
 
-// park leaves the session to its event loop, if it is there for sessions like this one. If it returns
-// true, somebody else may be serving the session already.
+// park hands the session to its event loop if the session is eligible. If it returns true, somebody else may be serving the session already.
 func (s *Session) park() bool {
 	if s.events == nil || !s.light || s.quiet >= quietTurns || s.in.start != s.in.end || s.srv.draining.Load() {
 		return false
@@ -198,15 +200,15 @@ func (s *Session) reconsider() {
 	}
 }
 
-// rouse has a parked session go on in a goroutine of its own. It may be called from any
-// goroutine, for any session.
+// rouse moves a parked session to a goroutine of its own. It may be called from any goroutine, for
+// any session.
 func (s *Session) rouse() {
 	if s.place.CompareAndSwap(parked, own) {
 		s.detach()
 	}
 }
 
-// detach has the session go on in a goroutine of its own. Nobody else is serving it.
+// detach moves the session to a goroutine of its own. Nobody else is serving it.
 func (s *Session) detach() {
 	s.events.remove(s)
 	s.light = false // it reads before it parks again
@@ -214,7 +216,7 @@ func (s *Session) detach() {
 	go s.run() // until it ends or parks again
 }
 
-// readable begins to serve what has arrived. closed says that no more will.
+// readable starts to serve what has arrived. With closed, no more will arrive.
 func (s *Session) readable(closed bool) {
 	for {
 		switch s.place.Load() {
@@ -232,13 +234,13 @@ func (s *Session) readable(closed bool) {
 			if s.place.CompareAndSwap(started, restarted) {
 				return
 			}
-		default: // whoever serves it reads, too
+		default: // whoever serves it also reads
 			return
 		}
 	}
 }
 
-// start reads, and has the handler start what has arrived. It returns false if that needs a
+// start reads, and lets the handler start what has arrived. It returns false if that needs a
 // goroutine. If it returns true, somebody else may be serving the session already.
 func (s *Session) start() bool {
 	n, all := s.in.arrived()
@@ -261,7 +263,8 @@ func (s *Session) start() bool {
 	return true
 }
 
-// Finish goes on with a session whose pipeline was started. The handler has it called once the results are there.
+// Finish continues a session whose pipeline was started. The handler arranges for it to be called
+// once all results are available.
 func (s *Session) Finish() {
 	s.guard(func() {
 		s.srv.starter.Finish(s)
@@ -285,7 +288,7 @@ func (s *Session) guard(do func()) {
 	ok = true
 }
 
-// wait parks a session again that has been served. It returns false if there is something to read.
+// wait parks a served session again. It returns false if there is something to read.
 func (s *Session) wait() bool {
 	s.rest()
 	s.in.release()
@@ -297,7 +300,8 @@ func (s *Session) wait() bool {
 	return true
 }
 
-// flushNow writes Out as far as that is possible without waiting, and reports whether it is empty.
+// flushNow writes as much of Out as it can without blocking, and reports whether all of it was
+// written.
 func (s *Session) flushNow() bool {
 	if len(s.Out) > joinOut {
 		return false

@@ -24,9 +24,9 @@ const (
 )
 
 // What the commands of a slice take while they are answered, in addition to their bytes.
-// It is reserved where a slice is made, so that nobody who works on a command has to count
-// what is proportional to it. A session has a little without asking: under pressure,
-// slices get shorter, and ordinary clients go on.
+// It is reserved where a slice is made, so that the code that answers a command does not
+// have to account for it. A session has a little without reserving: under memory pressure
+// slices get shorter, and clients with short commands are still served.
 const (
 	freeCommands = 16       // commands of a slice that are not counted
 	freeArgs     = 64       // arguments of a slice that are not counted
@@ -39,7 +39,7 @@ const (
 	costStep     = 64 << 10 // bytes that are reserved together
 )
 
-// workspace is the memory of a session that has something to do. A silent session
+// workspace is the memory of a session that is being served. A silent session
 // returns its workspace to the pool.
 type workspace struct {
 	buf  []byte    // bytes read; commands alias it
@@ -70,8 +70,8 @@ type reader struct {
 	again      bool       // the next call of slice returns what the last one did
 	cost       int        // bytes reserved for the commands of the slice
 
-	try  func(fd uintptr) bool // readReady, as a value that is allocated once
-	now  func(fd uintptr)      // readArrived, as a value that is allocated once
+	try  func(fd uintptr) bool // readReady as a func value, created once so that calls do not allocate
+	now  func(fd uintptr)      // readArrived as a func value, as try
 	n    int                   // bytes read by readReady or readArrived
 	rerr error                 // the error of readReady or readArrived
 }
@@ -135,8 +135,8 @@ func (r *reader) slice(trusted bool) ([]Command, error) {
 	return ws.cmds, nil
 }
 
-// afford reserves what a slice of so many commands, arguments and bytes takes. It reports
-// whether that was available.
+// afford reserves the memory of a slice with the given numbers of commands, arguments and
+// bytes. It reports whether that was available.
 func (r *reader) afford(commands, args, size int) bool {
 	commands, args, size = max(commands-freeCommands, 0), max(args-freeArgs, 0), max(size-freeBytes, 0)
 	need := commands*commandCost + min(args, requestArgs)*requestCost + args*argumentCost + min(size, copiedBytes)
@@ -238,7 +238,7 @@ func (r *reader) readReady(fd uintptr) bool {
 }
 
 // arrived reads what has arrived, without waiting, for a reader that has nothing buffered. It
-// reports whether that was all for now; else the caller had better call fill.
+// reports whether that was all for now; otherwise the caller should call fill.
 func (r *reader) arrived() (n int, all bool) {
 	r.n, r.rerr = 0, nil
 	if r.raw.Control(r.now) != nil {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// A session that learns of the drain continues to read what its client has sent by
+	// A session that notices the drain continues to read what its client has sent by
 	// then, until nothing arrives for drainQuiet, and for drainRead at most.
 	drainQuiet = 10 * time.Millisecond
 	drainRead  = 100 * time.Millisecond
@@ -30,7 +30,7 @@ const (
 
 // run serves the session in a goroutine of its own, until it ends or parks.
 func (s *Session) run() {
-	over := true // after a panic, too
+	over := true // also after a panic
 	defer func() {
 		if over {
 			s.leave()
@@ -46,7 +46,7 @@ func (s *Session) run() {
 	}
 	s.account(err)
 	if linger {
-		s.in.release() // others may need it meanwhile
+		s.in.release() // others can use it while this session lingers
 		s.linger()
 	}
 }
@@ -113,7 +113,8 @@ func (s *Session) loop() (linger bool, err error) {
 	}
 }
 
-// answer serves what has been read, and writes. It reports whether that has ended the session.
+// answer serves what has been read, and writes the replies. It reports whether that has ended
+// the session.
 func (s *Session) answer() (over, linger bool, err error) {
 	for {
 		pipeline, err := s.in.slice(s.Trusted)

@@ -20,8 +20,7 @@ import (
 	"time"
 )
 
-// Handler answers commands. Its methods are called by whoever serves a session, and so
-// never two at a time for one. A panic in one of them closes the session's
+// Handler answers commands. Its methods are never called two at a time for one session. A panic in one of them closes the session's
 // connection and has no other effect.
 type Handler interface {
 	// Open is called once, before the first Serve. It writes nothing.
@@ -35,18 +34,18 @@ type Handler interface {
 }
 
 // Starter is a Handler that can answer without keeping a goroutine waiting. Its methods are
-// called on various goroutines, but those about a session never two at a time. None of them waits.
+// called on various goroutines, but never two at a time for one session. None of them blocks.
 type Starter interface {
 	Handler
 	// CanStart reports whether Start can answer a pipeline. It changes nothing.
 	CanStart(s *Session, pipeline []Command) bool
-	// Start begins to answer a pipeline. Once the results are there, it has Session.Finish
-	// called, on any goroutine, perhaps before Start returns.
+	// Start begins to answer a pipeline and arranges for Session.Finish to be called when the
+	// results are available: on any goroutine, possibly before Start returns.
 	Start(s *Session, pipeline []Command)
 	// Finish appends the replies to the commands that Start has begun to answer. The commands
 	// are valid until it returns.
 	Finish(s *Session)
-	// Flush is called after some calls of Start: what they have begun need not wait for more.
+	// Flush is called after one or more calls of Start: what they began need not wait for more.
 	Flush()
 }
 
@@ -91,8 +90,8 @@ type Session struct {
 	events  *eventLoop   // serves the session while it has no goroutine; nil: none can
 	place   atomic.Int32 // where the session is served, see eventloop.go
 	light   bool         // Start could have answered the last pipeline
-	turn    int64        // pipelines that the server had served when it last served this session
-	quiet   int          // the last turns of this session that had hardly any of others in between
+	turn    int64        // the server's count of pipelines when it last served this session
+	quiet   int          // consecutive turns with few pipelines of other sessions in between, see quietTurns
 	expired bool         // the client was silent for Timeout while the session had no goroutine
 
 	parkedAt atomic.Int64 // when the session last parked, in ns of its event loop's clock

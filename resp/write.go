@@ -10,12 +10,11 @@ import (
 // a slow connection may take longer as a whole.
 const writeChunk = 256 << 10
 
-// flushAt is how many bytes of Out FlushIfLarge leaves in memory.
+// flushAt is the size of Out, in bytes, above which FlushIfLarge writes it.
 const flushAt = 256 << 10
 
-// FlushIfLarge makes room for more of a long reply: it writes Out if Out is large. A handler
-// calls it between the elements of a reply and between replies, so that they are not all
-// in memory at once.
+// FlushIfLarge writes Out if it is large. A handler calls it between the elements of a long
+// reply and between replies, so that they are not all in memory at once.
 func (s *Session) FlushIfLarge() {
 	if len(s.Out) > flushAt {
 		s.Flush()

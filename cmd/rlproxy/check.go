@@ -70,8 +70,8 @@ func (c *config) conflict(given map[string]bool) error {
 	case c.protoMaxBulk > c.queryBuffer:
 		return below("client-query-buffer-limit", c.queryBuffer, "proto-max-bulk-len", c.protoMaxBulk)
 	case !given["maxmemory-clients"]:
-		// It follows from the machine's memory. What it does not leave room for is refused
-		// when a client asks for it.
+		// It is derived from the machine's memory. A client that needs more than it allows is
+		// refused then.
 	case given["client-query-buffer-limit"] && c.queryBuffer > c.clientMemory:
 		return below("maxmemory-clients", c.clientMemory, "client-query-buffer-limit", c.queryBuffer)
 	case given["client-output-buffer-limit"] && c.outputBuffer > c.clientMemory:

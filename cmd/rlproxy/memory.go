@@ -13,9 +13,9 @@ import (
 	"github.com/rlproxy/rlproxy/internal/machine"
 )
 
-// What the process needs in addition to maxmemory and maxmemory-clients, in bytes.
+// Memory that the process needs in addition to maxmemory and maxmemory-clients, in bytes.
 const (
-	ownMemory   = 32 << 20 // stacks, buffers of connections to nodes, what is known of split keys
+	ownMemory   = 32 << 20 // stacks, buffers of connections to nodes, state of split keys
 	plainMemory = 10 << 10 // a connection that is silent, or whose commands are short
 	tlsMemory   = 30 << 10 // the same with TLS
 	leastMemory = 16 << 20 // the least that maxmemory and maxmemory-clients are by default
@@ -34,7 +34,7 @@ var available = sync.OnceValue(func() space {
 	return newSpace(machine.ContainerMemory(root), machine.Memory(root), debug.SetMemoryLimit(-1))
 })
 
-// newSpace divides memory: a container's is all for this process, of a machine's it takes
+// newSpace divides memory: it takes all of a container's, and of a machine's
 // a quarter, at most 4 GiB. A GOMEMLIMIT in the environment that is less than that replaces
 // it; without one, goLimit is math.MaxInt64.
 func newSpace(container, physical, goLimit int64) space {
@@ -82,7 +82,7 @@ func limitMemory(c *config, s space, log *slog.Logger) {
 }
 
 // returnMemory returns memory to the system soon after a load that needed it, until ctx
-// is cancelled. Go's collector does not run in a process that is idle, for two minutes.
+// is cancelled. In an idle process Go's collector runs only every two minutes.
 func returnMemory(ctx context.Context) {
 	second := time.NewTicker(time.Second)
 	defer second.Stop()

@@ -22,14 +22,14 @@ import (
 // live is the state that SIGHUP and CONFIG SET replace while the process runs.
 type live struct {
 	load             func() (*config, error) // reads the configuration again
-	config           atomic.Pointer[config]  // the configuration in force; never modified
+	config           atomic.Pointer[config]  // the configuration in effect; never modified
 	changedByCommand atomic.Int64            // directives that CONFIG SET has changed since the configuration was read
-	level            slog.LevelVar           // the log level in force
+	level            slog.LevelVar           // the log level in effect
 	tls              listenerTLS
 
 	mu   sync.Mutex // held while the configuration changes
-	read *config    // the configuration as it was read last, without what CONFIG SET has set; guarded by mu
-	acl  *acl.List  // the users in force; guarded by mu
+	read *config    // the configuration as last read, without the changes of CONFIG SET; guarded by mu
+	acl  *acl.List  // the users in effect; guarded by mu
 
 	// Set while serve starts; nil before.
 	log     *slog.Logger
@@ -75,7 +75,7 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 	return "", ""
 }
 
-// use puts in force what c says without naming a file. mu is held, or nothing is served yet.
+// use puts into effect the settings of c that name no file. mu is held, or nothing is served yet.
 func (l *live) use(c *config) {
 	l.changedByCommand.Store(int64(len(l.read.changed(c, true))))
 	l.level.Set(c.level())
@@ -106,7 +106,7 @@ func prepare(c *config) (p prepared, err error) {
 	return p, err
 }
 
-// apply puts c, which was read, and p in force. mu is held, or nothing is served yet.
+// apply puts c, which was read, and p into effect. mu is held, or nothing is served yet.
 func (l *live) apply(c *config, p prepared) {
 	l.tls.current.Store(p.tls)
 	l.read, l.acl = c, p.acl
@@ -118,8 +118,8 @@ func (l *live) apply(c *config, p prepared) {
 	l.use(c)
 }
 
-// errOpens is the error of a reload that removes authentication, as that of a file that
-// was emptied by mistake would.
+// errOpens is the error of a reload that would remove authentication, as a file that was
+// emptied by mistake would.
 var errOpens = errors.New(`the new configuration would remove authentication; to confirm that, set requirepass ""`)
 
 // reload reads the configuration and the files that it names again, and applies all

@@ -24,13 +24,13 @@ type value interface {
 	words() [][]string
 }
 
-// explained is a value that says itself what is wrong with words.
+// explained is a value whose errors explain what is wrong with words.
 type explained interface {
 	value
 	put(words []string) error // instead of set
 }
 
-// refusal returns why CONFIG SET refuses words, as Redis says it where it has such a value.
+// refusal returns why CONFIG SET refuses words, in the words of Redis if it has such a value.
 func refusal(v value, words []string) string {
 	switch v := v.(type) {
 	case span:

@@ -12,24 +12,24 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// A question about several keys (AND) is one request for each key. Those that the engine must decide
-// together stand one after the other, and the first of them says how many follow. The others stand
-// after them: a key with SHADOW is asked for itself, since a shadow denies nothing, and a key that
-// an override makes unlimited or blocked is not asked at all.
+// A question about several keys (AND) is one request per key. The requests that the engine must
+// decide together come first, and the first of them has the number of those that follow. The others
+// come after them: a key with SHADOW is decided on its own, since a shadow denies nothing, and a key
+// that an override makes unlimited or blocked is not decided by the engine at all.
 
 // maxKeys is the most keys of a question.
 const maxKeys = 8
 
-// grammar is how the commands are written that decide: with a key, limits, windows and options, or with
-// a policy, a key and options.
+// grammar describes the syntax of a decision command: either key, limits, windows and options, or
+// policy, key and options.
 type grammar struct {
 	known option
-	pairs bool // limits and windows stand before the options
+	pairs bool // limits and windows come before the options
 	keys  table.Keys
-	words int    // number of words in front of the options, at least
-	least string // what these words are
+	words int    // least number of words before the options
+	least string // description of these words, for errors
 
-	// begin parses the words in front of the options. It returns those after them, and an error reply or "".
+	// begin parses the words before the options. It returns the words after them, and an error reply or "".
 	begin func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string)
 }
 
@@ -50,7 +50,8 @@ func grammarOf(kind limit.Kind) *grammar {
 	}
 }
 
-// nextKey returns table.Keys.Next of a command whose keys stand so many words after its name and after AND.
+// nextKey returns the table.Keys.Next function of a command whose keys come distance words after its
+// name and after each AND.
 func nextKey(distance int) func(words [][]byte, key int) int {
 	return func(words [][]byte, key int) int {
 		if next := nextAnd(words, key+1) + distance; next < len(words) {

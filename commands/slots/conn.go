@@ -15,7 +15,7 @@ const (
 // Conn is the connection of a client. The zero value has no Keeper, and nothing can be tied to it.
 type Conn struct {
 	keeper *Keeper
-	leases map[*lease]struct{} // what is tied to the connection. Only its session makes the map; Keeper.mu guards what is in it
+	leases map[*lease]struct{} // leases tied to the connection. Only its session creates the map; Keeper.mu guards the entries
 }
 
 // Conn returns a connection that nothing is tied to. k may be nil.
@@ -25,8 +25,8 @@ func (k *Keeper) Conn() Conn { return Conn{keeper: k} }
 // connection. Done must follow. If the lease is being released for another connection, Claim waits until that
 // is answered. It returns an error reply, or "".
 //
-// It takes the lease from another connection before the engine is asked, since that connection may be closed
-// and give the lease back meanwhile.
+// It takes the lease from another connection before the request is sent, since that connection may be
+// closed in between, which would release the lease.
 func (c *Conn) Claim(r *engine.Request, tied bool) string {
 	k := c.keeper
 	switch {
@@ -84,7 +84,7 @@ func (k *Keeper) find(n name) *lease {
 	}
 }
 
-// Done takes in the answers to an RL.ACQUIRE that Claim announced, or to an RL.RELEASE.
+// Done records the answers to an RL.ACQUIRE that Claim announced, or to an RL.RELEASE.
 func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied bool) {
 	k := c.keeper
 	if k == nil || k.tied.Load() == 0 {
@@ -107,8 +107,8 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 	}
 }
 
-// acquired takes in the answer to an RL.ACQUIRE. What a FAIL policy allowed may be held: the first
-// renewal will tell. What it denied stays as it was. k.mu is held.
+// acquired records the answer to an RL.ACQUIRE. A lease that a FAIL policy allowed may be held: the
+// first renewal shows that. One that it denied stays as it was. k.mu is held.
 func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 	l.claims--
 	switch {
@@ -117,7 +117,7 @@ func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 		l.held, l.kept, l.ttl, l.end = true, false, r.Hold.TTL, ends(now, r.Hold.TTL)
 		k.plan(l, renewAt(now, l.ttl))
 	case res.Err == nil && res.Fail == engine.FailDefault:
-		l.held, l.kept = false, false // it had ended, and slots were too few
+		l.held, l.kept = false, false // it had expired, and too few slots were free
 	}
 	switch {
 	case l.held || l.claims > 0:
@@ -129,8 +129,8 @@ func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 	}
 }
 
-// Release releases all leases that are tied to the connection: it is closed or reset. What a node does not
-// answer is tried again later.
+// Release releases all leases tied to the connection, which is closed or reset. Releases that a node does
+// not answer are retried later.
 func (c *Conn) Release() {
 	if c.leases == nil { // nothing was ever tied to it
 		return

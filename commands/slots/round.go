@@ -53,7 +53,7 @@ func (k *Keeper) guarded(work func()) {
 	work()
 }
 
-// round renews what is due, and releases what is due of closed connections.
+// round renews leases that are due, and releases those of closed connections.
 func (k *Keeper) round() {
 	now := k.now()
 	var renew, release []*lease
@@ -66,7 +66,7 @@ func (k *Keeper) round() {
 		case l.owner != nil:
 			renew, turns = append(renew, l), append(turns, l.turn)
 			continue
-		case l.end <= now: // it has ended by itself
+		case l.end <= now: // it has expired
 			k.remove(l)
 			continue
 		default:
@@ -81,7 +81,7 @@ func (k *Keeper) round() {
 	k.guarded(func() { k.renew(renew, turns, now) })
 }
 
-// last releases what is due at any time of closed connections.
+// last releases all leases of closed connections, whenever they are due.
 func (k *Keeper) last() {
 	var release []*lease
 	k.mu.Lock()
@@ -112,7 +112,7 @@ func (k *Keeper) renew(leases []*lease, turns []int, now int64) {
 		defer k.mu.Unlock()
 		for i, l := range leases {
 			if k.leases[l.name] != l || l.owner == nil || l.place >= 0 {
-				continue // released, or acquired again meanwhile
+				continue // released, or acquired again since
 			}
 			res := engine.Result{Err: errPanic}
 			if answered {
@@ -125,11 +125,12 @@ func (k *Keeper) renew(leases []*lease, turns []int, now int64) {
 	answered = true
 }
 
-// renewed takes in the answer to a renewal that was sent at a time. With again, an RL.ACQUIRE came in between.
+// renewed records the answer to a renewal that was sent at sent. With again, there was an RL.ACQUIRE
+// since then.
 // k.mu is held.
 func (k *Keeper) renewed(l *lease, res *engine.Result, again bool, sent int64) {
 	switch {
-	case again && !l.held: // the answer to RL.ACQUIRE will tell
+	case again && !l.held: // the answer to RL.ACQUIRE decides
 	case again || res.Err == nil && res.Renewed:
 		l.end = max(l.end, ends(sent, l.ttl))
 		k.plan(l, renewAt(sent, l.ttl))
@@ -152,7 +153,7 @@ func (k *Keeper) begin(leases []*lease) (freed chan struct{}) {
 	return freed
 }
 
-// free releases leases. What a node does not answer is due again later, until the lease has ended by itself.
+// free releases leases. Releases that a node does not answer are retried until the lease has expired.
 func (k *Keeper) free(p *engine.Pipeline, leases []*lease, freed chan struct{}) {
 	answered := 0
 	defer func() { // also in a panic of the engine
@@ -184,7 +185,7 @@ func (k *Keeper) free(p *engine.Pipeline, leases []*lease, freed chan struct{}) 
 	}
 }
 
-// keep has a lease released later whose release was not answered. k.mu is held.
+// keep schedules another release of a lease whose release was not answered. k.mu is held.
 func (k *Keeper) keep(l *lease) {
 	l.freed, l.kept = nil, true
 	k.plan(l, k.now()+retryAfter)

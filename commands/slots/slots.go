@@ -1,14 +1,14 @@
 // Package slots ties leases of RL.ACQUIRE to the connections of clients (CONN): it renews them while
 // their connection is open, and releases them when it closes.
 //
-// A Keeper knows which connection holds which lease. One goroutine renews all of them, those that are due
-// together in one pipeline. A session releases its leases when it ends; what a node does not answer then,
-// the goroutine tries again until the lease must have ended by itself. So a client that is killed frees
-// its slots at once, and if rlproxy itself is killed, the leases end after their TTL.
+// A Keeper records which connection holds which lease. One goroutine renews all of them, in one pipeline
+// if they are due together. A session releases its leases when it ends; the goroutine retries releases that
+// a node does not answer until the lease must have expired. So a client that is killed frees its slots at
+// once, and if rlproxy itself is killed, the leases expire after their TTL.
 //
-// A lease is known by its key and id, and tied to one connection at most: the newest RL.ACQUIRE decides to
-// which. So a client that has reconnected and acquired its lease again keeps it when its old connection is
-// noticed to be closed.
+// A lease is identified by its key and id, and tied to at most one connection: the newest RL.ACQUIRE decides
+// which. So a client that has reconnected and acquired its lease again keeps it when rlproxy notices that
+// its old connection is closed.
 //
 // Reading order: slots.go (this file), conn.go (what a session does), round.go (what the goroutine does),
 // due.go (the order in which leases are due).
@@ -30,7 +30,7 @@ const MaxConn = 16384
 // place in the heap.
 const overhead = 320
 
-// retryAfter is the ms after which what a node did not answer is tried again.
+// retryAfter is the ms after which a request that a node did not answer is retried.
 const retryAfter = 1000
 
 // Config configures a Keeper. Only Engine is required.
@@ -49,7 +49,7 @@ type Config struct {
 type Keeper struct {
 	cfg     Config
 	started time.Time
-	wake    chan struct{} // has an element if the goroutine must look again what is due
+	wake    chan struct{} // has an element if the goroutine must check again what is due
 	stop    chan struct{} // closed by Close
 	stopped chan struct{} // closed when the goroutine has ended
 	pipe    engine.Pipeline
@@ -62,26 +62,26 @@ type Keeper struct {
 	due    due             // leases to be renewed or released; guarded by mu
 }
 
-// name is what a lease is known by.
+// name identifies a lease.
 type name struct {
 	key string // as engines know it
 	id  engine.Digest
 }
 
-// lease is one that is tied to a connection, is about to be, or was until the connection closed.
+// lease is a lease that is tied to a connection, is about to be, or was until the connection closed.
 type lease struct {
 	name
 	owner *Conn // nil: the connection is closed, and the lease is to be released
 
 	at    int64 // when it is due to be renewed or released, in ms of Keeper.now
-	place int   // index in Keeper.due; -1: it is not there
+	place int   // index in Keeper.due; -1: not in it
 	ttl   int64 // ms
-	end   int64 // ms of Keeper.now at which it has ended unless it is renewed
+	end   int64 // ms of Keeper.now at which it expires unless it is renewed
 
 	held   bool          // RL.ACQUIRE was answered, and held it
-	kept   bool          // a release was not answered: it may be held still
+	kept   bool          // a release was not answered, so it may still be held
 	claims int           // calls of RL.ACQUIRE under way
-	turn   int           // rises with each RL.ACQUIRE: an answer to what was sent before says nothing of it
+	turn   int           // rises with each RL.ACQUIRE; answers to earlier requests are then ignored
 	freed  chan struct{} // closed when the release under way is answered; nil: none is
 }
 
@@ -140,7 +140,7 @@ func (k *Keeper) remove(l *lease) {
 	k.cfg.Hold(-size(l.key))
 }
 
-// plan has a lease renewed or released at a time. k.mu is held.
+// plan schedules the renewal or release of a lease. k.mu is held.
 func (k *Keeper) plan(l *lease, at int64) {
 	l.at = at
 	k.due.put(l)
@@ -152,14 +152,15 @@ func (k *Keeper) plan(l *lease, at int64) {
 	}
 }
 
-// renewAt returns when a lease is due that was acquired or renewed at now: after a quarter to a third of
-// its TTL, so that leases with the same TTL are due together.
+// renewAt returns when to renew a lease that was acquired or renewed at now: after a quarter to a third of
+// its TTL, rounded so that leases with the same TTL are due together.
 func renewAt(now, ttl int64) int64 {
 	grid := max(ttl/12, 1)
 	return (now + ttl/3) / grid * grid
 }
 
-// ends returns when a lease has ended at the latest that is acquired or renewed at now. Engines round its TTL up.
+// ends returns when a lease that is acquired or renewed at now has expired at the latest. Engines round
+// its TTL up.
 func ends(now, ttl int64) int64 { return now + ttl + ttl/64 }
 
 // size returns the bytes that a lease of a key takes.

@@ -1,7 +1,7 @@
-// Package epoll waits in one goroutine until any of many descriptors can be read. It is there on
-// Linux alone.
+// Package epoll waits in one goroutine until any of many descriptors can be read. It is
+// available only on Linux.
 //
-// A Set is edge-triggered: what has arrived is told once, and more only when it arrives. The
+// A Set is edge-triggered: readiness is reported once, and again only when more data arrives. The
 // goroutine that waits is parked by Go's scheduler, as one that waits for a socket is: an epoll
 // descriptor can be waited for like any other.
 package epoll

@@ -1,7 +1,7 @@
 // Package sockio reads from and writes to sockets with fewer steps than package net. On Linux its
 // system calls are made without telling Go's scheduler. They never block, but the
-// scheduler cannot know: if a call seems to last, as any may on a busy machine, it hands the rest
-// of the thread's work to another thread, and looks for such calls every 20 us from then on.
+// scheduler cannot know that: if a call seems to last, as any may on a busy machine, it hands the
+// rest of the thread's work to another thread, and then looks for such calls every 20 us.
 //
 // Package net still waits for a socket, keeps its deadlines and closes it.
 package sockio
@@ -41,7 +41,7 @@ func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn {
 
 type skipping struct {
 	syscall.RawConn
-	look  func(fd uintptr) // sets empty; a value that is allocated once
+	look  func(fd uintptr) // sets empty; created once so that calls do not allocate
 	empty bool             // nothing had arrived at the last look
 }
 
@@ -74,7 +74,7 @@ func ReadNow(fd uintptr, p []byte) (n int, ready bool, err error) {
 type reader struct {
 	conn net.Conn
 	raw  syscall.RawConn
-	try  func(fd uintptr) bool // attempt, as a value that is allocated once
+	try  func(fd uintptr) bool // attempt as a func value, created once so that calls do not allocate
 	poll Poll
 	p    []byte // what attempt fills
 	n    int    // bytes that attempt has read
@@ -114,7 +114,7 @@ func (r *reader) attempt(fd uintptr) (over bool) {
 type writer struct {
 	conn net.Conn
 	raw  syscall.RawConn
-	try  func(fd uintptr) bool // attempt, as a value that is allocated once
+	try  func(fd uintptr) bool // attempt as a func value, created once so that calls do not allocate
 	once func(fd uintptr)      // as try, for WriteNow
 	p    []byte                // what attempt writes
 	n    int                   // bytes that attempt has written

@@ -7,9 +7,9 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Change puts in force what change makes of the stored policies, once it is stored. It returns
-// the version, or an error reply: that of change, or because they could not be stored. change returns the
-// set that it is given, or an error reply, if there is nothing to store.
+// Change applies change to the stored policies, stores the result and puts it into effect. It
+// returns the new version, or an error reply: that of change, or because the result could not be
+// stored. change returns the set that it is given, or an error reply, if there is nothing to store.
 //
 // Change waits for the record's node, for some seconds if it does not answer.
 func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string) {

@@ -87,7 +87,7 @@ func write(path string, content []byte) error {
 	return err
 }
 
-// syncFolder has the names of a folder's files on the disk when it returns.
+// syncFolder writes the names of a folder's files to the disk.
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -96,8 +96,8 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// memory is this process as a place. It keeps the first line of the record, which is all that is
-// asked for: the policies are in force.
+// memory is this process as a place. It keeps only the first line of the record, since the policies
+// are in effect.
 type memory string
 
 func (m *memory) name() string                         { return "this process" }

@@ -14,16 +14,16 @@ import (
 // sayEvery is the pause between log lines about one kind of trouble.
 const sayEvery = time.Minute
 
-// report is what is known of the looks at the record.
+// report holds the outcome of the looks at the record.
 type report struct {
 	looked  atomic.Int64           // when the latest look succeeded, in Unix ms; 0: none has
 	failed  atomic.Int64           // looks that failed
-	damaged atomic.Pointer[string] // why the record makes no sense; nil if it does, or if there is none
+	damaged atomic.Pointer[string] // why the record is malformed; nil if it is valid, or if there is none
 
 	said map[string]time.Time // when there was a log line, by what it is about; guarded by Store.mu
 }
 
-// tell takes in how a look at the record in home went. That a node does not answer is logged
+// tell records the outcome of a look at the record in home. A node that does not answer is logged
 // elsewhere. The caller holds mu.
 func (s *Store) tell(home place, err error) {
 	if err == nil {
@@ -49,7 +49,7 @@ func (s *Store) tell(home place, err error) {
 	}
 }
 
-// await says that the stored policies are not known yet.
+// await records that the stored policies are not known yet.
 func (s *Store) await(home place, why string) {
 	s.book.Await(&engine.Unavailable{Node: home.name(), Why: "policies have not been read yet" + why})
 }
@@ -62,7 +62,7 @@ func reason(err error) string {
 	return backend.Reason(err)
 }
 
-// say logs a line, but only one a minute with the same text. The caller holds mu.
+// say logs a warning, at most once a minute for the same text. The caller holds mu.
 func (s *Store) say(text string, attrs ...any) {
 	if now := s.now(); now.Sub(s.report.said[text]) >= sayEvery {
 		s.report.said[text] = now
@@ -71,7 +71,7 @@ func (s *Store) say(text string, attrs ...any) {
 }
 
 // Waiting returns why clients should not use this process yet: the stored policies are not
-// known, although their node is up. Else it returns "".
+// known, although their node is up. Otherwise it returns "".
 func (s *Store) Waiting() string {
 	unread := s.book.Unread()
 	if unread == nil || s.fleet == nil || homeOf(s.fleet.Topology()).Down() {

@@ -1,18 +1,18 @@
 // Package store keeps the policies that were set by command where counts are: on a node, for
 // all proxies of the same nodes, or in this process and its policy-file.
 //
-// What is stored is one record (record.go). It has a place: the node to which its stored key belongs
-// (nodes.go), or a file (file.go). Whoever changes the policies replaces the record as a
-// whole, and only if it is still the one that was read (replace.lua, change.go).
+// The policies are stored as one record (record.go). It has a place: the node to which its stored
+// key belongs (nodes.go), or a file (file.go). A change replaces the whole record, and only if it is
+// still the one that was read (replace.lua, change.go).
 //
-// With nodes, each proxy looks every 500 ms whether the record's first line is still the one it
-// knows. If it is newer, the proxy reads the record and puts it in force. If it is gone or
-// older, because the node came back without it, the proxy restores the one that is in force.
-// A list of nodes may have been changed since the record was stored, so that it belongs to another
-// node now: for that reason a proxy looks at the other nodes, too, but seldom.
+// With nodes, each proxy checks every 500 ms whether the record's first line is still the one it
+// has loaded. If it is newer, the proxy loads the record and puts it into effect. If it is gone or
+// older, because the node lost it, the proxy stores the one in effect again. If the list of nodes
+// was changed since the record was stored, it may belong to another node now: therefore a proxy
+// also looks at the other nodes, but seldom.
 //
-// What cannot be read or makes no sense changes nothing: the policies that are in force stay, and
-// what is stored is not overwritten.
+// A record that is unreadable or malformed is ignored: the policies in effect stay, and the record
+// is not overwritten.
 //
 // Reading order: record.go, store.go (this file), change.go, then nodes.go, file.go and report.go.
 package store
@@ -68,9 +68,9 @@ type Store struct {
 	now   func() time.Time
 
 	mu      sync.Mutex        // held during a look or a change
-	known   string            // the first line of the record that is in force; guarded by mu
+	known   string            // the first line of the record in effect; guarded by mu
 	top     *backend.Topology // the nodes at the latest look; guarded by mu
-	unasked []node            // nodes of top, beside the record's place, that have not answered since they are in it; guarded by mu
+	unasked []node            // nodes of top, other than the record's place, that have not answered yet; guarded by mu
 	looks   int               // at the nodes of top; guarded by mu
 	renewed time.Time         // when the record's time to live was renewed; guarded by mu
 
@@ -82,8 +82,8 @@ type Store struct {
 // Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed
 // before the fleet. Open looks at the record once, but does not wait for nodes that do not answer.
 //
-// If fleet is nil, the policies are in the file at path; if path is empty, they end with the
-// process. Then Open returns an error if there is a file that is no record.
+// If fleet is nil, the policies are in the file at path; if path is empty, they are lost at exit.
+// Open then returns an error if the file exists and is not a record.
 func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) (*Store, error) {
 	s := newStore(fleet, path, book, log)
 	ctx, stop := context.WithCancel(context.Background())
@@ -150,8 +150,8 @@ func (s *Store) round(ctx context.Context) {
 	})
 }
 
-// look puts the record in force if it is newer than what is in force, and restores it if it is
-// older. It returns the record's place and its first line now. The caller holds mu.
+// look puts the record into effect if it is newer than the policies in effect, and replaces it with
+// them if it is older. It returns the record's place and its first line now. The caller holds mu.
 func (s *Store) look(ctx context.Context) (home place, line string, err error) {
 	home = s.own
 	if s.fleet != nil {
@@ -176,9 +176,9 @@ func (s *Store) look(ctx context.Context) (home place, line string, err error) {
 	return home, own, nil
 }
 
-// take puts the record at p in force if it is newer than what is in force; or if it is as new and
-// another one, and p is where the record belongs. It returns the first line of what is stored at p, and
-// the version; 0 if nothing is.
+// take puts the record at p into effect if it is newer than the policies in effect, or if it has the
+// same version but differs and p is where the record belongs. It returns the first line stored at p,
+// and the version; 0 if nothing is stored.
 func (s *Store) take(ctx context.Context, p place, home bool) (line string, version int64, err error) {
 	_, inForce := s.book.Stored()
 	line, err = p.line(ctx)
@@ -220,12 +220,11 @@ func (s *Store) take(ctx context.Context, p place, home bool) (line string, vers
 // errChanging is the error of a look during which somebody replaced the record.
 var errChanging = errors.New("the stored policies are being changed")
 
-// lookElsewhere looks at those nodes to which the record does not belong, because it may have
-// belonged there by another list of nodes. It asks each of them until it has answered
-// once, and now and then again.
+// lookElsewhere looks for a record on the other nodes, where an earlier list of nodes may have put
+// it. It asks each of them until it has answered once, and then once every elsewhereEvery looks.
 func (s *Store) lookElsewhere(ctx context.Context, top *backend.Topology) {
 	if top.Clustered() {
-		return // the nodes themselves say where the record is
+		return // the cluster itself places the record
 	}
 	home := homeOf(top)
 	var others []node
