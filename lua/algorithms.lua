@@ -6,7 +6,7 @@
 --   usage(st, rec, strict, spec)           returns the units that count now; the others are asked after it. spec is
 --                                          that of the request, if there is one
 --   charge(st, rec, limit, units)          admits units now
---   room_at(st, rec, over, most, strict)   returns the ms at which at most `most` units count, which is over by so many
+--   room_at(st, rec, over, most, strict)   returns the ms at which at most `most` units count; `over` units count beyond that
 --   matters_until(st)                      returns the last ms at which the state can matter
 --
 -- usage and charge also set what a reply says of the newest admission, for the proxy to reckon when nothing is used

@@ -1,4 +1,4 @@
--- all.lua: the function rl_all answers a question about several keys: all requests are granted, or none.
+-- all.lua: the function rl_all answers a multi-key request: all of its requests are granted, or none.
 --
 -- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own

@@ -1,8 +1,23 @@
--- decide.lua: the function rl_decide answers a batch of many keys, each with a spec and the number of equal requests that
--- ask it.
+-- decide.lua: the function rl_decide answers a batch of entries. An entry is a key, a spec, and a number of equal requests.
 --
--- KEYS    the stored key of each entry, unless they are at the end of ARGV, as they have to be for a node of a cluster,
---         which has functions declare keys of one slot only. It checks every key that is used.
+-- For each entry, answer reads the first bytes of the key's record and calls
+--   fast_path   for nearly all entries. It reads fields at offsets that it knows from the record's directory, and lets the
+--               algorithm's straight function decide and pack what is to be stored: for one window that is all of the
+--               record, beside (one window among other states, or of a split key), or together (several windows). long_log
+--               is for a patched record. fast_path returns nothing if it cannot decide.
+--   slow_path   otherwise. reset deletes a key. For any other entry, record.load takes the record into memory, and
+--               lib.answer decides: holds.weigh finds the states and what is in use; lease.summary, home.decide or shard.ask
+--               decide for a split key; take (lib.charge) charges; holds.room_at computes when there is room again after a
+--               denial; record.save writes the record.
+-- Both give the same reply and leave the same record, byte for byte. If either raises an error, lib.failure makes the reply,
+-- and the batch goes on with the next entry. rl_admit and rl_all also use lib.entry and lib.answer.
+--
+-- An example: an entry of 3 requests with cost 1 for a window of 60 s and a limit of 10 of which 8 units are used. granted
+-- is 2 and used 8: the proxy tells the first two requests that they are admitted, with 1 and 0 remaining, and the third that
+-- it is denied until room at. The record is written once, with 2 more units.
+--
+-- KEYS    the stored key of each entry, unless they are at the end of ARGV, as for a node of a cluster, where a call may
+--         declare keys of one slot only. It checks every key that is used.
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] per entry: the index of its spec in ARGV 2 bytes, requests 4; empty: each asks ARGV[3] once, and there are no
 --         other specs
@@ -14,7 +29,7 @@
 --                   the key are held, and holds that had lapsed and were taken off 3 follow), then as DECIDED
 --         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
 --         HELD      units of the key are held: holds that had lapsed and were taken off 3, then as DECIDED
---         used: units before the entry. room at: the ms at which there is room for one more, 0 if there is.
+--         used: units before the entry. room at: the ms at which there is room for one more request, 0 if there is now.
 --         last, newest: the ms of the newest admission, and the units that its sub-window held before the entry.
 --         Of a rate: the ms, and the ns beyond it, at which what was charged before the entry has drained.
 -- Cost: O(entries); per entry one call of Redis to read, and one or two to write if it admits. A patched record takes one
@@ -47,8 +62,8 @@ end
 
 local states, uses, out = {}, {}, {} -- by window, of the entry that is decided
 
--- answer decides any entry by the five operations, of the record in memory: any number of windows, records of any form,
--- homes and shards of split keys. take admits units, as lib.charge does, and reports whether that is to be saved.
+-- answer decides any entry from the record in memory, by the five operations of its algorithm: any number of windows, records
+-- of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to save the record.
 function lib.answer(rec, q, requests, take)
   local key, clock, n, limits, strict, ask = rec.key, rec.clock, q.count, q.limits, q.strict, q.ask
   local granted = requests
@@ -109,7 +124,7 @@ function lib.answer(rec, q, requests, take)
   return concat(out, '', 1, n + 2)
 end
 
--- slow_path decides what the fast path does not.
+-- slow_path decides the entries that the fast path does not.
 local function slow_path(q, key, s, clock, requests)
   if q.kind == RESET then return reset(key, s, clock, q.reach) end
   return lib.answer(record.load(key, clock, s, q.reach, s ~= '' and q.directory), q, requests, lib.charge)
@@ -207,7 +222,7 @@ local function long_log(q, d, key, s, clock, requests)
 end
 
 -- fast_path answers nearly all entries: the record has all of the spec's states, with the limits of last time, and is inline
--- or one log; or there is none. It returns nothing, and has written nothing, if the slow path has to.
+-- or one log; or there is no record. Otherwise it returns nothing, and has written nothing.
 local function fast_path(q, key, s, clock, requests)
   local d, places = q.directory, q.places
   if s == '' then
@@ -231,13 +246,13 @@ local function fast_path(q, key, s, clock, requests)
   return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
 end
 
--- entry decides one request about one key, and returns the reply, and the now that its windows went by.
+-- entry decides one request about one key, and returns the reply and the time, in ms, that its windows went by.
 function lib.entry(q, key, clock)
   local s = call('GETRANGE', key, '0', q.last)
   local reply = fast_path(q, key, s, clock, 1)
   if reply then
     local d, now = q.directory, clock
-    -- The newest admission is not before now, but a log with a grid may tell a later one.
+    -- The newest admission is not before now, but a log with a grid may report a later one.
     if s ~= '' and unpack('>I6', reply, #reply - 24 * q.count + 13) > clock then
       for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
     end
@@ -250,7 +265,7 @@ end
 local replies, done = {}, 0
 
 -- failure returns the reply to an entry that has failed, and so has charged nothing. A reset deletes whatever is stored. At
--- a shard, a damaged record is as good as none: the home counts all that it lent.
+-- a shard, a damaged record is deleted: the home counts all that it lent.
 function lib.failure(key, text, why)
   local wrong
   why, wrong = record.explain(key, why)

@@ -1,5 +1,5 @@
--- holds.lua: units of a key that count now and have not been charged: RL.RESERVE, RL.ACQUIRE, and questions about several
--- keys. They end at a deadline at the latest: then they are charged at that ms (only RL.SLIDE can), or forgotten.
+-- holds.lua: units of a key that count now and have not been charged: RL.RESERVE, RL.ACQUIRE, and multi-key requests. Unless
+-- settled before, they lapse at a deadline: they are charged as of that ms (only RL.SLIDE can), or forgotten.
 --
 -- What is held of a window is a state of its own, of a kind HOLDS above the window's. Its area is a list of cells in
 -- order of their deadlines. A hold adds to the cell of its deadline, and deadlines are rounded up, so that what a decision
@@ -23,7 +23,7 @@ holds.nothing = {
   matters_until = function() return 0 end,
 }
 
--- deadline returns the ms at which what is held from now on for a length of time ends: rounded up to a 64th of it at most.
+-- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64.
 function holds.deadline(now, ttl)
   local _, digits = math.frexp(max(ttl, 64)) -- in binary
   return now + ttl + -(now + ttl) % 2 ^ (digits - 7)
@@ -219,9 +219,9 @@ local function ends(st, rec, newest)
   return moments, rest
 end
 
--- room_at returns the ms at which at most `most` units count of a window, which is over by so many, as weigh says. What was
--- charged and what is held become less on their own; it finds the first end of a hold after which there is room at
--- once, and then room that comes before that.
+-- room_at returns the ms at which at most `most` units of the window count, which has `over` too many now. Charged and held
+-- units expire independently: it finds the first end of a hold after which there is room at once, and then checks whether
+-- charged units make room before that.
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = lib.algorithms[st.kind]
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end

@@ -1,6 +1,6 @@
--- ids.lua: what is remembered of the ids of a key: a hash beside its record, the stored key's name with %i at the end.
+-- ids.lua: the remembered ids of a key: a hash beside its record, the stored key's name with %i at the end.
 --
--- An id is known by its digest, and ids of different kinds do not see each other. The first 2 bytes of a digest, which have
+-- An id is stored as its digest, and ids of different kinds are independent. The first 2 bytes of a digest, which have
 -- 12 bits, name a field of the hash, a bucket; a bucket's value is its entries, one after the other:
 --
 --   entry   the other bytes of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE), the ms from which on it is
@@ -10,8 +10,7 @@
 --   n       a field: the number of entries of each kind 3 each, the ms until which the hash lives 6, the ms of the newest
 --           request that changed an id 6
 --
--- Entries that have ended are dropped when their bucket is written. So an id costs two calls of Redis, and as much
--- however many there are.
+-- Expired entries are dropped when their bucket is written. So an id costs two calls of Redis, however many ids there are.
 local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub

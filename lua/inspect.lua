@@ -3,7 +3,7 @@
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- returns one string: 1 byte, 1 if shards of the key have to be asked, too; then per state: kind 1 byte, window 5,
+-- returns one string: 1 byte, 1 if the shards of the key have to be asked as well; then per state: kind 1 byte, window 5,
 --         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6, units held 6, holds 3, holds that have lapsed 4.
 --         Of a rate, window is the ms in which its limit drains, and buckets is 0. Of what RL.ACQUIRE holds, window is 0.
 -- Cost: O(states), one search per log.

@@ -8,7 +8,7 @@
 --   fields  per state, see FIELDS below
 --   areas   per state of a kind that has one, in the same order
 --
--- The head and the names are the record's directory, which tells where everything else lies. The lease record of a
+-- The head and the names are the record's directory, which determines the offsets of the rest. The lease record of a
 -- split key is always the last state. A record that is shorter than its directory's inline size is an inline record:
 -- it is read and written in one piece. A longer one is a patched record: only the bytes that change are written, so
 -- that a decision costs the same however long a log is.
@@ -37,7 +37,7 @@ local layout = {
   INLINE = 512,             -- the inline size of a record with one state, in bytes
   INLINE_MORE = 350,        -- what each further state adds to it: patching takes two calls of Redis for each log
 
-  -- Bounds. A record that says more is damaged: no function writes one, and none would be done with it soon.
+  -- Bounds. A record beyond these is damaged: no function writes one, and processing it could take too long.
   STATES = 64,              -- windows of a key: each has a state of what was charged, one of what is held, or both
   BUCKETS = 1000,
   SLOTS = 262144,           -- of an RL.SLIDE log

@@ -1,10 +1,11 @@
-// Package lua holds what runs on a Redis node: one library of Redis Functions, put together from the files beside this
-// one. layout.lua says what is stored, each algorithm has a file of its own, and the headers of the library's functions
-// stand in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua.
+// Package lua holds the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in this
+// folder. layout.lua has the format of what is stored, each algorithm has a file of its own, and the functions that rlproxy
+// calls are described at the head of decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and
+// inspect.lua. Begin with layout.lua, record.lua and decide.lua.
 //
-// Every file is a chunk of its own, which takes the library's table and adds its functions to it. Here they are only
-// set one after the other: no text is changed. At load time a node has none of the modules that the files use, so
-// they run when a function is called for the first time.
+// Every file is a chunk of its own, which takes the library's table and adds its functions to it. The files are joined
+// unchanged, comments included. At load time a node has none of the modules that the files use, so they run when a function
+// is called for the first time.
 package lua
 
 import (
@@ -22,7 +23,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// The files that are no algorithms, each after those that it needs: those that algorithms use, and those that use them.
+// The files that are not algorithms, each after those that it needs: those that algorithms use, and those that use them.
 var (
 	before = []string{"layout", "record", "rate"}
 	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "straight", "admit", "settle", "each", "all", "inspect"}
@@ -68,7 +69,7 @@ var (
 
 var functions = []*Function{Decide, Admit, Settle, Renew, Each, All, Inspect, Lend, Forget, Recall, Take}
 
-// Library is what FUNCTION LOAD takes. Its name ends in the hash of its text, so that two versions can be on one node.
+// Library is the argument of FUNCTION LOAD. Its name ends in the hash of its text, so that a node can have two versions.
 var Library struct{ Name, Source string }
 
 // Script is the same for EVALSHA, for a node that refuses FUNCTION: it takes the function's short name as the first
@@ -98,7 +99,7 @@ func init() {
 // Short returns the function's name without the hash, as Script takes it.
 func (f *Function) Short() string { return f.short }
 
-// begins has the line of the joined text on which each file begins.
+// begins lists the line of the joined text on which each file begins.
 var begins []begin
 
 type begin struct {
@@ -124,7 +125,7 @@ func join(names []string) string {
 	return b.String()
 }
 
-// position is how Redis names a line of a library or a script.
+// position matches the form in which Redis names a line of a library or a script.
 var position = regexp.MustCompile(`@?user_(?:function|script):(?: ?(\d+))`)
 
 // Locate returns an error's text with the file and the line of each place that a node names in it.

@@ -1,7 +1,22 @@
--- record.lua: reads, finds in, and writes the stored record of one client key, see layout.lua.
+-- record.lua: reads and writes the stored record of one client key, and finds states in it. layout.lua has the format.
 --
--- One record is in memory at a time. The tables that hold it are kept and used again, as tables made for each entry cost
--- twice: when they are made and when they are collected. load sets every field that anything reads.
+-- A record holds all states of one key: what was charged in each window, what is held of each, and the lease record of a
+-- split key. It is one string: a directory that names the states, the fields of each, and their areas. An RL.SLIDE window
+-- with two admissions, for example, is a record of 77 bytes: head 3, name 13, fields 37, and an area of two log entries, 24.
+--
+-- The slow path uses it so:
+--   local rec = record.open(key, clock)      reads the record and takes it into memory: load checks it and reads the fields
+--                                            at the offsets of its directory, which directory_of computes and caches
+--   local was = record.ends()                the ms until which the stored record lives
+--   local st = record.find(kind, 1, window)  a state; record.add(st) adds a new one
+--   ...                                      an algorithm changes st, and reads its area by record.bytes
+--   record.save(was)                         writes an inline record in one piece (compose, store), and of a patched one
+--                                            the directory, the fields, and the bytes of areas that have changed (patch)
+-- The fast path loads nothing: it reads by the directory, and writes by store. Values that no function writes raise
+-- record.damaged, which fails the entry and changes nothing.
+--
+-- One record is in memory at a time. Its tables are reused, because allocating new ones for each entry costs time to create
+-- and again to collect. load sets every field that is read later.
 local lib = ...
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
@@ -27,8 +42,8 @@ function record.damage(key, why) return about(key, 'damaged: ' .. why) end
 function record.damaged(key, why) error({ err = record.damage(key, why) }) end
 
 -- explain returns the text of an error that was raised about a key, and what is wrong with its record: 'damaged', 'not'
--- of this version, or nil. An error of Lua's own, which begins with a line of the library, comes from a number of the
--- record that leads nowhere. Others begin with a code. Redis's pcall returns the text of an error's table.
+-- of this version, or nil. An error of Lua itself, which begins with a line of the library, comes from an invalid number in
+-- the record. Others begin with a code. Redis's pcall returns the text of an error's table.
 function record.explain(key, why)
   why = tostring(type(why) == 'table' and why.err or why)
   if string.find(why, '^@?user_') then return record.damage(key, why), 'damaged' end
@@ -82,7 +97,7 @@ function record.windowed(kind, buckets, window)
     or kind == COUNTER and buckets >= 1 and buckets <= min(window, layout.BUCKETS))
 end
 
--- directory_of returns what a record's directory says:
+-- directory_of returns a table of what a record's directory determines:
 --   text, bytes, count  the directory itself, its size and the number of states
 --   head, inline        bytes of directory and fields together, and the inline size
 --   lease               the index of the lease record, if there is one

@@ -13,21 +13,23 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// inFlight is how many batches a node has under way. While they are, what arrives
-// waits and becomes the next batch: the busier the node, the larger its batches. Two
-// keep the node at work while this process reads the answers to the last one.
+// inFlight is the number of batches that a node may have under way. Requests that arrive
+// while they are wait and become the next batch: the busier the node, the larger its
+// batches. Two keep the node busy while this process reads the answers to the last one.
 const inFlight = 2
 
-// batchItems is where a batch ends, at the end of the pipeline that reaches it.
+// batchItems is the number of items after which a batch is closed. Pipelines are not
+// divided, so a batch may be longer.
 const batchItems = 1024
 
-// queue is what waits for one node, and the workers that take it there.
+// A queue holds the requests that are waiting for one node, and runs the workers that
+// send them.
 type queue struct {
 	*backend.Node
 	engine    *Engine
 	clustered bool                              // the node is one of a Redis Cluster
 	client    *redis.Client                     // the node's
-	doing     string                            // its work, in the log
+	doing     string                            // what it does, for the log line of a panic
 	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
 	log       engine.FailLog
 	traffic   traffic
@@ -45,10 +47,10 @@ type queue struct {
 	items  []pending   // guarded by mu
 	kept   atomic.Bool // items may wait for Flush
 	busy   int         // batches under way, guarded by mu
-	spare  *batch      // for the next caller who asks the node itself, guarded by mu
+	spare  *batch      // for the next caller of runInline, guarded by mu
 	closed bool        // guarded by mu
 
-	workers sync.WaitGroup // and callers who ask the node themselves
+	workers sync.WaitGroup // the workers, and callers in runInline
 }
 
 // openQueue returns the queue of a node, and starts its workers.
@@ -80,14 +82,14 @@ func (q *queue) close() error {
 	return nil
 }
 
-// submit hands in items that belong to one pipeline, and wakes a worker for them.
+// submit adds items that belong to one pipeline, and wakes a worker for them.
 func (q *queue) submit(items []pending) {
 	if q.add(items) {
 		q.ready.Signal()
 	}
 }
 
-// add hands in items that belong to one pipeline, or answers them at once and returns false if
+// add adds items that belong to one pipeline, or answers them at once and returns false if
 // the node is down or its queue is full. It copies the items.
 func (q *queue) add(items []pending) bool {
 	why := ""
@@ -146,8 +148,8 @@ func (q *queue) runInline(items []pending) {
 	q.workers.Done()
 }
 
-// answered tells the pipelines of items that they have their results, or were left
-// open. The results must be written before: those who wait may use them afterwards.
+// answered notifies the pipelines of items that have their results, or were left open.
+// The results must be written before: waiting goroutines may use them afterwards.
 func answered(items []pending) {
 	for len(items) > 0 {
 		w, i := items[0].wait, 1
@@ -155,7 +157,7 @@ func answered(items []pending) {
 			i++
 		}
 		switch {
-		case w == nil: // nobody waits, or the item was sent on to another node
+		case w == nil: // nobody waits, or the item was redirected to another node
 		case w.left.Add(int64(-i)) != 0:
 		case w.then != nil:
 			w.then()
@@ -178,8 +180,8 @@ func (q *queue) take(buf []pending) []pending {
 		}
 		q.ready.Wait()
 		if len(q.items) > 0 {
-			// Let others who are about to hand in requests do so first: they go in one
-			// batch instead of two.
+			// Let goroutines that are about to submit requests do so first: the requests
+			// go in one batch instead of two.
 			q.mu.Unlock()
 			runtime.Gosched()
 			q.mu.Lock()
@@ -216,8 +218,8 @@ func (q *queue) work() {
 	}
 }
 
-// answer serves a batch and tells the pipelines that wait. A panic costs the batch an
-// answer by policy, not the process.
+// answer serves a batch and notifies the pipelines that wait. After a panic, FAIL
+// policies answer the batch, and the process goes on.
 func (q *queue) answer(b *batch) {
 	items := b.items
 	if !backend.Guard(q.engine.config.Logger, q.doing, func() { q.serve(b) }) {
@@ -265,9 +267,9 @@ func (q *queue) serve(b *batch) {
 	}
 }
 
-// dropLate answers by policy for items that waited for so long that there is hardly
-// time left, and takes them out: with them the whole batch would have to be given up
-// early. It returns when the oldest of the others was handed in.
+// dropLate answers items by policy that have waited for longer than patience, and takes
+// them out: the deadline of the oldest item is that of the whole batch. It returns when
+// the oldest of the others was submitted.
 func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration) {
 	kept := b.items[:0]
 	oldest = b.sent
