@@ -58,7 +58,7 @@ var allowed = map[string][]string{
 	},
 	"engine/forward": {"engine", "engine/backend", "internal/histogram"},
 
-	"policy/store":       {"commands/word", "engine", "engine/backend", "policy"},
+	"policy/store":       {"commands/word", "engine", "engine/backend", "policy", "internal/machine"},
 	"policy":             {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
 	"policy/envoy":       {"commands/word", "engine", "engine/limit", "policy"},
 	"shard":              nil,

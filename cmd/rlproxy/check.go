@@ -5,11 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
 
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
 	"github.com/rlproxy/rlproxy/engine/layout"
+	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/policy/store"
 )
@@ -20,7 +19,7 @@ func runCheck(args []string, stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := c.missingFolder(); err != nil {
+	if err := errors.Join(machine.CheckFolder("unixsocket", c.unixSocket), machine.CheckFolder("logfile", c.logFile)); err != nil {
 		return err
 	}
 	if _, err := prepare(c); err != nil {
@@ -83,22 +82,4 @@ func (c *config) conflict(given map[string]bool) error {
 // below returns the error about a limit that is lower than another one that it must hold.
 func below(name string, limit int64, inner string, least int64) error {
 	return fmt.Errorf("%s %d must be at least %s, which is %d", name, limit, inner, least)
-}
-
-// missingFolder returns an error if the folder of a file that the process would make does
-// not exist.
-func (c *config) missingFolder() error {
-	var errs []error
-	for _, f := range []struct{ name, path string }{{"unixsocket", c.unixSocket}, {"logfile", c.logFile}} {
-		if f.path == "" {
-			continue
-		}
-		folder := filepath.Dir(f.path)
-		if st, err := os.Stat(folder); err != nil {
-			errs = append(errs, fmt.Errorf("%s: no folder for %s: %w", f.name, f.path, err))
-		} else if !st.IsDir() {
-			errs = append(errs, fmt.Errorf("%s: no folder for %s: %s is a file", f.name, f.path, folder))
-		}
-	}
-	return errors.Join(errs...)
 }

@@ -1,4 +1,4 @@
-// Package machine says what the machine lets the process have: memory and open files.
+// Package machine reports what the machine offers the process: memory, open files and folders.
 package machine
 
 import (

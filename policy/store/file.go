@@ -58,20 +58,6 @@ func (f file) replace(ctx context.Context, was string, whole []byte) (bool, erro
 	return true, nil
 }
 
-// checkFolder returns an error if there is no folder for the file at path, unless it is empty.
-func checkFolder(path string) error {
-	if path == "" {
-		return nil
-	}
-	folder := filepath.Dir(path)
-	if st, err := os.Stat(folder); err != nil {
-		return fmt.Errorf("policy-file: no folder for %s: %w", path, err)
-	} else if !st.IsDir() {
-		return fmt.Errorf("policy-file: no folder for %s: %s is a file", path, folder)
-	}
-	return nil
-}
-
 // write makes a file that only this user may read, on the disk when write returns.
 func write(path string, content []byte) error {
 	w, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)

@@ -28,6 +28,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/policy"
 )
 
@@ -95,7 +96,7 @@ func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger
 		go s.run(ctx) // until Close
 		return s, nil
 	}
-	if err := checkFolder(path); err != nil {
+	if err := machine.CheckFolder("policy-file", path); err != nil {
 		return nil, err
 	}
 	s.mu.Lock()
