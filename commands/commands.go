@@ -107,8 +107,8 @@ type Section struct {
 
 // Clients closes sessions.
 type Clients interface {
-	// Kill closes the session with that ID soon, and reports whether it exists. It is called
-	// on other sessions' goroutines.
+	// Kill closes the connection of the session with that ID at once, and reports whether it
+	// exists. The session ends soon after, on its own goroutine.
 	Kill(id int64) bool
 }
 

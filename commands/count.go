@@ -43,8 +43,8 @@ func (c *client) Error(msg string) {
 	c.failed = true
 }
 
-// countRun counts a command that ran in the session. Commands that may have a password, which
-// are those of a login, are not in the slow log. EXEC is not either, as in Redis: what it ran is.
+// countRun counts a command that ran in the session. Commands of a login, which may contain a
+// password, are not in the slow log. Nor is EXEC, as in Redis: the commands that it ran are.
 func (c *client) countRun(r *row, args [][]byte, took time.Duration) {
 	failed := int64(0)
 	if c.failed {

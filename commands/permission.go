@@ -87,7 +87,7 @@ func mayEach(s *acl.Selector, uses []forward.KeyUse) bool {
 // A node cannot check what a script does, or how a command uses keys that it does not name,
 // since it sees only rlproxy's own user. So scripts need a user who may do everything, and
 // commands with unnamed keys need a selector that allows every key. So do commands such as
-// SCAN and DBSIZE, which tell of all keys; in Redis they need no key at all.
+// SCAN and DBSIZE, which concern all keys; in Redis they need no key at all.
 func (c *client) checkForwarded(o *forward.Description) acl.Verdict {
 	in := func(category string) bool { return o.Categories[category] }
 	if o.Categories["@scripting"] {

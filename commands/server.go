@@ -92,8 +92,8 @@ func (h *Handler) keys() (int64, bool) {
 	return 0, false
 }
 
-// runDBSize tells of all keys, as SCAN does. Like such commands that are forwarded, it is for
-// users who may read every key.
+// runDBSize counts all keys. Like forwarded commands about all keys, it is for users who may
+// read every key.
 func runDBSize(c *client, _ [][]byte) {
 	if !c.user.MayReadAll("dbsize") {
 		c.h.noKey.Add(1)

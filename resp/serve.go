@@ -195,8 +195,7 @@ func (s *Session) arrived(n int) {
 }
 
 // arm sets the deadline of the next read. It checks for a drain after setting the
-// deadline, and Shutdown sets a deadline after starting the drain, so a drain that
-// begins meanwhile is not missed.
+// deadline, and Shutdown sets a deadline after starting the drain, so no drain is missed.
 func (s *Session) arm() error {
 	if d := s.srv.cfg.Timeout; d > 0 && s.leaveBy.IsZero() {
 		by := time.Now().Add(d)

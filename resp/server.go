@@ -23,7 +23,7 @@ type Server struct {
 	lastID  atomic.Int64
 	warned  atomic.Int64 // Unix seconds of the last warning about HTTP
 
-	protected atomic.Bool // the protected mode in force
+	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
 	ending    context.Context // ends when Shutdown stops waiting for sessions
 	cutAll    context.CancelFunc
@@ -153,7 +153,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Sessions calls f for every session, oldest first, on the caller's goroutine. Sessions
-// may end meanwhile.
+// may end while it runs.
 func (s *Server) Sessions(f func(*Session)) {
 	s.mu.Lock()
 	all := s.snapshot()

@@ -13,7 +13,7 @@ import (
 // visitor is who asks, as a request carries it.
 type visitor struct {
 	*identity
-	rules *Rules // that were in force when the request came
+	rules *Rules // the rules in effect when the request arrived
 }
 
 type visitorKey struct{}

@@ -15,8 +15,8 @@ const (
 	loginDelay = time.Second
 	// maxDelayed is the most answers that are delayed at a time.
 	maxDelayed = 16
-	// maxDelayedEach is the most of them for one address. While so many are, no password that
-	// comes from the address is looked at.
+	// maxDelayedEach is the most of them for one address. At that number, passwords from the
+	// address are refused unchecked.
 	maxDelayedEach = 4
 )
 
@@ -71,7 +71,7 @@ func unauthorized(w http.ResponseWriter, r *http.Request, why string) {
 	fail(w, r, http.StatusUnauthorized, why)
 }
 
-// busy reports whether as many answers to an address are delayed as may be.
+// busy reports whether the most answers to an address are delayed.
 func (l *logins) busy(from string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -30,7 +30,7 @@ type point struct {
 	Denied    *float64 `json:"denied"`    // the share of the decisions, from 0 to 1; nil if there were none
 	Fail      float64  `json:"fail"`      // answers by FAIL policy, per second
 	Shadow    float64  `json:"shadow"`    // what SHADOW would have denied, per second; none of the above has decisions with SHADOW
-	P50       *int64   `json:"p50_us"`    // half of the decisions took at most so long; nil if there were none
+	P50       *int64   `json:"p50_us"`    // the median latency of decisions; nil if there were none
 	P99       *int64   `json:"p99_us"`    // likewise 99 of 100
 }
 

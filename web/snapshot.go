@@ -16,7 +16,7 @@ import (
 // maxShown is the most keys, and the most denials, that a snapshot has.
 const maxShown = 20
 
-// snapshot is what the page shows, apart from the points before.
+// snapshot is what the page shows, except for earlier points.
 type snapshot struct {
 	Time    int64    `json:"time"` // Unix ms
 	Version string   `json:"version"`
@@ -48,7 +48,7 @@ type node struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
 	Why     string `json:"why"`
-	Latency *int64 `json:"latency_us"` // half of its round trips since the last snapshot took at most so long, else the latest look at it; nil: not measured yet
+	Latency *int64 `json:"latency_us"` // the median of its round trips since the last snapshot; without any, that of its latest check; nil: not measured yet
 	Offset  *int64 `json:"offset_us"`  // of its clock; nil: not measured yet
 	Queue   int    `json:"queue"`      // requests that wait for it
 }
@@ -78,7 +78,7 @@ type denial struct {
 
 // named is a key in JSON, which has no bytes.
 type named struct {
-	Key string `json:"key"` // to be shown: what is not UTF-8 is replaced
+	Key string `json:"key"` // for display: bytes that are not UTF-8 are replaced
 	ID  string `json:"id"`  // the bytes in base64url, to ask about the key
 }
 

@@ -42,7 +42,7 @@ type config struct {
 	logFile        string
 	decisionLog    string
 	decisionKeys   string        // plain or hash
-	decisionSample int           // one of so many decisions; 0: none
+	decisionSample int           // one of every decisionSample decisions is logged; 0: none
 	slowerThan     time.Duration // negative: nothing is in the slow log
 	slowLogLen     int
 	shutdownWithin time.Duration

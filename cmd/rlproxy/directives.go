@@ -19,7 +19,7 @@ type directive struct {
 	preset string                // the default, as written in a configuration file; "": unset
 	hint   string                // shown by --help instead of a preset when there is none
 	live   bool                  // SIGHUP applies a new setting; the others need a restart
-	set    bool                  // CONFIG SET changes it, too; only of those that are live
+	set    bool                  // CONFIG SET also changes it; only of those that are live
 	secret bool                  // may hold a password, so CONFIG GET and errors do not show it
 	value  func(c *config) value // the field of c that holds the setting; nil for include
 }

@@ -27,13 +27,13 @@ type engines struct {
 	fleet   *backend.Fleet     // nil with the embedded engine
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil with the embedded engine
-	memory  *resp.Memory       // counts what clients make the process hold
+	memory  *resp.Memory       // counts the bytes that clients make the process hold
 	slots   *slots.Keeper      // keeps the leases that are tied to clients' connections
 
-	policies *policy.Book // the named policies in force
-	store    *store.Store // keeps those that are set by command; nil before keepPolicies
+	policies *policy.Book // the named policies in effect
+	store    *store.Store // keeps the policies that are set by command; nil before keepPolicies
 
-	// configure puts in force what live directives say of the engines, for the requests to come.
+	// configure applies the live directives of the engines to later requests.
 	configure func(c *config)
 
 	observer  *observe.Observer     // sees the decisions
@@ -87,20 +87,21 @@ func (e *engines) observe(log *slog.Logger) {
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 
-// keepPolicies puts the policies of the configuration in force, reads those that were set by
-// command, and keeps them from then on.
+// keepPolicies puts the policies of the configuration into effect, and opens the store of those
+// that are set by command.
 func (e *engines) keepPolicies(c *config, log *slog.Logger) (err error) {
 	e.policies.Configure(c.policies.Set())
 	e.store, err = store.Open(e.fleet, c.policyFile, e.policies, log)
 	return err
 }
 
-// stats returns what INFO and metrics show of the engine and of what sees its decisions.
+// stats returns the statistics of the engine and of its observers, for INFO and metrics.
 func (e *engines) stats() []engine.Stat {
 	return slices.Concat(e.decide.Stats(), e.observer.Stats(), e.slots.Stats(), e.hotkeys.Stats(), e.decisions.Stats())
 }
 
-// close closes the engines, the fleet after them, and the decision log last. The caller makes no more requests.
+// close closes the engines, then the fleet, and the decision log last. The caller makes no further
+// requests.
 func (e *engines) close() error {
 	e.slots.Close()
 	e.hotkeys.Close()

@@ -90,8 +90,8 @@ func (l *List) Login(name, password []byte) (*User, bool) {
 	return u, u.on && (u.noPass || right == 1)
 }
 
-// NeedsPassword reports whether the default user has a password, so that AUTH with only a
-// password makes sense.
+// NeedsPassword reports whether the default user needs a password, so that AUTH may have a
+// password alone.
 func (l *List) NeedsPassword() bool { return !l.users[DefaultUser].noPass }
 
 // Renew returns the user that has the name of u, a user of an earlier List. It returns nil

@@ -28,7 +28,7 @@ type Client struct {
 	shown Facts // written by Publish; guarded by mu
 }
 
-// Facts is what CLIENT LIST shows of a session, apart from its addresses and times.
+// Facts is what CLIENT LIST shows of a session, except for its addresses and times.
 type Facts struct {
 	Name    string // CLIENT SETNAME
 	Lib     string // CLIENT SETINFO LIB-NAME

@@ -11,7 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Check returns RL.CHECK, which asks by the policies of a book that are in force.
+// Check returns RL.CHECK, which decides by the policies in effect of a book.
 func Check(book *policy.Book) ratelimit.Command {
 	return ratelimit.ByPolicy(table.Command{
 		Name: "rl.check", Arity: -3, Since: "0.1.0",
@@ -35,7 +35,7 @@ func Check(book *policy.Book) ratelimit.Command {
 	})
 }
 
-// find returns the policy of a name that is in force, or an error reply.
+// find returns the policy in effect with that name, or an error reply.
 func find(book *policy.Book, name []byte) (*policy.Policy, string) {
 	p := book.Find(name)
 	if p == nil {

@@ -14,13 +14,14 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Config says what RL.POLICY shows and changes.
+// Config configures RL.POLICY.
 type Config struct {
-	// Book has the policies in force.
+	// Book has the policies in effect.
 	Book *policy.Book
 
-	// Change stores what its argument makes of the stored policies and puts it in force. It
-	// returns their version, or an error reply. If the argument returns the set that it is given, nothing is stored.
+	// Change applies its argument to the stored policies, stores the result and puts it into
+	// effect. It returns the new version, or an error reply. If the argument returns the set that
+	// it is given, nothing is stored.
 	Change Change
 
 	Logger *slog.Logger // for a line about each change

@@ -14,7 +14,7 @@ func (d *due) put(l *lease) {
 	heap.Push(d, l)
 }
 
-// remove removes a lease, if it is there.
+// remove removes a lease, if it is in d.
 func (d *due) remove(l *lease) {
 	if l.place >= 0 {
 		heap.Remove(d, l.place)

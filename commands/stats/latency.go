@@ -124,8 +124,8 @@ func (s *Stats) histogram(w reply.Writer, args [][]byte) string {
 	return ""
 }
 
-// cumulative returns powers of two of microseconds and how many calls took so long or less, for
-// those that add to the power before them.
+// cumulative returns powers of two of microseconds, each with the number of calls that took at most
+// that long. It leaves out powers that add no calls.
 func cumulative(took *histogram.Snapshot) (steps [][2]int64) {
 	before := int64(0)
 	for micros := int64(1); before < took.Count; micros *= 2 {

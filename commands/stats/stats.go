@@ -20,7 +20,7 @@ import (
 const (
 	// maxCommands is the most names of commands. A Redis 7 has fewer than 400.
 	maxCommands = 1024
-	// maxErrors is the most first words of errors that are counted apart, as in Redis.
+	// maxErrors is the most first words of errors that are counted separately, as in Redis.
 	maxErrors = 128
 	// maxCode is the most bytes that Redis searches for the end of the first word.
 	maxCode = 31

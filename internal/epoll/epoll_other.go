@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Set cannot be had on this system.
+// Set is not available on this system.
 type Set struct{}
 
 // New returns errors.ErrUnsupported.

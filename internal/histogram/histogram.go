@@ -109,8 +109,8 @@ func index(d time.Duration) int {
 	return min((shift+1)*parts+int(v>>shift)&(parts-1), buckets-1)
 }
 
-// bound returns the longest duration that belongs to a bucket. The last bucket has all
-// that are longer, too.
+// bound returns the longest duration that belongs to a bucket. The last bucket also has all
+// longer ones.
 func bound(i int) time.Duration {
 	if i < parts {
 		return time.Duration(i+1) * unit

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Builds with the race detector use package syscall on Linux, too: from its calls the detector
-// learns that bytes were written before they were read.
+// Builds with the race detector use package syscall on Linux as well, whose calls show the detector
+// that bytes were written before they were read.
 
 // usable reports whether descriptors can be used on this system.
 const usable = true

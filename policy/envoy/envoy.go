@@ -81,7 +81,7 @@ type Source struct {
 }
 
 // Read turns files into policies. Files of one domain are merged. An error begins with
-// the place of what that project would refuse, too, or of what is too large to be read.
+// the place of a part that that project would also refuse, or that is too large.
 func Read(sources []Source, options Options) (*Import, error) {
 	im := &Import{options: options}
 	r := reader{domains: make(map[string]*domain), remark: im.remark}

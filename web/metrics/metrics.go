@@ -103,7 +103,7 @@ func (c *Config) collect(to chan<- prometheus.Metric) {
 
 var buildInfo = gauge("build_info", "Always 1. The labels say which rlproxy this is.", "version", "build")
 
-// collectStats sends what INFO shows, too.
+// collectStats sends the statistics that INFO also shows.
 func (c *Config) collectStats(to chan<- prometheus.Metric) {
 	for _, s := range c.Stats() {
 		if s.Metric == "" {
