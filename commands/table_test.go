@@ -50,7 +50,7 @@ var groups = []struct{ name, title, text string }{
 		"| `" + reply.ErrTooCostly + "` | COST is above a limit |\n" +
 		"| `" + reply.ErrFine + "` | BUCKETS is above the milliseconds of a window |\n" +
 		"| `" + reply.ErrKey + "` | a key is empty or too long |\n" +
-		"| `" + reply.ErrSameKey + "`, `" + reply.ErrKeys + "` | a question with AND names a key twice, or a ninth one |\n" +
+		"| `" + reply.ErrSameKey + "`, `" + reply.ErrKeys + "` | a request with AND names a key twice, or more than 8 keys |\n" +
 		"| `" + reply.ErrHoldID + "` | the id of ONCE, of a reservation or of a lease is empty or too long |\n" +
 		"| `" + reply.ErrTTL + "` | the TTL of a reservation is not a window, or longer than all of its windows |\n" +
 		"| `" + reply.ErrSlotsTTL + "`, `" + reply.ErrConnTTL + "` | the TTL of a lease is not a window, or too short for CONN |\n" +

@@ -75,7 +75,7 @@ func Row(c Config) table.Row {
 		Examples: []table.Example{{Line: "RL.POLICY HELP", Reply: "1) RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 	}}, {Command: table.Command{
 		Name: "rl.policy|list", Arity: 2, Flags: showing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of policies and overrides",
-		Summary:  "Returns all policies in force.",
+		Summary:  "Returns all policies in effect.",
 		Replies:  "Array of maps as in RL.POLICY GET, sorted by name.",
 		Examples: []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
 	}, Run: c.list,

@@ -201,8 +201,8 @@ func replyQuestion(dst []byte, requests []engine.Request, results []engine.Resul
 }
 
 const questionReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one; a key that had room has " +
-	"retry_after 0. Keys of a denied question that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
-	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole question, and what was held of others is given back; keys that were charged before the node failed stay charged."
+	"retry_after 0. Keys of a denied request that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
+	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole request, and units held for other keys are given back; keys that were charged before the node failed stay charged."
 
 // andArg returns the argument AND of a command whose keys begin with the given arguments.
 func andArg(key ...table.Arg) table.Arg {
@@ -218,7 +218,7 @@ func andArg(key ...table.Arg) table.Arg {
 	return table.Arg{
 		Name: "and", Type: "block", Token: "AND", Optional: true, Multiple: true, MultipleToken: true, Args: args,
 		About: "another key, with options of its own except for ONCE; at most 8 keys, each once. Either all have room and all are charged, or none is. " +
-			"A key with SHADOW is asked for itself, and denies nothing",
+			"A key with SHADOW is decided by itself, and denies nothing",
 	}
 }
 

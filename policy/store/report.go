@@ -91,9 +91,9 @@ func (s *Store) Stats() []engine.Stat {
 		}
 	}
 	stats := []engine.Stat{
-		{Name: "policies", Value: int64(len(set.All())), Metric: "policies", Help: "Named policies in force."},
-		{Name: "policies_configured", Value: configured, Metric: "policies_configured", Help: "Named policies in force that the configuration has."},
-		{Name: "policy_overrides", Value: int64(set.Overrides()), Metric: "policy_overrides", Help: "Overrides of the named policies in force."},
+		{Name: "policies", Value: int64(len(set.All())), Metric: "policies", Help: "Named policies in effect."},
+		{Name: "policies_configured", Value: configured, Metric: "policies_configured", Help: "Named policies in effect that the configuration has."},
+		{Name: "policy_overrides", Value: int64(set.Overrides()), Metric: "policy_overrides", Help: "Overrides of the named policies in effect."},
 		{Name: "policies_version", Value: version, Metric: "policies_version", Help: "Version of the stored policies: the number of changes by RL.POLICY."},
 	}
 	if s.fleet == nil {
@@ -110,6 +110,6 @@ func (s *Store) Stats() []engine.Stat {
 	return append(stats,
 		engine.Stat{Name: "policies_last_look_ms", Value: ago},
 		engine.Stat{Name: "policies_look_errors", Value: s.report.failed.Load(), Metric: "policy_look_errors_total", Help: "Looks at the stored policies that failed."},
-		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged", Help: "1 while the stored policies make no sense to this proxy and those in force stay, else 0."},
+		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged", Help: "1 while the stored policies are damaged or of a newer version, and this proxy keeps those in effect, else 0."},
 	)
 }

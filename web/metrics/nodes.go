@@ -87,13 +87,13 @@ func oneIf(yes bool) float64 {
 
 var (
 	forwardWaiting = gauge("forward_queue_commands",
-		"Ordinary commands that wait to be sent to the node.", "node")
+		"Forwarded commands that wait to be sent to the node.", "node")
 	forwardCommands = counter("forward_commands_total",
-		"Ordinary commands that were sent to the node.", "node")
+		"Forwarded commands that were sent to the node.", "node")
 	forwardErrors = counter("forward_errors_total",
-		"Ordinary commands that were sent to the node and got no reply. An error reply is a reply.", "node")
+		"Forwarded commands that were sent to the node and got no reply. An error reply is a reply.", "node")
 	forwardTime = distributionOf("forward_round_trip_duration_seconds",
-		"How long the node took to reply to a batch of ordinary commands, or the proxy to give up.", "node")
+		"How long the node took to reply to a batch of forwarded commands, or the proxy to give up.", "node")
 )
 
 func (c *Config) collectForward(to chan<- prometheus.Metric) {
