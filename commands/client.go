@@ -274,7 +274,7 @@ func (c *client) observe(sent time.Time, took time.Duration) {
 	c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
 }
 
-// push adds a command to those that wait.
+// push adds a command to the pending ones.
 func (c *client) push(e entry) {
 	e.mute = c.off || c.skip
 	c.pending = append(c.pending, e)

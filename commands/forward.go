@@ -41,7 +41,7 @@ func (h *Handler) forwards() bool { return h.cfg.Forward != nil && h.cfg.Forward
 // no keys in common. But a command that may read the state of rate limits runs after the
 // decisions before it, and before the decisions after it.
 
-// addForwardInOrder adds an ordinary command to those that wait. If the command may read the state of
+// addForwardInOrder adds an ordinary command to the pending ones. If the command may read the state of
 // rate limits, addForwardInOrder flushes the decisions before it first.
 func (c *client) addForwardInOrder(args [][]byte) {
 	if len(c.pipe.Requests) > 0 {
@@ -54,7 +54,7 @@ func (c *client) addForwardInOrder(args [][]byte) {
 	c.queueForward(args)
 }
 
-// queueForward adds an ordinary command to those that wait.
+// queueForward adds an ordinary command to the pending ones.
 func (c *client) queueForward(args [][]byte) {
 	if !c.ordinary {
 		c.forward.Begin()

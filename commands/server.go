@@ -169,7 +169,7 @@ func (h *Handler) sections() []Section {
 	}
 	if n, ok := h.keys(); ok { // nodes have an INFO of their own
 		s := Section{Name: "Keyspace"}
-		if all := strconv.FormatInt(n, 10); n > 0 { // each key ends by itself; how soon is not kept
+		if all := strconv.FormatInt(n, 10); n > 0 { // each key expires; the average is not kept
 			s.Fields = [][2]string{{"db0", "keys=" + all + ",expires=" + all + ",avg_ttl=0"}}
 		}
 		sections = append(sections, s)

@@ -115,7 +115,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// setBusy says that a request begins or ends.
+// setBusy records that a request begins or ends.
 func (c *conn) setBusy(busy bool) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()

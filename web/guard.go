@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// visitor is who asks, as a request carries it.
+// visitor is the sender of a request.
 type visitor struct {
 	*identity
 	rules *Rules // the rules in effect when the request arrived
@@ -24,7 +24,7 @@ func visitorOf(r *http.Request) *visitor {
 	return v
 }
 
-// guard passes a request on to next if whoever sent it may ask at all. /healthz is for
+// guard passes a request on to next if its sender may make requests at all. /healthz is for
 // everybody.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +54,7 @@ func (s *Server) guard(next http.Handler) http.Handler {
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("X-Frame-Options", "DENY") // for what does not know frame-ancestors
+	h.Set("X-Frame-Options", "DENY") // for browsers without frame-ancestors
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cross-Origin-Resource-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Ready says which nodes must answer for the process to be ready.
+// Ready selects which nodes must answer for the process to be ready.
 type Ready uint8
 
 // The choices.

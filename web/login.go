@@ -20,7 +20,7 @@ const (
 	maxDelayedEach = 4
 )
 
-// identity is a user, and how rlproxy knows it.
+// identity is a user, and how it was identified.
 type identity struct {
 	user      *acl.User
 	anonymous bool // nobody had to log in

@@ -19,7 +19,7 @@ const (
 	// process hangs. Rounds are a second apart.
 	maxSilence = 10 * time.Second
 	// checkEvery is the number of rounds from one check of the nodes to the next. Those that
-	// nobody asks for a decision would seem to be up forever.
+	// get no requests would otherwise seem to be up forever.
 	checkEvery = 5
 )
 
@@ -157,7 +157,7 @@ func (s *Server) hangs() bool {
 	return time.Since(s.started)-time.Duration(s.beat.Load()) > s.maxSilence
 }
 
-// ask has the engine answer one request about a key, and the same one about its shadow.
+// ask sends the engine one request about a key, and the same one about its shadow.
 func (s *Server) ask(op engine.Op, key []byte) (answers [2]engine.Result) {
 	var p engine.Pipeline
 	p.AddBoth(op, key)

@@ -44,7 +44,7 @@ type Config struct {
 	Engine   engine.Engine
 	Observer *observe.Observer // of the engine's decisions
 
-	// Ready says which nodes must answer for /readyz: NoNodes, AnyNode or AllNodes.
+	// Ready selects which nodes must answer for /readyz: NoNodes, AnyNode or AllNodes.
 	Ready Ready
 
 	// Version is the version of rlproxy.
@@ -75,7 +75,7 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// Rules says who may ask for what. It is immutable.
+// Rules are the access rules. They are immutable.
 type Rules struct {
 	ACL       *acl.List
 	Protected bool // answer only clients on this machine
@@ -185,7 +185,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 }
 
-// routes returns what answers each path, once it is known who asks.
+// routes returns the handlers of all paths, which run after the guard.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.health)

@@ -27,7 +27,7 @@ type config struct {
 	unixSocketPerm fs.FileMode
 	protectedMode  bool
 	requirePass    string
-	noPass         bool       // requirepass "" says that there is no password
+	noPass         bool       // requirepass "" confirms that there is no password
 	users          [][]string // one slice per user: its name, then its rules
 	aclFile        string     // a file of users, used instead of the field users
 

@@ -62,7 +62,7 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 	}, ready.rules(c))
 }
 
-// rules returns who may ask the HTTP server for what.
+// rules returns the access rules of the HTTP server.
 func (p *prepared) rules(c *config) web.Rules {
 	return web.Rules{ACL: p.acl, Protected: p.protected(c), Admin: c.pageAdmin}
 }

@@ -78,7 +78,7 @@ func (s *tlsSettings) load(now time.Time) (*tls.Config, error) {
 	return t, s.askClients(t)
 }
 
-// askClients makes t ask clients for a certificate, as tls-auth-clients says.
+// askClients makes t ask clients for a certificate, as configured by tls-auth-clients.
 func (s *tlsSettings) askClients(t *tls.Config) error {
 	if s.authClients == "no" {
 		return nil

@@ -8,7 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/table"
 )
 
-// Config says what CONFIG shows and does.
+// Config configures the command CONFIG.
 type Config struct {
 	// Settings are the directives; nil: there are none.
 	Settings Settings
@@ -33,7 +33,7 @@ type Settings interface {
 	Set(by table.Caller, pairs [][2]string) (name, why string)
 }
 
-// When says when a changed setting takes effect.
+// When is the time at which a changed setting takes effect.
 type When uint8
 
 // A setting changes at the next start, when the configuration is read again, or also by CONFIG

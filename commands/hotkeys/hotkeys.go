@@ -13,7 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
-// Config says where the keys are that RL.HOTKEYS shows.
+// Config has the sources of the keys that RL.HOTKEYS shows.
 type Config struct {
 	// Observer has the busiest keys of this proxy.
 	Observer *observe.Observer

@@ -15,7 +15,7 @@ import (
 // errPolicy is the error about a FAIL policy that does not exist.
 const errPolicy = reply.ErrSyntax + ": FAIL must be OPEN, CLOSED, LOCAL or ERROR"
 
-// wrong returns an error that says what belongs in the place of a word.
+// wrong returns an error that consists of text and the rejected word.
 func wrong(text string, w []byte) string {
 	return text + "; it was " + word.Literal(w)
 }

@@ -18,7 +18,7 @@ import (
 //   - Units of windows are lower case. 1M is not a window, since it could mean a month.
 //   - A ninth pair is too many as soon as its limit is read.
 //   - The value of an option is never read as an option: in ID COST, the ID is COST.
-//   - AND stands where an option may, and begins another key (and.go).
+//   - AND may come where an option may, and begins another key (and.go).
 
 // option is a set of options.
 type option uint16

@@ -9,7 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// errPanic stands for the answers of an engine that panicked.
+// errPanic replaces the answers of an engine that panicked.
 var errPanic = errors.New("panic")
 
 // maxRound is the most leases that are renewed or released in one pipeline.

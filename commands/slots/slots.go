@@ -64,7 +64,7 @@ type Keeper struct {
 
 // name identifies a lease.
 type name struct {
-	key string // as engines know it
+	key string // the name by which engines identify it
 	id  engine.Digest
 }
 

@@ -6,7 +6,7 @@
 // descriptor can be waited for like any other.
 package epoll
 
-// Event says that a descriptor can be read.
+// Event reports that a descriptor can be read.
 type Event struct {
 	ID     int64 // as given to Add
 	Closed bool  // the peer sends nothing after what has arrived, or the connection is broken

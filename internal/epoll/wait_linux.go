@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// wait returns the events that there are. It does not block, so Go's scheduler need not know.
+// wait returns the pending events. It does not block, so Go's scheduler need not be told.
 func wait(fd uintptr, events []syscall.EpollEvent) (int, error) {
 	n, _, err := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0) //nolint:gosec // G103: the kernel gets the slice as it is
 	if err != 0 {

@@ -42,7 +42,7 @@ func (s *Server) StepClock(ahead time.Duration) {
 	s.setClock(ahead.Nanoseconds(), 0)
 }
 
-// StopClock lets the server's clock stand still at a time, until it is set again. The change
+// StopClock stops the server's clock at a time, until it is set again. The change
 // is immediate. What the server does by its monotonic clock goes on.
 func (s *Server) StopClock(at time.Time) {
 	s.t.Helper()

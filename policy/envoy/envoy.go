@@ -30,7 +30,7 @@ import (
 type Options struct {
 	// Algorithm is one that counts cost in windows. Fixed counts as that project does.
 	Algorithm limit.Kind
-	// Separator stands between the values of a client's key.
+	// Separator separates the values of a client's key.
 	Separator string
 }
 
@@ -42,7 +42,7 @@ type Place struct {
 
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
-// A Remark says what of a line is not carried over, and what happens instead.
+// A Remark describes a part of a line that is not carried over, and what happens instead.
 type Remark struct {
 	Place
 	Text string
@@ -69,8 +69,8 @@ type Policy struct {
 	Domain string
 	// Keys are the keys of a descriptor, in that project's order.
 	Keys []string
-	// Order says which value stands where in a client's key: the value of Keys[Order[0]]
-	// stands first.
+	// Order is the order of the values in a client's key: the value of Keys[Order[0]] comes
+	// first.
 	Order []int
 }
 

@@ -35,7 +35,7 @@ type descriptor struct {
 	order    int // counts descriptors, in the order of the files
 }
 
-// An effect is what a limit says: a window if there is no verdict.
+// An effect is that of a limit: a window if there is no verdict.
 type effect struct {
 	verdict engine.Verdict
 	window  limit.Window

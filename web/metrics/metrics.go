@@ -24,7 +24,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/histogram"
 )
 
-// Config says what is shown. Only Engine and Observer are required.
+// Config has the sources of the metrics. Only Engine and Observer are required.
 type Config struct {
 	Engine   engine.Engine
 	Observer *observe.Observer  // of the engine's decisions
