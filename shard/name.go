@@ -1,8 +1,8 @@
 package shard
 
-// A name is what engines know a key by: the client's key, or the shadow of it, which counts
-// for a request with SHADOW. For an engine both are keys like any other, so that a shadow
-// and its key never share a state.
+// Engines identify a key by its name: the client's key, or its shadow, which counts
+// requests with SHADOW. To an engine both are ordinary keys, so a shadow and its key never
+// share a state.
 //
 // A name is the client's key, and ends in a mark only if it is that of a shadow, or of a key
 // that would end in one of the marks itself. A mark is a byte that no text in UTF-8 has, and a letter.

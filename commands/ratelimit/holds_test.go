@@ -148,7 +148,7 @@ func FuzzHolds(f *testing.F) {
 				require.LessOrEqual(t, r.Cost, w.Limit)
 			}
 			if c.Name == "rl.reserve" {
-				most = longest(&r)
+				most = r.Longest()
 			}
 			require.LessOrEqual(t, r.Hold.TTL, most)
 			require.Equal(t, r.Op != engine.OpSettle, r.Hold.TTL > 0)

@@ -59,7 +59,7 @@ func parseReserve(args [][]byte, p *engine.Pipeline) string {
 	case seen&optCost == 0 || seen&optID == 0:
 		return reply.ErrSyntax + ": RL.RESERVE needs COST and ID"
 	case seen&optTTL == 0:
-		r.Hold.TTL = min(defaultReserve, longest(r))
+		r.Hold.TTL = min(defaultReserve, r.Longest())
 	}
 	if msg = checkWindows(r.Limits(), args[2:]); msg == "" {
 		msg = checkRequest(r)
@@ -114,14 +114,6 @@ func replySettle(dst []byte, _ int, _ []engine.Request, results []engine.Result)
 	return resp.AppendInt(resp.AppendInt(dst, s.Charged), s.Returned)
 }
 
-// longest returns the longest window of a request in ms.
-func longest(r *engine.Request) (most int64) {
-	for _, w := range r.Limits() {
-		most = max(most, w.Length)
-	}
-	return most
-}
-
 // setID sets the id of a hold. It returns an error reply, or "".
 func setID(h *engine.Hold, id []byte) string {
 	if len(id) < 1 || len(id) > engine.MaxID {
@@ -137,7 +129,7 @@ func setTTL(r *engine.Request, value []byte) string {
 	switch {
 	case r.Kind == limit.Concurrency && !ok:
 		return wrong(reply.ErrSlotsTTL, value)
-	case r.Kind != limit.Concurrency && (!ok || ttl > longest(r)):
+	case r.Kind != limit.Concurrency && (!ok || ttl > r.Longest()):
 		return wrong(reply.ErrTTL, value)
 	}
 	r.Hold.TTL = ttl

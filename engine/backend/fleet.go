@@ -20,8 +20,9 @@
 // (guard.go), and the connection refuses replies that announce too much memory
 // (scanner.go).
 //
-// Reading order: fleet.go (this file), topology.go, node.go, health.go, errors.go,
-// kind.go, watcher.go, then cluster.go and sentinel.go.
+// Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go,
+// connections.go, scanner.go, quiet.go (go-redis's own log), health.go, errors.go,
+// kind.go, busy.go, guard.go, watcher.go, then cluster.go and sentinel.go.
 package backend
 
 import (

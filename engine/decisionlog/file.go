@@ -30,7 +30,7 @@ func OpenFile(path string) (*os.File, error) {
 	return openFile(path, os.O_CREATE)
 }
 
-// openFile does not wait for the reader of a named pipe: without one, it is an error.
+// openFile does not block on a named pipe: if the pipe has no reader, it returns an error.
 func openFile(path string, flags int) (*os.File, error) {
 	f, err := os.OpenFile(path, flags|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
 	if err != nil {

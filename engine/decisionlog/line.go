@@ -19,7 +19,7 @@ type event int
 const (
 	firstDenial event = iota // the first denial of a key in its window
 	byFail                   // an answer by a FAIL policy
-	sampled                  // one of so many other decisions
+	sampled                  // one of the sample of other decisions
 )
 
 const events = int(sampled) + 1

@@ -1,21 +1,21 @@
-// Package decisionlog says why requests were denied: in a file with a line of JSON for
+// Package decisionlog records why requests were denied: in a file, with a line of JSON for
 // every decision that is worth one, and in memory for the newest denials.
 //
 // A line is written for
 //
 //   - the first denial of a key in each of its windows: a denial of a key, command and
 //     window for which no line was written within that window (windows.go). A shadow is
-//     a key of its own here: what SHADOW would have denied has a line that says so;
+//     a key of its own here: a line marks what SHADOW would have denied;
 //   - every answer by a FAIL policy;
-//   - one of so many of all other decisions, if the configuration asks for it.
+//   - a sample of all other decisions, one of Settings.Sample, if that is set.
 //
-// There are at most denialLines and policyLines lines a second of the first two. What is
-// left out is counted, and a line says how much it was.
+// There are at most denialLines and policyLines lines a second of the first two. Those
+// left out are counted, and a line reports their number.
 //
-// Nothing of this slows a decision. One that is admitted passes a comparison. A flood of
+// None of this slows decisions down. An admitted one costs a single comparison. A flood of
 // denials of one key costs a bounded search in a table for each pipeline. A line goes
 // into a queue of bounded length, which a goroutine writes to the file; while the file
-// does not keep up, lines are dropped and counted.
+// cannot keep up, lines are dropped and counted.
 //
 // Reading order: recorder.go (this file), windows.go, rate.go, line.go, newest.go, file.go, report.go.
 package decisionlog
@@ -48,7 +48,7 @@ type Config struct {
 // Settings is what a Recorder writes to its file, and how.
 type Settings struct {
 	Hash   bool // write the SHA-256 of keys in place of the keys
-	Sample int  // write one of so many decisions that have no line otherwise; 0: none of them
+	Sample int  // write one of Sample decisions that have no line otherwise; 0: none
 }
 
 // Recorder records decisions. It implements observe.Recorder and is safe for concurrent use.
@@ -73,7 +73,7 @@ type Recorder struct {
 	reporter *reporter      // nil until there was a file; only Use and Close use it
 }
 
-// target is the file in force, the settings, and what has a line in it.
+// target is the file and settings in effect, and which windows have a line in the file.
 type target struct {
 	file *file // nil: none
 	Settings
@@ -194,7 +194,7 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 	}
 }
 
-// sample records one of so many decisions, if the settings ask for it.
+// sample records one of Settings.Sample decisions, if that is set.
 func (n *noting) sample(req *engine.Request, res *engine.Result) {
 	if every := uint64(n.target.Sample); every > 0 && n.r.others.Add(1)%every == 0 {
 		d := n.denial(req, res)

@@ -95,7 +95,7 @@ func (w *windows) hash(req *engine.Request, res *engine.Result, span time.Durati
 	return h.Sum64()
 }
 
-// length returns the length of the window that a decision speaks of. For a rate, it is the
+// length returns the length of the window that a decision describes. For a rate, it is the
 // time in which as much as the limit drains. Leases of RL.ACQUIRE have none.
 func length(req *engine.Request, res *engine.Result) time.Duration {
 	w := &req.Windows[res.Window]

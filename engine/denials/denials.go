@@ -1,12 +1,12 @@
 // Package denials remembers what nodes denied. Until a denial's retry-after has
-// passed, counted from when the node was asked, it can only deny the same request
-// again: use does not shrink before, and what could make room sooner is a reset. So
-// the request is answered here, and a denied tenant costs its node a few calls a
-// second however hard it knocks.
+// passed, counted from when the node was asked, the node would deny the same request
+// again: use does not shrink before, unless the key is reset. So the request is
+// answered here, and a denied client costs its node only a few calls per second,
+// however often it retries.
 //
-// What a key holds may be given back at any time, so callers do not hand in denials of
-// keys that hold anything. A request with an id of its own may have been admitted before, so
-// it is always for the node to answer.
+// Held units may be released at any time, so callers do not pass denials of keys with
+// holds. A request with an id may have been admitted before, so the node always
+// answers it.
 package denials
 
 import (
@@ -33,8 +33,8 @@ const (
 	maxDenials = 16384   // some 300 bytes each, and the key
 	maxKeys    = 4 << 20 // bytes of keys
 
-	// maxAge is how long a denial is remembered at most, in ms: the message that says
-	// that another proxy has reset the key may be lost.
+	// maxAge is the longest time, in ms, that a denial is remembered: the message that
+	// another proxy has reset the key may be lost.
 	maxAge = 1000
 )
 

@@ -73,7 +73,7 @@ type Config struct {
 // use by goroutines that each have their own Pipeline.
 type Forwarder struct {
 	config  Config
-	live    atomic.Pointer[Settings] // in force, never modified
+	live    atomic.Pointer[Settings] // in effect, never modified
 	fleet   *backend.Fleet
 	table   tableCache
 	current atomic.Pointer[view] // the last result of the method view
@@ -119,7 +119,7 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	return f
 }
 
-// Configure puts settings in force for the commands to come. Those that wait for a node get its
+// Configure applies settings to the commands to come. Those that wait for a node get its
 // reply.
 func (f *Forwarder) Configure(s Settings) {
 	if s.Timeout <= 0 {

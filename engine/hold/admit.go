@@ -60,7 +60,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 	a.Decision = r.Decide(us[:r.N], clock, granted, 0)
 	if granted > 0 {
 		e.answer = a.Decision
-		e.until = now + longest(&r.Spec) + 1 // as long as RL.SLIDE counts it
+		e.until = now + r.Longest() + 1 // as long as RL.SLIDE counts it
 		if e.hold != nil {
 			e.until = e.hold.at
 		}
@@ -79,14 +79,6 @@ func nameOf(r *engine.Request) name {
 		n.class = slots
 	}
 	return n
-}
-
-func longest(s *limit.Spec) int64 {
-	var most int64
-	for _, w := range s.Limits() {
-		most = max(most, w.Length)
-	}
-	return most
 }
 
 // bound returns the error of a request that would exceed a bound of one key's holds or ids.

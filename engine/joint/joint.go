@@ -1,7 +1,7 @@
-// Package joint answers a question about several keys, all or nothing, by what any engine does with one key. Units of each
-// key are held, all at once. If every key has admitted them, each hold is settled with the cost of its request; else those
-// that stand are given back. What nobody settles is released by itself about a second later. So there is never more charged or
-// held of a key than its limit, and a key may for that second deny another request.
+// Package joint answers a multi-key request, all or nothing, on any engine that decides single keys. It holds the units of
+// all keys at once. If every key has admitted them, each hold is settled with the cost of its request; otherwise the holds
+// that were granted are released. A hold that is never settled lapses, and is released, about a second later. So no key
+// ever has more units charged or held than its limit; during that second it may deny other requests.
 package joint
 
 import (
@@ -16,19 +16,19 @@ const (
 	// ttl is the ms for which units are held. Deadlines are rounded up by at most a 64th.
 	ttl = 1000
 
-	// confirmWithin is how long after the holds were sent they are settled at the latest: they stand for as long again,
-	// so that a settle does not come too late.
+	// confirmWithin is the longest time from sending the holds to sending the settles: the holds last for twice that
+	// time, so that a settle does not come too late.
 	confirmWithin = ttl / 2 * time.Millisecond
 )
 
 // Engine is the engine that knows the keys.
 type Engine struct {
 	Do   func(p *engine.Pipeline)                    // answers requests about one key each
-	Fail func(r *engine.Request, res *engine.Result) // answers a request by its FAIL policy, and says which in Fail
+	Fail func(r *engine.Request, res *engine.Result) // answers a request by its FAIL policy, and sets Result.Fail
 	Now  func() time.Time
 }
 
-// question is a question under way.
+// question is a multi-key request in progress.
 type question struct {
 	Engine
 	requests []engine.Request
@@ -36,7 +36,7 @@ type question struct {
 	hold     engine.Hold // of all keys
 }
 
-// Ask answers the question that begins with request i of p.
+// Ask answers the multi-key request that begins with request i of p.
 func (e Engine) Ask(p *engine.Pipeline, i int) {
 	end := i + 1 + p.Requests[i].With
 	q := question{Engine: e, requests: p.Requests[i:end], results: p.Results[i:end], hold: engine.Hold{TTL: ttl, Release: true}}
@@ -64,8 +64,8 @@ func (q *question) ask() {
 	}
 }
 
-// holdAll holds the cost of each request, and takes in the answers. It returns a request that its key did not answer, or
-// -1, and whether any was denied.
+// holdAll holds the cost of each request, and stores the answers. It returns the index of a request that its key did not
+// answer, or -1, and whether any was denied.
 func (q *question) holdAll() (failed int, denied bool) {
 	var p engine.Pipeline
 	for i := range q.requests {
@@ -94,8 +94,8 @@ func (q *question) held(i int) bool {
 	return q.requests[i].Cost > 0 && res.Allowed && res.Err == nil && res.Fail == engine.FailDefault
 }
 
-// settle ends the holds that stand, with all of their units or with none. It returns a request of which the hold was
-// not there any more, or of which that is not known, or -1.
+// settle ends all holds that were granted, charging all of their units or none. It returns the index of a request whose
+// hold was gone or could not be settled, or -1.
 func (q *question) settle(charge bool) (failed int) {
 	var p engine.Pipeline
 	var of []int
@@ -121,7 +121,7 @@ func (q *question) settle(charge bool) (failed int) {
 	return -1
 }
 
-// giveBack releases the holds that stand. One that cannot be released lapses.
+// giveBack releases the holds that were granted. One that cannot be released lapses.
 func (q *question) giveBack() { q.settle(false) }
 
 // confirm charges what is held.
@@ -137,8 +137,8 @@ func (q *question) confirm() (failed int) {
 	return -1
 }
 
-// charged makes the answer about units held that about units charged. Those are forgotten a window later, and not when a
-// hold lapses. What else is held longer than that counts as before.
+// charged corrects the answer to a hold, now that its units are charged: they expire a window later, and not when the hold
+// would have lapsed. A later expiry of other holds stays.
 func charged(r *engine.Request, d *limit.Decision) {
 	length := r.Windows[d.Window].Length
 	switch r.Kind {
@@ -152,7 +152,7 @@ func charged(r *engine.Request, d *limit.Decision) {
 	}
 }
 
-// deny answers for all keys that the question is denied. A key that had room says what it has without this question.
+// deny answers all requests with a denial. The answer of a key that had room describes it without this request.
 func (q *question) deny() {
 	for i := range q.results {
 		d := &q.results[i].Decision
@@ -173,8 +173,8 @@ func (q *question) fail(i int) {
 	FailAll(q.Fail, q.requests, q.results, i)
 }
 
-// FailAll answers a question about several keys as the FAIL policy of request i has answered that request alone, or with
-// its error. fail answers the others.
+// FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the
+// same error, or are answered by fail with the same policy.
 func FailAll(fail func(r *engine.Request, res *engine.Result), requests []engine.Request, results []engine.Result, i int) {
 	first := results[i]
 	allowed := true

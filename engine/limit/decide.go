@@ -1,7 +1,7 @@
 package limit
 
-// Usage is what one window tells about an entry: n equal requests that were asked
-// together, of which the first so many were granted.
+// Usage is the state of one window for the answer to an entry: n equal requests that were
+// made together, of which the first ones were granted.
 type Usage struct {
 	Used int64 // units that counted before the entry
 
@@ -24,7 +24,7 @@ type Usage struct {
 // error.
 type Decision struct {
 	Allowed    bool
-	Window     int   // index in Spec.Windows of the window that the other fields speak of
+	Window     int   // index in Spec.Windows of the window that the other fields describe
 	Limit      int64 // the limit of that window
 	Remaining  int64 // cost still admitted now; -1: answered by a policy
 	RetryAfter int64 // ms; 0 when allowed
@@ -35,8 +35,8 @@ type Decision struct {
 // requests had come one by one. There is one Usage per window, of the node's clock
 // in ms; the first granted requests were admitted.
 //
-// With several windows the decision speaks of the one that denied with the longest
-// retry, else of the one with the least remaining; of equals, the one given first.
+// With several windows the decision describes the one that denied with the longest
+// retry, otherwise the one with the least remaining; the first wins ties.
 func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 	a := &algorithms[s.Kind]
 	if a.answer != nil {
@@ -72,8 +72,8 @@ func (s *Spec) Now(clock, newest int64) int64 {
 	return max(clock, newest)
 }
 
-// Wanted returns the cost that the answer speaks of. A request without cost asks
-// for one unit, or for what its algorithm says.
+// Wanted returns the cost that the answer is about. For a request with cost 0 that is one
+// unit, or what its algorithm defines.
 func (s *Spec) Wanted() int64 {
 	if s.Cost == 0 {
 		return algorithms[s.Kind].peek

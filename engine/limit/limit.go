@@ -64,6 +64,15 @@ func (s *Spec) Meets(o *Spec) bool {
 	return false
 }
 
+// Longest returns the length of the longest window, in ms.
+func (s *Spec) Longest() int64 {
+	var longest int64
+	for _, w := range s.Limits() {
+		longest = max(longest, w.Length)
+	}
+	return longest
+}
+
 // Smallest returns the smallest of the limits.
 func (s *Spec) Smallest() int64 {
 	least := int64(MaxLimit)

@@ -1,8 +1,8 @@
-// Package observe sees every decision once it is made, and keeps what is to be known of
-// them all: how many had which outcome by which policy, how long they took, and which keys
-// are the busiest. Nothing that counts, logs or shows decisions is anywhere else on their way.
+// Package observe is given every decision once it is made, and keeps statistics of all: how
+// many had which outcome by which policy, how long they took, and which keys are the
+// busiest. All counting, logging and display of decisions starts here.
 //
-// Reading order: observe.go (this file), policies.go (counts by policy), holds.go (what becomes of holds), busiest.go (the busiest keys).
+// Reading order: observe.go (this file), policies.go (counts by policy), holds.go (outcomes of holds), busiest.go (the busiest keys).
 package observe
 
 import (

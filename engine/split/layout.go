@@ -26,7 +26,7 @@ type layout struct {
 	rates map[int]int64 // charging calls per second, by shard
 }
 
-// memory returns about how many bytes the layout of a key with so many bytes takes.
+// memory returns the approximate memory, in bytes, of the layout of a key of that length.
 func (l *layout) memory(key int) int { return key + 300 + 50*l.shards }
 
 const (

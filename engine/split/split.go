@@ -77,7 +77,7 @@ type Request struct {
 	// answer.
 	Failure *Failure
 
-	resolved *sync.WaitGroup // hears when the request has its result or failure
+	resolved *sync.WaitGroup // notified when the request has its result or failure
 }
 
 // done ends the resolution of the request.
@@ -115,7 +115,7 @@ type Config struct {
 // is safe for concurrent use.
 type Splitter struct {
 	config Config
-	live   atomic.Pointer[Settings] // in force, never modified
+	live   atomic.Pointer[Settings] // in effect, never modified
 	nodes  Nodes
 
 	mu        sync.Mutex
@@ -141,7 +141,7 @@ func New(config Config, nodes Nodes) *Splitter {
 	return s
 }
 
-// Configure puts settings in force for the requests to come. A key that the new ones do not split
+// Configure applies settings to the requests to come. A key that the new ones do not split
 // goes on as its home says, which gathers what the shards hold.
 func (s *Splitter) Configure(next Settings) {
 	s.mu.Lock()

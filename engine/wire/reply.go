@@ -26,7 +26,7 @@ type Answer struct {
 	Status   Status
 	Failure  string        // of Failed: the error of this entry alone
 	Requests int64         // of the entry
-	Granted  int64         // the first so many requests were admitted; for a reset, the key had state
+	Granted  int64         // number of requests admitted, from the first on; for a reset, 1 if the key had state
 	Rate     int64         // charging calls per second on this key
 	Usages   []limit.Usage // per window; they hold until the call's next Decode
 

@@ -98,7 +98,8 @@ func New(k int, constant int64) *Tracker {
 }
 
 // Observe counts decisions on a key at the time now, in ms. A time before the newest one
-// counts as the newest. Without decisions, the rest counts for a tracked key alone. hash is a hash of the key, of which all 64 bits are used. For a
+// counts as the newest. If d has no decisions, its other fields are counted only for a key
+// that is already tracked. hash is a hash of the key, of which all 64 bits are used. For a
 // tracked key this is one map lookup without an allocation. For most others it is a few
 // additions. For one in ten of them at most it is O(log k) amortized: each repair of the heap
 // pays for a change of weight that a lookup made before.
