@@ -76,8 +76,8 @@ func (r *Recorder) open(f *os.File) *file {
 	return q
 }
 
-// queue queues a line for the file in force. It reports whether there was room, with at most
-// most bytes that wait.
+// queue queues a line for the current file. It reports whether there was room, with at most
+// `most` bytes in the queue.
 func (r *Recorder) queue(line []byte, most int) bool {
 	for {
 		f := r.current.Load().file

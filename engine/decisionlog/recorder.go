@@ -148,7 +148,7 @@ func (r *Recorder) Record(p *engine.Pipeline, from observe.Client) {
 	}
 }
 
-// noting is what Record knows of a pipeline.
+// noting is the state of Record for one pipeline.
 type noting struct {
 	r      *Recorder
 	target *target

@@ -12,7 +12,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// askNext is how long a question waits for one node before it goes to another one, too. If
+// askNext is how long ask waits for one node before it also asks the next one. If
 // passthrough-timeout is short, an eighth of it takes its place.
 const askNext = 50 * time.Millisecond
 

@@ -4,15 +4,15 @@
 // A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of
 // each command (route.go), from the description in the nodes' COMMAND (table.go), the
 // positions of its keys (keys.go), and the rules about commands that are not forwarded
-// (rules.go). What the nodes have to tell is asked of whichever answers (ask.go). A command
+// (rules.go). Facts that all nodes agree on are asked of any node that answers (ask.go). A command
 // with keys on several nodes is fanned out, and the replies are merged (fanout.go). The
 // commands between MULTI and EXEC are kept on one node (transaction.go).
 //
 // Each node has a forward queue for each protocol (queue.go), with its own connections and
 // workers, so that a slow command does not delay decisions on the same node. A worker
 // sends the queued commands as one batch (batch.go), and copies the replies, without
-// parsing them, to memory that is bounded over all clients (reply.go). The forwarder's own
-// commands have bounded replies, too (answer.go).
+// parsing them, to memory that is bounded over all clients (reply.go). The replies to the
+// forwarder's own commands are bounded as well (answer.go).
 //
 // No command is sent twice, unless a node of a cluster redirected it without running it.
 // If its node does not answer, a command gets an engine.Unavailable error, and so do
@@ -41,7 +41,7 @@ type Settings struct {
 	// Off forwards no command: all are unknown.
 	Off bool
 
-	// Admin forwards commands that administer a node, too.
+	// Admin also forwards commands that administer a node.
 	Admin bool
 
 	// Timeout is how long a command waits for its node, which may be busy with another

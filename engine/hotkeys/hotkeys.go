@@ -1,15 +1,18 @@
 // Package hotkeys adds up what all proxies of the same nodes are asked about most, for
 // RL.HOTKEYS FLEET.
 //
-// Every two seconds a proxy notes its busiest keys in a record of its own (record.go), by a
-// script (note.lua) that also names the proxy in the node's index. It does so on two nodes,
-// the first two that it can reach of those places that all proxies have in the same order
-// (places.go). Whoever wants to know the sum looks in all these places (read.go). So two proxies
-// that disagree about whether a node is up still find each other. A record ends by itself soon
-// after its proxy has.
+// Every two seconds a proxy stores its busiest keys in a record of its own (record.go), by a
+// script (note.lua) that also adds the proxy to the node's index. It does so on two nodes,
+// the first two that it can reach of a list of places that all proxies have in the same order
+// (places.go). A proxy that needs the sum reads all these places (read.go). So two proxies
+// that disagree about whether a node is up still find each other. A record expires soon
+// after its proxy has stopped.
 //
 // An Exchange (this file) does this for one proxy. It costs nodes nothing while there is
-// nothing to note, and it is in nobody's way: what cannot be noted or read is left out.
+// nothing to store, and never delays a decision: records that cannot be stored or read are
+// left out.
+//
+// Reading order: hotkeys.go (this file), record.go, places.go, read.go.
 package hotkeys
 
 import (

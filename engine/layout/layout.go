@@ -2,15 +2,17 @@
 // places keys. Proxies with different layouts place some keys on different nodes, where
 // each of them admits up to the limit.
 //
-// Each proxy notes its layout in a record on each of its nodes (record.lua, record.go) and
-// reads there those of others, once a second. A note ends by itself some seconds after its
-// proxy has. Where the layouts differ, compare.go says which keys they place on
-// different servers. It takes the server from the node on which a layout was found, and not only
-// from its name: names may differ for one server. A Guard (this file) logs
-// what was found (report.go), and in mode Strict tells the engine which keys are contested.
+// Once a second, each proxy stores its layout in a record on each of its nodes (record.lua,
+// record.go), and reads those of other proxies there. A layout expires some seconds after
+// its proxy has stopped. If layouts differ, compare.go determines which keys they place on
+// different servers. It identifies a server by the node on which a layout was found, and
+// not only by its name: one server may have several names. A Guard (this file) logs the
+// differences (report.go), and in mode Strict publishes which keys are contested.
 //
 // Proxies whose layouts have no node in common cannot find each other. In a Redis Cluster
-// the nodes themselves say where keys lie, and there is nothing to guard.
+// the nodes themselves place the keys, and there is nothing to guard.
+//
+// Reading order: layout.go (this file), record.go, compare.go, report.go.
 package layout
 
 import (

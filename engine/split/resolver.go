@@ -10,14 +10,14 @@ import (
 )
 
 // resolver takes what shards refused to the key's home, for all requests that ask
-// about the same limits. One goroutine asks and recalls; groups that come meanwhile
-// wait, and go along the next time.
+// about the same limits. One goroutine asks and recalls; groups that arrive while it
+// does so wait for the next round.
 type resolver struct {
 	s         *Splitter
 	id        resolverID
 	key       []byte
 	waiting   []*group // guarded by Splitter.mu
-	recalling bool     // guarded by Splitter.mu: to ask a shard would be in vain
+	recalling bool     // guarded by Splitter.mu: shards are being recalled and admit nothing
 }
 
 // join hands a group to the resolver of its limits.

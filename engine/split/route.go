@@ -25,9 +25,9 @@ type route struct {
 	waiting bool // shards are being recalled: it joins that and asks the home
 }
 
-// Route returns the shard that a request asks first. waits is true if no shard is to
-// be asked, because it would be in vain: the request is for Resolve. ok is false if
-// the request has to come after those of the run.
+// Route returns the shard that a request asks first. waits is true if no shard should
+// be asked, because none could admit it: the request is for Resolve. ok is false if the
+// request has to come after those of the run.
 func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bool) {
 	n := s.wanted(r)
 	split := n > 1 || s.Shards(r.Key) > 1
@@ -65,8 +65,8 @@ func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bo
 // Splits reports whether the key of r is known to be split, or will be for r.
 func (s *Splitter) Splits(r *engine.Request) bool { return s.wanted(r) > 1 || s.Shards(r.Key) > 1 }
 
-// recalling reports whether the resolver of r's limits is recalling shards: to ask
-// one would be in vain.
+// recalling reports whether the resolver of r's limits is recalling shards, so that none
+// could admit r.
 func (s *Splitter) recalling(r *engine.Request) bool {
 	if s.known.Load() == 0 || !lendable(r) {
 		return false

@@ -4,14 +4,14 @@
 // A request about a split key first goes to one of the key's shards, in the same
 // batches as all other requests; Route chooses it (route.go, layout.go). Mostly the
 // shard admits it out of what the home has lent, and this package has no more to do.
-// What a shard refuses, and what the home cannot decide alone, Resolve takes to the
-// home (group.go, resolver.go): the home decides, or names shards whose units must
-// be recalled first. What speaks of a key as a whole, RL.INSPECT, RL.RESET and
-// requests without cost, asks home and shards (whole.go). How many shards a key has
-// is for the request to say, or the configuration, or measured load (load.go).
+// Resolve takes requests that a shard refuses, or that the home cannot decide alone, to
+// the home (group.go, resolver.go): the home decides, or names shards whose units must
+// be recalled first. Requests that concern a whole key (RL.INSPECT, RL.RESET and those
+// with cost 0) go to the home and the shards (whole.go). The number of shards of a key
+// comes from the request, the configuration, or measured load (load.go).
 //
-// Nothing that this package remembers decides: a proxy that knows less asks more
-// often. The nodes' functions decide; Nodes is how they are reached.
+// What this package remembers decides nothing: a proxy that knows less asks more
+// often. The nodes' functions decide; the interface Nodes reaches them.
 //
 // Reading order: split.go (this file), route.go, layout.go, load.go, resolver.go,
 // group.go, whole.go.

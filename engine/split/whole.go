@@ -10,8 +10,8 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// whole answers equal requests that speak of a split key as a whole: requests without
-// cost, RL.INSPECT and RL.RESET.
+// whole answers equal requests that concern a split key as a whole: requests with cost
+// 0, RL.INSPECT and RL.RESET.
 type whole struct {
 	s        *Splitter
 	requests []*Request
@@ -57,8 +57,8 @@ func (w *whole) home(s *limit.Spec) (reply *wire.HomeReply, failure *Failure) {
 	return reply, failure
 }
 
-// peek answers what is used by home and shards together. What a shard may hold counts
-// if it does not say what it uses, or does not know any more.
+// peek answers with the use of home and shards together. All that a shard may hold counts
+// if the shard does not report its use, or has lost it.
 func (w *whole) peek() *Failure {
 	r := w.requests[0].Request
 	reply, failure := w.home(&r.Spec)
