@@ -67,7 +67,7 @@ var groups = []struct{ name, title, text string }{
 		"\n" +
 		"CL.THROTTLE has redis-cell's errors.\n"},
 	{"policies", "Named policies", "RL.CHECK asks by a policy. Policies come from the configuration or from RL.POLICY, which cannot change those of the configuration.\n" +
-		"What RL.POLICY sets is stored before it is in force. With backends it is on a node, and all proxies of the same nodes have it within a second;\n" +
+		"What RL.POLICY sets is stored before it takes effect. With backends it is on a node, and all proxies of the same nodes have it within a second;\n" +
 		"without them it is in `policy-file`. None of these commands is in the category @ratelimit.\n" +
 		"\n" +
 		"| an error begins with | when |\n|---|---|\n" +
