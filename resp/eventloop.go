@@ -1,8 +1,12 @@
 package resp
 
 import (
+	"maps"
 	"runtime"
+	"runtime/debug"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/internal/epoll"
@@ -42,12 +46,14 @@ const (
 
 // eventLoop waits for the clients of parked sessions.
 type eventLoop struct {
-	starter Starter
+	srv     *Server
 	timeout time.Duration // Config.Timeout
 	created time.Time
 	begin   sync.Once
 	done    chan struct{} // closed by close
 	end     sync.Once
+	running sync.WaitGroup // counts run and expire
+	failed  atomic.Bool    // nobody waits for clients any more: sessions need their goroutines
 
 	mu       sync.Mutex
 	set      *epoll.Set         // the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
@@ -55,10 +61,10 @@ type eventLoop struct {
 }
 
 // newEventLoops returns the event loops of a server. Each starts when it is first needed.
-func newEventLoops(starter Starter, timeout time.Duration) []*eventLoop {
+func newEventLoops(srv *Server) []*eventLoop {
 	loops := make([]*eventLoop, (runtime.GOMAXPROCS(0)+loopCores-1)/loopCores)
 	for i := range loops {
-		loops[i] = &eventLoop{starter: starter, timeout: timeout, created: time.Now(), done: make(chan struct{}), sessions: map[int64]*Session{}}
+		loops[i] = &eventLoop{srv: srv, timeout: srv.cfg.Timeout, created: time.Now(), done: make(chan struct{}), sessions: map[int64]*Session{}}
 	}
 	return loops
 }
@@ -72,9 +78,9 @@ func (l *eventLoop) open() {
 	l.mu.Lock()
 	l.set = set
 	l.mu.Unlock()
-	go l.run(set) // until close
+	l.running.Go(func() { l.run(set) }) // until close, or waiting fails
 	if l.timeout > 0 {
-		go l.expire() // until close
+		l.running.Go(l.expire) // until close
 	}
 }
 
@@ -130,7 +136,8 @@ func (l *eventLoop) run(set *epoll.Set) {
 	for {
 		var err error
 		if events, err = set.Wait(events[:0]); err != nil {
-			return // closed
+			l.fail(err)
+			return
 		}
 		l.mu.Lock()
 		for _, e := range events {
@@ -142,10 +149,39 @@ func (l *eventLoop) run(set *epoll.Set) {
 		for _, s := range sessions {
 			s.readable(s.closed)
 		}
-		l.starter.Flush()
+		l.flush()
 		clear(sessions)
 		sessions = sessions[:0]
 		runtime.Gosched() // lets what was started run first, while more arrives
+	}
+}
+
+// flush calls the handler's Flush. A panic ends neither the loop nor the process.
+func (l *eventLoop) flush() {
+	defer func() {
+		if p := recover(); p != nil {
+			l.srv.stats.Panics.Add(1)
+			l.srv.log.Error("panic while sending what clients asked for", "panic", p, "stack", string(debug.Stack()))
+		}
+	}()
+	l.srv.starter.Flush()
+}
+
+// fail gives the sessions their goroutines back after an error of Wait, unless the loop was closed.
+func (l *eventLoop) fail(err error) {
+	select {
+	case <-l.done:
+		return
+	default:
+	}
+	l.srv.log.Error("cannot wait for clients in an event loop; their sessions use goroutines from now on", "error", err)
+	l.failed.Store(true) // before the sessions are roused: who parks later sees it
+	l.mu.Lock()
+	_ = l.set.Close() // so that none is added; fails if it is closed already
+	all := slices.Collect(maps.Values(l.sessions))
+	l.mu.Unlock()
+	for _, s := range all {
+		s.rouse()
 	}
 }
 
@@ -193,9 +229,10 @@ func (s *Session) park() bool {
 	return true
 }
 
-// reconsider rouses a session that a drain or Kill has missed because it was not parked yet.
+// reconsider rouses a session that a drain, Kill or the failure of its event loop has missed because it
+// was not parked yet.
 func (s *Session) reconsider() {
-	if s.srv.draining.Load() || s.killed.Load() {
+	if s.srv.draining.Load() || s.killed.Load() || s.events.failed.Load() {
 		s.rouse()
 	}
 }

@@ -2,6 +2,7 @@ package resp
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -254,6 +255,64 @@ func TestAPanicInTheEventLoopCostsOneConnection(t *testing.T) {
 	<-over
 	ask(t, other, "x")
 	require.EqualValues(t, 1, srv.Stats().Panics.Load())
+}
+
+// A panic of Flush costs what is flushed, and not the process.
+func TestAPanicOfFlushDoesNotEndTheEventLoop(t *testing.T) {
+	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
+	var once sync.Once
+	h.flushing = func() { once.Do(func() { panic("as asked") }) }
+	conn := parkedOne(t, srv, addr)
+	for i := range 2 * quietTurns {
+		ask(t, conn, fmt.Sprint("word", i))
+	}
+	require.EqualValues(t, 1, srv.Stats().Panics.Load())
+}
+
+// When waiting fails, the sessions of the loop go on with goroutines of their own.
+func TestSessionsOutliveTheirEventLoop(t *testing.T) {
+	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
+	silent, busy := parkedOne(t, srv, addr), parkedOne(t, srv, addr)
+	var other *Session
+	srv.Sessions(func(s *Session) {
+		if s.Remote.String() == busy.LocalAddr().String() {
+			require.True(t, s.place.CompareAndSwap(parked, started))
+			other = s
+		}
+	})
+	for _, l := range srv.loops {
+		if l.set != nil {
+			require.NoError(t, l.set.Close())
+			l.running.Wait()
+		}
+	}
+	require.True(t, other.wait())
+	starts := h.starts.Load()
+	for range 3 * quietTurns {
+		ask(t, silent, "x")
+		ask(t, busy, "y")
+	}
+	require.Equal(t, starts, h.starts.Load())
+}
+
+func TestShutdownWaitsForTheEventLoops(t *testing.T) {
+	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
+	flushing, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	h.flushing = func() { once.Do(func() { close(flushing); <-release }) }
+	send(t, parkedOne(t, srv, addr), "x\r\n")
+	<-flushing
+	over := make(chan error, 1)
+	go func() { over <- srv.Shutdown(context.Background()) }()
+	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 0 }, 10*time.Second, time.Millisecond)
+	select {
+	case <-over:
+		close(release)
+		t.Fatal("an event loop is still running")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(release)
+	require.NoError(t, <-over)
 }
 
 // Clients come, ask, leave in the middle and are killed, all at once. What was served is answered once, and each

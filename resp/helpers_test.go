@@ -221,6 +221,7 @@ const inEventLoop = "TestInEventLoop/"
 type starter struct {
 	handlerFuncs
 	startsPanics string       // the command at which CanStart panics
+	flushing     func()       // called by Flush, unless it is nil
 	starts       atomic.Int64 // calls of Start
 	mu           sync.Mutex
 	pending      map[*Session][]Command // guarded by mu
@@ -266,6 +267,9 @@ func (h *starter) Flush() {
 	h.mu.Unlock()
 	for _, s := range kept {
 		go s.Finish()
+	}
+	if h.flushing != nil {
+		h.flushing()
 	}
 }
 

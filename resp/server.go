@@ -47,7 +47,7 @@ func NewServer(cfg Config, handler Handler) *Server {
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {
-		s.starter, s.loops = starter, newEventLoops(starter, s.cfg.Timeout)
+		s.starter, s.loops = starter, newEventLoops(s)
 	}
 	return s
 }
@@ -130,14 +130,10 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		s.running.Wait()
 		close(left)
 	}()
-	defer func() {
-		for _, l := range s.loops {
-			l.close()
-		}
-	}()
 	select {
 	case <-left:
 		s.cutAll()
+		s.closeLoops()
 		return nil
 	case <-ctx.Done():
 	}
@@ -146,9 +142,21 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	// A session whose handler is running ends when the handler returns.
 	select {
 	case <-left:
+		s.closeLoops()
 		return ctx.Err()
 	case <-time.After(time.Second):
+		for _, l := range s.loops {
+			l.close() // and do not wait: its handler may be running, too
+		}
 		return fmt.Errorf("resp: %d sessions still in the handler: %w", s.stats.Current.Load(), ctx.Err())
+	}
+}
+
+// closeLoops ends the event loops, which have no sessions any more, and waits until they have ended.
+func (s *Server) closeLoops() {
+	for _, l := range s.loops {
+		l.close()
+		l.running.Wait()
 	}
 }
 
