@@ -260,8 +260,8 @@ func (h *Handler) CanStart(s *resp.Session, pipeline []resp.Command) bool {
 // Start implements resp.Starter.
 func (h *Handler) Start(s *resp.Session, pipeline []resp.Command) {
 	c := s.Data.(*client)
-	c.sent = h.cfg.Now()
-	c.public.See(c.sent)
+	c.sent = time.Now()
+	c.public.See(h.cfg.Now())
 	c.workspace = workspaces.Get().(*workspace)
 	for _, args := range pipeline {
 		c.accept(args)

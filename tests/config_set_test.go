@@ -129,7 +129,7 @@ func TestSettingsAreReloaded(t *testing.T) {
 	p.reload(t)
 	require.EqualValues(t, 1, c.decide(t, "RL.SLIDE k 100 60").allowed)
 	require.Contains(t, c.do(t, "GET", "k"), "ERR unknown command 'GET'")
-	require.NotContains(t, p.Output.String(), "waits for a restart")
+	require.NotContains(t, p.Output.String(), "only after a restart")
 	require.Contains(t, c.do(t, "INFO", "stats"), "\r\nconfig_set_directives:0\r\n")
 	write("passthrough-timeout 150")
 	p.reload(t)

@@ -298,7 +298,7 @@ func TestComposeFileRunsAsWritten(t *testing.T) {
 	i := newImage(t)
 	p := i.start(t, i.command(append(args, "--port", "0", "--backend-timeout", "10000")...)...)
 	require.EqualValues(t, 4, dial(t, p.addr).decide(t, "RL.SLIDE k 5 60").remaining)
-	require.Contains(t, p.Output.String(), "there is no password and protected-mode is off")
+	require.Contains(t, p.Output.String(), "no password is set and protected-mode is off")
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://127.0.0.1:"+args[web+1]+"/metrics", nil)
 	require.NoError(t, err)
 	answer, err := http.DefaultClient.Do(r)

@@ -198,6 +198,41 @@ func TestLogHonoursItsFileAndLevel(t *testing.T) {
 	require.Empty(t, p2.Output.String())
 }
 
+// A reload is refused if it contradicts a setting that would change only by a restart.
+func TestReloadNeverSharesTheLogFile(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	conf, log := filepath.Join(folder, "rlproxy.conf"), filepath.Join(folder, "log")
+	configure := func(text string) { require.NoError(t, os.WriteFile(conf, []byte(text), 0o600)) }
+	configure("logfile " + log)
+	p := spawn(t, proxytest.Binary, "--bind", "127.0.0.1", "--port", "0", "--include", conf)
+	logged := func(text string) {
+		eventually(t, text, func() bool {
+			b, err := os.ReadFile(log)
+			return err == nil && bytes.Contains(b, []byte(text))
+		})
+	}
+	logged("msg=listening")
+	configure("logfile " + log + "2\ndecision-log " + log)
+	p.Signal(t, syscall.SIGHUP)
+	logged("configuration reload failed")
+	logged("logfile and decision-log must differ")
+	p.Stop(t)
+}
+
+// A warning about clients without a password is for those that can connect from elsewhere.
+func TestOpenAddressesAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	const warning = "any client that can connect has full access"
+	for bind, open := range map[string]bool{"127.0.0.1 -::1": false, "0.0.0.0": true} {
+		args := append([]string{"--bind"}, strings.Fields(bind)...)
+		p := spawn(t, proxytest.Binary, append(args, "--port", "0", "--protected-mode", "no")...)
+		eventually(t, "the listener", func() bool { return strings.Contains(p.Output.String(), "msg=listening") })
+		require.Equal(t, open, strings.Contains(p.Output.String(), warning), bind)
+		p.Stop(t)
+	}
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

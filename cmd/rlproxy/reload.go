@@ -133,6 +133,9 @@ func (l *live) reload() (waiting []string, err error) {
 	}
 	now := l.config.Load()
 	next, waiting = now.with(next)
+	if err := next.conflict(nil); err != nil { // with a setting that waits for a restart
+		return nil, err
+	}
 	p, err := prepare(next)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
@@ -220,7 +221,7 @@ func warnOpen(c *config, ready prepared, log *slog.Logger) {
 		return
 	}
 	for _, address := range c.bind {
-		if ip := net.ParseIP(address); ip == nil || !ip.IsLoopback() {
+		if ip := net.ParseIP(strings.TrimPrefix(address, "-")); ip == nil || !ip.IsLoopback() {
 			log.Warn("no password is set and protected-mode is off: any client that can connect has full access")
 			return
 		}

@@ -139,7 +139,7 @@ func (q *queue) take(buf []item) []item {
 func (q *queue) work() {
 	defer q.workers.Done()
 	b := new(batch)
-	doing := "ordinary commands to " + q.node.Name()
+	doing := "forwarding commands to " + q.node.Name()
 	serve := func() { q.serve(b) }
 	for {
 		items := q.take(b.items)
