@@ -306,9 +306,9 @@ func TestShutdownWaitsForTheEventLoops(t *testing.T) {
 	go func() { over <- srv.Shutdown(context.Background()) }()
 	require.Eventually(t, func() bool { return srv.Stats().Current.Load() == 0 }, 10*time.Second, time.Millisecond)
 	select {
-	case <-over:
+	case err := <-over:
 		close(release)
-		t.Fatal("an event loop is still running")
+		t.Fatalf("an event loop is still running, and Shutdown returned %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(release)
