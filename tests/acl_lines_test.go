@@ -199,8 +199,8 @@ func TestMissingRightsAreLogged(t *testing.T) {
 	user := documentedUsers(t, "../redis.conf")[0]
 	for right, want := range map[string]string{
 		"+cluster|slots": `"topology unknown: no sentinel or cluster node answered as it should; one said: NOPERM this user has no permissions to run the 'cluster|slots' command"`,
-		"+subscribe":     `the node refuses SUBSCRIBE" node=\S+ why="NOPERM this user has no permissions to run the 'subscribe' command"`,
-		"&rl:reset":      `the node refuses SUBSCRIBE" node=\S+ why="NOPERM this user has no permissions to access one of the channels`,
+		"+subscribe":     `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM this user has no permissions to run the 'subscribe' command"`,
+		"&rl:reset":      `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM this user has no permissions to access one of the channels`,
 		"+time":          `msg="FAIL policies are answering in place of the node" node=\S+ why="ERR The user executing the script can't run this command`,
 		"+fcall":         `msg="FAIL policies are answering in place of the node" node=\S+ why="the node cannot run rlproxy's library, .*NOPERM this user has no permissions to run the 'evalsha' command`,
 		"+set":           `msg="FAIL policies are answering in place of the node" node=\S+ why="ERR The user executing the script can't run this command`,
