@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -119,11 +120,17 @@ func (s *Server) Pause() {
 // Resume continues a paused process.
 func (s *Server) Resume() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGCONT)) }
 
-// FreePort returns a port of 127.0.0.1 on which no process listens.
+// FreePort returns a port of 127.0.0.1 on which no process listens. It is below those that the system
+// gives to connections and to listeners without a port of their own, of which tests have
+// many: none of them takes it first.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer func() { _ = l.Close() }()
-	return l.Addr().(*net.TCPAddr).Port
+	for {
+		port := 10_000 + rand.IntN(20_000) // #nosec G404 -- no secret
+		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+		if err == nil {
+			require.NoError(t, l.Close())
+			return port
+		}
+	}
 }
