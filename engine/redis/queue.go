@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"runtime"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -222,15 +223,28 @@ func (q *queue) work() {
 // policies answer the batch, and the process goes on.
 func (q *queue) answer(b *batch) {
 	items := b.items
-	if !backend.Guard(q.engine.config.Logger, q.doing, func() { q.serve(b) }) {
-		*b = batch{items: append(b.items, b.misrouted...)}
+	if !q.guard(func() { q.serve(b) }) {
+		*b = batch{items: slices.Concat(b.items, b.misrouted, b.late)}
 		for i := range b.items {
-			b.items[i].maybeApplied = true
-			q.fail(&b.items[i], "internal error: see the log")
+			q.failAfterPanic(&b.items[i])
 		}
 	}
 	answered(b.items)
 	clear(items)
+}
+
+// failAfterPanic answers an item by policy, or with an error if that panics too.
+func (q *queue) failAfterPanic(it *pending) {
+	const why = "internal error: see the log"
+	it.maybeApplied = true
+	if !q.guard(func() { q.fail(it, why) }) && it.res != nil {
+		it.res.Err = &engine.Unavailable{Node: q.Name(), Why: why}
+	}
+}
+
+// guard runs do. It logs a panic and returns false.
+func (q *queue) guard(do func()) (ok bool) {
+	return backend.Guard(q.engine.config.Logger, q.doing, do)
 }
 
 // serve gives every item of the batch its result. It returns by the deadline of the
@@ -267,23 +281,26 @@ func (q *queue) serve(b *batch) {
 	}
 }
 
-// dropLate answers items by policy that have waited for longer than patience, and takes
-// them out: the deadline of the oldest item is that of the whole batch. It returns when
+// dropLate takes out the items that have waited for longer than patience, and answers them by
+// policy at once: the deadline of the oldest item is that of the whole batch. It returns when
 // the oldest of the others was submitted.
 func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration) {
 	kept := b.items[:0]
 	oldest = b.sent
-	for i, it := range b.items {
+	for _, it := range b.items {
 		if b.sent-it.at < patience {
 			oldest = min(oldest, it.at)
 			kept = append(kept, it)
-			continue
+		} else {
+			b.late = append(b.late, it)
 		}
-		q.traffic.overflows.Add(1)
-		q.fail(&it, "waited too long in the queue")
-		answered(b.items[i : i+1])
 	}
 	b.items = kept
+	for ; len(b.late) > 0; b.late = b.late[1:] {
+		q.traffic.overflows.Add(1)
+		q.fail(&b.late[0], "waited too long in the queue")
+		answered(b.late[:1])
+	}
 	return oldest
 }
 

@@ -313,6 +313,36 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	}
 }
 
+// A policy that panics costs its own request the answer, also where the request has waited too
+// long: every pipeline is answered once.
+func TestPanicInAPolicy(t *testing.T) {
+	n := startFake(t)
+	logger := slog.New(slog.DiscardHandler)
+	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: time.Minute, Logger: logger}, Config{Logger: logger})
+	now := e.elapsed()
+	late := now - time.Hour
+	good, bad := charge("k", 10), charge("k", 10)
+	good.Fail, bad.Fail = engine.FailOpen, engine.FailPolicy(engine.FailPolicies) // no such policy
+	requests := []*engine.Request{&good, &bad, &good, &good}
+	results, waits := make([]engine.Result, len(requests)), make([]waiter, len(requests))
+	items := make([]pending, len(requests))
+	for i, at := range []time.Duration{late, late, late, now} {
+		waits[i].done = make(chan struct{}, 2)
+		waits[i].left.Store(1)
+		items[i] = pending{req: requests[i], res: &results[i], wait: &waits[i], at: at}
+	}
+	e.topology().queues[0].answer(&batch{items: items})
+	for i := range results {
+		require.Len(t, waits[i].done, 1, "request %d", i)
+		if requests[i] == &bad {
+			require.EqualError(t, results[i].Err, "UNAVAILABLE "+n.addr+": internal error: see the log")
+			continue
+		}
+		require.NoError(t, results[i].Err)
+		require.True(t, results[i].Allowed, "request %d", i)
+	}
+}
+
 // A worker that waits for its turn while the queue is closed, and finds that others have taken
 // what was left, ends.
 func TestWorkersEndWithTheirQueue(t *testing.T) {
