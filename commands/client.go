@@ -54,18 +54,18 @@ type client struct {
 // workspace is what processing a pipeline takes. Sessions share a pool of them, so that
 // one that is silent has none.
 type workspace struct {
-	pipe     engine.Pipeline  // requests to the engine
-	forward  forward.Pipeline // ordinary commands
-	checked  int              // how many commands of forward are known not to read the state of rate limits
-	ordinary bool             // whether the pipeline has ordinary commands
-	pending  []entry          // commands that are not answered yet, in order
+	pipe       engine.Pipeline  // requests to the engine
+	forward    forward.Pipeline // forwarded commands
+	checked    int              // how many commands of forward are known not to read the state of rate limits
+	forwarding bool             // forward.Begin was called for this pipeline
+	pending    []entry          // commands that are not answered yet, in order
 }
 
 var workspaces = sync.Pool{New: func() any {
-	const ordinary = 64 // commands of a pipeline
+	const usual = 64 // commands of a pipeline
 	return &workspace{
-		pipe:    engine.Pipeline{Requests: make([]engine.Request, 0, ordinary), Results: make([]engine.Result, 0, ordinary)},
-		pending: make([]entry, 0, ordinary),
+		pipe:    engine.Pipeline{Requests: make([]engine.Request, 0, usual), Results: make([]engine.Result, 0, usual)},
+		pending: make([]entry, 0, usual),
 	}
 }}
 
@@ -246,15 +246,15 @@ func (c *client) inPieces(r *row, args [][]byte) {
 	c.Int(total)
 }
 
-// decide sends the requests to the engine and the ordinary commands to the nodes, and returns
+// decide sends the requests to the engine and the forwarded commands to the nodes, and returns
 // how long the pipeline waited for all of their results.
 func (c *client) decide() (took time.Duration) {
-	ordinary := len(c.forward.Commands) > 0
-	if !ordinary && len(c.pipe.Requests) == 0 {
+	forwards := len(c.forward.Commands) > 0
+	if !forwards && len(c.pipe.Requests) == 0 {
 		return 0
 	}
 	sent := time.Now()
-	if ordinary {
+	if forwards {
 		c.h.cfg.Forward.Start(&c.forward)
 	}
 	if len(c.pipe.Requests) > 0 {
@@ -262,7 +262,7 @@ func (c *client) decide() (took time.Duration) {
 		took = time.Since(sent)
 		c.observe(sent, took)
 	}
-	if ordinary {
+	if forwards {
 		c.h.cfg.Forward.Wait(&c.forward)
 		took = time.Since(sent)
 	}
@@ -283,7 +283,7 @@ func (c *client) push(e entry) {
 	}
 }
 
-// flush sends the requests to the engine and the ordinary commands to the nodes, and appends
+// flush sends the requests to the engine and the forwarded commands to the nodes, and appends
 // the replies to all commands that wait.
 func (c *client) flush() {
 	if len(c.pending) > 0 {

@@ -7,7 +7,7 @@
 //
 // A pipeline is processed in one pass. Commands for the engine are parsed into one
 // engine.Pipeline and decided, normally, by one call of Engine.Do or, for an event loop, of
-// Engine.Start. Ordinary commands go into one forward.Pipeline, which the nodes answer at the
+// Engine.Start. Forwarded commands go into one forward.Pipeline, which the nodes answer at the
 // same time. Then the replies to all
 // commands are appended in order.
 //
@@ -74,8 +74,7 @@ type Config struct {
 	// sessions may call it at once.
 	ChangePolicies policies.Change
 
-	// Forward answers ordinary commands, which are those that are not in the table; nil: they
-	// are unknown commands.
+	// Forward answers the commands that are not in the table; nil: they are unknown commands.
 	Forward Forwarder
 
 	// Settings are the directives, for CONFIG; nil: there are none.
@@ -227,7 +226,7 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.workspace = workspaces.Get().(*workspace)
-	c.ordinary = false
+	c.forwarding = false
 	for _, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {

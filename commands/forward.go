@@ -11,7 +11,7 @@ import (
 // forwardRow is the row of every command that is not in the table, if there is a Forwarder.
 var forwardRow = row{Command: table.Command{Name: "forward", Arity: -1}}
 
-// Forwarder sends ordinary commands to the nodes of their keys. It is implemented by
+// Forwarder sends commands to the nodes of their keys. It is implemented by
 // forward.Forwarder.
 type Forwarder interface {
 	// On reports whether commands are forwarded. If not, Start, Join and Describe treat every
@@ -34,14 +34,14 @@ type Forwarder interface {
 	ReadsLimits(p *forward.Pipeline, args [][]byte) bool
 }
 
-// forwards reports whether ordinary commands are forwarded.
+// forwards reports whether other commands are forwarded.
 func (h *Handler) forwards() bool { return h.cfg.Forward != nil && h.cfg.Forward.On() }
 
-// The ordinary commands and the decisions of a pipeline run at the same time, since they have
+// The forwarded commands and the decisions of a pipeline run at the same time, since they have
 // no keys in common. But a command that may read the state of rate limits runs after the
 // decisions before it, and before the decisions after it.
 
-// addForwardInOrder adds an ordinary command to the pending ones. If the command may read the state of
+// addForwardInOrder adds a forwarded command to the pending ones. If the command may read the state of
 // rate limits, addForwardInOrder flushes the decisions before it first.
 func (c *client) addForwardInOrder(args [][]byte) {
 	if len(c.pipe.Requests) > 0 {
@@ -54,16 +54,16 @@ func (c *client) addForwardInOrder(args [][]byte) {
 	c.queueForward(args)
 }
 
-// queueForward adds an ordinary command to the pending ones.
+// queueForward adds a forwarded command to the pending ones.
 func (c *client) queueForward(args [][]byte) {
-	if !c.ordinary {
+	if !c.forwarding {
 		c.forward.Begin()
-		c.ordinary = true
+		c.forwarding = true
 	}
 	c.forward.Add(args, c.s.Proto == 3)
 }
 
-// beforeDecision flushes the ordinary commands if one of them may read the state of rate
+// beforeDecision flushes the forwarded commands if one of them may read the state of rate
 // limits, since a decision follows.
 func (c *client) beforeDecision() {
 	for ; c.checked < len(c.forward.Commands); c.checked++ {
@@ -74,15 +74,15 @@ func (c *client) beforeDecision() {
 	}
 }
 
-// refusal returns the error reply to an ordinary command that MULTI refuses to queue, or "".
+// refusal returns the error reply to a command to be forwarded that MULTI refuses to queue, or "".
 func (c *client) refusal(args [][]byte) string {
-	if err := c.h.cfg.Forward.Join(&c.forward, &c.tx.ordinary, args); err != nil {
+	if err := c.h.cfg.Forward.Join(&c.forward, &c.tx.forwarded, args); err != nil {
 		return forwardError(args, err)
 	}
 	return ""
 }
 
-// forwardError returns the error reply to an ordinary command that failed with err.
+// forwardError returns the error reply to a forwarded command that failed with err.
 func forwardError(args [][]byte, err error) string {
 	switch {
 	case errors.Is(err, forward.ErrUnknownCommand):

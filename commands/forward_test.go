@@ -17,7 +17,7 @@ import (
 
 // Replies are in order inside and outside of transactions, in both protocols, and after
 // errors.
-func TestOrdinaryCommandsMixWithRlproxysOwn(t *testing.T) {
+func TestForwardedCommandsMixWithRlproxysOwn(t *testing.T) {
 	h, _ := forwarding(t)
 	s := open(h, 1)
 	require.Equal(t, "+OK\r\n+PONG\r\n*5\r\n:1\r\n:2\r\n:1\r\n:0\r\n:60001\r\n$1\r\n1\r\n", ask(h, s, lines(`
@@ -49,7 +49,7 @@ func TestOrdinaryCommandsMixWithRlproxysOwn(t *testing.T) {
 
 // Replies are in order, and a command that reads the state of a decision before it sees the
 // decision.
-func TestOrdinaryCommandsMixWithDecisions(t *testing.T) {
+func TestForwardedCommandsMixWithDecisions(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		var urls []string
 		for range nodes {
@@ -66,7 +66,7 @@ func TestOrdinaryCommandsMixWithDecisions(t *testing.T) {
 	}
 }
 
-// Decisions do not wait for ordinary commands that a node has not answered: their policy
+// Decisions do not wait for forwarded commands that a node has not answered: their policy
 // answers in time, and the commands' answer comes when the node is back.
 func TestDecisionsDoNotWaitForCommands(t *testing.T) {
 	slow, well := redistest.Start(t), redistest.Start(t)
@@ -119,7 +119,7 @@ func TestOnlyCommandsThatMayReadLimitsWaitForDecisions(t *testing.T) {
 	}
 }
 
-func TestOrdinaryCommandsRunWhenClientReplyIsOff(t *testing.T) {
+func TestForwardedCommandsRunWhenClientReplyIsOff(t *testing.T) {
 	h, _ := forwarding(t)
 	s := open(h, 1)
 	require.Equal(t, "+OK\r\n:2\r\n", ask(h, s, lines("CLIENT REPLY OFF\nINCR n\nCLIENT REPLY ON\nINCR n")...))
@@ -138,7 +138,7 @@ func TestWatchAndSubscribeAreErrorsWhereCommandsAreForwarded(t *testing.T) {
 	require.Equal(t, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", ask(h, s, lines("WATCH a\nSUBSCRIBE a")...))
 }
 
-// A transaction's ordinary keys are on one node; its rate limits are wherever they are.
+// A transaction's keys of forwarded commands are on one node; its rate limits are wherever they are.
 func TestTransactionOfSeveralNodesIsRefused(t *testing.T) {
 	h := forwardingTo(t, 5*time.Second, redistest.Start(t).URL(), redistest.Start(t).URL())
 	s := open(h, 1)
@@ -195,10 +195,10 @@ func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 	require.Equal(t, bulk+"+PONG\r\n"+bulk+bulk+"+OK\r\n"+bulk, ask(h, s, lines("GET large\nPING\nGET large\nGET large\nSET a 1\nGET large")...))
 }
 
-func TestOrdinaryCommandsAreUnknownWithoutAForwarder(t *testing.T) {
+func TestRedisCommandsAreUnknownWithoutAForwarder(t *testing.T) {
 	h, _ := forwarding(t)
 	h.cfg.Forward = nil
-	require.Equal(t, "-ERR unknown command 'GET', with args beginning with: 'a' (ordinary Redis commands need a backend, see the directives backend and passthrough)\r\n",
+	require.Equal(t, "-ERR unknown command 'GET', with args beginning with: 'a' (Redis commands need a backend, see the directives backend and passthrough)\r\n",
 		ask(h, open(h, 1), lines("GET a")...))
 }
 
@@ -210,7 +210,7 @@ func TestForwardingIsSwitchedOffAndOn(t *testing.T) {
 	off := func(off, admin bool) {
 		f.Configure(forward.Settings{Off: off, Admin: admin, Timeout: 20 * time.Second})
 	}
-	const unknown = "-ERR unknown command 'INCR', with args beginning with: 'n' (ordinary Redis commands need a backend, see the directives backend and passthrough)\r\n"
+	const unknown = "-ERR unknown command 'INCR', with args beginning with: 'n' (Redis commands need a backend, see the directives backend and passthrough)\r\n"
 	s := open(h, 1)
 	require.Equal(t, ":1\r\n+OK\r\n+QUEUED\r\n", ask(h, s, lines("INCR n\nMULTI\nINCR n")...))
 	off(true, false)

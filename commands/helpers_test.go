@@ -411,7 +411,7 @@ func forwarding(t *testing.T) (*Handler, *redistest.Server) {
 }
 
 // forwardingTo returns a handler in front of nodes. Decisions have that much time, and
-// ordinary commands have plenty.
+// forwarded commands have plenty.
 func forwardingTo(t *testing.T, timeout time.Duration, urls ...string) *Handler {
 	fleet, err := backend.Open(backend.Config{Backends: urls, Timeout: timeout})
 	require.NoError(t, err)

@@ -82,7 +82,7 @@ func mayEach(s *acl.Selector, uses []forward.KeyUse) bool {
 	return true
 }
 
-// checkForwarded checks whether the user may run an ordinary command.
+// checkForwarded checks whether the user may run a forwarded command.
 //
 // A node cannot check what a script does, or how a command uses keys that it does not name,
 // since it sees only rlproxy's own user. So scripts need a user who may do everything, and

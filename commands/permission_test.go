@@ -170,7 +170,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 }
 
 // The node has the same users. rlproxy must forward what the node itself would allow them.
-func TestRulesForOrdinaryCommandsAreThoseOfRedis(t *testing.T) {
+func TestRulesForForwardedCommandsAreThoseOfRedis(t *testing.T) {
 	h, node := forwarding(t)
 	rules := []string{
 		"all reset on nopass ~* &* +@all",

@@ -7,7 +7,7 @@ import (
 )
 
 // transaction holds the commands that MULTI queues. They run in order, as one pipeline. Other
-// sessions' commands may run in between. The keys of ordinary commands must be on one node;
+// sessions' commands may run in between. The keys of forwarded commands must be on one node;
 // those of rate limit commands may be on several.
 type transaction struct {
 	open    bool // MULTI was sent
@@ -15,7 +15,7 @@ type transaction struct {
 	queue   []queued
 	size    int // bytes of queue, as counted by Config.MaxQueueBytes
 
-	ordinary forward.Transaction // where the ordinary commands of queue go
+	forwarded forward.Transaction // where the forwarded commands of queue go
 }
 
 // queued is a command with its own copy of the arguments.

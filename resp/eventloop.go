@@ -3,7 +3,6 @@ package resp
 import (
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -160,8 +159,7 @@ func (l *eventLoop) run(set *epoll.Set) {
 func (l *eventLoop) flush() {
 	defer func() {
 		if p := recover(); p != nil {
-			l.srv.stats.Panics.Add(1)
-			l.srv.log.Error("panic while sending what clients asked for", "panic", p, "stack", string(debug.Stack()))
+			l.srv.panicked(p, "panic while sending requests of clients")
 		}
 	}()
 	l.srv.starter.Flush()
@@ -215,7 +213,8 @@ func (s *Session) canStart(pipeline []Command) bool {
 	return len(pipeline) <= maxStarted && s.srv.starter.CanStart(s, pipeline)
 }
 
-// park hands the session to its event loop if the session is eligible. If it returns true, somebody else may be serving the session already.
+// park hands the session to its event loop if the session is eligible. If it returns true, somebody
+// else may be serving the session already.
 func (s *Session) park() bool {
 	if s.events == nil || !s.light || s.quiet >= quietTurns || s.in.start != s.in.end || s.srv.draining.Load() {
 		return false

@@ -54,10 +54,14 @@ func (s *Session) run() {
 // recovered is deferred by what calls the handler: a panic is logged and counted.
 func (s *Session) recovered() {
 	if p := recover(); p != nil {
-		s.srv.stats.Panics.Add(1)
-		s.srv.log.Error("panic while serving a client; its connection is closed",
-			"client", s.ID, "panic", p, "stack", string(debug.Stack()))
+		s.srv.panicked(p, "panic while serving a client; its connection is closed", "client", s.ID)
 	}
+}
+
+// panicked counts and logs a panic, with the stack of its goroutine.
+func (s *Server) panicked(p any, text string, attrs ...any) {
+	s.stats.Panics.Add(1)
+	s.log.Error(text, append(attrs, "panic", p, "stack", string(debug.Stack()))...)
 }
 
 // open begins the session. It reports success.

@@ -185,7 +185,7 @@ func TestDocumentedNodeUsersSuffice(t *testing.T) {
 			require.Contains(t, c.do(t, "GET", "other:1"), "NOPERM")
 			p.stop(t)
 			require.Equal(t, rules != everything, strings.Contains(p.Output.String(),
-				`msg="ordinary commands are not forwarded: no node answers COMMAND" error="UNAVAILABLE `), p.Output)
+				`msg="cannot forward commands yet: no node answers COMMAND" error="UNAVAILABLE `), p.Output)
 			other.stop(t)
 		}
 	})

@@ -10,9 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOrdinaryCommandsReachTheNodes uses one connection for rate limits and for everything
+// TestForwardedCommandsReachTheNodes uses one connection for rate limits and for everything
 // else, with each protocol, with one node and with three.
-func TestOrdinaryCommandsReachTheNodes(t *testing.T) {
+func TestForwardedCommandsReachTheNodes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	for _, count := range []int{1, 3} {
@@ -38,9 +38,9 @@ func TestOrdinaryCommandsReachTheNodes(t *testing.T) {
 	}
 }
 
-// TestPassthroughDirectivesRestrictOrdinaryCommands turns ordinary commands off, allows
+// TestPassthroughDirectivesRestrictForwarding turns forwarding off, allows
 // administrative ones, and bounds how long a node may take.
-func TestPassthroughDirectivesRestrictOrdinaryCommands(t *testing.T) {
+func TestPassthroughDirectivesRestrictForwarding(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	node := startNode(t)

@@ -21,7 +21,7 @@ import (
 )
 
 // engines holds the decision engine and, with backends, the fleet of nodes under it
-// and the forwarder of ordinary commands, which share the clients' memory with the server.
+// and the forwarder of other commands, which share the clients' memory with the server.
 type engines struct {
 	decide  engine.Engine
 	fleet   *backend.Fleet     // nil with the embedded engine
@@ -64,15 +64,15 @@ func openEngines(c *config, log *slog.Logger) (*engines, error) {
 	}
 	guard := layout.Open(fleet, c.layoutGuard, log)
 	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.maxMemory, Layout: guard, Logger: log})
-	ordinary := forward.Open(fleet, forward.Config{ReplyLimit: c.outputBuffer, Hold: clients.Hold, Logger: log})
-	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: ordinary, configure: func(c *config) {
+	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.outputBuffer, Hold: clients.Hold, Logger: log})
+	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config) {
 		fleet.SetTimeout(c.backendTimeout)
 		guard.SetMode(c.layoutGuard)
 		nodes.Configure(redis.Settings{
 			Fail: c.failPolicy, FailRules: c.failRules,
 			HotKeys: c.hotKeys, HotThreshold: int64(c.hotThreshold),
 		})
-		ordinary.Configure(forward.Settings{Off: !c.passthrough, Admin: c.passthroughAdmin, Timeout: c.passthroughTimeout})
+		forwarder.Configure(forward.Settings{Off: !c.passthrough, Admin: c.passthroughAdmin, Timeout: c.passthroughTimeout})
 	}}
 	e.configure(c)
 	e.observe(log)

@@ -111,8 +111,9 @@ func start(ctx context.Context, c *config, now *live, ready prepared, eng *engin
 }
 
 // drain ends the servers and closes the engines and the decision log. Clients get the answers to the
-// commands that have arrived, if that is done within shutdown-timeout. Then drain cuts off who is
-// left, for which it takes a second or two more. What is not done by then ends with the process.
+// commands that have arrived, if that is done within shutdown-timeout. Then drain closes the
+// connections that are left, for which it takes a second or two more. What is not done by then
+// ends with the process.
 func drain(c *config, now *live, eng *engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
 	defer cancel()
@@ -121,7 +122,7 @@ func drain(c *config, now *live, eng *engines) error {
 	if err != nil {
 		err = fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
 	}
-	// In any case, since serve waits for its listeners.
+	// The HTTP server is shut down even if that failed, since serve waits for its listeners.
 	if late := now.web.Shutdown(ctx); late != nil && err == nil {
 		err = fmt.Errorf("not all HTTP requests were answered within shutdown-timeout: %w", late)
 	}

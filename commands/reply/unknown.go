@@ -7,7 +7,8 @@ import (
 )
 
 // UnknownCommand returns Redis's error for an unknown command. Clients match on the beginning
-// of its text. For an ordinary Redis command, the reason why it is unknown follows that text.
+// of its text. For a command of Redis that could be forwarded, the reason why it is not
+// follows that text.
 func UnknownCommand(args [][]byte) string {
 	var b strings.Builder
 	b.WriteString("ERR unknown command '")
@@ -24,8 +25,8 @@ func UnknownCommand(args [][]byte) string {
 		b.WriteString("' ")
 		size += len(a) + len("'' ")
 	}
-	if isOrdinary(args[0]) {
-		b.WriteString("(ordinary Redis commands need a backend, see the directives backend and passthrough)")
+	if isForwardable(args[0]) {
+		b.WriteString("(Redis commands need a backend, see the directives backend and passthrough)")
 	}
 	return b.String()
 }
@@ -35,9 +36,9 @@ func UnknownSubcommand(command string, name []byte) string {
 	return "ERR unknown subcommand '" + string(word.Quote(name)) + "'. Try " + strings.ToUpper(command) + " HELP."
 }
 
-// ordinary holds the commands of Redis 7.0 that read and write keys. It is used only by
+// forwardable holds the commands of Redis 7.0 that read and write keys. It is used only by
 // UnknownCommand.
-var ordinary = func() map[string]bool {
+var forwardable = func() map[string]bool {
 	names := make(map[string]bool)
 	for name := range strings.FieldsSeq(`
 		append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop
@@ -64,8 +65,8 @@ var ordinary = func() map[string]bool {
 	return names
 }()
 
-func isOrdinary(name []byte) bool {
+func isForwardable(name []byte) bool {
 	var buf [32]byte
 	low, ok := word.Lower(buf[:0], name)
-	return ok && ordinary[string(low)]
+	return ok && forwardable[string(low)]
 }

@@ -1,5 +1,5 @@
-// Package forward sends ordinary commands, those that rlproxy does not implement, to the
-// nodes of their keys, and returns the replies byte for byte.
+// Package forward sends commands that rlproxy does not implement to the nodes of their keys,
+// and returns the replies byte for byte.
 //
 // A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of
 // each command (route.go), from the description in the nodes' COMMAND (table.go), the
@@ -69,7 +69,7 @@ type Config struct {
 	Logger *slog.Logger // default slog.Default()
 }
 
-// Forwarder sends ordinary commands to the nodes of a fleet. It is safe for concurrent
+// Forwarder sends commands to the nodes of a fleet. It is safe for concurrent
 // use by goroutines that each have their own Pipeline.
 type Forwarder struct {
 	config  Config

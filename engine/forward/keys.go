@@ -76,8 +76,8 @@ func (s *keySpec) find(args [][]byte) (at int, again bool) {
 	return at, false
 }
 
-// reservedPrefix is the prefix of the stored keys of rate limits, which ordinary commands
-// may read but not write.
+// reservedPrefix is the prefix of the stored keys of rate limits, which forwarded
+// commands may read but not write.
 const reservedPrefix = "rl:{"
 
 func reserved(key []byte) bool { return bytes.HasPrefix(key, []byte(reservedPrefix)) }

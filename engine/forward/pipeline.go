@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Pipeline is the ordinary commands that arrived together on one connection. A session
+// Pipeline is the commands to be forwarded that arrived together on one connection. A session
 // reuses its pipeline. It is not safe for concurrent use.
 type Pipeline struct {
 	Commands []Command

@@ -21,7 +21,7 @@ const (
 	batchItems = 1024
 )
 
-// queue is a forward queue: it sends ordinary commands to a node, over connections of one
+// queue is a forward queue: it sends commands to a node, over connections of one
 // protocol. It opens them, and starts its workers, with the first command.
 type queue struct {
 	node       *backend.Node

@@ -142,7 +142,7 @@ func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 		c.table.Store(&table)
 		c.stale.Store(false)
 	case old == nil && c.err == nil:
-		f.config.Logger.Warn("ordinary commands are not forwarded: no node answers COMMAND", "error", err)
+		f.config.Logger.Warn("cannot forward commands yet: no node answers COMMAND", "error", err)
 	}
 	c.err = err
 	return err

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTrafficCountsOrdinaryCommands(t *testing.T) {
+func TestTrafficCountsCommands(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	f := open(t, func(c *Config) { c.Timeout = time.Second }, s)

@@ -6,7 +6,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// Transaction is the ordinary commands between MULTI and EXEC. All of them must go to one
+// Transaction is the forwarded commands between MULTI and EXEC. All of them must go to one
 // node, since no order holds between nodes.
 type Transaction struct {
 	node *backend.Node // nil before the first command with a key

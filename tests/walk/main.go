@@ -1,6 +1,6 @@
 // Command walk lists the functions that one RL.SLIDE on an idle node passes, from the
 // bytes that a client sends to the bytes that it gets back, and fails if there are more
-// than the bounds allow, or if any of them is about splitting or ordinary commands. It
+// than the bounds allow, or if any of them is about splitting or forwarded commands. It
 // is built with coverage counters, which it clears before the request and reads after
 // it: see the target walk of the Makefile.
 package main

@@ -28,7 +28,7 @@ import (
 type Config struct {
 	Engine   engine.Engine
 	Observer *observe.Observer  // of the engine's decisions
-	Forward  *forward.Forwarder // of ordinary commands; nil: they are not forwarded
+	Forward  *forward.Forwarder // nil: no commands are forwarded
 
 	// Stats returns what INFO and metrics show of the engine and the server; nil: nothing.
 	Stats func() []engine.Stat
