@@ -43,7 +43,7 @@ func Row(c Config) table.Row {
 			"policy, which are neither admitted nor denied; limit and remaining are as last answered, remaining -1 if a FAIL policy answered; proxies is how many proxies were added up, 1 without FLEET: " +
 			"with FLEET it is fewer than there are if nodes are away or proxies have no busy keys; shadow-denied is a total of what SHADOW would have denied: " +
 			"decisions with SHADOW are in rate, but neither admitted nor denied. So are answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and of a key that " +
-			"had room when another key of the same question denied. lapsed is a total of reservations and leases of RL.ACQUIRE that lapsed, overrun one of the units that RL.SETTLE charged beyond those held.",
+			"had room when another key of the same request denied. lapsed is a total of reservations and leases of RL.ACQUIRE that lapsed, overrun one of the units that RL.SETTLE charged beyond those held.",
 		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
 	},
 		RunBy: c.run,

@@ -23,12 +23,12 @@ func parse(words [][]byte) (o options, msg string) {
 	for len(words) > 0 {
 		i := slices.IndexFunc(all, func(name string) bool { return word.Is(words[0], name) })
 		if i < 0 {
-			return o, unknownOption(words[0], left)
+			return o, reply.UnknownOption(words[0], left)
 		}
 		name := all[i]
 		at := slices.Index(left, name)
 		if at < 0 {
-			return o, reply.ErrSyntax + ": option " + name + " is given twice"
+			return o, reply.OptionTwice(name)
 		}
 		left = slices.Delete(left, at, at+1)
 		if name == "FLEET" {
@@ -36,7 +36,7 @@ func parse(words [][]byte) (o options, msg string) {
 			continue
 		}
 		if len(words) == 1 {
-			return o, reply.ErrSyntax + ": option " + name + " has no value"
+			return o, reply.OptionWithoutValue(name)
 		}
 		if msg = o.set(name, words[1]); msg != "" {
 			return o, msg + "; it was " + word.Literal(words[1])
@@ -67,12 +67,4 @@ func (o *options) set(name string, value []byte) string {
 		return reply.ErrNotPositive
 	}
 	return ""
-}
-
-// unknownOption returns the error about a word that is none of the options left.
-func unknownOption(w []byte, left []string) string {
-	if len(left) == 0 {
-		left = []string{"nothing more"}
-	}
-	return reply.ErrSyntax + ": unknown option " + word.Literal(w) + "; expected " + word.List(left)
 }

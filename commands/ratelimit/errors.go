@@ -53,20 +53,7 @@ func unknownOption(w []byte, known, seen option, pairs bool) string {
 	if pairs && seen == 0 {
 		expected = append(expected, "another limit")
 	}
-	if expected == nil {
-		expected = []string{"nothing more"}
-	}
-	return reply.ErrSyntax + ": unknown option " + word.Literal(w) + "; expected " + word.List(expected)
-}
-
-// givenTwice returns the error about an option that was there before.
-func givenTwice(o option) string {
-	return reply.ErrSyntax + ": option " + o.String() + " is given twice"
-}
-
-// noValue returns the error about an option at the end of the command.
-func noValue(o option) string {
-	return reply.ErrSyntax + ": option " + o.String() + " has no value"
+	return reply.UnknownOption(w, expected)
 }
 
 // notAlone returns the error about an option that a question about several keys cannot have.

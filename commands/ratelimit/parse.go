@@ -125,7 +125,7 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (
 		case o == 0:
 			return nil, seen, unknownOption(words[0], known, seen, pairs)
 		case seen&o != 0:
-			return nil, seen, givenTwice(o)
+			return nil, seen, reply.OptionTwice(o.String())
 		}
 		seen |= o
 		if o == optAnd {
@@ -138,7 +138,7 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (
 			continue
 		}
 		if len(words) == 1 {
-			return nil, seen, noValue(o)
+			return nil, seen, reply.OptionWithoutValue(o.String())
 		}
 		if msg := setOption(r, o, words[1]); msg != "" {
 			return nil, seen, msg

@@ -35,7 +35,7 @@ const (
 	ShadowFail    // any FAIL policy answered a request with SHADOW
 
 	Repeated    // the request's id was known: it got the answer of then, or renewed a lease of RL.ACQUIRE, and charged nothing
-	DeniedOther // the key had room, but another key of the same question denied
+	DeniedOther // the key had room, but another key of the same request denied
 )
 
 // Outcomes is the number of outcomes.
