@@ -6,17 +6,17 @@ import (
 )
 
 // A stored key has this prefix and suffix. The braces make the escaped client key and the
-// shard's number the hash tag, so the shards of a key lie in different slots of a cluster.
+// shard's number the hash tag, so the shards of a key are in different slots of a cluster.
 const (
 	keyPrefix = "rl:{"
 	keySuffix = "}"
 )
 
-// AppendStoredKey appends to dst the name under which a node stores a shard of the key that
-// engines know by a name: rl:{<key>} for shard 0, the home, and rl:{<key>%p<shard>} for the
-// others; for a shadow rl:{<key>%s} and rl:{<key>%s%p<shard>}. The characters {, } and % of
-// the client's key become %7B, %7D and %25. So the hash tag ends where it should, and stored
-// keys of different names or shards differ.
+// AppendStoredKey appends to dst the key under which a node stores a shard of the named key:
+// rl:{<key>} for shard 0, the home, and rl:{<key>%p<shard>} for the others. For a shadow they
+// are rl:{<key>%s} and rl:{<key>%s%p<shard>}. See AppendName for names. The characters {, }
+// and % of the client's key become %7B, %7D and %25. So the hash tag ends where it should, and
+// stored keys of different names or shards differ.
 func AppendStoredKey(dst, name []byte, shard int) []byte {
 	key, shadow := ClientKey(name)
 	dst = append(dst, keyPrefix...)
@@ -35,8 +35,8 @@ func AppendStoredKey(dst, name []byte, shard int) []byte {
 	return append(dst, keySuffix...)
 }
 
-// AppendIDsKey appends the name under which the node of a key's home stores the ids of its requests:
-// that of the home, and %i, which lies in the same slot.
+// AppendIDsKey appends to dst the key under which the home's node stores the request ids of the
+// named key: the home's stored key followed by %i. Both have the same hash tag, and so the same slot.
 func AppendIDsKey(dst, name []byte) []byte {
 	return append(AppendStoredKey(dst, name, 0), "%i"...)
 }
@@ -80,8 +80,8 @@ func ParseStoredKey(dst, stored []byte) (name []byte, shard int, ok bool) {
 	return AppendName(dst, key, shadow), shard, true
 }
 
-// cutShard returns what is before %p<shard>, and the shard, or 0 without it. ok is false
-// if the number of the shard is not one.
+// cutShard splits rest at %p<shard>. Without that suffix the shard is 0. ok is false if the
+// suffix is not a valid shard number.
 func cutShard(rest []byte) (before []byte, shard int, ok bool) {
 	i := bytes.Index(rest, []byte("%p")) // an escaped % is followed by digits
 	if i < 0 {

@@ -70,7 +70,7 @@ func TestStoredKeyRefused(t *testing.T) {
 	}
 }
 
-// Every stored key that is written can be parsed, and every one that parses would be written just so.
+// ParseStoredKey accepts exactly the stored keys that AppendStoredKey produces.
 func FuzzStoredKey(f *testing.F) {
 	f.Add([]byte("a{b}%p1"), false, 3)
 	f.Add([]byte("rl:{a%p7}"), false, 0)

@@ -1,11 +1,12 @@
 package shard
 
-// Engines identify a key by its name: the client's key, or its shadow, which counts
-// requests with SHADOW. To an engine both are ordinary keys, so a shadow and its key never
-// share a state.
+// Engines identify a key by its name. A client's key has one name, and its shadow, which
+// counts requests with SHADOW, has another. To an engine the two are unrelated keys, so they
+// never share state.
 //
-// A name is the client's key, and ends in a mark only if it is that of a shadow, or of a key
-// that would end in one of the marks itself. A mark is a byte that no text in UTF-8 has, and a letter.
+// The name of a key is the key itself, and the name of a shadow is the key followed by a mark.
+// A key that happens to end in a mark is followed by another mark. A mark is a byte that
+// never occurs in UTF-8, and a letter.
 const (
 	markKey    = 'k' // the name of a key that ends in a mark
 	markShadow = 's' // the name of a shadow
@@ -13,12 +14,12 @@ const (
 
 // The form of a mark.
 const (
-	Mark     = 2    // bytes of a mark, by which a name is longer than its key at most
-	MarkByte = 0xFF // the first byte of a mark: a key without it in that place is its own name
+	Mark     = 2    // length of a mark in bytes
+	MarkByte = 0xFF // first byte of a mark; a key without it in the second to last place is its own name
 )
 
-// AppendName appends to dst the name of a client's key, or of its shadow. Names of different keys
-// differ, whatever bytes they have, and so do those of a key and a shadow.
+// AppendName appends to dst the name of a client's key, or of its shadow. Different keys have
+// different names, whatever bytes they contain, and no key has the name of a shadow.
 func AppendName(dst, key []byte, shadow bool) []byte {
 	dst = append(dst, key...)
 	if shadow {
@@ -30,9 +31,8 @@ func AppendName(dst, key []byte, shadow bool) []byte {
 	return dst
 }
 
-// ClientKey returns the client's key of a name that AppendName made, and reports whether
-// the name is that of a shadow. The key shares the memory of the name: it is the name without
-// its mark, so it is all of a client's key that needs none.
+// ClientKey is the inverse of AppendName. It returns the client's key, and reports whether the
+// name is that of a shadow. The key shares the memory of the name.
 func ClientKey(name []byte) (key []byte, shadow bool) {
 	end := len(name) - Mark
 	if end < 0 || name[end] != MarkByte {

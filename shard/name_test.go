@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// oddEnds is what makes a key that looks like a name, and what does not quite.
+// oddEnds are endings with which a key looks like a name with a mark, or nearly does.
 var oddEnds = []string{"", "k", "s", "\xff", "\xffk", "\xffs", "\xffK", "\xff\xffs", "\xffk\xffs", "\xffs\xffk", "\xffs\xffs", "s\xff", "%s"}
 
 func TestNamesOfKeysAndShadowsDiffer(t *testing.T) {
@@ -30,8 +30,8 @@ func TestNamesOfKeysAndShadowsDiffer(t *testing.T) {
 	require.Len(t, owner, len(clients))
 }
 
-// A key whose name were another one would be placed and remembered as another key.
-func TestOrdinaryKeysAreTheirOwnNames(t *testing.T) {
+// The name decides the placement and the stored key, so names must not change between versions.
+func TestKeysWithoutAMarkAreTheirOwnNames(t *testing.T) {
 	for _, key := range []string{"user:1", "s", "\xff", "a\xff", "a\xffS", "\xffs ", "héllo", "a%s"} {
 		require.Equal(t, "+"+key, string(AppendName([]byte("+"), []byte(key), false)))
 		require.Equal(t, "+"+key+"\xffs", string(AppendName([]byte("+"), []byte(key), true)))
@@ -41,8 +41,8 @@ func TestOrdinaryKeysAreTheirOwnNames(t *testing.T) {
 	}
 }
 
-// Two clients' keys, each with a shadow or without, have one name only if they are the same, and
-// the name says whose it is.
+// Two keys or shadows have the same name only if they are the same, and ClientKey returns from
+// a name what AppendName was given.
 func FuzzName(f *testing.F) {
 	for _, end := range oddEnds {
 		f.Add([]byte("a"+end), true, []byte("a"), false)

@@ -9,11 +9,13 @@ import (
 )
 
 // Nodes places keys on nodes by rendezvous hashing: every node has a score for every key,
-// and the key lies on the node with the highest score. Adding a node moves 1/n of the keys,
-// all of them to the new node. The order of the list does not matter.
+// and the key is placed on the node with the highest score. Adding the n-th node moves 1/n of
+// the keys, all of them to the new node. The order of the list does not matter. The method is
+// highest random weight hashing (Thaler and Ravishankar, "Using Name-Based Mappings to
+// Increase Hit Rates", 1998).
 type Nodes struct {
 	names []string
-	seeds []uint64 // Hash of each node's name.
+	seeds []uint64 // Hash of each node's name in lower case.
 }
 
 // NewNodes returns the placement on the named nodes. A name is the node's host:port/db, and
@@ -33,7 +35,7 @@ func (n *Nodes) Len() int { return len(n.seeds) }
 // Names returns the names of the nodes. The caller must not modify it.
 func (n *Nodes) Names() []string { return n.names }
 
-// Home returns the index of the node on which the key lies. There must be at least one node.
+// Home returns the index of the key's node. There must be at least one node.
 func (n *Nodes) Home(key []byte) int {
 	hash := xxhash.Sum64(key)
 	home, best := 0, uint64(0)
@@ -46,8 +48,8 @@ func (n *Nodes) Home(key []byte) int {
 }
 
 // Order appends to dst the indexes of all nodes: the key's home first, then each node that
-// would be the home without the nodes before it. Shard i of a split key lies on node i of
-// this order, modulo the number of nodes.
+// would be the home without the nodes before it. Shard i of a split key is placed on node i
+// of this order, modulo the number of nodes.
 func (n *Nodes) Order(key []byte, dst []int) []int {
 	hash, from := xxhash.Sum64(key), len(dst)
 	for i := range n.seeds {
@@ -66,9 +68,8 @@ func (n *Nodes) Order(key []byte, dst []int) []int {
 	return dst
 }
 
-// score mixes the hash of a key with the seed of a node. Both are good hashes already, but
-// their exclusive or alone must not decide the order: with only one round of multiplying
-// and folding, keys whose hashes differ in a few bits would rank the nodes alike.
+// score mixes the hash of a key with the seed of a node. It takes two rounds of multiplying and
+// folding: after one, keys whose hashes differ in a few bits would rank the nodes alike.
 func score(hash, seed uint64) uint64 {
 	hi, lo := bits.Mul64(hash^seed, 0x9E3779B97F4A7C15)
 	hi, lo = bits.Mul64(hi^lo^seed, 0xD6E8FEB86659FD93)

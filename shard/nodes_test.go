@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every node is the home of its share of the keys, and the second in order of its share. A
+// Every node comes first for an equal share of the keys, and second for an equal share. A
 // skewed mixer would show as a chi-square far above its number of degrees of freedom.
 func TestNodesBalance(t *testing.T) {
 	const keys = 20_000
@@ -29,8 +29,8 @@ func TestNodesBalance(t *testing.T) {
 	}
 }
 
-// The pairs of first and second node are even, too. So the keys of a node that goes are shared
-// by all others, and the shards of split keys spread evenly.
+// All pairs of first and second node are equally frequent. So the keys of a removed node are
+// shared by all others, and the shards of split keys spread evenly.
 func TestNodesPairsBalance(t *testing.T) {
 	const keys, size = 40_000, 5
 	nodes := NewNodes(nodeNames(size))

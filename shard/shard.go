@@ -3,8 +3,8 @@
 // clock.
 //
 // Shard 0 of a key is its home, and the only one while the key is not split. Package lease
-// has the protocol by which the shards of a key keep one limit, and package topk finds the
-// busiest keys.
+// has the protocol by which the shards of a key enforce one limit, and package topk finds
+// the busiest keys.
 //
 // Reading order: nodes.go (the node of a key), name.go (the names of keys and shadows), key.go
 // (the stored key of a name), tag.go and slot.go (its slot in a Redis Cluster), spread.go (the

@@ -23,7 +23,7 @@ func TestSlot(t *testing.T) {
 	}
 }
 
-// CLUSTER KEYSLOT of a real server agrees, on stored keys and on arbitrary bytes.
+// Slot returns what CLUSTER KEYSLOT of a real server returns, for stored keys and for arbitrary bytes.
 func TestSlotAgreesWithRedis(t *testing.T) {
 	conn := startCluster(t)
 	rng := rand.New(rand.NewPCG(1, 2))

@@ -1,12 +1,12 @@
 package shard
 
-// Spread appends to dst the numbers of n shards of the key with that name in a Redis Cluster.
-// The home, 0, is the first. The numbers are chosen so that the shards lie on different masters
-// while there are any left, and evenly after that. owner returns the master of a slot, from 0 to
+// Spread appends to dst the numbers of n shards of the named key in a Redis Cluster, in ascending
+// order. The first is the home, 0. The numbers are chosen so that each master gets one shard
+// before any gets a second one, and so on. owner returns the master of a slot, from 0 to
 // masters-1.
 //
 // The number of a shard is part of the name of its stored key, and so determines its slot:
-// with another number the shard may lie on another master.
+// with another number the shard may be on another master.
 func Spread(dst []int, name []byte, n, masters int, owner func(slot int) int) []int {
 	shards := make([]int, masters) // Number of shards on each master.
 	stored := make([]byte, 0, len(name)+16)
@@ -15,7 +15,7 @@ func Spread(dst []int, name []byte, n, masters int, owner func(slot int) int) []
 		stored = AppendStoredKey(stored[:0], name, number)
 		m := owner(Slot(stored))
 		if tried++; tried > 64*masters {
-			most, tried = most+1, 0 // Some master has hardly any slots. Do not search for them any longer.
+			most, tried = most+1, 0 // Some master has hardly any slots. Stop searching for them.
 		}
 		if number > 0 && shards[m] >= most {
 			continue

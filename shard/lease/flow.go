@@ -10,14 +10,15 @@ type Step uint8
 const (
 	AskShard     Step = iota // Send Demand to Shard.
 	AskHome                  // Send HomeRequest to the home.
-	RecallShards             // Send all Recalls at once.
+	RecallShards             // Send all Recalls, in parallel.
 	Finished                 // Granted requests were admitted, the others are denied.
 )
 
-// Flow takes one demand through a split key, at a proxy. If the proxy crashes on the way,
-// some rights stay unused until they are recalled or expire. No right is ever used twice.
+// Flow is the sequence of steps by which a proxy decides one demand on a split key. If the
+// proxy crashes on the way, some rights stay unused until they are recalled or expire. No
+// right is ever used twice.
 type Flow struct {
-	Step    Step
+	Step    Step     // What to do next.
 	Shard   int      // Shard that is asked first; 0 for the home.
 	Granted int64    // Requests admitted so far.
 	Recalls []Recall // Recalls to send in the step RecallShards.
@@ -26,8 +27,8 @@ type Flow struct {
 	request HomeRequest
 }
 
-// NewFlow returns a flow that begins at a shard. It begins at the home if the shard is 0,
-// which suits a shard that is known to be unreachable and a key whose shards are unknown.
+// NewFlow returns a flow that begins at a shard, or at the home if shard is 0. Use 0 if the
+// shard is known to be unreachable, or if the key's shards are unknown.
 func NewFlow(d Demand, shard int) *Flow {
 	f := &Flow{Shard: shard, demand: d}
 	f.request.Demand = &f.demand
@@ -43,8 +44,8 @@ func (f *Flow) Demand() *Demand { return &f.demand }
 // HomeRequest returns the request for the step AskHome.
 func (f *Flow) HomeRequest() *HomeRequest { return &f.request }
 
-// FromShard continues the flow with the shard's answer. The refusal is ignored if all was
-// granted.
+// FromShard continues the flow with the shard's answer: the number of requests granted, and
+// the refusal of the rest. The refusal is ignored if all were granted.
 func (f *Flow) FromShard(granted int64, refusal Refusal) {
 	f.grant(granted)
 	if f.demand.N == 0 {
@@ -56,12 +57,12 @@ func (f *Flow) FromShard(granted int64, refusal Refusal) {
 }
 
 // ShardUnreachable continues the flow when the demand is known not to have reached the
-// shard. If it may have, the flow must end and the failure policy answers, so that nothing
-// is charged twice.
+// shard. If it may have, the caller must abandon the flow and answer by the FAIL policy, so
+// that nothing is charged twice.
 func (f *Flow) ShardUnreachable() { f.Step = AskHome }
 
-// FromHome continues the flow with the home's reply. The caller sends the reply's loan to
-// the shard, once, and does not wait for an answer.
+// FromHome continues the flow with the home's reply. The caller sends the reply's loan, if
+// any, to the shard, once, and does not wait for an answer.
 func (f *Flow) FromHome(r HomeReply) {
 	f.grant(r.Granted)
 	f.Recalls, f.Step = r.Recalls, RecallShards
@@ -70,9 +71,9 @@ func (f *Flow) FromHome(r HomeReply) {
 	}
 }
 
-// FromRecalls continues the flow when all recalls were answered or given up: unreachable
-// lists the shards that did not answer. The reports may come from recalls of another flow
-// if these were sent after this flow's demand had arrived.
+// FromRecalls continues the flow when all recalls were answered or given up. unreachable
+// lists the shards that did not answer. The reports may come from another flow's recalls,
+// provided that those were sent after this flow's demand arrived.
 func (f *Flow) FromRecalls(reports []Report, unreachable []int) {
 	q := &f.request
 	for _, r := range reports {
@@ -82,6 +83,7 @@ func (f *Flow) FromRecalls(reports []Report, unreachable []int) {
 	q.Unreachable, f.Step = append(q.Unreachable, unreachable...), AskHome
 }
 
+// grant records that n more requests were admitted.
 func (f *Flow) grant(n int64) {
 	f.Granted += n
 	f.demand.N -= n

@@ -25,7 +25,7 @@ func TestFlowTakesTheRestHomeWithTheRefusal(t *testing.T) {
 	require.Equal(t, &Refusal{Shard: 2, Clock: 7, Seq: 9}, f.HomeRequest().Refusal)
 	require.EqualValues(t, 2, f.HomeRequest().Demand.N)
 	f.FromHome(HomeReply{Granted: 2, Recalls: []Recall{{Shard: 1}}})
-	require.Equal(t, Finished, f.Step, "nothing is left to recall for")
+	require.Equal(t, Finished, f.Step, "everything was granted, so recalls are not needed")
 	require.EqualValues(t, 5, f.Granted)
 }
 
@@ -37,7 +37,7 @@ func TestFlowBeginsAtTheHomeWithoutAShard(t *testing.T) {
 	require.Nil(t, f.HomeRequest().Refusal)
 }
 
-// Each round of recalls keeps the newest report of each shard, for the next reply of the home.
+// After each round of recalls, the request to the home has the newest report of each shard.
 func TestFlowCollectsReports(t *testing.T) {
 	f := NewFlow(testDemand(4), 0)
 	f.FromHome(HomeReply{Granted: 1, Recalls: []Recall{{Shard: 1}, {Shard: 2}}})

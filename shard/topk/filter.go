@@ -2,26 +2,26 @@ package topk
 
 import "math"
 
-// filter counts the decisions on keys that have no place, for so many keys that it does not
-// keep them: each key has a counter in each of two rows, which it shares with others, and the
-// lower one is never less than what it counts (a count-min sketch, Cormode and
-// Muthukrishnan 2005). Old decisions go with their generation: the counters hold those of
-// the current and the previous one. So they hold at least the last generation decisions.
+// filter counts the decisions on keys that are not tracked, without storing the keys. It is a
+// count-min sketch (Cormode and Muthukrishnan 2005): each key has a counter in each of two
+// rows, which it shares with other keys, and the lower of the two is never less than the key's
+// own count. Counters forget by generations: they hold the decisions of the current and the
+// previous generation, so at least the last 6,144 decisions.
 //
-// With nothing but keys that are asked about once, a counter has three decisions on average at
-// most, and less than one decision in 800,000 finds ten in both of its counters.
+// If every key is seen only once, a counter holds at most three decisions on average, and
+// fewer than one decision in 800,000 finds ten in both of its counters.
 type filter struct {
 	counters [2][columns]generations
-	current  int   // index in generations
+	current  int   // index of the current generation in each counter
 	counted  int64 // decisions in the current generation
 }
 
-// generations are a counter's decisions in each of the two generations, at most
-// math.MaxUint8.
+// generations is a counter: the decisions in each of the two generations, at most
+// math.MaxUint8 each.
 type generations [2]uint8
 
 const (
-	columns    = 4096
+	columns    = 4096            // counters in a row
 	generation = columns * 3 / 2 // decisions until the next generation
 )
 
@@ -30,7 +30,7 @@ func (f *filter) at(hash uint64) (a, b *generations) {
 	return &f.counters[0][hash>>16%columns], &f.counters[1][hash>>40%columns]
 }
 
-// add counts n decisions on a key and returns how many there are.
+// add counts n decisions on a key and returns its count, which may include other keys' decisions.
 func (f *filter) add(hash uint64, n int64) int64 {
 	if f.counted += n; f.counted > generation {
 		f.counted = n
@@ -51,7 +51,7 @@ func (g *generations) add(current int, n int64) int64 {
 	return int64(g[0]) + int64(g[1])
 }
 
-// forget sets what is counted on a key to 0.
+// forget sets the key's counters to 0.
 func (f *filter) forget(hash uint64) {
 	a, b := f.at(hash)
 	*a, *b = generations{}, generations{}

@@ -2,18 +2,18 @@
 //
 // It is Space-Saving (Metwally, Agrawal, El Abbadi: "Efficient Computation of Frequent
 // and Top-k Elements in Data Streams", 2005) over decisions that decay, so that it
-// reports rates and not totals. A Tracker keeps k keys in as many places. A key that is not
-// tracked takes a place that is free, or that of a key which is hardly asked about any more.
-// If there is none, its decisions are counted in a filter (filter.go), and the tenth takes the
-// place of the least busy key. So a stream of keys that are asked about once leaves the
-// places as they are, and costs little.
+// reports rates and not totals. A Tracker has places for k keys. A key that is not tracked
+// takes a free place, or that of a key whose decisions have almost decayed. If there is no
+// such place, its decisions are counted in a filter (filter.go), and with the tenth it takes
+// the place of the least busy key. So a stream of keys that are each seen once leaves the
+// tracked keys in place and costs little.
 //
-// A key inherits the weight of the one that it replaces: it may have been as busy before, or
-// it would have had a place. That keeps it from being replaced at once, but it is not
-// reported. A reported rate is of decisions since the key has its place, with those that gave it
-// the place: in the filter, at most nine of these were about other keys. With N decisions per
-// second over all keys, the inherited rate is at most N/k, and a key with more than that keeps
-// its place.
+// A key inherits the weight of the one that it replaces, because it may have been just as busy
+// before. The inherited weight keeps it from being replaced at once, but is not reported.
+// A reported rate counts the decisions since the key got its place, and the ten that earned
+// the place. Because keys share counters in the filter, up to nine of those ten may have been
+// about other keys. With N decisions per second over all keys, the inherited rate is at most
+// N/k, and a key with a higher rate than that keeps its place.
 //
 // Decisions decay by a factor of e per time constant: a rate is the sum of
 // exp(-age/constant) over all decisions, divided by the constant. Decaying every count
@@ -30,10 +30,10 @@ import (
 )
 
 const (
-	// admit is how many decisions on a key give it a place if none is free.
+	// admit is the number of decisions that earn a key a place if none is free.
 	admit = 10
-	// forgotten is the number of decisions, weighted by their age, below which a key is
-	// not shown and its place is free for any other.
+	// forgotten is the number of decayed decisions below which a key is not reported and any
+	// other key may take its place.
 	forgotten = 0.1
 )
 
@@ -47,23 +47,23 @@ type Tracker struct {
 	keys   []tracked
 	index  map[uint64]int32 // Position in keys by the hash of the key.
 	heap   []int32          // Positions in keys, a min-heap by heapWeight.
-	others filter           // Decisions on keys that have no place.
+	others filter           // Decisions on keys that are not tracked.
 }
 
-// Decisions are decisions on one key: how many had which outcome, and the last answer.
+// Decisions counts the decisions on one key by outcome, and has the last answer.
 type Decisions struct {
-	Admitted int64
-	Denied   int64
-	ByFail   int64 // Answers in place of the key's state, which are neither admitted nor denied.
-	Others   int64 // Other answers, which are neither.
+	Admitted int64 // Requests that were admitted.
+	Denied   int64 // Requests that were denied.
+	ByFail   int64 // Answers by a FAIL policy, counted neither as admitted nor as denied.
+	Others   int64 // Other answers, such as those to requests without a cost.
 
-	Shadow       int64 // Decisions on the key's shadow, which are none of the above.
-	ShadowDenied int64 // Those of them that would have been denied.
+	Shadow       int64 // Decisions on the key's shadow, not counted in the fields above.
+	ShadowDenied int64 // Decisions in Shadow that would have been denied.
 
-	Limit     int64 // Limit in the last answer; those of the shadow count only while there is no other.
-	Remaining int64 // What remained of Limit in that answer; -1: unknown.
+	Limit     int64 // Limit in the last answer. A shadow's answer counts only until the key itself has one.
+	Remaining int64 // Units that remained of Limit in the last answer; -1 if unknown.
 
-	Lapsed  int64 // Holds that have lapsed, which are no decisions.
+	Lapsed  int64 // Holds that lapsed. They are not decisions.
 	Overrun int64 // Units charged beyond those held.
 }
 
@@ -84,9 +84,9 @@ type tracked struct {
 // Key is a tracked key as Keys reports it.
 type Key struct {
 	Key        []byte
-	Rate       float64   // Decisions per second that were seen.
-	DeniedRate float64   // Denials per second that were seen.
-	Seen       Decisions // Decisions since the key has its place, exact.
+	Rate       float64   // Decisions per second, decayed, without the inherited weight.
+	DeniedRate float64   // Denials per second, decayed.
+	Seen       Decisions // Exact counts since the key got its place.
 }
 
 // New returns a Tracker of at most k keys whose decisions decay by a factor of e per
@@ -99,10 +99,11 @@ func New(k int, constant int64) *Tracker {
 
 // Observe counts decisions on a key at the time now, in ms. A time before the newest one
 // counts as the newest. If d has no decisions, its other fields are counted only for a key
-// that is already tracked. hash is a hash of the key, of which all 64 bits are used. For a
-// tracked key this is one map lookup without an allocation. For most others it is a few
-// additions. For one in ten of them at most it is O(log k) amortized: each repair of the heap
-// pays for a change of weight that a lookup made before.
+// that is already tracked. hash is a hash of the key, all 64 bits of which must be good.
+//
+// For a tracked key Observe does one map lookup and does not allocate. For most other keys it
+// does a few additions. At most one decision in ten on them costs O(log k), amortized: each
+// step that repairs the heap is for a weight that an earlier call has changed.
 func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	t.advance(now)
 	own := d.own()
@@ -140,8 +141,9 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	}
 }
 
-// place returns the position in keys that n decisions give to a key that is not tracked, if
-// they do. Then n includes those that were counted in the filter.
+// place returns a position in keys for a key that is not tracked. ok is false if its n
+// decisions, with those in the filter, do not earn it one. If the filter's decisions were
+// needed, place adds them to n.
 func (t *Tracker) place(hash uint64, n *int64) (i int32, ok bool) {
 	switch {
 	case len(t.keys) < cap(t.keys):
@@ -189,8 +191,8 @@ func (t *Tracker) add() int32 {
 	return i
 }
 
-// stale reports whether the least busy key is forgotten. It repairs the heap as far as that
-// takes.
+// stale reports whether the least busy key is forgotten. It repairs the heap as far as it
+// needs to know.
 func (t *Tracker) stale() bool {
 	for {
 		k := &t.keys[t.heap[0]]
@@ -206,7 +208,7 @@ func (t *Tracker) stale() bool {
 }
 
 // evict stops tracking the least busy key and returns its position. The key that takes
-// it inherits the weight.
+// the position inherits the weight.
 func (t *Tracker) evict() int32 {
 	for {
 		k := &t.keys[t.heap[0]]
@@ -258,6 +260,7 @@ func (t *Tracker) Keys(now int64) []Key {
 	return keys
 }
 
+// rate converts a weight to decisions per second.
 func (t *Tracker) rate(weight float64) float64 {
 	return weight / t.weight / t.constant * 1000
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// observe counts decisions on a key, which was last admitted.
+// observe counts decisions on a key whose last answer has limit 5 and 1 remaining.
 func (t *Tracker) observe(key string, admitted, denied, now int64) {
 	t.Observe([]byte(key), xxhash.Sum64String(key), &Decisions{Admitted: admitted, Denied: denied, Limit: 5, Remaining: 1}, now)
 }
@@ -32,7 +32,7 @@ func TestRatesKeepTheirBounds(t *testing.T) {
 		rng := rand.New(rand.NewPCG(7, uint64(skew*100)))
 		zipf := rand.NewZipf(rng, skew, 1, keys-1)
 		tracker, exact, total, now := New(k, constant), map[string]float64{}, 0.0, int64(1_700_000_000_000)
-		scale := 1.0 // of all numbers in exact
+		scale := 1.0 // factor to apply to all numbers in exact
 		for step := range 60_000 {
 			if rng.IntN(20) == 0 {
 				pause := rng.Int64N(60)
@@ -68,7 +68,7 @@ func checkBounds(t *testing.T, tracker *Tracker, exact map[string]float64, total
 	tracked := map[string]bool{}
 	for _, key := range keys {
 		truth := rate(exact[string(key.Key)])
-		require.LessOrEqual(t, key.Rate, truth+rate(admit-1)+1e-6, "a rate is of what was seen")
+		require.LessOrEqual(t, key.Rate, truth+rate(admit-1)+1e-6, "a rate leaves out the inherited weight")
 		require.LessOrEqual(t, key.DeniedRate, key.Rate+1e-6)
 		tracked[string(key.Key)] = true
 	}
@@ -88,7 +88,7 @@ func TestRateFollowsTheLoad(t *testing.T) {
 	for now := int64(1); now < 100_000; now += 5 {
 		tracker.observe("steady", 1, 0, now)
 		tracker.observe("denied", 1, 9, now)
-		switch now { // what the documentation says of the first seconds
+		switch now { // the figures that the documentation gives for the first seconds
 		case 10_001:
 			require.InEpsilon(t, 2000*0.63, tracker.top(1, now)[0].Rate, 0.01)
 		case 30_001:
@@ -111,15 +111,15 @@ func TestRateFollowsTheLoad(t *testing.T) {
 	require.Empty(t, tracker.Keys(math.MaxInt64/2))
 }
 
-// distinct observes n decisions on as many other keys, from number first on.
+// distinct observes one decision on each of n other keys, numbered from first on.
 func (t *Tracker) distinct(first, n int, now int64) {
 	for i := range n {
 		t.observe(fmt.Sprint("other:", first+i), 1, 0, now)
 	}
 }
 
-// Ten decisions on a key give it a place, also if all places are taken, and if decisions on
-// other keys come in between.
+// Ten decisions on a key give it a place even if all places are taken, and even if decisions
+// on other keys come in between.
 func TestTenDecisionsGiveAPlace(t *testing.T) {
 	const k, trials = 64, 2000
 	for _, between := range []int{0, generation / 20, generation / 10} { // other keys between two decisions
@@ -137,11 +137,11 @@ func TestTenDecisionsGiveAPlace(t *testing.T) {
 				missed++
 			}
 		}
-		require.Zero(t, missed, "with %d decisions on other keys between two", between)
+		require.Zero(t, missed, "with %d decisions on other keys in between", between)
 	}
 }
 
-// A stream of keys that are asked about once takes no place from any other.
+// A stream of keys that are each seen once takes no places from busier keys.
 func TestDistinctKeysTakeNoPlaces(t *testing.T) {
 	tracker := New(64, 10_000)
 	for i := range 64 {
@@ -161,7 +161,7 @@ func TestDistinctKeysTakeNoPlaces(t *testing.T) {
 }
 
 // A key that keeps losing its place has to earn it again each time.
-func TestPlacesAreTakenByOneDecisionInTenAtMost(t *testing.T) {
+func TestAtMostOneDecisionInTenTakesAPlace(t *testing.T) {
 	tracker, placed := New(8, 10_000), 0
 	const n = 200_000
 	for i := range n {

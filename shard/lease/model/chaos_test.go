@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chaos returns a world with everything at once: clocks that differ, messages that are lost or
-// late, proxies that crash, nodes that go away and return with or without their memory,
-// limits that change, several windows, resets, keys that stop being split and start again.
+// chaos returns a world with all faults at once: clocks differ, messages are lost or late,
+// proxies crash, nodes go away and return with or without their memory, and limits change.
+// Demands have several windows, and the key is reset, or stops being split and is split again.
 func chaos(seed uint64, m mutant) (*world, []*proxy) {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	w := newWorld(rng, 2+rng.IntN(4), lease.Rules{Lease: 20 + rng.Int64N(800), Grace: rng.Int64N(60)}, m)
@@ -76,8 +76,8 @@ func chaos(seed uint64, m mutant) (*world, []*proxy) {
 	return w, proxies
 }
 
-// chaosDemands returns demands with the limits that callers give: often other limits on the
-// same states, sometimes other states.
+// chaosDemands returns demands, often with different limits on the same states, sometimes on
+// different states.
 func chaosDemands(rng *rand.Rand) []lease.Demand {
 	windows := []int64{20 + rng.Int64N(100), 120 + rng.Int64N(100), 220 + rng.Int64N(100)}
 	buckets := int64(0)
@@ -96,7 +96,7 @@ func chaosDemands(rng *rand.Rand) []lease.Demand {
 	return demands
 }
 
-// every schedules do again and again, with pauses between.
+// every schedules do repeatedly, with pauses in between.
 func (w *world) every(pause func() int64, do func()) {
 	w.after(1+pause(), func() {
 		do()
@@ -104,11 +104,11 @@ func (w *world) every(pause func() int64, do func()) {
 	})
 }
 
-// The protocol admits no more than the limit in any trailing window of true time, and
+// The protocol never admits more than the limit in any trailing window of true time, and
 // denies only when what shards reported since the demand arrived leaves no room.
 //
-// The environment variable SPLIT_STEPS sets the number of steps, in all worlds together. It
-// is 400,000 by default:
+// The environment variable SPLIT_STEPS sets the total number of steps in all worlds. It is
+// 400,000 by default:
 //
 //	SPLIT_STEPS=100000000 go test -timeout 0 -v -run Chaos ./shard/lease/model
 func TestChaosBreaksNoLimit(t *testing.T) {

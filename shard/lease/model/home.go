@@ -6,29 +6,29 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// Home is the home's record: what its node keeps beside the home's own use of the windows.
+// Home is the home's record: what its node keeps besides the home's own use of the windows.
 type Home struct {
 	Shards         int          // Number of shards, including the home. Below 2 the home lends nothing.
 	Pairs          []lease.Pair // Limits that the live leases serve.
-	Strict         bool
-	Lent           []Lent // What is lent, at most one entry per shard.
-	Seq            int64  // Newest loan to any shard.
-	NoLendingUntil int64  // Time before which the home lends nothing, in ms.
+	Strict         bool         // Demand.Strict of the requests that the live leases serve.
+	Lent           []Lent       // What is lent, at most one entry per shard.
+	Seq            int64        // Number of the newest loan to any shard.
+	NoLendingUntil int64        // Time before which the home lends nothing, in ms.
 }
 
 // Lent is what the home knows about one shard that it has lent to.
 type Lent struct {
-	Shard       int
-	Seq         int64         // Newest loan: the home's clock in ms when it was made, times 1000, or more.
+	Shard       int           // Number of the shard.
+	Seq         int64         // Number of the newest loan: at least 1000 times the home's clock in ms when the loan was made.
 	Incarnation int64         // Incarnation of the shard's record that the loan was for.
 	LeaseEnded  bool          // The shard has reported that its lease has ended.
-	Strict      bool          // Way in which Out is counted.
+	Strict      bool          // Out counts the oldest sub-window of counters in full.
 	Out         []lease.Units // Most units that the shard may have in use.
 }
 
-// Decide answers a request. own is the home's own use by pair of the demand, and clock is
-// the home's clock in ms. The caller charges what is granted. A denial changes nothing
-// except for what was reported.
+// Decide answers a request. own is the home's own use in units, by pair of the demand, and
+// clock is the home's clock in ms. The caller charges what is granted. A denial changes nothing
+// but applies the reports that the request brings.
 func (h *Home) Decide(rules lease.Rules, clock int64, q *lease.HomeRequest, own []int64) lease.HomeReply {
 	h.expire(rules, clock)
 	reports := q.Reports
@@ -74,9 +74,9 @@ func (h *Home) expire(rules lease.Rules, clock int64) {
 	})
 }
 
-// collect applies a report if the home has made no loan since the recall. Reports on one
-// loan may arrive in any order, since each bounds what the shard may have in use from then
-// on.
+// collect applies a report, unless the home has made another loan to the shard since the
+// recall. Reports on one loan may arrive in any order, since each bounds what the shard may
+// have in use from then on.
 func (h *Home) collect(r *lease.Report) {
 	i := h.find(r.Shard)
 	if i < 0 || r.Stale || r.Seq < h.Lent[i].Seq || r.Incarnation != h.Lent[i].Incarnation {
@@ -85,7 +85,7 @@ func (h *Home) collect(r *lease.Report) {
 	l := &h.Lent[i]
 	l.LeaseEnded = l.LeaseEnded || r.LeaseEnded
 	if r.Strict != l.Strict && !covers(r, l.Out) {
-		return // Some states would be counted in another way than the record says.
+		return // The report leaves out some states, which are still counted in the other way.
 	}
 	for _, used := range r.Used {
 		for j := range l.Out {
@@ -115,9 +115,9 @@ func (h *Home) otherLeases(rules lease.Rules, clock int64, d *lease.Demand) bool
 		slices.ContainsFunc(h.Lent, func(l Lent) bool { return l.live(rules, clock) })
 }
 
-// room returns by pair what is left of the limit. While leases serve other limits on the
-// same state, the home observes those limits, too, because the shards admit up to them. It
-// has no room at all beside leases that count in the other way, until they are recalled.
+// room returns the units left of the limit, by pair. While leases serve other limits on the
+// same state, the home observes those limits too, because the shards admit up to them. While
+// leases count in the other way (see Demand.Strict), it has no room until they are recalled.
 func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
 	room := make([]int64, len(d.Pairs))
 	for i, pair := range d.Pairs {
@@ -138,8 +138,8 @@ func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
 	return room
 }
 
-// counts returns how many units of a state the shard may have in use. If Out is counted by
-// weight, that is up to twice as much when the oldest sub-window counts in full.
+// counts returns the most units of a state that the shard may have in use. If Out is counted
+// by weight, a strict count may be up to twice as much.
 func (l *Lent) counts(s lease.State, strict bool) int64 {
 	for _, out := range l.Out {
 		if out.State == s {
@@ -210,7 +210,7 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 		loan.Headroom = append(loan.Headroom, room[j]-share)
 	}
 	if !more && !q.Refusal.LeaseEnded {
-		return nil // The shard has a live lease on as much already.
+		return nil // The shard has a live lease on as many units already.
 	}
 	out := make([]lease.Units, 0, len(d.Pairs))
 	for j, pair := range d.Pairs {
@@ -247,8 +247,8 @@ func (h *Home) Recalls(rules lease.Rules, clock int64) []lease.Recall {
 }
 
 // Reset ends a reset. The caller deletes the home's own use. Shards that have forgotten
-// theirs no longer count. A shard that was unreachable, or that the home has lent to since,
-// still does. If none is left the caller may delete the home's record.
+// theirs no longer count. A shard that was unreachable, or to which the home has lent since,
+// still does. If no such shard is left, the caller may delete the home's record.
 func (h *Home) Reset(reports []lease.Report) {
 	h.Lent = slices.DeleteFunc(h.Lent, func(l Lent) bool {
 		return slices.ContainsFunc(reports, func(r lease.Report) bool { return r.Shard == l.Shard && !r.Stale && r.Seq >= l.Seq })

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Counters of the same window are one state, whether counted in full or by weight. What a
-// shard holds by weight may be twice as much in full.
+// A strict counter and a weighted one of the same window are one state. Units that a shard
+// holds by weight may be up to twice as many when they are counted in full.
 func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
 	rules := lease.Rules{Lease: 1000, Grace: 20}
 	state := lease.State{Window: 1000, Buckets: 1}
@@ -30,7 +30,7 @@ func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
 	require.Equal(t, []lease.Recall{{Shard: 1, Seq: 5_000_000, EndLease: true, Strict: true, States: []lease.State{state}}}, reply.Recalls)
 	report := lease.Report{Shard: 1, Seq: 5_000_000, Incarnation: 7, LeaseEnded: true, Strict: true, Used: []lease.Units{{State: state, N: 35}}}
 	reply = h.Decide(rules, 5101, &lease.HomeRequest{Demand: demand(true, 56), Reports: []lease.Report{report}}, own)
-	require.Equal(t, lease.HomeReply{Granted: 55}, reply, "counted in full it may be more than was held")
+	require.Equal(t, lease.HomeReply{Granted: 55}, reply, "a strict count may be more than the units held")
 
 	h = lentByWeight() // A report on another state does not say how this one is counted.
 	report.Used = []lease.Units{{State: lease.State{Window: 9, Buckets: 1}, N: 0}}

@@ -24,7 +24,7 @@ func (p *proxy) one(t *testing.T, pairs []lease.Pair, cost, n int64, shard int) 
 	return p.admitted - before
 }
 
-// settle runs all that is under way, except for the timeouts of calls.
+// settle runs all pending events except the timeouts of calls.
 func (w *world) settle(t *testing.T) {
 	t.Helper()
 	for until := w.now + 1000; len(w.queue) > 0 && w.queue[0].at < until; {
@@ -66,9 +66,9 @@ func TestLargeCostFits(t *testing.T) {
 	}
 }
 
-// A raised or lowered limit holds from the first call on that brings it. What was lent under
-// the old limit admits nothing for the new one.
-func TestChangedLimitHoldsAtOnce(t *testing.T) {
+// A raised or lowered limit takes effect in the first call that brings it. Units lent under
+// the old limit admit nothing for the new one.
+func TestChangedLimitTakesEffectAtOnce(t *testing.T) {
 	for _, shards := range []int{1, 2, 4} {
 		_, p := sequential(shards)
 		low, high := slide(10, 100_000), slide(50, 100_000)
@@ -96,8 +96,8 @@ func TestSeveralWindowsDecideTogether(t *testing.T) {
 	require.Equal(t, int64(8+8+4), admitted)
 }
 
-// What an unreachable shard holds counts as used until its lease and a window have passed.
-// The other shards go on.
+// Units that an unreachable shard holds count as used until its lease and a window have
+// passed. The other shards continue to admit.
 func TestUnreachableShardCountsUntilItsUnitsExpire(t *testing.T) {
 	w, p := sequential(4)
 	pairs := slide(100, 5000)
@@ -129,8 +129,8 @@ func TestResetForgetsEverywhere(t *testing.T) {
 	require.Zero(t, w.nodes[1].used(pairs[0].State, true))
 }
 
-// A home whose key is no longer split lends nothing, and is alone when the leases have ended.
-func TestHomeIsAloneAfterTheSplitEnds(t *testing.T) {
+// The home of a key that is no longer split makes no loans, and those it has made end.
+func TestNothingIsLentAfterTheSplitEnds(t *testing.T) {
 	w, p := sequential(4)
 	pairs := slide(100, 1000)
 	for i := range 12 {

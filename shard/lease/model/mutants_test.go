@@ -8,10 +8,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mutant breaks one rule of the protocol from outside, by hooks around its steps.
+// mutant breaks one rule of the protocol, by hooks around its steps.
 type mutant struct {
 	name          string
-	seed          uint64                                       // Seed of a history that shows the mutant, tried first.
+	seed          uint64                                       // Seed to try first: its history is known to catch the mutant.
 	admit         func(n *node, d *lease.Demand)               // Runs before a shard gets a demand.
 	decide        func(n *node, q *lease.HomeRequest)          // Runs before the home decides.
 	take          func(n *node, l *lease.Loan)                 // Runs before a shard takes a loan.
@@ -21,7 +21,7 @@ type mutant struct {
 	resetHomeOnly bool                                         // A reset does not reach the shards.
 }
 
-// sound returns the mutant that breaks nothing.
+// sound returns hooks that break nothing.
 func sound() mutant {
 	return mutant{
 		admit:  func(*node, *lease.Demand) {},

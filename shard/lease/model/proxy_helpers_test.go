@@ -6,13 +6,13 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// proxy is a simulated proxy. It takes demands through the protocol with lease.Flow, shares
-// rounds of recalls between them and remembers denials. After a crash it ignores the answers
-// to all calls under way.
+// proxy is a simulated proxy. It decides demands with lease.Flow, shares rounds of recalls
+// between them and remembers denials. After a crash it ignores the answers to all calls that
+// were pending.
 type proxy struct {
 	w        *world
-	life     int // Number of crashes so far.
-	remember bool
+	life     int              // Number of crashes so far.
+	remember bool             // Remember denials.
 	rounds   map[int]*round   // Rounds of recalls by the index of the demand's limits.
 	denied   map[denial]int64 // Time until which a denial is remembered, in us.
 
@@ -32,7 +32,7 @@ type denial struct {
 
 // round is a round of recalls for all trips with the same limits.
 type round struct {
-	active  []*trip // Trips that the recalls under way are for.
+	active  []*trip // Trips that the pending recalls are for.
 	waiting []*trip // Trips that need the next round.
 	parked  []*trip // Trips that ask the home when this round ends.
 	sent    int64   // Time when the recalls were sent, in us.
@@ -41,15 +41,15 @@ type round struct {
 // trip is a flow and what the simulation knows about it.
 type trip struct {
 	*lease.Flow
-	limits  int   // Index of the demand's limits.
-	arrived int64 // Time when the demand arrived, in us.
-	rounds  int
-	retry   int64   // Lower bound of the time until there is room, in ms, by the home's last reply.
+	limits  int     // Index of the demand's limits.
+	arrived int64   // Time when the demand arrived, in us.
+	rounds  int     // Rounds of recalls that the trip took part in.
+	retry   int64   // Lower bound of the time in ms until there is room, from the home's last reply.
 	behind  []*trip // Equal demands that joined this one.
 	asked   int64   // Time when the home was last asked, in us.
 }
 
-// alive returns do, which it disables from the proxy's next crash on.
+// alive returns a function that calls do unless the proxy has crashed since the given life.
 func (p *proxy) alive(life int, do func(outcome)) func(outcome) {
 	return func(o outcome) {
 		if p.life == life {
@@ -71,7 +71,7 @@ func (p *proxy) demand(d lease.Demand, limits, shard int) {
 		return
 	}
 	t := &trip{Flow: lease.NewFlow(d, shard), limits: limits, arrived: p.w.now, retry: 1}
-	if r := p.rounds[limits]; r != nil && r.active != nil { // There is no room. Do not look for it at a shard.
+	if r := p.rounds[limits]; r != nil && r.active != nil { // There is no room, so do not ask a shard for it.
 		if p.w.mutant.joinLate {
 			r.active = append(r.active, t)
 			return
@@ -129,7 +129,7 @@ func (p *proxy) askShard(t *trip) {
 		case notRun:
 			t.ShardUnreachable()
 			p.next(t)
-		case unknown: // The failure policy answers.
+		case unknown: // The FAIL policy answers.
 		}
 	}))
 }
@@ -202,8 +202,9 @@ func (w *world) checkDenial(n *node, q *lease.HomeRequest, unreachable []int) {
 	w.fail("denied although the reports leave room")
 }
 
-// lastReported returns what a shard had in use by its reports in this request, or else what
-// it may have. heard reports whether the shard has answered.
+// lastReported returns the units that a shard has in use according to its reports in this
+// request, or the most that it may have if there is no report. heard reports whether the shard
+// has answered.
 func lastReported(l *Lent, s lease.State, q *lease.HomeRequest) (units int64, heard bool) {
 	reports := q.Reports
 	if r := q.Refusal; r != nil && r.LeaseEnded {
@@ -234,8 +235,8 @@ func (p *proxy) deliver(l *lease.Loan) {
 }
 
 // join makes the trip wait for a round of recalls. They must be sent after the trip's demand
-// arrived, so a round under way is too old for it. The next round serves all trips that
-// wait by then.
+// arrived, so a round that has begun is too old for it. The next round serves all trips that
+// are waiting when it begins.
 func (p *proxy) join(t *trip) {
 	t.rounds++
 	p.maxRounds = max(p.maxRounds, t.rounds)
@@ -263,7 +264,7 @@ func wait(trips []*trip, t *trip) []*trip {
 	return append(trips, t)
 }
 
-// merge returns the recalls of both lists, the newest for each shard.
+// merge combines two lists of recalls. For each shard it keeps the newest recall.
 func merge(a, b []lease.Recall) []lease.Recall {
 	for _, r := range b {
 		found := false
@@ -309,7 +310,7 @@ func (p *proxy) startRound(limits int, r *round) {
 	})
 }
 
-// recall sends all recalls at once, some of them twice.
+// recall sends all recalls in parallel, some of them twice, and calls done with the results.
 func (p *proxy) recall(recalls []lease.Recall, done func([]lease.Report, []int)) {
 	w, left := p.w, len(recalls)
 	var reports []lease.Report

@@ -2,34 +2,34 @@ package model
 
 import "github.com/rlproxy/rlproxy/shard/lease"
 
-// Shard is the record of a shard: what its node keeps beside the use of the windows. The
+// Shard is the record of a shard: what its node keeps besides the use of the windows. The
 // zero Shard is a node without a record.
 type Shard struct {
-	Incarnation int64 // Time when the record was made, in ms; 0 if there is none.
-	Expires     int64 // Time from which on the node may delete the record, in ms.
-	Seq         int64 // Newest loan or recall that the shard knows.
-	Pairs       []lease.Pair
-	Strict      bool
-	Held        []int64 // Units that may be in use, by pair.
-	Headroom    []int64 // Units that the home had left when it made the loan, by pair.
-	Taken       int64   // Time when the loan was taken, in ms.
-	LeaseEnds   int64   // Time when the lease ends, in ms; 0 if there is none.
+	Incarnation int64        // Time when the record was made, in ms; 0 if there is none.
+	Expires     int64        // Time from which on the node may delete the record, in ms.
+	Seq         int64        // Number of the newest loan or recall that the shard knows.
+	Pairs       []lease.Pair // Limits that the loan serves.
+	Strict      bool         // Demand.Strict of the requests that the loan serves.
+	Held        []int64      // Units that may be in use, by pair.
+	Headroom    []int64      // Units that the home had left when it made the loan, by pair.
+	Taken       int64        // Time when the loan was taken, in ms.
+	LeaseEnds   int64        // Time when the lease ends, in ms; 0 if there is none.
 }
 
 // usedFunc returns the units of a state that count now.
 type usedFunc = func(s lease.State, strict bool) int64
 
-// live reports whether the shard may admit. A clock that stepped back behind what the shard
-// has seen ends the lease, which would last too long otherwise.
+// live reports whether the shard has a live lease. If the clock has stepped back behind a time
+// that the shard has seen, the lease has ended, because it would last too long otherwise.
 func (s *Shard) live(clock, newest int64) bool {
 	return s.Incarnation > 0 && s.Taken <= clock && newest <= clock && clock < s.LeaseEnds
 }
 
 // Admit returns how many requests of the demand the shard's rights allow. The caller
-// charges them. If they are not all, the refusal is for the home, and the caller must store
-// the record, which may be new or live longer now.
+// charges them. If some are left, the caller takes the refusal to the home, and must store
+// the record, which may be new or have a later Expires.
 //
-// clock is the node's clock and newest the time of its newest admission, both in ms.
+// clock is the node's clock and newest is the time of its newest admission, both in ms.
 func (s *Shard) Admit(rules lease.Rules, clock, newest int64, d *lease.Demand, used usedFunc) (granted int64, refusal lease.Refusal) {
 	live := s.live(clock, newest)
 	if live && d.Matches(s.Pairs, s.Strict) {
@@ -52,8 +52,8 @@ func (s *Shard) Admit(rules lease.Rules, clock, newest int64, d *lease.Demand, u
 }
 
 // remember makes the record, if there is none, and keeps it for as long as the home may
-// count a loan that answers this refusal. So a shard that gets a recall and has no
-// record has lost it, together with what it admitted.
+// count a loan that answers this refusal. So a shard that gets a recall but has no record
+// must have lost it, together with what it admitted.
 func (s *Shard) remember(rules lease.Rules, clock int64, d *lease.Demand) {
 	if s.Incarnation == 0 {
 		s.Incarnation = clock
@@ -68,8 +68,8 @@ func (s *Shard) remember(rules lease.Rules, clock int64, d *lease.Demand) {
 }
 
 // Take takes a loan and reports whether it did. It does not take a loan that is older than
-// one it knows or than a recall, that answers the refusal of another incarnation, or that
-// is older than a lease is long.
+// a loan or recall that it knows, that answers the refusal of another incarnation, or whose
+// lease has ended already.
 func (s *Shard) Take(rules lease.Rules, clock int64, l *lease.Loan) bool {
 	if s.Incarnation == 0 || l.Incarnation != s.Incarnation || l.Seq <= s.Seq || clock < l.Clock || clock >= l.Clock+rules.Lease {
 		return false
@@ -80,8 +80,8 @@ func (s *Shard) Take(rules lease.Rules, clock int64, l *lease.Loan) bool {
 	return true
 }
 
-// Recall returns what the shard has not used and reports what it has. Recalls may be
-// repeated and may arrive in any order.
+// Recall gives back the units that the shard has not used and reports those that it has.
+// Recalls may be repeated and may arrive in any order.
 func (s *Shard) Recall(clock, newest int64, r *lease.Recall, used usedFunc) lease.Report {
 	report := lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: s.Incarnation, Strict: r.Strict}
 	if s.Incarnation == 0 || r.Seq < s.Seq {
@@ -102,9 +102,9 @@ func (s *Shard) Recall(clock, newest int64, r *lease.Recall, used usedFunc) leas
 	return report
 }
 
-// Forget answers the recall of a reset. Unless the report is stale the caller deletes the
+// Forget answers the recall of a reset. Unless the report is stale, the caller deletes the
 // use of every window as well. A record of another incarnation replaces the old one, so
-// that the shard takes no loan that was requested before.
+// that the shard takes no loan that was requested before the reset.
 func (s *Shard) Forget(rules lease.Rules, clock int64, r *lease.Recall) lease.Report {
 	if r.Seq < s.Seq {
 		return lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: s.Incarnation, Stale: true}

@@ -56,7 +56,8 @@ func (w *world) after(us int64, do func()) {
 	heap.Push(&w.queue, event{w.now + us, w.order, do})
 }
 
-// run takes steps until there are none left, or until so many were taken in all.
+// run executes events until none is left, the total number of steps is reached, or a violation
+// is found.
 func (w *world) run(steps int) {
 	for w.steps < steps && len(w.queue) > 0 && len(w.broken) == 0 {
 		e := heap.Pop(&w.queue).(event)
@@ -114,8 +115,8 @@ type node struct {
 	offset int64 // Clock's offset from true time, in us.
 	up     bool
 	calls  int                    // Calls that have reached the node.
-	logs   map[lease.State]*usage // What the node knows it admitted, by its own clock in ms.
-	truth  map[lease.State]*usage // What the node has admitted, by true time in us, even if it lost its memory.
+	logs   map[lease.State]*usage // Admissions that the node remembers, by its own clock in ms.
+	truth  map[lease.State]*usage // All admissions of the node, by true time in us, even if it lost its memory.
 	shard  Shard
 	home   Home
 }
@@ -149,8 +150,8 @@ func counts(s lease.State, t, now int64) bool {
 	return now*s.Buckets/s.Window <= t*s.Buckets/s.Window+s.Buckets
 }
 
-// charge records that requests were admitted, and checks the limit against all that was
-// truly admitted in the window that ends now.
+// charge records that requests were admitted, and checks the limit against everything that
+// all nodes truly admitted in the window that ends now.
 func (n *node) charge(d *lease.Demand, granted int64) {
 	if granted == 0 {
 		return
@@ -190,14 +191,14 @@ func newWorld(rng *rand.Rand, nodes int, rules lease.Rules, m mutant) *world {
 	return w
 }
 
-// forget deletes the use of every window, as a reset intends.
+// forget deletes the use of every window, including the true one, because a reset intends to.
 func (n *node) forget() {
 	clear(n.logs)
 	clear(n.truth)
 }
 
-// expire deletes all that the node keeps when its time to live is over: when no unit
-// counts and the shard's record may be deleted.
+// expire deletes everything that the node keeps if its time to live is over, that is, if no
+// unit counts any more and the shard's record may be deleted.
 func (n *node) expire() {
 	for s := range n.logs {
 		if n.used(s, true) > 0 {
@@ -217,9 +218,9 @@ func (n *node) lose() {
 
 // usage is a list of admissions in the order of time.
 type usage struct {
-	times []int64
-	units []int64
-	total int64
+	times []int64 // Times of the admissions, in the unit of the caller.
+	units []int64 // Units admitted at each of the times.
+	total int64   // Sum of units.
 }
 
 func (u *usage) add(t, units int64) {
