@@ -1,15 +1,15 @@
--- admit.lua: the function rl_admit answers one request with an id, which is charged once, or holds units that are charged
--- later. The same id again is answered as it was at first.
+-- admit.lua: the function rl_admit answers one request with an id. The request is charged once, or holds units that are
+-- charged later. A request with a known id gets the same reply as the first one.
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] the spec, see spec.lua; of RL.ACQUIRE it has the kind CONCURRENCY, 1 bucket, and one window of 0 ms with the
---         slots as limit
--- ARGV[3] the rider: kind of the id 1 byte, see ids.lua, its digest 16, ms for which units are held at most 5, 1 if what lapses
---         is forgotten 1
--- returns 0 1 byte, the clock 6 and the reply of one entry, see decide.lua; or if the id is known 1 1 byte, the length of a spec
---         1 and the spec: that of which the answer speaks, and what was returned at first
--- Cost: as rl_decide, and a call of Redis to read the id and one to write it.
+-- ARGV[2] the spec, see spec.lua; that of RL.ACQUIRE has the kind CONCURRENCY, 1 bucket, and one window of 0 ms whose limit is
+--         the number of slots
+-- ARGV[3] the rider: the kind of the id 1 byte, see ids.lua; its digest 16; for how many ms units are held at most 5; 1 if
+--         units that lapse are forgotten, 0 if they are charged 1
+-- returns a byte 0, the clock 6, the reply of one entry, see decide.lua; or if the id is known, a byte 1, the length of a spec
+--         1, the spec that the reply is about, and then what was returned at first
+-- Cost: as rl_decide, and one Redis call to read the id and one to write it.
 local lib = ...
 
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
@@ -18,17 +18,18 @@ local straight, id, ONCE, LEASE = lib.straight, ids.id, ids.ONCE, ids.LEASE
 local rider = {}
 lib.rider = rider
 
--- The rider in memory, beside what ids.lua knows of its id: the ms for which units are held, and 1 if what lapses is forgotten.
+-- The fields of the rider in memory that ids.lua does not have: for how many ms units are held, and 1 if units that lapse are
+-- forgotten.
 local ttl, release = 0, 0
 
--- open reads a rider and what is known of its id.
+-- open reads a rider, and what is stored about its id.
 function rider.open(text, key, clock)
   local kind, field, digest
   kind, field, digest, ttl, release = unpack('>Bc2c14I5B', text)
   ids.open(key, kind, field, digest, clock)
 end
 
--- take holds units in place of lib.charge, which it calls to charge once.
+-- take takes the place of lib.charge: it holds units, or charges them if the id is one of ONCE.
 function rider.take(rec, q, states, units)
   ids.admits(rec.now)
   if id.kind == ONCE then return lib.charge(rec, q, states, units) end
@@ -37,11 +38,11 @@ function rider.take(rec, q, states, units)
   return true
 end
 
--- asked returns the spec of a request whose id is known.
+-- asked returns the spec of the first request with the id, which is known.
 function rider.asked() return spec.of(sub(id.found, 2, 1 + byte(id.found))) end
 
--- renew lets what RL.ACQUIRE holds last from now on for a length of time. It returns the spec of what is held, with the
--- slots that are asked for now, if any are; or nothing if it is not held any more.
+-- renew extends a lease of RL.ACQUIRE: from now on it lasts for `lasts` ms. It returns the lease's spec, with `slots` as its
+-- limit if that is given, or nothing if the lease has ended.
 function rider.renew(rec, lasts, slots)
   if not id.found then return end
   local q = rider.asked()
@@ -69,14 +70,14 @@ function rider.again(rec, q, clock)
     lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.said_last(st), 0)
 end
 
--- remember remembers the reply to a request, if it was granted.
+-- remember stores the reply to a request, if it was granted.
 function rider.remember(q, now, reply)
   if unpack('>I4', reply, #reply - 6 - 24 * q.count) == 0 then return end
   id.ttl, id.release, id.settled = ttl, release, 0
   ids.keep(now, id.kind == ONCE and now + q.longest + 1 or id.till, q.told, id.kind ~= LEASE and reply or '')
 end
 
--- admit_one answers one request, by its spec and its rider.
+-- admit_one answers one request with the spec `asked` and the rider `text`.
 function lib.admit_one(key, clock, asked, text)
   local q = spec.of(asked)
   if q.cost == 0 then return pack('>BI6', 0, clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end

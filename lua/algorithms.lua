@@ -1,19 +1,19 @@
--- algorithms.lua: one table of the limiters, and of what they share.
+-- algorithms.lua: the table of algorithms.
 --
 -- An algorithm is five operations on a state's table. st.limit is the limit as last charged.
 --
 --   fresh(st)                              sets the fields of a state without admissions
---   usage(st, rec, strict, spec)           returns the units that count now; the others are asked after it. spec is
---                                          that of the request, if there is one
+--   usage(st, rec, strict, spec)           returns the units that count now, and must be called before charge and room_at.
+--                                          spec is that of the request, if there is one
 --   charge(st, rec, limit, units)          admits units now
---   room_at(st, rec, over, most, strict)   returns the ms at which at most `most` units count; `over` units count beyond that
+--   room_at(st, rec, over, most, strict)   returns the first ms at which at most `most` units count; now, `over` more do
 --   matters_until(st)                      returns the last ms at which the state can matter
 --
--- usage and charge also set what a reply says of the newest admission, for the proxy to reckon when nothing is used
--- any more: said_last, and said_newest, see decide.lua.
+-- usage and charge also set said_last and said_newest: what a reply says of the newest admission, see decide.lua. The proxy
+-- computes from them when nothing is used any more.
 --
--- An algorithm may have a second function, straight, which decides and stores the most common case in one go: one
--- window, an inline record. It stores and answers what the five do, byte for byte.
+-- An algorithm may have one more function, straight, which decides the most common case in one step: one window of an inline
+-- record. It gives the same reply and stores the same bytes as the five operations.
 local lib = ...
 
 local layout = lib.layout
@@ -23,10 +23,10 @@ lib.algorithms = {
   [layout.COUNTER] = lib.counter,
   [layout.FIXED] = lib.fixed,
   [layout.GCRA] = lib.gcra,
-  -- Lease records are not charged, but end, too.
+  -- A lease record is not charged; it only has matters_until.
   [layout.HOME] = lib.lease,
   [layout.SHARD] = lib.lease,
-  -- What is held ends, too.
+  -- CONCURRENCY is never charged, and the states of held units only have matters_until.
   [layout.CONCURRENCY] = lib.holds.nothing,
   [layout.HOLDS + layout.SLIDE] = lib.holds,
   [layout.HOLDS + layout.COUNTER] = lib.holds,

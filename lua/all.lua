@@ -1,17 +1,17 @@
--- all.lua: the function rl_all answers a multi-key request: all of its requests are granted, or none.
+-- all.lua: the function rl_all answers a multi-key request: either all of its requests are granted, or none is.
 --
 -- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] and on: a spec for each key, see spec.lua
--- returns the clock 6 bytes, 1 if all were granted 1, then an entry's reply for each key, see decide.lua. If not all were
+-- returns the clock 6 bytes, 1 if all were granted 1, then for each key the reply of an entry, see decide.lua. If not all were
 --         granted, nothing is charged, and granted is 1 for each request that there was room for.
--- Cost: as rl_decide, and twice the reading.
+-- Cost: as rl_decide, but each record is read twice.
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local record, spec = lib.record, lib.spec
 
--- tried stands for lib.charge, and fails if there can be no state.
+-- tried takes the place of lib.charge. It charges nothing, and raises an error if the record has no room for a new state.
 local function tried(_, q, states)
   for i = 1, q.count do
     if states[i].begin == 0 then record.add(states[i]) end

@@ -1,8 +1,8 @@
 -- counter.lua: RL.COUNTER, the sliding-window counter.
 --
--- A window of w ms is cut into n sub-windows; sub-window k holds the ms t at which floor(t * n / w) = k. n + 1 counters
--- are kept. All but the oldest count in full; the oldest, k - n, by the part of it that the window still covers, or in
--- full if strict. With n = 1 this is the classic pair of the current and the previous window.
+-- A window of w ms is divided into n sub-windows; sub-window k has the ms t for which floor(t * n / w) = k. n + 1 counters are
+-- kept. All but the oldest count in full. The oldest, k - n, is weighted by the part of it that the window still covers, or
+-- counts in full if strict. With n = 1 this is the classic pair of the current and the previous window.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -12,13 +12,13 @@ local COUNTER = lib.layout.COUNTER_BYTES
 local counter = {}
 lib.counter = counter
 
--- fresh's area is as if it were stored already: empty counters.
+-- fresh sets the area to empty counters.
 function counter.fresh(st)
   st.last, st.rate, st.used = 0, 0, 0
   st.area = zeros('\0', (st.buckets + 1) * COUNTER)
 end
 
--- held returns what the counter of sub-window k holds.
+-- held returns the counter of sub-window k.
 local function held(st, k)
   local offset = k % (st.buckets + 1) * COUNTER
   if st.area then return (unpack('>I5', st.area, offset + 1)) end
@@ -26,8 +26,8 @@ local function held(st, k)
   return (unpack('>I5', s, at))
 end
 
--- usage remembers the sub-windows of now, k, and of the newest charge, was; the units of the oldest, of all others, rest,
--- and of k, current.
+-- usage also keeps in st: k, the sub-window of now; was, that of the newest charge; and the units of the oldest sub-window
+-- (oldest), of all others (rest), and of k (current).
 function counter.usage(st, rec, strict)
   local n, window, now = st.buckets, st.window, rec.now
   local e = now * n
@@ -48,8 +48,9 @@ function counter.usage(st, rec, strict)
   return floor(oldest * (window - e % window) / window) + rest
 end
 
--- lighter returns the least e, from e on, at which an oldest sub-window of so many units counts at most left, e n-ths of
--- a ms into the newest, or window if there is none. It follows from the division, give or take one.
+-- lighter returns the least e, not below the given one, at which the weighted oldest sub-window counts at most `left` units;
+-- window if there is none. e is the time since the newest sub-window began, in n-ths of a ms. The division gives e to within
+-- one, because of rounding; the comparisons after it correct that.
 local function lighter(window, oldest, left, e)
   if oldest <= left then return e end
   e = max(e, floor(window - (left + 1) * window / oldest) + 1)
@@ -58,7 +59,7 @@ local function lighter(window, oldest, left, e)
   return e
 end
 
--- room_at goes through the sub-windows to come: after n + 1 nothing is left.
+-- room_at goes through the sub-windows to come; after n + 1 of them nothing counts.
 function counter.room_at(st, rec, _, most, strict)
   local n, window, k, oldest, rest = st.buckets, st.window, st.k, st.oldest, st.rest
   local e = rec.now * n % window
@@ -78,10 +79,10 @@ function counter.room_at(st, rec, _, most, strict)
   record.damaged(rec.key, 'counters that do not add up')
 end
 
--- cleared returns an area without what the counters of sub-windows from..to hold, which may be all of them.
+-- cleared returns an area in which the counters of the sub-windows from..to, which may be all of them, are 0.
 local function cleared(s, n, from, to)
   if to - from >= n then return zeros('\0', (n + 1) * COUNTER) end
-  while from <= to do -- at most twice: the ring has one end
+  while from <= to do -- at most twice: the ring wraps around once
     local slot = from % (n + 1)
     local run = min(to - from, n - slot) + 1
     s = sub(s, 1, slot * COUNTER) .. zeros('\0', run * COUNTER) .. sub(s, (slot + run) * COUNTER + 1)
@@ -111,7 +112,7 @@ function counter.matters_until(st)
   return ceil((floor(st.last * n / window) + n + 1) * window / n) - 1
 end
 
--- straight is that of slide.lua. With several sub-windows, it leaves what is not granted to the five operations.
+-- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the five operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local n, window, limit, ask, strict = q.buckets, q.windows[i], q.limits[i], q.ask, q.strict
   local stop, last, calls, rest, oldest, current, newest = begin, 0, 0, 0, 0, 0, 0
@@ -180,7 +181,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local room = 0
   if granted == requests or limit >= used + units + ask then
     if q.cost == 0 and granted > 0 then granted = requests end
-  else -- when there is room for one more
+  else -- find when there is room for one more
     local most = limit - ask
     room = window
     if current <= most and not strict then room = lighter(window, oldest, most - current, e) end

@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rider packs what admit.lua reads: an id, of which the digest is its text repeated, and for how long units are held.
+// rider packs a rider as admit.lua reads it. The digest of the id is its text, repeated.
 func rider(what byte, id string, ttl uint64, flags byte) string {
 	return string(put(append([]byte{what}, strings.Repeat(id, 16)...), ttl, 5)) + string([]byte{flags})
 }
 
-// Whatever stands in the record of a key that holds something, or in the hash of its ids, a function answers, or fails with an
-// error about this key, soon; and a reset removes both.
-func TestDamagedHolds(t *testing.T) {
+// Whatever bytes the record of a key with held units, or the hash of its ids, has, a function soon answers or fails with an
+// error about this key, and a reset removes both.
+func TestDamagedHoldsAreErrorsOfTheirKeys(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.Do("CONFIG", "SET", "busy-reply-threshold", "2000")

@@ -1,38 +1,38 @@
 -- decide.lua: the function rl_decide answers a batch of entries. An entry is a key, a spec, and a number of equal requests.
 --
 -- For each entry, answer reads the first bytes of the key's record and calls
---   fast_path   for nearly all entries. It reads fields at offsets that it knows from the record's directory, and lets the
---               algorithm's straight function decide and pack what is to be stored: for one window that is all of the
---               record, beside (one window among other states, or of a split key), or together (several windows). long_log
---               is for a patched record. fast_path returns nothing if it cannot decide.
---   slow_path   otherwise. reset deletes a key. For any other entry, record.load takes the record into memory, and
---               lib.answer decides: holds.weigh finds the states and what is in use; lease.summary, home.decide or shard.ask
+--   fast_path   for nearly all entries. It reads fields at offsets that the record's directory determines, and lets the
+--               algorithm's straight function decide and pack the bytes to store. Three cases differ from one window that is
+--               the whole record: beside (one window among other states, or of a split key), together (several windows), and
+--               long_log (a patched record). fast_path returns nothing if it cannot decide.
+--   slow_path   otherwise. reset deletes a key. For any other entry, record.load reads the record into memory, and
+--               lib.answer decides: holds.weigh finds the states and the units in use; lease.summary, home.decide or shard.ask
 --               decide for a split key; take (lib.charge) charges; holds.room_at computes when there is room again after a
 --               denial; record.save writes the record.
--- Both give the same reply and leave the same record, byte for byte. If either raises an error, lib.failure makes the reply,
--- and the batch goes on with the next entry. rl_admit and rl_all also use lib.entry and lib.answer.
+-- Both give the same reply and store the same record, byte for byte. If either raises an error, lib.failure makes the reply,
+-- and the batch continues with the next entry. rl_admit and rl_all also use lib.entry and lib.answer.
 --
--- An example: an entry of 3 requests with cost 1 for a window of 60 s and a limit of 10 of which 8 units are used. granted
--- is 2 and used 8: the proxy tells the first two requests that they are admitted, with 1 and 0 remaining, and the third that
--- it is denied until room at. The record is written once, with 2 more units.
+-- Example: an entry has 3 requests of cost 1 for a window of 60 s with limit 10, of which 8 units are used. granted is 2 and
+-- used is 8. The proxy answers that the first two requests are admitted, with 1 and 0 remaining, and that the third is denied
+-- until room at. The record is written once, with 2 more units.
 --
--- KEYS    the stored key of each entry, unless they are at the end of ARGV, as for a node of a cluster, where a call may
---         declare keys of one slot only. It checks every key that is used.
+-- KEYS    the stored key of each entry. For a node of a cluster they are at the end of ARGV instead, because a call may
+--         declare keys of only one slot; the node still checks every key when it is used.
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] per entry: the index of its spec in ARGV 2 bytes, requests 4; empty: each asks ARGV[3] once, and there are no
---         other specs
--- ARGV[3] and on, specs, see spec.lua (kind RESET: delete the key; granted is 1 if there was one)
+-- ARGV[2] per entry: the index of its spec in ARGV 2 bytes, requests 4. Empty: each entry is one request with the spec
+--         ARGV[3], the only one
+-- ARGV[3] and on: specs, see spec.lua (kind RESET: delete the key; granted is 1 if it existed)
 -- returns one string: the clock 6 bytes, then per entry a status 1 byte, and
 --         DECIDED   granted 4, rate 3, per window used 6, room at 6, last 6, newest 6
---         FAILED    length 2, an error: nothing was charged
---         AT_HOME   of a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided, 2: units of
---                   the key are held, and holds that had lapsed and were taken off 3 follow), then as DECIDED
+--         FAILED    length 2, the text of an error; nothing was charged
+--         AT_HOME   for a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided; 2: the key has
+--                   held units, and the number of lapsed holds that this call removed 3 follows), then as DECIDED
 --         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
---         HELD      units of the key are held: holds that had lapsed and were taken off 3, then as DECIDED
+--         HELD      the key has held units: the number of lapsed holds that this call removed 3, then as DECIDED
 --         used: units before the entry. room at: the ms at which there is room for one more request, 0 if there is now.
---         last, newest: the ms of the newest admission, and the units that its sub-window held before the entry.
---         Of a rate: the ms, and the ns beyond it, at which what was charged before the entry has drained.
--- Cost: O(entries); per entry one call of Redis to read, and one or two to write if it admits. A patched record takes one
+--         last, newest: the ms of the newest admission, and the units in its sub-window before the entry; for a rate, the ms
+--         at which what was charged before the entry has drained, and the ns beyond it.
+-- Cost: O(entries); per entry one Redis call to read, and one or two to write if it admits. A patched record takes one
 --       more for each log to read, and to write.
 local lib = ...
 
@@ -43,7 +43,7 @@ local layout, record, rate, spec, holds, lease, home, shard, slide =
 local RESET, SLIDE, COUNTER, ENTRY = layout.RESET, layout.SLIDE, layout.COUNTER, layout.ENTRY_BYTES
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 
--- clock_of returns the number given, in tests, or the node's own clock, in whole ms.
+-- clock_of returns the clock in whole ms: the number given, as in tests, or else the node's own time.
 function lib.clock_of(given)
   if given ~= '' then return tonumber(given) end
   local time = call('TIME')
@@ -51,8 +51,8 @@ function lib.clock_of(given)
   return time[1] * 1000 + (us - us % 1000) / 1000
 end
 
--- reset deletes a key and its ids, unless it is the home of a split key of which shards hold something. A damaged record is
--- deleted.
+-- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged record
+-- is deleted in any case.
 local function reset(key, s, clock, reach)
   local sound, lent = pcall(function() return home.lent(record.load(key, clock, s, reach)) end)
   if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
@@ -60,7 +60,7 @@ local function reset(key, s, clock, reach)
   return pack('>BI4I3', layout.DECIDED, min(call('UNLINK', key, key .. '%i'), 1), 0)
 end
 
-local states, uses, out = {}, {}, {} -- by window, of the entry that is decided
+local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 
 -- answer decides any entry from the record in memory, by the five operations of its algorithm: any number of windows, records
 -- of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to save the record.
@@ -72,8 +72,8 @@ function lib.answer(rec, q, requests, take)
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
   local rated = q.interval > 0
-  if rec.lease and not rated and q.kind ~= layout.CONCURRENCY or q.shard then -- others are not lent
-    -- Within the lease summary's bound all is granted, without a look at the lease record.
+  if rec.lease and not rated and q.kind ~= layout.CONCURRENCY or q.shard then -- other kinds are not lent
+    -- Within the lease summary's bound all requests are granted without reading the lease record.
     local bound, offset
     if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
     if bound and floor((bound - uses[1]) / ask) >= requests and not (q.shard and rec.now > clock) then
@@ -94,7 +94,7 @@ function lib.answer(rec, q, requests, take)
     end
   end
   local units = granted * q.cost
-  if q.cost == 0 and granted > 0 then granted = requests end -- it is answered alike, whoever asks it
+  if q.cost == 0 and granted > 0 then granted = requests end -- without cost, one answer serves all
   local saves = units > 0 and take(rec, q, states, units) or keep
   local calls = 0
   for i = 1, n do
@@ -124,7 +124,7 @@ function lib.answer(rec, q, requests, take)
   return concat(out, '', 1, n + 2)
 end
 
--- slow_path decides the entries that the fast path does not.
+-- slow_path answers the entries that the fast path cannot.
 local function slow_path(q, key, s, clock, requests)
   if q.kind == RESET then return reset(key, s, clock, q.reach) end
   return lib.answer(record.load(key, clock, s, q.reach, s ~= '' and q.directory), q, requests, lib.charge)
@@ -143,16 +143,16 @@ function lib.charge(rec, q, sts, units)
   return true
 end
 
--- beside is the fast path of one window where a record has other states too, or at the home or a shard of a split key. j
--- is the state's place.
+-- beside is the fast path of one window when the record has other states too, or belongs to the home or a shard of a split
+-- key. j is the index of the window's state.
 local function beside(q, d, j, key, s, clock, requests)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   for i = 1, d.count do
     if i == lease_at then
-      if unpack('>I6', s, at[i] + 6) < clock then return end -- a lease record to be dropped
+      if unpack('>I6', s, at[i] + 6) < clock then return end -- the slow path drops the lease record
     elseif i ~= j then
       local last = unpack('>I6', s, at[i])
-      if last + d.keep[i] < clock then return end -- a state to be dropped
+      if last + d.keep[i] < clock then return end -- the slow path drops the state
       if last > now then now = last end
       if areas and last + d.lives[i] > stored then stored = last + d.lives[i] end
       if i < j and kinds[i] == SLIDE then
@@ -175,7 +175,7 @@ local function beside(q, d, j, key, s, clock, requests)
     q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '')
   if not granted then return end
   moves = moves and expires > stored
-  if fields and (not areas or from + #fields > #s) then -- what is before them stays as it is
+  if fields and (not areas or from + #fields > #s) then -- the bytes before them stay as they are
     if areas and from + #fields > d.inline then return end
     call('SETRANGE', key, d.offsets[j], fields)
     if moves then record.expire(key, expires, 'GT') end
@@ -190,9 +190,9 @@ local function beside(q, d, j, key, s, clock, requests)
   return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * 16777216 + calls, used + offset, last, newest)
 end
 
-local pieces = {} -- of the record that is composed
+local pieces = {} -- of the record being composed
 
--- together is the fast path of several windows, which are all of the record's states, if all requests are granted.
+-- together is the fast path of several windows if they are the record's only states and all requests are granted.
 local function together(q, d, key, s, clock, requests)
   local n, at, begin, straight, rated, expires, moves = q.count, d.at, d.head + 1, q.straight, 0, 0, false
   local told, granted, calls, used, _, last, newest, fields, ends, moved, area = ''
@@ -214,15 +214,15 @@ local function together(q, d, key, s, clock, requests)
   return pack('>I8c0', granted * 16777216 + rated, told)
 end
 
--- long_log is the fast path of a patched record whose only state is a log.
+-- long_log is the fast path for a patched record whose only state is a log.
 local function long_log(q, d, key, s, clock, requests)
   if q.kind ~= SLIDE or q.count > 1 or d.count > 1 or q.shard then return end
   local granted, calls, used, room, last = slide.patched(q, key, s, d.at[1], d.head + 1, clock, requests)
   return granted and pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0)
 end
 
--- fast_path answers nearly all entries: the record has all of the spec's states, with the limits of last time, and is inline
--- or one log; or there is no record. Otherwise it returns nothing, and has written nothing.
+-- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with unchanged
+-- limits and is inline or a single log. Otherwise it returns nothing, and has written nothing.
 local function fast_path(q, key, s, clock, requests)
   local d, places = q.directory, q.places
   if s == '' then
@@ -246,13 +246,13 @@ local function fast_path(q, key, s, clock, requests)
   return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
 end
 
--- entry decides one request about one key, and returns the reply and the time, in ms, that its windows went by.
+-- entry decides one request for one key. It returns the reply and the ms by which its windows were decided.
 function lib.entry(q, key, clock)
   local s = call('GETRANGE', key, '0', q.last)
   local reply = fast_path(q, key, s, clock, 1)
   if reply then
     local d, now = q.directory, clock
-    -- The newest admission is not before now, but a log with a grid may report a later one.
+    -- The reply's newest admission is never earlier than the newest charge, but in a log with a grid it may be later.
     if s ~= '' and unpack('>I6', reply, #reply - 24 * q.count + 13) > clock then
       for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
     end
@@ -264,8 +264,8 @@ end
 
 local replies, done = {}, 0
 
--- failure returns the reply to an entry that has failed, and so has charged nothing. A reset deletes whatever is stored. At
--- a shard, a damaged record is deleted: the home counts all that it lent.
+-- failure returns the reply for an entry that has failed, and so has charged nothing. A reset still deletes whatever is stored.
+-- At a shard, a damaged record is deleted: the home still counts everything that it lent.
 function lib.failure(key, text, why)
   local wrong
   why, wrong = record.explain(key, why)
@@ -302,7 +302,7 @@ function lib.decide(keys, args)
   replies[1], done = pack('>I6', clock), 0
   while done < count do
     local ok, why = pcall(answer, keys, before, count, args, entries, clock)
-    if not ok then -- of the last entry
+    if not ok then -- the entry at index `done` failed
       local text = entries == '' and args[3] or args[unpack('>I2', entries, done * 6 - 5)]
       replies[done + 1] = lib.failure(keys[before + done], text, why)
     end

@@ -1,4 +1,4 @@
--- fixed.lua: RL.FIXED, one count a window; windows start at multiples of their length since the epoch.
+-- fixed.lua: RL.FIXED, one count per window. Windows start at multiples of their length since the epoch.
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
@@ -25,7 +25,7 @@ end
 
 function fixed.matters_until(st) return st.last - st.last % st.window + st.window - 1 end
 
--- straight is that of slide.lua.
+-- straight has the arguments and results of slide.straight.
 function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local window, limit, ask = q.windows[i], q.limits[i], q.ask
   local last, calls, used = 0, 0, 0

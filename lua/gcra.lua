@@ -1,22 +1,21 @@
 -- gcra.lua: CL.THROTTLE, the generic cell rate algorithm as redis-cell has it.
 --
--- A state is one time, at which all that was charged has drained. Units drain at a constant rate, one in each interval;
--- a request is admitted when what is in use, its own units included, is at most the limit. Times are in ns, exact in
--- doubles up to 104 days.
+-- A state is one time: when all charged units will have drained. Units drain at a constant rate, one per interval. A request
+-- is admitted if the units in use, with its own, are at most the limit. Durations are in ns, exact in doubles up to 104 days.
 local lib = ...
 
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
-local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that a reply can tell
+local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that fits into a reply
 local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
 local gcra = {}
 lib.gcra = gcra
 
 function gcra.fresh(st) st.last, st.rate, st.drained, st.beyond, st.interval = 0, 0, 0, 0, 1 end
 
--- usage remembers the ns until all has drained, left. A part of a unit counts whole. What is stored says nothing of
--- rates but for RL.INSPECT: the request's own interval counts, and the clock.
+-- usage also sets left, the ns until all has drained. A part of a unit counts as one. A request is decided by its own interval
+-- and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec.
 function gcra.usage(st, rec, _, spec)
   if st.drained > rec.clock + DRAIN then lib.record.damaged(rec.key, 'a rate that never drains') end
   local left = max((st.drained - (spec and rec.clock or rec.now)) * NS + st.beyond, 0)
@@ -34,7 +33,7 @@ end
 
 function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end
 
--- straight is that of slide.lua.
+-- straight has the arguments and results of slide.straight.
 function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
   local limit, ask, interval = q.limit, q.ask, q.interval
   local last, calls, drained, beyond = 0, 0, 0, 0

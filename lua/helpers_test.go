@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// base is the ms at which these tests happen: in the future, as nodes end keys by their own clock.
+// base is the ms at which these tests begin. It is in the future because nodes expire keys by their own clock.
 const base = 4102444800000
 
 // start runs a node that has the library.
@@ -23,7 +23,7 @@ func start(t *testing.T, args ...string) *redistest.Server {
 	return s
 }
 
-// window is a limit over ms.
+// window is a limit for a window of some ms.
 type window struct{ ms, limit uint64 }
 
 // spec packs a spec as spec.lua reads it.
@@ -57,7 +57,7 @@ func call(s *redistest.Server, name, key string, clock int64, args ...any) (stri
 	return s.Client.Do(context.Background(), all...).Text()
 }
 
-// decide asks one spec of one key, and returns the reply without the clock.
+// decide asks for one decision about a key, and returns the reply without the clock.
 func decide(t *testing.T, s *redistest.Server, key string, clock int64, spec string) string {
 	t.Helper()
 	reply, err := call(s, Decide.Name, key, clock, "", spec)
@@ -65,7 +65,7 @@ func decide(t *testing.T, s *redistest.Server, key string, clock int64, spec str
 	return reply[6:]
 }
 
-// all are specs of every kind.
+// all has specs of every kind.
 var all = map[string]string{
 	"slide":           spec(1, 0, 1, 1, window{60_000, 100}),
 	"slide 2 windows": spec(1, 0, 1, 1, window{60_000, 100}, window{120_000, 150}),

@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// holder asks one node about the key k at a clock that the test sets, in ms after base.
+// holder calls functions for the key k on one node, at a clock that the test sets, in ms after base.
 type holder struct {
 	*testing.T
 	server   *redistest.Server
@@ -55,7 +55,7 @@ func (h *holder) must(f *lua.Function, args [][]byte) string {
 	return reply
 }
 
-// slide returns a request about pairs of a limit and a window in ms.
+// slide returns a request of RL.SLIDE with pairs of a limit and a window in ms.
 func slide(cost int64, pairs ...int64) *engine.Request {
 	return asking(limit.Slide, cost, pairs...)
 }
@@ -68,21 +68,21 @@ func asking(kind limit.Kind, cost int64, pairs ...int64) *engine.Request {
 	return r
 }
 
-// with returns a request like r that has an id and asks for units to be held for some ms.
+// with returns a copy of r with an id, which holds its units for ttl ms.
 func with(r *engine.Request, id string, ttl int64, release bool) *engine.Request {
 	c := *r
 	c.Hold = &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: ttl, Release: release}
 	return &c
 }
 
-// once returns a request like r that is charged once under its id.
+// once returns a copy of r with an id under which it is charged once.
 func once(r *engine.Request, id string) *engine.Request {
 	c := *r
 	c.Hold = &engine.Hold{ID: engine.DigestOf([]byte(id)), Once: true}
 	return &c
 }
 
-// acquire returns a request for units of slots.
+// acquire returns a request of RL.ACQUIRE.
 func acquire(slots, cost, ttl int64, id string) *engine.Request {
 	return with(asking(limit.Concurrency, cost, slots, 0), id, ttl, true)
 }
@@ -102,7 +102,7 @@ func (h *holder) refused(r *engine.Request) error {
 	return wire.KeyError(err.Error())
 }
 
-// five are the integers of RL.RESERVE's reply: allowed, limit, remaining, retry_after, reset_after.
+// five has the integers of RL.RESERVE's reply: allowed, limit, remaining, retry_after, reset_after.
 type five [5]int64
 
 func told(d limit.Decision) five {
@@ -113,7 +113,7 @@ func told(d limit.Decision) five {
 	return f
 }
 
-// reserve returns what RL.RESERVE answers.
+// reserve returns the reply of RL.RESERVE.
 func (h *holder) reserve(r *engine.Request) five {
 	h.Helper()
 	a := h.admit(r)
@@ -135,14 +135,14 @@ func (h *holder) answer(r *engine.Request) (wire.Answer, int64) {
 	return answers[0], clock
 }
 
-// decide returns what RL.SLIDE answers.
+// decide returns the reply of RL.SLIDE.
 func (h *holder) decide(r *engine.Request) five {
 	h.Helper()
 	a, clock := h.answer(r)
 	return told(r.Decide(a.Usages, clock, a.Granted, 0))
 }
 
-// settle returns what RL.SETTLE answers, and what it says of an overrun and of lapses.
+// settle returns the settlement that RL.SETTLE reports, and the number of lapsed holds that it removed.
 func (h *holder) settle(kind limit.Kind, id string, cost int64) (engine.Settlement, int64) {
 	h.Helper()
 	r := &engine.Request{Op: engine.OpSettle, Spec: limit.Spec{Kind: kind, Cost: cost}, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id))}}
@@ -180,14 +180,14 @@ func (h *holder) reset() int64 {
 	return a.Granted
 }
 
-// kept is all that the node has stored: the record, the hash of ids, and when they end, in ms after base.
+// kept is everything that the node has stored: the record, the hash of ids, and when they expire, in ms after base.
 type kept struct {
 	record       string
 	ids          map[string]string
 	until, idsTo int64
 }
 
-// nothing is stored.
+// nothing is the kept of a node that has stored nothing.
 var nothing = kept{ids: map[string]string{}}
 
 func (h *holder) kept() kept {
@@ -203,7 +203,7 @@ func (h *holder) kept() kept {
 	return kept{record, c.HGetAll(ctx, hashed).Val(), ends(stored), ends(hashed)}
 }
 
-// many admits the requests from 0 on, and settles each without cost if that is wished.
+// many admits n requests, and if settled, settles each of them with a cost of 0.
 func (h *holder) many(n int, request func(i int) *engine.Request, settled bool) {
 	h.Helper()
 	ctx, clock := context.Background(), strconv.FormatInt(base+h.at, 10)

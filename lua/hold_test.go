@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What RL.RESERVE, RL.SETTLE and RL.SLIDE answer about one window, and what is left of a hold.
+// RL.RESERVE, RL.SETTLE and RL.SLIDE agree about one window, and a settled hold leaves nothing behind but its id.
 func TestReserveAndSettle(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
@@ -36,8 +36,8 @@ func TestReserveAndSettle(t *testing.T) {
 			require.Equal(t, got, h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false)), "again")
 			require.Equal(t, got, h.reserve(with(slide(7, 5, 1000, 3, 2000), "a", 500, true)), "again, with other numbers")
 			require.Equal(t, int64(0), h.reserve(with(slide(5, 10, 60_000), "b", 60_000, false))[0])
-			require.Equal(t, int64(1), h.reserve(with(slide(0, 10, 60_000), "c", 60_000, false))[0], "a question")
-			require.Equal(t, before, h.kept(), "a denial, a question and an id that is known write nothing")
+			require.Equal(t, int64(1), h.reserve(with(slide(0, 10, 60_000), "c", 60_000, false))[0], "a request without cost")
+			require.Equal(t, before, h.kept(), "a denial, a request without cost and a known id write nothing")
 
 			s, _ := h.settle(limit.Slide, "a", 3)
 			require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Returned: 1}, s)
@@ -59,7 +59,7 @@ func TestReserveAndSettle(t *testing.T) {
 	}
 }
 
-// A hold that is not settled is charged, or forgotten, at its deadline.
+// A hold that is not settled is charged or forgotten at its deadline.
 func TestHoldsLapse(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
@@ -75,10 +75,10 @@ func TestHoldsLapse(t *testing.T) {
 		h.at = 50
 		before := h.kept()
 		require.Equal(t, five{0, 10, 3, 999 + 1, 50 + 1001 - 50}, h.decide(slide(4, 10, 1000)), "3 at 49 ms, 4 at 50 ms")
-		require.Equal(t, before, h.kept(), "a denial takes off lapses in memory only")
+		require.Equal(t, before, h.kept(), "a denial removes lapsed holds only in memory")
 		a, _ := h.answer(slide(4, 10, 1000))
 		require.True(t, a.Held)
-		require.Zero(t, a.Lapsed, "they are told by who writes them")
+		require.Zero(t, a.Lapsed, "the call that writes the record reports them")
 		s, lapsed := h.settle(limit.Slide, "a", 1)
 		require.Equal(t, engine.Settlement{}, s)
 		require.Zero(t, lapsed)
@@ -100,7 +100,7 @@ func TestHoldsLapse(t *testing.T) {
 		h.reserve(with(slide(4, 10, 1000), "a", 50, false))
 		h.at = 50
 		require.Equal(t, five{1, 10, 5, 0, 1001}, h.decide(slide(1, 10, 1000)))
-		require.Equal(t, byte(1), h.kept().record[2], "the lapse made the state that was charged")
+		require.Equal(t, byte(1), h.kept().record[2], "the lapse created the charged state")
 	})
 	t.Run("released", func(t *testing.T) {
 		h := shared.on(t)
@@ -127,8 +127,8 @@ func TestHoldsLapse(t *testing.T) {
 	})
 }
 
-// The same id is charged once, while the longest window lasts.
-func TestOnce(t *testing.T) {
+// For as long as the longest window, the same id is charged only once.
+func TestOnceIsChargedOnce(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
 	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
@@ -143,7 +143,7 @@ func TestOnce(t *testing.T) {
 			again := h.admit(once(r, "a"))
 			require.True(t, again.Again)
 			require.Equal(t, told(first.Decision()), told(again.Decision()))
-			require.False(t, h.admit(once(asking(kind, 0, 10, 1000), "a")).Again, "a question")
+			require.False(t, h.admit(once(asking(kind, 0, 10, 1000), "a")).Again, "a request without cost")
 			require.Equal(t, before, h.kept())
 			h.at = 2001
 			again = h.admit(once(r, "a"))
@@ -153,8 +153,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// What RL.ACQUIRE holds is released, renewed, or ends.
-func TestSlots(t *testing.T) {
+// A lease of RL.ACQUIRE is renewed, released, or ends by itself.
+func TestLeasesAreRenewedReleasedOrEnd(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
 	h := shared.on(t)
@@ -201,7 +201,7 @@ func TestSlots(t *testing.T) {
 	require.Equal(t, nothing, h.kept())
 }
 
-// What one version of the library holds, another one knows.
+// Two versions of the library see each other's holds.
 func TestTwoVersionsShareHolds(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
@@ -238,8 +238,8 @@ func TestResetForgetsHolds(t *testing.T) {
 	require.Equal(t, nothing, h.kept())
 }
 
-// A question about several keys is charged to all of them, or to none.
-func TestAll(t *testing.T) {
+// A multi-key request is charged to all of its keys or to none.
+func TestMultiKeyRequestChargesAllKeysOrNone(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
 	keys, failure := []string{"rl:{a}", "rl:{b}"}, "damaged"
@@ -284,7 +284,7 @@ func TestAll(t *testing.T) {
 	require.False(t, all)
 	require.Equal(t, []string{before[0], "x"}, stored())
 
-	// That b has no room for another window is found before a is charged.
+	// The function finds that b has no room for another window before it charges a.
 	h.server.Do("DEL", keys[1])
 	requests[0].Cost = 0
 	for i := range int64(65) {
@@ -301,7 +301,7 @@ func TestAll(t *testing.T) {
 	require.Equal(t, before, stored())
 }
 
-// A request past a bound of its key is an error, and changes nothing that counts. A denial is a denial all the same.
+// A request that exceeds a bound of its key is an error and changes nothing that counts. A denied request is still denied.
 func TestBoundsOfHoldsAndIDs(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
@@ -343,8 +343,8 @@ func TestBoundsOfHoldsAndIDs(t *testing.T) {
 	}
 }
 
-// What has cost more than was held is charged all the same, up to what a window can count.
-func TestOverrun(t *testing.T) {
+// A final cost above the held units is charged in full, up to what a window can count.
+func TestOverrunIsCharged(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
 	for i := range 40 {
@@ -368,7 +368,7 @@ func TestOverrun(t *testing.T) {
 	}
 }
 
-// Requests with ids that share a call are answered as in calls of their own, whether their keys are declared or not.
+// Requests with ids get the same replies in one call as in separate calls, whether or not their keys are declared.
 func TestEachAnswersAsAlone(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
@@ -402,7 +402,7 @@ func TestEachAnswersAsAlone(t *testing.T) {
 	require.NotEmpty(t, got[1])
 }
 
-// Beside a log that is too long for one piece, a hold comes and goes without the log being written anew.
+// When the log of a key is too long for an inline record, a hold is added and removed without rewriting the log.
 func TestHoldsBesideALongLog(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
@@ -424,10 +424,10 @@ func TestHoldsBesideALongLog(t *testing.T) {
 	h.at += 20
 	require.Equal(t, int64(1000-200-20-5-1), h.decide(slide(1, 1000, 60_000))[2])
 	h.at += 60_000
-	require.Equal(t, int64(998), h.decide(slide(1, 1000, 60_000))[2], "that of a minute ago still counts")
+	require.Equal(t, int64(998), h.decide(slide(1, 1000, 60_000))[2], "the admission of a minute ago still counts")
 }
 
-// The home of a split key knows ids, too: those that it grants when it is asked for what a shard has refused.
+// The home of a split key remembers the ids that it grants after a shard has refused them.
 func TestHomeRemembersIDs(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)

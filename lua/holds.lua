@@ -1,18 +1,19 @@
--- holds.lua: units of a key that count now and have not been charged: RL.RESERVE, RL.ACQUIRE, and multi-key requests. Unless
--- settled before, they lapse at a deadline: they are charged as of that ms (only RL.SLIDE can), or forgotten.
+-- holds.lua: held units of a key, which count now but have not been charged: those of RL.RESERVE, RL.ACQUIRE and multi-key
+-- requests. Units that are not settled before their deadline lapse: they are charged as of that ms (RL.SLIDE only), or
+-- forgotten.
 --
--- What is held of a window is a state of its own, of a kind HOLDS above the window's. Its area is a list of cells in
--- order of their deadlines. A hold adds to the cell of its deadline, and deadlines are rounded up, so that what a decision
--- costs does not depend on how many holds there are. The area may be padded.
+-- The held units of a window are a state of their own, whose kind is HOLDS plus the window's kind. Its area is a list of cells
+-- in the order of their deadlines. A hold adds to the cell of its deadline. Deadlines are rounded up, which bounds the number
+-- of cells, so the cost of a decision does not grow with the number of holds. The area may be padded.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, zeros = math.max, math.min, math.floor, string.rep
 local layout, record, rate, slide = lib.layout, lib.record, lib.rate, lib.slide
 local HOLDS, SLIDE, CONCURRENCY, CELL = layout.HOLDS, layout.SLIDE, layout.CONCURRENCY, layout.CELL_BYTES
-local SPARE = 16 -- cells of room that the area of a patched record is given
-local MOST_LEASES = 65536 -- holds of RL.ACQUIRE
-local holds = { MOST = 16384 } -- holds of a window
+local SPARE = 16 -- spare cells in the area of a patched record
+local MOST_LEASES = 65536 -- of RL.ACQUIRE on one key
+local holds = { MOST = 16384 } -- the most holds of a window, except of RL.ACQUIRE
 lib.holds = holds
 
 -- CONCURRENCY as an algorithm: nothing is charged.
@@ -25,13 +26,13 @@ holds.nothing = {
 
 -- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64.
 function holds.deadline(now, ttl)
-  local _, digits = math.frexp(max(ttl, 64)) -- in binary
+  local _, digits = math.frexp(max(ttl, 64)) -- binary digits of ttl
   return now + ttl + -(now + ttl) % 2 ^ (digits - 7)
 end
 
 local function cells(st) return sub(record.area(st), 1, st.cells * CELL) end
 
--- keep gives a state these cells.
+-- keep sets the cells of a state.
 local function keep(st, rec, s)
   local count = #s / CELL
   if rec.inline then
@@ -39,12 +40,12 @@ local function keep(st, rec, s)
   elseif count > st.slots then
     st.slots, rec.rewrite = count + SPARE, true
   end
-  if count == 0 and rec.inline then rec.rewrite = true end -- without it; a patched record loses it when it is rewritten
+  if count == 0 and rec.inline then rec.rewrite = true end -- drops the state; in a patched record it stays until the next rewrite
   st.area, st.cells, st.touched = s .. zeros('\0', (st.slots - count) * CELL), count, true
   st.patch, st.patch_at = st.area, 0
 end
 
--- latest returns the latest deadlines of what is to be charged and released, 0 if there is none.
+-- latest returns the latest deadlines of units to charge and of units to release, 0 if there are none.
 local function latest(st)
   local s, charged, released, i = cells(st), 0, 0, st.cells
   while i > 0 and (charged == 0 and st.charge > 0 or released == 0 and st.release > 0) do
@@ -56,8 +57,8 @@ local function latest(st)
   return charged, released
 end
 
--- seek returns the index in s of the first of so many cells, which begin at an index, that does not end before a deadline;
--- then what the cell of the deadline has, if there is one: to charge, to release, holds.
+-- seek searches `count` cells that begin at an index of s. It returns the index of the first cell whose deadline is not before
+-- the given one, and the units to charge, the units to release and the holds of the cell with that deadline, 0 if there is none.
 function holds.seek(s, begin, count, deadline)
   local low, high = 0, count
   while low < high do
@@ -73,7 +74,7 @@ function holds.seek(s, begin, count, deadline)
 end
 local seek = holds.seek
 
--- change adds units and holds to the cell of a deadline, or takes them off.
+-- change adds units and holds to the cell of a deadline; negative numbers remove them.
 local function change(st, rec, deadline, charge, release, n)
   local s = cells(st)
   local at, charged, released, held = seek(s, 1, st.cells, deadline)
@@ -91,7 +92,7 @@ local function change(st, rec, deadline, charge, release, n)
   end
 end
 
--- add holds units of each window of a spec, which were weighed as states, until a deadline.
+-- add holds units of each window of a spec until a deadline. states, if given, are those that weigh has found.
 function holds.add(rec, q, deadline, units, release, states)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
@@ -112,7 +113,7 @@ function holds.add(rec, q, deadline, units, release, states)
   end
 end
 
--- out reports whether what add has added is there. After an eviction it is not.
+-- out reports whether the units that add has held are still there. After an eviction they are not.
 function holds.out(q, deadline, units, release)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
@@ -123,7 +124,7 @@ function holds.out(q, deadline, units, release)
   return true
 end
 
--- remove takes it off.
+-- remove removes one hold that add has added.
 function holds.remove(rec, q, deadline, units, release)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
@@ -131,8 +132,8 @@ function holds.remove(rec, q, deadline, units, release)
   end
 end
 
--- lapse takes off the cells whose deadline has come, and charges what is to be charged. The latest deadlines stay, if they
--- have not come.
+-- lapse removes the cells whose deadline has passed, and charges their units that are to be charged. charged and released keep
+-- the latest deadlines of the cells that remain.
 function holds.lapse(rec)
   for i = 1, rec.count do
     local st = rec[i]
@@ -157,7 +158,7 @@ function holds.lapse(rec)
   end
 end
 
--- charge charges the log of a window with what has lapsed.
+-- charge charges lapsed units to the log of their window, each at its deadline.
 function holds.charge(rec, held, moments, units)
   local st, now = record.find(SLIDE, 1, held.window), rec.now
   if not st then
@@ -172,7 +173,7 @@ function holds.charge(rec, held, moments, units)
   st.limit, st.touched, rec.rewrite, rec.now = held.limit, true, true, now
 end
 
--- gone returns the last ms at which units count that are charged at a deadline, to a log with that newest entry.
+-- gone returns the last ms at which units count that are charged at a deadline to a log whose newest entry is `newest`.
 local function gone(st, deadline, newest)
   return max(slide.dated(deadline, st.limit, st.window), newest) + st.window
 end
@@ -181,8 +182,8 @@ function holds.matters_until(st)
   return max(st.released - 1, st.charged > 0 and gone(st, st.charged, 0) or 0)
 end
 
--- said_last returns the ms of the newest admission that a reply tells of a state that weigh has weighed: one that ends
--- when all that is held does.
+-- said_last returns the ms that a reply reports as the newest admission of a state. With held units it is later than the real
+-- one, such that the window seems empty exactly when all held units have ended, too.
 function holds.said_last(st)
   if not st.held or st.held.cells == 0 then return st.said_last end
   local charged, released = st.held.charged, st.held.released
@@ -191,7 +192,7 @@ function holds.said_last(st)
   return max(st.said_last, released - st.window - 1, charged > 0 and gone(st.held, charged, 0) - st.window or 0)
 end
 
--- weigh finds the states of a spec, and what counts of each window, by index: what was charged and what is held.
+-- weigh sets, for each window of a spec, its state and the units that count: those charged and those held.
 function holds.weigh(rec, q, states, uses)
   for i = 1, q.count do
     local st = record.find(q.kind, q.buckets, q.windows[i])
@@ -205,7 +206,7 @@ function holds.weigh(rec, q, states, uses)
   end
 end
 
--- ends returns the moments at which what is held ends in order, from index 0, that of now, on; and what is still held then.
+-- ends returns the moments at which held units end, in order, and the units still held from each of them on. Index 0 is now.
 local function ends(st, rec, newest)
   local s, list = cells(st), {}
   for at = 1, #s, CELL do
@@ -219,15 +220,15 @@ local function ends(st, rec, newest)
   return moments, rest
 end
 
--- room_at returns the ms at which at most `most` units of the window count, which has `over` too many now. Charged and held
--- units expire independently: it finds the first end of a hold after which there is room at once, and then checks whether
+-- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Charged and held
+-- units expire independently: room_at finds the first end of a hold after which there is room at once, and then checks whether
 -- charged units make room before that.
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = lib.algorithms[st.kind]
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
   local moments, rest = ends(st.held, rec, st.newest)
   local used = most + over - rest[0]
-  local function room(i) -- when what was charged leaves room beside what is held from the i-th moment on
+  local function room(i) -- when the charged units leave room beside the units held from the i-th moment on
     local left = most - rest[i]
     if used <= left then return 0 end
     return left < 0 and math.huge or algorithm.room_at(st, rec, used - left, left, strict)

@@ -1,9 +1,13 @@
--- home.lua: the home of a split key, which owns the limit, lends pieces of it and alone denies. It is
--- shard/lease/model/home.go, function by function.
+-- home.lua: the home of a split key. The home owns the limit, lends pieces of it to the other shards, and is the only shard
+-- that denies. The functions are those of shard/lease/model/home.go.
 --
--- The table of a home's lease record: shards, how many, the home included; pairs and strict: what the live leases were
--- granted for; seq of the newest loan; no_lending_until, ms; lent: a list of what each shard may hold, its number shard,
--- seq, incarnation, over, strict, and out, units by the state's name.
+-- The table of a home's lease record has
+--   shards             how many shards the key has, with the home
+--   pairs, strict      what the live leases were granted for, see lease.lua
+--   seq                that of the newest loan
+--   no_lending_until   ms
+--   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, over (its
+--                      lease has ended), strict, and out (by state name, the units that it may have in use)
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -11,11 +15,11 @@ local max, min, floor, concat = math.max, math.min, math.floor, table.concat
 local layout, record, lease, holds = lib.layout, lib.record, lib.lease, lib.holds
 local HOME, LEASE = layout.HOME, lease.LEASE
 local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
-local SCARCE = 32 -- below this part of the limit no room is lent
+local SCARCE = 32 -- nothing is lent when less than the limit divided by SCARCE is left
 local home = {}
 lib.home = home
 
--- open returns the home's table without what no shard can use any more, or nothing.
+-- open returns the home's table, without units that no shard can use any more; or nothing if there is no table.
 function home.open(rec)
   local h = lease.open(rec, HOME)
   if not h then return end
@@ -32,7 +36,7 @@ function home.open(rec)
   return h
 end
 
--- lent returns the home's table if shards hold something.
+-- lent returns the home's table if anything is lent.
 function home.lent(rec)
   local h = home.open(rec)
   if h and #h.lent > 0 then return h end
@@ -42,13 +46,13 @@ local function fresh(shards)
   return { shards = shards, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
 end
 
--- counts returns what a shard may have in use of a state.
+-- counts returns how many units of a state a shard may have in use.
 local function counts(l, name, strict)
   local n = l.out[name] or 0
   return strict and not l.strict and 2 * n or n
 end
 
--- keep puts the table into the record, for as long as anything lent may count.
+-- keep puts the table into the record in memory, to live for as long as lent units may count.
 local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
   local name, limit = sub(h.pairs, 1, 8), #h.pairs == 13 and unpack('>I5', h.pairs, 9) or 0
@@ -70,14 +74,14 @@ local function lent_to(h, number)
   end
 end
 
--- collect takes a report if no loan was made since it was asked for.
+-- collect applies a report, unless the shard was lent to since the report was requested.
 local function collect(h, r)
   local l = lent_to(h, r.shard)
   if not l or r.stale or r.seq < l.seq or r.incarnation ~= l.incarnation then return end
   l.over = l.over or r.over
   if r.strict ~= l.strict then
     for name in pairs(l.out) do
-      if not r.used[name] then return end -- it would be counted otherwise than the table says
+      if not r.used[name] then return end -- it would count otherwise than the table says
     end
   end
   for name, n in pairs(r.used) do
@@ -99,7 +103,7 @@ local function other_leases(h, clock, q)
   return false
 end
 
--- room returns, by window, what is left of the limit.
+-- room_of returns, by window, what is left of the limit.
 local function room_of(h, q, uses, others)
   local limits, room = {}, {}
   if others then
@@ -115,8 +119,8 @@ local function room_of(h, q, uses, others)
   return room
 end
 
--- unread returns the recalls that are needed before the rest may be denied: of shards that count, or hold the limit down,
--- and are not in read, see decide.
+-- unread returns the recalls that are needed before the rest may be denied: those of shards that have units in use, or a live
+-- lease for another spec, and are not in read, see decide.
 local function unread(h, clock, q, read)
   local recalls, alike = {}, same(h, q)
   for _, l in ipairs(h.lent) do
@@ -129,7 +133,7 @@ local function unread(h, clock, q, read)
   return recalls
 end
 
--- lend lends the shard that refused an even piece of the room, on top of what it has. It returns the loan.
+-- lend lends an equal share of the room to the shard that refused, on top of what it has. It returns the loan, if any.
 local function lend(h, clock, q, refusal, room)
   if h.shards < 2 or clock < h.no_lending_until then return end
   local l, at = lent_to(h, refusal.shard)
@@ -146,7 +150,7 @@ local function lend(h, clock, q, refusal, room)
   if not more and not refusal.over then return end
   local out, names = {}, q.count
   for i, name in ipairs(q.names) do out[name] = loan.held[i] end
-  for name, n in pairs(l and l.out or {}) do -- what it used for other specs still counts
+  for name, n in pairs(l and l.out or {}) do -- units of other specs still count
     if n > 0 and not out[name] then out[name], names = counts(l, name, q.strict), names + 1 end
   end
   local all = names
@@ -160,9 +164,9 @@ local function lend(h, clock, q, refusal, room)
   return loan
 end
 
--- decide returns how many requests are granted, the room there was by window, the recalls needed before the rest is
--- denied, and the loan. uses are the home's own by window; read has, by shard that was read or cannot be reached, the
--- newest seq read.
+-- decide returns how many requests are granted, the room that there was by window, the recalls that are needed before the rest
+-- is denied, and the loan. uses are the home's own units in use, by window. reports is how many reports there were. read has
+-- the newest seq that was read of each shard; a shard that cannot be reached is in it, too.
 function home.decide(h, clock, q, uses, requests, refusal, reports, read)
   if refusal and refusal.over then
     collect(h, refusal)
@@ -183,7 +187,7 @@ function home.decide(h, clock, q, uses, requests, refusal, reports, read)
   return granted, room, {}, lend(h, clock, q, refusal, left)
 end
 
--- refused reads a refusal, see shard.lua, that the number of its shard stands before.
+-- refused reads the number of a shard and its refusal, see shard.lua.
 local function refused(s, q)
   if s == '' then return end
   local r, over = { used = {}, strict = q.strict }
@@ -209,24 +213,24 @@ local function reported(s)
   return list
 end
 
--- The function rl_lend asks the home of a split key, on the reports of its shards, and lends to the shard that refused. A
--- spec without cost, or without windows, only reads.
+-- The function rl_lend decides at the home of a split key, from the reports of the other shards, and lends to the shard that
+-- refused. A spec without cost, or without windows, only reads.
 --
 -- KEYS[1] the home's stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] requests 4 bytes, shards that the caller wants 2
+-- ARGV[2] requests 4 bytes, the number of shards that the caller wants 2
 -- ARGV[3] the spec, see spec.lua
--- ARGV[4] empty, or of the shard that refused: its number 4, then the refusal, see shard.lua
+-- ARGV[4] empty, or the number of the shard that refused 4, then its refusal, see shard.lua
 -- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: over, 4: counted in full), states 1, per
 --         state its name 8, used 6
 -- ARGV[6] the numbers of shards that cannot be reached, 4 each
--- ARGV[7] empty, or not there; or the rider of the one request that asks, see admit.lua
--- returns with a rider again 1, and if that is 1 the rest as rl_admit does; else, or without,
---         the clock 6, granted 4, rate 3, shards in the layout 2 (0: nothing is lent; 32768 more: units of the key are held,
---         and holds that had lapsed and were taken off 3 follow),
---         per window used 6 (by all, as the home sees it), own 6, ms until the first of that is not used 6, last 6,
---         newest 6, what shards count 6 (in all),
---         the number of shards lent to 2, each: shard 4, incarnation 6, per window what it counts 6,
+-- ARGV[7] absent or empty, or the rider of the only request, see admit.lua
+-- returns with a rider, first 1 byte: 1 if its id is known, and then the rest is as rl_admit returns it. Otherwise
+--         the clock 6, granted 4, rate 3, shards in the layout 2 (0: nothing is lent; plus 32768 if the key has held units:
+--         then the number of lapsed holds that this call removed 3 follows),
+--         per window used 6 (by all shards, as the home sees it), own 6 (used at home), ms until the first of those is no
+--         longer used 6, last 6, newest 6, units of all other shards 6,
+--         the number of shards lent to 2, each: shard 4, incarnation 6, per window its units 6,
 --         the number of recalls 2, each: shard 4, seq 7, flags 1 (1: end the lease, 2: count in full), states 1, names,
 --         and with a loan its seq 7, per window held 6, headroom at home 6
 -- Cost: O(shards), one write if something was granted, lent or reported.
@@ -304,12 +308,12 @@ function lib.lend(keys, args)
 end
 lib.lend = record.guarded(lib.lend)
 
--- The function rl_forget ends the reset of a split key at its home, after the shards have forgotten what they used.
+-- The function rl_forget completes the reset of a split key at its home, after the other shards have forgotten their units.
 --
 -- KEYS[1] the home's stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] of each shard that forgot: its number 4 bytes, the seq that it was told 7
--- returns 1 byte: 1 if nothing is left, 0 if shards count that did not forget, or were lent to since
+-- ARGV[2] for each shard that forgot: its number 4 bytes, the seq that it was sent 7
+-- returns 1 byte: 1 if nothing is left, 0 if shards remain that did not forget, or were lent to since
 -- Cost: O(shards).
 function lib.forget(keys, args)
   local clock, key, forgot = lib.clock_of(args[1]), keys[1], {}

@@ -1,11 +1,11 @@
--- inspect.lua: the function rl_inspect reports each state of a key that can still matter, for RL.INSPECT. It changes
--- nothing; a replica refuses it all the same, as it does the others: its counts are old.
+-- inspect.lua: the function rl_inspect reports each state of a key that can still matter, for RL.INSPECT. It changes nothing,
+-- but a replica refuses it like all other functions, because a replica's counts may be old.
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
--- returns one string: 1 byte, 1 if the shards of the key have to be asked as well; then per state: kind 1 byte, window 5,
---         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6, units held 6, holds 3, holds that have lapsed 4.
---         Of a rate, window is the ms in which its limit drains, and buckets is 0. Of what RL.ACQUIRE holds, window is 0.
+-- returns one string: 1 byte, 1 if the key's other shards have to be asked as well; then per state: kind 1 byte, window 5,
+--         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6, units held 6, holds 3, lapsed holds 4.
+--         For a rate, window is the ms in which its limit drains, and buckets is 0. For leases of RL.ACQUIRE, window is 0.
 -- Cost: O(states), one search per log.
 local lib = ...
 

@@ -1,4 +1,4 @@
--- layout.lua: the one table of the stored record's layout and of the wire. docs/storage.md shows it with an example.
+-- layout.lua: the layout of the stored record, and the constants of the wire. docs/storage.md shows the layout with an example.
 --
 -- A client key has one stored record, which holds all of its states. A state is one window of one command, or the
 -- lease record of a split key. Integers are unsigned and big-endian; times are in ms since the epoch.
@@ -6,12 +6,12 @@
 --   head    version 1 byte, number of states 2
 --   names   per state: kind 1, buckets 2, window 5, limit as last charged 5
 --   fields  per state, see FIELDS below
---   areas   per state of a kind that has one, in the same order
+--   areas   of the states that have one, in the same order
 --
 -- The head and the names are the record's directory, which determines the offsets of the rest. The lease record of a
 -- split key is always the last state. A record that is shorter than its directory's inline size is an inline record:
 -- it is read and written in one piece. A longer one is a patched record: only the bytes that change are written, so
--- that a decision costs the same however long a log is.
+-- that the cost of a decision does not depend on the length of a log.
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
@@ -19,45 +19,46 @@ local unpack, pack = struct.unpack, struct.pack
 local layout = {
   VERSION = 2,
 
-  -- Kinds, in names and in specs. A number is never used again for another kind. RESET names no state: it is the
-  -- kind of a spec that asks to delete the key. Nothing is charged to CONCURRENCY, so that it has holds only.
+  -- Kinds, in names and in specs. A number is never reused for another kind. RESET names no state: a spec of this
+  -- kind deletes the key. Nothing is charged to CONCURRENCY: it only has holds.
   SLIDE = 1, COUNTER = 2, FIXED = 3, GCRA = 4, RESET = 5, HOME = 6, SHARD = 7, CONCURRENCY = 8,
-  HOLDS = 16,               -- added to a window's kind: the kind of the state that has what is held of it
+  HOLDS = 16,               -- added to a window's kind: the kind of the state that has the window's held units
 
   -- The status with which an entry's reply begins.
   DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4,
 
   HEAD_BYTES = 3,
-  NAME_BYTES = 13,          -- of which the first 8 name the state, and 5 are the limit
-  ENTRY_BYTES = 12,         -- of an RL.SLIDE log: ms 6, running total 6
-  COUNTER_BYTES = 5,        -- of one of an RL.COUNTER's counters
-  CELL_BYTES = 21,          -- of what is held until one deadline: the deadline 6, units to charge 6, to release 6, holds 3
+  NAME_BYTES = 13,          -- the first 8 name the state, the other 5 are the limit
+  ENTRY_BYTES = 12,         -- of an entry of an RL.SLIDE log: ms 6, running total 6
+  COUNTER_BYTES = 5,        -- of one counter of RL.COUNTER
+  CELL_BYTES = 21,          -- of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals are kept modulo 2^48
   INLINE = 512,             -- the inline size of a record with one state, in bytes
-  INLINE_MORE = 350,        -- what each further state adds to it: patching takes two calls of Redis for each log
+  INLINE_MORE = 350,        -- bytes that each further state adds to it: patching takes two Redis calls for each log
 
-  -- Bounds. A record beyond these is damaged: no function writes one, and processing it could take too long.
-  STATES = 64,              -- windows of a key: each has a state of what was charged, one of what is held, or both
+  -- Bounds. A record that exceeds one of these is damaged: no function writes it, and processing it could take too long.
+  STATES = 64,              -- windows of a key: each has a state of charged units, one of held units, or both
   BUCKETS = 1000,
   SLOTS = 262144,           -- of an RL.SLIDE log
-  CELLS = 4096,             -- of a window: a length of time has at most 129 deadlines, and there are 30, each twice another
+  CELLS = 4096,             -- of a window: TTLs fall into 30 ranges, each twice the one before, with at most 129 deadlines each
   BUCKET_BYTES = 65536,     -- of the ids in one bucket of their hash, see ids.lua
   LEASE_BYTES = 262144,     -- of a lease record's area
   DAY = 86400000,           -- ms by which the clocks of two nodes may differ
   YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
-  DELAY = 2 ^ 37,           -- ms from the clock to any time of a reply, but for a rate's
+  DELAY = 2 ^ 37,           -- ms from the clock to any time in a reply, except a rate's
   DRAIN = 2 ^ 43,           -- the same for a rate: in ns it fits into 63 bits
-  UNITS = 2 ^ 46,           -- in use of a window, with all shards
+  UNITS = 2 ^ 46,           -- units in use of a window, in all shards together
 }
 lib.layout = layout
 
--- FIELDS are the fields of a state by kind: how many bytes, and functions that read them from s at an index into a
--- state's table, and pack them.
+-- FIELDS describes the fields of a state, by kind: bytes is their size, read sets them in a state's table from s at an index,
+-- and write packs them. timeless allows a window of 0.
 layout.FIELDS = {
-  -- last: the ms of the newest charging call. rate: such calls in the second before that of last, 2 bytes, and in
-  -- it, 2 bytes. count, slots, first: of the ring of log entries the number of entries, of slots, and the slot of the
-  -- oldest. base, total: the running totals before the oldest entry and after the newest. newest: the newest entry's ms.
+  -- last: the ms of the newest call that charged. rate: how many calls charged in the second before that of last, 2
+  -- bytes, and in that of last, 2 bytes, see rate.lua. count, slots, first: the ring's number of entries, its number of slots,
+  -- and the slot of its oldest entry. base, total: the running totals before the oldest entry and after the newest. newest:
+  -- the ms of the newest entry.
   [layout.SLIDE] = {
     bytes = 37,
     read = function(st, s, at)
@@ -69,7 +70,7 @@ layout.FIELDS = {
         st.newest)
     end,
   },
-  -- used: the units in all counters. The area holds buckets + 1 counters, that of sub-window k in slot k % (buckets + 1).
+  -- used: the units in all counters. The area has buckets + 1 counters; that of sub-window k is in slot k % (buckets + 1).
   [layout.COUNTER] = {
     bytes = 16,
     read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
@@ -81,8 +82,8 @@ layout.FIELDS = {
     read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
     write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
   },
-  -- drained, beyond: the ms, and the ns beyond it, at which all that was charged has drained. interval: ns between units.
-  -- Its window is 0.
+  -- drained, beyond: the ms, and the ns beyond it, at which all charged units have drained. interval: ns between units.
+  -- The window is 0.
   [layout.GCRA] = {
     bytes = 27, timeless = true,
     read = function(st, s, at) st.last, st.rate, st.drained, st.beyond, st.interval = unpack('>I6I4I6I3I8', s, at) end,
@@ -90,8 +91,8 @@ layout.FIELDS = {
   },
 }
 
--- A lease record's fields: size, slots: the bytes of the packed table, and of the area, which is padded. ending: the
--- last ms at which the lease record matters. summary: see lease.lua. It is not charged: last and rate stay 0.
+-- The fields of a lease record. size, slots: the bytes of the packed table, and of the padded area. ending: the last ms at
+-- which the lease record matters. summary: see lease.lua. A lease record is not charged: last and rate stay 0.
 layout.FIELDS[layout.HOME] = {
   bytes = 12 + layout.SUMMARY_BYTES,
   read = function(st, s, at)
@@ -101,9 +102,9 @@ layout.FIELDS[layout.HOME] = {
 }
 layout.FIELDS[layout.SHARD] = layout.FIELDS[layout.HOME]
 
--- What is held of a window. last: the ms of the newest hold. cells: see holds.lua.
--- slots: of the area, in cells. holds, charge, release: what all cells hold together. lapsed: holds. charged, released: the
--- latest deadlines of what is to be charged and released, 0 if there is none.
+-- The fields of a window's held units. last: the ms of the newest hold. rate: of holds, see rate.lua. cells, slots: how many
+-- cells there are, see holds.lua, and the size of the area in cells. holds, charge, release: the sums over all cells. lapsed:
+-- how many holds have lapsed. charged, released: the latest deadlines of units to charge and to release, 0 if there are none.
 local HELD = {
   bytes = 47,
   read = function(st, s, at)
@@ -111,7 +112,7 @@ local HELD = {
       unpack('>I6I4I3I3I3I6I6I4I6I6', s, at)
   end,
   write = function(st)
-    if st.cells == 0 then return pack('>I10I3I3', 0, 0, st.slots) .. string.rep('\0', 31) end -- what has lapsed is forgotten
+    if st.cells == 0 then return pack('>I10I3I3', 0, 0, st.slots) .. string.rep('\0', 31) end -- this also resets lapsed
     return pack('>I6I4I3I3I3I6I6I4I6I6', st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed,
       st.charged, st.released)
   end,
@@ -119,8 +120,8 @@ local HELD = {
 for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED }) do layout.FIELDS[layout.HOLDS + kind] = HELD end
 layout.FIELDS[layout.HOLDS + layout.CONCURRENCY] = { bytes = HELD.bytes, timeless = true, read = HELD.read, write = HELD.write }
 
--- An RL.COUNTER with one sub-window has its pair of counters among its fields, even and odd, and no area: in memory they
--- are the area all the same.
+-- An RL.COUNTER with one sub-window stores its two counters, even and odd, among its fields and has no stored area. In memory
+-- the two counters are its area.
 local PAIR = {
   bytes = 20,
   read = function(st, s, at)

@@ -12,7 +12,7 @@ import (
 )
 
 // Kinds and statuses have the same numbers in Go, on the wire and in stored records.
-func TestNumbersAreThoseOfGo(t *testing.T) {
+func TestNumbersAreTheSameInGo(t *testing.T) {
 	text, err := os.ReadFile("layout.lua")
 	require.NoError(t, err)
 	number := func(name string) int {
@@ -32,7 +32,7 @@ func TestNumbersAreThoseOfGo(t *testing.T) {
 			known++
 		}
 	}
-	require.Len(t, kinds, known, "an algorithm whose kind is not compared")
+	require.Len(t, kinds, known, "the kind of an algorithm is not compared")
 	for name, status := range map[string]wire.Status{
 		"DECIDED": wire.AtNode, "FAILED": wire.Failed, "AT_HOME": wire.AtHome, "AT_SHARD": wire.AtShard,
 	} {
@@ -40,7 +40,7 @@ func TestNumbersAreThoseOfGo(t *testing.T) {
 	}
 	reset := wire.HomeArgs(&limit.Spec{}, 0, nil, nil)[1] // a spec without windows
 	require.Equal(t, int(reset[7]), number("RESET"))
-	for _, name := range []string{"RESET", "HOME", "SHARD"} { // are no algorithms
+	for _, name := range []string{"RESET", "HOME", "SHARD"} { // these are not algorithms
 		require.False(t, limit.Kind(number(name)).Known(), name)
 	}
 }

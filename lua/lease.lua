@@ -1,13 +1,13 @@
--- lease.lua: what a split key's home and its shards have in common. shard/lease/lease.go says what they do.
+-- lease.lua: what the home and the other shards of a split key have in common. shard/lease/lease.go explains the protocol.
 --
--- Each keeps a lease record: a state of the kind HOME or SHARD, always the last of the key's record. Its area is a table
--- packed by cmsgpack, padded, so that a changed one is mostly written in place. Its fields end in the lease summary: what
--- the fast path must know to admit without a look at the table.
+-- Each has a lease record: a state of the kind HOME or SHARD, always the last state of the key's record. Its area is a table
+-- packed by cmsgpack, padded so that most changes can be written in place. Its fields end with the lease summary: what the
+-- fast path must know to admit without reading the table.
 --
---   summary  the spec that it speaks of, from its flags on, 14; the units that may be in use here 6, what is added to
---            the usage for the reply 6, first and last ms at which all this holds 6 and 6, shards 2 (0 at a shard)
+--   summary  the spec that it is about, from its flags on, 14 bytes; the units that may be in use here 6; what is added to
+--            the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at a shard)
 --
--- States are named by the first 8 bytes of their names in a record. pairs are, per window, the state's name and limit 5.
+-- States are named by the first 8 bytes of their names in a record. pairs has, per window, the state's name 8 and limit 5.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -17,27 +17,27 @@ local HOME, SHARD, COUNTER = layout.HOME, layout.SHARD, layout.COUNTER
 local DAY, YEAR, UNITS = layout.DAY, layout.YEAR, layout.UNITS
 local PAD = 64
 local lease = {
-  LEASE = 1000,  -- ms that a loan lasts, counted from before it was asked for
-  SHARDS = 1024, -- of a key, at most
-  NUMBER = 999999999, -- the largest number of a shard, which engine/wire takes
-  NAMES = 9216,  -- states of which a home counts units against shards, in all: so its table fits into LEASE_BYTES
+  LEASE = 1000,  -- ms that a loan lasts, counted from before it was requested
+  SHARDS = 1024, -- the most shards of a key
+  NUMBER = 999999999, -- the largest number of a shard that engine/wire accepts
+  NAMES = 9216,  -- the most states, over all shards, in a home's table: with more it would not fit into LEASE_BYTES
 }
 lib.lease = lease
 
 function lease.matters_until(st) return st.ending end
 
--- life returns for how long at most, in ms, a unit of a state counts.
+-- life returns the longest time, in ms, that a unit of a state counts.
 function lease.life(name)
   local kind, buckets, window = unpack('>BI2I5', name)
   return kind == COUNTER and window + ceil(window / max(buckets, 1)) or window
 end
 
--- each calls back with the index, name and limit of each of the pairs.
+-- each calls back(i, name, limit) for each of the pairs.
 function lease.each(pairs, back)
   for i = 1, #pairs / 13 do back(i, sub(pairs, i * 13 - 12, i * 13 - 5), (unpack('>I5', pairs, i * 13 - 4))) end
 end
 
--- used returns what counts of a state, the ms until the first of it does not, and the state, if there is one.
+-- used returns the units in use of a state, the ms until the first of them no longer counts, and the state, if there is one.
 function lease.used(rec, name, strict)
   local kind, buckets, window = unpack('>BI2I5', name)
   local st = record.find(kind, buckets, window)
@@ -46,7 +46,7 @@ function lease.used(rec, name, strict)
   return used, lease.first(rec, st, used, strict), st
 end
 
--- first returns the ms until the first unit in use is not.
+-- first returns the ms until the first of the units in use no longer counts.
 function lease.first(rec, st, used, strict)
   if used <= 0 then return 0 end
   local ms = lib.holds.room_at(st, rec, 1, used - 1, strict) - rec.clock
@@ -66,8 +66,8 @@ end
 -- whole reports whether n is an integer from 0 to most.
 local function whole(n, most) return type(n) == 'number' and n >= 0 and n <= most and n % 1 == 0 end
 
--- amounts reports whether a table has nothing but units, by keys of one type, and not more than so many. Keys that are
--- strings name states.
+-- amounts reports whether a table has only numbers of units, under keys of one type, and at most `most` of them. String keys
+-- must name states.
 local function amounts(t, keys, most)
   local count = 0
   for key, n in pairs(t) do
@@ -78,7 +78,7 @@ local function amounts(t, keys, most)
   return count <= most
 end
 
--- What the tables of lease records have, see home.lua and shard.lua.
+-- The fields of the tables of lease records, see home.lua and shard.lua.
 local LENT = { shard = 'number', seq = 'number', incarnation = 'number', over = 'boolean', strict = 'boolean', out = 'table' }
 local TYPES = {
   [HOME] = { shards = 'number', pairs = 'string', strict = 'boolean', seq = 'number', no_lending_until = 'number',
@@ -89,7 +89,7 @@ local TYPES = {
 
 local WINDOWS = 8 -- of one request
 
--- sound reports whether a table is one that home.lua or shard.lua has made, as far as numbers tell that.
+-- sound reports whether a table's types and numbers are such as home.lua or shard.lua write.
 local function sound(kind, t, clock)
   local latest, seq = clock + YEAR, (clock + DAY) * 1000
   if not has(t, TYPES[kind]) or #t.pairs % 13 ~= 0 or #t.pairs > WINDOWS * 13 or not whole(t.seq, seq) then return false end
@@ -111,8 +111,8 @@ local function sound(kind, t, clock)
   return true
 end
 
--- open returns the table of the record's lease record, and its state, if there is one. The key is a home or a shard, as
--- kind says, and has no lease record of the other kind.
+-- open returns the table of the record's lease record, and its state, if there is one. A lease record of another kind than the
+-- given one is damage.
 function lease.open(rec, kind)
   local st = rec.lease
   if not st then return nil, st end
@@ -122,8 +122,8 @@ function lease.open(rec, kind)
   return t, st
 end
 
--- summarize packs a lease summary. It can speak of one window, and of amounts that it can hold; without it, only the slow
--- path can answer.
+-- summarize packs a lease summary. A summary can be about one window only, and its numbers must not be negative; otherwise it
+-- is empty, and only the slow path can answer.
 function lease.summarize(kind, pairs, strict, bound, offset, from, till, shards)
   if #pairs ~= 13 or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
   local of, buckets, window, limit = unpack('>BI2I5I5', pairs)
@@ -131,15 +131,15 @@ function lease.summarize(kind, pairs, strict, bound, offset, from, till, shards)
   return pack('>BBI2I5I5I6I6I6I6I2', flags, of, buckets, window, limit, bound, offset, from, till, shards)
 end
 
--- summary returns what the lease summary that stands in s says of a spec: the bound, the offset, and the shards; nothing
--- if it does not speak of it now.
+-- summary reads the lease summary in s at an index. It returns the bound, the offset and the shards; nil, 0, 0 if the summary
+-- is not about the spec q or not valid at the clock.
 function lease.summary(q, s, at, clock)
   local about, bound, offset, from, till, shards = unpack('>c14I6I6I6I6I2', s, at)
   if about == q.about and clock >= from and clock <= till and bound + offset <= UNITS then return bound, offset, shards end
   return nil, 0, 0
 end
 
--- keep puts a table into the record in memory, for save to write.
+-- keep puts a table into the record in memory, which record.save writes.
 function lease.keep(rec, kind, t, ending, summary)
   local st, s = rec.lease, cmsgpack.pack(t)
   local slots = ceil(#s / PAD) * PAD

@@ -1,11 +1,11 @@
-// Package lua holds the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in this
-// folder. layout.lua has the format of what is stored, each algorithm has a file of its own, and the functions that rlproxy
-// calls are described at the head of decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and
-// inspect.lua. Begin with layout.lua, record.lua and decide.lua.
+// Package lua has the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in this
+// folder. layout.lua has the format of the stored records, each algorithm has a file of its own, and the functions that rlproxy
+// calls are described in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua. Begin with
+// layout.lua, record.lua and decide.lua.
 //
-// Every file is a chunk of its own, which takes the library's table and adds its functions to it. The files are joined
-// unchanged, comments included. At load time a node has none of the modules that the files use, so they run when a function
-// is called for the first time.
+// Every file is a chunk of its own, which gets the library's table and adds its functions to it. The files are joined
+// unchanged, comments included. A node has none of the modules that they use while it loads a library, so the files run when a
+// function is called for the first time.
 package lua
 
 import (
@@ -23,7 +23,7 @@ import (
 //go:embed *.lua
 var files embed.FS
 
-// The files that are not algorithms, each after those that it needs: those that algorithms use, and those that use them.
+// The files that are not algorithms, each after those that it needs: before the algorithms, and after them.
 var (
 	before = []string{"layout", "record", "rate"}
 	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "straight", "admit", "settle", "each", "all", "inspect"}
@@ -50,9 +50,9 @@ type Function struct {
 	short string // in the library's table
 }
 
-// The functions. Admit, Settle and Renew are about an id of one key, Each runs the first two for
-// several, and All asks several keys at once. Of split keys,
-// Lend and Forget run at the home, Recall and Take at a shard.
+// The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key, Each runs those
+// two for several, and Renew renews several leases. All answers a multi-key request, and Inspect describes a key. For split
+// keys, Lend and Forget run at the home, Recall and Take at a shard.
 var (
 	Decide  = &Function{short: "decide"}
 	Admit   = &Function{short: "admit"}
@@ -69,11 +69,11 @@ var (
 
 var functions = []*Function{Decide, Admit, Settle, Renew, Each, All, Inspect, Lend, Forget, Recall, Take}
 
-// Library is the argument of FUNCTION LOAD. Its name ends in the hash of its text, so that a node can have two versions.
+// Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have two versions.
 var Library struct{ Name, Source string }
 
-// Script is the same for EVALSHA, for a node that refuses FUNCTION: it takes the function's short name as the first
-// argument. It is slower: each call makes all functions anew.
+// Script is the same code for EVALSHA, for a node that refuses FUNCTION. It takes the short name of the function as its first
+// argument. It is slower, because each call creates all functions again.
 var Script struct{ Source, SHA string }
 
 func init() {
@@ -82,8 +82,8 @@ func init() {
 	hash := hex.EncodeToString(sum[:6])
 	Library.Name = "rlproxy_" + hash
 	var b strings.Builder
-	// The flag lets a node of a cluster answer about keys of many slots in one call, see decide.lua. A function without
-	// further flags may write: a replica, and a node that is out of memory, refuse it whole.
+	// The flag lets a node of a cluster decide keys of many slots in one call, see decide.lua. A function without other flags
+	// may write, so a replica, or a node that is out of memory, refuses it before it runs.
 	fmt.Fprintf(&b, "#!lua name=%s\n%slocal made\n", Library.Name, body)
 	for _, f := range functions {
 		f.Name = "rl_" + f.short + "_" + hash
@@ -99,7 +99,7 @@ func init() {
 // Short returns the function's name without the hash, as Script takes it.
 func (f *Function) Short() string { return f.short }
 
-// begins lists the line of the joined text on which each file begins.
+// begins has the line of the joined text on which each file begins.
 var begins []begin
 
 type begin struct {
@@ -107,7 +107,7 @@ type begin struct {
 	file string
 }
 
-// join returns the text of a function that makes the library's table. It begins on the second line of what is sent.
+// join returns the text of a function that returns the library's table. The text begins on the second line of what is sent.
 func join(names []string) string {
 	var b strings.Builder
 	b.WriteString("local function library()\nlocal lib = {}\n")
@@ -128,7 +128,7 @@ func join(names []string) string {
 // position matches the form in which Redis names a line of a library or a script.
 var position = regexp.MustCompile(`@?user_(?:function|script):(?: ?(\d+))`)
 
-// Locate returns an error's text with the file and the line of each place that a node names in it.
+// Locate returns an error's text in which each line of the joined text that a node names is replaced by its file and line.
 func Locate(text string) string {
 	return position.ReplaceAllStringFunc(text, func(place string) string {
 		line, err := strconv.Atoi(position.FindStringSubmatch(place)[1])

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every file is in the library. That each parses alone is for luacheck to say, in make lint.
+// Every file is in the library. luacheck, in make lint, checks that each file parses alone.
 func TestEveryFileIsInTheLibrary(t *testing.T) {
 	t.Parallel()
 	found, err := filepath.Glob("*.lua")
@@ -46,7 +46,7 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 	require.Equal(t, "user_function:1: before all files", Locate("user_function:1: before all files"))
 }
 
-// What stands in for the library answers and stores alike.
+// The script, which replaces the library on nodes that refuse FUNCTION, gives the same replies and stores the same.
 func TestScriptDoesWhatTheLibraryDoes(t *testing.T) {
 	t.Parallel()
 	s := start(t)
@@ -79,8 +79,8 @@ func TestTwoVersionsShareANode(t *testing.T) {
 	require.EqualError(t, err, "ERR Library '"+Library.Name+"' already exists")
 }
 
-// FUNCTION FLUSH, or a restart, takes the library away and nothing else; loading it again goes on with the counts.
-func TestLibraryIsLoadedAgain(t *testing.T) {
+// FUNCTION FLUSH or a restart removes only the library. After it is loaded again, the stored counts still apply.
+func TestLibraryCanBeLoadedAgain(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	decide(t, s, "k", base, all["slide"])
@@ -95,7 +95,7 @@ func TestLibraryIsLoadedAgain(t *testing.T) {
 	require.EqualError(t, err, "ERR Function not found")
 }
 
-// A replica has the library from its master, refuses all of its functions, and has them when it takes over.
+// A replica gets the library from its master. It refuses to run the functions until it becomes a master.
 func TestReplicaHasTheLibrary(t *testing.T) {
 	t.Parallel()
 	master, replica := start(t, "--repl-diskless-sync-delay", "0"), redistest.Start(t)
@@ -110,7 +110,7 @@ func TestReplicaHasTheLibrary(t *testing.T) {
 	require.Equal(t, byte(1), decide(t, replica, "k", base, all["counter"])[1+4+3+5], "used before")
 }
 
-// A node that is out of memory refuses all functions, and has charged nothing.
+// A node that is out of memory refuses all functions and charges nothing.
 func TestNodeWithoutMemoryRefuses(t *testing.T) {
 	t.Parallel()
 	s := start(t)

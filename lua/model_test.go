@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// side is what one shard of the key keeps, by the specification; number 0 is the home.
+// side is the state of one shard of the key by the specification; number 0 is the home.
 type side struct {
 	number  int
 	key     string // stored
@@ -39,7 +39,7 @@ func (s *side) newest() int64 {
 	return t
 }
 
-// used returns the units of a state that count, by the definition of each algorithm.
+// used returns the units of a state that count, computed from the definition of its algorithm.
 func (s *side) used(st lease.State, strict bool) int64 {
 	now, sum := max(s.clock, s.newest()), int64(0)
 	n := st.Buckets
@@ -95,8 +95,8 @@ func (s *side) ended(ms int64) bool {
 	return false
 }
 
-// differ runs the functions of split keys beside the specification: the same requests,
-// losses and repetitions, and the same answers to each.
+// differ runs the functions of split keys beside the specification, with the same requests, losses and repetitions, and
+// requires equal answers.
 type differ struct {
 	t        *testing.T
 	rng      *rand.Rand
@@ -132,7 +132,7 @@ func recent[T any](d *differ, from []T) (v T) {
 	return v
 }
 
-// request makes one of a few requests, so that some meet leases of their own.
+// request returns one of a few different requests, so that some of them find leases for the same spec.
 func (d *differ) request() *engine.Request {
 	r := request(limit.Slide, limit.Window{Limit: 100, Length: 500})
 	switch {
@@ -157,7 +157,7 @@ func (d *differ) request() *engine.Request {
 	return r
 }
 
-// demand makes a request, and what the protocol calls a number of them.
+// demand returns a request, and a number of them as a demand of the protocol.
 func (d *differ) demand() (*engine.Request, *lease.Demand) {
 	r := d.request()
 	return r, &lease.Demand{Pairs: wire.Pairs(&r.Spec), Strict: r.Strict, Cost: r.Cost, N: 1 + d.rng.Int64N(12)}
@@ -176,7 +176,7 @@ func (d *differ) askShard() {
 	s.admit(demand, want)
 	require.Equal(d.t, want, got.Granted)
 	if want == demand.N {
-		for i, p := range demand.Pairs { // what shard and home leave, before this entry
+		for i, p := range demand.Pairs { // the room at the shard and at home, before this entry
 			require.Equal(d.t, p.Limit-(s.shard.Held[i]-before[i]+s.shard.Headroom[i]), got.Usages[i].Used)
 		}
 		d.complete++
@@ -197,7 +197,7 @@ func (d *differ) askHome() {
 		refusal.LeaseEnded && (len(refusal.Used) != r.N || refusal.Used[0].State != demand.Pairs[0].State)) {
 		refusal = nil
 	}
-	if d.phase != (phase{}) && d.rng.IntN(2) == 0 { // as a proxy asks that knows of no split
+	if d.phase != (phase{}) && d.rng.IntN(2) == 0 { // as from a proxy that does not know of the split
 		refusal = nil
 	} else {
 		for range d.rng.IntN(4) {
@@ -301,7 +301,7 @@ func (d *differ) recall() {
 	d.reports = append(d.reports, want)
 }
 
-// reset ends a reset at the home: some shards are said to have forgotten.
+// reset completes a reset at the home, after some of the shards have forgotten their units.
 func (d *differ) reset() {
 	var forgot []*wire.ShardReport
 	var reports []lease.Report
@@ -335,7 +335,7 @@ func (d *differ) step() {
 	}
 	switch d.rng.IntN(40) {
 	case 0:
-		if !d.phase.long { // a log grows long if it is left alone
+		if !d.phase.long { // a log grows long only without this
 			d.reset()
 		}
 	case 1, 2, 3, 4, 5, 6, 7, 8:
@@ -353,9 +353,8 @@ func (d *differ) step() {
 	}
 }
 
-// The functions of split keys answer as the executable specification of the protocol
-// does, over random histories. LUA_STEPS sets how many
-// steps, and LUA_SEED which history.
+// Over random histories, the functions of split keys give the same answers as the executable specification of the protocol.
+// LUA_STEPS sets the number of steps, and LUA_SEED the history.
 func TestSplitKeysFollowTheSpecification(t *testing.T) {
 	t.Parallel()
 	seed := uint64(rounds("LUA_SEED", 0))

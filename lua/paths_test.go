@@ -17,11 +17,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// base is the ms at which these tests happen.
+// base is the ms at which these tests begin.
 const base = int64(conformance.Base)
 
-// A spec is answered and stored alike by the fast path and by the slow one, over records
-// of any history. LUA_HISTORIES sets how many histories.
+// The fast path and the slow path give the same replies and store the same, after any history. LUA_HISTORIES sets the number
+// of histories.
 func TestPathsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
 	histories := rounds("LUA_HISTORIES", 3)
@@ -56,8 +56,8 @@ func TestPathsAgreeOverRandomHistories(t *testing.T) {
 	}
 }
 
-// A log with a grid loses its oldest entry while its newest takes one more unit: the
-// record gets shorter and lives as long as before.
+// A log with a grid loses its oldest entry while its newest entry gets one more unit. The record becomes shorter and expires
+// at the same time as before.
 func TestFastPathShortensARecord(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -93,7 +93,7 @@ func TestFastPathGrantsAnyNumberWithoutCost(t *testing.T) {
 	}
 }
 
-// A record of six logs with 28 entries each is the first that is not inline.
+// A record of six logs becomes a patched record with 28 entries each, not before.
 func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -108,8 +108,8 @@ func TestFastPathEndsWhereRecordsArePatched(t *testing.T) {
 	}
 }
 
-// Of a long log at its limit, the fast path finds to the ms when the oldest entries leave. It makes way where the ring of
-// entries wraps around, and when many entries have left. Some of several requests may be granted.
+// For a long log at its limit, the fast path computes to the ms when the oldest entries leave. It leaves the decision to the slow
+// path where the ring of entries wraps around, and when many entries have left. It may grant some of several requests.
 func TestFastPathOfALongLog(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -120,7 +120,7 @@ func TestFastPathOfALongLog(t *testing.T) {
 		log = append(log, base+i*step)
 		require.EqualValues(t, 1, w.decide(log[i], r, 0, 1).Granted)
 	}
-	turn := func(clock, requests, granted int64) { // so many units leave the log and enter it
+	turn := func(clock, requests, granted int64) { // as many units leave the log as enter it
 		t.Helper()
 		require.Equal(t, granted, w.decide(clock, r, 0, requests).Granted)
 		log = append(log[granted:], slices.Repeat([]int64{clock}, int(granted))...)
@@ -147,8 +147,7 @@ func TestFastPathOfALongLog(t *testing.T) {
 	require.NotEqual(t, fast, w.last)
 }
 
-// Logs with slots to spare in an inline record, as no function writes it, are read as what
-// they are.
+// Logs with spare slots in an inline record, which no function writes, are read correctly.
 func TestFastPathLeavesSpareSlotsToTheSlowPath(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -186,7 +185,7 @@ func TestFastPathLeavesSpareSlotsToTheSlowPath(t *testing.T) {
 	require.True(t, w.last.fast)
 }
 
-// The entries of one call have different specs, and write different times to live.
+// The entries of one call may have different specs and set different times to live.
 func TestBatchOfDifferentSpecsDecidesAsEachAlone(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -236,7 +235,7 @@ func TestBatchOfDifferentSpecsDecidesAsEachAlone(t *testing.T) {
 	}
 }
 
-// States that are charged by different calls are decided by the fast path, too.
+// The fast path also decides states of one record that different calls charge.
 func TestFastPathDecidesStatesChargedApart(t *testing.T) {
 	t.Parallel()
 	for _, kind := range windowed {
@@ -259,8 +258,7 @@ func TestFastPathDecidesStatesChargedApart(t *testing.T) {
 	}
 }
 
-// A state that is charged after a long pause does not make the slow path drop another one
-// that the fast path would leave.
+// When a state is charged after a long pause, the slow path does not drop another state that the fast path would keep.
 func TestPathsDropTheSameStates(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -281,7 +279,7 @@ func TestPathsDropTheSameStates(t *testing.T) {
 	require.Equal(t, 2, states())
 }
 
-// Long logs that become shorter little by little are rewritten at last.
+// Long logs that become shorter little by little are rewritten in the end.
 func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
@@ -303,13 +301,13 @@ func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
 	require.False(t, w.last.fast)
 }
 
-// walk asks one key at random, mostly the same spec, of n windows or of a rate.
+// walk sends random requests for one key, most with the same spec, of n windows or of a rate.
 func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 	r := request(kind)
 	r.N, r.Strict = n, rng.IntN(3) == 0
 	for i := range r.N {
-		// A second or less, and up to some hundred; limits near to what is asked, and some
-		// for which a log has a grid.
+		// Windows of up to a second, and of up to some hundred; limits close to the cost of the requests, and some that give
+		// a log a grid.
 		length := int64(100*(i+1)) << rng.IntN(10)
 		most := 1 + length/20 + rng.Int64N(20)
 		if rng.IntN(4) == 0 {
@@ -348,8 +346,8 @@ func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 	}
 }
 
-// The lease summary of a shard holds from when its loan was taken until before the
-// lease's end, and for no more than is held.
+// The lease summary of a shard is valid from the ms at which the loan was taken until before the lease ends, for at most the
+// units held.
 func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 	t.Parallel()
 	const window = 60_000
@@ -405,8 +403,7 @@ func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 	}
 }
 
-// A home that has lent to many shards has a long lease record, of which only the summary
-// is read.
+// A home that has lent to many shards has a long lease record, but only its summary is read.
 func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
 	t.Parallel()
 	const shards = 40
@@ -427,7 +424,7 @@ func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
 	}
 }
 
-// The lease summary of a home holds until the first loan lapses, for what is not lent.
+// The lease summary of a home is valid until the first loan lapses, for the units that are not lent.
 func TestHomeDecidesByTheFastPathUntilALoanLapses(t *testing.T) {
 	t.Parallel()
 	const window = 500

@@ -1,11 +1,11 @@
--- rate.lua: how often a state is charged, for RL.HOTKEYS and for splitting by load. A rate is kept as the charging calls
--- of this second, that of the newest one, and, times 65536, those of the previous second.
+-- rate.lua: how often a state is charged, for RL.HOTKEYS and for splitting by load. A rate is stored as one number: how many
+-- calls charged in this second, which is that of the newest charge, plus 65536 times the number for the previous second.
 local lib = ...
 
 local rate = {}
 lib.rate = rate
 
--- charged returns a rate after one more call at now, and what at says of it at the clock; last is the ms of the call before.
+-- charged returns a rate after one more call at now, and what at returns for it at the clock. last is the ms of the call before.
 function rate.charged(now, last, calls, clock)
   local elapsed, this = now % 1000, calls % 65536
   local passed = now - elapsed - last + last % 1000
@@ -20,7 +20,7 @@ function rate.charged(now, last, calls, clock)
   return calls, (weighed - weighed % 1000) / 1000 + this
 end
 
--- at returns the charging calls of the second that ends at now.
+-- at returns about how many calls charged in the 1000 ms that end at now.
 function rate.at(now, last, calls)
   local elapsed, this = now - last + last % 1000, calls % 65536
   if elapsed < 1000 then

@@ -1,22 +1,22 @@
 -- record.lua: reads and writes the stored record of one client key, and finds states in it. layout.lua has the format.
 --
--- A record holds all states of one key: what was charged in each window, what is held of each, and the lease record of a
+-- A record has all states of one key: the charged units of each window, the held units of each, and the lease record of a
 -- split key. It is one string: a directory that names the states, the fields of each, and their areas. An RL.SLIDE window
 -- with two admissions, for example, is a record of 77 bytes: head 3, name 13, fields 37, and an area of two log entries, 24.
 --
--- The slow path uses it so:
---   local rec = record.open(key, clock)      reads the record and takes it into memory: load checks it and reads the fields
---                                            at the offsets of its directory, which directory_of computes and caches
+-- The slow path uses this file as follows:
+--   local rec = record.open(key, clock)      reads the record into memory: load checks it and reads the fields at the
+--                                            offsets of its directory, which directory_of computes and caches
 --   local was = record.ends()                the ms until which the stored record lives
 --   local st = record.find(kind, 1, window)  a state; record.add(st) adds a new one
---   ...                                      an algorithm changes st, and reads its area by record.bytes
+--   ...                                      an algorithm changes st, and reads its area with record.bytes
 --   record.save(was)                         writes an inline record in one piece (compose, store), and of a patched one
 --                                            the directory, the fields, and the bytes of areas that have changed (patch)
--- The fast path loads nothing: it reads by the directory, and writes by store. Values that no function writes raise
--- record.damaged, which fails the entry and changes nothing.
+-- The fast path does not load the record: it reads fields at the directory's offsets, and writes with store. A value that no
+-- function writes raises the error of record.damaged, which fails the entry and changes nothing.
 --
--- One record is in memory at a time. Its tables are reused, because allocating new ones for each entry costs time to create
--- and again to collect. load sets every field that is read later.
+-- Only one record is in memory at a time. Its tables are reused, because new ones for each entry cost time to create and
+-- to collect. load sets every field that is read later.
 local lib = ...
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
@@ -29,21 +29,21 @@ local GRID = math.ceil(YEAR / 65536) -- ms by which the newest entry of a log ma
 local record = {}
 lib.record = record
 
--- about returns the error of a key whose record is of no use.
+-- about returns the error for a key whose record cannot be used.
 local function about(key, why)
   local name = string.gsub(key, '[%c]', '?')
   return "ERR the stored record of '" .. name .. "' is " .. why .. '; RL.RESET removes it'
 end
 
--- damage returns the error of a key whose record contradicts itself.
+-- damage returns the error for a key whose record is inconsistent.
 function record.damage(key, why) return about(key, 'damaged: ' .. why) end
 
--- damaged fails the entry of such a key.
+-- damaged raises that error, which fails the entry.
 function record.damaged(key, why) error({ err = record.damage(key, why) }) end
 
--- explain returns the text of an error that was raised about a key, and what is wrong with its record: 'damaged', 'not'
--- of this version, or nil. An error of Lua itself, which begins with a line of the library, comes from an invalid number in
--- the record. Others begin with a code. Redis's pcall returns the text of an error's table.
+-- explain returns the text of an error that was raised for a key, and what is wrong with its record: 'damaged', 'not' (not of
+-- this version of rlproxy), or nil. An error of Lua itself, which begins with a line of the library, comes from an invalid
+-- number in the record. Other errors begin with a code. Redis's pcall returns the text of an error table, not the table.
 function record.explain(key, why)
   why = tostring(type(why) == 'table' and why.err or why)
   if string.find(why, '^@?user_') then return record.damage(key, why), 'damaged' end
@@ -51,7 +51,7 @@ function record.explain(key, why)
   return why, string.match(why, "^ERR the stored record of '.*' is (%a+)")
 end
 
--- guarded returns a function of the library whose errors explain themselves.
+-- guarded returns a function that calls f and raises its errors as explain words them.
 function record.guarded(f)
   return function(keys, args)
     local ok, reply = pcall(f, keys, args)
@@ -60,14 +60,16 @@ function record.guarded(f)
   end
 end
 
--- text_of returns a number's decimal text. A batch mostly asks for the same again, and converting is slow.
+-- text_of returns the decimal text of a number. It caches the last one: a batch often converts the same number again, and that
+-- is slow.
 local converted, text
 local function text_of(n)
   if n ~= converted then converted, text = n, format('%d', n) end
   return text
 end
 
--- cache returns a table that remembers what make(key) returned, for at most `most` keys: then it begins anew.
+-- cache returns a function that calls make(key, ...) and caches what it returned, for at most `most` keys. A full cache is
+-- emptied.
 function record.cache(most, make)
   local kept, count = {}, 0
   return function(key, ...)
@@ -83,7 +85,7 @@ function record.cache(most, make)
   end
 end
 
--- kept_for returns for how many ms after its last charge a state may matter, or more.
+-- kept_for returns an upper bound of the ms for which a state may matter after its last charge.
 local function kept_for(kind, window, limit)
   if kind == FIXED then return window end
   if kind == COUNTER then return 3 * window end
@@ -91,7 +93,7 @@ local function kept_for(kind, window, limit)
   return 2 ^ 50
 end
 
--- windowed reports whether there can be a state of this name that counts over a window.
+-- windowed reports whether kind, buckets and window can name a state that counts over a window.
 function record.windowed(kind, buckets, window)
   return window >= 1 and window <= YEAR and (kind == SLIDE or kind == FIXED
     or kind == COUNTER and buckets >= 1 and buckets <= min(window, layout.BUCKETS))
@@ -99,12 +101,15 @@ end
 
 -- directory_of returns a table of what a record's directory determines:
 --   text, bytes, count  the directory itself, its size and the number of states
---   head, inline        bytes of directory and fields together, and the inline size
---   lease               the index of the lease record, if there is one
---   held                reports whether there is a state of what is held
--- and by state: kinds, buckets, limits, names, what its fields are (fields), the index at which they begin (at) and that as
--- text, from 0 (offsets); for how many ms after its last charge it may matter at most (keep), and is stored at least
--- (lives); and a table to read it into (states).
+--   head, inline        the bytes of directory and fields together, and the inline size
+--   lease               the index of the lease record, or false
+--   held                whether there is a state of held units
+-- and by state
+--   kinds, buckets, limits, names
+--   fields              how to read and write its fields, see layout.FIELDS
+--   at, offsets         the index in the record at which its fields begin, and the same as text, counted from 0
+--   keep, lives         for how many ms after its last charge it may matter at most, and is stored at least
+--   states              a table to read it into
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
@@ -133,7 +138,7 @@ local directory_of = record.cache(1000, function(s, key)
   return d
 end)
 
--- new returns the directory of a record with these states, each named by its 13 bytes.
+-- new returns the directory of a record with `count` states; names is the 13 bytes of each.
 function record.new(names, count) return directory_of(pack('>BI2', layout.VERSION, count) .. names, '') end
 
 -- directory returns the directory of the record that begins with s, and s, or more of the record if s ends within it.
@@ -154,35 +159,35 @@ end
 record.directory = directory
 
 -- The record in memory:
---   key, clock  of whom, and the ms of the call
---   now         the ms that its windows go by: the clock, or the newest charge if that is later
---   text        its first bytes, all of an inline record
---   count       the number of states, which are 1, 2 and on, in the order of the record
+--   key, clock  the stored key, and the ms of the call
+--   now         the ms by which its windows are decided: the clock, or the newest charge if that is later
+--   text        its first bytes; of an inline record all of them
+--   count       the number of states, which are at 1, 2 and so on, in the order of the record
 --   lease       the state that is the lease record, or false
---   inline      reports whether it is an inline record
---   rewrite     reports whether it has to be composed anew
---   bytes       how long it is by what its directory and fields say
---   held        reports whether it has a state of what is held
---   lapsed      how many holds have lapsed and were taken off in memory: the most of a window
+--   inline      whether it is an inline record
+--   rewrite     whether the whole record has to be composed and written
+--   bytes       its length as computed from its directory and fields
+--   held        whether it has a state of held units
+--   lapsed      how many lapsed holds were removed in memory; of several windows, the largest number
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
   rewrite = false, bytes = 0, held = false, lapsed = 0 }
 
 -- state returns a state that has no fields yet, and belongs to no record:
 --   kind, buckets, window, limit
 --                     its name in the record
---   begin             the index in the record at which its area begins; 0 if it is in none
---   touched           reports whether it was charged, or its lease record changed
---   area              the whole area, if it has changed as a whole
---   patch, patch_at   bytes of the area that have changed, and where; of a log: the newest entry (tail)
---   block, from       bytes that were read of a patched record, and the index in it at which they begin
---   held              the state of what is held of its window, see holds.weigh
+--   begin             the index in the record at which its area begins; 0 if the state is in no record
+--   touched           whether it has changed
+--   area              the whole area, if all of it has changed
+--   patch, patch_at   the bytes of the area that have changed, and their offset; of a log, the newest entry (tail)
+--   block, from       bytes that were read of a patched record, and the index in the record at which they begin
+--   held              the state of its window's held units, see holds.weigh
 function record.state(kind, buckets, window)
   return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, touched = false, area = false,
     patch = false, patch_at = 0, tail = false, block = false, from = 0, held = false }
 end
 
--- load takes the record that begins with s into memory, without the holds that have lapsed. reach is how many bytes were
--- asked for, d its directory if that is known.
+-- load reads the record that begins with s into memory, and applies the holds that have lapsed. reach is how many bytes of the
+-- record were requested; d is its directory, if that is known.
 function record.load(key, clock, s, reach, d)
   rec.key, rec.clock, rec.text, rec.directory, rec.lease, rec.rewrite = key, clock, s, d, false, false
   if s == '' then
@@ -200,7 +205,7 @@ function record.load(key, clock, s, reach, d)
   for i = 1, d.count do
     local st, kind = d.states[i], d.kinds[i]
     rec[i] = st
-    if st.touched then record.clean(st) end -- an error has kept it from being saved
+    if st.touched then record.clean(st) end -- an error prevented a save
     d.fields[i].read(st, s, d.at[i])
     st.limit, st.begin, st.block, st.held = d.limits[i], begin, false, false
     if kind == SLIDE then
@@ -220,7 +225,7 @@ function record.load(key, clock, s, reach, d)
       if st.slots > layout.LEASE_BYTES or st.ending > clock + 2 * layout.DELAY then
         record.damaged(key, 'a lease record without its table')
       end
-      if st.ending < clock then rec.rewrite = true end -- without it, and so with a state below
+      if st.ending < clock then rec.rewrite = true end -- drops the lease record
     else
       local last = st.last
       if last > now then now = last end
@@ -234,15 +239,15 @@ function record.load(key, clock, s, reach, d)
   return rec
 end
 
--- clean forgets what was changed of a state.
+-- clean discards the changes of a state in memory.
 function record.clean(st) st.touched, st.area, st.patch, st.tail, st.block = false, false, false, false, false end
 
--- open reads a key's record and takes it into memory.
+-- open reads a key's record into memory.
 function record.open(key, clock)
   return record.load(key, clock, call('GETRANGE', key, '0', layout.INLINE - 1), layout.INLINE)
 end
 
--- find returns the state of a kind, window and number of buckets, if the record has one.
+-- find returns the state with this kind, number of buckets and window, if the record has one.
 function record.find(kind, buckets, window)
   for i = 1, rec.count do
     local st = rec[i]
@@ -250,7 +255,7 @@ function record.find(kind, buckets, window)
   end
 end
 
--- twin returns the other state of a state's window: what is held of it, or what was charged.
+-- twin returns the other state of a state's window: that of held units, or that of charged units.
 local function twin(st) return record.find((st.kind + HOLDS) % (2 * HOLDS), st.buckets, st.window) end
 
 local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= rec.clock end
@@ -265,8 +270,8 @@ local function live()
   return n
 end
 
--- add makes a state one of the record: the last, or the last but the lease record. States that have ended are dropped
--- when the record is written, and so do not count against the most that there may be.
+-- add appends a state to the record, before the lease record if there is one. States that have ended are dropped when the
+-- record is written, so they do not count towards the most that a record may have.
 function record.add(st)
   local count = rec.count + 1
   if st.kind == HOME or st.kind == SHARD then
@@ -279,8 +284,8 @@ function record.add(st)
   rec.count, rec.rewrite, st.begin = count, true, 1 -- its area is in memory
 end
 
--- bytes returns a string and the index in it at which byte offset of a state's area stands, with `need` bytes from there
--- on. Of a patched record, it reads `ahead` bytes.
+-- bytes returns a string that has `need` bytes of a state's area from `offset` on, and the index in it at which they begin. If
+-- it has to read them from a patched record, it reads `ahead` bytes.
 function record.bytes(st, offset, need, ahead)
   if st.area then return st.area, offset + 1 end
   local at = st.begin + offset
@@ -295,7 +300,7 @@ function record.bytes(st, offset, need, ahead)
   return s, at - st.from + 1
 end
 
--- area returns a state's area, with what has changed.
+-- area returns a state's area with its changes.
 local function area(st)
   local size, change = layout.area_bytes(st), st.patch
   if size == 0 then return '' end
@@ -313,14 +318,14 @@ function record.ends()
   return ending
 end
 
--- expire has a key live until a ms; with GT only if it does not live for longer.
+-- expire lets a key live until a ms; with gt = 'GT', only if that is later than before.
 function record.expire(key, ms, gt)
   if gt then call('PEXPIREAT', key, text_of(ms), gt) else call('PEXPIREAT', key, text_of(ms)) end
 end
 
--- store writes a whole record over the one that was there. It is to live until the ms expires; moves reports whether
--- that is another ms than before, and alone whether no other state of the record may matter for longer. What is written
--- mostly is as long as what was there or longer: SETRANGE is half the cost of SET.
+-- store writes the record s over the stored one, whose bytes are old, to live until the ms expires. moves says whether expires
+-- differs from before; alone, whether no other state of the record may matter for longer. s is usually at least as long as old,
+-- and then SETRANGE is used: it costs half as much as SET.
 function record.store(key, old, s, expires, moves, alone)
   if alone and (old == '' or #s < #old) then
     call('SET', key, s, 'PXAT', text_of(expires))
@@ -330,9 +335,9 @@ function record.store(key, old, s, expires, moves, alone)
   if moves then record.expire(key, expires, not alone and 'GT') end
 end
 
-local pieces = {} -- of the record that is being composed: names, fields, areas
+local pieces = {} -- of the record being composed: names, fields, areas
 
--- directory_now returns the directory of the record as it is now, which is another one if limits or states have changed.
+-- directory_now returns the directory of the record in memory, which is a new one if limits or states have changed.
 local function directory_now()
   local d, changed = rec.directory, rec.rewrite
   for i = 1, rec.count do changed = changed or rec[i].limit ~= d.limits[i] end
@@ -344,8 +349,8 @@ local function directory_now()
   return record.new(concat(pieces, '', 1, rec.count), rec.count)
 end
 
--- compose returns the whole record as it is now. Of one that is rewritten it drops states that matter no more, and gives
--- the logs of one too long to be inline an eighth of room to grow.
+-- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer matter. If
+-- it is too long to be inline, compose gives its logs room to grow by an eighth.
 local function compose()
   local count = rec.rewrite and 0 or rec.count
   for i = 1, rec.rewrite and rec.count or 0 do
@@ -365,7 +370,7 @@ local function compose()
     if st.kind == SLIDE and (rec.rewrite or st.touched) then s = lib.slide.straighten(st) else s = area(st) end
     pieces[count + 1 + i], bytes = s, bytes + #s
   end
-  -- Then the fields of states that were not touched are as they were.
+  -- If same, the fields of states that were not touched are the stored ones.
   local same = d == rec.directory and not rec.rewrite and bytes < d.inline
   if bytes >= d.inline then
     for i = 1, count do
@@ -390,7 +395,7 @@ local function compose()
   return concat(pieces, '', 1, 2 * count + 1)
 end
 
--- patch writes what has changed of a patched record: the names and fields, and of each area the bytes that did.
+-- patch writes the changes of a patched record: its directory and fields, and of each area the bytes that have changed.
 local function patch()
   local count = rec.count
   pieces[1] = directory_now().text
@@ -404,8 +409,8 @@ local function patch()
   end
 end
 
--- outdated reports whether a state that was not charged is to be dropped. The fast path makes way for the same reason, and
--- so both leave the same record.
+-- outdated reports whether a state that was not charged is to be dropped. The fast path leaves such records to the slow path,
+-- so that both store the same.
 local function outdated()
   local keep = rec.directory.keep
   for i = 1, rec.count do
@@ -415,11 +420,11 @@ local function outdated()
   return false
 end
 
--- save writes the record in memory, which lived until the ms was. It lives until its last state can matter no more.
+-- save writes the record in memory, to live until its last state no longer matters. was is the ms until which it lived before.
 function record.save(was)
   local expires = record.ends()
   rec.rewrite = rec.rewrite or outdated()
-  if expires < rec.clock then -- what was held is given back, and nothing is charged
+  if expires < rec.clock then -- all held units were given back, and nothing is charged
     call('UNLINK', rec.key)
   elseif rec.inline or rec.rewrite then
     local s = compose()

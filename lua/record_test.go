@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An entry that fails charges nothing and leaves nothing behind: the entries before and after it answer and
-// store as they do without it.
-func TestErrorLeavesNothing(t *testing.T) {
+// An entry that fails charges nothing and leaves nothing behind: the entries before and after it give the same replies and
+// store the same as without it.
+func TestFailedEntryLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
 	s, alone := start(t), start(t)
 	for name, q := range all {
@@ -59,7 +59,7 @@ func TestErrorLeavesNothing(t *testing.T) {
 	}
 }
 
-// damage returns records of every kind with something changed: bytes flipped, cut off, added, counts made huge.
+// damage returns a record with a random change: bytes flipped, cut off or added, or a count made huge.
 func damage(rng *rand.Rand, record string) string {
 	b := []byte(record)
 	switch rng.IntN(6) {
@@ -80,8 +80,8 @@ func damage(rng *rand.Rand, record string) string {
 	return string(b)
 }
 
-// Whatever a stored record says, a function answers, or fails with an error, soon; and a reset removes the record.
-func TestDamagedRecords(t *testing.T) {
+// Whatever bytes a stored record has, a function soon answers or fails with an error, and a reset removes the record.
+func TestDamagedRecordsFailWithAnError(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	s.Do("CONFIG", "SET", "busy-reply-threshold", "2000")
@@ -162,7 +162,7 @@ func TestDamagedRecords(t *testing.T) {
 	require.Greater(t, damaged, 100)
 }
 
-// What the library keeps between calls is bounded: specs and directories that come and go take no more memory.
+// The caches that the library keeps between calls are bounded: ever new specs and directories do not take ever more memory.
 func TestCachesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t)

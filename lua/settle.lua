@@ -1,25 +1,25 @@
--- settle.lua: what becomes of a hold. The function rl_settle ends one and charges what it has cost: RL.SETTLE, and RL.RELEASE
--- without cost.
+-- settle.lua: the end and the renewal of holds. The function rl_settle ends a hold and charges its final cost, for RL.SETTLE;
+-- RL.RELEASE uses it with a cost of 0.
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] kind of the id 1 byte, see ids.lua, its digest 16, cost 6
--- returns settled 1 (2: by an earlier call), units charged 6, given back 6, charged beyond those held 6, holds that had
---         lapsed and were taken off 3
--- Cost: two calls of Redis to read, and mostly two to write.
+-- returns settled 1 (0: no, 1: by this call, 2: by an earlier call with the same cost), units charged 6, given back 6, charged
+--         beyond those held 6, the number of lapsed holds that this call removed 3
+-- Cost: two Redis calls to read, and usually two to write.
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local max = math.max
 local record, ids, id, holds, rider, straight = lib.record, lib.ids, lib.ids.id, lib.holds, lib.rider, lib.straight
--- Units of a window, and of one of RL.COUNTER, in as many bytes as are stored.
+-- The most units of a window, and of a window of RL.COUNTER, that the stored fields can count.
 local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
 
 local function reply(settled, cost, units, lapsed)
   return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
 end
 
--- settle_one ends a hold, by its argument of rl_settle.
+-- settle_one ends a hold; asked is ARGV[2] of rl_settle.
 function lib.settle_one(key, clock, asked)
   local kind, field, digest, cost = unpack('>Bc2c14I6', asked)
   ids.open(key, kind, field, digest, clock)
@@ -56,14 +56,14 @@ function lib.settle_one(key, clock, asked)
 end
 lib.settle = record.guarded(function(keys, args) return lib.settle_one(keys[1], lib.clock_of(args[1]), args[2]) end)
 
--- The function rl_renew lets what RL.ACQUIRE holds last from now on for a length of time.
+-- The function rl_renew extends leases of RL.ACQUIRE, each from now on for a number of ms.
 --
 -- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] per key: digest of the id 16 bytes, ms 5
--- returns per key 1 byte: 1 if it lasts, 0 if it had ended, 2 if this key has failed, but for an only one: its error is that
---         of the function
--- Cost: O(keys); per key two calls of Redis to read, and mostly two to write if its deadline moves.
+-- ARGV[2] per key: the digest of the id 16 bytes, ms 5
+-- returns per key 1 byte: 1 if it was renewed, 0 if it had ended, 2 if this key has failed. If there is only one key, its error
+--         is returned instead
+-- Cost: O(keys); per key two Redis calls to read, and usually two to write.
 function lib.renew(keys, args)
   local clock, said, before = lib.clock_of(args[1]), args[2], 0
   local count = #said / 21

@@ -1,8 +1,8 @@
--- shard.lua: a shard of a split key, which admits out of what the home lent it. It is shard/lease/model/shard.go, function by
--- function.
+-- shard.lua: a shard of a split key, which admits within what the home has lent it. The functions are those of
+-- shard/lease/model/shard.go.
 --
--- The table of a shard's lease record: incarnation and seq; of the lease pairs, strict, held and headroom (by window),
--- taken, and lease, the ms at which it ends.
+-- The table of a shard's lease record has incarnation and seq, and of its lease: pairs and strict, what it was lent for; held
+-- and headroom, by window; taken, the ms at which it was taken; and lease, the ms at which it ends.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -12,12 +12,12 @@ local SHARD, LEASE = layout.SHARD, lease.LEASE
 local shard = {}
 lib.shard = shard
 
--- live reports whether the shard may admit. A clock that went back behind what the shard has seen ends the lease.
+-- live reports whether the shard may admit. While the clock is earlier than a time that the shard has already seen, it may not.
 local function live(p, rec)
   return p ~= nil and p.taken <= rec.clock and rec.now <= rec.clock and rec.clock < p.lease
 end
 
--- keep puts the table into the record, to live until ending.
+-- keep puts the table into the record in memory, to live until ending.
 local function keep(rec, p, ending)
   local held, headroom = p.held[1] or 0, p.headroom[1] or 0
   local limit = #p.pairs == 13 and unpack('>I5', p.pairs, 9) or 0
@@ -29,8 +29,8 @@ local function fresh(incarnation, seq)
   return { incarnation = incarnation, seq = seq, pairs = '', strict = false, held = {}, headroom = {}, taken = 0, lease = 0 }
 end
 
--- remember makes the lease record, if there is none, and lets it live for as long as the home may count a loan that this
--- refusal brings. It returns the table, and whether the record has to be saved.
+-- remember creates the lease record if there is none, and extends its life to as long as the home may count a loan that
+-- answers this refusal. It returns the table, and whether the record has to be saved.
 local function remember(rec, p, q)
   local clock, life = rec.clock, 0
   for _, name in ipairs(q.names) do life = max(life, lease.life(name)) end
@@ -40,9 +40,9 @@ local function remember(rec, p, q)
   return p, true
 end
 
--- ask returns how many requests are granted, the room seen by window, and the refusal: empty if all are, else clock 6,
--- incarnation 6, seq 7, over 1, and if that is 1, per window what is used 6, and the ms until the first of it is not 6;
--- and whether the record has to be saved.
+-- ask returns how many requests are granted, the room by window, the refusal, and whether the record has to be saved. The
+-- refusal is empty if all requests are granted; else it is the clock 6, incarnation 6, seq 7, over 1, and if over is 1, per
+-- window the units in use 6 and the ms until the first of them no longer counts 6.
 function shard.ask(rec, q, states, uses, requests)
   local p = lease.open(rec, SHARD)
   local alive, granted, rooms = live(p, rec), 0, {}
@@ -65,7 +65,7 @@ function shard.ask(rec, q, states, uses, requests)
   return granted, rooms, concat(refusal), kept
 end
 
--- The function rl_take hands a loan to a shard, which takes it unless it is old. It may be sent any number of times, late
+-- The function rl_take gives a loan to a shard, which takes it unless it is outdated. It may be sent any number of times, late
 -- or never.
 --
 -- KEYS[1] the shard's stored key
@@ -95,7 +95,7 @@ function lib.take(keys, args)
 end
 lib.take = record.guarded(lib.take)
 
--- recall gives back what is not used. It returns whether the recall is stale, and whether the table has changed.
+-- recall gives back unused units. It returns whether the recall is stale, and whether the table has changed.
 local function recall(rec, p, seq, close)
   if seq < p.seq then return true, false end
   local changed = p.seq ~= seq or close and p.lease ~= 0
@@ -109,18 +109,19 @@ local function recall(rec, p, seq, close)
   return false, changed
 end
 
--- What rl_recall is asked to do. Any other number: to report only.
+-- What rl_recall is to do. Any other number: only report.
 local RECALL, FORGET = 0, 1
 
--- The function rl_recall asks a shard to give back what it has not used and to report, or to forget all, or only to
--- report. It may be sent any number of times.
+-- The function rl_recall makes a shard give back what it has not used, or forget everything, or neither, and report. It may be
+-- sent any number of times.
 --
 -- KEYS[1] the shard's stored key
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in full),
 --         then the names of states to report on, 8 each
 -- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), ms until its lease ends 6,
---         per state what is used 6, ms until the first of it is not 6, what is held 6, limit as last charged 5, rate 3
+--         per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as last charged 5,
+--         rate 3
 -- Cost: O(states), one write if something changes.
 function lib.recall(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]

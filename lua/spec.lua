@@ -1,7 +1,7 @@
--- spec.lua: what a request asks, as it comes over the wire.
+-- spec.lua: what a request asks for, as it is sent over the wire.
 --
---   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard, 4: a rate), kind 1, buckets 2, then per window its length 5,
---          limit 5; of a rate instead of windows the ns between units 8, and the limit 8: the units admitted at once
+--   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard, 4: a rate), kind 1, buckets 2, then per window its length 5 and
+--          limit 5; for a rate, instead of windows, the ns between units 8 and the limit 8, the units that are admitted at once
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -11,26 +11,27 @@ local NONE = { text = '', bytes = -1, names = {} } -- stands for a directory tha
 local spec = {}
 lib.spec = spec
 
--- of returns what a spec's text says. Its fields:
---   cost, ask       units a request takes, and at least 1, which is what is asked for
+-- of returns a table with what a spec's text says. Its fields:
+--   cost, ask       the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a rate, the
+--                   cost)
 --   strict, shard   its flags
 --   kind, buckets, algorithm
 --   count, windows, limits, names
---                   the number of windows, and of each its ms, limit, and the 8 bytes that name its state
---   pairs           of all windows together, the 13 bytes of its name and limit
+--                   the number of windows, and by window its ms, its limit, and the 8 bytes that name its state
+--   pairs           per window, the 13 bytes of its name and limit, in one string
 --   limit, interval of a rate
---   about           from the flags to the end: what a lease summary speaks of
---   reach, last     bytes to read of a record, and the index of the last one, as text
+--   about           the text from the flags to the end: what a lease summary is about
+--   reach, last     how many bytes of a record to read, and the index of the last one, as text
 --   straight        the algorithm's straight function
---   longest         the longest of the windows
---   fresh, order    the directory of a record that has these states alone, and their places in it: 1, 2 and on
+--   longest         the ms of the longest window
+--   fresh, order    the directory of a record that has only these states, and their places in it: 1, 2 and so on
 --   directory, places
---                   the same of the record that was read last; places is false if it has not all of the states
---   areas           reports whether the kind's states have areas
---   still           reports whether the fast path may not decide when the key's newest charge is later than the clock
+--                   the same for the record that was read last; places is false if it lacks one of the states
+--   areas           whether states of the kind have areas
+--   still           whether the fast path must not decide when the key's newest charge is later than the clock
 --   forms           see straight.lua
---   told            its length 1 byte, and the text
---   most            bytes of a record from which on it is not inline, or not read in whole
+--   told            the length of the text 1 byte, and the text
+--   most            a record of this many bytes or more is not inline, or not completely read
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
   local q = { text = text, cost = cost, ask = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
@@ -46,8 +47,8 @@ spec.of = record.cache(1000, function(text)
   local rate = flags % 8 >= 4
   if rate then
     q.interval, q.limit = unpack('>I8I8', text, 11)
-    q.ask = cost -- nothing is asked for without a cost
-    q.count, q.buckets, q.windows, q.limits = 1, 1, { 0 }, { q.limit } -- a key has one state of it, whatever the rate
+    q.ask = cost -- may be 0: then it is always granted
+    q.count, q.buckets, q.windows, q.limits = 1, 1, { 0 }, { q.limit } -- a key has one such state, whatever the rate
     q.pairs = pack('>BI2I5I5', kind, 1, 0, math.min(q.limit, 1e12))
   end
   for at = 11, rate and 0 or #text, 10 do
@@ -68,8 +69,8 @@ spec.of = record.cache(1000, function(text)
   return q
 end)
 
--- place remembers where the record that begins with s has the states of a spec, if it has all, and with these limits. It
--- returns its directory and the states' places.
+-- place finds the states of a spec, with the spec's limits, in the record that begins with s, and stores their places in the
+-- spec. It returns the record's directory and the places, which are false if one is missing.
 function spec.place(q, key, s)
   local d, places, names, found = record.directory(key, s), {}, q.fresh.names, 0
   if not q.order or d.held then

@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ids returns all that the node knows of a key's ids.
+// ids returns everything that the node has stored about a key's ids.
 func (w *twins) ids(key string) string {
 	w.t.Helper()
 	ctx, name := context.Background(), key+"%i"
 	return fmt.Sprintf("%q until %v", w.server.Client.HGetAll(ctx, name).Val(), w.server.Client.PExpireTime(ctx, name).Val())
 }
 
-// hold runs a function about an id on a stored key and its twin. It returns the reply, and whether the fast path gave it.
+// hold runs a function that takes an id on a stored key and its twin. It returns the reply, and whether it came from the fast path.
 func (w *twins) hold(f *lua.Function, key string, clock int64, args [][]byte) (string, bool) {
 	w.t.Helper()
 	const probe = "probe"
@@ -41,7 +41,7 @@ func (w *twins) hold(f *lua.Function, key string, clock int64, args [][]byte) (s
 	return reply, true
 }
 
-// RL.RESERVE and RL.SETTLE are answered and stored alike by the fast path and by the slow one, over records of any history.
+// For RL.RESERVE and RL.SETTLE, the fast path and the slow path give the same replies and store the same, after any history.
 func TestPathsOfHoldsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
 	histories := rounds("LUA_HISTORIES", 4)
@@ -67,7 +67,7 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 	var out []reservation
 	window := limit.Window{Limit: []int64{100, 1000, 200_000}[rng.IntN(3)], Length: 1000 * (1 + rng.Int64N(100))}
 	ttl, clock := max(window.Length/[]int64{1, 10, 100}[rng.IntN(3)], 50), base
-	if rng.IntN(3) == 0 { // the grid of the log is wider than the time for which units are held
+	if rng.IntN(3) == 0 { // the grid of the log is wider than the TTL
 		window.Length, ttl = 10_000_000_000, 60
 	}
 	for i := range 250 {

@@ -26,8 +26,8 @@ var rules = lease.Rules{Lease: 1000, Grace: 20}
 // windowed are the kinds that count in windows, and so can be split.
 var windowed = []limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
 
-// twins runs functions and holds the fast path of a decision to the slow one: each key
-// has a twin for which there is no fast path, and both must answer and store the same.
+// twins runs functions and compares the fast path with the slow path: each key has a twin whose calls have no fast path, and
+// both must give the same replies and store the same.
 type twins struct {
 	t      *testing.T
 	server *redistest.Server
@@ -35,7 +35,7 @@ type twins struct {
 	last   path         // of the last decision
 }
 
-// path says by which path a decision was made, and about what.
+// path describes how a decision was made, and for what record.
 type path struct {
 	fast    bool
 	status  wire.Status // of the reply
@@ -43,8 +43,8 @@ type path struct {
 	patched bool // the record is not inline
 }
 
-// Hashes of variants of the library: slowOnly has no fast path and no lease summaries;
-// fastOnly has no slow path: an entry that needs it fails, and has written nothing.
+// Hashes of variants of the library. slowOnly has no fast path and no lease summaries. fastOnly has no slow path: an entry
+// that needs it fails, and writes nothing.
 const (
 	slowOnly = "5100500510ff"
 	fastOnly = "fa5700fa57ff"
@@ -89,7 +89,7 @@ func patched(record string) bool {
 	return len(record) >= 512+350*(states-1)
 }
 
-// record is all that a node knows of a stored key.
+// record is everything that a node has of a stored key.
 type record struct {
 	text    string
 	expires time.Duration // since the epoch
@@ -136,8 +136,7 @@ func (w *twins) run(f *lua.Function, key string, clock int64, args ...any) strin
 	return reply
 }
 
-// decide asks a shard of the request's key n times at once, 0 for the home, and
-// returns the answer.
+// decide sends n equal requests at once to a shard of the request's key, 0 for the home, and returns the answer.
 func (w *twins) decide(clock int64, r *engine.Request, number int, n int64) wire.Answer {
 	w.t.Helper()
 	var c wire.Call
@@ -152,13 +151,12 @@ func (w *twins) decide(clock int64, r *engine.Request, number int, n int64) wire
 	a := answers[0]
 	require.NotEqual(w.t, wire.Failed, a.Status, a.Failure)
 	if a.Status == wire.AtShard && a.Refusal == nil {
-		require.Equal(w.t, "\x00\x00", reply[len(reply)-2:], "a refusal though all were granted")
+		require.Equal(w.t, "\x00\x00", reply[len(reply)-2:], "a refusal although all were granted")
 	}
 	return a
 }
 
-// lend asks the home of the request's key, of so many shards, for one request, and for
-// a loan to a shard that refused.
+// lend asks the home of the request's key, which has `shards` shards, for one request and for a loan to the shard that refused.
 func (w *twins) lend(clock int64, r *engine.Request, number, shards int) {
 	w.t.Helper()
 	refusal := &wire.Refusal{Refusal: lease.Refusal{Shard: number, Clock: clock, Incarnation: conformance.Base, Seq: 1}}
@@ -184,8 +182,7 @@ func request(kind limit.Kind, windows ...limit.Window) *engine.Request {
 	return &r
 }
 
-// rounds returns how many rounds a random test has: the number in an environment
-// variable, if it is set.
+// rounds returns the number of rounds of a random test: that of an environment variable, if it is set.
 func rounds(variable string, otherwise int) int {
 	text := os.Getenv(variable)
 	if text == "" {
