@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"bytes"
 	"context"
+	"log/slog"
 	"testing"
 	"time"
 
@@ -10,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A function of the library that does not end is ended, and the node is up again. One
-// of others keeps its node busy for as long as it wants. By the time that a node says that it
-// is busy, requests may have timed out and closed every connection to it.
+// If a function of the library does not end by itself, it is ended, and the node is up again.
+// A function of another library is left running. By the time that a node says that it is busy,
+// requests may have timed out and closed every connection to it.
 func TestFunctionThatKeepsTheNodeBusyIsEnded(t *testing.T) {
 	for _, tt := range []struct {
 		function string
@@ -48,4 +50,22 @@ func TestFunctionThatKeepsTheNodeBusyIsEnded(t *testing.T) {
 			require.ErrorContains(t, <-ended, "killed")
 		})
 	}
+}
+
+// Redis refuses to end a function that has written. The log does not claim that it was ended.
+func TestFunctionThatHasWrittenIsNotEnded(t *testing.T) {
+	var log bytes.Buffer
+	s := redistest.Start(t, "--busy-reply-threshold", "10")
+	s.Do("FUNCTION", "LOAD", "#!lua name=lib\nredis.register_function('rl_write', function(keys) redis.call('set', keys[1], '') while true do end end)")
+	n := openTest(t, Config{Backends: []string{s.URL()}, Logger: slog.New(slog.NewTextHandler(&log, nil))}).Topology().Nodes[0]
+	require.NoError(t, n.Client().Ping(t.Context()).Err())
+	go func() { // until the server is killed
+		_ = s.Client.Do(context.Background(), "fcall", "rl_write", 1, "k").Err()
+	}()
+	require.Eventually(t, func() bool { return isBusy(n.Client().Get(t.Context(), "k").Err()) }, 20*time.Second, time.Millisecond)
+	n.free(t.Context())
+	require.Contains(t, log.String(), `msg="cannot end the function that keeps the node busy"`)
+	require.Contains(t, log.String(), "function=rl_write why=\"UNKILLABLE ")
+	require.NotContains(t, log.String(), "ended")
+	s.Kill()
 }

@@ -67,9 +67,9 @@ func clusterTopology(ranges []redis.ClusterSlot, open func(addr string) *Node, u
 	return next
 }
 
-// slotRanges asks the nodes of the topology that are up, then the seeds, until one
-// answers. After a failover some nodes know less than others for a while; the next
-// request starts with another node, and trouble brings it soon.
+// slotRanges asks the nodes of the topology that are up, then the seeds, until one answers.
+// After a failover some nodes know less than others for a while. So while a node is not up,
+// the watcher asks again soon, beginning with another node.
 func (w *watcher) slotRanges(ctx context.Context, b *backend, now *Topology) ([]redis.ClusterSlot, error) {
 	var failures []error
 	for i := range now.Nodes {
@@ -112,8 +112,8 @@ func (w *watcher) askSlots(ctx context.Context, client *redis.Client, asked stri
 	return ranges, nil
 }
 
-// fullAddress returns addr, with the host of the node that was asked if addr has none. In
-// Redis a missing host means the same.
+// fullAddress returns addr. If addr has no host, fullAddress inserts the host of asked, the node
+// that named addr: this is what Redis means by a missing host.
 func fullAddress(addr, asked string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil || strings.Trim(host, "?") != "" {

@@ -12,12 +12,12 @@ import (
 	"github.com/rlproxy/rlproxy/internal/sockio"
 )
 
-// Connections tracks a client's open connections, so that all of them can be dropped at
-// once when the node's name may lead to another server, to which the pool would not
-// switch by itself. The zero value is ready for use.
+// Connections tracks a client's open connections, so that all of them can be dropped when the
+// node's name may resolve to another server. The connection pool would keep using the old one.
+// The zero value is ready for use.
 type Connections struct {
-	// PassOn reports that replies are passed on without being parsed, and so may be
-	// large, except the reply to the greeting. It is set before the first connection is
+	// PassOn means that replies are passed on without being parsed, and so may be large. The
+	// reply to the greeting is parsed all the same. Set PassOn before the first connection is
 	// opened.
 	PassOn bool
 
@@ -29,16 +29,16 @@ type Connections struct {
 // file descriptor for a closed peer or unsolicited bytes, with TLS too.
 type connection struct {
 	net.Conn
-	raw     syscall.RawConn // the socket's
+	raw     syscall.RawConn // the socket's raw connection, for SyscallConn
 	reader  io.Reader       // reads from Conn
 	writer  io.Writer       // writes to Conn
-	from    *Connections
-	spoke   bool    // the peer has sent something; used only by the reader
-	replies scanner // checks the replies; used only by the reader
+	from    *Connections    // the set that tracks the connection
+	spoke   bool            // the peer has sent something; used only by the reader
+	replies scanner         // checks the replies; used only by the reader
 }
 
-// unspoken is the error of a connection whose peer has never sent a byte. A client sends
-// a greeting first and waits for the reply, so no command was sent.
+// unspoken is the error of a connection whose peer has never sent a byte. Because a client sends
+// a greeting first and waits for the reply, no command was sent on the connection.
 type unspoken struct{ error }
 
 // Unwrap returns a list because go-redis unwraps an error with a single cause.
@@ -62,8 +62,8 @@ func (c *connection) Read(p []byte) (int, error) {
 // Write writes to the peer.
 func (c *connection) Write(p []byte) (int, error) { return c.writer.Write(p) }
 
-// SyscallConn returns the socket's raw connection, through which the pool looks for unexpected bytes
-// before it reuses the connection. Hardly ever are there any, and that is found out with less effort.
+// SyscallConn returns the raw connection with which the pool checks for unexpected bytes before
+// it reuses the connection. sockio.SkipEmptyReads makes the check cheap if there are none.
 func (c *connection) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
 // Close closes the connection and stops tracking it.
@@ -84,8 +84,9 @@ func (cs *Connections) DropAll() {
 	clear(cs.open)
 }
 
-// unopened stands for a connection that could not be opened. go-redis stops dialing for
-// up to a second after some failed dials, so it is told of the failure by the first write.
+// unopened stands for a connection that could not be opened. It fails at the first read or
+// write instead of in the dial, because go-redis stops dialing for up to a second after some
+// failed dials.
 type unopened struct {
 	net.Conn // nil: the methods that a client calls are below
 	err      error
@@ -100,8 +101,8 @@ func (u unopened) SetDeadline(time.Time) error      { return nil }
 func (u unopened) SetReadDeadline(time.Time) error  { return nil }
 func (u unopened) SetWriteDeadline(time.Time) error { return nil }
 
-// dialer returns open as go-redis calls it: it never fails, but may return a connection
-// that does. within returns how long opening one may take.
+// dialer returns a dial function for go-redis. It never fails, but may return an unopened
+// connection. within returns how long opening a connection may take.
 func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config, within func() time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	open := cs.opener(target, config)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -151,6 +152,6 @@ func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func
 	}
 }
 
-// keepAlive is the silence after which TCP probes the peer. Requests have deadlines of
-// their own.
+// keepAlive is how long a connection is idle before TCP probes the peer. Requests have deadlines
+// of their own.
 const keepAlive = 15 * time.Second

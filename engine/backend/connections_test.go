@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A connection that a node closed while nothing was sent on it is noticed before it
-// is used, with TLS as without: no request is lost on it.
+// The client notices that a node has closed an idle connection before it uses the connection,
+// with TLS and without. So no request is lost on it.
 func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	s, addr, files := startTLS(t)
 	for _, url := range []string{s.URL(), "rediss://" + addr} {
@@ -26,7 +26,7 @@ func TestClosedConnectionsAreNotUsed(t *testing.T) {
 	}
 }
 
-// go-redis alone would not dial for up to a second after it has failed to some times.
+// go-redis alone would stop dialing for up to a second after some failed dials.
 func TestANodeThatIsBackIsReachedAtOnce(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second})
@@ -42,8 +42,8 @@ func TestANodeThatIsBackIsReachedAtOnce(t *testing.T) {
 	require.NoError(t, n.Client().Ping(t.Context()).Err())
 }
 
-// A subscription waits for messages without a deadline. A node that hangs while it is greeted, before
-// its first reply or in the middle, keeps nobody from closing the subscription.
+// A subscription waits for messages without a deadline. It can be closed even if the node hangs
+// during the greeting, before its first reply or after it.
 func TestASubscriptionCanBeClosedWhileTheNodeHangs(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 50 * time.Millisecond})
@@ -62,7 +62,7 @@ func TestASubscriptionCanBeClosedWhileTheNodeHangs(t *testing.T) {
 		m, err := sub.Receive(t.Context())
 		heard <- [2]any{m, err}
 	}()
-	require.Never(t, func() bool { return len(heard) > 0 }, 200*time.Millisecond, 10*time.Millisecond, "silence is no failure")
+	require.Never(t, func() bool { return len(heard) > 0 }, 200*time.Millisecond, 10*time.Millisecond, "a silent subscription has not failed")
 	s.Do("PUBLISH", "channel", "x")
 	require.Nil(t, (<-heard).([2]any)[1])
 	require.NoError(t, sub.Close())
@@ -95,7 +95,7 @@ func TestASubscriptionCanBeClosedWhileTheNodeHangs(t *testing.T) {
 	require.NoError(t, client.Close())
 }
 
-// The next probe and the next dial have the time that was set last.
+// A changed timeout applies to the next probe and the next dial.
 func TestTimeoutChanges(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: time.Hour})

@@ -8,17 +8,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unable holds the error codes of a node that replies but cannot serve any request: it
-// is loading, or a replica, or busy with a script, or refuses the login. The node counts
-// as failed until it answers a probe. All other error replies (out of memory, no
-// permission, too few replicas) are about the request.
+// unable lists the error codes of a node that replies but cannot serve any request: it is
+// loading, or a replica, or busy with a script, or refuses the login. The node counts as failed
+// until it answers a probe. All other error replies (out of memory, no permission, too few
+// replicas) are about the request.
 var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS"}
 
-// demoted holds the error codes of a node that may no longer be the master at its
-// address.
+// demoted lists the error codes of a node that may no longer be the master at its address.
 var demoted = []string{"LOADING", "READONLY", "MASTERDOWN"}
 
-// ErrMalformed is the error of a reply that cannot be parsed or is inconsistent.
+// ErrMalformed is the error for a reply that cannot be parsed or is inconsistent.
 var ErrMalformed = errors.New("malformed reply")
 
 // hasCode reports whether err is an error reply with one of the codes.
@@ -47,10 +46,10 @@ func IsReply(err error) bool {
 	return errors.As(err, &reply)
 }
 
-// MaybeApplied reports whether a command that failed with err may have been applied. It
-// was not if it was refused, or if there was no connection to send it on: either none
+// MaybeApplied reports whether a command that failed with err may have been applied. It was
+// not applied if the node refused it, or if there was no connection to send it on: either none
 // could be opened, or none was free by the deadline. In the latter case go-redis returns
-// the context's error; once it has a connection, it returns the socket's.
+// the context's error. Once it has a connection, it returns the socket's error.
 func MaybeApplied(err error) bool {
 	if NeverConnected(err) || errors.Is(err, context.DeadlineExceeded) {
 		return false
@@ -70,10 +69,10 @@ func NeverConnected(err error) bool {
 	return errors.As(err, &op) && op.Op == "dial"
 }
 
-// NoAnswer is the Reason if a node did not reply in time.
+// NoAnswer is what Reason returns if a node did not reply in time.
 const NoAnswer = "no answer in time"
 
-// Reason describes err in a few words, without addresses.
+// Reason describes err in a few words, without addresses, for logs and UNAVAILABLE errors.
 func Reason(err error) string {
 	switch {
 	case IsReply(err) || errors.Is(err, errPanicked) || errors.Is(err, ErrMalformed):
@@ -84,6 +83,7 @@ func Reason(err error) string {
 	return "connection failed: " + rootCause(err)
 }
 
+// rootCause returns the text of the innermost error that err wraps.
 func rootCause(err error) string {
 	if u := (unspoken{}); errors.As(err, &u) {
 		err = u.error
@@ -97,7 +97,7 @@ func rootCause(err error) string {
 	}
 }
 
-// Reply is an error reply of a node, without its first byte, for users that parse replies
+// Reply is an error reply of a node, without the leading "-", for packages that parse replies
 // themselves.
 type Reply string
 

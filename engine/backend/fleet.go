@@ -1,7 +1,6 @@
-// Package backend knows the Redis nodes, which of them holds a key, and the health of
-// each. It sends nothing but probes and requests for the topology. The packages that send
-// commands to nodes (the decision engine and the forwarder of ordinary commands) keep
-// their own queues per node.
+// Package backend keeps track of the Redis nodes: which of them holds a key, and which are
+// healthy. It sends nothing but probes and requests for the topology. The packages that send
+// commands to nodes (engine/redis and engine/forward) have their own queues for each node.
 //
 // A Fleet is opened from the backends of the configuration. A backend is a URL
 // (url.go): a node, the sentinels of a master, or members of a Redis Cluster. From these
@@ -13,12 +12,12 @@
 // A Node (node.go) has a client, tracked connections that can be dropped all at once
 // (connections.go), and a health (health.go): users report the result of each round trip
 // with Node.Record, and call Node.Down before the next. errors.go classifies the errors
-// of round trips, and busy.go ends a function that does not end by itself. A node that has left the topology is closed a few seconds later, after
-// the functions that users registered with Node.OnClose.
+// of round trips, and busy.go ends a function that does not end by itself. A node that has
+// left the topology is closed a few seconds later, after the functions registered with
+// Node.OnClose have run.
 //
-// No reply of a node ends the process: each goroutine here runs its rounds under Guard
-// (guard.go), and the connection refuses replies that announce too much memory
-// (scanner.go).
+// No reply of a node can end the process: each goroutine here runs its rounds under Guard
+// (guard.go), and a connection refuses replies that announce too much data (scanner.go).
 //
 // Reading order: fleet.go (this file), url.go, tls.go, topology.go, node.go,
 // connections.go, scanner.go, quiet.go (go-redis's own log), health.go, errors.go,
@@ -53,8 +52,8 @@ type Config struct {
 	// TLS configures connections to rediss backends.
 	TLS TLS
 
-	// Timeout bounds a dial and a probe, and users of nodes are asked to bound their
-	// requests by Fleet.Timeout. Default 100 ms: well above a healthy round trip, and short
+	// Timeout bounds a dial and a probe. Users of nodes should bound their requests by
+	// Fleet.Timeout. The default is 100 ms: well above a healthy round trip, and short
 	// for a waiting client. SetTimeout changes it.
 	Timeout time.Duration
 
@@ -73,7 +72,7 @@ type Fleet struct {
 	reports   atomic.Pointer[[]Report]
 
 	mu    sync.Mutex
-	known map[address]*Node // guarded by mu; nil when closed
+	known map[address]*Node // all open nodes; guarded by mu; nil when closed
 }
 
 // address identifies a node of a backend.
@@ -90,9 +89,8 @@ const maxNodes = 4096
 // was.
 type Recovered func(n *Node, was State)
 
-// Report is called for a line of the log about a node that is still down, or is up after
-// having been down. The line includes the returned attributes, which are pairs of a name
-// and a value.
+// Report returns attributes, pairs of a name and a value, for a log line that says that a node
+// is still down, or is up again.
 type Report func(n *Node) []any
 
 // Open returns the nodes of the configuration. It does not wait for them: if a node cannot
@@ -139,8 +137,8 @@ func Open(config Config) (*Fleet, error) {
 // so that users can keep what they derive from it.
 func (f *Fleet) Topology() *Topology { return f.topology.Load() }
 
-// Check has all nodes probed that are up, and returns at once. Without requests, nothing
-// else shows that a node is away.
+// Check has every node probed soon, and returns at once. Without requests, nothing else would
+// show that a node is away.
 func (f *Fleet) Check() {
 	for _, n := range f.Topology().Nodes {
 		n.health.check()
@@ -150,8 +148,7 @@ func (f *Fleet) Check() {
 // Timeout returns how long a request may wait for its node.
 func (f *Fleet) Timeout() time.Duration { return time.Duration(f.timeout.Load()) }
 
-// SetTimeout changes Timeout for the requests to come. Those under way keep the deadline that they
-// have.
+// SetTimeout changes the timeout of later requests. Requests under way keep their deadlines.
 func (f *Fleet) SetTimeout(d time.Duration) { f.timeout.Store(int64(d)) }
 
 // OnRecovered registers a function that is called when a node answers again. Register
@@ -163,7 +160,7 @@ func (f *Fleet) OnRecovered(call Recovered) {
 	f.recovered.Store(&calls)
 }
 
-// OnReport registers a function that adds to the log's lines about nodes that are down.
+// OnReport registers a function that adds attributes to log lines about nodes that are down.
 // Register functions before the fleet is used.
 func (f *Fleet) OnReport(call Report) {
 	f.mu.Lock()

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// If the node is closed already, OnClose calls the function at once.
+// OnClose functions run before the client is closed. If the node is closed already, OnClose
+// calls the function at once.
 func TestOnCloseFunctionsRunBeforeTheClientIsClosed(t *testing.T) {
 	s := redistest.Start(t)
 	f, err := Open(Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second})
 	require.NoError(t, err)
 	n := f.Topology().Nodes[0]
-	failure := errors.New("queue would not end")
+	failure := errors.New("the queue did not end")
 	ran := 0
 	n.OnClose(func() error {
 		ran++
@@ -57,7 +58,7 @@ func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
 	require.Nil(t, f.Redirected(n, "127.0.0.1:1"), "redirects are not followed without a watcher")
 }
 
-// The address of a demoted node may lead to another server.
+// The address of a demoted node may resolve to another server.
 func TestDemotedNodeLosesItsConnections(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}})

@@ -6,7 +6,7 @@ import (
 	"runtime/debug"
 )
 
-// errPanicked is the error of a round that a panic ended.
+// errPanicked is the error for a round that a panic ended.
 var errPanicked = errors.New("internal error: see the log")
 
 // Guard runs one round of a goroutine's work. A panic ends the round but not the process:

@@ -11,7 +11,7 @@ import (
 type State int32
 
 // The states. After one failure a node is Suspect and still gets requests. After two
-// failures in a row it is Down, and requests get their policy at once.
+// failures in a row it is Down, and requests are answered by their FAIL policy at once.
 const (
 	Up State = iota
 	Suspect
@@ -21,21 +21,21 @@ const (
 // String returns the state as INFO shows it.
 func (s State) String() string { return [...]string{"up", "suspect", "down"}[s] }
 
-// health tracks a node's state. After the first failure, or a check, a goroutine probes the
-// node until it answers. A node that is Suspect is up again with any reply, a node that is Down only
-// with the reply to a probe.
+// health tracks a node's state. After a failure or a check, a goroutine probes the node until
+// it answers. A Suspect node is Up again after any reply, but a Down node only after the reply
+// to a probe.
 type health struct {
 	name      string                      // the node's name, for the log
 	config    *Config                     // the configuration of the fleet
 	probe     func(context.Context) error // sends a probe
 	record    func(error)                 // records a failed probe: Node.Record
 	recovered func(was State)             // called when the node is up again
-	report    func() []any                // returns attributes for a line of the log about a node that is or was down
+	report    func() []any                // returns attributes for a log line about a node that is or was down
 
-	failures atomic.Int32              // failures in a row, at most Down; the value is the State
-	failed   atomic.Int64              // failures in total, for INFO
+	failures atomic.Int32              // failures in a row, at most 2: the numeric value of the State
+	failed   atomic.Int64              // failures in total while the node was not down, for INFO
 	due      atomic.Int64              // when the next probe is due, in Unix ns
-	cause    atomic.Pointer[string]    // the reason of the last failure
+	cause    atomic.Pointer[string]    // the reason for the last failure
 	since    atomic.Pointer[time.Time] // when the node went down
 
 	trouble chan struct{} // wakes the prober
@@ -44,9 +44,9 @@ type health struct {
 }
 
 const (
-	probeMin = 50 * time.Millisecond  // the first pause between probes
-	probeMax = 500 * time.Millisecond // the longest pause between probes
-	sayEvery = time.Minute            // the time between two lines about a node that stays down
+	probeMin    = 50 * time.Millisecond  // the first pause between probes
+	probeMax    = 500 * time.Millisecond // the longest pause between probes
+	remindEvery = time.Minute            // the time between log lines about a node that stays down
 )
 
 // open starts the prober.
@@ -116,14 +116,15 @@ func (h *health) fail(err error) bool {
 	return true
 }
 
-// check wakes the prober as after a failure, unless it is probing.
+// check makes the prober probe the node soon.
 func (h *health) check() {
 	select {
 	case h.trouble <- struct{}{}:
-	default: // or there is no prober
+	default: // the prober will wake up already, or there is none
 	}
 }
 
+// plan records that the next probe is due after wait.
 func (h *health) plan(wait time.Duration) {
 	h.due.Store(h.config.Now().Add(wait).UnixNano())
 }
@@ -161,7 +162,7 @@ func (h *health) run(ctx context.Context) {
 // said so.
 func (h *health) remind(said time.Time) time.Time {
 	now := h.config.Now()
-	if h.state() != Down || now.Sub(said) < sayEvery {
+	if h.state() != Down || now.Sub(said) < remindEvery {
 		return said
 	}
 	Guard(h.config.Logger, "report on "+h.name, func() {

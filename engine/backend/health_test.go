@@ -19,7 +19,7 @@ type patient struct {
 	health
 	well   atomic.Bool
 	probes atomic.Int64 // probes sent
-	heard  []State      // the arguments of recovered
+	heard  []State      // the arguments of the calls of recovered
 	log    bytes.Buffer
 }
 
@@ -52,7 +52,7 @@ func (p *patient) holdProbes() (release func()) {
 	return func() { close(held) }
 }
 
-// Failures of requests and of probes count alike. Probes become rarer, down to two a
+// Failures of requests and of probes count alike. Probes become less frequent, down to two a
 // second.
 func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -101,8 +101,9 @@ func TestTheLogRemindsOfANodeThatStaysDown(t *testing.T) {
 	})
 }
 
-// A probe may succeed while another goroutine takes the node down.
-func TestANodeIsNeverDownWithoutATime(t *testing.T) {
+// A probe may succeed while another goroutine takes the node down, and then needs the time
+// since when the node is down.
+func TestTheTimeIsSetBeforeANodeIsDown(t *testing.T) {
 	h := health{config: &Config{Logger: slog.New(slog.DiscardHandler)}}
 	h.recovered, h.report = func(State) {}, func() []any { return nil }
 	h.config.Now = func() time.Time {
@@ -118,8 +119,8 @@ func TestANodeIsNeverDownWithoutATime(t *testing.T) {
 	require.Equal(t, Up, h.state())
 }
 
-// A node that nobody asks is found to be away by a check, and to be back by the probes after.
-func TestACheckFindsOutThatAnIdleNodeIsAway(t *testing.T) {
+// A check shows that an idle node is away, and the probes after it show that the node is back.
+func TestACheckShowsThatAnIdleNodeIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := openPatient()
 		defer p.close()

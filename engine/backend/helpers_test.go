@@ -21,8 +21,8 @@ func openTest(t testing.TB, config Config) *Fleet {
 	return f
 }
 
-// babbler starts a server that answers all input with the same bytes, until the test
-// ends, and returns its address.
+// babbler starts a server that replies to any input with the same bytes, and returns its
+// address. It runs until the test ends.
 func babbler(t testing.TB, reply string) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

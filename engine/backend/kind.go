@@ -9,13 +9,13 @@ type Kind uint8
 const (
 	KindTimeout    Kind = iota // no reply in time
 	KindConnection             // there was no connection, or it was lost
-	KindMalformed              // a reply that makes no sense
+	KindMalformed              // the reply is malformed
 	KindLoading                // the node is loading its data
 	KindReplica                // the node is a replica
 	KindBusy                   // the node is busy with a script
-	KindPermission             // the node refuses the login, or the user has no right to the call
+	KindPermission             // the node refuses the login, or the user may not make the call
 	KindMemory                 // the node has no memory left
-	KindKey                    // it is about one key of the call; KindOf never returns it
+	KindKey                    // the error is about one key of the call; KindOf never returns it
 	KindOther                  // any other error reply
 )
 
@@ -27,7 +27,7 @@ func (k Kind) String() string {
 	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory", "key", "other"}[k]
 }
 
-// KindOf returns the kind of the error of a call.
+// KindOf returns the kind of err, the error of a call.
 func KindOf(err error) Kind {
 	switch {
 	case !IsReply(err) && errors.Is(err, ErrMalformed):

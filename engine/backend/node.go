@@ -16,14 +16,14 @@ type Node struct {
 	backend *backend // the backend that the node belongs to; nil if the node is absent
 	name    string   // host:port
 	client  *redis.Client
-	conns   Connections
+	conns   Connections // open connections of client
 	health  health
 
 	// Batches counts round trips, for INFO. Users of the node increment it.
 	Batches atomic.Int64
 
 	mu      sync.Mutex
-	onClose []func() error // guarded by mu
+	onClose []func() error // functions to call before the client is closed; guarded by mu
 	closed  bool           // guarded by mu
 }
 
@@ -35,8 +35,8 @@ func openNode(f *Fleet, b *backend, addr string) *Node {
 	return n
 }
 
-// absentNode returns a stand-in for a node whose address is unknown. It is down, and has
-// no client.
+// absentNode returns a stand-in for a node whose address is unknown. It is Down and has no
+// client. why is its Reason.
 func absentNode(f *Fleet, name, why string) *Node {
 	n := &Node{fleet: f, name: name}
 	n.openHealth()
@@ -54,14 +54,14 @@ func (n *Node) openHealth() {
 // Name returns the node's address, host:port.
 func (n *Node) Name() string { return n.name }
 
-// Client returns the node's client, which uses RESP2 and never sends anything twice. It waits
-// until the context's deadline, so every request needs one: see Fleet.Timeout. Client returns nil
-// if the node's address is not known yet.
+// Client returns the node's client, which uses RESP2 and never sends anything twice. Every
+// request needs a context with a deadline, because the client has no timeout of its own: see
+// Fleet.Timeout. Client returns nil if the node's address is unknown.
 func (n *Node) Client() *redis.Client { return n.client }
 
-// Subscriber returns a further client of the node, for a subscription, which the caller closes. Its
-// greeting and its SUBSCRIBE have no deadline of a request, and so get that of Fleet.Timeout now: a
-// node that hangs meanwhile keeps nobody from closing the subscription.
+// Subscriber returns another client of the node, for a subscription. The caller closes it. The
+// greeting and SUBSCRIBE time out after the current Fleet.Timeout, so that the subscription can
+// be closed even if the node hangs.
 func (n *Node) Subscriber() *redis.Client {
 	o := n.Options(&n.conns)
 	o.ReadTimeout, o.WriteTimeout = n.Timeout(), n.Timeout()
@@ -78,21 +78,22 @@ func (n *Node) Clustered() bool { return n.backend != nil && n.backend.kind == c
 // State returns the state of the node's health.
 func (n *Node) State() State { return n.health.state() }
 
-// Down reports whether requests should get their policy at once.
+// Down reports whether the node's state is Down: requests should be answered by their FAIL
+// policy at once.
 func (n *Node) Down() bool { return State(n.health.failures.Load()) == Down }
 
 // Reason returns why the node is not up, in a few words.
 func (n *Node) Reason() string { return n.health.reason() }
 
-// UntilProbe returns the ms until the next probe, at least 1. A client need not try again
-// earlier.
+// UntilProbe returns the ms until the next probe, at least 1. Before that, another attempt of a
+// client is useless.
 func (n *Node) UntilProbe() int64 { return n.health.untilProbe() }
 
 // Failures returns how many round trips failed while the node was not down.
 func (n *Node) Failures() int64 { return n.health.failed.Load() }
 
-// Record updates the node's health after a round trip. err is nil if the node replied at
-// all, else an error for which Failed returns true.
+// Record updates the node's health after a round trip. err must be nil if the node replied,
+// even with an error, unless Failed returns true for that error.
 func (n *Node) Record(err error) {
 	if err == nil {
 		if n.health.failures.Load() == int32(Suspect) {
@@ -108,8 +109,8 @@ func (n *Node) Record(err error) {
 	}
 }
 
-// Options returns the options for a further client of the node, whose connections are
-// tracked by conns. Its requests need a deadline, as those of Client do.
+// Options returns the options for another client of the node, whose connections conns tracks.
+// Its requests need a deadline, as those of Client do.
 func (n *Node) Options(conns *Connections) *redis.Options {
 	return n.fleet.options(n.backend, n.name, conns)
 }
@@ -179,9 +180,9 @@ func (n *Node) report() (attrs []any) {
 	return attrs
 }
 
-// poolSize is the number of connections of a node's client: two for batches in flight,
-// one for a probe, and four for packages layout, hotkeys and policy/store, which use them seldom and
-// must not keep a batch waiting.
+// poolSize is the number of connections of a node's client: two for batches in flight, one for a
+// probe, and four for packages layout, hotkeys and policy/store, which use them rarely but must
+// not make a batch wait.
 const poolSize = 7
 
 // options returns the options for a client of the node of backend b at addr.
@@ -203,8 +204,8 @@ func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Opti
 	return &o
 }
 
-// nameConnection names a new connection for CLIENT LIST. A node that is busy with a function refuses
-// to, but accepts the connection all the same: free needs one in order to end the function.
+// nameConnection names a new connection for CLIENT LIST. A busy node refuses the name, but the
+// connection is used all the same: free needs one to end the function that keeps the node busy.
 func nameConnection(ctx context.Context, conn *redis.Conn) error {
 	err := conn.ClientSetName(ctx, "rlproxy").Err()
 	if isBusy(err) {

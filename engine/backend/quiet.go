@@ -6,8 +6,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// quiet keeps go-redis from writing to standard error. It also returns what it would
-// write as an error, which is logged once per change of state, not once per attempt.
+// quiet keeps go-redis from writing to standard error. go-redis also returns each failure as an
+// error, which rlproxy logs once per change of state and not once per attempt.
 type quiet struct{}
 
 func (quiet) Printf(context.Context, string, ...any) {}

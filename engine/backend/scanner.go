@@ -7,8 +7,8 @@ import (
 
 // scanner checks the replies on a connection before go-redis parses them. go-redis
 // allocates memory for as many elements or bytes as a reply announces, and uses stack for
-// each level of nesting; running out of either ends the process. So a reply that
-// announces more than limits allow is an error, even if little of it arrives.
+// each level of nesting. Running out of either ends the process. So a reply that announces
+// more than limits allow is an error, even if little of it arrives.
 type scanner struct {
 	limits scanLimits
 
@@ -16,7 +16,7 @@ type scanner struct {
 	n        int      // bytes in head
 	skip     int64    // remaining bytes of the current string
 	left     []int64  // remaining elements of each open array or map, outermost first
-	complete bool     // a complete reply has arrived
+	complete bool     // at least one complete reply has arrived
 }
 
 // scanLimits bound one reply.
@@ -33,7 +33,8 @@ var (
 	passedLimits = scanLimits{1 << 32, 1 << 32, 4096}
 )
 
-// feed checks the next bytes of the connection.
+// feed checks the next bytes of the connection. It returns ErrMalformed if a reply is invalid or
+// exceeds the limits.
 func (s *scanner) feed(p []byte) error {
 	for len(p) > 0 {
 		if s.skip > 0 {

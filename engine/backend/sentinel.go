@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// master asks the sentinels of b in turn for the address of the master.
+// master asks the sentinels of b in turn for the address of the master, until one answers.
 func (w *watcher) master(ctx context.Context, b *backend) (addr string, err error) {
 	var failures []error
 	for i := range b.seeds {

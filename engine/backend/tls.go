@@ -13,11 +13,11 @@ import (
 
 // TLS configures connections to rediss:// backends.
 type TLS struct {
-	CACertFile string // PEM file: the authorities to trust; empty: the system's
-	CertFile   string // PEM file: the client certificate for nodes that ask for one; empty: none
-	KeyFile    string // PEM file: the private key of CertFile
+	CACertFile string // PEM file with the authorities to trust; empty: those of the system
+	CertFile   string // PEM file with the client certificate, for nodes that require one; empty: none
+	KeyFile    string // PEM file with the private key of CertFile
 	KeyPass    string // the password of KeyFile, if it is encrypted
-	ServerName string // the name in all nodes' certificates; empty: the host of each node
+	ServerName string // the name expected in the certificates of all nodes; empty: the host of each node
 }
 
 // load reads the files and returns the configuration for all nodes.

@@ -14,7 +14,7 @@ import (
 	"github.com/youmark/pkcs8"
 )
 
-// encrypted writes a key again, so that pass opens it, and returns the path.
+// encrypted writes a copy of a key that is encrypted with pass, and returns its path.
 func encrypted(t *testing.T, keyFile, pass string) string {
 	b, err := os.ReadFile(keyFile)
 	require.NoError(t, err)
@@ -28,8 +28,8 @@ func encrypted(t *testing.T, keyFile, pass string) string {
 	return path
 }
 
-// startTLS runs a server that also takes TLS connections, at addr, from clients with a
-// certificate. The files are what it takes to be one.
+// startTLS runs a server that also accepts TLS connections at addr, from clients with a
+// certificate. files has what such a client needs.
 func startTLS(t *testing.T) (s *redistest.Server, addr string, files TLS) {
 	t.Helper()
 	authority, certificate, key := redistest.Certificates(t)
@@ -84,7 +84,7 @@ func TestTLS(t *testing.T) {
 	locked.KeyFile, locked.KeyPass = encrypted(t, both.KeyFile, "hush"), "hush"
 	counts(3, open(locked))
 
-	// New files hold for new connections; bad ones change nothing.
+	// New files apply to new connections. Invalid ones change nothing.
 	locked.KeyPass = "hushhush"
 	require.ErrorContains(t, f.SetTLS(locked), locked.KeyFile+": backend-tls-key-file-pass does not open the key: ")
 	require.Error(t, f.SetTLS(TLS{CACertFile: both.KeyFile}))

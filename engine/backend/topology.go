@@ -13,8 +13,8 @@ type Topology struct {
 	slots *[shard.Slots]uint16 // the index in Nodes of each slot's master; nil without a cluster
 }
 
-// Locate returns the index of the node that holds a shard of the key with that name. Shard
-// 0 is the key's home. On a list of nodes, a key and its shadow lie on the same nodes.
+// Locate returns the index in Nodes of the node that holds a shard of the named key. Shard 0 is
+// the key's home. Without a cluster, a key and its shadow are on the same nodes.
 func (t *Topology) Locate(name []byte, number int) int {
 	switch {
 	case t.slots != nil:
@@ -31,8 +31,8 @@ func (t *Topology) Locate(name []byte, number int) int {
 	return t.place.Order(key, buf[:0])[number%len(t.Nodes)]
 }
 
-// LocateStored returns the index of the node that holds a stored key, and the key's slot
-// in a cluster. Without a cluster, too, keys with the same hash tag are on the same node.
+// LocateStored returns the index in Nodes of the node that holds a stored key, and the key's
+// slot in a cluster. Keys with the same hash tag are on the same node, even without a cluster.
 func (t *Topology) LocateStored(key []byte) (node int, slot uint16) {
 	switch {
 	case t.slots != nil:
@@ -44,8 +44,8 @@ func (t *Topology) LocateStored(key []byte) (node int, slot uint16) {
 	return t.place.Home(shard.Tag(key)), 0
 }
 
-// Spread returns the numbers of n shards of the key with that name, the home's first, on as
-// many different nodes as possible.
+// Spread returns the numbers of n shards of the named key, on as many different nodes as
+// possible. The first is 0, the home.
 func (t *Topology) Spread(name []byte, n int) []int {
 	if t.slots != nil {
 		return shard.Spread(nil, name, n, len(t.Nodes), func(slot int) int { return int(t.slots[slot]) })
@@ -60,8 +60,8 @@ func (t *Topology) Spread(name []byte, n int) []int {
 // Clustered reports whether the nodes are masters of a Redis Cluster.
 func (t *Topology) Clustered() bool { return t.slots != nil }
 
-// Names returns the names by which keys are placed, by the index in Nodes. It returns nil
-// for a Redis Cluster, in which slots place the keys. The caller must not modify it.
+// Names returns the names by which keys are placed, in the order of Nodes. It returns nil for a
+// Redis Cluster, where keys are placed by slots. The caller must not modify the slice.
 func (t *Topology) Names() []string {
 	if t.place == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// clients is keys with ends that matter to names.
+// clients returns keys, some of which end in a mark as names do.
 func clients() (keys [][]byte) {
 	for i := range 300 {
 		key := fmt.Appendf(nil, "tenant:%d", i)
@@ -19,9 +19,9 @@ func clients() (keys [][]byte) {
 	return keys
 }
 
-// On a list of nodes, names leave keys where they were before keys had names, and shadows lie
-// with their keys.
-func TestNamesDoNotMoveKeysOnAList(t *testing.T) {
+// On a list of nodes, the client's key decides the placement, not its name: a shadow is on the
+// same nodes as its key.
+func TestMarksOfNamesDoNotChangeThePlacement(t *testing.T) {
 	names := []string{"a:1/0", "b:1/0", "c:1/0"}
 	top := &Topology{Nodes: []*Node{{}, {}, {}}, place: shard.NewNodes(names)}
 	for _, key := range clients() {
@@ -31,11 +31,11 @@ func TestNamesDoNotMoveKeysOnAList(t *testing.T) {
 			require.Equal(t, top.place.Order(key, nil)[2], top.Locate(name, 5), "%q", name)
 		}
 		node, _ := top.LocateStored(key)
-		require.Equal(t, top.place.Home(key), node, "an ordinary key %q has no name", key)
+		require.Equal(t, top.place.Home(key), node, "a key without a hash tag, %q", key)
 	}
 }
 
-func TestShadowsLieInTheSlotsOfTheirStoredKeys(t *testing.T) {
+func TestShadowsAreInTheSlotsOfTheirStoredKeys(t *testing.T) {
 	open := opener()
 	top := clusterTopology([]redis.ClusterSlot{slots(0, 8191, "a:1"), slots(8192, 16383, "b:1")}, open, open("unserved"))
 	apart := 0

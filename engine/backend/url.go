@@ -19,7 +19,7 @@ type backend struct {
 	master  string         // the master's name at the sentinels; else empty
 	tls     *tlsTarget     // nil: no TLS
 	options *redis.Options // user, password and database for nodes
-	askAs   [2]string      // user and password for sentinels
+	askAs   [2]string      // user and password for the sentinels themselves
 }
 
 type backendKind uint8
@@ -35,7 +35,7 @@ var backendKinds = map[string]backendKind{
 	"redis": oneNode, "redis+sentinel": sentinels, "redis+cluster": cluster,
 }
 
-// backendForms is the end of errors about URLs.
+// backendForms ends error messages about URLs.
 const backendForms = "a backend is redis://[user:password@]host:port[/db], " +
 	"redis+sentinel://[user:password@]host:port,host:port/master[/db] or " +
 	"redis+cluster://[user:password@]host:port,host:port, with rediss in place of redis for TLS"
@@ -90,13 +90,13 @@ func parseBackend(text string) (*backend, error) {
 			return nil, errBackend // err may contain the password
 		}
 		if !validPlace(options) {
-			return nil, errors.New("a port is from 1 to 65535, and a database from 0: " + backendForms)
+			return nil, errors.New("a port must be from 1 to 65535, and a database at least 0: " + backendForms)
 		}
 		b.seeds = append(b.seeds, options.Addr)
 		b.options = options
 	}
 	if kind == oneNode && len(b.seeds) > 1 {
-		return nil, errors.New("a redis:// backend has one address: " + backendForms)
+		return nil, errors.New("a redis:// backend has only one address: " + backendForms)
 	}
 	if t := b.options.TLSConfig; t != nil {
 		b.tls = &tlsTarget{serverName: t.ServerName, skipVerify: t.InsecureSkipVerify}
@@ -108,15 +108,15 @@ func parseBackend(text string) (*backend, error) {
 	return b, nil
 }
 
-// validPlace reports whether a node can be at the address, and have the database.
+// validPlace reports whether the port and the database are within their ranges.
 func validPlace(o *redis.Options) bool {
 	_, text, _ := net.SplitHostPort(o.Addr)
 	port, err := strconv.Atoi(text)
 	return err == nil && 1 <= port && port <= 65535 && o.DB >= 0
 }
 
-// takeSentinelUser removes sentinel_username and sentinel_password from a query and stores
-// them in b: sentinels have users of their own.
+// takeSentinelUser stores sentinel_username and sentinel_password of a query in b, and returns
+// the query without them. Sentinels have users of their own.
 func (b *backend) takeSentinelUser(query string) string {
 	values, err := url.ParseQuery(query)
 	if err != nil {
@@ -129,8 +129,8 @@ func (b *backend) takeSentinelUser(query string) string {
 }
 
 // name returns the backend's name for placement: master/db for sentinels, else host:port/db.
-// However the address of a node is written, it has one name, because keys are placed by it:
-// lower case, a port without leading zeros, an IP address in its shortest form, and
+// Different spellings of one address have the same name, so that they place keys alike: the name
+// is in lower case, with a port without leading zeros, an IP address in its shortest form, and
 // 127.0.0.1 for localhost.
 func (b *backend) name() string {
 	where := b.master
@@ -140,7 +140,7 @@ func (b *backend) name() string {
 	return strings.ToLower(where) + "/" + strconv.Itoa(b.options.DB)
 }
 
-// canonical returns the one form of a host:port.
+// canonical returns the canonical form of a host:port.
 func canonical(addr string) string {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -173,7 +173,7 @@ func parseBackends(urls []string) ([]*backend, error) {
 		}
 		for _, other := range all {
 			if other.name() == b.name() {
-				return nil, fmt.Errorf("backend %s is named twice", b.name())
+				return nil, fmt.Errorf("backend %s is listed twice", b.name())
 			}
 		}
 		all = append(all, b)

@@ -47,7 +47,7 @@ func TestBackendURLsAreParsed(t *testing.T) {
 	require.Equal(t, "p", b.options.Password)
 }
 
-func TestInvalidBackendURLsAreRefusedWithoutTheirPassword(t *testing.T) {
+func TestErrorsAboutBackendURLsDoNotContainThePassword(t *testing.T) {
 	for _, url := range []string{
 		"", "redis", "http://h:1", "redis://", "redis://u:secret@h:port", "redis://u:secret@h:1,h:2",
 		"redis+sentinel://u:secret@h:1", "redis+sentinel://u:secret@h:1/main/x", "redis+cluster://u:secret@h:1/1",

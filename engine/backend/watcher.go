@@ -12,13 +12,13 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// watcher keeps the topology current if there are sentinels or a cluster. It asks them
-// every few seconds, soon after a node failed or turned out to be demoted, and when a
-// node replies that a slot has moved.
+// watcher keeps the topology current if there are sentinels or a cluster. It asks them at
+// regular intervals, soon after a node has failed or turns out to be demoted, and when a node
+// replies that a slot has moved.
 //
 // Each master has its own queues, pool and health, so a master that hangs delays only its
-// own keys. go-redis's cluster client is not used because it has one queue for all
-// masters, and repeats commands that may have been applied.
+// own keys. go-redis's cluster client is not used because it has one queue for all masters
+// and repeats commands that may have been applied.
 type watcher struct {
 	fleet    *Fleet
 	backends []*backend
@@ -28,7 +28,7 @@ type watcher struct {
 	// Used only by the watcher's goroutine:
 	clients map[string]*redis.Client // clients of seeds and sentinels, by address
 	left    map[*Node]time.Time      // when a node that is in no topology left it
-	turn    int                      // the index of the server to ask first
+	turn    int                      // the index of the server to ask first, modulo their number
 
 	look chan struct{} // wakes the goroutine
 	stop context.CancelFunc
@@ -36,24 +36,25 @@ type watcher struct {
 }
 
 const (
-	// lookSoon is the shortest pause between requests for the topology, after trouble.
-	lookSoon = 100 * time.Millisecond
-	// lookOften is the pause between requests to sentinels. A demoted master may not know
-	// that it was demoted.
-	lookOften = time.Second
-	// lookCalm is the pause between requests to a cluster, whose nodes reply when slots
-	// have moved.
-	lookCalm = 5 * time.Second
-	// retireAfter is how long a node that is in no topology is kept: longer than any
-	// request that was sent to it takes.
+	// minPause is the shortest pause between requests for the topology, used after a failure.
+	minPause = 100 * time.Millisecond
+	// sentinelPause is the usual pause between requests to sentinels. It is short because a
+	// demoted master may not know that it was demoted.
+	sentinelPause = time.Second
+	// clusterPause is the usual pause between requests to a cluster. It is long because the
+	// nodes themselves reply that a slot has moved.
+	clusterPause = 5 * time.Second
+	// retireAfter is how long a node that has left the topology is kept: longer than any
+	// request takes that was sent to it before.
 	retireAfter = 3 * time.Second
 )
 
-// errNoAnswer is the error if no server knew the topology.
+// errNoAnswer is the error if no server has told the topology.
 var errNoAnswer = errors.New("no sentinel or cluster node answered")
 
-// noAnswer returns the error after all servers were asked. failures are theirs. A refusal,
-// such as NOPERM, is part of it, since that is what an operator can mend.
+// noAnswer returns the error after every server has failed to answer, with the given failures.
+// The error includes one that a server replied with, such as NOPERM, because an operator can
+// fix its cause.
 func noAnswer(failures []error) error {
 	if i := slices.IndexFunc(failures, IsReply); i >= 0 {
 		return fmt.Errorf("%w as it should; one said: %w", errNoAnswer, failures[i])
@@ -62,7 +63,7 @@ func noAnswer(failures []error) error {
 }
 
 // newWatcher returns the watcher of a fleet with sentinels or a cluster. Until it has
-// found the nodes, requests get their policy.
+// found the nodes, requests are answered by their FAIL policy.
 func newWatcher(f *Fleet, backends []*backend) *watcher {
 	w := &watcher{
 		fleet: f, backends: backends,
@@ -132,11 +133,11 @@ func (w *watcher) run(ctx context.Context) {
 			_ = client.Close()
 		}
 	}()
-	calm := lookCalm
+	usual := clusterPause
 	if w.backends[0].kind != cluster {
-		calm = lookOften
+		usual = sentinelPause
 	}
-	retry, said := lookSoon, ""
+	retry, said := minPause, ""
 	for {
 		settled, err := false, errPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
@@ -151,21 +152,21 @@ func (w *watcher) run(ctx context.Context) {
 			said = ""
 			w.fleet.config.Logger.Warn("topology known again")
 		}
-		wait := calm
+		wait := usual
 		if settled {
-			retry = lookSoon
+			retry = minPause
 		} else {
-			wait, retry = retry, min(2*retry, lookOften)
+			wait, retry = retry, min(2*retry, sentinelPause)
 		}
-		// wake does not shorten the first lookSoon of the pause: trouble comes in bursts.
-		if !pause(ctx, lookSoon, nil) || !pause(ctx, wait-lookSoon, w.look) {
+		// wake cannot make the pause shorter than minPause, because failures come in bursts.
+		if !pause(ctx, minPause, nil) || !pause(ctx, wait-minPause, w.look) {
 			return
 		}
 	}
 }
 
-// find asks for the topology and stores it. settled reports that there is no reason to
-// ask again soon.
+// find asks for the topology and stores it. settled is false if there is a reason to ask again
+// soon: an error, or a node that is not up.
 func (w *watcher) find(ctx context.Context) (settled bool, err error) {
 	now := w.fleet.topology.Load()
 	next := &Topology{place: now.place}
@@ -198,8 +199,8 @@ func (w *watcher) find(ctx context.Context) (settled bool, err error) {
 	return settled, err
 }
 
-// findMaster returns the master that the sentinels of b name. It returns now if that is
-// the master, or if no sentinel answers.
+// findMaster returns the master that the sentinels of b name. now is the master so far, which
+// findMaster returns if it is still the master, or if no sentinel answers.
 func (w *watcher) findMaster(ctx context.Context, b *backend, now *Node) (*Node, error) {
 	addr, err := w.master(ctx, b)
 	if err != nil || now.client != nil && addr == now.name {
@@ -251,7 +252,8 @@ func (w *watcher) client(b *backend, addr string) *redis.Client {
 	return w.clients[addr]
 }
 
-// within bounds one request for the topology.
+// within returns the context of one request for the topology. It has a timeout of at least
+// minPause.
 func (w *watcher) within(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, max(w.fleet.Timeout(), lookSoon))
+	return context.WithTimeout(ctx, max(w.fleet.Timeout(), minPause))
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The process survives any reply of sentinels, cluster nodes and nodes: the watcher logs
-// that the topology is unknown, and a node that answers no probe stays down.
-func TestNonsenseRepliesLeaveTheTopologyUnknown(t *testing.T) {
+// The process survives any reply of a sentinel, a cluster node or a single node. The watcher
+// logs that the topology is unknown.
+func TestMalformedRepliesLeaveTheTopologyUnknown(t *testing.T) {
 	for i, reply := range []string{
 		"", "\r\n", "+\r\n", "-\r\n", "$5\r\nab", "$-7\r\n", "*-3\r\n", "*2\r\n*-1\r\n:1\r\n", "$999999999999999999999\r\n", ":x\r\n", "!!!\r\n",
 		"*1\r\n*3\r\n:0\r\n:16383\r\n*0\r\n", "*1\r\n*2\r\n:0\r\n:1\r\n", "*1\r\n*3\r\n:-9\r\n:99999999\r\n*2\r\n$1\r\nx\r\n:-1\r\n",
@@ -43,8 +43,7 @@ func TestNonsenseRepliesLeaveTheTopologyUnknown(t *testing.T) {
 	}
 }
 
-// A node that leaves the topology is closed some seconds later, after its OnClose
-// functions.
+// A node that has left the topology is closed some seconds later, after its OnClose functions.
 func TestNodesThatLeaveTheTopologyAreClosed(t *testing.T) {
 	g := redistest.StartGuarded(t)
 	f := openTest(t, Config{Backends: []string{g.URL()}})

@@ -10,35 +10,34 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// MaxEntries is the most entries of one call: enough to make the call's own cost
-// small, few enough to hold the node up for less than a ms.
+// MaxEntries is the most entries of one call: enough to make the overhead of the call small,
+// and few enough to block the node for less than a ms.
 const MaxEntries = 64
 
-// Call is one call of the function that decides: up to MaxEntries entries, each one
-// key with one spec, asked by one or more equal requests. A Call is used again and
-// again. The zero Call is empty.
+// Call is one call of the function decide: up to MaxEntries entries, each of which is one
+// key with one spec, for one or more equal requests. A Call is reused. The zero Call is empty.
 type Call struct {
-	keys    []byte // stored keys, one after the other
-	entries []entry
-	specs   []spec
-	index   [2 * MaxEntries]int16 // open addressing over hashes of keys: 1 + the latest entry of a key
-	packed  []byte                // entries, then specs
-	ends    []int                 // of the packed entries, and of each packed spec
-	names   []string
-	args    []any
-	usages  usages
-	answers []Answer
+	keys    []byte                // stored keys, one after the other
+	entries []entry               // entries in the order in which they were added
+	specs   []spec                // the different specs of the entries
+	index   [2 * MaxEntries]int16 // hash table of keys, open addressing: 1 + the latest entry of a key, or 0
+	packed  []byte                // entries, then specs, as they are sent
+	ends    []int                 // the end in packed of the entries, and of each spec
+	names   []string              // the stored key of each entry
+	args    []any                 // the result of Args
+	usages  usages                // memory for the usages in answers
+	answers []Answer              // the result of Decode
 }
 
 // entry is one key with one spec.
 type entry struct {
-	keyFrom, keyTo int // in keys
-	spec           int
-	requests       int64
+	keyFrom, keyTo int   // start and end of the stored key in keys
+	spec           int   // index in specs
+	requests       int64 // number of equal requests
 }
 
-// keepKeys is the most bytes of keys for which a Call keeps memory. It is enough for
-// MaxEntries keys of some hundred bytes.
+// keepKeys is the most bytes of keys for which a Call keeps memory: MaxEntries keys of 512
+// bytes.
 const keepKeys = 32 << 10
 
 // Reset empties the call.
@@ -53,9 +52,9 @@ func (c *Call) Reset() {
 // Len returns the number of entries.
 func (c *Call) Len() int { return len(c.entries) }
 
-// Add puts a request into the call, to be decided at a shard of its key; 0 is the
-// home. It returns the request's entry. A request equal to the latest one about its
-// key shares that one's entry, and comes after it. ok is false if the call is full.
+// Add adds a request to the call, to be decided at a shard of its key; 0 is the home. It
+// returns the index of the request's entry. A request equal to the latest one about its key
+// shares that one's entry and comes after it. ok is false if the call is full.
 func (c *Call) Add(r *engine.Request, shardNumber int) (at int, ok bool) {
 	from := len(c.keys)
 	c.keys = shard.AppendStoredKey(c.keys, r.Key, shardNumber)
@@ -68,7 +67,7 @@ func (c *Call) Add(r *engine.Request, shardNumber int) (at int, ok bool) {
 		if string(c.keys[e.keyFrom:e.keyTo]) != string(key) {
 			continue
 		}
-		// Only the latest entry may take one more: the order within a key holds.
+		// Only the latest entry of a key may take one more request, to keep the order within the key.
 		if !wanted.reset && c.specs[e.spec] == wanted {
 			c.keys = c.keys[:from]
 			e.requests++
@@ -80,7 +79,7 @@ func (c *Call) Add(r *engine.Request, shardNumber int) (at int, ok bool) {
 		c.keys = c.keys[:from]
 		return 0, false
 	}
-	of := len(c.specs) - 1 // mostly it is the spec of the entry before
+	of := len(c.specs) - 1 // start with the latest spec, which most often is the one
 	for of >= 0 && c.specs[of] != wanted {
 		of--
 	}
@@ -100,14 +99,13 @@ func (c *Call) About(key []byte, shardNumber int) bool {
 	return string(c.keys[e.keyFrom:e.keyTo]) == string(shard.AppendStoredKey(buf[:0], key, shardNumber))
 }
 
-// Args returns the words of the call. They hold until the next Reset. clock is the
-// node's clock in tests, in ms, and empty otherwise.
+// Args returns the words of the call. The next Args reuses the slice. clock replaces the
+// node's clock in tests, in ms, and is empty otherwise.
 //
-// A node of a cluster must not be told the keys of several slots as keys. With apart
-// they are the function's last arguments instead: the node then refuses, key by key,
-// those that it does not have. With scripted the node refuses functions, and the
-// library runs there as a script, which takes the name of the function that it stands
-// in for as its first argument after the keys.
+// In a cluster, a call must not declare keys of several slots. With apart, the keys are the
+// function's last arguments instead, and the node refuses each key that it does not have.
+// scripted is for a node that refuses functions: there the library runs as a script, whose
+// first argument after the keys is the name of the function.
 func (c *Call) Args(clock string, apart, scripted bool) []any {
 	keys := string(c.keys)
 	c.names, c.args, c.packed = c.names[:0], c.args[:0], c.packed[:0]
@@ -120,7 +118,7 @@ func (c *Call) Args(clock string, apart, scripted bool) []any {
 		alone = alone && e.requests == 1
 	}
 	if alone && len(c.specs) == 1 {
-		c.packed = c.packed[:0] // no entries say the same
+		c.packed = c.packed[:0] // the function takes an empty list of entries to mean this
 	}
 	c.ends = append(c.ends[:0], len(c.packed))
 	for i := range c.specs {
@@ -132,7 +130,7 @@ func (c *Call) Args(clock string, apart, scripted bool) []any {
 	if apart && len(c.entries) > 1 {
 		declared, last = nil, c.names
 	}
-	// Pointers to texts cost no allocation.
+	// Pointers to strings are stored in an any without an allocation.
 	if scripted {
 		c.args = append(c.args, "evalsha", &lua.Script.SHA, len(declared))
 	} else {
@@ -154,26 +152,25 @@ func (c *Call) Args(clock string, apart, scripted bool) []any {
 	return c.args
 }
 
-// kindReset stands in place of an algorithm's kind in the spec of an entry that
-// resets its key.
+// kindReset takes the place of an algorithm's kind in the spec of an entry that resets its key.
 const kindReset = 5
 
 // Flags of a spec.
 const (
 	flagStrict  = 1 // the oldest sub-window counts in full
 	flagAtShard = 2 // the key is a shard of a split key, not its home
-	flagRate    = 4 // a rate follows, not windows
+	flagRate    = 4 // the spec has a rate instead of windows
 )
 
-// spec is what an entry asks of its key. Entries with equal specs send them once.
+// spec is what an entry asks of its key. A call has each different spec once.
 type spec struct {
-	limit.Spec // for a reset, without windows
-	reset      bool
-	atShard    bool
+	limit.Spec      // has no windows for a reset
+	reset      bool // the entry resets its key
+	atShard    bool // the entry is about a shard of a split key, not its home
 }
 
-// append packs a spec: cost 6 bytes, flags 1, kind 1, buckets 2, then for each
-// window its length 5 and limit 5, or for a rate its interval 8 and limit 8.
+// append packs a spec: cost 6, flags 1, kind 1, buckets 2, then for each window its length 5
+// and limit 5, or for a rate its interval 8 and limit 8.
 func (s *spec) append(b []byte) []byte {
 	kind := byte(s.Kind)
 	if s.reset {
@@ -203,8 +200,8 @@ func (s *spec) append(b []byte) []byte {
 	return b
 }
 
-// KeysArgs returns the words of the call of a function about stored keys. Apart and scripted are as Call.Args
-// has them.
+// KeysArgs returns the words of a call of any function about stored keys. clock, apart and
+// scripted are those of Call.Args.
 func KeysArgs(f *lua.Function, stored []string, clock string, args [][]byte, apart, scripted bool) []any {
 	declared, last := stored, []string(nil)
 	if apart {

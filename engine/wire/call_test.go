@@ -24,12 +24,12 @@ func TestEqualRequestsShareAnEntry(t *testing.T) {
 	require.Equal(t, 2, add(slide("a", 11)), "another spec")
 	require.Equal(t, 3, add(slide("a", 10)), "only the latest entry of a key may take one more")
 	require.Equal(t, 4, add(conformance.Reset("b")))
-	require.Equal(t, 5, add(conformance.Reset("b")), "resets are told apart")
+	require.Equal(t, 5, add(conformance.Reset("b")), "each reset has an entry of its own")
 	require.Equal(t, 6, c.Len())
 	require.Len(t, c.specs, 3)
 }
 
-func TestShardsOfAKeyAreKeysOfTheirOwn(t *testing.T) {
+func TestShardsOfAKeyHaveEntriesOfTheirOwn(t *testing.T) {
 	var c Call
 	r := slide("a", 10)
 	for number := range 3 {
@@ -83,7 +83,7 @@ func TestArgs(t *testing.T) {
 	}
 }
 
-// A call that is used again allocates only the texts that go-redis takes.
+// A reused call allocates only the strings that go-redis gets.
 func TestCallAllocations(t *testing.T) {
 	r := slide("user:42", 10)
 	var c Call

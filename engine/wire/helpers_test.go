@@ -8,10 +8,10 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// clock is the node's in the replies of these tests, in ms.
+// clock is the node's clock in the replies of these tests, in ms.
 const clock = conformance.Base
 
-// bytesOf puts integers into bytes, big-endian: size, value, size, value ...
+// bytesOf encodes integers, big-endian. Its arguments are size, value, size, value ...
 func bytesOf(pairs ...int64) (b []byte) {
 	for i := 0; i < len(pairs); i += 2 {
 		b = appendUint(b, pairs[i+1], int(pairs[i]))
@@ -28,7 +28,7 @@ func join(parts ...[]byte) string {
 	return string(all)
 }
 
-// usage is a usage as a node packs it, with times from clock on; a time of 0 is none.
+// usage packs a usage as a node does. room and last are in ms from clock; a room of 0 means none.
 func usage(used, room, last int64) []byte {
 	at := func(ms int64) int64 {
 		if ms == 0 {
@@ -39,7 +39,7 @@ func usage(used, room, last int64) []byte {
 	return bytesOf(6, used, 6, at(room), 6, clock+last, 6, 0)
 }
 
-// call returns a call of requests, all at shard number of their keys.
+// call returns a call with the requests, all at the shard with this number of their keys.
 func call(number int, requests ...engine.Request) *Call {
 	c := new(Call)
 	for i := range requests {
@@ -54,7 +54,7 @@ func slide(key string, most int64) engine.Request {
 	return conformance.Request(limit.Slide, key, most, 1000)
 }
 
-// argsOf returns the arguments of a call after the keys, as text.
+// argsOf returns the words of a call as strings. The number of keys becomes a varint.
 func argsOf(args []any) []string {
 	var out []string
 	for _, a := range args {

@@ -7,12 +7,12 @@ import (
 
 // Kinds of ids, as nodes store them.
 const (
-	idOnce        = 1
-	idReservation = 2
-	idSlots       = 3
+	idOnce        = 1 // ONCE
+	idReservation = 2 // RL.RESERVE and RL.SETTLE
+	idSlots       = 3 // RL.ACQUIRE, RL.RENEW and RL.RELEASE
 )
 
-// appendID appends the kind of the id of r 1, and its digest 16.
+// appendID appends the id of r: its kind 1 and its digest 16.
 func appendID(b []byte, r *engine.Request) []byte {
 	kind := byte(idReservation)
 	if r.Hold.Once {
@@ -23,11 +23,12 @@ func appendID(b []byte, r *engine.Request) []byte {
 	return append(append(b, kind), r.Hold.ID[:]...)
 }
 
-// Rider returns what a request with an id of its own adds to its spec: kind of the id 1 byte, digest 16, ms until it
-// lapses 5, 1 if what lapses is forgotten 1. The function lend takes it as its last argument.
+// Rider returns what a request with an id of its own adds to its spec: the kind of the id 1, its
+// digest 16, the ms until the hold lapses 5, and 1 if a hold that lapses is forgotten, else it
+// is charged, 1. The function lend takes it as its last argument.
 func Rider(r *engine.Request) []byte {
 	b := appendUint(appendID(nil, r), r.Hold.TTL, 5)
-	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only a log can be charged later
+	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only RL.RESERVE, a log, charges what lapses
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.
@@ -43,18 +44,19 @@ func specArg(r *engine.Request) []byte {
 // Admitted is the answer to a request with an id of its own.
 type Admitted struct {
 	Answer
-	Clock int64 // ms by which the answer was given: with Again, that of the first answer
-	Again bool  // the id is known, and this is its first answer
+	Clock int64 // node's clock when the answer was first given, in ms
+	Again bool  // the id is known, and this repeats the answer to the first request with it
 
-	// Spec is what the answer is about, for Spec.Decide. With Again it is what was asked first.
+	// Spec is the spec that the answer is about. With Again it is that of the first request.
 	Spec limit.Spec
 }
 
-// Decision returns the decision.
+// Decision returns the decision that the answer contains.
 func (a *Admitted) Decision() limit.Decision { return a.Spec.Decide(a.Usages, a.Clock, a.Granted, 0) }
 
-// DecodeAdmit reads the reply of the function admit to a request: again 1, and if it is 1 the length of a spec 1, that spec,
-// and the first reply; else the clock 6 and the answer to one entry.
+// DecodeAdmit decodes the reply of the function admit to a request: again 1, then, if that is 1,
+// the length of a spec 1, that spec, and the first reply, which begins with a 0 of its own; and
+// in both cases the clock 6 and the answer to one entry.
 func DecodeAdmit(reply string, r *engine.Request) (Admitted, error) {
 	in := reader{s: reply}
 	again := in.uint(1)
@@ -91,12 +93,12 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 		return a, errInconsistent
 	}
 	if a.Again && r.Kind != limit.Concurrency {
-		a.Lapsed = 0 // they were counted with the first answer
+		a.Lapsed = 0 // these holds were counted with the first answer
 	}
 	return a, nil
 }
 
-// decodeSpec reads the spec of the request that came first with the id of r.
+// decodeSpec decodes the spec of the first request that had the id of r.
 func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	in := reader{s: text}
 	s := limit.Spec{Cost: in.uint(6), Strict: in.uint(1)&flagStrict != 0, Kind: limit.Kind(in.uint(1)), Buckets: in.uint(2)} // #nosec G115 -- one byte
@@ -123,8 +125,8 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 // HomeAdmitArgs returns the arguments of the function lend for a request with an id of its own.
 func HomeAdmitArgs(r *engine.Request, args [][]byte) [][]byte { return append(args, Rider(r)) }
 
-// DecodeHomeAdmit reads the reply of the function lend to a request with an id of its own. If the id is
-// known, there is its first answer and no reply of the home.
+// DecodeHomeAdmit decodes the reply of the function lend to a request with an id of its own. It
+// returns the home's reply, or if the id is known, the first answer to it instead.
 func DecodeHomeAdmit(reply string, r *engine.Request, refusal *Refusal) (*HomeReply, *Admitted, error) {
 	in := reader{s: reply}
 	switch in.uint(1) {
@@ -138,13 +140,13 @@ func DecodeHomeAdmit(reply string, r *engine.Request, refusal *Refusal) (*HomeRe
 	return nil, nil, errMalformed
 }
 
-// SettleArgs returns the argument of the function settle: kind of the id 1 byte, digest 16, cost 6.
+// SettleArgs returns the argument of the function settle: the kind of the id 1, its digest 16, cost 6.
 func SettleArgs(r *engine.Request) [][]byte {
 	return [][]byte{appendUint(appendID(nil, r), r.Cost, 6)}
 }
 
-// DecodeSettle reads the reply of the function settle: settled 1 (2: by an earlier call), charged 6,
-// returned 6, overrun 6, and holds that had lapsed 3.
+// DecodeSettle decodes the reply of the function settle: settled 1 (0: no, 1: by this call, 2: by
+// an earlier one), charged 6, returned 6, overrun 6, and the number of holds that had lapsed 3.
 func DecodeSettle(reply string) (s engine.Settlement, lapsed int64, err error) {
 	r := reader{s: reply}
 	how := r.uint(1)
@@ -160,7 +162,8 @@ func DecodeSettle(reply string) (s engine.Settlement, lapsed int64, err error) {
 	return s, lapsed, nil
 }
 
-// EachArgs returns the arguments of the function each, which runs admit and settle for requests.
+// EachArgs returns the arguments of the function each, which runs settle for each OpSettle and
+// admit for each other request.
 func EachArgs(requests []*engine.Request) (args [][]byte) {
 	for _, r := range requests {
 		if r.Op == engine.OpSettle {
@@ -172,8 +175,8 @@ func EachArgs(requests []*engine.Request) (args [][]byte) {
 	return args
 }
 
-// DecodeEach reads the reply of the function each to n requests: what admit or settle replies to each of them, empty if
-// its key has failed.
+// DecodeEach decodes the reply of the function each to n requests. It returns the reply of admit
+// or settle to each of them, or "" for a request that failed because of its key.
 func DecodeEach(reply string, n int) ([]string, error) {
 	in := reader{s: reply}
 	all := make([]string, n)
@@ -183,7 +186,8 @@ func DecodeEach(reply string, n int) ([]string, error) {
 	return all, in.end()
 }
 
-// RenewArgs returns the argument of the function renew: by request the digest 16 and the ms 5.
+// RenewArgs returns the argument of the function renew: for each request the digest of its id 16
+// and its time to live in ms 5.
 func RenewArgs(requests []*engine.Request) [][]byte {
 	var b []byte
 	for _, r := range requests {
@@ -192,17 +196,17 @@ func RenewArgs(requests []*engine.Request) [][]byte {
 	return [][]byte{b}
 }
 
-// Renewal says what became of one renewal.
+// Renewal is the outcome of one renewal.
 type Renewal byte
 
-// What became of a renewal, as it stands on the wire.
+// The outcomes of a renewal, with their values on the wire.
 const (
-	Ended       Renewal = iota // nothing is held any more
-	Renewed                    // what is held lasts
-	RenewFailed                // the key has failed; asked for alone, the node says why
+	Ended       Renewal = iota // the hold has ended and is not renewed
+	Renewed                    // the hold is renewed
+	RenewFailed                // an error of this key; the node returns it to a call for this request alone
 )
 
-// DecodeRenew reads the reply of the function renew to n requests.
+// DecodeRenew decodes the reply of the function renew to n requests.
 func DecodeRenew(reply string, n int) ([]Renewal, error) {
 	if len(reply) != n {
 		return nil, errMalformed
@@ -216,7 +220,8 @@ func DecodeRenew(reply string, n int) ([]Renewal, error) {
 	return all, nil
 }
 
-// AllArgs returns the arguments of the function all, which asks several keys at once: their specs.
+// AllArgs returns the arguments of the function all, which decides requests about several keys
+// all or nothing: the spec of each request.
 func AllArgs(requests []engine.Request) [][]byte {
 	args := make([][]byte, len(requests))
 	for i := range requests {
@@ -225,9 +230,9 @@ func AllArgs(requests []engine.Request) [][]byte {
 	return args
 }
 
-// DecodeAll reads the reply of the function all: the clock 6, 1 if all were granted 1, and
-// by request the answer to one entry. If not all were granted, nothing was charged, and Granted says which
-// requests there was room for.
+// DecodeAll decodes the reply of the function all: the clock 6, 1 if all were granted 1, and for
+// each request the answer to one entry. If not all were granted, nothing was charged, and
+// Granted of each answer says whether there was room for the request.
 func DecodeAll(reply string, requests []engine.Request) (answers []Answer, clock int64, all bool, err error) {
 	r := reader{s: reply}
 	clock, all = r.uint(6), r.uint(1) == 1

@@ -53,13 +53,13 @@ func TestDecodeAdmit(t *testing.T) {
 	require.EqualValues(t, 5, a.Lapsed)
 	require.Equal(t, limit.Decision{Limit: 10, Remaining: 2, RetryAfter: 30, ResetAfter: 1041}, a.Decision())
 
-	// What was asked first had two windows and another cost.
+	// The first request with the id had two windows and another cost.
 	first := bytesOf(6, 4, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 20, 5, 2000, 5, 30)
 	again := join(bytesOf(1, 1, 1, int64(len(first))), first, bytesOf(1, 0, 6, clock-9, 1, int64(held), 3, 5, 4, 1, 3, 7), usage(2, 0, -9), usage(3, 0, -9))
 	a, err = DecodeAdmit(again, &r)
 	require.NoError(t, err)
 	require.True(t, a.Again)
-	require.Zero(t, a.Lapsed, "they were told with the first answer")
+	require.Zero(t, a.Lapsed, "the first answer counted them")
 	require.Equal(t, limit.Decision{Allowed: true, Limit: 20, Remaining: 14, ResetAfter: 1001}, a.Decision())
 	h, known, err := DecodeHomeAdmit(again, &r, nil)
 	require.NoError(t, err)
@@ -88,7 +88,7 @@ func TestDecodeAdmit(t *testing.T) {
 		require.Error(t, err, name)
 	}
 	_, err = DecodeAdmit(again, &slots)
-	require.ErrorIs(t, err, errInconsistent, "the kinds of ids do not see each other")
+	require.ErrorIs(t, err, errInconsistent, "ids of different kinds are independent")
 }
 
 func TestDecodeHomeAdmit(t *testing.T) {
@@ -180,7 +180,7 @@ func TestKeyErrorsOfHolds(t *testing.T) {
 	require.NoError(t, KeyError("ERR another"))
 }
 
-// Whatever a node answers, an answer about holds is an error, or numbers that a decision can be made of.
+// Whatever a node replies about holds, decoding returns an error or a valid decision.
 func FuzzDecodeHold(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(join([]byte{0}, bytesOf(6, clock, 1, 4, 3, 5, 4, 0, 3, 7), usage(8, 30, 40))))

@@ -5,10 +5,10 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// DecodeStates reads the reply of the function inspect: 1 if the key is split and
-// its shards hold something 1, then for each state kind 1, window 5, buckets 2,
-// used 6, limit 5, rate 3, time to live in ms 6, units held 6, holds 3 and holds that
-// have lapsed 4.
+// DecodeStates decodes the reply of the function inspect: 1 if the key's shards must be asked
+// as well 1, then for each state kind 1, window 5, buckets 2, used 6, limit 5, rate 3, time to
+// live in ms 6, units held 6, holds 3 and holds that have lapsed 4. It returns the states,
+// sorted, with Node set to node.
 func DecodeStates(reply, node string) (states []engine.State, split bool, err error) {
 	r := reader{s: reply}
 	split = r.uint(1) == 1

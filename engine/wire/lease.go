@@ -5,7 +5,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// Pairs returns a spec's limits as the protocol of package lease has them.
+// Pairs returns a spec's limits as pairs of package lease.
 func Pairs(s *limit.Spec) []lease.Pair {
 	pairs := make([]lease.Pair, s.N)
 	for i, w := range s.Limits() {
@@ -14,7 +14,7 @@ func Pairs(s *limit.Spec) []lease.Pair {
 	return pairs
 }
 
-// State returns what a spec charges over one window, as the protocol names it.
+// State returns the state of package lease that a spec charges for one of its windows.
 func State(s *limit.Spec, w limit.Window) lease.State {
 	state := lease.State{Kind: byte(s.Kind), Window: w.Length}
 	if s.Kind == limit.Counter {
@@ -23,8 +23,8 @@ func State(s *limit.Spec, w limit.Window) lease.State {
 	return state
 }
 
-// appendState packs a state's name: kind 1 byte, buckets 2, window 5, as its header in
-// the stored record begins.
+// appendState packs a state: kind 1, buckets 2, window 5. The header of a state in the stored
+// record begins with the same bytes.
 func appendState(b []byte, s lease.State) []byte {
 	b = append(b, s.Kind)
 	b = appendUint(b, max(s.Buckets, 1), 2)
@@ -39,16 +39,15 @@ func (r *reader) state() lease.State {
 	return s
 }
 
-// Refusal is a shard's refusal, and by pair the ms until the first unit that it has
-// in use is free again; told only if its lease has ended.
+// Refusal is a shard's refusal.
 type Refusal struct {
 	lease.Refusal
-	First []int64
+	First []int64 // by pair: ms until the first unit in use is free again; only if LeaseEnded
 }
 
-// decodeRefusal reads a refusal: clock 6, incarnation 6, seq 7, 1 if the lease has
-// ended 1, and then by pair units in use 6 and ms until the first is free 6. Who
-// refused is for the caller to fill in.
+// decodeRefusal decodes a refusal: clock 6, incarnation 6, seq 7, 1 if the lease has ended 1,
+// and then, if it has, for each pair the units in use 6 and the ms until the first is free 6.
+// The caller sets Shard.
 func decodeRefusal(text string, s *limit.Spec) (*Refusal, error) {
 	r := reader{s: text}
 	f := &Refusal{Refusal: lease.Refusal{Clock: r.uint(6), Incarnation: r.uint(6), Seq: r.uint(7), LeaseEnded: r.uint(1) == 1}}
@@ -74,12 +73,12 @@ func (f *Refusal) append(b []byte) []byte {
 	return b
 }
 
-// HomeArgs returns the arguments of the function lend, which asks the home. shards
-// is the number of shards that the caller wants. Without a demand of its own, as for
-// a request without cost, the home only reports.
+// HomeArgs returns the arguments of the function lend, which asks the home. s is the spec of the
+// requests, and shards is the number of shards that the caller wants. q has the demand; if it is
+// nil, as for a request without a cost, the home only reports. refusal is that of a shard, or nil.
 func HomeArgs(s *limit.Spec, shards int, q *lease.HomeRequest, refusal *Refusal) [][]byte {
 	n := int64(1)
-	var told, reports, unreachable []byte
+	var refused, reports, unreachable []byte
 	if q != nil {
 		n = q.Demand.N
 		for i := range q.Reports {
@@ -90,35 +89,35 @@ func HomeArgs(s *limit.Spec, shards int, q *lease.HomeRequest, refusal *Refusal)
 		}
 	}
 	if refusal != nil {
-		told = refusal.append(nil)
+		refused = refusal.append(nil)
 	}
 	asked := spec{Spec: *s, reset: s.N == 0}
-	return [][]byte{appendUint(appendUint(nil, n, 4), int64(shards), 2), asked.append(nil), told, reports, unreachable}
+	return [][]byte{appendUint(appendUint(nil, n, 4), int64(shards), 2), asked.append(nil), refused, reports, unreachable}
 }
 
-// HomeReply is the home's reply, with what the protocol itself has no use for.
+// HomeReply is the home's reply, with fields that the protocol of package lease does not need.
 type HomeReply struct {
 	lease.HomeReply
-	Clock   int64 // ms
-	Rate    int64 // charging calls per second at the home
-	Shards  int   // in the layout; 0: nothing is lent
-	Held    bool  // units of the key are held at home: a denial is not to be remembered
-	Lapsed  int64 // holds that had lapsed, and were taken off
-	Tallies []Tally
-	Lent    []Lent
+	Clock   int64   // home's clock in ms
+	Rate    int64   // charging calls per second at the home
+	Shards  int     // number of shards in the layout; 0: the key is not split
+	Held    bool    // units of the key are held at home, so a denial must not be remembered
+	Lapsed  int64   // holds that had lapsed and were removed by this call
+	Tallies []Tally // by window of the spec
+	Lent    []Lent  // shards that have units on loan
 }
 
-// Tally is what counts of one window of a split key, as the home sees it.
+// Tally is the use of one window of a split key, as far as the home knows.
 type Tally struct {
-	Used   int64 // by home and shards
-	Own    int64 // by the home itself, with what the request was granted
+	Used   int64 // units used by the home, and by the shards as the home counts them
+	Own    int64 // units used by the home itself, including those just granted
 	First  int64 // ms until the first unit of Own is free again
-	Last   int64 // ms from the clock to the home's newest admission
+	Last   int64 // ms from the clock to the home's newest admission; negative if that is past
 	Newest int64 // units in the home's newest sub-window
-	Lent   int64 // units that count against shards, in all
+	Lent   int64 // units that the home counts against all shards together
 }
 
-// Usage returns the tally as a decision takes it.
+// Usage returns the tally as the usage from which a decision is made.
 func (t *Tally) Usage() limit.Usage {
 	u := limit.Usage{Used: t.Used, Last: t.Last, Newest: t.Newest}
 	if t.Lent > 0 { // shards admit until now
@@ -127,15 +126,15 @@ func (t *Tally) Usage() limit.Usage {
 	return u
 }
 
-// Lent is a shard that units count against.
+// Lent is what the home counts against one shard.
 type Lent struct {
-	Shard       int
-	Incarnation int64   // of the shard's record that the loan went to
-	Out         []int64 // units by pair
+	Shard       int     // number of the shard
+	Incarnation int64   // incarnation of the shard's record that the loan went to
+	Out         []int64 // most units that the shard may have in use, by window of the spec
 }
 
-// DecodeHomeReply reads the reply of the function lend to a request about these
-// limits. refusal is the one that was sent along, or nil.
+// DecodeHomeReply decodes the reply of the function lend to the given number of requests with
+// the spec s. refusal is the one that was sent with them, or nil.
 func DecodeHomeReply(reply string, s *limit.Spec, requests int64, refusal *Refusal) (*HomeReply, error) {
 	r := reader{s: reply}
 	h := &HomeReply{Clock: r.uint(6)}
@@ -206,10 +205,12 @@ func (h *HomeReply) consistent(requests int64) bool {
 	return true
 }
 
-// maxShardNumber bounds the number of a shard, which on a cluster is chosen for its
-// slot and may be larger than the number of shards.
+// maxShardNumber bounds the number of a shard. In a cluster it may be larger than the number of
+// shards, because it is chosen for its slot.
 const maxShardNumber = 999_999_999
 
+// recall decodes a recall: shard 4, seq 7, flags 1 (1: end the lease, 2: strict), the number of
+// states 1, and the states.
 func (r *reader) recall() lease.Recall {
 	to := lease.Recall{Shard: int(r.uint(4)), Seq: r.uint(7)}
 	flags := r.uint(1)
@@ -220,8 +221,9 @@ func (r *reader) recall() lease.Recall {
 	return to
 }
 
-// LoanArgs returns the arguments of the function take, which hands a loan to its
-// shard.
+// LoanArgs returns the argument of the function take, which gives a loan to its shard: seq 7,
+// incarnation 6, clock 6, 1 if it is strict 1, and for each pair the state, its limit 5, the
+// units held 6 and the headroom 6.
 func LoanArgs(l *lease.Loan) [][]byte {
 	b := appendUint(nil, l.Seq, 7)
 	b = appendUint(b, l.Incarnation, 6)
@@ -236,17 +238,18 @@ func LoanArgs(l *lease.Loan) [][]byte {
 	return [][]byte{b}
 }
 
-// Purpose says what the function recall is to do at a shard.
+// Purpose says what the function recall does at a shard.
 type Purpose byte
 
-// The purposes, as they stand on the wire.
+// The purposes, with their values on the wire.
 const (
-	Return Purpose = iota // return what is not used, and report
+	Return Purpose = iota // return the units that are not used, and report
 	Forget                // forget everything, for a reset
 	Report                // only report
 )
 
-// RecallArgs returns the arguments of the function recall.
+// RecallArgs returns the argument of the function recall: the purpose 1, seq 7, flags 1 (1: end
+// the lease, 2: strict), and the states to report.
 func RecallArgs(purpose Purpose, r *lease.Recall) [][]byte {
 	b := appendUint([]byte{byte(purpose)}, r.Seq, 7)
 	b = append(b, flag(r.EndLease, 1)|flag(r.Strict, 2))
@@ -256,17 +259,17 @@ func RecallArgs(purpose Purpose, r *lease.Recall) [][]byte {
 	return [][]byte{b}
 }
 
-// ShardReport is a shard's report, with what the protocol itself has no use for.
+// ShardReport is a shard's report, with fields that the protocol of package lease does not need.
 type ShardReport struct {
 	lease.Report
-	LeaseLeft int64   // ms until its lease ends
+	LeaseLeft int64   // ms until the shard's lease ends
 	First     []int64 // by state: ms until the first unit in use is free again
 	Held      []int64 // by state: units that the shard may have in use
 	Limit     []int64 // by state: the limit as last charged
 	Rate      []int64 // by state: charging calls per second
 }
 
-// DecodeShardReport reads the reply to a recall.
+// DecodeShardReport decodes the reply to the recall to.
 func DecodeShardReport(reply string, to *lease.Recall) (*ShardReport, error) {
 	r := reader{s: reply}
 	p := &ShardReport{Report: lease.Report{Shard: to.Shard, Seq: r.uint(7), Incarnation: r.uint(6)}}
@@ -303,8 +306,8 @@ func appendReport(b []byte, r *lease.Report) []byte {
 	return b
 }
 
-// ForgetArgs returns the arguments of the function forget, which ends a reset at the
-// home: the shards that forgot, and the seq that each was told.
+// ForgetArgs returns the argument of the function forget, which ends a reset at the home: for
+// each shard that forgot, its number 4 and the seq of its recall 7.
 func ForgetArgs(forgot []*ShardReport) [][]byte {
 	var b []byte
 	for _, r := range forgot {

@@ -36,12 +36,12 @@ func TestHomeArgs(t *testing.T) {
 	require.Equal(t, bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0), HomeArgs(&limit.Spec{}, 1, nil, nil)[1], "without windows")
 }
 
-// homeReply is a reply with one shard lent to, one recall and a loan.
+// homeReply returns a reply with one shard that was lent to, one recall and a loan.
 func homeReply(granted int64) []byte {
 	return bytesOf(6, clock, 4, granted, 3, 2, 2, 4, // granted, rate, shards
 		6, 50, 6, 20, 6, 900, 6, clock-5, 6, 3, 6, 30, // the tally
-		2, 1, 4, 2, 6, 77, 6, 30, // lent
-		2, 1, 4, 2, 7, 99, 1, 1, 1, 1, 1, 2, 2, 6, 5, 60_000, // recalls
+		2, 1, 4, 2, 6, 77, 6, 30, // the shard that was lent to
+		2, 1, 4, 2, 7, 99, 1, 1, 1, 1, 1, 2, 2, 6, 5, 60_000, // the recall
 		7, 100, 6, 12, 6, 40) // the loan
 }
 
@@ -94,7 +94,7 @@ func TestRecallAndItsReport(t *testing.T) {
 	require.ErrorIs(t, err, errInconsistent)
 }
 
-// FuzzDecodeLease holds that homes and shards may answer anything.
+// Whatever a home or a shard replies, decoding returns an error or valid numbers.
 func FuzzDecodeLease(f *testing.F) {
 	f.Add(homeReply(2))
 	f.Add(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8))

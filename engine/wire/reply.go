@@ -8,51 +8,51 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Status says who answered an entry.
+// Status says which role the node had when it answered an entry, or that it failed.
 type Status uint8
 
-// The statuses, as they stand on the wire.
+// The statuses, with their values on the wire.
 const (
-	AtNode  Status = iota // the node of a key that is not split
-	Failed                // the node, which charged nothing: see Answer.Failure
-	AtHome                // the home of a split key
-	AtShard               // a shard of a split key
+	AtNode  Status = iota // the key is not split
+	Failed                // the entry failed and charged nothing: see Answer.Failure
+	AtHome                // the node is the home of a split key
+	AtShard               // the node has a shard of a split key
 
-	held // on the wire, AtNode with Answer.Held
+	held // only on the wire: AtNode with Answer.Held
 )
 
-// Answer is what a node says to one entry.
+// Answer is a node's answer to one entry.
 type Answer struct {
 	Status   Status
-	Failure  string        // of Failed: the error of this entry alone
-	Requests int64         // of the entry
+	Failure  string        // with Failed: the error, which is about this entry only
+	Requests int64         // number of requests of the entry
 	Granted  int64         // number of requests admitted, from the first on; for a reset, 1 if the key had state
 	Rate     int64         // charging calls per second on this key
-	Usages   []limit.Usage // per window; they hold until the call's next Decode
+	Usages   []limit.Usage // by window; valid until the call's next Decode
 
-	Held   bool  // units of the key are held, and may be given back at any time: a denial is not to be remembered
-	Lapsed int64 // holds that had lapsed, and were taken off with this entry
+	Held   bool  // units of the key are held and may be given back at any time, so a denial must not be remembered
+	Lapsed int64 // holds that had lapsed and were removed by this entry
 
-	Shards    int      // of AtHome: shards in the layout
-	Undecided bool     // of AtHome: the rest needs the shards to be read
-	Refusal   *Refusal // of AtShard, if not all were granted
+	Shards    int      // with AtHome: number of shards in the layout
+	Undecided bool     // with AtHome: the home must hear from the shards before it decides the rest
+	Refusal   *Refusal // with AtShard: the shard's refusal; nil if all requests were granted
 }
 
 // usages is memory for the usages of a call's answers.
 type usages []limit.Usage
 
-// Bounds of a node's numbers. What is larger is no state that these functions made.
+// Bounds of the numbers in a reply. The functions never reply with larger ones.
 const (
-	maxUnits = 1 << 46 // more than the largest limit times the shards
-	maxClock = 1 << 43 // ms: in the year 2248
-	maxDelay = 1 << 37 // ms from the clock to when a window has room, or to its newest admission: over 4 windows
-	maxDrain = 1 << 43 // ms until all that was charged at a rate has drained: in ns it fits into an int64
+	maxUnits = 1 << 46 // units that count: 70 times the largest limit
+	maxClock = 1 << 43 // clock in ms: in the year 2248
+	maxDelay = 1 << 37 // ms from the clock to when a window has room, or to its newest admission: over 4 times the longest window
+	maxDrain = 1 << 43 // ms until everything that was charged at a rate has drained: in ns it fits into an int64
 )
 
-// Decode reads the reply to the call: an Answer per entry, and the node's clock in
-// ms. It returns an error if the reply is not one of these functions', and then no
-// answer can be trusted. An answer that contradicts itself is Failed, and the others
-// hold: what is stored of one key does not touch the answers about others.
+// Decode decodes the reply to the call. It returns an Answer for each entry, valid until the
+// next Decode, and the node's clock in ms. It returns an error if the reply is malformed; then
+// no answer can be trusted. A well-formed answer that contradicts itself is returned as Failed,
+// and the other answers are valid: one key's record does not affect the answers about others.
 func (c *Call) Decode(reply string) (answers []Answer, clock int64, err error) {
 	r := reader{s: reply}
 	clock = r.uint(6)
@@ -126,8 +126,8 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	return a, nil
 }
 
-// consistent reports whether the answer is one that package limit can turn into
-// decisions: numbers within bounds, and a window that denies what was denied.
+// consistent reports whether package limit can turn the answer into decisions: the numbers are
+// within bounds, and if a request was denied, a window has no room for it.
 func (a *Answer) consistent(s *limit.Spec) bool {
 	if a.Granted > a.Requests {
 		return false
@@ -147,8 +147,8 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 	return denies || !decided || a.Granted == a.Requests
 }
 
-// NotHere reports whether a node of a cluster refused an entry because it does not
-// have the key. It had read nothing.
+// NotHere reports whether a node of a cluster refused an entry because it does not have the
+// key. Then it has read and written nothing for the entry.
 func (a *Answer) NotHere() bool {
 	const text = "ERR Script attempted to "
 	return a.Status == Failed && len(a.Failure) > len(text) && a.Failure[:len(text)] == text
@@ -157,9 +157,8 @@ func (a *Answer) NotHere() bool {
 // Err returns the failure of an entry as an error.
 func (a *Answer) Err() error { return errors.New(a.Failure) }
 
-// KeyError returns the error that a client gets if the text of a function's error is
-// about what is stored of one key: no later attempt ends otherwise. Else it returns
-// nil.
+// KeyError returns the error for the client if text, a function's error, is about the state of
+// one key, so that another attempt would fail too. Otherwise it returns nil.
 func KeyError(text string) error {
 	for _, known := range []error{engine.ErrStates, engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrOverrun} {
 		if strings.HasPrefix(text, known.Error()) {
@@ -171,5 +170,5 @@ func KeyError(text string) error {
 	if at < 0 || !strings.HasPrefix(text, "ERR the stored record of '") {
 		return nil
 	}
-	return errors.New(text[:at] + end) // Redis adds which function raised it
+	return errors.New(text[:at] + end) // without the function's name, which Redis adds
 }

@@ -47,9 +47,9 @@ func TestDecodeRefusalOfAShard(t *testing.T) {
 	require.Equal(t, []int64{250}, f.First)
 }
 
-// A reply that no function of the library makes is an error, and nothing of it is
-// believed.
-func TestDecodeRefusesNonsense(t *testing.T) {
+// A reply that no function of the library makes is an error, and Decode returns none of its
+// answers.
+func TestDecodeRefusesMalformedReplies(t *testing.T) {
 	c := call(0, slide("a", 10))
 	good := join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
 	_, _, err := c.Decode(good)
@@ -72,14 +72,13 @@ func TestDecodeRefusesNonsense(t *testing.T) {
 	require.Error(t, second(c.Decode(string(make([]byte, len(good))))), "zeros of the right length")
 }
 
-// An answer that contradicts itself fails alone: another key's record does not touch
-// the answers beside it.
+// An answer that contradicts itself fails without affecting the other answers of the reply.
 func TestDecodeFailsOneAnswer(t *testing.T) {
 	c := call(0, slide("a", 10), slide("b", 10), slide("c", 10))
 	good := join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
 	for name, bad := range map[string]string{
 		"more than asked for": join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 0)),
-		"nobody denies":       join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
+		"denied with room":    join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
 		"a huge use":          join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(1<<47, 5, 0)),
 		"a far retry":         join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(10, maxDelay+1, 0)),
 		"a far admission":     join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, maxDelay+1)),
@@ -94,8 +93,7 @@ func TestDecodeFailsOneAnswer(t *testing.T) {
 	}
 }
 
-// A client gets the errors that are about what is stored of its key, without what Redis
-// adds to them.
+// Errors about the state of a key are passed to the client, without the suffix that Redis adds.
 func TestKeyError(t *testing.T) {
 	const damaged = "ERR the stored record of 'rl:{a script: b}' is damaged: it has 2 bytes; RL.RESET removes it"
 	require.EqualError(t, KeyError(damaged+" script: rl_lend_0123456789ab, on @user_function:145."), damaged)
@@ -110,7 +108,7 @@ func TestKeyError(t *testing.T) {
 
 func second(_ []Answer, _ int64, err error) error { return err }
 
-// requests are of every kind that a call can have.
+// fuzzCall returns a call of a few random requests of every kind.
 func fuzzCall(seed uint64) *Call {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var c Call
@@ -132,8 +130,8 @@ func fuzzCall(seed uint64) *Call {
 	return &c
 }
 
-// FuzzDecode holds that a node may answer anything: what Decode accepts, package limit
-// turns into decisions without a panic, and none of them is negative.
+// Whatever a node replies, package limit turns the answers that Decode accepts into valid
+// decisions.
 func FuzzDecode(f *testing.F) {
 	f.Add(uint64(1), []byte{})
 	f.Add(uint64(2), bytesOf(6, clock, 1, 0, 4, 1, 3, 0, 6, 3, 6, 0, 6, clock, 6, 0))

@@ -1,15 +1,14 @@
-// Package wire is the bytes that are exchanged with the library of functions on the
-// nodes: it encodes what a function is asked and decodes what it answers. It is
-// pure. lua/layout.lua documents the same bytes from the other side, and the header
-// of each function's file says which of them it takes and returns.
+// Package wire encodes the arguments and decodes the replies of the functions of the library
+// on the nodes. It is pure. lua/layout.lua documents the same bytes on the other side, and the
+// header of each function's file says which of them the function takes and returns.
 //
-// Integers are unsigned and big-endian. A node may answer anything: decoding checks
-// lengths and bounds and returns an error, never a number that package limit is not
-// made for.
+// Integers are unsigned and big-endian, and comments give the size of each in bytes after its
+// name: "clock 6". Replies are not trusted: decoding checks lengths and bounds, and returns an
+// error rather than a number that package limit cannot handle.
 //
 // Reading order: wire.go (this file), call.go (a batch of decisions as it is sent),
-// reply.go (what comes back), hold.go (requests with an id, and several keys at once),
-// inspect.go, and lease.go, the messages of split keys.
+// reply.go (its reply), hold.go (requests with an id, and requests about several keys),
+// inspect.go (RL.INSPECT) and lease.go (the messages of split keys).
 package wire
 
 import "errors"
@@ -23,12 +22,12 @@ var (
 // appendUint appends the low n bytes of v, big-endian.
 func appendUint(b []byte, v int64, n int) []byte {
 	for i := n - 1; i >= 0; i-- {
-		b = append(b, byte(v>>(8*i))) // #nosec G115 -- the byte is what is wanted
+		b = append(b, byte(v>>(8*i))) // #nosec G115 -- only the low byte is wanted
 	}
 	return b
 }
 
-// flag returns the bit if set is true.
+// flag returns bit if set is true, else 0.
 func flag(set bool, bit byte) byte {
 	if set {
 		return bit
@@ -39,9 +38,10 @@ func flag(set bool, bit byte) byte {
 // reader takes integers off the front of a reply.
 type reader struct {
 	s   string
-	bad bool // something was read past the end
+	bad bool // the reply ended before something that was to be read
 }
 
+// uint reads an integer of n bytes. It returns 0 and sets bad if fewer are left.
 func (r *reader) uint(n int) int64 {
 	if len(r.s) < n {
 		r.bad, r.s = true, ""
@@ -55,6 +55,7 @@ func (r *reader) uint(n int) int64 {
 	return v
 }
 
+// text reads n bytes. It returns "" and sets bad if fewer are left.
 func (r *reader) text(n int64) string {
 	if int64(len(r.s)) < n {
 		r.bad, r.s = true, ""
