@@ -1,4 +1,4 @@
--- rate.lua: how often a state is charged, for RL.HOTKEYS and for splitting by load. A rate is stored as one number: how many
+-- rate.lua: how often a state is charged, for RL.INSPECT and for splitting by load. A rate is stored as one number: how many
 -- calls charged in this second, which is that of the newest charge, plus 65536 times the number for the previous second.
 local lib = ...
 

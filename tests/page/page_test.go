@@ -81,7 +81,7 @@ func TestPageShowsWhatSHADOWWouldDeny(t *testing.T) {
 	p := open(t, f.URL, 1280, 900, "light")
 	p.sees("#now", "SHADOW would deny 56 /s")
 	p.sees("#keys tbody", "trial SHADOW would deny 7 /s 8 0 %")
-	p.sees("#denials tbody", "trial not denied: the limit is on trial by SHADOW RL.SLIDE, 10 per 1 min")
+	p.sees("#denials tbody", "trial not denied: SHADOW only tries the limit RL.SLIDE, 10 per 1 min")
 	p.click(row("trial") + " a")
 	p.sees("#states .state:nth-child(1)", "RL.SLIDE, 1 min 1 of 2 used")
 	p.sees("#states .state:nth-child(2)", "RL.SLIDE, 1 min, SHADOW 3 of 4 used")
@@ -172,9 +172,9 @@ func TestResetAsksFirst(t *testing.T) {
 		return ids
 	}
 	p.click("#reset")
-	p.sees("#ask", "Forget all that is counted for this key?")
+	p.sees("#ask", "Forget everything that is counted for this key?")
 	p.holds(`document.activeElement.id === 'keep'`)
-	p.press(kb.Escape) // answers the question, and leaves the key open
+	p.press(kb.Escape) // closes the confirmation and leaves the key open
 	p.holds(`document.querySelector('#ask').hidden && document.querySelector('dialog').open`)
 	p.click("#reset")
 	p.click("#keep")
@@ -190,7 +190,7 @@ func TestResetAsksFirst(t *testing.T) {
 	f.set(func() { f.refuse = "page-admin is no in the configuration" })
 	p.click("#reset")
 	p.click("#forget")
-	p.sees("#done", "Not known to be reset: page-admin is no in the configuration")
+	p.sees("#done", "The key may not have been reset: page-admin is no in the configuration")
 
 	f.set(func() { f.shown.Admin = false })
 	p.holds(`document.querySelector('#reset').hidden && document.querySelector('#ask').hidden`)
@@ -366,7 +366,7 @@ func TestLostConnectionIsSaidAndEnds(t *testing.T) {
 	f.set(func() { f.refuse = "too many streams are open" })
 	f.hangUp()
 	p.sees("#lost", "No connection since ")
-	p.sees("#lost", "The answer is: too many streams are open. The page goes on trying.")
+	p.sees("#lost", "The answer is: too many streams are open. The page keeps trying.")
 	require.Equal(t, "offline", p.text("#link"))
 	require.Equal(t, "offline · rlproxy", eval[string](p, `document.title`))
 	require.Equal(t, "alert", eval[string](p, `document.querySelector('#lost span').role`))

@@ -1,5 +1,5 @@
 // Package page is the web page that shows what an rlproxy does: page.html, one file
-// that loads nothing from elsewhere and asks only the server's own /api.
+// that loads nothing from other servers and uses only the server's own /api.
 package page
 
 import (
@@ -15,9 +15,9 @@ import (
 //go:embed page.html
 var text []byte
 
-// Policy is the Content-Security-Policy of the page. Only the script and the style of
-// page.html run, by their hashes, which are reckoned when they are first asked for. They
-// connect to nothing but this server, and no text becomes markup.
+// Policy returns the Content-Security-Policy of the page. It allows only the script and the
+// style of page.html, by their hashes, which are computed at the first call. The script can
+// connect only to this server, and cannot turn text into markup.
 var Policy = sync.OnceValue(func() string {
 	return strings.Join([]string{
 		"default-src 'none'",
@@ -33,8 +33,8 @@ var Policy = sync.OnceValue(func() string {
 	}, "; ")
 })
 
-// inline returns the sources of a policy that allow the elements of page.html with
-// this name.
+// inline returns the sources with which a policy allows the elements of page.html that
+// have this name.
 func inline(name string) string {
 	var sources []string
 	for _, m := range regexp.MustCompile(`(?s)<`+name+`>(.*?)</`+name+`>`).FindAllSubmatch(text, -1) {

@@ -20,10 +20,9 @@ func TestPageComesWithItsPolicy(t *testing.T) {
 	require.Len(t, regexp.MustCompile(`(script|style)-src 'sha256-[A-Za-z0-9+/]{43}=';`).FindAllString(Policy(), -1), 2, "one hash each: %s", Policy())
 }
 
-// TestPageIsAllThereIs holds that the page names nothing that a browser would load, and
-// nothing that turns text into markup.
-func TestPageIsAllThereIs(t *testing.T) {
-	page := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "") // a name, not a place
+// The page names nothing that a browser would load, and nothing that turns text into markup.
+func TestPageLoadsNothingElse(t *testing.T) {
+	page := strings.ReplaceAll(string(text), "http://www.w3.org/2000/svg", "") // a name, not an address
 	for _, word := range []string{"http://", "https://", "src=", "@import", "url(", "innerHTML", "insertAdjacentHTML", "eval(", " style=", " onclick="} {
 		require.NotContains(t, page, word)
 	}
