@@ -9,37 +9,38 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Conflict is what the proxies disagree about: their layouts place some keys on different
+// Conflict describes a disagreement between proxies: their layouts place some keys on different
 // servers. It is immutable.
 type Conflict struct {
-	place  *shard.Nodes // by this proxy's layout
-	server []int        // for each node of this proxy's layout, the first one that is the same server
-	others []*other
+	place  *shard.Nodes // the placement of this proxy's layout
+	server []int        // for each node of this proxy's layout, the index of the first node that is the same server
+	others []*other     // the layouts of other proxies that differ from this one's
 }
 
-// other is a layout of other proxies that is not this one's.
+// other is a layout of other proxies that differs from this proxy's.
 type other struct {
 	list    list
-	renamed bool // it has this proxy's names, but other servers behind them
-	proxies map[string]time.Time
-	place   *shard.Nodes
-	server  []int // for each of its nodes, the same server in Conflict.server; -1: there is none
+	renamed bool                 // it has this proxy's names, but they stand for different servers
+	proxies map[string]time.Time // the proxies that have the layout, and until when, by this process's clock
+	place   *shard.Nodes         // the placement of the layout
+	server  []int                // for each node of the layout, the same server as in Conflict.server; -1 if it is unknown
 }
 
-// Contested reports whether two proxies' layouts place the key with that name on different
-// servers. If it has several shards, all of them count.
+// Contested reports whether two proxies' layouts place the named key on different servers. If
+// the key has several shards, it is contested if any of them is placed on different servers.
 func (c *Conflict) Contested(name []byte, shards int) bool {
 	key, _ := shard.ClientKey(name) // as backend.Topology places it
 	return slices.ContainsFunc(c.others, func(o *other) bool { return c.moves(o, key, shards) })
 }
 
+// moves reports whether o places any shard of the client's key on another server.
 func (c *Conflict) moves(o *other, key []byte, shards int) bool {
 	if shards <= 1 {
 		return c.server[c.place.Home(key)] != o.server[o.place.Home(key)]
 	}
 	var buf [2][16]int
 	here, there := c.place.Order(key, buf[0][:0]), o.place.Order(key, buf[1][:0])
-	for i := range min(shards, len(here)*len(there)) { // then they repeat
+	for i := range min(shards, len(here)*len(there)) { // after that the pairs repeat
 		if c.server[here[i%len(here)]] != o.server[there[i%len(there)]] {
 			return true
 		}
@@ -47,8 +48,8 @@ func (c *Conflict) moves(o *other, key []byte, shards int) bool {
 	return false
 }
 
-// share returns how many of a hundred keys two layouts place on different servers, of a
-// sample.
+// share returns the percentage of keys that o places on other servers, measured on a sample and
+// rounded up.
 func (c *Conflict) share(o *other) int {
 	const sample = 2000
 	moved := 0
@@ -60,16 +61,16 @@ func (c *Conflict) share(o *other) int {
 	return (moved*100 + sample - 1) / sample
 }
 
-// finding is what the records of all nodes say together.
+// finding is the result of comparing the records of all nodes.
 type finding struct {
 	conflict *Conflict // nil: all layouts place all keys on the same servers
-	others   []*other  // sorted
-	twice    [][2]int  // nodes of this proxy's layout that are one server
+	others   []*other  // all layouts that differ from this proxy's, sorted
+	twice    [][2]int  // pairs of nodes of this proxy's layout that are the same server
 }
 
-// compare compares the layout own of the proxy self with what was read from its nodes;
-// looks[i] is about the node own[i], nil if nothing is known. Notes that have ended count
-// for nothing.
+// compare compares own, the layout of the proxy self, with what was read from its nodes.
+// looks[i] is about the node own[i]; it is nil if nothing is known. Entries that have expired
+// are ignored.
 func compare(own list, self string, looks []*look, now time.Time) finding {
 	var found finding
 	c := &Conflict{place: shard.NewNodes(own), server: make([]int, len(own))}
@@ -81,10 +82,10 @@ func compare(own list, self string, looks []*look, now time.Time) finding {
 		if l == nil {
 			continue
 		}
-		noted := l.earlier && slices.ContainsFunc(l.notes, func(e note) bool {
+		listed := l.earlier && slices.ContainsFunc(l.entries, func(e entry) bool {
 			return e.index == i && e.list.text() == ownText && e.proxies[self].After(now)
 		})
-		for _, e := range l.notes {
+		for _, e := range l.entries {
 			proxies, text := e.live(now), e.list.text()
 			_, mine := proxies[self]
 			same := text == ownText
@@ -94,8 +95,8 @@ func compare(own list, self string, looks []*look, now time.Time) finding {
 			case same && mine:
 				found.addTwice(min(i, e.index), max(i, e.index))
 				continue
-			case same && !noted:
-				continue // this proxy may not have noted its other names for the server yet, or found no room for them
+			case same && !listed:
+				continue // this proxy may not have stored its other names for the server yet, or found no room for them
 			}
 			o := groups[text]
 			if o == nil {
@@ -133,19 +134,19 @@ func compare(own list, self string, looks []*look, now time.Time) finding {
 	return found
 }
 
-// addTwice adds two nodes that are one server.
+// addTwice records that two nodes are the same server.
 func (f *finding) addTwice(a, b int) {
 	if !slices.Contains(f.twice, [2]int{a, b}) {
 		f.twice = append(f.twice, [2]int{a, b})
 	}
 }
 
-// locate returns the server of each node of another layout: the one on which the node was
-// noted, else the one with the same name.
-func (c *Conflict) locate(own, names list, noted map[int]int) []int {
+// locate returns the server of each node of another layout: the one in whose record the node was
+// found, else the one with the same name. found maps indexes in names to indexes in own.
+func (c *Conflict) locate(own, names list, found map[int]int) []int {
 	servers := make([]int, len(names))
 	for j, name := range names {
-		i, ok := noted[j]
+		i, ok := found[j]
 		if !ok {
 			if i, ok = slices.BinarySearch(own, name); !ok {
 				servers[j] = -1

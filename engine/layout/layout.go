@@ -1,12 +1,12 @@
-// Package layout guards the list of nodes. A layout is the list of the names by which a proxy
-// places keys. Proxies with different layouts place some keys on different nodes, where
-// each of them admits up to the limit.
+// Package layout checks that all proxies have the same list of nodes. A layout is the list of
+// the names by which a proxy places keys. Proxies with different layouts place some keys on
+// different nodes, where each of them admits up to the limit.
 //
 // Once a second, each proxy stores its layout in a record on each of its nodes (record.lua,
 // record.go), and reads those of other proxies there. A layout expires some seconds after
 // its proxy has stopped. If layouts differ, compare.go determines which keys they place on
-// different servers. It identifies a server by the node on which a layout was found, and
-// not only by its name: one server may have several names. A Guard (this file) logs the
+// different servers. Because one server may have several names, it identifies a server not only
+// by its name but also by the record in which a layout was found. A Guard (this file) logs the
 // differences (report.go), and in mode Strict publishes which keys are contested.
 //
 // Proxies whose layouts have no node in common cannot find each other. In a Redis Cluster
@@ -36,7 +36,7 @@ type Mode int32
 
 // The modes.
 const (
-	Off    Mode = iota // notes and reads nothing
+	Off    Mode = iota // stores and reads nothing
 	Warn               // logs that layouts differ
 	Strict             // also has contested keys answered by their FAIL policy
 )
@@ -45,55 +45,57 @@ const (
 func (m Mode) String() string { return [...]string{"off", "warn", "strict"}[m] }
 
 const (
-	// lookEvery is the pause between two looks at the nodes.
-	lookEvery = time.Second
-	// lookSeldom is that pause in a fleet of so many proxies that a record cannot name
-	// them all, where looks would take a noticeable part of a node's time.
-	lookSeldom = 3 * time.Second
-	// lookWithin bounds a look, beside the fleet's timeout: a proxy starts after the first.
-	lookWithin = 2 * time.Second
-	// noteFor is how long a proxy that has ended is still noted. In half of it the note is
-	// renewed, so that nodes do not write at each look.
-	noteFor = 10 * time.Second
-	// sayEvery is the pause between log lines about one thing that stays as it is.
-	sayEvery = time.Minute
+	// usualPause is the time between two rounds of reading the records.
+	usualPause = time.Second
+	// longPause is the time between two rounds if so many proxies have the same nodes that a
+	// record cannot list them all. More frequent rounds would take a noticeable part of a
+	// node's time.
+	longPause = 3 * time.Second
+	// maxRound bounds a round, as the fleet's timeout does. A proxy serves only after its first
+	// round.
+	maxRound = 2 * time.Second
+	// entryTTL is the time to live of a proxy's entry in a record. The entry is renewed when
+	// half of it has passed, so that most rounds write nothing.
+	entryTTL = 10 * time.Second
+	// remindEvery is the time between log lines about a condition that lasts.
+	remindEvery = time.Minute
 )
 
-// Why is the reason of an answer by policy about a contested key.
+// Why is the reason for an answer by the FAIL policy about a contested key.
 const Why = "another proxy's list of backends places the key elsewhere"
 
 // Guard compares the layout of this proxy with those of others. The zero Guard finds nothing.
 type Guard struct {
-	// Conflict says which keys are contested; nil: none, or the mode is not Strict.
+	// Conflict says which keys are contested. It is nil if none is, or the mode is not Strict.
 	Conflict atomic.Pointer[Conflict]
 
-	// Answers counts the answers by policy about contested keys. The engine increments it.
+	// Answers counts the answers by FAIL policies about contested keys. The engine increments it.
 	Answers atomic.Int64
 
 	fleet  *backend.Fleet
 	log    *slog.Logger
-	self   string // this proxy's name in records
-	mode   atomic.Int32
-	view   atomic.Pointer[view]
-	report report // used only by the Guard's goroutine
+	self   string               // this proxy's name in records
+	mode   atomic.Int32         // the Mode
+	view   atomic.Pointer[view] // the result of the latest round; nil before the first
+	report report               // used only by the Guard's goroutine
 
 	mu   sync.Mutex
-	seen map[*backend.Node]seen // guarded by mu
+	seen map[*backend.Node]seen // what is known of each node's record; guarded by mu
 
-	wake chan struct{}
+	wake chan struct{} // starts the next round at once
 	stop context.CancelFunc
 	done sync.WaitGroup
 }
 
-// Open returns a guard of the fleet's layout, which must be closed before the fleet. It has
-// looked at all nodes that answer in time, so that a proxy knows other layouts before it
-// decides anything.
+// Open returns a guard of the fleet's layout, which must be closed before the fleet. Open has
+// read the records of all nodes that answer in time, so that a proxy knows other layouts before
+// it decides anything.
 func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
 	g := &Guard{
 		fleet: fleet, log: log, self: newSelf(), seen: make(map[*backend.Node]seen), wake: make(chan struct{}, 1),
 	}
 	g.mode.Store(int32(mode))
-	fleet.OnRecovered(func(*backend.Node, backend.State) { g.lookSoon() })
+	fleet.OnRecovered(func(*backend.Node, backend.State) { g.roundSoon() })
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	g.round(ctx)
@@ -105,7 +107,7 @@ func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
 // SetMode changes the mode.
 func (g *Guard) SetMode(mode Mode) {
 	g.mode.Store(int32(mode))
-	g.lookSoon()
+	g.roundSoon()
 }
 
 // Close removes this proxy from the records of nodes that answer, if it may be in them.
@@ -113,16 +115,15 @@ func (g *Guard) Close() {
 	g.stop()
 	g.done.Wait()
 	g.mu.Lock()
-	noted := len(g.seen) > 0
+	stored := len(g.seen) > 0
 	g.mu.Unlock()
-	if !noted {
+	if !stored {
 		return
 	}
 	g.lookAt(context.Background(), g.fleet.Topology(), 0)
 }
 
-// newSelf returns a name for this process, by which operators find it: host, process, and
-// random digits.
+// newSelf returns a name by which operators can find this process: host:pid:random digits.
 func newSelf() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -133,7 +134,8 @@ func newSelf() string {
 	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
 }
 
-func (g *Guard) lookSoon() {
+// roundSoon starts the next round at once.
+func (g *Guard) roundSoon() {
 	select {
 	case g.wake <- struct{}{}:
 	default:
@@ -158,20 +160,20 @@ func (g *Guard) pause() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.seen {
-		if s.look != nil && slices.ContainsFunc(s.look.notes, func(e note) bool { return e.crowded() }) {
-			return lookSeldom
+		if s.look != nil && slices.ContainsFunc(s.look.entries, func(e entry) bool { return e.crowded() }) {
+			return longPause
 		}
 	}
-	return lookEvery
+	return usualPause
 }
 
-// round looks at all nodes and says what was found.
+// round reads all records, compares them and reports the result.
 func (g *Guard) round(ctx context.Context) {
 	backend.Guard(g.log, "comparing the lists of backends", func() {
 		top, mode := g.fleet.Topology(), Mode(g.mode.Load())
 		v := &view{mode: mode, clustered: top.Clustered(), self: g.self, at: time.Now()}
 		if mode != Off && !v.clustered {
-			g.lookAt(ctx, top, noteFor)
+			g.lookAt(ctx, top, entryTTL)
 			g.judge(top, v)
 		}
 		if ctx.Err() != nil {
@@ -181,7 +183,7 @@ func (g *Guard) round(ctx context.Context) {
 	})
 }
 
-// publish puts what a round has found in force and logs it.
+// publish makes the result of a round available and logs it.
 func (g *Guard) publish(v *view) {
 	conflict := v.conflict
 	if v.mode != Strict {
@@ -192,14 +194,14 @@ func (g *Guard) publish(v *view) {
 	g.view.Store(v)
 }
 
-// lookAt looks at all nodes at the same time, and notes this proxy's layout there for ttl.
-// What is known of a node that does not answer stays until it ends by itself.
+// lookAt reads the records of all nodes in parallel, and stores this proxy's layout in them for
+// ttl, or removes it if ttl is 0. What is known of a node that does not answer is kept.
 func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Duration) {
 	if top.Clustered() {
 		return
 	}
 	own, index := newList(top.Names())
-	ctx, cancel := context.WithTimeout(ctx, min(g.fleet.Timeout(), lookWithin))
+	ctx, cancel := context.WithTimeout(ctx, min(g.fleet.Timeout(), maxRound))
 	defer cancel()
 	var all sync.WaitGroup
 	for i, n := range top.Nodes {
@@ -224,7 +226,7 @@ func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Dura
 	all.Wait()
 }
 
-// judge compares what the nodes' records say.
+// judge compares the records, and stores the result in v.
 func (g *Guard) judge(top *backend.Topology, v *view) {
 	own, index := newList(top.Names())
 	looks := make([]*look, len(own))

@@ -35,9 +35,9 @@ func eventually(t *testing.T, what string, done func() bool) {
 	require.Eventually(t, done, 20*time.Second, time.Millisecond, what)
 }
 
-// A list of nodes is changed in one of twenty proxies after the other. Whoever comes with
-// the new list knows at once which keys are contested, and all proxies agree on it, before and
-// after. In the end nothing is contested.
+// The list of nodes is changed in twenty proxies, one after the other. A proxy that starts with
+// the new list knows at once which keys are contested, and all proxies agree on them. In the end
+// no key is contested.
 func TestListIsChangedInAFleetOfProxies(t *testing.T) {
 	var urls []string
 	for range 3 {
@@ -83,8 +83,8 @@ func TestListIsChangedInAFleetOfProxies(t *testing.T) {
 	}
 }
 
-// Without a node in common nothing is found, and a node that is away does not keep two
-// proxies from meeting on another one.
+// Proxies without a common node do not find each other. Those with common nodes do, even if one
+// of these nodes is away.
 func TestProxiesMeetOnAnyNode(t *testing.T) {
 	one, two, away := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	away.Kill()
@@ -101,12 +101,12 @@ func TestProxiesMeetOnAnyNode(t *testing.T) {
 	require.Len(t, c.view.Load().conflict.others, 2)
 	require.Nil(t, c.Conflict.Load(), "the mode is not Strict")
 	for _, g := range []*Guard{a, b} {
-		eventually(t, "the others to see it", func() bool { return g.view.Load().conflict != nil })
+		eventually(t, "the others to find the conflict", func() bool { return g.view.Load().conflict != nil })
 	}
 }
 
-// A list of sentinels' masters is a list of nodes. In a cluster nothing is noted, because its
-// nodes say where keys lie.
+// Layouts of masters found through Sentinel are guarded. In a cluster nothing is stored, because
+// the nodes themselves place the keys.
 func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	guarded := redistest.StartGuarded(t)
@@ -132,7 +132,7 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	}
 }
 
-// What lasts is logged at once and then every minute, and so is its end.
+// A conflict is logged at once, then every minute, and once when it ends.
 func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
@@ -142,7 +142,7 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 		own := list{"a/0", "b/0"}
 		return &view{own: own, mode: Warn, at: at, finding: compare(own, "me", append(looks, nil, nil)[:2], at)}
 	}
-	other := record(noted(time.Hour, 0, list{"a/0"}, "you"))
+	other := record(entryOf(time.Hour, 0, list{"a/0"}, "you"))
 	lines := func(text string) int { return bytes.Count([]byte(log.String()), []byte(text)) }
 	for i, want := range []int{1, 1, 2} {
 		r.say(logger, v(time.Duration(i)*31*time.Second, other))
@@ -154,5 +154,5 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 		require.Equal(t, 1, lines("all proxies have the same list of backends again"))
 	}
 	r.say(logger, v(2*time.Minute+time.Second, other))
-	require.Equal(t, 3, lines("another proxy has a different list of backends"), "a new conflict is said at once")
+	require.Equal(t, 3, lines("another proxy has a different list of backends"), "a new conflict is logged at once")
 }

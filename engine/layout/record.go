@@ -15,28 +15,28 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// recordKey is the stored key of a node's record. No client's key is stored under this
-// name: in an escaped key, p or two hexadecimal digits follow a %.
+// recordKey is the stored key of a node's record. No client's key has this stored key: there, a %
+// is followed by p, s or two hexadecimal digits.
 const recordKey = "rl:{%layouts}"
 
 //go:embed record.lua
 var script string
 
-// Bounds of what is taken from a node's record. The script keeps them; whoever else can
-// write to the node need not.
+// Bounds of what is read from a node's record. The script observes them, but others may be able
+// to write to the node.
 const (
-	maxRecord  = 1 << 20 // bytes
-	maxEntries = 16
-	maxProxies = 32
-	maxNames   = 4096 // nodes of a layout
-	maxWord    = 1024 // bytes of a node's or a proxy's name
-	maxLive    = time.Minute
+	maxRecord  = 1 << 20     // bytes of a record
+	maxEntries = 16          // entries of a record
+	maxProxies = 32          // proxies of an entry
+	maxNames   = 4096        // nodes of a layout
+	maxWord    = 1024        // bytes of a node's or a proxy's name
+	maxLive    = time.Minute // remaining time to live of a proxy
 )
 
 // list is a layout: the nodes' names for placement, sorted.
 type list []string
 
-// newList returns the layout with these names, and for each of them its index in the layout.
+// newList returns the layout with these names, and the index of each name in the layout.
 func newList(names []string) (l list, index []int) {
 	l = slices.Sorted(slices.Values(names))
 	for _, name := range names {
@@ -46,7 +46,7 @@ func newList(names []string) (l list, index []int) {
 	return l, index
 }
 
-// text returns the layout as the record has it.
+// text returns the layout as it is stored in a record: JSON.
 func (l list) text() string {
 	b, err := json.Marshal([]string(l))
 	if err != nil {
@@ -55,33 +55,33 @@ func (l list) text() string {
 	return string(b)
 }
 
-// note is one layout in a node's record.
-type note struct {
+// entry is one layout in a node's record.
+type entry struct {
 	list    list
-	index   int                  // of the node in list
-	proxies map[string]time.Time // until when each proxy is noted, by this process's clock
+	index   int                  // index of the node in list
+	proxies map[string]time.Time // when each proxy that has the layout expires, by this process's clock
 }
 
-// live returns the proxies that are still noted at now.
-func (e *note) live(now time.Time) map[string]time.Time {
+// live returns the proxies that have not expired at now.
+func (e *entry) live(now time.Time) map[string]time.Time {
 	live := maps.Clone(e.proxies)
 	maps.DeleteFunc(live, func(_ string, till time.Time) bool { return !till.After(now) })
 	return live
 }
 
-// crowded reports whether more proxies may have the layout than the record names.
-func (e note) crowded() bool { return len(e.proxies) >= maxProxies }
+// crowded reports whether more proxies may have the layout than the record lists.
+func (e entry) crowded() bool { return len(e.proxies) >= maxProxies }
 
-// look is what a proxy has read of a node.
+// look is a node's record as a proxy has read it.
 type look struct {
-	notes   []note
-	earlier bool // this proxy has looked at the node before
-	latency time.Duration
+	entries []entry
+	earlier bool          // this proxy has read the record before
+	latency time.Duration // the time that reading the record took
 	offset  time.Duration // the node's clock minus that of this machine
 }
 
-// ask reads the record of a node, and notes there for ttl that proxy has the layout own,
-// in which the node has the given index. If ttl is 0, the proxy is removed.
+// ask reads the record of a node, and stores in it for ttl that proxy has the layout own, in
+// which the node has the given index. If ttl is 0, ask removes the proxy.
 func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration) (look, error) {
 	sent := time.Now()
 	cmd := redis.NewSliceCmd(ctx, "eval", script, 1, recordKey, own.text(), strconv.Itoa(index), proxy, ttl.Milliseconds())
@@ -93,7 +93,7 @@ func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string
 
 var errRecord = errors.New("malformed record of layouts")
 
-// parse returns what the script answered between sent and received.
+// parse parses the script's reply to a call that was sent and answered at the given times.
 func parse(reply []any, sent, received time.Time) (l look, err error) {
 	var words [3]string
 	if len(reply) != len(words) {
@@ -123,9 +123,9 @@ func parse(reply []any, sent, received time.Time) (l look, err error) {
 		return l, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	for _, s := range stored[:min(len(stored), maxEntries)] {
-		e := note{proxies: make(map[string]time.Time)}
+		e := entry{proxies: make(map[string]time.Time)}
 		if json.Unmarshal([]byte(s.List), &e.list) != nil || !e.list.valid() {
-			continue // it says nothing about where keys lie
+			continue // it is not a layout
 		}
 		if e.index, err = strconv.Atoi(s.Index); err != nil || e.index < 0 || e.index >= len(e.list) {
 			continue
@@ -137,7 +137,7 @@ func parse(reply []any, sent, received time.Time) (l look, err error) {
 			}
 		}
 		if len(e.proxies) > 0 {
-			l.notes = append(l.notes, e)
+			l.entries = append(l.entries, e)
 		}
 	}
 	return l, nil

@@ -13,35 +13,35 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// view is what a round has found. It is immutable.
+// view is the result of a round. It is immutable.
 type view struct {
 	finding
-	mode      Mode
-	clustered bool
-	own       list
-	self      string
-	at        time.Time
-	nodes     map[*backend.Node]seen
+	mode      Mode                   // the mode during the round
+	clustered bool                   // the nodes are a Redis Cluster
+	own       list                   // this proxy's layout
+	self      string                 // this proxy's name in records
+	at        time.Time              // when the round was made
+	nodes     map[*backend.Node]seen // what is known of each node's record
 }
 
 // seen is what is known of a node's record.
 type seen struct {
-	look *look // the latest that succeeded; nil: none has
-	err  error // of the latest look; nil if it succeeded
+	look *look // the record when it was last read; nil if it never was
+	err  error // the error of the latest attempt to read it; nil if that succeeded
 }
 
-// report writes log lines: about anything new at once, and then every minute while it lasts.
+// report writes log lines: one as soon as a condition begins, and one every minute while it lasts.
 type report struct {
-	said  map[string]time.Time // when there was a line about it, by what it is about
-	since time.Time            // when the conflict began; zero: there is none
+	said  map[string]time.Time // when the latest line about each condition was logged
+	since time.Time            // when the conflict began; zero if there is none
 }
 
-// say logs what v has found.
+// say logs the findings of v.
 func (r *report) say(log *slog.Logger, v *view) {
 	said := make(map[string]time.Time)
 	due := func(about string) bool {
 		last, known := r.said[about]
-		if known && v.at.Sub(last) < sayEvery {
+		if known && v.at.Sub(last) < remindEvery {
 			said[about] = last
 			return false
 		}
@@ -83,7 +83,7 @@ func (r *report) say(log *slog.Logger, v *view) {
 	r.said = said
 }
 
-// some joins words for a log line, but not all of many.
+// some joins words for a log line. Of many it lists only the first 20.
 func some(words []string) string {
 	const most = 20
 	if more := len(words) - most; more > 0 {
@@ -117,12 +117,12 @@ func (g *Guard) Stats() []engine.Stat {
 		{Name: "layout_guard", Text: v.mode.String()},
 		{Name: "layout", Text: state, Value: conflict, Metric: "layout_conflict", Help: "1 while another proxy places keys on other nodes, else 0."},
 		{Name: "layouts_of_others", Value: int64(len(v.others)), Metric: "layouts_of_others", Help: "Other lists of backends that proxies of the same nodes have."},
-		{Name: "layout_servers_named_twice", Value: int64(len(v.twice)), Metric: "layout_servers_named_twice", Help: "Servers that the list of backends has twice."},
+		{Name: "layout_servers_named_twice", Value: int64(len(v.twice)), Metric: "layout_servers_named_twice", Help: "Pairs of backends that are the same server."},
 		{Name: "layout_answers", Value: g.Answers.Load(), Metric: "layout_answers_total", Help: "Answers by FAIL policy about keys that proxies place on different nodes."},
 	}
 }
 
-// Describe adds to d what is known of a node.
+// Describe adds to d what is known of a node: its clock, its latency and the layouts in its record.
 func (g *Guard) Describe(n *backend.Node, d *engine.Node) {
 	v := g.view.Load()
 	if v == nil {
@@ -134,9 +134,9 @@ func (g *Guard) Describe(n *backend.Node, d *engine.Node) {
 	}
 	d.Measured, d.Latency, d.Offset = true, l.latency, l.offset
 	own, now := v.own.text(), time.Now()
-	for i := range l.notes {
-		if proxies := l.notes[i].live(now); len(proxies) > 0 {
-			names := l.notes[i].list
+	for i := range l.entries {
+		if proxies := l.entries[i].live(now); len(proxies) > 0 {
+			names := l.entries[i].list
 			d.Layouts = append(d.Layouts, engine.Layout{
 				Own: names.text() == own, Names: names, Proxies: slices.Sorted(maps.Keys(proxies)),
 			})

@@ -12,13 +12,13 @@ import (
 
 // group is equal requests that are resolved together, as one demand.
 type group struct {
-	requests []*Request
-	flow     *lease.Flow
-	refusal  *wire.Refusal  // of the shard that was asked first, or nil
-	reports  map[int]report // by shard, the latest
-	recalled int            // times that shards were recalled for it
+	requests []*Request     // requests without a result so far, in order
+	flow     *lease.Flow    // the state of the protocol
+	refusal  *wire.Refusal  // the refusal of the shard that was asked first, or nil
+	reports  map[int]report // the latest report of each shard
+	recalled int            // rounds of recalls for the group
 
-	known *wire.Admitted // the first answer to the id of the one request, if the home knows the id
+	known *wire.Admitted // the first answer to the id of the only request; nil if the home does not know the id
 }
 
 // newGroup returns a group of equal requests. refusal is nil if no shard was asked.
@@ -35,10 +35,10 @@ func newGroup(requests []*Request, refusal *wire.Refusal) *group {
 	return g
 }
 
-// request returns what all requests of the group ask.
+// request returns the first request of the group, which all others equal.
 func (g *group) request() *engine.Request { return g.requests[0].Request }
 
-// since returns when the first of the group's requests was handed in.
+// since returns the earliest Sent of the group's requests.
 func (g *group) since() int64 {
 	since := g.requests[0].Sent
 	for _, r := range g.requests[1:] {
@@ -47,7 +47,7 @@ func (g *group) since() int64 {
 	return since
 }
 
-// fail ends the group.
+// fail ends the group: all of its requests fail.
 func (g *group) fail(f *Failure) {
 	for _, r := range g.requests {
 		r.fail(f)
@@ -55,8 +55,8 @@ func (g *group) fail(f *Failure) {
 	g.requests = nil
 }
 
-// combine makes one group of those that the same shard refused and that ask for the
-// same cost. What has an id of its own is asked for itself.
+// combine merges groups that were refused by the same shard and have the same cost. A request
+// with an id of its own is never merged.
 func combine(all []*group) []*group {
 	var out []*group
 	for _, g := range all {
@@ -69,7 +69,7 @@ func combine(all []*group) []*group {
 			continue
 		}
 		refusal := out[i].refusal
-		if refusal == nil || g.refusal.Clock > refusal.Clock { // an older one may not hold any more
+		if refusal == nil || g.refusal.Clock > refusal.Clock { // an older one may be outdated
 			refusal = g.refusal
 		}
 		out[i] = newGroup(slices.Concat(out[i].requests, g.requests), refusal)
@@ -77,7 +77,7 @@ func combine(all []*group) []*group {
 	return out
 }
 
-// decode reads the home's reply to the group's demand.
+// decode decodes the home's reply to the group's demand.
 func (g *group) decode(c *Call) (*wire.HomeReply, *Failure) {
 	if c.Failure != nil {
 		return nil, c.Failure
@@ -96,7 +96,8 @@ func (g *group) decode(c *Call) (*wire.HomeReply, *Failure) {
 	return reply, nil
 }
 
-// call returns the call that asks the home on the group's behalf, for a key over so many shards.
+// call returns the call that asks the home for the group. shards is the number of shards that
+// the key should have.
 func (g *group) call(shards int) *Call {
 	r := g.request()
 	args := wire.HomeArgs(&r.Spec, shards, g.flow.HomeRequest(), g.refusal)
@@ -118,8 +119,8 @@ func (g *group) answerAgain() bool {
 	return true
 }
 
-// answer fills in what the home decided, having been asked at sent. It reports
-// whether that is all.
+// answer sets the results of the requests that the home decided. sent is when the home was asked,
+// and resets is the count of resets then. answer reports whether all requests have their result.
 func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets uint64) bool {
 	g.flow.FromHome(reply.HomeReply)
 	n := reply.Granted
@@ -152,8 +153,9 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 	return len(g.requests) == 0
 }
 
-// room returns ms before which window i cannot have room for one more request: what
-// has to be free again is more than the holders hold whose first unit is free sooner.
+// room returns a lower bound of the ms until window i has room for one more request. No unit of
+// a holder is free before its first one. So the bound is the time at which enough units would be
+// free if each holder freed all of its units together with its first.
 func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 	r, t := g.request(), &reply.Tallies[i]
 	over := t.Used + reply.Granted*r.Cost + r.Wanted() - r.Windows[i].Limit
@@ -174,9 +176,13 @@ func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 	return soonest(held, over)
 }
 
-// holding is what a report says of one state.
-type holding struct{ used, first int64 }
+// holding is the part of a report about one state.
+type holding struct {
+	used  int64 // units in use
+	first int64 // ms until the first of them is free
+}
 
+// of returns what the report says about a state.
 func (p *report) of(s lease.State) holding {
 	for i, u := range p.Used {
 		if u.State == s {
@@ -186,10 +192,13 @@ func (p *report) of(s lease.State) holding {
 	return holding{}
 }
 
-// holder is units in use in one place, and the ms until the first of them is free.
-type holder struct{ units, first int64 }
+// holder is the home or a shard that has units in use.
+type holder struct {
+	units int64 // units in use
+	first int64 // ms until the first of them is free
+}
 
-// soonest returns the ms before which not as many units can be free again.
+// soonest returns a lower bound of the ms until so many units are free.
 func soonest(held []holder, units int64) int64 {
 	slices.SortFunc(held, func(a, b holder) int { return int(a.first - b.first) })
 	for _, h := range held {

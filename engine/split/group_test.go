@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Refusals of one shard may arrive out of order: the newest speaks for all groups that
-// were refused there.
-func TestGroupsThatOneShardRefused(t *testing.T) {
+// Refusals of one shard may arrive out of order. The merged group has the newest.
+func TestGroupsThatOneShardRefusedAreMerged(t *testing.T) {
 	made := func(f *wire.Refusal) *group { return newGroup(left(f, ask("k", 10, 4)), f) }
 	groups := combine([]*group{
 		made(refusal(1, 100)), made(nil), made(refusal(1, 102)), made(refusal(2, 90)), made(refusal(1, 101)), made(nil),
@@ -24,12 +23,11 @@ func TestGroupsThatOneShardRefused(t *testing.T) {
 	require.Equal(t, int64(90), groups[2].refusal.Clock)
 }
 
-// Costs are not added up: groups of different costs stay apart.
-func TestGroupsOfDifferentCosts(t *testing.T) {
-	dear := ask("k", 10, 4)
-	dear.Cost = 3
+func TestGroupsOfDifferentCostsAreNotMerged(t *testing.T) {
+	costly := ask("k", 10, 4)
+	costly.Cost = 3
 	groups := combine([]*group{
-		newGroup(left(nil, ask("k", 10, 4)), nil), newGroup(left(nil, dear, dear), nil), newGroup(left(nil, ask("k", 10, 4)), nil),
+		newGroup(left(nil, ask("k", 10, 4)), nil), newGroup(left(nil, costly, costly), nil), newGroup(left(nil, ask("k", 10, 4)), nil),
 	})
 	require.Len(t, groups, 2)
 	require.Len(t, groups[0].requests, 2)
@@ -37,9 +35,9 @@ func TestGroupsOfDifferentCosts(t *testing.T) {
 	require.EqualValues(t, 3, groups[1].request().Cost)
 }
 
-// Shards may be read at different times. What each says of when it has room counts from
-// its own.
-func TestRoomOfShardsReadApart(t *testing.T) {
+// Shards may report at different times. The time in each report counts from when the report
+// was requested.
+func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g := newGroup(left(nil, ask("k", 10, 4)), nil)
 	read := func(shard int, sent, first int64) report {
 		return report{&wire.ShardReport{
@@ -53,12 +51,12 @@ func TestRoomOfShardsReadApart(t *testing.T) {
 		Lent:    []wire.Lent{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
 	}
 	require.Equal(t, int64(160-155-1), g.room(0, full, 155))
-	full.Tallies[0].Used = 14 // a lowered limit: five units have to go
+	full.Tallies[0].Used = 14 // after the limit was lowered: five units must become free
 	require.Equal(t, int64(250-155-1), g.room(0, full, 155))
 	full.Tallies[0].Used = 9
 	require.Zero(t, g.room(0, full, 155), "there is room")
 
-	// A shard that said it when it refused, and one that has lost what it knew.
+	// One shard gave the time with its refusal, and the other has lost its memory.
 	g.refusal, g.requests[0].Sent = refusal(1, 0), 152
 	g.refusal.First[0] = 80
 	delete(g.reports, 1)

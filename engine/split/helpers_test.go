@@ -18,19 +18,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// clock is the nodes' in the replies of these tests, in ms.
+// clock is the nodes' clock in the replies of these tests, in ms.
 const clock = conformance.Base
 
-// fakeNodes are nodes that run nothing: what they reply is for the test to say. There
-// is no server behind their topology.
+// fakeNodes implements Nodes without servers: the test sets the replies.
 type fakeNodes struct {
 	fleet *backend.Fleet
 	reply func(c *Call) // sets the reply or the failure of a call
-	now   atomic.Int64  // ms, of the splitter's clock
+	now   atomic.Int64  // the splitter's clock in ms
 	log   strings.Builder
 
 	mu     sync.Mutex
-	posted []*Call // guarded by mu
+	posted []*Call // calls of Post; guarded by mu
 }
 
 func (n *fakeNodes) Topology() *backend.Topology { return n.fleet.Topology() }
@@ -47,7 +46,7 @@ func (n *fakeNodes) Post(_ []byte, c *Call) {
 	n.posted = append(n.posted, c)
 }
 
-// open returns a splitter on so many fake nodes.
+// open returns a splitter with this number of fake nodes.
 func open(t *testing.T, nodes int, config Config) (*Splitter, *fakeNodes) {
 	t.Helper()
 	var urls []string
@@ -74,14 +73,15 @@ func ask(key string, most int64, shards int) engine.Request {
 	return r
 }
 
-// refusal returns what a shard said at a time, its lease having ended.
+// refusal returns the refusal of a shard whose lease has ended, at its clock at.
 func refusal(shard int, at int64) *wire.Refusal {
 	return &wire.Refusal{
 		Refusal: lease.Refusal{Shard: shard, Clock: at, LeaseEnded: true, Used: []lease.Units{{N: 0}}}, First: []int64{5},
 	}
 }
 
-// left returns requests as shards leave them: without a refusal none was asked.
+// left returns requests that a shard left to the home with a refusal, or for which no shard was
+// asked if the refusal is nil.
 func left(refusal *wire.Refusal, requests ...engine.Request) (out []*Request) {
 	for i := range requests {
 		out = append(out, &Request{Request: &requests[i], Result: new(engine.Result), Index: i, Refusal: refusal})
@@ -89,7 +89,7 @@ func left(refusal *wire.Refusal, requests ...engine.Request) (out []*Request) {
 	return out
 }
 
-// bytesOf puts integers into bytes, big-endian: size, value, size, value ...
+// bytesOf encodes integers, big-endian. Its arguments are size, value, size, value ...
 func bytesOf(pairs ...int64) (b []byte) {
 	for i := 0; i < len(pairs); i += 2 {
 		for at := pairs[i] - 1; at >= 0; at-- {
@@ -99,14 +99,14 @@ func bytesOf(pairs ...int64) (b []byte) {
 	return b
 }
 
-// lent is a shard that counts, in a home's reply about one window.
+// lent is a shard with units on loan, in a home's reply about one window.
 type lent struct {
 	shard, incarnation, units int64
-	states                    []lease.State // to be recalled; nil: it is not
+	states                    []lease.State // states to recall; nil: the shard is not recalled
 }
 
-// homeReply returns what a home says of one window: how many requests it grants, what
-// it has in use itself, and who else counts.
+// homeReply returns a home's reply about one window: the number of requests granted, the number
+// of shards, the home's own use, and what it has lent.
 func homeReply(granted, shards, own int64, lends ...lent) string {
 	used, out := own, int64(0)
 	for _, l := range lends {
@@ -128,7 +128,7 @@ func homeReply(granted, shards, own int64, lends ...lent) string {
 	return string(b) + string(bytesOf(2, count)) + string(recalls)
 }
 
-// shardReport returns what a shard says of one state.
+// shardReport returns a shard's report about one state.
 func shardReport(incarnation, used, first, held int64) string {
 	return string(bytesOf(7, 9, 6, incarnation, 1, 0, 6, 700, 6, used, 6, first, 6, held, 5, 10, 3, 2))
 }
@@ -136,8 +136,8 @@ func shardReport(incarnation, used, first, held int64) string {
 // slideState is the state that ask charges.
 var slideState = lease.State{Kind: byte(limit.Slide), Window: 60_000}
 
-// script replies by function: the home's replies one after the other, the last one
-// again and again, and each shard's report.
+// script returns a function that replies for the home with each of the given replies in turn,
+// then with the last one repeatedly, and for each shard with its report.
 func script(home []string, shards map[int]string) func(c *Call) {
 	at := 0
 	return func(c *Call) {

@@ -8,42 +8,44 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// layout is how a key is split, as far as this proxy has seen.
+// layout is how a key is split, as far as this proxy knows. Times are ms of Config.Now.
 type layout struct {
-	topology *backend.Topology // that the numbers were chosen by
-	shards   int               // as wanted, or as the home says
-	numbers  []int             // of the shards, the home's 0 first
-	learned  bool              // only the home says so: nobody here has asked for a split
+	topology *backend.Topology // the topology for which numbers were chosen
+	shards   int               // the number of shards: as wanted, or as the home says
+	numbers  []int             // the numbers of the shards, the home's 0 first
+	learned  bool              // only the home says that the key is split; nothing here wants it
 
-	next  int     // the index of the shard that was asked last
-	turn  int     // how many more requests may go there in a row
+	next  int     // the index in numbers of the shard whose turn it is
+	turn  int     // how many more requests may go to it in this turn
 	turns int     // turns since the key was idle for as long as a lease
-	used  int64   // ms when that shard's turn began
-	dry   []int64 // ms until which a shard is passed over: it had no room and was lent none
+	used  int64   // when this turn began
+	dry   []int64 // by index in numbers: until when the shard is skipped, because it had no room and got no loan
 
-	load  bool          // made by load
-	hot   int64         // ms when there was last load enough
-	rates map[int]int64 // charging calls per second, by shard
+	load  bool          // the key is split because of its load
+	hot   int64         // when the load was last high enough
+	rates map[int]int64 // charging calls per second, by shard number
 }
 
-// memory returns the approximate memory, in bytes, of the layout of a key of that length.
+// memory returns the approximate memory, in bytes, of a layout and its key of that length.
 func (l *layout) memory(key int) int { return key + 300 + 50*l.shards }
 
 const (
 	maxLayouts      = 4096
-	maxLayoutMemory = 8 << 20 // bytes that all layouts take
+	maxLayoutMemory = 8 << 20 // bytes of all layouts together
 
-	dryFor  = 10 // ms
-	maxTurn = 64 // requests that go to one shard together
+	dryFor  = 10 // ms for which a shard without room is skipped
+	maxTurn = 64 // most requests of one turn of a shard
 
-	// turnFor is the most ms for which they do, once all shards hold something: a
-	// node's caches are cold at the first request of a turn.
+	// turnFor is the length of a turn in ms, once all shards hold units. Before that, a turn
+	// lasts for 1 ms. Long turns are faster, because the node's caches are cold at the first
+	// request of a turn.
 	turnFor = 8
 )
 
-// choose returns the shard of n that r asks first: the same one for the same ID,
-// else the one that equal requests before it ask, if that is not negative, else the
-// next in turn that may have room. If none has it is 0, the home.
+// choose returns the number of the shard, out of n, that r asks first. Requests with the same
+// ID ask the same shard. Others ask the shard with, to which equal requests before them went, if
+// with is not negative, else the next one in turn that may have room. If no shard has room,
+// choose returns 0, the home.
 func (s *Splitter) choose(r *engine.Request, n, with int) int {
 	now := s.now()
 	s.mu.Lock()
@@ -75,13 +77,13 @@ func (s *Splitter) choose(r *engine.Request, n, with int) int {
 	return 0
 }
 
-// layout returns the key's layout, made for n shards if there is none. mu is held.
+// layout returns the key's layout, or makes one for n shards if there is none. mu is held.
 func (s *Splitter) layout(key []byte, n int) *layout {
 	l := s.layouts[string(key)]
 	if l == nil {
 		l = &layout{shards: n, next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
 		name := string(key)
-		for other, old := range s.layouts { // any: it is learned again
+		for other, old := range s.layouts { // drop any: it will be learned again
 			if len(s.layouts) < maxLayouts && s.memory+l.memory(len(name)) <= maxLayoutMemory {
 				break
 			}
@@ -99,8 +101,8 @@ func (s *Splitter) layout(key []byte, n int) *layout {
 	return l
 }
 
-// drop forgets a layout: from now on its key's home is asked, and leases end by
-// themselves. mu is held.
+// drop forgets a layout. From then on requests about its key go to the home, and leases expire.
+// mu is held.
 func (s *Splitter) drop(key string, l *layout) {
 	delete(s.layouts, key)
 	s.memory -= l.memory(len(key))
@@ -110,14 +112,14 @@ func (s *Splitter) drop(key string, l *layout) {
 	}
 }
 
-// count keeps the counts of known layouts. mu is held.
+// count updates known and Suspects. mu is held.
 func (s *Splitter) count() {
 	s.known.Store(int64(len(s.layouts)))
 	s.Suspects.Store(int64(len(s.layouts) + len(s.live.Load().Rules)))
 }
 
-// learn takes over the number of shards that the home says there are; below 2,
-// nothing is lent.
+// learn stores the number of shards that the home says the key has. Below 2, the home says that
+// the key is not split.
 func (s *Splitter) learn(key []byte, shards int) {
 	if shards < 2 && s.known.Load() == 0 {
 		return
@@ -136,7 +138,7 @@ func (s *Splitter) learn(key []byte, shards int) {
 	}
 }
 
-// lent notes whether a shard that refused was lent more.
+// lent records whether a shard that refused has got a loan.
 func (s *Splitter) lent(key []byte, shard int, more bool) {
 	now := s.now()
 	s.mu.Lock()
@@ -154,7 +156,7 @@ func (s *Splitter) lent(key []byte, shard int, more bool) {
 	}
 }
 
-// Shards returns over how many shards the key is split, as far as is known here.
+// Shards returns the number of shards of the key, as far as this proxy knows; 1 if it is not split.
 func (s *Splitter) Shards(key []byte) int {
 	if s.known.Load() == 0 {
 		return 1

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The same ID goes to the same shard, and IDs spread over all of them.
+// Requests with the same ID go to the same shard, and different IDs spread over all shards.
 func TestIDChoosesTheShard(t *testing.T) {
 	s, _ := open(t, 4, Config{})
 	r := ask("k", 1000, 4)
@@ -16,7 +16,7 @@ func TestIDChoosesTheShard(t *testing.T) {
 	for i := range 400 {
 		r.ID = fmt.Appendf(nil, "id%d", i%100)
 		at := s.choose(&r, 4, -1)
-		require.Equal(t, at, s.choose(&r, 4, 2), "equal requests before it do not matter")
+		require.Equal(t, at, s.choose(&r, 4, 2), "the shard of equal requests before it does not matter")
 		seen[at]++
 	}
 	require.Len(t, seen, 4)
@@ -25,8 +25,8 @@ func TestIDChoosesTheShard(t *testing.T) {
 	}
 }
 
-// Without IDs shards take turns: one for all requests of a ms, up to maxTurn, and in
-// time for more than one ms.
+// Requests without IDs go to the shards in turn. At first a turn lasts for a ms or maxTurn
+// requests, and later for turnFor ms.
 func TestShardsTakeTurns(t *testing.T) {
 	s, n := open(t, 4, Config{})
 	r := ask("k", 1_000_000, 4)
@@ -36,7 +36,7 @@ func TestShardsTakeTurns(t *testing.T) {
 		require.Equal(t, first, choose())
 	}
 	require.Equal(t, (first+1)%4, choose(), "its turn is over")
-	for i := range 2*4 - 1 { // while shards may hold nothing yet, each ms begins a turn
+	for i := range 2*4 - 1 { // while some shards may hold nothing yet, a turn lasts for a ms
 		n.now.Add(1)
 		require.Equal(t, (first+2+i)%4, choose())
 	}
@@ -52,9 +52,9 @@ func TestShardsTakeTurns(t *testing.T) {
 	require.Equal(t, 3, s.choose(&r, 4, 3), "equal requests of a pipeline go to one shard")
 }
 
-// A shard that had no room and was lent none is passed over for a while. If all are,
+// A shard that had no room and got no loan is skipped for a while. If all shards are skipped,
 // the home is asked.
-func TestDryShardsArePassedOver(t *testing.T) {
+func TestShardsWithoutRoomAreSkipped(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	r := ask("k", 1000, 3)
 	s.choose(&r, 3, -1)
@@ -79,9 +79,9 @@ func TestDryShardsArePassedOver(t *testing.T) {
 	s.lent([]byte("unknown"), 0, false)
 }
 
-// The home says over how many shards a key is split. What only it said ends with it;
-// what was asked for here stays.
-func TestHomesAreLearnedFrom(t *testing.T) {
+// The home says how many shards a key has. A layout that was only learned from the home is
+// forgotten when the home says that the key is not split, but one that was wanted here stays.
+func TestTheNumberOfShardsIsLearnedFromTheHome(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	require.Equal(t, 1, s.Shards([]byte("k")))
 	s.learn([]byte("k"), 0)
@@ -98,12 +98,12 @@ func TestHomesAreLearnedFrom(t *testing.T) {
 	r := ask("k", 1000, 3)
 	s.choose(&r, 3, -1)
 	s.learn(r.Key, 0)
-	require.Equal(t, 3, s.Shards(r.Key), "it was asked for here")
+	require.Equal(t, 3, s.Shards(r.Key), "the split was wanted here")
 	s.learn(r.Key, 1<<16-1)
 	require.Equal(t, engine.MaxShards, s.Shards(r.Key), "no more than there can be")
 }
 
-// Layouts are bounded: another one takes one's place, and is learned again.
+// The number and the memory of layouts are bounded: a new layout replaces another one.
 func TestLayoutsAreBounded(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	for i := range maxLayouts + 100 {

@@ -9,18 +9,18 @@ import (
 
 // Rule splits the keys that match Glob over a number of shards.
 type Rule struct {
-	Glob   string
-	Shards int
+	Glob   string // pattern that the whole client's key must match
+	Shards int    // number of shards, including the home; 1: do not split
 }
 
 const (
-	minShardLimit = 256  // units of the limit per shard, at least, where load splits a key
-	coolAfter     = 5000 // ms below half of the threshold, after which load no longer splits a key
+	minShardLimit = 256  // least units of the limit per shard of a key that is split because of its load
+	coolAfter     = 5000 // ms for which the load must stay below half of the threshold before the split ends
 )
 
-// wanted returns over how many shards the request wants its key to be split, never
-// more than the smallest limit: by its SHARDS, else by the first rule that matches
-// the client's key, else by load. mu is not held.
+// wanted returns the number of shards that the request wants its key to have: its SHARDS,
+// else that of the first rule that matches the client's key, else the number chosen because of
+// the key's load, else 0. It is never more than the smallest limit. mu is not held.
 func (s *Splitter) wanted(r *engine.Request) int {
 	if !lendable(r) {
 		return 1
@@ -43,9 +43,8 @@ func (s *Splitter) wanted(r *engine.Request) int {
 	return int(min(int64(n), engine.MaxShards, r.Smallest()))
 }
 
-// Observe learns from the answer to r of a shard of its key: over how many shards the
-// home says that the key is split, and how many charging calls per second the shard
-// has, of all proxies.
+// Observe learns from a shard's answer to r: the number of shards of the key, if the shard is the
+// home, and the rate of charging calls that the shard has from all proxies.
 func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 	if a.Status != wire.AtShard {
 		s.learn(r.Key, a.Shards)
@@ -53,8 +52,8 @@ func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 	s.observeRate(r, shard, a.Rate)
 }
 
-// observeRate splits a key that has too many calls for one node, and lets it go when
-// it has few again.
+// observeRate splits a key whose rate of charging calls per second reaches the threshold, and
+// ends the split when the rate has been low for a while.
 func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
 	threshold := s.live.Load().Threshold
 	if threshold <= 0 || rate < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {

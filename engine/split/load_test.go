@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request's own SHARDS comes first, then the first rule that matches. Never are there
-// more shards than the smallest limit has units, and some requests are not split.
+// A request's own SHARDS takes precedence over rules, and the first rule that matches over
+// others. A key never has more shards than the smallest limit has units. Some requests are
+// never split.
 func TestShardsWanted(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	s.Configure(Settings{Rules: []Rule{{Glob: "api:*", Shards: 4}, {Glob: "api:slow", Shards: 2}, {Glob: "one:*", Shards: 1}, {Glob: "ends:?", Shards: 3}}})
@@ -23,11 +24,11 @@ func TestShardsWanted(t *testing.T) {
 		change func(r *engine.Request)
 		want   int
 	}{
-		{why: "nothing says so", key: "k"},
+		{why: "nothing wants a split", key: "k"},
 		{why: "SHARDS", key: "k", shards: 5, want: 5},
 		{why: "the first rule", key: "api:slow", want: 4},
 		{why: "SHARDS before rules", key: "api:slow", shards: 2, want: 2},
-		{why: "a rule against it", key: "one:a", want: 1},
+		{why: "a rule against a split", key: "one:a", want: 1},
 		{why: "a rule that matches the client's key", key: "ends:a\xffs", want: 3}, // its shadow
 		{why: "a small limit", key: "k", shards: 5, want: 3, change: func(r *engine.Request) { r.Windows[0].Limit = 3 }},
 		{why: "a smaller limit", key: "k", shards: 5, want: 2, change: func(r *engine.Request) {
@@ -48,8 +49,8 @@ func TestShardsWanted(t *testing.T) {
 	}
 }
 
-// A key with too many calls on one node is split over all nodes, until all of its shards
-// together have had few for a while.
+// A key with too many calls on one node is split over all nodes, until the calls to all of its
+// shards together have been few for a while.
 func TestLoadSplitsKeys(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	s.Configure(Settings{Threshold: 100})
@@ -67,7 +68,7 @@ func TestLoadSplitsKeys(t *testing.T) {
 	node.Rate = 100
 	small := ask("small", 2*minShardLimit-1, 0)
 	s.Observe(&small, 0, node)
-	require.Equal(t, 1, s.Shards(small.Key), "too few units a shard")
+	require.Equal(t, 1, s.Shards(small.Key), "too few units per shard")
 	own := ask("own", 1000, 1)
 	s.Observe(&own, 0, node)
 	require.Equal(t, 1, s.Shards(own.Key), "the request says how many")
@@ -94,7 +95,7 @@ func TestLoadSplitsKeys(t *testing.T) {
 	require.Equal(t, 1, strings.Count(n.log.String(), `msg="no longer splitting a key because of its load" calls_per_second=49`))
 }
 
-// Where a limit has no room for a piece on every node, there are fewer shards than nodes.
+// If a limit is too small for a shard on every node, the key has fewer shards than nodes.
 func TestLoadSplitsSmallLimitsLess(t *testing.T) {
 	s, _ := open(t, 4, Config{})
 	s.Configure(Settings{Threshold: 10})
@@ -103,11 +104,11 @@ func TestLoadSplitsSmallLimitsLess(t *testing.T) {
 	require.Equal(t, 3, s.Shards(r.Key))
 }
 
-// A key that new settings do not split any more is asked about at its home, and forgotten when
-// the home says that nothing is lent. Other rules hold from the next request on.
+// Changed rules apply from the next request on. Requests about a key that is no longer split go
+// to its home, and its layout is forgotten when the home says that nothing is lent.
 func TestSettingsChange(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	n.reply = func(*Call) { require.Fail(t, "asked") }
+	n.reply = func(*Call) { require.Fail(t, "a node was called") }
 	r := ask("api:7", 1000, 0)
 	route := func() int {
 		shard, waits, ok := s.Route(new(Routes), &r)
@@ -125,7 +126,7 @@ func TestSettingsChange(t *testing.T) {
 	require.EqualValues(t, 2, s.Suspects.Load())
 
 	s.Configure(Settings{})
-	require.EqualValues(t, 1, s.Suspects.Load(), "what was lent is still out")
+	require.EqualValues(t, 1, s.Suspects.Load(), "shards may still have loans")
 	for range 10 {
 		require.Zero(t, route())
 	}

@@ -9,18 +9,18 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// resolver takes what shards refused to the key's home, for all requests that ask
-// about the same limits. One goroutine asks and recalls; groups that arrive while it
-// does so wait for the next round.
+// resolver takes refused requests to the key's home, for all requests with the same limits. One
+// goroutine calls the home and recalls shards. Groups that arrive meanwhile wait for the next
+// round.
 type resolver struct {
 	s         *Splitter
 	id        resolverID
 	key       []byte
-	waiting   []*group // guarded by Splitter.mu
-	recalling bool     // guarded by Splitter.mu: shards are being recalled and admit nothing
+	waiting   []*group // groups that wait for the next round; guarded by Splitter.mu
+	recalling bool     // shards are being recalled and admit nothing; guarded by Splitter.mu
 }
 
-// join hands a group to the resolver of its limits.
+// join gives a group to the resolver of its limits, and starts one if there is none.
 func (s *Splitter) join(g *group) {
 	id := idOf(g.request())
 	s.mu.Lock()
@@ -29,14 +29,14 @@ func (s *Splitter) join(g *group) {
 	if f == nil {
 		f = &resolver{s: s, id: id, key: []byte(id.key)}
 		s.resolvers[id] = f
-		s.under.Add(1)
+		s.running.Add(1)
 		go f.run() // until no group waits
 	}
 	f.waiting = append(f.waiting, g)
 }
 
 func (f *resolver) run() {
-	defer f.s.under.Done()
+	defer f.s.running.Done()
 	var open []*group
 	for {
 		waiting := f.take(len(open) == 0)
@@ -49,7 +49,7 @@ func (f *resolver) run() {
 		})
 		if !ok {
 			for _, g := range append(open, waiting...) {
-				if g != nil { // nil: it was answered. So are requests that have left their group
+				if g != nil { // nil: the group was answered. A group has only requests that were not
 					g.fail(&Failure{Why: "internal error: see the log", MaybeApplied: true})
 				}
 			}
@@ -58,8 +58,8 @@ func (f *resolver) run() {
 	}
 }
 
-// take returns the groups that wait. If there are none and the resolver is idle it
-// ends, and a group that comes later makes another one.
+// take returns the groups that wait. If there are none and the resolver is idle, take removes
+// the resolver, which then ends. A group that comes later starts another one.
 func (f *resolver) take(idle bool) []*group {
 	f.s.mu.Lock()
 	defer f.s.mu.Unlock()
@@ -72,8 +72,8 @@ func (f *resolver) take(idle bool) []*group {
 	return groups
 }
 
-// maxRecalls is how often shards are recalled for a group. The home decides after one
-// round of recalls, or after a few when shards are lent to meanwhile.
+// maxRecalls is the most rounds of recalls for a group. The home decides after one round, or
+// after a few if shards get loans meanwhile.
 const maxRecalls = 32
 
 // round asks the home for every group, and recalls the shards that it names. It
@@ -83,7 +83,7 @@ func (f *resolver) round(open []*group) []*group {
 		if g.recalled++; g.recalled <= maxRecalls {
 			return false
 		}
-		g.fail(&Failure{Why: "the key's home decides nothing", MaybeApplied: true})
+		g.fail(&Failure{Why: "the key's home did not decide", MaybeApplied: true})
 		return true
 	})
 	if len(open) > 0 {
@@ -95,7 +95,8 @@ func (f *resolver) round(open []*group) []*group {
 	return open
 }
 
-// answerKnown answers what is known to be denied, and returns the other groups.
+// answerKnown answers requests that a remembered denial covers, and returns the groups that have
+// others.
 func (f *resolver) answerKnown(open []*group) []*group {
 	memory := f.s.config.Denials
 	if memory == nil {
@@ -116,8 +117,8 @@ func (f *resolver) answerKnown(open []*group) []*group {
 	})
 }
 
-// dropLate leaves to their policies the requests for which hardly any time is left, and
-// returns the groups of the others.
+// dropLate fails the requests for which hardly any time is left, so that their FAIL policies
+// answer them. It returns the groups that have others.
 func (f *resolver) dropLate(open []*group) []*group {
 	if f.s.config.Patience == nil {
 		return open
@@ -174,7 +175,7 @@ func (f *resolver) askHome(open []*group) []*group {
 	return left
 }
 
-// lend sends the home's loan on to its shard, once. Nothing waits for it.
+// lend passes the home's loan, if any, on to its shard, once. It does not wait for the result.
 func (f *resolver) lend(g *group, reply *wire.HomeReply) {
 	f.s.learn(f.key, reply.Shards)
 	f.s.observeRate(g.request(), 0, reply.Rate)
@@ -188,11 +189,11 @@ func (f *resolver) lend(g *group, reply *wire.HomeReply) {
 	}
 }
 
-// recall recalls the shards that the home has named to any of the groups.
+// recall recalls the shards that the home has named for any of the groups.
 func (f *resolver) recall(open []*group) {
 	var recalls []lease.Recall
 	since := open[0].since()
-	late := false // a recall is not stale for so long, unless home and shard do not agree
+	late := false // recalls that are still stale now mean that home and shard contradict each other
 	for _, g := range open {
 		since = min(since, g.since())
 		late = late || g.recalled > maxRecalls/2
@@ -208,23 +209,23 @@ func (f *resolver) recall(open []*group) {
 	}
 	reports, unreachable := f.s.collect(f.key, since, wire.Return, recalls)
 	f.s.rounds.Add(1)
-	told := make([]lease.Report, 0, len(reports))
+	current := make([]lease.Report, 0, len(reports))
 	for _, r := range reports {
 		if r.Stale && late {
 			unreachable = append(unreachable, r.Shard)
 			continue
 		}
-		told = append(told, r.Report)
+		current = append(current, r.Report)
 	}
 	for _, g := range open {
 		for _, r := range reports {
 			g.reports[r.Shard] = r
 		}
-		g.flow.FromRecalls(told, unreachable)
+		g.flow.FromRecalls(current, unreachable)
 	}
 }
 
-// resets returns the count of resets that Remember takes.
+// resets returns the count of resets, for denials.Memory.Remember.
 func (s *Splitter) resets() uint64 {
 	if s.config.Denials == nil {
 		return 0
@@ -232,7 +233,7 @@ func (s *Splitter) resets() uint64 {
 	return s.config.Denials.Resets()
 }
 
-// remember keeps a denial of the home.
+// remember remembers a denial of the home.
 func (s *Splitter) remember(r *engine.Request, res *engine.Result, sent int64, resets uint64) {
 	if s.config.Denials != nil {
 		s.config.Denials.Remember(r, res.Decision, sent, resets)

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// resolve has the splitter answer requests, which it must.
+// resolve resolves requests, and fails the test if that takes too long.
 func resolve(t *testing.T, s *Splitter, requests []*Request) {
 	t.Helper()
 	done := make(chan struct{})
@@ -27,18 +27,18 @@ func resolve(t *testing.T, s *Splitter, requests []*Request) {
 	}
 }
 
-// decided returns whether each request was admitted. None has failed.
+// decided checks that no request has failed, and returns whether each was admitted.
 func decided(t *testing.T, requests []*Request) (admitted []bool) {
 	t.Helper()
 	for _, r := range requests {
 		require.Nil(t, r.Failure)
-		require.EqualValues(t, r.Windows[0].Limit, r.Result.Limit, "it has its own result")
+		require.EqualValues(t, r.Windows[0].Limit, r.Result.Limit, "the result belongs to the request")
 		admitted = append(admitted, r.Result.Allowed)
 	}
 	return admitted
 }
 
-// failed holds that all requests have failed, and for the reason given.
+// failed checks that all requests have failed for this reason.
 func failed(t *testing.T, requests []*Request, why string) {
 	t.Helper()
 	for _, r := range requests {
@@ -49,8 +49,8 @@ func failed(t *testing.T, requests []*Request, why string) {
 	}
 }
 
-// What a shard refused the home decides: the first requests of those that are equal.
-func TestHomeDecides(t *testing.T) {
+// The home decides requests that a shard refused. Of equal requests it admits the first ones.
+func TestHomeDecidesRefusedRequests(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	var asked []*Call
 	reply := script([]string{homeReply(2, 3, 8)}, nil)
@@ -65,8 +65,8 @@ func TestHomeDecides(t *testing.T) {
 	require.Len(t, asked, 1)
 	require.Same(t, lua.Lend, asked[0].Function)
 	require.Zero(t, asked[0].Shard)
-	require.Equal(t, bytesOf(4, 3, 2, 3), asked[0].Args[0], "requests, and shards wanted")
-	require.Equal(t, 3, s.Shards(r.Key), "the home has said so")
+	require.Equal(t, bytesOf(4, 3, 2, 3), asked[0].Args[0], "number of requests, and of shards wanted")
+	require.Equal(t, 3, s.Shards(r.Key), "as the home says")
 }
 
 // Groups that are resolved together do not change each other's requests.
@@ -76,17 +76,17 @@ func TestGroupsOfOnePipelineKeepTheirRequests(t *testing.T) {
 	n.reply = func(c *Call) {
 		select {
 		case more <- struct{}{}:
-			<-hold // the first one waits until all others have come
+			<-hold // the first call waits until all other requests have come
 		default:
 		}
 		c.Reply = homeReply(int64(c.Args[0][3]), 3, 0)
 	}
-	r, dear := ask("k", 100, 3), ask("k", 100, 3)
-	dear.Cost = 7
+	r, costly := ask("k", 100, 3), ask("k", 100, 3)
+	costly.Cost = 7
 	first := left(nil, r)
 	go s.Resolve(first) // until the home answers
 	require.Eventually(t, func() bool { return len(more) == 1 }, 10*time.Second, time.Millisecond)
-	requests := left(nil, r, dear, r, dear, dear, r)
+	requests := left(nil, r, costly, r, costly, costly, r)
 	go func() { // until all wait
 		for waiting := 0; waiting < 5; time.Sleep(time.Millisecond) {
 			s.mu.Lock()
@@ -97,10 +97,10 @@ func TestGroupsOfOnePipelineKeepTheirRequests(t *testing.T) {
 	}()
 	resolve(t, s, requests)
 	require.Equal(t, []bool{true, true, true, true, true, true}, decided(t, requests))
-	require.EqualValues(t, 3, s.homeCalls.Load(), "one alone, then one for each cost")
+	require.EqualValues(t, 3, s.homeCalls.Load(), "one for the first request, then one for each cost")
 }
 
-// Shards that the home names are recalled, and what they say goes to the home.
+// Shards that the home names are recalled, and their reports go to the home.
 func TestShardsAreRecalled(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	var asked []*Call
@@ -118,13 +118,13 @@ func TestShardsAreRecalled(t *testing.T) {
 	last := asked[3].Args
 	require.Equal(t, bytesOf(4, 2, 2, 3), last[0], "one has been granted")
 	require.Equal(t, bytesOf(4, 1, 7, 9, 6, 77, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000, 6, 2), last[3], "the report")
-	require.Equal(t, bytesOf(4, 2), last[4], "the other one cannot be reached")
+	require.Equal(t, bytesOf(4, 2), last[4], "the other shard is unreachable")
 	require.EqualValues(t, 1, s.rounds.Load())
 }
 
-// The nodes have the time that is left of the oldest request of a group. Requests for
-// which hardly any is left are not asked, and hold up nobody else.
-func TestLateRequestsAreNotAsked(t *testing.T) {
+// The time that a node has for a group is that of its oldest request. Requests for which hardly
+// any time is left are not sent, so that they do not shorten the time of others.
+func TestLateRequestsAreNotSent(t *testing.T) {
 	s, n := open(t, 3, Config{Patience: func() int64 { return 80 }})
 	var sent []int64
 	n.reply = func(c *Call) {
@@ -141,8 +141,8 @@ func TestLateRequestsAreNotAsked(t *testing.T) {
 	require.Equal(t, []int64{now - 79}, sent)
 }
 
-// A loan is sent on to the shard that refused. Nothing waits for it.
-func TestLoansAreSentOn(t *testing.T) {
+// A loan is passed on to the shard that refused, without waiting for the result.
+func TestLoansArePassedOn(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	loan := string(bytesOf(7, 12, 6, 3, 6, 4))
 	n.reply = script([]string{homeReply(1, 3, 0) + loan}, nil)
@@ -155,7 +155,7 @@ func TestLoansAreSentOn(t *testing.T) {
 	require.Equal(t, 2, n.posted[0].Shard)
 }
 
-// A home that denies is remembered, and equal requests that wait are denied with it.
+// A denial of the home is remembered, and equal requests that wait are denied by it.
 func TestDenialsOfHomesAreRemembered(t *testing.T) {
 	var known denials.Memory
 	s, n := open(t, 3, Config{Denials: &known})
@@ -173,9 +173,8 @@ func TestDenialsOfHomesAreRemembered(t *testing.T) {
 	require.EqualValues(t, 2, s.homeCalls.Load(), "there may be room again")
 }
 
-// Nonsense from a home is a failure of the requests that it was asked about, and so is
-// its silence.
-func TestNonsenseOfHomes(t *testing.T) {
+// If the home's reply is malformed or missing, the requests fail.
+func TestMalformedRepliesOfTheHomeAreFailures(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	r := ask("k", 10, 3)
 	for _, row := range []struct{ reply, why string }{
@@ -196,34 +195,34 @@ func TestNonsenseOfHomes(t *testing.T) {
 	failed(t, requests, "no answer in time")
 }
 
-// A home that names shards again and again does not hold requests up for ever.
-func TestHomeThatDecidesNothing(t *testing.T) {
+// A home that keeps naming shards to recall does not delay requests forever.
+func TestHomeThatDoesNotDecide(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	n.reply = script([]string{homeReply(0, 3, 2, lent{1, 77, 9, []lease.State{slideState}})}, map[int]string{1: shardReport(77, 9, 5, 9)})
 	r := ask("k", 10, 3)
 	requests := left(nil, r, r)
 	resolve(t, s, requests)
-	failed(t, requests, "the key's home decides nothing")
+	failed(t, requests, "the key's home did not decide")
 	require.EqualValues(t, maxRecalls, s.rounds.Load())
 }
 
-// A panic costs the requests under way an answer, and is logged. What was answered
-// before it stays answered, and the next ones are answered.
+// A panic is logged and fails the requests of the round, except those that were answered before
+// it. Later requests are answered.
 func TestPanicOfAResolver(t *testing.T) {
 	var known denials.Memory
 	s, n := open(t, 3, Config{Denials: &known})
-	r, dear := ask("k", 10, 3), ask("k", 10, 3)
-	dear.Cost = 2
-	known.Remember(&dear, limit.Decision{Limit: 10, RetryAfter: 50}, 1000, 0)
+	r, costly := ask("k", 10, 3), ask("k", 10, 3)
+	costly.Cost = 2
+	known.Remember(&costly, limit.Decision{Limit: 10, RetryAfter: 50}, 1000, 0)
 	n.reply = func(*Call) { panic("at the disco") }
-	requests := left(nil, dear, r, r)
+	requests := left(nil, costly, r, r)
 	var resolved sync.WaitGroup
 	resolved.Add(len(requests))
 	for _, request := range requests {
 		request.resolved = &resolved
 	}
 	f := &resolver{s: s, id: idOf(&r), key: r.Key, waiting: []*group{newGroup(requests[:1], nil), newGroup(requests[1:], nil)}}
-	s.under.Add(1)
+	s.running.Add(1)
 	f.run()
 	resolved.Wait()
 	require.Equal(t, []bool{false}, decided(t, requests[:1]))
@@ -240,8 +239,8 @@ func TestPanicOfAResolver(t *testing.T) {
 	require.Empty(t, s.resolvers)
 }
 
-// Requests about one key that ask different things are answered each for itself.
-func TestResolveTellsRequestsApart(t *testing.T) {
+// Different requests about one key get different answers.
+func TestResolveDistinguishesRequests(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	n.reply = func(c *Call) {
 		if most := int64(c.Args[1][len(c.Args[1])-1]); most == 10 {

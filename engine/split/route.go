@@ -6,28 +6,28 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Requests of one connection about a split key are answered as if they had come one
-// by one, although the key's shards and its home answer when they do. So requests of
-// a pipeline that ask the same of it go to one shard. Those with IDs go each to its
-// own: near the limit any of these may be the one that is denied. A request that
-// asks something else waits for those before it.
+// The answers to the requests of one connection about a split key must be as if the requests
+// had come one by one, although the key's shards and its home answer at different times. So
+// equal requests of a pipeline go to one shard. Equal requests with IDs are an exception: each
+// goes to the shard of its ID, because near the limit any of them may be the one that is denied.
+// A request that differs from those before it waits for them.
 
-// Routes is where the requests of one run went: the requests of a pipeline that are
-// asked at the same time. The zero Routes is of an empty run.
+// Routes holds the routes of the requests of one run: the requests of a pipeline that are sent
+// at the same time. The zero Routes is an empty run.
 type Routes struct {
 	byKey map[uint64]route // by hash of the key
 }
 
-// route is where the first request about a key went.
+// route is the route of the first request about a key.
 type route struct {
 	first   *engine.Request
-	shard   int  // that it asks first; 0 is the home
-	waiting bool // shards are being recalled: it joins that and asks the home
+	shard   int  // the shard that first asks; 0 is the home
+	waiting bool // shards are being recalled, so first joins the resolver and asks no shard
 }
 
-// Route returns the shard that a request asks first. waits is true if no shard should
-// be asked, because none could admit it: the request is for Resolve. ok is false if the
-// request has to come after those of the run.
+// Route returns the shard that a request asks first. waits is true if no shard should be
+// asked, because none could admit the request: pass it to Resolve. ok is false if the request
+// must wait until those of the run are answered.
 func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bool) {
 	n := s.wanted(r)
 	split := n > 1 || s.Shards(r.Key) > 1
@@ -42,7 +42,7 @@ func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bo
 	if !found {
 		at = route{first: r, shard: -1, waiting: s.recalling(r)}
 	}
-	if at.waiting || n < 2 || r.Hold != nil { // the home has the ids
+	if at.waiting || n < 2 || r.Hold != nil { // the ids of holds are stored at the home
 		at.shard = 0
 	} else {
 		at.shard = s.choose(r, n, at.shard)
@@ -62,10 +62,10 @@ func (s *Splitter) Route(rs *Routes, r *engine.Request) (shard int, waits, ok bo
 	return at.shard, at.waiting, true
 }
 
-// Splits reports whether the key of r is known to be split, or will be for r.
+// Splits reports whether the key of r is known to be split, or r wants it to be split.
 func (s *Splitter) Splits(r *engine.Request) bool { return s.wanted(r) > 1 || s.Shards(r.Key) > 1 }
 
-// recalling reports whether the resolver of r's limits is recalling shards, so that none
+// recalling reports whether the resolver of r's limits is recalling shards, so that no shard
 // could admit r.
 func (s *Splitter) recalling(r *engine.Request) bool {
 	if s.known.Load() == 0 || !lendable(r) {
@@ -82,10 +82,10 @@ func lendable(r *engine.Request) bool {
 	return r.Op == engine.OpDecide && r.Cost > 0 && r.Kind.Additive()
 }
 
-// resolverID names a resolver: a client key, and the limits that are asked about.
+// resolverID identifies a resolver.
 type resolverID struct {
-	key  string
-	spec limit.Spec // without cost
+	key  string     // the key's name
+	spec limit.Spec // the limits, with cost 0
 }
 
 func idOf(r *engine.Request) resolverID {

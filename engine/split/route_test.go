@@ -10,14 +10,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// run is one run of a pipeline.
+// run is one run of a pipeline, see Routes.
 type run struct {
 	*testing.T
 	s      *Splitter
 	routes Routes
 }
 
-// goes returns the shard that a request goes to, which does not have to wait.
+// goes returns the shard that a request goes to, and checks that the request need not wait.
 func (r *run) goes(request engine.Request) int {
 	r.Helper()
 	shard, waits, ok := r.s.Route(&r.routes, &request)
@@ -26,7 +26,7 @@ func (r *run) goes(request engine.Request) int {
 	return shard
 }
 
-// comesLater holds that a request has to come after those of the run.
+// comesLater checks that a request must wait for those of the run.
 func (r *run) comesLater(request engine.Request, why string) {
 	r.Helper()
 	_, _, ok := r.s.Route(&r.routes, &request)
@@ -45,8 +45,8 @@ func TestUnsplitKeysGoHome(t *testing.T) {
 	require.Zero(t, s.Suspects.Load())
 }
 
-// Requests of a pipeline that ask the same of a split key go to one shard. What asks
-// something else waits for them.
+// Equal requests of a pipeline about a split key go to one shard. A different request about the
+// key waits for them.
 func TestOrderWithinAKey(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	r := run{T: t, s: s}
@@ -66,19 +66,19 @@ func TestOrderWithinAKey(t *testing.T) {
 	r.goes(ask("other", 1000, 3))
 	open := ask("k", 1000, 3)
 	open.Fail = engine.FailOpen
-	require.Equal(t, first, r.goes(open), "its policy decides nothing")
+	require.Equal(t, first, r.goes(open), "the FAIL policy does not matter")
 
 	r.routes = Routes{}
 	require.Zero(t, r.goes(peek))
-	require.Zero(t, r.goes(peek), "the same again")
-	r.comesLater(ask("k", 1000, 3), "what charges does not overtake what reads")
+	require.Zero(t, r.goes(peek), "an equal request")
+	r.comesLater(ask("k", 1000, 3), "a request that charges does not overtake one that reads")
 
 	r.routes = Routes{}
 	require.Zero(t, r.goes(conformance.Reset("k")))
-	r.comesLater(conformance.Reset("k"), "resets are told apart")
+	r.comesLater(conformance.Reset("k"), "resets are never equal")
 }
 
-// What reads an unsplit key is not overtaken by what splits it.
+// A request that splits a key does not overtake one that reads the key before it is split.
 func TestReadsBeforeASplit(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	r := run{T: t, s: s}
@@ -86,7 +86,7 @@ func TestReadsBeforeASplit(t *testing.T) {
 	r.comesLater(ask("k", 1000, 3), "it splits the key")
 }
 
-// Requests with IDs go each to its own shard.
+// Each request with an ID goes to the shard of its ID.
 func TestIDsOfOnePipeline(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	r := run{T: t, s: s}
@@ -99,8 +99,8 @@ func TestIDsOfOnePipeline(t *testing.T) {
 	require.Len(t, seen, 3)
 }
 
-// A shard whose node is down is not asked: the home is.
-func TestShardsOnNodesThatAreDown(t *testing.T) {
+// If a shard's node is down, the home is asked instead.
+func TestShardsOnNodesThatAreDownAreNotAsked(t *testing.T) {
 	s, n := open(t, 2, Config{})
 	r := run{T: t, s: s}
 	request := ask("k", 1000, 2)
@@ -116,7 +116,8 @@ func TestShardsOnNodesThatAreDown(t *testing.T) {
 	}
 }
 
-// While shards are recalled for the same limits, to ask one would be in vain.
+// While shards are being recalled for the same limits, requests wait, because no shard would
+// admit them.
 func TestRequestsWaitForARecall(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	request := ask("k", 1000, 3)
@@ -130,9 +131,9 @@ func TestRequestsWaitForARecall(t *testing.T) {
 		require.Zero(t, shard)
 	}
 	routes = Routes{}
-	dear := request
-	dear.Cost = 5
-	_, waits, _ := s.Route(&routes, &dear)
+	costly := request
+	costly.Cost = 5
+	_, waits, _ := s.Route(&routes, &costly)
 	require.True(t, waits, "the limits are the same")
 	other := ask("k", 999, 3)
 	routes = Routes{}

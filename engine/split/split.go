@@ -1,17 +1,16 @@
-// Package split answers requests about split keys, by the protocol of package
-// lease.
+// Package split answers requests about split keys, by the protocol of package lease.
 //
-// A request about a split key first goes to one of the key's shards, in the same
-// batches as all other requests; Route chooses it (route.go, layout.go). Mostly the
-// shard admits it out of what the home has lent, and this package has no more to do.
-// Resolve takes requests that a shard refuses, or that the home cannot decide alone, to
-// the home (group.go, resolver.go): the home decides, or names shards whose units must
-// be recalled first. Requests that concern a whole key (RL.INSPECT, RL.RESET and those
-// with cost 0) go to the home and the shards (whole.go). The number of shards of a key
-// comes from the request, the configuration, or measured load (load.go).
+// A request about a split key first goes to one of the key's shards, in the same batches as all
+// other requests. Route chooses the shard (route.go, layout.go). Usually the shard admits the
+// request out of what the home has lent, and this package has nothing more to do. Resolve takes
+// requests that a shard refuses, or that the home cannot decide alone, to the home (group.go,
+// resolver.go). The home decides them, or names shards whose units must be recalled first.
+// Requests that concern a whole key (RL.INSPECT, RL.RESET and those with cost 0) go to the home
+// and the shards (whole.go). The number of shards of a key comes from the request, the
+// configuration, or measured load (load.go).
 //
-// What this package remembers decides nothing: a proxy that knows less asks more
-// often. The nodes' functions decide; the interface Nodes reaches them.
+// Decisions are made by the functions on the nodes, which the interface Nodes calls. They do not
+// depend on what this package remembers: a proxy that knows less only makes more calls.
 //
 // Reading order: split.go (this file), route.go, layout.go, load.go, resolver.go,
 // group.go, whole.go.
@@ -30,51 +29,51 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// leaseMs is the length of a lease, in ms, as lua/layout.lua has it.
+// leaseMs is the length of a lease in ms. lua/layout.lua has the same number.
 const leaseMs = 1000
 
-// Nodes reaches the nodes on which the shards of a key lie.
+// Nodes calls the nodes that have the shards of a key.
 type Nodes interface {
-	// Topology returns where shards lie. While nothing changes it is the same pointer.
+	// Topology returns the placement of shards on nodes. While nothing changes it returns the
+	// same pointer.
 	Topology() *backend.Topology
 
-	// Call has the nodes run calls about one key, and returns when each has a reply
-	// or a failure.
+	// Call runs calls about one key on the nodes, and returns when each call has its Reply or
+	// its Failure.
 	Call(key []byte, calls []*Call)
 
-	// Post has a node run a call about a key, and returns at once. Nobody learns what
-	// came of it.
+	// Post starts a call about a key on a node, and returns at once. Its result is not
+	// reported.
 	Post(key []byte, call *Call)
 }
 
 // Call is one call of a function of the library, about one shard of a key.
 type Call struct {
-	Function *lua.Function
-	Shard    int
-	Args     [][]byte
-	Sent     int64 // ms of the clock of Config.Now from which the node has its time to answer; 0: from now
+	Function *lua.Function // the function to call
+	Shard    int           // number of the shard; 0 is the home
+	Args     [][]byte      // arguments of the function, see package wire
+	Sent     int64         // time from which the node's time to answer counts, in ms of Config.Now; 0: now
 
-	Reply   string
-	Failure *Failure // why there is no reply, else nil
+	Reply   string   // the function's reply, if Failure is nil
+	Failure *Failure // why there is no reply; nil if there is one
 }
 
 // Failure says why a node did not answer.
 type Failure struct {
-	Shard        int    // of the key, on the node that did not
-	Why          string // in a few words
-	MaybeApplied bool   // the node may have run what it was asked
+	Shard        int    // number of the shard whose node did not answer
+	Why          string // the reason in a few words
+	MaybeApplied bool   // the node may have executed the call
 }
 
-// Request is one request that a shard or the home did not answer.
+// Request is one request that a shard or the home left open.
 type Request struct {
 	*engine.Request
-	Result  *engine.Result
-	Index   int           // in its pipeline
-	Sent    int64         // ms of the clock of Config.Now when it was handed in
-	Refusal *wire.Refusal // of the shard that was asked first; nil if none was
+	Result  *engine.Result // the result to set
+	Index   int            // index of the request in its pipeline
+	Sent    int64          // when the engine got the request, in ms of Config.Now
+	Refusal *wire.Refusal  // the refusal of the shard that was asked first; nil if none was asked
 
-	// Failure says, after Resolve, that Result was not set because a node could not
-	// answer.
+	// Failure is set by Resolve if a node could not answer. Then Result is not set.
 	Failure *Failure
 
 	resolved *sync.WaitGroup // notified when the request has its result or failure
@@ -83,6 +82,7 @@ type Request struct {
 // done ends the resolution of the request.
 func (r *Request) done() { r.resolved.Done() }
 
+// fail ends the resolution of the request with a failure.
 func (r *Request) fail(f *Failure) {
 	r.Failure = f
 	r.done()
@@ -90,59 +90,61 @@ func (r *Request) fail(f *Failure) {
 
 // Settings say which keys are split. Configure changes them.
 type Settings struct {
-	// Rules split keys over several nodes; of those that match a key the first holds.
-	// A request's own SHARDS takes precedence.
+	// Rules split keys over several nodes. The first rule that matches a key applies. A
+	// request's own SHARDS takes precedence.
 	Rules []Rule
 
-	// Threshold is how many charging calls per second, of all proxies together, one
-	// node has of a key before the key is split over all nodes; 0: never. A call
-	// stands for many decisions where requests come in pipelines.
+	// Threshold is the rate of charging calls per second about one key on one node, from all
+	// proxies together, at which the key is split over all nodes; 0: never. If requests are
+	// pipelined, one call may decide many of them.
 	Threshold int64
 }
 
 // Config configures a Splitter.
 type Config struct {
-	// Patience returns the ms after which a request that is still open gets its FAIL policy,
-	// because hardly any of the time to answer it is left; nil: it never does.
+	// Patience returns the ms after which a request that is still open fails, because hardly
+	// any of the time to answer it is left; nil: requests never fail for that reason.
 	Patience func() int64
 
-	Denials *denials.Memory // what is answered without asking a node; nil: nothing
-	Now     func() int64    // ms of a clock that does not step back
+	Denials *denials.Memory // remembered denials, which are answered without a call; nil: none
+	Now     func() int64    // returns the time in ms, by a clock that does not step back
 	Logger  *slog.Logger
 }
 
-// Splitter is what one proxy knows of split keys, and the resolutions under way. It
-// is safe for concurrent use.
+// Splitter keeps what one proxy knows about split keys, and resolves requests about them. It is
+// safe for concurrent use.
 type Splitter struct {
 	config Config
-	live   atomic.Pointer[Settings] // in effect, never modified
+	live   atomic.Pointer[Settings] // the settings in effect; never modified
 	nodes  Nodes
 
 	mu        sync.Mutex
-	layouts   map[string]*layout       // by client key, guarded by mu
-	memory    int                      // bytes that layouts take, guarded by mu
-	resolvers map[resolverID]*resolver // guarded by mu
+	layouts   map[string]*layout       // known layouts by the key's name; guarded by mu
+	memory    int                      // approximate bytes of all layouts; guarded by mu
+	resolvers map[resolverID]*resolver // resolvers that are running; guarded by mu
 
 	// Suspects is above 0 if any key may be split although its requests do not say so:
 	// the number of rules and of keys that are known to be split.
 	Suspects atomic.Int64
 
-	known  atomic.Int64   // len(layouts)
-	byLoad atomic.Int64   // layouts that load has made
-	under  sync.WaitGroup // goroutines of resolvers
+	known  atomic.Int64 // len(layouts)
+	byLoad atomic.Int64 // layouts of keys that are split because of their load
+
+	running sync.WaitGroup // goroutines that resolve requests
 
 	homeCalls, loans, recalls, rounds atomic.Int64 // for INFO
 }
 
-// New returns a Splitter that knows of no split key, and splits none by itself before Configure.
+// New returns a Splitter that knows no split key. Before Configure it splits keys only if a
+// request has SHARDS.
 func New(config Config, nodes Nodes) *Splitter {
 	s := &Splitter{config: config, nodes: nodes, layouts: map[string]*layout{}, resolvers: map[resolverID]*resolver{}}
 	s.live.Store(new(Settings))
 	return s
 }
 
-// Configure applies settings to the requests to come. A key that the new ones do not split
-// goes on as its home says, which gathers what the shards hold.
+// Configure changes the settings for later requests. If they no longer split a key, requests
+// about it go to its home, which recalls what the shards hold when it needs it.
 func (s *Splitter) Configure(next Settings) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,13 +159,11 @@ func (s *Splitter) Configure(next Settings) {
 	s.count()
 }
 
-// Close waits for the resolutions under way. Nobody may wait for them any more, so
-// they end.
-func (s *Splitter) Close() { s.under.Wait() }
+// Close waits until all resolutions have ended. Resolve must not be called afterwards.
+func (s *Splitter) Close() { s.running.Wait() }
 
-// Resolve answers requests that a shard or the home left open: afterwards each has
-// its Result or its Failure. Requests about one key come in the order in which they
-// were made.
+// Resolve answers requests that a shard or the home left open. When it returns, each has its
+// Result or its Failure. Requests about one key must be in the order in which they were made.
 func (s *Splitter) Resolve(requests []*Request) {
 	var resolved sync.WaitGroup
 	resolved.Add(len(requests))
@@ -185,13 +185,13 @@ func (s *Splitter) Resolve(requests []*Request) {
 	resolved.Wait()
 }
 
-// joins reports whether r can be resolved together with other: it asks the same, and
-// the same shard refused both.
+// joins reports whether r can be resolved together with other: the requests are equal, and one
+// refusal is for both.
 func (r *Request) joins(other *Request) bool {
 	return r.Op == engine.OpDecide && r.Refusal == other.Refusal && r.Repeats(other.Request)
 }
 
-// now returns the time in ms.
+// now returns the time in ms of Config.Now.
 func (s *Splitter) now() int64 { return s.config.Now() }
 
 // guard runs one round of work. A panic ends the round and is logged.
@@ -199,7 +199,8 @@ func (s *Splitter) guard(doing string, round func()) bool {
 	return backend.Guard(s.config.Logger, doing, round)
 }
 
-// ask calls the home. Without a reply that makes sense there is a failure.
+// ask makes a call to the home and decodes the reply. It returns a failure if there is no reply,
+// or decode returns an error.
 func (s *Splitter) ask(key []byte, c *Call, decode func(reply string) error) *Failure {
 	s.nodes.Call(key, []*Call{c})
 	if c.Failure == nil {
@@ -210,14 +211,14 @@ func (s *Splitter) ask(key []byte, c *Call, decode func(reply string) error) *Fa
 	return c.Failure
 }
 
-// report is a shard's report, and when it was asked for.
+// report is a shard's report.
 type report struct {
 	*wire.ShardReport
-	sent int64 // ms of the clock of Config.Now: the report's times count from then
+	sent int64 // when the report was requested, in ms of Config.Now; its times count from then
 }
 
-// collect sends recalls to shards, all at once, for a request that was handed in at
-// since. It returns the reports, and the shards that did not answer.
+// collect sends recalls to shards, in parallel. since is when the time to answer them began. It
+// returns the reports, and the shards that did not answer.
 func (s *Splitter) collect(key []byte, since int64, purpose wire.Purpose, recalls []lease.Recall) (reports []report, unreachable []int) {
 	sent := s.now()
 	calls := make([]*Call, len(recalls))

@@ -10,21 +10,21 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// whole answers equal requests that concern a split key as a whole: requests with cost
-// 0, RL.INSPECT and RL.RESET.
+// whole answers equal requests that concern a split key as a whole: requests with cost 0,
+// RL.INSPECT and RL.RESET.
 type whole struct {
 	s        *Splitter
-	requests []*Request
-	key      []byte
-	lent     map[lease.State][]wire.Lent // what the home has said of states to lentOf
+	requests []*Request                  // equal requests
+	key      []byte                      // the key's name
+	lent     map[lease.State][]wire.Lent // results of lentOf
 }
 
-// readWhole answers equal requests by what home and shards say.
+// readWhole answers equal requests about a whole key in a goroutine.
 func (s *Splitter) readWhole(requests []*Request) {
 	w := &whole{s: s, requests: requests, key: slices.Clone(requests[0].Key)}
-	s.under.Add(1)
+	s.running.Add(1)
 	go func() { // until the requests are resolved
-		defer s.under.Done()
+		defer s.running.Done()
 		var failure *Failure
 		if !s.guard("reading a split key", func() { failure = w.answer() }) {
 			failure = &Failure{Why: "internal error: see the log"}
@@ -46,8 +46,8 @@ func (w *whole) answer() *Failure {
 	return w.peek()
 }
 
-// home asks the home who holds what of a spec's windows. Without windows it names the
-// shards that hold anything.
+// home asks the home for the units that it and each shard have of a spec's windows. If the spec
+// has no windows, the reply names the shards that hold anything.
 func (w *whole) home(s *limit.Spec) (reply *wire.HomeReply, failure *Failure) {
 	c := &Call{Function: lua.Lend, Args: wire.HomeArgs(s, 1, nil, nil), Sent: w.requests[0].Sent}
 	failure = w.s.ask(w.key, c, func(text string) (err error) {
@@ -57,8 +57,8 @@ func (w *whole) home(s *limit.Spec) (reply *wire.HomeReply, failure *Failure) {
 	return reply, failure
 }
 
-// peek answers with the use of home and shards together. All that a shard may hold counts
-// if the shard does not report its use, or has lost it.
+// peek answers with the use of home and shards together. If a shard does not report its use, or
+// has lost it, everything that it may hold counts as used.
 func (w *whole) peek() *Failure {
 	r := w.requests[0].Request
 	reply, failure := w.home(&r.Spec)
@@ -101,7 +101,7 @@ func (w *whole) peek() *Failure {
 	return nil
 }
 
-// inspect adds what the shards hold to what the home has said of its states.
+// inspect adds the shards' states to those of the home, which the result has already.
 func (w *whole) inspect() *Failure {
 	reply, failure := w.home(&limit.Spec{})
 	if failure != nil {
@@ -136,8 +136,8 @@ func (w *whole) inspect() *Failure {
 	return nil
 }
 
-// addUnreachable adds a shard that cannot be reached, or has lost what it knew: all
-// that it was lent counts.
+// addUnreachable adds a shard that is unreachable or has lost its memory: everything that it was
+// lent counts as used.
 func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 	i := slices.IndexFunc(recalls, func(r lease.Recall) bool { return r.Shard == shard })
 	if i < 0 {
@@ -157,11 +157,12 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 	return nil
 }
 
-// lentOf returns what the home has lent of a state. It asks once, for all shards.
+// lentOf returns what the home has lent of a state to all shards. It asks the home once for each
+// state.
 func (w *whole) lentOf(state lease.State) ([]wire.Lent, *Failure) {
 	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Buckets: max(state.Buckets, 1)}
 	lent, asked := w.lent[state]
-	if asked || !s.Kind.Known() { // a newer rlproxy's
+	if asked || !s.Kind.Known() { // the state of a newer rlproxy has an unknown kind
 		return lent, nil
 	}
 	s.Windows[0] = limit.Window{Limit: limit.MaxLimit, Length: state.Window}
@@ -176,14 +177,14 @@ func (w *whole) lentOf(state lease.State) ([]wire.Lent, *Failure) {
 	return reply.Lent, nil
 }
 
-// node returns the name of the node on which a shard lies.
+// node returns the name of the node that has a shard.
 func (w *whole) node(shard int) string {
 	top := w.s.nodes.Topology()
 	return top.Nodes[top.Locate(w.key, shard)].Name()
 }
 
-// state returns the result's state of that name, added if the home itself has
-// admitted nothing of it.
+// state returns the named state of the result. If the result does not have it, because the home
+// itself has admitted nothing of it, state adds it.
 func (w *whole) state(name lease.State) *engine.State {
 	res, buckets := w.requests[0].Result, max(name.Buckets, 1)
 	for i := range res.States {
@@ -197,7 +198,7 @@ func (w *whole) state(name lease.State) *engine.State {
 	return &res.States[len(res.States)-1]
 }
 
-// addShard adds a shard to a state, after the home.
+// addShard adds a shard to a state. Before the first one it adds the home.
 func addShard(s *engine.State, shard engine.Shard) {
 	if len(s.Shards) == 0 {
 		s.Shards = append(s.Shards, engine.Shard{Node: s.Node, Used: s.Used, Held: s.Used})
@@ -206,10 +207,10 @@ func addShard(s *engine.State, shard engine.Shard) {
 	s.Shards = append(s.Shards, shard)
 }
 
-// resetTries is how often a reset is tried while shards are lent to.
+// resetTries is the number of attempts at a reset, which fail if shards get loans meanwhile.
 const resetTries = 8
 
-// reset lets all shards forget, then the home.
+// reset makes all shards forget the key, then the home.
 func (w *whole) reset() *Failure {
 	w.forgetDenials()
 	for try := range resetTries {
@@ -219,11 +220,11 @@ func (w *whole) reset() *Failure {
 		}
 		reports, unreachable := w.s.collect(w.key, w.requests[0].Sent, wire.Forget, reply.Recalls)
 		if len(unreachable) > 0 {
-			return &Failure{Shard: unreachable[0], Why: "a shard of the key is on this node"}
+			return &Failure{Shard: unreachable[0], Why: "a shard of the key did not answer"}
 		}
 		var forgot []*wire.ShardReport
 		for _, p := range reports {
-			if !p.Stale || try >= resetTries/2 { // not for so long, unless home and shard do not agree
+			if !p.Stale || try >= resetTries/2 { // if it is still stale then, home and shard contradict each other
 				forgot = append(forgot, p.ShardReport)
 			}
 		}
@@ -238,7 +239,7 @@ func (w *whole) reset() *Failure {
 			return nil
 		}
 	}
-	return &Failure{Why: "the key's shards are lent to all the time"}
+	return &Failure{Why: "the key's shards kept getting loans"}
 }
 
 func (w *whole) forgetDenials() {

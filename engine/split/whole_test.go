@@ -19,9 +19,9 @@ func peek(most int64) engine.Request {
 	return r
 }
 
-// A request without cost sums up what home and shards use. What a shard may hold counts
-// if it cannot be asked, or has lost what it knew.
-func TestPeekSumsUp(t *testing.T) {
+// A request without cost is answered with the sum of the home's and the shards' use. If a shard is
+// unreachable or has lost its memory, everything that it may hold counts.
+func TestPeekAddsUpAllShards(t *testing.T) {
 	s, n := open(t, 4, Config{})
 	states := []lease.State{slideState}
 	home := homeReply(0, 4, 3, lent{1, 77, 10, states}, lent{2, 88, 10, states}, lent{3, 99, 10, states})
@@ -40,7 +40,7 @@ func TestPeekSumsUp(t *testing.T) {
 	require.Positive(t, requests[0].Result.RetryAfter)
 }
 
-// RL.INSPECT shows what each shard holds and uses, beside the home's own.
+// RL.INSPECT shows what each shard holds and uses, besides the home's own use.
 func TestInspectShowsShards(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	top := n.Topology()
@@ -61,12 +61,12 @@ func TestInspectShowsShards(t *testing.T) {
 		Shards: []engine.Shard{
 			{Node: node(0), Used: 5, Held: 5},
 			{Number: 1, Node: node(1), Used: 4, Held: 6, Lease: 700},
-			{Number: 2, Node: node(2), Used: 7, Held: 7}, // it cannot be reached: all that it was lent counts
+			{Number: 2, Node: node(2), Used: 7, Held: 7}, // it is unreachable: everything that it was lent counts
 		},
 	}}, requests[0].Result.States)
 }
 
-// However many shards cannot be reached, RL.INSPECT asks the home once for each state.
+// However many shards are unreachable, RL.INSPECT asks the home once for each state.
 func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	states := []lease.State{slideState}
@@ -92,8 +92,8 @@ func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 	require.Equal(t, 2, asked)
 }
 
-// A reset has all shards forget, then the home. It is tried again while shards are lent
-// to, and says so if one cannot be reached.
+// A reset makes all shards forget, then the home. It is tried again if shards get loans
+// meanwhile, and fails if a shard is unreachable.
 func TestResetForgetsEverywhere(t *testing.T) {
 	var known denials.Memory
 	s, n := open(t, 3, Config{Denials: &known})
@@ -121,17 +121,17 @@ func TestResetForgetsEverywhere(t *testing.T) {
 	tries = resetTries + 1
 	requests = left(nil, conformance.Reset("k"))
 	resolve(t, s, requests)
-	require.Equal(t, "the key's shards are lent to all the time", requests[0].Failure.Why)
+	require.Equal(t, "the key's shards kept getting loans", requests[0].Failure.Why)
 
 	reply = script([]string{whole}, nil)
 	requests = left(nil, conformance.Reset("k"))
 	resolve(t, s, requests)
-	require.Equal(t, &Failure{Shard: 1, Why: "a shard of the key is on this node"}, requests[0].Failure)
+	require.Equal(t, &Failure{Shard: 1, Why: "a shard of the key did not answer"}, requests[0].Failure)
 	require.False(t, requests[0].Result.Reset)
 }
 
-// Nonsense from nodes, and a panic, are failures.
-func TestNonsenseAboutWholeKeys(t *testing.T) {
+// Malformed replies of nodes, and a panic, are failures.
+func TestMalformedRepliesAboutWholeKeysAreFailures(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	all := []engine.Request{peek(10), conformance.Inspect("k"), conformance.Reset("k")}
 	for _, r := range all {
