@@ -59,10 +59,10 @@ type nearLimit struct {
 }
 
 // within returns the load for sides that make so many requests per second, or more. Where the
-// limit is not near for them, it becomes seven tenths of what they ask for, in two digits: a full log
+// limit is not near for them, it becomes half of what they ask for, in two digits: a full log
 // costs more than one with room, and machines slow down.
 func (n nearLimit) within(rate float64) nearLimit {
-	reached := 0.7 * rate * float64(n.window) / 1000 / float64(n.keys)
+	reached := 0.5 * rate * float64(n.window) / 1000 / float64(n.keys)
 	unit := math.Pow(10, max(math.Floor(math.Log10(reached))-1, 0))
 	n.limit = min(n.limit, max(int(math.Floor(reached/unit)*unit), 1))
 	return n

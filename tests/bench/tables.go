@@ -11,7 +11,7 @@ func (r *report) tables() string {
 	var b strings.Builder
 	r.throughput(&b, decisions, "Keys that are all alike. Cold keys: each request is about one of 100,000 keys.")
 	r.throughput(&b, everyday, "Keys near a limit are asked about at random, for more than the limit admits. Where a side does not "+
-		"make that many requests on this machine, the limit is lower, so that both are near it: seven tenths of what the slower side makes about keys with room. "+
+		"make that many requests on this machine, the limit is lower, so that both are near it: half of what the slower side makes about keys with room. "+
 		"How near they are shows in the percentage of requests that were denied. Skewed keys are a million, of which the "+
 		"n-th is asked about in proportion to 1/n (Zipf), at most 100 times a minute. Two windows are 100 a minute and 1,000 an hour. The four "+
 		"questions are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
