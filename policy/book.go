@@ -7,24 +7,24 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// A Book holds the policies in effect: those of the configuration, and those stored by a command
-// under other names. It is safe for concurrent use. The zero Book is empty.
+// A Book holds the policies in effect: those of the configuration, and stored ones with other
+// names. It is safe for concurrent use. The zero Book is empty.
 type Book struct {
 	mu         sync.Mutex
-	configured *Set  // nil: none
-	stored     *Set  // nil: none
-	version    int64 // of stored
+	configured *Set  // policies of the configuration, or nil; guarded by mu
+	stored     *Set  // policies stored by commands, or nil; guarded by mu
+	version    int64 // version of stored; guarded by mu
 
-	force  atomic.Pointer[Set]                // the policies in effect; nil: none
-	unread atomic.Pointer[engine.Unavailable] // why the stored policies are not known; nil if they are
+	effective atomic.Pointer[Set]                // the policies in effect; nil: none
+	unread    atomic.Pointer[engine.Unavailable] // why the stored policies are unknown; nil if they are known
 }
 
-// Find returns the policy with that name that is in effect, or nil.
-func (b *Book) Find(name []byte) *Policy { return b.InForce().Find(name) }
+// Find returns the policy with this name that is in effect, or nil.
+func (b *Book) Find(name []byte) *Policy { return b.InEffect().Find(name) }
 
-// InForce returns all policies in effect.
-func (b *Book) InForce() *Set {
-	if s := b.force.Load(); s != nil {
+// InEffect returns all policies in effect.
+func (b *Book) InEffect() *Set {
+	if s := b.effective.Load(); s != nil {
 		return s
 	}
 	return &none
@@ -32,7 +32,7 @@ func (b *Book) InForce() *Set {
 
 var none Set
 
-// Configured returns the policy of a name if the configuration has it, else nil.
+// Configured returns the policy with this name if it is in the configuration, else nil.
 func (b *Book) Configured(name []byte) *Policy {
 	if p := b.Find(name); p != nil && p.Configured {
 		return p
@@ -48,7 +48,7 @@ func (b *Book) Configure(s *Set) {
 	b.merge()
 }
 
-// Store replaces the stored policies, which are now known. version is their version.
+// Store replaces the stored policies and their version. From then on they are known.
 func (b *Book) Store(s *Set, version int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -67,14 +67,14 @@ func (b *Book) Stored() (s *Set, version int64) {
 	return b.stored, b.version
 }
 
-// Await records that there may be stored policies that are not known yet, and why, until Store is
-// called.
+// Await records that the stored policies are unknown until Store is called, and why.
 func (b *Book) Await(why *engine.Unavailable) { b.unread.Store(why) }
 
-// Unread returns why the stored policies are not known yet, or nil if they are.
+// Unread returns why the stored policies are unknown, or nil if they are known.
 func (b *Book) Unread() *engine.Unavailable { return b.unread.Load() }
 
-// merge puts the policies into effect. The caller holds mu.
+// merge combines the configured and the stored policies and puts them into effect. The caller
+// holds mu.
 func (b *Book) merge() {
 	var all []*Policy
 	if b.configured != nil {
@@ -94,5 +94,5 @@ func (b *Book) merge() {
 			all = append(all, &own)
 		}
 	}
-	b.force.Store(newSet(all))
+	b.effective.Store(newSet(all))
 }

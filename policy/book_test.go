@@ -10,14 +10,14 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-func TestTheConfigurationsPoliciesGoBeforeStoredOnes(t *testing.T) {
+func TestPoliciesOfTheConfigurationTakePrecedenceOverStoredOnes(t *testing.T) {
 	b := new(Book)
 	require.Nil(t, b.Find([]byte("api")))
-	require.Empty(t, b.InForce().All())
+	require.Empty(t, b.InEffect().All())
 	b.Store(parse(t, "policy api SLIDE 1 60\npolicy-override api k BLOCKED\npolicy web SLIDE 2 60"), 7)
 	b.Configure(parse(t, "policy api FIXED 3 60\npolicy mail SLIDE 4 60"))
 	say := func() (all []string) {
-		for _, p := range b.InForce().All() {
+		for _, p := range b.InEffect().All() {
 			all = append(all, fmt.Sprint(p.Name, p.Limits[0].Limit, len(p.Overrides), p.Configured, p.Version))
 		}
 		return all
@@ -27,7 +27,7 @@ func TestTheConfigurationsPoliciesGoBeforeStoredOnes(t *testing.T) {
 	require.Nil(t, b.Configured([]byte("web")))
 	require.Nil(t, b.Configured([]byte("none")))
 	stored, version := b.Stored()
-	require.Equal(t, []any{2, int64(7)}, []any{len(stored.All()), version}, "what is not in force stays stored")
+	require.Equal(t, []any{2, int64(7)}, []any{len(stored.All()), version}, "a policy without effect stays stored")
 
 	b.Configure(parse(t, "policy mail SLIDE 4 60"))
 	require.Equal(t, []string{"api1 1 false 7", "mail4 0 true 0", "web2 0 false 7"}, say())
@@ -45,7 +45,7 @@ func TestStoredPoliciesAreUnknownUntilTheyAreStored(t *testing.T) {
 	require.Nil(t, b.Unread())
 }
 
-// Requests are made while policies change: each has the limits of one text or the other.
+// While policies change, each request has the limits of either the old or the new ones.
 func TestPoliciesChangeWhileTheyAreUsed(t *testing.T) {
 	b := new(Book)
 	one, two := parse(t, "policy api SLIDE 1 60 1 1h\npolicy-override api k* 11 60 11 1h"), parse(t, "policy api SLIDE 2 60 2 1h\npolicy-override api k* 22 60 22 1h")

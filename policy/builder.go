@@ -7,11 +7,11 @@ import (
 	"github.com/rlproxy/rlproxy/commands/word"
 )
 
-// Builder makes a Set of lines. The zero value has none.
+// Builder builds a Set from lines. The zero Builder has no lines.
 type Builder struct {
-	drafts    map[string]*draft // by name
-	overrides int
-	size      int // bytes of the lines
+	drafts    map[string]*draft // by name of the policy
+	overrides int               // overrides of all drafts
+	size      int               // bytes of the lines
 }
 
 // draft is a policy whose overrides are being collected.
@@ -20,8 +20,9 @@ type draft struct {
 	overrides map[string]Override // by pattern
 }
 
-// Add adds a line with its words, the first of which is PolicyLine or OverrideLine. An override
-// comes after its policy. The error quotes the word that is wrong; nothing is added then.
+// Add adds a line. first is its first word, PolicyLine or OverrideLine, and words are the rest.
+// An override must come after its policy. If Add returns an error, which quotes the word that is
+// wrong, it has added nothing.
 func (b *Builder) Add(first string, words []string) error {
 	args := make([][]byte, len(words))
 	for i, w := range words {
@@ -42,7 +43,7 @@ func (b *Builder) Add(first string, words []string) error {
 	return nil
 }
 
-// Clear removes the lines that begin with a word, and with policies their overrides.
+// Clear removes the lines that begin with first. If it is PolicyLine, overrides are removed too.
 func (b *Builder) Clear(first string) {
 	old := b.drafts
 	*b = Builder{}
@@ -86,7 +87,7 @@ func (b *Builder) addOverride(words [][]byte) string {
 	}
 	d := b.drafts[string(words[0])]
 	if d == nil {
-		return Unknown(words[0]) + " in the lines before"
+		return Unknown(words[0]) + " in the preceding lines"
 	}
 	o, msg := parseOverride(d.policy, words[1:])
 	if msg != "" {

@@ -7,11 +7,12 @@ import (
 
 // index finds the override of a key: that of the key itself, else that of its longest prefix.
 //
-// The prefixes are sorted. The last one that is not after the key shares with it as many bytes
-// as any prefix does, so the longest prefix of the key is this one or one of those that it
-// begins with. They form a chain, each shorter than the one before, in which a prefix knows the
-// next one and another one further on, so that a few steps find the first that is short enough: the
-// jump pointers of Myers, "An applicative random-access stack", 1983.
+// The prefixes are sorted. Of all prefixes, the last one that does not sort after the key has
+// the most leading bytes in common with it. So the longest prefix of the key is this one or
+// one of those that it begins with. These form a chain, each shorter than the one before. Each
+// prefix has a pointer to the next one in its chain and one to another further on, so that a
+// few steps find the first one that is short enough. These are the jump pointers of Myers, "An
+// applicative random-access stack", 1983.
 type index struct {
 	exact    map[string]int32 // override by key; nil if there is none
 	prefixes []prefix         // sorted
@@ -20,10 +21,10 @@ type index struct {
 // prefix is a pattern that ends in *.
 type prefix struct {
 	text     string // without the *
-	override int32  // number of the override
-	shorter  int32  // number of the longest other prefix that this one begins with; -1: none
-	jump     int32  // number of a prefix further on in the chain; -1: none
-	depth    int32  // prefixes in the chain from here on
+	override int32  // index of the override in Policy.Overrides
+	shorter  int32  // index of the longest other prefix that this one begins with; -1: none
+	jump     int32  // index of a prefix further on in the chain; -1: none
+	depth    int32  // number of prefixes in the chain from this one on
 }
 
 // newIndex returns the index of overrides that are sorted by pattern.
@@ -41,7 +42,7 @@ func newIndex(all []Override) index {
 		}
 		x.prefixes = append(x.prefixes, prefix{text: text, override: number})
 	}
-	// With their stars, a\x01* comes before a*.
+	// Sort again without the stars: with them, a\x01* comes before a*.
 	slices.SortFunc(x.prefixes, func(a, b prefix) int { return strings.Compare(a.text, b.text) })
 	for i := range x.prefixes {
 		shorter := int32(i) - 1 // #nosec G115 -- as above
@@ -53,7 +54,7 @@ func newIndex(all []Override) index {
 	return x
 }
 
-// link puts a prefix at the beginning of the chain of shorter ones.
+// link puts p at the beginning of the chain that begins with the prefix shorter; -1: no chain.
 func (x *index) link(p *prefix, shorter int32) {
 	p.shorter, p.jump, p.depth = shorter, shorter, 1
 	if shorter < 0 {
@@ -61,13 +62,13 @@ func (x *index) link(p *prefix, shorter int32) {
 	}
 	next := &x.prefixes[shorter]
 	p.depth += next.depth
-	// Jumps are as far as the two after them together, if these are equally far.
+	// If the next two jumps are equally far, this one covers both of them and one step more.
 	if far := next.jump; far >= 0 && next.depth-x.prefixes[far].depth == x.prefixes[far].depth-x.depthOf(x.prefixes[far].jump) {
 		p.jump = x.prefixes[far].jump
 	}
 }
 
-// depthOf returns the depth of the prefix of that number.
+// depthOf returns the depth of a prefix; 0 for -1.
 func (x *index) depthOf(number int32) int32 {
 	if number < 0 {
 		return 0
@@ -75,12 +76,12 @@ func (x *index) depthOf(number int32) int32 {
 	return x.prefixes[number].depth
 }
 
-// find returns the number of the override of a key, or -1.
+// find returns the index of a key's override in Policy.Overrides, or -1.
 func (x *index) find(key []byte) int32 {
 	if i, ok := x.exact[string(key)]; ok {
 		return i
 	}
-	low, high := 0, len(x.prefixes) // the prefixes before low are not after the key
+	low, high := 0, len(x.prefixes) // the prefixes before low do not sort after the key
 	for low < high {
 		mid := int(uint(low+high) / 2) // #nosec G115 -- not negative
 		if x.prefixes[mid].text <= string(key) {
@@ -103,8 +104,9 @@ func (x *index) find(key []byte) int32 {
 	return x.prefixes[i].override
 }
 
-// next returns the number of a prefix further on in the chain of the prefix i, which is longer
-// than n bytes. It skips none that is not longer. It returns -1 at the end of the chain.
+// next returns the index of a prefix further on in the chain of prefix i, which must be longer than
+// n bytes. It skips only prefixes that are longer than n bytes. It returns -1 at the end of the
+// chain.
 func (x *index) next(i int32, n int) int32 {
 	if jump := x.prefixes[i].jump; jump >= 0 && len(x.prefixes[jump].text) > n {
 		return jump
@@ -112,7 +114,7 @@ func (x *index) next(i int32, n int) int32 {
 	return x.prefixes[i].shorter
 }
 
-// commonLength returns the number of bytes with which both begin.
+// commonLength returns the number of leading bytes that a and b have in common.
 func commonLength(a string, b []byte) int {
 	n := min(len(a), len(b))
 	for i := range n {

@@ -49,7 +49,7 @@ func TestAnExactPatternWinsAndThenTheLongestPrefix(t *testing.T) {
 	require.Nil(t, parse(t, "policy api SLIDE 5 60").Find([]byte("api")).Override([]byte("x")))
 }
 
-// scan is what Override must return, by looking at each of them.
+// scan returns what Override must return. It looks at all overrides.
 func scan(p *Policy, key string) (found *Override) {
 	for i := range p.Overrides {
 		o := &p.Overrides[i]
@@ -64,7 +64,7 @@ func scan(p *Policy, key string) (found *Override) {
 	return found
 }
 
-// Few different bytes make patterns nest, equal keys and lie beside each other.
+// Small alphabets make patterns that nest, equal keys, or sort next to each other.
 func TestTheIndexFindsWhatAScanFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2)) // #nosec G404 -- a test
 	alphabets := []string{"ab", "a", "\x00\xff", "ab*\x01+)", "0123456789:"}
@@ -94,7 +94,7 @@ func TestTheIndexFindsWhatAScanFinds(t *testing.T) {
 		for range 50 {
 			key := word(1)
 			want, got := scan(p, key), p.Override([]byte(key))
-			if got != want { // else the text would be made for nothing
+			if got != want { // avoids formatting the message if they are equal
 				require.Same(t, want, got, "%q of %q", key, p.appendText(nil))
 			}
 			if want != nil {
@@ -105,7 +105,7 @@ func TestTheIndexFindsWhatAScanFinds(t *testing.T) {
 	require.Greater(t, found, 10_000)
 }
 
-// Prefixes that nest very deep are found, too, and in few steps.
+// Deeply nested prefixes are found in few steps.
 func TestTheIndexFindsDeepPrefixes(t *testing.T) {
 	const deep = 2000
 	p := &Policy{Name: "api"}
@@ -127,7 +127,8 @@ func TestTheIndexFindsDeepPrefixes(t *testing.T) {
 	require.Less(t, most, 40)
 }
 
-// thousand is 1,000 policies with 10,000 overrides, of which one policy has half.
+// thousand returns the text of 1,000 policies with 10,000 overrides, half of which belong to one
+// policy.
 func thousand() string {
 	var b strings.Builder
 	for i := range 1000 {
@@ -147,8 +148,8 @@ func thousand() string {
 	return b.String()
 }
 
-// lookups returns requests by the policies of thousand: half for the policy with most
-// overrides, and of all a quarter for keys that have none.
+// lookups returns names and keys to look up in the policies of thousand. Half of them are of the
+// policy with the most overrides, and about a quarter of the keys have no override.
 func lookups() (names, keys [][]byte) {
 	random := rand.New(rand.NewPCG(3, 4)) // #nosec G404 -- a test
 	for i := range 4096 {
@@ -210,7 +211,7 @@ func BenchmarkLookup(b *testing.B) {
 	})
 }
 
-// Memory is that of the policies in force: nothing of the text is kept.
+// The memory is that of the policies in effect. Their text is not kept.
 func BenchmarkMemory(b *testing.B) {
 	text := thousand()
 	heap := func() float64 {
@@ -229,4 +230,4 @@ func BenchmarkMemory(b *testing.B) {
 	}
 }
 
-var sink Override // something that no lookup finds
+var sink Override // an override that no lookup finds

@@ -1,8 +1,8 @@
 // Package policy implements named policies: named limits for RL.CHECK, with overrides for individual
 // keys and prefixes. It does no I/O, reads no clock and starts no goroutine.
 //
-// A Set is an immutable collection of policies. It has a text form, which is that of the
-// configuration: one line for each policy and override. A change produces a new Set. A Book holds
+// A Set is an immutable collection of policies. Its text form is the same as in the
+// configuration: one line for each policy and override. A change makes a new Set. A Book holds
 // the policies in effect: those of the configuration and those that were stored by a command.
 //
 // The words of a policy are those of RL.SLIDE, RL.COUNTER and RL.FIXED, and are parsed by package
@@ -22,18 +22,18 @@ import (
 
 // Policy is a named set of limits. It must not be modified once it is in a Set.
 type Policy struct {
-	Name      string // 1 to MaxName letters, digits, _, . and -
-	Kind      limit.Kind
-	Limits    []limit.Window // at least one, in the order given
-	Buckets   int64          // sub-windows per window, 1 unless Kind is limit.Counter
-	Strict    bool           // count the oldest sub-window in full
-	Shards    int            // shards per key as given, which may be more than a limit; 0: not given
-	Fail      engine.FailPolicy
-	Shadow    bool       // requests are decided, but not denied
-	Overrides []Override // sorted by pattern
+	Name      string            // 1 to MaxName letters, digits, _, . and -
+	Kind      limit.Kind        // limit.Slide, limit.Counter or limit.Fixed
+	Limits    []limit.Window    // at least one, in the order given
+	Buckets   int64             // sub-windows per window, 1 unless Kind is limit.Counter
+	Strict    bool              // count the oldest sub-window in full
+	Shards    int               // shards per key as given, which may be more than a limit; 0: not given
+	Fail      engine.FailPolicy // FAIL policy; engine.FailDefault: not given
+	Shadow    bool              // requests are decided, but not denied
+	Overrides []Override        // sorted by pattern
 
-	Configured bool  // the configuration has the policy; set in a Book
-	Version    int64 // the version of the stored policies that it is part of; set in a Book, 0 if Configured
+	Configured bool  // the policy is in the configuration; only set in a Book
+	Version    int64 // the version of the stored policies; only set in a Book; 0 if Configured
 
 	size  int // bytes of the policy's lines
 	index index
@@ -41,18 +41,19 @@ type Policy struct {
 
 // Override gives some keys of a policy other limits.
 type Override struct {
-	// Pattern is a key, or a prefix of keys that ends in *.
+	// Pattern is a key, or a prefix of keys followed by *.
 	Pattern string
-	// Limits replace those of the policy. There are none with a verdict.
+	// Limits replace those of the policy. It is empty if there is a Verdict.
 	Limits []limit.Window
-	// Verdict is the answer to all requests about these keys; engine.VerdictNone if there are
-	// Limits.
+	// Verdict is the answer to all requests about these keys. It is engine.VerdictNone if there
+	// are Limits.
 	Verdict engine.Verdict
 }
 
-// Fill sets all fields of a request about a key, except for the cost and the ID, as the policy has
-// them. The client's key is the policy's name, a colon and the key given. Fill returns an error reply, or "". It does not allocate once the pipeline has
-// memory.
+// Fill sets all fields of a request about a key, except the cost and the ID, according to the
+// policy. The client's key becomes the policy's name, a colon and key. Fill returns an error
+// reply if the key is too short or too long, else "". It does not allocate once the pipeline
+// has memory.
 func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) string {
 	n := len(p.Name) + 1 + len(key)
 	if len(key) == 0 || n > engine.MaxKey {
@@ -70,7 +71,7 @@ func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) stri
 	return ""
 }
 
-// keyError returns the error about a key of n bytes, total bytes with the policy's name.
+// keyError returns the error about a key of n bytes, which has total bytes with the policy's name.
 func keyError(n, total int) string {
 	if n == 0 {
 		return reply.ErrKey + "; it had 0"

@@ -11,12 +11,12 @@ import (
 // Bounds of a Set, and of a name.
 const (
 	MaxPolicies  = 4096
-	MaxOverrides = 65_536  // of all policies together
-	MaxText      = 8 << 20 // bytes
-	MaxName      = 64      // bytes
+	MaxOverrides = 65_536  // overrides of all policies together
+	MaxText      = 8 << 20 // bytes of the text
+	MaxName      = 64      // bytes of a policy's name
 )
 
-// Set is the policies at a time. It is immutable. The zero value has none.
+// Set is an immutable collection of policies. The zero Set is empty.
 type Set struct {
 	byName    map[string]*Policy
 	all       []*Policy // sorted by name
@@ -24,7 +24,7 @@ type Set struct {
 	size      int       // bytes of Text
 }
 
-// Find returns the policy of a name, or nil.
+// Find returns the policy with this name, or nil.
 func (s *Set) Find(name []byte) *Policy { return s.byName[string(name)] }
 
 // All returns the policies, sorted by name. The caller must not modify them.
@@ -33,7 +33,7 @@ func (s *Set) All() []*Policy { return s.all }
 // Overrides returns the number of overrides of all policies together.
 func (s *Set) Overrides() int { return s.overrides }
 
-// newSet returns the set of sealed policies.
+// newSet returns a set of policies, which must be sealed.
 func newSet(all []*Policy) *Set {
 	slices.SortFunc(all, func(a, b *Policy) int { return strings.Compare(a.Name, b.Name) })
 	s := &Set{byName: make(map[string]*Policy, len(all)), all: all}
@@ -45,23 +45,23 @@ func newSet(all []*Policy) *Set {
 	return s
 }
 
-// seal completes a policy: nothing of it changes any more.
+// seal completes a policy. It must not be modified afterwards.
 func (p *Policy) seal() {
 	slices.SortFunc(p.Overrides, func(a, b Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	p.index = newIndex(p.Overrides)
 	p.size = len(p.appendText(nil))
 }
 
-// with returns s with a policy that is not sealed yet, in the place of the one of its name, or
-// an error reply.
-func (s *Set) with(p *Policy) (*Set, string) {
+// with returns s with a policy that is not sealed yet, which replaces the one with its name. msg
+// is an error reply if the set exceeds a bound, else "".
+func (s *Set) with(p *Policy) (next *Set, msg string) {
 	p.seal()
 	all := slices.DeleteFunc(slices.Clone(s.all), func(q *Policy) bool { return q.Name == p.Name })
-	next := newSet(append(all, p))
+	next = newSet(append(all, p))
 	return next, next.tooMuch()
 }
 
-// tooMuch returns an error reply if the set is over a bound, else "".
+// tooMuch returns an error reply if the set exceeds a bound, else "".
 func (s *Set) tooMuch() string {
 	switch {
 	case len(s.all) > MaxPolicies:
@@ -74,9 +74,10 @@ func (s *Set) tooMuch() string {
 	return ""
 }
 
-// WithPolicy returns s with a policy: words are those of RL.POLICY SET, from the name on. A
-// policy of that name is replaced, and its overrides stay. It returns an error reply if the
-// words are wrong, or if an override has a window with fewer milliseconds than the new buckets.
+// WithPolicy returns s with a policy, given by the words of RL.POLICY SET from the name on. If
+// there is a policy with that name, it is replaced and its overrides are kept. msg is an error
+// reply if the words are wrong, if an override has a window with fewer milliseconds than the new
+// buckets, or if the set exceeds a bound; else it is "".
 func (s *Set) WithPolicy(words [][]byte) (next *Set, msg string) {
 	p, msg := parsePolicy(words)
 	if msg != "" {
@@ -97,9 +98,9 @@ func (s *Set) WithPolicy(words [][]byte) (next *Set, msg string) {
 	return next, ""
 }
 
-// WithOverride returns s with an override: words are those of RL.POLICY OVERRIDE, from the
-// policy's name on. An override of the same pattern is replaced. It returns an error reply if
-// the words are wrong or if there is no such policy.
+// WithOverride returns s with an override, given by the words of RL.POLICY OVERRIDE from the
+// policy's name on. It replaces an override with the same pattern. msg is an error reply if the
+// words are wrong, if there is no such policy, or if the set exceeds a bound; else it is "".
 func (s *Set) WithOverride(words [][]byte) (next *Set, msg string) {
 	if len(words) == 0 || !isName(words[0]) {
 		return nil, wrongName(words)
@@ -120,7 +121,7 @@ func (s *Set) WithOverride(words [][]byte) (next *Set, msg string) {
 	return next, ""
 }
 
-// Without returns s without a policy and its overrides, and whether there was one.
+// Without returns s without a policy and its overrides. found reports whether there was one.
 func (s *Set) Without(name []byte) (next *Set, found bool) {
 	if s.Find(name) == nil {
 		return s, false
@@ -128,7 +129,7 @@ func (s *Set) Without(name []byte) (next *Set, found bool) {
 	return newSet(slices.DeleteFunc(slices.Clone(s.all), func(p *Policy) bool { return p.Name == string(name) })), true
 }
 
-// WithoutOverride returns s without an override, and whether there was one.
+// WithoutOverride returns s without an override. found reports whether there was one.
 func (s *Set) WithoutOverride(name, pattern []byte) (next *Set, found bool) {
 	old := s.Find(name)
 	if old == nil {
@@ -138,11 +139,11 @@ func (s *Set) WithoutOverride(name, pattern []byte) (next *Set, found bool) {
 	if len(p.Overrides) == len(old.Overrides) {
 		return s, false
 	}
-	next, _ = s.with(p) // less is within all bounds
+	next, _ = s.with(p) // a smaller set exceeds no bound
 	return next, true
 }
 
-// without returns a copy of the policy that may be modified, without the override of a pattern.
+// without returns a copy of the policy without the override of a pattern. The copy may be modified.
 func (p *Policy) without(pattern string) *Policy {
 	q := *p
 	q.Overrides = slices.DeleteFunc(slices.Clone(p.Overrides), func(o Override) bool { return o.Pattern == pattern })

@@ -41,8 +41,8 @@ func TestAChangeMakesAnotherSet(t *testing.T) {
 		old, text := next, next.Text()
 		next = step.change(next)
 		require.Equal(t, step.want, strings.ReplaceAll(next.Text(), "\n", "|"))
-		require.Equal(t, text, old.Text(), "the set itself stays as it is")
-		require.Equal(t, parse(t, next.Text()), next, "a change makes what its text says")
+		require.Equal(t, text, old.Text(), "the old set is unchanged")
+		require.Equal(t, parse(t, next.Text()), next, "the new set equals what its text parses to")
 	}
 	require.Equal(t, before, s.Text())
 	for _, names := range [][]string{{"none"}, {"none", "a"}, {"web", "a"}} {
@@ -135,7 +135,7 @@ func TestSetsAreBounded(t *testing.T) {
 	require.Equal(t, "ERR too many policies: at most 4096", msg)
 	_, msg = s.WithOverride(args(t, "p0 one-more BLOCKED"))
 	require.Equal(t, "ERR too many overrides: at most 65536", msg)
-	require.Equal(t, MaxOverrides, must(s.WithOverride(args(t, "p0 k0* UNLIMITED"))).Overrides(), "one that is there may change")
+	require.Equal(t, MaxOverrides, must(s.WithOverride(args(t, "p0 k0* UNLIMITED"))).Overrides(), "an existing override may change")
 	must(s.WithPolicy(args(t, "p0 FIXED 5 60")))
 
 	b = Builder{}
@@ -153,7 +153,7 @@ func TestSetsAreBounded(t *testing.T) {
 	require.Equal(t, "ERR too many bytes of policies: at most 8388608", msg)
 }
 
-func TestABuilderForgetsLinesByTheirFirstWord(t *testing.T) {
+func TestABuilderClearsLinesByTheirFirstWord(t *testing.T) {
 	var b Builder
 	add := func(line string) {
 		words := strings.Fields(line)

@@ -18,7 +18,7 @@ const (
 	OverrideLine = "policy-override"
 )
 
-// The access of an override in place of limits.
+// The words that an override may have in place of limits.
 const (
 	unlimited = "UNLIMITED"
 	blocked   = "BLOCKED"
@@ -38,10 +38,10 @@ var (
 	errLong     = fmt.Sprint("ERR too many bytes of policies: at most ", MaxText)
 )
 
-// Unknown returns the error about a name that no policy has.
+// Unknown returns the error reply about a name that no policy has.
 func Unknown(name []byte) string { return errUnknown + word.Literal(name) }
 
-// parsePolicy parses a policy's name and what it is.
+// parsePolicy parses a policy from its name on. It returns an error reply, or "".
 func parsePolicy(words [][]byte) (*Policy, string) {
 	if len(words) == 0 || !isName(words[0]) {
 		return nil, wrongName(words)
@@ -56,7 +56,7 @@ func parsePolicy(words [][]byte) (*Policy, string) {
 	}, ""
 }
 
-// parseOverride parses an override of p from its pattern on.
+// parseOverride parses an override of p from its pattern on. It returns an error reply, or "".
 func parseOverride(p *Policy, words [][]byte) (o Override, msg string) {
 	if len(words) == 0 {
 		return o, errPattern + "; nothing was given"
@@ -92,11 +92,12 @@ func checkPattern(p *Policy, pattern []byte) string {
 	return ""
 }
 
-// limits returns the windows of a request in memory of their own.
+// limits returns a copy of the windows of a request.
 func limits(r *engine.Request) []limit.Window {
 	return append([]limit.Window(nil), r.Limits()...)
 }
 
+// isName reports whether b is a valid name of a policy.
 func isName(b []byte) bool {
 	for _, c := range b {
 		switch {
@@ -108,6 +109,7 @@ func isName(b []byte) bool {
 	return len(b) >= 1 && len(b) <= MaxName
 }
 
+// wrongName returns the error about words whose first is not a valid name of a policy.
 func wrongName(words [][]byte) string {
 	if len(words) == 0 {
 		return errName + "; nothing was given"
@@ -136,8 +138,8 @@ func (p *Policy) Words() []string {
 	return words
 }
 
-// Words returns the line of an override of the policy of that name, without its first word,
-// OverrideLine.
+// Words returns the line of an override without its first word, OverrideLine. name is the name of
+// the policy.
 func (o *Override) Words(name string) []string {
 	words := []string{name, o.Pattern}
 	switch o.Verdict {
@@ -156,7 +158,7 @@ func appendLimits(words []string, ws []limit.Window) []string {
 	return words
 }
 
-// window writes the length of a window, given in ms, in the largest unit.
+// window formats the length of a window in the largest unit of which it is a multiple.
 func window(ms int64) string {
 	for _, u := range []struct {
 		ms   int64
@@ -188,8 +190,8 @@ func (p *Policy) appendText(dst []byte) []byte {
 	return dst
 }
 
-// Text returns the lines of all policies, sorted by name and pattern. Parse makes an equal Set
-// of it.
+// Text returns the lines of all policies, sorted by name and pattern. Parse turns it into an equal
+// Set.
 func (s *Set) Text() string {
 	text := make([]byte, 0, s.size)
 	for _, p := range s.all {
@@ -198,8 +200,8 @@ func (s *Set) Text() string {
 	return string(text)
 }
 
-// Parse returns the policies of a text. Blank lines, and those that begin with #, mean nothing.
-// An error names the line and quotes the word that is wrong.
+// Parse returns the policies of a text. It ignores blank lines and those that begin with #. An
+// error gives the number of the line and quotes the word that is wrong.
 func Parse(text string) (*Set, error) {
 	var b Builder
 	n := 0

@@ -10,7 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// parse returns the policies of a text, which has no mistake.
+// parse returns the policies of a text, which must be valid.
 func parse(t testing.TB, text string) *Set {
 	t.Helper()
 	s, err := Parse(text)
@@ -47,7 +47,7 @@ policy web FIXED 5 1d 7 2h SHARDS 16 FAIL OPEN
 	require.Nil(t, s.Find([]byte("API")))
 }
 
-func TestABadLineIsNamedWithItsWrongWord(t *testing.T) {
+func TestErrorsGiveTheLineAndTheWrongWord(t *testing.T) {
 	for text, want := range map[string]string{
 		"polic api SLIDE 5 60":          "line 1: a line must begin with policy or policy-override; it was 'polic'",
 		"\n# x\n\npolicy api SLIDE 5 x": "line 4: invalid window: use seconds or an integer with ms, s, m, h or d, from 1ms to 366d; it was 'x'",
@@ -67,7 +67,7 @@ func TestABadLineIsNamedWithItsWrongWord(t *testing.T) {
 		"policy api SLIDE 5 60 SHARDS 1025":                                                "line 1: shards must be an integer between 1 and 1024; it was '1025'",
 		"policy api COUNTER 5 10ms BUCKETS 11":                                             "line 1: buckets must not exceed the window's milliseconds; buckets was 11, the window 10ms",
 		"policy api SLIDE 5 60\npolicy api FIXED 5 60":                                     "line 2: policy 'api' is set twice",
-		"policy-override api x 5 60\npolicy api SLIDE 5 60":                                "line 1: no such policy 'api' in the lines before",
+		"policy-override api x 5 60\npolicy api SLIDE 5 60":                                "line 1: no such policy 'api' in the preceding lines",
 		"policy api SLIDE 5 60\npolicy-override":                                           "line 2: policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",
 		"policy api SLIDE 5 60\npolicy-override api":                                       "line 2: pattern must be a key, or a key prefix followed by *; nothing was given",
 		"policy api SLIDE 5 60\npolicy-override api a*b 5 60":                              "line 2: pattern must be a key, or a key prefix followed by *; it was 'a*b'",

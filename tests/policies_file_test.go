@@ -99,9 +99,9 @@ func TestPolicyFileThatMakesNoSenseIsAnErrorAtTheStart(t *testing.T) {
 	path := filepath.Join(folder, "policies")
 	good := stored(3, "policy api SLIDE 5 60\n")
 	for content, why := range map[string]string{
-		"policy api SLIDE 5 60\n":              "policy-file " + path + ": it begins with 'policy api SLIDE 5 60\\n', and not with the first line of stored policies",
-		good[:len(good)-4]:                     "policy-file " + path + ": its text is not that of the checksum in its first line",
-		strings.Replace(good, " 1 ", " 2 ", 1): "policy-file " + path + ": it has format 2, and this version of rlproxy knows format 1",
+		"policy api SLIDE 5 60\n":              "policy-file " + path + ": it begins with 'policy api SLIDE 5 60\\n' instead of the first line of stored policies",
+		good[:len(good)-4]:                     "policy-file " + path + ": its text does not match the checksum in its first line",
+		strings.Replace(good, " 1 ", " 2 ", 1): "policy-file " + path + ": it has format 2, but this version of rlproxy knows only format 1",
 		stored(3, "policy api SLIDE 5 60\n\npolicy-override api a* 5 60 COST"): "policy-file " + path + ": after its first line, line 3: ",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))

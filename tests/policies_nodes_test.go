@@ -168,7 +168,7 @@ func TestDamagedPoliciesChangeNothing(t *testing.T) {
 	c := p.ready(t)
 	c.setPolicy(t, "api SLIDE 100 60")
 	for damaged, why := range map[string]string{
-		"rlproxy-policies 2 9 something of a later version\n": "it has format 2, and this version of rlproxy knows format 1",
+		"rlproxy-policies 2 9 something of a later version\n": "it has format 2, but this version of rlproxy knows only format 1",
 		"hello": "it begins with 'hello'",
 		stored(9, "policy api SLIDE 5 60\npolicy web SLIDE 5\n"): "after its first line, line 2: ",
 	} {

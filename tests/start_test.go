@@ -55,7 +55,7 @@ func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 		{"backend memcached://user:hush@h\n", `a.conf:1: backend must be a URL such as redis://127.0.0.1:6379`},
 		{"backend redis://h:1\nbackend redis://H:1/0\n", `named twice`},
 		{"policy api SLIDE 5 60\npolicy-override api a*b 1 60\n", `a.conf:2: policy-override: pattern must be a key, or a key prefix followed by *; it was 'a*b'`},
-		{"policy-override api a 1 60\npolicy api SLIDE 5 60\n", `a.conf:1: policy-override: no such policy 'api' in the lines before`},
+		{"policy-override api a 1 60\npolicy api SLIDE 5 60\n", `a.conf:1: policy-override: no such policy 'api' in the preceding lines`},
 	} {
 		path := write(t, "a.conf", c.content)
 		for _, args := range [][]string{{path}, {path, "--check"}} {

@@ -22,7 +22,7 @@ func TestBadSettingsAreRefusedWithTheirLineAndWhatIsAllowed(t *testing.T) {
 		"port 1 2":                           `port must be an integer from 0 to 65535; it was "1 2"`,
 		"policy api":                         `policy: syntax error: a policy has an algorithm, a limit and a window`,
 		"policy api SLIDE 5 x":               `policy: invalid window: use seconds or an integer with ms, s, m, h or d, from 1ms to 366d; it was 'x'`,
-		"policy-override api x 5 1":          `policy-override: no such policy 'api' in the lines before`,
+		"policy-override api x 5 1":          `policy-override: no such policy 'api' in the preceding lines`,
 		"port 6380 # mine":                   `port must be an integer from 0 to 65535; it was "6380 # mine"`,
 		"bind":                               `bind must be one or more IP addresses, `,
 		"bind example.com":                   `bind must be one or more IP addresses, `,
@@ -98,7 +98,7 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "policy c FIXED 5 1m\npolicy-override c y 7 1m\n", c.policies.Set().Text())
 	_, err = load([]string{more, "--policy-override", "c", "y", "7", "60"})
-	require.EqualError(t, err, "command line: policy-override: no such policy 'c' in the lines before")
+	require.EqualError(t, err, "command line: policy-override: no such policy 'c' in the preceding lines")
 
 	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
 	_, err = load([]string{file})

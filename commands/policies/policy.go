@@ -212,7 +212,7 @@ func (c *Config) list(w reply.Writer, _ [][]byte) string {
 	if err := c.Book.Unread(); err != nil {
 		return err.Error()
 	}
-	all := c.Book.InForce().All()
+	all := c.Book.InEffect().All()
 	w.Array(len(all))
 	for _, p := range all {
 		if w.Closing() {

@@ -8,22 +8,22 @@ import (
 )
 
 // Change applies change to the stored policies, stores the result and puts it into effect. It
-// returns the new version, or an error reply: that of change, or because the result could not be
-// stored. change returns the set that it is given, or an error reply, if there is nothing to store.
+// returns the new version, or an error reply: that of change, or that the result could not be
+// stored. change returns the set that it is given if nothing is to be changed.
 //
-// Change waits for the record's node, for some seconds if it does not answer.
+// Change waits for the record's node, up to some seconds if it does not answer.
 func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx := context.Background()
 	home, line, err := s.look(ctx)
-	s.tell(home, err)
+	s.record(home, err)
 	if err != nil {
 		return 0, refusal(home, err)
 	}
 	set, version := s.book.Stored()
 	if version == 0 && len(s.unasked) > 0 {
-		return 0, "UNAVAILABLE " + s.unasked[0].name() + ": policies may be stored there, and it has not answered yet"
+		return 0, "UNAVAILABLE " + s.unasked[0].name() + ": the node may have stored policies, but has not answered yet"
 	}
 	next, msg := change(set)
 	if msg != "" || next == set {
@@ -40,7 +40,7 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 	}
 	s.known = known
 	s.book.Store(next, version)
-	if _, ends := home.(*memory); ends && version == 1 {
+	if _, lost := home.(*memory); lost && version == 1 {
 		s.log.Warn("policies set by RL.POLICY will be lost at exit: no policy-file is configured")
 	}
 	return version, ""
@@ -48,7 +48,7 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 
 const errRaced = "ERR the policies were changed concurrently; this command changed nothing, check them and try again"
 
-// refusal returns the error reply to a change that the place p did not take.
+// refusal returns the error reply to a change that could not be stored in p.
 func refusal(p place, err error) string {
 	after := "; nothing was changed"
 	if errors.As(err, new(unsure)) {
@@ -58,7 +58,7 @@ func refusal(p place, err error) string {
 	switch {
 	case errors.As(err, new(damage)) && remote:
 		return "ERR the stored policies cannot be used: " + storedKey + " on " + n.name() + ": " + err.Error() + after +
-			"; once the key is deleted, proxies store those in effect again"
+			"; delete the key to let proxies store the policies in effect again"
 	case errors.As(err, new(damage)):
 		return "ERR the stored policies cannot be used: " + p.name() + ": " + err.Error() + after
 	case errors.Is(err, errChanging):

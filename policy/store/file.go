@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 )
 
-// file is a file as a place, by its path.
+// file is a place: the path of a file.
 type file string
 
 func (f file) name() string { return string(f) }
@@ -22,7 +22,7 @@ func (f file) line(context.Context) (string, error) {
 
 func (f file) load(context.Context) ([]byte, error) { return f.head(maxRecord + 1) }
 
-// head returns the first n bytes of the file, none if there is no file.
+// head returns the first n bytes of the file. If there is no file, it returns nil and no error.
 func (f file) head(n int64) ([]byte, error) {
 	r, err := os.Open(string(f))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func (f file) replace(ctx context.Context, was string, whole []byte) (bool, erro
 		return false, err
 	}
 	if err := write(next, whole); err != nil {
-		_ = os.Remove(next) // it is of no use, and may not be there
+		_ = os.Remove(next) // it is useless, and may not exist
 		return false, err
 	}
 	if err := os.Rename(next, string(f)); err != nil {
@@ -53,12 +53,12 @@ func (f file) replace(ctx context.Context, was string, whole []byte) (bool, erro
 		return false, err
 	}
 	if err := syncFolder(filepath.Dir(string(f))); err != nil {
-		return true, unsure{fmt.Errorf("it is written, but the folder is not: %w", err)}
+		return true, unsure{fmt.Errorf("the file was written, but syncing its folder failed: %w", err)}
 	}
 	return true, nil
 }
 
-// write makes a file that only this user may read, on the disk when write returns.
+// write creates a file that only this user may read. When write returns, the file is on disk.
 func write(path string, content []byte) error {
 	w, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
 	if err != nil {
@@ -73,7 +73,7 @@ func write(path string, content []byte) error {
 	return err
 }
 
-// syncFolder writes the names of a folder's files to the disk.
+// syncFolder makes a rename in a folder durable.
 func syncFolder(path string) error {
 	d, err := os.Open(path)
 	if err != nil {
@@ -82,8 +82,8 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// memory is this process as a place. It keeps only the first line of the record, since the policies
-// are in effect.
+// memory is a place: this process. It keeps only the first line of the record, because the Book
+// has the policies.
 type memory string
 
 func (m *memory) name() string                         { return "this process" }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestFileIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
+func TestFileIsReplacedOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	ctx := context.Background()
 	f := file(filepath.Join(t.TempDir(), "policies"))
 	line, err := f.line(ctx)
@@ -23,7 +23,7 @@ func TestFileIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
 	two, next := record{2, "b\n"}.encode()
 	done, err = f.replace(ctx, "", next)
 	require.NoError(t, err)
-	require.False(t, done, "somebody else was first")
+	require.False(t, done, "the file was changed first")
 	done, err = f.replace(ctx, one, next)
 	require.NoError(t, err)
 	require.True(t, done)
@@ -39,7 +39,7 @@ func TestFileIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), st.Mode())
 }
 
-func TestFileThatCannotBeWrittenStaysAsItIs(t *testing.T) {
+func TestFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	ctx := context.Background()
 	folder := t.TempDir()
 	f := file(filepath.Join(folder, "policies"))
@@ -47,7 +47,7 @@ func TestFileThatCannotBeWrittenStaysAsItIs(t *testing.T) {
 	_, err := f.replace(ctx, "", whole)
 	require.NoError(t, err)
 
-	// What a crash has left behind is removed, a link is not followed, and a folder in its place is an error.
+	// A temporary file that a crash has left is removed, even if it is a link. A folder in its place is an error.
 	other := filepath.Join(folder, "other")
 	require.NoError(t, os.WriteFile(other, []byte("somebody's"), 0o644)) // #nosec G306 -- the mode matters
 	require.NoError(t, os.Symlink(other, string(f)+".new"))

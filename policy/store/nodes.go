@@ -10,8 +10,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// storedKey is the stored key of the record. No client's key is stored under this name: in the
-// name of a shard, digits follow %p.
+// storedKey is the stored key of the record. No client's key has this stored key: there, %p is
+// followed by digits.
 const storedKey = "rl:{%policies}"
 
 //go:embed replace.lua
@@ -20,12 +20,12 @@ var script string
 const (
 	// storeFor is the time to live of the record. It is renewed while proxies run.
 	storeFor = 366 * 24 * time.Hour
-	// patience bounds a round trip with the whole record, which takes longer than the decisions
-	// for which the fleet's timeout is made.
+	// patience is the timeout of a round trip with the whole record. It is longer than the
+	// fleet's timeout, which is for decisions.
 	patience = 2 * time.Second
 )
 
-// node is a node as a place.
+// node is a place: a node.
 type node struct{ *backend.Node }
 
 // homeOf returns the node to which the record belongs.
@@ -42,7 +42,7 @@ func (n node) client() (*redis.Client, error) {
 	return n.Client(), nil
 }
 
-// unreachable is the error of a node that is not asked, because it is down.
+// unreachable is the error of a node that was not asked because it is down.
 type unreachable string
 
 func (u unreachable) Error() string { return string(u) }
@@ -69,7 +69,7 @@ func (n node) load(ctx context.Context) ([]byte, error) {
 	return b, read(err)
 }
 
-// read returns the error of reading the record.
+// read converts an error of reading the record.
 func read(err error) error {
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return damaged("it is not a string")
@@ -89,7 +89,7 @@ func (n node) replace(ctx context.Context, was string, whole []byte) (bool, erro
 	return cmd.Val() == 1, err
 }
 
-// renew renews the time to live of the record, if it still begins with this line.
+// renew renews the time to live of the record if it still begins with this line.
 func (n node) renew(ctx context.Context, line string) error {
 	_, err := n.replace(ctx, line, nil)
 	return err

@@ -23,12 +23,12 @@ func openFleet(t testing.TB, urls ...string) *backend.Fleet {
 	return fleet
 }
 
-func TestNoClientsKeyIsStoredWherePoliciesAre(t *testing.T) {
+func TestNoClientsKeyIsStoredUnderTheRecordsKey(t *testing.T) {
 	_, _, ok := shard.ParseStoredKey(nil, []byte(storedKey))
 	require.False(t, ok)
 }
 
-func TestNodeIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
+func TestRecordIsReplacedOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	ctx := context.Background()
 	s := redistest.Start(t)
 	n := homeOf(openFleet(t, s.URL()).Topology())
@@ -42,11 +42,11 @@ func TestNodeIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
 		require.NoError(t, err)
 		return done
 	}
-	require.False(t, replace(one, whole), "there is none that begins so")
+	require.False(t, replace(one, whole), "there is no record with this first line")
 	require.True(t, replace("", whole))
 	two, next := record{2, "b\n"}.encode()
-	require.False(t, replace("", next), "somebody else was first")
-	require.True(t, replace(one, nil), "nothing but the time to live is renewed")
+	require.False(t, replace("", next), "the record was changed first")
+	require.True(t, replace(one, nil), "only the time to live is renewed")
 	stored, err := n.load(ctx)
 	require.NoError(t, err)
 	require.Equal(t, string(whole), string(stored))
@@ -62,7 +62,7 @@ func TestNodeIsReplacedOnlyIfItIsTheOneThatWasRead(t *testing.T) {
 	}
 }
 
-func TestStoredPoliciesEndWhenNoProxyHasLookedForAYear(t *testing.T) {
+func TestStoredPoliciesExpireAYearAfterTheLastRenewal(t *testing.T) {
 	ctx := context.Background()
 	s := redistest.Start(t)
 	n := homeOf(openFleet(t, s.URL()).Topology())
@@ -84,7 +84,7 @@ func TestStoredPoliciesEndWhenNoProxyHasLookedForAYear(t *testing.T) {
 	}
 }
 
-func TestFullNodeTakesPolicies(t *testing.T) {
+func TestFullNodeStoresPolicies(t *testing.T) {
 	ctx := context.Background()
 	s := redistest.Start(t, "--maxmemory", "1mb", "--maxmemory-policy", "noeviction")
 	_, err := s.Ask("SET", "k", strings.Repeat("x", 2<<20))
@@ -115,7 +115,7 @@ func TestKeyOfAnotherTypeIsNotReplaced(t *testing.T) {
 	require.Equal(t, "list", s.Do("TYPE", storedKey))
 }
 
-func TestRecordThatMayHaveBeenStoredIsUnsure(t *testing.T) {
+func TestTheErrorSaysIfARecordMayHaveBeenStored(t *testing.T) {
 	ctx := context.Background()
 	s := redistest.Start(t)
 	n := homeOf(openFleet(t, s.URL()).Topology())

@@ -22,10 +22,10 @@ func TestRecordIsDecodedAsItWasEncoded(t *testing.T) {
 	}
 }
 
-func TestNothingButARecordIsDecoded(t *testing.T) {
+func TestOnlyRecordsAreDecoded(t *testing.T) {
 	text := "policy api SLIDE 100 60\n"
 	line, whole := record{12, text}.encode()
-	notOurs := "not with the first line of stored policies"
+	notOurs := "instead of the first line of stored policies"
 	for stored, want := range map[string]string{
 		"":                  notOurs,
 		"\n":                notOurs,
@@ -38,12 +38,12 @@ func TestNothingButARecordIsDecoded(t *testing.T) {
 		strings.ToUpper(string(whole)):                                                   notOurs,
 		strings.Repeat("\x00\xff", 100):                                                  "it begins with '\\x00",
 		header(0, 12, xxhash.Sum64String(text)) + text:                                   notOurs,
-		header(2, 12, xxhash.Sum64String(text)) + text:                                   "it has format 2, and this version of rlproxy knows format 1",
+		header(2, 12, xxhash.Sum64String(text)) + text:                                   "it has format 2, but this version of rlproxy knows only format 1",
 		"rlproxy-policies 2 and whatever else":                                           "it has format 2",
-		string(whole) + "x":                                                              "its text is not that of the checksum",
-		string(whole[:len(whole)-1]):                                                     "its text is not that of the checksum",
-		strings.Replace(string(whole), "100", "900", 1):                                  "its text is not that of the checksum",
-		header(1, 12, xxhash.Sum64String(text)+1) + text:                                 "its text is not that of the checksum",
+		string(whole) + "x":                                                              "its text does not match the checksum",
+		string(whole[:len(whole)-1]):                                                     "its text does not match the checksum",
+		strings.Replace(string(whole), "100", "900", 1):                                  "its text does not match the checksum",
+		header(1, 12, xxhash.Sum64String(text)+1) + text:                                 "its text does not match the checksum",
 		header(1, 12, xxhash.Sum64String(text)) + strings.Repeat("x", policy.MaxText+20): "its text is longer than 8388608 bytes",
 	} {
 		_, _, err := decode([]byte(stored))

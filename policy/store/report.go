@@ -11,21 +11,21 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// sayEvery is the pause between log lines about one kind of trouble.
-const sayEvery = time.Minute
+// remindEvery is the time between log lines about one kind of problem.
+const remindEvery = time.Minute
 
 // report holds the outcome of the looks at the record.
 type report struct {
-	looked  atomic.Int64           // when the latest look succeeded, in Unix ms; 0: none has
-	failed  atomic.Int64           // looks that failed
+	looked  atomic.Int64           // when the latest successful look was, in Unix ms; 0: there was none
+	failed  atomic.Int64           // number of looks that failed
 	damaged atomic.Pointer[string] // why the record is malformed; nil if it is valid, or if there is none
 
-	said map[string]time.Time // when there was a log line, by what it is about; guarded by Store.mu
+	said map[string]time.Time // when each text was last logged; guarded by Store.mu
 }
 
-// tell records the outcome of a look at the record in home. A node that does not answer is logged
-// elsewhere. The caller holds mu.
-func (s *Store) tell(home place, err error) {
+// record records the outcome of a look at the record in home, and logs it. A node that does not
+// answer is logged by package backend. The caller holds mu.
+func (s *Store) record(home place, err error) {
 	if err == nil {
 		s.report.looked.Store(s.now().UnixMilli())
 		if s.report.damaged.Swap(nil) != nil {
@@ -42,14 +42,14 @@ func (s *Store) tell(home place, err error) {
 	case redis.HasErrorPrefix(err, "MOVED"):
 		s.fleet.Look()
 	case backend.IsReply(err) && !backend.Failed(err):
-		s.say("the node refuses to read or write the stored policies", "node", home.name(), "why", why)
+		s.say("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
 	}
 	if s.book.Unread() != nil {
 		s.await(home, ": "+reason(err))
 	}
 }
 
-// await records that the stored policies are not known yet.
+// await records that the stored policies are unknown. why is "", or begins with a colon.
 func (s *Store) await(home place, why string) {
 	s.book.Await(&engine.Unavailable{Node: home.name(), Why: "policies have not been read yet" + why})
 }
@@ -64,14 +64,14 @@ func reason(err error) string {
 
 // say logs a warning, at most once a minute for the same text. The caller holds mu.
 func (s *Store) say(text string, attrs ...any) {
-	if now := s.now(); now.Sub(s.report.said[text]) >= sayEvery {
+	if now := s.now(); now.Sub(s.report.said[text]) >= remindEvery {
 		s.report.said[text] = now
 		s.log.Warn(text, attrs...)
 	}
 }
 
-// Waiting returns why clients should not use this process yet: the stored policies are not
-// known, although their node is up. Otherwise it returns "".
+// Waiting returns why this process is not ready: the stored policies are unknown although their
+// node is up. If it is ready, Waiting returns "".
 func (s *Store) Waiting() string {
 	unread := s.book.Unread()
 	if unread == nil || s.fleet == nil || homeOf(s.fleet.Topology()).Down() {
@@ -82,7 +82,7 @@ func (s *Store) Waiting() string {
 
 // Stats returns what INFO and metrics show of the policies.
 func (s *Store) Stats() []engine.Stat {
-	set := s.book.InForce()
+	set := s.book.InEffect()
 	_, version := s.book.Stored()
 	configured := int64(0)
 	for _, p := range set.All() {
@@ -92,7 +92,7 @@ func (s *Store) Stats() []engine.Stat {
 	}
 	stats := []engine.Stat{
 		{Name: "policies", Value: int64(len(set.All())), Metric: "policies", Help: "Named policies in effect."},
-		{Name: "policies_configured", Value: configured, Metric: "policies_configured", Help: "Named policies in effect that the configuration has."},
+		{Name: "policies_configured", Value: configured, Metric: "policies_configured", Help: "Named policies in effect that come from the configuration."},
 		{Name: "policy_overrides", Value: int64(set.Overrides()), Metric: "policy_overrides", Help: "Overrides of the named policies in effect."},
 		{Name: "policies_version", Value: version, Metric: "policies_version", Help: "Version of the stored policies: the number of changes by RL.POLICY."},
 	}

@@ -1,15 +1,15 @@
-// Package store keeps the policies that were set by command where counts are: on a node, for
-// all proxies of the same nodes, or in this process and its policy-file.
+// Package store keeps the policies that were set by commands in the same place as the counts: on a
+// node, for all proxies of the same nodes, or in this process and its policy-file.
 //
 // The policies are stored as one record (record.go). It has a place: the node to which its stored
 // key belongs (nodes.go), or a file (file.go). A change replaces the whole record, and only if it is
 // still the one that was read (replace.lua, change.go).
 //
-// With nodes, each proxy checks every 500 ms whether the record's first line is still the one it
-// has loaded. If it is newer, the proxy loads the record and puts it into effect. If it is gone or
-// older, because the node lost it, the proxy stores the one in effect again. If the list of nodes
-// was changed since the record was stored, it may belong to another node now: therefore a proxy
-// also looks at the other nodes, but seldom.
+// With nodes, each proxy checks every 500 ms whether the record's first line is still the one that
+// it has loaded. If the record is newer, the proxy loads it and puts it into effect. If it is
+// missing or older, because the node lost it, the proxy stores the policies in effect again. If
+// the list of nodes has changed since the record was stored, the record may belong to another node
+// now. So a proxy also looks at the other nodes, but less often.
 //
 // A record that is unreadable or malformed is ignored: the policies in effect stay, and the record
 // is not overwritten.
@@ -35,8 +35,8 @@ import (
 const (
 	// lookEvery is the pause between two looks at the record.
 	lookEvery = 500 * time.Millisecond
-	// elsewhereEvery is the number of looks at the record after which a proxy looks again at
-	// all nodes of a list.
+	// elsewhereEvery is the number of looks at the record after which a proxy looks at all other
+	// nodes again.
 	elsewhereEvery = 20
 	// renewEvery is how often a proxy renews the record's time to live.
 	renewEvery = time.Hour
@@ -44,26 +44,26 @@ const (
 
 // place is where a record can be stored.
 type place interface {
-	// line returns the first line of what is stored; "" if nothing is.
+	// line returns the first line of what is stored; "" if nothing is stored.
 	line(ctx context.Context) (string, error)
-	// load returns what is stored, or its first maxRecord+1 bytes.
+	// load returns what is stored, at most its first maxRecord+1 bytes.
 	load(ctx context.Context) ([]byte, error)
 	// replace stores a record if the first line of what is stored is still was, and reports
-	// whether it did. If the error is unsure, it may have done so all the same.
+	// whether it did. If the error is an unsure, the record may have been stored.
 	replace(ctx context.Context, was string, whole []byte) (bool, error)
 	// name returns the node's address, or the file's path.
 	name() string
 }
 
-// unsure is the error of a record that may have been stored.
+// unsure is an error after which the record may have been stored all the same.
 type unsure struct{ error }
 
 func (u unsure) Unwrap() error { return u.error }
 
 // Store keeps the stored policies of a Book and the record equal. It is safe for concurrent use.
 type Store struct {
-	fleet *backend.Fleet // nil: this process keeps the state
-	own   place          // of the record without a fleet
+	fleet *backend.Fleet // the nodes; nil: the record is in own
+	own   place          // the place of the record without a fleet
 	book  *policy.Book
 	log   *slog.Logger
 	now   func() time.Time
@@ -72,8 +72,8 @@ type Store struct {
 	known   string            // the first line of the record in effect; guarded by mu
 	top     *backend.Topology // the nodes at the latest look; guarded by mu
 	unasked []node            // nodes of top, other than the record's place, that have not answered yet; guarded by mu
-	looks   int               // at the nodes of top; guarded by mu
-	renewed time.Time         // when the record's time to live was renewed; guarded by mu
+	looks   int               // looks since top was set; guarded by mu
+	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
 	report report
 	stop   context.CancelFunc
@@ -83,8 +83,8 @@ type Store struct {
 // Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed
 // before the fleet. Open looks at the record once, but does not wait for nodes that do not answer.
 //
-// If fleet is nil, the policies are in the file at path; if path is empty, they are lost at exit.
-// Open then returns an error if the file exists and is not a record.
+// If fleet is nil, the store keeps the policies in the file at path, or only in memory if path is
+// empty. Open then returns an error if the file exists and is not a record.
 func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) (*Store, error) {
 	s := newStore(fleet, path, book, log)
 	ctx, stop := context.WithCancel(context.Background())
@@ -116,7 +116,7 @@ func newStore(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Lo
 	return s
 }
 
-// Close ends the looks. Changes that were answered are stored.
+// Close stops looking at the record. There is nothing left to store.
 func (s *Store) Close() {
 	s.stop()
 	s.done.Wait()
@@ -134,7 +134,7 @@ func (s *Store) run(ctx context.Context) {
 	}
 }
 
-// round looks at the record on its node, and renews its time to live now and then.
+// round looks at the record on its node, and renews its time to live if that is due.
 func (s *Store) round(ctx context.Context) {
 	backend.Guard(s.log, "looking at the stored policies", func() {
 		s.mu.Lock()
@@ -146,13 +146,14 @@ func (s *Store) round(ctx context.Context) {
 			}
 		}
 		if ctx.Err() == nil {
-			s.tell(home, err)
+			s.record(home, err)
 		}
 	})
 }
 
 // look puts the record into effect if it is newer than the policies in effect, and replaces it with
-// them if it is older. It returns the record's place and its first line now. The caller holds mu.
+// them if it is older or missing. It returns the record's place and its current first line. The
+// caller holds mu.
 func (s *Store) look(ctx context.Context) (home place, line string, err error) {
 	home = s.own
 	if s.fleet != nil {
@@ -164,24 +165,24 @@ func (s *Store) look(ctx context.Context) (home place, line string, err error) {
 	if err != nil {
 		return home, "", err
 	}
-	set, inForce := s.book.Stored()
-	if version >= inForce {
+	set, current := s.book.Stored()
+	if version >= current {
 		return home, line, nil
 	}
-	own, whole := record{inForce, set.Text()}.encode()
+	own, whole := record{current, set.Text()}.encode()
 	if done, err := home.replace(ctx, line, whole); err != nil || !done {
 		return home, "", cmp.Or(err, errChanging)
 	}
 	s.known = own
-	s.log.Warn("the stored policies were missing or out of date; stored the ones in effect again", "node", home.name(), "version", inForce, "found", version)
+	s.log.Warn("the stored policies were missing or out of date; stored the ones in effect again", "node", home.name(), "version", current, "found", version)
 	return home, own, nil
 }
 
 // take puts the record at p into effect if it is newer than the policies in effect, or if it has the
-// same version but differs and p is where the record belongs. It returns the first line stored at p,
-// and the version; 0 if nothing is stored.
+// same version but differs and home is true, which means that p is where the record belongs. It
+// returns the first line stored at p and its version, or "" and 0 if nothing is stored.
 func (s *Store) take(ctx context.Context, p place, home bool) (line string, version int64, err error) {
-	_, inForce := s.book.Stored()
+	_, current := s.book.Stored()
 	line, err = p.line(ctx)
 	switch {
 	case err != nil:
@@ -192,9 +193,9 @@ func (s *Store) take(ctx context.Context, p place, home bool) (line string, vers
 		}
 		return "", 0, nil
 	case line == s.known:
-		return line, inForce, nil
+		return line, current, nil
 	}
-	if version, _, err = parseLine(line); err != nil || version < inForce || version == inForce && !home {
+	if version, _, err = parseLine(line); err != nil || version < current || version == current && !home {
 		return line, version, err
 	}
 	stored, err := p.load(ctx)
@@ -205,7 +206,7 @@ func (s *Store) take(ctx context.Context, p place, home bool) (line string, vers
 	if err != nil {
 		return "", 0, err
 	}
-	if r.version < inForce {
+	if r.version < current {
 		return "", 0, errChanging
 	}
 	set, err := policy.Parse(r.text)
@@ -218,11 +219,12 @@ func (s *Store) take(ctx context.Context, p place, home bool) (line string, vers
 	return line, r.version, nil
 }
 
-// errChanging is the error of a look during which somebody replaced the record.
+// errChanging is the error of a look during which the record was replaced.
 var errChanging = errors.New("the stored policies are being changed")
 
-// lookElsewhere looks for a record on the other nodes, where an earlier list of nodes may have put
-// it. It asks each of them until it has answered once, and then once every elsewhereEvery looks.
+// lookElsewhere looks for a record on the other nodes, where it may have been stored with an
+// earlier list of nodes. It asks each of them at each look until the node has answered once, and
+// then at every elsewhereEvery-th look.
 func (s *Store) lookElsewhere(ctx context.Context, top *backend.Topology) {
 	if top.Clustered() {
 		return // the cluster itself places the record

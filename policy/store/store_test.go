@@ -24,7 +24,7 @@ type proxy struct {
 	log proxytest.LockedBuffer
 }
 
-// start returns a proxy with these backends. It has not looked yet.
+// start returns a proxy with these backends. It has not looked at the record yet.
 func start(t testing.TB, urls ...string) *proxy {
 	t.Helper()
 	p := new(proxy)
@@ -49,10 +49,10 @@ func fields(line string) (words [][]byte) {
 	return words
 }
 
-// force returns the version and the lines of the policies that are in force.
-func (p *proxy) force() string {
+// inEffect returns the version and the lines of the policies in effect.
+func (p *proxy) inEffect() string {
 	_, version := p.book.Stored()
-	return fmt.Sprint(version, " ", strings.ReplaceAll(p.book.InForce().Text(), "\n", ";"))
+	return fmt.Sprint(version, " ", strings.ReplaceAll(p.book.InEffect().Text(), "\n", ";"))
 }
 
 // store stores a record on a node.
@@ -78,28 +78,28 @@ const (
 	loginLine = "policy login FIXED 5 1m\n"
 )
 
-func TestChangeIsInForceAfterTheNextLookOfOthers(t *testing.T) {
+func TestChangeIsInEffectAfterTheNextLookOfOthers(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := start(t, s.URL()), start(t, s.URL())
 	require.NotNil(t, a.book.Unread())
 	a.look()
 	b.look()
 	require.Nil(t, a.book.Unread())
-	require.Equal(t, "0 ", a.force())
-	require.Zero(t, s.Do("DBSIZE")[0]-'0', "a look at nothing stores nothing")
+	require.Equal(t, "0 ", a.inEffect())
+	require.Zero(t, s.Do("DBSIZE")[0]-'0', "looking for a record stores nothing")
 
 	require.Empty(t, a.set("api SLIDE 100 1m"))
-	require.Equal(t, "1 policy api SLIDE 100 1m;", a.force())
-	require.Equal(t, a.force(), stored(t, s))
-	require.Equal(t, "0 ", b.force())
+	require.Equal(t, "1 policy api SLIDE 100 1m;", a.inEffect())
+	require.Equal(t, a.inEffect(), stored(t, s))
+	require.Equal(t, "0 ", b.inEffect())
 	b.look()
-	require.Equal(t, a.force(), b.force())
+	require.Equal(t, a.inEffect(), b.inEffect())
 	require.Contains(t, b.log.String(), "loaded the stored policies")
 
 	require.Empty(t, b.set("login FIXED 5 1m"))
 	require.Empty(t, a.set("api SLIDE 200 1m"), "a change begins with a look")
-	require.Equal(t, "3 policy api SLIDE 200 1m;policy login FIXED 5 1m;", a.force())
-	require.Equal(t, a.force(), stored(t, s))
+	require.Equal(t, "3 policy api SLIDE 200 1m;policy login FIXED 5 1m;", a.inEffect())
+	require.Equal(t, a.inEffect(), stored(t, s))
 }
 
 func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
@@ -107,19 +107,19 @@ func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
 	p := start(t, s.URL())
 	store(s, 5, apiLine)
 	p.look()
-	require.Equal(t, "5 policy api SLIDE 100 1m;", p.force())
+	require.Equal(t, "5 policy api SLIDE 100 1m;", p.inEffect())
 	reads := func() (n int) {
 		for line := range strings.Lines(s.Do("INFO", "commandstats")) {
 			_, _ = fmt.Sscanf(line, "cmdstat_getrange:calls=%d", &n)
 		}
 		return n
 	}
-	before, inForce := reads(), p.book.InForce()
+	before, current := reads(), p.book.InEffect()
 	for range 10 {
 		p.look()
 	}
 	require.Equal(t, before+10, reads())
-	require.Same(t, inForce, p.book.InForce())
+	require.Same(t, current, p.book.InEffect())
 }
 
 func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
@@ -130,11 +130,11 @@ func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
 		require.Empty(t, a.set(words))
 	}
 	b.look()
-	want := a.force()
+	want := a.inEffect()
 	for what, lose := range map[string]func(){
 		"a node that lost everything":  func() { s.Do("FLUSHALL") },
 		"a node with an older version": func() { store(s, 2, loginLine) },
-		"a node that was empty": func() {
+		"a node that restarted empty": func() {
 			s.Kill()
 			s.Run()
 		},
@@ -145,13 +145,13 @@ func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
 			return stored(t, s) == want
 		})
 		a.look()
-		require.Equal(t, want, a.force(), what)
-		require.Equal(t, want, b.force(), what)
+		require.Equal(t, want, a.inEffect(), what)
+		require.Equal(t, want, b.inEffect(), what)
 	}
 	require.Contains(t, b.log.String(), "stored the ones in effect again")
 
 	s.Do("FLUSHALL")
-	require.Empty(t, a.set("login FIXED 5 1m"), "a change of what is lost")
+	require.Empty(t, a.set("login FIXED 5 1m"), "a change after the record was lost")
 	require.Equal(t, "4 policy api SLIDE 80 1m;policy login FIXED 5 1m;", stored(t, s))
 }
 
@@ -162,22 +162,22 @@ func TestStoredPoliciesOfTheSameVersionWin(t *testing.T) {
 	require.Empty(t, a.set("api SLIDE 100 1m"))
 	store(s, 1, loginLine)
 	a.look()
-	require.Equal(t, "1 policy login FIXED 5 1m;", a.force())
-	require.Equal(t, a.force(), stored(t, s))
+	require.Equal(t, "1 policy login FIXED 5 1m;", a.inEffect())
+	require.Equal(t, a.inEffect(), stored(t, s))
 }
 
-func TestWhatMakesNoSenseChangesNothing(t *testing.T) {
+func TestMalformedRecordChangesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	a, fresh := start(t, s.URL()), start(t, s.URL())
 	a.look()
 	require.Empty(t, a.set("api SLIDE 100 1m"))
-	want := a.force()
+	want := a.inEffect()
 	_, bad := record{9, apiLine + "policy login FIXED 5\n"}.encode()
 	_, whole := record{9, loginLine}.encode()
 	for damaged, why := range map[string]string{
-		"hello": "it begins with 'hello', and not with the first line of stored policies",
-		strings.Replace(string(whole), "policies 1", "policies 2", 1): "it has format 2, and this version of rlproxy knows format 1",
-		string(whole[:len(whole)-3]):                                  "its text is not that of the checksum in its first line",
+		"hello": "it begins with 'hello' instead of the first line of stored policies",
+		strings.Replace(string(whole), "policies 1", "policies 2", 1): "it has format 2, but this version of rlproxy knows only format 1",
+		string(whole[:len(whole)-3]):                                  "its text does not match the checksum in its first line",
 		string(bad):                                                   "after its first line, line 2: ",
 	} {
 		s.Do("SET", storedKey, damaged)
@@ -191,7 +191,7 @@ func TestWhatMakesNoSenseChangesNothing(t *testing.T) {
 			require.NotContains(t, msg, "\n")
 			require.NotNil(t, p.report.damaged.Load())
 		}
-		require.Equal(t, want, a.force())
+		require.Equal(t, want, a.inEffect())
 		require.Equal(t, damaged, s.Do("GET", storedKey), "it is not overwritten")
 		require.Contains(t, fresh.book.Unread().Error(), "UNAVAILABLE "+s.Addr+": policies have not been read yet: "+why)
 		require.NotEmpty(t, fresh.Waiting())
@@ -200,7 +200,7 @@ func TestWhatMakesNoSenseChangesNothing(t *testing.T) {
 	a.look()
 	require.Equal(t, want, stored(t, s))
 	fresh.look()
-	require.Equal(t, want, fresh.force())
+	require.Equal(t, want, fresh.inEffect())
 	require.Empty(t, fresh.Waiting())
 	for _, p := range []*proxy{a, fresh} {
 		require.Contains(t, p.log.String(), "the stored policies can be read again")
@@ -224,18 +224,18 @@ func TestPoliciesMoveWhenTheListOfNodesHasChanged(t *testing.T) {
 	require.Empty(t, old.set("api SLIDE 100 1m"))
 	require.Empty(t, old.set("api SLIDE 90 1m"))
 
-	store(home, 1, loginLine) // from the days of a still older list
+	store(home, 1, loginLine) // stored with an even older list
 	p := start(t, home.URL(), other.URL())
 	p.look()
-	require.Equal(t, "2 policy api SLIDE 90 1m;", p.force())
-	require.Equal(t, p.force(), stored(t, home))
+	require.Equal(t, "2 policy api SLIDE 90 1m;", p.inEffect())
+	require.Equal(t, p.inEffect(), stored(t, home))
 
-	require.Empty(t, old.set("api SLIDE 80 1m"), "a proxy with the old list, while both are in use")
+	require.Empty(t, old.set("api SLIDE 80 1m"), "a change by a proxy that still has the old list")
 	for range elsewhereEvery {
 		p.look()
 	}
-	require.Equal(t, "3 policy api SLIDE 80 1m;", p.force())
-	require.Equal(t, p.force(), stored(t, home))
+	require.Equal(t, "3 policy api SLIDE 80 1m;", p.inEffect())
+	require.Equal(t, p.inEffect(), stored(t, home))
 
 	other.Do("SET", storedKey, "what is this")
 	require.Empty(t, p.set("api SLIDE 70 1m"))
@@ -247,28 +247,27 @@ func TestPoliciesMoveWhenTheListOfNodesHasChanged(t *testing.T) {
 	require.Empty(t, p.Waiting())
 }
 
-// TestFirstPolicyWaitsForNodesThatMayHaveSome has a list of nodes with the policies on a node to
-// which they no longer belong, and which is away.
+// The policies are on a node to which they no longer belong, and which does not answer.
 func TestFirstPolicyWaitsForNodesThatMayHaveSome(t *testing.T) {
 	home, other := homeAndOther(t, redistest.Start(t), redistest.Start(t))
 	store(other, 7, apiLine)
 	other.Pause()
 	p := start(t, home.URL(), other.URL())
 	p.look()
-	require.Nil(t, p.book.Unread(), "where they belong, there are none")
-	require.Equal(t, "UNAVAILABLE "+other.Addr+": policies may be stored there, and it has not answered yet", p.set("login FIXED 5 1m"))
+	require.Nil(t, p.book.Unread(), "the node to which they belong has none")
+	require.Equal(t, "UNAVAILABLE "+other.Addr+": the node may have stored policies, but has not answered yet", p.set("login FIXED 5 1m"))
 	other.Resume()
 	proxytest.Eventually(t, "the node to answer", func() bool {
 		p.look()
-		return p.force() == "7 policy api SLIDE 100 1m;"
+		return p.inEffect() == "7 policy api SLIDE 100 1m;"
 	})
 	require.Empty(t, p.set("login FIXED 5 1m"))
 	require.Equal(t, "8 policy api SLIDE 100 1m;policy login FIXED 5 1m;", stored(t, home))
 }
 
-// TestOfTwoChangesAtOnceOneWinsWhole has two proxies whose operators change the policies as fast as
-// they can. Each change adds a policy, so that a lost one would be missed.
-func TestOfTwoChangesAtOnceOneWinsWhole(t *testing.T) {
+// Two proxies change the policies as fast as they can. Each change adds a policy, so that a lost
+// change would be noticed.
+func TestOneOfTwoConcurrentChangesFails(t *testing.T) {
 	const changes = 300
 	s := redistest.Start(t)
 	var mu sync.Mutex
@@ -296,15 +295,15 @@ func TestOfTwoChangesAtOnceOneWinsWhole(t *testing.T) {
 	}
 	all.Wait()
 	require.Len(t, versions, 2*changes-lost)
-	require.Positive(t, lost, "they met")
-	t.Logf("%d changes, %d lost the race and were told", len(versions), lost)
+	require.Positive(t, lost, "some changes were concurrent")
+	t.Logf("%d changes, %d lost the race and got an error", len(versions), lost)
 	p := start(t, s.URL())
 	p.look()
 	for v := range int64(len(versions)) {
 		name, _, _ := strings.Cut(versions[v+1], " ")
 		require.NotNil(t, p.book.Find([]byte(name)), "version %d: %s", v+1, versions[v+1])
 	}
-	require.Len(t, p.book.InForce().All(), len(versions))
+	require.Len(t, p.book.InEffect().All(), len(versions))
 	_, version := p.book.Stored()
 	require.Equal(t, int64(len(versions)), version)
 }
@@ -319,13 +318,13 @@ func TestChangeWithoutAnAnswerMayHaveBeenStored(t *testing.T) {
 		return set.WithPolicy(fields("api SLIDE 50 1m"))
 	})
 	require.Equal(t, "UNAVAILABLE "+s.Addr+": no answer in time; the change may have been stored", msg)
-	require.Equal(t, "1 policy api SLIDE 100 1m;", p.force())
+	require.Equal(t, "1 policy api SLIDE 100 1m;", p.inEffect())
 	require.Regexp(t, "^UNAVAILABLE "+s.Addr+": .*; nothing was changed$", p.set("api SLIDE 20 1m"))
-	require.Equal(t, "1 policy api SLIDE 100 1m;", p.force(), "a node that is away leaves in force what was seen last")
+	require.Equal(t, "1 policy api SLIDE 100 1m;", p.inEffect(), "while the node is away, the policies seen last stay in effect")
 	s.Resume()
 	proxytest.Eventually(t, "the change to be known", func() bool {
 		p.look()
-		return p.force() == "2 policy api SLIDE 50 1m;"
+		return p.inEffect() == "2 policy api SLIDE 50 1m;"
 	})
 }
 
@@ -346,14 +345,14 @@ func TestPoliciesOfAClusterAreWhereTheirSlotIs(t *testing.T) {
 		a.look() // the slot is moving
 		b.look()
 	})
-	proxytest.Eventually(t, "the change to be known behind the move", func() bool {
+	proxytest.Eventually(t, "the change to be known after the move", func() bool {
 		b.look()
-		return b.force() == "1 policy api SLIDE 100 1m;"
+		return b.inEffect() == "1 policy api SLIDE 100 1m;"
 	})
-	proxytest.Eventually(t, "a change behind the move", func() bool { return a.set("api SLIDE 90 1m") == "" })
+	proxytest.Eventually(t, "a change after the move", func() bool { return a.set("api SLIDE 90 1m") == "" })
 	b.look()
-	require.Equal(t, a.force(), b.force())
-	require.NotContains(t, a.log.String()+b.log.String(), "restored")
+	require.Equal(t, a.inEffect(), b.inEffect())
+	require.NotContains(t, a.log.String()+b.log.String(), "stored the ones in effect again")
 }
 
 func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
@@ -373,10 +372,10 @@ func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
 	p, err = open()
 	require.NoError(t, err)
 	want := "2 policy api SLIDE 100 1m;policy login FIXED 5 1m;"
-	require.Equal(t, want, p.force())
+	require.Equal(t, want, p.inEffect())
 
 	require.NoError(t, os.Remove(path))
-	require.Empty(t, p.set("api SLIDE 90 1m"), "a file that is gone is restored")
+	require.Empty(t, p.set("api SLIDE 90 1m"), "a missing file is written again")
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	r, _, err := decode(b)
@@ -384,17 +383,17 @@ func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
 	require.Equal(t, record{3, "policy api SLIDE 90 1m\n" + loginLine}, r)
 
 	require.NoError(t, os.WriteFile(path, []byte("junk"), 0o600))
-	require.Equal(t, "ERR the stored policies cannot be used: "+path+": it begins with 'junk', and not with the first line of stored policies; nothing was changed", p.set("api SLIDE 80 1m"))
-	require.Equal(t, "3 policy api SLIDE 90 1m;policy login FIXED 5 1m;", p.force())
+	require.Equal(t, "ERR the stored policies cannot be used: "+path+": it begins with 'junk' instead of the first line of stored policies; nothing was changed", p.set("api SLIDE 80 1m"))
+	require.Equal(t, "3 policy api SLIDE 90 1m;policy login FIXED 5 1m;", p.inEffect())
 	_, err = open()
-	require.EqualError(t, err, "policy-file "+path+": it begins with 'junk', and not with the first line of stored policies")
+	require.EqualError(t, err, "policy-file "+path+": it begins with 'junk' instead of the first line of stored policies")
 	_, bad := record{4, apiLine + apiLine}.encode()
 	require.NoError(t, os.WriteFile(path, bad, 0o600))
 	_, err = open()
 	require.ErrorContains(t, err, "policy-file "+path+": after its first line, line 2: ")
 }
 
-func TestPoliciesWithoutAFileEndWithTheProcess(t *testing.T) {
+func TestPoliciesWithoutAFileAreKeptInMemory(t *testing.T) {
 	p := new(proxy)
 	s, err := Open(nil, "", new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
 	require.NoError(t, err)
@@ -402,7 +401,7 @@ func TestPoliciesWithoutAFileEndWithTheProcess(t *testing.T) {
 	require.Empty(t, p.set("api SLIDE 100 1m"))
 	require.Contains(t, p.log.String(), "no policy-file is configured")
 	require.Empty(t, p.set("login FIXED 5 1m"))
-	require.Equal(t, "2 policy api SLIDE 100 1m;policy login FIXED 5 1m;", p.force())
+	require.Equal(t, "2 policy api SLIDE 100 1m;policy login FIXED 5 1m;", p.inEffect())
 	p.Close()
 }
 
@@ -420,12 +419,12 @@ func TestAThousandPoliciesWithTenThousandOverridesAreKept(t *testing.T) {
 	began := time.Now()
 	a.look()
 	took := time.Since(began)
-	require.Equal(t, 10_000, a.book.InForce().Overrides())
+	require.Equal(t, 10_000, a.book.InEffect().Overrides())
 	began = time.Now()
 	require.Empty(t, a.set("p0500 SLIDE 50 1m"))
 	t.Logf("%d bytes: read in %v, changed in %v", text.Len(), took, time.Since(began))
 	b.look()
-	require.Equal(t, a.book.InForce().Text(), b.book.InForce().Text())
+	require.Equal(t, a.book.InEffect().Text(), b.book.InEffect().Text())
 	require.Equal(t, int64(50), b.book.Find([]byte("p0500")).Limits[0].Limit)
-	require.Equal(t, 10_000, b.book.InForce().Overrides())
+	require.Equal(t, 10_000, b.book.InEffect().Overrides())
 }
