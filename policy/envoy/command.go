@@ -17,20 +17,21 @@ usage: rlproxy import [--format lines|commands] [--algorithm fixed|slide|counter
   rlproxy import gateway.yaml > policies.conf
   rlproxy import --format commands gateway.yaml | redis-cli -p 6380
 
-  --format      lines (the default): for a file that rlproxy.conf includes, after comments that say
-                which RL.CHECK to ask for which descriptor; or commands: RL.POLICY, without comments
-  --algorithm   fixed (the default) counts in fixed windows, as that project does; slide admits no
-                more than the limit in any window; counter comes close to it in constant memory
-  --separator   what stands between the values of a descriptor in a client's key; | by default.
+  --format      lines (the default): for a file that rlproxy.conf includes, with comments that say
+                which RL.CHECK to send for each descriptor; or commands: RL.POLICY, without comments
+  --algorithm   fixed (the default) counts in fixed windows, as envoyproxy/ratelimit does; slide never
+                admits more than the limit in any window; counter comes close to that in constant
+                memory
+  --separator   the text between the values of a descriptor in a client's key; | by default.
                 It must be something that the values themselves never contain
   --help, -h    print this help and exit
 
-Files of one domain are merged. What could not be carried over is said on standard error, with
-file and line. The exit code is 0 if all was carried over, 1 if something was not, and 2 if
-nothing was written, because of the command line or because a file could not be read.
+Files of one domain are merged. What could not be carried over is reported on standard error, with
+file and line. The exit code is 0 if everything was carried over, 1 if something was not, and 2 if
+nothing was written, because the command line is wrong or a file could not be read.
 `
 
-// Run is rlproxy import with args. It returns the exit code.
+// Run runs "rlproxy import" with args. It returns the exit code.
 func Run(args []string, open func(name string) (io.ReadCloser, error), stdout, stderr io.Writer) int {
 	im, format, err := parse(args, open)
 	if err == nil && format == "commands" {
@@ -40,21 +41,21 @@ func Run(args []string, open func(name string) (io.ReadCloser, error), stdout, s
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
-		_, _ = io.WriteString(stdout, usage) // nobody to tell
+		_, _ = io.WriteString(stdout, usage) // an error cannot be reported
 		return 0
 	case err != nil:
-		_, _ = fmt.Fprintln(stderr, "rlproxy import: "+err.Error()) // nobody to tell
+		_, _ = fmt.Fprintln(stderr, "rlproxy import: "+err.Error()) // as above
 		return 2
 	case len(im.Remarks) == 0:
 		return 0
 	}
 	for _, r := range im.Remarks {
-		_, _ = fmt.Fprintf(stderr, "%v: %s\n", r.Place, r.Text) // nobody to tell
+		_, _ = fmt.Fprintf(stderr, "%v: %s\n", r.Place, r.Text) // as above
 	}
 	return 1
 }
 
-// parse does what args ask for. It returns the import and the format to write it in.
+// parse parses args and reads the files. It returns the import and the format to write it in.
 func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, string, error) {
 	flags := flag.NewFlagSet("import", flag.ContinueOnError)
 	flags.SetOutput(io.Discard)
@@ -74,7 +75,7 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 	kind, known := map[string]limit.Kind{"fixed": limit.Fixed, "slide": limit.Slide, "counter": limit.Counter}[*algorithm]
 	switch {
 	case len(names) == 0:
-		return nil, "", errors.New("no file is given; see rlproxy import --help")
+		return nil, "", errors.New("no file was given; see rlproxy import --help")
 	case *format != "lines" && *format != "commands":
 		return nil, "", fmt.Errorf("--format must be lines or commands, not %q", *format)
 	case !known:
@@ -94,12 +95,13 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 	return im, *format, err
 }
 
+// separates reports whether s is allowed as a separator.
 func separates(s string) bool {
 	odd := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("*'\"\\", c) }
 	return s != "" && len(s) <= 8 && !strings.ContainsFunc(s, odd)
 }
 
-// read reads a file, and little more of it than a file may have.
+// read reads a file. Of one that is too large it reads one byte more than maxFile.
 func read(name string, open func(string) (io.ReadCloser, error)) ([]byte, error) {
 	f, err := open(name)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "rewrite the golden files")
 
-// run is the command with files of testdata. It returns the exit code and what was written.
+// run runs the command with files of testdata. It returns the exit code and the output.
 func run(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
 	code = Run(args, func(name string) (io.ReadCloser, error) { return os.Open(filepath.Join("testdata", name)) }, &out, &errs)
@@ -45,7 +45,7 @@ func TestExamplesAreImportedAsInTheGoldenFiles(t *testing.T) {
 	}
 }
 
-// TestDocumentedExampleIsImportedAsThePageSays takes the example of docs/policies.md.
+// The example of docs/policies.md is imported as that page says.
 func TestDocumentedExampleIsImportedAsThePageSays(t *testing.T) {
 	page, err := os.ReadFile("../../docs/policies.md")
 	require.NoError(t, err)
@@ -61,7 +61,7 @@ func TestDocumentedExampleIsImportedAsThePageSays(t *testing.T) {
 	require.True(t, strings.HasSuffix(im.Lines(), "#\n"+want), im.Lines())
 }
 
-func TestExitCodesTellWhatWasCarriedOver(t *testing.T) {
+func TestExitCodesSayWhetherEverythingWasCarriedOver(t *testing.T) {
 	for _, c := range []struct {
 		args   string
 		code   int
@@ -71,8 +71,8 @@ func TestExitCodesTellWhatWasCarriedOver(t *testing.T) {
 		{"--help", 0, ""},
 		{"store.yaml -h", 0, ""},
 		{"partly.yaml", 1, "partly.yaml:16: detailed_metric is not carried over"},
-		{"", 2, "rlproxy import: no file is given; see rlproxy import --help"},
-		{"--algorithm slide", 2, "rlproxy import: no file is given"},
+		{"", 2, "rlproxy import: no file was given; see rlproxy import --help"},
+		{"--algorithm slide", 2, "rlproxy import: no file was given"},
 		{"missing.yaml", 2, "missing.yaml: no such file or directory"},
 		{"store.yaml missing.yaml", 2, "missing.yaml: no such file or directory"},
 		{"--format json store.yaml", 2, `--format must be lines or commands, not "json"`},

@@ -1,19 +1,21 @@
 // Package envoy turns configurations of envoyproxy/ratelimit into policies.
 //
-// There, a request has a domain and a descriptor: a list of keys with values, like
-// (user=7), (path=/login). The configuration is a tree that is searched level by level,
-// and each list of values has a counter of its own. Here, the domain and the keys become
-// the name of a policy, and the values, joined by a separator, the client's key:
+// In envoyproxy/ratelimit, a request has a domain and a descriptor: a list of keys with values,
+// like (user=7), (path=/login). The configuration is a tree that is searched level by level,
+// and each list of values has a counter of its own. In rlproxy, the domain and the keys become
+// the name of a policy, and the values, joined by a separator, become the client's key:
 //
 //	RL.CHECK shop.user.path /login|7
 //
-// What the tree says of all values is the policy; what it says of some is an override. An
-// override is for one key or for a prefix, so the order in which the values are joined
-// decides what can be said, and the importer looks for an order that says everything.
+// The limit that the tree has for all values becomes the policy, and the limits for some values
+// become overrides. An override is for one key or for a prefix, so the order in which the values
+// are joined determines what can be expressed. The importer looks for an order in which
+// everything can be.
 //
-// Reading order: read.go reads a file into the tree, and yaml.go the values in it; tree.go is how that project searches
-// it; shape.go gathers the keys that get a policy each; order.go finds the order and the
-// overrides; write.go has the texts; command.go is the command line.
+// Reading order: read.go reads a file into the tree, and yaml.go the values in it; tree.go
+// searches the tree as envoyproxy/ratelimit does; shape.go collects the sequences of keys that
+// get a policy each; order.go finds the order and the overrides; write.go formats the output;
+// command.go is the command line.
 package envoy
 
 import (
@@ -26,62 +28,64 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Options are the choices of a user of the importer.
+// Options are the options of an import.
 type Options struct {
-	// Algorithm is one that counts cost in windows. Fixed counts as that project does.
+	// Algorithm is limit.Fixed, limit.Slide or limit.Counter. Fixed counts as
+	// envoyproxy/ratelimit does.
 	Algorithm limit.Kind
-	// Separator separates the values of a client's key.
+	// Separator is the text between the values in a client's key.
 	Separator string
 }
 
 // A Place is a line of a file.
 type Place struct {
-	File string
-	Line int
+	File string // name of the file
+	Line int    // number of the line, from 1
 }
 
 func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
-// A Remark describes a part of a line that is not carried over, and what happens instead.
+// A Remark describes a part of a line that is not carried over, and the effect of that.
 type Remark struct {
 	Place
 	Text string
 }
 
-// Import is what files were turned into.
+// Import is the result of an import.
 type Import struct {
 	// Policies are in the order of the files.
 	Policies []Policy
-	// Remarks are in the order of the files and lines. Without any, the policies decide as
-	// that project does.
+	// Remarks are in the order of the files and lines. If there are none, the policies decide
+	// as envoyproxy/ratelimit does.
 	Remarks []Remark
 
 	options Options
-	files   []string // names, as given
+	files   []string // names of the files, as given
 }
 
-// A Policy is what becomes of the limits of one domain and one sequence of descriptor keys.
+// A Policy has the limits of one domain and one sequence of descriptor keys.
 type Policy struct {
 	policy.Policy
-	// Place is that of the first limit.
+	// Place is the place of the first limit.
 	Place Place
 	// Domain is the domain of the requests.
 	Domain string
-	// Keys are the keys of a descriptor, in that project's order.
+	// Keys are the keys of a descriptor, in the order of envoyproxy/ratelimit.
 	Keys []string
 	// Order is the order of the values in a client's key: the value of Keys[Order[0]] comes
 	// first.
 	Order []int
 }
 
-// A Source is a file to read.
+// A Source is a file to import.
 type Source struct {
-	Name string
-	Text []byte
+	Name string // name of the file, for errors and remarks
+	Text []byte // content of the file
 }
 
-// Read turns files into policies. Files of one domain are merged. An error begins with
-// the place of a part that that project would also refuse, or that is too large.
+// Read turns files into policies. Files of one domain are merged. Read returns an error if
+// envoyproxy/ratelimit would also refuse a file, or if a file or the result is too large. If the
+// error is about a file, it begins with the place.
 func Read(sources []Source, options Options) (*Import, error) {
 	im := &Import{options: options}
 	r := reader{domains: make(map[string]*domain), remark: im.remark}

@@ -13,8 +13,8 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// FuzzImport reads any text as a configuration. It is refused in one line that begins with its
-// place, or it becomes lines that rlproxy accepts, remarks of one line, and as many commands.
+// Any text is refused with an error of one line that begins with the place, or it becomes lines
+// that rlproxy accepts, as many commands, and remarks of one line each.
 func FuzzImport(f *testing.F) {
 	files, err := filepath.Glob("testdata/*.yaml")
 	require.NoError(f, err)

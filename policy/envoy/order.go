@@ -11,22 +11,22 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// maxCombinations bounds how many combinations of classes are looked at, in all shapes.
+// maxCombinations is the most combinations of classes that are considered, in all shapes together.
 const maxCombinations = 1 << 21
 
 // maxOrdered is the number of entries with classes up to which all orders are tried.
 const maxOrdered = 4
 
-// A table has the decision of that project for each combination of the classes of a shape's
+// A table has the decision of envoyproxy/ratelimit for each combination of the classes of a shape's
 // entries. A combination is a number: the sum of each entry's class times its stride.
 type table struct {
 	shape   *shape
-	strides []int
-	decided []*descriptor // by combination
-	effects []int         // by combination; two that are equal have equal limits
+	strides []int         // by entry
+	decided []*descriptor // by combination: the descriptor whose limit applies; nil if none does
+	effects []int         // by combination: a number; equal numbers stand for equal limits
 }
 
-// newTable decides all combinations, at most left.
+// newTable decides all combinations. It returns false if there are more than left.
 func newTable(s *shape, left int) (*table, bool) {
 	t := &table{shape: s, strides: make([]int, len(s.keys))}
 	n := 1
@@ -72,25 +72,25 @@ func (t *table) with(c, i, class int) int {
 	return c + (class-t.class(c, i))*t.strides[i]
 }
 
-// last returns the index of the class of entry i for what no other class is for.
+// last returns the index of the class of entry i for all values that no other class covers.
 func (t *table) last(i int) int { return len(t.shape.levels[i].classes) - 1 }
 
-// reduced returns the combination whose pattern is the longest one for the keys of c, in an
-// order: entries with one value each, then one with a prefix, then whatever there is.
+// reduced returns the combination with the longest pattern that matches the keys of c, in an
+// order: entries with one value each, then one entry with a prefix, then entries with any value.
 func (t *table) reduced(c int, order []int) int {
-	whatever := false
+	anyValue := false
 	for _, i := range order {
 		v := &t.shape.levels[i]
-		if whatever {
+		if anyValue {
 			c = t.with(c, i, t.last(i))
 		}
-		whatever = !v.classes[t.class(c, i)].exact
+		anyValue = !v.classes[t.class(c, i)].exact
 	}
 	return c
 }
 
-// parent returns the combination of the next shorter pattern for the keys of c, which has a
-// pattern itself.
+// parent returns the combination with the next shorter pattern that matches the keys of c. c must
+// have a pattern itself.
 func (t *table) parent(c int, order []int) int {
 	for k := len(order) - 1; k >= 0; k-- {
 		i := order[k]
@@ -101,7 +101,7 @@ func (t *table) parent(c int, order []int) int {
 	return c
 }
 
-// lost returns the combinations that are decided otherwise with this order, up to most.
+// lost returns the combinations that get other limits with this order, up to most.
 func (t *table) lost(order []int, most int) []int {
 	var lost []int
 	for c := range t.effects {
@@ -115,8 +115,8 @@ func (t *table) lost(order []int, most int) []int {
 	return lost
 }
 
-// order returns the order of the entries that loses least, and what it loses. Of equally
-// good ones it is the one closest to that project's.
+// order returns the order of the entries that loses the fewest combinations, and those that it
+// loses. Of equally good orders it is the one closest to that of envoyproxy/ratelimit.
 func (t *table) order() (best, lost []int) {
 	var fixed, free []int
 	for i := range t.shape.keys {
@@ -147,8 +147,8 @@ func (t *table) order() (best, lost []int) {
 	return best, lost
 }
 
-// permute calls use with each order of rest after begun, the given order first. What use gets
-// is its own.
+// permute calls use with begun followed by each permutation of rest, the given order first. use may
+// keep and modify its argument.
 func permute(begun, rest []int, use func([]int)) {
 	if len(rest) == 0 {
 		use(append([]int(nil), begun...))
@@ -159,7 +159,7 @@ func permute(begun, rest []int, use func([]int)) {
 	}
 }
 
-// pattern returns the pattern of a combination that has one, in an order.
+// pattern returns the pattern of a combination that has one, with the values in the given order.
 func (t *table) pattern(c int, order []int, separator string) string {
 	var b strings.Builder
 	for k, i := range order {
@@ -177,7 +177,8 @@ func (t *table) pattern(c int, order []int, separator string) string {
 }
 
 // policies returns the policies of a shape: one, or two if some of its limits are in shadow mode
-// and some are not.
+// and others are not. It returns none, with a remark, if there would be more than left
+// combinations. names has the names of policies that are taken.
 func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Policy, error) {
 	if err := s.separable(im.options.Separator); err != nil {
 		return nil, err
@@ -210,7 +211,7 @@ func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Policy
 	return policies, nil
 }
 
-// separable returns an error if a value contains what stands between values.
+// separable returns an error if a value contains the separator.
 func (s *shape) separable(separator string) error {
 	if len(s.keys) == 1 {
 		return nil
@@ -226,7 +227,7 @@ func (s *shape) separable(separator string) error {
 	return nil
 }
 
-// policy returns the policy with the limits in shadow mode, or with the others.
+// policy returns the policy with the limits that are in shadow mode, or with those that are not.
 func (t *table) policy(order []int, options Options, name string, shadow bool) Policy {
 	p := policy.Policy{Name: name, Kind: options.Algorithm, Shadow: shadow}
 	effectOf := func(c int) effect {
@@ -243,7 +244,7 @@ func (t *table) policy(order []int, options Options, name string, shadow bool) P
 		case c == len(t.decided)-1: // the last class of each entry: all values
 			p.Limits = []limit.Window{e.window}
 			if e.verdict != engine.VerdictNone {
-				p.Limits[0] = unasked(e.verdict)
+				p.Limits[0] = placeholder(e.verdict)
 				p.Overrides = append(p.Overrides, e.override("*"))
 			}
 		case e != above:
@@ -255,9 +256,9 @@ func (t *table) policy(order []int, options Options, name string, shadow bool) P
 	return Policy{Policy: p, Place: t.shape.limits[first].Place, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
 }
 
-// unasked returns the limit of a policy whose override * has a verdict, since a policy has
-// a limit. It says about the same.
-func unasked(v engine.Verdict) limit.Window {
+// placeholder returns a limit for a policy whose override * has a verdict. A policy must have a
+// limit, but this one is never used. It is close to the verdict.
+func placeholder(v engine.Verdict) limit.Window {
 	w := limit.Window{Limit: 1, Length: 1000}
 	if v == engine.Unlimited {
 		w.Limit = limit.MaxLimit
@@ -265,6 +266,7 @@ func unasked(v engine.Verdict) limit.Window {
 	return w
 }
 
+// override returns the override that has the effect for keys that match the pattern.
 func (e effect) override(pattern string) policy.Override {
 	o := policy.Override{Pattern: pattern, Verdict: e.verdict}
 	if e.verdict == engine.VerdictNone {
@@ -273,8 +275,8 @@ func (e effect) override(pattern string) policy.Override {
 	return o
 }
 
-// remarks says what an order loses: once for each descriptor whose limit does not hold
-// everywhere, with an example.
+// remarks adds remarks on what an order loses: one for each descriptor whose limit does not apply
+// to all requests to which it should, with an example.
 func (t *table) remarks(order, lost []int, im *Import) {
 	said := make(map[*descriptor]bool)
 	for _, c := range lost {
@@ -286,10 +288,10 @@ func (t *table) remarks(order, lost []int, im *Import) {
 			continue
 		}
 		said[d] = true
-		text := keyNames(t.shape.keys) + " is not carried over as a whole, for an override is for a key or for what a key begins with: " + t.example(c)
+		text := keyNames(t.shape.keys) + " is not carried over completely, because an override is for a key or a key prefix: " + t.example(c)
 		switch {
 		case t.decided[c] == nil:
-			text += " would have no limit, and has this one"
+			text += " should have no limit, but has this one"
 		case instead == nil:
 			text += " has no limit"
 		default:
@@ -299,7 +301,7 @@ func (t *table) remarks(order, lost []int, im *Import) {
 	}
 }
 
-// example returns values of a combination: user=7, path=other.
+// example describes the values of a combination, such as "user=7, path with any other value".
 func (t *table) example(c int) string {
 	entries := make([]string, len(t.shape.keys))
 	for i, key := range t.shape.keys {

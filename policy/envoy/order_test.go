@@ -14,14 +14,14 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-func TestValuesAreJoinedInTheOrderThatSaysMost(t *testing.T) {
+func TestValuesAreJoinedInTheOrderThatLosesLeast(t *testing.T) {
 	day := func(n int) string { return fmt.Sprintf("rate_limit: {unit: day, requests_per_unit: %d}", n) }
 	for name, c := range map[string]struct{ text, want string }{
 		"a fixed value comes before a free one": {
 			"- {key: a, descriptors: [{key: b, value: x, " + day(5) + "}]}",
 			"(a), (b)   RL.CHECK d.a.b <b>|<a>\npolicy d.a.b FIXED 1000000000000 1s\npolicy-override d.a.b * UNLIMITED\npolicy-override d.a.b x|* 5 1d\n",
 		},
-		"that project's order is kept where it will do": {
+		"envoyproxy/ratelimit's order is kept if it loses nothing": {
 			"- {key: a, value: x, descriptors: [{key: b, value: y, " + day(5) + "}, {key: b, " + day(6) + "}]}",
 			"(a), (b)   RL.CHECK d.a.b <a>|<b>\npolicy d.a.b FIXED 1000000000000 1s\npolicy-override d.a.b * UNLIMITED\npolicy-override d.a.b x|* 6 1d\npolicy-override d.a.b x|y 5 1d\n",
 		},
@@ -37,7 +37,7 @@ func TestValuesAreJoinedInTheOrderThatSaysMost(t *testing.T) {
 			"- {key: a, value: x*, " + day(5) + "}\n- {key: a, value: xy*, " + day(6) + "}\n- {key: a, value: '*', " + day(7) + "}\n- {key: a, " + day(8) + "}",
 			"(a)   RL.CHECK d.a <a>\npolicy d.a FIXED 7 1d\npolicy-override d.a x* 5 1d\n",
 		},
-		"only the last key's limit holds": {
+		"only the last key's limit applies": {
 			"- {key: a, " + day(5) + ", descriptors: [{key: b, value: x, " + day(6) + "}, {key: b, " + day(7) + "}]}",
 			"(a)        RL.CHECK d.a <a>\n(a), (b)   RL.CHECK d.a.b <b>|<a>\npolicy d.a FIXED 5 1d\npolicy d.a.b FIXED 7 1d\npolicy-override d.a.b x|* 6 1d\n",
 		},
@@ -68,9 +68,9 @@ type entry struct {
 	below      []*entry
 }
 
-// search is that project's search, over descriptors that are known by key and value together:
-// a value, a wildcard in the order of the file, any value; then the descriptors below. Only
-// what the last key meets counts.
+// search is the search of envoyproxy/ratelimit. At each level it looks for a descriptor with the
+// key and its value, then for a wildcard, in the order of the file, then for one without a value,
+// and continues with the descriptors below. Only the descriptor found for the last key counts.
 func search(all []*entry, keys, values []string) *entry {
 	var met *entry
 	for i, key := range keys {
@@ -106,7 +106,7 @@ func search(all []*entry, keys, values []string) *entry {
 	return met
 }
 
-// grow makes random descriptors. It writes each in a line of its own.
+// grow makes random descriptors and writes them, each on a line of its own.
 func grow(r *rand.Rand, depth int, b *strings.Builder, line *int) []*entry {
 	values := []string{"", "", "x", "y", "xy", "xyz", "x*", "xy*", "*"}
 	var all []*entry
@@ -137,9 +137,9 @@ func grow(r *rand.Rand, depth int, b *strings.Builder, line *int) []*entry {
 	return all
 }
 
-// TestPoliciesDecideAsThatProject imports random configurations, and asks for requests of all kinds
-// both that project's search and the policies. Where they differ there must be a remark, and only there.
-func TestPoliciesDecideAsThatProject(t *testing.T) {
+// With random configurations and requests of all kinds, the policies decide as the search of
+// envoyproxy/ratelimit. There is a remark on a descriptor if, and only if, they differ.
+func TestPoliciesDecideAsEnvoyproxyRatelimit(t *testing.T) {
 	whole := 0
 	const rounds = 300
 	for seed := range uint64(rounds) {
@@ -159,7 +159,7 @@ func TestPoliciesDecideAsThatProject(t *testing.T) {
 		require.Len(t, set.All(), len(im.Policies))
 		reported, differs := make(map[int]bool), make(map[int]bool)
 		for _, r := range im.Remarks {
-			require.Contains(t, r.Text, "is not carried over as a whole")
+			require.Contains(t, r.Text, "is not carried over completely")
 			reported[r.Line] = true
 		}
 		if len(reported) == 0 {
@@ -200,10 +200,10 @@ func TestPoliciesDecideAsThatProject(t *testing.T) {
 		}
 	}
 	require.Greater(t, whole, rounds/2)
-	require.Less(t, whole, rounds*9/10, "the remarks are hardly tested")
+	require.Less(t, whole, rounds*9/10, "too few configurations have remarks")
 }
 
-// requests calls ask with each list of one to three keys, and values of all kinds.
+// requests calls ask with each list of one to three keys and with values of all kinds.
 func requests(ask func(keys, values []string)) {
 	var extend func(keys, values []string)
 	extend = func(keys, values []string) {

@@ -15,29 +15,29 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// What a file may have. Aliases count as often as they are used.
+// Bounds of files. What an alias stands for counts each time that it is used.
 const (
-	maxFile   = 4 << 20 // bytes
-	maxDepth  = 16      // descriptors in descriptors
-	maxVisits = 1 << 20 // entries of maps and lists, in all files
+	maxFile   = 4 << 20 // bytes of a file
+	maxDepth  = 16      // levels of nested descriptors
+	maxVisits = 1 << 20 // entries of maps and lists in all files together
 )
 
 // day is the length of a day in ms.
 const day = 24 * 3600 * 1000
 
-// units has the lengths of that project's units in ms. Its month has 30 days and its year
-// 365, and each begins, as windows do here, at a multiple of its length since 1970.
+// units has the lengths of envoyproxy/ratelimit's units in ms. Its month has 30 days and its year
+// 365. Like windows of rlproxy, each begins at a multiple of its length since 1970.
 var units = map[string]int64{
 	"second": 1000, "minute": 60 * 1000, "hour": 3600 * 1000, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
 }
 
 // reader reads files into domains.
 type reader struct {
-	domains map[string]*domain
-	ordered []*domain // in the order of the files
-	remark  func(Place, string)
-	visits  int
-	name    string // of the file being read
+	domains map[string]*domain  // by name
+	ordered []*domain           // in the order of the files
+	remark  func(Place, string) // adds a remark
+	visits  int                 // entries of maps and lists so far
+	name    string              // name of the file that is being read
 }
 
 // file adds the domain of a file.
@@ -65,7 +65,7 @@ func (r *reader) file(s Source) error {
 
 var lineOf = regexp.MustCompile(`^(?:yaml: )?(?:line (\d+): )?(.*)`)
 
-// damaged returns the library's error about a text that is not YAML, in our form.
+// damaged converts the YAML library's error about a file to our form.
 func (r *reader) damaged(err error) error {
 	found := lineOf.FindStringSubmatch(strings.ReplaceAll(err.Error(), "\n", " "))
 	line := found[1]
@@ -82,7 +82,7 @@ func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {
 	return fmt.Errorf("%v: %s", r.at(n), fmt.Sprintf(format, args...))
 }
 
-// root reads the top of a file.
+// root reads the top level of a file.
 func (r *reader) root(n *yaml.Node) error {
 	fields, err := r.fields(n, "the configuration", 0)
 	if err != nil {
@@ -181,13 +181,13 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 		if !strings.Contains(d.value, "*") {
 			return r.errorf(share, "share_threshold needs a value with a *")
 		}
-		r.remark(r.at(share), "share_threshold is not carried over: each value has a count of its own; to share one, ask with the value "+word.Literal([]byte(d.value)))
+		r.remark(r.at(share), "share_threshold is not carried over: each value has a count of its own; to share one, send RL.CHECK with the value "+word.Literal([]byte(d.value)))
 	}
 	if err := r.rateLimit(d, rate); err != nil {
 		return err
 	}
 	if !r.matchable(d) {
-		return r.descriptors(new(level), below, depth+1) // for its errors
+		return r.descriptors(new(level), below, depth+1) // only to report its errors
 	}
 	if other := l.add(d); other != nil {
 		return r.errorf(n, "the same key and value as at %v", other.Place)
@@ -285,13 +285,13 @@ func (r *reader) replaces(name string, list *yaml.Node) error {
 		case name:
 			return r.errorf(item, "a limit must not replace itself: %s", word.Literal([]byte(other)))
 		}
-		r.remark(r.at(item), "replaces is not carried over: where this limit holds, do not ask for the limit "+word.Literal([]byte(other)))
+		r.remark(r.at(item), "replaces is not carried over: where this limit applies, do not check the limit "+word.Literal([]byte(other)))
 	}
 	return nil
 }
 
-// unknown remarks on a field that the importer does not know. That project refuses it,
-// unless it is newer than the importer.
+// unknown adds a remark on a field that the importer does not know. envoyproxy/ratelimit refuses
+// it, unless it is newer than the importer.
 func (r *reader) unknown(f field) {
-	r.remark(r.at(f.at), "unknown: "+word.Literal([]byte(f.name)))
+	r.remark(r.at(f.at), "unknown field: "+word.Literal([]byte(f.name)))
 }

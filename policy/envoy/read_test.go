@@ -11,12 +11,12 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// read reads one file with the usual options.
+// readText imports one file with the default options.
 func readText(text string) (*Import, error) {
 	return Read([]Source{{"a.yaml", []byte(text)}}, Options{limit.Fixed, "|"})
 }
 
-// lines returns the lines of the policies of a configuration that is wholly carried over.
+// lines imports a configuration without remarks, and returns the lines of its policies.
 func lines(t *testing.T, text string) string {
 	t.Helper()
 	im, err := readText(text)
@@ -38,18 +38,18 @@ func bare(im *Import) string {
 
 const top = "domain: d\ndescriptors:\n"
 
-func TestDamagedFilesAreRefusedWithTheirLine(t *testing.T) {
+func TestErrorsAboutInvalidFilesHaveTheLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "a.yaml: the file is empty",
 		"# nothing\n":         "a.yaml: the file is empty",
 		"- a\n- b\n":          "a.yaml:1: the configuration must be a map, not a list",
 		"domain: d\n  x: y\n": "a.yaml:2: not YAML: mapping values are not allowed in this context",
 		"domain: \"d\n":       "a.yaml:2: not YAML: found unexpected end of stream",
-		"domain: d\ndescriptors: [{key: a}]\ndomain: e\n": "a.yaml:3: 'domain' is there twice, first in line 1",
+		"domain: d\ndescriptors: [{key: a}]\ndomain: e\n": "a.yaml:3: 'domain' appears twice, first in line 1",
 		"descriptors: []\n":                    "a.yaml:1: domain is missing",
 		"domain:\n":                            "a.yaml:1: domain is missing",
-		"domain: [d]\n":                        "a.yaml:1: domain must be a text, not a list",
-		"domain: !!binary ZA==\n":              "a.yaml:1: domain must be a text, not 'ZA=='",
+		"domain: [d]\n":                        "a.yaml:1: domain must be a string, not a list",
+		"domain: !!binary ZA==\n":              "a.yaml:1: domain must be a string, not 'ZA=='",
 		"domain: d\n":                          "there is no limit in a.yaml",
 		top + "- key: a\n":                     "there is no limit in a.yaml",
 		"domain: d\ndescriptors: {key: a}\n":   "a.yaml:2: descriptors must be a list, not a map",
@@ -58,8 +58,8 @@ func TestDamagedFilesAreRefusedWithTheirLine(t *testing.T) {
 		top + "-\n":                            "a.yaml:3: a descriptor must be a map, not empty",
 		top + "- value: a\n":                   "a.yaml:3: a descriptor has no key",
 		top + "- key: ''\n":                    "a.yaml:3: a descriptor has no key",
-		top + "- key: {a: b}\n":                "a.yaml:3: key must be a text, not a map",
-		top + "- {key: a, [b]: c}\n":           "a.yaml:3: the name of an entry must be a text, not a list",
+		top + "- key: {a: b}\n":                "a.yaml:3: key must be a string, not a map",
+		top + "- {key: a, [b]: c}\n":           "a.yaml:3: the name of a field must be a string, not a list",
 		top + "- key: a\n- key: b\n- key: a\n": "a.yaml:5: the same key and value as at a.yaml:3",
 		top + "- {key: a, value: x*}\n- {key: a, value: x*}\n":                                    "a.yaml:4: the same key and value as at a.yaml:3",
 		top + "- key: a\n  rate_limit: 5\n":                                                       "a.yaml:4: rate_limit must be a map, not '5'",
@@ -78,7 +78,7 @@ func TestDamagedFilesAreRefusedWithTheirLine(t *testing.T) {
 		top + "- key: a\n  rate_limit: {unlimited: true, name: n, replaces: [{name: n}]}\n":       "a.yaml:4: a limit must not replace itself: 'n'",
 		top + "- key: a\n  descriptors: [{key: b, value: 'x|y', rate_limit: {unit: day}}]\n":      "a.yaml:4: the value 'x|y' contains the separator '|': choose another with --separator",
 		top + "- key: a*\n  descriptors: [{value: b}]\n":                                          "a.yaml:4: a descriptor has no key",
-		top + "- key: a\n  <<: 5\n":                                                               "a.yaml:4: what << merges must be a map, not '5'",
+		top + "- key: a\n  <<: 5\n":                                                               "a.yaml:4: the value of << must be a map, not '5'",
 		top + "- key: a\n  value: " + strings.Repeat("v", 5000) + "\n  rate_limit: {unit: day}\n": "rlproxy would not accept the output: line ",
 	} {
 		_, err := readText(text)
@@ -146,7 +146,7 @@ func TestUnitsAreWindowsOfTheSameLength(t *testing.T) {
 	require.Equal(t, want, lines(t, text))
 }
 
-func TestTextsAndBoolsAreReadAsThatProjectReadsThem(t *testing.T) {
+func TestStringsAndBoolsAreReadAsByEnvoyproxyRatelimit(t *testing.T) {
 	require.Equal(t, `policy d.1 FIXED 1 1s
 policy-override d.1 * BLOCKED
 policy-override d.1 010 5 1m
@@ -166,14 +166,14 @@ policy-override d.none * BLOCKED
 `))
 }
 
-func TestMergedFieldsYieldToOwnOnesAndEarlierToLater(t *testing.T) {
+func TestOwnFieldsWinOverMergedOnesAndEarlierMergesOverLater(t *testing.T) {
 	require.Equal(t, "policy d.own FIXED 1 1d\n", lines(t, top+`
 - <<: [{key: first, rate_limit: {unit: day, requests_per_unit: 1}}, {key: second, rate_limit: {unit: hour}}]
   key: own
 `))
 }
 
-func TestWhatIsUnknownIsReported(t *testing.T) {
+func TestUnknownFieldsAreReported(t *testing.T) {
 	im, err := readText(top + `
 - key: k
   colour: red
@@ -195,11 +195,11 @@ domain: other
 		remarks = append(remarks, r.String()+": "+r.Text)
 	}
 	require.Equal(t, []string{
-		"a.yaml:5: unknown: 'colour'",
-		"a.yaml:9: unknown: 'unit_multiplier'",
+		"a.yaml:5: unknown field: 'colour'",
+		"a.yaml:9: unknown field: 'unit_multiplier'",
 		"a.yaml:10: metadata is not carried over: replies have none",
 		"a.yaml:11: a key with a * is not carried over, nor what is below it: 'k*'",
-		"a.yaml:13: unknown: 'version'",
+		"a.yaml:13: unknown field: 'version'",
 		"a.yaml:14: only the first document of a file is read",
 	}, remarks)
 }

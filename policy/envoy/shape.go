@@ -2,20 +2,21 @@ package envoy
 
 import "slices"
 
-// A shape is a sequence of keys, of one domain, that has limits. It becomes a policy.
+// A shape is a sequence of keys of one domain that has limits. It becomes one policy, or two if
+// some of its limits are in shadow mode.
 type shape struct {
 	domain *domain
 	keys   []string
-	levels []values      // of each key
-	limits []*descriptor // in the order of the files
+	levels []values      // by key: the classes of its values
+	limits []*descriptor // the descriptors with limits, in the order of the files
 }
 
 // values are the classes of an entry's values, in the order of the files. The last one has
-// the empty text, and is for what no other class is for.
+// the empty text, and stands for all values that no other class covers.
 type values struct {
 	classes []class
-	sources []*descriptor // of each class: the first descriptor that has it; nil for the last
-	wider   []int         // of each class: the class for its values if it were not there; its own index for the last
+	sources []*descriptor // by class: the first descriptor that has it; nil for the last class
+	wider   []int         // by class: the class that would cover its values if it did not exist; its own index for the last class
 }
 
 // shapes returns the shapes of a domain, in the order of the files.
@@ -29,8 +30,8 @@ func shapes(d *domain) []*shape {
 	return found
 }
 
-// gather calls add for each shape that begins with keys, of which levels are known. It gets
-// all levels that are below descriptors with these keys.
+// gather calls add for each shape that begins with keys and has at least one more. levels are those
+// of keys, and below has all levels below descriptors with these keys.
 func gather(below []*level, keys []string, levels []values, add func(shape)) {
 	byKey := make(map[string][]*descriptor)
 	var next []string
@@ -63,7 +64,7 @@ func gather(below []*level, keys []string, levels []values, add func(shape)) {
 	}
 }
 
-// valuesOf returns the classes that descriptors with one key make.
+// valuesOf returns the classes of values that descriptors with the same key distinguish.
 func valuesOf(descriptors []*descriptor) values {
 	var v values
 	index := make(map[class]int)
@@ -95,8 +96,7 @@ func valuesOf(descriptors []*descriptor) values {
 	return v
 }
 
-// lengthsOf returns the lengths of the texts of the classes that are no single values, from
-// the longest on.
+// lengthsOf returns the lengths of the texts of all prefix classes, in descending order.
 func lengthsOf(classes []class) []int {
 	var lengths []int
 	for _, c := range classes {

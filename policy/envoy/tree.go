@@ -15,36 +15,37 @@ type domain struct {
 
 // A level has the descriptors below a descriptor, or below a domain.
 type level struct {
-	exact     map[pair]*descriptor
-	wildcards map[string][]*descriptor // by key, in the order of the files
-	others    map[string]*descriptor   // by key; those without a value
-	all       []*descriptor            // in the order of the files
+	exact     map[pair]*descriptor     // descriptors with a value that is not a wildcard
+	wildcards map[string][]*descriptor // descriptors with a wildcard by key, in the order of the files
+	others    map[string]*descriptor   // descriptors without a value by key
+	all       []*descriptor            // all descriptors, in the order of the files
 }
 
-// A pair is an entry of a descriptor.
+// A pair is a key and a value, as an entry of a request's descriptor has them.
 type pair struct{ key, value string }
 
 // A descriptor is an entry of the configuration.
 type descriptor struct {
 	Place
-	pair     // value is "" for any value, and without its * for a wildcard
-	wildcard bool
+	pair             // value is "" for any value, and lacks the * of a wildcard
+	wildcard bool    // value is a prefix
 	limit    *effect // nil without rate_limit
-	shadow   bool
-	below    level
-	order    int // counts descriptors, in the order of the files
+	shadow   bool    // shadow_mode
+	below    level   // nested descriptors
+	order    int     // number that increases in the order of the files
 }
 
-// An effect is that of a limit: a window if there is no verdict.
+// An effect is the effect of a limit: a verdict, or a window if the verdict is VerdictNone.
 type effect struct {
 	verdict engine.Verdict
 	window  limit.Window
 }
 
-// unlimited is also the effect where there is no limit.
+// unlimited is the effect of an unlimited rate_limit, and of having no limit.
 var unlimited = effect{verdict: engine.Unlimited}
 
-// add adds a descriptor. It returns the one with the same key and value, if there is one.
+// add adds a descriptor and returns nil. If there is one with the same key and value, add returns
+// that one and adds nothing.
 func (l *level) add(d *descriptor) *descriptor {
 	if l.exact == nil {
 		*l = level{exact: make(map[pair]*descriptor), wildcards: make(map[string][]*descriptor), others: make(map[string]*descriptor)}
@@ -72,18 +73,18 @@ func (l *level) add(d *descriptor) *descriptor {
 	return nil
 }
 
-// shadows reports whether the limit of d is one that would deny, were it not in shadow mode.
+// shadows reports whether d is in shadow mode and has a limit that could deny otherwise.
 func (d *descriptor) shadows() bool { return d.shadow && *d.limit != unlimited }
 
 // A class stands for all values of an entry that the configuration treats alike: one
-// value, or all that begin with text and with no longer text of another class.
+// value, or all that begin with text and not with a longer text of another class.
 type class struct {
-	text  string
-	exact bool
+	text  string // the value, or the prefix
+	exact bool   // text is one value
 }
 
-// find returns the descriptor that an entry meets: the one with its value, else the first
-// wildcard that matches, else the one for any value.
+// find returns the descriptor for an entry: the one with its value, else the first wildcard that
+// matches, else the one for any value. It returns nil if there is none.
 func (l *level) find(key string, c class) *descriptor {
 	if c.exact {
 		if d := l.exact[pair{key, c.text}]; d != nil {
@@ -98,9 +99,9 @@ func (l *level) find(key string, c class) *descriptor {
 	return l.others[key]
 }
 
-// decide returns the descriptor whose limit holds for a request, or nil: what the last
-// entry meets, when each entry meets something below what the one before met. There is
-// no way back to a less exact descriptor.
+// decide returns the descriptor whose limit applies to a request, or nil if none does. It finds a
+// descriptor for each entry below the one of the entry before, without backtracking to a less
+// exact descriptor. The one of the last entry decides.
 func (d *domain) decide(keys []string, classes []class) *descriptor {
 	l := &d.level
 	var met *descriptor

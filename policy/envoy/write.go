@@ -11,11 +11,9 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// maxName is the number of bytes that a policy's name may have.
-const maxName = 64
-
-// policyName returns the name of a policy: the domain and the keys, joined by dots, in the
-// letters that a name may have. names has those that are taken.
+// policyName returns the name of a policy: the domain and the keys, joined by dots, with a dash for
+// each character that a name cannot have, and a suffix. Long names are shortened and get a hash.
+// names has the names that are taken; policyName adds the new one.
 func policyName(names map[string]bool, domain string, keys []string, suffix string) string {
 	whole := domain + "." + strings.Join(keys, ".")
 	name := strings.Map(func(c rune) rune {
@@ -25,7 +23,7 @@ func policyName(names map[string]bool, domain string, keys []string, suffix stri
 		}
 		return '-'
 	}, whole)
-	if len(name)+len(suffix) > maxName {
+	if len(name)+len(suffix) > policy.MaxName {
 		h := fnv.New32a()
 		_, _ = h.Write([]byte(whole)) // never fails
 		suffix = fmt.Sprintf("-%08x", h.Sum32()) + suffix
@@ -35,15 +33,15 @@ func policyName(names map[string]bool, domain string, keys []string, suffix stri
 		if n > 1 {
 			end += "-" + strconv.Itoa(n)
 		}
-		if taken := name[:min(len(name), maxName-len(end))] + end; !names[taken] {
+		if taken := name[:min(len(name), policy.MaxName-len(end))] + end; !names[taken] {
 			names[taken] = true
 			return taken
 		}
 	}
 }
 
-// Lines returns the policies as lines of a configuration, with comments that say what to
-// ask for which descriptor.
+// Lines returns the policies as lines of a configuration, with comments that say which RL.CHECK
+// to send for each descriptor.
 func (im *Import) Lines() string {
 	var b strings.Builder
 	im.head(&b)
@@ -64,11 +62,11 @@ func (im *Import) Commands() string {
 	return b.String()
 }
 
-// head writes which call is for which descriptor.
+// head writes comments that say which RL.CHECK to send for each descriptor.
 func (im *Import) head(b *strings.Builder) {
 	fmt.Fprintf(b, "# Imported by rlproxy from %s, for envoyproxy/ratelimit.\n#\n", list(im.files))
-	b.WriteString("# For each descriptor of a request, a client asks as below, with the values in the place of their keys.\n")
-	b.WriteString("# hits_addend is COST. One that is listed twice asks both; one that is not listed has no limit and asks nothing.\n#\n")
+	b.WriteString("# For each descriptor of a request, send the command below, with the values in place of their keys.\n")
+	b.WriteString("# hits_addend becomes COST. If a descriptor is listed twice, send both commands. If it is not listed, it has no limit.\n#\n")
 	width := 0
 	for i := range im.Policies {
 		width = max(width, len(im.Policies[i].descriptor()))
@@ -83,7 +81,7 @@ func (im *Import) head(b *strings.Builder) {
 	}
 }
 
-// write writes the lines of a policy and its overrides, which begin with set and override.
+// write writes the lines of a policy and its overrides. They begin with set and override.
 func (p *Policy) write(b *strings.Builder, set, override string) {
 	line := func(first string, words []string) {
 		b.WriteString(first)
@@ -98,12 +96,12 @@ func (p *Policy) write(b *strings.Builder, set, override string) {
 	}
 }
 
-// descriptor returns the domain and the keys as a reader of the configuration knows them.
+// descriptor returns the domain and the keys for a comment: shop (user), (path).
 func (p *Policy) descriptor() string {
 	return plain(p.Domain) + " " + keyNames(p.Keys)
 }
 
-// key returns the client's key with the descriptor's keys in the place of their values.
+// key returns the client's key with the descriptor's keys in place of their values.
 func (p *Policy) key(separator string) string {
 	parts := make([]string, len(p.Order))
 	for k, i := range p.Order {
@@ -121,7 +119,7 @@ func keyNames(keys []string) string {
 	return strings.Join(quoted, ", ")
 }
 
-// plain returns s as a comment or a remark shows it: as it is, unless that could be misread.
+// plain returns s for a comment or a remark: unchanged, or quoted if it could be misread.
 func plain(s string) string {
 	odd := func(c rune) bool {
 		return !unicode.IsGraphic(c) || unicode.IsSpace(c) || strings.ContainsRune(`'"\,()<>`+string(unicode.ReplacementChar), c)

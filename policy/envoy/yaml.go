@@ -12,12 +12,12 @@ import (
 // A field is an entry of a map.
 type field struct {
 	name  string
-	at    *yaml.Node // name
-	value *yaml.Node // never an alias
+	at    *yaml.Node // the node of the name
+	value *yaml.Node // the node of the value, never an alias
 }
 
-// fields returns the entries of a map. Those of <<, the merge key, come last, and only if
-// the map does not have them itself.
+// fields returns the entries of a map. Those that << merges come last, and only if the map does not
+// have them itself. what names the map in errors, and merges is the depth of << so far.
 func (r *reader) fields(n *yaml.Node, what string, merges int) ([]field, error) {
 	n = resolve(n)
 	if n.Kind != yaml.MappingNode {
@@ -33,13 +33,13 @@ func (r *reader) fields(n *yaml.Node, what string, merges int) ([]field, error) 
 		}
 		switch {
 		case name.Kind != yaml.ScalarNode:
-			return nil, r.errorf(name, "the name of an entry must be a text, not %s", kindOf(name))
+			return nil, r.errorf(name, "the name of a field must be a string, not %s", kindOf(name))
 		case name.ShortTag() == "!!merge" && value.Kind == yaml.SequenceNode:
 			merged = append(merged, value.Content...)
 		case name.ShortTag() == "!!merge":
 			merged = append(merged, value)
 		case lines[name.Value] > 0:
-			return nil, r.errorf(name, "%s is there twice, first in line %d", word.Literal([]byte(name.Value)), lines[name.Value])
+			return nil, r.errorf(name, "%s appears twice, first in line %d", word.Literal([]byte(name.Value)), lines[name.Value])
 		default:
 			lines[name.Value] = name.Line
 			fields = append(fields, field{name.Value, name, value})
@@ -52,7 +52,7 @@ func (r *reader) fields(n *yaml.Node, what string, merges int) ([]field, error) 
 		if err := r.visit(m); err != nil {
 			return nil, err
 		}
-		more, err := r.fields(m, "what << merges", merges+1)
+		more, err := r.fields(m, "the value of <<", merges+1)
 		if err != nil {
 			return nil, err
 		}
@@ -82,7 +82,7 @@ func (r *reader) items(n *yaml.Node, what string) ([]*yaml.Node, error) {
 	return n.Content, nil
 }
 
-// visit counts an entry of a map or of a list.
+// visit counts an entry of a map or of a list, and returns an error if there are too many.
 func (r *reader) visit(n *yaml.Node) error {
 	if r.visits++; r.visits > maxVisits {
 		return r.errorf(n, "more than %d entries, with those that aliases repeat", maxVisits)
@@ -90,6 +90,7 @@ func (r *reader) visit(n *yaml.Node) error {
 	return nil
 }
 
+// resolve returns the node that an alias stands for, or n if it is not an alias.
 func resolve(n *yaml.Node) *yaml.Node {
 	if n.Kind == yaml.AliasNode {
 		return n.Alias
@@ -97,7 +98,7 @@ func resolve(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// text reads a text. A number, a date or a bool is the text that was written.
+// text reads a string. A number, a date or a bool is taken as it was written.
 func (r *reader) text(f field) (string, error) {
 	switch f.value.ShortTag() {
 	case "!!str", "!!int", "!!float", "!!bool", "!!timestamp":
@@ -107,7 +108,7 @@ func (r *reader) text(f field) (string, error) {
 	case "!!null":
 		return "", nil
 	}
-	return "", r.errorf(f.value, "%s must be a text, not %s", f.name, kindOf(f.value))
+	return "", r.errorf(f.value, "%s must be a string, not %s", f.name, kindOf(f.value))
 }
 
 func (r *reader) bool(f field) (bool, error) {
@@ -126,7 +127,7 @@ func (r *reader) count(f field) (int64, error) {
 	return n, nil
 }
 
-// kindOf says for an error what n is.
+// kindOf describes n for an error.
 func kindOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
