@@ -81,8 +81,8 @@ func TestUsersAreReloaded(t *testing.T) {
 	require.Equal(t, status("OK"), shop.do(t, "AUTH", "shop", "hush"))
 
 	for wrong, says := range map[string]string{
-		"user shop on >hush hush":         `user \"shop\": rule 3: it is none that is known`,
-		"user shop on\nuser shop off":     `the user \"shop\" is there twice`,
+		"user shop on >hush hush":         `user \"shop\": rule 3: unknown rule`,
+		"user shop on\nuser shop off":     `the user \"shop\" is defined twice`,
 		"shop on >hush":                   `users.acl:3: a line must be user, a name and rules`,
 		"user shop on >hush +rl.hush ~a*": `rule 3: unknown command`,
 		"user shop on >hush (~a* +hush":   `rule 3: unmatched parenthesis in acl selector`,
@@ -114,14 +114,14 @@ func TestUsersAreReloaded(t *testing.T) {
 func TestUsersAreChecked(t *testing.T) {
 	t.Parallel()
 	for content, want := range map[string]string{
-		"user shop on hush":     `user "shop": rule 2: it is none that is known`,
+		"user shop on hush":     `user "shop": rule 2: unknown rule`,
 		"user":                  "user must be a name and rules such as on >password ~keys:* +@ratelimit",
-		"user a on\nuser a off": `the user "a" is there twice`,
+		"user a on\nuser a off": `the user "a" is defined twice`,
 		"requirepass hush\nuser default on nopass":  "the default user's password is set twice",
 		"aclfile /none\nuser a on":                  "users are set up twice",
 		"aclfile /none/users.acl":                   "can't read the users: open /none/users.acl",
 		"user shop on >hush (~a* +rl.slide\nport 0": `user "shop": rule 3: unmatched parenthesis in acl selector`,
-		"user shop on (~a* >hush) +ping":            `user "shop": rule 2: rule 2 of the selector: a selector has only rules about commands, keys and channels`,
+		"user shop on (~a* >hush) +ping":            `user "shop": rule 2: rule 2 of the selector: a selector can only have rules about commands, keys and channels`,
 	} {
 		code, out := outcome(t, write(t, "a.conf", content), "--check")
 		require.Equal(t, 1, code, out)

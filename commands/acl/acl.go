@@ -1,7 +1,7 @@
-// Package acl holds users and their permissions, by Redis's rules.
+// Package acl implements users and their permissions, with the rules of Redis's ACLs.
 //
 // A List has Users, and a User has Selectors. A selector is a set of rules about commands
-// and keys; one selector must allow a command together with all of its keys. The effect of
+// and keys. One selector must allow a command together with all of its keys. The effect of
 // the rules on the known commands is computed when the rules are parsed, so a check takes
 // one map lookup and allocates nothing.
 //
@@ -17,9 +17,9 @@ import (
 	"slices"
 )
 
-// List holds the users. It is immutable: changed rules make a new List.
+// List is an immutable list of users. When rules change, a new List is made.
 type List struct {
-	users map[string]*User
+	users map[string]*User // by name
 }
 
 // Commands maps each known command and subcommand, such as client|id, in lower case, to a
@@ -30,8 +30,8 @@ type Commands map[string]func(category string) bool
 // and only a password.
 const DefaultUser = "default"
 
-// New parses users, each a name followed by its rules. If the default user is not among
-// them, it may do everything, and password, unless empty, is its password.
+// New parses users, each of which is a name followed by rules. If the default user is not among
+// them, New adds one that may do everything, and that needs password unless it is empty.
 func New(lines [][]string, password string, commands Commands) (*List, error) {
 	l := &List{users: make(map[string]*User)}
 	for _, line := range lines {
@@ -40,7 +40,7 @@ func New(lines [][]string, password string, commands Commands) (*List, error) {
 		}
 		name := line[0]
 		if l.users[name] != nil {
-			return nil, fmt.Errorf("the user %q is there twice", name)
+			return nil, fmt.Errorf("the user %q is defined twice", name)
 		}
 		u, err := newUser(commands, name, line[1:])
 		if err != nil {
@@ -74,9 +74,9 @@ func (l *List) Anonymous() *User {
 	return nil
 }
 
-// Login returns the user of that name, and whether the user may log in with the password. It
-// compares the hashes of all of the user's passwords, so that its duration reveals nothing
-// about them.
+// Login returns the user with this name, and reports whether the user may log in with the
+// password. It returns nil if there is no such user. It compares the hash with those of all of
+// the user's passwords, so that its duration reveals nothing about them.
 func (l *List) Login(name, password []byte) (*User, bool) {
 	hash := sha256.Sum256(password)
 	u := l.users[string(name)]
@@ -90,8 +90,8 @@ func (l *List) Login(name, password []byte) (*User, bool) {
 	return u, u.on && (u.noPass || right == 1)
 }
 
-// NeedsPassword reports whether the default user needs a password, so that AUTH may have a
-// password alone.
+// NeedsPassword reports whether the default user needs a password. If so, AUTH may be sent with
+// only a password.
 func (l *List) NeedsPassword() bool { return !l.users[DefaultUser].noPass }
 
 // Renew returns the user that has the name of u, a user of an earlier List. It returns nil
@@ -106,5 +106,5 @@ func (l *List) Renew(u *User) *User {
 // Names returns the sorted names of all users.
 func (l *List) Names() []string { return slices.Sorted(maps.Keys(l.users)) }
 
-// User returns the user of that name, or nil.
+// User returns the user with this name, or nil.
 func (l *List) User(name string) *User { return l.users[name] }

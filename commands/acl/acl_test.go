@@ -10,7 +10,7 @@ import (
 
 func TestInvalidUsersAreRefused(t *testing.T) {
 	for want, lines := range map[string][][]string{
-		`the user "a" is there twice`:                 {{"a"}, {"a"}},
+		`the user "a" is defined twice`:               {{"a"}, {"a"}},
 		"a user needs a name":                         {{}},
 		"the default user's password is set twice":    {{"default", "on", ">x"}},
 		"a pattern after ~* or allkeys has no effect": {{"a", "~*", "~b"}},
@@ -65,9 +65,8 @@ func TestRenewDropsUsersThatAreGoneOrOff(t *testing.T) {
 	require.Nil(t, after.Renew(before.User("c")))
 }
 
-// FuzzUsers parses arbitrary rules. The listed form of a user parses to the same
-// permissions, unless a pattern in a selector ends with a parenthesis, which Redis cannot
-// read back either.
+// The listed form of a user parses to the same permissions, unless a pattern in a selector ends
+// with a parenthesis, which Redis cannot read back either.
 func FuzzUsers(f *testing.F) {
 	for _, rules := range []string{
 		"on >secret ~shop:* +@ratelimit -rl.reset",

@@ -9,7 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// known holds a few commands of rlproxy.
+// known has a few commands of rlproxy.
 var known = func() Commands {
 	commands := Commands{}
 	for name, category := range map[string]string{
@@ -21,7 +21,7 @@ var known = func() Commands {
 	return commands
 }()
 
-// list parses lines of a configuration.
+// list parses lines of a configuration, each of which defines a user.
 func list(t *testing.T, lines ...string) *List {
 	t.Helper()
 	var words [][]string
@@ -33,7 +33,7 @@ func list(t *testing.T, lines ...string) *List {
 	return l
 }
 
-// setUser defines a user, by a line of a configuration, on a redis-server.
+// setUser defines a user on a redis-server, from a line of a configuration.
 func setUser(t *testing.T, server *redistest.Server, line string) error {
 	args := []any{"ACL", "SETUSER"}
 	for _, word := range strings.Fields(line) {

@@ -10,8 +10,8 @@ import (
 // Selector is an independent set of rules: a command needs one selector that allows both
 // the command and all of its keys.
 type Selector struct {
-	commands []commandRule
-	keys     []keyRule
+	commands []commandRule // in order; the last one that applies decides
+	keys     []keyRule     // in order; any of them may allow a use of a key
 
 	free    bool            // the rules allow everything; set by settle
 	allKeys bool            // the rules allow reading and writing every key; set by settle
@@ -29,8 +29,8 @@ func (s *Selector) settle(commands Commands) {
 	}
 }
 
-// MayKey reports whether the selector allows the given use of a key. For both reading and
-// writing, one rule must allow both, as in Redis.
+// MayKey reports whether the selector allows the given use of a key. If the key is both read
+// and written, one rule must allow both, as in Redis.
 func (s *Selector) MayKey(key []byte, read, write bool) bool {
 	for i := range s.keys {
 		k := &s.keys[i]
@@ -41,7 +41,7 @@ func (s *Selector) MayKey(key []byte, read, write bool) bool {
 	return s.allKeys
 }
 
-// Allows reports whether the selector allows a known command. It is false for others.
+// Allows reports whether the selector allows a known command. It returns false for unknown ones.
 func (s *Selector) Allows(name string) bool { return s.allowed[name] }
 
 // AllKeys reports whether the selector allows reading and writing every key.
@@ -63,8 +63,8 @@ func (s *Selector) MayRun(name string, in func(category string) bool) bool {
 	return false
 }
 
-// String returns the rules as in a configuration. Since channels carry nothing, it shows
-// all of them as allowed.
+// String returns the rules as in a configuration. It shows all channels as allowed, because
+// rlproxy has no channels to protect.
 func (s *Selector) String() string {
 	var words []string
 	for _, k := range s.keys {

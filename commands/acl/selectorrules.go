@@ -14,7 +14,7 @@ type commandRule struct {
 // allCommands is the category of every command.
 const allCommands = "@all"
 
-// everyCommand is the rule that allows all of them.
+// everyCommand is the rule that allows all commands.
 var everyCommand = commandRule{true, allCommands}
 
 // appliesTo reports whether the rule applies to a command: by its name, by the name of the
@@ -59,7 +59,7 @@ func (s *Selector) apply(commands Commands, rule string) error {
 	case "nocommands":
 		s.commands = nil
 	case "allchannels", "resetchannels":
-		// Channels carry nothing in rlproxy.
+		// rlproxy has no channels to protect.
 	default:
 		return s.applyMarked(commands, rule)
 	}
@@ -105,8 +105,8 @@ func (s *Selector) addKeys(rule string) error {
 	return nil
 }
 
-// addCommand applies a rule about a command or category. Nodes have commands that commands
-// does not contain, so an unknown name is an error only if no node can know it.
+// addCommand applies a rule about a command or category. Nodes may have commands that are not in
+// commands, so an unknown name is an error only if it cannot be the name of a node's command.
 func (s *Selector) addCommand(commands Commands, allow bool, name string) error {
 	category, isCategory := strings.CutPrefix(name, "@")
 	container, _, isSub := strings.Cut(name, "|")

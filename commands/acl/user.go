@@ -10,10 +10,11 @@ import (
 type User struct {
 	Name string
 
-	on, noPass bool
-	passwords  [][sha256.Size]byte // hashes of the passwords
-	selectors  []Selector          // at least one; the first has the rules outside parentheses
-	free       bool                // a selector allows everything
+	on        bool                // the user may log in
+	noPass    bool                // any password is accepted
+	passwords [][sha256.Size]byte // hashes of the passwords
+	selectors []Selector          // at least one; the first has the rules outside parentheses
+	free      bool                // a selector allows everything
 }
 
 // Verdict is the result of a permission check.
@@ -56,7 +57,7 @@ func (u *User) MayUse(command string, key []byte, read, write bool) bool {
 		func(s *Selector) bool { return s.MayKey(key, read, write) }) == Allowed
 }
 
-// MayReadAll reports whether the user may run a known command that reads whatever key.
+// MayReadAll reports whether the user may run a known command that reads any key.
 func (u *User) MayReadAll(command string) bool {
 	return u.Check(
 		func(s *Selector) bool { return s.Allows(command) },
@@ -66,12 +67,12 @@ func (u *User) MayReadAll(command string) bool {
 // Unrestricted reports whether the user may run every command on every key.
 func (u *User) Unrestricted() bool { return u.free }
 
-// Selectors returns the user's selectors, that of the rules outside parentheses first. The
+// Selectors returns the user's selectors. The first has the rules outside parentheses. The
 // caller must not modify them.
 func (u *User) Selectors() []Selector { return u.selectors }
 
-// String returns the user as a line of configuration. It hides even the hashes of
-// passwords, since they can be attacked with lists of words.
+// String returns the user as a line of a configuration. It hides even the hashes of passwords,
+// because they can be attacked with word lists.
 func (u *User) String() string {
 	words := []string{"user", u.Name, "off"}
 	if u.on {

@@ -9,7 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// The redis-server allows all channels, as rlproxy does.
+// The redis-server is configured to allow all channels, as rlproxy does.
 func TestUsersAreListedAsByRedis(t *testing.T) {
 	server := redistest.Start(t, "--acl-pubsub-default", "allchannels")
 	rules := []string{
@@ -35,7 +35,7 @@ func TestUsersAreListedAsByRedis(t *testing.T) {
 	require.ElementsMatch(t, theirs, ours)
 }
 
-func TestCheckBlamesTheKeysIfASelectorAllowsTheCommand(t *testing.T) {
+func TestCheckReturnsNoKeyIfASelectorAllowsTheCommand(t *testing.T) {
 	u := list(t, "a on nopass ~own:* +ping (~shared:* +get) (~x +get)").User("a")
 	for _, c := range []struct {
 		command, key string
@@ -63,7 +63,7 @@ func TestCheckDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// What is asked about one command and one key has the answer that one selector gives.
+// One selector must allow both a command and its key.
 func TestRightsToACommandAndAKeyComeFromOneSelector(t *testing.T) {
 	u := list(t, "a on nopass ~own:* +ping (%R~* +rl.inspect) (~shared:* +rl.reset)").User("a")
 	for command, want := range map[string]bool{"ping": true, "rl.inspect": true, "rl.reset": true, "rl.slide": false, "unknown": false} {

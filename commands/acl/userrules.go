@@ -12,8 +12,8 @@ import (
 // Errors of rules, with Redis's texts where it has them. They do not repeat the rule, which
 // may be a password without its >.
 var (
-	errRule      = errors.New("it is none that is known")
-	errOutside   = errors.New("a selector has only rules about commands, keys and channels")
+	errRule      = errors.New("unknown rule")
+	errOutside   = errors.New("a selector can only have rules about commands, keys and channels")
 	errQuotes    = errors.New("quotes in a selector are not supported")
 	errUnmatched = errors.New("unmatched parenthesis in acl selector")
 	errNoCommand = errors.New("unknown command or category name in ACL")
@@ -148,6 +148,7 @@ func (u *User) removePassword(hash [sha256.Size]byte) error {
 	return nil
 }
 
+// parseHash parses the hexadecimal form of a password's hash.
 func parseHash(word string) (hash [sha256.Size]byte, ok bool) {
 	if len(word) != hex.EncodedLen(len(hash)) || word != strings.ToLower(word) {
 		return hash, false

@@ -11,11 +11,11 @@ import (
 
 func TestInvalidRulesAreRefusedWithoutQuotingThem(t *testing.T) {
 	for rule, want := range map[string]string{
-		"hunter2":        `user "shop": rule 2: it is none that is known`,
-		"":               "it is none that is known",
-		"%X~hunter2":     "it is none that is known",
-		"%~hunter2":      "it is none that is known",
-		"%R":             "it is none that is known",
+		"hunter2":        `user "shop": rule 2: unknown rule`,
+		"":               "unknown rule",
+		"%X~hunter2":     "unknown rule",
+		"%~hunter2":      "unknown rule",
+		"%R":             "unknown rule",
 		"+rl.hunter2":    "unknown command or category name in ACL",
 		"+@hunter2":      "unknown command or category name in ACL",
 		"-client|hunter": "unknown command or category name in ACL",
@@ -38,21 +38,21 @@ func TestInvalidSelectorsAreRefusedAsByRedis(t *testing.T) {
 		"on (~a) (~b +get":   "rule 3: unmatched parenthesis in acl selector",
 		"(~a +get)x on":      "rule 1: unmatched parenthesis in acl selector",
 		"(hunter2":           "rule 1: unmatched parenthesis in acl selector",
-		"on )":               "rule 2: it is none that is known",
+		"on )":               "rule 2: unknown rule",
 		"~a +get)":           "rule 2: unknown command or category name in ACL",
 		"(~a +get))":         "rule 1: rule 2 of the selector: unknown command or category name in ACL",
-		"((~a +get))":        "rule 1: rule 1 of the selector: a selector has only rules about commands, keys and channels",
-		"(~a) (~b (+get)":    "rule 2: rule 2 of the selector: a selector has only rules",
-		"~a (~b +get on) on": "rule 2: rule 3 of the selector: a selector has only rules",
-		"(off)":              "a selector has only rules about commands, keys and channels",
-		"(nopass)":           "a selector has only rules about commands, keys and channels",
-		"(>hunter2)":         "a selector has only rules about commands, keys and channels",
-		"(resetpass)":        "a selector has only rules about commands, keys and channels",
-		"(reset)":            "a selector has only rules about commands, keys and channels",
-		"(clearselectors)":   "a selector has only rules about commands, keys and channels",
-		"(sanitize-payload)": "a selector has only rules about commands, keys and channels",
-		"(hunter2)":          "a selector has only rules about commands, keys and channels",
-		"(%X~a)":             "a selector has only rules about commands, keys and channels",
+		"((~a +get))":        "rule 1: rule 1 of the selector: a selector can only have rules about commands, keys and channels",
+		"(~a) (~b (+get)":    "rule 2: rule 2 of the selector: a selector can only have rules",
+		"~a (~b +get on) on": "rule 2: rule 3 of the selector: a selector can only have rules",
+		"(off)":              "a selector can only have rules about commands, keys and channels",
+		"(nopass)":           "a selector can only have rules about commands, keys and channels",
+		"(>hunter2)":         "a selector can only have rules about commands, keys and channels",
+		"(resetpass)":        "a selector can only have rules about commands, keys and channels",
+		"(reset)":            "a selector can only have rules about commands, keys and channels",
+		"(clearselectors)":   "a selector can only have rules about commands, keys and channels",
+		"(sanitize-payload)": "a selector can only have rules about commands, keys and channels",
+		"(hunter2)":          "a selector can only have rules about commands, keys and channels",
+		"(%X~a)":             "a selector can only have rules about commands, keys and channels",
 		"(+rl.hunter2)":      "rule 1: rule 1 of the selector: unknown command or category name in ACL",
 		"(+@hunter2)":        "unknown command or category name in ACL",
 		"(+)":                "unknown command or category name in ACL",
@@ -63,7 +63,7 @@ func TestInvalidSelectorsAreRefusedAsByRedis(t *testing.T) {
 		require.NotContains(t, err.Error(), "hunter", rules)
 		require.Error(t, setUser(t, server, "shop "+rules), rules)
 	}
-	// A selector in one word, as quotes in a configuration make it.
+	// A selector may be one word, if it is quoted in the configuration.
 	_, err := New([][]string{{"shop", "(~a +get)", "(~b\t+set)"}}, "", known)
 	require.NoError(t, err)
 	// Redis would remove the quotes.

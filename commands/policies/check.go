@@ -1,7 +1,7 @@
 // Package policies has the commands about named policies.
 //
-// Reading order: check.go (this file), RL.CHECK; policy.go, RL.POLICY; windows.go, which windows a
-// change makes anew.
+// Reading order: check.go (this file) has RL.CHECK, policy.go has RL.POLICY, and windows.go
+// determines which windows begin to count at 0 after a change.
 package policies
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Check returns RL.CHECK, which decides by the policies in effect of a book.
+// Check returns RL.CHECK, which applies the policies in effect of a book.
 func Check(book *policy.Book) ratelimit.Command {
 	return ratelimit.ByPolicy(table.Command{
 		Name: "rl.check", Arity: -3, Since: "0.1.0",
@@ -35,7 +35,7 @@ func Check(book *policy.Book) ratelimit.Command {
 	})
 }
 
-// find returns the policy in effect with that name, or an error reply.
+// find returns the policy in effect with this name, or an error reply.
 func find(book *policy.Book, name []byte) (*policy.Policy, string) {
 	p := book.Find(name)
 	if p == nil {

@@ -20,7 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// book returns the policies of a text in force.
+// book returns a book in which the policies of a text are in effect.
 func book(t *testing.T, text string) *policy.Book {
 	t.Helper()
 	s, err := policy.Parse(text)
@@ -38,7 +38,7 @@ func words(line string) (args [][]byte) {
 	return args
 }
 
-// command returns the rate limit command of that name.
+// command returns the rate limit command with this name.
 func command(t *testing.T, name string) ratelimit.Command {
 	for _, c := range ratelimit.Commands() {
 		if c.Name == name {
@@ -49,16 +49,16 @@ func command(t *testing.T, name string) ratelimit.Command {
 	return ratelimit.Command{}
 }
 
-// pair is an RL.CHECK, and the command that it must answer like.
+// pair is an RL.CHECK and the equivalent command with limits of its own.
 type pair struct {
 	policy string // the lines of the policy api
-	check  string
-	plain  string
+	check  string // RL.CHECK
+	plain  string // RL.SLIDE, RL.COUNTER or RL.FIXED
 }
 
-// randomPair returns a pair about the key api:k or, of the plain command, name:k. Some of them
-// are wrong: their cost is above a limit. Without options there are none that depend on how a
-// key is split.
+// randomPair returns a pair. Its RL.CHECK is about the key api:k, and its plain command about name:k.
+// Some pairs are errors, because their cost exceeds a limit. If options is false, there are no
+// options whose effect depends on how a key is split.
 func randomPair(random *rand.Rand, name string, options bool) pair {
 	algorithm := []string{"SLIDE", "COUNTER", "FIXED"}[random.IntN(3)]
 	limits := func() string {
@@ -119,7 +119,7 @@ func plainCommand(t *testing.T, line string) ratelimit.Command {
 	return command(t, strings.ToLower(name))
 }
 
-func TestACheckIsTheRequestThatItsPolicyStandsFor(t *testing.T) {
+func TestACheckBecomesTheRequestOfTheEquivalentCommand(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
 	wrong := 0
 	for range 20_000 {
@@ -138,8 +138,8 @@ func TestACheckIsTheRequestThatItsPolicyStandsFor(t *testing.T) {
 	require.Greater(t, wrong, 1000)
 }
 
-// Both commands ask an engine of their own, whose clock is the same.
-func TestACheckIsAnsweredAsWhatItsPolicyStandsFor(t *testing.T) {
+// Each of the two commands has an engine of its own. Both engines have the same clock.
+func TestACheckIsAnsweredLikeTheEquivalentCommand(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 8)) // #nosec G404 -- a test's choices
 	now := time.UnixMilli(1_800_000_000_000)
 	clock := func() time.Time { return now }
@@ -170,9 +170,9 @@ func answer(e engine.Engine, c ratelimit.Command, line string) string {
 	return string(c.Reply(nil, 2, pipe.Requests, pipe.Results))
 }
 
-// A node has no clock that a test could set. But requests that arrive together are one call with
-// one time, so the two commands have keys of their own, of the same past.
-func TestANodeAnswersACheckAsWhatItsPolicyStandsFor(t *testing.T) {
+// A node has no clock that a test could set. But requests of a pipeline are decided in one call at
+// one time, so the two commands use two keys with the same history.
+func TestANodeAnswersACheckLikeTheEquivalentCommand(t *testing.T) {
 	fleet, err := backend.Open(backend.Config{Backends: []string{redistest.Start(t).URL()}, Timeout: time.Minute})
 	require.NoError(t, err)
 	e := redis.Open(fleet, redis.Config{Settings: redis.Settings{Fail: engine.FailError}, AskAlways: true})
@@ -192,7 +192,7 @@ func TestANodeAnswersACheckAsWhatItsPolicyStandsFor(t *testing.T) {
 			commands := []ratelimit.Command{check, plain, check, plain, check, plain}
 			lines := []string{p.check, p.plain, p.check, p.plain, p.check, p.plain}
 			if _, msg := parse(check, p.check); msg != "" {
-				break // the cost is above a limit
+				break // the cost exceeds a limit
 			}
 			for i := range commands {
 				require.Empty(t, commands[i].Parse(words(lines[i]), &pipe))
@@ -214,11 +214,11 @@ func TestANodeAnswersACheckAsWhatItsPolicyStandsFor(t *testing.T) {
 	require.Greater(t, denied, 100)
 }
 
-func TestACheckWaitsForPoliciesThatWereNotRead(t *testing.T) {
+func TestACheckIsUnavailableUntilTheStoredPoliciesAreRead(t *testing.T) {
 	b := book(t, "policy api SLIDE 5 60")
 	b.Await(&engine.Unavailable{Node: "10.0.0.1:6379", Why: "policies have not been read yet"})
 	c := Check(b)
-	_, msg := parse(c, "RL.CHECK api k") // the configuration's are known
+	_, msg := parse(c, "RL.CHECK api k") // policies of the configuration are known
 	require.Empty(t, msg)
 	_, msg = parse(c, "RL.CHECK web k")
 	require.Equal(t, "UNAVAILABLE 10.0.0.1:6379: policies have not been read yet", msg)
@@ -230,10 +230,10 @@ func TestACheckWaitsForPoliciesThatWereNotRead(t *testing.T) {
 	_, msg = parse(c, "RL.CHECK what k")
 	require.Equal(t, "ERR no such policy 'what'", msg)
 	r, _ := parse(c, "RL.CHECK api k")
-	require.Equal(t, "RL.SLIDE", r.Kind.String(), "the configuration's policy is in force")
+	require.Equal(t, "RL.SLIDE", r.Kind.String(), "the configuration's policy is in effect")
 }
 
-func TestKeysHaveTheLengthOfKeysWithThePolicysName(t *testing.T) {
+func TestTheLengthOfAKeyIncludesThePolicysName(t *testing.T) {
 	c := Check(book(t, "policy api SLIDE 5 60"))
 	for n, want := range map[int]string{
 		0:    "ERR key must be 1 to 4096 bytes; it had 0",
@@ -265,7 +265,7 @@ func TestACheckAllocatesNothing(t *testing.T) {
 	}
 }
 
-// The forms of a wrong command are those of RL.SLIDE, and none of them is answered by an engine.
+// Whatever the words are, the result is an error reply of one line or a valid request.
 func FuzzCheck(f *testing.F) {
 	s, err := policy.Parse("policy api SLIDE 5 60\npolicy-override api a* 2 1h\npolicy-override api free UNLIMITED")
 	if err != nil {
@@ -301,9 +301,9 @@ func FuzzCheck(f *testing.F) {
 	})
 }
 
-// BenchmarkBesideSlide asks by RL.CHECK and by the RL.SLIDE that its policy stands for, in turns,
-// in this process: parsing, the decision and the reply.
-func BenchmarkBesideSlide(b *testing.B) {
+// BenchmarkCheckAndSlide measures RL.CHECK and the equivalent RL.SLIDE in turns, in this process:
+// parsing, the decision and the reply.
+func BenchmarkCheckAndSlide(b *testing.B) {
 	var text strings.Builder
 	for i := range 1000 {
 		fmt.Fprintf(&text, "policy policy-%d SLIDE 1000000 60\n", i)
@@ -324,12 +324,12 @@ func BenchmarkBesideSlide(b *testing.B) {
 			slide = c
 		}
 	}
-	type asked struct {
+	type measured struct {
 		command ratelimit.Command
 		lines   [][][]byte
 		took    time.Duration
 	}
-	both := [2]asked{{command: Check(book)}, {command: slide}}
+	both := [2]measured{{command: Check(book)}, {command: slide}}
 	for i := range 1000 {
 		both[0].lines = append(both[0].lines, words(fmt.Sprintf("RL.CHECK policy-%d tenant:%d", i, i%20)))
 		both[1].lines = append(both[1].lines, words(fmt.Sprintf("RL.SLIDE policy-%d:tenant:%d 1000000 60", i, i%20)))
@@ -360,8 +360,9 @@ func BenchmarkBesideSlide(b *testing.B) {
 	b.ReportMetric(float64(both[1].took)/each, "ns/slide")
 }
 
-// The keys that a user's rules are checked against are those that are asked about, whatever stands where.
-func TestKeysOfAQuestionAreThoseThatItsRequestsName(t *testing.T) {
+// The keys against which a user's rules are checked are those of the requests, wherever the words
+// of keys and options are.
+func TestKeysOfACommandAreThoseOfItsRequests(t *testing.T) {
 	check := Check(book(t, "policy api SLIDE 5 60\npolicy and FIXED 5 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api k UNLIMITED\npolicy-override api l BLOCKED"))
 	random := rand.New(rand.NewPCG(11, 12)) // #nosec G404 -- a test's choices
 	vocabulary := []string{"AND", "AND", "and", "api", "try", "k", "l", "m", "ID", "COST", "1"}
@@ -393,9 +394,9 @@ func TestKeysOfAQuestionAreThoseThatItsRequestsName(t *testing.T) {
 	require.Greater(t, joined, 100)
 }
 
-func TestKeysWithoutLimitsAreNoPartOfAQuestion(t *testing.T) {
+func TestKeysWithoutLimitsAreNotPartOfAMultiKeyRequest(t *testing.T) {
 	check := Check(book(t, "policy api SLIDE 5 60\npolicy web FIXED 9 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api free UNLIMITED\npolicy-override api out BLOCKED\npolicy-override try out BLOCKED"))
-	for line, want := range map[string]string{ // place, verdict, how many follow
+	for line, want := range map[string]string{ // place:verdict+number of requests decided together with it
 		"RL.CHECK api a AND web a AND api b":     "1:0+2 2:0 3:0",
 		"RL.CHECK api free AND web a AND api b":  "2:0+1 3:0 1:1",
 		"RL.CHECK api free AND web a":            "2:0 1:1",

@@ -19,15 +19,15 @@ type Config struct {
 	// Book has the policies in effect.
 	Book *policy.Book
 
-	// Change applies its argument to the stored policies, stores the result and puts it into
-	// effect. It returns the new version, or an error reply. If the argument returns the set that
-	// it is given, nothing is stored.
+	// Change changes the stored policies.
 	Change Change
 
-	Logger *slog.Logger // for a line about each change
+	Logger *slog.Logger // logs each change
 }
 
-// Change changes the stored policies. Several sessions may call it at once.
+// Change applies change to the stored policies, stores the result and puts it into effect. It
+// returns the new version, or an error reply. If change returns the set that it is given,
+// nothing is stored. Several sessions may call a Change at once.
 type Change func(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string)
 
 var (
@@ -91,7 +91,7 @@ func Row(c Config) table.Row {
 	}, RunBy: c.override, Barrier: true,
 	}, {Command: table.Command{
 		Name: "rl.policy|set", Arity: -6, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
-		Summary: "Adds a policy, or replaces it but for its overrides, which stay.",
+		Summary: "Adds a policy, or replaces one and keeps its overrides.",
 		Args:    append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because the policy did not have them " +
 			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS or SHADOW has changed.",
@@ -172,7 +172,7 @@ func (c *Config) del(w reply.Writer, args [][]byte, by table.Caller) string {
 	return ""
 }
 
-// change changes the stored policies, unless the configuration has the policy of that name.
+// change changes the stored policies, unless the configuration has a policy with this name.
 func (c *Config) change(name []byte, change func(*policy.Set) (*policy.Set, string)) (version int64, msg string) {
 	if c.Book.Configured(name) != nil {
 		return 0, "ERR policy " + word.Literal(name) + " is set in the configuration"
@@ -180,7 +180,7 @@ func (c *Config) change(name []byte, change func(*policy.Set) (*policy.Set, stri
 	return c.Change(change)
 }
 
-// log logs a change at level notice.
+// log logs a change.
 func (c *Config) log(what string, by table.Caller, version int64, words []string) {
 	for i := range words {
 		words[i] = word.InLine(words[i])
@@ -223,7 +223,7 @@ func (c *Config) list(w reply.Writer, _ [][]byte) string {
 	return ""
 }
 
-// show writes a policy.
+// show writes a policy as RL.POLICY GET replies it.
 func show(w reply.Writer, p *policy.Policy) {
 	w.Map(11)
 	w.Field("name", p.Name)

@@ -9,8 +9,8 @@ import (
 )
 
 // newWindows returns the windows of p, in ms, that begin to count at 0 when p replaces old, which
-// is nil if p is new. What is counted belongs to an algorithm, a window and BUCKETS, and shadows have
-// counts of their own.
+// is nil if p is new. There is a count for each algorithm, window and BUCKETS of a key, and
+// shadows have counts of their own.
 func newWindows(old, p *policy.Policy) []int64 {
 	if old != nil && old.Kind == p.Kind && old.Buckets == p.Buckets && old.Shadow == p.Shadow {
 		return without(p.Limits, old.Limits)
@@ -22,7 +22,7 @@ func newWindows(old, p *policy.Policy) []int64 {
 	return without(all, nil)
 }
 
-// without returns the windows of all, in ms, that none of old has. Each is named once.
+// without returns the lengths in ms of the windows of all that are not in old, without duplicates.
 func without(all, old []limit.Window) (lengths []int64) {
 	for _, w := range all {
 		same := func(o limit.Window) bool { return o.Length == w.Length }
@@ -33,8 +33,8 @@ func without(all, old []limit.Window) (lengths []int64) {
 	return lengths
 }
 
-// limitsOf returns the limits that the keys of a pattern have, but for those keys that have an
-// override of their own.
+// limitsOf returns the limits of the keys that match a pattern, except for keys with a more
+// specific override.
 func limitsOf(p *policy.Policy, pattern string) []limit.Window {
 	key, _ := strings.CutSuffix(pattern, "*")
 	best, limits := -1, p.Limits

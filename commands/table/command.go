@@ -10,17 +10,17 @@ import "slices"
 
 // Command describes one command, or one subcommand of a command.
 type Command struct {
-	Name     string // in lower case; a subcommand is named as in client|setname
-	Arity    int    // number of words, including the name; negative: the minimum
-	Flags    []string
-	ACL      []string // ACL categories in addition to those that follow from the flags
-	Tips     []string // Redis's tips for cluster clients
-	Keys     Keys
-	Group    string
-	Since    string // the version of Redis that introduced the command, or of rlproxy
-	Cost     string // time complexity
-	Summary  string
-	Args     []Arg
+	Name     string     // in lower case; a subcommand is named as in client|setname
+	Arity    int        // number of words, including the name; if negative, the minimum is -Arity
+	Flags    []string   // flags as in COMMAND INFO, such as readonly
+	ACL      []string   // ACL categories in addition to those that follow from the flags and the group
+	Tips     []string   // Redis's tips for cluster clients
+	Keys     Keys       // positions of the keys
+	Group    string     // group as in COMMAND DOCS
+	Since    string     // the version of Redis, or of rlproxy, that introduced the command
+	Cost     string     // time complexity
+	Summary  string     // what the command does, in one sentence
+	Args     []Arg      // arguments, without the name
 	Replies  string     // the meaning of the reply, for the documentation
 	Examples []Example  // for the documentation
 	Subs     []*Command // subcommands
@@ -29,37 +29,39 @@ type Command struct {
 
 // Keys gives the positions of a command's keys. The zero value means that there are none.
 type Keys struct {
-	First int // index of the first key among the words
+	First int // index of the first key among the words; the name has index 0
 	Last  int // index of the last key; -1: the last word
 	Step  int // distance between keys
 
-	// Next returns the index of the key after the one at an index, or 0 if that is the last. It is
-	// set for a command that may name further keys after the last.
+	// Next, if it is not nil, replaces Last and Step for a command whose number of keys depends
+	// on its words. It returns the index of the key after the one at an index, or 0 if that is
+	// the last.
 	Next func(args [][]byte, key int) int
 
-	// Joined is set if a key is what the word before it, a colon and its word make together.
+	// Joined is set if a key consists of the word before it, a colon and its word.
 	Joined bool
 }
 
 // Arg is one argument, as in COMMAND DOCS.
 type Arg struct {
 	Name     string
-	Type     string // key, string, integer, pattern, oneof, block, pure-token
-	Token    string // the word before the value, or the word itself
-	About    string // for the documentation
-	Optional bool
-	Multiple bool
+	Type     string // key, string, integer, pattern, oneof, block or pure-token
+	Token    string // the word before the value; for a pure-token, the word itself
+	About    string // description for the documentation
+	Optional bool   // the argument may be left out
+	Multiple bool   // the argument may be repeated
 
-	// MultipleToken is set if the token stands before each of the values of a Multiple argument.
+	// MultipleToken is set if the token is repeated before each value of a Multiple argument.
 	MultipleToken bool
 
-	KeySpec int   // of a key: the index of its specification in COMMAND INFO
+	KeySpec int   // for a key: the index of its key specification in COMMAND INFO
 	Args    []Arg // the arguments of a block, or the choices of a oneof
 }
 
 // Example is a command line and its reply, as redis-cli shows it.
 type Example struct {
-	Line, Reply string
+	Line  string // the command line
+	Reply string // the reply
 }
 
 // Fits reports whether the command may have n words.
@@ -77,7 +79,8 @@ func (c *Command) Has(flag string) bool {
 	return slices.Contains(c.Flags, flag)
 }
 
-// Of returns the keys among the words of a command.
+// Of returns the keys among the words of a command. The words must include the name and fit the
+// command.
 func (k Keys) Of(args [][]byte) [][]byte {
 	var found [][]byte
 	for i := k.First; i > 0; i = k.After(args, i) {
@@ -86,8 +89,8 @@ func (k Keys) Of(args [][]byte) [][]byte {
 	return found
 }
 
-// After returns the index of the key after the one at i, or 0 if that is the last. The first key of a
-// command that Fits is at First, if that is not 0.
+// After returns the index of the key after the one at i, or 0 if that is the last. The first key is
+// at First, unless First is 0.
 func (k Keys) After(args [][]byte, i int) int {
 	if k.Next != nil {
 		return k.Next(args, i)
@@ -102,7 +105,7 @@ func (k Keys) After(args [][]byte, i int) int {
 	return i
 }
 
-// Key returns the key at the word i. If it is made of several words, it is appended to buf.
+// Key returns the key at index i of the words. If the key is Joined, Key appends it to buf.
 func (k Keys) Key(buf []byte, args [][]byte, i int) []byte {
 	if !k.Joined {
 		return args[i]

@@ -9,36 +9,38 @@ import (
 	"github.com/rlproxy/rlproxy/internal/glob"
 )
 
-// Row is a command that answers without a session, or a container of such commands. Run appends
-// the reply, or returns an error reply. It is nil for a container, and for the subcommand HELP.
+// Row is a command that does not need the session, or a container of such commands.
 type Row struct {
 	Command
 	Rows []Row // subcommands
-	Run  func(w reply.Writer, args [][]byte) (msg string)
 
-	// RunBy replaces Run for a command that is told who gave it.
+	// Run appends the reply, or returns an error reply. It is nil for a container, and for the
+	// subcommand HELP.
+	Run func(w reply.Writer, args [][]byte) (msg string)
+
+	// RunBy replaces Run for a command that needs to know its caller.
 	RunBy func(w reply.Writer, args [][]byte, by Caller) (msg string)
 
 	// Barrier is set if the command changes what later commands of a pipeline do.
 	Barrier bool
 }
 
-// Caller is who gave a command.
+// Caller is the user and the client that sent a command.
 type Caller struct {
 	User *acl.User // the user, with the rules that apply to the session
 	Addr string    // the address of the client, as CLIENT LIST shows it
 }
 
-// Table is what the command COMMAND shows.
+// Table is the list of commands that the command COMMAND shows.
 type Table interface {
 	// Commands returns the commands, sorted by name.
 	Commands() []*Command
-	// Find returns the command with a name in any case, or a subcommand named as in client|id;
-	// nil if there is none.
+	// Find returns the command with this name in any case, or a subcommand named as in
+	// client|id. It returns nil if there is none.
 	Find(name []byte) *Command
 }
 
-// shown has the functions that run COMMAND.
+// shown implements COMMAND and its subcommands for a table.
 type shown struct{ Table }
 
 // CommandCommand returns the command COMMAND, which shows a table.

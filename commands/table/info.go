@@ -2,7 +2,7 @@ package table
 
 import "github.com/rlproxy/rlproxy/commands/reply"
 
-// Info appends the entry of a command in COMMAND INFO, which has ten elements.
+// Info appends the entry of a command in COMMAND INFO: an array of ten elements.
 func Info(w reply.Writer, c *Command) {
 	w.Array(10)
 	w.Text(c.Name)
@@ -62,7 +62,7 @@ func keySpecs(w reply.Writer, c *Command) {
 		return
 	}
 	w.Map(4)
-	w.Field("notes", "The keys after AND. It is marked 'unknown' because the keyword can appear more than once, and as the value of an option")
+	w.Field("notes", "The keys after AND. Marked 'unknown' because the keyword can appear more than once, and as the value of an option")
 	keyFlags(w, c)
 	for _, unknown := range []string{"begin_search", "find_keys"} {
 		w.Text(unknown)
@@ -73,7 +73,7 @@ func keySpecs(w reply.Writer, c *Command) {
 	}
 }
 
-// keyFlags appends what a command does with its keys.
+// keyFlags appends the flags of a key specification, which say what the command does with its keys.
 func keyFlags(w reply.Writer, c *Command) {
 	w.Text("flags")
 	if c.Has("write") {
