@@ -85,7 +85,7 @@ func (c *conn) settle(t *testing.T, key string) {
 	})
 }
 
-// as makes a user on all nodes, or changes it, forgets what the nodes refused, and returns
+// as creates or changes a user on all nodes, clears their logs of refusals, and returns
 // the arguments with which a proxy connects as that user.
 func (k *backendKind) as(t *testing.T, rules string) (args []string) {
 	t.Helper()
@@ -122,9 +122,9 @@ func (k *backendKind) doOnMasters(command ...any) {
 	}
 }
 
-// useAll does all that needs rights on the nodes: each command, a split key, a reset of
-// which another proxy hears, the same once more after the nodes have lost the library, and a
-// policy that another proxy gets.
+// useAll does everything that needs rights on the nodes: each command, a split key, a reset
+// that another proxy is told about, the same again after the nodes have lost the library, and
+// a policy that another proxy gets.
 func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 	t.Helper()
 	for round := range 2 {
@@ -191,9 +191,9 @@ func TestDocumentedNodeUsersSuffice(t *testing.T) {
 	})
 }
 
-// TestMissingRightsAreLogged takes from the user that redis.conf describes the rights
-// without which a proxy works less well, or not at all, and from the user of sentinels the
-// only right that it has.
+// TestMissingRightsAreLogged removes, from the user that redis.conf describes, the rights
+// without which a proxy works less well, or not at all, and from the user of sentinels its
+// only right.
 func TestMissingRightsAreLogged(t *testing.T) {
 	t.Parallel()
 	user := documentedUsers(t, "../redis.conf")[0]
@@ -264,7 +264,7 @@ func TestDocumentedSentinelUserSuffices(t *testing.T) {
 }
 
 // TestDocumentedUsersOfTheProxy sets up the users that each document describes for clients
-// of the proxy, in front of each kind of backend. Each can do what the document says.
+// of the proxy, in front of each kind of backend. Each user can do what the document says.
 func TestDocumentedUsersOfTheProxy(t *testing.T) {
 	t.Parallel()
 	documents := map[string][]string{}

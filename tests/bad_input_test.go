@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The beginnings of errors on which clients may match. What was given follows.
+// The beginnings of errors on which clients may match. The wrong word follows.
 const (
 	errSyntax  = errReply("ERR syntax error")
 	errLimit   = errReply("ERR limit must be an integer between 1 and 1000000000000")

@@ -16,15 +16,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// These tests have clients ask for as much memory as they can. They hold the process to a
-// bound that follows from maxmemory-clients, and have a neighbour answered in time. They
-// measure, so that they do not run in parallel with others of this package.
+// In these tests clients try to use as much memory as they can. The process must stay below a
+// bound that follows from maxmemory-clients, and must answer another client in time. The
+// tests measure memory and time, so they do not run in parallel with others of this package.
 
 // besidesMB is what operations.md says that a process with a maxmemory of 16mb and a
 // maxclients of 2000 needs, in addition to maxmemory-clients.
 const besidesMB = 16 + 20 + 96
 
-// greedy is a proxy with a small maxmemory-clients, and a neighbour of its greedy clients.
+// greedy is a proxy with a small maxmemory-clients and greedy clients, and another client of it,
+// the neighbour.
 type greedy struct {
 	*proxy
 	clientsMB int // maxmemory-clients
@@ -79,8 +80,8 @@ func (g *greedy) end(t *testing.T) {
 	g.proxy.stop(t)
 }
 
-// send has clients send the same bytes at the same time. Each reads one reply, unless the
-// connection is closed, which is a nil reply. Connections are closed after the test.
+// send lets clients send the same bytes at the same time. Each reads one reply; a closed
+// connection gives a nil reply. Connections are closed after the test.
 func (g *greedy) send(t *testing.T, clients int, bytes []byte) (replies []any) {
 	t.Helper()
 	replies = make([]any, clients)
@@ -101,7 +102,7 @@ func (g *greedy) send(t *testing.T, clients int, bytes []byte) (replies []any) {
 	return replies
 }
 
-// long returns a command with many words that differ.
+// long returns a command with many different words.
 func long(words int, name string, word func(i int) string) []byte {
 	var b bytes.Buffer
 	fields := strings.Fields(name)
@@ -138,7 +139,7 @@ func TestResetOfAMillionKeysTakesLittleMemory(t *testing.T) {
 			require.Equal(t, []any{int64(1)}, g.send(t, 1, reset))
 			require.Equal(t, int64(5), c.decide(t, "RL.SLIDE key:7 5 60 COST 0").remaining)
 			for _, reply := range g.send(t, 4, reset) {
-				if reply != nil { // else closed: together they ask for more than there is
+				if reply != nil { // else closed: together they need more memory than there is
 					require.Equal(t, int64(0), reply)
 				}
 			}
@@ -149,8 +150,8 @@ func TestResetOfAMillionKeysTakesLittleMemory(t *testing.T) {
 	}
 }
 
-// TestCommandsOfAMillionKeysTakeLittleMemory sends them while nodes answer, and while none
-// does.
+// TestCommandsOfAMillionKeysTakeLittleMemory sends commands of a million keys while the nodes
+// answer, and while none does.
 func TestCommandsOfAMillionKeysTakeLittleMemory(t *testing.T) {
 	nodes := startNodes(t, 3)
 	args := append(backends(nodes...), "--passthrough-timeout", "1000", "--backend-timeout", "100")
@@ -177,7 +178,7 @@ func TestCommandsOfAMillionKeysTakeLittleMemory(t *testing.T) {
 	g.end(t)
 }
 
-// TestNamesOfClientsAreShort sends long ones, also before a login.
+// TestNamesOfClientsAreShort sends long names, also before a login.
 func TestNamesOfClientsAreShort(t *testing.T) {
 	g := startGreedy(t, 64)
 	name, clients := strings.Repeat("n", 16<<20), 20
@@ -292,8 +293,8 @@ func (w *tail) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// TestMergedRepliesAreBounded asks for 168 MB on three nodes: that is more than
-// maxmemory-clients, and so an error. With room for them, they are not copied.
+// TestMergedRepliesAreBounded reads 168 MB from three nodes. That is more than
+// maxmemory-clients allows, and so an error. With a larger bound, the replies are not copied.
 func TestMergedRepliesAreBounded(t *testing.T) {
 	nodes := startNodes(t, 3)
 	g := startGreedy(t, 64, backends(nodes...)...)
@@ -321,8 +322,8 @@ func TestMergedRepliesAreBounded(t *testing.T) {
 	g.end(t)
 }
 
-// TestLongKeysThatAreRememberedTakeLittleMemory has denials and layouts of split keys
-// remembered, with keys of 4 KB.
+// TestLongKeysThatAreRememberedTakeLittleMemory lets the proxy remember denials and split keys,
+// with keys of 4 KB.
 func TestLongKeysThatAreRememberedTakeLittleMemory(t *testing.T) {
 	g := startGreedy(t, 64, backends(startNodes(t, 2)...)...)
 	var all sync.WaitGroup

@@ -36,7 +36,7 @@ func (c *conn) setting(t *testing.T, name string) any {
 	return reply[1]
 }
 
-// reload sends SIGHUP and waits until the log says that it was followed.
+// reload sends SIGHUP and waits until the log says that the configuration was reloaded.
 func (p *proxy) reload(t *testing.T) {
 	t.Helper()
 	const done = `msg="configuration reloaded"`
@@ -45,9 +45,9 @@ func (p *proxy) reload(t *testing.T) {
 	eventually(t, "the reload", func() bool { return strings.Count(p.Output.String(), done) > before })
 }
 
-// TestKillSwitch has an operator admit what would be denied while a node is away, whole and by
-// glob, and take it back. SIGHUP puts in force what the file says. The log says who did what.
-func TestKillSwitch(t *testing.T) {
+// TestFailPolicyCanBeChangedDuringAnOutage lets an operator change the FAIL policy while a node is away, for all keys and by
+// glob, and change it back. After SIGHUP the file applies again. The log says who changed what.
+func TestFailPolicyCanBeChangedDuringAnOutage(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	p := startConfigured(t, "backend "+n.URL(), "fail-policy closed", "fail-policy web:* error", "user default on nopass ~* +@all -config|set", "user ops on >hush ~* +@all", "requirepass \"\"")
@@ -162,8 +162,8 @@ func TestBackendTimeoutChanges(t *testing.T) {
 	}
 }
 
-// TestHotKeysChangeUnderLoad has rules come and go on two proxies, at different times, while
-// clients of both ask. No window ever has more than its limit.
+// TestHotKeysChangeUnderLoad adds and removes hot-key rules on two proxies, at different times,
+// while clients of both send requests. No window ever admits more than its limit.
 func TestHotKeysChangeUnderLoad(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
@@ -215,9 +215,9 @@ func TestHotKeysChangeUnderLoad(t *testing.T) {
 	}
 }
 
-// TestPassthroughEndsAndBegins switches forwarding off while a node has yet to answer: that
+// TestPassthroughIsSwitchedOffAndOn switches forwarding off while a node has yet to answer: that
 // command is answered, and later ones are unknown until it is switched on again.
-func TestPassthroughEndsAndBegins(t *testing.T) {
+func TestPassthroughIsSwitchedOffAndOn(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	p := startProxy(t, backends(n)...)
@@ -267,9 +267,9 @@ func TestPassthroughEndsAndBegins(t *testing.T) {
 	n.Resume()
 }
 
-// TestConfigurationChangesAtOnceFromAllSides has CONFIG SET, SIGHUP, CONFIG GET and decisions at
-// the same time. In the end the file holds.
-func TestConfigurationChangesAtOnceFromAllSides(t *testing.T) {
+// TestConcurrentConfigurationChanges runs CONFIG SET, SIGHUP, CONFIG GET and decisions at
+// the same time. In the end the file applies.
+func TestConcurrentConfigurationChanges(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	p := startConfigured(t, "backend "+n.URL(), "backend-timeout 10000", "fail-policy local", "hot-key a:* 2")

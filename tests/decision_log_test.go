@@ -23,7 +23,7 @@ func newDecisionLog(t *testing.T, args ...string) (*decisionLog, []string) {
 	return l, append(args, "--decision-log", l.path)
 }
 
-// lines returns the lines, each of which must be one object of JSON.
+// lines returns the lines, each of which must be one JSON object.
 func (l *decisionLog) lines(t *testing.T) (all []map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(l.path)
@@ -50,8 +50,8 @@ func eachLog(t *testing.T, test func(t *testing.T, node string, l *decisionLog, 
 	})
 }
 
-// Known requests give exactly the expected lines.
-func TestDecisionLogSaysWhatWasDenied(t *testing.T) {
+// Each denial has exactly the expected line.
+func TestDecisionLogRecordsDenials(t *testing.T) {
 	t.Parallel()
 	eachLog(t, func(t *testing.T, node string, l *decisionLog, p *proxy) {
 		c := dial(t, p.addr)
@@ -108,7 +108,7 @@ func TestDecisionLogSaysWhatWasDenied(t *testing.T) {
 	})
 }
 
-// With a sample every decision is in the log, and with hashed keys no key.
+// Sampled decisions are in the log, too. With hashed keys, no key is.
 func TestDecisionLogSamplesAndHashes(t *testing.T) {
 	t.Parallel()
 	l, args := newDecisionLog(t, "--decision-log-sample", "4", "--decision-log-keys", "hash")
@@ -133,8 +133,8 @@ func TestDecisionLogSamplesAndHashes(t *testing.T) {
 	require.Equal(t, map[string]int{"denial denied": 1, "sample allowed": 12, "sample denied": 13}, counts)
 }
 
-// While a node is down, each answer by policy has a line, or is counted in one.
-func TestDecisionLogSaysWhatPoliciesAnswered(t *testing.T) {
+// While a node is down, each answer by a FAIL policy has a line, or is counted in one.
+func TestDecisionLogRecordsAnswersByPolicy(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	l, args := newDecisionLog(t, "--backend", n.URL(), "--fail-policy", "open")
@@ -171,8 +171,8 @@ func TestDecisionLogSaysWhatPoliciesAnswered(t *testing.T) {
 	}
 }
 
-// A full memory of the embedded engine is a policy's answer, too.
-func TestDecisionLogSaysThatMemoryIsFull(t *testing.T) {
+// When the memory of the embedded engine is full, a FAIL policy answers, which has a line, too.
+func TestDecisionLogRecordsFullMemory(t *testing.T) {
 	t.Parallel()
 	l, args := newDecisionLog(t, "--maxmemory", "1mb")
 	p := startProxy(t, args...)
@@ -200,7 +200,7 @@ func TestDecisionLogSaysThatMemoryIsFull(t *testing.T) {
 	require.Contains(t, p.Output.String(), "maxmemory reached: FAIL policies are answering for keys that cannot be stored")
 }
 
-// The file is renamed and SIGHUP opens it again, while clients ask. No line is lost.
+// The file is renamed, and SIGHUP opens it again, while clients send requests. No line is lost.
 func TestDecisionLogRotatesUnderLoad(t *testing.T) {
 	t.Parallel()
 	l, args := newDecisionLog(t, "--decision-log-sample", "1")
@@ -249,8 +249,8 @@ func TestDecisionLogRotatesUnderLoad(t *testing.T) {
 	require.Equal(t, answered.Load(), sum)
 }
 
-// A reload applies another file and other settings at once. If the file cannot be opened, all
-// stays as it was.
+// A reload applies another file and other settings at once. If the file cannot be opened, nothing
+// changes.
 func TestDecisionLogFollowsTheConfiguration(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -288,8 +288,9 @@ func TestDecisionLogFollowsTheConfiguration(t *testing.T) {
 	require.Len(t, lines[0]["key_sha256"], 64)
 }
 
-// A full disk costs lines. INFO and the log say so, answers go on, and the end is clean.
-func TestDecisionLogOnAFullDisk(t *testing.T) {
+// On a full disk, lines are lost. INFO and the log report it, requests are still answered, and the
+// process ends cleanly.
+func TestDecisionLogSurvivesAFullDisk(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t, "--decision-log", "/dev/full")
 	c := dial(t, p.addr)
@@ -305,9 +306,9 @@ func TestDecisionLogOnAFullDisk(t *testing.T) {
 	require.Contains(t, p.Output.String(), "lines_dropped=10")
 }
 
-// A disk that takes nothing any more, here a pipe that nobody reads, delays no answer. The
-// shutdown waits for it as long as for anything else.
-func TestDecisionLogOnADiskThatHangs(t *testing.T) {
+// A hanging disk, here a pipe that nobody reads, delays no reply. The shutdown waits for it at most
+// for shutdown-timeout.
+func TestDecisionLogOnAHangingDiskDelaysNoReply(t *testing.T) {
 	t.Parallel()
 	l, args := newDecisionLog(t, "--decision-log-sample", "1", "--shutdown-timeout", "1")
 	require.NoError(t, syscall.Mkfifo(l.path, 0o600))

@@ -20,7 +20,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// TestImageTakesDirectivesAndFiles runs the image's command line with what may come after
+// TestImageTakesDirectivesAndFiles runs the image's command line with different arguments after
 // the image's name.
 func TestImageTakesDirectivesAndFiles(t *testing.T) {
 	t.Parallel()
@@ -116,7 +116,7 @@ func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
 	require.NoFileExists(t, filepath.Join(s.root, "/run/rlproxy/rlproxy.sock"))
 }
 
-// TestUnitIsAcceptedBySystemd asks systemd-analyze, where there is one.
+// TestUnitIsAcceptedBySystemd runs systemd-analyze, where it is installed.
 func TestUnitIsAcceptedBySystemd(t *testing.T) {
 	t.Parallel()
 	if _, err := exec.LookPath("systemd-analyze"); err != nil {
@@ -148,7 +148,7 @@ func readYAML[T any](t *testing.T, path string) (documents []T) {
 	}
 }
 
-// manifest has what matters here of a Kubernetes object.
+// manifest has the fields of a Kubernetes object that matter here.
 type manifest struct {
 	Kind     string
 	Metadata struct{ Name string }
@@ -198,7 +198,7 @@ type container struct {
 }
 
 // TestManifestRunsAsWritten runs the sidecar of the Kubernetes manifest in the image, with
-// the manifest's configuration, as the image's user, who may write nowhere.
+// the manifest's configuration, as the image's user, which must not write anywhere.
 func TestManifestRunsAsWritten(t *testing.T) {
 	t.Parallel()
 	parts := make(map[string]manifest)
@@ -277,7 +277,7 @@ func TestComposeFileRunsAsWritten(t *testing.T) {
 	for _, name := range rlproxy.Depends {
 		node := services[name]
 		require.True(t, strings.HasPrefix(node.Image, "redis:"), node.Image)
-		// The container's path of the configuration stands for a file of this repository.
+		// The path of the configuration in the container is a file of this repository.
 		source, target, ok := strings.Cut(strings.TrimSuffix(node.Volumes[0], ":ro"), ":")
 		require.True(t, ok)
 		require.Equal(t, []string{"redis-server", target}, node.Command[:2])
@@ -314,8 +314,8 @@ func TestComposeFileRunsAsWritten(t *testing.T) {
 	}
 }
 
-// TestDashboardAndAlertsUseMetricsThatExist holds the expressions of both to the table of
-// docs/metrics.md, and the alerts to the table of docs/operations.md.
+// TestDashboardAndAlertsUseMetricsThatExist compares the expressions of both with the table in
+// docs/metrics.md, and the alerts with the table in docs/operations.md.
 func TestDashboardAndAlertsUseMetricsThatExist(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {

@@ -17,8 +17,8 @@ import (
 )
 
 // TestDrainAnswersWhatHasArrived stops a proxy under load. A client that has sent a
-// pipeline gets all replies, or none if the proxy had not begun to read it. What was
-// charged is what was answered.
+// pipeline gets all replies, or none if the proxy had not begun to read it. Exactly the
+// requests that were answered are charged.
 func TestDrainAnswersWhatHasArrived(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
@@ -96,8 +96,7 @@ func TestSecondSignalEndsTheProcess(t *testing.T) {
 	require.Equal(t, -1, p.Exit(t))
 }
 
-// TestShutdownTimeoutBoundsTheDrain stops a proxy that waits for such a node for a second
-// at most.
+// TestShutdownTimeoutBoundsTheDrain stops a proxy that waits at most a second for such a node.
 func TestShutdownTimeoutBoundsTheDrain(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
@@ -114,9 +113,9 @@ func TestShutdownTimeoutBoundsTheDrain(t *testing.T) {
 	require.Contains(t, p.Output.String(), "shutdown-timeout")
 }
 
-// TestTimeoutOfTheDrainStopsEverything stops a proxy while a client does not read its replies. The
-// HTTP server ends all the same, and the decision log has a line for each denial or counts it.
-func TestTimeoutOfTheDrainStopsEverything(t *testing.T) {
+// TestShutdownTimeoutStopsEverything stops a proxy while a client does not read its replies. The
+// HTTP server still stops, and the decision log has a line for each denial or counts it.
+func TestShutdownTimeoutStopsEverything(t *testing.T) {
 	t.Parallel()
 	l, args := newDecisionLog(t, "--shutdown-timeout", "0")
 	s := startHTTP(t, args...)

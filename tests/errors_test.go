@@ -16,8 +16,8 @@ const (
 	slideOptions = "; expected COST, ID, ONCE, SHARDS, FAIL, SHADOW, AND or another limit"
 )
 
-// exactErrors has commands that must fail, each with the whole text of its error. In the
-// commands, a word of two quotes is an empty one.
+// exactErrors has commands that must fail, each with the full text of its error. In the
+// commands, two quotes stand for an empty word.
 var exactErrors = []struct {
 	line string
 	want errReply
@@ -86,7 +86,7 @@ func TestErrorsQuoteTheWrongWord(t *testing.T) {
 }
 
 // TestQuotedWordsDoNotBreakTheProtocol sends words with line breaks, with any byte,
-// and of a megabyte in every place. Each gets one error of one line, and the connection goes on.
+// and of a megabyte in every place. Each gets one error of one line, and the connection stays open.
 func TestQuotedWordsDoNotBreakTheProtocol(t *testing.T) {
 	t.Parallel()
 	every := make([]byte, 256)

@@ -56,9 +56,9 @@ func flood(c *conn, line string, times int, want string) (answered *atomic.Int64
 	return answered, done
 }
 
-// TestLongPipelineDoesNotStarveOthers has one client send a million commands without
-// waiting. Another client is answered quickly all the while. The test measures delays, so
-// that it does not run in parallel with others of this package.
+// TestLongPipelineDoesNotStarveOthers lets one client send a million commands without
+// waiting. Meanwhile another client is answered quickly. The test measures delays, so
+// it does not run in parallel with others of this package.
 func TestLongPipelineDoesNotStarveOthers(t *testing.T) {
 	p := startProxy(t)
 	other := dial(t, p.addr)
@@ -86,9 +86,9 @@ func TestLongPipelineDoesNotStarveOthers(t *testing.T) {
 	p.stop(t)
 }
 
-// TestFloodOfStrangersIsRefusedInLittleMemory has many clients without a password send
-// commands without waiting. Each command is refused, memory stays small, and a client that
-// has logged in is answered all the while.
+// TestFloodOfStrangersIsRefusedInLittleMemory lets many clients without a password send
+// commands without waiting. Each command is refused, the process needs little memory, and a
+// client that has logged in is still answered.
 func TestFloodOfStrangersIsRefusedInLittleMemory(t *testing.T) {
 	p := startProxy(t, "--requirepass", "secret")
 	friend := dial(t, p.addr)

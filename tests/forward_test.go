@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestForwardedCommandsReachTheNodes uses one connection for rate limits and for everything
-// else, with each protocol, with one node and with three.
+// TestForwardedCommandsReachTheNodes uses one connection for rate limits and for forwarded
+// commands, with each protocol, with one node and with three.
 func TestForwardedCommandsReachTheNodes(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -38,8 +38,8 @@ func TestForwardedCommandsReachTheNodes(t *testing.T) {
 	}
 }
 
-// TestPassthroughDirectivesRestrictForwarding turns forwarding off, allows
-// administrative ones, and bounds how long a node may take.
+// TestPassthroughDirectivesRestrictForwarding turns forwarding off, allows administrative
+// commands, and bounds how long a node may take.
 func TestPassthroughDirectivesRestrictForwarding(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -61,8 +61,8 @@ func TestPassthroughDirectivesRestrictForwarding(t *testing.T) {
 	hurried.stop(t)
 }
 
-// TestLargeReplyPassesInLittleMemory passes on a reply of 100 MB. The proxy holds little
-// more than that.
+// TestLargeReplyPassesInLittleMemory reads a reply of 100 MB from a node. The proxy needs little
+// more memory than that.
 func TestLargeReplyPassesInLittleMemory(t *testing.T) {
 	t.Parallel()
 	const size = 100 << 20

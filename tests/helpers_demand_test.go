@@ -58,7 +58,7 @@ func (c *tenant) call(rng *rand.Rand) ([]any, int64) {
 // phase is how long a demand keeps one of its factors.
 const phase = 3 * time.Second
 
-// demand is the load of a soak: clients ask a fleet at a rate that is a multiple of what
+// demand is the load of a soak: clients send requests to a fleet at a multiple of the rate that
 // the limits admit. The multiple changes from phase to phase.
 type demand struct {
 	fleet   *fleet

@@ -167,7 +167,7 @@ func (h *history) checkDenials() error {
 	return nil
 }
 
-// once checks that each unit was admitted once, for a window that nothing has left: no two
+// once checks that each unit was admitted once, for a window that no unit has left yet: no two
 // answers have the same remaining.
 func (h *history) once() error {
 	var left []int64
@@ -183,7 +183,7 @@ func (h *history) once() error {
 	return nil
 }
 
-// TestHistoryChecksCanFail feeds the checks with histories that are wrong.
+// TestHistoryChecksCanFail applies the checks to wrong histories.
 func TestHistoryChecksCanFail(t *testing.T) {
 	t.Parallel()
 	at := func(ms int, allowed, remaining int64) answer {

@@ -13,7 +13,7 @@ import (
 // module is the project's module path, with the slash that follows it in import paths.
 const module = "github.com/rlproxy/rlproxy/"
 
-// goPackage is what `go list` says of one of the project's packages.
+// goPackage is what `go list` reports about one of the project's packages.
 type goPackage struct {
 	ImportPath, Dir                    string
 	GoFiles, IgnoredGoFiles            []string

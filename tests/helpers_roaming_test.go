@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// roamer is a client that asks one proxy and then another. When a connection breaks it makes a new one
-// with the next request. It is for one goroutine.
+// roamer is a client that sends each request to one of several proxies. When a connection breaks, it opens a new one
+// for the next request. It must be used by one goroutine at a time.
 type roamer struct {
 	rng   *rand.Rand
 	addrs func() []string // of the proxies that there are now
@@ -21,11 +21,11 @@ func newRoamer(seed uint64, addrs func() []string) *roamer {
 	return &roamer{rng: rand.New(rand.NewPCG(seed, 7)), addrs: addrs, conns: make(map[string]*conn)}
 }
 
-// errNotSent is the error of exchange if the proxy cannot be reached: it was asked nothing.
+// errNotSent is the error of exchange if the proxy cannot be reached, so that nothing was sent.
 var errNotSent = errors.New("no connection to the proxy")
 
-// exchange sends commands to any of the proxies. With an error, only those commands were answered of which there
-// is a reply.
+// exchange sends commands to any of the proxies. If it returns an error, it also returns the replies that arrived
+// before it.
 func (r *roamer) exchange(commands ...[]any) ([]any, error) {
 	all := r.addrs()
 	addr := all[r.rng.IntN(len(all))]
@@ -52,7 +52,7 @@ func (r *roamer) close() {
 	}
 }
 
-// addrs returns the addresses of the proxies that there are now.
+// addrs returns the addresses of the current proxies.
 func (f *fleet) addrs() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -88,7 +88,7 @@ func toStates(t *testing.T, reply any) (states []inspected) {
 	return states
 }
 
-// usage returns what RL.INSPECT shows of a key: the units charged and held, of all its states together.
+// usage returns the units of a key that RL.INSPECT shows as charged and as held, over all its states.
 func (c *conn) usage(t *testing.T, key string) (used, held int64) {
 	t.Helper()
 	for _, s := range toStates(t, c.do(t, "RL.INSPECT", key)) {

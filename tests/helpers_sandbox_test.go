@@ -22,8 +22,8 @@ type sandbox struct {
 	uid, gid int // of the processes
 }
 
-// newSandbox returns a sandbox for processes of this user, with the folders that are
-// named, which only the user may write to.
+// newSandbox returns a sandbox for processes of this user, with the given folders, to which
+// only the user may write.
 func newSandbox(t *testing.T, uid, gid int, writable ...string) *sandbox {
 	t.Helper()
 	s := &sandbox{root: t.TempDir(), uid: uid, gid: gid}
@@ -54,9 +54,9 @@ func (s *sandbox) write(t *testing.T, path, content string, mode os.FileMode) {
 	s.own(t, at, 0, s.gid)
 }
 
-// install puts rlproxy into the sandbox. Another process writes it: what other tests start
-// while this process has a file open for writing has it open too, and then nobody can
-// execute it.
+// install copies rlproxy into the sandbox, in a process of its own. If this process had the
+// file open for writing, the processes that other tests start meanwhile would inherit it, and
+// a file that is open for writing cannot be executed.
 func (s *sandbox) install(t *testing.T, path string) {
 	t.Helper()
 	at := filepath.Join(s.root, path)
@@ -88,8 +88,8 @@ func (s *sandbox) start(t *testing.T, command ...string) *proxy {
 	return &proxy{p, "127.0.0.1:" + port}
 }
 
-// staticBinary returns the path of an rlproxy as make build makes it: it needs no other
-// file.
+// staticBinary returns the path of an rlproxy that was built as make build does, so that it
+// needs no other file.
 func staticBinary(t *testing.T) string {
 	t.Helper()
 	staticOnce.Do(func() {
@@ -143,7 +143,7 @@ func newImage(t *testing.T) *image {
 	return i
 }
 
-// command returns the entry point followed by what docker run has after the image's name.
+// command returns the entry point followed by the arguments that docker run has after the image's name.
 func (i *image) command(args ...string) []string {
 	return append(append([]string(nil), i.entrypoint...), args...)
 }

@@ -34,14 +34,14 @@ func startNodes(t *testing.T, count int) []*node {
 	return nodes
 }
 
-// layouts is the stored key of the lists of backends that proxies have. The keys in which they note
+// layouts is the stored key in which proxies record their lists of backends. The stored keys in which they record
 // their busiest keys begin with busiest.
 const (
 	layouts = "rl:{%layouts}"
 	busiest = "rl:{%hotkeys"
 )
 
-// keys returns all keys that the node holds, other than those of the proxies.
+// keys returns all keys of the node, except those of the proxies themselves.
 func (n *node) keys(t *testing.T) []string {
 	t.Helper()
 	var keys []string

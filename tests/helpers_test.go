@@ -4,8 +4,8 @@
 // Reading order: README.md (all levels of tests), internal/proxytest (processes and the
 // wire), helpers_test.go and helpers_wire_test.go (its names here),
 // helpers_servers_test.go (nodes and proxies), then the tests by subject. The helpers of
-// the soaks are helpers_demand_test.go and helpers_load_test.go (what asks) and
-// helpers_history_test.go (what checks the answers).
+// the soaks are helpers_demand_test.go and helpers_load_test.go, which send the requests, and
+// helpers_history_test.go, which checks the answers.
 package tests
 
 import (
@@ -37,7 +37,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 	proxytest.Eventually(t, what, done)
 }
 
-// soak is the number of requests that make soak sets by SOAK_REQUESTS, or 0. When it is set,
+// soak is the number of requests that make soak sets in SOAK_REQUESTS, or 0. When it is set,
 // the random tests run their long form.
 var soak = soakRequests()
 
@@ -53,7 +53,7 @@ func soakRequests() int64 {
 	return n
 }
 
-// soakUpTo returns the number of requests of a random test: those that make soak sets, at most so many, or few.
+// soakUpTo returns the number of requests of a random test: the number that make soak sets, at most `most`, or else `few`.
 func soakUpTo(most, few int64) int64 {
 	if soak > 0 {
 		return min(soak, most)

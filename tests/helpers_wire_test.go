@@ -9,7 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
-// conn is a connection that sends and reads plain RESP, hiding nothing.
+// conn is a connection that sends and reads plain RESP.
 type conn struct{ *proxytest.Conn }
 
 type (

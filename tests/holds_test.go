@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestIDsBelongToTheirKeyAndCommand uses ids where they are unknown. Nothing is charged, held or given back.
+// TestIDsBelongToTheirKeyAndCommand uses ids with other keys and commands, where they are unknown: nothing is charged, held or
+// given back.
 func TestIDsBelongToTheirKeyAndCommand(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
@@ -41,8 +42,8 @@ func TestIDsBelongToTheirKeyAndCommand(t *testing.T) {
 	})
 }
 
-// TestQuestionsWithoutCostHoldNothing asks with COST 0, which makes no id known.
-func TestQuestionsWithoutCostHoldNothing(t *testing.T) {
+// TestRequestsWithoutCostHoldNothing sends requests with COST 0, whose ids stay unknown.
+func TestRequestsWithoutCostHoldNothing(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		c := dial(t, p.addr)
@@ -56,8 +57,8 @@ func TestQuestionsWithoutCostHoldNothing(t *testing.T) {
 	})
 }
 
-// TestLoweredSlotsLetLeasesStand lowers the number of slots below what is held.
-func TestLoweredSlotsLetLeasesStand(t *testing.T) {
+// TestLoweredSlotsKeepLeases lowers the number of slots below the number of held ones. The leases last.
+func TestLoweredSlotsKeepLeases(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		c := dial(t, p.addr)

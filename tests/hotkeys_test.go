@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fleetKeys returns what RL.HOTKEYS FLEET says of each key, by its field names, and how many
-// proxies it is from; 0 if there are no keys.
+// fleetKeys returns what RL.HOTKEYS FLEET reports about each key, by field name, and how many
+// proxies were added up; 0 if there are no keys.
 func (c *conn) fleetKeys(t *testing.T) (keys map[string]map[string]any, proxies int64) {
 	t.Helper()
 	c.do(t, "HELLO", 3)
@@ -24,7 +24,7 @@ func (c *conn) fleetKeys(t *testing.T) (keys map[string]map[string]any, proxies 
 	return keys, proxies
 }
 
-// askEach asks each proxy about each key, and returns how many decisions each key had.
+// askEach sends requests for each key to each proxy, and returns how many decisions each key had.
 func askEach(t *testing.T, proxies []*conn, keys, times int) int64 {
 	t.Helper()
 	for i := range keys {
@@ -41,8 +41,7 @@ func askEach(t *testing.T, proxies []*conn, keys, times int) int64 {
 	return int64(sent)
 }
 
-// sums reports whether RL.HOTKEYS FLEET says that the keys have had so many decisions on so many
-// proxies.
+// sums reports whether RL.HOTKEYS FLEET shows the given numbers of decisions and of proxies.
 func (c *conn) sums(t *testing.T, keys int, sent, proxies int64) bool {
 	t.Helper()
 	found, from := c.fleetKeys(t)
@@ -55,9 +54,9 @@ func (c *conn) sums(t *testing.T, keys int, sent, proxies int64) bool {
 	return from == proxies
 }
 
-// TestFleetAddsUpWhatAllProxiesSee asks three proxies in front of two nodes. What RL.HOTKEYS
-// FLEET says is what was sent, at each proxy, while a node is away, and without a proxy
-// that was killed.
+// TestFleetAddsUpWhatAllProxiesSee sends requests to three proxies in front of two nodes.
+// RL.HOTKEYS FLEET shows the sums at each proxy, also while a node is away, and without a
+// proxy that was killed.
 func TestFleetAddsUpWhatAllProxiesSee(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 2)
@@ -112,8 +111,8 @@ func TestFleetAddsUpWhatAllProxiesSee(t *testing.T) {
 	}
 }
 
-// TestFleetOfACluster does the same in front of a Redis Cluster, one of whose masters ends.
-func TestFleetOfACluster(t *testing.T) {
+// TestFleetWorksWithACluster does the same in front of a Redis Cluster, one of whose masters ends.
+func TestFleetWorksWithACluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t, 3, nil)
 	proxies := startProxies(t, 2, []string{"--backend-timeout", "2000", "--passthrough", "no", "--backend", cluster.URL()})
@@ -129,8 +128,8 @@ func TestFleetOfACluster(t *testing.T) {
 	}
 }
 
-// TestFleetShowsUsersTheirKeys holds that nobody sees a key of another proxy that he may not read.
-func TestFleetShowsUsersTheirKeys(t *testing.T) {
+// TestFleetShowsUsersOnlyTheirKeys checks that no user sees a key of another proxy that it may not read.
+func TestFleetShowsUsersOnlyTheirKeys(t *testing.T) {
 	t.Parallel()
 	args := append(backends(startNode(t)), "--user", "shop", "on", ">hush", "~shared1*", "+rl.hotkeys", "+hello")
 	proxies := startProxies(t, 2, args)

@@ -86,7 +86,7 @@ func (s *site) get(t *testing.T, path, user string) (int, string) {
 	return s.ask(t, http.MethodGet, path, user, "")
 }
 
-// watch opens the stream as a user, and returns its lines. It requires that there is one.
+// watch opens the stream as a user, and returns its lines. It requires that the stream is opened.
 func (s *site) watch(t *testing.T, user string) *bufio.Scanner {
 	t.Helper()
 	answer, err := s.send(t.Context(), http.MethodGet, "api/stream", user, "")
@@ -98,7 +98,7 @@ func (s *site) watch(t *testing.T, user string) *bufio.Scanner {
 	return lines
 }
 
-// shown is what matters here of a snapshot.
+// shown has the fields of a snapshot that matter here.
 type shown struct {
 	Engine string
 	Admin  bool
@@ -112,7 +112,7 @@ type shown struct {
 	Memory *struct{ Keys int64 }
 }
 
-// snapshot reads the stream until a snapshot of which done returns true.
+// snapshot reads the stream until a snapshot for which done returns true.
 func snapshot(t *testing.T, lines *bufio.Scanner, done func(s *shown) bool) *shown {
 	t.Helper()
 	deadline := time.Now().Add(patience)
@@ -135,9 +135,9 @@ func snapshot(t *testing.T, lines *bufio.Scanner, done func(s *shown) bool) *sho
 	return nil
 }
 
-// TestHTTPKnowsTheUsers asks for everything as a stranger, with the right password, with a
+// TestHTTPChecksUsers requests every path without a login, with the right password, with a
 // wrong one, and as a user with few rights.
-func TestHTTPKnowsTheUsers(t *testing.T) {
+func TestHTTPChecksUsers(t *testing.T) {
 	t.Parallel()
 	s := startHTTP(t, "--include", write(t, "users.conf", "page-admin yes\nuser default off\nuser boss on >hush-boss ~* +@all\n"+
 		"user shop on >hush-shop ~shop:* +@ratelimit\nuser probe on >hush-probe\n"))
@@ -194,7 +194,7 @@ func TestHTTPKnowsTheUsers(t *testing.T) {
 	require.NotContains(t, s.Output.String(), "hush")
 }
 
-// TestHTTPShowsAndResetsKeys sees a key on the page's stream, looks at it, and resets it, with
+// TestHTTPShowsAndResetsKeys finds a key on the page's stream, inspects it, and resets it, with
 // each engine.
 func TestHTTPShowsAndResetsKeys(t *testing.T) {
 	t.Parallel()
@@ -254,8 +254,8 @@ func TestReloadAppliesToHTTP(t *testing.T) {
 	s.stop(t)
 }
 
-// TestHTTPSpeaksTLSAsTheTLSPortDoes asks with and without a client certificate, and renews
-// the server's.
+// TestHTTPSpeaksTLSAsTheTLSPortDoes connects with and without a client certificate, and renews
+// the server's certificate.
 func TestHTTPSpeaksTLSAsTheTLSPortDoes(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -325,8 +325,8 @@ func TestReadyzFollowsTheNodes(t *testing.T) {
 	}
 }
 
-// TestDrainShowsOnHTTP stops a proxy whose client waits for a node that hangs.
-func TestDrainShowsOnHTTP(t *testing.T) {
+// TestReadyzReportsADrain stops a proxy whose client waits for a node that hangs.
+func TestReadyzReportsADrain(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	s := startHTTP(t, "--backend", n.URL(), "--backend-timeout", "20000", "--shutdown-timeout", "60")
@@ -353,8 +353,8 @@ func TestDrainShowsOnHTTP(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 }
 
-// TestHTTPPortThatCannotWorkIsRefused checks the errors at the start.
-func TestHTTPPortThatCannotWorkIsRefused(t *testing.T) {
+// TestUnusableHTTPPortIsRefused checks the errors at the start.
+func TestUnusableHTTPPortIsRefused(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -384,9 +384,9 @@ func TestHTTPPortThatCannotWorkIsRefused(t *testing.T) {
 	}
 }
 
-// TestHTTPNeverDelaysDecisions floods the HTTP port with connections that say nothing, that
-// never end a header, that send huge ones, that guess passwords, and that do not read what
-// they asked for. Decisions take as long as before, memory stays, and a probe is answered.
+// TestHTTPNeverDelaysDecisions floods the HTTP port with connections that send nothing, that
+// never end a header, that send huge headers, that guess passwords, and that do not read the
+// replies. Decisions take as long as before, the process does not grow, and a probe is answered.
 func TestHTTPNeverDelaysDecisions(t *testing.T) {
 	const clients = 1000
 	s := startHTTP(t, "--requirepass", "hush-hush")

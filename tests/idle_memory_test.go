@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// ask connects so many clients, has each send a command, and leaves them connected until the test
-// ends.
+// ask connects a number of clients, each of which sends a command, and leaves them connected until
+// the test ends.
 func ask(t *testing.T, clients int, dial func() (net.Conn, error), command []any) {
 	t.Helper()
 	places := make(chan struct{}, 50) // clients that connect at the same time
@@ -36,8 +36,9 @@ func ask(t *testing.T, clients int, dial func() (net.Conn, error), command []any
 	require.False(t, t.Failed())
 }
 
-// TestIdleConnectionsTakeLittleMemory holds connections that asked once, and are idle since, to the
-// figures of operations.md. Without TLS, those that asked for a decision are parked.
+// TestIdleConnectionsTakeLittleMemory compares the memory of connections that have sent one command
+// and are idle since with the figures in operations.md. Without TLS, those whose command was a
+// decision are parked.
 func TestIdleConnectionsTakeLittleMemory(t *testing.T) {
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
@@ -64,9 +65,9 @@ func TestIdleConnectionsTakeLittleMemory(t *testing.T) {
 				p = startProxy(t, plain...)
 			}
 			resident := func() int { return memoryKB(t, p.Cmd.Process.Pid, "VmRSS") }
-			ask(t, 500, dial, words(c.command)) // from now on, the process has what it needs in any case
+			ask(t, 500, dial, words(c.command)) // from now on, the process has the memory that it needs in any case
 			before := resident()
-			for last := 0; last != before && !raceEnabled; { // it gives back what it no longer needs
+			for last := 0; last != before && !raceEnabled; { // wait until the process has returned unused memory
 				last = before
 				time.Sleep(2 * time.Second)
 				before = resident()

@@ -12,8 +12,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
-// TestImportedPoliciesDecide imports configurations, starts a proxy with the lines, and asks for
-// descriptors as the comments say.
+// TestImportedPoliciesDecide imports configurations, starts a proxy with the resulting lines, and sends requests for
+// descriptors as the comments in the lines say.
 func TestImportedPoliciesDecide(t *testing.T) {
 	t.Parallel()
 	var remarks bytes.Buffer
@@ -73,7 +73,7 @@ func TestImportedPoliciesDecide(t *testing.T) {
 	}
 }
 
-// TestImportedCommandsSetPolicies gives the commands to redis-cli, as the help says.
+// TestImportedCommandsSetPolicies feeds the commands to redis-cli, as the help says.
 func TestImportedCommandsSetPolicies(t *testing.T) {
 	t.Parallel()
 	p := startProxy(t)

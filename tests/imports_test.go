@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// allowed says which of the project's packages each may import. One that is not
-// here may import none, and a new one needs a line.
+// allowed lists the packages of the project that each package may import. A package without a
+// line may import none of them.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
@@ -73,7 +73,7 @@ var allowed = map[string][]string{
 	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/peers", "tests/proc", "tests/traffic"}, // of the walk, which runs them in one process
 }
 
-// inTests says what else the tests of a package may import.
+// inTests lists what the tests of a package may import in addition.
 var inTests = map[string][]string{
 	"tests":              {"engine", "engine/memory"}, // of accuracy, which sets their clocks
 	"engine/joint":       {"engine/memory"},
@@ -87,10 +87,10 @@ var inTests = map[string][]string{
 	"lua":                {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
 }
 
-// testSupport is what only tests import: it ships with nothing.
+// testSupport lists the packages that only tests may import.
 var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "engine/conformance", "engine/hold/model", "shard/lease/model"}
 
-// alone says which packages a library may be imported by.
+// alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{
 	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
@@ -99,7 +99,7 @@ var alone = map[string][]string{
 	"go.yaml.in/yaml":           {"policy/envoy"},
 }
 
-// TestImports holds that imports point one way, tests excepted where they use a
+// TestImports checks that packages import only what they may, except for tests that use a
 // library as a client does.
 func TestImports(t *testing.T) {
 	t.Parallel()

@@ -14,7 +14,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/redistest"
 )
 
-// layout returns what INFO says of the lists of backends.
+// layout returns what INFO reports about the lists of backends.
 func (c *conn) layout(t *testing.T) string {
 	t.Helper()
 	for line := range strings.Lines(c.do(t, "INFO", "engine").(string)) {
@@ -25,9 +25,9 @@ func (c *conn) layout(t *testing.T) string {
 	return ""
 }
 
-// askBoth asks two proxies for one unit of each of n keys with a limit of 1, first the one
-// that comes first for the key. It returns the keys that a node decided for both, and
-// requires that of the others neither proxy admits anything.
+// askBoth sends a request for each of n keys, with a limit of 1, to both proxies; which one comes
+// first alternates. It returns the number of keys that a node decided for both, and requires that
+// neither proxy admits anything for the others.
 func askBoth(t *testing.T, a, b *proxy, prefix string, n int) (decided int) {
 	t.Helper()
 	clients := []*conn{dial(t, a.addr), dial(t, b.addr)}
@@ -46,9 +46,9 @@ func askBoth(t *testing.T, a, b *proxy, prefix string, n int) (decided int) {
 	return decided
 }
 
-// TestProxiesWithOtherBackendsDoNotAdmitTwice has two proxies with different lists of
-// backends. Both notice, answer the keys that the lists place on different nodes by their
-// policy, and all keys again when one of them has ended.
+// TestProxiesWithOtherBackendsDoNotAdmitTwice starts two proxies with different lists of
+// backends. Both notice. For keys that the lists place on different nodes, their FAIL policies
+// answer until one of the proxies has ended.
 func TestProxiesWithOtherBackendsDoNotAdmitTwice(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 3)
@@ -56,7 +56,7 @@ func TestProxiesWithOtherBackendsDoNotAdmitTwice(t *testing.T) {
 	old := startProxy(t, append(backends(nodes[:2]...), strict...)...)
 	changed := startProxy(t, append(backends(nodes...), strict...)...)
 	oldConn, changedConn := dial(t, old.addr), dial(t, changed.addr)
-	require.Equal(t, "conflict", changedConn.layout(t), "it knows before it answers anything")
+	require.Equal(t, "conflict", changedConn.layout(t), "it notices before it answers anything")
 	begun := time.Now()
 	eventually(t, "the older proxy to see the other list", func() bool { return oldConn.layout(t) == "conflict" })
 	t.Logf("seen after %v", time.Since(begun))
@@ -108,9 +108,9 @@ func TestProxiesWithOtherBackendsDoNotAdmitTwice(t *testing.T) {
 	}
 }
 
-// TestLayoutGuardWarnsUnlessToldOtherwise switches the guard by SIGHUP while two proxies
+// TestLayoutGuardOnlyWarnsUnlessStrict switches the guard by SIGHUP while two proxies
 // disagree.
-func TestLayoutGuardWarnsUnlessToldOtherwise(t *testing.T) {
+func TestLayoutGuardOnlyWarnsUnlessStrict(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 2)
 	conf := write(t, "rlproxy.conf", "")
@@ -156,9 +156,10 @@ func TestCheckWritesNothingToNodes(t *testing.T) {
 	}
 }
 
-// TestOneServerIsOneNodeWhateverItIsCalled holds that names of one node agree, that other
-// names for one server are recognized, and that databases are nodes of their own.
-func TestOneServerIsOneNodeWhateverItIsCalled(t *testing.T) {
+// TestOneServerIsOneNodeUnderAnyName checks that lists with different names for one server
+// agree, that two names for one server in a list are warned about, and that databases are nodes of
+// their own.
+func TestOneServerIsOneNodeUnderAnyName(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--bind", "127.0.0.1 127.0.0.2")
 	start := func(urls ...string) *proxy {
@@ -192,7 +193,7 @@ func TestOneServerIsOneNodeWhateverItIsCalled(t *testing.T) {
 	}
 }
 
-// TestNodesAreShown asks for RL.NODES while a node is away.
+// TestNodesAreShown sends RL.NODES while a node is away.
 func TestNodesAreShown(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, dial(t, startProxy(t).addr).do(t, "RL.NODES"), "the embedded engine has no nodes")

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSlotsAreNeverOversold has workers share the slots of a pool through three proxies that are killed and started again. From
-// what they saw, no more of them worked at a time than there are slots. make soak does it for 10 s.
+// TestSlotsAreNeverOversold lets workers share the slots of a pool through three proxies that are killed and started again. By
+// what the workers saw, never more of them worked at a time than there are slots. make soak runs it for 10 s.
 func TestSlotsAreNeverOversold(t *testing.T) {
 	t.Parallel()
 	const slots, workers = 5, 20
@@ -32,11 +32,11 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Add(1)
-		go func() { // until the time is over
+		go func() { // ends when the time is over
 			defer wg.Done()
 			r := newRoamer(uint64(w), f.addrs)
 			for n := 0; goesOn(); n++ {
-				// A connection of its own, which it closes after some of its work as a crash does.
+				// The worker has a connection of its own, which it sometimes closes at work, as in a crash.
 				id := fmt.Sprintf("w%d:%d", w, n)
 				addrs := f.addrs()
 				c, err := connect(addrs[r.rng.IntN(len(addrs))])
@@ -58,7 +58,7 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 				}
 				from := time.Now()
 				time.Sleep(time.Duration(r.rng.IntN(30)) * time.Millisecond)
-				// It had its lease until then if it can be renewed: one that has ended is not revived.
+				// If the lease can be renewed it has not ended meanwhile: an ended lease is never revived.
 				to := time.Now()
 				replies, err = c.Exchange(words("RL.RENEW pool " + id + " TTL 1s"))
 				mu.Lock()
@@ -102,7 +102,7 @@ func TestSlotsAreNeverOversold(t *testing.T) {
 	f.stop(t)
 }
 
-// cpu returns the time of a processor that a process has taken.
+// cpu returns the CPU time that a process has used.
 func cpu(t *testing.T, pid int) time.Duration {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))

@@ -17,9 +17,9 @@ var (
 	unlinked  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
-// A link of a page names a file or folder that exists and, after a #, one of its headings, in the form in which GitHub
-// writes anchors.
-func TestLinksOfPagesLeadSomewhere(t *testing.T) {
+// Each link of a page names a file or folder that exists and, after a #, one of its headings, in the form of GitHub's
+// anchors.
+func TestLinksOfPagesAreValid(t *testing.T) {
 	t.Parallel()
 	read := func(path string) string {
 		text, err := os.ReadFile(path) // #nosec G304 -- a page of this repository

@@ -73,6 +73,6 @@ func TestPasswordGuessesAreSlow(t *testing.T) {
 	log := p.Output.String()
 	require.Regexp(t, `level=warning msg="logins refused: wrong name or password" refused=1 client=1 addr=127\.0\.0\.1:`, log)
 	require.NotContains(t, log, "hush")
-	// The guesses take more than 6 s, and there is a line each 10 s at most.
+	// The guesses take more than 6 s, and the log has at most one line every 10 s.
 	require.LessOrEqual(t, strings.Count(log, "logins refused"), 2)
 }

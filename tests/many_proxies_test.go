@@ -10,10 +10,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestManyProxiesHoldOneLimit loads the same keys through three proxies in front of three
-// nodes. From what clients saw, no trailing window admitted more than the limit, and no
+// TestManyProxiesHoldOneLimit sends requests for the same keys through three proxies in front of three
+// nodes. By the answers that clients got, no trailing window admitted more than the limit, and no
 // request was denied while there was room. make soak runs each load for 4 seconds.
-// The load takes all of the machine, so that the test does not run in parallel with others.
+// The load uses the whole machine, so the test does not run in parallel with others.
 func TestManyProxiesHoldOneLimit(t *testing.T) {
 	nodes := startNodes(t, 3)
 	proxies := startProxies(t, 3, backends(nodes...))
@@ -61,8 +61,8 @@ func TestManyProxiesHoldOneLimit(t *testing.T) {
 }
 
 // TestBrokenConnectionsChargeNothingTwice flushes the nodes' functions and kills the
-// proxies' connections while clients send requests. No client sees an error. The policy
-// answers where a reply was lost with its connection, and each such request was charged at
+// proxies' connections while clients send requests. No client sees an error. The FAIL policy
+// answers if a reply was lost with its connection, and each such request was charged at
 // most once. make soak runs the load for 5 seconds. It does not run in
 // parallel with others either.
 func TestBrokenConnectionsChargeNothingTwice(t *testing.T) {

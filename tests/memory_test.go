@@ -28,7 +28,7 @@ func TestLogOfAThousandUnitsIsSmall(t *testing.T) {
 	for range limit {
 		require.Equal(t, int64(1), c.decide(t, "RL.SLIDE log 1000 1h").allowed)
 		for last := time.Now().UnixMilli(); time.Now().UnixMilli() == last; {
-			// waits for less than a millisecond, which no sleep does
+			// This waits for less than a millisecond, which is shorter than any sleep.
 		}
 	}
 	require.Equal(t, int64(0), c.decide(t, "RL.SLIDE log 1000 1h").allowed)

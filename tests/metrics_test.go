@@ -108,7 +108,7 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 		return `node_fail_answers_total{fail="` + policy + `",node="` + n.Addr + `"}`
 	}
 
-	// Of each node a key.
+	// One key on each node.
 	key := make([]string, 2)
 	asked := []int{0, 0}
 	for i := 0; key[0] == "" || key[1] == ""; i++ {
@@ -122,7 +122,7 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 		}
 	}
 	first := asked[0] + asked[1]
-	for range 3 { // one denial of the node, two of memory
+	for range 3 { // one denial by the node, two remembered ones
 		c.do(t, "RL.SLIDE", key[0], 1, 60)
 	}
 	var equal [][]any
@@ -159,7 +159,7 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 	}
 	require.EqualValues(t, 1, s[label("forward_commands_total", nodes[0], "")]+s[label("forward_commands_total", nodes[1], "")])
 
-	// One node is gone and one hangs: each policy answers.
+	// One node is gone and one hangs. Each FAIL policy answers.
 	nodes[0].Kill()
 	nodes[1].Pause()
 	policies := map[string]int{"open": 4, "closed": 3, "local": 2, "error": 1}
@@ -208,9 +208,9 @@ func TestMetricsFollowTheNodes(t *testing.T) {
 	p.stop(t)
 }
 
-// Keys are shown to whoever may see them all, and to nobody with metrics-keys no. Nothing
-// else has a label with a key.
-func TestMetricsShowKeysToThoseWhoMaySeeThem(t *testing.T) {
+// Keys are shown only to users who may see all keys, and to nobody with metrics-keys no. No other
+// metric has a label with a key.
+func TestMetricsShowKeysOnlyToPermittedUsers(t *testing.T) {
 	t.Parallel()
 	args := []string{
 		"--user", "default", "off", "--user", "app", "on", ">app", "~*", "+@all",
@@ -232,8 +232,8 @@ func TestMetricsShowKeysToThoseWhoMaySeeThem(t *testing.T) {
 	require.NotContains(t, hidden.text(t, "app:app"), "hot_key")
 }
 
-// Decisions by a policy's limits are counted and logged under its name, and as the command of
-// its algorithm. The command that was sent is RL.CHECK, for those who ask about commands.
+// Decisions by a policy's limits are counted and logged under the policy's name, and as the command of
+// its algorithm. Statistics of commands count them as RL.CHECK, which was sent.
 func TestDecisionsAreCountedAndLoggedByPolicy(t *testing.T) {
 	t.Parallel()
 	nodes := backends(startNodes(t, 2)...)
@@ -271,7 +271,7 @@ func TestDecisionsAreCountedAndLoggedByPolicy(t *testing.T) {
 	}
 }
 
-func TestMetricsCountWhatBecomesOfHolds(t *testing.T) {
+func TestMetricsCountOutcomesOfHolds(t *testing.T) {
 	t.Parallel()
 	for name, args := range map[string][]string{"embedded": nil, "2 nodes": append(backends(startNodes(t, 2)...), "--backend-timeout", "10000")} {
 		t.Run(name, func(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMonitoringToolsGetSoundAnswers(t *testing.T) {
+func TestMonitoringToolsGetValidReplies(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		require.Regexp(t, `^\d+ \d+ \d+\.\d+ \d+\n$`, cli(t, p, "--latency"))

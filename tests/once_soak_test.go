@@ -12,10 +12,10 @@ import (
 	"github.com/rlproxy/rlproxy/internal/faultnet"
 )
 
-// TestOnceIsChargedOnceWhateverIsLost has clients ask with ONCE over networks that lose replies at random, between them and
-// the proxies and between the proxies and the nodes. Who gets no answer, or one by policy, asks again, mostly another
-// proxy. Afterwards each key has charged each of its ids once, and each id was told what its one charge left.
-// SOAK_REQUESTS sets the number of ids, at most 100,000.
+// TestOnceIsChargedOnceWhateverIsLost sends requests with ONCE over networks that lose replies at random, between clients and
+// proxies and between proxies and nodes. A client that gets no answer, or one by a FAIL policy, sends the request again, usually
+// to another proxy. In the end each key has charged each of its ids once, and all answers for an id have what remained after that
+// charge. SOAK_REQUESTS sets the number of ids, at most 100,000.
 func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 	t.Parallel()
 	keys, ids := 10, int(soakUpTo(100_000, 6000)/10) // of each key
@@ -40,7 +40,7 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 	}
 
 	const limit, depth, clients = 1_000_000, 16, 8
-	left := make([][]int64, keys) // what the answer said to remain, by key and id
+	left := make([][]int64, keys) // remaining in the answer, by key and id
 	for k := range left {
 		left[k] = make([]int64, ids)
 	}
@@ -49,7 +49,7 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range clients {
 		wg.Add(1)
-		go func() { // until all ids are taken
+		go func() { // ends when all ids are taken
 			defer wg.Done()
 			r := newRoamer(uint64(i), func() []string { return addrs })
 			defer r.close()
@@ -92,7 +92,7 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 						default:
 							left[n%keys][n/keys] = d.remaining + 1
 							if n%8 == 0 && r.rng.IntN(2) == 0 {
-								again = append(again, n) // for no reason: the answer is the same
+								again = append(again, n) // repeated without need: the answer must be the same
 							}
 						}
 					}
@@ -130,7 +130,7 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 	}
 }
 
-// waitServed waits until a proxy answers about all nodes: about every key, without a policy.
+// waitServed waits until a proxy's nodes decide every key, and no FAIL policy answers.
 func waitServed(t *testing.T, addr string, keys int) {
 	t.Helper()
 	c := dial(t, addr)

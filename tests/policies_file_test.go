@@ -13,8 +13,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 )
 
-// TestPolicyFileIsWholeAfterAKill kills a process again and again while its policies change.
-func TestPolicyFileIsWholeAfterAKill(t *testing.T) {
+// TestPolicyFileIsIntactAfterAKill kills a process again and again while its policies change.
+func TestPolicyFileIsIntactAfterAKill(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies")
 	last := 0 // the number that the latest answered change has set
@@ -56,8 +56,8 @@ func TestPolicyFileIsWholeAfterAKill(t *testing.T) {
 	}
 }
 
-// TestFullDiskLeavesPoliciesAsTheyAre has a process that may write no file of more than a few KB.
-func TestFullDiskLeavesPoliciesAsTheyAre(t *testing.T) {
+// TestFullDiskLeavesPoliciesUnchanged runs a process that must not write files of more than a few KB.
+func TestFullDiskLeavesPoliciesUnchanged(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "policies")
@@ -92,8 +92,8 @@ func TestFullDiskLeavesPoliciesAsTheyAre(t *testing.T) {
 	require.Equal(t, int64(100), c.limitOf(t, "p1"))
 }
 
-// TestPolicyFileThatMakesNoSenseIsAnErrorAtTheStart also has files that cannot be.
-func TestPolicyFileThatMakesNoSenseIsAnErrorAtTheStart(t *testing.T) {
+// TestInvalidPolicyFilePreventsTheStart also uses paths that cannot be files.
+func TestInvalidPolicyFilePreventsTheStart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
 	path := filepath.Join(folder, "policies")
@@ -128,8 +128,8 @@ func TestPolicyFileThatMakesNoSenseIsAnErrorAtTheStart(t *testing.T) {
 	}
 }
 
-// TestPoliciesAreLoggedAndOutliveARestart also says who changed them.
-func TestPoliciesAreLoggedAndOutliveARestart(t *testing.T) {
+// TestPoliciesAreLoggedAndSurviveARestart changes policies. The log says who changed them.
+func TestPoliciesAreLoggedAndSurviveARestart(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "policies")
 	p := startProxy(t, "--policy-file", path)

@@ -19,14 +19,14 @@ import (
 // storedPolicies is the stored key of the policies that are set by command.
 const storedPolicies = "rl:{%policies}"
 
-// setPolicy sets a policy and requires that it is done.
+// setPolicy sets a policy and requires that the command succeeds.
 func (c *conn) setPolicy(t *testing.T, line string) {
 	t.Helper()
 	reply := c.do(t, words("RL.POLICY SET "+line)...)
 	require.IsType(t, []any{}, reply, line)
 }
 
-// limitOf returns the limit that RL.CHECK answers with, or -1 for an error.
+// limitOf returns the limit in the reply of RL.CHECK, or -1 for an error.
 func (c *conn) limitOf(t *testing.T, policy string) int64 {
 	t.Helper()
 	d, err := toDecision(c.do(t, "RL.CHECK", policy, "k", "COST", 0))
@@ -42,9 +42,9 @@ func (c *conn) awaitLimit(t *testing.T, policy string, limit int64) {
 	eventually(t, fmt.Sprintf("policy %s to have the limit %d", policy, limit), func() bool { return c.limitOf(t, policy) == limit })
 }
 
-// TestChangeOfAPolicyIsInForceEverywhereWithinASecond measures how long a change on one proxy takes
-// until another one answers by it.
-func TestChangeOfAPolicyIsInForceEverywhereWithinASecond(t *testing.T) {
+// TestPolicyChangeAppliesEverywhereWithinASecond measures how long it takes until a change on one
+// proxy applies on another.
+func TestPolicyChangeAppliesEverywhereWithinASecond(t *testing.T) {
 	const changes = 24
 	proxies := startProxies(t, 2, backends(startNodes(t, 3)...))
 	a, b := dial(t, proxies[0].addr), dial(t, proxies[1].addr)
@@ -62,7 +62,7 @@ func TestChangeOfAPolicyIsInForceEverywhereWithinASecond(t *testing.T) {
 	require.Less(t, took[changes*9/10], time.Second)
 }
 
-// TestPoliciesAreOnAllKindsOfNodes has two proxies with each kind of backend.
+// TestPoliciesAreOnAllKindsOfNodes starts two proxies with each kind of backend.
 func TestPoliciesAreOnAllKindsOfNodes(t *testing.T) {
 	t.Parallel()
 	eachBackend(t, func(t *testing.T, k backendKind) {
@@ -97,8 +97,8 @@ func TestPoliciesAreOnAllKindsOfNodes(t *testing.T) {
 	})
 }
 
-// TestPoliciesOutliveAFailover kills the master that has the policies.
-func TestPoliciesOutliveAFailover(t *testing.T) {
+// TestPoliciesSurviveAFailover kills the master that has the policies.
+func TestPoliciesSurviveAFailover(t *testing.T) {
 	t.Parallel()
 	g := redistest.StartGuarded(t)
 	proxies := startProxies(t, 2, []string{"--backend", g.URL()})
@@ -118,8 +118,8 @@ func TestPoliciesOutliveAFailover(t *testing.T) {
 	require.Contains(t, g.Replica.Do("GET", storedPolicies), "policy api SLIDE 70 1m")
 }
 
-// TestNodeThatIsAwayLeavesPoliciesInForce has the node of the policies killed and come back empty.
-func TestNodeThatIsAwayLeavesPoliciesInForce(t *testing.T) {
+// TestPoliciesStillApplyWhileTheirNodeIsAway kills the node of the policies, which comes back empty.
+func TestPoliciesStillApplyWhileTheirNodeIsAway(t *testing.T) {
 	t.Parallel()
 	node := startNode(t)
 	args := []string{"--backend", node.URL(), "--fail-policy", "open"}
@@ -160,7 +160,7 @@ func TestNodeThatIsAwayLeavesPoliciesInForce(t *testing.T) {
 	f.awaitLimit(t, "api", 60)
 }
 
-// TestDamagedPoliciesChangeNothing has something else in the place of the policies.
+// TestDamagedPoliciesChangeNothing stores something else under the key of the policies.
 func TestDamagedPoliciesChangeNothing(t *testing.T) {
 	t.Parallel()
 	node := startNode(t)
@@ -191,7 +191,7 @@ func stored(version int, text string) string {
 	return fmt.Sprintf("rlproxy-policies 1 %d %016x\n%s", version, xxhash.Sum64String(text), text)
 }
 
-// TestTwoOperatorsAtOnceLoseNothing has operators of two proxies change the policies as fast as they can.
+// TestTwoOperatorsAtOnceLoseNothing lets operators of two proxies change the policies as fast as they can.
 func TestTwoOperatorsAtOnceLoseNothing(t *testing.T) {
 	t.Parallel()
 	const each = 100
@@ -232,7 +232,7 @@ func TestTwoOperatorsAtOnceLoseNothing(t *testing.T) {
 	require.Equal(t, len(done), strings.Count(text, "\npolicy "))
 }
 
-// TestThousandPoliciesWithTenThousandOverrides has a proxy that finds them, and one that gets a change of them.
+// TestThousandPoliciesWithTenThousandOverrides starts one proxy that finds them stored, and another that gets a change of them.
 func TestThousandPoliciesWithTenThousandOverrides(t *testing.T) {
 	t.Parallel()
 	var text strings.Builder

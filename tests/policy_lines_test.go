@@ -50,7 +50,7 @@ func TestPoliciesOfTheConfigurationFollowIt(t *testing.T) {
 	}
 }
 
-// TestPoliciesAnswerWithoutTheirNode asks while no node answers.
+// TestPoliciesAnswerWithoutTheirNode sends RL.CHECK while no node answers.
 func TestPoliciesAnswerWithoutTheirNode(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reservations is the clients of TestReservationsHoldTheirLimits, and what they know to be charged.
+// reservations has the clients of TestReservationsHoldTheirLimits, and the units that they know to be charged.
 type reservations struct {
 	fleet    *fleet
 	left     atomic.Int64 // reservations that have yet to be asked for
@@ -36,7 +36,7 @@ func limitOf(key int) (limit int64, window string) {
 	return reservedLimit, "700ms"
 }
 
-// until sends a command until there is an answer that no policy gave.
+// until sends a command until it gets an answer that is not by a FAIL policy.
 func (s *reservations) until(r *roamer, command []any) ([]int64, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -67,7 +67,7 @@ func (s *reservations) until(r *roamer, command []any) ([]int64, error) {
 	}
 }
 
-// client reserves and settles one after another: with what was held, less, nothing, or not at all.
+// client makes one reservation after another. It settles each with the held units, fewer or none, or does not settle it.
 func (s *reservations) client(number int) error {
 	r := newRoamer(uint64(number), s.fleet.addrs)
 	defer r.close()
@@ -122,9 +122,9 @@ func (s *reservations) client(number int) error {
 	return nil
 }
 
-// TestReservationsHoldTheirLimits has many clients reserve and settle through three proxies that are killed and started
-// again, on nodes that lose their functions and connections. Who gets no answer asks again. What is charged and held is never
-// more than the limit, and in the end exactly what clients settled, and what lapsed, is charged.
+// TestReservationsHoldTheirLimits lets many clients reserve and settle through three proxies that are killed and started
+// again, on nodes that lose their functions and connections. A client that gets no answer sends its request again. The units
+// charged and held are never more than the limit, and in the end exactly the settled and the lapsed units are charged.
 // SOAK_REQUESTS sets the number of reservations, at most 100,000.
 func TestReservationsHoldTheirLimits(t *testing.T) {
 	t.Parallel()
@@ -138,7 +138,7 @@ func TestReservationsHoldTheirLimits(t *testing.T) {
 	var looks, most atomic.Int64
 	var watchers, clients sync.WaitGroup
 	watchers.Add(1)
-	go func() { // until ctx ends
+	go func() { // ends with ctx
 		defer watchers.Done()
 		c, err := connect(observer.addr)
 		if err != nil {
@@ -175,7 +175,7 @@ func TestReservationsHoldTheirLimits(t *testing.T) {
 	began := time.Now()
 	for i := range 10 {
 		clients.Add(1)
-		go func() { // until none is left
+		go func() { // ends when none is left
 			defer clients.Done()
 			if err := s.client(i); err != nil {
 				t.Error(err)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inspectBoth returns how much a key and its shadow have used, with one command and window each.
+// inspectBoth returns the units in use of a key and of its shadow, each with one command and window.
 func (c *conn) inspectBoth(t *testing.T, key string) (used, shadow int64) {
 	t.Helper()
 	for _, item := range c.do(t, "RL.INSPECT", key).([]any) {
@@ -24,9 +24,9 @@ func (c *conn) inspectBoth(t *testing.T, key string) (used, shadow int64) {
 	return used, shadow
 }
 
-// An enforced and a shadow limit of the same key never touch each other, wherever they lie, and
+// An enforced and a shadow limit of the same key never affect each other, wherever they are stored and
 // however many shards they have.
-func TestShadowsNeverTouchTheirKeys(t *testing.T) {
+func TestShadowsAndTheirKeysAreIndependent(t *testing.T) {
 	t.Parallel()
 	for name, start := range map[string]func(t *testing.T) []string{
 		"embedded": func(*testing.T) []string { return nil },
@@ -83,8 +83,8 @@ func TestShadowsNeverTouchTheirKeys(t *testing.T) {
 	}
 }
 
-// What a node stores of a shadow has a name of its own, and ends like all it stores.
-func TestStoredKeysOfShadows(t *testing.T) {
+// A shadow has a stored key of its own, which expires like all others.
+func TestShadowsHaveStoredKeysOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	c := dial(t, startProxy(t, backends(n)...).addr)
@@ -100,9 +100,9 @@ func TestStoredKeysOfShadows(t *testing.T) {
 	}
 }
 
-// No FAIL policy denies a request with SHADOW. Rules go by the client's key, and what FAIL LOCAL
-// counted of a shadow is written back to it.
-func TestFAILAnswersToShadows(t *testing.T) {
+// No FAIL policy denies a request with SHADOW. Rules match the client's key, and what FAIL LOCAL
+// counted for a shadow is written back to the shadow.
+func TestNoFailPolicyDeniesShadows(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	p := startProxy(t, "--backend", n.URL(), "--backend-timeout", "500", "--fail-policy", "closed", "--fail-policy", "api:?", "local")
@@ -127,8 +127,8 @@ func TestFAILAnswersToShadows(t *testing.T) {
 	require.Equal(t, []int64{0, 2}, []int64{used, shadow})
 }
 
-// What SHADOW would have denied is counted apart: it is in no count of denials.
-func TestShadowsAreCountedApartEverywhere(t *testing.T) {
+// Requests that SHADOW would have denied are counted separately, and not as denials.
+func TestShadowDenialsAreCountedSeparately(t *testing.T) {
 	t.Parallel()
 	log, args := newDecisionLog(t)
 	m := startMeasured(t, args...)
@@ -157,8 +157,8 @@ func TestShadowsAreCountedApartEverywhere(t *testing.T) {
 	require.Equal(t, []any{"denial", "k", true, 1.0}, []any{lines[0]["event"], lines[0]["key"], lines[0]["shadow"], lines[0]["limit"]})
 }
 
-// A policy may be on trial: with RL.CHECK, too, nobody is denied, not even whom an override blocks.
-func TestPoliciesOnTrialDenyNobody(t *testing.T) {
+// A policy may have SHADOW. Then RL.CHECK denies no request, not even for keys with a BLOCKED override.
+func TestPoliciesWithShadowDenyNothing(t *testing.T) {
 	t.Parallel()
 	eachEngine(t, func(t *testing.T, p *proxy) {
 		c := dial(t, p.addr)

@@ -21,7 +21,7 @@ const (
 // generated matches the line by which Go's tools know a generated file.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// TestPackagesStaySmall holds every package that ships to the bounds. Files for other systems
+// TestPackagesStaySmall checks the bounds of every package that ships. Files for other systems
 // count; tests and generated files do not.
 func TestPackagesStaySmall(t *testing.T) {
 	t.Parallel()

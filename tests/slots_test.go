@@ -25,8 +25,8 @@ func free(t *testing.T, c *conn, key string) int64 {
 	return c.do(t, "RL.ACQUIRE", key, 10, "ID", "probe", "COST", 0).([]any)[2].(int64)
 }
 
-// TestAKilledClientFreesItsSlotsAtOnce kills a process that holds slots, which would otherwise be held for an hour. It measures
-// how long that takes, so that it does not run in parallel with others.
+// TestAKilledClientFreesItsSlotsAtOnce kills a process whose leases would otherwise last an hour. It measures how long it takes
+// until the slots are free, so it does not run in parallel with others.
 func TestAKilledClientFreesItsSlotsAtOnce(t *testing.T) {
 	for name, args := range slotEngines(t) {
 		t.Run(name, func(t *testing.T) {
@@ -55,7 +55,7 @@ func TestAKilledClientFreesItsSlotsAtOnce(t *testing.T) {
 	}
 }
 
-// TestWorkersShareSlots is a pool of workers that do nothing but be at work, some of which crash at it.
+// TestWorkersShareSlots runs a pool of workers, each of which pretends to work while it has a slot. Some of them crash.
 func TestWorkersShareSlots(t *testing.T) {
 	t.Parallel()
 	const workers, slots = 30, 4
@@ -129,7 +129,7 @@ func TestWorkersShareSlots(t *testing.T) {
 }
 
 // TestManyLeasesOfManyConnectionsAreRenewed holds leases for several times their TTL. make soak does it with 10,000 leases of
-// 1,000 connections, and says what that takes.
+// 1,000 connections, and logs how much CPU time that takes.
 func TestManyLeasesOfManyConnectionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	const each = 10
@@ -175,8 +175,9 @@ func TestManyLeasesOfManyConnectionsAreRenewed(t *testing.T) {
 	}
 }
 
-// TestSlotsOfAProxyThatEnds stops one proxy, and kills another. The node has their clients' leases.
-func TestSlotsOfAProxyThatEnds(t *testing.T) {
+// TestSlotsAreFreedAfterTheirProxyEnds stops one proxy, which releases its clients' leases, and kills another, whose leases end
+// with their TTL.
+func TestSlotsAreFreedAfterTheirProxyEnds(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)
 	stays := startProxy(t, backends(n)...)

@@ -76,7 +76,7 @@ func TestSplitKeyAdmitsExactlyItsLimit(t *testing.T) {
 }
 
 // TestSplitKeyFollowsLimitsThatChange lowers and raises the limits of two windows from call
-// to call. Each call is decided by the limits that it brings.
+// to call. Each call is decided by its own limits.
 func TestSplitKeyFollowsLimitsThatChange(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, backends(startNodes(t, 4)...))

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// brief is the backend-timeout of these tests: nodes do not answer on purpose.
+// brief is the backend-timeout of these tests, in which nodes do not answer on purpose.
 const brief = "500"
 
 // nodeAt returns the node that has the address.
@@ -64,7 +64,7 @@ func (a *awayCase) ask(t *testing.T, times int) {
 	}
 }
 
-// sum returns how much of the limit is used.
+// sum returns how many units are in use.
 func (a *awayCase) sum(t *testing.T) int64 {
 	t.Helper()
 	d := a.link().decide(t, "RL.SLIDE k 400 1h COST 0 SHARDS 4")
@@ -72,11 +72,10 @@ func (a *awayCase) sum(t *testing.T) int64 {
 	return awayLimit - d.remaining
 }
 
-// TestSplitKeyOutlivesTheNodeOfAShard takes away the node of a shard: killed, so that it
-// comes back empty, or stopped, so that it comes back as it was. The home and the other
-// shards continue. What the missing shard holds counts as used meanwhile, and nothing is
-// admitted twice.
-func TestSplitKeyOutlivesTheNodeOfAShard(t *testing.T) {
+// TestSplitKeySurvivesTheLossOfAShard kills the node of a shard, so that it comes back empty, or
+// pauses it, so that it comes back as it was. The home and the other shards continue. What the
+// missing shard holds counts as used meanwhile, and nothing is admitted twice.
+func TestSplitKeySurvivesTheLossOfAShard(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		leave, back func(n *node)
@@ -146,10 +145,10 @@ func (a *awayCase) up(t *testing.T) bool {
 	return true
 }
 
-// TestSplitKeyOutlivesTheNodeOfItsHome kills the node of the home. The other shards admit
-// for as long as their leases last; the policy answers the rest. A home that comes back
-// empty has forgotten what was admitted: it admits the limit again, and no more than that.
-func TestSplitKeyOutlivesTheNodeOfItsHome(t *testing.T) {
+// TestSplitKeySurvivesTheLossOfItsHome kills the node of the home. The other shards admit
+// for as long as their leases last; the FAIL policy answers the other requests. A home that comes
+// back empty has forgotten what was admitted: it admits the limit again, and no more than that.
+func TestSplitKeySurvivesTheLossOfItsHome(t *testing.T) {
 	t.Parallel()
 	a := startAway(t)
 	a.ask(t, 200)
@@ -191,8 +190,8 @@ func TestSplitKeyOutlivesTheNodeOfItsHome(t *testing.T) {
 	a.fleet.stop(t)
 }
 
-// TestSplitKeyHoldsItsLimitWhileNodesFail takes nodes away one after another under load, which
-// is by turns below the limit, so that there is something to lend, and above it. No window
+// TestSplitKeyHoldsItsLimitWhileNodesFail takes nodes away one after another under load. The load
+// alternates between below the limit, so that there is something to lend, and above it. No window
 // admits more than the limit, except around the moment at which the home forgets.
 func TestSplitKeyHoldsItsLimitWhileNodesFail(t *testing.T) {
 	t.Parallel()

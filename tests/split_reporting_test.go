@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSplitByLoadIsReported loads a key until it is split, and lets it cool again. INFO,
-// RL.INSPECT, RL.HOTKEYS and the log report both.
+// TestSplitByLoadIsReported sends requests for a key until it is split, then far fewer until the
+// split ends. INFO, RL.INSPECT, RL.HOTKEYS and the log report both.
 func TestSplitByLoadIsReported(t *testing.T) {
 	t.Parallel()
 	const splitByLoad, cooled = `msg="splitting a key because of its load"`, "no longer splitting a key because of its load"

@@ -73,10 +73,10 @@ type splitSoak struct {
 	calls, requests map[float64]int64 // sums by the phases' factor
 }
 
-// TestSplitKeysHoldTheirLimitsUnderLoad loads split keys below and above their limits, through
-// three proxies that are killed and started again one after another. From what clients saw,
-// no window admitted more than the limit, and no request was denied while there was room.
-// SOAK_REQUESTS sets the number of requests.
+// TestSplitKeysHoldTheirLimitsUnderLoad sends requests for split keys below and above their limits,
+// through three proxies that are killed and started again one after another. By the answers that
+// clients got, no window admitted more than the limit, and no request was denied while there was
+// room. SOAK_REQUESTS sets the number of requests.
 func TestSplitKeysHoldTheirLimitsUnderLoad(t *testing.T) {
 	t.Parallel()
 	count := int64(30_000)
@@ -93,8 +93,8 @@ func TestSplitKeysHoldTheirLimitsUnderLoad(t *testing.T) {
 	for _, c := range splitTenants {
 		s.demand.tenants = append(s.demand.tenants, c.tenant)
 	}
-	// On a busy machine the clients may not ask for twice the limit of enough keys at first, and never
-	// for that of the largest limits.
+	// On a busy machine the clients may not reach twice the limit of enough keys at first, and never
+	// that of the largest limits.
 	const rounds, enough = 4, 4
 	measured, undenied := 0, []string{""}
 	for round := 0; round < rounds && (measured < enough || s.kills < 3 || len(undenied) > 0); round++ {
@@ -152,9 +152,9 @@ func (s *splitSoak) record(t *testing.T) {
 	s.executed, s.sent = executed, sent
 }
 
-// check checks all answers so far. It returns the number of keys of which clients asked for
-// twice the limit in two windows or more, so that the admitted share was checked, too, and the keys of which no
-// request was denied.
+// check checks all answers so far. It returns the number of keys for which the demand was at least twice
+// the limit in two windows or more, so that the admitted share was checked, too, and the keys without a
+// denied request.
 func (s *splitSoak) check(t *testing.T) (measured int, undenied []string) {
 	t.Helper()
 	d := s.demand
@@ -187,7 +187,7 @@ func (s *splitSoak) check(t *testing.T) (measured int, undenied []string) {
 func (h *history) rate() float64 { return float64(h.limit) / h.window.Seconds() }
 
 // used returns how much was admitted and how much the limit allows, over the consecutive
-// windows in which at least twice the limit was asked for.
+// windows in which the demand was at least twice the limit.
 func (d *demand) used(h *history) (admitted, most int64) {
 	type window struct{ asked, admitted int64 }
 	windows := make(map[time.Duration]*window)

@@ -74,7 +74,7 @@ func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 	require.Contains(t, out, "can't read the configuration: open ")
 }
 
-// Both --check and a start refuse what cannot work.
+// Both --check and a start refuse settings that cannot work.
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -198,7 +198,7 @@ func TestLogHonoursItsFileAndLevel(t *testing.T) {
 	require.Empty(t, p2.Output.String())
 }
 
-// A reload is refused if it contradicts a setting that would change only by a restart.
+// A reload is refused if it contradicts a setting that only a restart would change.
 func TestReloadNeverSharesTheLogFile(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -220,7 +220,7 @@ func TestReloadNeverSharesTheLogFile(t *testing.T) {
 	p.Stop(t)
 }
 
-// A warning about clients without a password is for those that can connect from elsewhere.
+// There is a warning about clients without a password if clients can connect from other machines.
 func TestOpenAddressesAreWarnedAbout(t *testing.T) {
 	t.Parallel()
 	const warning = "any client that can connect has full access"

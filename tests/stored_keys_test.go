@@ -22,8 +22,8 @@ func requireExpiring(t *testing.T, n *node) {
 	}
 }
 
-// TestEveryStoredKeyExpires makes states of every kind, with charges, denials, requests of
-// cost 0 and changed limits. Each client key is one stored key, which expires when it no
+// TestEveryStoredKeyExpires creates states of every kind, with charges, denials, requests of
+// cost 0 and changed limits. Each client key has one stored key, which expires when it no
 // longer matters.
 func TestEveryStoredKeyExpires(t *testing.T) {
 	t.Parallel()
@@ -62,7 +62,7 @@ func TestEveryStoredKeyExpires(t *testing.T) {
 	p.stop(t)
 }
 
-// TestKeysOfOneCallExpireAtTheirOwnTimes makes keys with different windows in one pipeline,
+// TestKeysOfOneCallExpireAtTheirOwnTimes creates keys with different windows in one pipeline,
 // which is one call of a function.
 func TestKeysOfOneCallExpireAtTheirOwnTimes(t *testing.T) {
 	t.Parallel()

@@ -173,7 +173,7 @@ func TestReloadTakesEffectAsAWholeOrNotAtAll(t *testing.T) {
 	open, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
 
-	// A certificate of another authority is refused as long as its key is not in place.
+	// A certificate of another authority is refused until its key is in place.
 	newCert, newKey := next.issue(t, "server", time.Now().Add(time.Hour))
 	move := func(from, to string) {
 		b, err := os.ReadFile(from)

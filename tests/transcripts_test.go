@@ -11,13 +11,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// typed is a command that a document shows, and what it says that redis-cli prints.
+// typed is a command that a document shows, and the reply that it shows.
 type typed struct {
 	command string
 	reply   []string // lines; none if the document shows no reply
 }
 
-// transcripts returns the commands in a document's blocks of code, in order: what follows
+// transcripts returns the commands in a document's code blocks, in order: what follows
 // "> ", with the reply in the lines below it; and lines that begin with RL., each with a
 // comment after two blanks, unless they describe a syntax. A line may have several columns
 // of transcripts side by side.
@@ -61,8 +61,8 @@ func transcripts(document string) (all []typed) {
 // retryAndReset matches the last two lines of a decision, which are times, unless they are 0.
 var retryAndReset = regexp.MustCompile(`^( *[45]\) \(integer\)) [1-9]\d*$`)
 
-// timeless returns a reply without what differs from one time to the next: in a decision, or in
-// those of several keys, retry_after and reset_after, other than 0.
+// timeless returns a reply without what differs between runs: retry_after and reset_after of a
+// decision, or of those of several keys, unless they are 0.
 func timeless(reply []string) []string {
 	shown := slices.Clone(reply)
 	if len(shown) == 5 || len(shown) > 5 && strings.HasPrefix(shown[0], "1) 1) ") && len(shown)%5 == 0 {
@@ -73,12 +73,12 @@ func timeless(reply []string) []string {
 	return shown
 }
 
-// policyLines matches configuration lines with policies in a document's blocks of code.
+// policyLines matches configuration lines with policies in a document's code blocks.
 var policyLines = regexp.MustCompile(`(?m)^    policy.*\n`)
 
-// TestTranscriptsOfDocumentsAreTrue types what the documents show into redis-cli, with their
-// policies in the configuration. It must print what they say, apart from times, and no error
-// where they show no reply.
+// TestTranscriptsOfDocumentsAreTrue types the commands in the documents into redis-cli, with the
+// documents' policies in the configuration. It must print the replies in the documents, apart from
+// times, and no error where they show no reply.
 func TestTranscriptsOfDocumentsAreTrue(t *testing.T) {
 	t.Parallel()
 	for path, least := range map[string]int{"../README.md": 4, "../docs/policies.md": 20, "../docs/tokens.md": 14} {

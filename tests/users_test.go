@@ -22,7 +22,7 @@ func errNoRun(command string) errReply {
 }
 
 // TestUsersReachOnlyTheirOwnKeys gives each of two services a user. Each reaches only its
-// own keys, with either engine.
+// own keys, with each engine.
 func TestUsersReachOnlyTheirOwnKeys(t *testing.T) {
 	t.Parallel()
 	n := startNode(t)

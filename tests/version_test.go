@@ -13,8 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// versionOf returns the version of rlproxy, which is that of the newest section of
-// CHANGELOG.md.
+// versionOf returns the version of rlproxy: that of the newest section of CHANGELOG.md.
 func versionOf(t *testing.T) string {
 	t.Helper()
 	b, err := os.ReadFile("../CHANGELOG.md")

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// severalKeys are the keys of TestQuestionsAboutSeveralKeysHoldEveryLimit. The tight ones deny, and the wide ones never do: what
+// The keys of TestMultiKeyRequestsHoldEveryLimit. The tight ones deny, and the wide ones never do: what
 // they have charged in the end is what was admitted.
 const (
 	tightKeys = 9
@@ -20,20 +20,20 @@ const (
 	wideLimit = 1_000_000_000
 )
 
-// overlapping is the clients of that test, and what they were told.
+// overlapping has the clients of that test, and the answers that they got.
 type overlapping struct {
 	fleet  *fleet
-	left   atomic.Int64 // questions that have yet to be asked
+	left   atomic.Int64 // requests that have yet to be sent
 	stop   chan struct{}
 	mu     sync.Mutex
 	tight  [tightKeys]history // guarded by mu
 	wide   [wideKeys]int64    // units admitted, guarded by mu
-	maybe  [wideKeys]int64    // units of questions of which the client does not know what became, guarded by mu
+	maybe  [wideKeys]int64    // units of requests whose outcome the client does not know, guarded by mu
 	denied int                // guarded by mu
 }
 
-// question makes the words of a question about two to four keys, one of which is wide, with costs.
-func (o *overlapping) question(rng *rand.Rand) (command []any, keys []int, costs []int64) {
+// request returns the words of a request for two to four keys, one of which is wide, with costs.
+func (o *overlapping) request(rng *rand.Rand) (command []any, keys []int, costs []int64) {
 	keys = rng.Perm(tightKeys)[:1+rng.IntN(3)]
 	keys = append(keys, tightKeys+rng.IntN(wideKeys))
 	rng.Shuffle(len(keys), func(i, j int) { keys[i], keys[j] = keys[j], keys[i] })
@@ -52,7 +52,7 @@ func (o *overlapping) question(rng *rand.Rand) (command []any, keys []int, costs
 	return words(line), keys, costs
 }
 
-// client asks one question after the other until none is left.
+// client sends one request after another until none is left.
 func (o *overlapping) client(t *testing.T, seed uint64) {
 	r := newRoamer(seed, o.fleet.addrs)
 	defer r.close()
@@ -62,7 +62,7 @@ func (o *overlapping) client(t *testing.T, seed uint64) {
 			return
 		default:
 		}
-		command, keys, costs := o.question(r.rng)
+		command, keys, costs := o.request(r.rng)
 		sent := time.Now()
 		replies, err := r.exchange(command)
 		for errors.Is(err, errNotSent) {
@@ -105,11 +105,11 @@ func (o *overlapping) client(t *testing.T, seed uint64) {
 	}
 }
 
-// TestQuestionsAboutSeveralKeysHoldEveryLimit asks questions about overlapping sets of keys on four nodes, through three proxies
-// that are killed and started again. From what clients saw, no trailing window of any key admitted more than its limit;
-// what was denied has charged nothing; and what a killed proxy held is free again after a second.
-// SOAK_REQUESTS sets the number of questions, at most 200,000.
-func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
+// TestMultiKeyRequestsHoldEveryLimit sends requests for overlapping sets of keys on four nodes, through three proxies
+// that are killed and started again. By the answers that clients got, no trailing window of any key admitted more than its
+// limit; denied requests charged nothing; and units held by a killed proxy are free again after a second.
+// SOAK_REQUESTS sets the number of requests, at most 200,000.
+func TestMultiKeyRequestsHoldEveryLimit(t *testing.T) {
 	t.Parallel()
 	count := soakUpTo(200_000, 6000)
 	nodes := startNodes(t, 4)
@@ -124,7 +124,7 @@ func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
 	began := time.Now()
 	for i := range 8 {
 		clients.Add(1)
-		go func() { // until no question is left, or stop is closed
+		go func() { // ends when no request is left, or stop is closed
 			defer clients.Done()
 			o.client(t, uint64(i))
 		}()
@@ -132,8 +132,8 @@ func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
 	defer clients.Wait()
 	defer close(o.stop)
 
-	// Each kill must leave nothing. What is held right after it is mostly the other proxies', so that the last one
-	// kills all of them.
+	// No kill may leave anything held. Right after one kill most held units are those of the other proxies, so the last
+	// rounds kill all proxies.
 	kills := 0
 	for ticker := time.NewTicker(500 * time.Millisecond); o.left.Load() > count/8; <-ticker.C {
 		o.fleet.restart(t, kills%3)
@@ -142,20 +142,20 @@ func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
 	heldThen, rounds := int64(0), 0
 	for ; heldThen == 0 && rounds < 20; rounds++ {
 		if o.left.Load() < count/16 {
-			o.left.Add(count / 16) // there is nothing to be held when the questions have run out
+			o.left.Add(count / 16) // without requests nothing would be held
 		}
 		for _, p := range o.fleet.proxies {
 			p.Kill()
 		}
 		killed := time.Now()
 		heldThen = o.held(t, c)
-		eventually(t, "what killed proxies held to be free", func() bool { return o.held(t, c) == 0 })
+		eventually(t, "the units held by killed proxies to be free", func() bool { return o.held(t, c) == 0 })
 		require.Less(t, time.Since(killed), 2*time.Second, "a hold lasts a second")
 		for i := range o.fleet.proxies {
 			o.fleet.restart(t, i)
 		}
 		was := o.left.Load()
-		eventually(t, "questions", func() bool { return o.left.Load() < max(was-20, 0) })
+		eventually(t, "requests", func() bool { return o.left.Load() < max(was-20, 0) })
 	}
 	require.Positive(t, heldThen, "no proxy was killed while it held anything")
 	clients.Wait()
@@ -166,7 +166,7 @@ func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
 	for k := range o.wide {
 		used, _ := c.usage(t, fmt.Sprintf("wide:%d", k))
 		require.GreaterOrEqual(t, used, o.wide[k], "wide:%d", k)
-		require.LessOrEqual(t, used, o.wide[k]+o.maybe[k], "wide:%d: what was denied is charged", k)
+		require.LessOrEqual(t, used, o.wide[k]+o.maybe[k], "wide:%d: a denied request was charged", k)
 		admitted, maybe = admitted+o.wide[k], maybe+o.maybe[k]
 	}
 	decided := 0
@@ -176,7 +176,7 @@ func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
 		require.NotEmpty(t, o.tight[k].admitted(), "tight:%d", k)
 		decided += len(o.tight[k].answers)
 	}
-	t.Logf("%d questions in %v, %d kills; %d units admitted of wide keys, %d maybe, %d questions denied; %d answers about tight keys",
+	t.Logf("%d requests in %v, %d kills; %d units admitted of wide keys, %d maybe, %d requests denied; %d answers for tight keys",
 		count, took.Round(time.Millisecond), kills+3*rounds, admitted, maybe, o.denied, decided)
 	require.Positive(t, o.denied)
 	for _, n := range nodes {
@@ -186,7 +186,7 @@ func TestQuestionsAboutSeveralKeysHoldEveryLimit(t *testing.T) {
 	observer.stop(t)
 }
 
-// held returns the units that are held of all keys.
+// held returns the held units of all keys.
 func (o *overlapping) held(t *testing.T, c *conn) (sum int64) {
 	t.Helper()
 	for k := range tightKeys {

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestQuestionsAboutSeveralKeysAreAllOrNothing asks about keys on one node and on several.
-func TestQuestionsAboutSeveralKeysAreAllOrNothing(t *testing.T) {
+// TestMultiKeyRequestsAreAllOrNothing sends requests for several keys, on one node and on several.
+func TestMultiKeyRequestsAreAllOrNothing(t *testing.T) {
 	t.Parallel()
 	conf := write(t, "rlproxy.conf", "policy user SLIDE 3 60\npolicy tenant FIXED 100 1h\npolicy-override user vip UNLIMITED\npolicy-override user out BLOCKED\npolicy try SLIDE 1 60 SHADOW\n"+
 		"user default off\nuser boss on nopass ~* +@all\nuser seven on nopass ~user:7 ~seven:* +@ratelimit +rl.check\n")
