@@ -8,13 +8,13 @@
 // A pipeline is processed in one pass. Commands for the engine are parsed into one
 // engine.Pipeline and decided, normally, by one call of Engine.Do or, for an event loop, of
 // Engine.Start. Forwarded commands go into one forward.Pipeline, which the nodes answer at the
-// same time. Then the replies to all
-// commands are appended in order.
+// same time. Then the replies to all commands are appended in order.
 //
 // Code that needs no session is in packages of its own: ratelimit has the commands for the
-// engine, policies those about named policies, hotkeys has RL.HOTKEYS, table describes commands, acl holds users, clients holds the
-// list of sessions, slots keeps leases that are tied to connections, config has CONFIG, stats counts commands, reply writes replies,
-// and word parses words.
+// engine, policies those about named policies, hotkeys has RL.HOTKEYS, table describes commands,
+// acl holds users, clients holds the list of sessions, slots keeps leases that are tied to
+// connections, config has CONFIG, stats counts commands, reply writes replies, and word parses
+// words.
 //
 // Reading order: commands.go (this file), table.go, client.go (a pipeline), forward.go
 // (forwarded commands), count.go (what is counted of a pipeline), permission.go, then a file
@@ -240,8 +240,9 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 	c.release()
 }
 
-// CanStart implements resp.Starter. Questions to the engine can be started, by a client about which
-// nothing is unusual, if their replies are small.
+// CanStart implements resp.Starter. A pipeline can be started if the engine answers all of its
+// commands, with small replies, and the session is in no special state: a transaction, a
+// subscription, or rules that have changed.
 func (h *Handler) CanStart(s *resp.Session, pipeline []resp.Command) bool {
 	c := s.Data.(*client)
 	if h.starter == nil || c.acl != h.acl.Load() || c.user == nil || c.tx.open || len(c.subs) > 0 {
