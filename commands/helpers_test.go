@@ -63,7 +63,7 @@ func (f *fakeEngine) Do(p *engine.Pipeline) {
 	}
 }
 
-// undo takes back what was charged of a question about several keys that is denied, or fails.
+// undo takes back what was charged of a multi-key request that is denied, or fails.
 func (f *fakeEngine) undo(with []engine.Request, results []engine.Result) {
 	for i := range with {
 		if res := results[i]; len(with) == 1 || res.Err == nil && res.Allowed {

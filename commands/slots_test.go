@@ -173,8 +173,8 @@ func TestLeasesWithCONNAreWithinTheMemoryOfClients(t *testing.T) {
 	require.Contains(t, say(t, c, fmt.Sprintf("RL.ACQUIRE key:%d 8 ID a CONN", n)), "[1 8 7 0 ")
 }
 
-// A question is sent as a whole, and so are the pieces of a long RL.RELEASE.
-func TestLongPipelinesCutNoQuestion(t *testing.T) {
+// A multi-key request is sent as a whole, and so are the pieces of a long RL.RELEASE.
+func TestLongPipelinesCutNoMultiKeyRequest(t *testing.T) {
 	e := newFakeEngine()
 	cfg := testConfig(e)
 	cfg.Slots = slots.Open(slots.Config{Engine: e})

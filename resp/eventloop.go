@@ -16,7 +16,7 @@ import (
 // and each waits for its reply, waking a goroutine per request costs more than serving the request.
 // Sessions whose pipelines the handler can answer asynchronously (see Starter) therefore give up
 // their goroutine and park in an event loop. One goroutine reads for all parked sessions and starts
-// their pipelines; whoever delivers the last result writes the replies. Anything out of the ordinary
+// their pipelines; whoever delivers the last result writes the replies. Anything unusual
 // (a partial command, a client that does not read, a drain, the end of the connection) moves the
 // session back to its own goroutine.
 

@@ -12,12 +12,12 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-// A question about several keys (AND) is one request per key. The requests that the engine must
+// A multi-key request (AND) is one engine.Request per key. The requests that the engine must
 // decide together come first, and the first of them has the number of those that follow. The others
 // come after them: a key with SHADOW is decided on its own, since a shadow denies nothing, and a key
 // that an override makes unlimited or blocked is not decided by the engine at all.
 
-// maxKeys is the most keys of a question.
+// maxKeys is the most keys of a multi-key request.
 const maxKeys = 8
 
 // grammar describes the syntax of a decision command: either key, limits, windows and options, or
@@ -103,7 +103,7 @@ func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
 	return msg
 }
 
-// join checks the requests of a question about several keys, and arranges them for the engine. It
+// join checks the requests of a multi-key request, and arranges them for the engine. It
 // returns an error reply, or "".
 func (g *grammar) join(args [][]byte, requests []engine.Request) string {
 	var at [maxKeys]int // indexes of the keys
@@ -163,7 +163,7 @@ func arrange(requests []engine.Request) {
 	requests[0].With = together - 1
 }
 
-// apart reports whether a request of a question is not decided together with others.
+// apart reports whether a key's request is not decided together with the others.
 func apart(r *engine.Request) bool { return r.Shadow || r.Verdict != engine.VerdictNone }
 
 // rank sorts requests that are decided together before the others.
@@ -174,9 +174,9 @@ func rank(r *engine.Request) int {
 	return 0
 }
 
-// replyQuestion encodes the reply to a question about several keys: five integers for each, of which the
+// replyMultiKey encodes the reply to a multi-key request: five integers for each, of which the
 // first is the same for all, or one error.
-func replyQuestion(dst []byte, requests []engine.Request, results []engine.Result) []byte {
+func replyMultiKey(dst []byte, requests []engine.Request, results []engine.Result) []byte {
 	allowed := int64(1)
 	for i := range requests {
 		switch res := &results[i]; {
@@ -200,7 +200,7 @@ func replyQuestion(dst []byte, requests []engine.Request, results []engine.Resul
 	return dst
 }
 
-const questionReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one; a key that had room has " +
+const multiKeyReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one; a key that had room has " +
 	"retry_after 0. Keys of a denied request that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
 	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole request, and units held for other keys are given back; keys that were charged before the node failed stay charged."
 
@@ -222,12 +222,12 @@ func andArg(key ...table.Arg) table.Arg {
 	}
 }
 
-// tooManyKeys returns the error about one more key than a question may have.
+// tooManyKeys returns the error about one more key than a multi-key request may have.
 func tooManyKeys(key []byte) string {
 	return reply.ErrKeys + "; another was " + word.Literal(key)
 }
 
-// sameKey returns the error about a key that a question names twice.
+// sameKey returns the error about a key that is named twice.
 func sameKey(key []byte) string {
 	return reply.ErrSameKey + ": " + word.Literal(key) + " is given twice"
 }

@@ -56,7 +56,7 @@ func unknownOption(w []byte, known, seen option, pairs bool) string {
 	return reply.UnknownOption(w, expected)
 }
 
-// notAlone returns the error about an option that a question about several keys cannot have.
+// notAlone returns the error about an option that a multi-key request cannot have.
 func notAlone(o option) string {
 	return reply.ErrSyntax + ": " + o.String() + " cannot be used with AND"
 }

@@ -86,8 +86,8 @@ func TestOnlyTheOptionCONNTiesALease(t *testing.T) {
 	}
 }
 
-// Questions about several keys, as results of an engine.
-func TestRepliesToQuestionsAreInTheOrderOfTheKeys(t *testing.T) {
+// Multi-key requests, as results of an engine.
+func TestRepliesToMultiKeyRequestsAreInTheOrderOfTheKeys(t *testing.T) {
 	away := &engine.Unavailable{Node: "a:1", Why: "no answer in 50ms"}
 	decided := func(allowed bool, n int64) engine.Result {
 		return engine.Result{Decision: limit.Decision{Allowed: allowed, Limit: 5, Remaining: n}}

@@ -3,7 +3,7 @@
 // connections.
 //
 // Reading order: ratelimit.go (this file), parse.go (the common grammar), errors.go (what it
-// says of a wrong word), slide.go (one command), and.go (questions about several keys), then a file for
+// says of a wrong word), slide.go (one command), and.go (multi-key requests), then a file for
 // each of the other commands.
 package ratelimit
 
@@ -79,7 +79,7 @@ var (
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
 func replyDecision(dst []byte, _ int, requests []engine.Request, results []engine.Result) []byte {
 	if requests[0].Place > 0 {
-		return replyQuestion(dst, requests, results)
+		return replyMultiKey(dst, requests, results)
 	}
 	r := &results[0]
 	d := &r.Decision

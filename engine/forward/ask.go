@@ -16,20 +16,20 @@ import (
 // passthrough-timeout is short, an eighth of it takes its place.
 const askNext = 50 * time.Millisecond
 
-// nodeReply is a node's reply to a question.
+// nodeReply is a node's reply to a query.
 type nodeReply struct {
 	node  *backend.Node
 	array []any
 	err   error
 }
 
-// refused reports whether the node has replied that the question is wrong. All other errors
+// refused reports whether the node has replied that the query is wrong. All other errors
 // say something about the node.
 func (r *nodeReply) refused() bool {
 	return backend.IsReply(r.err) && strings.HasPrefix(r.err.Error(), "ERR ")
 }
 
-// ask asks a question that all nodes answer alike, and returns the reply of one of them. A
+// ask sends a query that all nodes answer alike, and returns the reply of one of them. A
 // node that is slow or fails does not keep the others from being asked. The node that
 // answered last is asked first. If no node answers, p does not wait for any of them again.
 func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
@@ -73,7 +73,7 @@ func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 	return nodeReply{}, err
 }
 
-// ask sends a question without queuing it. The reply goes to a channel that has room for it,
+// ask sends a query without queuing it. The reply goes to a channel that has room for it,
 // by the deadline of ctx.
 func (q *queue) ask(ctx context.Context, to chan<- nodeReply, words []any) {
 	q.mu.Lock()

@@ -78,7 +78,7 @@ type Forwarder struct {
 	table   tableCache
 	current atomic.Pointer[view] // the last result of the method view
 
-	answered atomic.Pointer[backend.Node] // the node that answered the last question; nil before the first
+	answered atomic.Pointer[backend.Node] // the node that answered the last query of ask; nil before the first
 
 	mu     sync.Mutex
 	queues map[*backend.Node]*queues // guarded by mu

@@ -104,7 +104,7 @@ func (p *Pipeline) groupAll(v *view, o *fanout) int {
 // submit hands in the items in the pipeline's groups.
 func (p *Pipeline) submit(v *view, sent int) {
 	p.pending.Add(sent)
-	now := time.Now() // the questions before took their own time
+	now := time.Now() // the queries before took their own time
 	for i, items := range p.groups {
 		if len(items) == 0 {
 			continue

@@ -42,7 +42,7 @@ type queue struct {
 	closed bool          // guarded by mu
 
 	workers sync.WaitGroup
-	asks    sync.WaitGroup // questions without a reply; Add is called with mu held
+	asks    sync.WaitGroup // queries without a reply; Add is called with mu held
 }
 
 const whyLeft = "the node has left the topology"
@@ -106,7 +106,7 @@ func (q *queue) close() error {
 	if again || client == nil {
 		return nil
 	}
-	err := client.Close() // ends the questions
+	err := client.Close() // ends the queries
 	q.asks.Wait()
 	return err
 }

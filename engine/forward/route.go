@@ -85,11 +85,11 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 // askKeys asks a node for the keys of a command and whether it writes to them, and puts
 // these keys in place of those in r.
 func (f *Forwarder) askKeys(p *Pipeline, v *view, r *route, args [][]byte) error {
-	question := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
+	query := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
 	for _, a := range args {
-		question = append(question, string(a)) // a copy: a slow node may read it after the command has its reply
+		query = append(query, string(a)) // a copy: a slow node may read it after the command has its reply
 	}
-	reply, err := f.ask(p, question...)
+	reply, err := f.ask(p, query...)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
 }
 
 // What the next call says is what the node says, not what it said to another
-// question or before a reset.
+// request or before a reset.
 func TestDenialsAreForgotten(t *testing.T) {
 	s := redistest.Start(t)
 	here, there := openAt(t, nil, s), openAt(t, nil, s)

@@ -16,8 +16,8 @@ func (q *queue) fail(it *pending, why string) {
 	case it.open || it.req == nil && it.call == nil: // left to package split, or sent on
 	case it.call != nil:
 		it.call.Failure = &split.Failure{Shard: it.call.Shard, Why: why, MaybeApplied: it.maybeApplied}
-	case it.several != nil:
-		q.engine.failSeveral(q, it.several, why, it.maybeApplied)
+	case it.multi != nil:
+		q.engine.failMultiKey(q, it.multi, why, it.maybeApplied)
 	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.at < q.engine.patience():
 		q.engine.leave(it, split.Request{})
 	default:

@@ -102,14 +102,14 @@ func TestOutagesTogetherAdmitOneLimit(t *testing.T) {
 	require.LessOrEqual(t, local, 5)
 }
 
-// A node whose last answer was a refusal gets questions that charge nothing, one a
+// A node whose last answer was a refusal gets requests that charge nothing, one a
 // second, until it answers one.
 func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
 	t.Parallel()
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
 	var refuses atomic.Bool
-	var questions, written atomic.Int64
+	var asked, written atomic.Int64
 	refuses.Store(true)
 	n.set(func(args []string) reply {
 		if args[0] != "fcall" || args[1] != lua.Decide.Name {
@@ -117,7 +117,7 @@ func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
 		}
 		switch cost := args[len(args)-1][:6]; cost {
 		case string(bytesOf(6, 0)):
-			questions.Add(1)
+			asked.Add(1)
 		case string(bytesOf(6, 1)): // askLocal's
 		default:
 			written.Add(1)
@@ -131,7 +131,7 @@ func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
 	})
 	_, local := askFor(e, "k", 500*time.Millisecond)
 	require.Equal(t, 5, local)
-	require.Eventually(t, func() bool { return questions.Load() >= 2 }, 10*time.Second, time.Millisecond, "it goes on to ask without requests of clients")
+	require.Eventually(t, func() bool { return asked.Load() >= 2 }, 10*time.Second, time.Millisecond, "it goes on to ask without requests of clients")
 	refuses.Store(false)
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.EqualValues(t, 1, written.Load())

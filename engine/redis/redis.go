@@ -10,14 +10,14 @@
 // shard of a split key refused is left to package split (nodes.go), once all
 // answers have arrived. A request with an id has a call of its own (single.go), and
 // so has a multi-key request whose keys are all on one node; package joint composes
-// the others of holds (several.go). Requests that no node could answer are answered
+// the others of holds (multikey.go). Requests that no node could answer are answered
 // by a FAIL policy (fail.go), and what FAIL LOCAL counted is written back later
 // (reconcile.go).
 //
 // Package backend finds the nodes and watches their health.
 //
 // Reading order: redis.go (this file), route.go, start.go, queue.go, batch.go,
-// library.go (how the library is loaded), apply.go, single.go, several.go, fail.go,
+// library.go (how the library is loaded), apply.go, single.go, multikey.go, fail.go,
 // redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (counters for metrics).
 package redis
 
@@ -163,7 +163,7 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	for from := 0; from < len(p.Requests); {
 		to := e.route(plan, p, from)
 		e.send(plan)
-		if plan.opened.Load() || len(plan.several) > 0 || to == from {
+		if plan.opened.Load() || len(plan.multi) > 0 || to == from {
 			to = e.complete(plan, p, from, to)
 		}
 		from = to
@@ -177,7 +177,7 @@ func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
 	if plan.opened.Load() {
 		e.resolve(plan.takeOpen())
 	}
-	if len(plan.several) > 0 || to == from {
+	if len(plan.multi) > 0 || to == from {
 		to = e.compose(plan, p, from, to)
 	}
 	return to

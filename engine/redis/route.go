@@ -22,8 +22,8 @@ type pending struct {
 	call *split.Call // in place of a request
 	key  []byte      // the client key that call is about
 
-	several *question // about several keys, of which req is the first; nil: req is all that is asked
-	alone   bool      // it has a call of its own, see single.go
+	multi *multiKey // the multi-key request that req is the first of; nil: req is alone
+	alone bool      // it has a call of its own, see single.go
 
 	wait  *waiter       // notified when the item is answered; nil if nobody waits for it
 	at    time.Duration // when it was submitted, by the engine's own clock
@@ -107,7 +107,7 @@ type plan struct {
 	byNode   [][]pending // by index of the node
 	asked    int         // requests in byNode
 	routes   split.Routes
-	several  []*question // questions about several keys in byNode
+	multi    []*multiKey // the multi-key requests in byNode
 	started  started     // set for a pipeline that no goroutine waits for
 }
 
@@ -119,7 +119,7 @@ func (e *Engine) newPlan() any {
 
 // begin empties the plan.
 func (p *plan) begin(t *topology) {
-	p.topology, p.asked, p.routes, p.several = t, 0, split.Routes{}, nil
+	p.topology, p.asked, p.routes, p.multi = t, 0, split.Routes{}, nil
 	if len(p.byNode) < len(t.queues) {
 		p.byNode = make([][]pending, len(t.queues))
 	}
@@ -135,7 +135,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	for i := from; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
 		if r.With > 0 {
-			if !e.routeSeveral(plan, p, i, at) {
+			if !e.routeMultiKey(plan, p, i, at) {
 				return i
 			}
 			i += r.With

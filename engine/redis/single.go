@@ -31,8 +31,8 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	switch {
 	case it.call != nil:
 		f, args = it.call.Function, it.call.Args
-	case it.several != nil:
-		f, args, stored = lua.All, wire.AllArgs(it.several.requests), it.several.stored()
+	case it.multi != nil:
+		f, args, stored = lua.All, wire.AllArgs(it.multi.requests), it.multi.stored()
 	case it.req.Op == engine.OpInspect:
 	case it.req.Op == engine.OpRenew:
 		f, args = lua.Renew, wire.RenewArgs(same)
@@ -63,7 +63,7 @@ func (b *batch) sharing(i int) (same []*engine.Request) {
 	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
 		it := &b.items[j]
 		lone := it.misrouted || it.asking
-		if !it.alone || it.req == nil || it.several != nil || it.req.Hold == nil || lone && j > i {
+		if !it.alone || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i {
 			break
 		}
 		if renews := it.req.Op == engine.OpRenew; j == i {
@@ -86,8 +86,8 @@ func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 	case it.call != nil:
 		it.call.Reply = reply
 		return nil
-	case it.several != nil:
-		return b.applySeveral(q, it, reply)
+	case it.multi != nil:
+		return b.applyMultiKey(q, it, reply)
 	case it.req.Op == engine.OpInspect:
 		return b.applyInspect(q, it, reply)
 	case it.req.Op == engine.OpRenew:
@@ -163,14 +163,14 @@ func (b *batch) applyRenewals(cmd *command, reply string) error {
 	return nil
 }
 
-// misrouteSingle takes the items of a call about several keys, which the node refused, out of the batch. It
+// misrouteSingle takes the items of a multi-key call, which the node refused, out of the batch. It
 // returns false for a call about one key: the node redirects those.
 func (b *batch) misrouteSingle(cmd *command) bool {
 	if cmd.service {
 		return false
 	}
-	if it := &b.items[cmd.item]; it.several != nil {
-		it.several.apart = true
+	if it := &b.items[cmd.item]; it.multi != nil {
+		it.multi.apart = true
 		return true
 	}
 	if cmd.items == 1 {

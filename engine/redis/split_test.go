@@ -18,7 +18,7 @@ import (
 )
 
 // One by one, exactly the limit is admitted, whoever asks and whatever the limit;
-// questions without cost are exact, and a reset forgets all of it.
+// requests without cost are exact, and a reset forgets all of it.
 func TestSplitOneByOne(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 3, 4)

@@ -76,8 +76,8 @@ func (e *Engine) Flush() {
 func (e *Engine) proceed(plan *plan) {
 	s, p := plan.started, plan.started.pipeline
 	plan.then, plan.started.pipeline, plan.started.done = nil, nil, nil
-	apart := func(q *question) bool { return q.apart }
-	if s.to == len(p.Requests) && !plan.opened.Load() && !slices.ContainsFunc(plan.several, apart) {
+	apart := func(m *multiKey) bool { return m.apart }
+	if s.to == len(p.Requests) && !plan.opened.Load() && !slices.ContainsFunc(plan.multi, apart) {
 		e.plans.Put(plan)
 		s.done()
 		return

@@ -141,10 +141,10 @@ func TestPanicAfterTheFirstRunOfWhatWasStarted(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: urls, Timeout: 20 * time.Second, Logger: logger}, Config{Logger: logger})
 	keys := keysOn(e)
-	question := and(charge(keys[0], 10), charge(keys[1], 10)) // of two nodes: it ends the first run
+	request := and(charge(keys[0], 10), charge(keys[1], 10)) // of two nodes: it ends the first run
 	broken := charge("broken", 10)
 	broken.With = 100 // more than there are
-	b := begin(e, append(append([]engine.Request{charge("first", 10)}, question...), broken)...)
+	b := begin(e, append(append([]engine.Request{charge("first", 10)}, request...), broken)...)
 	e.Flush()
 	b.wait(t)
 	for i, res := range b.Results {
@@ -152,10 +152,10 @@ func TestPanicAfterTheFirstRunOfWhatWasStarted(t *testing.T) {
 		require.Zero(t, res.Decision)
 	}
 	require.Contains(t, log.String(), `msg="internal error" doing="answering what was started" panic="runtime error: slice bounds out of range`)
-	require.Contains(t, log.String(), "routeSeveral", "the stack")
+	require.Contains(t, log.String(), "routeMultiKey", "the stack")
 
 	for range 3 { // plans are used again
-		again := begin(e, append([]engine.Request{charge("second", 10)}, question...)...)
+		again := begin(e, append([]engine.Request{charge("second", 10)}, request...)...)
 		e.Flush()
 		again.wait(t)
 		for i, res := range again.Results {

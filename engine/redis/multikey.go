@@ -11,8 +11,8 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// A question is a multi-key request (AND) whose keys are all on one node, so that one call can answer it.
-type question struct {
+// multiKey is a multi-key request (AND) whose keys are all on one node, so that one call can answer it.
+type multiKey struct {
 	requests []engine.Request // its part of the pipeline
 	results  []engine.Result  // those of requests
 	index    int              // of the first request in the pipeline
@@ -22,31 +22,31 @@ type question struct {
 }
 
 // stored returns the stored keys.
-func (s *question) stored() (keys []string) {
-	for i := range s.requests {
-		keys = append(keys, string(shard.AppendStoredKey(nil, s.requests[i].Key, 0)))
+func (m *multiKey) stored() (keys []string) {
+	for i := range m.requests {
+		keys = append(keys, string(shard.AppendStoredKey(nil, m.requests[i].Key, 0)))
 	}
 	return keys
 }
 
-// routeSeveral plans the multi-key request that begins with request i. It reports whether one call can
+// routeMultiKey plans the multi-key request that begins with request i. It reports whether one call can
 // answer it: all keys are on one node, and none is known to be split.
-func (e *Engine) routeSeveral(plan *plan, p *engine.Pipeline, i int, at time.Duration) bool {
-	s := &question{requests: p.Requests[i : i+1+p.Requests[i].With], results: p.Results[i : i+1+p.Requests[i].With], index: i}
-	first := &s.requests[0]
+func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Duration) bool {
+	m := &multiKey{requests: p.Requests[i : i+1+p.Requests[i].With], results: p.Results[i : i+1+p.Requests[i].With], index: i}
+	first := &m.requests[0]
 	node, conflict := plan.topology.Locate(first.Key, 0), e.layout.Conflict.Load()
-	for j := range s.requests {
-		r := &s.requests[j]
+	for j := range m.requests {
+		r := &m.requests[j]
 		if r.Verdict != engine.VerdictNone || plan.topology.Locate(r.Key, 0) != node || e.splits.Splits(r) ||
 			conflict != nil && e.contested(conflict, r) {
 			return false
 		}
 	}
 	plan.byNode[node] = append(plan.byNode[node], pending{
-		req: first, res: &s.results[0], several: s, wait: &plan.waiter, at: at, index: i, alone: true,
+		req: first, res: &m.results[0], multi: m, wait: &plan.waiter, at: at, index: i, alone: true,
 	})
 	plan.asked++
-	plan.several = append(plan.several, s)
+	plan.multi = append(plan.multi, m)
 	return true
 }
 
@@ -58,9 +58,9 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 		top := e.topology() // the nodes may have charged the request
 		e.answerByFail(top.queues[top.Locate(r.Key, 0)], r, res, backend.NoAnswer, true)
 	}}
-	for _, s := range plan.several {
-		if s.apart {
-			composed.Ask(p, s.index)
+	for _, m := range plan.multi {
+		if m.apart {
+			composed.Ask(p, m.index)
 		}
 	}
 	if to == from {
@@ -70,10 +70,10 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	return to
 }
 
-// applySeveral sets the results of a multi-key request.
-func (b *batch) applySeveral(q *queue, it *pending, reply string) error {
-	s := it.several
-	answers, clock, all, err := wire.DecodeAll(reply, s.requests)
+// applyMultiKey sets the results of a multi-key request.
+func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
+	m := it.multi
+	answers, clock, all, err := wire.DecodeAll(reply, m.requests)
 	if err != nil {
 		return err
 	}
@@ -82,21 +82,21 @@ func (b *batch) applySeveral(q *queue, it *pending, reply string) error {
 		a := &answers[i]
 		switch {
 		case a.NotHere():
-			s.apart = true
+			m.apart = true
 			return nil
 		case a.Status == wire.Failed:
 			q.fail(it, lua.Locate(a.Failure))
 			return nil
 		}
-		q.engine.learn(&s.requests[i], a)
+		q.engine.learn(&m.requests[i], a)
 		denied = denied || a.Granted == 0 && !a.Undecided
 	}
 	if !all && !denied { // shards must be read
-		s.apart = true
+		m.apart = true
 		return nil
 	}
 	for i := range answers {
-		r, a, d := s.requests[i], &answers[i], &s.results[i].Decision
+		r, a, d := m.requests[i], &answers[i], &m.results[i].Decision
 		if all || a.Granted == 0 {
 			*d = r.Decide(a.Usages, clock, a.Granted, 0)
 			continue
@@ -108,10 +108,10 @@ func (b *batch) applySeveral(q *queue, it *pending, reply string) error {
 	return nil
 }
 
-// failSeveral answers a multi-key request in place of its node: the FAIL policy of the first key answers for
+// failMultiKey answers a multi-key request in place of its node: the FAIL policy of the first key answers for
 // all keys.
-func (e *Engine) failSeveral(q *queue, s *question, why string, maybeApplied bool) {
+func (e *Engine) failMultiKey(q *queue, m *multiKey, why string, maybeApplied bool) {
 	fail := func(r *engine.Request, res *engine.Result) { e.answerByFail(q, r, res, why, maybeApplied) }
-	fail(&s.requests[0], &s.results[0])
-	joint.FailAll(fail, s.requests, s.results, 0)
+	fail(&m.requests[0], &m.results[0])
+	joint.FailAll(fail, m.requests, m.results, 0)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// and makes one question of requests.
+// and makes one multi-key request of requests.
 func and(requests ...engine.Request) []engine.Request {
 	requests = slices.Clone(requests)
 	requests[0].With = len(requests) - 1
@@ -45,9 +45,9 @@ func keysOn(e *Engine) []string {
 	return keys
 }
 
-// A question about keys of one node is one call, and one about keys of several nodes a few. It is admitted only
+// A multi-key request is one call if its keys are on one node, and a few if they are on several. It is admitted only
 // if every key has room; else nothing is charged, and nothing stays held.
-func TestQuestionsAboutSeveralKeys(t *testing.T) {
+func TestMultiKeyRequests(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
@@ -106,8 +106,8 @@ func TestQuestionsAboutSeveralKeys(t *testing.T) {
 	}
 }
 
-// A pipeline's questions are answered in order, whatever they are about.
-func TestQuestionsAboutSeveralKeysKeepTheirPlaceInAPipeline(t *testing.T) {
+// The requests of a pipeline are answered in order, with any number of keys.
+func TestMultiKeyRequestsKeepTheirPlaceInAPipeline(t *testing.T) {
 	t.Parallel()
 	_, urls := startServers(t, 2)
 	e := openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{})
@@ -143,20 +143,20 @@ func TestQuestionsAboutSeveralKeysKeepTheirPlaceInAPipeline(t *testing.T) {
 	}
 }
 
-// Whatever happens to a node, the answers of a question agree, and what was held for one that was denied is free again
+// Whatever happens to a node, the answers for all keys of a request agree, and what was held for a denied one is free again
 // a second later at the latest.
-func TestQuestionsAboutKeysOfANodeThatIsAway(t *testing.T) {
+func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 	t.Parallel()
 	servers, urls := startServers(t, 2)
 	e := openOn(t, backend.Config{Backends: urls, Timeout: 300 * time.Millisecond}, Config{AskAlways: true})
 	keys := keysOn(e)
 	ready(t, e, keys...)
-	question := func(fail engine.FailPolicy) []engine.Request {
+	request := func(fail engine.FailPolicy) []engine.Request {
 		a, b := charge(keys[0], 1000), charge(keys[1], 1000)
 		a.Fail, b.Fail = engine.FailClosed, fail
 		return and(a, b)
 	}
-	askAll(t, e, question(engine.FailClosed)...)
+	askAll(t, e, request(engine.FailClosed)...)
 	for _, away := range []struct {
 		name        string
 		begin, over func()
@@ -168,13 +168,13 @@ func TestQuestionsAboutKeysOfANodeThatIsAway(t *testing.T) {
 		away.begin()
 		for range 3 {
 			for fail, allowed := range map[engine.FailPolicy]bool{engine.FailOpen: true, engine.FailClosed: false} {
-				for _, res := range askAll(t, e, question(fail)...) {
+				for _, res := range askAll(t, e, request(fail)...) {
 					require.Equal(t, allowed, res.Allowed, away.name)
 					require.EqualValues(t, -1, res.Remaining)
 					require.Equal(t, fail, res.Fail)
 				}
 			}
-			p := engine.Pipeline{Requests: question(engine.FailError)}
+			p := engine.Pipeline{Requests: request(engine.FailError)}
 			e.Do(&p)
 			for i := range p.Results {
 				require.ErrorContains(t, p.Results[i].Err, "UNAVAILABLE "+servers[1].Addr)
@@ -188,7 +188,7 @@ func TestQuestionsAboutKeysOfANodeThatIsAway(t *testing.T) {
 		})
 		away.over()
 		ready(t, e, keys...)
-		for _, res := range askAll(t, e, question(engine.FailClosed)...) {
+		for _, res := range askAll(t, e, request(engine.FailClosed)...) {
 			require.True(t, res.Allowed)
 		}
 	}
@@ -202,7 +202,7 @@ func TestHoldsOfAProxyThatIsGoneEnd(t *testing.T) {
 	keys := keysOn(e)
 	ready(t, e, keys...)
 	for _, key := range keys {
-		r := reserve(key, "question", 5, 5) // as such a question begins
+		r := reserve(key, "question", 5, 5) // as a multi-key request begins
 		r.Hold.TTL, r.Hold.Release = 1000, true
 		r.Windows[0].Length = charge(key, 5).Windows[0].Length
 		require.True(t, askAll(t, e, r)[0].Allowed)
@@ -222,9 +222,9 @@ func TestHoldsOfAProxyThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// In a cluster, keys of many slots are one call while their node has them all, and a question is answered also while
+// In a cluster, keys of many slots are one call while their node has them all, and a multi-key request is answered also while
 // they move.
-func TestQuestionsAboutSeveralKeysOfACluster(t *testing.T) {
+func TestMultiKeyRequestsInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, nil)
 	e := openAlways(t, 5*time.Second, c.URL())
@@ -259,7 +259,7 @@ func TestQuestionsAboutSeveralKeysOfACluster(t *testing.T) {
 
 // Questions of several proxies about overlapping keys of several nodes, some of them split: never more than a limit,
 // and each that was admitted is charged to every key.
-func TestManyQuestionsAboutOverlappingKeys(t *testing.T) {
+func TestManyMultiKeyRequestsWithOverlappingKeys(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 2, 3)
 	for _, e := range engines {
