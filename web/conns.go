@@ -9,27 +9,26 @@ import (
 	"sync/atomic"
 )
 
-// conns bounds the number of connections. At the bound, a new connection takes the place of
-// the one that has waited for a request for longest. So strangers who keep connections open
-// keep nobody out: a probe of /healthz always gets in, unless every connection has a request
-// in progress.
+// conns bounds the number of connections. At the bound, a new connection replaces the one that
+// has been idle for longest. So clients that only keep connections open cannot lock others out:
+// a probe of /healthz always gets in, unless every connection has a request in progress.
 type conns struct {
-	max     int
-	refused atomic.Int64 // connections for which there was no place
+	max     int          // the most connections
+	refused atomic.Int64 // connections that were refused because all others were busy
 
 	mu   sync.Mutex
-	open list.List // of *conn, the longest-waiting first; guarded by mu
+	open list.List // of *conn, the one that was idle first at the front; guarded by mu
 }
 
-// conn is a connection, below TLS if there is any.
+// conn is a connection, below TLS if it is used.
 type conn struct {
 	net.Conn
 	all  *conns
-	at   *list.Element // in open; nil once it is closed; guarded by all.mu
-	busy bool          // whether a request is in progress; guarded by all.mu
+	at   *list.Element // element of open; nil once the connection is closed; guarded by all.mu
+	busy bool          // a request is in progress; guarded by all.mu
 }
 
-// bound returns a listener whose connections count.
+// bound returns a listener whose connections count towards the bound.
 func (c *conns) bound(l net.Listener) net.Listener { return &boundListener{l, c} }
 
 type boundListener struct {
@@ -51,8 +50,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 	}
 }
 
-// add counts a connection, and closes another one if there are too many. It returns nil if
-// there is no place.
+// add counts a connection, and closes an idle one if there are too many. It returns nil if there
+// are too many and all are busy.
 func (c *conns) add(nc net.Conn) *conn {
 	added := &conn{Conn: nc, all: c}
 	c.mu.Lock()
@@ -72,7 +71,7 @@ func (c *conns) add(nc net.Conn) *conn {
 	return added
 }
 
-// idle returns the connection that has waited for longest, or nil. The caller holds mu.
+// idle returns the connection that has been idle for longest, or nil. The caller holds mu.
 func (c *conns) idle() *conn {
 	for e := c.open.Front(); e != nil; e = e.Next() {
 		if idle := e.Value.(*conn); !idle.busy {
@@ -126,7 +125,7 @@ func (c *conn) setBusy(busy bool) {
 
 type connKey struct{}
 
-// withConn lets requests find their connection.
+// withConn adds the connection to the context of its requests, for connOf.
 func withConn(ctx context.Context, nc net.Conn) context.Context {
 	if secure, ok := nc.(interface{ NetConn() net.Conn }); ok {
 		nc = secure.NetConn()

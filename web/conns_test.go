@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Connections that say nothing, or never complete a header, make room for others.
-func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
+// Connections that send nothing, or never complete a header, are replaced by new ones.
+func TestSilentConnectionsDoNotLockOthersOut(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
 	var silent []net.Conn
@@ -41,8 +41,9 @@ func TestSilentConnectionsKeepNobodyOut(t *testing.T) {
 	require.Zero(t, s.conns.refused.Load())
 }
 
-// A connection with a request in progress keeps its place, and beyond the bound there is none.
-func TestBusyConnectionsKeepTheirPlaces(t *testing.T) {
+// A connection with a request in progress is not closed for a new one. If all are busy, a new
+// connection is refused.
+func TestBusyConnectionsAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
 	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
@@ -81,5 +82,5 @@ func TestHugeAndSlowHeadersAreRefused(t *testing.T) {
 	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.http.ReadHeaderTimeout = 100 * time.Millisecond })
 	got := s.raw(t, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat(fmt.Sprintf("X: %01000d\r\n", 0), 30)+"\r\n")
 	require.True(t, strings.HasPrefix(got, "HTTP/1.1 431 "), got)
-	require.Empty(t, s.raw(t, "GET /healthz HTTP/1.1\r\nHost: "), "it ends without an answer")
+	require.Empty(t, s.raw(t, "GET /healthz HTTP/1.1\r\nHost: "), "the connection is closed without an answer")
 }

@@ -18,14 +18,14 @@ type visitor struct {
 
 type visitorKey struct{}
 
-// visitorOf returns who sent a request that has passed the guard. It is nil for /healthz.
+// visitorOf returns the sender of a request that has passed the guard. It is nil for /healthz.
 func visitorOf(r *http.Request) *visitor {
 	v, _ := r.Context().Value(visitorKey{}).(*visitor)
 	return v
 }
 
-// guard passes a request on to next if its sender may make requests at all. /healthz is for
-// everybody.
+// guard passes a request on to next if its sender may make requests at all. /healthz is open to
+// everyone.
 func (s *Server) guard(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := connOf(r)
@@ -49,8 +49,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// setHeaders sets the headers of every answer: nobody may show it in a frame, take it for
-// another type, learn of it from a Referer, or keep it.
+// setHeaders sets the headers of every answer. They prevent that a browser shows it in a frame of
+// another site, guesses its type, sends its URL in a Referer, or caches it.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -60,7 +60,7 @@ func setHeaders(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 }
 
-// recover logs a panic, which then costs no more than its connection.
+// recover logs a panic and closes only its connection.
 func (s *Server) recover(r *http.Request) {
 	switch p := recover(); p {
 	case nil:
@@ -73,15 +73,15 @@ func (s *Server) recover(r *http.Request) {
 	}
 }
 
-// admit answers requests that nobody may make with these rules, and reports whether r is
-// another one.
+// admit reports whether a request may be made at all under these rules, whoever the user is. If
+// not, it answers the request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Rules) bool {
 	c := connOf(r)
 	switch {
 	case rules.Protected && !onLoopback(c.RemoteAddr()):
 		fail(w, r, http.StatusForbidden, "protected mode: only clients on this machine are answered while there is no password")
 	case rules.ACL.Anonymous() != nil && onLoopback(c.LocalAddr()) && !localName(r.Host):
-		fail(w, r, http.StatusForbidden, fmt.Sprintf("the Host %q is not this machine; ask for localhost or an address, or set a password", r.Host))
+		fail(w, r, http.StatusForbidden, fmt.Sprintf("the Host %q does not name this machine; use localhost or an IP address, or set a password", r.Host))
 	default:
 		return true
 	}
@@ -94,10 +94,10 @@ func onLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// localName reports whether a Host header names this machine to a browser on it: localhost
-// or an address. Any other name may be one that an attacker's DNS server resolves to
-// 127.0.0.1, in order that the attacker's page and rlproxy have one origin in that browser.
-// Where there is a password, the browser does not know it for that name.
+// localName reports whether a Host header is localhost or an IP address. Any other name may be
+// one that an attacker's DNS server resolves to 127.0.0.1, so that the attacker's page and
+// rlproxy have the same origin in a browser on this machine (DNS rebinding). This check is not
+// needed if there is a password, because the browser does not send it to that name.
 func localName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// everyPath has what the server knows, and some that it does not.
+// everyPath has the paths of the server that need a user, and some unknown ones.
 var everyPath = []string{"/", "/metrics", "/api/stream", "/api/key?id=AA", "/api/reset", "/readyz", "/none", "/healthz/", "//healthz", "/healthz/../metrics"}
 
 func TestStrangersGetHealthOnly(t *testing.T) {
@@ -29,10 +29,10 @@ func TestStrangersGetHealthOnly(t *testing.T) {
 		got := s.raw(t, line+"\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 		require.True(t, strings.HasPrefix(got, "HTTP/1.1 401 "), "%s: %s", line, got)
 	}
-	require.Zero(t, s.refused.Load(), "nobody tried to log in")
+	require.Zero(t, s.refused.Load(), "no request had a password")
 }
 
-// foreign is a listener whose clients seem to be on another machine.
+// foreign is a listener whose clients appear to be on another machine.
 type foreign struct{ net.Listener }
 
 func (f foreign) Accept() (net.Conn, error) {

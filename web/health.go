@@ -12,13 +12,14 @@ type Ready uint8
 
 // The choices.
 const (
-	NoNodes Ready = iota
-	AnyNode
-	AllNodes
+	NoNodes  Ready = iota // ready whatever the state of the nodes
+	AnyNode               // ready if at least one node is up
+	AllNodes              // ready if all nodes are up
 )
 
-// health reports whether the process works: whether the sampler, which asks the other parts
-// once a second, has had their answers. A node that is away is no reason to restart it.
+// health answers /healthz: whether the process works, that is, whether the sampler, which calls
+// the other parts once a second, does not hang. A node that is away is no reason to restart the
+// process.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.hangs() {
 		http.Error(w, "the process hangs", http.StatusServiceUnavailable)
@@ -27,8 +28,8 @@ func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	writeLine(w, "ok")
 }
 
-// ready reports whether clients should use this process. Whoever may see the nodes learns
-// which of them are missing.
+// ready answers /readyz: whether clients should use this process. Users who may see the nodes get
+// the reasons why not.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	why := s.missing()
 	if len(why) == 0 {
@@ -41,7 +42,7 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, strings.Join(why, "\n"), http.StatusServiceUnavailable)
 }
 
-// missing returns why the process is not ready, one line per reason; none if it is.
+// missing returns the reasons why the process is not ready. There are none if it is ready.
 func (s *Server) missing() (why []string) {
 	if s.draining.Load() {
 		return []string{"the process is stopping"}
@@ -54,7 +55,7 @@ func (s *Server) missing() (why []string) {
 		return []string{"no node is known yet"}
 	}
 	for i := range nodes {
-		if n := &nodes[i]; n.State != "up" && n.State != "suspect" { // a suspect node is still asked
+		if n := &nodes[i]; n.State != "up" && n.State != "suspect" { // a suspect node still gets requests
 			why = append(why, fmt.Sprintf("%s: %s, %s", n.Name, n.State, n.Why))
 		}
 	}

@@ -65,7 +65,7 @@ func TestProcessThatWaitsIsNotReady(t *testing.T) {
 	}
 }
 
-// Nodes that get no requests are looked at, so that what readiness says is true.
+// Nodes are checked even if they get no requests, so that /readyz knows their state.
 func TestNodesAreCheckedBeforeAnyRequest(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t)}, AnyNode, nil)

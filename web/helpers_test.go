@@ -26,7 +26,7 @@ import (
 
 // fakeEngine is an engine whose nodes and answers a test sets.
 type fakeEngine struct {
-	engine.Engine // nil: what a test does not expect panics
+	engine.Engine // nil: a call that a test does not expect panics
 	node          string
 	mu            sync.Mutex
 	nodes         []engine.Node                             // guarded by mu
@@ -54,7 +54,7 @@ func (e *fakeEngine) Do(p *engine.Pipeline) {
 	}
 }
 
-// answers makes the engine answer by f.
+// answers makes the engine answer with f.
 func (e *fakeEngine) answers(f func(r *engine.Request, a *engine.Result)) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -79,8 +79,8 @@ type site struct {
 	engine   *fakeEngine
 	observer *observe.Observer
 	addr     string
-	refused  atomic.Int64 // logins
-	checks   atomic.Int64 // of the nodes
+	refused  atomic.Int64 // refused logins
+	checks   atomic.Int64 // checks of the nodes
 	denials  atomic.Pointer[[]decisionlog.Denial]
 	log      *proxytest.LockedBuffer
 }
@@ -97,7 +97,7 @@ func users(t testing.TB, lines ...string) *acl.List {
 	return list
 }
 
-// start serves on 127.0.0.1 until the test ends. change, unless nil, changes the server first.
+// start serves on 127.0.0.1 until the test ends. change, if it is not nil, changes the server first.
 func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -135,7 +135,7 @@ func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func
 // deny sets the newest denials.
 func (s *site) deny(denials ...decisionlog.Denial) { s.denials.Store(&denials) }
 
-// get asks for a path as a user, "name:password" or "", and returns the status and the body.
+// get gets a path as a user, "name:password" or "", and returns the status and the body.
 func (s *site) get(t *testing.T, path, user string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+path, nil)
@@ -157,7 +157,7 @@ func do(t *testing.T, r *http.Request, user string) (int, string) {
 	return answer.StatusCode, string(body)
 }
 
-// raw sends text on a connection of its own and returns all that comes back.
+// raw sends text on a connection of its own and returns everything that it receives.
 func (s *site) raw(t *testing.T, text string) string {
 	t.Helper()
 	c, err := net.Dial("tcp", s.addr)
@@ -167,7 +167,7 @@ func (s *site) raw(t *testing.T, text string) string {
 	_, err = io.WriteString(c, text)
 	require.NoError(t, err)
 	b, err := io.ReadAll(c)
-	if !errors.Is(err, syscall.ECONNRESET) { // as after a request that was refused before its end
+	if !errors.Is(err, syscall.ECONNRESET) { // happens if a request was refused before its end
 		require.NoError(t, err)
 	}
 	return string(b)

@@ -12,15 +12,15 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// keyState is the answer of /api/key.
+// keyState is the answer to /api/key.
 type keyState struct {
 	named
-	Node   string  `json:"node"` // the key's home
-	Shards int     `json:"shards"`
+	Node   string  `json:"node"`   // the node of the key's home
+	Shards int     `json:"shards"` // number of shards, 1 if the key is not split
 	States []state `json:"states"`
 }
 
-// state is what a key has counted for one window of one command.
+// state is the state of a key for one window of one command. Its fields are those of engine.State.
 type state struct {
 	Command   string       `json:"command"`
 	Window    int64        `json:"window_ms"`
@@ -30,15 +30,15 @@ type state struct {
 	Remaining int64        `json:"remaining"`
 	Node      string       `json:"node"`
 	TTL       int64        `json:"ttl_ms"`
-	Rate      int64        `json:"rate"`   // calls per second
-	Shadow    bool         `json:"shadow"` // it counts for SHADOW
-	Held      int64        `json:"held"`   // units that are held now, and count beside Used
-	Holds     int64        `json:"holds"`  // the number of reservations or leases that hold them
-	Lapsed    int64        `json:"lapsed"` // how many have lapsed since nothing was held
+	Rate      int64        `json:"rate"`   // charging calls per second
+	Shadow    bool         `json:"shadow"` // the state is that of the key's shadow
+	Held      int64        `json:"held"`   // units that are held now, in addition to Used
+	Holds     int64        `json:"holds"`  // reservations or leases that hold them
+	Lapsed    int64        `json:"lapsed"` // holds that have lapsed since nothing was held
 	Shards    []shardState `json:"shards"`
 }
 
-// shardState is what one shard of a split key holds.
+// shardState is the state of one shard of a split key.
 type shardState struct {
 	Shard int    `json:"shard"`
 	Node  string `json:"node"`
@@ -47,7 +47,7 @@ type shardState struct {
 	Lease int64  `json:"lease_ms"`
 }
 
-// inspect shows the state of a key, as RL.INSPECT does.
+// inspect answers with the state of a key, as RL.INSPECT does.
 func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	key, ok := decodeKey(w, r, r.URL.Query().Get("id"))
 	if !ok || !allowed(w, r, "rl.inspect", key, false) {
@@ -67,7 +67,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, &shown)
 }
 
-// stateOf returns a state of a key or of its shadow as it is shown.
+// stateOf converts a state of a key or of its shadow to JSON form.
 func stateOf(from *engine.State, shadow bool) state {
 	to := state{
 		strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
@@ -111,7 +111,8 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, done)
 }
 
-// decodeKey returns the key that an id names. Without one it answers the request.
+// decodeKey decodes the id of a key. If it is invalid, decodeKey answers the request and returns
+// false.
 func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, ok bool) {
 	key, err := ids.DecodeString(id)
 	if err != nil || len(key) == 0 || len(key) > engine.MaxKey {
@@ -121,8 +122,8 @@ func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, o
 	return key, true
 }
 
-// allowed reports whether the user may run a command on a key, which it reads, and changes
-// if write is set. Else it answers the request.
+// allowed reports whether the user may run a command that reads a key, and also writes it if
+// write is set. If not, it answers the request.
 func allowed(w http.ResponseWriter, r *http.Request, command string, key []byte, write bool) bool {
 	if !visitorOf(r).user.MayUse(command, key, true, write) {
 		fail(w, r, http.StatusForbidden, "the user may not run "+command+" on this key")
@@ -131,8 +132,8 @@ func allowed(w http.ResponseWriter, r *http.Request, command string, key []byte,
 	return true
 }
 
-// ours passes requests on to next that the page itself may have sent: nothing that another
-// site's page made the browser send, which adds the user's password by itself.
+// ours passes requests on to next, except those that a page of another site made the browser send.
+// The browser would add the user's password to them.
 func ours(next http.HandlerFunc) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -151,7 +152,7 @@ func ours(next http.HandlerFunc) http.Handler {
 	})
 }
 
-// fail answers with an error: in JSON under /api, else as text.
+// fail answers with an error, in JSON for paths under /api, else as text.
 func fail(w http.ResponseWriter, r *http.Request, status int, text string) {
 	if !strings.HasPrefix(r.URL.Path, "/api/") {
 		http.Error(w, text, status)
@@ -172,7 +173,7 @@ func failEngine(w http.ResponseWriter, r *http.Request, err error) {
 	fail(w, r, status, err.Error())
 }
 
-// writeJSON answers with a value.
+// writeJSON answers with a value in JSON.
 func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)

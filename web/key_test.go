@@ -12,7 +12,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// post asks for a reset as a user, with the headers name: value, and returns the status and the body.
+// post requests a reset as a user, with headers of the form "name: value", and returns the status and the body.
 func (s *site) post(t *testing.T, body, user string, headers ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.addr+"/api/reset", strings.NewReader(body))
@@ -59,11 +59,11 @@ func TestKeyShowsItsStates(t *testing.T) {
 	}
 }
 
-func TestKeysAreResetByThoseWhoMay(t *testing.T) {
+func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 	t.Parallel()
 	rules := Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop* +@ratelimit", "view on >hush %R~* +@all")}
 	s := start(t, rules, NoNodes, nil)
-	var resets []string // by the one goroutine of the request
+	var resets []string // used only by the goroutine of the current request
 	s.engine.answers(func(r *engine.Request, a *engine.Result) {
 		if r.Op == engine.OpReset {
 			resets = append(resets, string(r.Key))
@@ -120,8 +120,8 @@ func TestKeysAreResetByThoseWhoMay(t *testing.T) {
 	require.Len(t, resets, 2*6)
 }
 
-// Another site's page that shows or opens a stream takes no place of those who watch.
-func TestOtherSitesReadNothing(t *testing.T) {
+// Pages of other sites can neither read keys nor use up streams.
+func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
 	for _, path := range []string{"/api/stream", "/api/key?id=c2hvcA"} {

@@ -13,31 +13,31 @@ import (
 const (
 	// loginDelay is the delay of the answer to a refused login.
 	loginDelay = time.Second
-	// maxDelayed is the most answers that are delayed at a time.
+	// maxDelayed is the most answers that are delayed at the same time.
 	maxDelayed = 16
-	// maxDelayedEach is the most of them for one address. At that number, passwords from the
-	// address are refused unchecked.
+	// maxDelayedEach is the number of delayed answers for one address from which on passwords
+	// from that address are refused unchecked.
 	maxDelayedEach = 4
 )
 
-// identity is a user, and how it was identified.
+// identity is the user of a request.
 type identity struct {
 	user      *acl.User
-	anonymous bool // nobody had to log in
+	anonymous bool // the request had no password, and needed none
 }
 
 // logins checks names and passwords, and slows down clients that guess them.
 type logins struct {
 	refused func(client ...any) // counts and logs a refused login
-	ending  context.Context     // no delay outlasts it
+	ending  context.Context     // ends all delays
 
 	mu      sync.Mutex
 	total   int            // delayed answers; guarded by mu
 	delayed map[string]int // delayed answers by the client's address, at most maxDelayed; guarded by mu
 }
 
-// identify returns who sent a request. If nobody who may ask did, it answers the request
-// and returns nil.
+// identify returns the sender of a request. If the sender cannot be identified as a user, it
+// answers the request and returns nil.
 func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.List) *identity {
 	name, password, given := r.BasicAuth()
 	if !given {
@@ -54,7 +54,7 @@ func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Lis
 		return nil
 	}
 	if name == "" {
-		name = acl.DefaultUser // as AUTH with only a password
+		name = acl.DefaultUser // like AUTH with only a password
 	}
 	if u, ok := users.Login([]byte(name), []byte(password)); ok {
 		return &identity{user: u}
@@ -65,21 +65,21 @@ func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Lis
 	return nil
 }
 
-// unauthorized asks for a name and a password.
+// unauthorized answers that a request needs a valid name and password.
 func unauthorized(w http.ResponseWriter, r *http.Request, why string) {
 	w.Header().Set("WWW-Authenticate", `Basic realm="rlproxy", charset="UTF-8"`)
 	fail(w, r, http.StatusUnauthorized, why)
 }
 
-// busy reports whether the most answers to an address are delayed.
+// busy reports whether maxDelayedEach answers to an address are delayed.
 func (l *logins) busy(from string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.delayed[from] >= maxDelayedEach
 }
 
-// delay waits, unless enough others do. It does not end with the request, since a client
-// could then guess faster by closing connections.
+// delay waits for loginDelay, unless maxDelayed answers are delayed already. It does not end with
+// the request, because a client could then guess faster by closing connections.
 func (l *logins) delay(from string) {
 	if !l.count(from, 1) {
 		return
@@ -108,7 +108,7 @@ func (l *logins) count(from string, n int) bool {
 	return true
 }
 
-// may passes requests of users who may run a command on to next.
+// may passes a request on to next if its user may run a command.
 func may(command string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !visitorOf(r).user.MayRun(command) {

@@ -21,11 +21,11 @@ func TestUsersLogInWithTheirPasswords(t *testing.T) {
 	require.EqualValues(t, 4, s.refused.Load())
 	s.SetRules(Rules{ACL: users(t, "default on >hush ~* +@all")})
 	code, _ := s.get(t, "/metrics", "shop:secret")
-	require.Equal(t, http.StatusUnauthorized, code, "a user who is gone")
+	require.Equal(t, http.StatusUnauthorized, code, "a user who was removed")
 }
 
-// Wrong passwords take a second each, some at a time. While they are pending, no further
-// password from the same address is looked at, and strangers still get /healthz.
+// The answer to a wrong password takes a second. While some of them are pending, no other
+// password from the same address is checked, but /healthz is still answered.
 func TestGuessingIsSlow(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
@@ -51,7 +51,7 @@ func TestGuessingIsSlow(t *testing.T) {
 		count[code]++
 	}
 	require.Equal(t, cap(codes), count[401]+count[429])
-	guesses := int(time.Since(began)/loginDelay) * 2 * maxDelayedEach // some begin as others end
+	guesses := int(time.Since(began)/loginDelay) * 2 * maxDelayedEach // some may begin when others end
 	require.LessOrEqual(t, count[401], guesses, "guesses in %v", time.Since(began))
 	require.EqualValues(t, count[401], s.refused.Load(), "each one is counted")
 	code, _ = s.get(t, "/metrics", "default:hush")

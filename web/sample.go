@@ -13,33 +13,35 @@ import (
 )
 
 const (
-	step       = time.Second // from one point to the next
-	maxHistory = 300         // points
+	step       = time.Second // time between two points
+	maxHistory = 300         // points that are kept
 	// maxSilence is how long a round of the sampler may take before /healthz reports that the
 	// process hangs. Rounds are a second apart.
 	maxSilence = 10 * time.Second
-	// checkEvery is the number of rounds from one check of the nodes to the next. Those that
-	// get no requests would otherwise seem to be up forever.
+	// checkEvery is the number of rounds between two checks of the nodes. Without checks, nodes
+	// that get no requests would seem to be up forever.
 	checkEvery = 5
 )
 
-// point is what was decided in one second.
+// point has the figures of one second. Except for Shadow, decisions with SHADOW are not counted.
 type point struct {
-	Time      int64    `json:"t"`         // Unix ms
-	Decisions float64  `json:"decisions"` // per second
-	Denied    *float64 `json:"denied"`    // the share of the decisions, from 0 to 1; nil if there were none
-	Fail      float64  `json:"fail"`      // answers by FAIL policy, per second
-	Shadow    float64  `json:"shadow"`    // what SHADOW would have denied, per second; none of the above has decisions with SHADOW
-	P50       *int64   `json:"p50_us"`    // the median latency of decisions; nil if there were none
-	P99       *int64   `json:"p99_us"`    // likewise 99 of 100
+	Time      int64    `json:"t"`         // end of the second, in Unix ms
+	Decisions float64  `json:"decisions"` // decisions per second
+	Denied    *float64 `json:"denied"`    // share of denials in Decisions, from 0 to 1; nil without decisions
+	Fail      float64  `json:"fail"`      // answers by FAIL policies per second
+	Shadow    float64  `json:"shadow"`    // requests per second that SHADOW would have denied
+	P50       *int64   `json:"p50_us"`    // median duration of decisions; nil without decisions
+	P99       *int64   `json:"p99_us"`    // 99th percentile of the duration of decisions; nil without decisions
 }
 
-// totals is what was decided since the start.
+// totals has the figures since the start.
 type totals struct {
-	at                      time.Time
-	decisions, denied, fail int64 // without SHADOW
-	shadow                  int64 // what SHADOW would have denied
-	durations               *histogram.Snapshot
+	at        time.Time           // when the figures were read
+	decisions int64               // decisions without SHADOW
+	denied    int64               // denials without SHADOW
+	fail      int64               // answers by FAIL policies without SHADOW
+	shadow    int64               // requests that SHADOW would have denied
+	durations *histogram.Snapshot // durations of decisions
 }
 
 // count returns the totals of an observer.
@@ -64,7 +66,7 @@ func count(o *observe.Observer, now time.Time) *totals {
 	return t
 }
 
-// since returns what was decided between earlier and t.
+// since returns the figures of the time between earlier and t.
 func (t *totals) since(earlier *totals) point {
 	seconds := max(t.at.Sub(earlier.at).Seconds(), 0.001)
 	n := t.decisions - earlier.decisions
@@ -88,7 +90,7 @@ func (t *totals) since(earlier *totals) point {
 // history keeps the newest points.
 type history struct {
 	mu     sync.Mutex
-	points []point // oldest first; guarded by mu, but not the points themselves: they are never modified
+	points []point // oldest first; guarded by mu; the elements are never modified
 }
 
 func (h *history) add(p point) {
@@ -107,8 +109,8 @@ func (h *history) all() []point {
 	return h.points
 }
 
-// sample takes a point each second and shows it to those who watch, until the server ends.
-// It is the only goroutine that does so: watchers do not add to the work.
+// sample takes a point every second and sends it to all watchers, until the server ends. There is
+// only one such goroutine, however many watchers there are.
 func (s *Server) sample() {
 	tick := time.NewTicker(step)
 	defer tick.Stop()
@@ -123,7 +125,7 @@ func (s *Server) sample() {
 	}
 }
 
-// guarded runs one round of the sampler. A panic costs that round.
+// guarded runs one round of the sampler. A panic ends only that round.
 func (s *Server) guarded(round func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -134,12 +136,13 @@ func (s *Server) guarded(round func()) {
 	round()
 }
 
-// round asks the parts of the process for a sign of life, takes a point and shows it.
+// round checks that the other parts of the process respond, takes a point and publishes it. It
+// returns the new totals.
 func (s *Server) round(last *totals, round int64) *totals {
 	s.cfg.Alive()
-	key := strconv.AppendInt(nil, round, 10) // another one each time, which in time reaches every lock
+	key := strconv.AppendInt(nil, round, 10) // different keys take different locks of the engine
 	if node, _ := s.cfg.Engine.Where(key); node == "embedded" {
-		s.ask(engine.OpInspect, key) // stores nothing; nodes are not asked, for they may be away
+		s.ask(engine.OpInspect, key) // this stores nothing; nodes are not asked, because they may be away
 	}
 	if round%checkEvery == 0 {
 		s.cfg.CheckNodes()
@@ -152,12 +155,12 @@ func (s *Server) round(last *totals, round int64) *totals {
 	return now
 }
 
-// hangs reports whether the sampler's round does not end.
+// hangs reports whether a round of the sampler has taken longer than maxSilence.
 func (s *Server) hangs() bool {
 	return time.Since(s.started)-time.Duration(s.beat.Load()) > s.maxSilence
 }
 
-// ask sends the engine one request about a key, and the same one about its shadow.
+// ask sends the engine two requests, one about a key and one about its shadow.
 func (s *Server) ask(op engine.Op, key []byte) (answers [2]engine.Result) {
 	var p engine.Pipeline
 	p.AddBoth(op, key)

@@ -12,12 +12,12 @@ import (
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
-// decide shows an observer n decisions about a key.
+// decide reports n decisions about a key to an observer.
 func decide(o *observe.Observer, key string, kind limit.Kind, n int, took time.Duration, a engine.Result) {
 	decideBy(o, "", key, kind, n, took, a)
 }
 
-// decideBy shows an observer n decisions by the limits of a policy.
+// decideBy reports n decisions with the limits of a policy to an observer.
 func decideBy(o *observe.Observer, policy, key string, kind limit.Kind, n int, took time.Duration, a engine.Result) {
 	var p engine.Pipeline
 	for range n {
@@ -31,7 +31,7 @@ func decideBy(o *observe.Observer, policy, key string, kind limit.Kind, n int, t
 	o.Observe(&p, time.Now(), took, observe.Client{})
 }
 
-func TestPointsSayWhatASecondDecided(t *testing.T) {
+func TestPointsHaveTheFiguresOfASecond(t *testing.T) {
 	t.Parallel()
 	o := observe.New(observe.Config{Engine: &fakeEngine{}})
 	decide(o, "k", limit.Slide, 1000, time.Hour, engine.Result{}) // before
@@ -82,8 +82,8 @@ func TestHistoryKeepsTheNewestPoints(t *testing.T) {
 	require.LessOrEqual(t, cap(all), 3*maxHistory)
 }
 
-// An engine that does not answer any more makes /healthz fail, a node that is away does not.
-func TestHealthSeesAProcessThatHangs(t *testing.T) {
+// An engine that no longer answers makes /healthz fail. A node that is away does not.
+func TestHealthFailsIfTheProcessHangs(t *testing.T) {
 	t.Parallel()
 	healthy := func(s *site) bool {
 		code, _ := s.get(t, "/healthz", "")

@@ -1,10 +1,10 @@
-// Package web is the HTTP server of rlproxy: health, metrics, and the page with what it asks
-// for. It knows the users of the commands and holds everything in bounds: connections,
-// headers, bodies, times, streams. Nothing that it does delays a decision.
+// Package web is the HTTP server of rlproxy: health checks, metrics, and the page with its API. It
+// has the same users as the commands, and bounds for everything: connections, headers, bodies,
+// times, streams. Nothing that it does delays a decision.
 //
-// Reading order: server.go (this file), conns.go (connections), guard.go (what every request
-// passes), login.go (who asks), health.go, metrics.go; sample.go (what is measured each
-// second), snapshot.go (what of it a user may see), stream.go (who watches), and key.go.
+// Reading order: server.go (this file), conns.go (connections), guard.go (checks of every
+// request), login.go (users), health.go, metrics.go; sample.go (figures of each second),
+// snapshot.go (what a user may see of them), stream.go (watchers), and key.go.
 package web
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/rlproxy/rlproxy/web/page"
 )
 
-// MaxConnections is the most connections at a time.
+// MaxConnections is the most connections at the same time.
 const MaxConnections = 64
 
-// Bounds of a request, beside those of the connections.
+// Bounds of requests and connections.
 const (
 	headerTime  = 5 * time.Second  // to send the header, or to complete a TLS handshake
 	requestTime = 10 * time.Second // to send the whole request
@@ -39,47 +39,45 @@ const (
 	maxBody     = 16 << 10         // bytes
 )
 
-// Config configures a Server. All fields are required.
+// Config configures a Server. All fields are required, except Waiting.
 type Config struct {
 	Engine   engine.Engine
-	Observer *observe.Observer // of the engine's decisions
+	Observer *observe.Observer // counts the engine's decisions
 
-	// Ready selects which nodes must answer for /readyz: NoNodes, AnyNode or AllNodes.
+	// Ready selects which nodes must be up for /readyz to succeed.
 	Ready Ready
 
 	// Version is the version of rlproxy.
 	Version string
 
-	// CheckNodes has the nodes asked whether they are up, and returns at once. It is called
-	// every few seconds.
+	// CheckNodes has the nodes probed, and returns at once. It is called every few seconds.
 	CheckNodes func()
 
-	// Waiting returns what else the process waits for before clients should use it, or an empty
-	// string. It is asked only if nodes must answer; nil: there is nothing else. Several goroutines
-	// may call it at once.
+	// Waiting returns why the process is not ready although its nodes are, or "". It is not called
+	// if Ready is NoNodes. It may be nil. Several goroutines may call it at once.
 	Waiting func() string
 
 	// Denials returns at most n of the newest denials, the newest first. Several goroutines may
 	// call it at once.
 	Denials func(n int) []decisionlog.Denial
 
-	// Alive returns when the part of the process that answers commands has given a sign of
-	// life. It is called once a second.
+	// Alive returns if the part of the process that answers commands responds, and hangs
+	// otherwise. It is called once a second.
 	Alive func()
 
 	// LoginRefused counts and logs a refused login of a client, which is described by pairs of
 	// names and values. Several goroutines may call it at once.
 	LoginRefused func(client ...any)
 
-	Metrics metrics.Config
+	Metrics metrics.Config // sources of /metrics
 	Logger  *slog.Logger
 }
 
 // Rules are the access rules. They are immutable.
 type Rules struct {
-	ACL       *acl.List
-	Protected bool // answer only clients on this machine
-	Admin     bool // let users reset the keys that they may reset by RL.RESET
+	ACL       *acl.List // users and their permissions
+	Protected bool      // answer only clients on this machine
+	Admin     bool      // let users reset the keys that they may reset with RL.RESET
 }
 
 // Server is an HTTP server. It accepts connections once Serve is called.
@@ -92,18 +90,18 @@ type Server struct {
 	logins   logins
 	history  history
 	streams  streams
-	draining atomic.Bool
-	panics   atomic.Int64
+	draining atomic.Bool     // the process is stopping
+	panics   atomic.Int64    // requests and samples that ended with a panic
 	ending   context.Context // ends with the server
 	end      context.CancelFunc
 
 	started    time.Time
-	beat       atomic.Int64                   // when the sampler last ended a round, in ns after started
-	maxSilence time.Duration                  // the constant, except in tests
-	eventTime  time.Duration                  // the constant, except in tests
+	beat       atomic.Int64                   // when the sampler last completed a round, in ns after started
+	maxSilence time.Duration                  // the constant maxSilence, except in tests
+	eventTime  time.Duration                  // the constant eventTime, except in tests
 	trips      map[string]*histogram.Snapshot // round trips of the nodes at the last snapshot, by name; used only by the sampler
 	sampling   sync.Once                      // starts the sampler
-	sampled    sync.WaitGroup
+	sampled    sync.WaitGroup                 // the sampler's goroutine
 }
 
 // New returns a server with these rules.
@@ -125,18 +123,18 @@ func New(cfg Config, rules Rules) *Server {
 		IdleTimeout:                  idleTime,
 		MaxHeaderBytes:               maxHeader,
 		Protocols:                    &only,
-		DisableGeneralOptionsHandler: true, // it would answer strangers
+		DisableGeneralOptionsHandler: true, // it would answer without the guard
 		ConnContext:                  withConn,
 		ErrorLog:                     slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // errors of single clients
 	}
 	return s
 }
 
-// SetRules replaces the rules for the requests that follow.
+// SetRules replaces the rules for later requests.
 func (s *Server) SetRules(rules Rules) { s.rules.Store(&rules) }
 
 // Serve accepts connections from l until Shutdown, then returns nil. It may be called for
-// several listeners at once. secure wraps a listener into one for TLS; nil: there is no TLS.
+// several listeners at once. secure wraps a listener in one for TLS; it is nil without TLS.
 func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) error {
 	s.sampling.Do(func() {
 		s.beat.Store(int64(time.Since(s.started)))
@@ -156,13 +154,13 @@ func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) e
 func (s *Server) Stats() []engine.Stat {
 	return []engine.Stat{
 		{Value: int64(s.conns.len()), Metric: "http_connections", Help: "Connections to http-port that are open."},
-		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total", Help: "Connections to http-port that were refused because all places had a request in progress."},
-		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Pages that are open and updated."},
-		{Value: s.panics.Load(), Metric: "http_panics_total", Help: "Requests to http-port, and samples for the page, that ended by a panic."},
+		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total", Help: "Connections to http-port that were refused because there were too many with a request in progress."},
+		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Open pages that are being updated."},
+		{Value: s.panics.Load(), Metric: "http_panics_total", Help: "Requests to http-port, and samples for the page, that ended with a panic."},
 	}
 }
 
-// Drain makes /readyz report that the process ends.
+// Drain makes /readyz report that the process is stopping.
 func (s *Server) Drain() { s.draining.Store(true) }
 
 // Shutdown accepts no more connections, ends streams, waits for the requests in progress
@@ -170,7 +168,7 @@ func (s *Server) Drain() { s.draining.Store(true) }
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.draining.Store(true)
 	s.end()
-	s.conns.closeIdle() // else http.Server waits for connections that have never sent anything
+	s.conns.closeIdle() // otherwise http.Server waits for connections that have never sent anything
 	err := errors.Join(s.http.Shutdown(ctx), s.http.Close())
 	sampled := make(chan struct{})
 	go func() { // ends with the sampler

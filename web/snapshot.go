@@ -13,20 +13,20 @@ import (
 	"github.com/rlproxy/rlproxy/internal/histogram"
 )
 
-// maxShown is the most keys, and the most denials, that a snapshot has.
+// maxShown is the most keys, and the most denials, of a snapshot.
 const maxShown = 20
 
-// snapshot is what the page shows, except for earlier points.
+// snapshot is everything that the page shows, except for earlier points.
 type snapshot struct {
 	Time    int64    `json:"time"` // Unix ms
 	Version string   `json:"version"`
 	Engine  string   `json:"engine"` // redis or embedded
 	Uptime  int64    `json:"uptime_s"`
-	Admin   bool     `json:"admin"` // whether the user may reset keys here
+	Admin   bool     `json:"admin"` // the user may reset keys on the page
 	Point   point    `json:"point"`
 	Keys    []hotKey `json:"keys"`
 	Nodes   []node   `json:"nodes"`
-	Memory  *memory  `json:"memory,omitempty"` // of the embedded engine
+	Memory  *memory  `json:"memory,omitempty"` // memory of the embedded engine; nil with nodes
 	Denials []denial `json:"denials"`
 }
 
@@ -36,10 +36,10 @@ type hotKey struct {
 	Rate      int64 `json:"rate"` // decisions per second
 	Admitted  int64 `json:"admitted"`
 	Denied    int64 `json:"denied"`
-	Fail      int64 `json:"fail"`      // answers by FAIL policy
-	Shadow    int64 `json:"shadow"`    // what SHADOW would have denied
-	Limit     int64 `json:"limit"`     // in the last answer
-	Remaining int64 `json:"remaining"` // in the last answer; -1: not known
+	Fail      int64 `json:"fail"`      // answers by FAIL policies
+	Shadow    int64 `json:"shadow"`    // requests that SHADOW would have denied
+	Limit     int64 `json:"limit"`     // the limit in the last answer
+	Remaining int64 `json:"remaining"` // what remained in the last answer; -1: unknown
 	Shards    int   `json:"shards"`
 }
 
@@ -48,16 +48,16 @@ type node struct {
 	Name    string `json:"name"`
 	State   string `json:"state"`
 	Why     string `json:"why"`
-	Latency *int64 `json:"latency_us"` // the median of its round trips since the last snapshot; without any, that of its latest check; nil: not measured yet
-	Offset  *int64 `json:"offset_us"`  // of its clock; nil: not measured yet
-	Queue   int    `json:"queue"`      // requests that wait for it
+	Latency *int64 `json:"latency_us"` // median of the round trips since the last snapshot, or the latest measurement if there were none; nil: not measured yet
+	Offset  *int64 `json:"offset_us"`  // the node's clock minus this machine's; nil: not measured yet
+	Queue   int    `json:"queue"`      // requests that wait for the node
 }
 
-// memory is what the states of keys take in this process.
+// memory is the memory that the states of keys take in this process.
 type memory struct {
-	Used int64 `json:"used"` // bytes
-	Max  int64 `json:"max"`  // bytes
-	Keys int64 `json:"keys"`
+	Used int64 `json:"used"` // bytes in use
+	Max  int64 `json:"max"`  // the most bytes
+	Keys int64 `json:"keys"` // number of keys
 }
 
 // denial is one of the newest denials.
@@ -65,37 +65,37 @@ type denial struct {
 	named
 	Time       int64  `json:"time"` // Unix ms
 	Command    string `json:"command"`
-	Policy     string `json:"policy"`    // the policy that gave the limits; empty: the command did
-	Limit      int64  `json:"limit"`     // 0: an override blocks the key
-	Window     int64  `json:"window_ms"` // 0: leases of RL.ACQUIRE
-	Used       int64  `json:"used"`      // of the limit; -1: not known
+	Policy     string `json:"policy"`    // name of the policy that has the limits; empty: the command has them
+	Limit      int64  `json:"limit"`     // the limit that denied; 0: an override blocks the key
+	Window     int64  `json:"window_ms"` // the window of the limit; 0: the limit is that of RL.ACQUIRE
+	Used       int64  `json:"used"`      // units of the limit in use; -1: unknown
 	RetryAfter int64  `json:"retry_after_ms"`
 	Node       string `json:"node"`
-	Fail       string `json:"fail"`   // that denied; empty: the key's state did
-	Shadow     bool   `json:"shadow"` // SHADOW would have denied it; nobody was denied
-	Client     string `json:"client"` // its address, and its name if it has one
+	Fail       string `json:"fail"`   // the FAIL policy that denied; empty: the key's state denied
+	Shadow     bool   `json:"shadow"` // the request had SHADOW, so it was not actually denied
+	Client     string `json:"client"` // the client's address, and its name if it has one
 }
 
-// named is a key in JSON, which has no bytes.
+// named is a key in JSON, whose strings cannot have all bytes.
 type named struct {
-	Key string `json:"key"` // for display: bytes that are not UTF-8 are replaced
-	ID  string `json:"id"`  // the bytes in base64url, to ask about the key
+	Key string `json:"key"` // the key for display: bytes that are not UTF-8 are replaced
+	ID  string `json:"id"`  // the key's bytes in base64url, for requests about the key
 }
 
-// ids is the form of a key's bytes in requests.
+// ids encodes keys as ids.
 var ids = base64.RawURLEncoding
 
 func name(key []byte) named {
 	return named{strings.ToValidUTF8(string(key), "\uFFFD"), ids.EncodeToString(key)}
 }
 
-// view is what a watcher may see. Watchers with equal views get one snapshot.
+// view is what a watcher may see. Watchers with equal views share one snapshot.
 type view struct {
-	keys    *acl.User // whose keys; nil: all keys
+	keys    *acl.User // only keys that this user may read; nil: all keys
 	admin   bool      // may reset keys
 	nodes   bool      // may see the nodes
 	info    bool      // may see the memory
-	clients bool      // may see who was denied
+	clients bool      // may see which clients were denied
 }
 
 // viewOf returns what a user may see.
@@ -113,19 +113,19 @@ func viewOf(u *acl.User, rules *Rules) view {
 	return v
 }
 
-// may reports whether a key may be seen.
+// may reports whether the view includes a key.
 func (v *view) may(key []byte) bool {
 	return v.keys == nil || v.keys.MayUse("rl.hotkeys", key, true, false)
 }
 
-// scene is what there is to be seen at one moment, before it is known by whom.
+// scene has everything that any watcher may see at one moment.
 type scene struct {
 	snapshot
 	keys    []observe.HotKey     // the busiest first
 	denials []decisionlog.Denial // the newest first
 }
 
-// scene takes it in. Only the sampler calls it, and only while somebody watches.
+// scene returns the current scene. Only the sampler calls it, and only while there are watchers.
 func (s *Server) scene(p point) *scene {
 	c := &scene{keys: s.cfg.Observer.HotKeys(math.MaxInt), denials: s.cfg.Denials(math.MaxInt)}
 	c.snapshot = snapshot{
@@ -153,7 +153,7 @@ func (s *Server) scene(p point) *scene {
 	return c
 }
 
-// nodeOf returns a node as it is shown, and adds its round trips so far to trips.
+// nodeOf converts a node to JSON form, and adds its round trips so far to trips.
 func (s *Server) nodeOf(n *engine.Node, trips map[string]*histogram.Snapshot) node {
 	shown := node{Name: n.Name, State: n.State, Why: n.Why}
 	if n.Measured {
@@ -171,7 +171,7 @@ func (s *Server) nodeOf(n *engine.Node, trips map[string]*histogram.Snapshot) no
 	return shown
 }
 
-// seenAs returns the snapshot for those with a view.
+// seenAs returns the snapshot for watchers with a view.
 func (c *scene) seenAs(v view) *snapshot {
 	shown := c.snapshot
 	shown.Admin = v.admin
@@ -205,7 +205,7 @@ func (c *scene) seenAs(v view) *snapshot {
 	return &shown
 }
 
-// denialOf returns a denial as it is shown, with or without the client.
+// denialOf converts a denial to JSON form, with or without the client.
 func denialOf(d *decisionlog.Denial, client bool) denial {
 	shown := denial{
 		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Policy: d.Policy, Limit: d.Limit, Window: d.Window.Milliseconds(),

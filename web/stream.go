@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// maxStreams is the most streams at a time. They leave connections for everything else.
+	// maxStreams is the most streams at the same time. It is less than MaxConnections, to leave
+	// connections for everything else.
 	maxStreams = 16
 	// eventTime is how long a watcher may take to read an event.
 	eventTime = 10 * time.Second
 )
 
-// streams are those who watch.
+// streams has the open streams.
 type streams struct {
 	mu   sync.Mutex
 	open map[*stream]struct{} // guarded by mu
@@ -22,10 +23,10 @@ type streams struct {
 
 // stream is one watcher.
 type stream struct {
-	*visitor               // changed by the sampler alone once the stream is open
-	local    bool          // whether it is on this machine
+	*visitor               // the watcher; once the stream is open, only the sampler changes it
+	local    bool          // the watcher is on this machine
 	next     chan []byte   // the newest event, until the watcher takes it
-	over     chan struct{} // closed when the watcher may not watch any more
+	over     chan struct{} // closed when the watcher may no longer watch
 }
 
 // add opens a stream. It returns nil if there are too many.
@@ -84,7 +85,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		if _, err := w.Write(event); err != nil || connection.Flush() != nil {
-			return // it is gone, or does not read
+			return // the watcher is gone, or does not read
 		}
 		select {
 		case event = <-t.next:
@@ -104,8 +105,8 @@ func appendEvent(dst []byte, name string, data []byte) []byte {
 	return append(append(dst, data...), "\n\n"...)
 }
 
-// publish shows a point to everybody who watches. It never waits for them: a watcher who has
-// not read an event yet misses those before the next.
+// publish sends a snapshot with a point to all watchers. It never waits for them: if a watcher has
+// not taken an event yet, the new one replaces it.
 func (s *Server) publish(p point) {
 	all := s.streams.all()
 	if len(all) == 0 {
@@ -143,7 +144,7 @@ func (t *stream) offer(event []byte) {
 	t.next <- event // there is room: only the sampler sends
 }
 
-// renew applies changed rules, and reports whether the watcher may go on.
+// renew applies changed rules, and reports whether the watcher may continue to watch.
 func (t *stream) renew(rules *Rules) bool {
 	if rules == t.rules {
 		return true

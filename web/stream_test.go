@@ -122,7 +122,7 @@ func TestStreamShowsTheNewestDenials(t *testing.T) {
 	require.Equal(t, []denial{first}, shop.Denials, "the user may not see other clients, nor other keys")
 }
 
-// Each user sees what it may see, and those with equal rights share one snapshot.
+// Users see only what they may see.
 func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop:* +rl.hotkeys",
@@ -178,7 +178,7 @@ func TestNodesShowTheirRecentRoundTrips(t *testing.T) {
 	require.Nil(t, latency(), "nothing was sent since")
 }
 
-func TestReloadEndsTheStreamsOfUsersWhoAreGone(t *testing.T) {
+func TestReloadEndsStreamsThatAreNoLongerAllowed(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t, "shop on >hush ~* +rl.hotkeys", "mail on >hush ~* +rl.hotkeys", "gone on >hush ~* +rl.hotkeys")}, NoNodes, nil)
 	var skip any
@@ -216,14 +216,14 @@ func TestStreamsAreBounded(t *testing.T) {
 	require.Equal(t, "history", s.watch(t, "").next(t, &skip))
 }
 
-// A watcher who does not read misses snapshots. It holds nothing up, and its stream ends.
+// A watcher that does not read misses snapshots. It delays nothing, and its stream ends.
 func TestSlowWatchersMissSnapshots(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
 		s.eventTime = 100 * time.Millisecond
 		s.sampling.Do(func() {}) // the test is the sampler
 	})
-	for i := range 20 { // long names make events that no buffer holds for long
+	for i := range 20 { // long names make large events, which soon fill all buffers
 		decide(s.observer, fmt.Sprintf("%d:%s", i, strings.Repeat("k", 4000)), limit.Slide, 10_000, time.Millisecond, engine.Result{})
 	}
 	c, err := net.Dial("tcp", s.addr)

@@ -8,9 +8,9 @@ import (
 
 var (
 	decisions = counter("decisions_total",
-		"Requests for a decision, by command, by the policy that gave the limits, and by what became of them.", "command", "policy", "result")
+		"Requests for a decision, by command, by the policy that has the limits, and by result.", "command", "policy", "result")
 	decisionTime = distributionOf("decision_duration_seconds",
-		"How long decisions took, from the engine getting a pipeline to its having answered all of it.", "command")
+		"Duration of decisions, from when the engine gets a pipeline until it has answered all of it.", "command")
 )
 
 func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
@@ -18,7 +18,7 @@ func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
 		command := by.String()
 		for policy, counts := range c.Observer.Counts() {
 			for o := range observe.Outcome(observe.Outcomes) {
-				// What a policy never had has no series: there may be many policies.
+				// A policy has series only for the results that it had, because there may be many policies.
 				if n := counts.Of(by, o); n > 0 || policy == "" {
 					decisions.send(to, float64(n), command, policy, o.String())
 				}

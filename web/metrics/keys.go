@@ -12,15 +12,15 @@ import (
 const (
 	// maxKeys is the most series with a client's key.
 	maxKeys = 50
-	// minRate is the least decisions per second of a key with a series, so that keys that are
-	// asked about now and then do not make series that soon end.
+	// minRate is the lowest rate of decisions per second at which a key has a series, so that
+	// rarely used keys do not make series that soon end.
 	minRate = 0.5
 	// maxLabel is the most bytes of a key in a label.
 	maxLabel = 100
 )
 
 var hotKeys = gauge("hot_key_decisions_per_second",
-	"Decisions per second about the keys that are asked about most, at most 50 of them.", "key")
+	"Decisions per second about the busiest keys, at most 50 of them.", "key")
 
 func (c *Config) collectKeys(to chan<- prometheus.Metric) {
 	shown := make(map[string]bool, maxKeys)
@@ -28,15 +28,15 @@ func (c *Config) collectKeys(to chan<- prometheus.Metric) {
 		if k.Rate < minRate {
 			break
 		}
-		if label := keyLabel(k.Key); !shown[label] { // two series of one label would be an error
+		if label := keyLabel(k.Key); !shown[label] { // two series with the same label would be an error
 			shown[label] = true
 			hotKeys.send(to, k.Rate, label)
 		}
 	}
 }
 
-// keyLabel returns a key as the value of a label, which has to be UTF-8. A key that is cut or
-// changed for that ends with ~ and a hash, by which it differs from others.
+// keyLabel returns a key as the value of a label, which must be UTF-8. If it is cut or changed, the
+// label ends with ~ and a hash of the key, so that labels of different keys differ.
 func keyLabel(key []byte) string {
 	label := string(key)
 	if len(label) > maxLabel {

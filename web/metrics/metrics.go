@@ -1,9 +1,9 @@
-// Package metrics shows what the other packages have counted to Prometheus. It reads their
-// counters when it is asked and counts nothing itself.
+// Package metrics exports the counters of other packages to Prometheus. It reads them at each
+// scrape and counts nothing itself.
 //
-// No label's values grow with clients, keys or tenants: they are names of commands, policies,
-// nodes, results and reasons. The one exception, the keys that are asked about most, is bounded
-// (keys.go).
+// The number of series does not grow with clients, keys or tenants: the values of labels are names
+// of commands, policies, nodes, results and reasons. The only exception, the busiest keys, is
+// bounded (keys.go).
 //
 // Reading order: metrics.go (this file), decisions.go, nodes.go, keys.go.
 package metrics
@@ -27,22 +27,22 @@ import (
 // Config has the sources of the metrics. Only Engine and Observer are required.
 type Config struct {
 	Engine   engine.Engine
-	Observer *observe.Observer  // of the engine's decisions
+	Observer *observe.Observer  // counts the engine's decisions
 	Forward  *forward.Forwarder // nil: no commands are forwarded
 
 	// Stats returns what INFO and metrics show of the engine and the server; nil: nothing.
 	Stats func() []engine.Stat
 
-	NoKeys bool // show no client's key
+	NoKeys bool // export no client's key
 
-	Version string // of rlproxy
-	Build   string // what the Go command built it from, and with
+	Version string // version of rlproxy
+	Build   string // module version or commit, and the Go version, of the build
 }
 
-// Metrics answers Prometheus.
+// Metrics has the metrics of a process.
 type Metrics struct {
-	own  *prometheus.Registry // everything but keys
-	keys *prometheus.Registry
+	own  *prometheus.Registry // all metrics except those with keys
+	keys *prometheus.Registry // metrics with keys
 }
 
 // New returns the metrics of a process.
@@ -59,15 +59,15 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// maxScrapes is the most requests at a time.
+// maxScrapes is the most requests that are answered at the same time.
 const maxScrapes = 4
 
-// Handler returns what answers requests. keys reports whether whoever sent a request may see
-// all clients' keys.
+// Handler returns the handler of scrapes. keys reports whether the sender of a request may see
+// the keys of all clients.
 func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.Handler {
 	options := promhttp.HandlerOpts{
 		ErrorLog:            slog.NewLogLogger(log.Handler(), slog.LevelError),
-		ErrorHandling:       promhttp.ContinueOnError, // a metric that is wrong must not hide the others
+		ErrorHandling:       promhttp.ContinueOnError, // an invalid metric must not hide the others
 		MaxRequestsInFlight: maxScrapes,
 	}
 	all, own := promhttp.HandlerFor(prometheus.Gatherers{m.own, m.keys}, options), promhttp.HandlerFor(m.own, options)
@@ -80,8 +80,8 @@ func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.
 	})
 }
 
-// collector is a function that sends metrics. It describes none before: those of the engine
-// are known only once it is asked.
+// collector is a function that sends metrics. It describes none in advance, because those of the
+// engine are known only when they are collected.
 type collector func(chan<- prometheus.Metric)
 
 // Describe implements prometheus.Collector.
@@ -90,7 +90,7 @@ func (collector) Describe(chan<- *prometheus.Desc) {}
 // Collect implements prometheus.Collector.
 func (c collector) Collect(to chan<- prometheus.Metric) { c(to) }
 
-// collect sends all metrics but those of keys.
+// collect sends all metrics except those with keys.
 func (c *Config) collect(to chan<- prometheus.Metric) {
 	buildInfo.send(to, 1, c.Version, c.Build)
 	c.collectDecisions(to)
@@ -101,7 +101,7 @@ func (c *Config) collect(to chan<- prometheus.Metric) {
 	c.collectForward(to)
 }
 
-var buildInfo = gauge("build_info", "Always 1. The labels say which rlproxy this is.", "version", "build")
+var buildInfo = gauge("build_info", "Always 1. The labels have the version and the build of rlproxy.", "version", "build")
 
 // collectStats sends the statistics that INFO also shows.
 func (c *Config) collectStats(to chan<- prometheus.Metric) {
@@ -124,7 +124,7 @@ func (c *Config) collectStats(to chan<- prometheus.Metric) {
 	}
 }
 
-// metric is a metric with one value for each combination of its labels' values.
+// metric is a gauge or a counter with labels.
 type metric struct {
 	*prometheus.Desc
 	kind prometheus.ValueType
@@ -146,7 +146,7 @@ func (m metric) send(to chan<- prometheus.Metric, value float64, labels ...strin
 	to <- prometheus.MustNewConstMetric(m.Desc, m.kind, value, labels...)
 }
 
-// distribution is a histogram.
+// distribution is a histogram with labels.
 type distribution struct{ *prometheus.Desc }
 
 func distributionOf(name, help string, labels ...string) distribution {

@@ -22,20 +22,20 @@ import (
 
 // fakeEngine is an engine whose nodes a test sets.
 type fakeEngine struct {
-	engine.Engine // nil: what a test does not expect panics
+	engine.Engine // nil: a call that a test does not expect panics
 	nodes         []engine.Node
 }
 
 func (e *fakeEngine) Nodes() []engine.Node                   { return e.nodes }
 func (e *fakeEngine) Where([]byte) (node string, shards int) { return "embedded", 1 }
 
-// observed returns the configuration of an engine whose Observer has seen decisions about
-// keys, one of each.
+// observed returns a configuration whose Observer has seen 20 decisions about each of the keys, and
+// its engine.
 func observed(t *testing.T, keys ...string) (Config, *fakeEngine) {
 	t.Helper()
 	e := &fakeEngine{}
 	o := observe.New(observe.Config{Engine: e})
-	for range 20 { // until each is one of the busiest
+	for range 20 { // enough for each to be one of the busiest
 		for _, k := range keys {
 			decide(o, k, limit.Slide, engine.Result{Decision: limit.Decision{Allowed: true}})
 		}
@@ -51,7 +51,7 @@ func decide(o *observe.Observer, key string, kind limit.Kind, results ...engine.
 	o.Observe(p, time.Now(), 16*time.Microsecond, observe.Client{})
 }
 
-// scrape returns the text of /metrics, as whoever may see keys or may not.
+// scrape returns the text of /metrics, for a user who may or may not see keys.
 func scrape(t *testing.T, c Config, keys bool) string {
 	t.Helper()
 	w := httptest.NewRecorder()
@@ -63,7 +63,7 @@ func scrape(t *testing.T, c Config, keys bool) string {
 	return string(body)
 }
 
-// failing fails its test with what is logged.
+// failing fails its test if anything is logged.
 type failing struct{ t *testing.T }
 
 func (f failing) Write(line []byte) (int, error) {
@@ -97,7 +97,7 @@ func TestDecisionsAreCountedByResult(t *testing.T) {
 	}
 }
 
-// A policy has a series for each result that it had, and no others.
+// A policy has a series only for each result that it had.
 func TestDecisionsAreCountedByPolicy(t *testing.T) {
 	t.Parallel()
 	c, _ := observed(t)
@@ -149,8 +149,8 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 			FailAnswers: [engine.FailPolicies]int64{engine.FailOpen: 4},
 		}},
 		{Name: "a:1", Placement: "a:1/1", State: "refuses"}, // another database of the same server
-		{Name: "b:1", Placement: "main/0", State: "down"},   // its address is not known
-		{Name: "b:1", Placement: "main/0", State: "down"},   // which must not spoil the others
+		{Name: "b:1", Placement: "main/0", State: "down"},   // its address is unknown
+		{Name: "b:1", Placement: "main/0", State: "down"},   // a duplicate must not break the other series
 		{Name: "c:1", State: "suspect"},
 	}
 	text := scrape(t, c, false)
@@ -191,8 +191,8 @@ func TestAtMostFiftySeriesHaveAKey(t *testing.T) {
 	require.NotContains(t, scrape(t, c, true), "tenant:")
 }
 
-// Whatever a key is, the others and the rest are shown.
-func TestStrangeKeysDoNotSpoilTheAnswer(t *testing.T) {
+// Keys with any bytes have series, and do not break other series.
+func TestStrangeKeysDoNotBreakTheScrape(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 150)
 	keys := []string{
@@ -215,7 +215,7 @@ func TestStrangeKeysDoNotSpoilTheAnswer(t *testing.T) {
 	require.Contains(t, text, "\nrlproxy_build_info")
 }
 
-func TestLabelsOfCutKeysAreWhole(t *testing.T) {
+func TestKeysAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	label := keyLabel([]byte("a" + strings.Repeat("ü", 80)))
 	require.Regexp(t, `^aü{49}~[0-9a-f]{1,16}$`, label)

@@ -8,13 +8,13 @@ import (
 
 var (
 	nodeUp = gauge("node_up",
-		"1 while the node is asked, 0 while it is down: FAIL policies answer at once for a node that is down.", "node")
+		"1 while requests are sent to the node, 0 while it is down and FAIL policies answer in its place.", "node")
 	nodeRefuses = gauge("node_refuses",
-		"1 while the node is up but refused the last call, such as for want of memory or rights, else 0.", "node")
+		"1 while the node is up but refused the last call, for example because it lacks memory or permissions, else 0.", "node")
 	nodeLatency = gauge("node_latency_seconds",
-		"How long the node took to reply to the latest comparison of lists of backends, which is made each second.", "node")
+		"How long the node took to reply to the latest comparison of lists of backends, which is made every second.", "node")
 	nodeOffset = gauge("node_clock_offset_seconds",
-		"The node's clock minus this machine's, to half of the latency.", "node")
+		"The node's clock minus this machine's, accurate to half of the latency.", "node")
 	nodeWaiting = gauge("node_queue_requests",
 		"Requests that wait to be sent to the node.", "node")
 	nodeWaits = distributionOf("node_queue_duration_seconds",
@@ -26,7 +26,7 @@ var (
 	nodeBatches = distributionOf("node_batch_requests",
 		"Requests in a batch, which is what goes to the node in one round trip.", "node")
 	nodeCombined = counter("node_combined_requests_total",
-		"Requests that were sent to the node as one with an equal one before them.", "node")
+		"Requests that were sent to the node combined with an equal request before them.", "node")
 	nodeErrors = counter("node_errors_total",
 		"Calls of the node that failed, by kind of error. A call has up to 64 different requests.", "node", "kind")
 	nodeFailAnswers = counter("node_fail_answers_total",
@@ -118,15 +118,14 @@ func (c *Config) collectForward(to chan<- prometheus.Metric) {
 	}
 }
 
-// names has the names of nodes, and how many of them have each: several databases of one
-// server are nodes of the same name.
+// names maps the names of nodes to the number of nodes with that name, or to -1 once label has
+// returned the name. Several databases of one server are nodes with the same name.
 type names map[string]int
 
 func (n names) add(name string) { n[name]++ }
 
-// label returns the value of the label node: the node's name, or the name by which keys are
-// placed if other nodes have the same one. It returns "" for a label that it has returned
-// before.
+// label returns the value of the label node: the node's name, or its name for placement if other
+// nodes have the same name. It returns "" if it has returned that label before.
 func (n names) label(name, placement string) string {
 	if n[name] > 1 {
 		name = placement

@@ -4,7 +4,7 @@ package page
 
 import (
 	"crypto/sha256"
-	_ "embed" // of the page
+	_ "embed" // page.html
 	"encoding/base64"
 	"net/http"
 	"regexp"
@@ -24,7 +24,7 @@ var Policy = sync.OnceValue(func() string {
 		"script-src " + inline("script"),
 		"style-src " + inline("style"),
 		"connect-src 'self'",
-		"img-src data:", // of the icon
+		"img-src data:", // for the icon
 		"base-uri 'none'",
 		"form-action 'none'",
 		"frame-ancestors 'none'",
