@@ -3,9 +3,8 @@
 //
 // There are two engines behind one interface. Package memory keeps state in this
 // process. Package redis keeps it on backend nodes and runs the decision there, in
-// a library of Redis Functions. Both give the same answers, because the arithmetic
-// stands once, in package limit, and because package conformance holds both to the
-// same model.
+// a library of Redis Functions. Both give the same answers: they share the arithmetic of
+// package limit, and package conformance compares both with the same model.
 //
 // Reading order: engine.go (this file), fail.go (FAIL policies, which answer in place
 // of a node), faillog.go (when such answers are logged), hold.go (requests with an id),
@@ -115,7 +114,7 @@ func (p *Pipeline) AddBoth(op Op, key []byte) {
 }
 
 // Reset empties the pipeline and keeps its memory, unless a large pipeline made
-// it larger than an ordinary one needs.
+// it larger than most need.
 func (p *Pipeline) Reset() {
 	p.keys = p.keys[:0]
 	const keep = 1024
@@ -219,7 +218,7 @@ func (r *Request) AnswerVerdict(res *Result) bool {
 }
 
 // ConcernsWholeKey reports whether the request reads or changes all of its key's state,
-// so that it must keep its place among the requests about that key.
+// so that it must keep its position among the requests for that key.
 func (r *Request) ConcernsWholeKey() bool {
 	return r.Op != OpDecide || r.Cost == 0
 }
@@ -244,7 +243,7 @@ type Result struct {
 	Renewed    bool       // OpRenew: the hold was extended
 
 	// Err is ErrStates, one of the errors of ids in hold.go, an *Unavailable, or the text that a node gives for a
-	// key whose stored record is of no use to it. Its text is the client's reply.
+	// key whose stored record it cannot use. Its text is the client's reply.
 	Err error
 }
 

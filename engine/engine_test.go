@@ -6,8 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Keys that were put together hold until Reset, however many follow, and cannot grow into
-// each other.
+// Composed keys stay valid until Reset, however many follow, and cannot grow into each other.
 func TestRoomHoldsUntilReset(t *testing.T) {
 	var p Pipeline
 	fill := func() {

@@ -8,7 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// FailPolicy is what to answer when a key's node cannot answer in time.
+// FailPolicy says what to answer when a key's node cannot answer in time.
 type FailPolicy uint8
 
 // The FAIL policies. FailDefault is the configuration's choice.

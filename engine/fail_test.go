@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A request's own FAIL comes before rules, the first rule that matches before the
-// others, and all of them before the configuration's policy.
+// A request's own FAIL takes precedence over the rules, the first matching rule over the
+// others, and all of them over the configuration's policy.
 func TestPolicyPrecedence(t *testing.T) {
 	rules := []FailRule{{"api:*", FailOpen}, {"api:slow:*", FailError}, {"mail:?", FailError}}
 	for _, c := range []struct {

@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// LogEvery is the time between two lines of the log about policies that continue to
-// answer.
+// LogEvery is the time between two log lines about FAIL policies that continue to answer.
 const LogEvery = time.Minute
 
-// FailLog counts the answers of policies during one trouble, such as a node that
+// FailLog counts the answers by FAIL policies during one incident, such as a node that
 // refuses writes, and decides when to log them: at the first answer, and once a minute
-// if there were more. A trouble is over after a minute without an answer, or at Take.
+// if there were more. An incident is over after a minute without an answer, or at Take.
 // It is safe for concurrent use; the zero value is ready.
 type FailLog struct {
 	mu     sync.Mutex
-	counts [FailPolicies]int64 // guarded by mu: answers during this trouble
+	counts [FailPolicies]int64 // guarded by mu: answers during this incident
 	since  time.Time           // guarded by mu: the first answer
 	last   time.Time           // guarded by mu: the latest answer
 	next   time.Time           // guarded by mu: when the next line is due
@@ -23,7 +22,7 @@ type FailLog struct {
 }
 
 // Count counts an answer and returns the attributes of a line, if one is due. If
-// others is true, the lines about this trouble are written elsewhere, with what Line or
+// others is true, the lines about this incident are written elsewhere, with what Line or
 // Counts returns, and Count returns none.
 func (l *FailLog) Count(p FailPolicy, now time.Time, others bool) []any {
 	l.mu.Lock()
@@ -50,14 +49,14 @@ func (l *FailLog) Line(now time.Time) []any {
 	return l.line(now)
 }
 
-// Counts returns the answers during this trouble as attributes of a line.
+// Counts returns the answers during this incident as attributes of a line.
 func (l *FailLog) Counts() []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.attributes()
 }
 
-// Take is Counts, and ends the trouble.
+// Take returns the same as Counts, and ends the incident.
 func (l *FailLog) Take() []any {
 	l.mu.Lock()
 	defer l.mu.Unlock()

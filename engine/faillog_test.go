@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// There is a line at once, and one every minute that says since when and how often
-// policies have answered, until a minute passes without an answer.
+// There is a line at once, and then one every minute, with the beginning of the incident and
+// the number of answers by FAIL policies, until a minute passes without an answer.
 func TestPolicyLogHasALineAtOnceAndEveryMinute(t *testing.T) {
 	var l FailLog
 	began := time.Date(2026, 11, 22, 2, 0, 0, 0, time.UTC)

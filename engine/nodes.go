@@ -10,7 +10,7 @@ type Node struct {
 	Why       string // why the node is not up
 
 	Measured bool          // whether Latency and Offset are known
-	Latency  time.Duration // of the latest look at the node's record of layouts
+	Latency  time.Duration // of the latest read of the node's record of layouts
 	Offset   time.Duration // of the node's clock from this machine's, to half of the latency
 
 	Layouts []Layout // stored on the node by proxies

@@ -1,10 +1,10 @@
-// Package conformance holds an engine to the contract: by transcripts whose rows
-// are the contract's numbers, and by random sequences against a model that is too
-// simple to be wrong. Only tests import it.
+// Package conformance checks that an engine behaves as documented: by transcripts with the
+// expected numbers, and by random sequences against a model that is too simple to be wrong.
+// Only tests import it.
 //
 // Reading order: conformance.go (this file), transcript.go and transcripts/,
-// random.go, model.go; holds.go and holds/ for what holds units or has an id; joint.go and joint/ for questions about
-// several keys.
+// random.go, model.go; holds.go and holds/ for requests that hold units or have an id; joint.go and joint/ for multi-key
+// requests.
 package conformance
 
 import (
@@ -17,14 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Subject opens an engine whose decisions go by the clock given, in ms since the
-// epoch, and closes it with the test. The clock is some decades ahead of the real
-// one, as times to live in a node are real.
+// Subject opens an engine that decides by the given clock, in ms since the epoch, and closes it
+// at the end of the test. The clock is some decades ahead of the real one, because nodes
+// expire keys by their real time.
 type Subject func(t *testing.T, clock func() int64) engine.Engine
 
-// Run holds an engine to the contract of the RL commands, by the transcripts and by so
-// many random requests. SOAK_REQUESTS in the environment sets another number, for a
-// soak.
+// Run checks the decisions of an engine, by the transcripts and by a number of random
+// requests. SOAK_REQUESTS in the environment sets another number, for a soak.
 func Run(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "transcripts/*.txt") })
 	t.Run("random", func(t *testing.T) { randomRun(t, open, soak(t, random)) })
@@ -44,7 +43,7 @@ func soak(t *testing.T, random int) int {
 	return n
 }
 
-// knownAnswers has requests whose answer a policy knows among others about the same key.
+// knownAnswers mixes requests that a policy's verdict answers with others for the same key.
 func knownAnswers(t *testing.T, open Subject) {
 	e := open(t, func() int64 { return 3_000_000_000_000 })
 	slide := Slide("k", 2, 60_000, 1)
@@ -64,7 +63,7 @@ func knownAnswers(t *testing.T, open Subject) {
 	require.EqualValues(t, 2, p.Results[7].States[0].Used)
 }
 
-// RunThrottle holds an engine to what redis-cell answers to CL.THROTTLE.
+// RunThrottle checks that an engine answers CL.THROTTLE as redis-cell does.
 func RunThrottle(t *testing.T, open Subject) {
 	transcripts(t, open, "throttle.txt")
 }
@@ -110,7 +109,7 @@ func Renew(key, id string, ttl int64) engine.Request {
 	return engine.Request{Op: engine.OpRenew, Key: []byte(key), Spec: limit.Spec{Kind: limit.Concurrency}, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: ttl}}
 }
 
-// Ask has an engine answer one request.
+// Ask returns an engine's answer to one request.
 func Ask(e engine.Engine, r engine.Request) engine.Result {
 	p := engine.Pipeline{Requests: []engine.Request{r}}
 	e.Do(&p)

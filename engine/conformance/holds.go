@@ -13,14 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunHolds holds an engine to the contract of RL.RESERVE, RL.SETTLE, RL.ACQUIRE, RL.RENEW, RL.RELEASE and ONCE, by the
-// transcripts and by so many random requests.
+// RunHolds checks RL.RESERVE, RL.SETTLE, RL.ACQUIRE, RL.RENEW, RL.RELEASE and ONCE of an engine, by the transcripts and by
+// a number of random requests.
 func RunHolds(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "holds/*.txt") })
 	t.Run("random", func(t *testing.T) { randomHolds(t, open, soak(t, random)) })
 }
 
-// randomHolds sends so many random requests to an engine in pipelines, and compares every answer with that of the model.
+// randomHolds sends random requests to an engine in pipelines, and compares every answer with that of the model.
 func randomHolds(t *testing.T, open Subject, steps int) {
 	seed := *randomSeed
 	if seed == 0 {
@@ -73,7 +73,7 @@ func (run *randomHold) narrow() {
 
 func among[T any](run *randomHold, from ...T) T { return from[run.IntN(len(from))] }
 
-// request chooses a request about one of two keys.
+// request returns a random request for one of two keys.
 func (run *randomHold) request(seed uint64) engine.Request {
 	key := fmt.Sprintf("holds-%d-%d", seed, run.IntN(2))
 	id := fmt.Sprint("id", run.IntN(10))
@@ -136,7 +136,7 @@ func (run *randomHold) request(seed uint64) engine.Request {
 	return r
 }
 
-// compare asks the model, and returns how its answer differs.
+// compare gives a request to the model, and returns how its answer differs.
 func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 	key := string(r.Key)
 	k := run.keys[key]
@@ -158,7 +158,7 @@ func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 	case engine.OpReset:
 		live := k.Live(run.clock)
 		delete(run.keys, key)
-		if res.Err != nil || live && !res.Reset { // what has ended may still be there
+		if res.Err != nil || live && !res.Reset { // expired states may still be there
 			return differs(live, res.Reset)
 		}
 		return ""
@@ -186,7 +186,7 @@ func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 	return run.decision(k, r, res, differs)
 }
 
-// counting returns what is compared of the states of which anything counts. Others may be shown until the next write.
+// counting returns the compared fields of the states with units that count. An engine may show other states until the next write.
 func counting(states []engine.State) (out []engine.State) {
 	for _, s := range states {
 		if s.Used > 0 || s.Held > 0 {
@@ -237,7 +237,7 @@ func (run *randomHold) decision(k *holds.Key, r *engine.Request, res *engine.Res
 	return ""
 }
 
-// pass moves the clock: mostly a little, at times back, but not to before an id changed.
+// pass moves the clock: usually forward by a little, sometimes back, but not to before the newest change of an id.
 func (run *randomHold) pass() {
 	defer func() {
 		for _, k := range run.keys {

@@ -12,18 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// RunJoint holds an engine to the contract of questions about several keys, by the transcripts and by so many random
-// questions. How long units are remembered of keys that had room in a question that was denied is not compared in the random
-// ones, nor of RL.COUNTER: engines may say up to a second too much.
+// RunJoint checks the multi-key requests of an engine, by the transcripts and by a number of random requests. The random ones
+// do not compare reset_after of RL.COUNTER, nor that of keys with room in a denied request: engines may return up to a second
+// too much.
 func RunJoint(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
-	most := 10 * random // of a soak, as a question is many requests
+	most := 10 * random // in a soak, because each consists of many requests
 	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(soak(t, random), most)) })
 }
 
-// randomJoint asks so many questions about some of five keys, among ordinary requests, and compares the answers with those
-// of a model of each key.
-func randomJoint(t *testing.T, open Subject, questions int) {
+// randomJoint sends a number of requests for some of five keys, some of them for a single key, and compares the answers with
+// those of a model of each key.
+func randomJoint(t *testing.T, open Subject, requests int) {
 	seed := *randomSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
@@ -37,7 +37,7 @@ func randomJoint(t *testing.T, open Subject, questions int) {
 	}
 	seen := map[string]int{}
 	var p engine.Pipeline
-	for asked := 0; asked < questions; {
+	for sent := 0; sent < requests; {
 		p.Reset()
 		var of []int // the key of each request
 		for range 1 + rng.IntN(5) {
@@ -64,19 +64,19 @@ func randomJoint(t *testing.T, open Subject, questions int) {
 					got[j].ResetAfter, got[j].Window, want[j].ResetAfter, want[j].Window = 0, 0, 0, 0
 				}
 			}
-			require.Equal(t, want, got, "-seed %d, question %d, clock base+%d: %+v", seed, asked, clock-Base, p.Requests[i:i+n])
+			require.Equal(t, want, got, "-seed %d, request %d, clock base+%d: %+v", seed, sent, clock-Base, p.Requests[i:i+n])
 			for _, k := range models {
-				require.LessOrEqual(t, k.Excess(clock), int64(0), "-seed %d: more than a limit", seed)
+				require.LessOrEqual(t, k.Excess(clock), int64(0), "-seed %d: a limit is exceeded", seed)
 			}
 			seen[fmt.Sprint(got[0].Allowed)]++
 			i += n
-			asked++
+			sent++
 		}
 		clock += rng.Int64N([]int64{2, 2, 50, 500, 3000}[rng.IntN(5)])
 	}
 	t.Logf("seed %d: %v", seed, seen)
-	require.Greater(t, seen["true"], questions/5)
-	require.Greater(t, seen["false"], questions/5)
+	require.Greater(t, seen["true"], requests/5)
+	require.Greater(t, seen["false"], requests/5)
 }
 
 func jointRequest(rng *rand.Rand, key string) engine.Request {
@@ -91,7 +91,7 @@ func jointRequest(rng *rand.Rand, key string) engine.Request {
 	return r
 }
 
-// jointModel answers a question: all keys admit their requests and are charged, or none is.
+// jointModel answers a multi-key request: either all keys admit it and are charged, or none is charged.
 func jointModel(keys []*holds.Key, clock int64, requests []engine.Request) []limit.Decision {
 	out := make([]limit.Decision, len(keys))
 	all := true

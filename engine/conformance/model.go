@@ -8,7 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// model is the contract, computed as it is defined: it keeps every admission and
+// model computes answers directly from their definition: it keeps every admission and
 // looks through all of them for each answer. It shares no code with the engines.
 type model struct {
 	keys map[string]*modelKey
@@ -32,7 +32,7 @@ type modelState struct {
 	calls map[int64]int64 // charging calls by second
 }
 
-// admission is what was charged at one ms.
+// admission has the units charged at one ms.
 type admission struct {
 	at   int64 // as the clock had it
 	t    int64 // as the window counts it: RL.SLIDE may round up
@@ -51,7 +51,7 @@ func (m *model) now(key string, clock int64) int64 {
 	return clock
 }
 
-// used is what counts at now for a window of r.
+// used returns the units that count at now for a window of r.
 func (m *model) used(r *engine.Request, w limit.Window, now int64) int64 {
 	if k := m.keys[string(r.Key)]; k != nil {
 		if s := k.states[idOf(r, w)]; s != nil {
@@ -103,8 +103,8 @@ func (m *model) admits(r *engine.Request, clock int64) bool {
 	return true
 }
 
-// smallest returns the smallest r >= from that holds, of a condition that, once it
-// holds, goes on holding.
+// smallest returns the smallest r >= from for which a condition is true that stays true
+// for all larger r.
 func smallest(from int64, holds func(r int64) bool) int64 {
 	if holds(from) {
 		return from
@@ -179,7 +179,7 @@ func (m *model) charge(r *engine.Request, clock int64) {
 func (s *modelState) charge(now int64, w limit.Window, cost int64) {
 	s.limit, s.last = w.Limit, now
 	s.calls[now/1000]++
-	// What no later moment can see is dropped, or a run would take a day.
+	// Admissions that can no longer matter are dropped, or a run would take a day.
 	s.all = slices.DeleteFunc(s.all, func(a admission) bool { return a.t+2*s.window+1 < now })
 	t := now
 	if s.kind == limit.Slide {
@@ -200,8 +200,8 @@ func (s *modelState) charge(now int64, w limit.Window, cost int64) {
 	s.all = append(s.all, admission{now, t, cost})
 }
 
-// trailing is what was admitted in the window that ends at now, both ends counted,
-// going by the clock alone.
+// trailing returns the units admitted in the window that ends at now, both ends included,
+// by the clock alone.
 func (m *model) trailing(r *engine.Request, w limit.Window, now int64) int64 {
 	var sum int64
 	for _, a := range m.keys[string(r.Key)].states[idOf(r, w)].all {

@@ -32,8 +32,8 @@ var (
 	randomBuckets = []int64{1, 2, 3, 7, 60, 1000}
 )
 
-// randomRun sends steps random requests to an engine in pipelines, compares every
-// answer with the model's, and holds both to what is always true.
+// randomRun sends random requests to an engine in pipelines, compares every answer with the
+// model's, and checks the invariants of both.
 func randomRun(t *testing.T, open Subject, steps int) {
 	seed := *randomSeed
 	if seed == 0 {
@@ -83,11 +83,11 @@ type randomised struct {
 	again engine.Request    // the last decision asked for
 	known map[string][]byte // by the name that engines know a key or shadow by: as the model knows it
 
-	// What requests choose from at present: few, so that they meet in few states.
+	// The current choices of requests: few, so that many requests use the same states.
 	windows, limits, buckets []int64
 }
 
-// narrow chooses anew what requests choose from.
+// narrow sets new random choices for requests.
 func (run *randomised) narrow() {
 	some := func(n int, from []int64) []int64 {
 		out := slices.Clone(from)
@@ -101,8 +101,8 @@ func (run *randomised) narrow() {
 
 func pick[T any](r *randomised, from []T) T { return from[r.IntN(len(from))] }
 
-// request adds a request to p: often the one before again, as equal requests that
-// follow each other are answered together.
+// request adds a random request to p. It often repeats the one before, because adjacent equal
+// requests are answered together.
 func (run *randomised) request(p *engine.Pipeline, seed uint64) {
 	r := p.Add()
 	if run.again.N > 0 && run.IntN(3) == 0 {
@@ -165,8 +165,8 @@ func (run *randomised) key(seed uint64) (name []byte, shadow bool) {
 	return name, shadow
 }
 
-// pass moves the clock: mostly a little, at times to where windows meet, over an
-// idle gap, or back.
+// pass moves the clock: usually forward by a little, sometimes to a boundary of windows, over
+// an idle time, or back.
 func (run *randomised) pass() {
 	switch run.IntN(16) {
 	case 0, 1, 2, 3, 4:
@@ -199,8 +199,8 @@ func describe(r *engine.Request) string {
 	return fmt.Sprintf("%v %q %v COST %d BUCKETS %d STRICT %v", r.Kind, r.Key, r.Windows[:r.N], r.Cost, r.Buckets, r.Strict)
 }
 
-// check compares an answer with the model's and, for a decision, with what the
-// model's list of admissions makes it be.
+// check compares an answer with the model's, and checks a decision against the model's list
+// of admissions.
 func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result) bool {
 	m, clock, key := run.model, run.clock, string(run.known[string(r.Key)])
 	modelled := *r
@@ -211,7 +211,7 @@ func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result
 		live := len(m.inspect(key, clock)) > 0
 		known := m.keys[key] != nil
 		delete(m.keys, key)
-		// What has ended but was not yet dropped may still be there.
+		// States that have expired but were not dropped yet may still be there.
 		return !live && known || sameValue(t, live, res.Reset)
 	case engine.OpInspect:
 		want, got := sorted(m.inspect(key, clock)), sorted(res.States)
@@ -236,8 +236,8 @@ func sameValue(t *testing.T, want, got any) bool {
 	return true
 }
 
-// sorted puts states in order and leaves out what only the engine can know: also
-// the rate of a state that may have ended, and been dropped, within the last 2 s.
+// sorted sorts states and clears what only the engine can know, such as the rate of a state
+// that may have expired, and been dropped, within the last 2 s.
 func sorted(states []engine.State) []engine.State {
 	out := slices.Clone(states)
 	for i := range out {
@@ -251,9 +251,10 @@ func sorted(states []engine.State) []engine.State {
 	return out
 }
 
-// invariants holds a decision to the model's list: never more than the limit in a
-// trailing window, a denial only when used + cost is above a limit, retry and reset
-// exact. over reports whether the use was above before the decision, now is the window's.
+// invariants checks a decision against the model's list: never more than the limit in a
+// trailing window, a denial only when used + cost exceeds a limit, and exact retry and reset
+// times. over reports whether the use exceeded a limit before the decision; now is the time by
+// which the windows are decided.
 func (run *randomised) invariants(t *testing.T, r *engine.Request, d limit.Decision, now int64, over bool) bool {
 	m, clock := run.model, run.clock
 	holds := func(what string, ok bool) bool {

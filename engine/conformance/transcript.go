@@ -16,21 +16,21 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A transcript is a text file in transcripts/, of one step a line:
+// A transcript is a text file in transcripts/, holds/ or joint/ with one step per line:
 //
 //	@<ms> <command> -> <answer>             the clock is set, then the command sent
 //	@<ms> <n> x <command> -> <m> admitted   the same n times in one pipeline
-//	== <title>                              a new test, of fresh keys
+//	== <title>                              begins a new test with fresh keys
 //
-// ms counts from Base. A line without a time keeps the clock. A decision's
-// answer is its five integers; RL.RESET's is 1 or 0; RL.INSPECT's the states, each
-// as command window-ms buckets used limit remaining, separated by commas, or none. An
-// error's is its text. A last word SHADOW makes any command one about the key's shadow; the
-// answer is as the engine decided, so that it begins with 0 for what would have been denied.
+// ms counts from Base. A line without a time keeps the clock. The answer of a decision is its
+// five integers; that of RL.RESET is 1 or 0; that of RL.INSPECT the states, each as command
+// window-ms buckets used limit remaining, separated by commas, or the word none. An error is
+// its text. A last word SHADOW applies any command to the key's shadow; the answer is the
+// engine's decision, so it begins with 0 if the request would have been denied.
 //
-// RL.RESERVE, RL.ACQUIRE and ONCE have again after their answer if the id was known. RL.SETTLE answers its three integers,
-// RL.RELEASE of one id and RL.RENEW 1 or 0. A state of which units are held has their number and that of the holds after a
-// plus sign. A question about several keys, with AND, answers for each of them, separated by commas.
+// RL.RESERVE, RL.ACQUIRE and ONCE have the word again after their answer if the id was known. RL.SETTLE answers its three
+// integers, RL.RELEASE of one id and RL.RENEW 1 or 0. A state with held units has their number and that of the holds after a
+// plus sign. A multi-key request, with AND, has an answer for each key, separated by commas.
 
 //go:embed transcripts/*.txt holds/*.txt joint/*.txt throttle.txt
 var files embed.FS

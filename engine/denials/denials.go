@@ -72,8 +72,8 @@ func (m *Memory) Resets() uint64 { return m.resets.Load() }
 // from memory.
 func (m *Memory) Repeat() { m.answers.Add(1) }
 
-// Answer fills in the decision if r is known to be denied now. It forgets a denial that r, which a node is to be asked about,
-// may make wrong.
+// Answer fills in the decision if r is known to be denied now. Otherwise r will be sent to a node, and Answer forgets a denial
+// that r may make wrong.
 func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 {
 		return false
@@ -99,7 +99,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	return true
 }
 
-// Remember keeps a node's denial of r, for which the node was asked at sent, unless
+// Remember keeps a node's denial of r, which was sent to the node at sent, unless
 // there was a reset since Resets returned seen.
 func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {
 	if r.Cost == 0 || r.Hold != nil || decision.RetryAfter <= 0 || m.resets.Load() != seen {
@@ -148,7 +148,7 @@ func (s *stripe) remove(m *Memory, h uint64, old *denial) {
 	m.kept.Add(-1)
 }
 
-// Forget drops what is known of a key that was, or is about to be, reset.
+// Forget drops the denial of a key that was, or is about to be, reset.
 func (m *Memory) Forget(key []byte) {
 	m.resets.Add(1)
 	s, h := m.stripe(key)

@@ -45,8 +45,8 @@ func TestDenialsCountDown(t *testing.T) {
 	require.False(t, known, "it is forgotten")
 }
 
-// Only the same question is answered. One that counts in the same state may be admitted by the node, so it ends what is
-// known.
+// Only equal requests are answered from memory. The node may admit another request that counts in the same state, so such a
+// request removes the denial.
 func TestOtherRequestsAreNotAnswered(t *testing.T) {
 	var m Memory
 	r := conformance.Slide("k", 5, 60_000, 2)
@@ -94,8 +94,8 @@ func TestOtherRequestsAreNotAnswered(t *testing.T) {
 	require.Zero(t, m.Kept(), "a key has one state, whatever the rate")
 }
 
-// A denial is remembered for a second at most: the message of a reset elsewhere may be
-// lost. What tells nothing is not remembered.
+// A denial is remembered for at most a second, because the message of a reset elsewhere may be
+// lost. Denials without a retry-after, or of requests without cost, are not remembered.
 func TestWhatIsRemembered(t *testing.T) {
 	var m Memory
 	r := conformance.Slide("k", 5, 60_000, 2)

@@ -16,7 +16,7 @@ type Cells struct {
 	list   []cell // by deadline, the earliest first
 }
 
-// cell is what is held until one deadline.
+// cell has the units held until one deadline.
 type cell struct {
 	at      int64 // the deadline: the units are held while now < at
 	charge  int64 // units that are charged when they lapse

@@ -19,7 +19,7 @@ func TestCells(t *testing.T) {
 		require.Equal(t, []int64{units, holds, lapsed}, []int64{u, h, c.Lapsed(now)})
 	}
 	held(199, 6, 3, 0)
-	held(200, 2, 1, 2) // nobody has taken them
+	held(200, 2, 1, 2) // nothing has removed them
 	held(300, 0, 0, 3)
 	require.True(t, c.Has(200, 3, false))
 	require.False(t, c.Has(200, 4, false))
@@ -35,7 +35,7 @@ func TestCells(t *testing.T) {
 	held(250, 0, 0, 2)
 }
 
-// Cells that are gone give their memory back.
+// Removed cells free their memory.
 func TestCellsShrink(t *testing.T) {
 	var c Cells
 	for i := range int64(1000) {

@@ -27,7 +27,7 @@ func TestDeadlineIsRoundedUpByAtMostA64th(t *testing.T) {
 	}
 }
 
-// Whatever the TTLs of an octave, the holds that are out at one time have few deadlines.
+// The holds of all TTLs between a power of two and the next have few deadlines at any one time.
 func TestCellsAreFewHoweverManyHoldsAreOut(t *testing.T) {
 	for _, least := range []int64{64, 1 << 10, 60_000, 1 << 30} {
 		var c Cells

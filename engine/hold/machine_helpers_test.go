@@ -10,7 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// subject is a key as an engine keeps it: states, and a Book.
+// subject is a key as an engine keeps it, with its states and a Book.
 type subject struct {
 	book   Book
 	states []*limit.State
@@ -42,7 +42,7 @@ func (k *subject) Charge(at int64, s *limit.Spec, w limit.Window) {
 	k.newest = max(k.newest, at)
 }
 
-// at sets the time that a request goes by.
+// at sets the time by which a request is decided.
 func (k *subject) at(clock int64, ids bool) int64 {
 	k.now = max(clock, k.newest, k.book.Newest(ids && !k.mutant.forgetsNewest))
 	return k.now
@@ -93,7 +93,7 @@ func (k *subject) chargeAll(now int64, s *limit.Spec) {
 	}
 }
 
-// admits asks without writing anything.
+// admits reports whether a request would be admitted, without writing anything.
 func (k *subject) admits(clock int64, r *engine.Request) bool {
 	var us [limit.MaxWindows]limit.Usage
 	s := r.Spec
@@ -125,7 +125,7 @@ type machine struct {
 	ids   []engine.Digest
 	sent  []engine.Request // requests with ids, to be settled and repeated
 
-	windows, limits []int64 // what requests choose from at present
+	windows, limits []int64 // the current choices of requests
 	seen            map[string]int
 	first           map[name]limit.Decision // answers to the requests with ids
 }
@@ -143,7 +143,7 @@ func newMachine(seed uint64, m *mutant) *machine {
 
 func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 
-// run makes so many steps, and returns what went wrong first, or nothing.
+// run makes a number of steps, and returns the first difference, or nothing.
 func (m *machine) run(steps int) string {
 	for step := range steps {
 		if m.windows == nil || m.IntN(60) == 0 {
@@ -333,7 +333,7 @@ func (m *machine) renew() string {
 	return ""
 }
 
-// inspect compares what is held of each window.
+// inspect compares the held units of each window.
 func (m *machine) inspect() string {
 	now, got := m.key.at(m.clock, false), map[string]string{}
 	m.key.book.Windows(m.key, func(s *limit.Spec, w Window) {
@@ -365,7 +365,7 @@ func (m *machine) chargedLater(at int64) bool {
 	return slices.ContainsFunc(m.key.states, func(s *limit.State) bool { return s.Until() >= at })
 }
 
-// pass moves the clock: mostly a little, at times to a deadline or back.
+// pass moves the clock: usually forward by a little, sometimes to a deadline or back.
 func (m *machine) pass() {
 	switch m.IntN(24) {
 	case 0, 1, 2, 3:

@@ -13,9 +13,10 @@ import (
 
 var seed = flag.Uint64("seed", 0, "repeat a run of the machine; 0: a new one")
 
-// Whatever is asked of a key in whatever order, the answers are those of the model: reserving, settling with less, as much
-// and more, late, again and never, lapses of both kinds, several windows, changed limits, resets, ordinary requests in
-// between, and a clock that steps back. MODEL_STEPS in the environment sets how many steps.
+// For random sequences of requests to a key, the answers are those of the model. The sequences have reservations that are
+// settled with less, as much or more, late, repeatedly or never, lapses of both kinds, several windows, changed limits,
+// resets, requests without an id in between, and a clock that steps back. MODEL_STEPS in the environment sets the number of
+// steps.
 func TestTheModelAgrees(t *testing.T) {
 	t.Parallel()
 	steps := 300_000

@@ -205,7 +205,7 @@ func (k *subject) add(now int64, h *held, windows []limit.Window) {
 	}
 }
 
-// Every rule is needed: without it some history has another answer than the model's.
+// Every rule is needed: without it, some history gets another answer than the model's.
 func TestMutantsAreCaught(t *testing.T) {
 	t.Parallel()
 	for _, m := range mutants() {

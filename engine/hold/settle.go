@@ -95,7 +95,7 @@ func (b *Book) has(s *limit.Spec, h *held) bool {
 	return true
 }
 
-// holdName returns the name of the hold that a settle is about.
+// holdName returns the name of the hold that a settle ends.
 func holdName(r *engine.Request) name {
 	if r.Kind == limit.Concurrency {
 		return name{slots, r.Hold.ID}

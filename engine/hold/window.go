@@ -13,7 +13,7 @@ type Window struct {
 	Cells        *Cells       // nil if there are no holds
 }
 
-// Reading is the use of a window at one time.
+// Reading has the use of a window at one time.
 type Reading struct {
 	Used   int64 // units that count, held ones included
 	state  limit.Reading

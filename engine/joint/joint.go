@@ -23,13 +23,13 @@ const (
 
 // Engine is the engine that knows the keys.
 type Engine struct {
-	Do   func(p *engine.Pipeline)                    // answers requests about one key each
+	Do   func(p *engine.Pipeline)                    // answers requests for one key each
 	Fail func(r *engine.Request, res *engine.Result) // answers a request by its FAIL policy, and sets Result.Fail
 	Now  func() time.Time
 }
 
-// question is a multi-key request in progress.
-type question struct {
+// flight is a multi-key request in progress.
+type flight struct {
 	Engine
 	requests []engine.Request
 	results  []engine.Result
@@ -39,47 +39,47 @@ type question struct {
 // Ask answers the multi-key request that begins with request i of p.
 func (e Engine) Ask(p *engine.Pipeline, i int) {
 	end := i + 1 + p.Requests[i].With
-	q := question{Engine: e, requests: p.Requests[i:end], results: p.Results[i:end], hold: engine.Hold{TTL: ttl, Release: true}}
-	_, _ = rand.Read(q.hold.ID[:]) // it never fails
-	q.ask()
+	f := flight{Engine: e, requests: p.Requests[i:end], results: p.Results[i:end], hold: engine.Hold{TTL: ttl, Release: true}}
+	_, _ = rand.Read(f.hold.ID[:]) // it never fails
+	f.ask()
 }
 
-func (q *question) ask() {
-	sent := q.Now()
-	failed, denied := q.holdAll()
+func (f *flight) ask() {
+	sent := f.Now()
+	failed, denied := f.holdAll()
 	switch {
 	case failed >= 0:
-		q.giveBack()
-		FailAll(q.Fail, q.requests, q.results, failed)
+		f.giveBack()
+		FailAll(f.Fail, f.requests, f.results, failed)
 	case denied:
-		q.giveBack()
-		q.deny()
-	case q.Now().Sub(sent) >= confirmWithin:
-		q.giveBack()
-		q.fail(0)
+		f.giveBack()
+		f.deny()
+	case f.Now().Sub(sent) >= confirmWithin:
+		f.giveBack()
+		f.fail(0)
 	default:
-		if failed := q.confirm(); failed >= 0 {
-			q.fail(failed)
+		if failed := f.confirm(); failed >= 0 {
+			f.fail(failed)
 		}
 	}
 }
 
 // holdAll holds the cost of each request, and stores the answers. It returns the index of a request that its key did not
 // answer, or -1, and whether any was denied.
-func (q *question) holdAll() (failed int, denied bool) {
+func (f *flight) holdAll() (failed int, denied bool) {
 	var p engine.Pipeline
-	for i := range q.requests {
+	for i := range f.requests {
 		r := p.Add()
-		*r = q.requests[i]
+		*r = f.requests[i]
 		if r.With = 0; r.Cost > 0 {
-			r.Hold = &q.hold
+			r.Hold = &f.hold
 		}
 	}
-	q.Do(&p)
+	f.Do(&p)
 	failed = -1
 	for i := range p.Results {
 		res := &p.Results[i]
-		q.results[i] = *res
+		f.results[i] = *res
 		if failed < 0 && (res.Err != nil || res.Fail != engine.FailDefault) {
 			failed = i
 		}
@@ -89,29 +89,29 @@ func (q *question) holdAll() (failed int, denied bool) {
 }
 
 // held reports whether request i has held its cost.
-func (q *question) held(i int) bool {
-	res := &q.results[i]
-	return q.requests[i].Cost > 0 && res.Allowed && res.Err == nil && res.Fail == engine.FailDefault
+func (f *flight) held(i int) bool {
+	res := &f.results[i]
+	return f.requests[i].Cost > 0 && res.Allowed && res.Err == nil && res.Fail == engine.FailDefault
 }
 
 // settle ends all holds that were granted, charging all of their units or none. It returns the index of a request whose
 // hold was gone or could not be settled, or -1.
-func (q *question) settle(charge bool) (failed int) {
+func (f *flight) settle(charge bool) (failed int) {
 	var p engine.Pipeline
 	var of []int
-	for i := range q.requests {
-		if !q.held(i) {
+	for i := range f.requests {
+		if !f.held(i) {
 			continue
 		}
-		asked, r := &q.requests[i], p.Add()
-		r.Op, r.Key, r.Kind, r.Hold, r.Fail = engine.OpSettle, asked.Key, asked.Kind, &q.hold, asked.Fail
+		asked, r := &f.requests[i], p.Add()
+		r.Op, r.Key, r.Kind, r.Hold, r.Fail = engine.OpSettle, asked.Key, asked.Kind, &f.hold, asked.Fail
 		if charge {
 			r.Cost = asked.Cost
 		}
 		of = append(of, i)
 	}
 	if len(of) > 0 {
-		q.Do(&p)
+		f.Do(&p)
 	}
 	for j, i := range of {
 		if res := &p.Results[j]; res.Err != nil || !res.Settled.Settled {
@@ -122,16 +122,16 @@ func (q *question) settle(charge bool) (failed int) {
 }
 
 // giveBack releases the holds that were granted. One that cannot be released lapses.
-func (q *question) giveBack() { q.settle(false) }
+func (f *flight) giveBack() { f.settle(false) }
 
-// confirm charges what is held.
-func (q *question) confirm() (failed int) {
-	if failed := q.settle(true); failed >= 0 {
+// confirm charges the held units.
+func (f *flight) confirm() (failed int) {
+	if failed := f.settle(true); failed >= 0 {
 		return failed
 	}
-	for i := range q.results {
-		if q.held(i) {
-			charged(&q.requests[i], &q.results[i].Decision)
+	for i := range f.results {
+		if f.held(i) {
+			charged(&f.requests[i], &f.results[i].Decision)
 		}
 	}
 	return -1
@@ -153,24 +153,24 @@ func charged(r *engine.Request, d *limit.Decision) {
 }
 
 // deny answers all requests with a denial. The answer of a key that had room describes it without this request.
-func (q *question) deny() {
-	for i := range q.results {
-		d := &q.results[i].Decision
+func (f *flight) deny() {
+	for i := range f.results {
+		d := &f.results[i].Decision
 		if !d.Allowed {
 			continue
 		}
 		d.Allowed, d.RetryAfter = false, 0
-		if d.Remaining += q.requests[i].Cost; d.Remaining == d.Limit {
+		if d.Remaining += f.requests[i].Cost; d.Remaining == d.Limit {
 			d.ResetAfter = 0
 		}
 	}
 }
 
-// fail answers by the policy of request i.
-func (q *question) fail(i int) {
-	q.results[i] = engine.Result{}
-	q.Fail(&q.requests[i], &q.results[i])
-	FailAll(q.Fail, q.requests, q.results, i)
+// fail answers by the FAIL policy of request i.
+func (f *flight) fail(i int) {
+	f.results[i] = engine.Result{}
+	f.Fail(&f.requests[i], &f.results[i])
+	FailAll(f.Fail, f.requests, f.results, i)
 }
 
 // FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the

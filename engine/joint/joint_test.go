@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// world is an engine whose requests a test can see, delay and lose.
+// world is an engine whose requests a test can observe, delay and lose.
 type world struct {
 	clock    int64 // ms
 	engine   *memory.Engine
@@ -68,7 +68,7 @@ func (w *world) fail(r *engine.Request, res *engine.Result) {
 	res.Decision = res.Fail.Decide(r, 250)
 }
 
-// ask asks one question about several keys.
+// ask sends one multi-key request.
 func (w *world) ask(requests ...engine.Request) []engine.Result {
 	p := engine.Pipeline{Requests: requests}
 	requests[0].With = len(requests) - 1
@@ -85,7 +85,7 @@ func (w *world) counts(key string) (used, held int64) {
 	return used, held
 }
 
-// requireCounts holds that nothing is held of the keys a, b and c, and so much is used.
+// requireCounts requires the given units in use of the keys a, b and c, and that no units are held.
 func (w *world) requireCounts(t *testing.T, want ...int64) {
 	t.Helper()
 	for i, n := range want {
@@ -103,31 +103,31 @@ func decisions(results []engine.Result) (out []limit.Decision) {
 
 func TestAllKeysAreChargedOrNone(t *testing.T) {
 	w := newWorld(t)
-	question := func() []engine.Result {
+	request := func() []engine.Result {
 		return w.ask(conformance.Slide("a", 5, 60_000, 2), conformance.Request(limit.Fixed, "b", 10, 10_000), conformance.Slide("c", 3, 1000, 1))
 	}
 	require.Equal(t, []limit.Decision{
 		{Allowed: true, Limit: 5, Remaining: 3, ResetAfter: 60_001},
 		{Allowed: true, Limit: 10, Remaining: 9, ResetAfter: 10_000},
 		{Allowed: true, Limit: 3, Remaining: 2, ResetAfter: 1001},
-	}, decisions(question()))
+	}, decisions(request()))
 	require.Equal(t, 2, w.pipes, "calls: to hold and to settle")
 	w.requireCounts(t, 2, 1, 1)
-	require.True(t, question()[0].Allowed)
+	require.True(t, request()[0].Allowed)
 	w.requireCounts(t, 4, 2, 2)
 	w.clock += 10
-	denied := question()
+	denied := request()
 	require.Equal(t, limit.Decision{Limit: 5, Remaining: 1, RetryAfter: 59_991, ResetAfter: 59_991}, denied[0].Decision)
 	for i, remaining := range []int64{1, 8, 1} {
 		require.False(t, denied[i].Allowed)
-		require.Equal(t, remaining, denied[i].Remaining, "as if it was not asked")
+		require.Equal(t, remaining, denied[i].Remaining, "as without the request")
 		require.Equal(t, i > 0, denied[i].RetryAfter == 0)
 	}
 	w.requireCounts(t, 4, 2, 2)
 }
 
-// A key asked without cost takes part, and nothing of it is held.
-func TestQuestionWithoutCostTakesPart(t *testing.T) {
+// A key with cost 0 takes part in the decision, and nothing is held of it.
+func TestKeyWithoutCostTakesPart(t *testing.T) {
 	w := newWorld(t)
 	require.True(t, conformance.Ask(w.engine, conformance.Slide("b", 1, 60_000, 1)).Allowed)
 	for _, cost := range []int64{0, 1} {
@@ -139,7 +139,7 @@ func TestQuestionWithoutCostTakesPart(t *testing.T) {
 	w.requireCounts(t, 0, 1, 0)
 }
 
-// If a key does not answer, its policy answers for all, and what was held of the others is given back.
+// If a key's node does not answer, the key's FAIL policy answers for all keys, and the units held of the others are given back.
 func TestPolicyOfTheKeyThatDoesNotAnswerAnswersForAll(t *testing.T) {
 	for _, c := range []struct {
 		policy engine.FailPolicy
@@ -176,7 +176,7 @@ func TestPolicyOfTheKeyThatDoesNotAnswerAnswersForAll(t *testing.T) {
 	}
 }
 
-// A settle that is lost may have charged. The others are charged: never more than a limit, and nothing stays held.
+// A lost settle may have charged its key. The other keys are charged: no limit is exceeded, and nothing stays held.
 func TestLostSettleAnswersByItsPolicy(t *testing.T) {
 	for _, applied := range []bool{false, true} {
 		w := newWorld(t)
@@ -197,7 +197,7 @@ func TestLostSettleAnswersByItsPolicy(t *testing.T) {
 	}
 }
 
-// Holds that took too long to get are not settled, as one may have lapsed: the first key's policy answers.
+// Holds that took too long are not settled, because one may have lapsed. The first key's FAIL policy answers.
 func TestSlowHoldsAreGivenBack(t *testing.T) {
 	w := newWorld(t)
 	took := int64(499)
@@ -206,22 +206,22 @@ func TestSlowHoldsAreGivenBack(t *testing.T) {
 			w.clock += took
 		}
 	}
-	question := func() []engine.Result {
+	request := func() []engine.Result {
 		a := conformance.Slide("a", 5, 60_000, 1)
 		a.Fail = engine.FailOpen
 		return w.ask(a, conformance.Slide("b", 5, 60_000, 1))
 	}
-	require.Equal(t, engine.FailDefault, question()[0].Fail)
+	require.Equal(t, engine.FailDefault, request()[0].Fail)
 	w.requireCounts(t, 1, 1)
 	took = 500
-	for _, res := range question() {
+	for _, res := range request() {
 		require.Equal(t, engine.FailOpen, res.Fail)
 		require.EqualValues(t, -1, res.Remaining)
 	}
 	w.requireCounts(t, 1, 1)
 }
 
-// A hold that has lapsed before it was settled charges nothing, and its policy answers.
+// A hold that lapsed before it was settled charges nothing, and its key's FAIL policy answers.
 func TestHoldThatLapsedIsNotCharged(t *testing.T) {
 	w := newWorld(t)
 	w.before = func(p *engine.Pipeline) {
@@ -235,7 +235,7 @@ func TestHoldThatLapsedIsNotCharged(t *testing.T) {
 	w.requireCounts(t, 0, 0)
 }
 
-// An error that is about one key is that of the question, and charges nothing.
+// An error about one key is the error of the whole request, and charges nothing.
 func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 	w := newWorld(t)
 	for i := range int64(engine.MaxStates) {
@@ -250,15 +250,15 @@ func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 	w.requireCounts(t, 0)
 }
 
-// Questions over overlapping sets of keys never charge more than a limit, and leave nothing held.
+// Requests for overlapping sets of keys never charge more than a limit, and leave nothing held.
 func TestOverlappingQuestions(t *testing.T) {
 	e := memory.Open(memory.Config{})
-	const workers, questions, most = 8, 300, 500
+	const workers, rounds, most = 8, 300, 500
 	admitted := make([][3]int, workers)
 	var wg sync.WaitGroup
 	for w := range workers {
 		wg.Go(func() {
-			for i := range questions {
+			for i := range rounds {
 				first, second := (w+i)%3, (w+i+1+i%2)%3
 				p := engine.Pipeline{Requests: []engine.Request{
 					conformance.Slide(string(rune('a'+first)), most, 600_000, 1), conformance.Slide(string(rune('a'+second)), most, 600_000, 1),

@@ -1,9 +1,8 @@
 package limit
 
-// Kind numbers an algorithm. The numbers stand on the wire to nodes and in stored
-// records, where lua/layout.lua has the same ones. A number is never given to
-// another algorithm; 5 to 7 are taken, by things that are stored or sent and are no
-// algorithms.
+// Kind is the number of an algorithm on the wire to nodes and in stored records;
+// lua/layout.lua has the same numbers. A number is never reused for another algorithm. 5 to
+// 7 are used for stored records and requests that are not algorithms.
 type Kind uint8
 
 // The kinds.
@@ -13,7 +12,7 @@ const (
 	Fixed   Kind = 3 // the fixed window of RL.FIXED
 	GCRA    Kind = 4 // the generic cell rate algorithm of CL.THROTTLE
 
-	Concurrency Kind = 8 // the leases of RL.ACQUIRE: nothing is charged, only what is held counts
+	Concurrency Kind = 8 // the leases of RL.ACQUIRE: nothing is charged, only held units count
 )
 
 // String returns the name of the kind's command, in upper case.
@@ -41,7 +40,7 @@ type algorithm struct {
 	// fresh makes s a state that has counted nothing.
 	fresh func(s *State)
 	// usage returns the units that count at now. For a log, edge is the index of the
-	// first entry that counts: charge and room go on from it.
+	// first entry that counts, from which charge and room continue.
 	usage func(s *State, now int64, spec *Spec) (used int64, edge int)
 	// charge admits units at now, under the limit of w.
 	charge func(s *State, now int64, w Window, units int64, edge int)
@@ -52,17 +51,17 @@ type algorithm struct {
 	until func(s *State) int64
 
 	// newest returns the ms of the newest admission, as the algorithm dates it, and
-	// the units in its sub-window: what forgotten or answer will be told.
+	// the units in its sub-window, which forgotten or answer will need.
 	newest func(s *State) (at, units int64)
-	// forgotten returns the ms from the clock until nothing counts of a window, of
-	// which u tells the newest admission and newest the units in its sub-window.
+	// forgotten returns the ms from the clock until nothing of a window counts. u has the
+	// newest admission, and newest is the number of units in its sub-window.
 	forgotten func(s *Spec, w Window, clock int64, u Usage, newest int64) int64
-	// answer, if set, replaces the rule by which Decide speaks of windows. For a rate, its
-	// Usage tells Last and Newest as they were before the entry.
+	// answer, if set, replaces the rule by which Decide describes windows. For a rate, its
+	// Usage has Last and Newest as they were before the entry.
 	answer func(s *Spec, u Usage, granted, j int64) Decision
 }
 
-// algorithms are all that there are. The first row is that of a zero State, which has ended.
+// algorithms has all algorithms. The first row is for a zero State, which has expired.
 var algorithms = [...]algorithm{
 	0: {until: func(*State) int64 { return -1 }},
 	Slide: {

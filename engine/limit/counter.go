@@ -63,8 +63,8 @@ func counterUntil(s *State) int64 {
 	return subStart(s.sub(s.last)+n+1, n, s.window) - 1
 }
 
-// counterForgotten: older sub-windows are forgotten before the newest is, which goes
-// when it has become the oldest and weighs nothing.
+// In counterForgotten, older sub-windows are forgotten before the newest, which is forgotten
+// when it has become the oldest and its weight is 0.
 func counterForgotten(s *Spec, w Window, clock int64, u Usage, newest int64) int64 {
 	n := s.Buckets
 	k := subIndex(clock+u.Last, n, w.Length) + n
@@ -99,8 +99,8 @@ func (st *State) divide(k int64) (oldest, rest int64) {
 	return st.units(k - n), rest
 }
 
-// pass goes on from sub-window k to the next, and past those in which rest is above
-// most. It returns where it stands, the oldest count there and the rest.
+// pass moves from sub-window k to the next, and past those in which rest is above
+// most. It returns the sub-window that it reaches, the oldest count there and the rest.
 func (st *State) pass(k, rest, most int64) (at, oldest, left int64) {
 	top, n := st.sub(st.last), int64(st.buckets)
 	if n > 1 {

@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The contract's numbers.
+// The documented examples.
 func TestCounterWeighsThePreviousWindow(t *testing.T) {
 	for _, tt := range []struct{ window, previous, current, elapsed, used int64 }{
 		{60_000, 8, 3, 45_000, 5},
@@ -26,8 +26,8 @@ func TestCounterWeighsThePreviousWindow(t *testing.T) {
 	}
 }
 
-// One second around a boundary: the weighted counter admits 50 and 5 of a limit of 50
-// per 10 s, STRICT none, and waiting for as long as a denial says is enough.
+// One second on either side of a boundary, with a limit of 50 per 10 s, the weighted counter
+// admits 50 and 5, and STRICT 50 and none. Waiting for as long as a denial says is enough.
 func TestCounterAtABoundary(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		s, k := spec(Counter, 50, 10_000), key{}

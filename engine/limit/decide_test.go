@@ -17,8 +17,8 @@ func TestDecideRequestByRequest(t *testing.T) {
 	require.Equal(t, s.Decide(us, testBase, 2, 2), s.Decide(us, testBase, 2, 3))
 }
 
-// With several windows a denial speaks of the longest retry, an admission of the least
-// remaining, and of equals of the one given first.
+// With several windows, a denial describes the one with the longest retry and an admission the
+// one with the least remaining; of equals, the one given first.
 func TestDecidePicksTheWindow(t *testing.T) {
 	s := spec(Fixed, 5, 1000)
 	s.N, s.Windows[1], s.Windows[2] = 3, Window{9, 2000}, Window{5, 4000}
@@ -43,8 +43,8 @@ func TestDecidePicksTheWindow(t *testing.T) {
 	}
 }
 
-// A reply that contradicts itself is refused before; if one comes through, it is a
-// denial that makes sense and no panic.
+// An inconsistent reply is refused before it gets here. If one does get here, the answer is a
+// valid denial and not a panic.
 func TestDecideWithoutAWindowThatDenies(t *testing.T) {
 	require.Equal(t, Decision{Limit: 5, Remaining: 5, RetryAfter: 1}, spec(Slide, 5, 1000).Decide([]Usage{{}}, testBase, 0, 0))
 }

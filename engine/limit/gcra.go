@@ -8,14 +8,14 @@ import "math"
 // interval; a request is admitted when its own units drain within the tolerance,
 // which is as long as limit units take. The clock is in whole ms, as everywhere;
 // the rest is in ns, because an interval may be shorter than a ms. A key has one
-// such state, whatever the rate it is asked with.
+// such state, whatever the rate of its requests.
 //
-// The answer is told in ms that are cut, not rounded up, because redis-cell makes
-// whole seconds of them. RetryAfter is -1 when the cost exceeds the limit, so that
-// waiting never helps; it may be 0 in a denial that lasts less than 1 ms.
+// Times in answers are rounded down to ms, not up, because redis-cell converts them to
+// whole seconds. RetryAfter is -1 when the cost exceeds the limit, because then waiting
+// never helps; it may be 0 in a denial that lasts less than 1 ms.
 
 // Interval returns the ns between units of a rate of count units per period, in
-// seconds: a quotient of doubles, cut.
+// seconds: a quotient of doubles, rounded down.
 func Interval(count, period int64) int64 {
 	return int64(float64(period*1e9) / float64(count))
 }

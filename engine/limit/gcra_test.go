@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What redis-cell answers: 16 at once, one more every 2 s.
+// The answers of redis-cell: 16 at once, one more every 2 s.
 func TestGCRABurst(t *testing.T) {
 	s, k := rate(15, 30, 60, 1), key{}
 	require.Equal(t, Decision{Allowed: true, Limit: 16, Remaining: 15, ResetAfter: 2000}, k.one(s, 0))

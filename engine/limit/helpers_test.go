@@ -14,7 +14,7 @@ func rate(burst, count, period, quantity int64) *Spec {
 	return &Spec{Kind: GCRA, N: 1, Cost: quantity, Interval: Interval(count, period), Windows: [MaxWindows]Window{{Limit: burst + 1}}}
 }
 
-// key is one state, asked as an engine asks it: n equal requests together.
+// key is one state, used as an engine uses it: for n equal requests together.
 type key struct {
 	state State
 	used  bool

@@ -1,18 +1,18 @@
-// Package limit is the arithmetic of rate limits: what counts of a window at a
+// Package limit is the arithmetic of rate limits: which units of a window count at a
 // time, whether a cost still fits, when it will, and when nothing counts any more.
 // It does no I/O, reads no clock and starts no goroutine; times are arguments, in
 // whole milliseconds since the epoch unless a name says otherwise.
 //
-// A Spec is what a request asks. A State is what one key has counted for one
+// A Spec says what a request asks for. A State has what one key has counted for one
 // window. An algorithm is five operations on a State, and algorithms.go names them
 // in one table: to add an algorithm is to add a file and a row. The embedded engine
 // keeps States in memory; a Redis node keeps the same thing in a stored record, and
 // lua/ has the same five operations. Both hand over a Usage per window, and Decide
 // turns that into the answer, so that the two cannot differ.
 //
-// Mostly an algorithm counts units in windows. One with a rate lets them drain at a
-// constant interval instead: its Spec has an Interval, and a window without a length. Slots have no State: what is
-// held of them is all that counts (package hold).
+// Most algorithms count units in windows. One with a rate lets them drain at a
+// constant interval instead: its Spec has an Interval, and a window without a length. Slots
+// have no State: only held units count (package hold).
 //
 // Reading order: limit.go (this file), algorithms.go, state.go, one of the algorithms,
 // and decide.go.
@@ -20,8 +20,8 @@ package limit
 
 import "slices"
 
-// Bounds of a Spec. The parser of commands holds requests to them; scripts and
-// engines rely on them: products and sums stay exact.
+// Bounds of a Spec. The parser of commands checks them, and scripts and engines
+// rely on them: with them, products and sums are exact.
 const (
 	MaxLimit   = 1_000_000_000_000      // most cost per window
 	MaxWindow  = 366 * 24 * 3600 * 1000 // ms
@@ -50,8 +50,7 @@ type Spec struct {
 // Limits returns the windows in use, in the order given.
 func (s *Spec) Limits() []Window { return s.Windows[:s.N] }
 
-// Meets reports whether both specs count in a state that is one and the same, so that what one of them is charged counts for
-// the other.
+// Meets reports whether both specs count in the same state, so that units charged for one of them count for the other.
 func (s *Spec) Meets(o *Spec) bool {
 	if s.Kind != o.Kind || s.Buckets != o.Buckets {
 		return false

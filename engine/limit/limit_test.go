@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers stand in stored records: a change of one makes them unreadable.
+// The numbers are in stored records, which a changed number would make unreadable.
 func TestKindsKeepTheirNumbersAndNames(t *testing.T) {
 	for n, name := range map[Kind]string{1: "RL.SLIDE", 2: "RL.COUNTER", 3: "RL.FIXED", 4: "CL.THROTTLE", 8: "RL.ACQUIRE"} {
 		require.True(t, n.Known())

@@ -17,7 +17,7 @@ type entry struct {
 }
 
 // slideLog is a ring of entries in order of time. Entries that no longer count stay
-// in it until a charge passes: only then can the clock not step back to where they
+// in it until the next charge: before that, the clock may step back to when they
 // counted.
 type slideLog struct {
 	ring  []entry
@@ -126,9 +126,9 @@ func (l *slideLog) before(i int) int64 {
 	return l.at(i - 1).total
 }
 
-// edge returns the first entry that counts at now: its time plus w is not past. As a
-// charge forgets those that do not, it is near the oldest; the search goes out from
-// there in doubling steps.
+// edge returns the first entry that counts at now: its time plus w is not past. Since each
+// charge drops those that do not count, it is near the oldest; the search starts there and
+// takes doubling steps.
 func (l *slideLog) edge(now, w int64) int {
 	dead, step := 0, 1 // entries before dead do not count
 	for dead+step <= int(l.size) && l.at(dead+step-1).t+w < now {
@@ -139,8 +139,8 @@ func (l *slideLog) edge(now, w int64) int {
 }
 
 // wanted returns the ring's length after a charge dated t, which drops the
-// entries before edge. The ring grows by a quarter, so that little of it lies idle,
-// and shrinks when three quarters do.
+// entries before edge. The ring grows by a quarter, so that little of it is unused,
+// and shrinks when three quarters are unused.
 func (l *slideLog) wanted(t int64, edge int) int {
 	entries, have := int(l.size)-edge, len(l.ring)
 	if entries == 0 || l.newest() != t {
@@ -161,7 +161,7 @@ func (l *slideLog) growth(now int64, w Window, edge int) int64 {
 	return int64(length)*entryBytes - l.bytes()
 }
 
-// bytes returns what the ring holds beside the log itself.
+// bytes returns the bytes that the ring takes in addition to the log itself.
 func (l *slideLog) bytes() int64 {
 	if len(l.ring) == len(l.small) {
 		return 0

@@ -18,7 +18,7 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// The contract's example: limit 2 per 1000 ms, closed at both ends.
+// With limit 2 per 1000 ms, the window is closed at both ends.
 func TestSlideIsClosedAtBothEnds(t *testing.T) {
 	s, k := spec(Slide, 2, 1000), key{}
 	for _, tt := range []struct {
@@ -33,7 +33,7 @@ func TestSlideIsClosedAtBothEnds(t *testing.T) {
 	}
 }
 
-// A log keeps what it needs and no more: rings grow and shrink with what counts.
+// Rings grow and shrink with the number of entries that count.
 func TestLogLength(t *testing.T) {
 	w := Window{Limit: MaxLimit, Length: MaxWindow}
 	spec := Spec{Kind: Slide, N: 1, Cost: 1, Buckets: 1, Windows: [MaxWindows]Window{w}}

@@ -1,7 +1,7 @@
 package limit
 
-// The slots of RL.ACQUIRE: at most limit units are held at once. Nothing is ever charged, so there is no State. Who keeps
-// what is held (package hold) says how much that is, when there is room and when the last of it ends.
+// The slots of RL.ACQUIRE: at most limit units are held at once. Nothing is ever charged, so there is no State. Package hold
+// keeps the held units and knows how many there are, when there is room and when the last of them ends.
 
 func slotsAnswer(s *Spec, u Usage, granted, j int64) Decision {
 	w := s.Windows[0]

@@ -1,6 +1,6 @@
 package limit
 
-// State is what a key has counted for one algorithm, window and number of buckets.
+// State has what a key has counted for one algorithm, window and number of buckets.
 type State struct {
 	Limit int64 // as last charged
 
@@ -29,7 +29,7 @@ func (st *State) Init(s *Spec, w Window) {
 	algorithms[s.Kind].fresh(st)
 }
 
-// FreshBytes returns what a new state of the spec holds beside itself.
+// FreshBytes returns the bytes that a new state of the spec takes in addition to the State itself.
 func (s *Spec) FreshBytes() int64 {
 	switch {
 	case s.Kind == Slide:
@@ -40,7 +40,7 @@ func (s *Spec) FreshBytes() int64 {
 	return 0
 }
 
-// Is reports whether the state is what s counts over a window of that length.
+// Is reports whether the state is that of s for a window of that length.
 func (st *State) Is(s *Spec, length int64) bool {
 	return st.kind == s.Kind && st.window == length && st.buckets == uint16(s.Buckets)
 }
@@ -63,13 +63,13 @@ func (st *State) Window() int64 {
 	return st.window
 }
 
-// Reading is what was found out about a state at one time.
+// Reading has the use of a state at one time.
 type Reading struct {
 	Used int64 // units that count
 	edge int   // the first entry of a log that counts
 }
 
-// Read returns what counts at now of what s is about.
+// Read returns the use of the state at now for a request with spec s.
 func (st *State) Read(now int64, s *Spec) Reading {
 	used, edge := algorithms[st.kind].usage(st, now, s)
 	return Reading{used, edge}
@@ -112,17 +112,17 @@ func (st *State) RoomAt(now, most int64, s *Spec, r Reading) int64 {
 // Until returns the last ms at which the state can matter.
 func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
 
-// Tell fills in what the answer to an entry needs of the state beside what it used.
+// Tell fills in what the answer to an entry needs in addition to the used units.
 // charged is the units that the entry has charged: 0 before it has.
 func (st *State) Tell(u *Usage, clock, charged int64) {
 	if charged > 0 && st.kind == GCRA {
-		return // it tells what was there before
+		return // the answer needs the state before the entry
 	}
 	at, newest := algorithms[st.kind].newest(st)
 	u.Last, u.Newest = at-clock, newest-charged
 }
 
-// Growth returns by how many bytes a charge at now changes what the state holds.
+// Growth returns by how many bytes a charge at now changes the size of the state.
 // r was read at now.
 func (st *State) Growth(now int64, w Window, r Reading) int64 {
 	if st.log == nil {
@@ -131,7 +131,7 @@ func (st *State) Growth(now int64, w Window, r Reading) int64 {
 	return st.log.growth(now, w, r.edge)
 }
 
-// Bytes returns what the state holds beside itself.
+// Bytes returns the bytes that the state takes in addition to the State itself.
 func (st *State) Bytes() int64 {
 	switch {
 	case st.log != nil:

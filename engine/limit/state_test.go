@@ -21,7 +21,7 @@ func TestStateIsNamedByKindWindowAndBuckets(t *testing.T) {
 	require.True(t, st.Is(&other, 1000), "how it is asked does not matter")
 }
 
-// The rate is of charging calls, those of the second before weighed by their overlap.
+// The rate counts charging calls; those of the previous second are weighted by their overlap.
 func TestRateOfCharges(t *testing.T) {
 	s, k := spec(Slide, 1000, 60_000), key{}
 	for range 10 {
@@ -35,7 +35,7 @@ func TestRateOfCharges(t *testing.T) {
 	require.EqualValues(t, 0, k.state.Rate(testBase+4000))
 }
 
-// Growth tells beforehand what a charge will take, for every kind.
+// Growth predicts the memory that a charge takes, for every kind.
 func TestGrowthIsWhatAChargeTakes(t *testing.T) {
 	for _, kind := range []Kind{Slide, Counter, Fixed} {
 		s := spec(kind, 1_000_000, 50)

@@ -9,8 +9,8 @@ import "math"
 //	floor(oldest*(w-e)/w) + rest, e = (t*n) mod w
 //
 // where oldest is the count of sub-window k-n and rest the sum of k-n+1 to k. The
-// weighing is done in float64, the product first, because the Lua of a node has
-// nothing else: both engines then agree to the unit. t*n stays below 2^53 for
+// weight is computed in float64, the product first, because the Lua of a node has
+// no other numbers: both engines then agree to the unit. t*n stays below 2^53 for
 // every n up to MaxBuckets until the year 2255, so indices are exact in both.
 
 // subIndex returns the sub-window that holds t.
@@ -24,12 +24,12 @@ func subStart(k, n, w int64) int64 {
 	return (k*w + n - 1) / n
 }
 
-// weigh returns what counts of the oldest sub-window, e being (t*n) mod w.
+// weigh returns the units of the oldest sub-window that count; e is (t*n) mod w.
 func weigh(oldest, w, e int64) int64 {
 	return int64(math.Floor(float64(oldest) * float64(w-e) / float64(w)))
 }
 
-// usedAt returns what is used at t, of which sub-window k is the newest.
+// usedAt returns the units used at t, when sub-window k is the newest.
 func usedAt(t, k, n, w, oldest, rest int64, strict bool) int64 {
 	if strict {
 		return oldest + rest

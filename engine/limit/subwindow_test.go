@@ -37,7 +37,7 @@ func TestWeigh(t *testing.T) {
 }
 
 // The closed form finds the first ms at which a weight is small enough, for all
-// magnitudes: at it the weight is, one ms before it was not.
+// magnitudes: at that ms it is, and one ms before it is not.
 func TestLighter(t *testing.T) {
 	rng := rand.New(rand.NewPCG(4, 5))
 	upTo := func(most int64) int64 { // evenly over the magnitudes

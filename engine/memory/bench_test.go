@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each kind of decision, as the allocation bounds and the benchmarks ask for it.
+// The kinds of decisions for the allocation bounds and the benchmarks.
 var kinds = []struct {
 	name string
 	make func(key string, most int64) engine.Request
@@ -91,7 +91,7 @@ func TestEmbeddedAllocationsOfNewKeys(t *testing.T) {
 	}
 }
 
-// benchmark asks for n keys in turn, 16 a pipeline, a ms apart.
+// benchmark sends requests for n keys in turn, in pipelines of 16, a ms apart.
 func benchmark(b *testing.B, n int, ask func(key string) engine.Request) {
 	e, clock := setClock(b, Config{})
 	const depth = 16

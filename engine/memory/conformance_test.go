@@ -30,15 +30,15 @@ func TestConformanceCombined(t *testing.T) {
 }
 
 // withoutJanitor opens an engine that drops no key by itself: in these runs the
-// clock steps back by hours, to when a key that ended had not.
+// clock steps back by hours, to before the expiry of keys.
 func withoutJanitor(t *testing.T, clock func() int64) *Engine {
 	e := New(Config{Now: conformance.At(clock)})
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
 }
 
-// combined asks an engine as the Redis engine asks its nodes: adjacent equal
-// requests as one entry.
+// combined sends requests to an engine as the Redis engine does to its nodes: adjacent equal
+// requests are one entry.
 type combined struct{ *Engine }
 
 func (c combined) Do(p *engine.Pipeline) {

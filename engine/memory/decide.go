@@ -71,7 +71,7 @@ func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, u
 // charge is what one entry is about to charge.
 type charge struct {
 	clock    int64 // ms
-	now      int64 // ms that the windows go by, see limit.Spec.Now
+	now      int64 // the ms by which the windows are decided, see limit.Spec.Now
 	key      *record
 	states   [limit.MaxWindows]*state // of each window; nil: the key has none yet
 	readings [limit.MaxWindows]limit.Reading

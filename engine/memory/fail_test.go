@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Where state is kept here, rules answer for keys that find no room.
+// Without backends, FAIL rules answer for keys that do not fit into memory.
 func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
 	e := New(Config{MaxMemory: 1, Settings: Settings{FailRules: []engine.FailRule{{Glob: "open:*", Policy: engine.FailOpen}, {Glob: "error:*", Policy: engine.FailError}}}})
 	open := conformance.Ask(e, conformance.Slide("open:1", 1, 1000, 1))
@@ -27,8 +27,8 @@ func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
 	require.Equal(t, engine.FailClosed, closed.Fail)
 }
 
-// The log has a line at once when memory is full and one every minute while it is, with
-// since when and how often policies answered. INFO counts the answers.
+// The log has a line as soon as memory is full and one every minute while it is, with the
+// beginning and the number of answers by FAIL policies. INFO counts the answers.
 func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	var log bytes.Buffer
 	e, clock := setClock(t, Config{MaxMemory: 1, Logger: slog.New(slog.NewTextHandler(&log, nil))})
@@ -50,7 +50,7 @@ func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	require.EqualValues(t, 4, e.Refused())
 }
 
-// What was answered after the first line has one, also if nothing asks any more.
+// Answers after the first line are in a second one, even if there are no further requests.
 func TestTheLogSaysHowOftenPoliciesAnswered(t *testing.T) {
 	var log proxytest.LockedBuffer
 	var minutes atomic.Int64

@@ -6,7 +6,7 @@ package memory
 // grows by an eighth.
 type dueHeap []*record
 
-// add puts k in.
+// add adds k.
 func (h *dueHeap) add(k *record, due int64) {
 	if len(*h) == cap(*h) { // by an eighth: a heap per stripe may be large
 		grown := make(dueHeap, len(*h), len(*h)+len(*h)/8+8)
@@ -18,7 +18,7 @@ func (h *dueHeap) add(k *record, due int64) {
 	h.up(len(*h)-1, k)
 }
 
-// remove takes k out.
+// remove removes k.
 func (h *dueHeap) remove(k *record) {
 	i, last := int(k.at), len(*h)-1
 	moved := (*h)[last]

@@ -212,7 +212,7 @@ func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 	return min(end, clock+lookAgain)
 }
 
-// describeHeld adds to the states of a key what is held of its windows.
+// describeHeld adds the held units of a key's windows to its states.
 func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) []engine.State {
 	x := &holder{charge: charge{key: k}}
 	b.Windows(x, func(s *limit.Spec, w hold.Window) {

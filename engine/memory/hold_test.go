@@ -30,7 +30,7 @@ func ended(r engine.Request, cost int64) engine.Request {
 	return r
 }
 
-// What holds and ids take is on the account while they are there, and is given back by whatever ends them.
+// The memory of holds and ids is accounted for while they exist, and is freed however they end.
 func TestHoldsAreAccountedFor(t *testing.T) {
 	e, clock := setClock(t, Config{})
 	rng := rand.New(rand.NewPCG(3, 1))
@@ -90,7 +90,8 @@ func TestHoldsAreAccountedFor(t *testing.T) {
 	require.Zero(t, e.Memory())
 }
 
-// The bounds of what one key remembers are errors that hold and charge nothing, and end with what was remembered.
+// A request that exceeds a bound of one key's ids or holds is an error that holds and charges nothing, until some of these
+// have expired.
 func TestOneKeyRemembersSoMuch(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -128,7 +129,7 @@ func TestOneKeyRemembersSoMuch(t *testing.T) {
 			res := conformance.Ask(e, c.ask(c.most))
 			require.NoError(t, res.Err)
 			require.True(t, res.Allowed)
-			e.sweepAll(*clock + 60_001) // the janitor's next look
+			e.sweepAll(*clock + 60_001) // the janitor's next visit
 			for range 100 {
 				*clock++
 				e.sweepAll(*clock + 60_001)
@@ -138,7 +139,7 @@ func TestOneKeyRemembersSoMuch(t *testing.T) {
 	}
 }
 
-// The settled are remembered for as long as they might come again, and those are bounded, too.
+// Settled reservations are remembered while they may be retried, and their number is bounded, too.
 func TestSettledReservationsAreBounded(t *testing.T) {
 	e, _ := setClock(t, Config{})
 	for i := range engine.MaxIDs {
@@ -149,7 +150,7 @@ func TestSettledReservationsAreBounded(t *testing.T) {
 	require.ErrorIs(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "one more", 5000)).Err, engine.ErrHolds)
 }
 
-// Windows of which something is held are bounded as states are.
+// The number of windows with held units is bounded like that of states.
 func TestWindowsWithHoldsAreBounded(t *testing.T) {
 	e, _ := setClock(t, Config{})
 	for i := range int64(engine.MaxStates) {
@@ -159,7 +160,7 @@ func TestWindowsWithHoldsAreBounded(t *testing.T) {
 	require.NoError(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "another", 5000)).Err)
 }
 
-// A hold that finds no room gets its FAIL policy and holds nothing. One that is there is settled all the same.
+// A hold that does not fit into memory gets its FAIL policy and holds nothing. An existing hold can still be settled.
 func TestHoldsWhenMemoryIsFull(t *testing.T) {
 	e, _ := setClock(t, Config{})
 	r := reserve("k", 10, 60_000, 2, "a", 5000)
@@ -174,7 +175,7 @@ func TestHoldsWhenMemoryIsFull(t *testing.T) {
 	require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Overrun: 1}, conformance.Ask(e, ended(r, 3)).Settled)
 }
 
-// A key ends with the last of its holds and ids, however far away an end once was.
+// A key expires with the last of its holds and ids, even if it would once have expired much later.
 func TestKeyEndsWithItsHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := Open(Config{})
@@ -182,7 +183,7 @@ func TestKeyEndsWithItsHolds(t *testing.T) {
 		require.True(t, conformance.Ask(e, long).Allowed)
 		require.True(t, conformance.Ask(e, acquire("k", 5, "short", 1000)).Allowed)
 		require.True(t, conformance.Ask(e, ended(long, 0)).Settled.Settled)
-		time.Sleep(61 * time.Second) // the test's own time: a look of the janitor
+		time.Sleep(61 * time.Second) // in the test's own time: a visit of the janitor
 		require.Zero(t, e.Keys())
 		require.Zero(t, e.Memory())
 		require.NoError(t, e.Close())

@@ -3,7 +3,7 @@
 // while a node does not answer.
 //
 // A key is a record with a state for each algorithm, window and number of buckets
-// that it was asked with (stripe.go). A decision finds the states, reads and charges
+// of its requests (stripe.go). A decision finds the states, reads and charges
 // them through package limit, and accounts for their memory (decide.go). A key is
 // dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and
 // remembered ids (hold.go).

@@ -93,20 +93,20 @@ func TestFullMemory(t *testing.T) {
 	}
 	require.Greater(t, i, 3000)
 
-	// What finds no room gets its policy.
+	// A request that does not fit gets its FAIL policy.
 	require.Equal(t, limit.Decision{Allowed: false, Limit: 10, Remaining: -1, RetryAfter: 100, ResetAfter: 100}, flood(i, engine.FailClosed).Decision)
 	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: -1}, flood(i, engine.FailOpen).Decision)
 	require.Equal(t, flood(i, engine.FailClosed), flood(i, engine.FailLocal))
 	require.EqualError(t, flood(i, engine.FailError).Err, "UNAVAILABLE embedded: memory is full")
 
-	// What is there goes on, and a question needs no room.
+	// Existing keys are still charged, and a request without cost needs no room.
 	require.True(t, flood(0, engine.FailError).Allowed)
 	require.True(t, conformance.Ask(e, live).Allowed)
 	free := conformance.Request(limit.Slide, "free", 3, 1000)
 	free.Cost = 0
 	require.EqualValues(t, 3, conformance.Ask(e, free).Remaining)
 
-	// A log that needs a longer ring is refused whole, and stays as it was.
+	// A charge that needs a longer ring is refused, and the log stays as it was.
 	more := live
 	more.Fail = engine.FailError
 	var got engine.Result
@@ -118,7 +118,7 @@ func TestFullMemory(t *testing.T) {
 	states := conformance.Ask(e, conformance.Inspect("live")).States
 	require.Equal(t, 60_000-states[0].Remaining, states[0].Used)
 
-	// What has ended makes room at once, without the janitor; what lives stays.
+	// Expired keys make room at once, without the janitor; live ones stay.
 	*clock = conformance.Base + 10_000
 	require.NoError(t, flood(i, engine.FailError).Err)
 	require.EqualValues(t, 2, e.Keys())
@@ -206,7 +206,7 @@ func TestMemoryAccount(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if proxytest.Race {
-				tt.keys = min(tt.keys, 100_000) // make memory has all of them
+				tt.keys = min(tt.keys, 100_000) // make memory uses all of them
 			}
 			before := heapBytes()
 			e, clock := setClock(t, Config{})
@@ -228,7 +228,7 @@ func TestMemoryAccount(t *testing.T) {
 			require.InEpsilon(t, held, e.Memory(), 0.2)
 			require.LessOrEqual(t, held/e.Keys(), tt.most)
 
-			*clock += 200_000 // all have ended: nearly all is given back
+			*clock += 200_000 // all have expired: nearly all memory is freed
 			e.sweepAll(*clock)
 			require.Zero(t, e.Memory())
 			require.Less(t, heapBytes()-before-empty, held/20+1<<20)

@@ -7,8 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Uses returns whether units of any window of s are held or have lapsed and were not taken: then reset_after of commands
-// that count by sub-windows is not exact.
+// Uses reports whether any window of s has units that are held, or that have lapsed and were not removed yet. Then
+// reset_after of commands that count by sub-windows is not exact.
 func (k *Key) Uses(s *limit.Spec) bool {
 	return slices.ContainsFunc(k.holds, func(h *hold) bool {
 		return slices.ContainsFunc(s.Limits(), func(w limit.Window) bool { return h.has(windowOf(s.Kind, s.Buckets, w)) })
@@ -59,8 +59,8 @@ func (k *Key) Inspect(clock int64) (out []engine.State) {
 	return out
 }
 
-// Excess returns by how many units a window counts more than the largest limit it was asked with: what was charged in the
-// window of real time that ends at now, overruns left out, and what is held. It is never above 0 for RL.SLIDE.
+// Excess returns by how many units a window exceeds the largest limit of its requests. It counts the units charged in the
+// window of real time that ends at now, without overruns, and the held units. For RL.SLIDE it is never above 0.
 func (k *Key) Excess(clock int64) (most int64) {
 	now := k.Now(clock, false)
 	for of, largest := range k.largest {

@@ -1,5 +1,5 @@
-// Package model is what holds and ids mean, computed as it is defined: a key is a flat list of charges and of holds, and
-// every answer looks through all of them. It shares no code with package hold. Only tests import it.
+// Package model computes the behaviour of holds and ids directly from its definition: a key is a flat list of charges and
+// of holds, and every answer looks through all of them. It shares no code with package hold. Only tests import it.
 //
 // Reading order: model.go (this file), settle.go (how holds end or last), inspect.go (what a key shows).
 package model
@@ -13,10 +13,10 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Key is what one key has counted, holds and remembers.
+// Key has the charges, holds and remembered ids of one key.
 type Key struct {
 	charges []charge
-	holds   []*hold // those out, and lapsed ones that no write has taken
+	holds   []*hold // those outstanding, and lapsed ones that no write has removed
 	known   []*hold // whose ids are remembered
 	newest  int64   // ms of the newest charge
 	changed int64   // ms of the newest change of an id
@@ -30,7 +30,7 @@ type window struct {
 	length, buckets int64
 }
 
-// held is what was said by the newest hold of a window.
+// held has the limit and the time of the newest hold of a window.
 type held struct{ at, limit int64 }
 
 type charge struct {
@@ -74,7 +74,7 @@ func class(kind limit.Kind, once bool) string {
 	return "reservation"
 }
 
-// Now returns the time that a request at the clock goes by: one with an id if ids is set.
+// Now returns the time by which a request at the clock is decided. ids says whether the request has an id.
 func (k *Key) Now(clock int64, ids bool) int64 {
 	now := max(clock, k.newest)
 	for _, h := range k.last {
@@ -154,7 +154,7 @@ func grid(t, most, length int64) int64 {
 	return t
 }
 
-// held returns the units held at now in a window, and of how many holds they are.
+// held returns the units held at now in a window, and the number of their holds.
 func (k *Key) held(of window, now int64) (units, holds int64) {
 	for _, h := range k.holds {
 		if now < h.deadline && h.has(of) {
@@ -275,7 +275,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 	return a
 }
 
-// Peek says what a request that is not asked would leave as it is: of the window with the least remaining.
+// Peek returns the decision that describes the windows of s without a request: that of the window with the least remaining.
 func (k *Key) Peek(clock int64, s *limit.Spec) (d limit.Decision) {
 	for i := range s.N {
 		if w := k.describe(clock, s, i, true, false); i == 0 || w.Remaining < d.Remaining {
@@ -292,7 +292,7 @@ func (k *Key) know(now int64, h *hold) {
 	k.known = append(k.known, h)
 }
 
-// describe answers about one window as it is now.
+// describe returns the decision that describes one window as it is now.
 func (k *Key) describe(clock int64, s *limit.Spec, i int, allowed, ids bool) limit.Decision {
 	w := s.Windows[i]
 	d := limit.Decision{Allowed: allowed, Window: i, Limit: w.Limit}
@@ -304,7 +304,7 @@ func (k *Key) describe(clock int64, s *limit.Spec, i int, allowed, ids bool) lim
 	return d
 }
 
-// smallest returns the smallest r >= from that holds, of a condition that, once it holds, goes on holding.
+// smallest returns the smallest r >= from for which a condition is true that stays true for all larger r.
 func smallest(from int64, holds func(r int64) bool) int64 {
 	fails, step := from-1, int64(1)
 	for !holds(fails + step) {
@@ -323,7 +323,7 @@ func smallest(from int64, holds func(r int64) bool) int64 {
 	}
 }
 
-// lapse charges or forgets what has lapsed, and returns the most holds in one window of which that is true.
+// lapse charges or forgets lapsed units, and returns the most lapsed holds of one window.
 func (k *Key) lapse(now int64) (most int64) {
 	var out []*hold
 	counts := map[window]int64{}
@@ -355,7 +355,7 @@ func (k *Key) lapse(now int64) (most int64) {
 	return most
 }
 
-// end takes a hold off the list.
+// end removes a hold from the list.
 func (k *Key) end(h *hold) {
 	k.holds = slices.DeleteFunc(k.holds, func(o *hold) bool { return o == h })
 	for _, w := range h.windows {
@@ -366,7 +366,7 @@ func (k *Key) end(h *hold) {
 	}
 }
 
-// charge charges units in the windows of h, of which over were admitted by no limit.
+// charge charges units in the windows of h; over of them were admitted by no limit.
 func (k *Key) charge(at int64, h *hold, units, over int64) {
 	k.newest = max(k.newest, at)
 	for _, w := range h.windows {
@@ -388,6 +388,6 @@ func (k *Key) charge(at int64, h *hold, units, over int64) {
 		k.charges[same].units += units
 		k.charges[same].over += over
 	}
-	// What no later moment can see is dropped, or a run would take a day.
+	// Charges that can no longer matter are dropped, or a run would take a day.
 	k.charges = slices.DeleteFunc(k.charges, func(c charge) bool { return c.t+2*c.length+1 < at })
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Settle ends a hold and charges cost, or says that the window cannot count so much.
+// Settle ends a hold and charges cost, or returns an error if a window cannot count so much.
 func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64) (done engine.Settlement, lapsed int64, err error) {
 	now := k.Now(clock, true)
 	h := k.find(now, class(kind, false), id)
@@ -48,7 +48,7 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 	return done, lapsed, nil
 }
 
-// Renew lets a lease last from now on.
+// Renew extends a lease from now on.
 func (k *Key) Renew(clock int64, id engine.Digest, ttl int64) (renewed bool, lapsed int64) {
 	now := k.Now(clock, true)
 	h := k.find(now, "slots", id)
