@@ -23,6 +23,7 @@ type Faults struct {
 	Late            float64       // probability that Delay is applied; 0 means always
 	Cut             float64       // probability that the connection is cut in the middle of a reply
 	Mute            float64       // probability that a reply, and all later ones of its connection, are dropped
+	Lose            func() bool   // asked about each reply: reports whether to cut the connection instead; nil: never
 }
 
 // Proxy stands between clients and one server.
@@ -152,6 +153,9 @@ func (p *Proxy) replies(client, server net.Conn) {
 		}
 		if chance(f.Mute) {
 			mute = true
+		}
+		if f.Lose != nil && f.Lose() {
+			return
 		}
 		if mute || f.SwallowReplies {
 			continue

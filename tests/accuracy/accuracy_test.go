@@ -6,7 +6,8 @@
 // Reading order: accuracy_test.go (this file), row_test.go (what is measured), world_test.go (on which
 // clock), history_test.go (what is counted), attack_test.go (bursts, and the search for worse ones),
 // wait_test.go (retry_after and the way back to all room), traffic_test.go (a day of requests),
-// fault_test.go (many connections, lost replies, failovers, changed limits), peer_test.go (other limiters), page_test.go and page.md.
+// change_test.go (changed limits), fault_test.go (many connections, lost replies, failovers), peer_test.go (other limiters),
+// page_test.go and page.md.
 package accuracy
 
 import (
@@ -14,7 +15,6 @@ import (
 	"math"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"testing"
 	"time"
 
@@ -54,22 +54,25 @@ type figures struct {
 	seen                  seen
 }
 
-// seen is what a client of a limiter finds by a real clock.
+// seen is what a client of a limiter finds by a real clock. Shares are of the limit.
 type seen struct {
-	Worst   float64 // the most in a trailing window over the limit, by bursts, greed and the search
-	Waits   waits
-	Minutes day
-	changes
+	Edge, Greedy, Patient float64 // the most in a trailing window
+	Waits                 waits
+	Minutes               day
+	Changes               changes
 }
 
 // live finds it.
 func (w *world) live(t testing.TB) seen {
 	t.Helper()
-	return seen{
-		Worst:   max(w.worst(t, slices.Concat(w.edges(), w.greedy())), w.patient(t, rng(1), 2)),
+	s := seen{
+		Edge: w.worst(t, w.edges()), Greedy: w.worst(t, w.greedy()), Patient: w.patient(t, rng(1), 2),
 		Waits:   w.waits(t, rng(2), 16),
 		Minutes: w.minutes(t, rng(3), 200_000),
+		Changes: w.changes(t),
 	}
+	s.Patient = max(s.Patient, s.Edge, s.Greedy)
+	return s
 }
 
 func rng(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(*seed, stream)) }
@@ -119,21 +122,27 @@ func TestAccuracy(t *testing.T) {
 		for _, l := range p.Rows {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
-				l.faults = l.trouble(t)
+				l.faults = trouble(t, func() *stand { return l.stand(t) })
+				if l.ids {
+					l.faults.Once = l.once(t)
+				}
 				t.Logf("%+v", l.faults)
 			})
 		}
+		t.Run("embedded", func(t *testing.T) {
+			t.Parallel()
+			p.Embedded = trouble(t, func() *stand { return rows()[0].embedded(t) })
+			t.Logf("%+v", p.Embedded)
+		})
 	})
-	p.Restart = restart(t)
 	t.Run("real clocks", func(t *testing.T) {
 		for _, l := range p.Rows {
 			t.Run(l.name, func(t *testing.T) {
 				t.Parallel()
 				l.seen = l.onRealClock(t).live(t)
-				l.seen.changes = l.faults.changes
 				t.Logf("%+v", l.seen)
 				if l.exact || l.strict {
-					require.LessOrEqual(t, max(l.seen.Worst, l.seen.Minutes.Worst), 1.0)
+					require.LessOrEqual(t, max(l.seen.Patient, l.seen.Minutes.Worst, l.seen.Changes.Raised.Worst, l.seen.Changes.Lowered.Worst), 1.0)
 				}
 				if l.exact {
 					require.Zero(t, l.seen.Minutes.False)

@@ -17,8 +17,8 @@ func (w *world) worst(t testing.TB, schedules []schedule) (most float64) {
 
 // over returns the most within a window, over the limit.
 func (w *world) over(h history) float64 {
-	w.closed = max(w.closed, float64(h.worst(w.window+1))/float64(w.limit))
-	return float64(h.worst(w.window)) / float64(w.limit)
+	w.closed = max(w.closed, h.worst(w.window+1))
+	return h.worst(w.window)
 }
 
 // edges returns schedules with twice the limit just before an edge and twice the limit just after it: the edge of a

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/internal/faultnet"
@@ -12,55 +13,87 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// faults are what real clients get of a real rlproxy and a real redis-server when things go wrong. Shares are of the limit.
+// faults are what real clients get of a real limiter and a real redis-server when things go wrong. Shares are of the limit.
 type faults struct {
-	changes
-	Twice   int64   // charged for a request whose reply was lost, and which was asked again
-	Once    int64   // the same with ONCE; 0: there is no such thing
-	Forever bool    // the key of such a request never expires
+	Redis   charge  // for a request if Redis's reply to the limiter was lost
+	Caller  charge  // for a request if the limiter's reply to its caller was lost
+	Once    charge  // the same with ONCE
 	InStep  float64 // admitted in all, half of it before a failover to a replica that had everything
 	Behind  float64 // the same, if the replica did not get what was admitted last, half of the limit
+	Restart float64 // admitted in all, half of it before a restart of a limiter that has no Redis
+	Crowd   float64 // admitted to many clients that all ask at once
 }
 
-// changes are what many connections get, and what becomes of use when the limit changes. Shares are of the limit.
-type changes struct {
-	Crowd   float64 // admitted to 50 connections that all ask at once
-	Raised  float64 // admitted in all, of a limit that was raised by half after it was used up
-	Lowered int64   // admitted at once after the first limit was halved
+// charge is what was charged for one request whose first reply was lost, and which was asked until there was an answer.
+type charge struct {
+	Units   int64 // 0: not measured
+	Silent  bool  // the caller saw no error, and so asked once
+	Forever bool  // the key never expires
 }
 
-// long is a question whose window does not end while a test runs.
-var long = question{limit: 100, window: 366 * 24 * 3600 * 1000}
+// long is a question whose window does not end while a test runs. No peer has a longer window.
+var long = question{limit: 100, window: dayLength}
 
-// stand is a row's limiter as users run it: on a node, behind networks that can fail.
+// asking asks n times about a key, as one client. After an error it may be called again.
+type asking func(key string, q question, n int) ([]answer, error)
+
+// stand is a limiter as users run it.
 type stand struct {
-	t    testing.TB
-	row  *row
-	node *redistest.Server
-	addr string // where clients ask
+	t       testing.TB
+	node    *redistest.Server // its Redis; nil if the state is in its own process
+	network *faultnet.Proxy   // between the limiter and its Redis
+	server  bool              // callers ask a server, and not Redis by themselves
+	addr    string            // where they ask
+	client  func(addr string) asking
+	clients int // how many ask at once
 }
 
 func (r *row) stand(t testing.TB) *stand {
 	t.Helper()
-	s := &stand{t: t, row: r, node: redistest.Start(t)}
-	s.addr = s.node.Addr
+	node := redistest.Start(t)
+	network := faultnet.Start(t, node.Addr)
+	s := &stand{t: t, node: node, network: network, server: r.command, addr: network.Addr, clients: 50}
 	if r.command {
-		s.addr = startProxy(t, s.node)
+		s.addr = startProxy(t, "redis://"+network.Addr)
 	}
+	s.client = func(addr string) asking { return r.client(t, addr) }
 	return s
+}
+
+// embedded is the row's limiter with its state in rlproxy's memory.
+func (r *row) embedded(t testing.TB) *stand {
+	t.Helper()
+	return &stand{t: t, server: true, addr: proxytest.Start(t).Addr, client: func(addr string) asking { return r.client(t, addr) }, clients: 50}
+}
+
+// client returns a client that connects anew after an error. More words are options of the command.
+func (r *row) client(t testing.TB, addr string, more ...any) asking {
+	t.Helper()
+	c := r.dial(t, addr)
+	return func(key string, q question, n int) (answers []answer, err error) {
+		if c == nil {
+			if c, err = r.connect(t, addr); err != nil {
+				return nil, err
+			}
+		}
+		if answers, err = c.ask(key, q, n, more...); err != nil {
+			c = nil
+		}
+		return answers, err
+	}
 }
 
 // startProxy runs an rlproxy on a node, and returns its address. However busy the machine is, no FAIL policy answers in
 // the node's place.
-func startProxy(t testing.TB, node *redistest.Server) string {
+func startProxy(t testing.TB, url string) string {
 	t.Helper()
-	return proxytest.Start(t, "--backend", node.URL(), "--backend-timeout", "5000", "--fail-policy", "error").Addr
+	return proxytest.Start(t, "--backend", url, "--backend-timeout", "5000", "--fail-policy", "error").Addr
 }
 
-// admitted asks n times over a connection of its own, and returns how many were admitted.
+// admitted asks n times as a new client, and returns how many were admitted.
 func (s *stand) admitted(key string, q question, n int) (admitted int64) {
 	s.t.Helper()
-	answers, err := s.row.dial(s.t, s.addr).ask(key, q, n)
+	answers, err := s.client(s.addr)(key, q, n)
 	require.NoError(s.t, err)
 	return count(answers)
 }
@@ -76,77 +109,88 @@ func count(answers []answer) (admitted int64) {
 
 func share(admitted, limit int64) float64 { return float64(admitted) / float64(limit) }
 
-func (r *row) trouble(t testing.TB) (f faults) {
+// trouble measures the faults of a limiter. start runs it anew.
+func trouble(t testing.TB, start func() *stand) (f faults) {
 	t.Helper()
-	s := r.stand(t)
+	s := start()
 	f.Crowd = s.crowd()
-	f.Twice, f.Forever = s.lost("twice")
-	if r.once {
-		f.Once, _ = s.lost("once", "ONCE", "an-id")
+	if s.server {
+		network := faultnet.Start(t, s.addr)
+		f.Caller = s.lost("caller", network, s.client(network.Addr), s.client(s.addr))
 	}
-	f.Raised, f.Lowered = changed(long, s.admitted)
-	f.InStep = r.stand(t).failover(false)
-	f.Behind = r.stand(t).failover(true)
+	if s.node == nil {
+		f.Restart = share(s.admitted("restart", long, int(long.limit/2))+start().admitted("restart", long, 2*int(long.limit)), long.limit)
+		return f
+	}
+	ask := s.client(s.addr)
+	f.Redis = s.lost("redis", s.network, ask, ask)
+	f.InStep = start().failover(false)
+	f.Behind = start().failover(true)
 	return f
 }
 
-// crowd asks over 50 connections, ten times the limit in all.
+// once measures what ONCE makes of a lost reply.
+func (r *row) once(t testing.TB) charge {
+	t.Helper()
+	s := r.stand(t)
+	network := faultnet.Start(t, s.addr)
+	return s.lost("once", network, r.client(t, network.Addr, "ONCE", "an-id"), r.client(t, s.addr, "ONCE", "an-id"))
+}
+
+// crowd asks as many clients, ten times the limit in all.
 func (s *stand) crowd() float64 {
 	s.t.Helper()
-	const connections = 50
-	callers := make([]*caller, connections)
-	for i := range callers {
-		callers[i] = s.row.dial(s.t, s.addr)
-	}
-	each := 10 * int(long.limit) / connections
-	var admitted int64
-	var mu sync.Mutex
+	var admitted atomic.Int64
 	var done sync.WaitGroup
-	for _, c := range callers {
+	begin := make(chan struct{})
+	for range s.clients {
+		ask := s.client(s.addr)
+		_, err := ask("first", long, 1)
+		require.NoError(s.t, err)
 		done.Go(func() {
-			for range each {
-				answers, err := c.ask("crowd", long, 1)
-				mu.Lock()
+			<-begin
+			for range 10 * int(long.limit) / s.clients {
+				answers, err := ask("crowd", long, 1)
 				if err != nil {
 					s.t.Error(err)
 				}
-				admitted += count(answers)
-				mu.Unlock()
+				admitted.Add(count(answers))
 			}
 		})
 	}
+	close(begin)
 	done.Wait()
-	return share(admitted, long.limit)
+	return share(admitted.Load(), long.limit)
 }
 
-// lost sends a request whose reply is lost, asks again over a new connection, and returns what was charged for both
-// and whether the key lives forever.
-func (s *stand) lost(key string, more ...any) (charged int64, forever bool) {
+// lost makes a request whose reply is lost in a network, once: its connection is cut when the request was run. If the
+// client gets an error, it asks again until it gets an answer.
+func (s *stand) lost(key string, network *faultnet.Proxy, first, again asking) (c charge) {
 	s.t.Helper()
-	keys := func() string { return s.node.Do("DBSIZE") }
-	network := faultnet.Start(s.t, s.addr)
-	first, again := s.row.dial(s.t, network.Addr), s.row.dial(s.t, s.addr)
-	before := keys()
-	network.Set(faultnet.Faults{SwallowReplies: true})
-	_, err := first.conn.Write(proxytest.AppendCommand(nil, first.request(key, long, more...)...))
-	require.NoError(s.t, err)
-	proxytest.Eventually(s.t, "the node has the request", func() bool { return keys() != before })
-	require.NoError(s.t, first.conn.Close())
-	answers, err := again.ask(key, long, 1, more...)
-	require.NoError(s.t, err)
-	require.EqualValues(s.t, 1, count(answers))
-	forever = !s.row.command && s.node.Do("PTTL", key) == "-1"
-	return long.limit - s.admitted(key, long, 2*int(long.limit)), forever
+	var lost atomic.Bool
+	network.Set(faultnet.Faults{Lose: func() bool { return s.ran(key) && lost.CompareAndSwap(false, true) }})
+	_, err := first(key, long, 1)
+	require.True(s.t, lost.Load(), "no reply was lost")
+	c.Silent = err == nil
+	if err != nil {
+		proxytest.Eventually(s.t, "an answer", func() bool {
+			_, err := again(key, long, 1)
+			return err == nil
+		})
+	}
+	network.Set(faultnet.Faults{})
+	c.Forever = !s.server && s.node.Do("PTTL", key) == "-1"
+	c.Units = long.limit - s.admitted(key, long, 2*int(long.limit))
+	return c
 }
 
-// changed uses all of a limit, raises it by half and uses all of that, and halves the first limit. admitted asks n
-// times and returns how many were admitted.
-func changed(q question, admitted func(key string, q question, n int) int64) (raised float64, lowered int64) {
-	higher, lower := q, q
-	higher.limit, lower.limit = q.limit*3/2, q.limit/2
-	n := admitted("changed", q, int(q.limit))
-	n += admitted("changed", higher, 2*int(q.limit))
-	return share(n, higher.limit), admitted("changed", lower, int(q.limit))
+// ran reports whether Redis has something of a key. Where there is no Redis, the first reply is about the key.
+func (s *stand) ran(key string) bool {
+	if s.node == nil {
+		return true
+	}
+	keys, err := s.node.Client.Keys(context.Background(), "*"+key+"*").Result()
+	return err == nil && len(keys) > 0
 }
 
 // failover uses half of the limit, then ends the node, and goes on with what its replica has: the replica takes the
@@ -156,27 +200,40 @@ func (s *stand) failover(behind bool) float64 {
 	s.t.Helper()
 	replica := redistest.Start(s.t)
 	network := faultnet.Start(s.t, s.node.Addr)
+	for _, r := range []*redistest.Server{s.node, replica} {
+		r.Do("CONFIG", "SET", "repl-diskless-sync-delay", 0)
+	}
 	follow(s.t, replica, network.Port)
-	half := int(long.limit / 2)
-	n := s.admitted("failover", long, half)
+	ask := s.client(s.addr)
+	var n int64
+	use := func(most int64) { // through errors: requests that a node did not get
+		asked := int64(0)
+		proxytest.Eventually(s.t, "answers", func() bool {
+			for asked < most {
+				answers, err := ask("failover", long, 1)
+				if err != nil {
+					return false
+				}
+				asked++
+				n += count(answers)
+			}
+			return true
+		})
+	}
+	use(long.limit / 2)
 	s.node.Do("SET", "marker", 1)
 	proxytest.Eventually(s.t, "the replica has the first half", func() bool { return replica.Do("EXISTS", "marker") == "1" })
 	if behind {
 		network.Set(faultnet.Faults{SwallowReplies: true})
-		n += s.admitted("failover", long, half)
+		use(long.limit / 2)
 	}
 	s.node.Kill()
 	replica.Do("REPLICAOF", "NO", "ONE")
 	s.node.Run()
 	follow(s.t, s.node, replica.Port)
 	s.node.Do("REPLICAOF", "NO", "ONE")
-	c, answers := s.row.dial(s.t, s.addr), []answer(nil)
-	proxytest.Eventually(s.t, "an answer of the node", func() (answered bool) {
-		var err error
-		answers, err = c.ask("failover", long, 2*int(long.limit))
-		return err == nil
-	})
-	return share(n+count(answers), long.limit)
+	use(2 * long.limit)
+	return share(n, long.limit)
 }
 
 // follow makes a server the replica of what listens on a port, and waits until it has everything.
@@ -187,17 +244,4 @@ func follow(t testing.TB, s *redistest.Server, port int) {
 		info, err := s.Client.Info(context.Background(), "replication").Result()
 		return err == nil && strings.Contains(info, "master_link_status:up")
 	})
-}
-
-// restart returns what is admitted in all, of the limit, if half of it was used before the embedded engine was restarted.
-func restart(t testing.TB) float64 {
-	t.Helper()
-	slide := rows()[0]
-	var n int64
-	for _, ask := range []int64{long.limit / 2, 2 * long.limit} {
-		p := proxytest.Start(t)
-		n += (&stand{t: t, row: slide, addr: p.Addr}).admitted("k", long, int(ask))
-		p.Stop(t)
-	}
-	return share(n, long.limit)
 }

@@ -5,14 +5,16 @@ package accuracy
 type asked struct {
 	sent, got int64 // us since the epoch
 	ok        bool
+	limit     int64 // that was asked for
 }
 
 // history is what was asked about one key, in the order of the answers.
 type history []asked
 
-// worst returns the most that was admitted within less than a window: of requests the first of which was sent
-// less than a window before the last one was answered. What was admitted exactly one window apart is not counted together.
-func (h history) worst(window int64) (most int) {
+// worst returns the most that was admitted within less than a window, over the limit of the last one of them: of requests
+// the first of which was sent less than a window before the last one was answered. What was admitted exactly one window
+// apart is not counted together.
+func (h history) worst(window int64) (most float64) {
 	var in history
 	for _, a := range h {
 		if !a.ok {
@@ -22,9 +24,20 @@ func (h history) worst(window int64) (most int) {
 		for a.got-in[0].sent >= window*1000 {
 			in = in[1:]
 		}
-		most = max(most, len(in))
+		most = max(most, share(int64(len(in)), a.limit))
 	}
 	return most
+}
+
+// last returns what was admitted of what was sent within the last windows, over the last limit for each of them.
+func (h history) last(windows, window int64) float64 {
+	end, n := h[len(h)-1], int64(0)
+	for _, a := range h {
+		if a.ok && a.sent > end.sent-windows*window*1000 {
+			n++
+		}
+	}
+	return share(n, windows*end.limit)
 }
 
 // falseDenials returns how many denials an exact log of what was admitted before would have admitted. What was

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 	"text/template"
 
@@ -27,20 +28,20 @@ type line struct {
 // other is another limiter with what was found of it.
 type other struct {
 	name string
+	faults
 	seen
-	alone bool   // it keeps its state in its own process, so that several clients of it are not measured
 	wrong string // why it was not measured; empty if it was
 }
 
 // page is what docs/accuracy.md says.
 type page struct {
-	Seed    uint64
-	effort  effort
-	Minutes int
-	Redis   string // the version of redis-server
-	Rows    []line
-	Others  []other
-	Restart float64 // admitted in all, of a limit, if the embedded engine was restarted when half of it was used
+	Seed     uint64
+	effort   effort
+	Minutes  int
+	Redis    string // the version of redis-server
+	Rows     []line
+	Others   []other
+	Embedded faults // of RL.SLIDE with the state in rlproxy's memory
 }
 
 // Effort returns how long was looked.
@@ -105,6 +106,9 @@ func (l line) code() string {
 	return l.name
 }
 
+// Margin returns by how many ms what a real clock decides must be before or after a moment.
+func (p *page) Margin() int64 { return realMargin }
+
 // Clients returns how many clients of a peer ask at once.
 func (p *page) Clients() int { return processes }
 
@@ -118,40 +122,66 @@ func (p *page) Exactly() (out []string) {
 	return out
 }
 
-// Faulty returns the lines of the table of faults.
-func (p *page) Faulty() (out []string) {
+// limiters returns all of them, the rows first.
+func (p *page) limiters() (out []other) {
 	for _, l := range p.Rows {
-		f, twice, once := l.faults, fmt.Sprint(l.faults.Twice), "none"
-		if f.Forever {
-			twice += ", and the key never expires"
+		out = append(out, other{name: l.code(), faults: l.faults, seen: l.seen})
+	}
+	return append(out, p.Others...)
+}
+
+// table returns the lines of a table of so many columns after the name.
+func table(limiters []other, columns int, cells func(g other) string) (out []string) {
+	for _, g := range limiters {
+		text := "not measured: " + g.wrong + strings.Repeat(" |", columns-1)
+		if g.wrong == "" {
+			text = cells(g)
 		}
-		if l.once {
-			once = fmt.Sprint(f.Once)
-		}
-		out = append(out, fmt.Sprintf("%s | %s | %s | %.2f | %.2f", l.code(), twice, once, f.InStep, f.Behind))
+		out = append(out, g.name+" | "+text)
 	}
 	return out
 }
 
+// Faulty returns the lines of the table of faults.
+func (p *page) Faulty() (out []string) {
+	all := slices.Insert(p.limiters(), 1, other{name: "`RL.SLIDE` in rlproxy's memory", faults: p.Embedded})
+	return table(all, 6, func(g other) string {
+		f := g.faults
+		failover := fmt.Sprintf("%.2f | %.2f", f.InStep, f.Behind)
+		if f.Restart > 0 {
+			failover = fmt.Sprintf("restart: %.2f | -", f.Restart)
+		}
+		return fmt.Sprintf("%s | %s | %s | %s | %.2f", f.Redis, f.Caller, f.Once, failover, f.Crowd)
+	})
+}
+
+func (c charge) String() string {
+	s := "-"
+	if c.Units > 0 {
+		s = fmt.Sprint(c.Units)
+	}
+	if c.Silent {
+		s += ", without an error"
+	}
+	if c.Forever {
+		s += ", and the key never expires"
+	}
+	return s
+}
+
 // Seen returns the lines of the table of what clients find by real clocks.
 func (p *page) Seen() (out []string) {
-	limiters := make([]other, 0, len(p.Rows)+len(p.Others))
-	for _, l := range p.Rows {
-		limiters = append(limiters, other{name: l.code(), seen: l.seen})
-	}
-	for _, g := range append(limiters, p.Others...) {
-		if g.wrong != "" {
-			out = append(out, g.name+" | not measured: "+g.wrong+" | | | | | |")
-			continue
-		}
-		crowd := fmt.Sprintf("%.2f", g.Crowd)
-		if g.alone {
-			crowd = ""
-		}
-		out = append(out, fmt.Sprintf("%s | %.2f | %.2f | %s | %s | %s | %.2f | %d",
-			g.name, g.Worst, g.Minutes.Worst, percent(g.Minutes.False, g.Minutes.Requests), waited(g.Waits), crowd, g.Raised, g.Lowered))
-	}
-	return out
+	return table(p.limiters(), 6, func(g other) string {
+		return fmt.Sprintf("%.2f | %.2f | %.2f | %.2f | %s | %s", g.Edge, g.Greedy, g.Patient, g.Minutes.Worst, percent(g.Minutes.False, g.Minutes.Requests), waited(g.Waits))
+	})
+}
+
+// Changed returns the lines of the table of changed limits.
+func (p *page) Changed() (out []string) {
+	return table(p.limiters(), 6, func(g other) string {
+		r, l := g.Changes.Raised, g.Changes.Lowered
+		return fmt.Sprintf("%d | %.2f | %.2f | %d | %.2f | %.2f", r.AtOnce, r.Worst, r.Later, l.AtOnce, l.Worst, l.Later)
+	})
 }
 
 // version returns the version of redis-server.

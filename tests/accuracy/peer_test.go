@@ -2,10 +2,10 @@ package accuracy
 
 import (
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/faultnet"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/tests/peers"
 	"github.com/stretchr/testify/require"
@@ -13,9 +13,6 @@ import (
 
 // processes is how many clients of a peer ask at once.
 const processes = 8
-
-// aDayLong is a question that peers know, too. Most have no longer window.
-var aDayLong = question{limit: 100, window: 24 * 3600 * 1000}
 
 // others measures the limiters of package peers that are not rows already.
 func others(t *testing.T) []other {
@@ -46,26 +43,37 @@ func (g *other) measure(t testing.TB) {
 	t.Helper()
 	redis := redistest.Start(t)
 	p, err := peers.Start(t.Context(), g.name, redis.Addr)
+	if err == nil {
+		t.Cleanup(p.Stop)
+		_, err = asker(p)("first", long, 1)
+	}
 	if err != nil {
 		g.wrong = reason(err)
 		return
 	}
+	g.faults = trouble(t, func() *stand { return g.stand(t) })
+	g.seen = realClock(asker(p)).live(t)
+}
+
+// stand runs the peer behind a network that can fail.
+func (g *other) stand(t testing.TB) *stand {
+	t.Helper()
+	node := redistest.Start(t)
+	network := faultnet.Start(t, node.Addr)
+	p, err := peers.Start(t.Context(), g.name, network.Addr)
+	require.NoError(t, err)
 	t.Cleanup(p.Stop)
-	ask := asker(p)
-	if _, err := ask("first", aDayLong, 1); err != nil {
-		g.wrong = reason(err)
-		return
+	s := &stand{t: t, node: node, network: network, server: p.HasServer(), addr: p.Address(), clients: processes}
+	if !p.HasStore() {
+		s.node, s.network = nil, nil
 	}
-	g.alone = redis.Do("DBSIZE") == "0"
-	g.seen = realClock(ask).live(t)
-	g.Raised, g.Lowered = changed(aDayLong, func(key string, q question, n int) int64 {
-		answers, err := ask(key, q, n)
+	s.client = func(addr string) asking {
+		c, err := p.Connect(addr)
 		require.NoError(t, err)
-		return count(answers)
-	})
-	if !g.alone {
-		g.Crowd = g.crowd(t, redis.Addr)
+		t.Cleanup(c.Stop)
+		return asker(c)
 	}
+	return s
 }
 
 // reason returns the beginning of an error, for a cell of a table.
@@ -75,7 +83,7 @@ func reason(err error) string {
 }
 
 // asker returns a function that asks a peer.
-func asker(p *peers.Peer) func(key string, q question, n int) ([]answer, error) {
+func asker(p *peers.Peer) asking {
 	return func(key string, q question, n int) ([]answer, error) {
 		questions := make([]peers.Question, n)
 		for i := range questions {
@@ -97,34 +105,4 @@ func asker(p *peers.Peer) func(key string, q question, n int) ([]answer, error) 
 		}
 		return answers, nil
 	}
-}
-
-// crowd asks by several processes at once, ten times the limit in all.
-func (g *other) crowd(t testing.TB, redis string) float64 {
-	t.Helper()
-	var admitted int64
-	var mu sync.Mutex
-	var done sync.WaitGroup
-	begin := make(chan struct{})
-	for range processes {
-		p, err := peers.Start(t.Context(), g.name, redis)
-		require.NoError(t, err)
-		t.Cleanup(p.Stop)
-		ask := asker(p)
-		_, err = ask("first", aDayLong, 1)
-		require.NoError(t, err)
-		done.Go(func() {
-			<-begin
-			answers, err := ask("crowd", aDayLong, 10*int(aDayLong.limit)/processes)
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				t.Error(err)
-			}
-			admitted += count(answers)
-		})
-	}
-	close(begin)
-	done.Wait()
-	return share(admitted, aDayLong.limit)
 }

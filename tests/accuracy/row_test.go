@@ -35,7 +35,7 @@ type row struct {
 	exact   bool    // an exact log: nothing too much, and no denial too many
 	strict  bool    // nothing too much
 	buckets int64   // of a counter; else 0
-	once    bool    // knows ONCE
+	ids     bool    // knows ONCE
 	timely  bool    // waiting as long as the answer says is exact
 	most    float64 // what the search must exceed, so that it is seen to find something
 }
@@ -43,12 +43,12 @@ type row struct {
 // rows returns what the table has, in its order.
 func rows() []*row {
 	return []*row{
-		{name: "RL.SLIDE", about: "exact log", command: true, words: limits("RL.SLIDE"), read: fiveIntegers, exact: true, timely: true, once: true},
+		{name: "RL.SLIDE", about: "exact log", command: true, words: limits("RL.SLIDE"), read: fiveIntegers, exact: true, timely: true, ids: true},
 		counter(1, false, 1.5),
 		counter(10, false, 1.01),
 		counter(1, true, 0),
 		counter(10, true, 0),
-		{name: "RL.FIXED", about: "fixed window", command: true, words: limits("RL.FIXED"), read: fiveIntegers, timely: true, once: true, most: 1.9},
+		{name: "RL.FIXED", about: "fixed window", command: true, words: limits("RL.FIXED"), read: fiveIntegers, timely: true, ids: true, most: 1.9},
 		{name: "CL.THROTTLE", about: "GCRA, as redis-cell", command: true, words: throttle, read: cell, most: 1.5},
 		{name: "script: sorted set", about: "a member per admission", script: "log.lua", words: evalsha, read: pair},
 		{name: "script: two counters", about: "the classic weighted pair", script: "counter.lua", words: evalsha, read: pair, most: 1.5},
@@ -58,7 +58,7 @@ func rows() []*row {
 
 // counter returns RL.COUNTER with so many sub-windows.
 func counter(buckets int64, strict bool, most float64) *row {
-	r := &row{name: "RL.COUNTER", about: "weighted sub-windows", command: true, read: fiveIntegers, buckets: buckets, strict: strict, timely: true, once: true, most: most}
+	r := &row{name: "RL.COUNTER", about: "weighted sub-windows", command: true, read: fiveIntegers, buckets: buckets, strict: strict, timely: true, ids: true, most: most}
 	var options []any
 	if buckets > 1 {
 		r.name += fmt.Sprintf(" BUCKETS %d", buckets)
@@ -118,19 +118,31 @@ type caller struct {
 // dial connects to the row's rlproxy or Redis.
 func (r *row) dial(t testing.TB, addr string) *caller {
 	t.Helper()
-	conn, err := net.Dial("tcp", addr)
+	c, err := r.connect(t, addr)
 	require.NoError(t, err)
+	return c
+}
+
+// connect is dial for an address at which there may be nothing.
+func (r *row) connect(t testing.TB, addr string) (*caller, error) {
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		return nil, err
+	}
 	t.Cleanup(func() { _ = conn.Close() })
 	c := &caller{row: r, conn: proxytest.NewConn(conn)}
 	if r.script != "" {
 		text, err := os.ReadFile("../bench/scripts/" + r.script)
-		require.NoError(t, err)
+		if err != nil {
+			return nil, err
+		}
 		digest := sha1.Sum(text)
 		c.sha = hex.EncodeToString(digest[:])
-		_, err = c.conn.Exchange([]any{"SCRIPT", "LOAD", string(text)})
-		require.NoError(t, err)
+		if _, err := c.conn.Exchange([]any{"SCRIPT", "LOAD", string(text)}); err != nil {
+			return nil, err
+		}
 	}
-	return c
+	return c, nil
 }
 
 // request returns the words of one request.

@@ -100,7 +100,7 @@ func (w *world) play(t testing.TB, requests []request) (f day) {
 			together++
 		}
 		w.until(start + r.at)
-		histories[r.client] = append(histories[r.client], w.send(t, fmt.Sprintf("client%d", r.client), together)...)
+		histories[r.client] = append(histories[r.client], w.send(t, fmt.Sprintf("client%d", r.client), w.question, together)...)
 	}
 	f.Requests = len(requests)
 	for _, h := range histories {

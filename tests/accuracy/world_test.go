@@ -27,7 +27,7 @@ type world struct {
 	margin  int64 // ms by which what must be before a moment is before it
 	late    int64 // ms by which what must be after a moment is after it, if not at it
 	tick    int64 // us that a limiter may be late because its clock shows whole ms; 0 if the test sets the clock to whole ms
-	ask     func(key string, q question, n int) ([]answer, error)
+	ask     asking
 	now     func() int64   // us since the epoch
 	until   func(at int64) // returns once it is that ms
 	steps   int64          // in which a greedy client asks during a window
@@ -46,6 +46,7 @@ var epoch = time.Date(2040, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 const (
 	setWindow    = 10_000 // ms
 	stepsPerUnit = 5      // of the limit, in which a greedy client asks
+	realMargin   = 30     // ms
 )
 
 // onSetClock returns a world whose clock stands still until the test sets it: that of a redis-server, or of
@@ -108,7 +109,7 @@ func (r *row) onRealClock(t testing.TB) *world {
 	node := redistest.Start(t)
 	addr := node.Addr
 	if r.command {
-		addr = startProxy(t, node)
+		addr = startProxy(t, node.URL())
 	}
 	c := r.dial(t, addr)
 	return realClock(func(key string, q question, n int) ([]answer, error) { return c.ask(key, q, n) })
@@ -116,9 +117,9 @@ func (r *row) onRealClock(t testing.TB) *world {
 
 // realClock returns a world by the machine's clock. Its windows are as short as all limiters know them, and
 // its limit is small enough for many schedules side by side.
-func realClock(ask func(string, question, int) ([]answer, error)) *world {
+func realClock(ask asking) *world {
 	return &world{
-		question: question{limit: 20, window: 1000}, margin: 30, late: 30, tick: 1000, ahead: 1, steps: 30,
+		question: question{limit: 20, window: 1000}, margin: realMargin, late: realMargin, tick: 1000, ahead: 1, steps: 30,
 		ask:   ask,
 		now:   func() int64 { return time.Now().UnixMicro() },
 		until: func(ms int64) { time.Sleep(time.Until(time.UnixMilli(ms))) },
@@ -137,8 +138,14 @@ type schedule []burst
 // start returns the beginning of a window that is still to come.
 func (w *world) start() int64 { return (w.now()/1000/w.window + w.ahead) * w.window }
 
-// run plays schedules side by side, each about a key of its own, and returns what became of them.
-func (w *world) run(t testing.TB, schedules []schedule) []history {
+// change is a moment from which another limit is asked for.
+type change struct {
+	at    int64 // ms from the beginning of a window
+	limit int64
+}
+
+// run plays schedules side by side, each about a key of its own, and returns what became of them. Each may have a change.
+func (w *world) run(t testing.TB, schedules []schedule, changes ...change) []history {
 	t.Helper()
 	type event struct {
 		burst
@@ -156,20 +163,24 @@ func (w *world) run(t testing.TB, schedules []schedule) []history {
 	out := make([]history, len(schedules))
 	for _, e := range events {
 		w.until(start + e.at)
-		out[e.of] = append(out[e.of], w.send(t, fmt.Sprintf("k%d", first+e.of), e.n)...)
+		q := w.question
+		if len(changes) > 0 && e.at >= changes[e.of].at {
+			q.limit = changes[e.of].limit
+		}
+		out[e.of] = append(out[e.of], w.send(t, fmt.Sprintf("k%d", first+e.of), q, e.n)...)
 	}
 	return out
 }
 
 // send asks n times at once.
-func (w *world) send(t testing.TB, key string, n int) (h history) {
+func (w *world) send(t testing.TB, key string, q question, n int) (h history) {
 	t.Helper()
 	sent := w.now()
-	answers, err := w.ask(key, w.question, n)
+	answers, err := w.ask(key, q, n)
 	require.NoError(t, err)
 	got := w.now()
 	for _, a := range answers {
-		h = append(h, asked{sent, got, a.ok})
+		h = append(h, asked{sent, got, a.ok, q.limit})
 	}
 	return h
 }

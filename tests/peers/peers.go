@@ -86,12 +86,27 @@ func (p *Peer) start() (err error) {
 			return err
 		}
 	}
+	return p.connect()
+}
+
+func (p *Peer) connect() (err error) {
 	if p.kind.dialect != nil {
 		p.asker, err = dialWire(p.address, p.kind.dialect)
 	} else {
 		p.asker, err = startAdapter(p.ctx, p.kind.adapter, p.environment())
 	}
 	return err
+}
+
+// Connect returns another client of the same limiter, to be stopped before it. A server is
+// asked at address: its own Address, or that of a network in front of it. A library is another
+// process on the same Redis.
+func (p *Peer) Connect(address string) (*Peer, error) {
+	c := &Peer{Name: p.Name, kind: p.kind, ctx: p.ctx, redis: p.redis, address: address}
+	if err := c.connect(); err != nil {
+		return nil, fmt.Errorf("%s: %w", p.Name, err)
+	}
+	return c, nil
 }
 
 // environment is what an adapter learns of its surroundings.
@@ -133,6 +148,12 @@ func Describe(name string) (about About, version string, err error) {
 	}
 	return about, version, err
 }
+
+// HasServer reports whether the limiter is a server of its own, and not a library or a script.
+func (p *Peer) HasServer() bool { return p.kind.server != nil }
+
+// Address returns the host:port that is asked: the server's, or that of Redis.
+func (p *Peer) Address() string { return p.address }
 
 // HasStore reports whether the peer keeps its state on Redis.
 func (p *Peer) HasStore() bool { return !p.kind.alone }

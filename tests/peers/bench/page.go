@@ -198,7 +198,7 @@ redis-benchmark, which does less than any application's client.
 
 Bytes a key is memory on Redis, or resident memory of a server that keeps the state itself, for a key that has admitted one request, and for one that has admitted
 its limit of %d at different moments. Worst window is the most that one client got within a second, as a multiple of the limit, when it asked without a pause around the edges
-of windows; 1.00 keeps the limit. It is a short run and a lower bound.
+of windows; 1.00 keeps the limit. It is a short run and a lower bound. [accuracy.md](accuracy.md) looks for worse, and has what lost replies, failovers and changed limits do to the same limiters.
 
 `, limit)
 	p.table(&b, state, " algorithm |")

@@ -25,8 +25,8 @@ var units = map[int]envoy.RateLimitUnit{
 	3_600_000: envoy.RateLimitUnit_HOUR, 86_400_000: envoy.RateLimitUnit_DAY,
 }
 
-// configured are the limits that runtime/config/limits.yaml names.
-var configured = []string{"100/second", "100/minute"}
+// configured are the windows for which runtime/config/limits.yaml has a limit, of 100.
+var configured = []string{"second", "minute"}
 
 func main() {
 	caller.Main(func(workers int) []caller.Ask {
@@ -51,9 +51,9 @@ func request(key string, limit, ms, cost int) (*ratelimit.RateLimitRequest, erro
 	if !ok {
 		return nil, fmt.Errorf("a window is a second, a minute, an hour or a day, not %d ms", ms)
 	}
-	name := fmt.Sprintf("%d/%s", limit, strings.ToLower(unit.String()))
+	name := strings.ToLower(unit.String())
 	d := &common.RateLimitDescriptor{Entries: []*common.RateLimitDescriptor_Entry{{Key: name, Value: key}}}
-	if !slices.Contains(configured, name) {
+	if limit != 100 || !slices.Contains(configured, name) {
 		d.Limit = &common.RateLimitDescriptor_RateLimitOverride{RequestsPerUnit: uint32(limit), Unit: unit}
 	}
 	return &ratelimit.RateLimitRequest{Domain: "peers", Descriptors: []*common.RateLimitDescriptor{d}, HitsAddend: uint32(cost)}, nil
