@@ -21,7 +21,7 @@ func (h history) worst(window int64) (most float64) {
 			continue
 		}
 		in = append(in, a)
-		for a.got-in[0].sent >= window*1000 {
+		for len(in) > 0 && a.got-in[0].sent >= window*1000 { // none, if this one took so long
 			in = in[1:]
 		}
 		most = max(most, share(int64(len(in)), a.limit))

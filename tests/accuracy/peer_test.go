@@ -82,26 +82,24 @@ func reason(err error) string {
 	return strings.ReplaceAll(line[:min(len(line), 120)], "|", "/")
 }
 
-// asker returns a function that asks a peer.
+// asker returns a function that asks a peer, one request at a time: throttlecrab delays replies to requests that are
+// sent together, by the 40 ms for which its client may delay an acknowledgement.
 func asker(p *peers.Peer) asking {
-	return func(key string, q question, n int) ([]answer, error) {
-		questions := make([]peers.Question, n)
-		for i := range questions {
-			questions[i] = peers.Question{Key: key, Limit: q.limit, Window: time.Duration(q.window) * time.Millisecond, Cost: 1}
-		}
-		replies, err := p.Ask(questions...)
-		if err != nil {
-			return nil, err
-		}
-		answers := make([]answer, n)
-		for i, r := range replies {
+	return func(key string, q question, n int) (answers []answer, err error) {
+		for range n {
+			replies, err := p.Ask(peers.Question{Key: key, Limit: q.limit, Window: time.Duration(q.window) * time.Millisecond, Cost: 1})
+			if err != nil {
+				return nil, err
+			}
+			r := replies[0]
 			if r.Err != nil {
 				return nil, r.Err
 			}
-			answers[i] = answer{r.Allowed, silent}
+			a := answer{r.Allowed, silent}
 			if r.RetryAfter >= 0 {
-				answers[i].retry = r.RetryAfter.Milliseconds()
+				a.retry = r.RetryAfter.Milliseconds()
 			}
+			answers = append(answers, a)
 		}
 		return answers, nil
 	}

@@ -82,4 +82,5 @@ func TestWorstCountsWhatSurelyLiesInOneWindow(t *testing.T) {
 	require.EqualValues(t, 3, Worst(answers, 1, time.Second), "the last was received more than a window after 998 was sent")
 	require.EqualValues(t, 8, Worst(answers, 2, 1010*time.Millisecond))
 	require.EqualValues(t, 0, Worst(answers[1:2], 1, time.Second))
+	require.EqualValues(t, 0, Worst([]Answer{at(0, 1000, true)}, 1, time.Second), "it may have been admitted at any moment of a window")
 }

@@ -7,11 +7,11 @@ import "time"
 // answer is to a question of the given cost, and they are in the order of asking.
 func Worst(answers []Answer, cost int64, window time.Duration) (worst int64) {
 	sum, first := int64(0), 0
-	for _, a := range answers {
+	for i, a := range answers {
 		if !a.Allowed || a.Err != nil {
 			continue
 		}
-		for sum += cost; a.Received.Sub(answers[first].Sent) >= window; first++ {
+		for sum += cost; first <= i && a.Received.Sub(answers[first].Sent) >= window; first++ {
 			if answers[first].Allowed && answers[first].Err == nil {
 				sum -= cost
 			}

@@ -91,7 +91,7 @@ func (p *page) reason(r *row, title string) string {
 func (p *page) how(b *strings.Builder) {
 	fmt.Fprintf(b, `## How it was measured
 
-    make bench-peers        all of it, in some minutes; the first time it builds the limiters, which takes longer
+    make bench-peers        all of it, in some minutes; the first time it builds the limiters, which takes ten minutes more
     scripts/install-peers.sh; go run ./tests/peers/bench -only 'rlproxy|redis_rate'
 
 Each load runs for %s after a warm-up of a third of that, or twice that for the libraries, once in each of %d rounds; the round with the median rate counts. %s keys, chosen at random; Redis is empty at the start of each load. CPU comes from
