@@ -1,6 +1,7 @@
 package accuracy
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -82,24 +83,30 @@ func reason(err error) string {
 	return strings.ReplaceAll(line[:min(len(line), 120)], "|", "/")
 }
 
-// asker returns a function that asks a peer, one request at a time: throttlecrab delays replies to requests that are
-// sent together, by the 40 ms for which its client may delay an acknowledgement.
+// asker returns a function that asks a peer. A server that speaks RESP is asked one request at a time: throttlecrab delays
+// replies to requests that are sent together, by the 40 ms for which its client may delay an acknowledgement.
 func asker(p *peers.Peer) asking {
 	return func(key string, q question, n int) (answers []answer, err error) {
-		for range n {
-			replies, err := p.Ask(peers.Question{Key: key, Limit: q.limit, Window: time.Duration(q.window) * time.Millisecond, Cost: 1})
+		together := n
+		if p.Pipelines() {
+			together = 1
+		}
+		asked := peers.Question{Key: key, Limit: q.limit, Window: time.Duration(q.window) * time.Millisecond, Cost: 1}
+		for len(answers) < n {
+			replies, err := p.Ask(slices.Repeat([]peers.Question{asked}, together)...)
 			if err != nil {
 				return nil, err
 			}
-			r := replies[0]
-			if r.Err != nil {
-				return nil, r.Err
+			for _, r := range replies {
+				if r.Err != nil {
+					return nil, r.Err
+				}
+				a := answer{r.Allowed, silent}
+				if r.RetryAfter >= 0 {
+					a.retry = r.RetryAfter.Milliseconds()
+				}
+				answers = append(answers, a)
 			}
-			a := answer{r.Allowed, silent}
-			if r.RetryAfter >= 0 {
-				a.retry = r.RetryAfter.Milliseconds()
-			}
-			answers = append(answers, a)
 		}
 		return answers, nil
 	}

@@ -47,6 +47,7 @@ const (
 	setWindow    = 10_000 // ms
 	stepsPerUnit = 5      // of the limit, in which a greedy client asks
 	realMargin   = 30     // ms
+	edgeTries    = 3      // by a real clock: a busy machine misses an edge now and then
 )
 
 // onSetClock returns a world whose clock stands still until the test sets it: that of a redis-server, or of
