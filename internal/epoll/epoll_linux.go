@@ -6,18 +6,18 @@ import (
 	"syscall"
 )
 
-// once is the most events that one call returns.
+// once is the most events that one Wait returns.
 const once = 256
 
-// Set is a set of descriptors. One goroutine at a time may Wait; the other methods may be called
-// from any.
+// Set is a set of descriptors. Only one goroutine at a time may call Wait. The other methods may be
+// called from several goroutines at once.
 type Set struct {
-	file   *os.File
-	raw    syscall.RawConn
-	try    func(fd uintptr) bool // poll, as a value that is allocated once
-	events [once]syscall.EpollEvent
-	n      int   // events that poll has found
-	err    error // the error of poll
+	file   *os.File                 // the epoll descriptor
+	raw    syscall.RawConn          // access to file
+	try    func(fd uintptr) bool    // poll as a func value, created once so that Wait does not allocate
+	events [once]syscall.EpollEvent // filled by poll
+	n      int                      // events that poll has found
+	err    error                    // the error of poll
 }
 
 // New returns an empty set.
@@ -26,7 +26,7 @@ func New() (*Set, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
 	}
-	if err := syscall.SetNonblock(fd, true); err != nil { // package os hands it to Go's poller then
+	if err := syscall.SetNonblock(fd, true); err != nil { // makes package os register it with Go's poller
 		_ = syscall.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
@@ -38,15 +38,16 @@ func New() (*Set, error) {
 	return s, nil
 }
 
-// Add adds a descriptor under a number. If it can be read already, that is its first event.
+// Add adds a descriptor. id identifies it in events. If it can be read already, there is an event at
+// once.
 func (s *Set) Add(conn syscall.RawConn, id int64) error {
 	return s.control(conn, syscall.EPOLL_CTL_ADD, &syscall.EpollEvent{
-		Events: syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31, // EPOLLET, which package syscall has as a negative number
+		Events: syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31, // EPOLLET, which is negative in package syscall
 		Fd:     int32(id), Pad: int32(id >> 32),
 	})
 }
 
-// Remove removes a descriptor. One that is closed is not in the set any more.
+// Remove removes a descriptor. Closing a descriptor removes it too.
 func (s *Set) Remove(conn syscall.RawConn) error {
 	return s.control(conn, syscall.EPOLL_CTL_DEL, nil)
 }
@@ -62,8 +63,8 @@ func (s *Set) control(conn syscall.RawConn, op int, event *syscall.EpollEvent) e
 	return errors.Join(err, outer)
 }
 
-// Wait waits for at least one event, and appends those that there are to events. It returns an
-// error once the set is closed.
+// Wait waits until there is at least one event, and appends the pending events to events. It returns
+// an error once the set is closed.
 func (s *Set) Wait(events []Event) ([]Event, error) {
 	err := s.raw.Read(s.try)
 	if err == nil {
@@ -82,7 +83,7 @@ func (s *Set) Wait(events []Event) ([]Event, error) {
 	return events, nil
 }
 
-// poll takes the events that there are. It returns false if there are none.
+// poll takes the pending events. It returns false if there are none.
 func (s *Set) poll(fd uintptr) bool {
 	for {
 		n, err := wait(fd, s.events[:])

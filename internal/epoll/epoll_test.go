@@ -55,13 +55,13 @@ func TestEventsArrive(t *testing.T) {
 		_, err := far.Write([]byte("x"))
 		require.NoError(t, err)
 	}
-	for range 3 { // each time while nobody has read what arrived before
+	for range 3 { // each time while the earlier data is still unread
 		time.AfterFunc(time.Millisecond, say)
 		require.Equal(t, []Event{{ID: id}}, next(t, s))
 	}
 	require.NoError(t, s.Remove(raw))
 	require.NoError(t, s.Add(raw, id+1))
-	require.Equal(t, []Event{{ID: id + 1}}, next(t, s), "what had arrived before it was added")
+	require.Equal(t, []Event{{ID: id + 1}}, next(t, s), "the data had arrived before the descriptor was added")
 	buf := make([]byte, 8)
 	n, err := near.Read(buf)
 	require.NoError(t, err)
@@ -76,13 +76,13 @@ func TestEventsArrive(t *testing.T) {
 
 	require.NoError(t, s.Remove(raw))
 	require.NoError(t, other.Close())
-	require.Error(t, s.Remove(second), "it is closed")
+	require.Error(t, s.Remove(second), "the connection is closed")
 	say()
 	_, peer, third := connection(t)
 	require.NoError(t, s.Add(third, -1))
 	_, err = peer.Write([]byte("x"))
 	require.NoError(t, err)
-	require.Equal(t, []Event{{ID: -1}}, next(t, s), "nothing of what was removed or closed")
+	require.Equal(t, []Event{{ID: -1}}, next(t, s), "there are no events of removed or closed descriptors")
 }
 
 func TestCloseEndsAWait(t *testing.T) {

@@ -7,7 +7,8 @@ import (
 	"unsafe"
 )
 
-// wait returns the pending events. It does not block, so Go's scheduler need not be told.
+// wait fills events with pending events and returns their number. It makes a raw system call, without
+// notifying Go's scheduler, because it never blocks.
 func wait(fd uintptr, events []syscall.EpollEvent) (int, error) {
 	n, _, err := syscall.RawSyscall6(syscall.SYS_EPOLL_PWAIT, fd, uintptr(unsafe.Pointer(unsafe.SliceData(events))), uintptr(len(events)), 0, 0, 0) //nolint:gosec // G103: the kernel gets the slice as it is
 	if err != 0 {

@@ -4,7 +4,8 @@ package epoll
 
 import "syscall"
 
-// The race detector learns from package syscall's calls that bytes were written before they were read.
+// wait fills events with pending events and returns their number. It uses package syscall, whose
+// calls tell the race detector what happened before what.
 func wait(fd uintptr, events []syscall.EpollEvent) (int, error) {
 	return syscall.EpollWait(int(fd), events, 0)
 }

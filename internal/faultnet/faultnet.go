@@ -1,5 +1,5 @@
-// Package faultnet is a TCP proxy for tests that fails as networks do: it delays,
-// cuts, swallows and refuses, but never repeats anything.
+// Package faultnet is a TCP proxy for tests that simulates faults of a network: it delays and drops
+// data, cuts and refuses connections, but never repeats anything.
 package faultnet
 
 import (
@@ -28,8 +28,8 @@ type Faults struct {
 
 // Proxy stands between clients and one server.
 type Proxy struct {
-	Addr string // host:port to connect to
-	Port int
+	Addr string // host:port on which the proxy listens
+	Port int    // port of Addr
 
 	target string
 	faults atomic.Pointer[Faults]
@@ -37,7 +37,7 @@ type Proxy struct {
 	done   sync.WaitGroup
 
 	mu    sync.Mutex
-	conns map[net.Conn]struct{} // open connections, of both sides; guarded by mu; nil after the end
+	conns map[net.Conn]struct{} // open connections on both sides; guarded by mu; nil after the end of the test
 }
 
 // Start runs a proxy to target until the test ends.
@@ -111,7 +111,7 @@ func (p *Proxy) accept() {
 	}
 }
 
-// end closes both sides.
+// end closes the connections on both sides.
 func (p *Proxy) end(client, server net.Conn) {
 	p.mu.Lock()
 	delete(p.conns, client)
@@ -121,6 +121,7 @@ func (p *Proxy) end(client, server net.Conn) {
 	p.done.Done()
 }
 
+// requests passes on what the client sends.
 func (p *Proxy) requests(client, server net.Conn) {
 	defer p.end(client, server)
 	buf := make([]byte, 64<<10)
@@ -138,6 +139,7 @@ func (p *Proxy) requests(client, server net.Conn) {
 	}
 }
 
+// replies passes on what the server sends.
 func (p *Proxy) replies(client, server net.Conn) {
 	defer p.end(client, server)
 	buf := make([]byte, 64<<10)

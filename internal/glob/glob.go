@@ -3,8 +3,8 @@
 //
 // In every pattern, * stands for any bytes, including none. A matcher that tries all
 // combinations of the lengths of the stars needs exponential time for patterns such as
-// *a*a*a*b. This one backtracks to the last star only: once the text between two stars
-// is found, a later occurrence of it cannot help what follows. So each byte of the
+// *a*a*a*b. This one backtracks only to the last star: if the text between two stars has
+// been found, a later occurrence of it cannot help what follows. So each byte of the
 // string is compared with each element of the pattern at most once, and nothing is
 // allocated.
 package glob
@@ -94,7 +94,7 @@ func one[S string | []byte](pattern string, s S, d dialect) (inPattern, inString
 }
 
 // set reports whether c is in the set at the start of a pattern, and returns the length
-// of the set.
+// of the set in the pattern.
 func set(pattern string, c byte, d dialect) (in bool, n int) {
 	c = fold(c, d)
 	i := 1

@@ -83,7 +83,7 @@ func TestMatchDoesNotAllocate(t *testing.T) {
 	}))
 }
 
-// The reference is Redis's own KEYS, for random patterns.
+// For random patterns, Match finds the same keys as KEYS of a real server.
 func TestMatchAgreesWithRedis(t *testing.T) {
 	server := redistest.Start(t)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -215,7 +215,7 @@ func slow(t *testing.T, pattern string, d dialect) *regexp.Regexp {
 	return re
 }
 
-// slowSet translates the set whose members begin at i, and returns the index of its end.
+// slowSet translates the set whose members begin at index i, and returns the index of its end.
 func slowSet(b *strings.Builder, pattern string, i int, d dialect, literal func(byte) string) int {
 	not := i < len(pattern) && pattern[i] == '^'
 	if not {
@@ -252,7 +252,7 @@ func slowSet(b *strings.Builder, pattern string, i int, d dialect, literal func(
 	return i
 }
 
-// The time is that of the fastest of many tries, since other processes may interrupt some.
+// The test takes the fastest of many tries, because other processes may interrupt some of them.
 func TestStarsTakeMicroseconds(t *testing.T) {
 	key, best := strings.Repeat("a", 200), time.Hour
 	for range 1000 {

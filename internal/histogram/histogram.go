@@ -1,5 +1,4 @@
-// Package histogram counts durations, so that their distribution can be asked for while
-// they are being counted.
+// Package histogram counts durations. Its histograms can be read while durations are being added.
 //
 // The buckets are log-linear, as in HdrHistogram (Gil Tene, hdrhistogram.org): each power
 // of two is divided into eight equal parts, so a quantile is at most an eighth too high.
@@ -15,16 +14,16 @@ import (
 const (
 	unit    = time.Microsecond / parts // the width of the narrowest buckets
 	parts   = 8                        // buckets for each power of two
-	octave  = 3                        // the bits of an index within a power of two
-	octaves = 30                       // powers of two: the largest bound is above 100 s
-	buckets = octaves * parts
+	octave  = 3                        // bits of an index within a power of two
+	octaves = 30                       // number of powers of two: the largest bound is above 100 s
+	buckets = octaves * parts          // number of buckets
 )
 
 // H is a histogram of durations. The zero H is empty. It is safe for concurrent use, takes
 // 2 KB and never allocates.
 type H struct {
-	counts [buckets]atomic.Int64
-	sum    atomic.Int64 // of the durations, in ns
+	counts [buckets]atomic.Int64 // durations in each bucket
+	sum    atomic.Int64          // sum of the durations, in ns
 }
 
 // Add counts n occurrences of a duration.
@@ -44,12 +43,12 @@ func (h *H) Snapshot() *Snapshot {
 	return s
 }
 
-// Snapshot is what a histogram had counted at one time. It may miss a few of the durations
-// that were being counted at that time, in Count or in Sum.
+// Snapshot is the state of a histogram at one time. Durations that were being added at that time
+// may be missing from Count or Sum.
 type Snapshot struct {
-	Count  int64
-	Sum    time.Duration // of all durations
-	counts [buckets]int64
+	Count  int64          // number of durations
+	Sum    time.Duration  // sum of all durations
+	counts [buckets]int64 // durations in each bucket
 }
 
 // Since returns what was counted between earlier, a snapshot of the same histogram, and s.
@@ -61,7 +60,7 @@ func (s *Snapshot) Since(earlier *Snapshot) *Snapshot {
 	return d
 }
 
-// Merge adds what other has counted.
+// Merge adds the counts of other to s.
 func (s *Snapshot) Merge(other *Snapshot) {
 	s.Count += other.Count
 	s.Sum += other.Sum
@@ -70,8 +69,8 @@ func (s *Snapshot) Merge(other *Snapshot) {
 	}
 }
 
-// Quantile returns a duration that the share q of all durations, from 0 to 1, do not
-// exceed. It is at most an eighth too high, or 0 if nothing was counted.
+// Quantile returns the q-quantile of the durations, for q from 0 to 1. The result is at most an
+// eighth too high. It is 0 if there are no durations.
 func (s *Snapshot) Quantile(q float64) time.Duration {
 	rank := max(int64(q*float64(s.Count)+0.5), 1)
 	seen, last := int64(0), time.Duration(0)
@@ -87,8 +86,8 @@ func (s *Snapshot) Quantile(q float64) time.Duration {
 	return last
 }
 
-// AtMost returns how many durations are not greater than d, which should be a power of two
-// of microseconds: any other is rounded down to the bound of a bucket.
+// AtMost returns the number of durations that are not greater than d. d should be a power of two
+// of microseconds. Other values are rounded down to the bound of a bucket.
 func (s *Snapshot) AtMost(d time.Duration) (n int64) {
 	for i := 0; i < buckets && bound(i) <= d; i++ {
 		n += s.counts[i]
@@ -96,7 +95,7 @@ func (s *Snapshot) AtMost(d time.Duration) (n int64) {
 	return n
 }
 
-// index returns the bucket of a duration: the first one whose bound is not less.
+// index returns the index of a duration's bucket: the first one whose bound is not less.
 func index(d time.Duration) int {
 	v := uint64((d + unit - 1) / unit) // in units, rounded up
 	if v > 0 {
@@ -109,8 +108,8 @@ func index(d time.Duration) int {
 	return min((shift+1)*parts+int(v>>shift)&(parts-1), buckets-1)
 }
 
-// bound returns the longest duration that belongs to a bucket. The last bucket also has all
-// longer ones.
+// bound returns the longest duration that belongs to bucket i. Longer durations than that of the
+// last bucket are counted there too.
 func bound(i int) time.Duration {
 	if i < parts {
 		return time.Duration(i+1) * unit

@@ -16,8 +16,9 @@ import (
 	"github.com/youmark/pkcs8"
 )
 
-// Load reads the files. pass is the key's password; like OpenSSL, Load ignores it if the
-// key is not encrypted. directive is the name of the setting of pass, for errors.
+// Load reads a certificate and its key from PEM files. pass is the key's password. Like OpenSSL,
+// Load ignores it if the key is not encrypted. directive is the name of the setting of pass, for
+// errors. Errors contain the paths of the files but not the password.
 func Load(certFile, keyFile, pass, directive string) (tls.Certificate, error) {
 	pair, err := load(certFile, keyFile, pass, directive)
 	if err != nil {
@@ -63,11 +64,12 @@ func find(file []byte) *pem.Block {
 // type is that of the key and a header shows the encryption.
 const typePKCS8 = "ENCRYPTED PRIVATE KEY"
 
+// encrypted reports whether the key in a block, which may be nil, is encrypted.
 func encrypted(block *pem.Block) bool {
 	return block != nil && (block.Type == typePKCS8 || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED"))
 }
 
-// decrypt returns the block of the key without encryption.
+// decrypt returns a block with the decrypted key.
 func decrypt(block *pem.Block, pass []byte) (*pem.Block, error) {
 	if block.Type == typePKCS8 {
 		key, err := parsePKCS8(block.Bytes, pass)
@@ -82,7 +84,7 @@ func decrypt(block *pem.Block, pass []byte) (*pem.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !whole(der) { // the padding of one wrong password in 256 is valid
+	if !whole(der) { // one wrong password in 256 gives valid padding
 		return nil, x509.IncorrectPasswordError
 	}
 	return &pem.Block{Type: block.Type, Bytes: der}, nil
@@ -96,7 +98,7 @@ func whole(b []byte) bool {
 
 var errDamaged = errors.New("the file is damaged")
 
-// parsePKCS8 calls the library's function, which reports damaged files as an unknown
+// parsePKCS8 calls pkcs8.ParsePKCS8PrivateKey, which reports damaged files as an unknown
 // format, and panics if the ciphertext or its parameters have an impossible length.
 func parsePKCS8(der, pass []byte) (key any, err error) {
 	defer func() {

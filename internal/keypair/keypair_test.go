@@ -133,8 +133,8 @@ func TestPasswordOfAnUnencryptedKeyIsIgnored(t *testing.T) {
 	}
 }
 
-// In the older form only the padding shows that a password is wrong, and for one wrong
-// password in 256 it is valid by chance. The error must be the same.
+// In the older form only the padding shows that a password is wrong, and one wrong password in
+// 256 gives valid padding by chance. The error must be the same.
 func TestWrongPasswordWithValidPaddingIsReportedAsWrong(t *testing.T) {
 	key := newEC(t)
 	block := old(t, key, x509.PEMCipherAES256)
@@ -151,8 +151,8 @@ func TestWrongPasswordWithValidPaddingIsReportedAsWrong(t *testing.T) {
 	t.Fatal("no wrong password had valid padding")
 }
 
-// Whatever byte is changed, and wherever the file is truncated, Load returns an error
-// that names the file, or the right key.
+// If any byte is changed, or the file is truncated anywhere, Load returns an error that names the
+// file, or the right key.
 func TestDamagedFilesGiveAnErrorOrTheRightKey(t *testing.T) {
 	key := newEC(t)
 	cert := file(t, certificate(t, key))

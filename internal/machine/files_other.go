@@ -4,5 +4,5 @@ package machine
 
 import "math"
 
-// OpenFiles returns how many files this process may have open.
+// OpenFiles returns the number of files that this process may have open: there is no known limit.
 func OpenFiles() int { return math.MaxInt32 }

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// OpenFiles returns how many files this process may have open. The Go runtime has
-// raised the soft limit to the hard limit before main.
+// OpenFiles returns the number of files that this process may have open. The Go runtime raises
+// the soft limit to the hard limit before main.
 func OpenFiles() int {
 	var r syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r) != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // CheckFolder returns an error if the folder of the file at path does not exist. The error
-// begins with name, the directive that sets path. An empty path is no error.
+// begins with name, the directive that sets path. An empty path is not an error.
 func CheckFolder(name, path string) error {
 	if path == "" {
 		return nil

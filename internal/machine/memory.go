@@ -1,4 +1,4 @@
-// Package machine reports what the machine offers the process: memory, open files and folders.
+// Package machine reports which resources the machine gives the process: memory, open files and folders.
 package machine
 
 import (
@@ -11,8 +11,8 @@ import (
 )
 
 // ContainerMemory returns the most bytes of memory that the control groups of this process allow, or
-// 0 if they set no limit. It reads the files of Linux, of both versions of control groups,
-// below root, the root of the file system; elsewhere there are none.
+// 0 if they set no limit. root is the root of the file system, in which it reads the files of both
+// versions of Linux's control groups. Other systems do not have these files.
 func ContainerMemory(root fs.FS) (limit int64) {
 	groups, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -31,8 +31,8 @@ func ContainerMemory(root fs.FS) (limit int64) {
 	return limit
 }
 
-// walk returns the least limit of a group and of the groups that it is in. In a container,
-// the group that the process sees as its own may be mounted as the outermost one.
+// walk returns the smallest limit of a group and its parents. It includes the root, because in a
+// container the process's own group may be mounted there.
 func walk(root fs.FS, mount, group string, files ...string) (limit int64) {
 	for group = path.Clean("/" + group); ; group = path.Dir(group) {
 		for _, name := range files {
@@ -46,7 +46,7 @@ func walk(root fs.FS, mount, group string, files ...string) (limit int64) {
 
 // read returns the number in a file, or 0 if it is not a limit.
 func read(root fs.FS, name string) int64 {
-	const none = 1 << 60 // version 1 has a number near 2^63 where there is no limit
+	const none = 1 << 60 // in version 1, a number near 2^63 means that there is no limit
 	b, err := fs.ReadFile(root, name)
 	if err != nil {
 		return 0
@@ -58,7 +58,7 @@ func read(root fs.FS, name string) int64 {
 	return n
 }
 
-// least returns the smaller of two limits; 0 is none.
+// least returns the smaller of two limits, where 0 means no limit.
 func least(a, b int64) int64 {
 	if a == 0 || b > 0 && b < a {
 		return b
@@ -66,16 +66,17 @@ func least(a, b int64) int64 {
 	return a
 }
 
-// Memory returns the bytes of memory of the machine, or 0 if they are not known.
+// Memory returns the bytes of memory of the machine, or 0 if they are unknown. root is the root of
+// the file system.
 func Memory(root fs.FS) int64 {
 	f, err := root.Open("proc/meminfo")
 	if err != nil {
 		return 0
 	}
-	defer func() { _ = f.Close() }() // it was only read
+	defer func() { _ = f.Close() }() // nothing was written
 	for lines := bufio.NewScanner(f); lines.Scan(); {
 		if words := strings.Fields(lines.Text()); len(words) > 1 && words[0] == "MemTotal:" {
-			kB, _ := strconv.ParseInt(words[1], 10, 64) // 0 if it is no number
+			kB, _ := strconv.ParseInt(words[1], 10, 64) // 0 if it is not a number
 			return kB << 10
 		}
 	}

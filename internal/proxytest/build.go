@@ -10,11 +10,11 @@ import (
 	"testing"
 )
 
-// Binary is the path of the rlproxy under test, built once by Main, with the race
-// detector if the tests have it.
+// Binary is the path of the rlproxy under test. Main builds it once, with the race detector if the
+// tests use it.
 var Binary string
 
-// Main builds the package in folder and runs the tests. It returns the exit code for
+// Main builds the package in folder as Binary and runs the tests. It returns the exit code for
 // TestMain.
 func Main(m *testing.M, folder string) int {
 	dir, err := os.MkdirTemp("", "rlproxy-tests-")
@@ -22,7 +22,7 @@ func Main(m *testing.M, folder string) int {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	defer func() { _ = os.RemoveAll(dir) }() // left-overs in a temporary folder do no harm
+	defer func() { _ = os.RemoveAll(dir) }() // files left in a temporary folder do no harm
 	Binary = filepath.Join(dir, "rlproxy")
 	args := []string{"build", "-o", Binary}
 	if Race {
@@ -35,8 +35,8 @@ func Main(m *testing.M, folder string) int {
 	return m.Run()
 }
 
-// BuildStatic builds the package in folder as make build does, with which it shares what is
-// compiled: without cgo, and without the race detector.
+// BuildStatic builds the package in folder as make build does, without cgo and without the race
+// detector, so that both share the build cache.
 func BuildStatic(out, folder string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-o", out, folder) // #nosec G204 -- the test's own arguments
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")

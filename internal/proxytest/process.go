@@ -12,14 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience is the time limit for events that should happen at once, with room for a
-// busy machine.
+// Patience is the time limit for events that should happen at once. It is long enough for a busy
+// machine.
 const Patience = 20 * time.Second
 
 // Process is a program that a test started.
 type Process struct {
 	Cmd    *exec.Cmd
-	Output *Output
+	Output *Output       // standard output and standard error
 	exited chan struct{} // closed once the process has ended
 }
 
@@ -47,7 +47,7 @@ func Spawn(t testing.TB, name string, args ...string) *Process {
 	return p
 }
 
-// Kill kills the process, as kill -9 does, and waits for its end.
+// Kill kills the process with SIGKILL and waits for its end.
 func (p *Process) Kill() {
 	_ = p.Cmd.Process.Kill()
 	<-p.exited
@@ -73,7 +73,7 @@ func (p *Process) Exit(t testing.TB) int {
 	return p.Cmd.ProcessState.ExitCode()
 }
 
-// Stop asks an rlproxy to end and requires that it ends cleanly.
+// Stop ends an rlproxy with SIGTERM and requires that it exits cleanly.
 func (p *Process) Stop(t testing.TB) {
 	t.Helper()
 	p.Signal(t, syscall.SIGTERM)
@@ -110,9 +110,8 @@ func (o *Output) String() string {
 	return o.bytes.String()
 }
 
-// Eventually waits until done returns true. what names the event in the failure message.
-// It asks every ms at first, and less often of what takes long, so that those who wait leave
-// the machine to what they wait for.
+// Eventually waits until done returns true. what names the event in the failure message. At first
+// it calls done every ms, and later less often, to leave the machine to the event that it waits for.
 func Eventually(t testing.TB, what string, done func() bool) {
 	t.Helper()
 	for began := time.Now(); !done(); {

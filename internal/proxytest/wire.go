@@ -17,8 +17,9 @@ type Conn struct {
 	r *bufio.Reader
 }
 
-// The types of replies. The others are int64, string for a bulk string, []any for an
-// array, []any of alternating keys and values for a RESP3 map, and nil for a null.
+// The types of replies that have no Go type of their own. The others are int64, string for a bulk
+// string, []any for an array, []any of alternating keys and values for a RESP3 map, and nil for a
+// null.
 type (
 	// Status is a simple string.
 	Status string
@@ -30,7 +31,7 @@ type (
 // NewConn returns a Conn on a network connection.
 func NewConn(nc net.Conn) *Conn { return &Conn{nc, bufio.NewReader(nc)} }
 
-// AppendCommand appends a command to a pipeline. Words are strings or integers.
+// AppendCommand appends a command in RESP. Words are strings or integers.
 func AppendCommand(b []byte, words ...any) []byte {
 	b = fmt.Appendf(b, "*%d\r\n", len(words))
 	for _, w := range words {
@@ -40,8 +41,8 @@ func AppendCommand(b []byte, words ...any) []byte {
 	return b
 }
 
-// Exchange sends commands in one write and returns their replies, or those read before
-// an error.
+// Exchange sends commands in one write and returns their replies. If there is an error, it returns
+// the replies read before it.
 func (c *Conn) Exchange(commands ...[]any) ([]any, error) {
 	var b []byte
 	for _, words := range commands {

@@ -15,7 +15,7 @@ import (
 //go:embed testdata/clock.c
 var clockSource []byte
 
-// OwnClocks gives each server a clock that StepClock and StopClock can set. It needs a C compiler.
+// OwnClocks gives each server a clock of its own, which StepClock and StopClock set. It needs gcc.
 func OwnClocks(t testing.TB) Option {
 	t.Helper()
 	dir := t.TempDir()
@@ -36,14 +36,15 @@ func StartClocked(t testing.TB) *Server {
 	return start(t, []Option{OwnClocks(t)})
 }
 
-// StepClock sets the server's clock ahead of the machine's. The change is immediate.
+// StepClock sets the server's clock ahead of the machine's, or back if ahead is negative. The change
+// is immediate.
 func (s *Server) StepClock(ahead time.Duration) {
 	s.t.Helper()
 	s.setClock(ahead.Nanoseconds(), 0)
 }
 
-// StopClock stops the server's clock at a time, until it is set again. The change
-// is immediate. What the server does by its monotonic clock goes on.
+// StopClock stops the server's clock at a time, until it is set again. The change is immediate. The
+// server's monotonic clock continues to run.
 func (s *Server) StopClock(at time.Time) {
 	s.t.Helper()
 	s.setClock(0, at.UnixNano())

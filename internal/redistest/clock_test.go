@@ -21,7 +21,7 @@ func TestStepClockMovesTheClockOfServerAndScripts(t *testing.T) {
 	}
 }
 
-func TestAStoppedClockStandsStillForServerScriptsAndTimesToLive(t *testing.T) {
+func TestStopClockStopsTheClockOfServerScriptsAndTimesToLive(t *testing.T) {
 	s := StartClocked(t)
 	at := time.UnixMilli(2_300_000_000_123)
 	s.StopClock(at)

@@ -19,7 +19,7 @@ type Cluster struct {
 	t     testing.TB
 }
 
-// clusterTimeout is the cluster-node-timeout, in ms: when nodes consider another failed.
+// clusterTimeout is the cluster-node-timeout in ms, after which nodes consider another one failed.
 const clusterTimeout = 1000
 
 // StartCluster runs a cluster whose masters have equal numbers of slots, and waits until
@@ -99,6 +99,7 @@ func (c *Cluster) URL() string {
 	return scheme + strings.Join(addrs, ",")
 }
 
+// busPort returns the port of the cluster bus of a node.
 func (c *Cluster) busPort(s *Server) int {
 	for i, arg := range s.args {
 		if arg == "--cluster-port" {
@@ -110,6 +111,7 @@ func (c *Cluster) busPort(s *Server) int {
 	return 0
 }
 
+// await waits until done returns true for all nodes.
 func (c *Cluster) await(what string, done func(n *Server) bool) {
 	c.t.Helper()
 	for _, n := range c.Nodes {

@@ -21,23 +21,23 @@ import (
 
 // Server is one running redis-server.
 type Server struct {
-	Addr   string // 127.0.0.1:port
-	Port   int
+	Addr   string        // 127.0.0.1:port
+	Port   int           // port of Addr
 	Secure string        // 127.0.0.1:port for TLS; empty without the option TLS
 	Client *redis.Client // a client without TLS, for the test's own commands
 
 	t     testing.TB
-	args  []string
-	env   []string
-	clock string // the file that sets its clock; empty without OwnClocks
-	cmd   *exec.Cmd
-	out   *bytes.Buffer
+	args  []string      // command-line arguments
+	env   []string      // additional environment variables
+	clock string        // the file that sets the server's clock; empty without OwnClocks
+	cmd   *exec.Cmd     // the process
+	out   *bytes.Buffer // output of the process
 }
 
 // Option changes a server before it is started.
 type Option func(s *Server)
 
-// Start runs a redis-server without persistence. args are further command-line
+// Start runs a redis-server without persistence. args are additional command-line
 // arguments. The server is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
@@ -70,7 +70,7 @@ func start(t testing.TB, options []Option, args ...string) *Server {
 // URL returns the server's URL as a backend.
 func (s *Server) URL() string { return "redis://" + s.Addr }
 
-// Run starts the server, again after Kill, and waits until it answers.
+// Run starts the server, or restarts it after Kill, and waits until it answers.
 func (s *Server) Run() {
 	s.t.Helper()
 	s.out = new(bytes.Buffer)
@@ -98,7 +98,7 @@ func (s *Server) Do(args ...any) string {
 	return reply
 }
 
-// Kill kills the server, as kill -9 does.
+// Kill kills the server with SIGKILL.
 func (s *Server) Kill() {
 	if s.cmd != nil && s.cmd.ProcessState == nil {
 		_ = s.cmd.Process.Kill()
@@ -106,8 +106,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Pause suspends the process, and returns once it is suspended. It keeps its connections
-// and answers nothing.
+// Pause suspends the process, and returns once it is suspended. The process keeps its connections
+// but answers nothing.
 func (s *Server) Pause() {
 	s.t.Helper()
 	require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGSTOP))
@@ -120,9 +120,9 @@ func (s *Server) Pause() {
 // Resume continues a paused process.
 func (s *Server) Resume() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGCONT)) }
 
-// FreePort returns a port of 127.0.0.1 on which no process listens. It is below those that the system
-// gives to connections and to listeners without a port of their own, of which tests have
-// many: none of them takes it first.
+// FreePort returns a port of 127.0.0.1 on which no process listens. It is below the range from which
+// the system chooses ports for connections and for listeners on port 0. Tests have many of these,
+// which could otherwise take the port first.
 func FreePort(t testing.TB) int {
 	t.Helper()
 	for {

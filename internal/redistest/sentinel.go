@@ -24,7 +24,7 @@ type Guarded struct {
 // SentinelName is the master's name at the sentinels.
 const SentinelName = "limits"
 
-// sentinelTimeout is down-after-milliseconds: when sentinels consider a master down.
+// sentinelTimeout is down-after-milliseconds, after which sentinels consider a master down.
 const sentinelTimeout = 600
 
 // FailoverTimeout is the sentinels' failover-timeout. After a failover they wait twice
@@ -55,15 +55,15 @@ func StartGuarded(t testing.TB, options ...Option) *Guarded {
 	return g
 }
 
-// remembers gives a server a configuration file, in which sentinels store its master, so
-// that it has the same role after a restart.
+// remembers gives a server a configuration file in which it stores its master, so that it has the
+// same role after a restart.
 func remembers(s *Server) {
 	file := filepath.Join(s.t.TempDir(), "redis.conf")
 	require.NoError(s.t, os.WriteFile(file, nil, 0o600))
 	s.args = append([]string{file}, s.args...)
 }
 
-// Follow makes the server a replica of master, also after a restart.
+// Follow makes the server a replica of master. It remains one after a restart.
 func (s *Server) Follow(master *Server) {
 	s.t.Helper()
 	s.Do("REPLICAOF", "127.0.0.1", master.Port)

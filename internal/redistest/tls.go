@@ -18,9 +18,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TLS makes a server accept TLS connections at Secure, and the nodes of a cluster
-// announce that port. The files are the certificate of an authority, a certificate that
-// it signed, and its key. Clients need a certificate too. The port without TLS stays
+// TLS makes a server accept TLS connections at Secure, and the nodes of a cluster announce that
+// port. authority, certificate and key are the paths of an authority's certificate, a certificate
+// that it signed, and the key of that. Clients need a certificate too. The port without TLS stays
 // open for the test's own commands.
 func TLS(authority, certificate, key string) Option {
 	return func(s *Server) {

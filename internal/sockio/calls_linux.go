@@ -14,7 +14,7 @@ func read(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_READ, fd,
 
 func write(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_WRITE, fd, p) }
 
-// call makes a system call that does not block.
+// call makes a raw system call, without notifying Go's scheduler. It must not block.
 func call(number, fd uintptr, p []byte) (int, error) {
 	n, _, err := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))) //nolint:gosec // G103: the kernel gets the slice as it is
 	if err != 0 {
@@ -30,5 +30,5 @@ func empty(fd uintptr) bool {
 	return err == syscall.EAGAIN
 }
 
-// yield lets another process have the core if one waits for it.
+// yield gives the core to another thread if one waits for it.
 func yield() { _, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }

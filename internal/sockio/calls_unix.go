@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Builds with the race detector use package syscall on Linux as well, whose calls show the detector
-// that bytes were written before they were read.
+// Builds with the race detector use package syscall on Linux too, because its calls tell the
+// detector what happened before what.
 
 // usable reports whether descriptors can be used on this system.
 const usable = true
@@ -17,8 +17,8 @@ func read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
 
 func write(fd uintptr, p []byte) (int, error) { return syscall.Write(int(fd), p) }
 
-// yield lets something else have the core if it waits for one.
+// yield gives the thread to another goroutine if one waits for it.
 func yield() { runtime.Gosched() }
 
-// empty reports whether nothing has arrived; false: it is not known.
+// empty always returns false: whether data has arrived is unknown.
 func empty(uintptr) bool { return false }

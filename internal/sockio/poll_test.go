@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// once reads from conn with p, without waiting.
+// once reads from conn with p, without blocking, and reports whether something had arrived.
 func once(t *testing.T, conn net.Conn, p *Poll) (ready bool) {
 	raw, err := conn.(syscall.Conn).SyscallConn()
 	require.NoError(t, err)
@@ -18,7 +18,7 @@ func once(t *testing.T, conn net.Conn, p *Poll) (ready bool) {
 	return ready
 }
 
-func TestAPeerThatAnswersSoonIsLookedFor(t *testing.T) {
+func TestAReaderPollsForAPeerThatAnswersSoon(t *testing.T) {
 	near, far := pair(t, "tcp")
 	go func() { // ends with the connection
 		for buf := make([]byte, 8); ; {
@@ -35,21 +35,21 @@ func TestAPeerThatAnswersSoonIsLookedFor(t *testing.T) {
 		_, err := near.Write([]byte("x"))
 		require.NoError(t, err)
 		if once(t, near, &p) {
-			return p.short == 2 && p.began.IsZero() // else the answer was there before the look
+			return p.short == 2 && p.began.IsZero() // otherwise the answer was there before the poll
 		}
-		for !once(t, near, &p) { // the look was in vain, and nothing is looked for twice
+		for !once(t, near, &p) { // the poll failed, and these reads do not poll again
 		}
 		return false
 	}, 10*time.Second, time.Microsecond)
 }
 
-func TestAVainLookIsNotRepeated(t *testing.T) {
+func TestAnUnsuccessfulPollIsNotRepeated(t *testing.T) {
 	near, far := pair(t, "tcp")
-	p := Poll{short: lookCost + 1, reads: reads.Load()}
+	p := Poll{short: pollCost + 1, reads: reads.Load()}
 	began := time.Now()
 	require.False(t, once(t, near, &p))
 	if spareCore {
-		require.GreaterOrEqual(t, time.Since(began), lookFor)
+		require.GreaterOrEqual(t, time.Since(began), pollTime)
 		require.Equal(t, 1, p.short)
 		require.False(t, p.began.IsZero())
 	}
@@ -57,11 +57,11 @@ func TestAVainLookIsNotRepeated(t *testing.T) {
 	require.NoError(t, err)
 	p.began = time.Now().Add(-soon)
 	require.Eventually(t, func() bool { return once(t, near, &p) }, time.Second, time.Millisecond)
-	require.LessOrEqual(t, p.short, 1, "a long wait is no reason to look again")
+	require.LessOrEqual(t, p.short, 1, "a long wait is no reason to poll again")
 	require.True(t, p.began.IsZero())
 }
 
-func TestNobodyLooksInCompany(t *testing.T) {
+func TestAReaderDoesNotPollWhileOtherSocketsAreRead(t *testing.T) {
 	near, _ := pair(t, "tcp")
 	p := Poll{short: maxShort, reads: reads.Load()}
 	reads.Add(maxOthers + 1)

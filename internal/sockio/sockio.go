@@ -1,9 +1,9 @@
-// Package sockio reads from and writes to sockets with fewer steps than package net. On Linux its
-// system calls are made without telling Go's scheduler. They never block, but the
-// scheduler cannot know that: if a call seems to last, as any may on a busy machine, it hands the
-// rest of the thread's work to another thread, and then looks for such calls every 20 us.
+// Package sockio reads from and writes to sockets with less overhead than package net. On Linux it
+// makes raw system calls, without notifying Go's scheduler. The calls never block, but the scheduler
+// could not know that: if a call seemed to take long, as any may on a busy machine, the scheduler
+// would hand the thread's other work to another thread, and then check for such calls every 20 us.
 //
-// Package net still waits for a socket, keeps its deadlines and closes it.
+// Package net still waits for a socket, enforces its deadlines and closes it.
 package sockio
 
 import (
@@ -14,11 +14,11 @@ import (
 	"syscall"
 )
 
-// most is the most bytes of one system call. The garbage collector may have to wait for
-// a call to end.
+// most is the most bytes of one system call. It is limited because the garbage collector may have
+// to wait until the call ends.
 const most = 256 << 10
 
-// Raw returns access to the descriptor of conn, or nil if it cannot be used, as under TLS.
+// Raw returns access to the descriptor of conn, or nil if it cannot be used, for example with TLS.
 func Raw(conn net.Conn) syscall.RawConn {
 	sc, ok := conn.(syscall.Conn)
 	if !ok || !usable {
@@ -31,8 +31,9 @@ func Raw(conn net.Conn) syscall.RawConn {
 	return raw
 }
 
-// SkipEmptyReads returns raw, but a Read of it for which nothing has arrived returns at once and does
-// not call its function. It is for callers who only look whether anything has, one at a time.
+// SkipEmptyReads returns raw with another Read method: if nothing has arrived, it returns at once
+// without calling its function. It is for callers that only check whether anything has arrived.
+// Only one goroutine at a time may call Read.
 func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn {
 	s := &skipping{RawConn: raw}
 	s.look = func(fd uintptr) { s.empty = empty(fd) }
@@ -42,7 +43,7 @@ func SkipEmptyReads(raw syscall.RawConn) syscall.RawConn {
 type skipping struct {
 	syscall.RawConn
 	look  func(fd uintptr) // sets empty; created once so that calls do not allocate
-	empty bool             // nothing had arrived at the last look
+	empty bool             // nothing had arrived when look was last called
 }
 
 func (s *skipping) Read(f func(fd uintptr) bool) error {
@@ -52,7 +53,8 @@ func (s *skipping) Read(f func(fd uintptr) bool) error {
 	return s.RawConn.Read(f)
 }
 
-// ReadNow reads what has arrived from a descriptor. It returns false if nothing has.
+// ReadNow reads what has arrived on a descriptor, without blocking. ready is false if nothing has. At
+// the end of the stream it returns io.EOF.
 func ReadNow(fd uintptr, p []byte) (n int, ready bool, err error) {
 	for {
 		n, err := read(fd, p[:min(len(p), most)])
@@ -73,16 +75,16 @@ func ReadNow(fd uintptr, p []byte) (n int, ready bool, err error) {
 // reader reads from a connection.
 type reader struct {
 	conn net.Conn
-	raw  syscall.RawConn
+	raw  syscall.RawConn       // access to the descriptor of conn
 	try  func(fd uintptr) bool // attempt as a func value, created once so that calls do not allocate
 	poll Poll
-	p    []byte // what attempt fills
+	p    []byte // the buffer of attempt
 	n    int    // bytes that attempt has read
 	err  error  // the error of attempt
 }
 
-// NewReader returns a reader of conn for one goroutine at a time, or conn itself if its
-// descriptor cannot be used.
+// NewReader returns a reader of conn, or conn itself if its descriptor cannot be used. Only one
+// goroutine at a time may use it.
 func NewReader(conn net.Conn) io.Reader {
 	raw := Raw(conn)
 	if raw == nil {
@@ -113,16 +115,16 @@ func (r *reader) attempt(fd uintptr) (over bool) {
 // writer writes to a connection.
 type writer struct {
 	conn net.Conn
-	raw  syscall.RawConn
+	raw  syscall.RawConn       // access to the descriptor of conn
 	try  func(fd uintptr) bool // attempt as a func value, created once so that calls do not allocate
-	once func(fd uintptr)      // as try, for WriteNow
-	p    []byte                // what attempt writes
+	once func(fd uintptr)      // like try, for WriteNow
+	p    []byte                // the bytes that attempt writes
 	n    int                   // bytes that attempt has written
 	err  error                 // the error of attempt
 }
 
-// NewWriter returns a writer to conn for one goroutine at a time, or conn itself if its
-// descriptor cannot be used.
+// NewWriter returns a writer to conn, or conn itself if its descriptor cannot be used. Only one
+// goroutine at a time may use it.
 func NewWriter(conn net.Conn) io.Writer {
 	raw := Raw(conn)
 	if raw == nil {
@@ -134,8 +136,8 @@ func NewWriter(conn net.Conn) io.Writer {
 	return w
 }
 
-// WriteNow writes as much of p as that is possible without waiting. w is of NewWriter, for a
-// connection of which Raw is not nil.
+// WriteNow writes as much of p as possible without blocking, and returns the number of bytes
+// written. w must be the result of NewWriter for a connection for which Raw does not return nil.
 func WriteNow(w io.Writer, p []byte) (n int, err error) {
 	to := w.(*writer)
 	to.p, to.n, to.err = p, 0, nil
@@ -182,7 +184,7 @@ func explain(conn net.Conn, call string, err error) error {
 		return err
 	}
 	if op, ok := errors.AsType[*net.OpError](err); ok {
-		err = op.Err // of package net, which calls it "raw-read" or "raw-write"
+		err = op.Err // package net calls the operation "raw-read" or "raw-write"
 	} else if no, ok := errors.AsType[syscall.Errno](err); ok {
 		err = os.NewSyscallError(call, no)
 	}

@@ -40,7 +40,7 @@ func pair(t *testing.T, network string) (near, far net.Conn) {
 func TestBytesArrive(t *testing.T) {
 	for _, network := range []string{"tcp", "unix"} {
 		near, far := pair(t, network)
-		sent := make([]byte, 5<<20) // more than the sockets buffer, and than one call takes
+		sent := make([]byte, 5<<20) // more than the sockets buffer, and more than one call writes
 		_, _ = rand.Read(sent)
 		require.IsType(t, &reader{}, NewReader(near))
 		require.IsType(t, &writer{}, NewWriter(near))
@@ -65,7 +65,7 @@ func TestBytesArrive(t *testing.T) {
 	}
 }
 
-// What ends a read or a write has the error that a net.Conn returns for it, to the letter.
+// Errors of reads and writes have exactly the texts that a net.Conn returns.
 func TestErrorsAreThoseOfNet(t *testing.T) {
 	ends := map[string]func(conn, peer net.Conn){
 		"deadline": func(conn, _ net.Conn) { require.NoError(t, conn.SetDeadline(time.Unix(1, 0))) },
@@ -104,7 +104,7 @@ func TestErrorsAreThoseOfNet(t *testing.T) {
 	}
 }
 
-// A deadline ends a write that the peer does not read, and the bytes are counted that were written.
+// A deadline ends a write that the peer does not read. Write returns the number of bytes written.
 func TestWriteEndsAtTheDeadline(t *testing.T) {
 	near, far := pair(t, "tcp")
 	go func() { // ends with the test: once a byte has arrived, the write is under way
@@ -152,7 +152,7 @@ func TestEmptyReadsAreSkipped(t *testing.T) {
 		}))
 		return called
 	}
-	known := !called() // else the system, or the build, cannot tell
+	known := !called() // false if empty is not implemented for this system or build
 	_, err = far.Write([]byte("x"))
 	require.NoError(t, err)
 	require.Eventually(t, called, 10*time.Second, time.Millisecond)
