@@ -92,7 +92,7 @@ func wordsOf(line string) (words [][]byte) {
 	return words
 }
 
-func TestAWrongChangeChangesNothing(t *testing.T) {
+func TestAnInvalidChangeChangesNothing(t *testing.T) {
 	s := parse(t, "policy api COUNTER 100 60 BUCKETS 10\npolicy-override api b* 5 20ms\n")
 	for line, want := range map[string]string{
 		"":                              "ERR policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",

@@ -7,7 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestStoredKey(t *testing.T) {
+func TestStoredKeysAreFormattedAndParsed(t *testing.T) {
 	for _, c := range []struct {
 		key   string
 		shard int
@@ -35,7 +35,7 @@ func TestStoredKey(t *testing.T) {
 	}
 }
 
-func TestStoredKeyOfShadow(t *testing.T) {
+func TestStoredKeysOfShadowsAreFormattedAndParsed(t *testing.T) {
 	for _, c := range []struct {
 		key   string
 		shard int
@@ -57,7 +57,7 @@ func TestStoredKeyOfShadow(t *testing.T) {
 	}
 }
 
-func TestStoredKeyRefused(t *testing.T) {
+func TestInvalidStoredKeysAreRefused(t *testing.T) {
 	for _, stored := range []string{
 		"", "rl:", "rl:{", "rl:{a", "a}", "rl:{a}x", "xrl:{a}", "rl:{a{}", "rl:{a}}", "rl:{%}", "rl:{%7}", "rl:{%7b}",
 		"rl:{%41}", "rl:{a%p}", "rl:{a%p0}", "rl:{a%p01}", "rl:{a%p-1}", "rl:{a%p1x}", "rl:{a%p1234567890}",

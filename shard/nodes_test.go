@@ -8,7 +8,7 @@ import (
 
 // Every node comes first for an equal share of the keys, and second for an equal share. A
 // skewed mixer would show as a chi-square far above its number of degrees of freedom.
-func TestNodesBalance(t *testing.T) {
+func TestKeysAreBalancedOverNodes(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{2, 3, 4, 7, 16} {
 		nodes := NewNodes(nodeNames(size))
@@ -31,7 +31,7 @@ func TestNodesBalance(t *testing.T) {
 
 // All pairs of first and second node are equally frequent. So the keys of a removed node are
 // shared by all others, and the shards of split keys spread evenly.
-func TestNodesPairsBalance(t *testing.T) {
+func TestPairsOfNodesAreBalanced(t *testing.T) {
 	const keys, size = 40_000, 5
 	nodes := NewNodes(nodeNames(size))
 	var pairs [size][size]int
@@ -50,7 +50,7 @@ func TestNodesPairsBalance(t *testing.T) {
 	}
 }
 
-func TestNodesAddingOneMovesFewKeys(t *testing.T) {
+func TestAddingANodeMovesFewKeys(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{1, 3, 8} {
 		before, after := NewNodes(nodeNames(size)), NewNodes(nodeNames(size+1))
@@ -67,7 +67,7 @@ func TestNodesAddingOneMovesFewKeys(t *testing.T) {
 	}
 }
 
-func TestNodesOrder(t *testing.T) {
+func TestOrderBeginsWithTheHome(t *testing.T) {
 	names := nodeNames(6)
 	nodes := NewNodes(names)
 	require.Equal(t, 6, nodes.Len())
@@ -85,7 +85,7 @@ func TestNodesOrder(t *testing.T) {
 }
 
 // Neither the order of the list nor the case of the names changes the placement.
-func TestNodesByName(t *testing.T) {
+func TestPlacementIgnoresTheOrderAndCaseOfNames(t *testing.T) {
 	a := []string{"Alpha:1/0", "beta:1/0", "gamma:1/0"}
 	b := []string{"GAMMA:1/0", "alpha:1/0", "Beta:1/0"}
 	toB := []int{1, 2, 0}
@@ -97,7 +97,7 @@ func TestNodesByName(t *testing.T) {
 
 // Placement must not change between versions: if this test fails, running systems would lose
 // their counts to other nodes.
-func TestNodesGolden(t *testing.T) {
+func TestPlacementStaysTheSameBetweenVersions(t *testing.T) {
 	nodes := NewNodes(nodeNames(5))
 	for key, want := range map[string][]int{
 		"":         {0, 4, 3, 1, 2},
@@ -110,7 +110,7 @@ func TestNodesGolden(t *testing.T) {
 	}
 }
 
-func TestNodesAllocateNothing(t *testing.T) {
+func TestPlacementAllocatesNothing(t *testing.T) {
 	nodes, key, dst := NewNodes(nodeNames(16)), testKey(1), make([]int, 0, 16)
 	require.Zero(t, testing.AllocsPerRun(100, func() { nodes.Home(key) }))
 	require.Zero(t, testing.AllocsPerRun(100, func() { dst = nodes.Order(key, dst[:0]) }))

@@ -8,7 +8,7 @@ import (
 )
 
 // 12739 (0x31C3) is the check value of CRC16/XMODEM.
-func TestSlot(t *testing.T) {
+func TestSlotIsTheCRC16OfTheHashTag(t *testing.T) {
 	for key, want := range map[string]int{
 		"123456789":            12739,
 		"":                     0,

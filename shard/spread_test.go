@@ -6,7 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSpread(t *testing.T) {
+func TestSpreadUsesAllMastersEvenly(t *testing.T) {
 	for _, masters := range []int{1, 2, 3, 6, 50} {
 		owner := func(slot int) int { return slot * masters / Slots }
 		for i := range 50 {

@@ -12,7 +12,7 @@ import (
 // everyPath has the paths of the server that need a user, and some unknown ones.
 var everyPath = []string{"/", "/metrics", "/api/stream", "/api/key?id=AA", "/api/reset", "/readyz", "/none", "/healthz/", "//healthz", "/healthz/../metrics"}
 
-func TestStrangersGetHealthOnly(t *testing.T) {
+func TestOnlyHealthNeedsNoUser(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t, "default off", "boss on >hush ~* +@all")}, NoNodes, nil)
 	code, body := s.get(t, "/healthz", "")

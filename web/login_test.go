@@ -26,7 +26,7 @@ func TestUsersLogInWithTheirPasswords(t *testing.T) {
 
 // The answer to a wrong password takes a second. While some of them are pending, no other
 // password from the same address is checked, but /healthz is still answered.
-func TestGuessingIsSlow(t *testing.T) {
+func TestGuessingPasswordsIsSlow(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
 	began := time.Now()
@@ -60,7 +60,7 @@ func TestGuessingIsSlow(t *testing.T) {
 	require.Zero(t, s.logins.total)
 }
 
-func TestManyAddressesCannotHoldManyGoroutines(t *testing.T) {
+func TestDelayedAnswersAreBounded(t *testing.T) {
 	t.Parallel()
 	l := logins{delayed: make(map[string]int)}
 	for i := range 100 {

@@ -96,7 +96,7 @@ func TestASubscriptionCanBeClosedWhileTheNodeHangs(t *testing.T) {
 }
 
 // A changed timeout applies to the next probe and the next dial.
-func TestTimeoutChanges(t *testing.T) {
+func TestChangedTimeoutAppliesToTheNextProbe(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: time.Hour})
 	n := f.Topology().Nodes[0]

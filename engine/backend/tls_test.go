@@ -45,7 +45,7 @@ func count(t *testing.T, f *Fleet) (int64, error) {
 	return f.Topology().Nodes[0].Client().Incr(t.Context(), "rl:{k}").Result()
 }
 
-func TestTLS(t *testing.T) {
+func TestTLSBackends(t *testing.T) {
 	s, addr, both := startTLS(t)
 	s.Do("ACL", "SETUSER", "proxy", "on", ">hush", "~rl:*", "&rl:*", "+@all")
 	open := func(files TLS) *Fleet {

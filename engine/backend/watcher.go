@@ -49,7 +49,7 @@ const (
 	retireAfter = 3 * time.Second
 )
 
-// errNoAnswer is the error if no server has told the topology.
+// errNoAnswer is the error if no server knows the topology.
 var errNoAnswer = errors.New("no sentinel or cluster node answered")
 
 // noAnswer returns the error after every server has failed to answer, with the given failures.

@@ -38,7 +38,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // The list of nodes is changed in twenty proxies, one after the other. A proxy that starts with
 // the new list knows at once which keys are contested, and all proxies agree on them. In the end
 // no key is contested.
-func TestListIsChangedInAFleetOfProxies(t *testing.T) {
+func TestProxiesAgreeWhileTheListOfNodesChanges(t *testing.T) {
 	var urls []string
 	for range 3 {
 		urls = append(urls, redistest.Start(t).URL())
@@ -85,7 +85,7 @@ func TestListIsChangedInAFleetOfProxies(t *testing.T) {
 
 // Proxies without a common node do not find each other. Those with common nodes do, even if one
 // of these nodes is away.
-func TestProxiesMeetOnAnyNode(t *testing.T) {
+func TestProxiesFindEachOtherOnAnyNode(t *testing.T) {
 	one, two, away := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	away.Kill()
 	var log lockedBuffer

@@ -198,7 +198,7 @@ type holder struct {
 	first int64 // ms until the first of them is free
 }
 
-// soonest returns a lower bound of the ms until so many units are free.
+// soonest returns a lower bound of the ms until that many units of the holders are free.
 func soonest(held []holder, units int64) int64 {
 	slices.SortFunc(held, func(a, b holder) int { return int(a.first - b.first) })
 	for _, h := range held {

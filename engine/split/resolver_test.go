@@ -208,7 +208,7 @@ func TestHomeThatDoesNotDecide(t *testing.T) {
 
 // A panic is logged and fails the requests of the round, except those that were answered before
 // it. Later requests are answered.
-func TestPanicOfAResolver(t *testing.T) {
+func TestPanicOfAResolverFailsOnlyItsRound(t *testing.T) {
 	var known denials.Memory
 	s, n := open(t, 3, Config{Denials: &known})
 	r, costly := ask("k", 10, 3), ask("k", 10, 3)
@@ -228,7 +228,7 @@ func TestPanicOfAResolver(t *testing.T) {
 	require.Equal(t, []bool{false}, decided(t, requests[:1]))
 	failed(t, requests[1:], "internal error: see the log")
 	require.Contains(t, n.log.String(), `msg="internal error" doing="resolving a split key" panic="at the disco"`)
-	require.Contains(t, n.log.String(), "TestPanicOfAResolver")
+	require.Contains(t, n.log.String(), "TestPanicOfAResolverFailsOnlyItsRound")
 
 	resolve(t, s, left(nil, r))
 	n.reply = script([]string{homeReply(1, 3, 0)}, nil)

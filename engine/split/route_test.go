@@ -79,7 +79,7 @@ func TestOrderWithinAKey(t *testing.T) {
 }
 
 // A request that splits a key does not overtake one that reads the key before it is split.
-func TestReadsBeforeASplit(t *testing.T) {
+func TestASplitDoesNotOvertakeReads(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	r := run{T: t, s: s}
 	require.Zero(t, r.goes(conformance.Inspect("k")))
@@ -87,7 +87,7 @@ func TestReadsBeforeASplit(t *testing.T) {
 }
 
 // Each request with an ID goes to the shard of its ID.
-func TestIDsOfOnePipeline(t *testing.T) {
+func TestRequestsWithIDsGoToTheirShards(t *testing.T) {
 	s, _ := open(t, 3, Config{})
 	r := run{T: t, s: s}
 	seen := map[int]bool{}

@@ -120,7 +120,7 @@ func TestWriteEndsAtTheDeadline(t *testing.T) {
 	require.EqualValues(t, n-1, read)
 }
 
-func TestTLSIsLeftAlone(t *testing.T) {
+func TestTLSConnectionsAreNotWrapped(t *testing.T) {
 	near, _ := pair(t, "tcp")
 	conn := tls.Client(near, &tls.Config{InsecureSkipVerify: true})
 	require.Nil(t, Raw(conn))

@@ -51,7 +51,7 @@ const errRaced = "ERR the policies were changed concurrently; this command chang
 // refusal returns the error reply to a change that could not be stored in p.
 func refusal(p place, err error) string {
 	after := "; nothing was changed"
-	if errors.As(err, new(unsure)) {
+	if errors.As(err, new(maybeApplied)) {
 		after = "; the change may have been stored"
 	}
 	n, remote := p.(node)

@@ -53,7 +53,7 @@ func (f file) replace(ctx context.Context, was string, whole []byte) (bool, erro
 		return false, err
 	}
 	if err := syncFolder(filepath.Dir(string(f))); err != nil {
-		return true, unsure{fmt.Errorf("the file was written, but syncing its folder failed: %w", err)}
+		return true, maybeApplied{fmt.Errorf("the file was written, but syncing its folder failed: %w", err)}
 	}
 	return true, nil
 }

@@ -84,7 +84,7 @@ func (n node) replace(ctx context.Context, was string, whole []byte) (bool, erro
 	}
 	cmd := redis.NewIntCmd(ctx, "eval", script, 1, storedKey, was, whole, storeFor.Milliseconds())
 	if err = c.WithTimeout(patience).Process(ctx, cmd); err != nil && backend.MaybeApplied(err) {
-		err = unsure{err}
+		err = maybeApplied{err}
 	}
 	return cmd.Val() == 1, err
 }

@@ -124,9 +124,9 @@ func TestTheErrorSaysIfARecordMayHaveBeenStored(t *testing.T) {
 	_, whole := record{1, "a\n"}.encode()
 	s.Pause()
 	_, err = n.replace(ctx, "", whole)
-	require.ErrorAs(t, err, new(unsure))
+	require.ErrorAs(t, err, new(maybeApplied))
 	s.Kill()
 	_, err = n.replace(ctx, "", whole)
 	require.Error(t, err)
-	require.NotErrorAs(t, err, new(unsure), "there was no connection to send it on")
+	require.NotErrorAs(t, err, new(maybeApplied), "there was no connection to send it on")
 }

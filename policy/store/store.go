@@ -49,16 +49,16 @@ type place interface {
 	// load returns what is stored, at most its first maxRecord+1 bytes.
 	load(ctx context.Context) ([]byte, error)
 	// replace stores a record if the first line of what is stored is still was, and reports
-	// whether it did. If the error is an unsure, the record may have been stored.
+	// whether it did. If the error is a maybeApplied, the record may have been stored.
 	replace(ctx context.Context, was string, whole []byte) (bool, error)
 	// name returns the node's address, or the file's path.
 	name() string
 }
 
-// unsure is an error after which the record may have been stored all the same.
-type unsure struct{ error }
+// maybeApplied is an error after which the record may have been stored all the same.
+type maybeApplied struct{ error }
 
-func (u unsure) Unwrap() error { return u.error }
+func (u maybeApplied) Unwrap() error { return u.error }
 
 // Store keeps the stored policies of a Book and the record equal. It is safe for concurrent use.
 type Store struct {

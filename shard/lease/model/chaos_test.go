@@ -58,7 +58,7 @@ func chaos(seed uint64, m mutant) (*world, []*proxy) {
 			p.demand(d, limits, rng.IntN(len(w.nodes)))
 		})
 	}
-	rare := func(demands int64) func() int64 { // Once per so many demands, on average.
+	rare := func(demands int64) func() int64 { // The pauses between events that happen once per this number of demands, on average.
 		mean := demands * pause / int64(len(proxies))
 		return func() int64 { return rng.Int64N(2*mean + 1) }
 	}
