@@ -12,7 +12,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// post requests a reset as a user, with headers of the form "name: value", and returns the status and the body.
+// post requests a reset as a user, with headers of the form "name: value", and returns the status
+// and the body.
 func (s *site) post(t *testing.T, body, user string, headers ...string) (int, string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+s.addr+"/api/reset", strings.NewReader(body))

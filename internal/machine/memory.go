@@ -1,4 +1,5 @@
-// Package machine reports which resources the machine gives the process: memory, open files and folders.
+// Package machine reports which resources the machine gives the process: memory, open files and
+// folders.
 package machine
 
 import (

@@ -47,7 +47,8 @@ func TestFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	_, err := f.replace(ctx, "", whole)
 	require.NoError(t, err)
 
-	// A temporary file that a crash has left is removed, even if it is a link. A folder in its place is an error.
+	// A temporary file that a crash has left is removed, even if it is a link. A folder in its
+	// place is an error.
 	other := filepath.Join(folder, "other")
 	require.NoError(t, os.WriteFile(other, []byte("somebody's"), 0o644)) // #nosec G306 -- the mode matters
 	require.NoError(t, os.Symlink(other, string(f)+".new"))

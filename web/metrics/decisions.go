@@ -18,7 +18,8 @@ func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
 		command := by.String()
 		for policy, counts := range c.Observer.Counts() {
 			for o := range observe.Outcome(observe.Outcomes) {
-				// A policy has series only for the results that it had, because there may be many policies.
+				// A policy has series only for the results that it had, because there may be many
+				// policies.
 				if n := counts.Of(by, o); n > 0 || policy == "" {
 					decisions.send(to, float64(n), command, policy, o.String())
 				}

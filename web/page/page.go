@@ -1,5 +1,5 @@
-// Package page is the web page that shows what an rlproxy does: page.html, one file
-// that loads nothing from other servers and uses only the server's own /api.
+// Package page is the web page that shows what an rlproxy does: page.html, one file that loads
+// nothing from other servers and uses only the server's own /api.
 package page
 
 import (
