@@ -24,11 +24,11 @@ func appendID(b []byte, r *engine.Request) []byte {
 }
 
 // Rider returns what a request with an id of its own adds to its spec: the kind of the id 1, its
-// digest 16, the ms until the hold lapses 5, and 1 if a hold that lapses is forgotten, else it
-// is charged, 1. The function lend takes it as its last argument.
+// digest 16, the ms until the hold lapses 5, and what happens then 1 (0: its units are charged,
+// 1: they are forgotten). The function lend takes it as its last argument.
 func Rider(r *engine.Request) []byte {
 	b := appendUint(appendID(nil, r), r.Hold.TTL, 5)
-	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only RL.RESERVE, a log, charges what lapses
+	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only the units of a log (RL.RESERVE) can be charged when they lapse
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.
