@@ -18,14 +18,14 @@ local straight, id, ONCE, LEASE = lib.straight, ids.id, ids.ONCE, ids.LEASE
 local rider = {}
 lib.rider = rider
 
--- The fields of the rider in memory that ids.lua does not have: for how many ms units are held, and 1 if units that lapse are
--- forgotten.
+-- The fields of the rider in memory that ids.lua does not have, unless its id is one of ONCE: for how many ms units are held,
+-- and 1 if units that lapse are forgotten.
 local ttl, release = 0, 0
 
 -- open reads a rider, and what is stored about its id.
 function rider.open(text, key, clock)
-  local kind, field, digest
-  kind, field, digest, ttl, release = unpack('>Bc2c14I5B', text)
+  local kind, field, digest = unpack('>Bc2c14', text)
+  if kind ~= ONCE then ttl, release = unpack('>I5B', text, 18) end
   ids.open(key, kind, field, digest, clock)
 end
 
@@ -72,9 +72,9 @@ end
 
 -- remember stores the reply to a request, if it was granted.
 function rider.remember(q, now, reply)
-  if unpack('>I4', reply, #reply - 6 - 24 * q.count) == 0 then return end
-  id.ttl, id.release, id.settled = ttl, release, 0
-  ids.keep(now, id.kind == ONCE and now + q.longest + 1 or id.till, q.told, id.kind ~= LEASE and reply or '')
+  if byte(reply, -4 - 24 * q.count) == 0 then return end -- the last byte of granted
+  if id.kind == ONCE then id.till = now + q.longest + 1 else id.ttl, id.release, id.settled = ttl, release, 0 end
+  ids.keep(now, id.till, q.told, id.kind ~= LEASE and reply or '')
 end
 
 -- admit_one answers one request with the spec `asked` and the rider `text`.
@@ -97,7 +97,7 @@ function lib.admit_one(key, clock, asked, text)
     if known then return known end
     entry, now = lib.answer(rec, q, 1, rider.take), rec.now
   end
-  local reply = pack('>BI6', 0, clock) .. entry
+  local reply = pack('>I7', clock) .. entry -- the byte 0, and the clock
   rider.remember(q, now, reply)
   return reply
 end

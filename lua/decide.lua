@@ -183,11 +183,11 @@ local function beside(q, d, j, key, s, clock, requests)
     record.store(key, s, sub(s, 1, from - 1) .. fields, expires, moves, false)
   end
   if not bound then
-    if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest) end
-    return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
+    if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest), last end
+    return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest), last
   end
   if q.shard then return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * 16777216 + calls, used + offset, last, newest, 0) end
-  return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * 16777216 + calls, used + offset, last, newest)
+  return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * 16777216 + calls, used + offset, last, newest), last
 end
 
 local pieces = {} -- of the record being composed
@@ -218,11 +218,12 @@ end
 local function long_log(q, d, key, s, clock, requests)
   if q.kind ~= SLIDE or q.count > 1 or d.count > 1 or q.shard then return end
   local granted, calls, used, room, last = slide.patched(q, key, s, d.at[1], d.head + 1, clock, requests)
-  return granted and pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0)
+  if granted then return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0), last end
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with unchanged
--- limits and is inline or a single log. Otherwise it returns nothing, and has written nothing.
+-- limits and is inline or a single log. Otherwise it returns nothing, and has written nothing. For one window it also returns
+-- the newest admission that it reports; several windows it only decides by the clock.
 local function fast_path(q, key, s, clock, requests)
   local d, places = q.directory, q.places
   if s == '' then
@@ -242,20 +243,19 @@ local function fast_path(q, key, s, clock, requests)
     if #packed >= d.inline then return end
     record.store(key, s, packed, expires, moves, true)
   end
-  if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest) end
-  return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest)
+  if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest), last end
+  return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest), last
 end
 
 -- entry decides one request for one key. It returns the reply and the ms by which its windows were decided.
 function lib.entry(q, key, clock)
   local s = call('GETRANGE', key, '0', q.last)
-  local reply = fast_path(q, key, s, clock, 1)
+  local reply, newest = fast_path(q, key, s, clock, 1)
   if reply then
+    -- The newest admission is never earlier than the newest charge, but in a log with a grid it may be later.
+    if not newest or newest <= clock or s == '' then return reply, clock end
     local d, now = q.directory, clock
-    -- The reply's newest admission is never earlier than the newest charge, but in a log with a grid it may be later.
-    if s ~= '' and unpack('>I6', reply, #reply - 24 * q.count + 13) > clock then
-      for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
-    end
+    for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
     return reply, now
   end
   local rec = record.load(key, clock, s, q.reach, s ~= '' and q.directory)

@@ -16,11 +16,11 @@ local lib = ...
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local max = math.max
 local layout, record = lib.layout, lib.record
-local BUCKETS, FRONT, HOLD, COUNTS = 4096, 23, 12, '>I3I3I3I6I6'
+local BUCKETS, FRONT, HOLD, COUNTS = 4096, 23, 12, '>I3I6I6I6'
 local SLICE = 256  -- buckets that are swept at once
 local MOST = 65536 -- ids of one kind
 local NAMES = { 'ids', 'reservations', 'leases' }
-local YEAR, ONCE, LEASE = layout.YEAR, 1, 3
+local YEAR, WRAP, ONCE, LEASE = layout.YEAR, layout.WRAP, 1, 3
 local ids = { ONCE = ONCE, LEASE = LEASE } -- kinds
 lib.ids = ids
 
@@ -67,9 +67,10 @@ end
 function ids.open(key, kind, bucket, rest_of_digest, clock)
   of, name, field, digest, rest, id.kind, id.found = key, key .. '%i', bucket, rest_of_digest, '', kind, false
   local got = call('HMGET', name, 'n', field)
-  local n, s = got[1], got[2]
+  local n, s, others = got[1], got[2]
   if n then
-    id[1], id[2], id[3], ending, id.last = unpack(COUNTS, n)
+    id[1], others, ending, id.last = unpack(COUNTS, n) -- two counts in one field, as each costs time
+    id[2], id[3] = (others - others % 16777216) / 16777216, others % 16777216
     if ending > clock + 4 * YEAR or id.last > clock + YEAR then record.damaged(key, 'ids of the far future') end
   else
     id[1], id[2], id[3], ending, id.last = 0, 0, 0, 0, 0
@@ -85,7 +86,7 @@ function ids.record(clock)
   return rec
 end
 
-local function counted() return pack(COUNTS, id[1], id[2], id[3], ending, id.last) end
+local function counted() return pack(COUNTS, id[1], id[2] * 16777216 + id[3], ending, id.last) end
 
 -- sweep drops the entries that have ended of the id's bucket and of those near it.
 local function sweep(now)
@@ -115,9 +116,9 @@ end
 function ids.keep(now, till, asked, answer)
   local kind, moves, bytes, front = id.kind, till > ending, #asked + #answer
   if kind == ONCE then
-    front = pack('>BI6I2', kind, till, bytes)
+    front = pack('>I7I2', kind * WRAP + till, bytes)
   else
-    front = pack('>BI6I2BI5I6', kind, till, bytes + HOLD, id.release, id.ttl, id.settled)
+    front = pack('>I7I2I6I6', kind * WRAP + till, bytes + HOLD, id.release * 1099511627776 + id.ttl, id.settled)
   end
   id[kind] = id[kind] + 1
   if now > id.last then id.last = now end

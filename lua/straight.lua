@@ -74,7 +74,7 @@ end
 
 -- fields returns the fields of what is held.
 local function fields(count, last, calls, n, units, lapsed, charged)
-  return pack('>I6I4I3I3I3I6I6I4I6I6', last, calls, count, count, n, units, 0, lapsed, charged, 0)
+  return pack('>I6I4I6I3I6I10I6I6', last, calls, count * 16777217, n, units, lapsed, charged, 0)
 end
 
 -- reserve holds units until a deadline, which must be the last. It returns the entry's reply and now; or nothing, and has
@@ -105,7 +105,7 @@ function straight.reserve(q, till, release, key, clock)
   local dated = slide.dated(till, q.limits[1], q.windows[1])
   local expires = max(dated + q.windows[1], ending)
   record.store(key, text, s, expires, expires ~= was, true)
-  return pack('>BI3I4I3I6I6I6I6', layout.HELD, 0, 1, rated, used + charge, 0, max(newest, dated), 0), clock
+  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used + charge, max(newest, dated), 0), clock
 end
 
 -- settle ends a hold until a deadline, and charges what it has cost. It reports whether it has; if not, the slow path has
