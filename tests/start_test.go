@@ -53,7 +53,7 @@ func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 		{"loglevel loud\n", `a.conf:1: loglevel must be debug, verbose, notice or warning; it was "loud"`},
 		{"requirepass \"open\n", `a.conf:1: unbalanced quotes`},
 		{"backend memcached://user:hush@h\n", `a.conf:1: backend must be a URL such as redis://127.0.0.1:6379`},
-		{"backend redis://h:1\nbackend redis://H:1/0\n", `named twice`},
+		{"backend redis://h:1\nbackend redis://H:1/0\n", `listed twice`},
 		{"policy api SLIDE 5 60\npolicy-override api a*b 1 60\n", `a.conf:2: policy-override: pattern must be a key, or a key prefix followed by *; it was 'a*b'`},
 		{"policy-override api a 1 60\npolicy api SLIDE 5 60\n", `a.conf:1: policy-override: no such policy 'api' in the preceding lines`},
 	} {

@@ -35,7 +35,7 @@ func runCheck(args []string, stdout io.Writer) error {
 		}
 		s.Close()
 	}
-	// Opening the engines finds errors across settings, such as a backend named twice.
+	// Opening the engines finds errors across settings, such as a backend that is listed twice.
 	c.layoutGuard = layout.Off
 	eng, err := openEngines(c, slog.New(slog.DiscardHandler))
 	if err != nil {
