@@ -21,8 +21,8 @@ const (
 // retryAfter is the time from a write that failed to the next one.
 const retryAfter = time.Second
 
-// OpenFile opens a file to append lines to, and makes it for the owner alone if there is
-// none. An empty path means no file: then it returns nil.
+// OpenFile opens a file to append lines to, and creates it for the owner alone if it does not
+// exist. An empty path means no file: then it returns nil.
 func OpenFile(path string) (*os.File, error) {
 	if path == "" {
 		return nil, nil

@@ -61,7 +61,7 @@ func silent(t testing.TB) *bench {
 	return b
 }
 
-// open puts the file at b.path in force.
+// open lets the Recorder use the file at b.path.
 func (b *bench) open(t testing.TB, s Settings) {
 	t.Helper()
 	f, err := OpenFile(b.path)

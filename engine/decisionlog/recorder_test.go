@@ -26,7 +26,7 @@ func TestWhatIsWorthALine(t *testing.T) {
 	remembered.Remembered = true
 	reserve := slide("k")
 	reserve.Hold = &engine.Hold{}
-	spared, full := slide("spared"), slide("full") // keys of one question
+	spared, full := slide("spared"), slide("full") // keys of one request
 	spared.Place, spared.RetryAfter, full.Place = 1, 0, 2
 	type step struct {
 		after time.Duration
@@ -86,9 +86,7 @@ func TestWhatIsWorthALine(t *testing.T) {
 	}
 }
 
-// Lines that are over the rate are counted, so that the lines and what they say was left out
-// add up to what happened.
-// A shadow's denials have lines of their own, and take none from its key's.
+// A shadow's denials have lines of their own, in addition to those of its key.
 func TestAShadowIsAKeyOfItsOwn(t *testing.T) {
 	b := start(t, Settings{})
 	trial := slide("k\xffs")
@@ -104,7 +102,9 @@ func TestAShadowIsAKeyOfItsOwn(t *testing.T) {
 	require.Len(t, b.lines(t), 2)
 }
 
-func TestWhatIsOverTheRateIsCounted(t *testing.T) {
+// Lines above the rate are counted, so that the lines and the numbers of those left out add up
+// to all events.
+func TestLinesAboveTheRateAreCounted(t *testing.T) {
 	t.Parallel()
 	b := start(t, Settings{})
 	const answers, keys = 1234, 2345

@@ -18,9 +18,9 @@ const (
 
 const reasons = int(forFile) + 1
 
-// reporter says once a second in the file which lines it lacks, and at most once a minute in
-// the log that the file does not take what is written to it. It is apart from the goroutine
-// that writes, because a slow disk may hold that up for long.
+// reporter writes once a second into the file how many lines were left out, and at most once a
+// minute into the log that the file does not take its lines. It has a goroutine of its own,
+// because a slow disk may block the one that writes for long.
 type reporter struct {
 	r    *Recorder
 	stop chan struct{}
@@ -65,7 +65,7 @@ func (p *reporter) tick() {
 	}
 }
 
-// say logs what was dropped and which writes failed since it did so last, if anything.
+// say logs how many lines were dropped and writes failed since it last did so, if any.
 func (p *reporter) say(now time.Time) {
 	dropped, failed := p.r.dropped.Load(), p.r.failed.Load()
 	if dropped == p.dropped && failed == p.failed {
@@ -92,7 +92,7 @@ func (r *Recorder) sayLeftOut(now time.Time, most int) {
 	}
 }
 
-// whyLeftOut says in words why lines were left out.
+// whyLeftOut returns the reason, in words, why lines were left out.
 func (r *Recorder) whyLeftOut(e event, why reason, now time.Time) string {
 	if why == forFile {
 		return r.fileTrouble(now)
@@ -104,7 +104,7 @@ func (r *Recorder) whyLeftOut(e event, why reason, now time.Time) string {
 	return "more than " + strconv.Itoa(int(most)) + " lines in a second"
 }
 
-// fileTrouble says in words why lines were dropped lately.
+// fileTrouble returns the reason, in words, why lines were dropped lately.
 func (r *Recorder) fileTrouble(now time.Time) string {
 	if f := r.lastFailure.Load(); f != nil && now.Sub(f.at) < 2*engine.LogEvery {
 		return f.err.Error()

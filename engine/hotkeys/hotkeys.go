@@ -1,4 +1,4 @@
-// Package hotkeys adds up what all proxies of the same nodes are asked about most, for
+// Package hotkeys adds up the busiest keys of all proxies of the same nodes, for
 // RL.HOTKEYS FLEET.
 //
 // Every two seconds a proxy stores its busiest keys in a record of its own (record.go), by a
@@ -42,7 +42,7 @@ const (
 	noteFor = 5 * time.Second
 	// copies is the number of nodes on which a proxy notes its keys.
 	copies = 2
-	// readAgain is how long what was read counts as new, however often it is asked for.
+	// readAgain is how long records that were read are used again before the next read.
 	readAgain = time.Second
 	// within bounds a round trip, beside the fleet's timeout.
 	within = time.Second
@@ -72,7 +72,7 @@ type Exchange struct {
 	noted []place // where the latest note is, or may be; used only by that goroutine, and then by Close
 
 	others  atomic.Int64 // proxies that the latest look found, this one not counted
-	ignored atomic.Int64 // records that made no sense
+	ignored atomic.Int64 // invalid records
 
 	reading sync.Mutex
 	read    map[string]record // the newest record of each other proxy; guarded by reading
@@ -174,8 +174,8 @@ func reachable(n *backend.Node) bool { return n.Client() != nil && !n.Down() }
 
 func (x *Exchange) patience() time.Duration { return min(x.fleet.Timeout(), within) }
 
-// trouble logs that a node refuses what this package asks of it. That a node does not answer
-// is logged elsewhere.
+// trouble logs that a node refuses a command of this package. A node that does not answer is
+// logged elsewhere.
 func (x *Exchange) trouble(what string, n *backend.Node, err error) {
 	if redis.HasErrorPrefix(err, "MOVED") {
 		x.fleet.Look()
@@ -196,10 +196,10 @@ func (x *Exchange) say(text string, attrs ...any) {
 	}
 }
 
-// HotKeys returns the sums of what the proxies say of their busiest keys, the busiest first,
-// and how many proxies they are from, this one included. What it reads of nodes counts for a
-// second, so that it may be called often; then it waits for nodes, at most twice the fleet's
-// timeout. Without nodes it returns this proxy's keys.
+// HotKeys returns the sums over the busiest keys of all proxies, the busiest first, and the
+// number of proxies, this one included. It reads nodes at most once a second, so it may be
+// called often; a call that reads waits at most twice the fleet's timeout. Without nodes it
+// returns this proxy's keys.
 func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
 	others := x.look()
 	sums := make(map[string]*observe.HotKey)
@@ -224,8 +224,8 @@ func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
 	return keys, 1 + len(others)
 }
 
-// add adds to sum what another proxy says of its key. The limit and what remained of it are
-// those that the first proxy says.
+// add adds the key of another proxy to sum, which keeps the limit and the remaining units of
+// the first proxy.
 func add(sum *observe.HotKey, k *key) {
 	sum.Rate += k.Rate
 	sum.DeniedRate += k.DeniedRate

@@ -119,7 +119,7 @@ func TestKeysOfAllProxiesAreAddedUp(t *testing.T) {
 	}, keys[0], "the limit is as this proxy answered last")
 }
 
-// What is asked often is read once a second.
+// However often it is called, HotKeys reads the nodes once a second.
 func TestNodesAreReadOnceASecond(t *testing.T) {
 	nodes, urls := startNodes(t, 1)
 	a := start(t, urls, busy("a", 1))
@@ -208,7 +208,7 @@ func TestProxiesThatEndAreForgotten(t *testing.T) {
 	require.Empty(t, a.log.String())
 }
 
-// Nodes hear nothing of a proxy that nobody asks anything.
+// A proxy without requests stores nothing on nodes.
 func TestNothingToNoteCostsNodesNothing(t *testing.T) {
 	nodes, urls := startNodes(t, 1)
 	a := start(t, urls)
@@ -265,7 +265,7 @@ func TestDamagedIndexesAndRecords(t *testing.T) {
 	require.Contains(t, a.log.String(), "WRONGTYPE")
 }
 
-// An index names 64 proxies, and who is in it stays.
+// An index has at most 64 proxies. Those in it stay.
 func TestIndexesAreBounded(t *testing.T) {
 	nodes, urls := startNodes(t, 1)
 	a := start(t, urls, busy("a", 1))
@@ -281,7 +281,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	require.Equal(t, 1+maxProxies, proxies)
 }
 
-// A node refuses what its user may not do. That is logged, and proxies go on.
+// A node refuses what the proxy's user may not do. That is logged, and the proxies continue.
 func TestMissingRightsAreLogged(t *testing.T) {
 	nodes, urls := startNodes(t, 1)
 	nodes[0].Do("ACL", "SETUSER", "default", "-eval", "-getrange")

@@ -58,8 +58,8 @@ func (x *Exchange) look() map[string]record {
 	return newest
 }
 
-// readPlace returns the records of other proxies in a place. What makes no sense is left
-// out and logged.
+// readPlace returns the records of other proxies in a place. Invalid records are left out
+// and logged.
 func (x *Exchange) readPlace(ctx context.Context, p place) map[string]record {
 	index, err := p.node.Client().GetRange(ctx, p.index, 0, maxIndex-1).Bytes()
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/observe"
 )
 
-// Bounds of a record. Whoever else can write to the node need not keep them.
+// Bounds of a record. They are checked when a record is read, because others may write to the node.
 const (
 	maxKeys   = 100      // keys
 	maxRecord = 16 << 10 // bytes

@@ -53,9 +53,9 @@ func Sort(keys []HotKey, by Order) {
 	})
 }
 
-// busiest tracks which keys are asked about most, in bounded memory: hotStripes times
-// hotTracked keys, and 256 KB by which other keys earn their place (see package topk). All
-// decisions of a tracked key are counted.
+// busiest tracks the keys with the most requests, in bounded memory: hotStripes times
+// hotTracked keys, and 256 KB in which other keys are counted until they are tracked (see
+// package topk). All decisions of a tracked key are counted.
 type busiest struct {
 	stripes [hotStripes]struct {
 		mu   sync.Mutex

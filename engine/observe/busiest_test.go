@@ -176,7 +176,7 @@ func TestHoldsAreSeenWithTheirKey(t *testing.T) {
 	require.Equal(t, []int64{1, 1, 0, 3, 4}, []int64{k.Admitted, k.Denied, k.ByFail, k.Lapsed, k.Overrun})
 }
 
-// An old storm of denials does not stand above a fresh one.
+// An old burst of denials does not rank above a fresh one.
 func TestKeysAreSortedByDenialsPerSecond(t *testing.T) {
 	s := newStream()
 	s.see("old", 100_000, no)

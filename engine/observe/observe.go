@@ -1,6 +1,6 @@
-// Package observe is given every decision once it is made, and keeps statistics of all: how
-// many had which outcome by which policy, how long they took, and which keys are the
-// busiest. All counting, logging and display of decisions starts here.
+// Package observe gets every decision after it is made, and keeps statistics: how many had
+// which outcome by which policy, how long they took, and which keys are the busiest. All
+// counting, logging and display of decisions starts here.
 //
 // Reading order: observe.go (this file), policies.go (counts by policy), holds.go (outcomes of holds), busiest.go (the busiest keys).
 package observe
@@ -86,7 +86,7 @@ func shadowOutcome(res *engine.Result) Outcome {
 	}
 }
 
-// Command is what a decision was asked with. RL.CHECK is the command of its policy's algorithm.
+// Command is the command of a decision. For RL.CHECK it is that of its policy's algorithm.
 type Command uint8
 
 // The commands. Those that are about a kind of limit have its number.
@@ -102,7 +102,7 @@ const (
 // commands is the length of an array by Command.
 const commands = int(Acquire) + 1
 
-// Commands are all that there are.
+// Commands has all commands.
 var Commands = []Command{Slide, Counter, Fixed, Throttle, Reserve, Acquire}
 
 // String returns the command's name as INFO commandstats shows it.
@@ -112,7 +112,7 @@ func (c Command) String() string {
 	}[c]
 }
 
-// CommandOf returns what a decision was asked with.
+// CommandOf returns the command of a decision.
 func CommandOf(r *engine.Request) Command {
 	if r.Hold != nil && !r.Hold.Once && r.Kind != limit.Concurrency {
 		return Reserve
@@ -120,7 +120,7 @@ func CommandOf(r *engine.Request) Command {
 	return Command(r.Kind)
 }
 
-// Client is who asked.
+// Client is the client that sent the requests.
 type Client struct {
 	Addr net.Addr
 	Name string // as set by CLIENT SETNAME; empty if it was not
@@ -132,7 +132,7 @@ type Recorder interface {
 	Record(p *engine.Pipeline, from Client)
 }
 
-// Observer keeps what is to be known of all decisions. It is safe for concurrent use.
+// Observer keeps statistics of all decisions. It is safe for concurrent use.
 type Observer struct {
 	engine    engine.Engine
 	recorder  Recorder
@@ -160,8 +160,8 @@ func New(c Config) *Observer {
 	return o
 }
 
-// Observe takes in a pipeline that was answered, when it was sent to the engine, and how long
-// the answer took: each of its requests has waited for so long. It reads no clock.
+// Observe records a pipeline that was answered, the time at which it was sent to the engine, and
+// how long the answer took, which is how long each of its requests has waited. It reads no clock.
 func (o *Observer) Observe(p *engine.Pipeline, sent time.Time, took time.Duration, from Client) {
 	o.count(p, took)
 	o.busiest.observe(p, sent.Sub(o.busiest.started)+took)

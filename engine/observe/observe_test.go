@@ -65,7 +65,7 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 	require.Len(t, names, Outcomes, "two outcomes have one name")
 }
 
-// SHADOW denies nobody, whatever answered, but an error is one.
+// Requests with SHADOW are never denied, whatever answered them, but an error is still an error.
 func TestShadowsAreCountedApart(t *testing.T) {
 	t.Parallel()
 	o := New(Config{})
@@ -104,7 +104,7 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	require.EqualValues(t, 3, o.Durations(Slide).Snapshot().Count)
 }
 
-// A request with an id of its own is counted as what it was asked with.
+// A request with an id is counted under its own command.
 func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	o := New(Config{})
@@ -127,7 +127,7 @@ func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
 	require.NotContains(t, names, "")
 }
 
-// A key that had room in a denied question is not one that was denied, unless a state did it.
+// In a denied multi-key request, a key that had room is not counted as denied by its state.
 func TestAKeyWithRoomIsNotDenied(t *testing.T) {
 	t.Parallel()
 	full := engine.Result{Decision: limit.Decision{RetryAfter: 5}}
