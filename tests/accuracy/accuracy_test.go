@@ -127,14 +127,16 @@ func TestAccuracy(t *testing.T) {
 				t.Parallel()
 				l.faults = trouble(t, func() *stand { return l.stand(t) })
 				if l.ids {
-					l.faults.Once = l.once(t)
+					l.faults.Once = l.once(l.stand(t))
 				}
 				t.Logf("%+v", l.faults)
 			})
 		}
 		t.Run("embedded", func(t *testing.T) {
 			t.Parallel()
-			p.Embedded = trouble(t, func() *stand { return rows()[0].embedded(t) })
+			slide := rows()[0]
+			p.Embedded = trouble(t, func() *stand { return slide.embedded(t) })
+			p.Embedded.Once = slide.once(slide.embedded(t))
 			t.Logf("%+v", p.Embedded)
 		})
 	})

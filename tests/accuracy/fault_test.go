@@ -130,11 +130,10 @@ func trouble(t testing.TB, start func() *stand) (f faults) {
 }
 
 // once measures what ONCE makes of a lost reply.
-func (r *row) once(t testing.TB) charge {
-	t.Helper()
-	s := r.stand(t)
-	network := faultnet.Start(t, s.addr)
-	return s.lost("once", network, r.client(t, network.Addr, "ONCE", "an-id"), r.client(t, s.addr, "ONCE", "an-id"))
+func (r *row) once(s *stand) charge {
+	s.t.Helper()
+	network := faultnet.Start(s.t, s.addr)
+	return s.lost("once", network, r.client(s.t, network.Addr, "ONCE", "an-id"), r.client(s.t, s.addr, "ONCE", "an-id"))
 }
 
 // crowd asks as many clients, ten times the limit in all.
