@@ -1,11 +1,11 @@
--- each.lua: the function rl_each answers several requests that have ids, one after the other, as rl_admit and rl_settle would
--- one by one.
+-- each.lua: the function rl_each answers several requests that have ids, in order. Each is answered as by a call of rl_admit
+-- or rl_settle.
 --
 -- KEYS    the stored key of each request, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] and on: per request its two arguments of rl_admit, or its one of rl_settle and an empty one
--- returns per request the length 2 bytes, and the reply; or the length 0 if this key has failed, and so nothing was charged
--- Cost: that of all of them, without a call of TIME for each.
+-- ARGV[2] and on: per request the two arguments of rl_admit, or the one of rl_settle and an empty one
+-- returns per request the length of the reply 2 bytes, and the reply; the length is 0 if the request failed and charged nothing
+-- Cost: the sum of the single calls, with one call of TIME in all.
 local lib = ...
 
 local pack = struct.pack

@@ -1,16 +1,17 @@
--- ids.lua: the remembered ids of a key: a hash beside its record, the stored key's name with %i at the end.
+-- ids.lua: the remembered ids of a key. They are in a hash beside the record, whose name is the stored key's followed by %i.
 --
 -- An id is stored as its digest, and ids of different kinds are independent. The first 2 bytes of a digest, which have
--- 12 bits, name a field of the hash, a bucket; a bucket's value is its entries, one after the other:
+-- 12 bits, are the name of a field of the hash, a bucket. A bucket's value is the concatenation of its entries. The fields
+-- are, with their lengths in bytes:
 --
---   entry   the other bytes of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE), the ms from which on it is
---           unknown 6, length of the rest 2; of a hold 1 if it is forgotten when it lapses 1, ms that it lasts 5, and 0 while
---           it is out, else 1 more than the cost with which it was settled 6; what was asked: the length of a spec 1, and the
---           spec; and but for RL.ACQUIRE the first reply
---   n       a field: the number of entries of each kind 3 each, the ms until which the hash lives 6, the ms of the newest
+--   entry   the other bytes of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE), the ms at which it expires 6,
+--           length of the rest 2; for a hold: 1 if it is forgotten when it lapses 1, the ms that it lasts 5, and its state 6: 0
+--           while it is out, else its final cost plus 1; then the request: the length of a spec 1, and the spec; then the
+--           first reply, except for RL.ACQUIRE
+--   n       a field: the number of entries of each kind 3 each, the ms at which the hash expires 6, the ms of the newest
 --           request that changed an id 6
 --
--- Expired entries are dropped when their bucket is written. So an id costs two calls of Redis, however many ids there are.
+-- Expired entries are dropped when their bucket is written. So an id costs two Redis calls, however many ids there are.
 local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
@@ -24,20 +25,21 @@ local YEAR, WRAP, ONCE, LEASE = layout.YEAR, layout.WRAP, 1, 3
 local ids = { ONCE = ONCE, LEASE = LEASE } -- kinds
 lib.ids = ids
 
--- The id in memory. One is at a time, and the table is used again, as the record's are:
---   1, 2, 3           the number of entries of each kind, but for this one
---   kind, last        of the id, and see n
---   found             what was asked with it, and the first answer, if it is known
+-- The id in memory. There is one at a time, and the table is reused:
+--   1, 2, 3           the number of entries of each kind, without this id
+--   kind              the kind of the id
+--   last              the ms of the newest request that changed an id, from n
+--   found             the request and the first reply, if the id is known, else false
 --   till, release, ttl, settled
---                     then the rest of its entry
--- and what only this file needs: the key (of), its hash (name), the field and the digest of the id, the other entries in its
--- bucket (rest), and the ms until which the hash lives (ending).
+--                     if the id is known, the other fields of its entry
+-- Only this file uses the key (of), its hash (name), the field and the digest of the id, the other entries in its bucket
+-- (rest), and the ms at which the hash expires (ending).
 local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0 }
 local of, name, field, digest, rest, ending = '', '', '', '', '', 0
 ids.id = id
 
--- sift returns a bucket's entries without those that have ended at now. If the bucket is the id's own, it leaves out that of
--- the id, too, and takes it into memory, if it has not ended. It counts what it leaves out.
+-- sift returns a bucket's entries without those that have expired at now. If the bucket is the id's own, it also removes the
+-- id's entry, and reads it into memory unless it has expired. It subtracts what it removes from the counts.
 local function sift(s, now, own)
   if #s > layout.BUCKET_BYTES then record.damaged(of, 'a bucket of ' .. #s .. ' bytes of ids') end
   local at, from, left = 1, 1, ''
@@ -63,13 +65,13 @@ local function sift(s, now, own)
   return from < at and left .. sub(s, from) or left
 end
 
--- open takes into memory what is known of an id at the clock.
+-- open reads what is stored about an id into memory.
 function ids.open(key, kind, bucket, rest_of_digest, clock)
   of, name, field, digest, rest, id.kind, id.found = key, key .. '%i', bucket, rest_of_digest, '', kind, false
   local got = call('HMGET', name, 'n', field)
   local n, s, others = got[1], got[2]
   if n then
-    id[1], others, ending, id.last = unpack(COUNTS, n) -- two counts in one field, as each costs time
+    id[1], others, ending, id.last = unpack(COUNTS, n) -- the last two counts as one number, which is faster
     id[2], id[3] = (others - others % 16777216) / 16777216, others % 16777216
     if ending > clock + 4 * YEAR or id.last > clock + YEAR then record.damaged(key, 'ids of the far future') end
   else
@@ -78,8 +80,8 @@ function ids.open(key, kind, bucket, rest_of_digest, clock)
   if s then rest = sift(s, clock, true) end
 end
 
--- record returns the key's record, which goes by the newest change of an id if that is later than the clock; and so does
--- the id.
+-- record opens the key's record at the clock, or at the newest change of an id if that is later. The id may have expired by
+-- then.
 function ids.record(clock)
   local rec = record.open(of, max(clock, id.last))
   if id.till <= rec.now then id.found = false end
@@ -88,7 +90,7 @@ end
 
 local function counted() return pack(COUNTS, id[1], id[2] * 16777216 + id[3], ending, id.last) end
 
--- sweep drops the entries that have ended of the id's bucket and of those near it.
+-- sweep drops the expired entries of the id's bucket and of the buckets after it.
 local function sweep(now)
   local fields, set, first = {}, { field, rest }, unpack('>I2', field)
   for i = 1, SLICE do fields[i] = pack('>I2', (first + i) % BUCKETS) end
@@ -99,20 +101,20 @@ local function sweep(now)
   call('HSET', name, 'n', counted(), _G.unpack(set))
 end
 
--- full reports whether another id may be too many.
+-- full reports whether there may be no room for another id.
 function ids.full()
   return id[id.kind] >= MOST and id.kind ~= LEASE or #rest > layout.BUCKET_BYTES - 1024 -- leases have cells that count
 end
 
--- admits fails a request with an id that is not known if there are too many.
+-- admits raises an error if there is no room for another id.
 function ids.admits(now)
   if not ids.full() then return end
   sweep(now)
   if ids.full() then error({ err = 'ERR too many ' .. NAMES[id.kind] .. ' for this key' }) end
 end
 
--- keep remembers an id from now until a ms, with what was asked and the answer. The hash lives a bit longer, so that it seldom
--- has to be told so.
+-- keep stores an id from now until the ms `till`, with its request and the answer. The hash expires somewhat later, so that its
+-- expiry seldom has to be changed.
 function ids.keep(now, till, asked, answer)
   local kind, moves, bytes, front = id.kind, till > ending, #asked + #answer
   if kind == ONCE then

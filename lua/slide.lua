@@ -1,8 +1,8 @@
 -- slide.lua: RL.SLIDE, the exact sliding-window log.
 --
 -- A state's area is a ring of entries, one for each ms in which something was admitted: the ms, and the running total
--- after it. An entry counts while now <= its ms + window. So the usage is a difference of two running totals, and a
--- decision needs one search for the oldest entry that counts, whatever the cost and however long the log.
+-- after it. An entry counts while now <= its ms + window. So the units in use are the difference of two running totals, and a
+-- decision needs one search for the oldest entry that counts, whatever the cost of the request and the length of the log.
 local lib = ...
 
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
@@ -16,7 +16,7 @@ local FRONT = 16 -- oldest entries that the fast path of a patched record looks 
 local slide = {}
 lib.slide = slide
 
--- dated returns the ms with which units are dated that are admitted at now. Limits above 65,536 round it up to a grid, so
+-- dated returns the ms that is stored for units admitted at now. With limits above 65,536 it is rounded up to a grid, so
 -- that a log has at most some 65,537 entries.
 function slide.dated(now, limit, window)
   return limit > 65536 and now + -now % ceil(window / 65536) or now
@@ -26,8 +26,8 @@ function slide.fresh(st)
   st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest = 0, 0, 0, 0, 0, 0, 0, 0
 end
 
--- entry returns the ms and the running total of the i-th entry, from 0. The newest one's are fields, too; after a charge
--- it may not be in the ring yet.
+-- entry returns the ms and the running total of the i-th entry, from 0. Those of the newest entry are read from the fields,
+-- because after a charge it may not be in the ring yet.
 local function entry(st, i)
   if i >= st.count - 1 then return st.newest, st.total end
   local slot = (st.first + i) % st.slots
@@ -44,13 +44,13 @@ local function halve(st, low, high, late)
   return low
 end
 
--- What the searches look for.
+-- The parameters of the searches: counts uses oldest, enough uses the others.
 local oldest, before, wanted
 local function counts(ms) return ms >= oldest end
 local function enough(_, total) return (total - before) % WRAP >= wanted end
 
--- usage remembers how many entries are gone, and the running total before the first that counts, live. It searches from
--- the front, as every charge drops what is gone.
+-- usage returns the units in use. It sets gone, the number of entries that no longer count, and live, the running total
+-- before the first entry that counts. It searches from the front, because every charge drops the entries that are gone.
 function slide.usage(st, rec)
   local gone, live, last = 0, st.base, st.count - 1
   oldest = rec.now - st.window
@@ -66,7 +66,8 @@ function slide.usage(st, rec)
   return (st.total - live) % WRAP
 end
 
--- room_at searches from the entry at which it must be, as each has a unit at least, towards the front.
+-- room_at returns the ms at which `over` units have left the window. It searches towards the front, from the last entry that
+-- it can be: each entry has at least one unit.
 function slide.room_at(st, _, over)
   before, wanted = st.live, over
   local gone = st.gone
@@ -77,7 +78,8 @@ function slide.room_at(st, _, over)
   return ms + st.window + 1
 end
 
--- charge makes a log of the entries that count, but for one that the newest replaces, and the newest, its tail.
+-- charge admits units: the log becomes the entries that count, followed by a new newest entry, its tail. If the newest entry
+-- so far has the same ms or a later one, the new entry replaces it and keeps its ms.
 function slide.charge(st, rec, limit, units)
   local ms, kept = slide.dated(rec.now, limit, st.window), st.count - st.gone
   if kept > 0 and st.newest >= ms then ms, kept = st.newest, kept - 1 end
@@ -93,7 +95,7 @@ function slide.charge(st, rec, limit, units)
   end
 end
 
--- straighten returns the ring's entries in order, and makes the state's ring begin at slot 0, without spare slots.
+-- straighten returns the ring's entries in order, and makes the ring begin at slot 0, without spare slots.
 function slide.straighten(st)
   local kept, tail = st.count, ''
   if st.tail then kept, tail = kept - 1, st.tail end
@@ -112,7 +114,7 @@ function slide.straighten(st)
   return s .. tail
 end
 
--- append charges units after usage, in the order of moments: the ms of each, and its units.
+-- append charges units at several moments, which are in order: moments[i] is the ms of units[i]. usage must come first.
 function slide.append(st, limit, moments, units)
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
   st.count, st.base, st.gone = st.count - st.gone, st.live, 0
@@ -132,16 +134,16 @@ end
 
 function slide.matters_until(st) return st.newest + st.window end
 
--- straight decides about the i-th window of a spec, whose state stands in an inline record s, its fields at index `at`, its
--- area from index begin on; or s is empty. now is the ms that the key's windows go by, as far as other states say. At the
--- home or a shard of a split key, bound stands in the limit's place. head is what stands before the fields, if the whole
--- record is asked for.
+-- straight decides the i-th window of a spec, for a number of requests. s is an inline record with the fields of its state at
+-- index `at` and its area at index begin, or s is empty. now is the latest ms in the record's other states, or the clock if
+-- that is later. At the home or a shard of a split key, bound takes the place of the limit. If head is given, straight returns
+-- the whole record, which begins with head.
 --
--- It returns how many requests it grants, the rate, the usage before, when there is room, what a reply says of the newest
--- admission, and if it charges units: the packed fields, or the whole record; the last ms at which the state matters,
--- whether that is another ms than before, the area, unless the whole record is asked for; last where the area ended that
--- it read. It returns nothing where the five operations have to decide: a record that none of them writes, or a bound that
--- less than all fit in.
+-- It returns the number of requests granted, the rate, the units used before, the ms at which there is room for another
+-- request, and last and newest of the reply. If it charges units, it also returns the packed fields, or the whole record; the
+-- last ms at which the state matters, and whether that has changed; the area, unless it returns the whole record; and the
+-- index after the area that it read. It returns nothing if the slow path has to decide: for a record that no operation writes,
+-- and if not all requests fit within bound.
 function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local window, limit, ask = q.windows[i], q.limits[i], q.ask
   local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
@@ -177,13 +179,13 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   else
     granted = granted > 0 and (granted - granted % ask) / ask or 0
   end
-  local units, live, from, stop = granted * q.cost, s, begin + gone * ENTRY, begin + n * ENTRY -- live has what counts, from on
+  local units, live, from, stop = granted * q.cost, s, begin + gone * ENTRY, begin + n * ENTRY -- what counts is in live, at from
   local rated, fields, area, moves
   if units > 0 then
     local ms = now
     if limit > 65536 then ms = ms + -ms % ceil(window / 65536) end
     moves, n = newest ~= ms, n - gone
-    if n > 0 and newest >= ms then -- the newest entry takes it
+    if n > 0 and newest >= ms then -- the units are added to the newest entry
       ms, moves, live = newest, false, sub(s, from, stop - ENTRY - 1)
     else
       n, live = n + 1, sub(s, from, stop - 1)
@@ -202,9 +204,9 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     if q.cost == 0 and granted > 0 then granted = requests end
     return granted, rated or rate_at(clock, last, calls), used, 0, newest, 0, fields, newest + window, moves, area, stop
   end
-  -- When enough has left the window for one more.
+  -- The ms at which enough units have left the window for one more request.
   local over, low, high = used + units + ask - limit, 0, n - gone - 1
-  if high >= over then high = over - 1 end -- each entry has a unit at least
+  if high >= over then high = over - 1 end -- each entry has at least one unit
   while low < high do
     local mid = (low + high - (low + high) % 2) / 2
     if (unpack('>I6', live, from + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
@@ -215,10 +217,11 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     newest + window, moves, area, stop
 end
 
--- patched is the fast path of a log too long for an inline record, which has no other state. s is what was read of the
--- record, the state's fields at index `at`, its area from index begin on. It reads the oldest entries, and writes the
--- fields and the newest entry. It returns what straight does of a reply. It returns nothing, and has written nothing, where
--- the slow path has to decide: the oldest entries do not tell, or the record has to be composed anew.
+-- patched is the fast path of a log that is too long for an inline record and is the record's only state. s is the part of
+-- the record that was read, with the state's fields at index `at` and its area at index begin. patched reads the oldest
+-- entries, and writes the fields and the newest entry. It returns the first five results of straight. It returns nothing, and
+-- has written nothing, if the slow path has to decide: if more than the oldest entries are needed, or the record has to be
+-- composed anew.
 function slide.patched(q, key, s, at, begin, clock, requests)
   local window, limit, ask = q.windows[1], q.limits[1], q.ask
   local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
@@ -247,7 +250,7 @@ function slide.patched(q, key, s, at, begin, clock, requests)
     if q.cost == 0 and granted > 0 then granted = requests end
   end
   local units, rated = granted * q.cost
-  if granted < requests then -- when enough has left the window for one more
+  if granted < requests then -- find when enough units have left the window
     local over, i = used + units + ask - limit, gone
     while (live - base) % WRAP < over do
       i = i + 1

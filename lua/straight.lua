@@ -1,6 +1,6 @@
--- straight.lua: the fast path of RL.RESERVE and RL.SETTLE. It decides the most common case in one go: one window of
--- RL.SLIDE, and an inline record that has no states but the log of this window and what is held of it, all to be charged.
--- It stores and answers what the slow path does, byte for byte.
+-- straight.lua: the fast path of RL.RESERVE and RL.SETTLE. It decides the most common case: one window of RL.SLIDE, and an
+-- inline record whose only states are the log of this window and its held units, all of which are charged when they lapse.
+-- It stores the same bytes and gives the same answers as the slow path.
 local lib = ...
 
 local call, unpack, pack, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
@@ -11,8 +11,9 @@ local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte o
 local straight = {}
 lib.straight = straight
 
--- forms_of returns the forms of such a record by its directory, for a spec. Each has the directory (head), its inline size,
--- the indexes at which the fields of the log and of what is held begin, or false, and that of the first area (begin).
+-- forms_of returns the forms that such a record can have, by directory, for a spec. A form has the directory (head), the size
+-- below which the record is inline (inline), the indexes of the fields of the log and of the held units (log, held), false if
+-- there are none, and the index of the first area (begin).
 local function forms_of(q)
   local log, held, forms = q.pairs, pack('>B', layout.HOLDS + SLIDE) .. sub(q.pairs, 2), {}
   local function form(count, names, log_at, held_at, begin)
@@ -28,20 +29,21 @@ local function forms_of(q)
   return forms
 end
 
--- What slide.straight is asked, see spec.lua.
+-- The spec that ask passes to slide.straight, see spec.lua.
 local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
 
--- ask asks it about the log of a record, if there is one, for units to be granted, of which so many are charged.
+-- ask lets slide.straight decide the log of a record, which may not exist yet: it grants units, and charges cost of them.
 local function ask(q, form, s, entries, clock, units, cost, bound)
   asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, units, cost
   return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound)
 end
 
--- read reads a key's record. It returns nothing if it is none of those, or something in it has ended, else
---   its form, and the record
---   was, ending     the last ms at which it matters, and at which its log does, 0 if there is none
---   entries, cells  the indexes at which the log's area and the cells begin
---   the fields of what is held: the number of cells, last, rate, holds, units, lapsed, the latest deadline
+-- read reads a key's record. It returns nothing if the record has none of the forms, or a state or cell has ended. Else it
+-- returns
+--   the form, and the record
+--   was, ending     the last ms at which the record matters, and at which its log does; 0 without one
+--   entries, cells  the indexes of the log's area and of the cells
+--   the fields of the held units: the number of cells, last, rate, holds, units, lapsed, the latest deadline
 local function read(q, key, clock)
   local window = q.windows[1]
   if q.kind ~= SLIDE or q.count > 1 or q.shard or q.limits[1] > 1e12 then return end
@@ -72,13 +74,13 @@ local function read(q, key, clock)
     charge, lapsed, charged
 end
 
--- fields returns the fields of what is held.
+-- fields packs the fields of the held units.
 local function fields(count, last, calls, n, units, lapsed, charged)
   return pack('>I6I4I6I3I6I10I6I6', last, calls, count * 16777217, n, units, lapsed, charged, 0)
 end
 
--- reserve holds units until a deadline, which must be the last. It returns the entry's reply and now; or nothing, and has
--- written nothing, if the slow path has to decide.
+-- reserve holds units until the deadline `till`, which must be the key's latest. It returns the entry's reply and the ms of
+-- the decision. It returns nothing, and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
   if release then return end
   local old, text, was, ending, entries, cells, count, last, calls, n, charge, lapsed, charged = read(q, key, clock)
@@ -88,7 +90,7 @@ function straight.reserve(q, till, release, key, clock)
   if not granted then return end
   local stop, units, those = cells + count * CELL, cost, 1
   local from = stop
-  if till == charged then -- the last cell takes it
+  if till == charged then -- the units are added to the last cell
     from, count = from - CELL, count - 1
     local _, before, _, more = unpack('>I6I6I6I3', text, from)
     units, those = units + before, more + 1
@@ -108,8 +110,8 @@ function straight.reserve(q, till, release, key, clock)
   return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used + charge, max(newest, dated), 0), clock
 end
 
--- settle ends a hold until a deadline, and charges what it has cost. It reports whether it has; if not, the slow path has
--- to.
+-- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
+-- slow path has to decide.
 function straight.settle(q, till, release, key, clock, cost)
   if release or cost > q.cost then return false end
   local old, text, was, ending, entries, cells, count, last, calls, n, charge, lapsed, charged = read(q, key, clock)
