@@ -35,7 +35,7 @@ type effort struct {
 	waits    int   // denials whose retry_after is tried
 	requests int   // of the day of requests
 	phases   int   // of a window, at which a full burst is tried
-	limit    int64 // of the questions asked
+	limit    int64 // of the requests
 }
 
 var (

@@ -24,7 +24,7 @@ func (w *world) changes(t testing.TB) changes {
 // changed replaces the limit by so many halves of it.
 func (w *world) changed(t testing.TB, halves int64) (c changed) {
 	t.Helper()
-	key, other := w.key(), question{long.limit * halves / 2, long.window}
+	key, other := w.key(), rule{long.limit * halves / 2, long.window}
 	_, err := w.ask(key, long, int(long.limit))
 	require.NoError(t, err)
 	answers, err := w.ask(key, other, int(long.limit))

@@ -31,11 +31,11 @@ type charge struct {
 	Forever bool  // the key never expires
 }
 
-// long is a question whose window does not end while a test runs. No peer has a longer window.
-var long = question{limit: 100, window: dayLength}
+// long is a rule whose window does not end while a test runs. No peer has a longer window.
+var long = rule{limit: 100, window: dayLength}
 
 // asking asks n times about a key, as one client. After an error it may be called again.
-type asking func(key string, q question, n int) ([]answer, error)
+type asking func(key string, q rule, n int) ([]answer, error)
 
 // stand is a limiter as users run it.
 type stand struct {
@@ -70,7 +70,7 @@ func (r *row) embedded(t testing.TB) *stand {
 func (r *row) client(t testing.TB, addr string, more ...any) asking {
 	t.Helper()
 	c := r.dial(t, addr)
-	return func(key string, q question, n int) (answers []answer, err error) {
+	return func(key string, q rule, n int) (answers []answer, err error) {
 		if c == nil {
 			if c, err = r.connect(t, addr); err != nil {
 				return nil, err
@@ -91,7 +91,7 @@ func startProxy(t testing.TB, url string) string {
 }
 
 // admitted asks n times as a new client, and returns how many were admitted.
-func (s *stand) admitted(key string, q question, n int) (admitted int64) {
+func (s *stand) admitted(key string, q rule, n int) (admitted int64) {
 	s.t.Helper()
 	answers, err := s.client(s.addr)(key, q, n)
 	require.NoError(s.t, err)

@@ -86,14 +86,14 @@ func reason(err error) string {
 // asker returns a function that asks a peer. A server that speaks RESP is asked one request at a time: throttlecrab delays
 // replies to requests that are sent together, by the 40 ms for which its client may delay an acknowledgement.
 func asker(p *peers.Peer) asking {
-	return func(key string, q question, n int) (answers []answer, err error) {
+	return func(key string, q rule, n int) (answers []answer, err error) {
 		together := n
 		if p.Pipelines() {
 			together = 1
 		}
-		asked := peers.Question{Key: key, Limit: q.limit, Window: time.Duration(q.window) * time.Millisecond, Cost: 1}
+		asked := peers.Request{Key: key, Limit: q.limit, Window: time.Duration(q.window) * time.Millisecond, Cost: 1}
 		for len(answers) < n {
-			replies, err := p.Ask(slices.Repeat([]peers.Question{asked}, together)...)
+			replies, err := p.Ask(slices.Repeat([]peers.Request{asked}, together)...)
 			if err != nil {
 				return nil, err
 			}

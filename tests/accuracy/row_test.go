@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// question is what is asked about a key: limit units in window ms.
-type question struct{ limit, window int64 }
+// rule is what a request asks for: limit units in window ms.
+type rule struct{ limit, window int64 }
 
 // answer is what a limiter says to one request.
 type answer struct {
@@ -29,7 +29,7 @@ type row struct {
 	about   string // a few words for the page
 	command bool   // rlproxy's, not Redis's
 	script  string // a file of tests/bench/scripts, whose digest stands before the words
-	words   func(key string, q question) []any
+	words   func(key string, q rule) []any
 	read    func(reply any) (answer, error) // nil: see increments
 
 	exact   bool    // an exact log: nothing too much, and no denial too many
@@ -73,20 +73,20 @@ func counter(buckets int64, strict bool, most float64) *row {
 	return r
 }
 
-func limits(command string, options ...any) func(string, question) []any {
-	return func(key string, q question) []any {
+func limits(command string, options ...any) func(string, rule) []any {
+	return func(key string, q rule) []any {
 		return append([]any{command, key, q.limit, fmt.Sprintf("%dms", q.window)}, options...)
 	}
 }
 
 // throttle asks for a rate of limit per window, and for as much at once.
-func throttle(key string, q question) []any {
+func throttle(key string, q rule) []any {
 	return []any{"CL.THROTTLE", key, q.limit - 1, q.limit, q.window / 1000}
 }
 
-func evalsha(key string, q question) []any { return []any{1, key, q.limit, q.window} }
+func evalsha(key string, q rule) []any { return []any{1, key, q.limit, q.window} }
 
-func incr(key string, _ question) []any { return []any{"INCR", key} }
+func incr(key string, _ rule) []any { return []any{"INCR", key} }
 
 func fiveIntegers(reply any) (answer, error) {
 	d, err := proxytest.ToDecision(reply)
@@ -146,7 +146,7 @@ func (r *row) connect(t testing.TB, addr string) (*caller, error) {
 }
 
 // request returns the words of one request.
-func (c *caller) request(key string, q question, more ...any) []any {
+func (c *caller) request(key string, q rule, more ...any) []any {
 	words := append(c.words(key, q), more...)
 	if c.script != "" {
 		words = append([]any{"EVALSHA", c.sha}, words...)
@@ -155,7 +155,7 @@ func (c *caller) request(key string, q question, more ...any) []any {
 }
 
 // ask sends n equal requests at once. More words are options of the command.
-func (c *caller) ask(key string, q question, n int, more ...any) ([]answer, error) {
+func (c *caller) ask(key string, q rule, n int, more ...any) ([]answer, error) {
 	requests := make([][]any, n)
 	for i := range requests {
 		requests[i] = c.request(key, q, more...)
@@ -177,7 +177,7 @@ func (c *caller) ask(key string, q question, n int, more ...any) ([]answer, erro
 }
 
 // increments reads replies of INCR. The first one of a key sets its time to live.
-func (c *caller) increments(key string, q question, replies []any) (answers []answer, err error) {
+func (c *caller) increments(key string, q rule, replies []any) (answers []answer, err error) {
 	for _, reply := range replies {
 		count, ok := reply.(int64)
 		if !ok {

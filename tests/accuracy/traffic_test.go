@@ -66,13 +66,13 @@ func aDay(rng *rand.Rand, n int) (out []request) {
 }
 
 // perMinute is the limit of each client of the day.
-var perMinute = question{limit: 30, window: 60_000}
+var perMinute = rule{limit: 30, window: 60_000}
 
 // day plays a day.
 func (w *world) day(t testing.TB, rng *rand.Rand, n int) day {
 	t.Helper()
 	minute := *w
-	minute.question = perMinute
+	minute.rule = perMinute
 	return minute.play(t, aDay(rng, n))
 }
 
@@ -100,7 +100,7 @@ func (w *world) play(t testing.TB, requests []request) (f day) {
 			together++
 		}
 		w.until(start + r.at)
-		histories[r.client] = append(histories[r.client], w.send(t, fmt.Sprintf("client%d", r.client), w.question, together)...)
+		histories[r.client] = append(histories[r.client], w.send(t, fmt.Sprintf("client%d", r.client), w.rule, together)...)
 	}
 	f.Requests = len(requests)
 	for _, h := range histories {

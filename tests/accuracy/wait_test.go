@@ -46,7 +46,7 @@ func (w *world) waits(t testing.TB, rng *rand.Rand, n int) (f waits) {
 			units += rng.IntN(int(w.limit))
 		}
 		sent := w.now()
-		answers, err := w.ask(next.key, w.question, units)
+		answers, err := w.ask(next.key, w.rule, units)
 		require.NoError(t, err)
 		last := answers[len(answers)-1]
 		switch {

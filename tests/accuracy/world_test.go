@@ -22,7 +22,7 @@ import (
 
 // world is one limiter and the clock that it goes by.
 type world struct {
-	question
+	rule
 	buckets int64 // sub-windows of a counter; 0 or 1: the window is one
 	margin  int64 // ms by which what must be before a moment is before it
 	late    int64 // ms by which what must be after a moment is after it, if not at it
@@ -75,8 +75,8 @@ func (r *row) onSetClock(t testing.TB, on string, limit int64) *world {
 	}
 	c := r.dial(t, addr)
 	return &world{
-		question: question{limit: limit, window: setWindow}, buckets: r.buckets, margin: 1, ahead: 3, steps: stepsPerUnit * limit,
-		ask: func(key string, q question, n int) ([]answer, error) { return c.ask(key, q, n) },
+		rule: rule{limit: limit, window: setWindow}, buckets: r.buckets, margin: 1, ahead: 3, steps: stepsPerUnit * limit,
+		ask: func(key string, q rule, n int) ([]answer, error) { return c.ask(key, q, n) },
 		now: func() int64 { return at.Load() * 1000 },
 		until: func(ms int64) {
 			require.GreaterOrEqual(t, ms, at.Load(), "the clock does not step back")
@@ -113,14 +113,14 @@ func (r *row) onRealClock(t testing.TB) *world {
 		addr = startProxy(t, node.URL())
 	}
 	c := r.dial(t, addr)
-	return realClock(func(key string, q question, n int) ([]answer, error) { return c.ask(key, q, n) })
+	return realClock(func(key string, q rule, n int) ([]answer, error) { return c.ask(key, q, n) })
 }
 
 // realClock returns a world by the machine's clock. Its windows are as short as all limiters know them, and
 // its limit is small enough for many schedules side by side.
 func realClock(ask asking) *world {
 	return &world{
-		question: question{limit: 20, window: 1000}, margin: realMargin, late: realMargin, tick: 1000, ahead: 1, steps: 30,
+		rule: rule{limit: 20, window: 1000}, margin: realMargin, late: realMargin, tick: 1000, ahead: 1, steps: 30,
 		ask:   ask,
 		now:   func() int64 { return time.Now().UnixMicro() },
 		until: func(ms int64) { time.Sleep(time.Until(time.UnixMilli(ms))) },
@@ -164,7 +164,7 @@ func (w *world) run(t testing.TB, schedules []schedule, changes ...change) []his
 	out := make([]history, len(schedules))
 	for _, e := range events {
 		w.until(start + e.at)
-		q := w.question
+		q := w.rule
 		if len(changes) > 0 && e.at >= changes[e.of].at {
 			q.limit = changes[e.of].limit
 		}
@@ -174,7 +174,7 @@ func (w *world) run(t testing.TB, schedules []schedule, changes ...change) []his
 }
 
 // send asks n times at once.
-func (w *world) send(t testing.TB, key string, q question, n int) (h history) {
+func (w *world) send(t testing.TB, key string, q rule, n int) (h history) {
 	t.Helper()
 	sent := w.now()
 	answers, err := w.ask(key, q, n)

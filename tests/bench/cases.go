@@ -6,17 +6,17 @@ import (
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// question is one of the two kinds of window that are compared.
-type question struct {
+// algorithm is one of the two that are compared, and the scripts that do the same.
+type algorithm struct {
 	command string   // of rlproxy
 	scripts []string // in scripts/, without .lua: what Redis itself is asked, in each way that is common
 }
 
-var questions = []question{{"RL.SLIDE", []string{"log", "list"}}, {"RL.COUNTER", []string{"counter", "strings"}}}
+var algorithms = []algorithm{{"RL.SLIDE", []string{"log", "list"}}, {"RL.COUNTER", []string{"counter", "strings"}}}
 
-// asked is a question about a key, of a limit in a window.
+// asked is a request for a key, with a limit in a window.
 type asked struct {
-	question
+	algorithm
 	key    string
 	limit  int
 	window int // ms
@@ -75,7 +75,7 @@ func (l *lab) memoryTarget() target {
 	return target{fronts: []*server{l.memory}, proxied: true, fresh: true}
 }
 
-// pair returns the loads of both sides for a question about as many keys.
+// pair returns the loads of both sides for requests about as many keys.
 func (l *lab) pair(ask asked, to target, keys, depth int) (direct []load, proxied load) {
 	side := load{target: l.redisTarget(), keys: keys, clients: clients, depth: depth}
 	if keys == 1 {
@@ -105,7 +105,7 @@ func mainCases(l *lab, o options) (all []comparison) {
 	add := func(title string, a []load, b load, figures ...*figure) {
 		all = append(all, comparison{decisions, title, a, b, figures, nil})
 	}
-	for _, q := range questions {
+	for _, q := range algorithms {
 		// Cold keys: each decision is about a key that has seen one request, or a few.
 		cold := asked{q, manyKeys, 100, 60_000}
 		// A hot key with room. No log of a real limit has room for a benchmark's rate, so

@@ -66,7 +66,7 @@ func (l *lab) joined(s *server) error {
 // makes keys of its own kind: all that it sends to one node lie in one slot, and it
 // draws random numbers for each node anew. Neither side can be filled key by key, so
 // both are warmed with as many random requests.
-func (l *lab) clusterCase(q question, keys int) comparison {
+func (l *lab) clusterCase(q algorithm, keys int) comparison {
 	cold := asked{q, manyKeys, 100, 60_000}
 	b := load{
 		target:  target{fronts: []*server{l.clustered}, proxied: true, nodes: l.cluster},

@@ -10,7 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// comparison is one case: the same question put to Redis itself and to rlproxy.
+// comparison is one case: the same requests to Redis itself and to rlproxy.
 type comparison struct {
 	table   string
 	title   string
@@ -27,7 +27,7 @@ func (c comparison) name() string {
 	return fmt.Sprintf("%s/%s/P%d", c.table, c.title, c.b.depth)
 }
 
-// figure is how a case's result is told: as a multiple of what the other side does.
+// figure is a result of a case, as a multiple of the other side's.
 type figure struct {
 	title string
 	of    func(a, b sample) float64 // of what both sides did in one round
@@ -160,8 +160,8 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 	return r, nil
 }
 
-// size returns how many commands make a round of the wanted length. A short round
-// tells, which is not counted. Of an open loop it is what clients reach that wait.
+// size returns how many commands make a round of the wanted length. It
+// measures a short round, which is not counted. Of an open loop it is what clients reach that wait.
 func (l load) size(ctx context.Context, o options) (int, error) {
 	if l.send == paced {
 		l.send, l.stopped = together, nil

@@ -15,7 +15,7 @@ func everydayCases(l *lab, o options) (all []comparison) {
 		all = append(all, comparison{table: everyday, title: title, direct: a, b: b, figures: []*figure{byRate, byNodeCPU}})
 	}
 	skew := traffic.NewZipf(o.keys*10, 1)
-	for _, q := range questions {
+	for _, q := range algorithms {
 		for _, near := range []nearLimit{
 			{200, 100, 1000, "%s keys near %s a second"},
 			{2000, 100, 1000, "%s keys near %s a second"},
@@ -46,7 +46,7 @@ func everydayCases(l *lab, o options) (all []comparison) {
 	}
 	for _, depth := range []int{1, 16} {
 		a, b := l.severalWays(o, depth)
-		add("Four questions about each key", a, b)
+		add("Four limits on each key", a, b)
 	}
 	return all
 }
@@ -68,7 +68,7 @@ func (n nearLimit) within(rate float64) nearLimit {
 	return n
 }
 
-func (n nearLimit) comparison(l *lab, q question, depth int) comparison {
+func (n nearLimit) comparison(l *lab, q algorithm, depth int) comparison {
 	a, b := l.pair(asked{q, manyKeys, n.limit, n.window}, l.proxyTarget(), n.keys, depth)
 	// A key is in its usual state when it has been asked about for a window. In a long one, a log's
 	// admissions are spread evenly: else those that a round measures would all be admitted, or all denied. A
@@ -87,9 +87,9 @@ func (n nearLimit) comparison(l *lab, q question, depth int) comparison {
 // severalWays asks about each key by RL.SLIDE a minute and an hour, RL.COUNTER and
 // CL.THROTTLE. rlproxy keeps the four states in one record. Scripts have a key for each.
 func (l *lab) severalWays(o options, depth int) (direct []load, proxied load) {
-	minute := asked{questions[0], manyKeys, 100, 60_000}
-	hour := asked{questions[0], manyKeys + ":h", 1000, 3_600_000}
-	counter := asked{questions[1], manyKeys + ":c", 100, 60_000}
+	minute := asked{algorithms[0], manyKeys, 100, 60_000}
+	hour := asked{algorithms[0], manyKeys + ":h", 1000, 3_600_000}
+	counter := asked{algorithms[1], manyKeys + ":c", 100, 60_000}
 	direct, proxied = l.pair(minute, l.proxyTarget(), o.keys/10, depth)
 	for i, a := range direct {
 		direct[i].send = together

@@ -8,7 +8,7 @@ const mostProxies = 16
 // fleetCases spread the same clients over 1, 4 and 16 proxies before one node: equal
 // requests are combined only if one proxy gets them at the same time.
 func fleetCases(l *lab, o options) (all []comparison) {
-	q := questions[0]
+	q := algorithms[0]
 	for _, c := range []struct {
 		title string
 		ask   asked

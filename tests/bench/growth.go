@@ -56,7 +56,7 @@ func growths(l *lab, o options) []growth {
 	proxy := target{fronts: []*server{l.proxy}, proxied: true, nodes: []*server{l.node}}
 	memory := target{fronts: []*server{l.memory}, proxied: true, fresh: true}
 	var all []growth
-	for _, q := range questions {
+	for _, q := range algorithms {
 		for _, to := range []struct {
 			name string
 			target
@@ -77,7 +77,7 @@ func growths(l *lab, o options) []growth {
 	return all
 }
 
-func keySteps(l load, q question, o options) (steps []step) {
+func keySteps(l load, q algorithm, o options) (steps []step) {
 	l.command = asked{q, manyKeys, 1_000_000, 60_000}.proxied()
 	for _, n := range []int{1000, 100_000, o.most} {
 		l.keys = n
@@ -86,7 +86,7 @@ func keySteps(l load, q question, o options) (steps []step) {
 	return steps
 }
 
-func limitSteps(l load, q question) (steps []step) {
+func limitSteps(l load, q algorithm) (steps []step) {
 	l.keys = 1000
 	for _, limit := range []int{10, 1000, 1_000_000} {
 		l.command = asked{q, manyKeys, limit, limit * 5}.proxied()
@@ -95,7 +95,7 @@ func limitSteps(l load, q question) (steps []step) {
 	return steps
 }
 
-func windowSteps(l load, q question) (steps []step) {
+func windowSteps(l load, q algorithm) (steps []step) {
 	for _, n := range []int{1, 2, 4, 8} {
 		l.command = []string{q.command, manyKeys}
 		for i := range n {

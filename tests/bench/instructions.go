@@ -18,7 +18,7 @@ import (
 )
 
 // Instructions that a redis-server executes for a decision, as valgrind counts them: the cost of the scripts, steady
-// from run to run where times are not. They are told as multiples of what the sorted-set log of scripts/log.lua takes
+// from run to run where times are not. They are given as multiples of what the sorted-set log of scripts/log.lua takes
 // in the same run, so that another build of Redis moves both.
 
 // slack is by how much a case may exceed its baseline. Runs differ by 1 or 2 %, and processors of other makes by a bit more:
@@ -73,8 +73,8 @@ func countedCases(l *lab) (all []counted) {
 		all = append(all, counted{name: fmt.Sprintf("RL.RESERVE and RL.SETTLE beside %d", out), commands: pair, keys: 1, depth: 1, together: true,
 			setup: reserve, before: out})
 	}
-	slide := asked{questions[0], manyKeys, 1000, 3_600_000}
-	full := asked{questions[0], manyKeys, 100, 3_600_000}
+	slide := asked{algorithms[0], manyKeys, 1000, 3_600_000}
+	full := asked{algorithms[0], manyKeys, 100, 3_600_000}
 	for _, depth := range []int{1, 16} {
 		all = append(all,
 			logCase(depth, "sorted set of 100", true, nil, slide.direct(l)...),
@@ -122,7 +122,7 @@ func countInstructions(ctx context.Context, binary, file string, update bool, on
 	direct := math.Inf(1)
 	for range 2 { // the lower one: what else a server does by the clock must not make all cases look cheap
 		n, err := l.instructions(counted{keys: 100, depth: 16, direct: true,
-			commands: [][]string{asked{questions[0], manyKeys, 1000, 3_600_000}.direct(l)}})
+			commands: [][]string{asked{algorithms[0], manyKeys, 1000, 3_600_000}.direct(l)}})
 		if err != nil {
 			return err
 		}

@@ -188,7 +188,7 @@ func (l load) fill(ctx context.Context) error {
 	return plan.Fill(ctx)
 }
 
-// shares tells how script calls for n decisions were spread over the nodes since there
+// shares returns how script calls for n decisions were spread over the nodes since there
 // were so many.
 func (l load) shares(s *sample, before []float64, n int) error {
 	after, err := l.calls()

@@ -34,7 +34,7 @@ func TestDenialsAreMeasured(t *testing.T) {
 	defer l.close()
 	node, err := l.redis(nil)
 	require.NoError(t, err)
-	for _, q := range questions {
+	for _, q := range algorithms {
 		ask := asked{q, "near", 3, 3_600_000}
 		for _, side := range ask.directs(l, load{target: target{fronts: []*server{node}, nodes: []*server{node}}, keys: 1, clients: 1, depth: 1, send: together}) {
 			require.NoError(t, side.prepare(t.Context()))

@@ -96,7 +96,7 @@ func run(args []string) error {
 	return r.write(*docs)
 }
 
-// measure fills the report, case by case, and tells of each as it is done.
+// measure fills the report, case by case, and prints each as it is done.
 func measure(ctx context.Context, l *lab, o options, r *report) error {
 	for _, c := range cases(l, o) {
 		if !o.only.MatchString(c.name()) {

@@ -12,7 +12,7 @@ import (
 // kind is a kind of key of which the memory is measured.
 type kind struct {
 	title   string
-	scripts []load // the ways to keep it in Redis; the smallest is told
+	scripts []load // the ways to keep it in Redis; the smallest is shown
 	proxied load
 	times   int // how often each key is asked about
 }
@@ -44,7 +44,7 @@ func kinds(l *lab, o options) (all []kind) {
 	script := func(name string, args ...string) []load {
 		return []load{{target: l.redisTarget(), script: name, command: l.eval(name, manyKeys, args...)}}
 	}
-	for _, q := range questions {
+	for _, q := range algorithms {
 		ask := asked{q, manyKeys, 100, day}
 		direct := func() []load { return ask.directs(l, load{target: l.redisTarget()}) }
 		add(q.command, direct(), 1, ask.proxied()...)

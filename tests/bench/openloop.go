@@ -3,7 +3,7 @@ package main
 // openLoopCases ask at a fixed rate: 10,000 a second, half of what both sides reach, and
 // again 10,000 while one of three nodes stands still for half of the time.
 func openLoopCases(l *lab, o options) (all []comparison) {
-	cold := asked{questions[0], manyKeys, 100, 60_000}
+	cold := asked{algorithms[0], manyKeys, 100, 60_000}
 	for _, c := range []struct {
 		title       string
 		redis, asks target

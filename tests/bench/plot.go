@@ -118,12 +118,12 @@ func (r *report) plotted() (groups []plotGroup, rows int) {
 
 // rank puts the cases of one command together, and those of several last.
 func rank(row result) int {
-	for i, q := range questions {
+	for i, q := range algorithms {
 		if strings.HasPrefix(row.title, q.command+", ") {
 			return i
 		}
 	}
-	return len(questions)
+	return len(algorithms)
 }
 
 // plotLabel says in words what a case is.

@@ -57,7 +57,7 @@ func (r *report) page() string {
 }
 
 // summary is what a reader who knows nothing of rlproxy should take away: a line for
-// each of five questions, as far as what they speak of was measured.
+// each of five topics that were measured.
 func (r *report) summary(b *strings.Builder) {
 	b.WriteString("- **What this is about.** An application can limit rates by a Lua script that it sends to Redis (`EVALSHA`), or by asking\n" +
 		"  rlproxy, which keeps its counts on the same Redis. Here both do the same work on the same machine.\n")
@@ -136,7 +136,7 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
   first in the next one, with the keys that it has. Skewed keys get
   25,000 requests. With many keys that are not near a limit, both sides make as many decisions.
 - What was denied is, for rlproxy, what it counts itself, and for scripts, how many requests did not write: ` + "`INFO commandstats`" + `.
-- Skewed keys, several questions about a key, fleets and fixed rates have a load generator of their own (tests/traffic), the same on both
+- Skewed keys, several limits on a key, fleets and fixed rates have a load generator of their own (tests/traffic), the same on both
   sides; the rest is redis-benchmark. It shares the cores, too, and takes more of them than redis-benchmark does.
 - The load generator of a fixed rate has 50 connections, and writes each request when its time has come, behind those on the connection that are
   not answered yet. Half of what both reach is half of what the slower side makes when 50 clients wait for each answer.

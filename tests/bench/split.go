@@ -23,7 +23,7 @@ func (l *lab) openSplit() error {
 // splitCase compares a hot key that is split over four redis-servers with one that
 // lies on one of them. One client waits for each answer, so that nothing can be
 // combined: each decision is a call of its own, on both sides.
-func (l *lab) splitCase(q question) comparison {
+func (l *lab) splitCase(q algorithm) comparison {
 	a := load{
 		target:  target{fronts: []*server{l.split}, proxied: true, nodes: l.shards},
 		command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: 1, depth: 1, warm: 1,

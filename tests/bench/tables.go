@@ -14,7 +14,7 @@ func (r *report) tables() string {
 		"make that many requests on this machine, the limit is lower, so that both are near it: half of what the slower side makes about keys with room. "+
 		"How near they are shows in the percentage of requests that were denied. Skewed keys are a million, of which the "+
 		"n-th is asked about in proportion to 1/n (Zipf), at most 100 times a minute. Two windows are 100 a minute and 1,000 an hour. The four "+
-		"questions are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
+		"limits are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
 	r.openLoops(&b)
 	r.latencies(&b)
 	r.throughput(&b, fleets, "As many clients in all, 48, ask one node through one proxy or several. Only equal requests that one proxy has at the same time are "+

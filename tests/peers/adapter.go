@@ -27,9 +27,9 @@ func startAdapter(ctx context.Context, argv, environment []string) (*adapter, er
 	return &adapter{p, bufio.NewScanner(p.out)}, nil
 }
 
-func (a *adapter) ask(questions []Question) ([]Answer, error) {
+func (a *adapter) ask(requests []Request) ([]Answer, error) {
 	var text []byte
-	for _, q := range questions {
+	for _, q := range requests {
 		if q.Key == "" || strings.ContainsAny(q.Key, " \n\r") {
 			return nil, fmt.Errorf("an adapter cannot read the key %q", q.Key)
 		}
@@ -40,7 +40,7 @@ func (a *adapter) ask(questions []Question) ([]Answer, error) {
 		_, err := a.p.in.Write(text)
 		wrote <- err
 	}()
-	answers := make([]Answer, len(questions))
+	answers := make([]Answer, len(requests))
 	for i := range answers {
 		if !a.lines.Scan() {
 			return nil, errors.Join(errors.New("the adapter ended: "+a.p.text.String()), a.lines.Err())

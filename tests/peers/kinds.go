@@ -136,7 +136,7 @@ func throttlecrab(port, _ string) (argv, environment []string) {
 // pairs is a command of rlproxy that takes limits and windows.
 type pairs string
 
-func (p pairs) command(q Question) ([]string, error) {
+func (p pairs) command(q Request) ([]string, error) {
 	return []string{string(p), q.Key, text(q.Limit), text(q.Window.Milliseconds()) + "ms", "COST", text(q.Cost)}, nil
 }
 
@@ -156,7 +156,7 @@ type throttle struct {
 	denied int64 // the first integer of a denial
 }
 
-func (t throttle) command(q Question) ([]string, error) {
+func (t throttle) command(q Request) ([]string, error) {
 	if q.Window%time.Second != 0 {
 		return nil, fmt.Errorf("a window is whole seconds, not %s", q.Window)
 	}
@@ -202,7 +202,7 @@ var logDigest = func() string {
 
 func (logScript) prepare() []string { return []string{"SCRIPT", "LOAD", logSource} }
 
-func (logScript) command(q Question) ([]string, error) {
+func (logScript) command(q Request) ([]string, error) {
 	return []string{"EVALSHA", logDigest, "1", q.Key, text(q.Limit), text(q.Window.Milliseconds()), text(q.Cost)}, nil
 }
 

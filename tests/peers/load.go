@@ -17,7 +17,7 @@ import (
 // Load is many clients that ask about random keys, each waiting for its answers.
 type Load struct {
 	Connections int
-	Depth       int // questions sent together on a connection; above 1 only by a peer that Pipelines
+	Depth       int // requests sent together on a connection; above 1 only by a peer that Pipelines
 	Keys        int
 	Limit       int64
 	Window      time.Duration
@@ -28,7 +28,7 @@ type Load struct {
 type Report struct {
 	Decisions int
 	Allowed   int // -1: the load generator does not tell
-	Errors    int // questions that got no decision
+	Errors    int // requests that got no decision
 	Seconds   float64
 	P50, P99  time.Duration // latency; of several processes the mean of theirs
 
@@ -37,13 +37,13 @@ type Report struct {
 	Client time.Duration // of the clients: redis-benchmark, or the program that calls the library
 }
 
-// Pipelines reports whether a client of the peer can send several questions together.
+// Pipelines reports whether a client of the peer can send several requests together.
 func (p *Peer) Pipelines() bool { return p.kind.dialect != nil }
 
 // Load runs a load: redis-benchmark for a peer that speaks RESP, else its adapter.
 func (p *Peer) Load(ctx context.Context, l Load) (Report, error) {
 	if l.Depth < 1 || l.Depth > 1 && !p.Pipelines() {
-		return Report{}, fmt.Errorf("%s cannot send %d questions together", p.Name, l.Depth)
+		return Report{}, fmt.Errorf("%s cannot send %d requests together", p.Name, l.Depth)
 	}
 	var c clients = &adapters{}
 	if p.kind.dialect != nil {
@@ -101,7 +101,7 @@ func (p *Peer) used(c clients) (used [3]time.Duration, err error) {
 	return used, errors.Join(wrong[:]...)
 }
 
-// Store returns a number that the Redis at address tells in a section of INFO.
+// Store returns a number that the Redis at address reports in a section of INFO.
 func Store(address, section, field string) (float64, error) {
 	info, err := traffic.Ask(address, "INFO", section)
 	if err != nil {
@@ -189,20 +189,20 @@ func (a *adapters) close() {
 	}
 }
 
-// benchmark is redis-benchmark. It is told how many questions to ask, not how long, so
+// benchmark is redis-benchmark. It takes the number of requests, not how long, so
 // the first run tries how many there are in a second.
 type benchmark struct {
 	ctx  context.Context
 	args []string
 	used time.Duration // CPU time of all runs
-	rate float64       // questions a second in the last run; 0: none yet
+	rate float64       // requests a second in the last run; 0: none yet
 }
 
 // keyPlaceholder is what redis-benchmark puts a random number in place of.
 const keyPlaceholder = "key:__rand_int__"
 
 func (b *benchmark) open(ctx context.Context, p *Peer, l Load) error {
-	words, err := p.kind.dialect.command(Question{keyPlaceholder, l.Limit, l.Window, 1})
+	words, err := p.kind.dialect.command(Request{keyPlaceholder, l.Limit, l.Window, 1})
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ import (
 	"time"
 )
 
-// Question is one request for a decision.
-type Question struct {
+// Request is one request for a decision.
+type Request struct {
 	Key    string
 	Limit  int64         // the most that may be admitted in a window
 	Window time.Duration // in whole milliseconds
@@ -35,11 +35,11 @@ type Answer struct {
 	RetryAfter time.Duration // how long to wait after a denial; -1 ms: the peer does not say
 	Fallback   bool          // whether it was decided without the store, which did not answer
 	Err        error         // why there is no decision; the other answers may have one
-	Sent       time.Time     // before the question was written
+	Sent       time.Time     // before the request was written
 	Received   time.Time     // after the answer was read
 }
 
-// Peer is a running rate limiter, with one connection for questions.
+// Peer is a running rate limiter, with one connection for requests.
 type Peer struct {
 	Name string
 
@@ -51,9 +51,9 @@ type Peer struct {
 	asker   asker
 }
 
-// asker answers questions in order.
+// asker answers requests in order.
 type asker interface {
-	ask(questions []Question) ([]Answer, error)
+	ask(requests []Request) ([]Answer, error)
 	close()
 }
 
@@ -114,16 +114,16 @@ func (p *Peer) environment() []string {
 	return []string{"PEER_REDIS=" + p.redis, "PEER_SERVER=" + p.address}
 }
 
-// Ask puts questions and returns their answers, in order. The questions are written
+// Ask sends requests and returns their answers, in order. The requests are written
 // together: ask them one by one where the time of each matters. An error means that
 // the peer has ended or answered nonsense.
-func (p *Peer) Ask(questions ...Question) ([]Answer, error) {
-	for _, q := range questions {
+func (p *Peer) Ask(requests ...Request) ([]Answer, error) {
+	for _, q := range requests {
 		if q.Cost < 1 || q.Window%time.Millisecond != 0 {
-			return nil, errors.New("a question needs a cost of at least 1 and a window of whole milliseconds")
+			return nil, errors.New("a request needs a cost of at least 1 and a window of whole milliseconds")
 		}
 	}
-	answers, err := p.asker.ask(questions)
+	answers, err := p.asker.ask(requests)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Name, err)
 	}

@@ -35,18 +35,18 @@ func run(m *testing.M) int {
 // These need nothing but what rlproxy's other tests need.
 var ownPeers = []string{"rlproxy", "rlproxy embedded", "sorted-set script"}
 
-func TestAPeerHoldsTheLimitThatAQuestionNames(t *testing.T) {
+func TestAPeerHoldsTheLimitThatARequestNames(t *testing.T) {
 	t.Parallel()
 	redis := redistest.Start(t)
 	for _, name := range ownPeers {
 		p, err := Start(t.Context(), name, redis.Addr)
 		require.NoError(t, err)
 		defer p.Stop()
-		answers, err := p.Ask(Question{name, 3, time.Minute, 2}, Question{name, 3, time.Minute, 1}, Question{name, 3, time.Minute, 1})
+		answers, err := p.Ask(Request{name, 3, time.Minute, 2}, Request{name, 3, time.Minute, 1}, Request{name, 3, time.Minute, 1})
 		require.NoError(t, err)
 		for i, want := range []bool{true, true, false} {
 			require.NoError(t, answers[i].Err)
-			require.Equal(t, want, answers[i].Allowed, "%s: question %d", name, i)
+			require.Equal(t, want, answers[i].Allowed, "%s: request %d", name, i)
 		}
 		require.EqualValues(t, 3, Worst(answers[1:], 1, time.Minute)+2)
 	}

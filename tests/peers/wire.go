@@ -12,13 +12,13 @@ import (
 
 // dialect is how a server is asked by RESP.
 type dialect interface {
-	// command returns the words that ask a question, or says why they cannot.
-	command(q Question) ([]string, error)
+	// command returns the words of a request, or says why they cannot.
+	command(q Request) ([]string, error)
 	// answer reads the integers of a reply.
 	answer(reply []int64) (Answer, error)
 }
 
-// preparer is a dialect that needs a command before the first question.
+// preparer is a dialect that needs a command before the first request.
 type preparer interface{ prepare() []string }
 
 // wire is a connection to a server that speaks RESP.
@@ -44,10 +44,10 @@ func dialWire(address string, d dialect) (*wire, error) {
 
 func (w *wire) close() { _ = w.Close() } // all replies are read, or the peer has failed
 
-func (w *wire) ask(questions []Question) ([]Answer, error) {
-	answers := make([]Answer, len(questions))
+func (w *wire) ask(requests []Request) ([]Answer, error) {
+	answers := make([]Answer, len(requests))
 	var text []byte
-	for i, q := range questions {
+	for i, q := range requests {
 		words, err := w.command(q)
 		if answers[i].Err = err; err == nil {
 			text = traffic.Encode(text, words, 0)

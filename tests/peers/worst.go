@@ -4,7 +4,7 @@ import "time"
 
 // Worst returns the most that was certainly admitted within a window's length: of the
 // answers that were received within it, those that were asked after its beginning. Each
-// answer is to a question of the given cost, and they are in the order of asking.
+// answer is to a request of the given cost, and they are in the order of asking.
 func Worst(answers []Answer, cost int64, window time.Duration) (worst int64) {
 	sum, first := int64(0), 0
 	for i, a := range answers {

@@ -78,10 +78,10 @@ func (p *page) reason(r *row, title string) string {
 		}
 	case "decisions/s", "-P 16", "p50 us", "p99 us", "CPU us":
 		if !r.hangs.known {
-			return "Its question needs one number of a map, and its answer five short integers."
+			return "Its request needs one number of a map, and its answer five short integers."
 		}
 		if r.single.Server == 0 {
-			return "Its caller asks Redis itself: one hop and one process less than with rlproxy, each of whose questions is read and written twice."
+			return "Its caller asks Redis itself: one hop and one process less than with rlproxy, which reads and writes each request twice."
 		}
 	}
 	return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/rlproxy/rlproxy/tests/peers"
 )
 
-// The load and the questions of all peers: what all of them can express.
+// The load and the requests of all peers: what all of them can express.
 const (
 	connections = 50
 	depth       = 16
@@ -37,7 +37,7 @@ var (
 type row struct {
 	name   string
 	single sample  // each client waits for an answer before it asks again
-	deep   sample  // each client sends several questions together
+	deep   sample  // each client sends several requests together
 	first  float64 // memory for a key with one admission, in bytes
 	full   float64 // memory for a key that has admitted its limit, in bytes
 	worst  float64 // the most admitted in a window, in limits
@@ -63,7 +63,7 @@ func (s sample) all() float64 { return s.each(s.Store + s.Server + s.Client) }
 type stopped struct {
 	known  bool // whether there is a store that can stop
 	answer string
-	first  time.Duration // until the answer to the first question
+	first  time.Duration // until the answer to the first request
 	second time.Duration // until the answer to the next
 }
 
@@ -85,7 +85,7 @@ func measure(ctx context.Context, rows []*row, long time.Duration, rounds int) e
 						return err
 					}
 					if report.Errors > 0 {
-						return fmt.Errorf("%s: %d of %d questions got no decision", r.name, report.Errors, report.Decisions)
+						return fmt.Errorf("%s: %d of %d requests got no decision", r.name, report.Errors, report.Decisions)
 					}
 					s := sample{report, float64(report.Decisions) / report.Seconds}
 					if d == 1 {
@@ -149,11 +149,11 @@ func (r *row) memory(p *peers.Peer, _ *peers.Redis) error {
 	}
 	ask := func(from, to int) error {
 		for ; from < to; from += few {
-			questions := make([]peers.Question, few)
-			for i := range questions {
-				questions[i] = question(fmt.Sprintf("key:%012d", from+i), time.Hour)
+			requests := make([]peers.Request, few)
+			for i := range requests {
+				requests[i] = request(fmt.Sprintf("key:%012d", from+i), time.Hour)
 			}
-			if _, err := admitted(p, questions...); err != nil {
+			if _, err := admitted(p, requests...); err != nil {
 				return err
 			}
 		}
@@ -184,13 +184,13 @@ func (r *row) memory(p *peers.Peer, _ *peers.Redis) error {
 	return err
 }
 
-func question(key string, window time.Duration) peers.Question {
-	return peers.Question{Key: key, Limit: limit, Window: window, Cost: 1}
+func request(key string, window time.Duration) peers.Request {
+	return peers.Request{Key: key, Limit: limit, Window: window, Cost: 1}
 }
 
-// admitted asks, and returns an error if there is a question without a decision.
-func admitted(p *peers.Peer, questions ...peers.Question) ([]peers.Answer, error) {
-	answers, err := p.Ask(questions...)
+// admitted asks, and returns an error if there is a request without a decision.
+func admitted(p *peers.Peer, requests ...peers.Request) ([]peers.Answer, error) {
+	answers, err := p.Ask(requests...)
 	for _, a := range answers {
 		if a.Err != nil {
 			return nil, fmt.Errorf("%s: %w", p.Name, a.Err)
@@ -201,14 +201,14 @@ func admitted(p *peers.Peer, questions ...peers.Question) ([]peers.Answer, error
 
 // windows is greedy around the edges of windows of a second: it asks without a pause from
 // shortly before an edge until a window after it. The first key meets an edge of the
-// clock; the second one an edge that its own first question set.
+// clock; the second one an edge that its own first request set.
 func (r *row) windows(p *peers.Peer, _ *peers.Redis) error {
 	const window, before = time.Second, 150 * time.Millisecond
 	greedy := func(key string, from time.Time) error {
 		var answers []peers.Answer
 		time.Sleep(time.Until(from))
 		for time.Since(from) < before+window+window/10 {
-			a, err := admitted(p, question(key, window))
+			a, err := admitted(p, request(key, window))
 			if err != nil {
 				return err
 			}
@@ -217,13 +217,13 @@ func (r *row) windows(p *peers.Peer, _ *peers.Redis) error {
 		r.worst = max(r.worst, float64(peers.Worst(answers, 1, window))/limit)
 		return nil
 	}
-	if _, err := admitted(p, question("warm", window)); err != nil {
+	if _, err := admitted(p, request("warm", window)); err != nil {
 		return err
 	}
 	if err := greedy("clock", time.Now().Truncate(window).Add(2*window-before)); err != nil {
 		return err
 	}
-	opened, err := admitted(p, question("own", window))
+	opened, err := admitted(p, request("own", window))
 	if err != nil {
 		return err
 	}
@@ -253,7 +253,7 @@ func (s *stopped) try(stop func(*peers.Redis) error) func(*peers.Peer, *peers.Re
 		if !p.HasStore() {
 			return nil
 		}
-		if _, err := admitted(p, question("key", time.Minute)); err != nil {
+		if _, err := admitted(p, request("key", time.Minute)); err != nil {
 			return err
 		}
 		if err := stop(redis); err != nil {
@@ -263,7 +263,7 @@ func (s *stopped) try(stop func(*peers.Redis) error) func(*peers.Peer, *peers.Re
 		for i, took := range []*time.Duration{&s.first, &s.second} {
 			began, answered := time.Now(), make(chan string, 1)
 			go func() { // ends when the peer answers, or is stopped
-				a, err := p.Ask(question("key", time.Minute))
+				a, err := p.Ask(request("key", time.Minute))
 				answered <- describe(a, err)
 			}()
 			select {

@@ -188,7 +188,7 @@ rlproxy does under other loads, and [where a peer is ahead](#where-a-peer-is-ahe
 
 `)
 	fmt.Fprintf(&b, `%d clients ask about %s random keys with a limit of %d a minute. In the first column each waits for its answer before it asks again; in the
-second it sends %d questions together, where a client of the limiter can. Latencies and CPU belong to the first column. CPU is the time that all processes
+second it sends %d requests together, where a client of the limiter can. Latencies and CPU belong to the first column. CPU is the time that all processes
 take for a decision, and what Redis, the limiter's server and the clients take of it. A library runs in its caller: its time is the client's. The others' client is
 redis-benchmark, which does less than any application's client.
 
@@ -213,8 +213,8 @@ window a request came, and two weighted counters assume that it was evenly. Such
 	b.WriteString(`
 ## When the store stops
 
-A question is asked after Redis was suspended (it hangs: connections stay open, and nothing answers) or killed (it is gone: connections are refused), and then another. Settings are
-those of the table at the end; most limiters can be given shorter timeouts, and a caller should give them. The second question is asked at once after the first answer. A limiter that keeps the state in its own process has no store to lose, and loses the state with the process.
+A request is sent after Redis was suspended (it hangs: connections stay open, and nothing answers) or killed (it is gone: connections are refused), and then another. Settings are
+those of the table at the end; most limiters can be given shorter timeouts, and a caller should give them. The second request is sent at once after the first answer. A limiter that keeps the state in its own process has no store to lose, and loses the state with the process.
 
 `)
 	p.table(&b, stop, "")
