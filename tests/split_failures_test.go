@@ -150,6 +150,16 @@ func (a *awayCase) up(t *testing.T) bool {
 // back empty has forgotten what was admitted: it admits the limit again, and no more than that.
 func TestSplitKeySurvivesTheLossOfItsHome(t *testing.T) {
 	t.Parallel()
+	const tries = 5
+	for try := 1; loseHome(t) == 0; try++ { // on a busy machine, the leases may end before the first request
+		require.Less(t, try, tries, "no shard admitted a request after its home was killed")
+	}
+}
+
+// loseHome kills the node of a split key's home, and starts it again. It returns how many requests
+// the other shards admitted meanwhile.
+func loseHome(t *testing.T) (admitted int64) {
+	t.Helper()
 	a := startAway(t)
 	a.ask(t, 200)
 	s := a.links[0].settled(t, "k")
@@ -160,7 +170,6 @@ func TestSplitKeySurvivesTheLossOfItsHome(t *testing.T) {
 	}
 	home := nodeAt(t, a.nodes, s.shards[0].node)
 	home.Kill()
-	var admitted int64
 	began := time.Now()
 	for refused := 0; refused < 50; {
 		reply := a.link().do(t, words("RL.SLIDE k 400 1h SHARDS 4 FAIL ERROR")...)
@@ -177,7 +186,6 @@ func TestSplitKeySurvivesTheLossOfItsHome(t *testing.T) {
 		require.Less(t, time.Since(began), 2*time.Second, "a shard admitted after its lease of a second")
 		admitted++
 	}
-	require.Positive(t, admitted)
 	require.LessOrEqual(t, admitted, lent)
 
 	home.Run()
@@ -188,6 +196,7 @@ func TestSplitKeySurvivesTheLossOfItsHome(t *testing.T) {
 	require.GreaterOrEqual(t, a.admitted, awayLimit-s.used-admitted, "only what the shards remember may count")
 	require.Equal(t, int64(awayLimit), a.sum(t))
 	a.fleet.stop(t)
+	return admitted
 }
 
 // TestSplitKeyHoldsItsLimitWhileNodesFail takes nodes away one after another under load. The load

@@ -4,9 +4,9 @@
 //     node checkout.mjs
 //     curl -i -X POST -H 'X-User: 7' -H 'X-Shop: red' http://127.0.0.1:8080/
 //
-// One question asks about all three keys. It is admitted if each of them has room, and then charged to each;
-// else nothing is charged anywhere. Asked one after the other, a user whose shop has no room left would
-// still pay with its own limit.
+// One command asks about all three keys. It is admitted if each of them has room, and then charged to each;
+// else nothing is charged anywhere. With one command after the other, a user whose shop has no room left
+// would still be charged.
 //
 // RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens when the limits
 // cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy applies it when a Redis is away; we
@@ -34,13 +34,13 @@ createServer(async (req, res) => {
     ['the shop', `shop:${req.headers['x-shop']}`, '5', '60'],
     ['everyone', 'everyone', '1000', '60'],
   ]
-  const question = limits.map(([, key, limit, window]) => [key, limit, window, 'FAIL', FAIL])
+  const parts = limits.map(([, key, limit, window]) => [key, limit, window, 'FAIL', FAIL])
   let replies
   try {
-    const command = ['RL.SLIDE', ...question.reduce((words, next) => [...words, 'AND', ...next])]
+    const command = ['RL.SLIDE', ...parts.reduce((words, next) => [...words, 'AND', ...next])]
     replies = await Promise.race([rl.sendCommand(command), silence(1000)])
   } catch (err) {
-    // Not asked again: it may have been charged. A question about several keys has no id.
+    // Not asked again: it may have been charged, and a request for several keys has no id.
     console.error(err.message)
     if (FAIL !== 'OPEN') return res.writeHead(503).end('try again later\n')
     return res.end('thank you\n')

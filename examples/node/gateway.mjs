@@ -7,7 +7,7 @@
 // What an answer costs is known afterwards. So the gateway reserves the most that it can cost, which is the
 // prompt and max_tokens, streams the answer, and settles with what was used. The rest is free again at once.
 //
-// Both commands have the id of the reservation. Whoever gets no answer asks again with the same id: nothing is
+// Both commands have the id of the reservation. If there is no answer, the gateway asks again with the same id: nothing is
 // held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
 //
 // RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which an answer must
