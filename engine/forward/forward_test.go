@@ -58,6 +58,7 @@ func TestWarmPipelineAllocatesLessThanOncePerCommand(t *testing.T) {
 	}
 	run()
 	require.Equal(t, "$-1\r\n", forwardAll(t, f, 2, "GET nothing")[0])
+	f.table.stale.Store(false) // or the forwarder may fetch the table again while this is measured
 	perCommand := testing.AllocsPerRun(200, run) / commands
 	t.Logf("%.2f allocations per command", perCommand)
 	require.Less(t, perCommand, 1.0)
