@@ -380,7 +380,10 @@ func TestLargeArgumentsAreBoundedAndTheirMemoryReturned(t *testing.T) {
 // TestWaitingRequestsAreCounted has many connections wait for a stopped node with long
 // pipelines.
 func TestWaitingRequestsAreCounted(t *testing.T) {
-	const clientsMB = 64
+	clientsMB, connections := 64, 300
+	if raceEnabled {
+		clientsMB, connections = 16, 75
+	}
 	node := startNode(t)
 	p := startProxy(t, append(backends(node), "--maxmemory-clients", strconv.Itoa(clientsMB)+"mb", "--maxmemory", "16mb", "--maxclients", "2000")...)
 	node.Pause()
@@ -390,7 +393,7 @@ func TestWaitingRequestsAreCounted(t *testing.T) {
 		b = appendCommand(b, "GET", key(i))
 	}
 	var clients []*conn
-	for range 300 {
+	for range connections {
 		c := dial(t, p.addr)
 		require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
 		_, err := c.Write(b)

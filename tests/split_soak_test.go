@@ -79,7 +79,7 @@ type splitSoak struct {
 // room. SOAK_REQUESTS sets the number of requests.
 func TestSplitKeysHoldTheirLimitsUnderLoad(t *testing.T) {
 	t.Parallel()
-	count := int64(30_000)
+	count := int64(15_000)
 	if soak > 0 {
 		count = soak
 	}

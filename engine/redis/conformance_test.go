@@ -67,7 +67,7 @@ func TestConformanceOfWhatIsStarted(t *testing.T) {
 func TestConformanceOfSeveralKeys(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
-		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 3000) })
+		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 1000) })
 	}
 }
 

@@ -3,7 +3,7 @@
 // killed, stopped and moved, and lose their memory or their clock's time. What clients see
 // must stay within what rlproxy promises.
 //
-// CHAOSTIME sets the duration, 15 seconds unless set. CHAOSSEED repeats the choices of
+// CHAOSTIME sets the duration, 10 seconds unless set. CHAOSSEED repeats the choices of
 // another run; how they coincide with the load depends on the machine.
 //
 // Reading order: chaos_test.go, fleet_test.go (a fault, from its beginning until everything
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { os.Exit(proxytest.Main(m, "../../cmd/rlproxy")) }
 // settings returns the duration of the run and the seed of its choices.
 func settings(t *testing.T) (duration time.Duration, seed uint64) {
 	t.Helper()
-	duration, seed = 15*time.Second, uint64(time.Now().UnixNano())
+	duration, seed = 10*time.Second, uint64(time.Now().UnixNano())
 	var err error
 	if text := os.Getenv("CHAOSTIME"); text != "" {
 		duration, err = time.ParseDuration(text)
