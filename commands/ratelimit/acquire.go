@@ -23,7 +23,7 @@ const (
 
 var (
 	slotsTTL  = table.Arg{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "the lease ends after this time unless it is renewed; 1ms to 366d, default 30s, rounded up by at most 1/64"}
-	slotsKeys = "what has slots: 1 to 4096 arbitrary bytes. Slots do not touch what RL.SLIDE and other commands count of the same key"
+	slotsKeys = "what has slots: 1 to 4096 arbitrary bytes. Slots do not affect what RL.SLIDE and other commands count for the same key"
 )
 
 // acquire returns RL.ACQUIRE.
@@ -31,19 +31,19 @@ func acquire() Command {
 	key, cost, id, ttl := keyArg, costArg, holdIDArg, slotsTTL
 	key.About = slotsKeys
 	cost.About = "the slots to hold, 0 to slots; default 1; 0 holds nothing, and the reply is for a cost of 1"
-	id.Token, id.About = "ID", "1 to 64 bytes: names the lease, and whoever holds it. The same id again renews it and is allowed; let each connection use ids of its own"
+	id.Token, id.About = "ID", "1 to 64 bytes: identifies the lease and its holder. A request with the same id renews the lease and is allowed; each connection should use ids of its own"
 	ttl.About += "; at least 1s with CONN"
 	return Command{Command: table.Command{
 		Name: "rl.acquire", Arity: -5, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(1), independent of how many leases are out",
-		Summary: "Acquires slots, of which at most a number is held at once",
+		Summary: "Acquires slots, of which only a limited number can be held at a time",
 		Args: []table.Arg{key,
 			{Name: "slots", Type: "integer", About: "the most slots held at once, 1 to 1000000000000; leases that are out stay when it is lowered"},
 			id, cost, ttl,
-			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true, About: "ties the lease to this connection: the proxy renews it while the connection is open, and releases it when the connection closes, and at RESET. What `tcp-keepalive` and `timeout` find closed is closed, too. " +
+			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true, About: "ties the lease to this connection: the proxy renews it while the connection is open, and releases it when the connection closes, and at RESET. A connection that `tcp-keepalive` or `timeout` ends is closed, too. " +
 				"The newest RL.ACQUIRE of an id decides to which connection the lease is tied, or to none; AUTH changes nothing"},
 			failArg},
-		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), retry_after (the milliseconds until the leases that stand in the way must have ended) " +
+		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), retry_after (the milliseconds until enough leases must have ended) " +
 			"and reset_after (until all must have). " +
 			"FAIL OPEN allows, whether slots are free or not; FAIL CLOSED denies, and so does FAIL LOCAL, since a proxy alone cannot know which slots are free. In each case the node may hold the slots, until TTL.",
 		Examples: []table.Example{
@@ -143,7 +143,7 @@ func release() Command {
 		Summary: "Ends leases of RL.ACQUIRE",
 		Args:    []table.Arg{key, ids},
 		Replies: "Integer: how many of the leases were held. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says; " +
-			"leases that are released already stay released, and asking again is safe.",
+			"leases that are released already stay released, and a retry is safe.",
 		Examples: []table.Example{{Line: "RL.RELEASE gpu job-17 job-18", Reply: "(integer) 2"}},
 	},
 		Parse:      parseRelease,

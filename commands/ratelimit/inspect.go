@@ -17,7 +17,7 @@ func inspect() Command {
 		Args:    []table.Arg{keyArg},
 		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and buckets " +
 			"with which the key was used, with SHADOW (shadow is 1) or without (0); empty for an unknown key. limit and remaining are as last charged or held; " +
-			"parts holds the shards of a split key. held is the units that are held now, which count beside used, and holds the number of reservations or leases that hold them; " +
+			"parts holds the shards of a split key. held is the units that are held now, which count in addition to used, and holds the number of reservations or leases that hold them; " +
 			"lapsed is how many have lapsed since the window last held nothing. Leases of RL.ACQUIRE are a row with window-ms 0, whose limit is slots and whose remaining is free.",
 		Examples: []table.Example{{Line: "RL.INSPECT user:42", Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) \"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) (integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) \"parts\"\n   20) (empty array)\n   21) \"shadow\"\n   22) (integer) 0\n   23) \"held\"\n   24) (integer) 0\n   25) \"holds\"\n   26) (integer) 0\n   27) \"lapsed\"\n   28) (integer) 0"}},
 	},

@@ -75,10 +75,10 @@ func settle() Command {
 		Cost:    "O(W) with W the number of windows, independent of how many reservations are out",
 		Summary: "Ends a reservation and charges what was really used",
 		Args: []table.Arg{keyArg, holdIDArg,
-			{Name: "cost", Type: "integer", About: "0 to 1000000000000: 0 gives all units back; more than were held are charged all the same, even past the limit"}},
+			{Name: "cost", Type: "integer", About: "0 to 1000000000000: 0 gives all units back; more units than were held are charged in full, even beyond the limit"}},
 		Replies: "Three integers: settled (1 if this call or an earlier equal one settled it, else 0), units charged, and units given back. " +
 			"An unknown or lapsed id, and one that was settled with another cost, gets 0, 0 and 0, and nothing is charged. " +
-			"If the node does not answer it is the error UNAVAILABLE, whatever FAIL says; asking again is safe.",
+			"If the node does not answer it is the error UNAVAILABLE, whatever FAIL says; a retry is safe.",
 		Examples: []table.Example{{Line: "RL.SETTLE tenant:7 req-81 1234", Reply: "1) (integer) 1\n2) (integer) 1234\n3) (integer) 2766"}},
 	},
 		Parse: parseSettle,

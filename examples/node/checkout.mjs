@@ -23,7 +23,7 @@ const rl = createClient({
 rl.on('error', (err) => console.error(err.message))
 rl.connect().catch(() => {}) // not awaited: we also serve while rlproxy is away
 
-/** Rejects after some ms: the client itself waits for a reply for ever. */
+/** Rejects after some ms: the client itself would wait for a reply forever. */
 const silence = (ms) => new Promise((_, reject) => {
   setTimeout(reject, ms, new Error('no answer from rlproxy')).unref()
 })
@@ -40,7 +40,7 @@ createServer(async (req, res) => {
     const command = ['RL.SLIDE', ...parts.reduce((words, next) => [...words, 'AND', ...next])]
     replies = await Promise.race([rl.sendCommand(command), silence(1000)])
   } catch (err) {
-    // Not asked again: it may have been charged, and a request for several keys has no id.
+    // No retry: the request may have been charged, and a multi-key request has no id.
     console.error(err.message)
     if (FAIL !== 'OPEN') return res.writeHead(503).end('try again later\n')
     return res.end('thank you\n')

@@ -4,10 +4,10 @@
 //     node gateway.mjs
 //     curl -N -H 'X-Api-Key: red' -d '{"prompt": "say it again", "max_tokens": 50}' http://127.0.0.1:8080/
 //
-// What an answer costs is known afterwards. So the gateway reserves the most that it can cost, which is the
-// prompt and max_tokens, streams the answer, and settles with what was used. The rest is free again at once.
+// The cost of a response is known only afterwards. So the gateway reserves the most that it can cost, which is the
+// prompt and max_tokens, streams the response, and settles with what was used. The rest is free again at once.
 //
-// Both commands have the id of the reservation. If there is no answer, the gateway asks again with the same id: nothing is
+// Both commands have the id of the reservation. If there is no reply, the gateway retries with the same id: nothing is
 // held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
 //
 // RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which an answer must
@@ -39,17 +39,17 @@ async function * model (prompt, maxTokens) {
   }
 }
 
-/** Rejects after some ms: the client itself waits for a reply for ever. */
+/** Rejects after some ms: the client itself would wait for a reply forever. */
 const silence = (ms) => sleep(ms, null, { ref: false }).then(() => { throw new Error('no answer from rlproxy') })
 
-/** Sends a command that has an id, and sends it again for so many seconds if nothing answers. */
+/** Sends a command that has an id, and retries for `patience` seconds while nothing answers. */
 async function ask (patience, ...command) {
   for (const deadline = Date.now() + patience * 1000; ;) {
     try {
       return await Promise.race([rl.sendCommand(command), silence(1000)])
     } catch (err) {
       if (err.message.startsWith('ERR') || Date.now() > deadline) throw err
-      console.error(`asking again: ${command[0]}: ${err.message}`)
+      console.error(`retrying: ${command[0]}: ${err.message}`)
       await sleep(100)
     }
   }

@@ -21,7 +21,7 @@ const rl = createClient({
 rl.on('error', (err) => console.error(err.message))
 rl.connect().catch(() => {}) // not awaited: we also serve while rlproxy is away
 
-/** Rejects after some ms: the client itself waits for a reply for ever. */
+/** Rejects after some ms: the client itself would wait for a reply forever. */
 const silence = (ms) => new Promise((_, reject) => {
   setTimeout(reject, ms, new Error('no answer from rlproxy')).unref()
 })

@@ -4,13 +4,13 @@
     python gateway.py
     curl -N -H 'X-Api-Key: red' -d '{"prompt": "say it again", "max_tokens": 50}' http://127.0.0.1:8080/
 
-What an answer costs is known afterwards. So the gateway reserves the most that it can cost, which is the
-prompt and max_tokens, streams the answer, and settles with what was used. The rest is free again at once.
+The cost of a response is known only afterwards. So the gateway reserves the most that it can cost, which is the
+prompt and max_tokens, streams the response, and settles with what was used. The rest is free again at once.
 
-Both commands have the id of the reservation. If there is no answer, the gateway asks again with the same id: nothing is
+Both commands have the id of the reservation. If there is no reply, the gateway retries with the same id: nothing is
 held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
 
-RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which an answer must
+RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which a response must
 have been streamed.
 """
 
@@ -46,7 +46,7 @@ def model(prompt, max_tokens):
 
 
 def ask(patience, *command):
-    """Sends a command that has an id, and sends it again for so many seconds if nothing answers."""
+    """Sends a command that has an id, and retries for `patience` seconds while nothing answers."""
     deadline = time.monotonic() + patience
     while True:
         try:
@@ -55,7 +55,7 @@ def ask(patience, *command):
             answered = isinstance(e, redis.ResponseError) and not str(e).startswith("UNAVAILABLE")
             if answered or time.monotonic() > deadline:
                 raise
-            logging.warning("asking again: %s: %s", command[0], e)
+            logging.warning("retrying: %s: %s", command[0], e)
             time.sleep(0.1)
 
 

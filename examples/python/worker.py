@@ -3,7 +3,7 @@
     pip install redis
     seq 20 | python worker.py & seq 21 40 | python worker.py & seq 41 60 | python worker.py
 
-A job is a line of the standard input. Before it begins, the worker acquires a slot, and it releases it in
+A job is a line of the standard input. Before it begins, the worker acquires a slot, which it releases in
 the end. CONN ties the slot to the worker's connection: rlproxy renews it while the connection is open, and
 releases it when the connection closes. So a worker that is killed frees its slot at once, and a job may
 take longer than the lease.
@@ -35,7 +35,7 @@ class Lost(Exception):
 
 def acquire():
     """Waits for a slot and returns the id of its lease."""
-    lease = uuid.uuid4().hex  # asked again with the same id, a lease is renewed and not taken twice
+    lease = uuid.uuid4().hex  # a retry with the same id renews the lease and does not take another slot
     while True:
         try:
             allowed, _, _, retry_after, _ = rl.execute_command("RL.ACQUIRE", KEY, SLOTS, "ID", lease, "TTL", TTL, "CONN")

@@ -105,7 +105,7 @@ func reservesTokens(e example) error {
 			}
 			answered := make(chan error, 1)
 			go func() { answered <- p.replies(http.StatusOK, "word\n", ask(2, 50), "X-Api-Key: blue") }() // it has a timeout
-			err := until("it is asked again", func() bool { return strings.Contains(p.log.String(), "asking again: RL.RESERVE") })
+			err := until("the gateway retries", func() bool { return strings.Contains(p.log.String(), "retrying: RL.RESERVE") })
 			return errors.Join(err, proxy.cmd.Process.Signal(syscall.SIGCONT), <-answered)
 		},
 		func() error { return counts(proxy, "tokens:blue", slide, 4, 0) },
