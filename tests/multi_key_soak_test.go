@@ -111,7 +111,7 @@ func (o *overlapping) client(t *testing.T, seed uint64) {
 // SOAK_REQUESTS sets the number of requests, at most 200,000.
 func TestMultiKeyRequestsHoldEveryLimit(t *testing.T) {
 	t.Parallel()
-	count := soakUpTo(200_000, 3000)
+	count := soakUpTo(200_000, 6000)
 	nodes := startNodes(t, 4)
 	observer := startProxy(t, backends(nodes...)...)
 	c := dial(t, observer.addr)
