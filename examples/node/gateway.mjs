@@ -10,7 +10,7 @@
 // Both commands have the id of the reservation. If there is no reply, the gateway retries with the same id: nothing is
 // held or charged twice. If the gateway dies, the reservation lapses after TTL and is charged in full.
 //
-// RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which an answer must
+// RLPROXY names rlproxy's host:port, PORT the port to listen on, TTL the seconds within which a response must
 // have been streamed.
 import { randomUUID } from 'node:crypto'
 import { createServer } from 'node:http'
