@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -65,7 +66,6 @@ type demand struct {
 	clients int // number of clients of each proxy
 	tenants []tenant
 	phases  []float64 // the factors, repeated from the first after the last
-	count   int64     // number of requests after which the clients end
 	away    bool      // whether nodes go away, so that policies may answer
 
 	began   time.Time
@@ -78,9 +78,9 @@ type demand struct {
 // maxDepth is the largest number of commands in a pipeline.
 const maxDepth = 64
 
-// start starts the clients. The channel is closed when all of them have ended. After that,
-// start may be called again with a larger count.
-func (d *demand) start() <-chan struct{} {
+// start starts the clients, which end with the context. The channel is closed when all of them
+// have ended. After that, start may be called again.
+func (d *demand) start(ctx context.Context) <-chan struct{} {
 	if d.answers == nil {
 		d.began, d.answers = time.Now(), make([][]answer, len(d.tenants))
 	}
@@ -88,10 +88,10 @@ func (d *demand) start() <-chan struct{} {
 	for i := range d.fleet.proxies {
 		for j := range d.clients {
 			wg.Add(1)
-			go func() { // ends when count requests have been sent
+			go func() { // ends with the context
 				defer wg.Done()
 				c := &caller{demand: d, place: i, rng: rand.New(rand.NewPCG(uint64(i), uint64(j)))}
-				err := c.run()
+				err := c.run(ctx)
 				d.mu.Lock()
 				defer d.mu.Unlock()
 				for k := range d.tenants {
@@ -125,7 +125,7 @@ type caller struct {
 	answers [][]answer // by tenant
 }
 
-func (c *caller) run() error {
+func (c *caller) run(ctx context.Context) error {
 	d := c.demand
 	c.answers = make([][]answer, len(d.tenants))
 	due := make([]float64, len(d.tenants)) // number of requests that are due, by tenant
@@ -133,10 +133,10 @@ func (c *caller) run() error {
 		due[i] = c.rng.Float64()
 	}
 	last := time.Now()
-	for d.sent.Load() < d.count {
+	for ctx.Err() == nil {
 		p := d.fleet.proxy(c.place)
 		link, err := connect(p.addr)
-		for ; err == nil && d.sent.Load() < d.count; time.Sleep(time.Millisecond) { // this paces the demand
+		for ; err == nil && ctx.Err() == nil; time.Sleep(time.Millisecond) { // this paces the demand
 			now := time.Now()
 			share := now.Sub(last).Seconds() * d.factor(d.phaseAt(now)) / float64(d.clients*len(d.fleet.proxies))
 			last = now

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -207,10 +208,12 @@ func TestSplitKeyHoldsItsLimitWhileNodesFail(t *testing.T) {
 	nodes := startNodes(t, 4)
 	f := startFleet(t, append(backends(nodes...), "--backend-timeout", brief))
 	const limit, window, lease = 500, time.Second, time.Second
-	d := &demand{fleet: f, clients: 3, phases: []float64{0.8, 1.5}, count: 1 << 40, away: true, tenants: []tenant{
+	d := &demand{fleet: f, clients: 3, phases: []float64{0.8, 1.5}, away: true, tenants: []tenant{
 		{key: "k", command: "RL.SLIDE", pairs: []pair{{limit, window}}, cost: 1, options: withShards(4)}}}
 	c := dial(t, f.proxies[0].addr)
-	done := d.start()
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	done := d.start(ctx)
 	more := func(n int64) { // waits for n more requests
 		t.Helper()
 		from := d.sent.Load()
@@ -240,7 +243,7 @@ func TestSplitKeyHoldsItsLimitWhileNodesFail(t *testing.T) {
 	home.Run()
 	back := time.Now()
 	more(2500)
-	d.sent.Store(d.count)
+	end()
 	<-done
 	require.NoError(t, d.failure)
 
