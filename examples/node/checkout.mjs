@@ -1,4 +1,4 @@
-// A checkout with three limits at once: for the user, for the shop that it is a user of, and for everyone.
+// A checkout with three limits at once: for the user, for the user's shop, and for everyone.
 //
 //     npm install
 //     node checkout.mjs
@@ -9,8 +9,8 @@
 // would still be charged.
 //
 // RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens when the limits
-// cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy applies it when a Redis is away; we
-// do when rlproxy itself is.
+// cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy applies it when a Redis is away; this
+// program does when rlproxy is.
 import { createServer } from 'node:http'
 import { createClient } from 'redis'
 

@@ -1,5 +1,5 @@
-"""Customers with plans: each request is asked about by its customer's plan, and rlproxy knows
-the limits. For any WSGI application.
+"""Customers with plans: a request names its customer's plan, and rlproxy knows the plan's
+limits. For any WSGI application.
 
     rlproxy policies.conf
     pip install redis

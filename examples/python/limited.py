@@ -5,7 +5,7 @@
 
 RLPROXY names rlproxy's host:port, PORT the port to listen on. FAIL says what happens
 when the limit cannot be checked: OPEN serves the request, CLOSED refuses it. rlproxy
-applies it when its Redis is away; we do when rlproxy itself is.
+applies it when its Redis is away; this program does when rlproxy is.
 RateLimit and RateLimit-Policy are those of draft-ietf-httpapi-ratelimit-headers-11.
 """
 

@@ -10,7 +10,7 @@ import (
 
 const matrixTop = `# Clients
 
-Any Redis client works with rlproxy: it connects as to a Redis, logs in as to a Redis, and calls RL.SLIDE as it calls
+Any Redis client works with rlproxy. It connects and logs in as it does to Redis, and calls RL.SLIDE as it calls
 any command that it has no method for. This page is written by ` + "`make test-clients`" + `, which runs every client below
 against a fresh rlproxy: in the protocol it speaks by default and in the other where it has both; without a password,
 with ` + "`requirepass`" + `, and with user ` + "`default`" + ` and the password (predis 1 knows no users); and once more with a
@@ -27,14 +27,14 @@ const matrixLegend = `
 - **slide**, **counter**: five integers, three admitted of a limit of three, the fourth denied with a retry_after.
 - **policy**: RL.POLICY SET, five integers from RL.CHECK, and RL.POLICY GET, which is a map of arrays of maps.
 - **holds**: ONCE twice, charged once; RL.RESERVE and RL.SETTLE; RL.ACQUIRE and RL.RELEASE; and AND, whose reply is arrays in an array.
-- **pipeline**: 20 commands in one go, replies in order. **transaction**: MULTI, three calls, EXEC.
+- **pipeline**: 20 commands sent without waiting, and their replies in order. **transaction**: MULTI, three calls, EXEC.
 - **parallel**: 50 tasks on one key of limit 30: exactly 30 admitted. (redis-benchmark: every request charged once. PHP
   has no threads: 50 connections at once.)
 - **error**: an error reply arrives as the client's own kind of error, with the text of the reply.
-- **reconnect**: rlproxy is stopped and started again; the client object that was there goes on.
-- **pipe**: redis-cli --pipe. **hints**: redis-cli at a terminal shows the arguments of RL.SLIDE, RL.CHECK and RL.POLICY while one types.
-- **cache**: rueidis has its client-side cache on unless told. rlproxy accepts its tracking and caches nothing: what
-  is asked to be cached is answered uncached or by an error, and the connection goes on.
+- **reconnect**: rlproxy is stopped and started again, and the same client object works again.
+- **pipe**: redis-cli --pipe. **hints**: redis-cli at a terminal shows the arguments of RL.SLIDE, RL.CHECK and RL.POLICY as you type.
+- **cache**: rueidis turns client-side caching on by default. rlproxy accepts CLIENT TRACKING and caches nothing: a
+  cached read gets an uncached reply or an error, and the connection stays usable.
 `
 
 // writeMatrix writes the page with the results of all trials and demonstrations.
@@ -59,8 +59,8 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 
 	b.WriteString("\n## Examples\n\n")
 	b.WriteString("Each protects an HTTP handler: 200 up to the limit, then 429, with the headers that [examples/](../examples/README.md) lists. It\n")
-	b.WriteString("fails open or closed, as told, when rlproxy hangs or is away. Those of [tokens.md](tokens.md) are left by clients, asked to repeat commands, and\n")
-	b.WriteString("killed, and then what is used and held must be right.\n\n| language | program | |\n|---|---|---|\n")
+	b.WriteString("fails open or closed, as `FAIL` says, when rlproxy hangs or is away. With the examples of [tokens.md](tokens.md) clients disconnect, commands are\n")
+	b.WriteString("repeated and programs are killed; then what is used and held must be right.\n\n| language | program | |\n|---|---|---|\n")
 	for _, d := range shown {
 		mark := "✓"
 		if d.err != nil {

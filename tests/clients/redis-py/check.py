@@ -9,7 +9,7 @@ import redis
 
 LIMIT_ERROR = "limit must be an integer between 1 and 1000000000000; it was '0'"  # redis-py strips "ERR "
 
-# Version 8 waits for 5 s unless told, and then repeats the command: too short for a busy machine.
+# By default version 8 waits for 5 s and then repeats the command: too short for a busy machine.
 options = {"host": os.environ["RL_HOST"], "port": int(os.environ["RL_PORT"]), "socket_timeout": 20, "socket_connect_timeout": 20}
 for name in ("username", "password"):
     if value := os.environ.get("RL_" + name.upper()):
