@@ -5,7 +5,7 @@
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] the spec, see spec.lua; that of RL.ACQUIRE has the kind CONCURRENCY, 1 bucket, and one window of 0 ms whose limit is
 --         the number of slots
--- ARGV[3] the rider: the kind of the id 1 byte, see ids.lua; its digest 16; for how many ms units are held at most 5; 1 if
+-- ARGV[3] the fields of the id: its kind 1 byte, see ids.lua; its digest 16; for how many ms units are held at most 5; 1 if
 --         units that lapse are forgotten, 0 if they are charged 1
 -- returns a byte 0, the clock 6, the reply of one entry, see decide.lua; or if the id is known, a byte 1, the length of a spec
 --         1, the spec that the reply is about, and then what was returned at first
@@ -15,22 +15,22 @@ local lib = ...
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 local layout, record, spec, ids, holds = lib.layout, lib.record, lib.spec, lib.ids, lib.holds
 local straight, id, ONCE, LEASE = lib.straight, ids.id, ids.ONCE, ids.LEASE
-local rider = {}
-lib.rider = rider
+local by_id = {}
+lib.by_id = by_id
 
--- The fields of the rider in memory that ids.lua does not have, unless its id is one of ONCE: for how many ms units are held,
+-- The fields in memory that ids.lua does not have, unless its id is one of ONCE: for how many ms units are held,
 -- and 1 if units that lapse are forgotten.
 local ttl, release = 0, 0
 
--- open reads a rider, and what is stored about its id.
-function rider.open(text, key, clock)
+-- open reads the fields of an id, and what is stored about the id.
+function by_id.open(text, key, clock)
   local kind, field, digest = unpack('>Bc2c14', text)
   if kind ~= ONCE then ttl, release = unpack('>I5B', text, 18) end
   ids.open(key, kind, field, digest, clock)
 end
 
 -- take takes the place of lib.charge: it holds units, or charges them if the id is one of ONCE.
-function rider.take(rec, q, states, units)
+function by_id.take(rec, q, states, units)
   ids.admits(rec.now)
   if id.kind == ONCE then return lib.charge(rec, q, states, units) end
   id.till = holds.deadline(rec.now, ttl)
@@ -39,13 +39,13 @@ function rider.take(rec, q, states, units)
 end
 
 -- asked returns the spec of the first request with the id, which is known.
-function rider.asked() return spec.of(sub(id.found, 2, 1 + byte(id.found))) end
+function by_id.asked() return spec.of(sub(id.found, 2, 1 + byte(id.found))) end
 
 -- renew extends a lease of RL.ACQUIRE: from now on it lasts for `lasts` ms. It returns the lease's spec, with `slots` as its
 -- limit if that is given, or nothing if the lease has ended.
-function rider.renew(rec, lasts, slots)
+function by_id.renew(rec, lasts, slots)
   if not id.found then return end
-  local q = rider.asked()
+  local q = by_id.asked()
   if slots then q = spec.of(sub(q.text, 1, -6) .. pack('>I5', slots)) end
   if not holds.out(q, id.till, q.cost, true) then return end
   local was, till = record.ends(), holds.deadline(rec.now, lasts)
@@ -58,10 +58,10 @@ function rider.renew(rec, lasts, slots)
 end
 
 -- again answers a request whose id is known.
-function rider.again(rec, q, clock)
+function by_id.again(rec, q, clock)
   if not id.found then return end
   if id.kind ~= LEASE then return '\1' .. id.found end
-  local held, states, uses = rider.renew(rec, ttl, q.limits[1]), {}, {}
+  local held, states, uses = by_id.renew(rec, ttl, q.limits[1]), {}, {}
   if not held then return end
   local lapsed = rec.lapsed
   holds.weigh(ids.record(rec.clock), held, states, uses)
@@ -71,17 +71,17 @@ function rider.again(rec, q, clock)
 end
 
 -- remember stores the reply to a request, if it was granted.
-function rider.remember(q, now, reply)
+function by_id.remember(q, now, reply)
   if byte(reply, -4 - 24 * q.count) == 0 then return end -- the last byte of granted
   if id.kind == ONCE then id.till = now + q.longest + 1 else id.ttl, id.release, id.settled = ttl, release, 0 end
   ids.keep(now, id.till, q.told, id.kind ~= LEASE and reply or '')
 end
 
--- admit_one answers one request with the spec `asked` and the rider `text`.
+-- admit_one answers one request with the spec `asked` and the fields `text` of its id.
 function lib.admit_one(key, clock, asked, text)
   local q = spec.of(asked)
   if q.cost == 0 then return pack('>BI6', 0, clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
-  rider.open(text, key, clock)
+  by_id.open(text, key, clock)
   local entry, now
   if not id.found and id.last <= clock and not ids.full() then
     if id.kind == ONCE then
@@ -93,12 +93,12 @@ function lib.admit_one(key, clock, asked, text)
   end
   if not entry then
     local rec = ids.record(clock)
-    local known = rider.again(rec, q, clock)
+    local known = by_id.again(rec, q, clock)
     if known then return known end
-    entry, now = lib.answer(rec, q, 1, rider.take), rec.now
+    entry, now = lib.answer(rec, q, 1, by_id.take), rec.now
   end
   local reply = pack('>I7', clock) .. entry -- the byte 0, and the clock
-  rider.remember(q, now, reply)
+  by_id.remember(q, now, reply)
   return reply
 end
 lib.admit = record.guarded(function(keys, args) return lib.admit_one(keys[1], lib.clock_of(args[1]), args[2], args[3]) end)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rider packs a rider as admit.lua reads it. The digest of the id is its text, repeated.
-func rider(what byte, id string, ttl uint64, flags byte) string {
+// idFields packs the fields of an id as admit.lua reads them. The digest of the id is its text, repeated.
+func idFields(what byte, id string, ttl uint64, flags byte) string {
 	return string(put(append([]byte{what}, strings.Repeat(id, 16)...), ttl, 5)) + string([]byte{flags})
 }
 
@@ -25,9 +25,9 @@ func TestDamagedHoldsAreErrorsOfTheirKeys(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	slots := spec(8, 0, 1, 1, window{0, 100})
-	admit := func(q, rider string, clock int64) (string, error) { return call(s, Admit.Name, "k", clock, q, rider) }
+	admit := func(q, fields string, clock int64) (string, error) { return call(s, Admit.Name, "k", clock, q, fields) }
 	for i, id := range strings.Split("abcdefgh", "") {
-		for _, c := range [][2]string{{all["slide"], rider(2, id, uint64(100*i+50), byte(i%2))}, {slots, rider(3, id, 1000, 1)}, {all["counter"], rider(1, id, 0, 0)}} {
+		for _, c := range [][2]string{{all["slide"], idFields(2, id, uint64(100*i+50), byte(i%2))}, {slots, idFields(3, id, 1000, 1)}, {all["counter"], idFields(1, id, 0, 0)}} {
 			_, err := admit(c[0], c[1], base+int64(i))
 			require.NoError(t, err)
 		}
@@ -57,11 +57,11 @@ func TestDamagedHoldsAreErrorsOfTheirKeys(t *testing.T) {
 		var err error
 		switch rng.IntN(7) {
 		case 0:
-			_, err = admit(all["slide"], rider(2, id, 500, 0), clock)
+			_, err = admit(all["slide"], idFields(2, id, 500, 0), clock)
 		case 1:
-			_, err = admit(slots, rider(3, id, 500, 1), clock)
+			_, err = admit(slots, idFields(3, id, 500, 1), clock)
 		case 2:
-			_, err = admit(all["counter"], rider(1, id, 0, 0), clock)
+			_, err = admit(all["counter"], idFields(1, id, 0, 0), clock)
 		case 3:
 			_, err = call(s, Settle.Name, "k", clock, "\x02"+strings.Repeat(id, 16)+string(put(nil, 1, 6)))
 		case 4:

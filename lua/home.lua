@@ -224,8 +224,8 @@ end
 -- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: over, 4: counted in full), states 1, per
 --         state its name 8, used 6
 -- ARGV[6] the numbers of shards that cannot be reached, 4 each
--- ARGV[7] absent or empty, or the rider of the only request, see admit.lua
--- returns with a rider, first 1 byte: 1 if its id is known, and then the rest is as rl_admit returns it. Otherwise
+-- ARGV[7] absent or empty, or the fields of the id of the only request, see admit.lua
+-- returns with such fields, first 1 byte: 1 if its id is known, and then the rest is as rl_admit returns it. Otherwise
 --         the clock 6, granted 4, rate 3, shards in the layout 2 (0: nothing is lent; plus 32768 if the key has held units:
 --         then the number of lapsed holds that this call removed 3 follows),
 --         per window used 6 (by all shards, as the home sees it), own 6 (used at home), ms until the first of those is no
@@ -237,10 +237,10 @@ end
 function lib.lend(keys, args)
   local clock, key, q = lib.clock_of(args[1]), keys[1], lib.spec.of(args[3])
   local requests, wanted = unpack('>I4I2', args[2])
-  local rider = (args[7] or '') ~= '' and q.cost > 0 and lib.rider
-  if rider then rider.open(args[7], key, clock) end
-  local rec = rider and lib.ids.record(clock) or record.open(key, clock)
-  local known = rider and rider.again(rec, q, clock)
+  local by_id = (args[7] or '') ~= '' and q.cost > 0 and lib.by_id
+  if by_id then by_id.open(args[7], key, clock) end
+  local rec = by_id and lib.ids.record(clock) or record.open(key, clock)
+  local known = by_id and by_id.again(rec, q, clock)
   if known then return known end
   local was = record.ends()
   local h = home.open(rec) or fresh(wanted)
@@ -262,7 +262,7 @@ function lib.lend(keys, args)
     granted, room, recalls, loan = home.decide(h, clock, q, uses, requests, refused(args[4], q), #reports, read)
   end
   local units = granted * q.cost
-  if units > 0 then (rider and rider.take or lib.charge)(rec, q, states, units) end
+  if units > 0 then (by_id and by_id.take or lib.charge)(rec, q, states, units) end
   for i = 1, q.count do
     if q.limits[i] - room[i] > layout.UNITS then record.damaged(key, 'what it counts does not add up') end
   end
@@ -300,7 +300,7 @@ function lib.lend(keys, args)
   else
     rec.lapsed = 0
   end
-  if rider then rider.remember(q, rec.now, pack('>BI6BI4I3', 0, clock, layout.DECIDED, granted, calls) .. first_answer) end
+  if by_id then by_id.remember(q, rec.now, pack('>BI6BI4I3', 0, clock, layout.DECIDED, granted, calls) .. first_answer) end
   reply[1] = (args[7] or '') ~= '' and '\0' or ''
   reply[1] = reply[1] .. pack('>I6I4I3I2', clock, granted, calls, (#h.lent > 0 and h.shards or 0) + (rec.held and 32768 or 0))
     .. (rec.held and pack('>I3', rec.lapsed) or '')

@@ -11,7 +11,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local max = math.max
-local record, ids, id, holds, rider, straight = lib.record, lib.ids, lib.ids.id, lib.holds, lib.rider, lib.straight
+local record, ids, id, holds, by_id, straight = lib.record, lib.ids, lib.ids.id, lib.holds, lib.by_id, lib.straight
 -- The most units of a window, and of a window of RL.COUNTER, that the stored fields can count.
 local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
 
@@ -24,7 +24,7 @@ function lib.settle_one(key, clock, asked)
   local kind, field, digest, cost = unpack('>Bc2c14I6', asked)
   ids.open(key, kind, field, digest, clock)
   if not id.found then return reply(0, 0, 0, 0) end
-  local q, release, settled = rider.asked(), id.release == 1, id.settled
+  local q, release, settled = by_id.asked(), id.release == 1, id.settled
   id.settled = cost + 1
   if settled == 0 and id.last <= clock and straight.settle(q, id.till, release, key, clock, cost) then
     ids.keep(clock, holds.deadline(clock, id.ttl), id.found, '')
@@ -74,7 +74,7 @@ function lib.renew(keys, args)
     local field, digest, ttl = unpack('>c2c14I5', said, i * 21 - 20)
     local ok, why = pcall(function()
       ids.open(key, ids.LEASE, field, digest, clock)
-      return rider.renew(ids.record(clock), ttl) and '\1' or '\0'
+      return by_id.renew(ids.record(clock), ttl) and '\1' or '\0'
     end)
     if not ok and count == 1 then error({ err = (record.explain(key, why)) }) end
     out[i] = ok and why or '\2'

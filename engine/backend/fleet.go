@@ -169,9 +169,9 @@ func (f *Fleet) OnReport(call Report) {
 	f.reports.Store(&calls)
 }
 
-// Look makes the watcher, if there is one, check the topology soon. Call it when the
+// CheckTopology makes the watcher, if there is one, check the topology soon. Call it when the
 // topology may have changed.
-func (f *Fleet) Look() {
+func (f *Fleet) CheckTopology() {
 	if f.watcher != nil {
 		f.watcher.wake()
 	}

@@ -101,7 +101,7 @@ func TestFleetOfAClusterFindsItsNodes(t *testing.T) {
 	require.Equal(t, c.Nodes[2].Addr, top.Nodes[node].Name())
 	require.Len(t, top.Spread([]byte("a"), 3), 3)
 	for range 5 {
-		f.Look()
+		f.CheckTopology()
 		time.Sleep(50 * time.Millisecond) // some rounds of the watcher
 	}
 	require.Same(t, top, f.Topology())

@@ -105,7 +105,7 @@ func (n *Node) Record(err error) {
 		n.conns.DropAll()
 	}
 	if n.health.fail(err) {
-		n.fleet.Look()
+		n.fleet.CheckTopology()
 	}
 }
 

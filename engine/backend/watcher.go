@@ -30,9 +30,9 @@ type watcher struct {
 	left    map[*Node]time.Time      // when a node that is in no topology left it
 	turn    int                      // the index of the server to ask first, modulo their number
 
-	look chan struct{} // wakes the goroutine
-	stop context.CancelFunc
-	done sync.WaitGroup
+	woken chan struct{} // wakes the goroutine
+	stop  context.CancelFunc
+	done  sync.WaitGroup
 }
 
 const (
@@ -67,7 +67,7 @@ func noAnswer(failures []error) error {
 func newWatcher(f *Fleet, backends []*backend) *watcher {
 	w := &watcher{
 		fleet: f, backends: backends,
-		clients: make(map[string]*redis.Client), left: make(map[*Node]time.Time), look: make(chan struct{}, 1),
+		clients: make(map[string]*redis.Client), left: make(map[*Node]time.Time), woken: make(chan struct{}, 1),
 	}
 	w.unserved = w.standIn(backends[0], "no node serves the key's slot")
 	f.topology.Store(w.first())
@@ -116,7 +116,7 @@ func (w *watcher) first() *Topology {
 // wake makes the watcher check the topology soon.
 func (w *watcher) wake() {
 	select {
-	case w.look <- struct{}{}:
+	case w.woken <- struct{}{}:
 	default:
 	}
 }
@@ -159,7 +159,7 @@ func (w *watcher) run(ctx context.Context) {
 			wait, retry = retry, min(2*retry, sentinelPause)
 		}
 		// wake cannot make the pause shorter than minPause, because failures come in bursts.
-		if !pause(ctx, minPause, nil) || !pause(ctx, wait-minPause, w.look) {
+		if !pause(ctx, minPause, nil) || !pause(ctx, wait-minPause, w.woken) {
 			return
 		}
 	}

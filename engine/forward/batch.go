@@ -113,7 +113,7 @@ func (b *batch) collect(q *queue) {
 	}
 	if demoted {
 		q.conns.DropAll()
-		q.look()
+		q.checkTopology()
 	}
 }
 

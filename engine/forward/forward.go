@@ -249,8 +249,8 @@ func (f *Forwarder) of(n *backend.Node) *queues {
 func (f *Forwarder) newQueue(n *backend.Node, t *traffic, protocol int) *queue {
 	q := &queue{
 		node: n, traffic: t, protocol: protocol, config: &f.config, live: &f.live,
-		connected: f.table.suspect,
-		look:      f.fleet.Look,
+		connected:     f.table.suspect,
+		checkTopology: f.fleet.CheckTopology,
 		redirected: func(addr string) *queue {
 			if to := f.fleet.Redirected(n, addr); to != nil {
 				return f.of(to)[protocol]

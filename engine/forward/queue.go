@@ -24,14 +24,14 @@ const (
 // queue is a forward queue: it sends commands to a node, over connections of one
 // protocol. It opens them, and starts its workers, with the first command.
 type queue struct {
-	node       *backend.Node
-	traffic    *traffic // of the node
-	protocol   int      // resp2 or resp3
-	config     *Config
-	live       *atomic.Pointer[Settings] // of the forwarder
-	connected  func()                    // called when a connection was opened
-	look       func()                    // called when the node seems to be demoted
-	redirected func(addr string) *queue  // returns the queue for a redirect, or nil if it is not followed
+	node          *backend.Node
+	traffic       *traffic // of the node
+	protocol      int      // resp2 or resp3
+	config        *Config
+	live          *atomic.Pointer[Settings] // of the forwarder
+	connected     func()                    // called when a connection was opened
+	checkTopology func()                    // called when the node seems to be demoted
+	redirected    func(addr string) *queue  // returns the queue for a redirect, or nil if it is not followed
 
 	conns backend.Connections
 

@@ -71,7 +71,7 @@ type Exchange struct {
 	seq   int64   // number of notes; used only by the goroutine that notes
 	noted []place // where the latest note is, or may be; used only by that goroutine, and then by Close
 
-	others  atomic.Int64 // proxies that the latest look found, this one not counted
+	others  atomic.Int64 // proxies found by the latest read, this one not counted
 	ignored atomic.Int64 // invalid records
 
 	reading sync.Mutex
@@ -178,7 +178,7 @@ func (x *Exchange) patience() time.Duration { return min(x.fleet.Timeout(), with
 // logged elsewhere.
 func (x *Exchange) trouble(what string, n *backend.Node, err error) {
 	if redis.HasErrorPrefix(err, "MOVED") {
-		x.fleet.Look()
+		x.fleet.CheckTopology()
 		return
 	}
 	if backend.IsReply(err) && !backend.Failed(err) {
@@ -201,7 +201,7 @@ func (x *Exchange) say(text string, attrs ...any) {
 // called often; a call that reads waits at most twice the fleet's timeout. Without nodes it
 // returns this proxy's keys.
 func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
-	others := x.look()
+	others := x.readOthers()
 	sums := make(map[string]*observe.HotKey)
 	own := x.own.HotKeys(math.MaxInt)
 	for i := range own {

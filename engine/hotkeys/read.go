@@ -22,9 +22,9 @@ var (
 	errFull        = errors.New("the index has no room for a further proxy")
 )
 
-// look returns the newest record of each other proxy. It reads them from the nodes unless
+// readOthers returns the newest record of each other proxy. It reads them from the nodes unless
 // it did so a moment ago. Callers at the same time share what one of them reads.
-func (x *Exchange) look() map[string]record {
+func (x *Exchange) readOthers() map[string]record {
 	x.reading.Lock()
 	defer x.reading.Unlock()
 	if x.fleet == nil || x.read != nil && x.now().Sub(x.readAt) < readAgain {

@@ -69,16 +69,16 @@ type finding struct {
 }
 
 // compare compares own, the layout of the proxy self, with what was read from its nodes.
-// looks[i] is about the node own[i]; it is nil if nothing is known. Entries that have expired
+// readings[i] is about the node own[i]; it is nil if nothing is known. Entries that have expired
 // are ignored.
-func compare(own list, self string, looks []*look, now time.Time) finding {
+func compare(own list, self string, readings []*reading, now time.Time) finding {
 	var found finding
 	c := &Conflict{place: shard.NewNodes(own), server: make([]int, len(own))}
 	for i := range own {
 		c.server[i] = i
 	}
 	ownText, groups, servers := own.text(), map[string]*other{}, map[*other]map[int]int{}
-	for i, l := range looks {
+	for i, l := range readings {
 		if l == nil {
 			continue
 		}

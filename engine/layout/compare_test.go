@@ -20,7 +20,7 @@ func entryOf(after time.Duration, index int, names list, proxies ...string) entr
 	return e
 }
 
-func record(entries ...entry) *look { return &look{entries: entries, earlier: true} }
+func record(entries ...entry) *reading { return &reading{entries: entries, earlier: true} }
 
 // contested returns how many of 3000 keys are contested.
 func contested(c *Conflict, shards int) (n int) {
@@ -36,33 +36,33 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 	ab, abc, a, x, xb := list{"a/0", "b/0"}, list{"a/0", "b/0", "c/0"}, list{"a/0"}, list{"x/0"}, list{"b/0", "x/0"}
 	const long = time.Minute
 	for _, row := range []struct {
-		what   string
-		own    list
-		looks  []*look
-		others int
-		twice  [][2]int
-		least  int // least contested keys of 3000
-		most   int // most contested keys of 3000
+		what     string
+		own      list
+		readings []*reading
+		others   int
+		twice    [][2]int
+		least    int // least contested keys of 3000
+		most     int // most contested keys of 3000
 	}{
-		{"nothing is known", ab, []*look{nil, nil}, 0, nil, 0, 0},
-		{"all have one layout", ab, []*look{record(entryOf(long, 0, ab, "me", "you")), record(entryOf(long, 1, ab, "me", "you"))}, 0, nil, 0, 0},
-		{"another has an additional node", ab, []*look{record(entryOf(long, 0, abc, "you")), nil}, 1, nil, 900, 1100},
-		{"another lacks a node", abc, []*look{record(entryOf(long, 0, ab, "you")), nil, nil}, 1, nil, 900, 1100},
-		{"both of these", ab, []*look{record(entryOf(long, 0, abc, "you"), entryOf(long, 0, a, "they")), nil}, 2, nil, 1900, 2100},
-		{"another had one until now", ab, []*look{record(entryOf(0, 0, abc, "you")), nil}, 0, nil, 0, 0},
-		{"one node with another name", a, []*look{record(entryOf(long, 0, x, "you"))}, 1, nil, 0, 0},
+		{"nothing is known", ab, []*reading{nil, nil}, 0, nil, 0, 0},
+		{"all have one layout", ab, []*reading{record(entryOf(long, 0, ab, "me", "you")), record(entryOf(long, 1, ab, "me", "you"))}, 0, nil, 0, 0},
+		{"another has an additional node", ab, []*reading{record(entryOf(long, 0, abc, "you")), nil}, 1, nil, 900, 1100},
+		{"another lacks a node", abc, []*reading{record(entryOf(long, 0, ab, "you")), nil, nil}, 1, nil, 900, 1100},
+		{"both of these", ab, []*reading{record(entryOf(long, 0, abc, "you"), entryOf(long, 0, a, "they")), nil}, 2, nil, 1900, 2100},
+		{"another had one until now", ab, []*reading{record(entryOf(0, 0, abc, "you")), nil}, 0, nil, 0, 0},
+		{"one node with another name", a, []*reading{record(entryOf(long, 0, x, "you"))}, 1, nil, 0, 0},
 		{"one of two nodes has another name, so that keys hash differently", ab,
-			[]*look{record(entryOf(long, 1, xb, "you")), record(entryOf(long, 0, xb, "you"))}, 1, nil, 900, 2000},
+			[]*reading{record(entryOf(long, 1, xb, "you")), record(entryOf(long, 0, xb, "you"))}, 1, nil, 900, 2000},
 		{"a server is listed twice", ab,
-			[]*look{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me")), record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, 0, 0},
+			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me")), record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, 0, 0},
 		{"a server is listed twice, and another proxy lists it once", ab,
-			[]*look{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"), entryOf(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, 0, 0},
+			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"), entryOf(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, 0, 0},
 		{"another reaches other servers by the same names", ab,
-			[]*look{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")), record(entryOf(long, 1, ab, "me"), entryOf(long, 0, ab, "you"))}, 1, nil, 3000, 3000},
-		{"this proxy has just started", ab, []*look{{entries: []entry{entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")}}, nil}, 0, nil, 0, 0},
-		{"this proxy found no room in the record", ab, []*look{record(entryOf(long, 1, ab, "you")), nil}, 0, nil, 0, 0},
+			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")), record(entryOf(long, 1, ab, "me"), entryOf(long, 0, ab, "you"))}, 1, nil, 3000, 3000},
+		{"this proxy has just started", ab, []*reading{{entries: []entry{entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")}}, nil}, 0, nil, 0, 0},
+		{"this proxy found no room in the record", ab, []*reading{record(entryOf(long, 1, ab, "you")), nil}, 0, nil, 0, 0},
 	} {
-		found := compare(row.own, "me", row.looks, now)
+		found := compare(row.own, "me", row.readings, now)
 		require.Len(t, found.others, row.others, row.what)
 		require.Equal(t, row.twice, found.twice, row.what)
 		if row.most == 0 && found.conflict == nil {
@@ -81,7 +81,7 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 // A key is contested only if its two homes differ, and a split key if any of its shards do.
 func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
 	ab, abc := list{"a/0", "b/0"}, list{"a/0", "b/0", "c/0"}
-	c := compare(ab, "me", []*look{record(entryOf(time.Minute, 0, abc, "you")), nil}, now).conflict
+	c := compare(ab, "me", []*reading{record(entryOf(time.Minute, 0, abc, "you")), nil}, now).conflict
 	here, there := shard.NewNodes(ab), shard.NewNodes(abc)
 	for i := range 500 {
 		key := strconv.AppendInt(nil, int64(i), 10)
@@ -98,7 +98,7 @@ func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
 }
 
 func TestContestedAllocatesNothing(t *testing.T) {
-	c := compare(list{"a/0", "b/0"}, "me", []*look{record(entryOf(time.Minute, 0, list{"a/0"}, "you")), nil}, now).conflict
+	c := compare(list{"a/0", "b/0"}, "me", []*reading{record(entryOf(time.Minute, 0, list{"a/0"}, "you")), nil}, now).conflict
 	key := []byte("key")
 	require.Zero(t, testing.AllocsPerRun(100, func() { c.Contested(key, 1) }))
 }

@@ -120,7 +120,7 @@ func (g *Guard) Close() {
 	if !stored {
 		return
 	}
-	g.lookAt(context.Background(), g.fleet.Topology(), 0)
+	g.readAll(context.Background(), g.fleet.Topology(), 0)
 }
 
 // newSelf returns a name by which operators can find this process: host:pid:random digits.
@@ -160,7 +160,7 @@ func (g *Guard) pause() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.seen {
-		if s.look != nil && slices.ContainsFunc(s.look.entries, func(e entry) bool { return e.crowded() }) {
+		if s.reading != nil && slices.ContainsFunc(s.reading.entries, func(e entry) bool { return e.crowded() }) {
 			return longPause
 		}
 	}
@@ -173,7 +173,7 @@ func (g *Guard) round(ctx context.Context) {
 		top, mode := g.fleet.Topology(), Mode(g.mode.Load())
 		v := &view{mode: mode, clustered: top.Clustered(), self: g.self, at: time.Now()}
 		if mode != Off && !v.clustered {
-			g.lookAt(ctx, top, entryTTL)
+			g.readAll(ctx, top, entryTTL)
 			g.judge(top, v)
 		}
 		if ctx.Err() != nil {
@@ -194,9 +194,9 @@ func (g *Guard) publish(v *view) {
 	g.view.Store(v)
 }
 
-// lookAt reads the records of all nodes in parallel, and stores this proxy's layout in them for
+// readAll reads the records of all nodes in parallel, and stores this proxy's layout in them for
 // ttl, or removes it if ttl is 0. What is known of a node that does not answer is kept.
-func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Duration) {
+func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Duration) {
 	if top.Clustered() {
 		return
 	}
@@ -213,7 +213,7 @@ func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Dura
 				l, err := ask(ctx, n, own, index[i], g.self, ttl)
 				g.mu.Lock()
 				defer g.mu.Unlock()
-				was := g.seen[n].look
+				was := g.seen[n].reading
 				if err != nil {
 					g.seen[n] = seen{was, err}
 					return
@@ -229,14 +229,14 @@ func (g *Guard) lookAt(ctx context.Context, top *backend.Topology, ttl time.Dura
 // judge compares the records, and stores the result in v.
 func (g *Guard) judge(top *backend.Topology, v *view) {
 	own, index := newList(top.Names())
-	looks := make([]*look, len(own))
+	readings := make([]*reading, len(own))
 	g.mu.Lock()
 	maps.DeleteFunc(g.seen, func(n *backend.Node, _ seen) bool { return !slices.Contains(top.Nodes, n) })
 	v.nodes = maps.Clone(g.seen)
 	g.mu.Unlock()
 	for i, n := range top.Nodes {
-		looks[index[i]] = v.nodes[n].look
+		readings[index[i]] = v.nodes[n].reading
 	}
 	v.own, v.at = own, time.Now()
-	v.finding = compare(own, g.self, looks, v.at)
+	v.finding = compare(own, g.self, readings, v.at)
 }

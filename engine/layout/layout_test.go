@@ -137,10 +137,10 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	var log lockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var r report
-	v := func(after time.Duration, looks ...*look) *view {
+	v := func(after time.Duration, readings ...*reading) *view {
 		at := now.Add(after)
 		own := list{"a/0", "b/0"}
-		return &view{own: own, mode: Warn, at: at, finding: compare(own, "me", append(looks, nil, nil)[:2], at)}
+		return &view{own: own, mode: Warn, at: at, finding: compare(own, "me", append(readings, nil, nil)[:2], at)}
 	}
 	other := record(entryOf(time.Hour, 0, list{"a/0"}, "you"))
 	lines := func(text string) int { return bytes.Count([]byte(log.String()), []byte(text)) }

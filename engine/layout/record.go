@@ -72,8 +72,8 @@ func (e *entry) live(now time.Time) map[string]time.Time {
 // crowded reports whether more proxies may have the layout than the record lists.
 func (e entry) crowded() bool { return len(e.proxies) >= maxProxies }
 
-// look is a node's record as a proxy has read it.
-type look struct {
+// reading is a node's record as a proxy has read it.
+type reading struct {
 	entries []entry
 	earlier bool          // this proxy has read the record before
 	latency time.Duration // the time that reading the record took
@@ -82,11 +82,11 @@ type look struct {
 
 // ask reads the record of a node, and stores in it for ttl that proxy has the layout own, in
 // which the node has the given index. If ttl is 0, ask removes the proxy.
-func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration) (look, error) {
+func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration) (reading, error) {
 	sent := time.Now()
 	cmd := redis.NewSliceCmd(ctx, "eval", script, 1, recordKey, own.text(), strconv.Itoa(index), proxy, ttl.Milliseconds())
 	if err := n.Client().Process(ctx, cmd); err != nil {
-		return look{}, err
+		return reading{}, err
 	}
 	return parse(cmd.Val(), sent, time.Now())
 }
@@ -94,7 +94,7 @@ func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string
 var errRecord = errors.New("malformed record of layouts")
 
 // parse parses the script's reply to a call that was sent and answered at the given times.
-func parse(reply []any, sent, received time.Time) (l look, err error) {
+func parse(reply []any, sent, received time.Time) (l reading, err error) {
 	var words [3]string
 	if len(reply) != len(words) {
 		return l, errRecord

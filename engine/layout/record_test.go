@@ -28,7 +28,7 @@ type asker struct {
 	node *backend.Node
 }
 
-func (a asker) ask(own list, index int, proxy string, ttl time.Duration) look {
+func (a asker) ask(own list, index int, proxy string, ttl time.Duration) reading {
 	a.t.Helper()
 	l, err := ask(context.Background(), a.node, own, index, proxy, ttl)
 	require.NoError(a.t, err)
@@ -152,7 +152,7 @@ func FuzzParse(f *testing.F) {
 			}
 		}
 		own := list{"a", "b"}
-		if c := compare(own, "p", []*look{&l, &l}, now).conflict; c != nil {
+		if c := compare(own, "p", []*reading{&l, &l}, now).conflict; c != nil {
 			c.Contested([]byte("k"), 3)
 		}
 	})

@@ -26,8 +26,8 @@ type view struct {
 
 // seen is what is known of a node's record.
 type seen struct {
-	look *look // the record when it was last read; nil if it never was
-	err  error // the error of the latest attempt to read it; nil if that succeeded
+	reading *reading // the record when it was last read; nil if it never was
+	err     error    // the error of the latest attempt to read it; nil if that succeeded
 }
 
 // report writes log lines: one as soon as a condition begins, and one every minute while it lasts.
@@ -106,7 +106,7 @@ func (g *Guard) Stats() []engine.Stat {
 		state = "unguarded"
 	case v.conflict != nil:
 		state = "conflict"
-	case !slices.ContainsFunc(slices.Collect(maps.Values(v.nodes)), func(s seen) bool { return s.look != nil }):
+	case !slices.ContainsFunc(slices.Collect(maps.Values(v.nodes)), func(s seen) bool { return s.reading != nil }):
 		state = "unknown"
 	}
 	conflict := int64(0)
@@ -128,7 +128,7 @@ func (g *Guard) Describe(n *backend.Node, d *engine.Node) {
 	if v == nil {
 		return
 	}
-	l := v.nodes[n].look
+	l := v.nodes[n].reading
 	if l == nil {
 		return
 	}

@@ -118,7 +118,7 @@ func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock 
 	}
 	e, first := q.engine, &b.items[c.first[at]]
 	r := first.req
-	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.Suspects.Load() > 0 {
+	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0 {
 		e.splits.Observe(r, first.shard, a)
 	}
 	if a.Refusal != nil {

@@ -28,7 +28,7 @@ type reconciler struct {
 	e         *Engine
 	counted   *memory.Engine // what FAIL LOCAL admitted in the windows up to now; it decides
 	unwritten *memory.Engine // the part of it that has yet to be written back
-	look      chan struct{}
+	woken     chan struct{}
 	stop      context.CancelFunc
 	done      sync.WaitGroup
 	again     bool // whether another round is due soon; used only by the goroutine of run
@@ -55,7 +55,7 @@ func newReconciler(e *Engine) *reconciler {
 	half := memory.Config{MaxMemory: (e.config.LocalMemory + 1) / 2, Settings: memory.Settings{Fail: engine.FailClosed}, Logger: e.config.Logger.With("fail-policy", "local")}
 	counted := memory.Open(half)
 	half.Logger = slog.New(slog.DiscardHandler) // it is full when the other one is
-	return &reconciler{e: e, counted: counted, unwritten: memory.Open(half), look: make(chan struct{}, 1)}
+	return &reconciler{e: e, counted: counted, unwritten: memory.Open(half), woken: make(chan struct{}, 1)}
 }
 
 func (s *reconciler) open() {
@@ -76,7 +76,7 @@ func (s *reconciler) close() error { return errors.Join(s.counted.Close(), s.unw
 // wake requests a round.
 func (s *reconciler) wake() {
 	select {
-	case s.look <- struct{}{}:
+	case s.woken <- struct{}{}:
 	default:
 	}
 }
@@ -91,7 +91,7 @@ func (s *reconciler) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.look:
+		case <-s.woken:
 		case <-again:
 		}
 		backend.Guard(s.e.config.Logger, "writing back what FAIL LOCAL counted", func() { s.round(ctx) })

@@ -159,7 +159,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			continue
 		}
 		shard := 0
-		if r.Shards > 1 || r.ConcernsWholeKey() || e.splits.Suspects.Load() > 0 {
+		if r.Shards > 1 || r.ConcernsWholeKey() || e.splits.PossiblySplit.Load() > 0 {
 			var waits, ok bool
 			if shard, waits, ok = e.splits.Route(&plan.routes, r); !ok {
 				return i

@@ -202,7 +202,7 @@ func (b *batch) applyAdmit(q *queue, it *pending, reply string) error {
 
 // learn passes a home's answer to package split, if the answer shows that the key is split or may have to be.
 func (e *Engine) learn(r *engine.Request, a *wire.Answer) {
-	if r.Kind != limit.Concurrency && (a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.Suspects.Load() > 0) {
+	if r.Kind != limit.Concurrency && (a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0) {
 		e.splits.Observe(r, 0, a)
 	}
 }

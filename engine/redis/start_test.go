@@ -100,7 +100,7 @@ func TestWhatIsStartedForANodeThatLeavesIsAnswered(t *testing.T) {
 			left := e.topology().queues[0]
 			names(next.Addr)
 			require.Eventually(t, func() bool {
-				e.fleet.Look()
+				e.fleet.CheckTopology()
 				return e.topology().queues[0] != left
 			}, 10*time.Second, time.Millisecond)
 			after := begin(e, charge("new", 10))

@@ -112,10 +112,10 @@ func (s *Splitter) drop(key string, l *layout) {
 	}
 }
 
-// count updates known and Suspects. mu is held.
+// count updates known and PossiblySplit. mu is held.
 func (s *Splitter) count() {
 	s.known.Store(int64(len(s.layouts)))
-	s.Suspects.Store(int64(len(s.layouts) + len(s.live.Load().Rules)))
+	s.PossiblySplit.Store(int64(len(s.layouts) + len(s.live.Load().Rules)))
 }
 
 // learn stores the number of shards that the home says the key has. Below 2, the home says that

@@ -123,17 +123,17 @@ func TestChangedSettingsApplyToTheNextRequest(t *testing.T) {
 		n.now.Add(1)
 	}
 	require.Len(t, asked, 4)
-	require.EqualValues(t, 2, s.Suspects.Load())
+	require.EqualValues(t, 2, s.PossiblySplit.Load())
 
 	s.Configure(Settings{})
-	require.EqualValues(t, 1, s.Suspects.Load(), "shards may still have loans")
+	require.EqualValues(t, 1, s.PossiblySplit.Load(), "shards may still have loans")
 	for range 10 {
 		require.Zero(t, route())
 	}
 	s.Observe(&r, 0, &wire.Answer{Shards: 4})
 	require.Equal(t, 4, s.Shards(r.Key))
 	s.Observe(&r, 0, &wire.Answer{Shards: 0})
-	require.Zero(t, s.Suspects.Load())
+	require.Zero(t, s.PossiblySplit.Load())
 
 	s.Configure(Settings{Threshold: 100})
 	s.Observe(&r, 0, &wire.Answer{Rate: 100})
@@ -142,5 +142,5 @@ func TestChangedSettingsApplyToTheNextRequest(t *testing.T) {
 	require.Zero(t, s.wanted(&r))
 	require.Zero(t, s.byLoad.Load())
 	s.Observe(&r, 0, &wire.Answer{Shards: 0, Rate: 100})
-	require.Zero(t, s.Suspects.Load())
+	require.Zero(t, s.PossiblySplit.Load())
 }

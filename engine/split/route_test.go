@@ -42,7 +42,7 @@ func TestUnsplitKeysGoHome(t *testing.T) {
 		require.Zero(t, r.goes(conformance.Reset("k")))
 		require.Zero(t, r.goes(conformance.Inspect("k")))
 	}
-	require.Zero(t, s.Suspects.Load())
+	require.Zero(t, s.PossiblySplit.Load())
 }
 
 // Equal requests of a pipeline about a split key go to one shard. A different request about the

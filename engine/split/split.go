@@ -123,9 +123,9 @@ type Splitter struct {
 	memory    int                      // approximate bytes of all layouts; guarded by mu
 	resolvers map[resolverID]*resolver // resolvers that are running; guarded by mu
 
-	// Suspects is above 0 if any key may be split although its requests do not say so:
+	// PossiblySplit is above 0 if any key may be split although its requests do not say so:
 	// the number of rules and of keys that are known to be split.
-	Suspects atomic.Int64
+	PossiblySplit atomic.Int64
 
 	known  atomic.Int64 // len(layouts)
 	byLoad atomic.Int64 // layouts of keys that are split because of their load

@@ -23,17 +23,17 @@ func appendID(b []byte, r *engine.Request) []byte {
 	return append(append(b, kind), r.Hold.ID[:]...)
 }
 
-// Rider returns what a request with an id of its own adds to its spec: the kind of the id 1, its
+// IDFields returns what a request with an id of its own adds to its spec: the kind of the id 1, its
 // digest 16, the ms until the hold lapses 5, and what happens then 1 (0: its units are charged,
 // 1: they are forgotten). The function lend takes it as its last argument.
-func Rider(r *engine.Request) []byte {
+func IDFields(r *engine.Request) []byte {
 	b := appendUint(appendID(nil, r), r.Hold.TTL, 5)
 	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only the units of a log (RL.RESERVE) can be charged when they lapse
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.
 func AdmitArgs(r *engine.Request) [][]byte {
-	return [][]byte{specArg(r), Rider(r)}
+	return [][]byte{specArg(r), IDFields(r)}
 }
 
 func specArg(r *engine.Request) []byte {
@@ -123,7 +123,7 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 }
 
 // HomeAdmitArgs returns the arguments of the function lend for a request with an id of its own.
-func HomeAdmitArgs(r *engine.Request, args [][]byte) [][]byte { return append(args, Rider(r)) }
+func HomeAdmitArgs(r *engine.Request, args [][]byte) [][]byte { return append(args, IDFields(r)) }
 
 // DecodeHomeAdmit decodes the reply of the function lend to a request with an id of its own. It
 // returns the home's reply, or if the id is known, the first answer to it instead.

@@ -18,22 +18,22 @@ func reserve() engine.Request {
 func TestHoldArgs(t *testing.T) {
 	r := reserve()
 	id := engine.DigestOf([]byte("a"))
-	rider := join([]byte{2}, id[:], bytesOf(5, 500, 1, 1))
-	require.Equal(t, rider, string(Rider(&r)))
+	fields := join([]byte{2}, id[:], bytesOf(5, 500, 1, 1))
+	require.Equal(t, fields, string(IDFields(&r)))
 	args := AdmitArgs(&r)
-	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 10)), rider}, []string{string(args[0]), string(args[1])})
+	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 10)), fields}, []string{string(args[0]), string(args[1])})
 	require.Equal(t, args[1], HomeAdmitArgs(&r, make([][]byte, 5))[5])
 	require.Equal(t, join([]byte{2}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
 	require.Equal(t, [][]byte{args[0], args[0]}, AllArgs([]engine.Request{r, r}))
 
 	once := r
 	once.Hold = &engine.Hold{ID: id, Once: true}
-	require.Equal(t, join([]byte{1}, id[:], bytesOf(5, 0, 1, 0)), string(Rider(&once)))
+	require.Equal(t, join([]byte{1}, id[:], bytesOf(5, 0, 1, 0)), string(IDFields(&once)))
 
 	r.Hold.Release = false
-	require.Equal(t, join([]byte{2}, id[:], bytesOf(5, 500, 1, 0)), string(Rider(&r)))
+	require.Equal(t, join([]byte{2}, id[:], bytesOf(5, 500, 1, 0)), string(IDFields(&r)))
 	r.Kind = limit.Concurrency
-	require.Equal(t, join([]byte{3}, id[:], bytesOf(5, 500, 1, 1)), string(Rider(&r)), "slots are never charged")
+	require.Equal(t, join([]byte{3}, id[:], bytesOf(5, 500, 1, 1)), string(IDFields(&r)), "slots are never charged")
 	require.Equal(t, join([]byte{3}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
 	require.Equal(t, join(id[:], bytesOf(5, 500), id[:], bytesOf(5, 500)), string(RenewArgs([]*engine.Request{&r, &r})[0]))
 }

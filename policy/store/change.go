@@ -16,7 +16,7 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ctx := context.Background()
-	home, line, err := s.look(ctx)
+	home, line, err := s.sync(ctx)
 	s.record(home, err)
 	if err != nil {
 		return 0, refusal(home, err)

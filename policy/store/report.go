@@ -14,20 +14,20 @@ import (
 // remindEvery is the time between log lines about one kind of problem.
 const remindEvery = time.Minute
 
-// report holds the outcome of the looks at the record.
+// report holds the outcome of the syncs.
 type report struct {
-	looked  atomic.Int64           // when the latest successful look was, in Unix ms; 0: there was none
-	failed  atomic.Int64           // number of looks that failed
+	synced  atomic.Int64           // when the latest successful sync was, in Unix ms; 0: there was none
+	failed  atomic.Int64           // number of syncs that failed
 	damaged atomic.Pointer[string] // why the record is malformed; nil if it is valid, or if there is none
 
 	said map[string]time.Time // when each text was last logged; guarded by Store.mu
 }
 
-// record records the outcome of a look at the record in home, and logs it. A node that does not
+// record records the outcome of a sync with the record in home, and logs it. A node that does not
 // answer is logged by package backend. The caller holds mu.
 func (s *Store) record(home place, err error) {
 	if err == nil {
-		s.report.looked.Store(s.now().UnixMilli())
+		s.report.synced.Store(s.now().UnixMilli())
 		if s.report.damaged.Swap(nil) != nil {
 			s.log.Warn("the stored policies can be read again", "node", home.name())
 		}
@@ -40,7 +40,7 @@ func (s *Store) record(home place, err error) {
 		s.report.damaged.Store(&why)
 		s.say("cannot use the stored policies; keeping the ones in effect", "node", home.name(), "key", storedKey, "why", why)
 	case redis.HasErrorPrefix(err, "MOVED"):
-		s.fleet.Look()
+		s.fleet.CheckTopology()
 	case backend.IsReply(err) && !backend.Failed(err):
 		s.say("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
 	}
@@ -100,7 +100,7 @@ func (s *Store) Stats() []engine.Stat {
 		return stats
 	}
 	ago := int64(-1)
-	if at := s.report.looked.Load(); at != 0 {
+	if at := s.report.synced.Load(); at != 0 {
 		ago = max(0, s.now().UnixMilli()-at)
 	}
 	damaged, why := int64(0), "no"
@@ -108,8 +108,8 @@ func (s *Store) Stats() []engine.Stat {
 		damaged, why = 1, *w
 	}
 	return append(stats,
-		engine.Stat{Name: "policies_last_look_ms", Value: ago},
-		engine.Stat{Name: "policies_look_errors", Value: s.report.failed.Load(), Metric: "policy_look_errors_total", Help: "Looks at the stored policies that failed."},
+		engine.Stat{Name: "policies_last_sync_ms", Value: ago},
+		engine.Stat{Name: "policies_sync_errors", Value: s.report.failed.Load(), Metric: "policy_sync_errors_total", Help: "Attempts to read and renew the stored policies that failed."},
 		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged", Help: "1 while the stored policies are damaged or of a newer version, and this proxy keeps those in effect, else 0."},
 	)
 }

@@ -33,10 +33,9 @@ import (
 )
 
 const (
-	// lookEvery is the pause between two looks at the record.
-	lookEvery = 500 * time.Millisecond
-	// elsewhereEvery is the number of looks at the record after which a proxy looks at all other
-	// nodes again.
+	// syncEvery is the pause between two syncs.
+	syncEvery = 500 * time.Millisecond
+	// elsewhereEvery is the number of syncs after which a proxy asks all other nodes again.
 	elsewhereEvery = 20
 	// renewEvery is how often a proxy renews the record's time to live.
 	renewEvery = time.Hour
@@ -68,11 +67,11 @@ type Store struct {
 	log   *slog.Logger
 	now   func() time.Time
 
-	mu      sync.Mutex        // held during a look or a change
+	mu      sync.Mutex        // held during a sync or a change
 	known   string            // the first line of the record in effect; guarded by mu
-	top     *backend.Topology // the nodes at the latest look; guarded by mu
+	top     *backend.Topology // the nodes at the latest sync; guarded by mu
 	unasked []node            // nodes of top, other than the record's place, that have not answered yet; guarded by mu
-	looks   int               // looks since top was set; guarded by mu
+	syncs   int               // syncs since top was set; guarded by mu
 	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
 	report report
@@ -81,7 +80,7 @@ type Store struct {
 }
 
 // Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed
-// before the fleet. Open looks at the record once, but does not wait for nodes that do not answer.
+// before the fleet. Open syncs once, but does not wait for nodes that do not answer.
 //
 // If fleet is nil, the store keeps the policies in the file at path, or only in memory if path is
 // empty. Open then returns an error if the file exists and is not a record.
@@ -101,7 +100,7 @@ func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, _, err := s.look(ctx); err != nil {
+	if _, _, err := s.sync(ctx); err != nil {
 		return nil, fmt.Errorf("policy-file %s: %w", path, err)
 	}
 	return s, nil
@@ -116,7 +115,7 @@ func newStore(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Lo
 	return s
 }
 
-// Close stops looking at the record. There is nothing left to store.
+// Close stops syncing. There is nothing left to store.
 func (s *Store) Close() {
 	s.stop()
 	s.done.Wait()
@@ -128,18 +127,18 @@ func (s *Store) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(lookEvery):
+		case <-time.After(syncEvery):
 		}
 		s.round(ctx)
 	}
 }
 
-// round looks at the record on its node, and renews its time to live if that is due.
+// round syncs with the record on its node, and renews its time to live if that is due.
 func (s *Store) round(ctx context.Context) {
-	backend.Guard(s.log, "looking at the stored policies", func() {
+	backend.Guard(s.log, "reading the stored policies", func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		home, line, err := s.look(ctx)
+		home, line, err := s.sync(ctx)
 		if n, ok := home.(node); ok && line != "" && s.now().Sub(s.renewed) >= renewEvery {
 			if err = n.renew(ctx, line); err == nil {
 				s.renewed = s.now()
@@ -151,15 +150,15 @@ func (s *Store) round(ctx context.Context) {
 	})
 }
 
-// look puts the record into effect if it is newer than the policies in effect, and replaces it with
+// sync puts the record into effect if it is newer than the policies in effect, and replaces it with
 // them if it is older or missing. It returns the record's place and its current first line. The
 // caller holds mu.
-func (s *Store) look(ctx context.Context) (home place, line string, err error) {
+func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 	home = s.own
 	if s.fleet != nil {
 		top := s.fleet.Topology()
 		home = homeOf(top)
-		s.lookElsewhere(ctx, top)
+		s.readElsewhere(ctx, top)
 	}
 	line, version, err := s.take(ctx, home, true)
 	if err != nil {
@@ -219,13 +218,13 @@ func (s *Store) take(ctx context.Context, p place, home bool) (line string, vers
 	return line, r.version, nil
 }
 
-// errChanging is the error of a look during which the record was replaced.
+// errChanging is the error of a sync during which the record was replaced.
 var errChanging = errors.New("the stored policies are being changed")
 
-// lookElsewhere looks for a record on the other nodes, where it may have been stored with an
-// earlier list of nodes. It asks each of them at each look until the node has answered once, and
-// then at every elsewhereEvery-th look.
-func (s *Store) lookElsewhere(ctx context.Context, top *backend.Topology) {
+// readElsewhere looks for a record on the other nodes, where it may have been stored with an
+// earlier list of nodes. It asks each of them at each sync until the node has answered once, and
+// then at every elsewhereEvery-th sync.
+func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 	if top.Clustered() {
 		return // the cluster itself places the record
 	}
@@ -237,10 +236,10 @@ func (s *Store) lookElsewhere(ctx context.Context, top *backend.Topology) {
 		}
 	}
 	if top != s.top {
-		s.top, s.unasked, s.looks = top, others, 0
+		s.top, s.unasked, s.syncs = top, others, 0
 	}
 	asked := s.unasked
-	if s.looks++; s.looks%elsewhereEvery == 0 {
+	if s.syncs++; s.syncs%elsewhereEvery == 0 {
 		asked = others
 	}
 	lines, errs := make([]string, len(asked)), make([]error, len(asked))

@@ -18,7 +18,7 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// proxy is the store of a proxy that looks at the record when the test calls look.
+// proxy is the store of a proxy that syncs when the test calls sync.
 type proxy struct {
 	*Store
 	log proxytest.LockedBuffer
@@ -34,7 +34,7 @@ func start(t testing.TB, urls ...string) *proxy {
 	return p
 }
 
-func (p *proxy) look() { p.round(context.Background()) }
+func (p *proxy) sync() { p.round(context.Background()) }
 
 // set sets a policy by the words of RL.POLICY SET, and returns the error reply.
 func (p *proxy) set(words string) string {
@@ -82,8 +82,8 @@ func TestChangeIsInEffectAfterTheNextLookOfOthers(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := start(t, s.URL()), start(t, s.URL())
 	require.NotNil(t, a.book.Unread())
-	a.look()
-	b.look()
+	a.sync()
+	b.sync()
 	require.Nil(t, a.book.Unread())
 	require.Equal(t, "0 ", a.inEffect())
 	require.Zero(t, s.Do("DBSIZE")[0]-'0', "looking for a record stores nothing")
@@ -92,12 +92,12 @@ func TestChangeIsInEffectAfterTheNextLookOfOthers(t *testing.T) {
 	require.Equal(t, "1 policy api SLIDE 100 1m;", a.inEffect())
 	require.Equal(t, a.inEffect(), stored(t, s))
 	require.Equal(t, "0 ", b.inEffect())
-	b.look()
+	b.sync()
 	require.Equal(t, a.inEffect(), b.inEffect())
 	require.Contains(t, b.log.String(), "loaded the stored policies")
 
 	require.Empty(t, b.set("login FIXED 5 1m"))
-	require.Empty(t, a.set("api SLIDE 200 1m"), "a change begins with a look")
+	require.Empty(t, a.set("api SLIDE 200 1m"), "a change begins with a sync")
 	require.Equal(t, "3 policy api SLIDE 200 1m;policy login FIXED 5 1m;", a.inEffect())
 	require.Equal(t, a.inEffect(), stored(t, s))
 }
@@ -106,7 +106,7 @@ func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
 	s := redistest.Start(t)
 	p := start(t, s.URL())
 	store(s, 5, apiLine)
-	p.look()
+	p.sync()
 	require.Equal(t, "5 policy api SLIDE 100 1m;", p.inEffect())
 	reads := func() (n int) {
 		for line := range strings.Lines(s.Do("INFO", "commandstats")) {
@@ -116,7 +116,7 @@ func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
 	}
 	before, current := reads(), p.book.InEffect()
 	for range 10 {
-		p.look()
+		p.sync()
 	}
 	require.Equal(t, before+10, reads())
 	require.Same(t, current, p.book.InEffect())
@@ -125,11 +125,11 @@ func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
 func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := start(t, s.URL()), start(t, s.URL())
-	a.look()
+	a.sync()
 	for _, words := range []string{"api SLIDE 100 1m", "api SLIDE 90 1m", "api SLIDE 80 1m"} {
 		require.Empty(t, a.set(words))
 	}
-	b.look()
+	b.sync()
 	want := a.inEffect()
 	for what, lose := range map[string]func(){
 		"a node that lost everything":  func() { s.Do("FLUSHALL") },
@@ -141,10 +141,10 @@ func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
 	} {
 		lose()
 		proxytest.Eventually(t, what, func() bool { // a connection may be lost at first
-			b.look()
+			b.sync()
 			return stored(t, s) == want
 		})
-		a.look()
+		a.sync()
 		require.Equal(t, want, a.inEffect(), what)
 		require.Equal(t, want, b.inEffect(), what)
 	}
@@ -158,10 +158,10 @@ func TestNodeThatLostThePoliciesGetsThemBack(t *testing.T) {
 func TestStoredPoliciesOfTheSameVersionWin(t *testing.T) {
 	s := redistest.Start(t)
 	a := start(t, s.URL())
-	a.look()
+	a.sync()
 	require.Empty(t, a.set("api SLIDE 100 1m"))
 	store(s, 1, loginLine)
-	a.look()
+	a.sync()
 	require.Equal(t, "1 policy login FIXED 5 1m;", a.inEffect())
 	require.Equal(t, a.inEffect(), stored(t, s))
 }
@@ -169,7 +169,7 @@ func TestStoredPoliciesOfTheSameVersionWin(t *testing.T) {
 func TestMalformedRecordChangesNothing(t *testing.T) {
 	s := redistest.Start(t)
 	a, fresh := start(t, s.URL()), start(t, s.URL())
-	a.look()
+	a.sync()
 	require.Empty(t, a.set("api SLIDE 100 1m"))
 	want := a.inEffect()
 	_, bad := record{9, apiLine + "policy login FIXED 5\n"}.encode()
@@ -183,7 +183,7 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 		s.Do("SET", storedKey, damaged)
 		for _, p := range []*proxy{a, fresh} {
 			p.report.said = make(map[string]time.Time)
-			p.look()
+			p.sync()
 			require.Contains(t, p.log.String(), "cannot use the stored policies; keeping the ones in effect")
 			msg := p.set("api SLIDE 1 1m")
 			require.Contains(t, msg, "ERR the stored policies cannot be used: rl:{%policies} on "+s.Addr+": "+why)
@@ -197,9 +197,9 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 		require.NotEmpty(t, fresh.Waiting())
 	}
 	s.Do("DEL", storedKey)
-	a.look()
+	a.sync()
 	require.Equal(t, want, stored(t, s))
-	fresh.look()
+	fresh.sync()
 	require.Equal(t, want, fresh.inEffect())
 	require.Empty(t, fresh.Waiting())
 	for _, p := range []*proxy{a, fresh} {
@@ -220,19 +220,19 @@ func homeAndOther(t testing.TB, a, b *redistest.Server) (home, other *redistest.
 func TestPoliciesMoveWhenTheListOfNodesHasChanged(t *testing.T) {
 	home, other := homeAndOther(t, redistest.Start(t), redistest.Start(t))
 	old := start(t, other.URL())
-	old.look()
+	old.sync()
 	require.Empty(t, old.set("api SLIDE 100 1m"))
 	require.Empty(t, old.set("api SLIDE 90 1m"))
 
 	store(home, 1, loginLine) // stored with an even older list
 	p := start(t, home.URL(), other.URL())
-	p.look()
+	p.sync()
 	require.Equal(t, "2 policy api SLIDE 90 1m;", p.inEffect())
 	require.Equal(t, p.inEffect(), stored(t, home))
 
 	require.Empty(t, old.set("api SLIDE 80 1m"), "a change by a proxy that still has the old list")
 	for range elsewhereEvery {
-		p.look()
+		p.sync()
 	}
 	require.Equal(t, "3 policy api SLIDE 80 1m;", p.inEffect())
 	require.Equal(t, p.inEffect(), stored(t, home))
@@ -240,7 +240,7 @@ func TestPoliciesMoveWhenTheListOfNodesHasChanged(t *testing.T) {
 	other.Do("SET", storedKey, "what is this")
 	require.Empty(t, p.set("api SLIDE 70 1m"))
 	for range elsewhereEvery {
-		p.look()
+		p.sync()
 	}
 	require.Equal(t, "4 policy api SLIDE 70 1m;", stored(t, home))
 	require.Contains(t, p.log.String(), "ignoring an invalid policy record on another node")
@@ -253,12 +253,12 @@ func TestFirstPolicyWaitsForNodesThatMayHaveSome(t *testing.T) {
 	store(other, 7, apiLine)
 	other.Pause()
 	p := start(t, home.URL(), other.URL())
-	p.look()
+	p.sync()
 	require.Nil(t, p.book.Unread(), "the node to which they belong has none")
 	require.Equal(t, "UNAVAILABLE "+other.Addr+": the node may have stored policies, but has not answered yet", p.set("login FIXED 5 1m"))
 	other.Resume()
 	proxytest.Eventually(t, "the node to answer", func() bool {
-		p.look()
+		p.sync()
 		return p.inEffect() == "7 policy api SLIDE 100 1m;"
 	})
 	require.Empty(t, p.set("login FIXED 5 1m"))
@@ -275,7 +275,7 @@ func TestOneOfTwoConcurrentChangesFails(t *testing.T) {
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b"} {
 		p := start(t, s.URL())
-		p.look()
+		p.sync()
 		all.Go(func() {
 			for i := range changes {
 				words := fmt.Sprintf("%s%d SLIDE 100 1m", name, i)
@@ -298,7 +298,7 @@ func TestOneOfTwoConcurrentChangesFails(t *testing.T) {
 	require.Positive(t, lost, "some changes were concurrent")
 	t.Logf("%d changes, %d lost the race and got an error", len(versions), lost)
 	p := start(t, s.URL())
-	p.look()
+	p.sync()
 	for v := range int64(len(versions)) {
 		name, _, _ := strings.Cut(versions[v+1], " ")
 		require.NotNil(t, p.book.Find([]byte(name)), "version %d: %s", v+1, versions[v+1])
@@ -311,10 +311,10 @@ func TestOneOfTwoConcurrentChangesFails(t *testing.T) {
 func TestChangeWithoutAnAnswerMayHaveBeenStored(t *testing.T) {
 	s := redistest.Start(t)
 	p := start(t, s.URL())
-	p.look()
+	p.sync()
 	require.Empty(t, p.set("api SLIDE 100 1m"))
 	_, msg := p.Change(func(set *policy.Set) (*policy.Set, string) {
-		s.Pause() // between the look and the change
+		s.Pause() // between the sync and the change
 		return set.WithPolicy(fields("api SLIDE 50 1m"))
 	})
 	require.Equal(t, "UNAVAILABLE "+s.Addr+": no answer in time; the change may have been stored", msg)
@@ -323,7 +323,7 @@ func TestChangeWithoutAnAnswerMayHaveBeenStored(t *testing.T) {
 	require.Equal(t, "1 policy api SLIDE 100 1m;", p.inEffect(), "while the node is away, the policies seen last stay in effect")
 	s.Resume()
 	proxytest.Eventually(t, "the change to be known", func() bool {
-		p.look()
+		p.sync()
 		return p.inEffect() == "2 policy api SLIDE 50 1m;"
 	})
 }
@@ -332,8 +332,8 @@ func TestPoliciesOfAClusterAreWhereTheirSlotIs(t *testing.T) {
 	c := redistest.StartCluster(t, 3, nil)
 	a, b := start(t, c.URL()), start(t, c.URL())
 	proxytest.Eventually(t, "the cluster to be known", func() bool {
-		a.look()
-		b.look()
+		a.sync()
+		b.sync()
 		return a.book.Unread() == nil && b.book.Unread() == nil
 	})
 	require.Empty(t, a.set("api SLIDE 100 1m"))
@@ -342,15 +342,15 @@ func TestPoliciesOfAClusterAreWhereTheirSlotIs(t *testing.T) {
 	require.NoError(t, err)
 	from := c.Master(slot)
 	c.Move(slot, from, (from+1)%3, func() {
-		a.look() // the slot is moving
-		b.look()
+		a.sync() // the slot is moving
+		b.sync()
 	})
 	proxytest.Eventually(t, "the change to be known after the move", func() bool {
-		b.look()
+		b.sync()
 		return b.inEffect() == "1 policy api SLIDE 100 1m;"
 	})
 	proxytest.Eventually(t, "a change after the move", func() bool { return a.set("api SLIDE 90 1m") == "" })
-	b.look()
+	b.sync()
 	require.Equal(t, a.inEffect(), b.inEffect())
 	require.NotContains(t, a.log.String()+b.log.String(), "stored the ones in effect again")
 }
@@ -417,13 +417,13 @@ func TestAThousandPoliciesWithTenThousandOverridesAreKept(t *testing.T) {
 	store(s, 1, text.String())
 	a, b := start(t, s.URL()), start(t, s.URL())
 	began := time.Now()
-	a.look()
+	a.sync()
 	took := time.Since(began)
 	require.Equal(t, 10_000, a.book.InEffect().Overrides())
 	began = time.Now()
 	require.Empty(t, a.set("p0500 SLIDE 50 1m"))
 	t.Logf("%d bytes: read in %v, changed in %v", text.Len(), took, time.Since(began))
-	b.look()
+	b.sync()
 	require.Equal(t, a.book.InEffect().Text(), b.book.InEffect().Text())
 	require.Equal(t, int64(50), b.book.Find([]byte("p0500")).Limits[0].Limit)
 	require.Equal(t, 10_000, b.book.InEffect().Overrides())

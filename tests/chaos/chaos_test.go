@@ -77,7 +77,7 @@ func run(t *testing.T, s system, duration time.Duration, seed uint64) {
 		f.members = append(f.members, startMember(t, s.url()))
 	}
 	f.settled()
-	f.masters, f.looked = s.masters(), time.Now()
+	f.masters, f.checked = s.masters(), time.Now()
 	var before []footprint
 	for _, m := range f.members {
 		before = append(before, m.footprint(t))

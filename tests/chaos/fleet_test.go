@@ -50,8 +50,8 @@ type fleet struct {
 	accounts []*account
 	tally    *tally
 	load     *load
-	masters  string    // the masters at the last look
-	looked   time.Time // the time of the last look
+	masters  string    // the masters when last checked
+	checked  time.Time // when masters was last checked
 	losses   []loss
 }
 
@@ -117,7 +117,7 @@ func (f *fleet) settled() {
 // admitted meanwhile.
 func (f *fleet) strike(what fault) {
 	f.t.Helper()
-	f.look()
+	f.noteFailover()
 	began := time.Now()
 	undo := what.do()
 	healed := f.healed(time.Now())
@@ -131,21 +131,21 @@ func (f *fleet) strike(what fault) {
 	if what.takeover {
 		f.masters = f.system.masters()
 	}
-	f.look()
+	f.noteFailover()
 	f.tally.befell(what.kind, healed, f.check())
 	f.t.Logf("%s %s, healed after %v", began.Format("15:04:05.000"), what.kind, healed.Round(time.Millisecond))
 	f.busy(500 + f.rng.Int64N(1000))
 }
 
-// look records a failover that no fault has caused. On a busy machine it may happen at any
+// noteFailover records a failover that no fault has caused. On a busy machine it may happen at any
 // time.
-func (f *fleet) look() {
+func (f *fleet) noteFailover() {
 	masters, now := f.system.masters(), time.Now()
 	if masters != f.masters {
 		f.t.Logf("a failover that no fault caused: from %s to %s", f.masters, masters)
-		f.losses = append(f.losses, loss{f.looked, now, false})
+		f.losses = append(f.losses, loss{f.checked, now, false})
 	}
-	f.masters, f.looked = masters, now
+	f.masters, f.checked = masters, now
 }
 
 // check checks all accounts, and returns how much was admitted because Redis forgot.
