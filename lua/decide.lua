@@ -36,11 +36,12 @@
 --       more for each log to read, and to write.
 local lib = ...
 
-local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
+local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
 local layout, record, rate, spec, holds, lease, home, shard, slide =
   lib.layout, lib.record, lib.rate, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.slide
-local RESET, SLIDE, COUNTER, ENTRY = layout.RESET, layout.SLIDE, layout.COUNTER, layout.ENTRY_BYTES
+local RESET, SLIDE, COUNTER, HOLDS = layout.RESET, layout.SLIDE, layout.COUNTER, layout.HOLDS
+local ENTRY, CELL = layout.ENTRY_BYTES, layout.CELL_BYTES
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 
 -- clock_of returns the clock in whole ms: the number given, as in tests, or else the node's own time.
@@ -144,9 +145,11 @@ function lib.charge(rec, q, sts, units)
 end
 
 -- beside is the fast path of one window when the record has other states too, or belongs to the home or a shard of a split
--- key. j is the index of the window's state.
+-- key. j is the index of the window's state. At a split key with held units, the slow path decides.
 local function beside(q, d, j, key, s, clock, requests)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
+  local bound, offset, shards = nil, 0, 0
+  local held, twin, charged, released = d.held -- twin: the index of the state of the window's own held units
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + 6) < clock then return end -- the slow path drops the lease record
@@ -159,11 +162,19 @@ local function beside(q, d, j, key, s, clock, requests)
         begin = begin + unpack('>I3', s, at[i] + 13) * ENTRY
       elseif i < j and kinds[i] == COUNTER and d.buckets[i] > 1 then
         begin = begin + (d.buckets[i] + 1) * layout.COUNTER_BYTES
+      elseif held and kinds[i] > HOLDS then
+        local units, charge, release = holds.beside(s, at[i], clock)
+        if not units then return end
+        if i == d.twins[j] then twin, offset, charged, released = i, units, charge, release end
+        if i < j then begin = begin + unpack('>I3', s, at[i] + 13) * CELL end
       end
     end
   end
   if now > clock + YEAR then return end
-  local bound, offset, shards = nil, 0, 0
+  if held then
+    if lease_at or q.shard then return end
+    bound = twin and q.limits[1] - offset
+  end
   if lease_at then
     if q.cost == 0 then return end
     bound, offset, shards = lease.summary(q, s, at[lease_at] + 12, clock)
@@ -181,6 +192,10 @@ local function beside(q, d, j, key, s, clock, requests)
     if moves then record.expire(key, expires, 'GT') end
   elseif fields then
     record.store(key, s, sub(s, 1, from - 1) .. fields, expires, moves, false)
+  end
+  if held then
+    if twin then last = holds.reported(q.kind, q.windows[1], d.limits[twin], last, charged, released) end
+    return pack('>I4I7I6I6I6I6', layout.HELD * 16777216, granted * 16777216 + calls, used + offset, room, last, newest), last
   end
   if not bound then
     if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest), last end
@@ -214,11 +229,26 @@ local function together(q, d, key, s, clock, requests)
   return pack('>I8c0', granted * 16777216 + rated, told)
 end
 
--- long_log is the fast path for a patched record whose only state is a log.
-local function long_log(q, d, key, s, clock, requests)
-  if q.kind ~= SLIDE or q.count > 1 or d.count > 1 or q.shard then return end
-  local granted, calls, used, room, last = slide.patched(q, key, s, d.at[1], d.head + 1, clock, requests)
-  if granted then return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0), last end
+-- long_log is the fast path for a record that is too long for what was read of it, s, and has only a log, at index j, and its
+-- held units if there are any.
+local function long_log(q, d, j, key, s, clock, requests)
+  local twin, begin = d.twins[j], d.head + 1
+  if q.kind ~= SLIDE or q.count > 1 or d.count > (twin and 2 or 1) or q.shard then return end
+  local bound, units, charged, released
+  if twin then
+    if #s < d.inline then s = call('GETRANGE', key, '0', format('%d', d.inline - 1)) end
+    if #s < d.inline then return beside(q, d, j, key, s, clock, requests) end -- the record is inline
+    units, charged, released = holds.beside(s, d.at[twin], clock)
+    if not units then return end
+    bound = q.limits[1] - units
+    if twin < j then begin = begin + unpack('>I3', s, d.at[twin] + 13) * CELL end
+  end
+  local granted, calls, used, room, last, moves = slide.patched(q, key, s, d.at[j], begin, clock, requests, bound)
+  if not granted then return end
+  if moves then record.expire(key, last + q.windows[1], twin and 'GT') end
+  if not twin then return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0), last end
+  last = holds.reported(SLIDE, q.windows[1], d.limits[twin], last, charged, released)
+  return pack('>I4I7I6I6I6I6', layout.HELD * 16777216, granted * 16777216 + calls, used + units, room, last, 0), last
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with unchanged
@@ -232,7 +262,7 @@ local function fast_path(q, key, s, clock, requests)
     d, places = spec.place(q, key, s)
   end
   if not places or #s < d.head and s ~= '' then return end
-  if q.areas and #s >= q.most then return long_log(q, d, key, s, clock, requests) end
+  if q.areas and #s >= q.most then return long_log(q, d, places[1], key, s, clock, requests) end
   if q.count > 1 then return places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
   if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests) end
   if q.shard then return end

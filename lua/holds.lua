@@ -42,6 +42,7 @@ local function keep(st, rec, s)
   end
   if count == 0 and rec.inline then rec.rewrite = true end -- drops the state; in a patched record it stays until the next rewrite
   st.area, st.cells, st.touched = s .. zeros('\0', (st.slots - count) * CELL), count, true
+  st.next = count > 0 and unpack('>I6', s) or 0
   st.patch, st.patch_at = st.area, 0
 end
 
@@ -62,7 +63,7 @@ end
 function holds.seek(s, begin, count, deadline)
   local low, high = 0, count
   while low < high do
-    local mid = floor((low + high) / 2)
+    local mid = (low + high - (low + high) % 2) / 2
     if unpack('>I6', s, begin + mid * CELL) < deadline then low = mid + 1 else high = mid end
   end
   local index = begin + low * CELL
@@ -99,7 +100,7 @@ function holds.add(rec, q, deadline, units, release, states)
     if not st then
       st = record.state(HOLDS + q.kind, q.buckets, q.windows[i])
       st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed = 0, 0, 0, 0, 0, 0, 0, 0
-      st.charged, st.released, st.area = 0, 0, ''
+      st.charged, st.released, st.next, st.area = 0, 0, 0, ''
       record.add(st)
       rec.held = true
     end
@@ -137,10 +138,11 @@ end
 function holds.lapse(rec)
   for i = 1, rec.count do
     local st = rec[i]
-    if st.kind > HOLDS then
+    if st.kind > HOLDS and st.cells > 0 and st.next <= rec.now then
       local s, past, moments, charges, lapsed = cells(st), 0, {}, {}, 0
       for at = 1, #s, CELL do
         local deadline, charge, release, n = unpack('>I6I6I6I3', s, at)
+        if at == 1 and deadline ~= st.next then record.damaged(rec.key, 'holds that do not add up') end
         if deadline > rec.now then break end
         if charge > 0 then moments[#moments + 1], charges[#charges + 1] = deadline, charge end
         st.charge, st.release, st.holds = st.charge - charge, st.release - release, st.holds - n
@@ -182,14 +184,29 @@ function holds.matters_until(st)
   return max(st.released - 1, st.charged > 0 and gone(st, st.charged, 0) or 0)
 end
 
--- said_last returns the ms that a reply reports as the newest admission of a state. With held units it is later than the real
--- one, such that the window seems empty exactly when all held units have ended, too.
+-- reported returns the ms that a reply reports as the newest admission of a window whose newest one is `last`: with held units
+-- it is later, such that the window seems empty exactly when all held units have ended, too. charged and released are the
+-- latest deadlines of these, and limit is that of their state.
+function holds.reported(kind, window, limit, last, charged, released)
+  if kind == CONCURRENCY then return released end
+  if kind ~= SLIDE then return max(last, released - 1) end
+  return max(last, released - window - 1, charged > 0 and slide.dated(charged, limit, window) or 0)
+end
+
+-- said_last returns the same for a state in memory.
 function holds.said_last(st)
-  if not st.held or st.held.cells == 0 then return st.said_last end
-  local charged, released = st.held.charged, st.held.released
-  if st.kind == CONCURRENCY then return released end
-  if st.kind ~= SLIDE then return max(st.said_last, released - 1) end
-  return max(st.said_last, released - st.window - 1, charged > 0 and gone(st.held, charged, 0) - st.window or 0)
+  local held = st.held
+  if not held or held.cells == 0 then return st.said_last end
+  return holds.reported(st.kind, st.window, held.limit, st.said_last, held.charged, held.released)
+end
+
+-- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest deadlines of
+-- units to charge and to release. It returns nothing if the slow path has to decide: if some have lapsed, or the clock is
+-- before the newest hold. Deadlines are later than any charge, so the clock of the node is enough to find what has lapsed.
+function holds.beside(s, at, clock)
+  local last, charge, release, charged, released, next = unpack('>I6xxxxxxxxxxxxxI6I6xxxxI6I6I6', s, at)
+  if last > clock or next > 0 and next <= clock then return end
+  return charge + release, charged, released
 end
 
 -- weigh sets, for each window of a spec, its state and the units that count: those charged and those held.

@@ -105,6 +105,7 @@ end
 --   lease               the index of the lease record, or false
 --   held                whether there is a state of held units
 -- and by state
+--   twins               the index of the state of its window's held units, or false
 --   kinds, buckets, limits, names
 --   fields              how to read and write its fields, see layout.FIELDS
 --   at, offsets         the index in the record at which its fields begin, and the same as text, counted from 0
@@ -113,7 +114,7 @@ end
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
-    keep = {}, lives = {}, states = {}, fields = {}, offsets = {}, lease = false, held = false,
+    keep = {}, lives = {}, states = {}, fields = {}, offsets = {}, twins = {}, lease = false, held = false,
     inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at = #s + 1
   for i = 1, count do
@@ -132,9 +133,14 @@ local directory_of = record.cache(1000, function(s, key)
     d.states[i] = record.state(kind, buckets, window)
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
     d.lives[i] = kind == SLIDE and window or 0
-    d.fields[i], d.offsets[i], at = fields, tostring(at - 1), at + fields.bytes
+    d.twins[i], d.fields[i], d.offsets[i], at = false, fields, tostring(at - 1), at + fields.bytes
   end
   d.head = at - 1
+  for i = 1, d.held and count or 0 do
+    for j = 1, count do
+      if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, 8) == sub(d.names[i], 2, 8) then d.twins[i] = j end
+    end
+  end
   return d
 end)
 

@@ -217,12 +217,12 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     newest + window, moves, area, stop
 end
 
--- patched is the fast path of a log that is too long for an inline record and is the record's only state. s is the part of
--- the record that was read, with the state's fields at index `at` and its area at index begin. patched reads the oldest
--- entries, and writes the fields and the newest entry. It returns the first five results of straight. It returns nothing, and
--- has written nothing, if the slow path has to decide: if more than the oldest entries are needed, or the record has to be
--- composed anew.
-function slide.patched(q, key, s, at, begin, clock, requests)
+-- patched is the fast path of a log in a record that is too long to be inline. s is the part of the record that was read, with
+-- the state's fields at index `at` and its area at index begin; bound takes the place of the limit, if units are held. patched
+-- reads the oldest entries, and writes the fields and the newest entry. It returns the first five results of straight, and
+-- whether the ms of the newest entry has changed. It returns nothing, and has written nothing, if the slow path has to decide:
+-- if not all requests fit within bound, more than the oldest entries are needed, or the record has to be composed anew.
+function slide.patched(q, key, s, at, begin, clock, requests, bound)
   local window, limit, ask = q.windows[1], q.limits[1], q.ask
   local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
   if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + 1000000 or last > clock + YEAR then return end
@@ -242,9 +242,11 @@ function slide.patched(q, key, s, at, begin, clock, requests)
   end
   local used = (total - base) % WRAP
   if used > UNITS then return end
-  local granted, room = limit - used, 0
+  local granted, room = (bound or limit) - used, 0
   if granted >= requests * ask then
     granted = requests
+  elseif bound then
+    return
   else
     granted = granted > 0 and (granted - granted % ask) / ask or 0
     if q.cost == 0 and granted > 0 then granted = requests end
@@ -260,7 +262,7 @@ function slide.patched(q, key, s, at, begin, clock, requests)
     room = ms + window + 1
     if room <= clock or room > clock + DELAY then return end
   end
-  if units == 0 then return granted, rate_at(clock, last, calls), used, room, newest end
+  if units == 0 then return granted, rate_at(clock, last, calls), used, room, newest, false end
   local kept, moment = n - gone, now
   if limit > 65536 then moment = moment + -moment % ceil(window / 65536) end
   if newest >= moment then moment, kept = newest, kept - 1 end
@@ -274,6 +276,5 @@ function slide.patched(q, key, s, at, begin, clock, requests)
     record.damaged(key, 'it ends within its areas')
   end
   call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', moment, total))
-  if moment ~= newest then record.expire(key, moment + window) end
-  return granted, rated, used, room, moment
+  return granted, rated, used, room, moment, moment ~= newest
 end

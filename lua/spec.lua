@@ -73,7 +73,7 @@ end)
 -- spec. It returns the record's directory and the places, which are false if one is missing.
 function spec.place(q, key, s)
   local d, places, names, found = record.directory(key, s), {}, q.fresh.names, 0
-  if not q.order or d.held then
+  if not q.order then
     q.directory, q.places = d, false
     return d, false
   end

@@ -1,13 +1,15 @@
--- straight.lua: the fast path of RL.RESERVE and RL.SETTLE. It decides the most common case: one window of RL.SLIDE, and an
--- inline record whose only states are the log of this window and its held units, all of which are charged when they lapse.
--- It stores the same bytes and gives the same answers as the slow path.
+-- straight.lua: the fast path of RL.RESERVE and RL.SETTLE. It decides the most common case: one window of RL.SLIDE, and a
+-- record whose only states are the log of this window and its held units, all of which are charged when they lapse. It
+-- composes an inline record anew, and patches a longer one. It stores the same bytes and gives the same answers as the slow path.
 local lib = ...
 
-local call, unpack, pack, sub, byte = redis.call, struct.unpack, struct.pack, string.sub, string.byte
-local max = math.max
+local call, unpack, pack, sub, byte, format = redis.call, struct.unpack, struct.pack, string.sub, string.byte, string.format
+local max, min = math.max, math.min
 local layout, record, rate, slide, holds = lib.layout, lib.record, lib.rate, lib.slide, lib.holds
-local SLIDE, ENTRY, CELL, FIELDS, HELD = layout.SLIDE, layout.ENTRY_BYTES, layout.CELL_BYTES, 37, 47
+local SLIDE, ENTRY, CELL = layout.SLIDE, layout.ENTRY_BYTES, layout.CELL_BYTES
+local FIELDS, HELD = layout.FIELDS[SLIDE].bytes, layout.FIELDS[layout.HOLDS + SLIDE].bytes
 local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
+local NO_CELL = string.rep('\0', CELL)
 local straight = {}
 lib.straight = straight
 
@@ -29,126 +31,162 @@ local function forms_of(q)
   return forms
 end
 
--- The spec that ask passes to slide.straight, see spec.lua.
-local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
+-- What read has read of a key's record:
+--   form, s       its form, and the record, or its first bytes if it is long: not inline
+--   was, ending   the last ms at which the record matters, and at which its log does; 0 without one
+--   entries, area the indexes in the record at which the areas of the log and of the held units begin
+--   text, cells   a string that has the cells, and the index in it of the first one
+--   stored        how many cells it has
+--   count to next the fields of the held units, see layout.lua, which the functions below change; last is of these
+local form, s, long, was, ending, entries, area, text, cells = false, '', false, 0, 0, 0, 0, '', 0
+local stored, count, slots, last, calls, n, charge, lapsed, charged, next = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
--- ask lets slide.straight decide the log of a record, which may not exist yet: it grants units, and charges cost of them.
-local function ask(q, form, s, entries, clock, units, cost, bound)
-  asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, units, cost
-  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound)
-end
-
--- read reads a key's record. It returns nothing if the record has none of the forms, or a state or cell has ended. Else it
--- returns
---   the form, and the record
---   was, ending     the last ms at which the record matters, and at which its log does; 0 without one
---   entries, cells  the indexes of the log's area and of the cells
---   the fields of the held units: the number of cells, last, rate, holds, units, lapsed, the latest deadline
+-- read reads a key's record. It returns false if the record has none of the forms, or a state or cell has ended.
 local function read(q, key, clock)
   local window = q.windows[1]
-  if q.kind ~= SLIDE or q.count > 1 or q.shard or q.limits[1] > 1e12 then return end
-  local forms = q.forms or forms_of(q)
-  local s = call('GETRANGE', key, '0', LAST)
-  local form = forms[sub(s, 1, 3 + 13 * (byte(s, 3) or 0))]
-  q.forms = forms
-  if not form or #s >= form.inline then return end
-  local begin, log, held = form.begin, form.log, form.held
-  local was, ending, entries, cells, stop = 0, 0, begin, begin, begin
+  if q.kind ~= SLIDE or q.count > 1 or q.shard or q.limits[1] > 1e12 then return false end
+  q.forms = q.forms or forms_of(q)
+  s = call('GETRANGE', key, '0', LAST)
+  form = q.forms[sub(s, 1, 3 + 13 * (byte(s, 3) or 0))]
+  if not form or #s < form.begin - 1 then return false end
+  local log, held, stop = form.log, form.held, form.begin
+  long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
+  stored, count, slots, last, calls, n, charge, lapsed, charged, next = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
-    if #s < begin - 1 then return end
-    local last, count, slots, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
-    ending, stop = newest + window, begin + slots * ENTRY
-    if last > clock or ending < clock or last + window < clock or count ~= slots or count == 0 then return end
+    local charged_at, those, room, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
+    ending, stop = newest + window, stop + room * ENTRY
+    if charged_at > clock or ending < clock or charged_at + window < clock or those == 0 then return false end
+    if those ~= room and not long then return false end
     was = ending
   end
-  if not held then
-    if stop ~= #s + 1 then return end
-    return form, s, was, ending, entries, stop, 0, 0, 0, 0, 0, 0, 0
+  if not held then return not long and stop == #s + 1 end
+  local release, released
+  last, calls, count, slots, n, charge, release, lapsed, charged, released, next =
+    unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
+  if last > clock or count > 0 and next <= clock or release + released > 0 or charge > layout.UNITS then return false end
+  if log and log < held then area = stop else entries = area + slots * CELL end
+  if count > 0 then was = max(slide.dated(charged, q.limits[1], window) + window, was) end
+  cells, stored = area, count
+  if not long then return count == slots and count > 0 and stop + count * CELL == #s + 1 end
+  if count > slots or slots > layout.CELLS then return false end
+  if area + count * CELL > #s + 1 then
+    text, cells = call('GETRANGE', key, format('%d', area - 1), format('%d', area + count * CELL - 2)), 1
   end
-  if #s < begin + CELL - 1 then return end
-  local last, calls, count, slots, n, charge, release, lapsed, charged, released = unpack('>I6I4I3I3I3I6I6I4I6I6', s, held)
-  if last > clock or count ~= slots or count == 0 or release + released > 0 or charge > layout.UNITS then return end
-  if log and log < held then cells = stop else entries = begin + count * CELL end
-  if stop + count * CELL ~= #s + 1 or unpack('>I6', s, cells) <= clock then return end
-  return form, s, max(slide.dated(charged, q.limits[1], window) + window, was), ending, entries, cells, count, last, calls, n,
-    charge, lapsed, charged
+  return #text >= count * CELL
 end
 
 -- fields packs the fields of the held units.
-local function fields(count, last, calls, n, units, lapsed, charged)
-  return pack('>I6I4I6I3I6I10I6I6', last, calls, count * 16777217, n, units, lapsed, charged, 0)
+local function fields()
+  if count == 0 then return pack('>I10I3I3', 0, 0, slots) .. string.rep('\0', HELD - 16) end
+  return pack('>I6I4I6I3I6I10I6I12', last, calls, count * 16777216 + slots, n, charge, lapsed, charged, next)
 end
 
--- reserve holds units until the deadline `till`, which must be the key's latest. It returns the entry's reply and the ms of
--- the decision. It returns nothing, and has written nothing, if the slow path has to decide.
+-- with returns the cells with one more or, if it is there already, changed: the one at index `at` of text. An empty cell
+-- removes it.
+local function with(at, there, cell)
+  return sub(text, cells, at - 1) .. cell .. sub(text, at + (there and CELL or 0), cells + stored * CELL - 1)
+end
+
+-- patch writes the same change, and the fields of the held units, into a long record.
+local function patch(key, at, there, cell)
+  if cell == '' or not there then cell = cell .. sub(text, at + (there and CELL or 0), cells + stored * CELL - 1) end
+  if count < stored then cell = cell .. NO_CELL end
+  call('SETRANGE', key, format('%d', form.held - 1), fields())
+  if call('SETRANGE', key, format('%d', area + at - cells - 1), cell) < area + slots * CELL - 1 then -- the record's length
+    record.damaged(key, 'it ends within its areas')
+  end
+end
+
+-- The spec that ask passes on, see spec.lua.
+local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
+
+-- ask has the log, which may not exist yet, decided by slide.straight, or by slide.patched, which also writes it if the record
+-- is long. It asks for units, and charges cost of them.
+local function ask(q, key, clock, units, cost, bound)
+  asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, units, cost
+  if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound) end
+  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound)
+end
+
+-- store writes an inline record, which lives until the ms expires. It reports whether the new record is still inline, and
+-- writes nothing if it is not.
+local function store(key, to, now, expires)
+  if #now >= to.inline then return false end
+  record.store(key, to == form and s or '', now, expires, expires ~= was, true)
+  return true
+end
+
+-- reserve holds units until the deadline `till`. It returns the entry's reply and the ms of the decision. It returns nothing,
+-- and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
-  if release then return end
-  local old, text, was, ending, entries, cells, count, last, calls, n, charge, lapsed, charged = read(q, key, clock)
-  if not old or till < charged or n >= holds.MOST then return end
-  local cost, begin, held = q.cost, old.begin, old.held
-  local granted, rated, used, _, newest = ask(q, old, text, entries, clock, cost, 0, q.limits[1] - charge)
+  if release or not read(q, key, clock) or n >= holds.MOST then return end
+  local at, units, _, those = holds.seek(text, cells, count, till)
+  local there = those > 0
+  if long and not there and count == slots then return end -- there is no room for a cell
+  local granted, rated, used, _, newest = ask(q, key, clock, q.cost, 0, q.limits[1] - charge)
   if not granted then return end
-  local stop, units, those = cells + count * CELL, cost, 1
-  local from = stop
-  if till == charged then -- the units are added to the last cell
-    from, count = from - CELL, count - 1
-    local _, before, _, more = unpack('>I6I6I6I3', text, from)
-    units, those = units + before, more + 1
-  end
-  local changed = fields(count + 1, clock, rate.charged(clock, last, calls, clock), n + 1, charge + cost, lapsed, till)
-  local cell, form, s = pack('>I6I6I6I3', till, units, 0, those), old
-  if held then
-    s = sub(text, 1, held - 1) .. changed .. sub(text, held + HELD, from - 1) .. cell .. sub(text, stop)
-  else
-    form = old.log and q.forms.log_held or q.forms.held
-    s = form.head .. sub(text, #old.head + 1, begin - 1) .. changed .. sub(text, begin) .. cell
-  end
-  if #s >= form.inline then return end
-  local dated = slide.dated(till, q.limits[1], q.windows[1])
+  local cell = pack('>I6I6I6I3', till, units + q.cost, 0, those + 1)
+  calls, used = rate.charged(clock, last, calls, clock), used + charge
+  last, n, charge, charged = clock, n + 1, charge + q.cost, max(charged, till)
+  if not there then count, next = count + 1, count > 0 and min(next, till) or till end
+  local dated = slide.dated(charged, q.limits[1], q.windows[1])
   local expires = max(dated + q.windows[1], ending)
-  record.store(key, text, s, expires, expires ~= was, true)
-  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used + charge, max(newest, dated), 0), clock
+  if long then
+    patch(key, at, there, cell)
+    if expires ~= was then record.expire(key, expires) end
+  else
+    local to, now = form
+    slots = count
+    if form.held then
+      now = sub(s, 1, form.held - 1) .. fields() .. sub(s, form.held + HELD, at - 1) .. cell .. sub(s, at + (there and CELL or 0))
+    else
+      to = form.log and q.forms.log_held or q.forms.held
+      now = to.head .. sub(s, #form.head + 1, form.begin - 1) .. fields() .. sub(s, form.begin) .. cell
+    end
+    if not store(key, to, now, expires) then return end
+  end
+  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used, max(newest, dated), 0), clock
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
 -- slow path has to decide.
 function straight.settle(q, till, release, key, clock, cost)
-  if release or cost > q.cost then return false end
-  local old, text, was, ending, entries, cells, count, last, calls, n, charge, lapsed, charged = read(q, key, clock)
-  if not old or count == 0 then return false end
+  if release or cost > q.cost or not read(q, key, clock) or long and not form.log then return false end
   local at, units, _, those = holds.seek(text, cells, count, till)
   if those == 0 or units < q.cost or (those == 1) ~= (units == q.cost) or n < those or charge < units then return false end
-  local stop, cell, form, log, area, s = cells + count * CELL, '', old, '', ''
+  local log, entry, cell, to = '', '', '', form
+  if cost > 0 then
+    local granted, newest, ends, _
+    granted, _, _, _, newest, _, log, ends, _, entry = ask(q, key, clock, cost, cost, 2 ^ 50)
+    if not granted then return false end
+    ending = ends or newest + q.windows[1]
+  elseif form.log then
+    log, entry = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
+  elseif count == 1 and those == 1 then
+    return false -- nothing is left
+  end
+  n, charge = n - 1, charge - q.cost
   if those > 1 then
     cell = pack('>I6I6I6I3', till, units - q.cost, 0, those - 1)
   else
     count = count - 1
-    if till == charged and count > 0 then charged = unpack('>I6', text, at - CELL) end
+    if count > 0 and till == charged then charged = unpack('>I6', text, at - CELL) end
+    if count > 0 and till == next then next = unpack('>I6', text, at + CELL) end
   end
-  if cost > 0 then
-    local granted
-    granted, _, _, _, _, _, log, ending, _, area = ask(q, old, text, entries, clock, cost, cost, 2 ^ 50)
-    if not granted then return false end
-  elseif old.log then
-    log, area = sub(text, old.log, old.log + FIELDS - 1), sub(text, entries, entries < cells and cells - 1 or -1)
-  elseif count == 0 then
-    return false -- nothing is left
+  local expires = ending
+  if count > 0 then expires = max(ending, slide.dated(charged, q.limits[1], q.windows[1]) + q.windows[1]) end
+  if long then
+    patch(key, at, true, cell)
+    if expires ~= was then record.expire(key, expires) end
+    return true
   end
+  slots = count
   if count == 0 then
-    form = q.forms.log
-    s = form.head .. log .. area
-  else
-    local changed = fields(count, last, calls, n - 1, charge - q.cost, lapsed, charged)
-    local left = sub(text, cells, at - 1) .. cell .. sub(text, at + CELL, stop - 1)
-    ending = max(ending, slide.dated(charged, q.limits[1], q.windows[1]) + q.windows[1])
-    if old.log and entries < cells then
-      s = form.head .. log .. changed .. area .. left
-    else
-      if log ~= '' then form = q.forms.held_log end
-      s = form.head .. changed .. log .. left .. area
-    end
+    to = q.forms.log
+    return store(key, to, to.head .. log .. entry, expires)
   end
-  if #s >= form.inline then return false end
-  record.store(key, form == old and text or '', s, ending, ending ~= was, true)
-  return true
+  local left = with(at, true, cell)
+  if form.log and entries < area then return store(key, to, form.head .. log .. fields() .. entry .. left, expires) end
+  if log ~= '' then to = q.forms.held_log end
+  return store(key, to, to.head .. fields() .. log .. left .. entry, expires)
 end

@@ -41,20 +41,33 @@ func (w *twins) hold(f *lua.Function, key string, clock int64, args [][]byte) (s
 	return reply, true
 }
 
-// For RL.RESERVE and RL.SETTLE, the fast path and the slow path give the same replies and store the same, after any history.
+// The fast paths of RL.RESERVE, of RL.SETTLE and of decisions beside held units give the same replies as the slow path, and store
+// the same, after any history.
 func TestPathsOfHoldsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
-	histories := rounds("LUA_HISTORIES", 4)
+	histories := rounds("LUA_HISTORIES", 6)
 	w := startTwins(t)
 	fast, slow := map[string]int{}, map[string]int{}
 	for seed := range uint64(histories) {
 		w.walkHolds(rand.New(rand.NewPCG(seed, 0)), fast, slow)
 		w.server.Do("FLUSHALL")
 	}
+	const held wire.Status = 4
+	for p, n := range w.count {
+		if p.status == held && p.fast {
+			fast[fmt.Sprintf("decide %v, patched %v", p.kind, p.patched)] += n
+		}
+	}
 	t.Log("fast", fast, "slow", slow)
+	for of, atLeast := range map[string]int{
+		"reserve": 4, "reserve, patched": 8, "settle": 4, "settle, patched": 8,
+		"decide RL.SLIDE, patched false": 3, "decide RL.SLIDE, patched true": 3,
+	} {
+		require.Greater(t, fast[of], atLeast*histories, of)
+	}
+	require.Positive(t, fast["decide RL.COUNTER, patched false"]+fast["decide RL.COUNTER, patched true"])
 	for _, of := range []string{"reserve", "settle"} {
-		require.Greater(t, fast[of], 8*histories, of)
-		require.Greater(t, slow[of], 5*histories, of)
+		require.Greater(t, slow[of]+slow[of+", patched"], 5*histories, of)
 	}
 }
 
@@ -70,6 +83,19 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 	if rng.IntN(3) == 0 { // the grid of the log is wider than the TTL
 		window.Length, ttl = 10_000_000_000, 60
 	}
+	mixed := rng.IntN(3) == 0 // the record has other states, too
+	if rng.IntN(2) == 0 {     // a log that is too long for an inline record
+		r := request(limit.Slide, limit.Window{Limit: 1000, Length: 100_000})
+		window, ttl = r.Windows[0], 5000
+		if rng.IntN(2) == 0 { // the log comes second
+			reply, _ := w.hold(lua.Admit, storedKey(r, 0), clock, wire.AdmitArgs(with(r, "first", ttl, false)))
+			require.NotEmpty(w.t, reply)
+		}
+		for range 100 {
+			clock++
+			w.decide(clock, r, 0, 1)
+		}
+	}
 	for i := range 250 {
 		switch rng.IntN(12) {
 		case 0:
@@ -83,15 +109,19 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 		r := request(limit.Slide, window)
 		r.Cost = 1 + rng.Int64N(3)
 		switch n := rng.IntN(100); {
-		case n < 2:
+		case !mixed:
+		case n < 20:
 			r = request(limit.Counter, window)
-		case n < 4:
+		case n < 24:
 			r.Windows[0].Limit = []int64{window.Limit + 1, 200_000}[rng.IntN(2)]
-		case n < 6:
+		case n < 28:
 			r.N, r.Windows[1] = 2, limit.Window{Limit: 1000, Length: 500}
 		}
 		key := storedKey(r, 0)
 		count := func(of string, wasFast bool) {
+			if patched(w.stored(key).text) {
+				of += ", patched"
+			}
 			if wasFast {
 				fast[of]++
 			} else {

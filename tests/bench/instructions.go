@@ -73,6 +73,13 @@ func countedCases(l *lab) (all []counted) {
 		all = append(all, counted{name: fmt.Sprintf("RL.RESERVE and RL.SETTLE beside %d", out), commands: pair, keys: 1, depth: 1, together: true,
 			setup: reserve, before: out})
 	}
+	day := []string{"RL.SLIDE", manyKeys, "60000", "24h"}
+	ofDay := [][]string{{"RL.RESERVE", manyKeys, "60000", "24h", "COST", "5", "ID", unique, "TTL", "10m"}, pair[1]}
+	for _, depth := range []int{1, 16} {
+		all = append(all,
+			counted{name: "RL.SLIDE beside a hold", commands: [][]string{day}, keys: 48, depth: depth, setup: ofDay[0], before: 48 * 8 / depth},
+			counted{name: "RL.RESERVE and RL.SETTLE, log of 100", commands: ofDay, keys: 48, depth: depth, together: true, setup: day, before: 48 * 104 / depth})
+	}
 	slide := asked{algorithms[0], manyKeys, 1000, 3_600_000}
 	full := asked{algorithms[0], manyKeys, 100, 3_600_000}
 	for _, depth := range []int{1, 16} {
