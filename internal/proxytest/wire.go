@@ -33,12 +33,21 @@ func NewConn(nc net.Conn) *Conn { return &Conn{nc, bufio.NewReader(nc)} }
 
 // AppendCommand appends a command in RESP. Words are strings or integers.
 func AppendCommand(b []byte, words ...any) []byte {
-	b = fmt.Appendf(b, "*%d\r\n", len(words))
+	b = appendHeader(b, '*', len(words))
 	for _, w := range words {
-		s := fmt.Sprint(w)
-		b = fmt.Appendf(b, "$%d\r\n%s\r\n", len(s), s)
+		s, ok := w.(string)
+		if !ok {
+			s = fmt.Sprint(w)
+		}
+		b = append(appendHeader(b, '$', len(s)), s...)
+		b = append(b, "\r\n"...)
 	}
 	return b
+}
+
+// appendHeader appends the line of a type and a length.
+func appendHeader(b []byte, kind byte, length int) []byte {
+	return append(strconv.AppendInt(append(b, kind), int64(length), 10), "\r\n"...)
 }
 
 // Exchange sends commands in one write and returns their replies. If there is an error, it returns
