@@ -69,7 +69,7 @@ local function read(q, key, clock)
   cells, stored = area, count
   if not long then return count == slots and count > 0 and stop + count * CELL == #s + 1 end
   if count > slots or slots > layout.CELLS then return false end
-  if area + count * CELL > #s + 1 then
+  if count > 0 and area + count * CELL > #s + 1 then
     text, cells = call('GETRANGE', key, format('%d', area - 1), format('%d', area + count * CELL - 2)), 1
   end
   return #text >= count * CELL
