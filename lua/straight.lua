@@ -36,8 +36,9 @@ end
 --   was, ending   the last ms at which the record matters, and at which its log does; 0 without one
 --   entries, area the indexes in the record at which the areas of the log and of the held units begin
 --   text, cells   a string that has the cells, and the index in it of the first one
---   stored        how many cells it has
---   count to next the fields of the held units, see layout.lua, which the functions below change; last is of these
+--   stored        the number of cells
+--   count to next the fields of the held units, which the functions below change: count is cells in layout.lua, calls is rate,
+--                 n is holds, and the others have their names there
 local form, s, long, was, ending, entries, area, text, cells = false, '', false, 0, 0, 0, 0, '', 0
 local stored, count, slots, last, calls, n, charge, lapsed, charged, next = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
@@ -53,10 +54,10 @@ local function read(q, key, clock)
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
   stored, count, slots, last, calls, n, charge, lapsed, charged, next = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
-    local charged_at, those, room, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
+    local at, length, room, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
     ending, stop = newest + window, stop + room * ENTRY
-    if charged_at > clock or ending < clock or charged_at + window < clock or those == 0 then return false end
-    if those ~= room and not long then return false end
+    if at > clock or ending < clock or at + window < clock or length == 0 then return false end
+    if length ~= room and not long then return false end
     was = ending
   end
   if not held then return not long and stop == #s + 1 end
@@ -120,12 +121,12 @@ end
 -- and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
   if release or not read(q, key, clock) or n >= holds.MOST then return end
-  local at, units, _, those = holds.seek(text, cells, count, till)
-  local there = those > 0
+  local at, units, _, in_cell = holds.seek(text, cells, count, till)
+  local there = in_cell > 0
   if long and not there and count == slots then return end -- there is no room for a cell
   local granted, rated, used, _, newest = ask(q, key, clock, q.cost, 0, q.limits[1] - charge)
   if not granted then return end
-  local cell = pack('>I6I6I6I3', till, units + q.cost, 0, those + 1)
+  local cell = pack('>I6I6I6I3', till, units + q.cost, 0, in_cell + 1)
   calls, used = rate.charged(clock, last, calls, clock), used + charge
   last, n, charge, charged = clock, n + 1, charge + q.cost, max(charged, till)
   if not there then count, next = count + 1, count > 0 and min(next, till) or till end
@@ -152,8 +153,8 @@ end
 -- slow path has to decide.
 function straight.settle(q, till, release, key, clock, cost)
   if release or cost > q.cost or not read(q, key, clock) or long and not form.log then return false end
-  local at, units, _, those = holds.seek(text, cells, count, till)
-  if those == 0 or units < q.cost or (those == 1) ~= (units == q.cost) or n < those or charge < units then return false end
+  local at, units, _, in_cell = holds.seek(text, cells, count, till)
+  if in_cell == 0 or units < q.cost or (in_cell == 1) ~= (units == q.cost) or n < in_cell or charge < units then return false end
   local log, entry, cell, to = '', '', '', form
   if cost > 0 then
     local granted, newest, ends, _
@@ -162,12 +163,12 @@ function straight.settle(q, till, release, key, clock, cost)
     ending = ends or newest + q.windows[1]
   elseif form.log then
     log, entry = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
-  elseif count == 1 and those == 1 then
+  elseif count == 1 and in_cell == 1 then
     return false -- nothing is left
   end
   n, charge = n - 1, charge - q.cost
-  if those > 1 then
-    cell = pack('>I6I6I6I3', till, units - q.cost, 0, those - 1)
+  if in_cell > 1 then
+    cell = pack('>I6I6I6I3', till, units - q.cost, 0, in_cell - 1)
   else
     count = count - 1
     if count > 0 and till == charged then charged = unpack('>I6', text, at - CELL) end
