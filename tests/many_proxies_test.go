@@ -30,10 +30,10 @@ func TestManyProxiesHoldOneLimit(t *testing.T) {
 			name := fmt.Sprintf("%s %v, %d keys", c.name, c.options, keys)
 			t.Run(name, func(t *testing.T) {
 				l := load{
-					proxies: proxies, clients: 8, depth: 16, keys: keys, duration: soakOr(4*time.Second, time.Second),
-					limit: limit, window: time.Second, maxCost: 3,
+					proxies: proxies, clients: 8, depth: 16, keys: keys, duration: soakOr(4*time.Second, 600*time.Millisecond),
+					limit: limit, window: 400 * time.Millisecond, maxCost: 3,
 					command: func(key int) []any {
-						return append([]any{c.name, fmt.Sprintf("%s/%d", name, key), limit, "1s"}, c.options...)
+						return append([]any{c.name, fmt.Sprintf("%s/%d", name, key), limit, "400ms"}, c.options...)
 					},
 				}
 				var admitted, denied int
@@ -70,7 +70,7 @@ func TestBrokenConnectionsChargeNothingTwice(t *testing.T) {
 	proxies := startProxies(t, 3, backends(nodes...))
 	const limit = 100_000_000
 	l := load{
-		proxies: proxies, clients: 8, depth: 16, keys: 20, duration: soakOr(5*time.Second, 3*time.Second),
+		proxies: proxies, clients: 8, depth: 16, keys: 20, duration: soakOr(5*time.Second, 1500*time.Millisecond),
 		limit: limit, window: 24 * time.Hour, maxCost: 1,
 		command: func(key int) []any { return []any{"RL.SLIDE", fmt.Sprint("d", key), limit, "1d"} },
 	}

@@ -64,7 +64,7 @@ func TestWorkersShareSlots(t *testing.T) {
 			p := startProxy(t, args...)
 			var working, most, done, crashes atomic.Int64
 			var wg sync.WaitGroup
-			deadline := time.Now().Add(soakOr(6*time.Second, 2*time.Second))
+			deadline := time.Now().Add(soakOr(6*time.Second, time.Second))
 			for worker := range workers {
 				wg.Go(func() { // ends at the deadline
 					random := rand.New(rand.NewPCG(16, uint64(worker))) // #nosec G404 -- a test's choices
