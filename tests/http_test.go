@@ -394,6 +394,9 @@ func TestHTTPNeverDelaysDecisions(t *testing.T) {
 	require.Equal(t, status("OK"), c.do(t, "AUTH", "hush-hush"))
 	measure := func() (median, late time.Duration) {
 		took := make([]time.Duration, 3000)
+		if raceEnabled {
+			took = took[:1000]
+		}
 		for i := range took {
 			began := time.Now()
 			c.decide(t, fmt.Sprintf("RL.SLIDE user:%d 5 60", i%200))

@@ -206,7 +206,7 @@ func TestMemoryAccount(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if proxytest.Race {
-				tt.keys = min(tt.keys, 100_000) // make memory uses all of them
+				tt.keys = min(tt.keys, 20_000) // make memory uses all of them
 			}
 			before := heapBytes()
 			e, clock := setClock(t, Config{})
