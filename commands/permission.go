@@ -64,7 +64,7 @@ func mayUse(s *acl.Selector, r *row, args [][]byte) bool {
 	write := r.Has("write")
 	read := write || r.Has("readonly") // WATCH neither reads nor writes
 	var buf [128]byte
-	for i := r.Keys.First; i > 0; i = r.Keys.After(args, i) {
+	for i := r.Keys.First; 0 < i && i < len(args); i = r.Keys.After(args, i) { // CL.THROTTLE may come without its key
 		if !s.MayKey(r.Keys.Key(buf[:0], args, i), read, write) {
 			return false
 		}

@@ -79,11 +79,10 @@ func (c *Command) Has(flag string) bool {
 	return slices.Contains(c.Flags, flag)
 }
 
-// Of returns the keys among the words of a command. The words must include the name and fit the
-// command.
+// Of returns the keys among the words of a command, of which the first is its name.
 func (k Keys) Of(args [][]byte) [][]byte {
 	var found [][]byte
-	for i := k.First; i > 0; i = k.After(args, i) {
+	for i := k.First; 0 < i && i < len(args); i = k.After(args, i) {
 		found = append(found, k.Key(nil, args, i))
 	}
 	return found
