@@ -24,7 +24,7 @@ const base = int64(conformance.Base)
 // of histories.
 func TestPathsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
-	histories := rounds("LUA_HISTORIES", 3)
+	histories := rounds("LUA_HISTORIES", 2)
 	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.GCRA} {
 		for several, least := range map[bool]int{false: 250, true: 75} {
 			if several && !kind.Additive() {

@@ -19,7 +19,7 @@ var seed = flag.Uint64("seed", 0, "repeat a run of the machine; 0: a new one")
 // steps.
 func TestTheModelAgrees(t *testing.T) {
 	t.Parallel()
-	steps := 150_000
+	steps := 90_000
 	if text := os.Getenv("MODEL_STEPS"); text != "" {
 		n, err := strconv.Atoi(text)
 		require.NoError(t, err, "MODEL_STEPS")
@@ -29,7 +29,7 @@ func TestTheModelAgrees(t *testing.T) {
 	if first == 0 {
 		first = uint64(time.Now().UnixNano())
 	}
-	const runs = 5
+	const runs = 3
 	for i := range uint64(runs) {
 		t.Run(fmt.Sprint(i), func(t *testing.T) {
 			t.Parallel()

@@ -11,21 +11,21 @@ import (
 
 func TestConformance(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }
-	conformance.Run(t, open, 20_000)
+	conformance.Run(t, open, 10_000)
 	conformance.RunThrottle(t, open)
 }
 
 func TestConformanceOfHolds(t *testing.T) {
-	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 15_000)
+	conformance.RunHolds(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 8000)
 }
 
 func TestConformanceOfSeveralKeys(t *testing.T) {
-	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 5000)
+	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 2000)
 }
 
 func TestConformanceCombined(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine { return combined{withoutJanitor(t, clock)} }
-	conformance.Run(t, open, 20_000)
+	conformance.Run(t, open, 10_000)
 	conformance.RunThrottle(t, open)
 }
 

@@ -22,23 +22,23 @@ func on(nodes int) conformance.Subject {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, on(1), 10_000)
+	conformance.Run(t, on(1), 5000)
 	conformance.RunThrottle(t, on(1))
 }
 
 func TestConformanceOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	conformance.Run(t, on(3), 8000)
+	conformance.Run(t, on(3), 4000)
 }
 
 func TestConformanceOfHolds(t *testing.T) {
 	t.Parallel()
-	conformance.RunHolds(t, on(1), 10_000)
+	conformance.RunHolds(t, on(1), 5000)
 }
 
 func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	t.Parallel()
-	conformance.RunHolds(t, on(3), 5000)
+	conformance.RunHolds(t, on(3), 3000)
 }
 
 // starting is an engine that is asked by Start.
@@ -58,16 +58,16 @@ func TestConformanceOfWhatIsStarted(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine {
 		return starting{on(3)(t, clock).(*Engine)}
 	}
-	conformance.Run(t, open, 5_000)
-	conformance.RunHolds(t, open, 2_000)
-	conformance.RunJoint(t, open, 500)
+	conformance.Run(t, open, 3000)
+	conformance.RunHolds(t, open, 2000)
+	conformance.RunJoint(t, open, 300)
 }
 
 // Keys of one node are one call; those of several are held and settled.
 func TestConformanceOfSeveralKeys(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {
-		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 1000) })
+		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, on(nodes), 400) })
 	}
 }
 
