@@ -27,6 +27,9 @@ type directive struct {
 // maxSeconds bounds settings in seconds to 68 years, as in Redis.
 const maxSeconds = 1<<31 - 1
 
+// maxKeepAlive is the most seconds of silence before a probe that Linux accepts: 9 hours.
+const maxKeepAlive = 32767
+
 var directives = []directive{
 	{name: "include", hint: "<file>", doc: "read another file here"}, // handled by reader
 
@@ -76,7 +79,7 @@ var directives = []directive{
 	{name: "timeout", preset: "0", doc: "seconds until an idle client is closed; 0: never",
 		value: func(c *config) value { return span{&c.timeout, time.Second, 0, maxSeconds} }},
 	{name: "tcp-keepalive", preset: "300", doc: "seconds between probes of a silent client; 0: never",
-		value: func(c *config) value { return span{&c.tcpKeepalive, time.Second, 0, maxSeconds} }},
+		value: func(c *config) value { return span{&c.tcpKeepalive, time.Second, 0, maxKeepAlive} }},
 	{name: "client-query-buffer-limit", preset: "128mb", doc: "the most bytes of one command",
 		value: func(c *config) value { return size{&c.queryBuffer, 1 << 20} }},
 	{name: "proto-max-bulk-len", preset: "64mb", doc: "the most bytes of one argument",

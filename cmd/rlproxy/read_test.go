@@ -34,6 +34,7 @@ func TestBadSettingsAreRefusedWithTheirLineAndWhatIsAllowed(t *testing.T) {
 		"backend-tls-key-file-pass secret b": `backend-tls-key-file-pass must be one word`,
 		"maxclients 0":                       `maxclients must be an integer from 1 to 1000000; it was "0"`,
 		"timeout -1":                         `timeout must be seconds, an integer from 0 to 2147483647; it was "-1"`,
+		"tcp-keepalive 32768":                `tcp-keepalive must be seconds, an integer from 0 to 32767; it was "32768"`, // which Linux would refuse
 		"backend-timeout 0":                  `backend-timeout must be milliseconds, an integer from 1 to 60000; it was "0"`,
 		"maxmemory 1tb":                      `maxmemory must be a size in bytes such as 100mb or 1gb, at least 1048576; it was "1tb"`,
 		"maxmemory 9007199254740992kb":       `maxmemory must be a size`,
