@@ -33,7 +33,7 @@ type framer struct {
 // frame describes the command at the start of the bytes given to next.
 type frame struct {
 	size   int  // bytes of the command; 0 if it is not complete yet
-	argc   int  // arguments of a multibulk command; 0 if there is nothing to run
+	argc   int  // arguments of a multibulk command, the most that a line may have; 0 if there is nothing to run
 	inline bool // the command is a line of words, for splitInline
 }
 
@@ -159,7 +159,7 @@ func (f *framer) inline(b []byte) (frame, error) {
 		return frame{}, nil
 	}
 	f.off = f.seen + 1
-	return f.done(frame{inline: true}), nil
+	return f.done(frame{inline: true, argc: countWords(b[:f.off])}), nil
 }
 
 // parseLength parses an integer as Redis does: no sign but -, no leading zero, no space.

@@ -26,6 +26,18 @@ func splitInline(line []byte) (Command, bool) {
 	}
 }
 
+// countWords counts the words of an inline command, or more if it has quotes.
+func countWords(line []byte) (n int) {
+	space := true
+	for _, c := range line {
+		if space && !isSpace(c) {
+			n++
+		}
+		space = isSpace(c)
+	}
+	return n
+}
+
 // appendWord appends the word at the start of s to dst. It returns how many bytes
 // of s the word took.
 func appendWord(dst, s []byte) ([]byte, int, bool) {

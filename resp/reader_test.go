@@ -157,6 +157,31 @@ func TestSlicesAreBounded(t *testing.T) {
 	require.Equal(t, 10_000+40+1+40, commands)
 }
 
+// A slice reserves the memory of its words, whether they come as bulk strings or in lines.
+func TestSlicesReserveTheMemoryOfTheirWords(t *testing.T) {
+	const words = 30_000
+	for name, text := range map[string]string{
+		"bulk strings": fmt.Sprintf("*%d\r\n%s", words, strings.Repeat("$1\r\na\r\n", words)),
+		"line":         strings.Repeat("a ", words) + "\r\n",
+	} {
+		held := 0
+		cfg := Config{}.withDefaults()
+		r := newReader(&dribble{chunks: []string{text}}, &cfg, func(d int) bool { held += d; return true })
+		slice, before := []Command(nil), 0
+		for len(slice) == 0 {
+			_, err := r.fill()
+			require.NoError(t, err)
+			before = held
+			slice, err = r.slice(true)
+			require.NoError(t, err)
+		}
+		require.Len(t, slice[0], words, name)
+		require.Greater(t, held-before, words*argumentCost, name)
+		r.release()
+		require.Zero(t, held, name)
+	}
+}
+
 // More empty lines than a slice has bytes do not end the slice: the command after them
 // must not wait until the client sends more.
 func TestEmptyLinesDoNotHideCommands(t *testing.T) {
