@@ -149,7 +149,7 @@ end
 local function beside(q, d, j, key, s, clock, requests)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   local bound, offset, shards = nil, 0, 0
-  local held, twin, charged, released = d.held -- twin: the index of the state of the window's own held units
+  local held, twin, outlast, charged, released = d.held -- twin: the index of the state of the window's own held units
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + 6) < clock then return end -- the slow path drops the lease record
@@ -173,7 +173,11 @@ local function beside(q, d, j, key, s, clock, requests)
   if now > clock + YEAR then return end
   if held then
     if lease_at or q.shard then return end
-    bound = twin and q.limits[1] - offset
+    if twin and q.kind == SLIDE and released == 0 then
+      outlast = offset -- they are charged when they lapse, so they end later than the log
+    elseif twin then
+      bound = q.limits[1] - offset
+    end
   end
   if lease_at then
     if q.cost == 0 then return end
@@ -183,7 +187,7 @@ local function beside(q, d, j, key, s, clock, requests)
   if q.shard and (not bound or now > clock) then return end
   local from = at[j]
   local granted, calls, used, room, last, newest, fields, expires, moves =
-    q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '')
+    q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '', outlast)
   if not granted then return end
   moves = moves and expires > stored
   if fields and (not areas or from + #fields > #s) then -- the bytes before them stay as they are
@@ -240,10 +244,10 @@ local function long_log(q, d, j, key, s, clock, requests)
     if #s < d.inline then return beside(q, d, j, key, s, clock, requests) end -- the record is inline
     units, charged, released = holds.beside(s, d.at[twin], clock)
     if not units then return end
-    bound = q.limits[1] - units
+    if released > 0 then bound = q.limits[1] - units end
     if twin < j then begin = begin + unpack('>I3', s, d.at[twin] + 13) * CELL end
   end
-  local granted, calls, used, room, last, moves = slide.patched(q, key, s, d.at[j], begin, clock, requests, bound)
+  local granted, calls, used, room, last, moves = slide.patched(q, key, s, d.at[j], begin, clock, requests, bound, units)
   if not granted then return end
   if moves then record.expire(key, last + q.windows[1], twin and 'GT') end
   if not twin then return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0), last end

@@ -137,14 +137,14 @@ function slide.matters_until(st) return st.newest + st.window end
 -- straight decides the i-th window of a spec, for a number of requests. s is an inline record with the fields of its state at
 -- index `at` and its area at index begin, or s is empty. now is the latest ms in the record's other states, or the clock if
 -- that is later. At the home or a shard of a split key, bound takes the place of the limit. If head is given, straight returns
--- the whole record, which begins with head.
+-- the whole record, which begins with head. held is the units that are held until after the newest entry has left the window.
 --
 -- It returns the number of requests granted, the rate, the units used before, the ms at which there is room for another
 -- request, and last and newest of the reply. If it charges units, it also returns the packed fields, or the whole record; the
 -- last ms at which the state matters, and whether that has changed; the area, unless it returns the whole record; and the
 -- index after the area that it read. It returns nothing if the slow path has to decide: for a record that no operation writes,
--- and if not all requests fit within bound.
-function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
+-- if not all requests fit within bound, and if there is no room before held units end.
+function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held)
   local window, limit, ask = q.windows[i], q.limits[i], q.ask
   local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
@@ -170,8 +170,8 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       gone, base = low, unpack('>I6', s, begin + low * ENTRY - 6)
     end
   end
-  local used = (total - base) % WRAP
-  local granted = (bound or limit) - used
+  local used, most = (total - base) % WRAP, limit - (held or 0)
+  local granted = (bound or most) - used
   if granted >= requests * ask then
     granted = requests
   elseif bound or used > UNITS then
@@ -200,12 +200,13 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     end
     if granted < requests then live, from, gone = pack('>c0I6I6', live, ms, total), 1, 0 end
   end
-  if granted == requests or limit >= used + units + ask then
+  if granted == requests or most >= used + units + ask then
     if q.cost == 0 and granted > 0 then granted = requests end
     return granted, rated or rate_at(clock, last, calls), used, 0, newest, 0, fields, newest + window, moves, area, stop
   end
   -- The ms at which enough units have left the window for one more request.
-  local over, low, high = used + units + ask - limit, 0, n - gone - 1
+  local over, low, high = used + units + ask - most, 0, n - gone - 1
+  if over > used + units then return end
   if high >= over then high = over - 1 end -- each entry has at least one unit
   while low < high do
     local mid = (low + high - (low + high) % 2) / 2
@@ -218,11 +219,11 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head)
 end
 
 -- patched is the fast path of a log in a record that is too long to be inline. s is the part of the record that was read, with
--- the state's fields at index `at` and its area at index begin; bound takes the place of the limit, if units are held. patched
--- reads the oldest entries, and writes the fields and the newest entry. It returns the first five results of straight, and
--- whether the ms of the newest entry has changed. It returns nothing, and has written nothing, if the slow path has to decide:
--- if not all requests fit within bound, more than the oldest entries are needed, or the record has to be composed anew.
-function slide.patched(q, key, s, at, begin, clock, requests, bound)
+-- the state's fields at index `at` and its area at index begin; bound and held are as in straight. patched reads the oldest
+-- entries, and writes the fields and the newest entry. It returns the first five results of straight, and whether the ms of
+-- the newest entry has changed. It returns nothing, and has written nothing, if the slow path has to decide: if not all requests
+-- fit within bound, more than the oldest entries are needed, or the record has to be composed anew.
+function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
   local window, limit, ask = q.windows[1], q.limits[1], q.ask
   local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
   if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + 1000000 or last > clock + YEAR then return end
@@ -242,7 +243,8 @@ function slide.patched(q, key, s, at, begin, clock, requests, bound)
   end
   local used = (total - base) % WRAP
   if used > UNITS then return end
-  local granted, room = (bound or limit) - used, 0
+  local most = limit - (held or 0)
+  local granted, room = (bound or most) - used, 0
   if granted >= requests * ask then
     granted = requests
   elseif bound then
@@ -253,7 +255,7 @@ function slide.patched(q, key, s, at, begin, clock, requests, bound)
   end
   local units, rated = granted * q.cost
   if granted < requests then -- find when enough units have left the window
-    local over, i = used + units + ask - limit, gone
+    local over, i = used + units + ask - most, gone
     while (live - base) % WRAP < over do
       i = i + 1
       if i == ahead then return end

@@ -60,7 +60,7 @@ local function read(q, key, clock)
     if length ~= room and not long then return false end
     was = ending
   end
-  if not held then return not long and stop == #s + 1 end
+  if not held then return long or stop == #s + 1 end
   local release, released
   last, calls, count, slots, n, charge, release, lapsed, charged, released, next =
     unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
@@ -98,15 +98,27 @@ local function patch(key, at, there, cell)
   end
 end
 
+local ANY = 2 ^ 50 -- in place of a limit: any cost fits
+
 -- The spec that ask passes on, see spec.lua.
 local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
 
 -- ask has the log, which may not exist yet, decided by slide.straight, or by slide.patched, which also writes it if the record
--- is long. It asks for units, and charges cost of them.
+-- is long. It asks for units, and charges cost of them. bound is nil, or ANY.
 local function ask(q, key, clock, units, cost, bound)
   asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, units, cost
-  if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound) end
-  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound)
+  if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound, charge) end
+  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound, nil, charge)
+end
+
+-- ends returns the last ms at which the first cells that have `units` count in the window of a log.
+local function ends(q, units, newest)
+  local from, till = cells, 0
+  while units > 0 do
+    local deadline, more = unpack('>I6I6', text, from)
+    from, till, units = from + CELL, deadline, units - more
+  end
+  return max(slide.dated(till, q.limits[1], q.windows[1]), newest) + q.windows[1]
 end
 
 -- store writes an inline record, which lives until the ms expires. It reports whether the new record is still inline, and
@@ -117,17 +129,25 @@ local function store(key, to, now, expires)
   return true
 end
 
--- reserve holds units until the deadline `till`. It returns the entry's reply and the ms of the decision. It returns nothing,
--- and has written nothing, if the slow path has to decide.
+-- reserve holds units until the deadline `till`, if there is room. It returns the entry's reply and the ms of the decision. It
+-- returns nothing, and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
   if release or not read(q, key, clock) or n >= holds.MOST then return end
+  local most = q.limits[1] - q.cost
+  local granted, rated, used, room, newest = ask(q, key, clock, q.cost, 0, charge > most and ANY or nil)
+  if not granted or most < 0 then return end
+  used = used + charge
+  if charge > most then granted, room = 0, ends(q, charge - most, newest) + 1 end
+  if granted == 0 then
+    newest = holds.reported(SLIDE, q.windows[1], q.limits[1], newest, charged, 0)
+    local head = form.held and pack('>I4', layout.HELD * 16777216) or '\0'
+    return head .. pack('>I7I6I6I6I6', rated, used, room, newest, 0), clock
+  end
   local at, units, _, in_cell = holds.seek(text, cells, count, till)
   local there = in_cell > 0
-  if long and not there and count == slots then return end -- there is no room for a cell
-  local granted, rated, used, _, newest = ask(q, key, clock, q.cost, 0, q.limits[1] - charge)
-  if not granted then return end
+  if long and not there and count == slots then return end -- there is no room for a cell, or no state of held units
   local cell = pack('>I6I6I6I3', till, units + q.cost, 0, in_cell + 1)
-  calls, used = rate.charged(clock, last, calls, clock), used + charge
+  calls = rate.charged(clock, last, calls, clock)
   last, n, charge, charged = clock, n + 1, charge + q.cost, max(charged, till)
   if not there then count, next = count + 1, count > 0 and min(next, till) or till end
   local dated = slide.dated(charged, q.limits[1], q.windows[1])
@@ -157,10 +177,10 @@ function straight.settle(q, till, release, key, clock, cost)
   if in_cell == 0 or units < q.cost or (in_cell == 1) ~= (units == q.cost) or n < in_cell or charge < units then return false end
   local log, entry, cell, to = '', '', '', form
   if cost > 0 then
-    local granted, newest, ends, _
-    granted, _, _, _, newest, _, log, ends, _, entry = ask(q, key, clock, cost, cost, 2 ^ 50)
+    local granted, newest, lasts, _
+    granted, _, _, _, newest, _, log, lasts, _, entry = ask(q, key, clock, cost, cost, ANY)
     if not granted then return false end
-    ending = ends or newest + q.windows[1]
+    ending = lasts or newest + q.windows[1]
   elseif form.log then
     log, entry = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
   elseif count == 1 and in_cell == 1 then

@@ -45,14 +45,13 @@ func (w *twins) hold(f *lua.Function, key string, clock int64, args [][]byte) (s
 // the same, after any history.
 func TestPathsOfHoldsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
-	histories := rounds("LUA_HISTORIES", 6)
+	histories := rounds("LUA_HISTORIES", 8)
 	w := startTwins(t)
 	fast, slow := map[string]int{}, map[string]int{}
 	for seed := range uint64(histories) {
-		w.walkHolds(rand.New(rand.NewPCG(seed, 0)), fast, slow)
+		w.walkHolds(seed, fast, slow)
 		w.server.Do("FLUSHALL")
 	}
-	const held wire.Status = 4
 	for p, n := range w.count {
 		if p.status == held && p.fast {
 			fast[fmt.Sprintf("decide %v, patched %v", p.kind, p.patched)] += n
@@ -60,8 +59,9 @@ func TestPathsOfHoldsAgreeOverRandomHistories(t *testing.T) {
 	}
 	t.Log("fast", fast, "slow", slow)
 	for of, atLeast := range map[string]int{
-		"reserve": 4, "reserve, patched": 8, "settle": 4, "settle, patched": 8,
+		"reserve": 2, "reserve, patched": 2, "settle": 2, "settle, patched": 2,
 		"decide RL.SLIDE, patched false": 3, "decide RL.SLIDE, patched true": 3,
+		"decide, denied, patched": 1, "reserve, denied": 1, "reserve, denied, patched": 1,
 	} {
 		require.Greater(t, fast[of], atLeast*histories, of)
 	}
@@ -71,21 +71,25 @@ func TestPathsOfHoldsAgreeOverRandomHistories(t *testing.T) {
 	}
 }
 
-func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
+// held is the status of a reply about a key with held units.
+const held wire.Status = 4
+
+func (w *twins) walkHolds(seed uint64, fast, slow map[string]int) {
 	w.t.Helper()
+	rng := rand.New(rand.NewPCG(seed, 0))
 	type reservation struct {
 		id   string
 		cost int64
 	}
 	var out []reservation
-	window := limit.Window{Limit: []int64{100, 1000, 200_000}[rng.IntN(3)], Length: 1000 * (1 + rng.Int64N(100))}
-	ttl, clock := max(window.Length/[]int64{1, 10, 100}[rng.IntN(3)], 50), base
-	if rng.IntN(3) == 0 { // the grid of the log is wider than the TTL
+	window := limit.Window{Limit: []int64{10, 100, 1000, 200_000}[seed/2%4], Length: 1000 * (1 + rng.Int64N(100))}
+	ttl, clock := max(window.Length/[]int64{1, 10, 100}[seed%3], 50), base
+	if seed%5 == 4 { // the grid of the log is wider than the TTL
 		window.Length, ttl = 10_000_000_000, 60
 	}
-	mixed := rng.IntN(3) == 0 // the record has other states, too
-	if rng.IntN(2) == 0 {     // a log that is too long for an inline record
-		r := request(limit.Slide, limit.Window{Limit: 1000, Length: 100_000})
+	mixed := seed/3%3 == 2 // the record has other states, too
+	if seed%2 == 1 {       // a log that is too long for an inline record
+		r := request(limit.Slide, limit.Window{Limit: []int64{120, 1000}[rng.IntN(2)], Length: 100_000})
 		window, ttl = r.Windows[0], 5000
 		if rng.IntN(2) == 0 { // the log comes second
 			reply, _ := w.hold(lua.Admit, storedKey(r, 0), clock, wire.AdmitArgs(with(r, "first", ttl, false)))
@@ -128,9 +132,13 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 				slow[of]++
 			}
 		}
+		few := window.Limit == 10 && rng.IntN(8) > 0 // nothing is charged, so that the held units alone reach the limit
 		switch n := rng.IntN(10); {
+		case n < 2 && few:
 		case n < 2:
-			w.decide(clock, r, 0, 1)
+			if w.decide(clock, r, 0, 1).Granted == 0 && w.last.status == held {
+				count("decide, denied", w.last.fast)
+			}
 		case n == 2:
 			reply, _ := w.hold(lua.Admit, key, clock, wire.AdmitArgs(once(r, fmt.Sprint("once", rng.IntN(50)))))
 			require.NotEmpty(w.t, reply)
@@ -143,7 +151,10 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 			reply, wasFast := w.hold(lua.Admit, key, clock, wire.AdmitArgs(r))
 			a, err := wire.DecodeAdmit(reply, r)
 			require.NoError(w.t, err)
-			if a.Granted == 1 && !a.Again {
+			switch {
+			case a.Granted == 0:
+				count("reserve, denied", wasFast)
+			case !a.Again:
 				count("reserve", wasFast)
 				out = append(out, reservation{id, r.Cost})
 			}
@@ -151,6 +162,9 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 			at := rng.IntN(len(out))
 			settled := out[at]
 			cost := rng.Int64N(settled.cost + 1)
+			if few {
+				cost = 0
+			}
 			if rng.IntN(20) == 0 {
 				cost = settled.cost + 1
 			}
@@ -159,5 +173,39 @@ func (w *twins) walkHolds(rng *rand.Rand, fast, slow map[string]int) {
 			_, wasFast := w.hold(lua.Settle, key, clock, wire.SettleArgs(s))
 			count("settle", wasFast)
 		}
+	}
+}
+
+// A denial reports when there is room: when charged units leave the window, or when held units that lapse do. Units that are
+// released when they lapse are left to the slow path.
+func TestDenialsBesideHeldUnits(t *testing.T) {
+	t.Parallel()
+	w := startTwins(t)
+	for _, release := range []bool{false, true} {
+		ask := func(cost int64) *engine.Request {
+			r := request(limit.Slide, limit.Window{Limit: 10, Length: 60_000})
+			r.Cost = cost
+			return r
+		}
+		clock, key := base, storedKey(ask(1), 0)
+		reserve := func(cost int64, id string, ttl int64) (wire.Admitted, bool) {
+			clock++
+			r := with(ask(cost), id, ttl, release)
+			reply, wasFast := w.hold(lua.Admit, key, clock, wire.AdmitArgs(r))
+			a, err := wire.DecodeAdmit(reply, r)
+			require.NoError(t, err)
+			return a, wasFast
+		}
+		w.decide(clock, ask(2), 0, 1)
+		reserve(4, "a", 1000)
+		reserve(3, "b", 5000)
+		for cost := int64(2); cost <= 10; cost++ {
+			a, wasFast := reserve(cost, "denied", 500)
+			require.Zero(t, a.Granted, cost)
+			require.Equal(t, !release, wasFast, cost)
+			require.Zero(t, w.decide(clock, ask(cost), 0, 1).Granted, cost)
+			require.Equal(t, !release && cost <= 3, w.last.fast, "%d: only two units are charged", cost)
+		}
+		w.server.Do("FLUSHALL")
 	}
 }

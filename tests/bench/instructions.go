@@ -80,6 +80,13 @@ func countedCases(l *lab) (all []counted) {
 			counted{name: "RL.SLIDE beside a hold", commands: [][]string{day}, keys: 48, depth: depth, setup: ofDay[0], before: 48 * 8 / depth},
 			counted{name: "RL.RESERVE and RL.SETTLE, log of 100", commands: ofDay, keys: 48, depth: depth, together: true, setup: day, before: 48 * 104 / depth})
 	}
+	denied := append(slices.Clone(ofDay[0][:2]), "100", "24h", "COST", "5", "ID", unique, "TTL", "10m")
+	held := append(slices.Clone(ofDay[0][:2]), "100", "24h", "COST", "50", "ID", unique, "TTL", "10m")
+	for _, depth := range []int{1, 16} {
+		all = append(all,
+			counted{name: "RL.RESERVE denied, log of 100", commands: one(denied...), keys: 48, depth: depth, setup: []string{"RL.SLIDE", manyKeys, "100", "24h"}, before: 48 * 104 / depth},
+			counted{name: "RL.RESERVE denied beside holds", commands: one(denied...), keys: 48, depth: depth, setup: held, before: 48 * 3 / depth})
+	}
 	slide := asked{algorithms[0], manyKeys, 1000, 3_600_000}
 	full := asked{algorithms[0], manyKeys, 100, 3_600_000}
 	for _, depth := range []int{1, 16} {
