@@ -21,11 +21,11 @@ var splitTenants = []struct {
 	share float64                // least share of the limit that is admitted when twice the limit is asked for
 	exact bool                   // whether no request is denied while there is room
 }{
-	{tenant{key: "slide", command: "RL.SLIDE", pairs: []pair{{603, time.Second}}, cost: 1, options: withShards(4)},
+	{tenant{key: "slide", command: "RL.SLIDE", pairs: []pair{perSecond(soakUpTo(603, 303))}, cost: 1, options: withShards(4)},
 		(*history).checkLimit, 0.7, true},
-	{tenant{key: "hot:slide", command: "RL.SLIDE", pairs: []pair{{301, 700 * time.Millisecond}}, cost: 1},
+	{tenant{key: "hot:slide", command: "RL.SLIDE", pairs: []pair{{soakUpTo(301, 101), 700 * time.Millisecond}}, cost: 1},
 		(*history).checkLimit, 0.7, true},
-	{tenant{key: "costs", command: "RL.SLIDE", pairs: []pair{{300, time.Second}}, maxCost: 5, options: withShards(4)},
+	{tenant{key: "costs", command: "RL.SLIDE", pairs: []pair{perSecond(300)}, maxCost: 5, options: withShards(4)},
 		(*history).checkLimit, 0.7, true},
 	{tenant{key: "few", command: "RL.SLIDE", pairs: []pair{{3, 300 * time.Millisecond}}, cost: 1, options: withShards(4)},
 		(*history).checkLimit, 0.5, true},
@@ -35,12 +35,21 @@ var splitTenants = []struct {
 		(*history).checkOwnLimits, 0.4, false},
 	{tenant{key: "two", command: "RL.SLIDE", pairs: []pair{{61, 200 * time.Millisecond}, {150, time.Second}}, cost: 1, options: withShards(4)},
 		(*history).checkLimit, 0.7, false},
-	{tenant{key: "hot:strict", command: "RL.COUNTER", pairs: []pair{{211, time.Second}}, cost: 1, options: []any{"BUCKETS", 10, "STRICT"}},
+	{tenant{key: "hot:strict", command: "RL.COUNTER", pairs: []pair{perSecond(211)}, cost: 1, options: []any{"BUCKETS", 10, "STRICT"}},
 		(*history).checkLimit, 0.6, false},
-	{tenant{key: "weighed", command: "RL.COUNTER", pairs: []pair{{199, time.Second}}, cost: 1, options: withShards(4)},
+	{tenant{key: "weighed", command: "RL.COUNTER", pairs: []pair{perSecond(199)}, cost: 1, options: withShards(4)},
 		func(h *history) error { return h.checkWeighed(4) }, 0.7, false},
-	{tenant{key: "fixed", command: "RL.FIXED", pairs: []pair{{111, time.Second}}, cost: 1, options: withShards(4)},
+	{tenant{key: "fixed", command: "RL.FIXED", pairs: []pair{perSecond(111)}, cost: 1, options: withShards(4)},
 		(*history).checkFixed, 0.7, false},
+}
+
+// perSecond returns a limit for a window of a second, or in the short form a third of it for a third of a second, so that
+// one round of the phases has enough windows.
+func perSecond(limit int64) pair {
+	if soak > 0 {
+		return pair{limit, time.Second}
+	}
+	return pair{limit / 3, time.Second / 3}
 }
 
 func withShards(n int) []any { return []any{"SHARDS", n} }
@@ -77,7 +86,8 @@ type splitSoak struct {
 // TestSplitKeysHoldTheirLimitsUnderLoad sends requests for split keys below and above their limits,
 // through three proxies that are killed and started again one after another. By the answers that
 // clients got, no window admitted more than the limit, and no request was denied while there was
-// room. SOAK_REQUESTS sets the least number of requests.
+// room. SOAK_REQUESTS sets the least number of requests. Without it, some limits are smaller and some windows shorter, so
+// that one round of the phases is enough.
 func TestSplitKeysHoldTheirLimitsUnderLoad(t *testing.T) {
 	t.Parallel()
 	nodes := startNodes(t, 4)
@@ -85,7 +95,7 @@ func TestSplitKeysHoldTheirLimitsUnderLoad(t *testing.T) {
 	s := splitSoak{
 		nodes:  nodes,
 		demand: &demand{fleet: f, clients: 4, phases: []float64{0.5, 1, 3}},
-		kill:   time.NewTicker(soakOr(4*time.Second, 3500*time.Millisecond)),
+		kill:   time.NewTicker(soakOr(4*time.Second, 2500*time.Millisecond)),
 		calls:  make(map[float64]int64), requests: make(map[float64]int64),
 	}
 	defer s.kill.Stop()
