@@ -39,19 +39,28 @@ func subscribeRows() []row {
 
 func runSubscribe(c *client, args [][]byte) {
 	if c.h.forwards() {
-		c.Error(reply.ErrNoChannel)
+		c.refuseChannel(reply.ErrNoChannel)
 		return
 	}
 	for _, a := range args[1:] {
 		if !slices.Contains(c.subs, string(a)) {
 			if len(c.subs) == maxChannels || c.subSize+len(a) > maxChannelBytes || !c.s.Hold(len(a)) {
-				c.Error(reply.ErrChannels)
+				c.refuseChannel(reply.ErrChannels)
 				return
 			}
 			c.subs = append(c.subs, string(a))
 			c.subSize += len(a)
 		}
 		c.acknowledge("subscribe", a)
+	}
+}
+
+// refuseChannel replies with an error. Unlike messages, CLIENT REPLY suppresses it.
+func (c *client) refuseChannel(msg string) {
+	mark := len(c.s.Out)
+	c.Error(msg)
+	if c.off || c.skip {
+		c.s.Out = c.s.Out[:mark]
 	}
 }
 
