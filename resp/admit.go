@@ -24,7 +24,7 @@ func (s *Server) admit(conn net.Conn) {
 	_, secure := conn.(*tls.Conn)
 	c := &Session{
 		ID: s.lastID.Add(1), Created: now,
-		Remote: conn.RemoteAddr(), Local: conn.LocalAddr(), TLS: secure,
+		Remote: remote(conn), Local: conn.LocalAddr(), TLS: secure,
 		Proto: 2, srv: s, conn: conn,
 	}
 	c.active.Store(now.UnixNano())
@@ -56,6 +56,15 @@ func refuse(conn net.Conn, msg string) {
 		_, _ = conn.Write(AppendError(nil, msg)) // the client may be gone already
 	}
 	_ = bare(conn).Close()
+}
+
+// remote returns the address of a peer. A peer on a Unix socket has none and, as in Redis, gets
+// that of the socket.
+func remote(conn net.Conn) net.Addr {
+	if local := conn.LocalAddr(); local.Network() == "unix" {
+		return local
+	}
+	return conn.RemoteAddr()
 }
 
 // isLocal reports whether a peer is on this machine: on a Unix socket or on loopback.

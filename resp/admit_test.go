@@ -1,16 +1,18 @@
 package resp
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
-
 	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/stretchr/testify/require"
 )
 
 func TestMaxClientsRefusesFurtherConnections(t *testing.T) {
@@ -76,4 +78,25 @@ func TestProtectedModeRefusesOtherMachines(t *testing.T) {
 	conn := dial(t, local)
 	send(t, conn, "PING\r\n")
 	expect(t, conn, "+PONG\r\n")
+}
+
+// A client of a Unix socket has no address of its own. As in Redis it gets that of the socket.
+func TestClientsOfAUnixSocketHaveItsAddress(t *testing.T) {
+	dir, err := os.MkdirTemp("", "resp") // t.TempDir may be too long for a socket
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
+	socket := filepath.Join(dir, "s")
+	ln, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	startOn(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
+		for range pipeline {
+			s.Out = AppendBulkString(s.Out, s.Remote.String())
+		}
+	}}, ln)
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	send(t, conn, "PING\r\n")
+	expect(t, conn, fmt.Sprintf("$%d\r\n%s\r\n", len(socket), socket))
+	require.NoError(t, conn.Close())
 }

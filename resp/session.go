@@ -59,7 +59,7 @@ type Command = [][]byte
 type Session struct {
 	ID      int64     // 1 for the first connection; never reused
 	Created time.Time // when the connection was accepted
-	Remote  net.Addr
+	Remote  net.Addr  // of the client; on a Unix socket the same as Local
 	Local   net.Addr
 	TLS     bool
 

@@ -18,7 +18,7 @@ func (c *Client) AppendLine(b []byte, now time.Time) []byte {
 	for _, x := range []struct {
 		flag string
 		on   bool
-	}{{"P", f.Subs > 0}, {"x", f.Multi >= 0}, {"t", f.Tracked}, {"e", f.NoEvict}, {"T", f.NoTouch}} {
+	}{{"P", f.Subs > 0}, {"x", f.Multi >= 0}, {"t", f.Tracked}, {"U", onUnix(c.Remote)}, {"e", f.NoEvict}, {"T", f.NoTouch}} {
 		if x.on {
 			flags += x.flag
 		}
@@ -56,8 +56,11 @@ func Addr(a net.Addr) string {
 	switch {
 	case a == nil:
 		return ""
-	case a.Network() == "unix":
+	case onUnix(a):
 		return a.String() + ":0"
 	}
 	return a.String()
 }
+
+// onUnix reports whether an address is that of a Unix socket.
+func onUnix(a net.Addr) bool { return a != nil && a.Network() == "unix" }

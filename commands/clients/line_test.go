@@ -13,8 +13,8 @@ func TestAppendLineHasEveryFieldOfRedis(t *testing.T) {
 	c := &Client{ID: 7, Remote: &net.UnixAddr{Name: "/run/rlproxy", Net: "unix"}, Local: &net.TCPAddr{IP: net.IPv6loopback, Port: 6380}, Created: at}
 	c.See(at.Add(2 * time.Second))
 	for want, facts := range map[string]Facts{
-		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name= age=9 idle=7 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1" + unmeasured + " cmd=NULL user= redir=-1 resp=2 lib-name= lib-ver=\n": {Multi: -1, Proto: 2},
-		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name=me age=9 idle=7 flags=PxteT db=0 sub=3 psub=0 ssub=0 multi=4" + unmeasured + " cmd=ping user=shop redir=0 resp=3 lib-name=go lib-ver=1\n": {
+		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name= age=9 idle=7 flags=U db=0 sub=0 psub=0 ssub=0 multi=-1" + unmeasured + " cmd=NULL user= redir=-1 resp=2 lib-name= lib-ver=\n": {Multi: -1, Proto: 2},
+		"id=7 addr=/run/rlproxy:0 laddr=[::1]:6380 fd=-1 name=me age=9 idle=7 flags=PxtUeT db=0 sub=3 psub=0 ssub=0 multi=4" + unmeasured + " cmd=ping user=shop redir=0 resp=3 lib-name=go lib-ver=1\n": {
 			Name: "me", Lib: "go", LibVer: "1", Tracked: true, NoEvict: true, NoTouch: true, User: "shop", Cmd: "ping", Proto: 3, Subs: 3, Multi: 4,
 		},
 	} {
