@@ -187,3 +187,13 @@ func TestTheTableOfChangesHasEveryDirective(t *testing.T) {
 	}
 	require.Empty(t, said)
 }
+
+// A word with a blank is not two words: the first user may use one key, the second one two.
+func TestChangesOfWordsAreFound(t *testing.T) {
+	one, err := read("user a on nopass '~x ~y' +@all")
+	require.NoError(t, err)
+	two, err := read("user a on nopass ~x ~y +@all")
+	require.NoError(t, err)
+	merged, _ := one.with(two)
+	require.Equal(t, two.users, merged.users)
+}

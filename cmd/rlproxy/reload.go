@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -204,7 +205,7 @@ func (c *config) with(next *config) (merged *config, waiting []string) {
 func (c *config) changed(next *config, bySet bool) (found []*directive) {
 	for i := range directives {
 		d := &directives[i]
-		if d.value != nil && (d.set || !bySet) && fmt.Sprint(d.value(next).words()) != fmt.Sprint(d.value(c).words()) {
+		if d.value != nil && (d.set || !bySet) && !slices.EqualFunc(d.value(next).words(), d.value(c).words(), slices.Equal) {
 			found = append(found, d)
 		}
 	}
