@@ -66,7 +66,7 @@ func runACLCat(c *client, args [][]byte) {
 	}
 	category := strings.ToLower(string(args[2]))
 	if len(args) > 3 {
-		c.Error("ERR Unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.")
+		c.Error("ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.")
 		return
 	}
 	if !slices.Contains(acl.Categories(), category) {

@@ -42,6 +42,7 @@ func TestRulesAreThoseOfRedis(t *testing.T) {
 			ACL USERS
 			ACL WHAT
 			ACL CAT nothing
+			ACL CAT read write
 			WATCH a:1 b1
 			WATCH a:1 b
 			WATCH r:1
