@@ -1,6 +1,7 @@
 -- straight.lua: the fast path of RL.RESERVE and RL.SETTLE. It decides the most common case: one window of RL.SLIDE, and a
--- record whose only states are the log of this window and its held units, all of which are charged when they lapse. It
--- composes an inline record anew, and patches a longer one. It stores the same bytes and gives the same answers as the slow path.
+-- record whose only states are the log of this window and its held units, all of which are charged when they lapse, or all
+-- forgotten. It composes an inline record anew, and patches a longer one. It stores the same bytes and gives the same answers
+-- as the slow path.
 local lib = ...
 
 local call, unpack, pack, sub, byte, format = redis.call, struct.unpack, struct.pack, string.sub, string.byte, string.format
@@ -37,13 +38,21 @@ end
 --   entries, area the indexes in the record at which the areas of the log and of the held units begin
 --   text, cells   a string that has the cells, and the index in it of the first one
 --   stored        the number of cells
+--   forgets       whether the held units are forgotten when they lapse
 --   count to next the fields of the held units, which the functions below change: count is cells in layout.lua, calls is rate,
---                 n is holds, and the others have their names there
+--                 n is holds, units is charge or release, latest is charged or released, and the others have their names there
 local form, s, long, was, ending, entries, area, text, cells = false, '', false, 0, 0, 0, 0, '', 0
-local stored, count, slots, last, calls, n, charge, lapsed, charged, next = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local stored, forgets, count, slots, last, calls, n, units, lapsed, latest, next = 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
--- read reads a key's record. It returns false if the record has none of the forms, or a state or cell has ended.
-local function read(q, key, clock)
+-- matters_until returns the last ms at which units with a deadline matter.
+local function matters_until(q, deadline)
+  if forgets then return deadline - 1 end
+  return slide.dated(deadline, q.limits[1], q.windows[1]) + q.windows[1]
+end
+
+-- read reads a key's record, for units that are forgotten when they lapse or not. It returns false if the record has none of the
+-- forms, or a state or cell has ended.
+local function read(q, key, clock, release)
   local window = q.windows[1]
   if q.kind ~= SLIDE or q.count > 1 or q.shard or q.limits[1] > 1e12 then return false end
   q.forms = q.forms or forms_of(q)
@@ -52,7 +61,7 @@ local function read(q, key, clock)
   if not form or #s < form.begin - 1 then return false end
   local log, held, stop = form.log, form.held, form.begin
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
-  stored, count, slots, last, calls, n, charge, lapsed, charged, next = 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  stored, forgets, count, slots, last, calls, n, units, lapsed, latest, next = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
     local at, length, room, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
     ending, stop = newest + window, stop + room * ENTRY
@@ -61,12 +70,12 @@ local function read(q, key, clock)
     was = ending
   end
   if not held then return long or stop == #s + 1 end
-  local release, released
-  last, calls, count, slots, n, charge, release, lapsed, charged, released, next =
-    unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
-  if last > clock or count > 0 and next <= clock or release + released > 0 or charge > layout.UNITS then return false end
+  local others, other
+  last, calls, count, slots, n, units, others, lapsed, latest, other, next = unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
+  if release then units, others, latest, other = others, units, other, latest end
+  if last > clock or count > 0 and next <= clock or others + other > 0 or units > layout.UNITS then return false end
   if log and log < held then area = stop else entries = area + slots * CELL end
-  if count > 0 then was = max(slide.dated(charged, q.limits[1], window) + window, was) end
+  if count > 0 then was = max(matters_until(q, latest), was) end
   cells, stored = area, count
   if not long then return count == slots and count > 0 and stop + count * CELL == #s + 1 end
   if count > slots or slots > layout.CELLS then return false end
@@ -79,8 +88,18 @@ end
 -- fields packs the fields of the held units.
 local function fields()
   if count == 0 then return pack('>I10I3I3', 0, 0, slots) .. string.rep('\0', HELD - 16) end
-  return pack('>I6I4I6I3I6I10I6I12', last, calls, count * 16777216 + slots, n, charge, lapsed, charged, next)
+  return pack(forgets and '>I6I4I6I3I12I4I12I6' or '>I6I4I6I3I6I10I6I12', last, calls, count * 16777216 + slots, n, units,
+    lapsed, latest, next)
 end
+
+-- seek finds the cell of a deadline. It returns its index in text, its units and its holds, 0 if there is none.
+local function seek(deadline)
+  local at, charge, release, in_cell = holds.seek(text, cells, count, deadline)
+  return at, forgets and release or charge, in_cell
+end
+
+-- cell_of packs a cell.
+local function cell_of(deadline, had, in_cell) return pack(forgets and '>I6I12I3' or '>I6I6I9', deadline, had, in_cell) end
 
 -- with returns the cells with one more or, if it is there already, changed: the one at index `at` of text. An empty cell
 -- removes it.
@@ -104,21 +123,21 @@ local ANY = 2 ^ 50 -- in place of a limit: any cost fits
 local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
 
 -- ask has the log, which may not exist yet, decided by slide.straight, or by slide.patched, which also writes it if the record
--- is long. It asks for units, and charges cost of them. bound is nil, or ANY.
-local function ask(q, key, clock, units, cost, bound)
-  asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, units, cost
-  if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound, charge) end
-  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound, nil, charge)
+-- is long. It asks for the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
+local function ask(q, key, clock, wanted, cost, bound)
+  asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, wanted, cost
+  if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound, units) end
+  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound, nil, units)
 end
 
--- ends returns the last ms at which the first cells that have `units` count in the window of a log.
-local function ends(q, units, newest)
+-- ends returns the last ms at which the first cells that have `over` units count in the window of a log.
+local function ends(q, over, newest)
   local from, till = cells, 0
-  while units > 0 do
+  while over > 0 do
     local deadline, more = unpack('>I6I6', text, from)
-    from, till, units = from + CELL, deadline, units - more
+    from, till, over = from + CELL, deadline, over - more
   end
-  return max(slide.dated(till, q.limits[1], q.windows[1]), newest) + q.windows[1]
+  return max(matters_until(q, till), newest + q.windows[1])
 end
 
 -- store writes an inline record, which lives until the ms expires. It reports whether the new record is still inline, and
@@ -132,26 +151,27 @@ end
 -- reserve holds units until the deadline `till`, if there is room. It returns the entry's reply and the ms of the decision. It
 -- returns nothing, and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
-  if release or not read(q, key, clock) or n >= holds.MOST then return end
-  local most = q.limits[1] - q.cost
-  local granted, rated, used, room, newest = ask(q, key, clock, q.cost, 0, charge > most and ANY or nil)
+  if not read(q, key, clock, release) or n >= holds.MOST then return end
+  local most, bound = q.limits[1] - q.cost
+  if release then bound = q.limits[1] - units elseif units > most then bound = ANY end
+  local granted, rated, used, room, newest = ask(q, key, clock, q.cost, 0, bound)
   if not granted or most < 0 then return end
-  used = used + charge
-  if charge > most then granted, room = 0, ends(q, charge - most, newest) + 1 end
+  used = used + units
+  if bound == ANY then granted, room = 0, ends(q, units - most, newest) + 1 end
   if granted == 0 then
-    newest = holds.reported(SLIDE, q.windows[1], q.limits[1], newest, charged, 0)
+    newest = max(newest, matters_until(q, latest) - q.windows[1])
     local head = form.held and pack('>I4', layout.HELD * 16777216) or '\0'
     return head .. pack('>I7I6I6I6I6', rated, used, room, newest, 0), clock
   end
-  local at, units, _, in_cell = holds.seek(text, cells, count, till)
+  local at, had, in_cell = seek(till)
   local there = in_cell > 0
   if long and not there and count == slots then return end -- there is no room for a cell, or no state of held units
-  local cell = pack('>I6I6I6I3', till, units + q.cost, 0, in_cell + 1)
+  local cell = cell_of(till, had + q.cost, in_cell + 1)
   calls = rate.charged(clock, last, calls, clock)
-  last, n, charge, charged = clock, n + 1, charge + q.cost, max(charged, till)
+  last, n, units, latest = clock, n + 1, units + q.cost, max(latest, till)
   if not there then count, next = count + 1, count > 0 and min(next, till) or till end
-  local dated = slide.dated(charged, q.limits[1], q.windows[1])
-  local expires = max(dated + q.windows[1], ending)
+  local held_until = matters_until(q, latest)
+  local expires = max(held_until, ending)
   if long then
     patch(key, at, there, cell)
     if expires ~= was then record.expire(key, expires) end
@@ -166,15 +186,15 @@ function straight.reserve(q, till, release, key, clock)
     end
     if not store(key, to, now, expires) then return end
   end
-  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used, max(newest, dated), 0), clock
+  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used, max(newest, held_until - q.windows[1]), 0), clock
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
 -- slow path has to decide.
 function straight.settle(q, till, release, key, clock, cost)
-  if release or cost > q.cost or not read(q, key, clock) or long and not form.log then return false end
-  local at, units, _, in_cell = holds.seek(text, cells, count, till)
-  if in_cell == 0 or units < q.cost or (in_cell == 1) ~= (units == q.cost) or n < in_cell or charge < units then return false end
+  if cost > q.cost or not read(q, key, clock, release) or long and not form.log then return false end
+  local at, had, in_cell = seek(till)
+  if in_cell == 0 or had < q.cost or (in_cell == 1) ~= (had == q.cost) or n < in_cell or units < had then return false end
   local log, entry, cell, to = '', '', '', form
   if cost > 0 then
     local granted, newest, lasts, _
@@ -186,16 +206,16 @@ function straight.settle(q, till, release, key, clock, cost)
   elseif count == 1 and in_cell == 1 then
     return false -- nothing is left
   end
-  n, charge = n - 1, charge - q.cost
+  n, units = n - 1, units - q.cost
   if in_cell > 1 then
-    cell = pack('>I6I6I6I3', till, units - q.cost, 0, in_cell - 1)
+    cell = cell_of(till, had - q.cost, in_cell - 1)
   else
     count = count - 1
-    if count > 0 and till == charged then charged = unpack('>I6', text, at - CELL) end
+    if count > 0 and till == latest then latest = unpack('>I6', text, at - CELL) end
     if count > 0 and till == next then next = unpack('>I6', text, at + CELL) end
   end
   local expires = ending
-  if count > 0 then expires = max(ending, slide.dated(charged, q.limits[1], q.windows[1]) + q.windows[1]) end
+  if count > 0 then expires = max(ending, matters_until(q, latest)) end
   if long then
     patch(key, at, true, cell)
     if expires ~= was then record.expire(key, expires) end

@@ -65,7 +65,7 @@ func startTwins(t *testing.T) *twins {
 	}
 	variant(slowOnly, "    d, places = spec.place(q, key, s)\n  end\n", "  do return end ",
 		"function lease.summary(q, s, at, clock)\n", "do return nil, 0, 0 end ",
-		"local function read(q, key, clock)\n", "do return end ")
+		"local function read(q, key, clock, release)\n", "do return end ")
 	variant(fastOnly, "local function slow_path(q, key, s, clock, requests)\n", "error('the slow path') ",
 		"function ids.record(clock)\n", "error('the slow path') ")
 	return w
