@@ -63,10 +63,10 @@ local function read(q, key, clock, release)
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
   stored, forgets, count, slots, last, calls, n, units, lapsed, latest, next = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
-    local at, length, room, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
-    ending, stop = newest + window, stop + room * ENTRY
+    local at, length, ring, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
+    ending, stop = newest + window, stop + ring * ENTRY
     if at > clock or ending < clock or at + window < clock or length == 0 then return false end
-    if length ~= room and not long then return false end
+    if length ~= ring and not long then return false end
     was = ending
   end
   if not held then return long or stop == #s + 1 end
@@ -101,13 +101,8 @@ end
 -- cell_of packs a cell.
 local function cell_of(deadline, had, in_cell) return pack(forgets and '>I6I12I3' or '>I6I6I9', deadline, had, in_cell) end
 
--- with returns the cells with one more or, if it is there already, changed: the one at index `at` of text. An empty cell
--- removes it.
-local function with(at, there, cell)
-  return sub(text, cells, at - 1) .. cell .. sub(text, at + (there and CELL or 0), cells + stored * CELL - 1)
-end
-
--- patch writes the same change, and the fields of the held units, into a long record.
+-- patch writes a cell and the fields of the held units into a long record. The cell belongs at index `at` of text. It takes the
+-- place of the one that is there, or is inserted if there is none for its deadline. An empty cell removes it.
 local function patch(key, at, there, cell)
   if cell == '' or not there then cell = cell .. sub(text, at + (there and CELL or 0), cells + stored * CELL - 1) end
   if count < stored then cell = cell .. NO_CELL end
@@ -226,7 +221,7 @@ function straight.settle(q, till, release, key, clock, cost)
     to = q.forms.log
     return store(key, to, to.head .. log .. entry, expires)
   end
-  local left = with(at, true, cell)
+  local left = sub(text, cells, at - 1) .. cell .. sub(text, at + CELL, cells + stored * CELL - 1)
   if form.log and entries < area then return store(key, to, form.head .. log .. fields() .. entry .. left, expires) end
   if log ~= '' then to = q.forms.held_log end
   return store(key, to, to.head .. fields() .. log .. left .. entry, expires)
