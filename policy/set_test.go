@@ -106,13 +106,14 @@ func TestAnInvalidChangeChangesNothing(t *testing.T) {
 		require.Nil(t, next)
 	}
 	for line, want := range map[string]string{
-		"":               "ERR policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",
-		"web k 5 60":     "ERR no such policy 'web'",
-		"api":            "ERR pattern must be a key, or a key prefix followed by *; nothing was given",
-		"api a*b 5 60":   "ERR pattern must be a key, or a key prefix followed by *; it was 'a*b'",
-		"api k":          "ERR syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
-		"api k 5 9ms":    "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
-		"api k 5 60 x y": "ERR syntax error: unknown option 'x'; expected another limit",
+		"":                "ERR policy name must be 1 to 64 letters, digits, _, . and -; nothing was given",
+		"web k 5 60":      "ERR no such policy 'web'",
+		"api":             "ERR pattern must be a key, or a key prefix followed by *; nothing was given",
+		"api a*b 5 60":    "ERR pattern must be a key, or a key prefix followed by *; it was 'a*b'",
+		"api k":           "ERR syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
+		"api k 5 9ms":     "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
+		"api k BLOCKED x": "ERR syntax error: nothing follows UNLIMITED or BLOCKED; it was 'x'",
+		"api k 5 60 x y":  "ERR syntax error: unknown option 'x'; expected another limit",
 	} {
 		next, msg := s.WithOverride(args(t, line))
 		require.Equal(t, want, msg, line)

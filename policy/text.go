@@ -65,15 +65,15 @@ func parseOverride(p *Policy, words [][]byte) (o Override, msg string) {
 		return o, msg
 	}
 	o.Pattern = string(words[0])
-	if len(words) == 2 {
-		switch {
-		case word.Is(words[1], unlimited):
-			o.Verdict = engine.Unlimited
-			return o, ""
-		case word.Is(words[1], blocked):
+	if len(words) > 1 && (word.Is(words[1], unlimited) || word.Is(words[1], blocked)) {
+		o.Verdict = engine.Unlimited
+		if word.Is(words[1], blocked) {
 			o.Verdict = engine.Blocked
-			return o, ""
 		}
+		if len(words) > 2 {
+			msg = reply.ErrSyntax + ": nothing follows UNLIMITED or BLOCKED; it was " + word.Literal(words[2])
+		}
+		return o, msg
 	}
 	var r engine.Request
 	msg = ratelimit.ParseOverride(&r, words[1:], p.Buckets)

@@ -75,7 +75,7 @@ func TestErrorsGiveTheLineAndTheWrongWord(t *testing.T) {
 		"policy api SLIDE 5 60\npolicy-override api \"\"  5 60":                            "line 2: pattern must be a key, or a key prefix followed by *; it was ''",
 		"policy api SLIDE 5 60\npolicy-override api x":                                     "line 2: syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
 		"policy api SLIDE 5 60\npolicy-override api x LIMITED":                             "line 2: syntax error: an override has limits and windows, or UNLIMITED or BLOCKED; it was 'LIMITED'",
-		"policy api SLIDE 5 60\npolicy-override api x BLOCKED 5":                           "line 2: limit must be an integer between 1 and 1000000000000; it was 'BLOCKED'",
+		"policy api SLIDE 5 60\npolicy-override api x BLOCKED 5":                           "line 2: syntax error: nothing follows UNLIMITED or BLOCKED; it was '5'",
 		"policy api SLIDE 5 60\npolicy-override api x 5 60 FAIL OPEN":                      "line 2: syntax error: unknown option 'FAIL'; expected another limit",
 		"policy api SLIDE 5 60\npolicy-override api x 5 1 5 1000ms":                        "line 2: duplicate window: 1 and 1000ms are the same",
 		"policy api SLIDE 5 60\npolicy-override api x 5 1\npolicy-override api x 5 2":      "line 3: pattern 'x' of policy 'api' is set twice",
