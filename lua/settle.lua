@@ -19,6 +19,11 @@ local function reply(settled, cost, units, lapsed)
   return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
 end
 
+-- ended stores that the hold of an id has ended. The id of a lease is forgotten.
+local function ended(kind, now)
+  if kind == ids.LEASE then ids.drop(now) else ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
+end
+
 -- settle_one ends a hold; asked is ARGV[2] of rl_settle.
 function lib.settle_one(key, clock, asked)
   local kind, field, digest, cost = unpack('>Bc2c14I6', asked)
@@ -27,7 +32,7 @@ function lib.settle_one(key, clock, asked)
   local q, release, settled = by_id.asked(), id.release == 1, id.settled
   id.settled = cost + 1
   if settled == 0 and id.last <= clock and straight.settle(q, id.till, release, key, clock, cost) then
-    ids.keep(clock, holds.deadline(clock, id.ttl), id.found, '')
+    ended(kind, clock)
     return reply(1, cost, q.cost, 0)
   end
   local rec = ids.record(clock)
@@ -47,11 +52,7 @@ function lib.settle_one(key, clock, asked)
   if cost > 0 then lib.charge(rec, q, states, cost) end
   holds.remove(rec, q, id.till, q.cost, release)
   record.save(was)
-  if kind == ids.LEASE then
-    ids.drop(rec.now)
-  else
-    ids.keep(rec.now, holds.deadline(rec.now, id.ttl), id.found, '')
-  end
+  ended(kind, rec.now)
   return reply(1, cost, q.cost, rec.lapsed)
 end
 lib.settle = record.guarded(function(keys, args) return lib.settle_one(keys[1], lib.clock_of(args[1]), args[2]) end)

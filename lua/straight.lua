@@ -1,13 +1,13 @@
--- straight.lua: the fast path of RL.RESERVE and RL.SETTLE. It decides the most common case: one window of RL.SLIDE, and a
--- record whose only states are the log of this window and its held units, all of which are charged when they lapse, or all
--- forgotten. It composes an inline record anew, and patches a longer one. It stores the same bytes and gives the same answers
--- as the slow path.
+-- straight.lua: the fast path of RL.RESERVE and RL.SETTLE, and of RL.ACQUIRE and RL.RELEASE. It decides the most common case: one
+-- window of RL.SLIDE, or slots, and a record whose only states are the log of this window and its held units, all of which are
+-- charged when they lapse, or all forgotten. It composes an inline record anew, and patches a longer one. It stores the same
+-- bytes and gives the same answers as the slow path.
 local lib = ...
 
 local call, unpack, pack, sub, byte, format = redis.call, struct.unpack, struct.pack, string.sub, string.byte, string.format
 local max, min = math.max, math.min
 local layout, record, rate, slide, holds = lib.layout, lib.record, lib.rate, lib.slide, lib.holds
-local SLIDE, ENTRY, CELL = layout.SLIDE, layout.ENTRY_BYTES, layout.CELL_BYTES
+local SLIDE, CONCURRENCY, ENTRY, CELL = layout.SLIDE, layout.CONCURRENCY, layout.ENTRY_BYTES, layout.CELL_BYTES
 local FIELDS, HELD = layout.FIELDS[SLIDE].bytes, layout.FIELDS[layout.HOLDS + SLIDE].bytes
 local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
 local NO_CELL = string.rep('\0', CELL)
@@ -18,7 +18,7 @@ lib.straight = straight
 -- below which the record is inline (inline), the indexes of the fields of the log and of the held units (log, held), false if
 -- there are none, and the index of the first area (begin).
 local function forms_of(q)
-  local log, held, forms = q.pairs, pack('>B', layout.HOLDS + SLIDE) .. sub(q.pairs, 2), {}
+  local log, held, forms = q.pairs, pack('>B', layout.HOLDS + q.kind) .. sub(q.pairs, 2), {}
   local function form(count, names, log_at, held_at, begin)
     local head = count > 0 and pack('>BI2', layout.VERSION, count) .. names or ''
     forms[head] = { head = head, log = log_at, held = held_at, begin = begin,
@@ -54,7 +54,7 @@ end
 -- forms, or a state or cell has ended.
 local function read(q, key, clock, release)
   local window = q.windows[1]
-  if q.kind ~= SLIDE or q.count > 1 or q.shard or q.limits[1] > 1e12 then return false end
+  if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limits[1] > 1e12 then return false end
   q.forms = q.forms or forms_of(q)
   s = call('GETRANGE', key, '0', LAST)
   form = q.forms[sub(s, 1, 3 + 13 * (byte(s, 3) or 0))]
@@ -120,6 +120,10 @@ local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
 -- ask has the log, which may not exist yet, decided by slide.straight, or by slide.patched, which also writes it if the record
 -- is long. It asks for the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
 local function ask(q, key, clock, wanted, cost, bound)
+  if q.kind == CONCURRENCY then -- nothing is charged
+    if bound >= wanted then return 1, 0, 0, 0, 0 end
+    return
+  end
   asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, wanted, cost
   if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound, units) end
   return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound, nil, units)
@@ -133,6 +137,11 @@ local function ends(q, over, newest)
     from, till, over = from + CELL, deadline, over - more
   end
   return max(matters_until(q, till), newest + q.windows[1])
+end
+
+-- reported returns the ms that a reply reports as the newest admission of a log whose newest one is given.
+local function reported(q, newest)
+  return holds.reported(q.kind, q.windows[1], q.limits[1], newest, forgets and 0 or latest, forgets and latest or 0)
 end
 
 -- store writes an inline record, which lives until the ms expires. It reports whether the new record is still inline, and
@@ -154,7 +163,7 @@ function straight.reserve(q, till, release, key, clock)
   used = used + units
   if bound == ANY then granted, room = 0, ends(q, units - most, newest) + 1 end
   if granted == 0 then
-    newest = max(newest, matters_until(q, latest) - q.windows[1])
+    newest = reported(q, newest)
     local head = form.held and pack('>I4', layout.HELD * 16777216) or '\0'
     return head .. pack('>I7I6I6I6I6', rated, used, room, newest, 0), clock
   end
@@ -165,8 +174,7 @@ function straight.reserve(q, till, release, key, clock)
   calls = rate.charged(clock, last, calls, clock)
   last, n, units, latest = clock, n + 1, units + q.cost, max(latest, till)
   if not there then count, next = count + 1, count > 0 and min(next, till) or till end
-  local held_until = matters_until(q, latest)
-  local expires = max(held_until, ending)
+  local expires = max(matters_until(q, latest), ending)
   if long then
     patch(key, at, there, cell)
     if expires ~= was then record.expire(key, expires) end
@@ -181,13 +189,13 @@ function straight.reserve(q, till, release, key, clock)
     end
     if not store(key, to, now, expires) then return end
   end
-  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used, max(newest, held_until - q.windows[1]), 0), clock
+  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used, reported(q, newest), 0), clock
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
 -- slow path has to decide.
 function straight.settle(q, till, release, key, clock, cost)
-  if cost > q.cost or not read(q, key, clock, release) or long and not form.log then return false end
+  if cost > q.cost or not read(q, key, clock, release) or long and cost > 0 and not form.log then return false end
   local at, had, in_cell = seek(till)
   if in_cell == 0 or had < q.cost or (in_cell == 1) ~= (had == q.cost) or n < in_cell or units < had then return false end
   local log, entry, cell, to = '', '', '', form
@@ -199,7 +207,8 @@ function straight.settle(q, till, release, key, clock, cost)
   elseif form.log then
     log, entry = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
   elseif count == 1 and in_cell == 1 then
-    return false -- nothing is left
+    call('UNLINK', key) -- nothing is left
+    return true
   end
   n, units = n - 1, units - q.cost
   if in_cell > 1 then

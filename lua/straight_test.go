@@ -215,3 +215,55 @@ func TestDenialsBesideHeldUnits(t *testing.T) {
 		w.server.Do("FLUSHALL")
 	}
 }
+
+// The same holds for RL.ACQUIRE and RL.RELEASE, of any number of leases.
+func TestPathsOfLeasesAgreeOverRandomHistories(t *testing.T) {
+	t.Parallel()
+	w := startTwins(t)
+	seen := map[string]int{}
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 0))
+		slots, clock, ttl := []int64{3, 100}[seed%2], base, int64(1000)
+		var out []string
+		for i := range 300 {
+			clock += rng.Int64N(40) - 2
+			id := fmt.Sprint("id", i)
+			if rng.IntN(10) == 0 {
+				id = fmt.Sprint("id", rng.IntN(i+1)) // perhaps a renewal
+			}
+			r := acquire(slots, 1+rng.Int64N(2), ttl/(1+rng.Int64N(3)), id)
+			if rng.IntN(50) == 0 {
+				r.Windows[0].Limit++
+			}
+			key, count := storedKey(r, 0), func(of string, wasFast bool) { seen[fmt.Sprintf("%s, fast %v", of, wasFast)]++ }
+			if len(out) == 0 || rng.IntN(5) < 3 {
+				reply, wasFast := w.hold(lua.Admit, key, clock, wire.AdmitArgs(r))
+				a, err := wire.DecodeAdmit(reply, r)
+				require.NoError(t, err)
+				switch {
+				case a.Granted == 0:
+					count("denied", wasFast)
+				case !a.Again:
+					count("acquired", wasFast)
+					out = append(out, id)
+				}
+				continue
+			}
+			at := rng.IntN(len(out))
+			release := &engine.Request{Op: engine.OpSettle, Spec: limit.Spec{Kind: limit.Concurrency}, Hold: &engine.Hold{ID: engine.DigestOf([]byte(out[at]))}}
+			out = append(out[:at], out[at+1:]...)
+			reply, wasFast := w.hold(lua.Settle, key, clock, wire.SettleArgs(release))
+			if reply[0] == 1 {
+				count("released", wasFast)
+			}
+			if patched(w.stored(key).text) {
+				count("patched", wasFast)
+			}
+		}
+		w.server.Do("FLUSHALL")
+	}
+	t.Log(seen)
+	for _, what := range []string{"acquired, fast true", "acquired, fast false", "released, fast true", "released, fast false", "denied, fast false", "patched, fast true"} {
+		require.Positive(t, seen[what], what)
+	}
+}

@@ -70,7 +70,9 @@ func countedCases(l *lab) (all []counted) {
 			counted{name: "RL.RESERVE and RL.SETTLE", commands: pair, keys: 100, depth: depth, together: true})
 	}
 	all = append(all, counted{name: "RL.RESERVE LAPSE RELEASE and RL.SETTLE", commands: [][]string{append(slices.Clone(reserve), "LAPSE", "RELEASE"), pair[1]},
-		keys: 100, depth: 1, together: true})
+		keys: 100, depth: 1, together: true},
+		counted{name: "RL.ACQUIRE and RL.RELEASE", commands: [][]string{{"RL.ACQUIRE", manyKeys, "1000", "ID", unique, "TTL", "10m"}, {"RL.RELEASE", manyKeys, unique}},
+			keys: 100, depth: 1, together: true})
 	for _, out := range []int{16, 1008, 16_000} { // holds of one key
 		all = append(all, counted{name: fmt.Sprintf("RL.RESERVE and RL.SETTLE beside %d", out), commands: pair, keys: 1, depth: 1, together: true,
 			setup: reserve, before: out})
