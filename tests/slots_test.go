@@ -66,10 +66,10 @@ func TestWorkersShareSlots(t *testing.T) {
 			var wg sync.WaitGroup
 			deadline := time.Now().Add(soakOr(6*time.Second, time.Second))
 			for worker := range workers {
-				wg.Go(func() { // ends at the deadline
+				wg.Go(func() { // ends at the deadline, or later if too few have crashed
 					random := rand.New(rand.NewPCG(16, uint64(worker))) // #nosec G404 -- a test's choices
 					var c *conn
-					for job := 0; time.Now().Before(deadline); {
+					for job := 0; time.Now().Before(deadline) || crashes.Load() <= 10; {
 						if c == nil {
 							var err error
 							if c, err = connect(p.addr); err != nil {
@@ -121,7 +121,6 @@ func TestWorkersShareSlots(t *testing.T) {
 			wg.Wait()
 			t.Log(done.Load(), "jobs,", crashes.Load(), "crashes, at most", most.Load(), "at once")
 			require.EqualValues(t, slots, most.Load(), "never more, and all were used")
-			require.Greater(t, crashes.Load(), int64(10))
 			c := dial(t, p.addr)
 			eventually(t, "all slots to be free", func() bool { return free(t, c, "pool") == 10 })
 		})

@@ -123,7 +123,7 @@ func startServer(ctx context.Context, command func(port, redis string) (argv, en
 	for range 3000 {
 		c, err := (&net.Dialer{Timeout: time.Second}).DialContext(ctx, "tcp", address)
 		if err == nil {
-			return p, address, c.Close()
+			err = c.Close()
 		}
 		select {
 		case <-p.ended:
@@ -131,6 +131,9 @@ func startServer(ctx context.Context, command func(port, redis string) (argv, en
 		case <-ctx.Done():
 			return p, "", ctx.Err()
 		case <-time.After(10 * time.Millisecond):
+			if err == nil { // the process has not ended, so it is the one that listens
+				return p, address, nil
+			}
 		}
 	}
 	return p, "", fmt.Errorf("nothing listens on %s: %s", address, p.text.String())

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"strconv"
@@ -13,13 +14,17 @@ import (
 	"time"
 )
 
-// FreePort returns a port of 127.0.0.1 that nothing listens on.
-func FreePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// FreePort returns a port of 127.0.0.1 that nothing listens on. It is below those that the kernel
+// gives to clients: one of them could take the port before the server does, or even connect to itself.
+func FreePort() (port int, err error) {
+	for range 100 {
+		port = 10_000 + rand.IntN(20_000) // #nosec G404 -- no secret
+		var l net.Listener
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, err
 }
 
 // CPU returns the CPU time of a process, of its children that have ended, and of those that
