@@ -93,7 +93,7 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, n int64, us *[lim
 		if taken {
 			rs[i] = view.Read(now, s)
 		}
-		if denies {
+		if denies && (view.State != nil || view.Cells != nil) { // else the cost exceeds the limit: there is never room
 			us[i].Room = view.RoomAt(now, w.Limit-s.Wanted(), s, rs[i]) - clock
 		}
 	}
