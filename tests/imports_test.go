@@ -70,7 +70,9 @@ var allowed = map[string][]string{
 	"internal/keypair":   nil,
 	"internal/sockio":    nil,
 	"internal/epoll":     nil,
-	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "tests/peers", "tests/proc", "tests/traffic"}, // of the walk, which runs them in one process
+	"internal/freeport":  nil,
+	"internal/redistest": {"internal/freeport"},
+	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "internal/freeport", "tests/peers", "tests/proc", "tests/traffic"}, // of the walk, which runs them in one process
 }
 
 // inTests lists what the tests of a package may import in addition.

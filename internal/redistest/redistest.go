@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/internal/freeport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -120,17 +120,10 @@ func (s *Server) Pause() {
 // Resume continues a paused process.
 func (s *Server) Resume() { require.NoError(s.t, s.cmd.Process.Signal(syscall.SIGCONT)) }
 
-// FreePort returns a port of 127.0.0.1 on which no process listens. It is below the range from which
-// the system chooses ports for connections and for listeners on port 0. Tests have many of these,
-// which could otherwise take the port first.
+// FreePort returns a TCP port of 127.0.0.1 for a server of the test. No other test gets it.
 func FreePort(t testing.TB) int {
 	t.Helper()
-	for {
-		port := 10_000 + rand.IntN(20_000) // #nosec G404 -- no secret
-		l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
-		if err == nil {
-			require.NoError(t, l.Close())
-			return port
-		}
-	}
+	port, err := freeport.Take()
+	require.NoError(t, err)
+	return port
 }

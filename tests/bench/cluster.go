@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rlproxy/rlproxy/tests/proc"
+	"github.com/rlproxy/rlproxy/internal/freeport"
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
@@ -18,7 +18,7 @@ const masters = 3
 func (l *lab) openCluster() error {
 	create := []string{"--cluster", "create"}
 	for i := range masters {
-		bus, err := proc.FreePort()
+		bus, err := freeport.Take()
 		if err != nil {
 			return err
 		}

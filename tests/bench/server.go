@@ -17,7 +17,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/rlproxy/rlproxy/tests/proc"
+	"github.com/rlproxy/rlproxy/internal/freeport"
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
@@ -71,7 +71,7 @@ func openLab(ctx context.Context, binary string) (l *lab, err error) {
 	if l.node, err = l.redis(nil); err != nil {
 		return l, err
 	}
-	web, err := proc.FreePort()
+	web, err := freeport.Take()
 	if err != nil {
 		return l, err
 	}
@@ -162,7 +162,7 @@ func (l *lab) start(argv ...string) (*server, error) {
 
 // add finds a free port for a server that does not run yet.
 func (l *lab) add(argv ...string) (*server, error) {
-	port, err := proc.FreePort()
+	port, err := freeport.Take()
 	if err != nil {
 		return nil, err
 	}

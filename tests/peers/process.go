@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/freeport"
 	"github.com/rlproxy/rlproxy/tests/proc"
 )
 
@@ -109,7 +110,7 @@ func (p *process) resident() (int64, error) {
 
 // startServer runs a server on a free port of 127.0.0.1 and waits until it listens.
 func startServer(ctx context.Context, command func(port, redis string) (argv, environment []string), redis string) (*process, string, error) {
-	free, err := proc.FreePort()
+	free, err := freeport.Take()
 	if err != nil {
 		return nil, "", err
 	}

@@ -1,31 +1,15 @@
-// Package proc has what tests and benchmarks need to run servers: free ports, and the CPU time of
-// processes.
+// Package proc has the CPU time of processes, for tests and benchmarks.
 package proc
 
 import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"strconv"
 	"strings"
 	"time"
 )
-
-// FreePort returns a port of 127.0.0.1 that nothing listens on. It is below those that the kernel
-// gives to clients: one of them could take the port before the server does, or even connect to itself.
-func FreePort() (port int, err error) {
-	for range 100 {
-		port = 10_000 + rand.IntN(20_000) // #nosec G404 -- no secret
-		var l net.Listener
-		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
-			return port, l.Close()
-		}
-	}
-	return 0, err
-}
 
 // CPU returns the CPU time of a process, of its children that have ended, and of those that
 // run, in steps of 10 ms. It needs Linux.
