@@ -38,6 +38,7 @@ type health struct {
 	cause    atomic.Pointer[string]    // the reason for the last failure
 	since    atomic.Pointer[time.Time] // when the node went down
 
+	up      time.Time     // when a probe last brought the node up; used only by the prober
 	trouble chan struct{} // wakes the prober
 	stop    context.CancelFunc
 	prober  sync.WaitGroup
@@ -46,6 +47,7 @@ type health struct {
 const (
 	probeMin    = 50 * time.Millisecond  // the first pause between probes
 	probeMax    = 500 * time.Millisecond // the longest pause between probes
+	steadyAfter = time.Second            // a node that goes down sooner after it came up is flapping
 	remindEvery = time.Minute            // the time between log lines about a node that stays down
 )
 
@@ -129,9 +131,12 @@ func (h *health) plan(wait time.Duration) {
 	h.due.Store(h.config.Now().Add(wait).UnixNano())
 }
 
-// run probes the node after each failure or check until it answers.
+// run probes the node after each failure or check until it answers. The first probe has no pause: most often only a
+// connection was lost. But a node may answer probes and fail requests, so that it goes down again at once. Then the
+// first pause grows each time, or such a node would come up, and be logged, hundreds of times a second.
 func (h *health) run(ctx context.Context) {
 	defer h.prober.Done()
+	var first time.Duration // the pause before the first probe
 	for {
 		select {
 		case <-ctx.Done():
@@ -139,8 +144,10 @@ func (h *health) run(ctx context.Context) {
 		case <-h.trouble:
 		}
 		said := h.config.Now() // when the log last said that the node is down
-		// The first probe has no pause: most often only a connection was lost.
-		for wait := time.Duration(0); ; wait = min(max(2*wait, probeMin), probeMax) {
+		if first = longer(first); said.Sub(h.up) >= steadyAfter {
+			first = 0
+		}
+		for wait := first; ; wait = longer(wait) {
 			h.plan(wait)
 			if !pause(ctx, wait, nil) {
 				return
@@ -157,6 +164,9 @@ func (h *health) run(ctx context.Context) {
 		}
 	}
 }
+
+// longer returns the pause after a pause of wait.
+func longer(wait time.Duration) time.Duration { return min(max(2*wait, probeMin), probeMax) }
 
 // remind logs once a minute that the node is still down. It returns when the log last
 // said so.
@@ -175,7 +185,8 @@ func (h *health) remind(said time.Time) time.Time {
 func (h *health) probed() {
 	was := State(h.failures.Swap(int32(Up)))
 	if was == Down {
-		after := h.config.Now().Sub(*h.since.Load()).Round(time.Millisecond)
+		h.up = h.config.Now()
+		after := h.up.Sub(*h.since.Load()).Round(time.Millisecond)
 		h.config.Logger.Warn("node is up", append([]any{"node", h.name, "after", after}, h.report()...)...)
 	}
 	if was != Up {

@@ -88,6 +88,34 @@ func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 	})
 }
 
+// A node that answers probes but fails every request does not fill the log. Once it has been up for a while, the first probe
+// comes at once again.
+func TestANodeThatFailsAgainAtOnceIsProbedLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.well.Store(true)
+		for began := time.Now(); time.Since(began) < 10*time.Second; time.Sleep(time.Millisecond) {
+			p.fail(errors.New("cut"))
+			p.fail(errors.New("cut"))
+			synctest.Wait()
+		}
+		time.Sleep(probeMax + steadyAfter)
+		synctest.Wait()
+		require.LessOrEqual(t, strings.Count(p.log.String(), "node is down"), 25, "twice a second, and at first more often")
+		require.GreaterOrEqual(t, strings.Count(p.log.String(), "node is up"), 20)
+
+		require.Equal(t, Up, p.state())
+		release := p.holdProbes()
+		p.fail(errors.New("cut"))
+		p.fail(errors.New("cut"))
+		require.Equal(t, Down, p.state())
+		release()
+		synctest.Wait()
+		require.Equal(t, Up, p.state())
+	})
+}
+
 // The log has one line a minute about a node that stays down.
 func TestTheLogRemindsOfANodeThatStaysDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
