@@ -2,6 +2,7 @@
 package freeport
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net"
 	"strconv"
@@ -31,15 +32,17 @@ func Take() (port int, err error) {
 		if reserved, err = net.ListenPacket("udp", address); err != nil {
 			continue
 		}
-		var l net.Listener
-		if l, err = net.Listen("tcp", address); err != nil {
-			_ = reserved.Close()
+		// To listen on the port would also show whether it is free. But a process that is forked at that
+		// moment keeps the socket open until it runs its own program, and the server could not bind.
+		if c, refused := net.Dial("tcp", address); refused == nil {
+			_, _ = c.Close(), reserved.Close()
+			err = errors.New("other programs listen on the ports for tests")
 			continue
 		}
 		mu.Lock()
 		taken = append(taken, reserved)
 		mu.Unlock()
-		return port, l.Close()
+		return port, nil
 	}
 	return 0, err
 }
