@@ -38,14 +38,14 @@ type health struct {
 	cause    atomic.Pointer[string]    // the reason for the last failure
 	since    atomic.Pointer[time.Time] // when the node went down
 
-	up      time.Time     // when a probe last brought the node up; used only by the prober
+	lastUp  time.Time     // when a probe last brought the node up; used only by the prober
 	trouble chan struct{} // wakes the prober
 	stop    context.CancelFunc
 	prober  sync.WaitGroup
 }
 
 const (
-	probeMin    = 50 * time.Millisecond  // the first pause between probes
+	probeMin    = 50 * time.Millisecond  // the shortest pause between probes, except for none before the first
 	probeMax    = 500 * time.Millisecond // the longest pause between probes
 	steadyAfter = time.Second            // a node that goes down sooner after it came up is flapping
 	remindEvery = time.Minute            // the time between log lines about a node that stays down
@@ -113,7 +113,9 @@ func (h *health) fail(err error) bool {
 		}
 		break
 	}
-	h.plan(probeMin)
+	if due := h.config.Now().Add(probeMin).UnixNano(); h.due.Load() < due { // else the prober waits for longer
+		h.due.Store(due)
+	}
 	h.check()
 	return true
 }
@@ -131,9 +133,10 @@ func (h *health) plan(wait time.Duration) {
 	h.due.Store(h.config.Now().Add(wait).UnixNano())
 }
 
-// run probes the node after each failure or check until it answers. The first probe has no pause: most often only a
-// connection was lost. But a node may answer probes and fail requests, so that it goes down again at once. Then the
-// first pause grows each time, or such a node would come up, and be logged, hundreds of times a second.
+// run probes the node after each failure or check until it answers. There is no pause before the first probe, because most
+// often only a connection was lost. But a node that answers probes and fails requests goes down again as soon as it is up.
+// The pause before its first probe grows each time; without it, the node would go up and down, with two log lines each,
+// hundreds of times a second.
 func (h *health) run(ctx context.Context) {
 	defer h.prober.Done()
 	var first time.Duration // the pause before the first probe
@@ -144,7 +147,7 @@ func (h *health) run(ctx context.Context) {
 		case <-h.trouble:
 		}
 		said := h.config.Now() // when the log last said that the node is down
-		if first = longer(first); said.Sub(h.up) >= steadyAfter {
+		if first = longer(first); said.Sub(h.lastUp) >= steadyAfter {
 			first = 0
 		}
 		for wait := first; ; wait = longer(wait) {
@@ -185,8 +188,8 @@ func (h *health) remind(said time.Time) time.Time {
 func (h *health) probed() {
 	was := State(h.failures.Swap(int32(Up)))
 	if was == Down {
-		h.up = h.config.Now()
-		after := h.up.Sub(*h.since.Load()).Round(time.Millisecond)
+		h.lastUp = h.config.Now()
+		after := h.lastUp.Sub(*h.since.Load()).Round(time.Millisecond)
 		h.config.Logger.Warn("node is up", append([]any{"node", h.name, "after", after}, h.report()...)...)
 	}
 	if was != Up {

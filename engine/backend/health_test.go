@@ -116,6 +116,35 @@ func TestANodeThatFailsAgainAtOnceIsProbedLessOften(t *testing.T) {
 	})
 }
 
+// A client is told to come back when the node will be probed, even if that is later than usual because the node keeps failing.
+func TestAFailureDoesNotAnnounceAnEarlierProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.well.Store(true)
+		for range 10 {
+			p.fail(errors.New("cut"))
+			p.fail(errors.New("cut"))
+			time.Sleep(probeMax)
+			synctest.Wait()
+		}
+		require.Equal(t, Up, p.state())
+		p.fail(errors.New("cut"))
+		synctest.Wait()
+		p.fail(errors.New("cut"))
+		synctest.Wait()
+		require.Equal(t, Down, p.state())
+		before, wait := p.probes.Load(), time.Duration(p.untilProbe())*time.Millisecond
+		require.Greater(t, wait, probeMin)
+		time.Sleep(wait - time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, before, p.probes.Load())
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		require.Equal(t, before+1, p.probes.Load())
+	})
+}
+
 // The log has one line a minute about a node that stays down.
 func TestTheLogRemindsOfANodeThatStaysDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
