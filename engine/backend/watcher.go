@@ -26,9 +26,9 @@ type watcher struct {
 	unserved *Node   // the stand-in for the master of slots that no node serves; one of absent
 
 	// Used only by the watcher's goroutine:
-	clients map[string]*redis.Client // clients of seeds and sentinels, by address
-	left    map[*Node]time.Time      // when a node that is in no topology left it
-	turn    int                      // the index of the server to ask first, modulo their number
+	clients map[address]*redis.Client // clients of seeds and sentinels; backends may have different logins for one server
+	left    map[*Node]time.Time       // when a node that is in no topology left it
+	turn    int                       // the index of the server to ask first, modulo their number
 
 	woken chan struct{} // wakes the goroutine
 	stop  context.CancelFunc
@@ -67,7 +67,7 @@ func noAnswer(failures []error) error {
 func newWatcher(f *Fleet, backends []*backend) *watcher {
 	w := &watcher{
 		fleet: f, backends: backends,
-		clients: make(map[string]*redis.Client), left: make(map[*Node]time.Time), woken: make(chan struct{}, 1),
+		clients: make(map[address]*redis.Client), left: make(map[*Node]time.Time), woken: make(chan struct{}, 1),
 	}
 	w.unserved = w.standIn(backends[0], "no node serves the key's slot")
 	f.topology.Store(w.first())
@@ -238,9 +238,10 @@ func (w *watcher) retire() {
 	}
 }
 
-// client returns the client of a seed or sentinel.
+// client returns the client for a seed or sentinel of b.
 func (w *watcher) client(b *backend, addr string) *redis.Client {
-	if c := w.clients[addr]; c != nil {
+	at := address{b, addr}
+	if c := w.clients[at]; c != nil {
 		return c
 	}
 	options := w.fleet.options(b, addr, new(Connections))
@@ -248,8 +249,8 @@ func (w *watcher) client(b *backend, addr string) *redis.Client {
 	if b.kind == sentinels {
 		options.Username, options.Password, options.DB = b.askAs[0], b.askAs[1], 0
 	}
-	w.clients[addr] = redis.NewClient(options)
-	return w.clients[addr]
+	w.clients[at] = redis.NewClient(options)
+	return w.clients[at]
 }
 
 // within returns the context of one request for the topology. It has a timeout of at least

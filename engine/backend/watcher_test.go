@@ -43,6 +43,23 @@ func TestMalformedRepliesLeaveTheTopologyUnknown(t *testing.T) {
 	}
 }
 
+// Each URL has its own login for the sentinels, also if several URLs name the same sentinels.
+func TestEachBackendHasItsOwnLoginForItsSentinels(t *testing.T) {
+	backends, err := parseBackends([]string{
+		"redis+sentinel://127.0.0.1:1/a", "redis+sentinel://127.0.0.1:1/b?sentinel_username=watcher&sentinel_password=secret",
+	})
+	require.NoError(t, err)
+	w := newWatcher(openTest(t, Config{Backends: []string{"redis://127.0.0.1:1"}}), backends)
+	for i, user := range []string{"", "watcher"} {
+		client := w.client(backends[i], backends[i].seeds[0])
+		require.Equal(t, user, client.Options().Username)
+		require.Same(t, client, w.client(backends[i], backends[i].seeds[0]))
+	}
+	for _, client := range w.clients {
+		require.NoError(t, client.Close())
+	}
+}
+
 // A node that has left the topology is closed some seconds later, after its OnClose functions.
 func TestNodesThatLeaveTheTopologyAreClosed(t *testing.T) {
 	g := redistest.StartGuarded(t)
