@@ -77,11 +77,12 @@ func (c *connection) Close() error {
 // DropAll closes every connection. A caller that waits for a reply gets an error.
 func (cs *Connections) DropAll() {
 	cs.mu.Lock()
-	defer cs.mu.Unlock()
-	for c := range cs.open {
+	open := cs.open
+	cs.open = nil
+	cs.mu.Unlock()
+	for c := range open { // without the lock: with TLS, Close writes to the peer
 		_ = c.Conn.Close() // an error leaves nothing to do
 	}
-	clear(cs.open)
 }
 
 // unopened stands for a connection that could not be opened. It fails at the first read or

@@ -28,6 +28,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -75,7 +76,7 @@ type Fleet struct {
 	known map[address]*Node // all open nodes; guarded by mu; nil when closed
 }
 
-// address identifies a node of a backend.
+// address identifies a server of a backend: a node, a seed or a sentinel.
 type address struct {
 	backend *backend
 	addr    string // host:port
@@ -156,7 +157,7 @@ func (f *Fleet) SetTimeout(d time.Duration) { f.timeout.Store(int64(d)) }
 func (f *Fleet) OnRecovered(call Recovered) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	calls := append([]Recovered{call}, *f.recovered.Load()...)
+	calls := slices.Concat(*f.recovered.Load(), []Recovered{call})
 	f.recovered.Store(&calls)
 }
 
@@ -165,7 +166,7 @@ func (f *Fleet) OnRecovered(call Recovered) {
 func (f *Fleet) OnReport(call Report) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	calls := append([]Report{call}, *f.reports.Load()...)
+	calls := slices.Concat(*f.reports.Load(), []Report{call})
 	f.reports.Store(&calls)
 }
 
@@ -178,8 +179,8 @@ func (f *Fleet) CheckTopology() {
 }
 
 // Redirected returns the node at the address to which n redirects with MOVED or ASK. It
-// returns nil if redirects are not followed, because all backends are single nodes, or
-// if the fleet is closed.
+// returns nil if redirects are not followed, because all backends are single nodes, if the
+// fleet is closed, or if there are maxNodes already.
 func (f *Fleet) Redirected(n *Node, addr string) *Node {
 	if f.watcher == nil || n.backend == nil {
 		return nil

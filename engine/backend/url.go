@@ -53,9 +53,9 @@ func CheckURL(text string) error {
 // parseBackend splits the URL and builds one URL per host.
 func parseBackend(text string) (*backend, error) {
 	scheme, rest, found := strings.Cut(text, "://")
-	plain, isTLS := strings.CutPrefix(scheme, "rediss")
+	variant, isTLS := strings.CutPrefix(scheme, "rediss")
 	if isTLS {
-		scheme = "redis" + plain
+		scheme = "redis" + variant
 	}
 	kind, known := backendKinds[scheme]
 	if !found || !known {
@@ -80,12 +80,12 @@ func parseBackend(text string) (*backend, error) {
 	if query != "" {
 		query = "?" + query
 	}
-	plain = "redis://"
+	prefix := "redis://"
 	if isTLS {
-		plain = "rediss://"
+		prefix = "rediss://"
 	}
 	for _, seed := range strings.Split(authority, ",") {
-		options, err := redis.ParseURL(plain + user + seed + "/" + path + query)
+		options, err := redis.ParseURL(prefix + user + seed + "/" + path + query)
 		if err != nil || seed == "" {
 			return nil, errBackend // err may contain the password
 		}
