@@ -45,7 +45,7 @@ type health struct {
 }
 
 const (
-	probeMin    = 50 * time.Millisecond  // the shortest pause between probes, except for none before the first
+	probeMin    = 50 * time.Millisecond  // the shortest pause between two probes
 	probeMax    = 500 * time.Millisecond // the longest pause between probes
 	steadyAfter = time.Second            // a node that goes down sooner after it came up is flapping
 	remindEvery = time.Minute            // the time between log lines about a node that stays down
@@ -147,7 +147,9 @@ func (h *health) run(ctx context.Context) {
 		case <-h.trouble:
 		}
 		said := h.config.Now() // when the log last said that the node is down
-		if first = longer(first); said.Sub(h.lastUp) >= steadyAfter {
+		if said.Sub(h.lastUp) < steadyAfter {
+			first = longer(first)
+		} else {
 			first = 0
 		}
 		for wait := first; ; wait = longer(wait) {
