@@ -104,6 +104,7 @@ function holds.add(rec, q, deadline, units, release, states)
       record.add(st)
       rec.held = true
     end
+    if st.cells == 0 then st.lapsed = 0 end -- as counted since the window last held nothing
     local most, name = holds.MOST, 'reservations'
     if q.kind == CONCURRENCY then most, name = MOST_LEASES, 'leases' end
     if st.holds >= most then error({ err = 'ERR too many ' .. name .. ' for this key' }) end

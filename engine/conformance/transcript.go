@@ -30,7 +30,7 @@ import (
 //
 // RL.RESERVE, RL.ACQUIRE and ONCE have the word again after their answer if the id was known. RL.SETTLE answers its three
 // integers, RL.RELEASE of one id and RL.RENEW 1 or 0. A state with held units has their number and that of the holds after a
-// plus sign. A multi-key request, with AND, has an answer for each key, separated by commas.
+// plus sign, and then the number of holds that have lapsed, if there are any. A multi-key request, with AND, has an answer for each key, separated by commas.
 
 //go:embed transcripts/*.txt holds/*.txt joint/*.txt throttle.txt
 var files embed.FS
@@ -211,6 +211,9 @@ func spoken(t *testing.T, r *engine.Request, res *engine.Result) string {
 			text := fmt.Sprint(s.Kind, s.Window, s.Buckets, s.Used, s.Limit, s.Remaining)
 			if s.Holds > 0 {
 				text += fmt.Sprint(" +", s.Held, " ", s.Holds)
+				if s.Lapsed > 0 {
+					text += fmt.Sprint(" lapsed ", s.Lapsed)
+				}
 			}
 			out = append(out, text)
 		}
