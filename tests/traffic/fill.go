@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// Fill asks for every key once at each of the servers, over a few connections that send many commands
-// together. It does so again until no FAIL policy answers, for at most 30 s: after a
-// node has stood still.
+// Fill sends one request for each key to each of the servers, over a few connections with long
+// pipelines. It starts again, for at most 30 s, until nodes have answered all requests: a node may have been
+// suspended just before.
 func (p *Plan) Fill(ctx context.Context) error {
 	const connections, together = 8, 128
 	for until := time.Now().Add(30 * time.Second); ; {
@@ -37,7 +37,7 @@ func (p *Plan) Fill(ctx context.Context) error {
 	}
 }
 
-// fillFrom fills a range of keys, and returns how many answers a FAIL policy gave.
+// fillFrom fills a range of keys. failed is the number of requests that a FAIL policy answered, or the error UNAVAILABLE.
 func (p *Plan) fillFrom(ctx context.Context, server string, from, to, together int) (failed int, err error) {
 	c, err := Dial(server)
 	if err != nil {
@@ -59,6 +59,9 @@ func (p *Plan) fillFrom(ctx context.Context, server string, from, to, together i
 		}
 		for range end - begin {
 			byPolicy, err := skipReply(c.r)
+			if errors.Is(err, errUnavailable) {
+				byPolicy, err = true, nil
+			}
 			if err != nil {
 				return failed, err
 			}

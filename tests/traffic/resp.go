@@ -144,8 +144,11 @@ func (t template) append(dst []byte, n int) []byte {
 	return dst
 }
 
-// skipReply reads a decision: an integer, or an array of them. It reports whether a FAIL
-// policy gave it: its third integer, what remains, is -1.
+// errUnavailable is the reply with which rlproxy says that a node does not answer.
+var errUnavailable = errors.New("UNAVAILABLE")
+
+// skipReply reads a decision: an integer, or an array of integers. It reports whether a FAIL
+// policy answered: then the third integer, the remaining units, is -1.
 func skipReply(r *bufio.Reader) (byPolicy bool, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
@@ -153,6 +156,9 @@ func skipReply(r *bufio.Reader) (byPolicy bool, err error) {
 	}
 	if line[0] == ':' {
 		return false, nil
+	}
+	if bytes.HasPrefix(line, []byte("-UNAVAILABLE ")) {
+		return false, fmt.Errorf("not a decision: %q: %w", line, errUnavailable)
 	}
 	n, err := strconv.Atoi(string(bytes.TrimSuffix(line[1:], []byte("\r\n"))))
 	if line[0] != '*' || err != nil {
