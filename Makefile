@@ -127,7 +127,7 @@ test-clients: build ## run real clients and the examples; installs them, writes 
 .PHONY: instructions
 instructions: build ## count a node's instructions per decision under valgrind; compare with the baseline
 	scripts/need redis-server valgrind
-	$(GO) run ./tests/bench -instructions tests/bench/instructions.txt
+	$(GO) run ./tests/instructions
 
 .PHONY: bench
 bench: build ## measure against direct EVALSHA; writes docs/benchmarks.md, takes half an hour

@@ -72,7 +72,7 @@ var allowed = map[string][]string{
 	"internal/epoll":     nil,
 	"internal/freeport":  nil,
 	"internal/redistest": {"internal/freeport"},
-	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "internal/freeport", "tests/peers", "tests/proc", "tests/traffic"}, // of the walk, which runs them in one process
+	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "internal/freeport", "tests/peers", "tests/proc", "tests/testbed", "tests/traffic"}, // of the walk, which runs them in one process
 }
 
 // inTests lists what the tests of a package may import in addition.

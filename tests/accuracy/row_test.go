@@ -28,7 +28,7 @@ type row struct {
 	name    string
 	about   string // a few words for the page
 	command bool   // rlproxy's, not Redis's
-	script  string // a file of tests/bench/scripts, whose digest stands before the words
+	script  string // a file of tests/testbed/scripts, whose digest stands before the words
 	words   func(key string, q rule) []any
 	read    func(reply any) (answer, error) // nil: see increments
 
@@ -132,7 +132,7 @@ func (r *row) connect(t testing.TB, addr string) (*caller, error) {
 	t.Cleanup(func() { _ = conn.Close() })
 	c := &caller{row: r, conn: proxytest.NewConn(conn)}
 	if r.script != "" {
-		text, err := os.ReadFile("../bench/scripts/" + r.script)
+		text, err := os.ReadFile("../testbed/scripts/" + r.script)
 		if err != nil {
 			return nil, err
 		}

@@ -3,18 +3,19 @@ package main
 import (
 	"strconv"
 
+	"github.com/rlproxy/rlproxy/tests/testbed"
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// algorithm is one of the two that are compared, and the scripts that do the same.
+// algorithm is a command that is compared with scripts.
 type algorithm struct {
 	command string   // of rlproxy
-	scripts []string // in scripts/, without .lua: what Redis itself is asked, in each way that is common
+	scripts []string // the common scripts for the same limit, in testbed/scripts, without .lua
 }
 
 var algorithms = []algorithm{{"RL.SLIDE", []string{"log", "list"}}, {"RL.COUNTER", []string{"counter", "strings"}}}
 
-// asked is a request for a key, with a limit in a window.
+// asked is a request for one unit of a key, with a limit in a window.
 type asked struct {
 	algorithm
 	key    string
@@ -30,10 +31,10 @@ func (a asked) proxied() []string {
 func (a asked) direct(l *lab) []string { return a.run(l, a.scripts[0]) }
 
 func (a asked) run(l *lab, script string) []string {
-	return l.eval(script, a.key, strconv.Itoa(a.limit), strconv.Itoa(a.window))
+	return l.Eval(script, a.key, strconv.Itoa(a.limit), strconv.Itoa(a.window))
 }
 
-// directs returns a load for each script, which is otherwise like the one given.
+// directs returns a load for each script. Everything else is as in the load given.
 func (a asked) directs(l *lab, like load) (all []load) {
 	for _, script := range a.scripts {
 		like.script, like.command = script, a.run(l, script)
@@ -42,16 +43,11 @@ func (a asked) directs(l *lab, like load) (all []load) {
 	return all
 }
 
-// eval returns the command that runs a script about a key.
-func (l *lab) eval(script, key string, args ...string) []string {
-	return append([]string{"EVALSHA", l.shas[script], "1", key}, args...)
-}
-
 const (
 	manyKeys  = "k:" + traffic.Variable
 	trillion  = 1_000_000_000_000 // the largest limit
 	clients   = 50
-	decisions = "Decisions" // the tables' titles
+	decisions = "Decisions" // this and the following: the titles of tables
 	everyday  = "Everyday loads"
 	splitting = "Split keys"
 	latency   = "One client that waits for each answer"
@@ -64,18 +60,18 @@ const (
 
 // The targets of most cases.
 func (l *lab) redisTarget() target {
-	return target{fronts: []*server{l.node}, nodes: []*server{l.node}}
+	return target{fronts: []*testbed.Server{l.node}, nodes: []*testbed.Server{l.node}}
 }
 
 func (l *lab) proxyTarget() target {
-	return target{fronts: []*server{l.proxy}, proxied: true, nodes: []*server{l.node}}
+	return target{fronts: []*testbed.Server{l.proxy}, proxied: true, nodes: []*testbed.Server{l.node}}
 }
 
 func (l *lab) memoryTarget() target {
-	return target{fronts: []*server{l.memory}, proxied: true, fresh: true}
+	return target{fronts: []*testbed.Server{l.memory}, proxied: true, fresh: true}
 }
 
-// pair returns the loads of both sides for requests about as many keys.
+// pair returns the loads of both sides: the same requests, for the same number of keys.
 func (l *lab) pair(ask asked, to target, keys, depth int) (direct []load, proxied load) {
 	side := load{target: l.redisTarget(), keys: keys, clients: clients, depth: depth}
 	if keys == 1 {
@@ -86,7 +82,7 @@ func (l *lab) pair(ask asked, to target, keys, depth int) (direct []load, proxie
 	return direct, side
 }
 
-// cases lists what is compared, in the order of the tables.
+// cases returns all comparisons, in the order of the tables.
 func cases(l *lab, o options) []comparison {
 	all := mainCases(l, o)
 	all = append(all, everydayCases(l, o)...)
@@ -97,20 +93,20 @@ func cases(l *lab, o options) []comparison {
 		hop.target = l.proxyTarget()
 		all = append(all, comparison{ceilings, "PING", []load{ping}, hop, []*figure{byRate}, nil})
 	}
-	return append(all, fleetCases(l, o)...) // last, since idle proxies would disturb others
+	return append(all, fleetCases(l, o)...) // last: idle proxies would disturb other cases
 }
 
-// mainCases are those of keys that are all alike: cold, hot or denied.
+// mainCases returns the cases in which all keys are alike: cold, hot or denied.
 func mainCases(l *lab, o options) (all []comparison) {
 	add := func(title string, a []load, b load, figures ...*figure) {
 		all = append(all, comparison{decisions, title, a, b, figures, nil})
 	}
 	for _, q := range algorithms {
-		// Cold keys: each decision is about a key that has seen one request, or a few.
+		// Cold keys: each request is for a key that has had one request or a few.
 		cold := asked{q, manyKeys, 100, 60_000}
-		// A hot key with room. No log of a real limit has room for a benchmark's rate, so
-		// the limit is the largest and the window, on both sides, one second: the sorted
-		// set holds what one second admits, and is trimmed as fast as it grows.
+		// A hot key with room. No real limit has room for the rate of a benchmark, so
+		// this is the largest limit. The window is one second on both sides: the sorted
+		// set holds the admissions of one second, and is trimmed as fast as it grows.
 		hot := asked{q, "hot", trillion, 1000}
 		// A key that denies every request.
 		denied := asked{q, "denied", 100, 3_600_000}

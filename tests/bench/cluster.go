@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/internal/freeport"
+	"github.com/rlproxy/rlproxy/tests/testbed"
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// masters is how many nodes our Redis Cluster has, none of them a replica.
+// masters is the number of nodes of the Redis Cluster. None of them is a replica.
 const masters = 3
 
 // openCluster starts a Redis Cluster and rlproxy on it.
@@ -22,13 +23,13 @@ func (l *lab) openCluster() error {
 		if err != nil {
 			return err
 		}
-		s, err := l.redis(nil, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
+		s, err := l.Redis(nil, "--cluster-enabled", "yes", "--cluster-port", strconv.Itoa(bus),
 			"--cluster-config-file", fmt.Sprintf("nodes-%d.conf", i))
 		if err != nil {
 			return err
 		}
 		l.cluster = append(l.cluster, s)
-		create = append(create, s.address())
+		create = append(create, s.Address())
 	}
 	out, err := exec.CommandContext(l.ctx, "redis-cli", append(create, "--cluster-yes")...).CombinedOutput() // #nosec G204 -- our own
 	if err != nil {
@@ -39,14 +40,14 @@ func (l *lab) openCluster() error {
 			return err
 		}
 	}
-	l.clustered, err = l.rlproxy("--backend", "redis+cluster://"+strings.Join(create[2:], ","))
+	l.clustered, err = l.RLProxy("--backend", "redis+cluster://"+strings.Join(create[2:], ","))
 	return err
 }
 
-// joined waits until a node knows that the cluster is whole.
-func (l *lab) joined(s *server) error {
+// joined waits until a node knows that the cluster is complete.
+func (l *lab) joined(s *testbed.Server) error {
 	for range 2000 {
-		info, err := traffic.Ask(s.address(), "CLUSTER", "INFO")
+		info, err := traffic.Ask(s.Address(), "CLUSTER", "INFO")
 		if err != nil {
 			return err
 		}
@@ -59,17 +60,16 @@ func (l *lab) joined(s *server) error {
 		case <-time.After(10 * time.Millisecond):
 		}
 	}
-	return fmt.Errorf("the cluster is not whole on port %d", s.port)
+	return fmt.Errorf("the node on port %d does not know that the cluster is complete", s.Port)
 }
 
-// clusterCase compares with a load generator that finds each key's node itself. It
-// makes keys of its own kind: all that it sends to one node lie in one slot, and it
-// draws random numbers for each node anew. Neither side can be filled key by key, so
-// both are warmed with as many random requests.
+// clusterCase compares rlproxy with a load generator that finds the node of each key itself. All keys that the generator
+// sends to one node are in one slot, and it chooses random keys for each node separately. So neither side can be
+// filled key by key, and both are warmed up with the same number of random requests.
 func (l *lab) clusterCase(q algorithm, keys int) comparison {
 	cold := asked{q, manyKeys, 100, 60_000}
 	b := load{
-		target:  target{fronts: []*server{l.clustered}, proxied: true, nodes: l.cluster},
+		target:  target{fronts: []*testbed.Server{l.clustered}, proxied: true, nodes: l.cluster},
 		command: cold.proxied(), keys: keys, clients: clients, depth: 16, random: 3 * keys,
 	}
 	a := b

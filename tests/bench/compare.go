@@ -10,16 +10,16 @@ import (
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// comparison is one case: the same requests to Redis itself and to rlproxy.
+// comparison is a case: the same requests, sent to Redis itself and to rlproxy.
 type comparison struct {
 	table   string
 	title   string
-	direct  []load // the ways to ask Redis; the one that makes the most decisions is compared
-	b       load   // rlproxy
+	direct  []load // the loads of Redis, one for each script; the one that makes the most decisions is compared
+	b       load   // the load of rlproxy
 	figures []*figure
 
-	// near returns the case for sides that make so many requests per second, or more, where that
-	// decides which limit the keys are near; nil: it does not.
+	// near returns the case with a limit that suits sides that both make at least that many requests
+	// per second; nil: the limit does not depend on that.
 	near func(rate float64) comparison
 }
 
@@ -27,10 +27,10 @@ func (c comparison) name() string {
 	return fmt.Sprintf("%s/%s/P%d", c.table, c.title, c.b.depth)
 }
 
-// figure is a result of a case, as a multiple of the other side's.
+// figure is a result of rlproxy in a case, as a multiple of the result of Redis.
 type figure struct {
 	title string
-	of    func(a, b sample) float64 // of what both sides did in one round
+	of    func(a, b sample) float64 // the figure of a round, in which a is of Redis and b of rlproxy
 }
 
 // The figures. More is better for the first two, less for the others.
@@ -44,7 +44,7 @@ var (
 	byP999    = &figure{"p99.9", func(a, b sample) float64 { return b.P999 / a.P999 }}
 )
 
-// spread is the median of the rounds, and the lowest and highest of them.
+// spread is the median of all rounds, and the lowest and the highest value.
 type spread struct{ low, median, high float64 }
 
 func spreadOf(values []float64) spread {
@@ -69,10 +69,10 @@ func short(v float64) string {
 // result is a case that has been measured.
 type result struct {
 	comparison
-	a      load     // the way to ask Redis that was compared
-	na, nb int      // commands in each round, on each side
-	as, bs sample   // medians
-	values []spread // one per figure
+	a      load     // the load of Redis that was compared
+	na, nb int      // the number of commands of each round, for Redis and for rlproxy
+	as, bs sample   // the medians of Redis and of rlproxy
+	values []spread // by index of figures
 }
 
 func (r result) String() string {
@@ -83,7 +83,7 @@ func (r result) String() string {
 	return s
 }
 
-// reached returns how many requests per second the slowest side makes about keys with room, in a short run.
+// reached returns how many requests per second the slowest side makes in a short run, for keys with room.
 func (c comparison) reached(ctx context.Context, o options) (float64, error) {
 	least := math.Inf(1)
 	for _, side := range append(slices.Clone(c.direct), c.b) {
@@ -97,9 +97,9 @@ func (c comparison) reached(ctx context.Context, o options) (float64, error) {
 	return least, nil
 }
 
-// compare measures both sides of a case in turn, round after round. The order
-// changes from round to round, so that neither always comes first. The side that was
-// asked last comes first, while its keys are still in their usual state.
+// compare measures both sides of a case in each round. The order changes from round
+// to round: the side that came last comes first in the next round, while its keys are
+// still in their usual state.
 func compare(ctx context.Context, o options, c comparison) (result, error) {
 	if c.near != nil {
 		rate, err := c.reached(ctx, o)
@@ -138,7 +138,7 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 	for i := range o.rounds {
 		direct := func(again bool) error { as[i], err = r.a.round(ctx, o, r.na, again); return err }
 		proxied := func(again bool) error { bs[i], err = r.b.round(ctx, o, r.nb, again); return err }
-		first, second := proxied, direct // rlproxy's size was measured last
+		first, second := proxied, direct // the size of rlproxy's rounds was measured last
 		if i%2 == 1 {
 			first, second = second, first
 		}
@@ -160,8 +160,8 @@ func compare(ctx context.Context, o options, c comparison) (result, error) {
 	return r, nil
 }
 
-// size returns how many commands make a round of the wanted length. It
-// measures a short round, which is not counted. Of an open loop it is what clients reach that wait.
+// size returns the number of commands of a round of the wanted length, from a short round that is not
+// part of the results. For an open loop, it is the number that waiting clients send.
 func (l load) size(ctx context.Context, o options) (int, error) {
 	if l.send == paced {
 		l.send, l.stopped = together, nil
@@ -177,12 +177,12 @@ func (l load) size(ctx context.Context, o options) (int, error) {
 			s, err = l.run(ctx, max(int(s.Rate*o.seconds), short))
 		}
 	}
-	// Connecting must not be what is measured.
+	// Most of the time must not be spent on connecting.
 	return max(int(s.Rate*o.seconds), 2000, 20*l.clients), err
 }
 
-// round is one measurement of one side, of n commands. If it comes again, right after
-// another one, its keys are in their usual state already, if they have one.
+// round measures a round of n commands. again says that the last round was of the same
+// side, so that its keys are in their usual state already.
 func (l load) round(ctx context.Context, o options, n int, again bool) (sample, error) {
 	if again && l.warm > 0 {
 		return l.run(ctx, n)
@@ -196,7 +196,7 @@ func (l load) round(ctx context.Context, o options, n int, again bool) (sample, 
 	return l.run(ctx, n)
 }
 
-// warmUp brings keys into their usual state. A round has n commands.
+// warmUp brings the keys into their usual state. n is the number of commands of a round.
 func (l load) warmUp(ctx context.Context, o options, n int) error {
 	seconds := min(l.warm, o.warm)
 	if l.even == 0 {
@@ -218,7 +218,7 @@ func (l load) warmUp(ctx context.Context, o options, n int) error {
 	return nil
 }
 
-// medians is the median of every field by itself.
+// medians returns the median of each field.
 func medians(all []sample) sample {
 	median := func(of func(sample) float64) float64 {
 		var values []float64

@@ -7,9 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// everydayCases are loads as applications have them: keys near their limits, keys of
-// which some are asked about far more often than others, keys that are asked about in
-// several ways, and limits in several windows.
+// everydayCases returns loads as applications have them: keys near their limits, skewed
+// keys, keys with several kinds of limits, and limits in several windows.
 func everydayCases(l *lab, o options) (all []comparison) {
 	add := func(title string, a []load, b load) {
 		all = append(all, comparison{table: everyday, title: title, direct: a, b: b, figures: []*figure{byRate, byNodeCPU}})
@@ -39,7 +38,7 @@ func everydayCases(l *lab, o options) (all []comparison) {
 			a, b := l.pair(asked{q, manyKeys, 100, 60_000}, l.proxyTarget(), o.keys, depth)
 			two := map[string]string{"RL.SLIDE": "lists", "RL.COUNTER": "counters"}[q.command]
 			a = a[:1]
-			a[0].script, a[0].command = two, l.eval(two, manyKeys, "100", "60000", "1000", "3600000")
+			a[0].script, a[0].command = two, l.Eval(two, manyKeys, "100", "60000", "1000", "3600000")
 			b.command = append(b.command, "1000", "1h")
 			add(q.command+", two windows", a, b)
 		}
@@ -51,15 +50,15 @@ func everydayCases(l *lab, o options) (all []comparison) {
 	return all
 }
 
-// nearLimit is a load of keys that are asked about for more than their limit admits.
+// nearLimit is a load of keys with more requests than their limit admits.
 type nearLimit struct {
 	keys, limit int
 	window      int    // ms
-	title       string // of keys and limit
+	title       string // a format for the number of keys and the limit
 }
 
-// within returns the load for sides that make so many requests per second, or more. Where the
-// limit is not near for them, it becomes half of what they ask for, in two digits: a full log
+// within returns the load for sides that make at least rate requests per second. If the limit is too high for
+// that rate, it becomes half of the requests for a key, with two digits: half, because a full log
 // costs more than one with room, and machines slow down.
 func (n nearLimit) within(rate float64) nearLimit {
 	reached := 0.5 * rate * float64(n.window) / 1000 / float64(n.keys)
@@ -70,9 +69,9 @@ func (n nearLimit) within(rate float64) nearLimit {
 
 func (n nearLimit) comparison(l *lab, q algorithm, depth int) comparison {
 	a, b := l.pair(asked{q, manyKeys, n.limit, n.window}, l.proxyTarget(), n.keys, depth)
-	// A key is in its usual state when it has been asked about for a window. In a long one, a log's
-	// admissions are spread evenly: else those that a round measures would all be admitted, or all denied. A
-	// tenth more than the limit admits fills every log. Counters know no moments, so clients fill them as fast as they can.
+	// A key is in its usual state once it has had requests for a whole window. In a long window, the requests for a log are
+	// spread evenly; otherwise a round would find all of its requests admitted, or all denied. A tenth more
+	// requests than the limit fill every log. Counters do not store times, so they are filled as fast as possible.
 	b.warm = float64(n.window) / 1000
 	if b.warm > 1 && q.command == "RL.SLIDE" {
 		b.even = int(1.1 * float64(n.keys*n.limit) / b.warm)
@@ -84,8 +83,8 @@ func (n nearLimit) comparison(l *lab, q algorithm, depth int) comparison {
 	return comparison{table: everyday, title: title, direct: a, b: b, figures: []*figure{byRate, byNodeCPU}}
 }
 
-// severalWays asks about each key by RL.SLIDE a minute and an hour, RL.COUNTER and
-// CL.THROTTLE. rlproxy keeps the four states in one record. Scripts have a key for each.
+// severalWays returns loads with four limits on each key: RL.SLIDE with a minute and with an hour, RL.COUNTER
+// and CL.THROTTLE. rlproxy stores the four states in one record. Each script has a key of its own.
 func (l *lab) severalWays(o options, depth int) (direct []load, proxied load) {
 	minute := asked{algorithms[0], manyKeys, 100, 60_000}
 	hour := asked{algorithms[0], manyKeys + ":h", 1000, 3_600_000}
@@ -93,7 +92,7 @@ func (l *lab) severalWays(o options, depth int) (direct []load, proxied load) {
 	direct, proxied = l.pair(minute, l.proxyTarget(), o.keys/10, depth)
 	for i, a := range direct {
 		direct[i].send = together
-		direct[i].also = [][]string{hour.run(l, a.script), counter.direct(l), l.eval("gcra", manyKeys+":t", "99", "100", "60")}
+		direct[i].also = [][]string{hour.run(l, a.script), counter.direct(l), l.Eval("gcra", manyKeys+":t", "99", "100", "60")}
 	}
 	hour.key, counter.key = manyKeys, manyKeys
 	proxied.send = together

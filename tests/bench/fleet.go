@@ -5,7 +5,7 @@ import "fmt"
 // mostProxies is the size of the largest fleet.
 const mostProxies = 16
 
-// fleetCases spread the same clients over 1, 4 and 16 proxies before one node: equal
+// fleetCases returns loads in which the same number of clients use 1, 4 and 16 proxies of one node. Equal
 // requests are combined only if one proxy gets them at the same time.
 func fleetCases(l *lab, o options) (all []comparison) {
 	q := algorithms[0]
@@ -35,11 +35,11 @@ func fleetCases(l *lab, o options) (all []comparison) {
 	return all
 }
 
-// openFleet prepares proxies on the node of most cases. They run from when they are
-// first asked until closeFleet: idle ones would take some of the cores' time.
+// openFleet adds proxies of the node. They are launched when they are first needed, and run until
+// closeFleet: idle proxies would take time from other cases.
 func (l *lab) openFleet() error {
 	for range mostProxies {
-		p, err := l.add(l.rlproxyArgs("--backend", "redis://"+l.node.address())...)
+		p, err := l.AddRLProxy("--backend", "redis://"+l.node.Address())
 		if err != nil {
 			return err
 		}
@@ -50,6 +50,6 @@ func (l *lab) openFleet() error {
 
 func (l *lab) closeFleet() {
 	for _, p := range l.fleet {
-		p.stop()
+		p.Stop()
 	}
 }

@@ -5,14 +5,16 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/tests/testbed"
 )
 
 // growth is a series of loads, each with more work than the one before it.
 type growth struct {
 	name  string
 	of    string // what grows
-	why   string // what the steps are, for the report
-	steps []step
+	why   string // an explanation of the steps, for the report
+	steps []step // in the order of their work
 }
 
 type step struct {
@@ -20,14 +22,14 @@ type step struct {
 	load  load
 }
 
-// grown is a series that has been measured.
+// grown is a series with its results.
 type grown struct {
 	growth
-	samples []sample // medians, one a step
+	samples []sample // the medians of each step
 }
 
-// worst is the largest factor by which a step is slower, or costs more CPU, than
-// the one before.
+// worst returns the largest factor by which a step is slower than the step before it, or
+// takes more CPU time.
 func (g grown) worst() float64 {
 	worst := 1.0
 	for i := 1; i < len(g.samples); i++ {
@@ -50,11 +52,11 @@ func (g grown) String() string {
 	return b.String()
 }
 
-// growths lists the series, for both engines: each with the command to which it makes a
+// growths returns the series for both engines, each with the commands for which it makes a
 // difference.
 func growths(l *lab, o options) []growth {
-	proxy := target{fronts: []*server{l.proxy}, proxied: true, nodes: []*server{l.node}}
-	memory := target{fronts: []*server{l.memory}, proxied: true, fresh: true}
+	proxy := target{fronts: []*testbed.Server{l.proxy}, proxied: true, nodes: []*testbed.Server{l.node}}
+	memory := target{fronts: []*testbed.Server{l.memory}, proxied: true, fresh: true}
 	var all []growth
 	for _, q := range algorithms {
 		for _, to := range []struct {
@@ -115,7 +117,7 @@ func connectionSteps(l load) (steps []step) {
 	return steps
 }
 
-// grow measures a series, step by step: 3 rounds of half the length, after one that is
+// grow measures the steps of a series: each in 3 rounds of half the usual length, after a round that is
 // not counted.
 func grow(ctx context.Context, o options, g growth) (grown, error) {
 	o.seconds /= 2

@@ -8,34 +8,35 @@ import (
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/tests/proc"
+	"github.com/rlproxy/rlproxy/tests/testbed"
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// target is one way to decide: what the load talks to, and what stands behind it.
+// target is the servers of a load.
 type target struct {
-	fronts  []*server // rlproxies or nodes, over which connections are spread
-	proxied bool      // the fronts are rlproxies
-	nodes   []*server // whose CPU is counted, and which are flushed between rounds
-	fresh   bool      // the front keeps the state itself, and is started anew between rounds
+	fronts  []*testbed.Server // the servers to which clients connect, in turn: rlproxies or nodes
+	proxied bool              // fronts are rlproxies
+	nodes   []*testbed.Server // the nodes, whose CPU time is measured; they are flushed between rounds
+	fresh   bool              // fronts have the embedded engine: they are restarted between rounds
 }
 
-// load is a command, asked again and again.
+// load is a command that clients send again and again.
 type load struct {
 	target
-	script  string       // in scripts/, without .lua: what the command runs; empty: no script
-	command []string     // with the variable where a key's number stands
-	also    [][]string   // further commands, asked in turn with the first one
-	keys    int          // how many the variable makes; 1: there is none
-	skew    traffic.Zipf // which keys are asked about how often; nil: all of them equally
+	script  string       // the script that the command runs, without .lua; empty: none
+	command []string     // the command; the number of a key replaces the variable in it
+	also    [][]string   // further commands, which are sent in turn with the first one
+	keys    int          // the number of keys; if it is 1, the command has no variable
+	skew    traffic.Zipf // how often each key is used; nil: all equally often
 	clients int
-	depth   int     // commands sent together on a connection
-	cluster bool    // the load generator finds each key's node itself
-	random  int     // requests about random keys that warm it; 0: it is filled key by key
-	warm    float64 // seconds of load before each round that bring its keys into their usual state
-	even    int     // requests in each second of that load; 0: as many as clients make
-	send    sender
-	rate    float64 // requests per second of an open loop; 0: half of what both sides reach
-	stopped *server // the node that does not run in the middle half of a round
+	depth   int             // the number of commands that a client sends together
+	cluster bool            // the load generator finds the node of each key itself
+	random  int             // the number of requests for random keys that fill the keys; 0: they are filled one by one
+	warm    float64         // the seconds of load before a round that bring the keys into their usual state
+	even    int             // the number of requests in each of these seconds; 0: as many as the clients send
+	send    sender          // what sends the commands
+	rate    float64         // the requests per second of an open loop; 0: half of what both sides reach
+	stopped *testbed.Server // the node that is suspended in the middle half of a round; nil: none
 }
 
 // sender is what sends the commands of a load. The zero value is redis-benchmark.
@@ -44,26 +45,26 @@ type sender int
 const (
 	benchmark sender = iota // redis-benchmark
 	waiting                 // one client, which waits for each answer
-	together                // clients of our own, each of which waits for the answers to a pipeline
-	paced                   // an open loop: requests have their times, whatever became of those before
+	together                // clients of package traffic, each of which waits for the answers to its pipeline
+	paced                   // an open loop of package traffic: requests are sent at their times, whether those before them are answered or not
 )
 
-// sample is what one run of a load came to.
+// sample is the result of one run of a load.
 type sample struct {
 	traffic.Figures
-	node    float64 // CPU of all nodes, us per decision
-	busiest float64 // CPU of the busiest node, us per decision
-	calls   float64 // script calls per decision
-	least   float64 // percent of the script calls, at the node with the fewest
-	most    float64 // percent of the script calls, at the node with the most
-	proxy   float64 // CPU of all rlproxies, us per decision
-	denied  float64 // percent of the decisions; only where an rlproxy with an http-port makes them, or scripts
+	node    float64 // CPU time of all nodes, in us per decision
+	busiest float64 // CPU time of the busiest node, in us per decision
+	calls   float64 // calls of scripts or functions per decision
+	least   float64 // the share of these calls that the node with the fewest got, in percent
+	most    float64 // the share of these calls that the node with the most got, in percent
+	proxy   float64 // CPU time of all rlproxies, in us per decision
+	denied  float64 // the share of denials, in percent; 0 if an rlproxy without http-port decides
 }
 
-// perCore is how many decisions a second a core of the node's machine carries.
+// perCore returns the decisions per second with which the node uses all of a core.
 func (s *sample) perCore() float64 { return 1e6 / s.node }
 
-// prepare brings both sides into the same state: nothing but each key, once.
+// prepare brings a side into the state in which both begin: each key has had one request.
 func (l load) prepare(ctx context.Context) error {
 	if err := l.empty(ctx); err != nil {
 		return err
@@ -77,31 +78,31 @@ func (l load) prepare(ctx context.Context) error {
 	return l.fill(ctx)
 }
 
-// empty forgets all keys, and starts fronts that do not run yet.
+// empty removes all keys, and launches fronts that do not run yet.
 func (l load) empty(ctx context.Context) error {
 	for _, n := range l.nodes {
-		if _, err := traffic.Ask(n.address(), "FLUSHALL", "SYNC"); err != nil {
+		if _, err := traffic.Ask(n.Address(), "FLUSHALL", "SYNC"); err != nil {
 			return err
 		}
 	}
 	for _, f := range l.fronts {
 		if l.fresh {
-			f.stop()
+			f.Stop()
 		}
-		if l.fresh || f.cmd == nil {
-			if err := f.launch(ctx); err != nil {
+		if l.fresh || !f.Launched() {
+			if err := f.Launch(ctx); err != nil {
 				return err
 			}
 		}
 	}
 	if l.proxied && !l.fresh && l.keys == 1 && len(l.command) > 1 {
-		_, err := traffic.Ask(l.fronts[0].address(), "RL.RESET", l.command[1])
+		_, err := traffic.Ask(l.fronts[0].Address(), "RL.RESET", l.command[1])
 		return err
 	}
 	return nil
 }
 
-// run sends n commands and measures.
+// run sends n commands and measures what they take.
 func (l load) run(ctx context.Context, n int) (s sample, err error) {
 	nodes, proxy, err := l.cpu()
 	if err != nil {
@@ -130,15 +131,14 @@ func (l load) run(ctx context.Context, n int) (s sample, err error) {
 	return s, errors.Join(err, wrong, l.shares(&s, calls, n))
 }
 
-// admitted is how many requests were admitted until now: as the rlproxies with an http-port
-// count them, or by what scripts have written to the nodes.
+// admitted returns how many requests the servers have admitted so far.
 func (l load) admitted(ctx context.Context) (sum float64, err error) {
 	count := l.nodes
 	if l.proxied {
 		count = l.fronts
 	}
 	for _, s := range count {
-		n, wrong := s.admitted(ctx)
+		n, wrong := s.Admitted(ctx)
 		sum, err = sum+n, errors.Join(err, wrong)
 	}
 	return sum, err
@@ -163,23 +163,23 @@ func (l load) drive(ctx context.Context, n int, s *sample) (err error) {
 func (l load) plan() traffic.Plan {
 	p := traffic.Plan{Commands: append([][]string{l.command}, l.also...), Keys: l.keys, Skew: l.skew, Clients: l.clients, Depth: l.depth}
 	for _, f := range l.fronts {
-		p.Servers = append(p.Servers, f.address())
+		p.Servers = append(p.Servers, f.Address())
 	}
 	return p
 }
 
-// pause stops the node that is to stand still; nil: none is.
+// pause suspends and resumes the node to be stopped. It returns nil if there is none.
 func (l load) pause() *traffic.Pause {
 	if l.stopped == nil {
 		return nil
 	}
 	return &traffic.Pause{
-		Begin: func() { l.stopped.signal(syscall.SIGSTOP) },
-		End:   func() { l.stopped.signal(syscall.SIGCONT) },
+		Begin: func() { l.stopped.Signal(syscall.SIGSTOP) },
+		End:   func() { l.stopped.Signal(syscall.SIGCONT) },
 	}
 }
 
-// fill asks for every key once: at all nodes, or at one rlproxy of those that share their nodes.
+// fill sends one request for each key: to all nodes, or to one of the rlproxies that share them.
 func (l load) fill(ctx context.Context) error {
 	plan := l.plan()
 	if l.proxied {
@@ -188,8 +188,8 @@ func (l load) fill(ctx context.Context) error {
 	return plan.Fill(ctx)
 }
 
-// shares returns how script calls for n decisions were spread over the nodes since there
-// were so many.
+// shares sets how many calls of scripts were made for n decisions, and how they were spread over the nodes. before is
+// what calls returned earlier.
 func (l load) shares(s *sample, before []float64, n int) error {
 	after, err := l.calls()
 	sum := 0.0
@@ -203,10 +203,10 @@ func (l load) shares(s *sample, before []float64, n int) error {
 	return err
 }
 
-// calls is how often each node has run a script.
+// calls returns how often each node was sent a script or the call of a function.
 func (l load) calls() (calls []float64, err error) {
 	for _, n := range l.nodes {
-		c, err := n.scriptCalls()
+		c, err := n.ScriptCalls()
 		if err != nil {
 			return nil, err
 		}
@@ -215,9 +215,10 @@ func (l load) calls() (calls []float64, err error) {
 	return calls, nil
 }
 
+// cpu returns the CPU time that each node and all rlproxies together have used, in seconds.
 func (l load) cpu() (nodes []float64, proxy float64, err error) {
 	for _, n := range l.nodes {
-		used, err := n.nodeCPU()
+		used, err := n.NodeCPU()
 		if err != nil {
 			return nil, 0, err
 		}
@@ -225,7 +226,7 @@ func (l load) cpu() (nodes []float64, proxy float64, err error) {
 	}
 	if l.proxied {
 		for _, p := range l.fronts {
-			used, err := proc.CPU(p.cmd.Process.Pid)
+			used, err := proc.CPU(p.PID())
 			if err != nil {
 				return nil, 0, err
 			}
@@ -235,9 +236,9 @@ func (l load) cpu() (nodes []float64, proxy float64, err error) {
 	return nodes, proxy, nil
 }
 
-// arguments are those of redis-benchmark.
+// arguments returns the arguments of redis-benchmark for n commands.
 func (l load) arguments(n int) []string {
-	args := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(l.fronts[0].port), "-c", strconv.Itoa(l.clients),
+	args := []string{"-h", "127.0.0.1", "-p", strconv.Itoa(l.fronts[0].Port), "-c", strconv.Itoa(l.clients),
 		"-n", strconv.Itoa(n), "-P", strconv.Itoa(l.depth)}
 	if l.keys > 1 {
 		args = append(args, "-r", strconv.Itoa(l.keys))

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// otherWork is the load average: how many cores' worth of other work there was.
+// otherWork returns the load average of the last minute, or NaN if it is unknown.
 func otherWork() float64 {
 	first, _, _ := strings.Cut(file("/proc/loadavg"), " ")
 	load, err := strconv.ParseFloat(first, 64)
@@ -21,18 +21,18 @@ func otherWork() float64 {
 	return load
 }
 
-// describe says on what is measured, a line each.
+// describe returns lines that describe the machine and the versions of the programs.
 func describe(ctx context.Context, l *lab) []string {
 	return []string{
 		field(file("/proc/cpuinfo"), "model name") + ", " + say(ctx, "nproc") + " cores, " + field(file("/proc/meminfo"), "MemTotal") + " of memory",
 		"Linux " + say(ctx, "uname", "-r") + ", " + runtime.Version(),
-		say(ctx, l.binary, "--version"),
+		say(ctx, l.Binary, "--version"),
 		say(ctx, "redis-server", "--version"),
 		say(ctx, "redis-benchmark", "--version"),
 	}
 }
 
-// say returns the first line that a program writes, or why it does not.
+// say returns the first line that a program writes, or why it failed.
 func say(ctx context.Context, program string, args ...string) string {
 	out, err := exec.CommandContext(ctx, program, args...).Output() // #nosec G204 -- our own
 	if err != nil {

@@ -1,15 +1,14 @@
-// Command bench measures rlproxy against the scripts that an application would
+// Command bench compares rlproxy with the scripts that an application would
 // otherwise send to Redis itself. It starts redis-servers and rlproxy on free
-// ports, drives both with redis-benchmark, one after the other in alternating
-// rounds, and compares medians. `make bench` starts it from the repository's root
-// and has it write docs/benchmarks.md and docs/benchmarks.svg.
+// ports, loads both with redis-benchmark in alternating rounds, and compares
+// medians. `make bench` starts it from the repository's root and makes it write
+// docs/benchmarks.md and docs/benchmarks.svg.
 //
 // Reading order: main.go; cases.go, everyday.go, openloop.go and fleet.go (what is
 // compared), compare.go (how); load.go (the load) and package traffic (clients that
-// redis-benchmark does not have); server.go,
-// cluster.go and split.go (the servers); growth.go (the cost as work grows) and memory.go
-// (what a key takes); report.go, tables.go and plot.go (what comes out). instructions.go is
-// a measurement of its own, for CI.
+// redis-benchmark does not have); lab.go, cluster.go, split.go and package testbed (the
+// servers); growth.go (the cost as work grows) and memory.go (what a key takes);
+// report.go, tables.go and plot.go (what comes out).
 package main
 
 import (
@@ -24,17 +23,17 @@ import (
 	"time"
 )
 
-// options say how thoroughly to measure.
+// options are how thoroughly to measure.
 type options struct {
 	rounds  int
-	seconds float64 // of load on each side in each round
-	keys    int     // of the cases with many keys
-	most    int     // keys of the largest key space
-	warm    float64 // the most seconds of load that warm a case's keys
-	only    *regexp.Regexp
+	seconds float64        // duration of the load on each side in each round
+	keys    int            // number of keys of the cases with many keys
+	most    int            // number of keys of the largest key space
+	warm    float64        // the longest time in seconds for which a case is warmed up
+	only    *regexp.Regexp // the names of the cases to measure
 }
 
-// quickly is what -quick measures: the tables that take a minute.
+// quickly matches the cases that -quick measures: those of the tables that take a minute.
 const quickly = "^(" + decisions + "|" + splitting + "|" + latency + "|" + ceilings + ")/"
 
 func main() {
@@ -54,8 +53,6 @@ func run(args []string) error {
 	only := flags.String("only", "", "measure only the cases whose name matches")
 	rounds := flags.Int("rounds", 5, "rounds, each of which measures both sides")
 	seconds := flags.Float64("seconds", 1, "of load on each side in each round")
-	instructions := flags.String("instructions", "", "only count a node's instructions and compare them with the baseline in this file")
-	update := flags.Bool("update", false, "write that baseline anew")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -66,22 +63,19 @@ func run(args []string) error {
 	if err != nil {
 		return err
 	}
-	if *instructions != "" {
-		return countInstructions(ctx, *binary, *instructions, *update, pattern)
-	}
 	o := options{*rounds, *seconds, 100_000, 10_000_000, 10, pattern}
 	if *quick {
 		o = options{2, 0.15, 10_000, 1_000_000, 0.15, pattern}
 	}
 	if *docs != "" && (*quick || *only != "" || o.rounds < 5) {
-		return errors.New("only a whole run of 5 rounds or more is written down")
+		return errors.New("-docs needs all cases and at least 5 rounds: it cannot be used with -quick or -only")
 	}
 	busy := otherWork()
 	l, err := openLab(ctx, *binary)
 	if err != nil {
 		return err
 	}
-	defer l.close()
+	defer l.Close()
 	began := time.Now()
 	r := report{machine: describe(ctx, l), busy: busy, options: o}
 	if err := measure(ctx, l, o, &r); err != nil {
@@ -96,7 +90,7 @@ func run(args []string) error {
 	return r.write(*docs)
 }
 
-// measure fills the report, case by case, and prints each as it is done.
+// measure measures all cases, prints the result of each, and adds it to the report.
 func measure(ctx context.Context, l *lab, o options, r *report) error {
 	for _, c := range cases(l, o) {
 		if !o.only.MatchString(c.name()) {

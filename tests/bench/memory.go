@@ -4,24 +4,23 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 
-	"github.com/rlproxy/rlproxy/tests/traffic"
+	"github.com/rlproxy/rlproxy/tests/testbed"
 )
 
-// kind is a kind of key of which the memory is measured.
+// kind is a kind of key whose memory is measured.
 type kind struct {
 	title   string
-	scripts []load // the ways to keep it in Redis; the smallest is shown
-	proxied load
-	times   int // how often each key is asked about
+	scripts []load // the loads of Redis, one for each script; the smallest result is shown
+	proxied load   // the load of rlproxy
+	times   int    // the number of requests for each key
 }
 
-// size is a kind that has been measured, in bytes a key.
+// size is the result for a kind.
 type size struct {
 	kind
-	script                   string  // the smallest; empty: there is none
-	direct, onNode, embedded float64 // by that script, by rlproxy on a node, and by its embedded engine
+	script                   string  // the script that takes the least memory; empty: none
+	direct, onNode, embedded float64 // bytes per key with that script, with rlproxy on a node, and with its embedded engine
 }
 
 func (k kind) name() string { return footprint + "/" + k.title }
@@ -30,7 +29,7 @@ func (s size) String() string {
 	return fmt.Sprintf("%-58s %s %.0f bytes, rlproxy %.0f bytes, embedded %.0f bytes", s.name(), s.script, s.direct, s.onNode, s.embedded)
 }
 
-// kinds lists what rlproxy keeps of a key. Windows are long, so that nothing expires meanwhile.
+// kinds returns all kinds. Their windows are so long that nothing expires while they are measured.
 func kinds(l *lab, o options) (all []kind) {
 	const day = 86_400_000 // ms
 	keys := o.most / 10
@@ -42,7 +41,7 @@ func kinds(l *lab, o options) (all []kind) {
 		all = append(all, kind{title, scripts, proxied, times})
 	}
 	script := func(name string, args ...string) []load {
-		return []load{{target: l.redisTarget(), script: name, command: l.eval(name, manyKeys, args...)}}
+		return []load{{target: l.redisTarget(), script: name, command: l.Eval(name, manyKeys, args...)}}
 	}
 	for _, q := range algorithms {
 		ask := asked{q, manyKeys, 100, day}
@@ -62,7 +61,7 @@ func kinds(l *lab, o options) (all []kind) {
 	return all
 }
 
-// measure fills each store in turn, and empties it before and after.
+// measure fills each store in turn. It empties the store before and after.
 func (k kind) measure(ctx context.Context, l *lab) (size, error) {
 	s := size{kind: k}
 	for _, way := range k.scripts {
@@ -83,13 +82,13 @@ func (k kind) measure(ctx context.Context, l *lab) (size, error) {
 	return s, err
 }
 
-// bytes returns by how much a field of INFO grows at a server for each key that is asked
-// about so many times.
-func (l load) bytes(ctx context.Context, at *server, field string, times int) (float64, error) {
+// bytes returns by how many bytes per key a field of INFO grows when each key gets that many
+// requests.
+func (l load) bytes(ctx context.Context, at *testbed.Server, field string, times int) (float64, error) {
 	if err := l.empty(ctx); err != nil {
 		return 0, err
 	}
-	before, err := at.memory(field)
+	before, err := at.Memory(field)
 	if err != nil {
 		return 0, err
 	}
@@ -98,23 +97,9 @@ func (l load) bytes(ctx context.Context, at *server, field string, times int) (f
 			return 0, err
 		}
 	}
-	after, err := at.memory(field)
+	after, err := at.Memory(field)
 	if err != nil {
 		return 0, err
 	}
 	return (after - before) / float64(l.keys), l.empty(ctx)
-}
-
-// memory returns a field of INFO that is in bytes.
-func (s *server) memory(field string) (float64, error) {
-	info, err := traffic.Ask(s.address(), "INFO")
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.Lines(info) {
-		if value, found := strings.CutPrefix(line, field+":"); found {
-			return strconv.ParseFloat(strings.TrimSpace(value), 64)
-		}
-	}
-	return 0, fmt.Errorf("INFO has no field %s", field)
 }

@@ -1,19 +1,21 @@
 package main
 
-// openLoopCases ask at a fixed rate: 10,000 a second, half of what both sides reach, and
-// again 10,000 while one of three nodes stands still for half of the time.
+import "github.com/rlproxy/rlproxy/tests/testbed"
+
+// openLoopCases returns loads with a fixed rate: 10,000 requests a second, half of what both sides reach, and
+// 10,000 while one of three nodes is suspended for half of the time.
 func openLoopCases(l *lab, o options) (all []comparison) {
 	cold := asked{algorithms[0], manyKeys, 100, 60_000}
 	for _, c := range []struct {
 		title       string
 		redis, asks target
 		rate        float64
-		stopped     *server
+		stopped     *testbed.Server
 	}{
 		{"one Redis node", l.redisTarget(), l.proxyTarget(), 10_000, nil},
 		{"one Redis node, half of what both reach", l.redisTarget(), l.proxyTarget(), 0, nil},
-		{"three Redis nodes", target{fronts: l.trio, nodes: l.trio}, target{fronts: []*server{l.onTrio}, proxied: true, nodes: l.trio}, 10_000, nil},
-		{"three Redis nodes, one stops", target{fronts: l.trio, nodes: l.trio}, target{fronts: []*server{l.onTrio}, proxied: true, nodes: l.trio}, 10_000, l.trio[0]},
+		{"three Redis nodes", target{fronts: l.trio, nodes: l.trio}, target{fronts: []*testbed.Server{l.onTrio}, proxied: true, nodes: l.trio}, 10_000, nil},
+		{"three Redis nodes, one stops", target{fronts: l.trio, nodes: l.trio}, target{fronts: []*testbed.Server{l.onTrio}, proxied: true, nodes: l.trio}, 10_000, l.trio[0]},
 	} {
 		a, b := l.pair(cold, c.asks, o.keys, 1)
 		for i := range a {
@@ -25,19 +27,19 @@ func openLoopCases(l *lab, o options) (all []comparison) {
 	return all
 }
 
-// openTrio starts three redis-servers and rlproxy on them, as it is configured by
-// default: its answers for a node that stands still are denials by FAIL CLOSED.
+// openTrio starts three redis-servers and rlproxy on them, with the default
+// configuration: requests for a suspended node are denied by FAIL CLOSED.
 func (l *lab) openTrio() error {
-	args := []string{l.binary, "--bind", "127.0.0.1", "--loglevel", "warning"}
+	args := []string{l.Binary, "--bind", "127.0.0.1", "--loglevel", "warning"}
 	for range 3 {
-		s, err := l.redis(nil)
+		s, err := l.Redis(nil)
 		if err != nil {
 			return err
 		}
 		l.trio = append(l.trio, s)
-		args = append(args, "--backend", "redis://"+s.address())
+		args = append(args, "--backend", "redis://"+s.Address())
 	}
 	var err error
-	l.onTrio, err = l.start(args...)
+	l.onTrio, err = l.Start(args...)
 	return err
 }

@@ -19,7 +19,7 @@ const (
 	footHeight = 82.0
 )
 
-// axis is logarithmic: the same factor is the same distance anywhere.
+// axis is a logarithmic axis from one value to another.
 type axis struct{ from, to float64 }
 
 func (a axis) at(v float64) float64 {
@@ -27,8 +27,8 @@ func (a axis) at(v float64) float64 {
 	return plotLeft + (plotRight-plotLeft)*math.Log(v/a.from)/math.Log(a.to/a.from)
 }
 
-// plotStyle has the colours, of a light page and of a dark one. The two sides differ
-// in shape, too.
+// plotStyle has the colours for light and for dark pages. The two sides also differ in
+// shape.
 const plotStyle = `<style>
 text { font: 13px system-ui, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
 .page { fill: #ffffff }
@@ -53,8 +53,8 @@ text { fill: #f0f6fc }
 </style>
 `
 
-// plot draws what one Redis core carries, case by case: a ring for the script, a dot
-// for rlproxy.
+// plot returns a picture of what one Redis core carries in each case: a ring for the script, and
+// a dot for rlproxy.
 func (r *report) plot() string {
 	var b strings.Builder
 	groups, rows := r.plotted()
@@ -91,14 +91,14 @@ func (r *report) plot() string {
 	return b.String()
 }
 
-// plotGroup is the cases of one command.
+// plotGroup has the cases of one command.
 type plotGroup struct {
 	title string
 	rows  []result
 }
 
-// plotted returns the decisions, one and 16 at a time, that cost a node something on
-// both sides.
+// plotted returns the cases with one and with 16 requests at a time that take CPU time of a node on
+// both sides, and their number.
 func (r *report) plotted() (groups []plotGroup, rows int) {
 	all := append(r.in(decisions), r.in(everyday)...)
 	slices.SortStableFunc(all, func(a, b result) int { return cmp.Compare(rank(a), rank(b)) })
@@ -116,7 +116,7 @@ func (r *report) plotted() (groups []plotGroup, rows int) {
 	return groups, rows
 }
 
-// rank puts the cases of one command together, and those of several last.
+// rank returns a number by which cases are sorted: by their command, and those with several commands last.
 func rank(row result) int {
 	for i, q := range algorithms {
 		if strings.HasPrefix(row.title, q.command+", ") {
@@ -126,7 +126,7 @@ func rank(row result) int {
 	return len(algorithms)
 }
 
-// plotLabel says in words what a case is.
+// plotLabel returns the description of a case.
 func plotLabel(row result) string {
 	_, label, found := strings.Cut(row.title, ", ")
 	if !found {
@@ -154,7 +154,7 @@ func pair(b *strings.Builder, scale axis, y float64, row result) {
 	text(b, scale.at(right)+10, y+4.5, "start", "", abbreviated(right))
 }
 
-// abbreviated writes a large number with two or three digits: 89.3 k.
+// abbreviated returns a large number as text with three digits, such as 89.3 k.
 func abbreviated(v float64) string {
 	for _, unit := range []struct {
 		size float64

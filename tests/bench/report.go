@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// report is what a run has measured.
+// report has the results of a run.
 type report struct {
-	machine []string
-	busy    float64 // load average when the run began
+	machine []string // lines that describe the machine
+	busy    float64  // the load average when the run began
 	options options
-	rows    []result
+	rows    []result // of comparisons
 	growths []grown
 	sizes   []size
-	took    time.Duration
+	took    time.Duration // the duration of the run
 }
 
 // write writes benchmarks.md and benchmarks.svg.
@@ -56,8 +56,8 @@ func (r *report) page() string {
 	return b.String()
 }
 
-// summary is what a reader who knows nothing of rlproxy should take away: a line for
-// each of five topics that were measured.
+// summary writes what a reader who does not know rlproxy should remember, in five
+// points.
 func (r *report) summary(b *strings.Builder) {
 	b.WriteString("- **What this is about.** An application can limit rates by a Lua script that it sends to Redis (`EVALSHA`), or by asking\n" +
 		"  rlproxy, which keeps its counts on the same Redis. Here both do the same work on the same machine.\n")
@@ -77,7 +77,7 @@ func (r *report) summary(b *strings.Builder) {
 		"  minute. Both need Go and redis-server, and nothing else that uses the cores.\n\n", r.took.Minutes())
 }
 
-// memoryLine says what a key takes on a node, if that was measured.
+// memoryLine returns a sentence about the memory of a key on a node, if that was measured.
 func (r *report) memoryLine() string {
 	for _, s := range r.sizes {
 		if s.title == "RL.SLIDE" {
@@ -87,7 +87,7 @@ func (r *report) memoryLine() string {
 	return ""
 }
 
-// whenScriptsAreBetter counts the cases in which they are, and says how long an answer takes.
+// whenScriptsAreBetter writes in how many cases scripts make more decisions, and how long an answer takes.
 func (r *report) whenScriptsAreBetter(b *strings.Builder) {
 	cases, ahead, alone := 0, 0, 0
 	for _, row := range append(r.in(decisions), r.in(everyday)...) {
@@ -122,7 +122,7 @@ func (r *report) find(table, title string, depth int) *result {
 	return nil
 }
 
-const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts in tests/bench/scripts. RL.SLIDE is compared with a sorted set that is
+const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts in tests/testbed/scripts. RL.SLIDE is compared with a sorted set that is
   trimmed, counted, added to and expired (log.lua) or with a list of the newest admissions (list.lua), RL.COUNTER with a hash of two
   counters (counter.lua) or with a string for each (strings.lua): with the one that makes more decisions in a short run of the same case.
   The scripts return one or two integers, rlproxy returns five.
@@ -150,7 +150,7 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 - Split keys: one client waits for each answer, so that nothing can be combined and each decision is a call of its own
   on both sides. Both use the same rlproxy and the same four redis-servers, with ` + "`hot-key-threshold 0`" + `.
 - ` + "`make instructions`" + ` counts the instructions that a node executes for a decision, under valgrind, as multiples of the
-  sorted-set script's. CI runs it and fails when a case takes more than tests/bench/instructions.txt says.
+  sorted-set script's. CI runs it and fails when a case takes more than tests/instructions/baseline.txt says.
 - The lone client is a program of its own with one blocking socket, the same on both sides.
 
 The commands of the last round:

@@ -7,13 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/tests/testbed"
 	"github.com/rlproxy/rlproxy/tests/traffic"
 	"github.com/stretchr/testify/require"
 )
 
 // measured returns a case of the table of decisions as if it had been measured.
 func measured(title string, depth int, direct, proxied sample) result {
-	side := load{target: target{fronts: []*server{{}}}, script: "log", depth: depth}
+	side := load{target: target{fronts: []*testbed.Server{{}}}, script: "log", depth: depth}
 	return result{
 		comparison: comparison{decisions, title, []load{side}, side, []*figure{byRate, byNodeCPU}, nil},
 		a:          side, as: direct, bs: proxied,

@@ -1,31 +1,33 @@
 package main
 
-// quarters is how many redis-servers a key is split over.
+import "github.com/rlproxy/rlproxy/tests/testbed"
+
+// quarters is the number of redis-servers over which a key is split.
 const quarters = 4
 
-// openSplit starts the redis-servers of the split key and rlproxy on them. No key is
-// split by its load alone.
+// openSplit starts the redis-servers of the split key and rlproxy on them, which splits no key because
+// of its load.
 func (l *lab) openSplit() error {
 	args := []string{"--hot-key-threshold", "0"}
 	for range quarters {
-		s, err := l.redis(nil)
+		s, err := l.Redis(nil)
 		if err != nil {
 			return err
 		}
 		l.shards = append(l.shards, s)
-		args = append(args, "--backend", "redis://"+s.address())
+		args = append(args, "--backend", "redis://"+s.Address())
 	}
 	var err error
-	l.split, err = l.rlproxy(args...)
+	l.split, err = l.RLProxy(args...)
 	return err
 }
 
-// splitCase compares a hot key that is split over four redis-servers with one that
-// lies on one of them. One client waits for each answer, so that nothing can be
-// combined: each decision is a call of its own, on both sides.
+// splitCase compares a key that is split over four redis-servers with a key on one of them. One client waits
+// for each answer, so that no requests can be combined: each decision is a call of its own on both
+// sides.
 func (l *lab) splitCase(q algorithm) comparison {
 	a := load{
-		target:  target{fronts: []*server{l.split}, proxied: true, nodes: l.shards},
+		target:  target{fronts: []*testbed.Server{l.split}, proxied: true, nodes: l.shards},
 		command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: 1, depth: 1, warm: 1,
 	}
 	b := a

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// tables are the figures in Markdown.
+// tables returns the results as tables in Markdown.
 func (r *report) tables() string {
 	var b strings.Builder
 	r.throughput(&b, decisions, "Keys that are all alike. Cold keys: each request is about one of 100,000 keys.")
@@ -45,7 +45,7 @@ func line(b *strings.Builder, cells ...string) {
 	fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
 }
 
-// multiple returns figure i as text; there is none for an engine without a node.
+// multiple returns figure i as text. It is empty if the case does not have it.
 func (r result) multiple(i int) string {
 	if i >= len(r.values) {
 		return ""
@@ -53,7 +53,7 @@ func (r result) multiple(i int) string {
 	return r.values[i].String()
 }
 
-// throughput is a table of decisions per second and the CPU time that they take.
+// throughput writes a table of decisions per second and their CPU time.
 func (r *report) throughput(b *strings.Builder, table, about string) {
 	rows := r.in(table)
 	if len(rows) == 0 {
@@ -85,7 +85,7 @@ func (r *report) throughput(b *strings.Builder, table, about string) {
 	b.WriteString("\n")
 }
 
-// by returns what a direct load asks with.
+// by returns the script or the command of a direct load.
 func (l load) by() string {
 	if l.script == "" {
 		return l.command[0]
@@ -190,23 +190,23 @@ func (r *report) growth(b *strings.Builder) {
 		}
 	}
 	b.WriteString("\n")
-	told := map[string]bool{}
+	explained := map[string]bool{}
 	for _, g := range r.growths {
-		if !told[g.of] {
+		if !explained[g.of] {
 			fmt.Fprintf(b, "- %s: %s\n", g.of, g.why)
 		}
-		told[g.of] = true
+		explained[g.of] = true
 	}
 	b.WriteString("\n")
 }
 
-// rounded writes a whole number with commas, of which three digits count.
+// rounded returns a number as text, rounded to three digits, with commas.
 func rounded(v float64) string {
 	unit := math.Pow(10, max(math.Floor(math.Log10(v))-2, 0))
 	return thousands(math.Round(v/unit) * unit)
 }
 
-// us writes microseconds with three digits, or all that are before the point.
+// us returns microseconds as text, with three digits or all digits before the decimal point.
 func us(v float64) string {
 	if v >= 1000 {
 		return thousands(v)
@@ -214,7 +214,7 @@ func us(v float64) string {
 	return short(v)
 }
 
-// thousands writes a whole number with commas.
+// thousands returns a whole number as text, with commas.
 func thousands(v float64) string {
 	s := fmt.Sprintf("%.0f", v)
 	for i := len(s) - 3; i > 0; i -= 3 {

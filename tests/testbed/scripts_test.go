@@ -1,4 +1,4 @@
-package main
+package testbed
 
 import (
 	"strings"
@@ -8,11 +8,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What rlproxy is compared with does the work: each script admits as many as its limit.
+// Each script admits as many requests as its limit says.
 func TestScriptsHoldTheirLimits(t *testing.T) {
-	l := &lab{ctx: t.Context(), folder: t.TempDir(), shas: map[string]string{}}
-	defer l.close()
-	node, err := l.redis(nil)
+	bed, err := Open(t.Context(), "")
+	require.NoError(t, err)
+	defer bed.Close()
+	node, err := bed.Redis(nil)
 	require.NoError(t, err)
 	for script, args := range map[string][]string{
 		"log": {"3", "3600000"}, "list": {"3", "3600000"}, "counter": {"3", "3600000"}, "strings": {"3", "3600000"}, "fixed": {"3", "3600000"},
@@ -21,7 +22,7 @@ func TestScriptsHoldTheirLimits(t *testing.T) {
 	} {
 		admitted := 0
 		for range 6 {
-			reply, err := traffic.Ask(node.address(), l.eval(script, script, args...)...)
+			reply, err := traffic.Ask(node.Address(), bed.Eval(script, script, args...)...)
 			require.NoError(t, err, script)
 			if strings.HasPrefix(reply, "1") {
 				admitted++
@@ -29,11 +30,11 @@ func TestScriptsHoldTheirLimits(t *testing.T) {
 		}
 		require.Equal(t, 3, admitted, script)
 	}
-	keys, err := traffic.Ask(node.address(), "KEYS", "*")
+	keys, err := traffic.Ask(node.Address(), "KEYS", "*")
 	require.NoError(t, err)
-	require.Len(t, strings.Fields(keys), len(l.shas), "each script has a test and one key")
+	require.Len(t, strings.Fields(keys), len(bed.digests), "each script has a test and one key")
 	for key := range strings.FieldsSeq(keys) {
-		ttl, err := traffic.Ask(node.address(), "TTL", key)
+		ttl, err := traffic.Ask(node.Address(), "TTL", key)
 		require.NoError(t, err)
 		require.NotEqual(t, "-1", ttl, "%s expires", key)
 	}
