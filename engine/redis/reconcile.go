@@ -22,8 +22,9 @@ import (
 // outages together admit at most the limit here.
 //
 // A request that its node may have applied is counted here, so that the limit holds,
-// but it is not written back: nothing is charged twice. Nothing is written to a node
-// that refused the last call, and what a node refused has yet to be written.
+// but it is not written back: nothing is charged twice. While a node refuses
+// calls, it is only asked now and then about the key of the last one. What it refused has
+// yet to be written.
 type reconciler struct {
 	e         *Engine
 	counted   *memory.Engine // what FAIL LOCAL admitted in the windows up to now; it decides
@@ -145,13 +146,19 @@ func (s *reconciler) round(ctx context.Context) {
 	top := s.e.topology()
 	takes := make([]bool, len(top.queues))
 	for i, q := range top.queues {
-		if key := q.refused.Load(); key != nil && q.State() == backend.Up {
+		switch key := q.refused.Load(); {
+		case q.State() != backend.Up:
+		case key == nil:
+			takes[i] = true
+		case top.Locate([]byte(*key), 0) != i: // a shard of the key was refused: ask would reach another node
+			s.again, takes[i] = true, true
+		default:
 			s.again = true
 			if s.unwritten.Keys() > 0 {
 				s.ask(*key)
 			}
+			takes[i] = q.takesWrites()
 		}
-		takes[i] = q.takesWrites()
 	}
 	pass := func(key string) bool {
 		name := []byte(key)
@@ -166,7 +173,7 @@ func (s *reconciler) round(ctx context.Context) {
 	s.write(ctx, p)
 }
 
-// ask asks a node about a key of its own, which charges nothing, so that the queue
+// ask asks the home of a key about it, which charges nothing, so that the node's queue
 // learns whether the node still refuses calls.
 func (s *reconciler) ask(key string) {
 	s.e.Do(&engine.Pipeline{Requests: []engine.Request{chargeOf(key, limit.Fixed, 1000, 1, 0)}})

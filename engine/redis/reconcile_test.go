@@ -115,6 +115,23 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	require.False(t, last.Allowed, "the dead shard's loan counts, too")
 }
 
+// A node whose last refusal was about a key that has its home elsewhere, such as a shard of it, takes what LOCAL counted
+// without other requests to that node.
+func TestLocalCountsAreWrittenBackAfterAShardWasRefused(t *testing.T) {
+	t.Parallel()
+	_, urls := startServers(t, 2)
+	e := openAlways(t, 5*time.Second, urls...)
+	keys := keysOn(e)
+	ready(t, e, keys...)
+	e.topology().queues[0].noteRefused([]byte(keys[1]))
+	r, local := charge(keys[0], 5), engine.Result{}
+	e.reconciler.decide(&r, &local, false)
+	require.True(t, local.Allowed)
+	e.reconciler.wake()
+	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "up", e.Nodes()[0].State)
+}
+
 // The end of an engine does not wait until a node has taken all that LOCAL counted. What was not
 // written stays counted.
 func TestTheEndStopsWritingBack(t *testing.T) {
