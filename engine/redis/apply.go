@@ -14,7 +14,7 @@ import (
 // failed because the node lacks the library, and reports whether there were any.
 func (b *batch) collect(q *queue, final bool) (missing bool) {
 	failed := false
-	b.missing, b.unloaded = false, nil
+	b.missing, b.loadErr = false, nil
 	for _, cmd := range b.cmds {
 		reply, err := cmd.Result()
 		switch {
@@ -28,7 +28,7 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 			err = b.applySingle(q, cmd, reply)
 		}
 		if err != nil {
-			q.traffic.fail(err)
+			q.traffic.countFailure(err)
 			if !cmd.service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
 				q.noteRefused(b.items[cmd.first()].name())
 			}
@@ -38,7 +38,7 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 			}
 			b.failCommand(q, cmd, err)
 		} else if !cmd.service {
-			q.traffic.answered.Store(int64(b.ended))
+			q.traffic.lastReply.Store(int64(b.ended))
 			if q.refused.Load() != nil {
 				q.noteAccepted()
 			}
@@ -54,18 +54,18 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 // command and nothing is left to answer here: its items are sent again, redirected, or
 // there are none. Otherwise it returns the error for the items.
 func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
-	failed := q.justFailed()
+	recent := q.recentLoadFailure()
 	switch {
 	case cmd.service && alreadyLoaded(err):
 	case cmd.service && refusesFunctions(err):
 		q.scripted.Store(true)
 	case cmd.service:
-		b.unloaded = q.loadFailed(err, true)
+		b.loadErr = q.noteLoadFailure(err, true)
 		return err
-	case unknownFunction(err) && b.unloaded != nil:
-		return b.unloaded
-	case unknownFunction(err) && failed != nil:
-		return failed
+	case unknownFunction(err) && b.loadErr != nil:
+		return b.loadErr
+	case unknownFunction(err) && recent != nil:
+		return recent
 	case unknownFunction(err) && !final:
 		if refusesFunctions(err) {
 			q.scripted.Store(true)
@@ -75,7 +75,7 @@ func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 		b.missing = true
 	case b.redirect(q, cmd, err) || b.misroute(cmd, err):
 	case backend.IsReply(err):
-		return q.loadFailed(err, false)
+		return q.noteLoadFailure(err, false)
 	default:
 		return err
 	}

@@ -35,8 +35,8 @@ type batch struct {
 
 	late []pending // items that have waited for too long and are not answered yet
 
-	missing  bool  // the node does not have the library
-	unloaded error // why the node refused to load it
+	missing bool  // the node does not have the library
+	loadErr error // why the node refused to load it
 
 	sent   time.Duration // when it was first sent, by the engine's own clock
 	ended  time.Duration // when the last round trip ended, by the engine's own clock
@@ -83,7 +83,7 @@ func (b *batch) build(ctx context.Context, q *queue, clock string) {
 	var open *entries
 	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]
-		if it.alone {
+		if it.single {
 			b.addEntries(ctx, q, clock, open)
 			open = nil
 			i += b.addSingle(ctx, q, clock, i) - 1
@@ -108,7 +108,7 @@ func (b *batch) build(ctx context.Context, q *queue, clock string) {
 
 // add appends a command.
 func (b *batch) add(ctx context.Context, c *entries, item, items int, args ...any) {
-	cmd := &command{redis.NewStringCmd(ctx, args...), false, c, item, items}
+	cmd := &command{StringCmd: redis.NewStringCmd(ctx, args...), entries: c, item: item, items: items}
 	b.cmds, b.list = append(b.cmds, cmd), append(b.list, cmd)
 }
 

@@ -73,7 +73,7 @@ func (e *Engine) policyFor(r *engine.Request) engine.FailPolicy {
 
 // countPolicy counts an answer by policy.
 func (e *Engine) countPolicy(q *queue, policy engine.FailPolicy, why string) {
-	e.answered[policy].Add(1)
+	e.policies[policy].Add(1)
 	q.policies[policy].Add(1)
 	q.logPolicies(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
 }

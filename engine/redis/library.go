@@ -34,10 +34,10 @@ func (c cannotRun) Error() string {
 
 func (c cannotRun) Unwrap() error { return c.error }
 
-// loadFailed notes the error of a node that did not load the library or, if loading is
+// noteLoadFailure notes the error of a node that did not load the library or, if loading is
 // false, did not run a function. If the node cannot run the library, it returns an error
 // that lists what the library requires.
-func (q *queue) loadFailed(err error, loading bool) error {
+func (q *queue) noteLoadFailure(err error, loading bool) error {
 	why := strings.ToLower(err.Error())
 	refused := strings.HasPrefix(why, "noperm") && (strings.Contains(why, "'evalsha") || strings.Contains(why, "'script"))
 	unknown := strings.HasPrefix(why, "err unknown command") || strings.HasPrefix(why, "err error compiling")
@@ -49,14 +49,14 @@ func (q *queue) loadFailed(err error, loading bool) error {
 		return err
 	}
 	if backend.IsReply(err) && !backend.Failed(err) {
-		q.unloaded.Store(&loadFailure{err, q.engine.elapsed() + loadEvery})
+		q.loadFailure.Store(&loadFailure{err, q.engine.elapsed() + loadEvery})
 	}
 	return err
 }
 
-// justFailed returns why the library could not be loaded within the last second, or nil.
-func (q *queue) justFailed() error {
-	if f := q.unloaded.Load(); f != nil && q.engine.elapsed() < f.until {
+// recentLoadFailure returns why the library could not be loaded within the last second, or nil.
+func (q *queue) recentLoadFailure() error {
+	if f := q.loadFailure.Load(); f != nil && q.engine.elapsed() < f.until {
 		return f.err
 	}
 	return nil

@@ -43,7 +43,7 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 		}
 	}
 	plan.byNode[node] = append(plan.byNode[node], pending{
-		req: first, res: &m.results[0], multi: m, wait: &plan.waiter, at: at, index: i, alone: true,
+		req: first, res: &m.results[0], multi: m, wait: &plan.waiter, at: at, index: i, single: true,
 	})
 	plan.asked++
 	plan.multi = append(plan.multi, m)
@@ -52,7 +52,7 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 
 // compose answers, through package joint, the multi-key requests that a single call could not answer: those
 // that their node marked apart and, if the run is empty, the one that ended it. It returns the index after
-// the last answered request.
+// the last answered request. Requests of the run that follow one marked apart were decided before it.
 func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	composed := joint.Engine{Do: e.Do, Now: e.now, Fail: func(r *engine.Request, res *engine.Result) {
 		top := e.topology() // the nodes may have charged the request

@@ -30,16 +30,16 @@ func (e *Engine) queue(n *backend.Node) *queue {
 
 // recovered is called by the fleet when a node answers again.
 func (e *Engine) recovered(n *backend.Node, was backend.State) {
-	if q := e.known(n); q != nil && was == backend.Suspect {
+	if q := e.openedQueue(n); q != nil && was == backend.Suspect {
 		q.logPolicies(q.log.Line(e.now()), n.Reason())
 	}
 	e.reconciler.wake()
 }
 
-// answers returns, for the log, how often policies answered in place of a node that is
+// report returns, for the log, how often policies answered in place of a node that is
 // down or has just recovered.
-func (e *Engine) answers(n *backend.Node) []any {
-	switch q := e.known(n); {
+func (e *Engine) report(n *backend.Node) []any {
+	switch q := e.openedQueue(n); {
 	case q == nil:
 		return nil
 	case n.Down():
@@ -49,8 +49,8 @@ func (e *Engine) answers(n *backend.Node) []any {
 	}
 }
 
-// known returns the queue of a node, or nil if there is none.
-func (e *Engine) known(n *backend.Node) *queue {
+// openedQueue returns the queue of a node, or nil if there is none.
+func (e *Engine) openedQueue(n *backend.Node) *queue {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.queues[n]
@@ -73,7 +73,7 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 			at = min(at, time.Duration(c.Sent)*time.Millisecond)
 		}
 		node := plan.topology.Locate(key, c.Shard)
-		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at, alone: true})
+		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at, single: true})
 		plan.asked++
 	}
 	e.send(plan)
@@ -83,7 +83,7 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 // Post implements split.Nodes.
 func (e *Engine) Post(key []byte, c *split.Call) {
 	top := e.topology()
-	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed(), alone: true}})
+	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed(), single: true}})
 }
 
 // resolve answers, through package split, the requests that nodes left open. FAIL policies

@@ -37,19 +37,19 @@ type queue struct {
 	resets    resetListener
 	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
 
-	// unloaded is why the node last failed to load or run the library, else nil.
-	unloaded atomic.Pointer[loadFailure]
+	// loadFailure is the last time that the node failed to load or run the library; nil if it never did.
+	loadFailure atomic.Pointer[loadFailure]
 
-	// refused is a client key of the last call, if the node refused it, else nil.
+	// refused is the name of a key of the last call, if the node refused that call, else nil.
 	refused atomic.Pointer[string]
 
-	mu     sync.Mutex
-	ready  sync.Cond   // a worker may find something to do, or closed is set
-	items  []pending   // guarded by mu
-	kept   atomic.Bool // items may wait for Flush
-	busy   int         // batches under way, guarded by mu
-	spare  *batch      // for the next caller of runInline, guarded by mu
-	closed bool        // guarded by mu
+	mu        sync.Mutex
+	ready     sync.Cond   // a worker may find something to do, or closed is set
+	items     []pending   // guarded by mu
+	unflushed atomic.Bool // items may wait for Flush
+	busy      int         // batches under way, guarded by mu
+	spare     *batch      // for the next caller of runInline, guarded by mu
+	closed    bool        // guarded by mu
 
 	workers sync.WaitGroup // the workers, and callers in runInline
 }
@@ -115,7 +115,7 @@ func (q *queue) add(items []pending) bool {
 	for i := range items {
 		q.fail(&items[i], why)
 	}
-	answered(items)
+	notify(items)
 	return false
 }
 
@@ -149,9 +149,9 @@ func (q *queue) runInline(items []pending) {
 	q.workers.Done()
 }
 
-// answered notifies the pipelines of items that have their results, or were left open.
+// notify notifies the pipelines of items that have their results, or were left open.
 // The results must be written before: waiting goroutines may use them afterwards.
-func answered(items []pending) {
+func notify(items []pending) {
 	for len(items) > 0 {
 		w, i := items[0].wait, 1
 		for i < len(items) && items[i].wait == w {
@@ -229,7 +229,7 @@ func (q *queue) answer(b *batch) {
 			q.failAfterPanic(&b.items[i])
 		}
 	}
-	answered(b.items)
+	notify(b.items)
 	clear(items)
 }
 
@@ -257,7 +257,7 @@ func (q *queue) serve(b *batch) {
 	}
 	b.sent, b.resets = e.elapsed(), e.denials.Resets()
 	timeout := e.fleet.Timeout()
-	oldest := b.dropLate(q, timeout*7/8) // as patience has it
+	oldest := b.dropLate(q, timeout*7/8) // as in Engine.patience
 	if len(b.items) == 0 {
 		return
 	}
@@ -268,7 +268,7 @@ func (q *queue) serve(b *batch) {
 		clock = strconv.FormatInt(e.clock(), 10)
 	}
 	b.build(ctx, q, clock)
-	q.traffic.send(b)
+	q.traffic.countBatch(b)
 	q.exec(ctx, b)
 	// A node without the library has not run what it refused for that. It may lose
 	// the library again and again.
@@ -299,13 +299,13 @@ func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration
 	for ; len(b.late) > 0; b.late = b.late[1:] {
 		q.traffic.overflows.Add(1)
 		q.fail(&b.late[0], "waited too long in the queue")
-		answered(b.late[:1])
+		notify(b.late[:1])
 	}
 	return oldest
 }
 
-// loadTries is how often a batch is sent to a node that does not have the library: as a
-// script and as functions, with the text, and once more if the node has just lost it.
+// loadTries is how often a batch is sent to a node that does not have the library: as it is,
+// after loading functions, after loading a script, and once more if the node has just lost it.
 const loadTries = 4
 
 // exec sends the batch's commands to the node in one write. Errors are the commands' own.

@@ -59,43 +59,43 @@ func newReconciler(e *Engine) *reconciler {
 	return &reconciler{e: e, counted: counted, unwritten: memory.Open(half), woken: make(chan struct{}, 1)}
 }
 
-func (s *reconciler) open() {
+func (rc *reconciler) open() {
 	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
-	s.done.Add(1)
-	go s.run(ctx) // until stopWriting
+	rc.stop = stop
+	rc.done.Add(1)
+	go rc.run(ctx) // until stopWriting
 }
 
 // stopWriting ends the rounds, once the nodes have answered the batch under way. Requests are still decided, until close.
-func (s *reconciler) stopWriting() {
-	s.stop()
-	s.done.Wait()
+func (rc *reconciler) stopWriting() {
+	rc.stop()
+	rc.done.Wait()
 }
 
-func (s *reconciler) close() error { return errors.Join(s.counted.Close(), s.unwritten.Close()) }
+func (rc *reconciler) close() error { return errors.Join(rc.counted.Close(), rc.unwritten.Close()) }
 
 // wake requests a round.
-func (s *reconciler) wake() {
+func (rc *reconciler) wake() {
 	select {
-	case s.woken <- struct{}{}:
+	case rc.woken <- struct{}{}:
 	default:
 	}
 }
 
-func (s *reconciler) run(ctx context.Context) {
-	defer s.done.Done()
+func (rc *reconciler) run(ctx context.Context) {
+	defer rc.done.Done()
 	for {
 		var again <-chan time.Time
-		if s.again {
+		if rc.again {
 			again = time.After(askEvery)
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.woken:
+		case <-rc.woken:
 		case <-again:
 		}
-		backend.Guard(s.e.config.Logger, "writing back what FAIL LOCAL counted", func() { s.round(ctx) })
+		backend.Guard(rc.e.config.Logger, "writing back what FAIL LOCAL counted", func() { rc.round(ctx) })
 		select {
 		case <-ctx.Done():
 			return
@@ -107,19 +107,19 @@ func (s *reconciler) run(ctx context.Context) {
 // decide answers a request by what is counted here. A request with an id is charged at once, even if it asked for a hold,
 // and its id is not stored: a retry may be charged again. maybeApplied reports whether the node may have applied the
 // request.
-func (s *reconciler) decide(r *engine.Request, res *engine.Result, maybeApplied bool) {
+func (rc *reconciler) decide(r *engine.Request, res *engine.Result, maybeApplied bool) {
 	p := engine.Pipeline{Requests: []engine.Request{*r}}
 	p.Requests[0].Hold, p.Requests[0].With = nil, 0
-	s.counted.Do(&p)
+	rc.counted.Do(&p)
 	*res = p.Results[0]
 	res.Remaining = -1
 	if res.Allowed && !maybeApplied {
-		s.add(&p.Requests[0])
+		rc.add(&p.Requests[0])
 	}
 }
 
 // add adds what r charges to what has yet to be written back.
-func (s *reconciler) add(r *engine.Request) {
+func (rc *reconciler) add(r *engine.Request) {
 	if r.Cost == 0 || !r.Kind.Additive() {
 		return
 	}
@@ -127,23 +127,23 @@ func (s *reconciler) add(r *engine.Request) {
 	for i := range r.N {
 		p.Requests[0].Windows[i].Limit = limit.MaxLimit
 	}
-	if s.unwritten.Do(&p); !p.Results[0].Allowed {
-		s.lost.Add(1) // memory is full
+	if rc.unwritten.Do(&p); !p.Results[0].Allowed {
+		rc.lost.Add(1) // memory is full
 	}
 }
 
 // forget forgets a key, as RL.RESET does.
-func (s *reconciler) forget(key []byte) {
-	s.unwritten.Forget(key)
-	s.counted.Forget(key)
+func (rc *reconciler) forget(key []byte) {
+	rc.unwritten.Forget(key)
+	rc.counted.Forget(key)
 }
 
 // round writes back what nodes take. Contested keys wait until the proxies agree on their
 // nodes.
-func (s *reconciler) round(ctx context.Context) {
-	conflict := s.e.layout.Conflict.Load()
-	s.again = conflict != nil
-	top := s.e.topology()
+func (rc *reconciler) round(ctx context.Context) {
+	conflict := rc.e.layout.Conflict.Load()
+	rc.again = conflict != nil
+	top := rc.e.topology()
 	takes := make([]bool, len(top.queues))
 	for i, q := range top.queues {
 		switch key := q.refused.Load(); {
@@ -151,32 +151,32 @@ func (s *reconciler) round(ctx context.Context) {
 		case key == nil:
 			takes[i] = true
 		case top.Locate([]byte(*key), 0) != i: // a shard of the key was refused: ask would reach another node
-			s.again, takes[i] = true, true
+			rc.again, takes[i] = true, true
 		default:
-			s.again = true
-			if s.unwritten.Keys() > 0 {
-				s.ask(*key)
+			rc.again = true
+			if rc.unwritten.Keys() > 0 {
+				rc.ask(*key)
 			}
 			takes[i] = q.takesWrites()
 		}
 	}
 	pass := func(key string) bool {
 		name := []byte(key)
-		return takes[top.Locate(name, 0)] && (conflict == nil || !conflict.Contested(name, s.e.splits.Shards(name)))
+		return takes[top.Locate(name, 0)] && (conflict == nil || !conflict.Contested(name, rc.e.splits.Shards(name)))
 	}
 	p := &engine.Pipeline{}
-	for stripe := 0; stripe < memory.Stripes && s.unwritten.Keys() > 0 && ctx.Err() == nil; stripe++ {
-		for _, t := range s.unwritten.Take(stripe, pass) {
-			s.charge(ctx, p, t)
+	for stripe := 0; stripe < memory.Stripes && rc.unwritten.Keys() > 0 && ctx.Err() == nil; stripe++ {
+		for _, t := range rc.unwritten.Take(stripe, pass) {
+			rc.charge(ctx, p, t)
 		}
 	}
-	s.write(ctx, p)
+	rc.write(ctx, p)
 }
 
 // ask asks the home of a key about it, which charges nothing, so that the node's queue
 // learns whether the node still refuses calls.
-func (s *reconciler) ask(key string) {
-	s.e.Do(&engine.Pipeline{Requests: []engine.Request{chargeOf(key, limit.Fixed, 1000, 1, 0)}})
+func (rc *reconciler) ask(key string) {
+	rc.e.Do(&engine.Pipeline{Requests: []engine.Request{chargeOf(key, limit.Fixed, 1000, 1, 0)}})
 }
 
 // chargeOf returns a request to charge units, with the largest limit there is: what was
@@ -194,9 +194,9 @@ func chargeOf(key string, kind limit.Kind, window, buckets, units int64) engine.
 
 // charge asks for what a key still counts to be charged. Units that have left their
 // window here since they were admitted do not count any more.
-func (s *reconciler) charge(ctx context.Context, p *engine.Pipeline, t memory.Taken) {
+func (rc *reconciler) charge(ctx context.Context, p *engine.Pipeline, t memory.Taken) {
 	inspect := engine.Pipeline{Requests: []engine.Request{{Op: engine.OpInspect, Key: []byte(t.Key)}}}
-	s.counted.Do(&inspect)
+	rc.counted.Do(&inspect)
 	for _, st := range t.States {
 		units := int64(0)
 		for _, all := range inspect.Results[0].States {
@@ -208,7 +208,7 @@ func (s *reconciler) charge(ctx context.Context, p *engine.Pipeline, t memory.Ta
 			continue
 		}
 		if *p.Add() = chargeOf(t.Key, st.Kind, st.Window, st.Buckets, units); len(p.Requests) == writeBatch {
-			s.write(ctx, p)
+			rc.write(ctx, p)
 		}
 	}
 }
@@ -216,38 +216,38 @@ func (s *reconciler) charge(ctx context.Context, p *engine.Pipeline, t memory.Ta
 // write asks the nodes, unless ctx has ended. What certainly was not charged has yet to be written, in a
 // later round: a node failed or refused it, or a split key's home denied it because a
 // shard cannot be reached, whose lease it serves until that ends.
-func (s *reconciler) write(ctx context.Context, p *engine.Pipeline) {
+func (rc *reconciler) write(ctx context.Context, p *engine.Pipeline) {
 	if ctx.Err() != nil {
 		for i := range p.Requests {
-			s.add(&p.Requests[i])
+			rc.add(&p.Requests[i])
 		}
 		p.Reset()
 		return
 	}
-	s.e.Do(p)
+	rc.e.Do(p)
 	for i := range p.Results {
 		var failed *engine.Unavailable
 		switch res := &p.Results[i]; {
 		case res.Err == nil && res.Allowed:
-			s.written.Add(1)
+			rc.written.Add(1)
 		case errors.As(res.Err, &failed) && failed.MaybeApplied:
-			s.lost.Add(1)
+			rc.lost.Add(1)
 		default:
-			s.add(&p.Requests[i])
-			s.again = true
+			rc.add(&p.Requests[i])
+			rc.again = true
 		}
 	}
 	p.Reset()
 }
 
-func (s *reconciler) stats() []engine.Stat {
+func (rc *reconciler) stats() []engine.Stat {
 	return []engine.Stat{
-		{Name: "local_keys", Value: s.counted.Keys(), Metric: "local_keys", Help: "Keys with state that FAIL LOCAL keeps in this process."},
-		{Name: "local_unwritten", Value: s.unwritten.Keys(), Metric: "local_keys_unwritten", Help: "Keys of FAIL LOCAL whose use is not written back to their nodes."},
-		{Name: "local_written_back", Value: s.written.Load(), Metric: "local_written_back_total", Help: "Uses counted by FAIL LOCAL that were written back to nodes."},
-		{Name: "local_lost", Value: s.lost.Load(), Metric: "local_lost_total", Help: "Uses counted by FAIL LOCAL that could not be written back."},
+		{Name: "local_keys", Value: rc.counted.Keys(), Metric: "local_keys", Help: "Keys with state that FAIL LOCAL keeps in this process."},
+		{Name: "local_unwritten", Value: rc.unwritten.Keys(), Metric: "local_keys_unwritten", Help: "Keys of FAIL LOCAL whose use is not written back to their nodes."},
+		{Name: "local_written_back", Value: rc.written.Load(), Metric: "local_written_back_total", Help: "Uses counted by FAIL LOCAL that were written back to nodes."},
+		{Name: "local_lost", Value: rc.lost.Load(), Metric: "local_lost_total", Help: "Uses counted by FAIL LOCAL that could not be written back."},
 		{
-			Name: "local_refused_for_memory", Value: s.counted.Refused(), Metric: "local_memory_refusals_total",
+			Name: "local_refused_for_memory", Value: rc.counted.Refused(), Metric: "local_memory_refusals_total",
 			Help: "Requests of FAIL LOCAL that found no room in memory.",
 		},
 	}

@@ -75,9 +75,7 @@ func (b *batch) misrouteItem(j int) {
 // resubmit submits the misrouted items again, as one batch, so that a pipeline's
 // requests about a key keep their order.
 func (b *batch) resubmit(q *queue) {
-	if len(b.misrouted) > 0 {
-		q.submit(b.misrouted)
-		clear(b.misrouted)
-		b.misrouted = b.misrouted[:0]
-	}
+	q.submit(b.misrouted)
+	clear(b.misrouted)
+	b.misrouted = b.misrouted[:0]
 }

@@ -96,8 +96,8 @@ type Engine struct {
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
 	plans      sync.Pool   // of *plan
 	started    startedQueues
-	hotRate    atomic.Int64 // charging calls per second from which on package split observes a key
-	answered   [engine.FailPolicies]atomic.Int64
+	hotRate    atomic.Int64                      // charging calls per second from which on package split observes a key
+	policies   [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
 
 	now    func() time.Time
 	opened time.Time
@@ -135,7 +135,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	e.Configure(config.Settings)
 	e.reconciler = newReconciler(e)
 	fleet.OnRecovered(e.recovered)
-	fleet.OnReport(e.answers)
+	fleet.OnReport(e.report)
 	e.topology() // opens the queues, which listen for resets from now on
 	e.reconciler.open()
 	return e
@@ -216,14 +216,14 @@ func (e *Engine) Stats() []engine.Stat {
 	stats := []engine.Stat{
 		{Name: "engine", Text: "redis"},
 		{Name: "nodes", Value: int64(len(queues)), Metric: "nodes", Help: "Nodes that keep state."},
-		{Name: "denials_remembered", Value: e.denials.Kept(), Metric: "denials_remembered", Help: "Denials that are answered from memory now."},
+		{Name: "denials_remembered", Value: e.denials.Kept(), Metric: "denials_remembered", Help: "Denials in memory. Those that have expired count until their key is asked about or another takes their place."},
 		{
 			Name: "denials_answered", Value: e.denials.Answers(), Metric: "denials_answered_total",
 			Help: "Requests that were denied from memory, without asking a node.",
 		},
 	}
 	for policy := engine.FailClosed; int(policy) < engine.FailPolicies; policy++ {
-		stats = append(stats, engine.Stat{Name: "answered_" + policy.String(), Value: e.answered[policy].Load()})
+		stats = append(stats, engine.Stat{Name: "answered_" + policy.String(), Value: e.policies[policy].Load()})
 	}
 	stats = append(stats, e.reconciler.stats()...)
 	stats = append(stats, e.splits.Stats()...)
@@ -240,11 +240,10 @@ func (e *Engine) Nodes() []engine.Node {
 	names, nodes := t.Names(), make([]engine.Node, len(t.Nodes))
 	for i, n := range t.Nodes {
 		d := &nodes[i]
-		switch d.Name, d.State = n.Name(), t.queues[i].condition(); d.State {
-		case backend.Up.String():
-		case refuses:
+		d.Name, d.State = n.Name(), t.queues[i].condition()
+		if d.State == refuses {
 			d.Why = "it refused the last call"
-		default:
+		} else if d.State != backend.Up.String() {
 			d.Why = n.Reason()
 		}
 		if names != nil {

@@ -20,10 +20,10 @@ type pending struct {
 	res *engine.Result
 
 	call *split.Call // in place of a request
-	key  []byte      // the client key that call is about
+	key  []byte      // the name of the key that call is about
 
-	multi *multiKey // the multi-key request that req is the first of; nil: req is alone
-	alone bool      // it has a call of its own, see single.go
+	multi  *multiKey // the multi-key request that req is the first of; nil if there is none
+	single bool      // it is not an entry of a call of rl_decide, see single.go
 
 	wait  *waiter       // notified when the item is answered; nil if nobody waits for it
 	at    time.Duration // when it was submitted, by the engine's own clock
@@ -33,10 +33,13 @@ type pending struct {
 	open         bool // left to package split
 	maybeApplied bool // the node may have run it without saying so
 
+	// misrouted is set if the item has not run and is sent again, in a call about its key only. If the node does not have
+	// the key, it then names the node that has. If the item failed in a call with others, the node then reports why.
+	misrouted bool
+
 	// In a Redis Cluster:
-	misrouted bool  // the node that should have its key does not: a call about this key alone names the node that has
-	asking    bool  // it was redirected with ASK, and is sent after an ASKING
-	hops      uint8 // how often it was redirected
+	asking bool  // it was redirected with ASK, and is sent after an ASKING
+	hops   uint8 // how often it was redirected
 }
 
 // name returns the name of the key that the node is asked about.
@@ -174,8 +177,8 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			e.reconciler.forget(r.Key)
 		}
 		node := plan.topology.Locate(r.Key, shard)
-		alone := r.Op > engine.OpReset || r.Hold != nil && (r.Cost > 0 || r.Kind == limit.Concurrency)
-		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i, alone: alone})
+		single := r.Op > engine.OpReset || r.Hold != nil && (r.Cost > 0 || r.Kind == limit.Concurrency)
+		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i, single: single})
 		plan.asked++
 	}
 	return len(p.Requests)

@@ -12,9 +12,9 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Some items have a call of their own instead of an entry in a call of many: RL.INSPECT, requests with an id,
-// multi-key requests, and the calls of package split. Consecutive renewals share a call, and so do other
-// consecutive requests with ids.
+// Some items, marked single, are not entries of a call of rl_decide: RL.INSPECT, requests with an id, multi-key
+// requests, and the calls of package split. Each has a call of its own, except that consecutive renewals share one,
+// and so do other consecutive requests with ids.
 
 // maxSharing is the most requests in one shared call. Each keeps the node busy for tens of microseconds.
 const maxSharing = 64
@@ -63,7 +63,7 @@ func (b *batch) sharing(i int) (same []*engine.Request) {
 	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
 		it := &b.items[j]
 		lone := it.misrouted || it.asking
-		if !it.alone || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i {
+		if !it.single || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i {
 			break
 		}
 		if renews := it.req.Op == engine.OpRenew; j == i {

@@ -8,7 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// started is a pipeline that no goroutine waits for: whoever delivers the last answer continues it.
+// started is a pipeline that no goroutine waits for. The goroutine that delivers the last answer continues it.
 type started struct {
 	pipeline *engine.Pipeline
 	to       int    // the end of the first run of requests
@@ -23,14 +23,14 @@ type startedQueues struct {
 	queues []*queue // guarded by mu
 }
 
-// add adds a queue.
+// add lists a queue for the next Flush.
 func (s *startedQueues) add(q *queue) {
-	if q.kept.Load() {
-		return // a Flush from now on waits for mu, and finds it
+	if q.unflushed.Load() {
+		return // it is listed, or will be before another Flush gets mu
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !q.kept.Swap(true) {
+	if !q.unflushed.Swap(true) {
 		s.queues = append(s.queues, q)
 	}
 }
@@ -65,7 +65,7 @@ func (e *Engine) Flush() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
-		q.kept.Store(false) // before the signal: a queue that is given requests later is listed again
+		q.unflushed.Store(false) // before the signal: a queue that is given requests later is listed again
 		q.ready.Signal()
 	}
 	clear(s.queues)

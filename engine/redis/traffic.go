@@ -20,11 +20,11 @@ type traffic struct {
 	combined   atomic.Int64                             // requests that joined the entry of an equal one
 	overflows  atomic.Int64                             // requests not sent because the queue was full or they had waited too long
 	failures   [backend.Kinds]atomic.Int64              // calls that failed
-	answered   atomic.Int64                             // when a call last succeeded, in ns of the engine's own clock; 0: never
+	lastReply  atomic.Int64                             // when a call last succeeded, in ns of the engine's own clock; 0: never
 }
 
-// send counts a batch that is about to be sent.
-func (t *traffic) send(b *batch) {
+// countBatch counts a batch that is about to be sent.
+func (t *traffic) countBatch(b *batch) {
 	entries := 0
 	for _, c := range b.calls[:b.used] {
 		entries += len(c.first)
@@ -36,7 +36,7 @@ func (t *traffic) send(b *batch) {
 			switch it := &b.items[i]; {
 			case it.call != nil: // its request was submitted before package split made the call
 				continue
-			case !it.alone:
+			case !it.single:
 				inEntries++
 			}
 			n++
@@ -50,8 +50,8 @@ func (t *traffic) send(b *batch) {
 	t.requests.Add(int64(len(b.items)))
 }
 
-// fail counts a call that failed.
-func (t *traffic) fail(err error) {
+// countFailure counts a call that failed.
+func (t *traffic) countFailure(err error) {
 	kind := backend.KindOf(err)
 	if wire.KeyError(err.Error()) != nil {
 		kind = backend.KindKey
@@ -71,7 +71,7 @@ func (t *traffic) snapshot(now time.Duration) *engine.Traffic {
 		s.Batches.AtMost[i] = n
 	}
 	s.Batches.Sum = t.requests.Load()
-	if at := t.answered.Load(); at > 0 {
+	if at := t.lastReply.Load(); at > 0 {
 		s.Answered = time.Now().Add(time.Duration(at) - now)
 	}
 	for k := range backend.Kinds {

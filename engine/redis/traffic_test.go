@@ -126,12 +126,12 @@ func TestWaitsAreThoseOfRequests(t *testing.T) {
 	decide, inspect := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
 	at := 10 * time.Millisecond
 	b := &batch{sent: at + 8*time.Microsecond, items: []pending{
-		{req: &decide, at: at}, {call: &split.Call{}, at: 0, alone: true}, {req: &decide, at: at}, {call: &split.Call{}, at: at, alone: true},
-		{req: &inspect, at: at + 4*time.Microsecond, alone: true},
+		{req: &decide, at: at}, {call: &split.Call{}, at: 0, single: true}, {req: &decide, at: at}, {call: &split.Call{}, at: at, single: true},
+		{req: &inspect, at: at + 4*time.Microsecond, single: true},
 	}}
 	b.calls, b.used = []*entries{{first: []int{0}, last: []int{2}}}, 1
 	var tr traffic
-	require.Zero(t, testing.AllocsPerRun(9, func() { tr.send(b) }))
+	require.Zero(t, testing.AllocsPerRun(9, func() { tr.countBatch(b) }))
 	s := tr.snapshot(0)
 	require.EqualValues(t, 30, s.Waits.Count)
 	require.Equal(t, 10*20*time.Microsecond, s.Waits.Sum)
