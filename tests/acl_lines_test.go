@@ -122,9 +122,9 @@ func (k *backendKind) doOnMasters(command ...any) {
 	}
 }
 
-// useAll does everything that needs rights on the nodes: each command, a split key, a reset
-// that another proxy is told about, the same again after the nodes have lost the library, and
-// a policy that another proxy gets.
+// useAll does everything that needs rights on the nodes: each command, ids and holds, a split
+// key, a reset that another proxy is told about, the same again after the nodes have lost the
+// library, and a policy that another proxy gets.
 func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 	t.Helper()
 	for round := range 2 {
@@ -137,6 +137,7 @@ func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 			require.Equal(t, int64(1), c.do(t, "RL.RESET", key))
 		}
 		require.Equal(t, int64(0), c.do(t, words("CL.THROTTLE t 10 1 60")...).([]any)[0])
+		c.useIDs(t)
 		for i := range 20 {
 			require.Equal(t, i < 10, c.decide(t, "RL.SLIDE split 10 60 SHARDS 3").allowed == 1, "request %d", i)
 		}
@@ -155,6 +156,31 @@ func (k *backendKind) useAll(t *testing.T, c, other *conn, flush ...any) {
 		_, proxies := c.fleetKeys(t)
 		return proxies == 2
 	})
+}
+
+// useIDs does everything that stores ids and holds: in new records, in records that have some,
+// for one key, for several, and for a split one.
+func (c *conn) useIDs(t *testing.T) {
+	t.Helper()
+	keys := []string{"h0", "h1", "h2", "h3", "split"}
+	for _, key := range keys {
+		shards := map[string]string{"split": " SHARDS 3"}[key]
+		for range 2 {
+			require.EqualValues(t, 9, c.decide(t, "RL.SLIDE "+key+" 10 60"+shards+" ONCE id").remaining)
+			require.EqualValues(t, 6, c.decide(t, "RL.RESERVE "+key+" 10 60 COST 3 ID id").remaining)
+		}
+		require.Equal(t, []any{int64(1), int64(1), int64(2)}, c.do(t, "RL.SETTLE", key, "id", 1))
+		require.EqualValues(t, 1, c.decide(t, "RL.ACQUIRE "+key+" 2 ID id").remaining)
+		require.EqualValues(t, 0, c.decide(t, "RL.ACQUIRE "+key+" 2 ID another").remaining)
+		require.Equal(t, int64(1), c.do(t, "RL.RENEW", key, "id"))
+		require.Equal(t, int64(1), c.do(t, "RL.RELEASE", key, "another"))
+	}
+	for _, remaining := range []int64{7, 6} {
+		for _, reply := range c.do(t, words("RL.SLIDE h0 10 60 AND h1 10 60 AND h2 10 60 AND h3 10 60")...).([]any) {
+			require.Equal(t, remaining, reply.([]any)[2])
+		}
+	}
+	require.Equal(t, int64(len(keys)), c.do(t, "RL.RESET", keys[0], keys[1], keys[2], keys[3], keys[4]))
 }
 
 // TestDocumentedNodeUsersSuffice gives proxies each user that redis.conf describes, on each

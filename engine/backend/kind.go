@@ -27,6 +27,10 @@ func (k Kind) String() string {
 	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory", "key", "other"}[k]
 }
 
+// noRight is how Redis 7.0 begins the error of a function that lacks a right; later versions
+// begin it with NOPERM.
+const noRight = "The user executing the script can't "
+
 // KindOf returns the kind of err, the error of a call.
 func KindOf(err error) Kind {
 	switch {
@@ -42,7 +46,7 @@ func KindOf(err error) Kind {
 		return KindReplica
 	case hasCode(err, []string{"BUSY"}):
 		return KindBusy
-	case hasCode(err, []string{"NOAUTH", "WRONGPASS", "NOPERM"}):
+	case hasCode(err, []string{"NOAUTH", "WRONGPASS", "NOPERM", noRight}):
 		return KindPermission
 	case hasCode(err, []string{"OOM"}):
 		return KindMemory
