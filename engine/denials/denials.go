@@ -58,7 +58,8 @@ func (m *Memory) stripe(key []byte) (*stripe, uint64) {
 	return &m.stripes[h%stripes], h
 }
 
-// Kept returns how many denials are remembered.
+// Kept returns how many denials are in memory. One that has expired stays until its key is asked about, or
+// another takes its place.
 func (m *Memory) Kept() int64 { return m.kept.Load() }
 
 // Answers returns how many requests were answered from memory.

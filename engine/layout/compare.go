@@ -77,15 +77,18 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 	for i := range own {
 		c.server[i] = i
 	}
-	ownText, groups, servers := own.text(), map[string]*other{}, map[*other]map[int]int{}
-	for i, l := range readings {
-		if l == nil {
+	ownText := own.text()
+	groups := map[string]*other{}       // by the text of the layout
+	servers := map[*other]map[int]int{} // the last argument of locate
+	for i, r := range readings {
+		if r == nil {
 			continue
 		}
-		listed := l.earlier && slices.ContainsFunc(l.entries, func(e entry) bool {
+		// listed reports whether this proxy is in the record and has read it before.
+		listed := r.earlier && slices.ContainsFunc(r.entries, func(e entry) bool {
 			return e.index == i && e.list.text() == ownText && e.proxies[self].After(now)
 		})
-		for _, e := range l.entries {
+		for _, e := range r.entries {
 			proxies, text := e.live(now), e.list.text()
 			_, mine := proxies[self]
 			same := text == ownText
@@ -111,16 +114,10 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 			servers[o][e.index] = i
 		}
 	}
-	for _, pair := range found.twice {
-		first, second := c.server[pair[0]], c.server[pair[1]]
-		for i, server := range c.server {
-			if server == max(first, second) {
-				c.server[i] = min(first, second)
-			}
-		}
-	}
+	c.merge(found.twice)
 	for _, o := range groups {
 		o.server = c.locate(own, o.list, servers[o])
+		// If both layouts have only one server, and it is the same one, they place all keys there.
 		if len(own) > 1 || len(o.list) > 1 || o.server[0] != 0 {
 			c.others = append(c.others, o)
 		}
@@ -132,6 +129,18 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 		found.conflict = c
 	}
 	return found
+}
+
+// merge gives nodes that are the same server the same index.
+func (c *Conflict) merge(twice [][2]int) {
+	for _, pair := range twice {
+		first, second := c.server[pair[0]], c.server[pair[1]]
+		for i, server := range c.server {
+			if server == max(first, second) {
+				c.server[i] = min(first, second)
+			}
+		}
+	}
 }
 
 // addTwice records that two nodes are the same server.

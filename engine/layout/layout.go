@@ -210,7 +210,7 @@ func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Dur
 		}
 		all.Go(func() { // ends with ctx
 			backend.Guard(g.log, "reading the record of "+n.Name(), func() {
-				l, err := ask(ctx, n, own, index[i], g.self, ttl)
+				r, err := ask(ctx, n, own, index[i], g.self, ttl)
 				g.mu.Lock()
 				defer g.mu.Unlock()
 				was := g.seen[n].reading
@@ -218,8 +218,8 @@ func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Dur
 					g.seen[n] = seen{was, err}
 					return
 				}
-				l.earlier = was != nil
-				g.seen[n] = seen{&l, nil}
+				r.earlier = was != nil
+				g.seen[n] = seen{&r, nil}
 			})
 		})
 	}

@@ -94,33 +94,33 @@ func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string
 var errRecord = errors.New("malformed record of layouts")
 
 // parse parses the script's reply to a call that was sent and answered at the given times.
-func parse(reply []any, sent, received time.Time) (l reading, err error) {
+func parse(reply []any, sent, received time.Time) (r reading, err error) {
 	var words [3]string
 	if len(reply) != len(words) {
-		return l, errRecord
+		return r, errRecord
 	}
 	for i := range words {
 		word, ok := reply[i].(string)
 		if !ok || len(word) > maxRecord {
-			return l, errRecord
+			return r, errRecord
 		}
 		words[i] = word
 	}
 	seconds, err := strconv.ParseUint(words[0], 10, 40)
 	micros, err2 := strconv.ParseUint(words[1], 10, 20)
 	if err = errors.Join(err, err2); err != nil {
-		return l, fmt.Errorf("%w: %w", errRecord, err)
+		return r, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	now := time.UnixMicro(int64(seconds)*1e6 + int64(micros))
-	l.latency = received.Sub(sent)
-	l.offset = now.Sub(sent.Add(l.latency / 2))
+	r.latency = received.Sub(sent)
+	r.offset = now.Sub(sent.Add(r.latency / 2))
 	var stored []struct {
 		List    string             `json:"list"`
 		Index   string             `json:"index"`
 		Proxies map[string]float64 `json:"proxies"`
 	}
 	if err := json.Unmarshal([]byte(words[2]), &stored); err != nil {
-		return l, fmt.Errorf("%w: %w", errRecord, err)
+		return r, fmt.Errorf("%w: %w", errRecord, err)
 	}
 	for _, s := range stored[:min(len(stored), maxEntries)] {
 		e := entry{proxies: make(map[string]time.Time)}
@@ -137,10 +137,10 @@ func parse(reply []any, sent, received time.Time) (l reading, err error) {
 			}
 		}
 		if len(e.proxies) > 0 {
-			l.entries = append(l.entries, e)
+			r.entries = append(r.entries, e)
 		}
 	}
-	return l, nil
+	return r, nil
 }
 
 // valid reports whether l can be a proxy's layout.

@@ -128,15 +128,15 @@ func (g *Guard) Describe(n *backend.Node, d *engine.Node) {
 	if v == nil {
 		return
 	}
-	l := v.nodes[n].reading
-	if l == nil {
+	r := v.nodes[n].reading
+	if r == nil {
 		return
 	}
-	d.Measured, d.Latency, d.Offset = true, l.latency, l.offset
+	d.Measured, d.Latency, d.Offset = true, r.latency, r.offset
 	own, now := v.own.text(), time.Now()
-	for i := range l.entries {
-		if proxies := l.entries[i].live(now); len(proxies) > 0 {
-			names := l.entries[i].list
+	for i := range r.entries {
+		if proxies := r.entries[i].live(now); len(proxies) > 0 {
+			names := r.entries[i].list
 			d.Layouts = append(d.Layouts, engine.Layout{
 				Own: names.text() == own, Names: names, Proxies: slices.Sorted(maps.Keys(proxies)),
 			})
