@@ -39,16 +39,15 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 	if res.Err = wire.KeyError(why); res.Err != nil {
 		return
 	}
-	unavailable := &engine.Unavailable{Node: q.Name(), Why: why, MaybeApplied: maybeApplied}
 	if r.Op != engine.OpDecide {
-		res.Err = unavailable
+		res.Err = q.unavailable(why, maybeApplied)
 		return
 	}
 	policy := e.policyFor(r)
 	e.countPolicy(q, policy, why)
 	switch policy {
 	case engine.FailError:
-		res.Err = unavailable
+		res.Err = q.unavailable(why, maybeApplied)
 	case engine.FailLocal:
 		e.reconciler.decide(r, res, maybeApplied)
 		if q.takesWrites() {
@@ -58,6 +57,11 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 		res.Decision = policy.Decide(r, q.UntilProbe())
 	}
 	res.Fail = policy
+}
+
+// unavailable returns the error of a request that the node could not answer.
+func (q *queue) unavailable(why string, maybeApplied bool) *engine.Unavailable {
+	return &engine.Unavailable{Node: q.Name(), Why: why, MaybeApplied: maybeApplied}
 }
 
 // policyFor returns the FAIL policy of a decision. A single process does not know which leases of RL.ACQUIRE

@@ -134,3 +134,15 @@ func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
 		})
 	}
 }
+
+// A node that is down does not make the proxy allocate for each request.
+func TestOpenAndClosedAllocateNothing(t *testing.T) {
+	e := openAlways(t, time.Minute, "redis://"+startFake(t).addr)
+	q := e.topology().queues[0]
+	for _, policy := range []engine.FailPolicy{engine.FailOpen, engine.FailClosed} {
+		r, res := charge("k", 5), engine.Result{}
+		r.Fail = policy
+		require.Zero(t, testing.AllocsPerRun(100, func() { e.answerByFail(q, &r, &res, backend.NoAnswer, false) }), policy.String())
+		require.Equal(t, policy, res.Fail)
+	}
+}

@@ -238,7 +238,7 @@ func (q *queue) failAfterPanic(it *pending) {
 	const why = "internal error: see the log"
 	it.maybeApplied = true
 	if !q.guard(func() { q.fail(it, why) }) && it.res != nil {
-		it.res.Err = &engine.Unavailable{Node: q.Name(), Why: why}
+		it.res.Err = q.unavailable(why, it.maybeApplied)
 	}
 }
 

@@ -335,7 +335,7 @@ func TestPanicInAPolicy(t *testing.T) {
 	for i := range results {
 		require.Len(t, waits[i].done, 1, "request %d", i)
 		if requests[i] == &bad {
-			require.EqualError(t, results[i].Err, "UNAVAILABLE "+n.addr+": internal error: see the log")
+			require.Equal(t, &engine.Unavailable{Node: n.addr, Why: "internal error: see the log", MaybeApplied: true}, results[i].Err)
 			continue
 		}
 		require.NoError(t, results[i].Err)
