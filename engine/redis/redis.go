@@ -95,7 +95,7 @@ type Engine struct {
 	splits     *split.Splitter
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
 	plans      sync.Pool   // of *plan
-	started    startedQueues
+	unflushed  unflushedQueues
 	hotRate    atomic.Int64                      // charging calls per second from which on package split observes a key
 	policies   [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
 

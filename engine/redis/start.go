@@ -16,15 +16,15 @@ type started struct {
 	proceed  func() // Engine.proceed with the plan, created once so that Start does not allocate
 }
 
-// startedQueues are the queues that were given requests since the last Flush. Some may have left the
+// unflushedQueues are the queues that were given requests since the last Flush. Some may have left the
 // topology since.
-type startedQueues struct {
+type unflushedQueues struct {
 	mu     sync.Mutex
 	queues []*queue // guarded by mu
 }
 
 // add lists a queue for the next Flush.
-func (s *startedQueues) add(q *queue) {
+func (s *unflushedQueues) add(q *queue) {
 	if q.unflushed.Load() {
 		return // it is listed, or will be before another Flush gets mu
 	}
@@ -49,7 +49,7 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 			continue
 		}
 		if q := plan.topology.queues[node]; q.add(items) {
-			e.started.add(q)
+			e.unflushed.add(q)
 		}
 		clear(items)
 		plan.byNode[node] = items[:0]
@@ -61,7 +61,7 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 
 // Flush implements engine.Starter.
 func (e *Engine) Flush() {
-	s := &e.started
+	s := &e.unflushed
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
