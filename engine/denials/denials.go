@@ -18,7 +18,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Memory remembers denials, at most maxDenials of them and maxKeys bytes of their keys:
+// Memory remembers denials, at most maxDenials of them and maxKeyBytes of their keys:
 // one more takes another's place. The zero Memory is empty and ready for use by many goroutines. Times are ms
 // of one clock of this process that does not step back.
 type Memory struct {
@@ -29,9 +29,9 @@ type Memory struct {
 }
 
 const (
-	stripes    = 64
-	maxDenials = 16384   // some 300 bytes each, and the key
-	maxKeys    = 4 << 20 // bytes of keys
+	stripes     = 64
+	maxDenials  = 16384   // some 300 bytes each, and the key
+	maxKeyBytes = 4 << 20 // of keys
 
 	// maxAge is the longest time, in ms, that a denial is remembered: the message that
 	// another proxy has reset the key may be lost.
@@ -39,9 +39,9 @@ const (
 )
 
 type stripe struct {
-	mu     sync.Mutex
-	denied map[uint64]*denial // by hash of the key, guarded by mu; equal hashes replace each other
-	keys   int                // bytes of the keys in denied, guarded by mu
+	mu       sync.Mutex
+	denied   map[uint64]*denial // by hash of the key, guarded by mu; equal hashes replace each other
+	keyBytes int                // of the keys in denied, guarded by mu
 }
 
 // denial is one request that was denied, and the answer.
@@ -130,14 +130,14 @@ func (s *stripe) add(m *Memory, h uint64, key []byte) *denial {
 		s.denied = make(map[uint64]*denial)
 	}
 	for other, old := range s.denied { // any
-		if len(s.denied) < maxDenials/stripes && s.keys+len(key) <= maxKeys/stripes {
+		if len(s.denied) < maxDenials/stripes && s.keyBytes+len(key) <= maxKeyBytes/stripes {
 			break
 		}
 		s.remove(m, other, old)
 	}
 	d := &denial{key: string(key)}
 	s.denied[h] = d
-	s.keys += len(key)
+	s.keyBytes += len(key)
 	m.kept.Add(1)
 	return d
 }
@@ -145,7 +145,7 @@ func (s *stripe) add(m *Memory, h uint64, key []byte) *denial {
 // remove drops a denial. The stripe's lock is held.
 func (s *stripe) remove(m *Memory, h uint64, old *denial) {
 	delete(s.denied, h)
-	s.keys -= len(old.key)
+	s.keyBytes -= len(old.key)
 	m.kept.Add(-1)
 }
 
@@ -168,7 +168,7 @@ func (m *Memory) ForgetAll() {
 		s.mu.Lock()
 		m.kept.Add(-int64(len(s.denied)))
 		clear(s.denied)
-		s.keys = 0
+		s.keyBytes = 0
 		s.mu.Unlock()
 	}
 }

@@ -218,19 +218,19 @@ func TestKeysOfDenialsAreBoundedInBytes(t *testing.T) {
 		r := conformance.Slide(fmt.Sprint(strings.Repeat("k", 4000), i), 1, 1000, 1)
 		m.Remember(&r, denied(500), 0, 0)
 	}
-	require.Greater(t, m.Kept(), int64(maxKeys/4096/2))
+	require.Greater(t, m.Kept(), int64(maxKeyBytes/4096/2))
 	for i := range m.stripes {
-		require.LessOrEqual(t, m.stripes[i].keys, maxKeys/stripes)
+		require.LessOrEqual(t, m.stripes[i].keyBytes, maxKeyBytes/stripes)
 	}
 	m.ForgetAll()
 	for i := range m.stripes {
-		require.Zero(t, m.stripes[i].keys)
+		require.Zero(t, m.stripes[i].keyBytes)
 	}
 	r := conformance.Slide("k", 1, 1000, 1)
 	m.Remember(&r, denied(500), 0, m.Resets())
 	require.EqualValues(t, 1, m.Kept())
 	m.Forget(r.Key)
 	for i := range m.stripes {
-		require.Zero(t, m.stripes[i].keys)
+		require.Zero(t, m.stripes[i].keyBytes)
 	}
 }

@@ -21,7 +21,7 @@ const (
 	confirmWithin = ttl / 2 * time.Millisecond
 )
 
-// Engine is the engine that knows the keys.
+// Engine answers multi-key requests by means of an engine that decides single keys.
 type Engine struct {
 	Do   func(p *engine.Pipeline)                    // answers requests for one key each
 	Fail func(r *engine.Request, res *engine.Result) // answers a request by its FAIL policy, and sets Result.Fail
