@@ -84,9 +84,9 @@ func (h *health) untilProbe() int64 {
 	return max((due + time.Millisecond - 1).Milliseconds(), 1)
 }
 
-// succeed records a reply. It does not bring up a node that is down.
+// succeed records a reply of a node that was Suspect. It does not bring up a node that is down.
 func (h *health) succeed() {
-	if h.state() == Suspect && h.failures.CompareAndSwap(int32(Suspect), int32(Up)) {
+	if h.failures.CompareAndSwap(int32(Suspect), int32(Up)) {
 		h.recovered(Suspect)
 	}
 }
