@@ -93,9 +93,9 @@ func Row(c Config) table.Row {
 		Summary: "Change directives of this proxy until its configuration is read again: all of them or none.",
 		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{
 			{Name: "parameter", Type: "string", About: "the name of a directive that can change while rlproxy runs, see docs/operations.md"},
-			{Name: "value", Type: "string", About: "its words as in the configuration; of `fail-policy` and `hot-key`, those of all lines after each other"},
+			{Name: "value", Type: "string", About: "its words as in the configuration; of `fail-policy` and `hot-key`, those of all lines in a row"},
 		}}},
-		Replies: "OK. The new settings hold for the requests to come, until SIGHUP or a restart. The log says who changed what.",
+		Replies: "OK. The new settings apply to later requests, until SIGHUP or a restart. The log says who changed what.",
 		Examples: []table.Example{
 			{Line: "CONFIG SET fail-policy \"closed api:* open\" backend-timeout 250", Reply: "OK"},
 			{Line: "CONFIG SET port 1", Reply: "(error) " + errFailed + "port') - can't set immutable config: it changes at the next start"},

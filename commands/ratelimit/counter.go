@@ -11,7 +11,7 @@ func counter() Command {
 	return Command{Command: table.Command{
 		Name: "rl.counter", Arity: -4, Flags: asks, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W*B) with W the number of windows and B the number of buckets per window",
-		Summary: "Weighs the previous fixed window by its overlap: little memory, smooth windows",
+		Summary: "Counts in fixed windows and weighs the previous one by its overlap, in little memory",
 		Args:    []table.Arg{keyArg, pairs, costArg, bucketsArg, strictArg, idArg, onceArg, shardsArg, failArg, shadowArg, andArg(keyArg, pairs)},
 		Replies: decisionReply + multiKeyReply,
 		Examples: []table.Example{
