@@ -12,12 +12,14 @@ const matrixTop = `# Clients
 
 Any Redis client works with rlproxy. It connects and logs in as it does to Redis, and calls RL.SLIDE as it calls
 any command that it has no method for. This page is written by ` + "`make test-clients`" + `, which runs every client below
-against a fresh rlproxy: in the protocol it speaks by default and in the other where it has both; without a password,
-with ` + "`requirepass`" + `, and with user ` + "`default`" + ` and the password (predis 1 knows no users); and once more with a
-redis-server behind (%s).
+against a fresh rlproxy:
 
-✓ passed in all of these; ✗ failed in at least one; empty: the client cannot do it. The protocol in bold is the client's
-default.
+- in the protocol that it speaks by default, and in the other one if it has both;
+- without a password, with ` + "`requirepass`" + `, and as user ` + "`default`" + ` with the password (predis 1 does not support users);
+- with the state in rlproxy's memory, and with a redis-server as its node (%s).
+
+A ✓ means that the client passed in all of these cases, a ✗ that it failed in at least one, and an empty field that it cannot do this.
+The protocol in bold is the client's default.
 
 `
 

@@ -46,7 +46,7 @@ Each limiter beside rlproxy's RL.SLIDE of the same kind, on Redis or with the st
 	b.WriteString(`
 What the libraries and the script have in common is that nothing stands between the caller and Redis. Where one application in one language asks one Redis, its keys are many
 and none is hot, and a boundary now and then does not matter, they are the simpler choice. rlproxy's process pays off with several languages, several nodes, hot keys, pipelines,
-limits that must hold, and a store that may stop.
+limits that must never be exceeded, and a store that may stop.
 
 `)
 }
@@ -68,10 +68,10 @@ func (p *page) reason(r *row, title string) string {
 	switch title {
 	case "bytes a key", "at its limit", "Redis":
 		if counts {
-			return "It keeps a number or two for a key and not when each request was admitted, which is less to store and to compute, and cannot say what a trailing window holds."
+			return "It keeps a number or two for a key instead of the time of each admission. That is less to store and to compute, but does not show what a trailing window contains."
 		}
 		if title == "bytes a key" {
-			return "Its record of a first admission is smaller; rlproxy's says besides to which limits and windows it belongs."
+			return "Its record of a first admission is smaller; rlproxy's also contains the limits and windows."
 		}
 		if title == "Redis" {
 			return "Its script does less than rlproxy's function, which also takes several windows, shards of a key and reservations."
@@ -81,7 +81,7 @@ func (p *page) reason(r *row, title string) string {
 			return "Its request needs one number of a map, and its answer five short integers."
 		}
 		if r.single.Server == 0 {
-			return "Its caller asks Redis itself: one hop and one process less than with rlproxy, which reads and writes each request twice."
+			return "Its caller asks Redis itself, which is one hop and one process less than with rlproxy."
 		}
 	}
 	return ""

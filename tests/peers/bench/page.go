@@ -181,16 +181,16 @@ func (p *page) text() string {
 <!-- Written by "make bench-peers". -->
 
 This page compares rlproxy with what people use instead: in one run, on one machine, with the same Redis and the same load. Read
-each figure as a ratio to another of the same column, for both come from the same busy machine. [benchmarks.md](benchmarks.md) says what
+each figure as a ratio to another of the same column, since both come from the same busy machine. [benchmarks.md](benchmarks.md) says what
 rlproxy does under other loads, and [where a peer is ahead](#where-a-peer-is-ahead) says when not to use it.
 
 ## Speed and CPU
 
 `)
-	fmt.Fprintf(&b, `%d clients ask about %s random keys with a limit of %d a minute. In the first column each waits for its answer before it asks again; in the
-second it sends %d requests together, where a client of the limiter can. Latencies and CPU belong to the first column. CPU is the time that all processes
-take for a decision, and what Redis, the limiter's server and the clients take of it. A library runs in its caller: its time is the client's. The others' client is
-redis-benchmark, which does less than any application's client.
+	fmt.Fprintf(&b, `%d clients ask about %s random keys with a limit of %d a minute. In the first column each client waits for its answer before it asks again; in the
+second it sends %d requests together, if the limiter's client can. Latencies and CPU belong to the first column. CPU is the time that all processes together
+take for a decision; the next columns divide it between Redis, the limiter's server and the clients. A library runs in its caller, so its time is in the client's. The other limiters' client is
+redis-benchmark, which does less than an application's client.
 
 `, connections, number(keys), limit, depth)
 	p.table(&b, speed, "")
@@ -198,12 +198,12 @@ redis-benchmark, which does less than any application's client.
 
 Bytes a key is memory on Redis, or resident memory of a server that keeps the state itself, for a key that has admitted one request, and for one that has admitted
 its limit of %d at different moments. Worst window is the most that one client got within a second, as a multiple of the limit, when it asked without a pause around the edges
-of windows; 1.00 keeps the limit. It is a short run and a lower bound. [accuracy.md](accuracy.md) looks for worse, and has what lost replies, failovers and changed limits do to the same limiters.
+of windows; 1.00 keeps the limit. It is a short run and a lower bound. [accuracy.md](accuracy.md) searches for worse windows, and shows what lost replies, failovers and changed limits do to the same limiters.
 
 `, limit)
 	p.table(&b, state, " algorithm |")
 	b.WriteString(`GCRA and token buckets promise a rate and a burst, and not that a trailing window holds at most the limit: they give back room all the time after a burst. Counters do not know when in a
-window a request came, and two weighted counters assume that it was evenly. Such a limiter can be the right one; it is another promise. RL.COUNTER with STRICT keeps the limit of any window with counters, too.
+window a request came, and two weighted counters assume that requests came evenly. Such a limiter can be the right one, but it makes another promise. RL.COUNTER with STRICT keeps the limit of any window with counters, too.
 `)
 	for _, r := range p.rows {
 		if r.name == "throttlecrab" && r.worst > 2.05 {
@@ -213,8 +213,8 @@ window a request came, and two weighted counters assume that it was evenly. Such
 	b.WriteString(`
 ## When the store stops
 
-A request is sent after Redis was suspended (it hangs: connections stay open, and nothing answers) or killed (it is gone: connections are refused), and then another. Settings are
-those of the table at the end; most limiters can be given shorter timeouts, and a caller should give them. The second request is sent at once after the first answer. A limiter that keeps the state in its own process has no store to lose, and loses the state with the process.
+Redis is suspended (it hangs: connections stay open, and nothing answers) or killed (it is gone: connections are refused). Then one request is sent, and another as soon as the first is answered. Settings are
+those of the table at the end. Most limiters accept shorter timeouts, and an application should set them. A limiter that keeps the state in its own process has no store to lose, and loses the state with the process.
 
 `)
 	p.table(&b, stop, "")
