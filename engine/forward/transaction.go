@@ -16,14 +16,17 @@ type Transaction struct {
 var errSeveralNodes = errors.New("CROSSSLOT the keys of a transaction must be on one node: " +
 	"give them the same hash tag, as in {user1}:a and {user1}:b")
 
-// Join returns the error with which a command of p is refused before it is sent to its
-// node, or is refused in the transaction. Otherwise it adds the command to the transaction.
+// Join adds a command of p to the transaction. It returns an error, and does not add the command, if
+// the command would not be sent to a node, has a wrong number of arguments, or would go to another
+// node than the others.
 func (f *Forwarder) Join(p *Pipeline, t *Transaction, args [][]byte) error {
 	v := f.view()
 	row, r, err := f.route(p, v, args)
 	switch {
 	case err != nil:
 		return err
+	case !row.fits(len(args)): // as in Redis, the transaction is discarded
+		return errors.New("ERR wrong number of arguments for '" + row.name + "' command")
 	case r.scattered, row.toAll(v, r):
 		return errSeveralNodes
 	case r.keys == 0:

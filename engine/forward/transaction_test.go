@@ -16,12 +16,14 @@ func TestTransactionStaysOnOneNode(t *testing.T) {
 	join := func(line string) error {
 		return f.Join(&p, &tx, commandLine(t, fmt.Sprintf(line+"%.0[1]s%.0[2]s%.0[3]s", keys...)))
 	}
-	for _, line := range []string{"TIME", "GET %[2]s", "SET %[2]s 1", "MGET %[2]s %[2]s", "EVAL x 1 %[2]s", "GET"} {
+	for _, line := range []string{"TIME", "GET %[2]s", "SET %[2]s 1", "MGET %[2]s %[2]s", "EVAL x 1 %[2]s"} {
 		require.NoError(t, join(line), line)
 	}
 	for _, line := range []string{"GET %[1]s", "SET %[3]s 1", "MGET %[2]s %[1]s", "DEL %[2]s %[3]s", "DBSIZE", "EVAL x 1 %[1]s"} {
 		require.Equal(t, errSeveralNodes, join(line), line)
 	}
+	require.EqualError(t, join("GET"), "ERR wrong number of arguments for 'get' command")
+	require.EqualError(t, join("OBJECT FREQ"), "ERR wrong number of arguments for 'object|freq' command")
 	require.NoError(t, join("GET %[2]s"))
 	tx = Transaction{}
 	require.Equal(t, errSeveralNodes, join("MGET %[1]s %[2]s"), "also in the first command")
