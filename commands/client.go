@@ -22,7 +22,8 @@ import (
 // take bounded memory.
 const maxBatch = 1024
 
-// client is the handler's state of a session. Only whoever serves the session uses it.
+// client is the handler's state of a session. Like the session, it is used by one goroutine at a
+// time.
 type client struct {
 	reply.Writer // writes replies to the session
 
@@ -54,11 +55,10 @@ type client struct {
 // workspace is what processing a pipeline takes. Sessions share a pool of them, so that
 // one that is silent has none.
 type workspace struct {
-	pipe       engine.Pipeline  // requests to the engine
-	forward    forward.Pipeline // forwarded commands
-	checked    int              // how many commands of forward are known not to read the state of rate limits
-	forwarding bool             // forward.Begin was called for this pipeline
-	pending    []entry          // commands that are not answered yet, in order
+	pipe    engine.Pipeline  // requests to the engine
+	forward forward.Pipeline // forwarded commands
+	checked int              // how many commands of forward are known not to read the state of rate limits
+	pending []entry          // commands that are not answered yet, in order
 }
 
 var workspaces = sync.Pool{New: func() any {

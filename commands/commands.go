@@ -226,7 +226,7 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.workspace = workspaces.Get().(*workspace)
-	c.forwarding = false
+	c.forward.Begin()
 	for _, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {

@@ -23,8 +23,8 @@ type Forwarder interface {
 	// Wait waits until all commands of the pipeline have their results.
 	Wait(p *forward.Pipeline)
 
-	// Join returns the error with which a command would be refused, also because it does not
-	// fit a transaction, or nil. Then it adds the command to the transaction.
+	// Join adds a command to a transaction. It returns the error reply if the command cannot be
+	// part of the transaction.
 	Join(p *forward.Pipeline, t *forward.Transaction, args [][]byte) error
 
 	// Describe describes a command for permission checks.
@@ -56,10 +56,6 @@ func (c *client) addForwardInOrder(args [][]byte) {
 
 // queueForward adds a forwarded command to the pending ones.
 func (c *client) queueForward(args [][]byte) {
-	if !c.forwarding {
-		c.forward.Begin()
-		c.forwarding = true
-	}
 	c.forward.Add(args, c.s.Proto == 3)
 }
 

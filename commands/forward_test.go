@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,8 @@ func TestForwardedCommandsMixWithRlproxysOwn(t *testing.T) {
 		EXEC`)...), ":60000", ":60001", 1))
 	require.Equal(t, "+OK\r\n-ERR unknown command 'NOPE', with args beginning with: 'x' \r\n-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n2\r\n",
 		ask(h, s, lines("MULTI\nNOPE x\nEXEC\nGET a")...))
+	require.Equal(t, "+OK\r\n-ERR wrong number of arguments for 'get' command\r\n+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n$1\r\n2\r\n",
+		ask(h, s, lines("MULTI\nGET\nSET a 3\nEXEC\nGET a")...))
 	require.Equal(t, "+OK\r\n-ERR 'flushall' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n+OK\r\n",
 		ask(h, s, lines("MULTI\nFLUSHALL\nDISCARD")...))
 	require.Equal(t, "-ERR unknown subcommand 'NOPE'. Try OBJECT HELP.\r\n", ask(h, s, lines("OBJECT NOPE")...))
@@ -117,6 +120,23 @@ func TestOnlyCommandsThatMayReadLimitsWaitForDecisions(t *testing.T) {
 		require.Equal(t, c.forwards, f.calls, c.pipeline)
 		require.Equal(t, c.decide, e.calls, c.pipeline)
 	}
+}
+
+// The permissions of a user depend on the nodes' description of commands. If no node can be asked
+// for it, that holds for one pipeline only.
+func TestRestrictedUsersCanForwardCommandsOnceTheNodeIsBack(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // each pipeline gets the same workspace from the pool
+	h, node := forwarding(t)
+	h.SetACL(users(t, "default on nopass ~* +@all -flushall"))
+	s := open(h, 1)
+	node.Kill()
+	require.Contains(t, ask(h, s, lines("GET a")...), "-UNAVAILABLE")
+	node.Run()
+	for strings.HasPrefix(ask(h, s, lines("RL.SLIDE u 1000000 60 FAIL ERROR")...), "-UNAVAILABLE") {
+		time.Sleep(10 * time.Millisecond) // the proxy has not found the node yet
+	}
+	time.Sleep(200 * time.Millisecond) // the description is fetched again after 100 ms
+	require.Equal(t, "$-1\r\n", ask(h, s, lines("GET a")...))
 }
 
 func TestForwardedCommandsRunWhenClientReplyIsOff(t *testing.T) {

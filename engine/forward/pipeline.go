@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Pipeline is the commands to be forwarded that arrived together on one connection. A session
-// reuses its pipeline. It is not safe for concurrent use.
+// Pipeline is the commands to be forwarded that arrived together on one connection. It can be
+// reused after Reset and Begin. It is not safe for concurrent use.
 type Pipeline struct {
 	Commands []Command
 	Results  []Result // by index in Commands
@@ -46,8 +46,10 @@ type item struct {
 	hops   uint8 // how often the command was redirected
 }
 
-// Begin begins another pipeline of the connection. Between two calls, Start and Wait may be
-// called several times. The pipeline waits only once for a node that does not answer.
+// Begin begins another pipeline, possibly of another connection. It must be called before the
+// first use of p for the pipeline, which may be a call of Describe, Join or ReadsLimits. Until the
+// next Begin, Start and Wait may be called several times, and p waits only once for a node that
+// does not answer.
 func (p *Pipeline) Begin() { p.silent, p.noTable = p.silent[:0], nil }
 
 // Add appends a command.
