@@ -24,8 +24,8 @@ type Config struct {
 	// 30 s. It may act after half of that.
 	WriteTimeout time.Duration
 
-	// MaxArgs is the most arguments of one command. Default 1024*1024, as in Redis. Each
-	// costs 24 bytes in addition to its own.
+	// MaxArgs is the most arguments of one command. Default 1024*1024, as in Redis before 7.0.
+	// Each costs 24 bytes in addition to its own.
 	MaxArgs int
 	// ProtoMaxBulkLen is the most bytes of one argument. Default 64 MiB. Redis allows
 	// 512 MiB, which is needed only to forward such values to nodes.

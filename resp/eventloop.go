@@ -16,12 +16,12 @@ import (
 // and each waits for its reply, waking a goroutine per request costs more than serving the request.
 // Sessions whose pipelines the handler can answer asynchronously (see Starter) therefore give up
 // their goroutine and park in an event loop. One goroutine reads for all parked sessions and starts
-// their pipelines; whoever delivers the last result writes the replies. Anything unusual
+// their pipelines; the goroutine that delivers the last result writes the replies. Anything unusual
 // (a partial command, a client that does not read, a drain, the end of the connection) moves the
 // session back to its own goroutine.
 
-// The places a session can be served from. Whoever moves it out of parked, by compare-and-swap,
-// serves it next.
+// The places a session can be served from. The goroutine that moves it out of parked, by
+// compare-and-swap, serves it next.
 const (
 	own       = iota // by a goroutine of its own
 	parked           // by nobody; the event loop is notified when the connection becomes readable
@@ -173,7 +173,7 @@ func (l *eventLoop) fail(err error) {
 	default:
 	}
 	l.srv.log.Error("cannot wait for clients in an event loop; their sessions use goroutines from now on", "error", err)
-	l.failed.Store(true) // before the sessions are roused: who parks later sees it
+	l.failed.Store(true) // before the sessions are roused: a session that parks later sees it
 	l.mu.Lock()
 	_ = l.set.Close() // so that none is added; fails if it is closed already
 	all := slices.Collect(maps.Values(l.sessions))
@@ -213,8 +213,8 @@ func (s *Session) canStart(pipeline []Command) bool {
 	return len(pipeline) <= maxStarted && s.srv.starter.CanStart(s, pipeline)
 }
 
-// park hands the session to its event loop if the session is eligible. If it returns true, somebody
-// else may be serving the session already.
+// park hands the session to its event loop if the session is eligible. If it returns true, another
+// goroutine may be serving the session already.
 func (s *Session) park() bool {
 	if s.events == nil || !s.light || s.quiet >= quietTurns || s.in.start != s.in.end || s.srv.draining.Load() {
 		return false
@@ -270,14 +270,14 @@ func (s *Session) readable(closed bool) {
 			if s.place.CompareAndSwap(started, restarted) {
 				return
 			}
-		default: // whoever serves it also reads
+		default: // own: its goroutine also reads. restarted: the session is read again anyway
 			return
 		}
 	}
 }
 
 // start reads, and lets the handler start what has arrived. It returns false if that needs a
-// goroutine. If it returns true, somebody else may be serving the session already.
+// goroutine. If it returns true, another goroutine may be serving the session already.
 func (s *Session) start() bool {
 	n, all := s.in.arrived()
 	if n > 0 {

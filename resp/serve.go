@@ -42,7 +42,7 @@ func (s *Session) run() {
 	}
 	linger, err := s.loop()
 	if over = !errors.Is(err, errParked); !over {
-		return // somebody else may serve it by now
+		return // another goroutine may serve it by now
 	}
 	s.account(err)
 	if linger {

@@ -20,8 +20,8 @@ import (
 	"time"
 )
 
-// Handler answers commands. Its methods are never called two at a time for one session. A panic in one of them closes the session's
-// connection and has no other effect.
+// Handler answers commands. Its methods are never called two at a time for one session. A panic in
+// one of them closes the session's connection and has no other effect.
 type Handler interface {
 	// Open is called once, before the first Serve. It writes nothing.
 	Open(s *Session)
@@ -54,8 +54,8 @@ type Command = [][]byte
 
 // Session is one client's connection, as the handler sees it.
 //
-// The first group of fields never changes. The others belong to whoever serves the
-// session: only the Handler's methods may touch them.
+// The first group of fields never changes. The other exported fields may be used only in the
+// Handler's and the Starter's methods.
 type Session struct {
 	ID      int64     // 1 for the first connection; never reused
 	Created time.Time // when the connection was accepted

@@ -6,7 +6,7 @@ import "strings"
 // dangerous are only expensive; they do not administer the node.
 var dataTypes = []string{"@string", "@hash", "@list", "@set", "@sortedset", "@stream", "@bitmap", "@geo", "@hyperloglog"}
 
-// trait is a property of a command that COMMAND does not tell.
+// trait is a property of a command that is not in the reply to COMMAND.
 type trait uint8
 
 const (

@@ -16,7 +16,7 @@ type commandRow struct {
 	keyless    bool                   // without keys, the command concerns the whole node
 	readOnly   bool                   // the command changes no key
 	partial    bool                   // the specs do not find all keys that the command may write: ask a node
-	traits     trait                  // the properties that COMMAND does not tell
+	traits     trait                  // the properties that are not in the reply to COMMAND
 	refusal    string                 // the error if the command is not forwarded; empty: it is
 	admin      bool                   // refusal is for want of Settings.Admin
 	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes
