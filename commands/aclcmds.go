@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
+	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
 )
@@ -66,7 +67,7 @@ func runACLCat(c *client, args [][]byte) {
 	}
 	category := strings.ToLower(string(args[2]))
 	if len(args) > 3 {
-		c.Error("ERR unknown subcommand or wrong number of arguments for 'CAT'. Try ACL HELP.")
+		c.Error(reply.WrongSubcommand("acl", args[1]))
 		return
 	}
 	if !slices.Contains(acl.Categories(), category) {

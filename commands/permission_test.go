@@ -43,6 +43,7 @@ func TestRulesAreThoseOfRedis(t *testing.T) {
 			ACL WHAT
 			ACL CAT nothing
 			ACL CAT read write
+			acl cat read write
 			WATCH a:1 b1
 			WATCH a:1 b
 			WATCH r:1

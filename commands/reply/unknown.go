@@ -36,6 +36,11 @@ func UnknownSubcommand(command string, name []byte) string {
 	return "ERR unknown subcommand '" + string(word.Quote(name)) + "'. Try " + strings.ToUpper(command) + " HELP."
 }
 
+// WrongSubcommand returns Redis's error for a subcommand with a wrong number of arguments.
+func WrongSubcommand(command string, name []byte) string {
+	return "ERR unknown subcommand or wrong number of arguments for '" + string(word.Quote(name)) + "'. Try " + strings.ToUpper(command) + " HELP."
+}
+
 // forwardable holds the commands of Redis 7.0 that read and write keys. It is used only by
 // UnknownCommand.
 var forwardable = func() map[string]bool {

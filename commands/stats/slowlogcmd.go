@@ -70,7 +70,7 @@ func (l *SlowLog) get(w reply.Writer, args [][]byte) string {
 	n := int64(10)
 	switch {
 	case len(args) > 3:
-		return "ERR unknown subcommand or wrong number of arguments for '" + string(word.Quote(args[1])) + "'. Try SLOWLOG HELP."
+		return reply.WrongSubcommand("slowlog", args[1])
 	case len(args) == 3:
 		var ok bool
 		if n, ok = word.Integer(args[2]); !ok || n < -1 {
