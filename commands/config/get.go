@@ -19,10 +19,10 @@ func (c *Config) get(w reply.Writer, args [][]byte) string {
 	found := make(map[string][2]string) // by name: as many as there are, however many patterns match
 	for _, a := range args[2:] {
 		pattern := string(a)
-		glob := strings.ContainsAny(pattern, "*?[")
+		isGlob := strings.ContainsAny(pattern, "*?[")
 		for _, s := range c.matching(pattern) {
 			name := s[0]
-			if !glob {
+			if !isGlob {
 				s[0] = pattern // as in Redis, the name is in the case of the request
 			}
 			found[name] = s

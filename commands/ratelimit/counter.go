@@ -9,7 +9,7 @@ import (
 func counter() Command {
 	g := grammarOf(limit.Counter)
 	return Command{Command: table.Command{
-		Name: "rl.counter", Arity: -4, Flags: asks, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
+		Name: "rl.counter", Arity: -4, Flags: writesMany, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W*B) with W the number of windows and B the number of buckets per window",
 		Summary: "Counts in fixed windows and weighs the previous one by its overlap, in little memory",
 		Args:    []table.Arg{keyArg, pairs, costArg, bucketsArg, strictArg, idArg, onceArg, shardsArg, failArg, shadowArg, andArg(keyArg, pairs)},

@@ -9,7 +9,7 @@ import (
 func fixed() Command {
 	g := grammarOf(limit.Fixed)
 	return Command{Command: table.Command{
-		Name: "rl.fixed", Arity: -4, Flags: asks, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
+		Name: "rl.fixed", Arity: -4, Flags: writesMany, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W) with W the number of windows",
 		Summary: "Admits at most the limit in each fixed window, so up to twice the limit around a boundary",
 		Args:    []table.Arg{keyArg, pairs, costArg, idArg, onceArg, shardsArg, failArg, shadowArg, andArg(keyArg, pairs)},

@@ -29,8 +29,8 @@ type Command struct {
 	MergeCount func(results []engine.Result) (int64, error)
 	// KeepWords is the number of leading words, including the command's name, that every piece repeats.
 	KeepWords int
-	// Tied reports whether the command ties what it acquires to the connection. It is set for the
-	// commands that acquire or release slots. Else it is nil.
+	// Tied reports whether the command ties what it acquires to the connection. It is nil if the
+	// command neither acquires nor releases slots.
 	Tied func(args [][]byte) bool
 }
 
@@ -70,10 +70,10 @@ var (
 )
 
 var (
-	writes = []string{"write", "denyoom", "fast"}        // flags of commands that change the state of keys
-	asks   = append(slices.Clone(writes), "movablekeys") // flags of commands that ask about any number of keys
-	reads  = []string{"readonly", "fast"}                // flags of commands that do not
-	oneKey = table.Keys{First: 1, Last: 1, Step: 1}
+	writes     = []string{"write", "denyoom", "fast"}        // flags of commands that change the state of keys
+	writesMany = append(slices.Clone(writes), "movablekeys") // flags of those that may have more keys, after AND
+	reads      = []string{"readonly", "fast"}                // flags of commands that change nothing
+	oneKey     = table.Keys{First: 1, Last: 1, Step: 1}
 )
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
@@ -86,8 +86,8 @@ func replyDecision(dst []byte, _ int, requests []engine.Request, results []engin
 	shadow := requests[0].Shadow
 	switch {
 	case shadow && r.Fail != engine.FailDefault:
-		told := engine.FailOpen.Decide(&requests[0], 0) // whatever the FAIL policy is
-		d = &told
+		open := engine.FailOpen.Decide(&requests[0], 0) // whatever the FAIL policy is
+		d = &open
 	case r.Err != nil:
 		return appendFailure(dst, r.Err)
 	}

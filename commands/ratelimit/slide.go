@@ -9,7 +9,7 @@ import (
 func slide() Command {
 	g := grammarOf(limit.Slide)
 	return Command{Command: table.Command{
-		Name: "rl.slide", Arity: -4, Flags: asks, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
+		Name: "rl.slide", Arity: -4, Flags: writesMany, Keys: g.keys, Group: "ratelimit", Since: "0.1.0",
 		Cost:    "O(W) with W the number of windows, independent of limits and costs",
 		Summary: "Admits at most the limit in any trailing window, exactly",
 		Args:    []table.Arg{keyArg, pairs, costArg, idArg, onceArg, shardsArg, failArg, shadowArg, andArg(keyArg, pairs)},

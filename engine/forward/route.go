@@ -61,7 +61,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 			r.add(v, args[k], s.writes)
 		}
 	}
-	if row.partial {
+	if row.askKeys {
 		if err = f.askKeys(p, v, &r, args); err != nil {
 			return row, r, err
 		}
@@ -73,7 +73,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		return row, r, errCrossSlot
 	case r.scattered && (len(args)-1)%row.specs[0].step != 0:
 		r.scattered = false // a key lacks its value: any node replies with the error
-	case r.keys == 0 && row.everywhere(args) && row.mergeNodes == mergeNone && len(v.Nodes) > 1:
+	case r.keys == 0 && row.wholeNode(args) && row.mergeNodes == mergeNone && len(v.Nodes) > 1:
 		return row, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
 	}
 	if r.keys == 0 {

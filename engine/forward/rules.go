@@ -93,8 +93,8 @@ func hasAny(names []string, set map[string]bool) bool {
 	return false
 }
 
-// policies reads the tips for cluster clients about commands that go to several nodes.
-func (r *commandRow) policies(tips map[string]bool) {
+// readTips reads the tips for cluster clients: how to merge the replies of several nodes.
+func (r *commandRow) readTips(tips map[string]bool) {
 	how := mergeNone
 	switch {
 	case tips["response_policy:agg_sum"]:
@@ -123,9 +123,9 @@ func hasPolicy(tips map[string]bool, kind string) bool {
 	return false
 }
 
-// everywhere reports whether the command concerns the whole node: it needs no keys and
+// wholeNode reports whether the command concerns the whole node: it needs no keys and
 // names none. If it has a wrong number of keys, any node refuses it.
-func (r *commandRow) everywhere(args [][]byte) bool {
+func (r *commandRow) wholeNode(args [][]byte) bool {
 	if !r.keyless || len(r.specs) == 0 {
 		return r.keyless
 	}
@@ -136,7 +136,7 @@ func (r *commandRow) everywhere(args [][]byte) bool {
 // seesAll reports whether the command may see or change every key of its node: it names no
 // key, and is not known to touch none.
 func (r *commandRow) seesAll(args [][]byte) bool {
-	return !r.is(touchesNoKey) && (len(r.specs) == 0 || r.everywhere(args))
+	return !r.is(touchesNoKey) && (len(r.specs) == 0 || r.wholeNode(args))
 }
 
 // toAll reports whether the command goes to all nodes.

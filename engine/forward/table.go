@@ -15,7 +15,7 @@ type commandRow struct {
 	complete   bool                   // the specs find all keys of every form of the command
 	keyless    bool                   // without keys, the command concerns the whole node
 	readOnly   bool                   // the command changes no key
-	partial    bool                   // the specs do not find all keys that the command may write: ask a node
+	askKeys    bool                   // the specs do not find all keys that the command may write: ask a node for them
 	traits     trait                  // the properties that are not in the reply to COMMAND
 	refusal    string                 // the error if the command is not forwarded; empty: it is
 	admin      bool                   // refusal is for want of Settings.Admin
@@ -176,12 +176,12 @@ func parseCommand(v any) (row *commandRow, name string) {
 			row.specs = append(row.specs, s)
 		}
 	}
-	row.partial = !all && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
+	row.askKeys = !all && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
 	row.complete = all && (len(row.specs) > 0 || !flags["movablekeys"])
 	row.readOnly = flags["readonly"]
 	row.categories = categories
 	row.judge(flags, categories)
-	row.policies(tips)
+	row.readTips(tips)
 	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
 	subs, _ := f[9].([]any)
 	for _, v := range subs {

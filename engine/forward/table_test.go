@@ -66,7 +66,7 @@ func FuzzTable(f *testing.F) {
 					first, last, ok, _ := s.place(args)
 					require.True(t, !ok || 0 < first && first <= last && last < len(args) && s.step > 0, "%+v of %q", s, args)
 				}
-				if !row.partial { // else a node would be asked
+				if !row.askKeys { // else a node would be asked
 					fw.table.table.Store(&commandTable{name: row})
 					_ = fw.Join(new(Pipeline), new(Transaction), args)
 					_ = fw.ReadsLimits(new(Pipeline), args)

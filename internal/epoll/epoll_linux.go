@@ -6,18 +6,18 @@ import (
 	"syscall"
 )
 
-// once is the most events that one Wait returns.
-const once = 256
+// maxEvents is the most events that one Wait returns.
+const maxEvents = 256
 
 // Set is a set of descriptors. Only one goroutine at a time may call Wait. The other methods may be
 // called from several goroutines at once.
 type Set struct {
-	file   *os.File                 // the epoll descriptor
-	raw    syscall.RawConn          // access to file
-	try    func(fd uintptr) bool    // poll as a func value, created once so that Wait does not allocate
-	events [once]syscall.EpollEvent // filled by poll
-	n      int                      // events that poll has found
-	err    error                    // the error of poll
+	file   *os.File                      // the epoll descriptor
+	raw    syscall.RawConn               // access to file
+	try    func(fd uintptr) bool         // poll as a func value, created once so that Wait does not allocate
+	events [maxEvents]syscall.EpollEvent // filled by poll
+	n      int                           // events that poll has found
+	err    error                         // the error of poll
 }
 
 // New returns an empty set.

@@ -14,9 +14,9 @@ import (
 	"syscall"
 )
 
-// most is the most bytes of one system call. It is limited because the garbage collector may have
+// maxCall is the most bytes of one system call. It is limited because the garbage collector may have
 // to wait until the call ends.
-const most = 256 << 10
+const maxCall = 256 << 10
 
 // Raw returns access to the descriptor of conn, or nil if it cannot be used, for example with TLS.
 func Raw(conn net.Conn) syscall.RawConn {
@@ -57,7 +57,7 @@ func (s *skipping) Read(f func(fd uintptr) bool) error {
 // the end of the stream it returns io.EOF.
 func ReadNow(fd uintptr, p []byte) (n int, ready bool, err error) {
 	for {
-		n, err := read(fd, p[:min(len(p), most)])
+		n, err := read(fd, p[:min(len(p), maxCall)])
 		switch {
 		case errors.Is(err, syscall.EINTR):
 			continue
@@ -163,7 +163,7 @@ func (w *writer) Write(p []byte) (int, error) {
 // attempt reports whether the write is over.
 func (w *writer) attempt(fd uintptr) (over bool) {
 	for w.n < len(w.p) {
-		n, err := write(fd, w.p[w.n:min(len(w.p), w.n+most)])
+		n, err := write(fd, w.p[w.n:min(len(w.p), w.n+maxCall)])
 		switch {
 		case errors.Is(err, syscall.EINTR):
 		case errors.Is(err, syscall.EAGAIN):
