@@ -47,7 +47,7 @@ type client struct {
 	skipNext bool // CLIENT REPLY SKIP: no reply to the next command
 
 	own    clients.Facts   // what the client has set about itself
-	cmd    *row            // the command that was answered last
+	cmd    string          // the name of the command that was answered last; empty if it is unknown
 	failed bool            // the reply to the current command is an error
 	public *clients.Client // what other sessions see of this one
 }
@@ -197,7 +197,7 @@ func (c *client) dispatch(r *row, args [][]byte) {
 // run runs a command in the session, and counts it. With mute its reply is not written: run
 // returns it, or the last part of a long one.
 func (c *client) run(r *row, args [][]byte, mute bool) (muted []byte) {
-	c.cmd = r
+	c.cmd = r.Name
 	if r.counts != nil { // else it only replies that a command is queued
 		began := time.Now()
 		c.failed = false
@@ -301,7 +301,7 @@ func (c *client) reply(took time.Duration) {
 		e := &c.pending[i]
 		mark := len(c.s.Out)
 		if e.row != nil {
-			c.cmd = e.row
+			c.cmd = e.row.Name
 		}
 		switch {
 		case e.err != "":
@@ -316,7 +316,8 @@ func (c *client) reply(took time.Duration) {
 			c.run(e.row, e.args, e.mute)
 			continue
 		case e.row == &forwardRow:
-			same.add(c.h.stats.Command(forwarded[0].Name))
+			c.cmd = forwarded[0].Name
+			same.add(c.h.stats.Command(c.cmd))
 			if c.forwarded(e, &forwarded[0]) {
 				same.failed++
 			}

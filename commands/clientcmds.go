@@ -113,12 +113,9 @@ func runClientTracking(c *client, args [][]byte) {
 // publish makes the session's facts visible to other sessions.
 func (c *client) publish() {
 	now := c.own
-	now.Proto, now.Subs, now.Multi = c.s.Proto, len(c.subs), -1
+	now.Cmd, now.Proto, now.Subs, now.Multi = c.cmd, c.s.Proto, len(c.subs), -1
 	if c.user != nil {
 		now.User = c.user.Name
-	}
-	if c.cmd != nil {
-		now.Cmd = c.cmd.Name
 	}
 	if c.tx.open {
 		now.Multi = len(c.tx.queue)

@@ -139,6 +139,15 @@ func TestRestrictedUsersCanForwardCommandsOnceTheNodeIsBack(t *testing.T) {
 	require.Equal(t, "$-1\r\n", ask(h, s, lines("GET a")...))
 }
 
+func TestClientListNamesForwardedCommands(t *testing.T) {
+	h, _ := forwarding(t)
+	s := open(h, 1)
+	for line, name := range map[string]string{"GET a": "get", "OBJECT HELP": "object|help", "NOPE": "NULL"} {
+		ask(h, s, lines(line)...)
+		require.Contains(t, ask(h, open(h, 2), lines("CLIENT LIST ID 1")...), " cmd="+name+" ", line)
+	}
+}
+
 func TestForwardedCommandsRunWhenClientReplyIsOff(t *testing.T) {
 	h, _ := forwarding(t)
 	s := open(h, 1)

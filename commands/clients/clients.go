@@ -38,7 +38,7 @@ type Facts struct {
 	NoTouch bool   // CLIENT NO-TOUCH ON
 
 	User  string
-	Cmd   string // the last command
+	Cmd   string // the last command; empty: none, or it is unknown
 	Proto int    // 2 or 3
 	Subs  int    // channels subscribed to
 	Multi int    // commands queued since MULTI; -1 outside a transaction
