@@ -106,7 +106,7 @@ func (r *report) whenScriptsAreBetter(b *strings.Builder) {
 	if cases == 0 || len(waits) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "- **When a plain script is better.** When Redis has time to spare and latency counts, for rlproxy is one more hop: a lone client waits\n"+
+	fmt.Fprintf(b, "- **When a plain script is better.** When Redis has time to spare and latency counts, because rlproxy is one more hop: a lone client waits\n"+
 		"  %s us for an answer, and %s us with the script (median). In %d of the %d cases below in which clients send all that they can, the script makes more decisions a\n"+
 		"  second on these cores, which all processes share; in %d of them each client sends one request at a time.\n",
 		short(waits[0].bs.P50), short(waits[0].as.P50), ahead, cases, alone)
