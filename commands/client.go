@@ -55,10 +55,11 @@ type client struct {
 // workspace is what processing a pipeline takes. Sessions share a pool of them, so that
 // one that is silent has none.
 type workspace struct {
-	pipe    engine.Pipeline  // requests to the engine
-	forward forward.Pipeline // forwarded commands
-	checked int              // how many commands of forward are known not to read the state of rate limits
-	pending []entry          // commands that are not answered yet, in order
+	pipe       engine.Pipeline  // requests to the engine
+	forward    forward.Pipeline // forwarded commands
+	forwarding bool             // forward.Begin was called for this pipeline
+	checked    int              // how many commands of forward are known not to read the state of rate limits
+	pending    []entry          // commands that are not answered yet, in order
 }
 
 var workspaces = sync.Pool{New: func() any {
@@ -121,6 +122,10 @@ func (c *client) find(args [][]byte) (*row, string) {
 		default:
 			return nil, reply.UnknownSubcommand(r.Name, args[1])
 		}
+	}
+	if r == &forwardRow && !c.forwarding {
+		c.forward.Begin() // before the checks, which may ask a node about the command
+		c.forwarding = true
 	}
 	switch {
 	case !r.Fits(len(args)):
@@ -355,6 +360,7 @@ func (c *client) reply(took time.Duration) {
 
 // release ends the processing of a pipeline.
 func (c *client) release() {
+	c.forwarding = false
 	workspaces.Put(c.workspace) // it is lost in a panic, whose requests may be under way
 	c.workspace = nil
 	c.publish()

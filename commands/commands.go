@@ -226,7 +226,6 @@ func (h *Handler) Serve(s *resp.Session, pipeline []resp.Command) {
 		}
 	}
 	c.workspace = workspaces.Get().(*workspace)
-	c.forward.Begin()
 	for _, args := range pipeline {
 		c.accept(args)
 		if s.Closing() {
