@@ -186,16 +186,17 @@ func (c *config) matching(pattern string) [][2]string {
 	return all
 }
 
-// joinLines joins the lines of a setting into one, as CONFIG GET does.
+// joinLines joins the lines of a setting into one, as CONFIG GET does. As in Redis, a setting that
+// is only the empty word is shown without quotes.
 func joinLines(lines [][]string) string {
 	var words []string
 	for _, l := range lines {
 		for _, w := range l {
-			if w != "" {
-				w = word.InLine(w)
-			}
-			words = append(words, w)
+			words = append(words, word.InLine(w))
 		}
+	}
+	if len(words) == 1 && words[0] == `""` {
+		return ""
 	}
 	return strings.Join(words, " ")
 }

@@ -92,9 +92,9 @@ func TestShippedFileShowsEveryDefault(t *testing.T) {
 
 // What CONFIG GET shows, CONFIG SET takes, and all lines of a directive are set at once.
 func TestConfigSetTakesWhatConfigGetShows(t *testing.T) {
-	c, err := read("fail-policy error\nfail-policy open local\nfail-policy 'a b*' open\nhot-key \"x y\" 4\nhot-key * 2\nloglevel debug\npassthrough no\n")
+	c, err := read("fail-policy error\nfail-policy open local\nfail-policy 'a b*' open\nfail-policy '' closed\nhot-key \"x y\" 4\nhot-key * 2\nloglevel debug\npassthrough no\n")
 	require.NoError(t, err)
-	require.Equal(t, [][2]string{{"fail-policy", `error open local "a b*" open`}}, c.matching("fail-policy"))
+	require.Equal(t, [][2]string{{"fail-policy", `error open local "a b*" open "" closed`}}, c.matching("fail-policy"))
 	other, settable := newConfig(), 0
 	for i := range directives {
 		d := &directives[i]
@@ -115,6 +115,7 @@ func TestConfigSetTakesWhatConfigGetShows(t *testing.T) {
 		"fail-policy api:* open":       "closed api:* open",
 		"fail-policy LOCAL a OPEN":     "local a open",
 		"fail-policy a open b error":   "closed a open b error",
+		`fail-policy open "" error`:    `open "" error`,
 		"hot-key ":                     "",
 		"hot-key a 2 b 3":              "a 2 b 3",
 		"slowlog-log-slower-than  -1 ": "-1",
