@@ -322,6 +322,10 @@ var dialogues = map[string]string{
 		CONFIG GET nothing
 		CONFIG GET SaV[d-f]
 		CONFIG GET s[a-b]ve
+		CONFIG GET SAVE save
+		CONFIG GET save SAVE
+		CONFIG GET sav? SAVE
+		CONFIG GET SAVE sav?
 		CONFIG GET appendonl?`,
 	"statistics": `
 		COMMAND INFO slowlog|get slowlog|len slowlog|reset slowlog|help config|resetstat

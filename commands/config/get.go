@@ -22,8 +22,11 @@ func (c *Config) get(w reply.Writer, args [][]byte) string {
 		isGlob := strings.ContainsAny(pattern, "*?[")
 		for _, s := range c.matching(pattern) {
 			name := s[0]
+			if _, ok := found[name]; ok {
+				continue
+			}
 			if !isGlob {
-				s[0] = pattern // as in Redis, the name is in the case of the request
+				s[0] = pattern // as in Redis, the name is in the case of the first pattern that matches it
 			}
 			found[name] = s
 		}
