@@ -49,8 +49,8 @@ func (s *Server) guard(next http.Handler) http.Handler {
 	})
 }
 
-// setHeaders sets the headers of every answer. They prevent that a browser shows it in a frame of
-// another site, guesses its type, sends its URL in a Referer, or caches it.
+// setHeaders sets the headers of every answer. They prevent a browser from showing it in a frame of
+// another site, guessing its type, sending its URL in a Referer, and caching it.
 func setHeaders(h http.Header) {
 	h.Set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
 	h.Set("X-Content-Type-Options", "nosniff")
@@ -73,8 +73,8 @@ func (s *Server) recover(r *http.Request) {
 	}
 }
 
-// admit reports whether a request may be made at all under these rules, whoever the user is. If
-// not, it answers the request.
+// admit reports whether these rules allow a request, whichever user sends it. If not, it answers
+// the request.
 func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Rules) bool {
 	c := connOf(r)
 	switch {

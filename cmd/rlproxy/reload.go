@@ -212,7 +212,7 @@ func (c *config) changed(next *config, bySet bool) (found []*directive) {
 	return found
 }
 
-// setting returns the setting of a directive that is not secret, cut to 512 bytes for the log.
+// setting returns the setting of a directive that is not secret, cut to 512 characters for the log.
 func (d *directive) setting(c *config) string {
 	return fmt.Sprintf("%.512s", joinLines(d.value(c).words()))
 }

@@ -103,7 +103,7 @@ func (r *Recorder) Use(f *os.File, s Settings) {
 	if f != nil {
 		next.file, next.Settings = r.open(f), s
 		if former.file == nil {
-			next.windows = newWindows() // what there was to say had no line
+			next.windows = newWindows() // earlier denials have no line in this file
 		}
 		if r.reporter == nil {
 			r.reporter = startReporter(r)
