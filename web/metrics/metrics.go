@@ -72,12 +72,23 @@ func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.
 	}
 	all, own := promhttp.HandlerFor(prometheus.Gatherers{m.own, m.keys}, options), promhttp.HandlerFor(m.own, options)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w = lossyWriter{w}
 		if keys(r) {
 			all.ServeHTTP(w, r)
 		} else {
 			own.ServeHTTP(w, r)
 		}
 	})
+}
+
+// lossyWriter hides that the client of a scrape has gone. Otherwise promhttp logs an error for each
+// metric that is left.
+type lossyWriter struct{ http.ResponseWriter }
+
+// Write implements io.Writer. It never fails.
+func (w lossyWriter) Write(b []byte) (int, error) {
+	_, _ = w.ResponseWriter.Write(b)
+	return len(b), nil
 }
 
 // collector is a function that sends metrics. It describes none in advance, because those of the

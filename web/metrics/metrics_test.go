@@ -215,6 +215,18 @@ func TestStrangeKeysDoNotBreakTheScrape(t *testing.T) {
 	require.Contains(t, text, "\nrlproxy_build_info")
 }
 
+// goneClient is the connection of a client that has closed it.
+type goneClient struct{ http.ResponseWriter }
+
+func (goneClient) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
+
+func TestScrapeThatItsClientCutsOffIsNotLogged(t *testing.T) {
+	t.Parallel()
+	c, _ := observed(t)
+	h := New(c).Handler(func(*http.Request) bool { return true }, slog.New(slog.NewTextHandler(failing{t}, nil)))
+	h.ServeHTTP(goneClient{httptest.NewRecorder()}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+}
+
 func TestKeysAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	label := keyLabel([]byte("a" + strings.Repeat("ü", 80)))
