@@ -43,7 +43,7 @@ func (p *proxy) hangup(t *testing.T, says string) {
 
 const (
 	reloaded    = `msg="configuration reloaded"`
-	notReloaded = `msg="configuration reload failed; the previous configuration stays in effect"`
+	notReloaded = `level=error msg="configuration reload failed; the previous configuration stays in effect"`
 )
 
 // startTLS starts a proxy that listens for TLS only.

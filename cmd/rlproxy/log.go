@@ -42,12 +42,14 @@ func (c *config) decisions() decisionlog.Settings {
 // level returns the configured level as slog's.
 func (c *config) level() slog.Level { return levels[slices.Index(levelNames, c.logLevel)] }
 
-// nameLevel replaces slog's name of a level with Redis's. Errors keep slog's.
+// nameLevel replaces slog's name of a level with Redis's, which has none for errors.
 func nameLevel(groups []string, a slog.Attr) slog.Attr {
 	if level, ok := a.Value.Any().(slog.Level); ok && len(groups) == 0 && a.Key == slog.LevelKey {
+		name := "error"
 		if i := slices.Index(levels, level); i >= 0 {
-			a.Value = slog.StringValue(levelNames[i])
+			name = levelNames[i]
 		}
+		a.Value = slog.StringValue(name)
 	}
 	return a
 }
