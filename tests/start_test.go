@@ -48,7 +48,7 @@ func TestHelpAndVersionArePrinted(t *testing.T) {
 func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ content, want string }{
-		{"port 1\nprot 2\n", `a.conf:2: unknown directive "prot": it must be aclfile, backend, `},
+		{"port 1\nprot 2\n", `a.conf:2: unknown directive "prot"; rlproxy --help lists the directives`},
 		{"\n\nport many\n", `a.conf:3: port must be an integer from 0 to 65535; it was "many"`},
 		{"loglevel loud\n", `a.conf:1: loglevel must be debug, verbose, notice or warning; it was "loud"`},
 		{"requirepass \"open\n", `a.conf:1: unbalanced quotes`},

@@ -82,7 +82,7 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 	d := directiveByName(name)
 	switch {
 	case d == nil:
-		return fmt.Errorf("%s: unknown directive %.128q: it must be %s", where, name, word.List(directiveNames()))
+		return fmt.Errorf("%s: unknown directive %.128q; rlproxy --help lists the directives", where, name)
 	case d.value == nil:
 		return r.include(where, dir, d, words)
 	}
@@ -136,13 +136,4 @@ func (r *reader) include(where, dir string, d *directive, words []string) error 
 		return fmt.Errorf("%s: %w", where, err)
 	}
 	return nil
-}
-
-func directiveNames() []string {
-	names := make([]string, len(directives))
-	for i, d := range directives {
-		names[i] = d.name
-	}
-	slices.Sort(names)
-	return names
 }

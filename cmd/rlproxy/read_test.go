@@ -16,7 +16,7 @@ import (
 
 func TestBadSettingsAreRefusedWithTheirLineAndWhatIsAllowed(t *testing.T) {
 	for line, want := range map[string]string{
-		"prot 1":                             `unknown directive "prot": it must be aclfile, backend, `,
+		"prot 1":                             `unknown directive "prot"; rlproxy --help lists the directives`,
 		"port 65536":                         `port must be an integer from 0 to 65535; it was "65536"`,
 		"port":                               `port must be an integer from 0 to 65535; nothing was given`,
 		"port 1 2":                           `port must be an integer from 0 to 65535; it was "1 2"`,
