@@ -39,6 +39,23 @@ func openFile(path string, flags int) (*os.File, error) {
 	return f, nil
 }
 
+// endsWithinLine reports whether a file ends with a part of a line, as another process leaves it
+// if the disk is full or the machine crashes.
+func endsWithinLine(f *os.File) bool {
+	info, err := f.Stat()
+	if err != nil || !info.Mode().IsRegular() || info.Size() == 0 {
+		return false
+	}
+	written, err := os.Open(f.Name()) // f is only for writing
+	if err != nil {
+		return false
+	}
+	defer func() { _ = written.Close() }()
+	var last [1]byte
+	_, err = written.ReadAt(last[:], info.Size()-1)
+	return err == nil && last[0] != '\n'
+}
+
 // CheckFile returns the error that OpenFile would return. It leaves no file behind.
 func CheckFile(path string) error {
 	if path == "" {

@@ -1,6 +1,7 @@
 package decisionlog
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -33,6 +34,22 @@ func TestFilesAreAppendedTo(t *testing.T) {
 	f, err := OpenFile("")
 	require.NoError(t, err)
 	require.Nil(t, f)
+}
+
+// The part of a line that a process before left does not spoil the first line after it.
+func TestLinesBeginAfterAPartOfALine(t *testing.T) {
+	t.Parallel()
+	b := silent(t)
+	require.NoError(t, os.WriteFile(b.path, []byte(`{"time":"2026`), 0o600))
+	b.open(t, Settings{})
+	b.show(slide("a"))
+	b.close()
+	text, err := os.ReadFile(b.path)
+	require.NoError(t, err)
+	first, rest, _ := strings.Cut(string(text), "\n")
+	require.Equal(t, `{"time":"2026`, first)
+	require.True(t, json.Valid([]byte(rest)), rest)
+	require.Equal(t, 1, strings.Count(rest, "\n"))
 }
 
 // What cannot be written is an error at once, also for a check, which leaves no file.

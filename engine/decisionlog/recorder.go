@@ -104,6 +104,9 @@ func (r *Recorder) Use(f *os.File, s Settings) {
 		next.file, next.Settings = r.open(f), s
 		if former.file == nil {
 			next.windows = newWindows() // earlier denials have no line in this file
+			if endsWithinLine(f) {
+				next.file.add([]byte{'\n'}, maxQueue)
+			}
 		}
 		if r.reporter == nil {
 			r.reporter = startReporter(r)
