@@ -137,6 +137,17 @@ func TestCheckStartsNothing(t *testing.T) {
 	require.Zero(t, code, out)
 }
 
+// The first line has the version and the sizes, also if there is more to log before clients are served:
+// here the policies that are read from the node.
+func TestLogBeginsWithVersionAndSizes(t *testing.T) {
+	t.Parallel()
+	args := backends(startNodes(t, 1)...)
+	dial(t, startProxy(t, args...).addr).setPolicy(t, "api SLIDE 5 60")
+	out := startProxy(t, args...).Output.String()
+	require.Contains(t, out, "loaded the stored policies")
+	require.Regexp(t, `^time=\S+ level=notice msg=starting version=\S+ build=.* maxmemory=\d+ maxmemory-clients=\d+\n`, out)
+}
+
 func TestListensOnAddressesAndAUnixSocket(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "s")

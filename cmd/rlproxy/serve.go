@@ -79,6 +79,9 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 // listener sends to ended when it has ended, which has room for all of them. If start returns an error,
 // nothing is served, and the caller closes the engines.
 func start(ctx context.Context, c *config, now *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
+	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
+		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
+	limitMemory(c, available(), log)
 	if err := eng.keepPolicies(c, log); err != nil {
 		return nil, err
 	}
@@ -87,9 +90,6 @@ func start(ctx context.Context, c *config, now *live, ready prepared, eng *engin
 		return nil, err
 	}
 	eng.decisions.Use(decisions, c.decisions())
-	limitMemory(c, available(), log)
-	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
-		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
 	listeners, err := listen(ctx, c, now.tls.wrap)
 	if err != nil {
 		return nil, err
