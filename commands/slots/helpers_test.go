@@ -37,6 +37,8 @@ type world struct {
 	panicked int            // how often it did
 	gate     chan struct{}  // if set, requests that release wait until it is closed
 	settling int            // requests that release, also those that wait
+	late     chan struct{}  // if set, renewals wait until it is closed
+	renewing int            // renewals, also those that wait
 	renewals []int          // the number of renewals of each pipeline that had any
 	bytes    int64          // reserved
 }
@@ -78,6 +80,13 @@ func (w *world) pass(ms int64) {
 	case w.wake <- struct{}{}: // look at the clock again
 	default:
 	}
+}
+
+// count returns a counter of the engine.
+func (w *world) count(n *int) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return *n
 }
 
 // lives reports whether the engine has a live lease.
@@ -143,12 +152,13 @@ func (f fake) Do(p *engine.Pipeline) {
 	for i := range p.Requests {
 		r, res := &p.Requests[i], &p.Results[i]
 		n := name{string(r.Key), r.Hold.ID}
-		if gate := w.gate; r.Op == engine.OpSettle {
-			if w.settling++; gate != nil {
-				w.mu.Unlock()
-				<-gate
-				w.mu.Lock()
-			}
+		switch r.Op {
+		case engine.OpSettle:
+			w.settling++
+			w.await(w.gate)
+		case engine.OpRenew:
+			w.renewing++
+			w.await(w.late)
 		}
 		if w.down {
 			res.Err = &engine.Unavailable{Node: "a:1", Why: "no answer in 50ms"}
@@ -172,6 +182,16 @@ func (f fake) Do(p *engine.Pipeline) {
 	if renewals > 0 {
 		w.renewals = append(w.renewals, renewals)
 	}
+}
+
+// await waits until gate is closed, if there is one. w.mu is held, but not while await waits.
+func (w *world) await(gate chan struct{}) {
+	if gate == nil {
+		return
+	}
+	w.mu.Unlock()
+	<-gate
+	w.mu.Lock()
 }
 
 func (f fake) Where([]byte) (node string, shards int) { return "a:1", 1 }

@@ -56,15 +56,15 @@ func (k *Keeper) guarded(work func()) {
 // round renews leases that are due, and releases those of closed connections.
 func (k *Keeper) round() {
 	now := k.now()
-	var renew, release []*lease
-	var turns []int
+	var renew []renewal
+	var release []*lease
 	k.mu.Lock()
 	for len(renew)+len(release) < maxRound {
 		l := k.due.next(now)
 		switch {
 		case l == nil:
 		case l.owner != nil:
-			renew, turns = append(renew, l), append(turns, l.turn)
+			renew = append(renew, renewal{l, l.turn, l.ttl})
 			continue
 		case l.end <= now: // it has expired
 			k.remove(l)
@@ -78,7 +78,7 @@ func (k *Keeper) round() {
 	freed := k.begin(release)
 	k.mu.Unlock()
 	k.guarded(func() { k.free(&k.pipe, release, freed) })
-	k.guarded(func() { k.renew(renew, turns, now) })
+	k.guarded(func() { k.renew(renew, now) })
 }
 
 // last releases all leases of closed connections, whenever they are due.
@@ -95,47 +95,58 @@ func (k *Keeper) last() {
 	k.free(&k.pipe, release, freed)
 }
 
-// renew renews leases, which had these turns at now.
-func (k *Keeper) renew(leases []*lease, turns []int, now int64) {
-	if len(leases) == 0 {
+// A renewal is a lease that is being renewed, with its turn and its TTL in ms when the renewal was sent. An
+// RL.ACQUIRE may change those of the lease meanwhile.
+type renewal struct {
+	lease *lease
+	turn  int
+	ttl   int64
+}
+
+// renew sends renewals, which were made at now.
+func (k *Keeper) renew(renewals []renewal, now int64) {
+	if len(renewals) == 0 {
 		return
 	}
 	k.pipe.Reset()
-	for _, l := range leases {
+	for _, n := range renewals {
 		r := k.pipe.Add()
-		r.Op, r.Kind, r.Key = engine.OpRenew, limit.Concurrency, []byte(l.key)
-		r.Hold = &engine.Hold{ID: l.id, TTL: l.ttl, Release: true}
+		r.Op, r.Kind, r.Key = engine.OpRenew, limit.Concurrency, []byte(n.lease.key)
+		r.Hold = &engine.Hold{ID: n.lease.id, TTL: n.ttl, Release: true}
 	}
 	answered := false
 	defer func() { // also in a panic of the engine
 		k.mu.Lock()
 		defer k.mu.Unlock()
-		for i, l := range leases {
-			if k.leases[l.name] != l || l.owner == nil || l.place >= 0 {
-				continue // released, or acquired again since
+		for i, n := range renewals {
+			if l := n.lease; k.leases[l.name] != l || l.owner == nil {
+				continue // released since
 			}
 			res := engine.Result{Err: errPanic}
 			if answered {
 				res = k.pipe.Results[i]
 			}
-			k.renewed(l, &res, l.turn != turns[i] || l.claims > 0, now)
+			k.renewed(n, &res, now)
 		}
 	}()
 	k.cfg.Engine.Do(&k.pipe)
 	answered = true
 }
 
-// renewed records the answer to a renewal that was sent at sent. With again, there was an RL.ACQUIRE
-// since then.
-// k.mu is held.
-func (k *Keeper) renewed(l *lease, res *engine.Result, again bool, sent int64) {
+// renewed records the answer to a renewal that was sent at sent. An RL.ACQUIRE since then may have been
+// decided before the renewal or after it, so the lease may have the TTL of either. k.mu is held.
+func (k *Keeper) renewed(n renewal, res *engine.Result, sent int64) {
+	l := n.lease
+	again := l.turn != n.turn || l.claims > 0
 	switch {
+	case l.place >= 0: // RL.ACQUIRE was answered
+		k.plan(l, min(l.at, renewAt(sent, n.ttl)))
 	case again && !l.held: // the answer to RL.ACQUIRE decides
 	case again || res.Err == nil && res.Renewed:
-		l.end = max(l.end, ends(sent, l.ttl))
-		k.plan(l, renewAt(sent, l.ttl))
+		l.end = max(l.end, ends(sent, n.ttl))
+		k.plan(l, renewAt(sent, min(l.ttl, n.ttl)))
 	case res.Err != nil && l.end > k.now():
-		k.plan(l, k.now()+min(retryAfter, max(l.ttl/12, 1)))
+		k.plan(l, k.now()+min(retryAfter, max(n.ttl/12, 1)))
 	default:
 		k.lost.Add(1)
 		k.remove(l)

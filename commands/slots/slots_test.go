@@ -57,7 +57,7 @@ func TestAReleaseThatIsNotAnsweredIsTriedAgainUntilTheTTL(t *testing.T) {
 	c.Release()
 	require.EqualValues(t, 1, w.tied.Load())
 	w.pass(retryAfter)
-	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settling == 2 }, "tried again")
+	w.eventually(func() bool { return w.count(&w.settling) == 2 }, "tried again")
 	require.True(t, w.lives("a"))
 	w.set(func() { w.down = false })
 	w.pass(retryAfter)
@@ -110,6 +110,33 @@ func TestRenewalsAreTriedAgainWhileANodeIsAway(t *testing.T) {
 	w.set(func() { w.down = true })
 	w.pass(13_000)
 	w.eventually(func() bool { return w.tied.Load() == 0 }, "it has ended")
+}
+
+// The client acquires its lease again with a longer TTL while a renewal with the former one is under way,
+// and the node answers the renewal last: the lease has the shorter TTL.
+func TestARenewalThatIsAnsweredAfterAnAcquireDoesNotLoseTheLease(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	late := make(chan struct{})
+	w.set(func() { w.late = late })
+	w.pass(4000)
+	w.eventually(func() bool { return w.count(&w.renewing) == 1 }, "the renewal is under way")
+	p := request(engine.OpDecide, "a")
+	p.Requests[0].Hold.TTL = 600_000
+	require.Empty(t, c.Claim(&p.Requests[0], true))
+	fake{w}.Do(p)
+	c.Done(p.Requests, p.Results, true)
+	w.set(func() { w.late = nil })
+	close(late)
+	for range 10 {
+		n := w.count(&w.renewing)
+		w.pass(4000)
+		if n == 1 {
+			w.eventually(func() bool { return w.count(&w.renewing) == 2 }, "it is renewed while it lives")
+		}
+		require.True(t, w.lives("a"))
+	}
 }
 
 func TestRLReleaseUntiesALease(t *testing.T) {
@@ -184,7 +211,7 @@ func waitForRelease(t *testing.T, tied bool) {
 	w.set(func() { w.gate = gate })
 	released, acquired := make(chan struct{}), make(chan bool)
 	go func() { old.Release(); close(released) }() // ends once the gate is open
-	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return w.settling == 1 }, "the release is under way")
+	w.eventually(func() bool { return w.count(&w.settling) == 1 }, "the release is under way")
 	go func() { acquired <- w.acquire(&again, "a", tied) }() // ends after the release
 	require.True(t, w.acquire(&again, "b", tied), "other leases do not wait")
 	synctest.Wait() // until all others wait
