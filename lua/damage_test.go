@@ -2,6 +2,7 @@ package lua
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -54,6 +55,7 @@ func TestDamagedHoldsAreErrorsOfTheirKeys(t *testing.T) {
 		}
 		s.Do("SET", "k", stored)
 		clock, id, from := base+rng.Int64N(1200), string(rune('a'+rng.IntN(9))), time.Now()
+		var reply string
 		var err error
 		switch rng.IntN(7) {
 		case 0:
@@ -65,11 +67,13 @@ func TestDamagedHoldsAreErrorsOfTheirKeys(t *testing.T) {
 		case 3:
 			_, err = call(s, Settle.Name, "k", clock, "\x02"+strings.Repeat(id, 16)+string(put(nil, 1, 6)))
 		case 4:
-			_, err = call(s, Renew.Name, "k", clock, strings.Repeat(id, 16)+string(put(nil, 500, 5)))
+			reply, err = call(s, Each.Name, "k", clock, strings.Repeat(id, 16)+string(put(nil, 500, 5)), "renew")
+			if err == nil && reply[0] >= 1<<7 {
+				err = errors.New(reply)
+			}
 		case 5:
 			_, err = call(s, Inspect.Name, "k", clock)
 		case 6:
-			var reply string
 			reply, err = call(s, All.Name, "k", clock, all["slide"])
 			if err == nil && reply[7] == 1 {
 				require.Regexp(t, "is damaged|of this version|unknown kind", reply)

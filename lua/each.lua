@@ -1,25 +1,30 @@
 -- each.lua: the function rl_each answers several requests that have ids, in order. Each is answered as by a call of rl_admit
--- or rl_settle.
+-- or rl_settle, or renews a lease.
 --
 -- KEYS    the stored key of each request, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] and on: per request the two arguments of rl_admit, or the one of rl_settle and an empty one
--- returns per request the length of the reply 2 bytes, and the reply; the length is 0 if the request failed and charged nothing
+-- ARGV[2] and on: per request two arguments: those of rl_admit; the one of rl_settle and an empty one; or for a renewal the
+--         digest of the id 16 bytes and for how many ms the lease lasts from now on 5, and 'renew'
+-- returns per request the length of the reply 2 bytes, and the reply; or if the request failed, which charges nothing, the
+--         length of the error plus 32768 2, and the text of the error
 -- Cost: the sum of the single calls, with one call of TIME in all.
 local lib = ...
 
 local pack = struct.pack
+local FAILED = 32768
 
 function lib.each(keys, args)
-  local clock, before, count, out = lib.clock_of(args[1]), 0, #keys, {}
-  if count == 0 then
+  local clock, before, count, out = lib.clock_of(args[1]), 0, (#args - 1) / 2, {}
+  if #keys == 0 then
     count = (#args - 1) / 3
     keys, before = args, 2 * count + 1
   end
   for i = 1, count do
-    local f = args[2 * i + 1] == '' and lib.settle_one or lib.admit_one
-    local ok, reply = pcall(f, keys[before + i], clock, args[2 * i], args[2 * i + 1])
-    out[2 * i - 1], out[2 * i] = ok and pack('>I2', #reply) or '\0\0', ok and reply or ''
+    local key, kind = keys[before + i], args[2 * i + 1]
+    local f = kind == '' and lib.settle_one or kind == 'renew' and lib.renew_one or lib.admit_one
+    local ok, reply = pcall(f, key, clock, args[2 * i], kind)
+    if not ok then reply = lib.record.explain(key, reply) end
+    out[2 * i - 1], out[2 * i] = pack('>I2', #reply + (ok and 0 or FAILED)), reply
   end
   return table.concat(out)
 end

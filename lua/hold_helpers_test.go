@@ -151,20 +151,27 @@ func (h *holder) settle(kind limit.Kind, id string, cost int64) (engine.Settleme
 	return s, lapsed
 }
 
-func (h *holder) renew(ttl int64, ids ...string) []wire.Renewal {
+// renew renews leases in one call, and reports which of them were renewed.
+func (h *holder) renew(ttl int64, ids ...string) (renewed []bool) {
 	h.Helper()
-	var all []*engine.Request
-	words := []any{"fcall", lua.Renew.Name, len(ids)}
+	var requests []*engine.Request
+	var keys []string
 	for _, id := range ids {
-		all = append(all, with(slide(0), id, ttl, true))
-		words = append(words, stored)
+		r := with(slide(0), id, ttl, true)
+		r.Op = engine.OpRenew
+		requests, keys = append(requests, r), append(keys, stored)
 	}
-	words = append(words, strconv.FormatInt(base+h.at, 10), string(wire.RenewArgs(all)[0]))
+	words := wire.KeysArgs(lua.Each, keys, strconv.FormatInt(base+h.at, 10), wire.EachArgs(requests), false, false)
 	reply, err := h.server.Client.Do(context.Background(), words...).Text()
 	require.NoError(h, err)
-	renewals, err := wire.DecodeRenew(reply, len(ids))
+	all, err := wire.DecodeEach(reply, len(ids))
 	require.NoError(h, err)
-	return renewals
+	for _, each := range all {
+		done, err := wire.DecodeRenew(each.Reply)
+		require.NoError(h, err, each.Failure)
+		renewed = append(renewed, done)
+	}
+	return renewed
 }
 
 func (h *holder) inspect() []engine.State {

@@ -178,7 +178,7 @@ func TestLeasesAreRenewedReleasedOrEnd(t *testing.T) {
 	require.EqualValues(t, 1, again.Spec.Cost, "it keeps its cost")
 	require.EqualValues(t, 2, again.Spec.Windows[0].Limit)
 	require.Equal(t, limit.Usage{Used: 2, Last: 80}, u(again))
-	require.Equal(t, []wire.Renewal{wire.Renewed, wire.Ended, wire.Renewed}, h.renew(100, "b", "c", "a"))
+	require.Equal(t, []bool{true, false, true}, h.renew(100, "b", "c", "a"))
 	require.EqualValues(t, 109, h.kept().until)
 	require.Equal(t, []engine.State{{Kind: limit.Concurrency, Buckets: 1, Limit: 2, Node: "node", TTL: 100, Held: 3, Holds: 2, Rate: h.inspect()[0].Rate}}, h.inspect())
 
@@ -188,9 +188,9 @@ func TestLeasesAreRenewedReleasedOrEnd(t *testing.T) {
 	require.Equal(t, engine.Settlement{Settled: true, Returned: 2}, s)
 	s, _ = h.settle(limit.Concurrency, "b", 0)
 	require.False(t, s.Settled, "it has ended, and is not remembered")
-	require.Equal(t, []wire.Renewal{wire.Ended, wire.Renewed}, h.renew(100, "b", "a"))
+	require.Equal(t, []bool{false, true}, h.renew(100, "b", "a"))
 	h.at = 110
-	require.Equal(t, []wire.Renewal{wire.Ended}, h.renew(100, "a"), "a renewal never revives")
+	require.Equal(t, []bool{false}, h.renew(100, "a"), "a renewal never revives")
 	require.Equal(t, limit.Usage{Last: 50}, u(h.admit(acquire(1, 1, 50, "d"))))
 	s, _ = h.settle(limit.Concurrency, "d", 0)
 	require.True(t, s.Settled)
@@ -381,12 +381,12 @@ func TestEachAnswersAsAlone(t *testing.T) {
 		require.NoError(t, err)
 		return reply
 	}
-	var alone []string
+	var alone []wire.Each
 	for _, r := range requests {
 		if r.Op == engine.OpSettle {
-			alone = append(alone, run(lua.Settle, wire.SettleArgs(r), false, stored))
+			alone = append(alone, wire.Each{Reply: run(lua.Settle, wire.SettleArgs(r), false, stored)})
 		} else {
-			alone = append(alone, run(lua.Admit, wire.AdmitArgs(r), false, stored))
+			alone = append(alone, wire.Each{Reply: run(lua.Admit, wire.AdmitArgs(r), false, stored)})
 		}
 	}
 	for _, apart := range []bool{false, true} {
@@ -398,8 +398,8 @@ func TestEachAnswersAsAlone(t *testing.T) {
 	h.server.Do("SET", "rl:{bad}", "nonsense")
 	got, err := wire.DecodeEach(run(lua.Each, wire.EachArgs(requests[:2]), false, "rl:{bad}", "rl:{good}"), 2)
 	require.NoError(t, err)
-	require.Empty(t, got[0], "its key has failed")
-	require.NotEmpty(t, got[1])
+	require.Contains(t, got[0].Failure, "RL.RESET removes it")
+	require.Empty(t, got[1].Failure)
 }
 
 // When the log of a key is too long for an inline record, a hold is added and removed without rewriting the log.

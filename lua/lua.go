@@ -50,14 +50,13 @@ type Function struct {
 	short string // in the library's table
 }
 
-// The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key, Each runs those
-// two for several, and Renew renews several leases. All answers a multi-key request, and Inspect describes a key. For split
+// The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key. Each runs those
+// two for several, and renews leases. All answers a multi-key request, and Inspect describes a key. For split
 // keys, Lend and Forget run at the home, Recall and Take at a shard.
 var (
 	Decide  = &Function{short: "decide"}
 	Admit   = &Function{short: "admit"}
 	Settle  = &Function{short: "settle"}
-	Renew   = &Function{short: "renew"}
 	Each    = &Function{short: "each"}
 	All     = &Function{short: "all"}
 	Inspect = &Function{short: "inspect"}
@@ -67,7 +66,7 @@ var (
 	Take    = &Function{short: "take"}
 )
 
-var functions = []*Function{Decide, Admit, Settle, Renew, Each, All, Inspect, Lend, Forget, Recall, Take}
+var functions = []*Function{Decide, Admit, Settle, Each, All, Inspect, Lend, Forget, Recall, Take}
 
 // Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have two versions.
 var Library struct{ Name, Source string }

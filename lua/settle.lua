@@ -1,5 +1,5 @@
 -- settle.lua: the end and the renewal of holds. The function rl_settle ends a hold and charges its final cost, for RL.SETTLE;
--- RL.RELEASE uses it with a cost of 0.
+-- RL.RELEASE uses it with a cost of 0. Renewals are part of a call of rl_each.
 --
 -- KEYS[1] the stored key
 -- ARGV[1] the clock in ms; empty: the node's own
@@ -57,28 +57,10 @@ function lib.settle_one(key, clock, asked)
 end
 lib.settle = record.guarded(function(keys, args) return lib.settle_one(keys[1], lib.clock_of(args[1]), args[2]) end)
 
--- The function rl_renew extends leases of RL.ACQUIRE, each from now on for a number of ms.
---
--- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
--- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] per key: the digest of the id 16 bytes, ms 5
--- returns per key 1 byte: 1 if it was renewed, 0 if it had ended, 2 if this key has failed. If there is only one key, its error
---         is returned instead
--- Cost: O(keys); per key two Redis calls to read, and usually two to write.
-function lib.renew(keys, args)
-  local clock, said, before = lib.clock_of(args[1]), args[2], 0
-  local count = #said / 21
-  if #keys == 0 then keys, before = args, #args - count end
-  local out = {}
-  for i = 1, count do
-    local key = keys[before + i]
-    local field, digest, ttl = unpack('>c2c14I5', said, i * 21 - 20)
-    local ok, why = pcall(function()
-      ids.open(key, ids.LEASE, field, digest, clock)
-      return by_id.renew(ids.record(clock), ttl) and '\1' or '\0'
-    end)
-    if not ok and count == 1 then error({ err = (record.explain(key, why)) }) end
-    out[i] = ok and why or '\2'
-  end
-  return table.concat(out)
+-- renew_one extends a lease of RL.ACQUIRE: asked is the first argument of a renewal in a call of rl_each. It returns a byte 1 if
+-- the lease was renewed, 0 if it had ended.
+function lib.renew_one(key, clock, asked)
+  local field, digest, ttl = unpack('>c2c14I5', asked)
+  ids.open(key, ids.LEASE, field, digest, clock)
+  return by_id.renew(ids.record(clock), ttl) and '\1' or '\0'
 end

@@ -107,7 +107,7 @@ func (b *batch) applyEntries(q *queue, c *entries, reply string) error {
 // what the answer reveals about splits to package split.
 func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock int64) {
 	if a.Status == wire.Failed {
-		if a.NotHere() && b.clustered && !c.misrouted {
+		if wire.NotHere(a.Failure) && b.clustered && !c.misrouted {
 			b.misrouteEntry(c, at)
 			return
 		}

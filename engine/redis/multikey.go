@@ -81,7 +81,7 @@ func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
 	for i := range answers {
 		a := &answers[i]
 		switch {
-		case a.NotHere():
+		case wire.NotHere(a.Failure):
 			m.apart = true
 			return nil
 		case a.Status == wire.Failed:

@@ -2,9 +2,9 @@ package redis
 
 import (
 	"context"
-	"errors"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
@@ -13,8 +13,8 @@ import (
 )
 
 // Some items, marked single, are not entries of a call of rl_decide: RL.INSPECT, requests with an id, multi-key
-// requests, and the calls of package split. Each has a call of its own, except that consecutive renewals share one,
-// and so do other consecutive requests with ids.
+// requests, and the calls of package split. Each has a call of its own, except that consecutive requests with ids
+// share one.
 
 // maxSharing is the most requests in one shared call. Each keeps the node busy for tens of microseconds.
 const maxSharing = 64
@@ -34,9 +34,7 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	case it.multi != nil:
 		f, args, stored = lua.All, wire.AllArgs(it.multi.requests), it.multi.stored()
 	case it.req.Op == engine.OpInspect:
-	case it.req.Op == engine.OpRenew:
-		f, args = lua.Renew, wire.RenewArgs(same)
-	case items > 1:
+	case items > 1 || it.req.Op == engine.OpRenew:
 		f, args = lua.Each, wire.EachArgs(same)
 	case it.req.Op == engine.OpSettle:
 		f, args = lua.Settle, wire.SettleArgs(it.req)
@@ -56,19 +54,13 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	return items
 }
 
-// sharing returns the requests with ids from item i on that share a call: either renewals or other requests.
-// A request that was misrouted or redirected with ASK has a call of its own.
+// sharing returns the requests with ids from item i on that share a call. A request that was misrouted or
+// redirected with ASK has a call of its own.
 func (b *batch) sharing(i int) (same []*engine.Request) {
-	renewals := false
 	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
 		it := &b.items[j]
 		lone := it.misrouted || it.asking
 		if !it.single || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i {
-			break
-		}
-		if renews := it.req.Op == engine.OpRenew; j == i {
-			renewals = renews
-		} else if renews != renewals {
 			break
 		}
 		if same = append(same, it.req); lone {
@@ -90,9 +82,7 @@ func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 		return b.applyMultiKey(q, it, reply)
 	case it.req.Op == engine.OpInspect:
 		return b.applyInspect(q, it, reply)
-	case it.req.Op == engine.OpRenew:
-		return b.applyRenewals(cmd, reply)
-	case cmd.items > 1:
+	case cmd.items > 1 || it.req.Op == engine.OpRenew:
 		return b.applyEach(q, cmd, reply)
 	}
 	return b.applyID(q, it, reply)
@@ -100,19 +90,23 @@ func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
 
 // applyID sets the result of a request with an id.
 func (b *batch) applyID(q *queue, it *pending, reply string) error {
-	if it.req.Op != engine.OpSettle {
-		return b.applyAdmit(q, it, reply)
+	switch it.req.Op {
+	case engine.OpRenew:
+		renewed, err := wire.DecodeRenew(reply)
+		it.res.Renewed = renewed
+		return err
+	case engine.OpSettle:
+		settled, lapsed, err := wire.DecodeSettle(reply)
+		if err == nil {
+			it.res.Settled, it.res.Lapsed = settled, lapsed
+		}
+		return err
 	}
-	settled, lapsed, err := wire.DecodeSettle(reply)
-	if err == nil {
-		it.res.Settled, it.res.Lapsed = settled, lapsed
-	}
-	return err
+	return b.applyAdmit(q, it, reply)
 }
 
-// applyEach sets the results of requests with ids that shared a call. A request whose key failed was not
-// charged; it is resubmitted alone so that the node reports the reason. A malformed reply is an error of the
-// whole call.
+// applyEach sets the results of requests with ids that shared a call. A request that failed was not charged, and the
+// others are not affected. A malformed reply is an error of the whole call.
 func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
 	replies, err := wire.DecodeEach(reply, cmd.items)
 	if err != nil {
@@ -120,10 +114,17 @@ func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
 	}
 	for i, r := range replies {
 		j := cmd.item + i
-		if r == "" {
+		it := &b.items[j]
+		switch {
+		case b.clustered && wire.NotHere(r.Failure):
 			b.misrouteItem(j)
-		} else if err := b.applyID(q, &b.items[j], r); err != nil {
-			return err
+		case r.Failure != "":
+			q.traffic.failures[backend.KindKey].Add(1)
+			q.fail(it, lua.Locate(r.Failure))
+		default:
+			if err := b.applyID(q, it, r.Reply); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
@@ -137,28 +138,6 @@ func (b *batch) applyInspect(q *queue, it *pending, reply string) error {
 	it.res.States = states
 	if divided {
 		q.engine.leave(it, split.Request{})
-	}
-	return nil
-}
-
-// errRenewal is the error of a node that did not renew a lease and gave no reason, although it was asked about that one only.
-var errRenewal = errors.New("the node does not say why it did not renew the lease")
-
-func (b *batch) applyRenewals(cmd *command, reply string) error {
-	renewed, err := wire.DecodeRenew(reply, cmd.items)
-	if err != nil {
-		return err
-	}
-	for i, said := range renewed {
-		j := cmd.item + i
-		switch it := &b.items[j]; {
-		case said != wire.RenewFailed:
-			it.res.Renewed = said == wire.Renewed
-		case cmd.items == 1:
-			return errRenewal
-		default:
-			b.misrouteItem(j) // asked alone, the node reports the reason
-		}
 	}
 	return nil
 }

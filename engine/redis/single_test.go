@@ -70,8 +70,7 @@ func askAll(t testing.TB, e *Engine, requests ...engine.Request) []engine.Result
 	return p.Results
 }
 
-// Renewals that follow each other are few calls, whatever their keys, and end at requests
-// that are none.
+// Renewals that follow each other are few calls, whatever their keys, and so are renewals among other requests with ids.
 func TestRenewalsShareACall(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -94,7 +93,7 @@ func TestRenewalsShareACall(t *testing.T) {
 
 	before = functionCalls(t, s)
 	mixed := askAll(t, e, slices.Concat(renewed[:2], []engine.Request{charge("pool0", 5), release("pool0", "0")}, renewed[:2])...)
-	require.Equal(t, 4, functionCalls(t, s)-before)
+	require.Equal(t, 3, functionCalls(t, s)-before)
 	require.True(t, mixed[0].Renewed && mixed[1].Renewed && mixed[3].Settled.Settled && mixed[5].Renewed)
 	require.False(t, mixed[4].Renewed, "what was released has ended")
 
@@ -133,7 +132,7 @@ func TestRequestsWithIDsShareACall(t *testing.T) {
 	}
 	before = functionCalls(t, s)
 	askAll(t, e, requests[0], renew("slots", "1"), requests[1], charge("k", 5), requests[2], requests[3])
-	require.Equal(t, 5, functionCalls(t, s)-before, "renewals and requests without ids are calls of their own")
+	require.Equal(t, 3, functionCalls(t, s)-before, "a request without an id ends the call before it")
 }
 
 // A damaged record is its own key's trouble: the other requests of the call are answered.
@@ -149,6 +148,23 @@ func TestADamagedKeyDoesNotKeepOthersFromBeingAnswered(t *testing.T) {
 	require.ErrorContains(t, p.Results[1].Err, "RL.RESET removes it")
 	require.ErrorContains(t, p.Results[2].Err, "RL.RESET removes it")
 	a.unharmed(t)
+}
+
+// A request that fails is answered in its turn: it is not asked again after those behind it.
+func TestAFailureDoesNotChangeTheOrderOfASharedCall(t *testing.T) {
+	t.Parallel()
+	e := openAlways(t, 5*time.Second, redistest.Start(t).URL())
+	ready(t, e, "k")
+	hold := func(id string) engine.Request {
+		r := reserve("a", id, limit.MaxLimit, 10)
+		r.Kind, r.Hold.Release = limit.Counter, true
+		return r
+	}
+	askAll(t, e, hold("1"), hold("2"), settle("a", "1", limit.MaxLimit))
+	p := engine.Pipeline{Requests: []engine.Request{settle("a", "2", limit.MaxLimit), settle("a", "2", 3)}}
+	e.Do(&p)
+	require.ErrorIs(t, p.Results[0].Err, engine.ErrOverrun)
+	require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Returned: 7}, p.Results[1].Settled)
 }
 
 // A damaged record is its own key's trouble: the renewals of the other keys of the call hold.

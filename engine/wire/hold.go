@@ -1,6 +1,8 @@
 package wire
 
 import (
+	"slices"
+
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
@@ -162,62 +164,51 @@ func DecodeSettle(reply string) (s engine.Settlement, lapsed int64, err error) {
 	return s, lapsed, nil
 }
 
-// EachArgs returns the arguments of the function each, which runs settle for each OpSettle and
-// admit for each other request.
+// EachArgs returns the arguments of the function each: two for each request. Those of an OpRenew are the
+// digest of its id 16 and its time to live in ms 5, and a word.
 func EachArgs(requests []*engine.Request) (args [][]byte) {
 	for _, r := range requests {
-		if r.Op == engine.OpSettle {
+		switch r.Op {
+		case engine.OpRenew:
+			args = append(args, appendUint(slices.Clone(r.Hold.ID[:]), r.Hold.TTL, 5), []byte("renew"))
+		case engine.OpSettle:
 			args = append(args, SettleArgs(r)[0], nil)
-		} else {
+		default:
 			args = append(args, AdmitArgs(r)...)
 		}
 	}
 	return args
 }
 
-// DecodeEach decodes the reply of the function each to n requests. It returns the reply of admit
-// or settle to each of them, or "" for a request that failed because of its key.
-func DecodeEach(reply string, n int) ([]string, error) {
+// Each is the part of the reply of the function each that is about one request.
+type Each struct {
+	Reply   string // as of admit or settle, or of a renewal, unless the request failed
+	Failure string // error of the request, which charged nothing; "" if there is none
+}
+
+// DecodeEach decodes the reply of the function each to n requests.
+func DecodeEach(reply string, n int) ([]Each, error) {
+	const failed = 1 << 15 // added to the length of an error
 	in := reader{s: reply}
-	all := make([]string, n)
+	all := make([]Each, n)
 	for i := range all {
-		all[i] = in.text(in.uint(2))
+		if length := in.uint(2); length < failed {
+			all[i].Reply = in.text(length)
+		} else if all[i].Failure = in.text(length - failed); all[i].Failure == "" {
+			return nil, errMalformed
+		}
 	}
 	return all, in.end()
 }
 
-// RenewArgs returns the argument of the function renew: for each request the digest of its id 16
-// and its time to live in ms 5.
-func RenewArgs(requests []*engine.Request) [][]byte {
-	var b []byte
-	for _, r := range requests {
-		b = appendUint(append(b, r.Hold.ID[:]...), r.Hold.TTL, 5)
+// DecodeRenew decodes the reply to an OpRenew: 1 byte, 1 if the lease was renewed, 0 if it had ended.
+func DecodeRenew(reply string) (renewed bool, err error) {
+	r := reader{s: reply}
+	n := r.uint(1)
+	if err := r.end(); err != nil || n > 1 {
+		return false, errMalformed
 	}
-	return [][]byte{b}
-}
-
-// Renewal is the outcome of one renewal.
-type Renewal byte
-
-// The outcomes of a renewal, with their values on the wire.
-const (
-	Ended       Renewal = iota // the hold has ended and is not renewed
-	Renewed                    // the hold is renewed
-	RenewFailed                // an error of this key; the node returns it to a call for this request alone
-)
-
-// DecodeRenew decodes the reply of the function renew to n requests.
-func DecodeRenew(reply string, n int) ([]Renewal, error) {
-	if len(reply) != n {
-		return nil, errMalformed
-	}
-	all := make([]Renewal, n)
-	for i := range all {
-		if all[i] = Renewal(reply[i]); all[i] > RenewFailed {
-			return nil, errMalformed
-		}
-	}
-	return all, nil
+	return n == 1, nil
 }
 
 // AllArgs returns the arguments of the function all, which decides requests about several keys

@@ -35,7 +35,9 @@ func TestHoldArgs(t *testing.T) {
 	r.Kind = limit.Concurrency
 	require.Equal(t, join([]byte{3}, id[:], bytesOf(5, 500, 1, 1)), string(IDFields(&r)), "slots are never charged")
 	require.Equal(t, join([]byte{3}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
-	require.Equal(t, join(id[:], bytesOf(5, 500), id[:], bytesOf(5, 500)), string(RenewArgs([]*engine.Request{&r, &r})[0]))
+	renewal := r
+	renewal.Op = engine.OpRenew
+	require.Equal(t, append([][]byte{[]byte(join(id[:], bytesOf(5, 500))), []byte("renew")}, AdmitArgs(&r)...), EachArgs([]*engine.Request{&renewal, &r}))
 }
 
 func TestDecodeAdmit(t *testing.T) {
@@ -133,23 +135,25 @@ func TestDecodeSettle(t *testing.T) {
 }
 
 func TestDecodeEach(t *testing.T) {
-	all, err := DecodeEach("\x00\x02ab\x00\x00\x00\x01c", 3)
+	all, err := DecodeEach("\x00\x02ab\x80\x03ERR\x00\x01c", 3)
 	require.NoError(t, err)
-	require.Equal(t, []string{"ab", "", "c"}, all)
-	for _, wrong := range []string{"", "\x00\x02ab", "\x00\x02ab\x00\x00\x00\x02c", "\x00\x02ab\x00\x00\x00\x01cd"} {
+	require.Equal(t, []Each{{Reply: "ab"}, {Failure: "ERR"}, {Reply: "c"}}, all)
+	for _, wrong := range []string{"", "\x00\x02ab", "\x00\x02ab\x80\x00\x00\x01c", "\x00\x02ab\x80\x03ER", "\x00\x02ab\x00\x00\x00\x02c", "\x00\x02ab\x00\x00\x00\x01cd"} {
 		_, err = DecodeEach(wrong, 3)
 		require.Error(t, err, "%q", wrong)
 	}
 }
 
 func TestDecodeRenew(t *testing.T) {
-	all, err := DecodeRenew("\x00\x01\x02", 3)
-	require.NoError(t, err)
-	require.Equal(t, []Renewal{Ended, Renewed, RenewFailed}, all)
-	_, err = DecodeRenew("\x00\x01", 3)
-	require.ErrorIs(t, err, errMalformed)
-	_, err = DecodeRenew("\x03", 1)
-	require.ErrorIs(t, err, errMalformed)
+	for reply, want := range map[string]bool{"\x00": false, "\x01": true} {
+		renewed, err := DecodeRenew(reply)
+		require.NoError(t, err)
+		require.Equal(t, want, renewed)
+	}
+	for _, wrong := range []string{"", "\x02", "\x01\x00"} {
+		_, err := DecodeRenew(wrong)
+		require.ErrorIs(t, err, errMalformed)
+	}
 }
 
 func TestDecodeAll(t *testing.T) {

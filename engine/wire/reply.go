@@ -147,12 +147,9 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 	return denies || !decided || a.Granted == a.Requests
 }
 
-// NotHere reports whether a node of a cluster refused an entry because it does not have the
-// key. Then it has read and written nothing for the entry.
-func (a *Answer) NotHere() bool {
-	const text = "ERR Script attempted to "
-	return a.Status == Failed && len(a.Failure) > len(text) && a.Failure[:len(text)] == text
-}
+// NotHere reports whether a failure says that a node of a cluster does not have the key. Then
+// the node has read and written nothing for the entry or the request.
+func NotHere(failure string) bool { return strings.HasPrefix(failure, "ERR Script attempted to ") }
 
 // Err returns the failure of an entry as an error.
 func (a *Answer) Err() error { return errors.New(a.Failure) }

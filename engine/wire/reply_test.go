@@ -28,8 +28,8 @@ func TestDecode(t *testing.T) {
 		{Status: Failed, Requests: 1, Failure: "WRONG"},
 		{Status: AtHome, Requests: 1, Shards: 4, Undecided: true, Rate: 9, Usages: []limit.Usage{{Used: 5}}},
 	}, answers)
-	require.False(t, answers[3].NotHere())
-	require.True(t, (&Answer{Status: Failed, Failure: "ERR Script attempted to access a non local key in a cluster node"}).NotHere())
+	require.False(t, NotHere(answers[3].Failure))
+	require.True(t, NotHere("ERR Script attempted to access a non local key in a cluster node"))
 }
 
 func TestDecodeRefusalOfAShard(t *testing.T) {
