@@ -64,7 +64,7 @@ function by_id.again(rec, q, clock)
   local held, states, uses = by_id.renew(rec, ttl, q.limits[1]), {}, {}
   if not held then return end
   local lapsed = rec.lapsed
-  holds.weigh(ids.record(rec.clock), held, states, uses)
+  holds.weigh(ids.record(rec.clock), held, states, uses, false)
   local st = states[1]
   return '\1' .. held.told .. pack('>BI6BI3I4I3I6I6I6I6', 0, clock, layout.HELD, lapsed, 1,
     lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.said_last(st), 0)

@@ -68,7 +68,7 @@ local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 function lib.answer(rec, q, requests, take)
   local key, clock, n, limits, strict, ask = rec.key, rec.clock, q.count, q.limits, q.strict, q.ask
   local granted = requests
-  holds.weigh(rec, q, states, uses)
+  holds.weigh(rec, q, states, uses, strict)
   for i = 1, n do granted = max(min(granted, floor((limits[i] - uses[i]) / ask)), 0) end
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()

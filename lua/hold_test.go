@@ -368,6 +368,23 @@ func TestOverrunIsCharged(t *testing.T) {
 	}
 }
 
+// What a window of a STRICT RL.COUNTER can count is bounded as without STRICT: by the units that are charged and
+// held, of which the previous window keeps its share.
+func TestOverrunOfAStrictCounter(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t)
+	r := asking(limit.Counter, 1, limit.MaxLimit, 60_000)
+	r.Strict = true
+	h.at = 60_000 - base%60_000
+	h.reserve(with(r, "before", 60_000, true))
+	s, _ := h.settle(limit.Slide, "before", limit.MaxLimit-10)
+	require.True(t, s.Settled)
+	h.at += 60_000 + 59_000
+	require.EqualValues(t, 1, h.reserve(with(r, "a", 60_000, true))[0])
+	s, _ = h.settle(limit.Slide, "a", limit.MaxLimit)
+	require.True(t, s.Settled, "a sixtieth of the previous window is left")
+}
+
 // Requests with ids get the same replies in one call as in separate calls, whether or not their keys are declared.
 func TestEachAnswersAsAlone(t *testing.T) {
 	t.Parallel()

@@ -210,15 +210,16 @@ function holds.beside(s, at, clock)
   return charge + release, charged, released
 end
 
--- weigh sets, for each window of a spec, its state and the units that count: those charged and those held.
-function holds.weigh(rec, q, states, uses)
+-- weigh sets, for each window of a spec, its state and the units that count: those charged and those held. If strict, an
+-- RL.COUNTER counts its oldest sub-window in full.
+function holds.weigh(rec, q, states, uses, strict)
   for i = 1, q.count do
     local st = record.find(q.kind, q.buckets, q.windows[i])
     if not st then
       st = record.state(q.kind, q.buckets, q.windows[i])
       q.algorithm.fresh(st)
     end
-    states[i], uses[i] = st, q.algorithm.usage(st, rec, q.strict, q)
+    states[i], uses[i] = st, q.algorithm.usage(st, rec, strict, q)
     st.held = rec.held and record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if st.held then uses[i] = uses[i] + st.held.charge + st.held.release end
   end

@@ -247,7 +247,7 @@ function lib.lend(keys, args)
   if #h.lent == 0 then h.shards = wanted end
   local before = cmsgpack.pack(h)
   local states, uses = {}, {}
-  holds.weigh(rec, q, states, uses)
+  holds.weigh(rec, q, states, uses, q.strict)
   local reports, read = reported(args[5]), {}
   for _, r in ipairs(reports) do
     collect(h, r)

@@ -44,7 +44,7 @@ function lib.settle_one(key, clock, asked)
   end
   if not holds.out(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
   local states, uses = {}, {}
-  holds.weigh(rec, q, states, uses)
+  holds.weigh(rec, q, states, uses, false)
   local most = q.kind == lib.layout.COUNTER and IN_A_COUNTER or COUNTABLE
   for i = 1, q.count do
     if cost > q.cost and uses[i] - q.cost + cost > most then error({ err = 'ERR cost exceeds what this key can count' }) end
