@@ -274,7 +274,7 @@ func FuzzCheck(f *testing.F) {
 	b := new(policy.Book)
 	b.Configure(s)
 	c := Check(b)
-	for _, line := range []string{"api\x00k", "api\x00a1\x00COST\x002\x00ID\x00x", "api\x00free\x00cost\x0099", "what\x00k", "api\x00\x00cost", "api\x00k\x00id"} {
+	for _, line := range []string{"api\x00k", "api\x00a1\x00COST\x002\x00ID\x00x", "api\x00free\x00cost\x0099", "what\x00k", "api\x00" + string(shard.AppendName(nil, []byte("k"), true)), "api\x00\x00cost", "api\x00k\x00id"} {
 		f.Add(line)
 	}
 	f.Fuzz(func(t *testing.T, line string) {
@@ -292,7 +292,9 @@ func FuzzCheck(f *testing.F) {
 			require.NotContains(t, msg, "\n")
 		default:
 			r := &pipe.Requests[0]
-			require.Equal(t, fmt.Sprintf("%s:%s", args[1], args[2]), string(r.Key))
+			key, shadow := shard.ClientKey(r.Key)
+			require.Equal(t, fmt.Sprintf("%s:%s", args[1], args[2]), string(key))
+			require.False(t, shadow)
 			for _, w := range r.Limits() {
 				require.LessOrEqual(t, r.Cost, w.Limit)
 			}
