@@ -82,22 +82,21 @@ function lib.admit_one(key, clock, asked, text)
   local q = spec.of(asked)
   if q.cost == 0 then return pack('>BI6', 0, clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
   by_id.open(text, key, clock)
-  local entry, now
+  local reply, now -- the reply begins with the byte 0 and the clock
   if not id.found and id.last <= clock and not ids.full() then
     if id.kind == ONCE then
-      entry, now = lib.entry(q, key, clock)
+      reply, now = lib.entry(q, key, clock, clock)
     else
       id.till = holds.deadline(clock, ttl)
-      entry, now = straight.reserve(q, id.till, release == 1, key, clock)
+      reply, now = straight.reserve(q, id.till, release == 1, key, clock)
     end
   end
-  if not entry then
+  if not reply then
     local rec = ids.record(clock)
     local known = by_id.again(rec, q, clock)
     if known then return known end
-    entry, now = lib.answer(rec, q, 1, by_id.take), rec.now
+    reply, now = pack('>I7', clock) .. lib.answer(rec, q, 1, by_id.take), rec.now
   end
-  local reply = pack('>I7', clock) .. entry -- the byte 0, and the clock
   by_id.remember(q, now, reply)
   return reply
 end

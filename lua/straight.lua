@@ -152,7 +152,7 @@ local function store(key, to, now, expires)
   return true
 end
 
--- reserve holds units until the deadline `till`, if there is room. It returns the entry's reply and the ms of the decision. It
+-- reserve holds units until the deadline `till`, if there is room. It returns the reply of rl_admit and the ms of the decision. It
 -- returns nothing, and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
@@ -164,8 +164,8 @@ function straight.reserve(q, till, release, key, clock)
   if bound == ANY then granted, room = 0, ends(q, units - most, newest) + 1 end
   if granted == 0 then
     newest = reported(q, newest)
-    local head = form.held and pack('>I4', layout.HELD * 16777216) or '\0'
-    return head .. pack('>I7I6I6I6I6', rated, used, room, newest, 0), clock
+    if not form.held then return pack('>I7I8I6I6I6I6', clock, rated, used, room, newest, 0), clock end
+    return pack('>I7I4I7I6I6I6I6', clock, layout.HELD * 16777216, rated, used, room, newest, 0), clock
   end
   local at, had, in_cell = seek(till)
   local there = in_cell > 0
@@ -189,7 +189,7 @@ function straight.reserve(q, till, release, key, clock)
     end
     if not store(key, to, now, expires) then return end
   end
-  return pack('>I4I7I6I12I6', layout.HELD * 16777216, 16777216 + rated, used, reported(q, newest), 0), clock
+  return pack('>I7I4I7I6I12I6', clock, layout.HELD * 16777216, 16777216 + rated, used, reported(q, newest), 0), clock
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
