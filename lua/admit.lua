@@ -53,7 +53,7 @@ function by_id.renew(rec, lasts, slots)
   holds.add(rec, q, till, q.cost, true)
   record.save(was)
   id.ttl = lasts
-  ids.keep(rec.now, till, q.told, '')
+  ids.keep(rec.now, till, q.prefixed, '')
   return q
 end
 
@@ -66,15 +66,15 @@ function by_id.again(rec, q, clock)
   local lapsed = rec.lapsed
   holds.weigh(ids.record(rec.clock), held, states, uses, false)
   local st = states[1]
-  return '\1' .. held.told .. pack('>BI6BI3I4I3I6I6I6I6', 0, clock, layout.HELD, lapsed, 1,
-    lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.said_last(st), 0)
+  return '\1' .. held.prefixed .. pack('>BI6BI3I4I3I6I6I6I6', 0, clock, layout.HELD, lapsed, 1,
+    lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.reported_last(st), 0)
 end
 
 -- remember stores the reply to a request, if it was granted.
 function by_id.remember(q, now, reply)
   if byte(reply, -4 - 24 * q.count) == 0 then return end -- the last byte of granted
   if id.kind == ONCE then id.till = now + q.longest + 1 else id.ttl, id.release, id.settled = ttl, release, 0 end
-  ids.keep(now, id.till, q.told, id.kind ~= LEASE and reply or '')
+  ids.keep(now, id.till, q.prefixed, id.kind ~= LEASE and reply or '')
 end
 
 -- admit_one answers one request with the spec `asked` and the fields `text` of its id.

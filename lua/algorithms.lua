@@ -9,8 +9,8 @@
 --   room_at(st, rec, over, most, strict)   returns the first ms at which at most `most` units count; now, `over` more do
 --   matters_until(st)                      returns the last ms at which the state can matter
 --
--- usage and charge also set said_last and said_newest: what a reply says of the newest admission, see decide.lua. The proxy
--- computes from them when nothing is used any more.
+-- usage and charge also set reported_last and reported_newest: what a reply says of the newest admission, see decide.lua. The
+-- proxy computes from them when nothing is used any more.
 --
 -- An algorithm may have one more function, straight, which decides the most common case in one step: one window of an inline
 -- record. It gives the same reply and stores the same bytes as the five operations.

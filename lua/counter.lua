@@ -8,7 +8,7 @@ local lib = ...
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, ceil, zeros = math.max, math.min, math.floor, math.ceil, string.rep
 local record, rate_at, charged = lib.record, lib.rate.at, lib.rate.charged
-local COUNTER = lib.layout.COUNTER_BYTES
+local COUNTER, FIELDS = lib.layout.COUNTER_BYTES, lib.layout.FIELDS[lib.layout.COUNTER].bytes
 local counter = {}
 lib.counter = counter
 
@@ -43,7 +43,7 @@ function counter.usage(st, rec, strict)
   rest = rest - oldest
   if rest < 0 then record.damaged(rec.key, 'counters that do not add up') end
   st.k, st.was, st.oldest, st.rest, st.current = k, was, oldest, rest, was == k and newest or 0
-  st.said_last, st.said_newest = st.last, newest
+  st.reported_last, st.reported_newest = st.last, newest
   if oldest == 0 or strict then return oldest + rest end
   return floor(oldest * (window - e % window) / window) + rest
 end
@@ -94,7 +94,7 @@ end
 function counter.charge(st, rec, _, more)
   local n, k = st.buckets, st.k
   local offset = k % (n + 1) * COUNTER
-  st.said_last, st.said_newest = rec.now, st.current
+  st.reported_last, st.reported_newest = rec.now, st.current
   st.current, st.rest = st.current + more, st.rest + more
   st.used = st.oldest + st.rest
   local packed = pack('>I5', st.current)
@@ -171,7 +171,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       end
       area = sub(area, 1, slot) .. pack('>I5', current) .. sub(area, slot + COUNTER + 1)
       fields = pack('>I6I4I6', now, calls, oldest + rest + units)
-      if head then fields = head .. fields .. sub(s, at + 16, begin - 1) .. area .. sub(s, stop) end
+      if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
     else
       local even, odd = oldest, current
       if k % 2 == 0 then even, odd = current, oldest end

@@ -43,6 +43,7 @@ local layout, record, rate, spec, holds, lease, home, shard, slide =
 local RESET, SLIDE, COUNTER, HOLDS = layout.RESET, layout.SLIDE, layout.COUNTER, layout.HOLDS
 local ENTRY, CELL = layout.ENTRY_BYTES, layout.CELL_BYTES
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
+local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
 
 -- clock_of returns the clock in whole ms: the number given, as in tests, or else the node's own time.
 function lib.clock_of(given)
@@ -107,7 +108,7 @@ function lib.answer(rec, q, requests, take)
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))
-    out[i + 1] = pack('>I6I6I6I6', uses[i], room, holds.said_last(st), st.said_newest)
+    out[i + 1] = pack('>I6I6I6I6', uses[i], room, holds.reported_last(st), st.reported_newest)
   end
   if saves then record.save(was) else rec.lapsed = 0 end
   local head
@@ -152,21 +153,21 @@ local function beside(q, d, j, key, s, clock, requests)
   local held, twin, outlast, charged, released = d.held -- twin: the index of the state of the window's own held units
   for i = 1, d.count do
     if i == lease_at then
-      if unpack('>I6', s, at[i] + 6) < clock then return end -- the slow path drops the lease record
+      if unpack('>I6', s, at[i] + ENDING_AT) < clock then return end -- the slow path drops the lease record
     elseif i ~= j then
       local last = unpack('>I6', s, at[i])
       if last + d.keep[i] < clock then return end -- the slow path drops the state
       if last > now then now = last end
       if areas and last + d.lives[i] > stored then stored = last + d.lives[i] end
       if i < j and kinds[i] == SLIDE then
-        begin = begin + unpack('>I3', s, at[i] + 13) * ENTRY
+        begin = begin + unpack('>I3', s, at[i] + SLOTS_AT) * ENTRY
       elseif i < j and kinds[i] == COUNTER and d.buckets[i] > 1 then
         begin = begin + (d.buckets[i] + 1) * layout.COUNTER_BYTES
       elseif held and kinds[i] > HOLDS then
         local units, charge, release = holds.beside(s, at[i], clock)
         if not units then return end
         if i == d.twins[j] then twin, offset, charged, released = i, units, charge, release end
-        if i < j then begin = begin + unpack('>I3', s, at[i] + 13) * CELL end
+        if i < j then begin = begin + unpack('>I3', s, at[i] + SLOTS_AT) * CELL end
       end
     end
   end
@@ -181,7 +182,7 @@ local function beside(q, d, j, key, s, clock, requests)
   end
   if lease_at then
     if q.cost == 0 then return end
-    bound, offset, shards = lease.summary(q, s, at[lease_at] + 12, clock)
+    bound, offset, shards = lease.summary(q, s, at[lease_at] + SUMMARY_AT, clock)
     if not bound then return end
   end
   if q.shard and (not bound or now > clock) then return end
@@ -199,14 +200,14 @@ local function beside(q, d, j, key, s, clock, requests)
   end
   if held then
     if twin then last = holds.reported(q.kind, q.windows[1], d.limits[twin], last, charged, released) end
-    return pack('>I4I7I6I6I6I6', layout.HELD * 16777216, granted * 16777216 + calls, used + offset, room, last, newest), last
+    return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + offset, room, last, newest), last
   end
   if not bound then
-    if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest), last end
-    return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest), last
+    if room == 0 then return pack('>I8I6I12I6', granted * SHIFT + calls, used, last, newest), last end
+    return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, newest), last
   end
-  if q.shard then return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * 16777216 + calls, used + offset, last, newest, 0) end
-  return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * 16777216 + calls, used + offset, last, newest), last
+  if q.shard then return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * SHIFT + calls, used + offset, last, newest, 0) end
+  return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * SHIFT + calls, used + offset, last, newest), last
 end
 
 local pieces = {} -- of the record being composed
@@ -214,7 +215,7 @@ local pieces = {} -- of the record being composed
 -- together is the fast path of several windows if they are the record's only states and all requests are granted.
 local function together(q, d, key, s, clock, requests)
   local n, at, begin, straight, rated, expires, moves = q.count, d.at, d.head + 1, q.straight, 0, 0, false
-  local told, granted, calls, used, _, last, newest, fields, ends, moved, area = ''
+  local usages, granted, calls, used, _, last, newest, fields, ends, moved, area = ''
   for i = 1, n do
     granted, calls, used, _, last, newest, fields, ends, moved, area, begin =
       straight(q, i, s, at[i], begin, clock, clock, requests)
@@ -222,7 +223,7 @@ local function together(q, d, key, s, clock, requests)
     if calls > rated then rated = calls end
     if ends > expires then expires = ends end
     moves, pieces[i + 1], pieces[n + i + 1] = moves or moved, fields, area or ''
-    told = told .. pack('>I6I12I6', used, last, newest)
+    usages = usages .. pack('>I6I12I6', used, last, newest)
   end
   if fields then
     pieces[1] = d.text
@@ -230,7 +231,7 @@ local function together(q, d, key, s, clock, requests)
     if #text >= d.inline then return end
     record.store(key, s, text, expires, moves, true)
   end
-  return pack('>I8c0', granted * 16777216 + rated, told)
+  return pack('>I8c0', granted * SHIFT + rated, usages)
 end
 
 -- long_log is the fast path for a record that is too long for what was read of it, s, and has only a log, at index j, and its
@@ -245,14 +246,14 @@ local function long_log(q, d, j, key, s, clock, requests)
     units, charged, released = holds.beside(s, d.at[twin], clock)
     if not units then return end
     if released > 0 then bound = q.limits[1] - units end
-    if twin < j then begin = begin + unpack('>I3', s, d.at[twin] + 13) * CELL end
+    if twin < j then begin = begin + unpack('>I3', s, d.at[twin] + SLOTS_AT) * CELL end
   end
   local granted, calls, used, room, last, moves = slide.patched(q, key, s, d.at[j], begin, clock, requests, bound, units)
   if not granted then return end
   if moves then record.expire(key, last + q.windows[1], twin and 'GT') end
-  if not twin then return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, 0), last end
+  if not twin then return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, 0), last end
   last = holds.reported(SLIDE, q.windows[1], d.limits[twin], last, charged, released)
-  return pack('>I4I7I6I6I6I6', layout.HELD * 16777216, granted * 16777216 + calls, used + units, room, last, 0), last
+  return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + units, room, last, 0), last
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with unchanged
@@ -278,9 +279,9 @@ local function fast_path(q, key, s, clock, requests, front)
     if #packed >= d.inline then return end
     record.store(key, s, packed, expires, moves, true)
   end
-  if front then return pack('>I7I8I6I6I6I6', front, granted * 16777216 + calls, used, room, last, newest), last, true end
-  if room == 0 then return pack('>I8I6I12I6', granted * 16777216 + calls, used, last, newest), last end
-  return pack('>I8I6I6I6I6', granted * 16777216 + calls, used, room, last, newest), last
+  if front then return pack('>I7I8I6I6I6I6', front, granted * SHIFT + calls, used, room, last, newest), last, true end
+  if room == 0 then return pack('>I8I6I12I6', granted * SHIFT + calls, used, last, newest), last end
+  return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, newest), last
 end
 
 -- entry decides one request for one key. It returns the reply, which begins with the 7 bytes of `front` if that is given, and

@@ -11,7 +11,7 @@ function fixed.fresh(st) st.last, st.rate, st.used = 0, 0, 0 end
 
 function fixed.usage(st, rec)
   local now, window = rec.now, st.window
-  st.said_last, st.said_newest = st.last, 0
+  st.reported_last, st.reported_newest = st.last, 0
   if now - now % window > st.last then return 0 end
   return st.used
 end
@@ -20,7 +20,7 @@ function fixed.room_at(st, rec) return rec.now - rec.now % st.window + st.window
 
 function fixed.charge(st, rec, _, units)
   st.used = fixed.usage(st, rec) + units
-  st.said_last = rec.now
+  st.reported_last = rec.now
 end
 
 function fixed.matters_until(st) return st.last - st.last % st.window + st.window - 1 end

@@ -19,7 +19,7 @@ function gcra.fresh(st) st.last, st.rate, st.drained, st.beyond, st.interval = 0
 function gcra.usage(st, rec, _, spec)
   if st.drained > rec.clock + DRAIN then lib.record.damaged(rec.key, 'a rate that never drains') end
   local left = max((st.drained - (spec and rec.clock or rec.now)) * NS + st.beyond, 0)
-  st.left, st.said_last, st.said_newest = left, st.drained, st.beyond
+  st.left, st.reported_last, st.reported_newest = left, st.drained, st.beyond
   if spec then st.interval = spec.interval end
   return min(ceil(left / max(st.interval, 1)), MOST)
 end

@@ -19,7 +19,7 @@ lib.holds = holds
 -- CONCURRENCY as an algorithm: nothing is charged.
 holds.nothing = {
   fresh = function(st) st.last, st.rate = 0, 0 end,
-  usage = function(st) st.said_last, st.said_newest = 0, 0 return 0 end,
+  usage = function(st) st.reported_last, st.reported_newest = 0, 0 return 0 end,
   charge = function() error({ err = 'ERR a lease is held and not charged' }) end,
   matters_until = function() return 0 end,
 }
@@ -194,11 +194,11 @@ function holds.reported(kind, window, limit, last, charged, released)
   return max(last, released - window - 1, charged > 0 and slide.dated(charged, limit, window) or 0)
 end
 
--- said_last returns the same for a state in memory.
-function holds.said_last(st)
+-- reported_last returns the same for a state in memory.
+function holds.reported_last(st)
   local held = st.held
-  if not held or held.cells == 0 then return st.said_last end
-  return holds.reported(st.kind, st.window, held.limit, st.said_last, held.charged, held.released)
+  if not held or held.cells == 0 then return st.reported_last end
+  return holds.reported(st.kind, st.window, held.limit, st.reported_last, held.charged, held.released)
 end
 
 -- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest deadlines of

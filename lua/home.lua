@@ -55,7 +55,7 @@ end
 -- keep puts the table into the record in memory, to live for as long as lent units may count.
 local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
-  local name, limit = sub(h.pairs, 1, 8), #h.pairs == 13 and unpack('>I5', h.pairs, 9) or 0
+  local name, limit = sub(h.pairs, 1, 8), #h.pairs == layout.NAME_BYTES and unpack('>I5', h.pairs, 9) or 0
   for _, l in ipairs(h.lent) do
     lent = lent + counts(l, name, h.strict)
     for of, n in pairs(l.out) do
@@ -273,7 +273,7 @@ function lib.lend(keys, args)
     local st, lent, first = states[i], 0, 0
     for _, l in ipairs(h.lent) do lent = lent + counts(l, q.names[i], q.strict) end
     calls = max(calls, lib.rate.at(clock, st.last, st.rate))
-    local own, last, newest = uses[i] + units, holds.said_last(st), st.said_newest
+    local own, last, newest = uses[i] + units, holds.reported_last(st), st.reported_newest
     if granted < requests and own > 0 then first = lease.first(rec, st, own, q.strict) end
     add(pack('>I6I6I6I6I6I6', q.limits[i] - room[i], own, first, last, newest, lent))
     first_answer = first_answer .. pack('>I6I6I6I6', q.limits[i] - room[i], 0, lent > 0 and max(last, clock) or last,

@@ -21,7 +21,7 @@ local BUCKETS, FRONT, HOLD, COUNTS = 4096, 23, 12, '>I3I6I6I6'
 local SLICE = 256  -- buckets that are swept at once
 local MOST = 65536 -- ids of one kind
 local NAMES = { 'ids', 'reservations', 'leases' }
-local YEAR, WRAP, ONCE, LEASE = layout.YEAR, layout.WRAP, 1, 3
+local YEAR, WRAP, SHIFT, ONCE, LEASE = layout.YEAR, layout.WRAP, layout.SHIFT, 1, 3
 local ids = { ONCE = ONCE, LEASE = LEASE } -- kinds
 lib.ids = ids
 
@@ -72,7 +72,7 @@ function ids.open(key, kind, bucket, rest_of_digest, clock)
   local n, s, others = got[1], got[2]
   if n then
     id[1], others, ending, id.last = unpack(COUNTS, n) -- the last two counts as one number, which is faster
-    id[2], id[3] = (others - others % 16777216) / 16777216, others % 16777216
+    id[2], id[3] = (others - others % SHIFT) / SHIFT, others % SHIFT
     if ending > clock + 4 * YEAR or id.last > clock + YEAR then record.damaged(key, 'ids of the far future') end
   else
     id[1], id[2], id[3], ending, id.last = 0, 0, 0, 0, 0
@@ -88,7 +88,7 @@ function ids.record(clock)
   return rec
 end
 
-local function counted() return pack(COUNTS, id[1], id[2] * 16777216 + id[3], ending, id.last) end
+local function counted() return pack(COUNTS, id[1], id[2] * SHIFT + id[3], ending, id.last) end
 
 -- sweep drops the expired entries of the id's bucket and of the buckets after it.
 local function sweep(now)
@@ -120,7 +120,7 @@ function ids.keep(now, till, asked, answer)
   if kind == ONCE then
     front = pack('>I7I2', kind * WRAP + till, bytes)
   else
-    front = pack('>I7I2I6I6', kind * WRAP + till, bytes + HOLD, id.release * 1099511627776 + id.ttl, id.settled)
+    front = pack('>I7I2I6I6', kind * WRAP + till, bytes + HOLD, id.release * 2 ^ 40 + id.ttl, id.settled)
   end
   id[kind] = id[kind] + 1
   if now > id.last then id.last = now end

@@ -34,6 +34,16 @@ local layout = {
   CELL_BYTES = 21,          -- of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals are kept modulo 2^48
+
+  -- Offsets in the fields of a state, counted from 0: of slots in a log and in held units, and of ending and summary in a lease
+  -- record.
+  SLOTS_AT = 13, ENDING_AT = 6, SUMMARY_AT = 12,
+
+  -- Packing costs time by the number of values. So the fast path and the fields of a log pack adjacent values as one: SHIFT
+  -- times the first plus the second, which has 3 bytes. For example, '>I8' packs a byte 0, granted 4 and rate 3 as granted *
+  -- SHIFT + rate, and '>I12' packs a 0 of 6 bytes before a value of 6.
+  SHIFT = 16777216,
+
   INLINE = 512,             -- the inline size of a record with one state, in bytes
   INLINE_MORE = 350,        -- bytes that each further state adds to it: patching takes two Redis calls for each log
 
@@ -66,7 +76,7 @@ layout.FIELDS = {
         unpack('>I6I4I3I3I3I6I6I6', s, at)
     end,
     write = function(st)
-      return pack('>I6I4I6I3I6I6I6', st.last, st.rate, st.count * 16777216 + st.slots, st.first, st.base, st.total,
+      return pack('>I6I4I6I3I6I6I6', st.last, st.rate, st.count * layout.SHIFT + st.slots, st.first, st.base, st.total,
         st.newest)
     end,
   },

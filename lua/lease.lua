@@ -14,7 +14,7 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, ceil, zeros = math.max, math.ceil, string.rep
 local layout, record = lib.layout, lib.record
 local HOME, SHARD, COUNTER = layout.HOME, layout.SHARD, layout.COUNTER
-local DAY, YEAR, UNITS = layout.DAY, layout.YEAR, layout.UNITS
+local DAY, YEAR, UNITS, NAME = layout.DAY, layout.YEAR, layout.UNITS, layout.NAME_BYTES
 local PAD = 64
 local lease = {
   LEASE = 1000,  -- ms that a loan lasts, counted from before it was requested
@@ -34,7 +34,7 @@ end
 
 -- each calls back(i, name, limit) for each of the pairs.
 function lease.each(pairs, back)
-  for i = 1, #pairs / 13 do back(i, sub(pairs, i * 13 - 12, i * 13 - 5), (unpack('>I5', pairs, i * 13 - 4))) end
+  for i = 1, #pairs / NAME do back(i, sub(pairs, i * NAME - 12, i * NAME - 5), (unpack('>I5', pairs, i * NAME - 4))) end
 end
 
 -- used returns the units in use of a state, the ms until the first of them no longer counts, and the state, if there is one.
@@ -92,13 +92,13 @@ local WINDOWS = 8 -- of one request
 -- sound reports whether a table's types and numbers are such as home.lua or shard.lua write.
 local function sound(kind, t, clock)
   local latest, seq = clock + YEAR, (clock + DAY) * 1000
-  if not has(t, TYPES[kind]) or #t.pairs % 13 ~= 0 or #t.pairs > WINDOWS * 13 or not whole(t.seq, seq) then return false end
+  if not has(t, TYPES[kind]) or #t.pairs % NAME ~= 0 or #t.pairs > WINDOWS * NAME or not whole(t.seq, seq) then return false end
   if kind == SHARD then
     if not whole(t.incarnation, latest) or not whole(t.taken, latest) or not whole(t.lease, latest)
       or not amounts(t.held, 'number', WINDOWS) or not amounts(t.headroom, 'number', WINDOWS)
-      or #t.held ~= #t.pairs / 13 or #t.headroom ~= #t.held then return false end
+      or #t.held ~= #t.pairs / NAME or #t.headroom ~= #t.held then return false end
     for i, held in ipairs(t.held) do
-      if held + t.headroom[i] > unpack('>I5', t.pairs, i * 13 - 4) then return false end -- the limit
+      if held + t.headroom[i] > unpack('>I5', t.pairs, i * NAME - 4) then return false end -- the limit
     end
     return true
   end
@@ -125,7 +125,7 @@ end
 -- summarize packs a lease summary. A summary can be about one window only, and its numbers must not be negative; otherwise it
 -- is empty, and only the slow path can answer.
 function lease.summarize(kind, pairs, strict, bound, offset, from, till, shards)
-  if #pairs ~= 13 or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
+  if #pairs ~= NAME or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
   local of, buckets, window, limit = unpack('>BI2I5I5', pairs)
   local flags = (strict and 1 or 0) + (kind == SHARD and 2 or 0)
   return pack('>BBI2I5I5I6I6I6I6I2', flags, of, buckets, window, limit, bound, offset, from, till, shards)

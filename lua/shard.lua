@@ -20,7 +20,7 @@ end
 -- keep puts the table into the record in memory, to live until ending.
 local function keep(rec, p, ending)
   local held, headroom = p.held[1] or 0, p.headroom[1] or 0
-  local limit = #p.pairs == 13 and unpack('>I5', p.pairs, 9) or 0
+  local limit = #p.pairs == layout.NAME_BYTES and unpack('>I5', p.pairs, 9) or 0
   lease.keep(rec, SHARD, p, ending,
     lease.summarize(SHARD, p.pairs, p.strict, held, limit - held - headroom, p.taken, p.lease - 1, 0))
 end
@@ -85,8 +85,8 @@ function lib.take(keys, args)
   p.held, p.headroom = {}, {}
   for at = 21, #s, 25 do
     local i = #names + 1
-    names[i] = sub(s, at, at + 12)
-    p.held[i], p.headroom[i] = unpack('>I6I6', s, at + 13)
+    names[i] = sub(s, at, at + layout.NAME_BYTES - 1)
+    p.held[i], p.headroom[i] = unpack('>I6I6', s, at + layout.NAME_BYTES)
   end
   p.seq, p.pairs, p.strict, p.taken, p.lease = seq, concat(names), strict == 1, clock, asked + LEASE
   keep(rec, p, st.ending)

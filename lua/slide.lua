@@ -8,7 +8,8 @@ local lib = ...
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
-local ENTRY, WRAP = lib.layout.ENTRY_BYTES, lib.layout.WRAP
+local ENTRY, FIELDS = lib.layout.ENTRY_BYTES, lib.layout.FIELDS[lib.layout.SLIDE].bytes
+local WRAP, SHIFT = lib.layout.WRAP, lib.layout.SHIFT
 local YEAR, UNITS, DELAY, SLOTS = lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS
 local record = lib.record
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
@@ -62,7 +63,7 @@ function slide.usage(st, rec)
     gone = halve(st, low, high, counts)
     _, live = entry(st, gone - 1)
   end
-  st.gone, st.live, st.said_last, st.said_newest = gone, live, st.newest, 0
+  st.gone, st.live, st.reported_last, st.reported_newest = gone, live, st.newest, 0
   return (st.total - live) % WRAP
 end
 
@@ -85,7 +86,7 @@ function slide.charge(st, rec, limit, units)
   if kept > 0 and st.newest >= ms then ms, kept = st.newest, kept - 1 end
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
   st.count, st.base, st.total, st.newest, st.gone = kept + 1, st.live, (st.total + units) % WRAP, ms, 0
-  st.said_last = ms
+  st.reported_last = ms
   st.tail = pack('>I6I6', ms, st.total)
   if rec.inline then return end
   if st.count > st.slots or st.slots > 256 and st.count * 4 < st.slots then
@@ -149,8 +150,8 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
   local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
     last, calls, n, base, total, newest = unpack('>I6I4I6xxxI6I6I6', s, at)
-    local slots = n % 16777216
-    if n ~= slots * 16777217 or n == 0 or begin + slots * ENTRY > #s + 1 then return end
+    local slots = n % SHIFT
+    if n ~= slots * SHIFT + slots or n == 0 or begin + slots * ENTRY > #s + 1 then return end
     n = slots
     local front = unpack('>I6', s, begin)
     if last > now then
@@ -192,11 +193,11 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     end
     calls, rated = charged(now, last, calls, clock)
     total, newest, last = (total + units) % WRAP, ms, now
-    if head and begin == at + 37 and stop > #s then
-      fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * 16777217, base, total, ms, live, ms, total)
+    if head and begin == at + FIELDS and stop > #s then
+      fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, live, ms, total)
     else
-      fields, area = pack('>I6I4I6I9I6I6', now, calls, n * 16777217, base, total, ms), live .. pack('>I6I6', ms, total)
-      if head then fields = head .. fields .. sub(s, at + 37, begin - 1) .. area .. sub(s, stop) end
+      fields, area = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms), live .. pack('>I6I6', ms, total)
+      if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
     end
     if granted < requests then live, from, gone = pack('>c0I6I6', live, ms, total), 1, 0 end
   end
@@ -273,7 +274,7 @@ function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
   first = (first + gone) % slots
   calls, rated = charged(now, last, calls, clock)
   total = (total + units) % WRAP
-  local fields = pack('>I6I4I6I3I6I6I6', now, calls, n * 16777216 + slots, first, base, total, moment)
+  local fields = pack('>I6I4I6I3I6I6I6', now, calls, n * SHIFT + slots, first, base, total, moment)
   if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then -- it returns the record's length
     record.damaged(key, 'it ends within its areas')
   end

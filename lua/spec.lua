@@ -30,7 +30,7 @@ lib.spec = spec
 --   areas           whether states of the kind have areas
 --   still           whether the fast path must not decide when the key's newest charge is later than the clock
 --   forms           see straight.lua
---   told            the length of the text 1 byte, and the text
+--   prefixed        the length of the text 1 byte, and the text
 --   most            a record of this many bytes or more is not inline, or not completely read
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
@@ -38,7 +38,7 @@ spec.of = record.cache(1000, function(text)
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
     most = layout.INLINE, limit = 0, interval = 0, reach = layout.INLINE, still = false, areas = false,
-    longest = 0, forms = false, told = pack('>B', #text) .. text }
+    longest = 0, forms = false, prefixed = pack('>B', #text) .. text }
   q.last = tostring(q.reach - 1)
   if kind == RESET or #text == 10 then return q end
   if not q.algorithm or not q.algorithm.charge then

@@ -8,6 +8,8 @@ local call, unpack, pack, sub, byte, format = redis.call, struct.unpack, struct.
 local max, min = math.max, math.min
 local layout, record, rate, slide, holds = lib.layout, lib.record, lib.rate, lib.slide, lib.holds
 local SLIDE, CONCURRENCY, ENTRY, CELL = layout.SLIDE, layout.CONCURRENCY, layout.ENTRY_BYTES, layout.CELL_BYTES
+local HEAD, NAME, SHIFT = layout.HEAD_BYTES, layout.NAME_BYTES, layout.SHIFT
+local ONE, TWO = HEAD + NAME + 1, HEAD + 2 * NAME + 1 -- the index of the first field of a record with one state, and with two
 local FIELDS, HELD = layout.FIELDS[SLIDE].bytes, layout.FIELDS[layout.HOLDS + SLIDE].bytes
 local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
 local NO_CELL = string.rep('\0', CELL)
@@ -26,9 +28,9 @@ local function forms_of(q)
     return forms[head]
   end
   form(0, '', false, false, 1)
-  forms.log, forms.held = form(1, log, 17, false, 17 + FIELDS), form(1, held, false, 17, 17 + HELD)
-  forms.log_held = form(2, log .. held, 30, 30 + FIELDS, 30 + FIELDS + HELD)
-  forms.held_log = form(2, held .. log, 30 + HELD, 30, 30 + FIELDS + HELD)
+  forms.log, forms.held = form(1, log, ONE, false, ONE + FIELDS), form(1, held, false, ONE, ONE + HELD)
+  forms.log_held = form(2, log .. held, TWO, TWO + FIELDS, TWO + FIELDS + HELD)
+  forms.held_log = form(2, held .. log, TWO + HELD, TWO, TWO + FIELDS + HELD)
   return forms
 end
 
@@ -57,7 +59,7 @@ local function read(q, key, clock, release)
   if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limits[1] > 1e12 then return false end
   q.forms = q.forms or forms_of(q)
   s = call('GETRANGE', key, '0', LAST)
-  form = q.forms[sub(s, 1, 3 + 13 * (byte(s, 3) or 0))]
+  form = q.forms[sub(s, 1, HEAD + NAME * (byte(s, HEAD) or 0))]
   if not form or #s < form.begin - 1 then return false end
   local log, held, stop = form.log, form.held, form.begin
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
@@ -88,7 +90,7 @@ end
 -- fields packs the fields of the held units.
 local function fields()
   if count == 0 then return pack('>I10I3I3', 0, 0, slots) .. string.rep('\0', HELD - 16) end
-  return pack(forgets and '>I6I4I6I3I12I4I12I6' or '>I6I4I6I3I6I10I6I12', last, calls, count * 16777216 + slots, n, units,
+  return pack(forgets and '>I6I4I6I3I12I4I12I6' or '>I6I4I6I3I6I10I6I12', last, calls, count * SHIFT + slots, n, units,
     lapsed, latest, next)
 end
 
@@ -152,8 +154,8 @@ local function store(key, to, now, expires)
   return true
 end
 
--- reserve holds units until the deadline `till`, if there is room. It returns the reply of rl_admit and the ms of the decision. It
--- returns nothing, and has written nothing, if the slow path has to decide.
+-- reserve holds units until the deadline `till`, if there is room. It returns the reply of rl_admit and the ms of the decision.
+-- It returns nothing, and has written nothing, if the slow path has to decide.
 function straight.reserve(q, till, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost
@@ -165,7 +167,7 @@ function straight.reserve(q, till, release, key, clock)
   if granted == 0 then
     newest = reported(q, newest)
     if not form.held then return pack('>I7I8I6I6I6I6', clock, rated, used, room, newest, 0), clock end
-    return pack('>I7I4I7I6I6I6I6', clock, layout.HELD * 16777216, rated, used, room, newest, 0), clock
+    return pack('>I7I4I7I6I6I6I6', clock, layout.HELD * SHIFT, rated, used, room, newest, 0), clock
   end
   local at, had, in_cell = seek(till)
   local there = in_cell > 0
@@ -189,7 +191,7 @@ function straight.reserve(q, till, release, key, clock)
     end
     if not store(key, to, now, expires) then return end
   end
-  return pack('>I7I4I7I6I12I6', clock, layout.HELD * 16777216, 16777216 + rated, used, reported(q, newest), 0), clock
+  return pack('>I7I4I7I6I12I6', clock, layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0), clock
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
