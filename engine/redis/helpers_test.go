@@ -19,6 +19,26 @@ import (
 // machine far more than the few ms it should be, and less than what it waits for.
 const lateness = time.Second
 
+// waits holds how long requests waited for their answers.
+type waits []time.Duration
+
+// since adds the time since a request was sent.
+func (w *waits) since(sent time.Time) { *w = append(*w, time.Since(sent)) }
+
+// worst returns the longest one.
+func (w waits) worst() time.Duration { return slices.Max(w).Round(time.Millisecond) }
+
+// requireInTime requires that the answers came by their deadline, give or take lateness. On a busy
+// machine, one in a hundred, or a single one, may be later by seconds.
+func (w waits) requireInTime(t *testing.T, timeout time.Duration) {
+	t.Helper()
+	sorted := slices.Sorted(slices.Values(w))
+	require.NotEmpty(t, sorted)
+	last := len(sorted) - 1
+	require.Less(t, sorted[last-max(len(sorted)/100, min(last, 1))], timeout+lateness)
+	require.Less(t, sorted[last], timeout+5*lateness)
+}
+
 // openOn opens an engine on a fleet, and closes both with the test.
 func openOn(t testing.TB, nodes backend.Config, config Config) *Engine {
 	t.Helper()

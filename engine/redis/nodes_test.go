@@ -65,7 +65,7 @@ func TestClusterFailover(t *testing.T) {
 	c.Nodes[0].Pause()
 	defer c.Nodes[0].Resume()
 	stopped := time.Now()
-	var worst time.Duration
+	var took waits
 	var others error
 	require.Eventually(t, func() bool {
 		from := time.Now()
@@ -73,12 +73,12 @@ func TestClusterFailover(t *testing.T) {
 			others = errors.Join(others, conformance.Ask(e, charge(key, 1000)).Err)
 		}
 		res := conformance.Ask(e, charge(keys[0], 1000))
-		worst = max(worst, time.Since(from))
+		took.since(from)
 		return res.Err == nil
 	}, 20*time.Second, 10*time.Millisecond, "the replica took over")
 	require.NoError(t, others)
-	require.Less(t, worst, timeout+lateness)
-	t.Logf("taken over after %s, slowest round of three %s", time.Since(stopped).Round(time.Millisecond), worst)
+	took.requireInTime(t, timeout)
+	t.Logf("taken over after %s, slowest round of three %s", time.Since(stopped).Round(time.Millisecond), took.worst())
 	states := conformance.Ask(e, conformance.Inspect(keys[0])).States
 	require.Len(t, states, 1)
 	require.Equal(t, c.Nodes[3].Addr, states[0].Node)
@@ -100,15 +100,15 @@ func TestSentinelFailover(t *testing.T) {
 	g.Master.Pause()
 	t.Cleanup(g.Master.Kill)
 	stopped := time.Now()
-	var worst time.Duration
+	var took waits
 	require.Eventually(t, func() bool {
 		from := time.Now()
 		res := conformance.Ask(e, charge("k", 1000))
-		worst = max(worst, time.Since(from))
+		took.since(from)
 		return res.Err == nil
 	}, 20*time.Second, 10*time.Millisecond, "the replica took over")
-	t.Logf("taken over after %s, worst answer %s", time.Since(stopped).Round(time.Millisecond), worst.Round(time.Millisecond))
-	require.Less(t, worst, timeout+lateness)
+	t.Logf("taken over after %s, worst answer %s", time.Since(stopped).Round(time.Millisecond), took.worst())
+	took.requireInTime(t, timeout)
 	g.Master.Resume()
 	states = conformance.Ask(e, conformance.Inspect("k")).States
 	require.Len(t, states, 1)
@@ -189,9 +189,9 @@ func TestSentinelPlannedFailover(t *testing.T) {
 	all := wait()
 
 	var lost, refused int
-	var worst time.Duration
+	var took waits
 	for _, a := range all {
-		worst = max(worst, a.took)
+		took = append(took, a.took)
 		used := int64(0)
 		res := conformance.Ask(e, conformance.Inspect(a.key))
 		require.NoError(t, res.Err)
@@ -208,7 +208,7 @@ func TestSentinelPlannedFailover(t *testing.T) {
 			lost++
 		}
 	}
-	t.Logf("%d requests: %d refused, %d answered by the old master and lost with it, worst %v", len(all), refused, lost, worst.Round(time.Millisecond))
-	require.Less(t, worst, timeout+lateness)
+	t.Logf("%d requests: %d refused, %d answered by the old master and lost with it, worst %v", len(all), refused, lost, took.worst())
+	took.requireInTime(t, timeout)
 	require.Less(t, refused, len(all)/10, "service goes on")
 }
