@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// LogEvery is the time between two log lines about FAIL policies that continue to answer.
+// LogEvery is the time between two log lines about a problem that lasts.
 const LogEvery = time.Minute
 
 // FailLog counts the answers by FAIL policies during one incident, such as a node that
@@ -18,7 +18,7 @@ type FailLog struct {
 	since  time.Time           // guarded by mu: the first answer
 	last   time.Time           // guarded by mu: the latest answer
 	next   time.Time           // guarded by mu: when the next line is due
-	said   int64               // guarded by mu: answers that were logged
+	logged int64               // guarded by mu: answers that were logged
 }
 
 // Count counts an answer and returns the attributes of a line, if one is due. If
@@ -65,7 +65,7 @@ func (l *FailLog) Take() []any {
 }
 
 func (l *FailLog) reset() {
-	l.counts, l.since, l.next, l.said = [FailPolicies]int64{}, time.Time{}, time.Time{}, 0
+	l.counts, l.since, l.next, l.logged = [FailPolicies]int64{}, time.Time{}, time.Time{}, 0
 }
 
 func (l *FailLog) line(now time.Time) []any {
@@ -73,10 +73,10 @@ func (l *FailLog) line(now time.Time) []any {
 	for _, n := range l.counts {
 		answers += n
 	}
-	if answers == l.said || now.Before(l.next) {
+	if answers == l.logged || now.Before(l.next) {
 		return nil
 	}
-	l.next, l.said = now.Add(LogEvery), answers
+	l.next, l.logged = now.Add(LogEvery), answers
 	return append([]any{"since", l.since}, l.attributes()...)
 }
 

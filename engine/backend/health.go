@@ -146,8 +146,8 @@ func (h *health) run(ctx context.Context) {
 			return
 		case <-h.trouble:
 		}
-		said := h.config.Now() // when the log last said that the node is down
-		if said.Sub(h.lastUp) < steadyAfter {
+		logged := h.config.Now() // when the latest line said that the node is down
+		if logged.Sub(h.lastUp) < steadyAfter {
 			first = longer(first)
 		} else {
 			first = 0
@@ -164,7 +164,7 @@ func (h *health) run(ctx context.Context) {
 			}
 			if ctx.Err() == nil {
 				h.record(err)
-				said = h.remind(said)
+				logged = h.remind(logged)
 			}
 		}
 	}
@@ -173,12 +173,12 @@ func (h *health) run(ctx context.Context) {
 // longer returns the pause after a pause of wait.
 func longer(wait time.Duration) time.Duration { return min(max(2*wait, probeMin), probeMax) }
 
-// remind logs once a minute that the node is still down. It returns when the log last
-// said so.
-func (h *health) remind(said time.Time) time.Time {
+// remind logs once a minute that the node is still down. logged is when the latest line about it was
+// written, and remind returns that time as it is now.
+func (h *health) remind(logged time.Time) time.Time {
 	now := h.config.Now()
-	if h.state() != Down || now.Sub(said) < remindEvery {
-		return said
+	if h.state() != Down || now.Sub(logged) < remindEvery {
+		return logged
 	}
 	Guard(h.config.Logger, "report on "+h.name, func() {
 		h.config.Logger.Warn("node is still down", append([]any{"node", h.name, "why", h.reason(), "since", *h.since.Load()}, h.report()...)...)

@@ -137,7 +137,7 @@ func (w *watcher) run(ctx context.Context) {
 	if w.backends[0].kind != cluster {
 		usual = sentinelPause
 	}
-	retry, said := minPause, ""
+	retry, logged := minPause, ""
 	for {
 		settled, err := false, errPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
@@ -145,11 +145,11 @@ func (w *watcher) run(ctx context.Context) {
 			w.retire()
 		})
 		switch {
-		case err != nil && err.Error() != said && ctx.Err() == nil:
-			said = err.Error()
-			w.fleet.config.Logger.Warn("topology unknown: " + said)
-		case err == nil && said != "":
-			said = ""
+		case err != nil && err.Error() != logged && ctx.Err() == nil:
+			logged = err.Error()
+			w.fleet.config.Logger.Warn("topology unknown: " + logged)
+		case err == nil && logged != "":
+			logged = ""
 			w.fleet.config.Logger.Warn("topology known again")
 		}
 		wait := usual

@@ -134,7 +134,7 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	require.Positive(t, dropped)
 	require.LessOrEqual(t, b.waiting(), maxQueue)
 	require.Greater(t, b.waiting(), maxQueue-1000)
-	b.sayLeftOut(b.clock(), maxQueue) // there is no room for that: another second says it
+	b.writeLeftOut(b.clock(), maxQueue) // there is no room for that: it is written in another second
 	proxytest.Eventually(t, "the log to say it", func() bool {
 		return strings.Contains(b.log.String(), `level=WARN msg="the decision log is dropping lines or falling behind" why="the file cannot keep up with the log" lines_dropped=`)
 	})

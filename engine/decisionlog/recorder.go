@@ -62,7 +62,7 @@ type Recorder struct {
 	others   atomic.Uint64 // decisions without a line of their own, counted while there is a sample
 	newest   newest
 
-	leftOut     [events][reasons]atomic.Int64 // lines left out since a line said so
+	leftOut     [events][reasons]atomic.Int64 // lines left out and not yet reported by a line
 	overRate    atomic.Int64                  // lines left out for the rate, in total
 	dropped     atomic.Int64                  // lines dropped because the file did not take them, in total
 	written     atomic.Int64                  // lines written, in total
@@ -125,10 +125,10 @@ func (r *Recorder) Close() {
 		return
 	}
 	r.reporter.close()
-	r.sayLeftOut(r.config.Now(), maxQueue+lastRoom)
+	r.writeLeftOut(r.config.Now(), maxQueue+lastRoom)
 	r.Use(nil, Settings{})
 	r.writers.Wait()
-	r.reporter.say(r.config.Now())
+	r.reporter.warn(r.config.Now())
 }
 
 // Record implements observe.Recorder.

@@ -26,7 +26,7 @@ type reporter struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
-	said            time.Time // when the log last had a line
+	logged          time.Time // when the latest line was logged
 	dropped, failed int64     // what the Recorder had counted then
 }
 
@@ -59,25 +59,25 @@ func (p *reporter) run() {
 // tick is what is done every second.
 func (p *reporter) tick() {
 	now := p.r.config.Now()
-	p.r.sayLeftOut(now, maxQueue)
-	if now.Sub(p.said) >= engine.LogEvery {
-		p.say(now)
+	p.r.writeLeftOut(now, maxQueue)
+	if now.Sub(p.logged) >= engine.LogEvery {
+		p.warn(now)
 	}
 }
 
-// say logs how many lines were dropped and writes failed since it last did so, if any.
-func (p *reporter) say(now time.Time) {
+// warn logs how many lines were dropped and writes failed since it last did so, if any.
+func (p *reporter) warn(now time.Time) {
 	dropped, failed := p.r.dropped.Load(), p.r.failed.Load()
 	if dropped == p.dropped && failed == p.failed {
 		return
 	}
 	p.r.config.Logger.Warn("the decision log is dropping lines or falling behind", "why", p.r.fileTrouble(now),
 		"lines_dropped", dropped-p.dropped, "failed_writes", failed-p.failed)
-	p.said, p.dropped, p.failed = now, dropped, failed
+	p.logged, p.dropped, p.failed = now, dropped, failed
 }
 
-// sayLeftOut writes lines about those that were left out, with at most most bytes that wait.
-func (r *Recorder) sayLeftOut(now time.Time, most int) {
+// writeLeftOut writes lines about those that were left out, with at most most bytes that wait.
+func (r *Recorder) writeLeftOut(now time.Time, most int) {
 	for e := range event(events) {
 		for why := range reason(reasons) {
 			n := r.leftOut[e][why].Swap(0)
@@ -86,7 +86,7 @@ func (r *Recorder) sayLeftOut(now time.Time, most int) {
 			}
 			line := encode(&leftOutLine{formatTime(now), "left_out", e.String(), n, r.whyLeftOut(e, why, now)})
 			if !r.queue(line, most) {
-				r.leftOut[e][why].Add(n) // to be said in the next second
+				r.leftOut[e][why].Add(n) // to be written in the next second
 			}
 		}
 	}

@@ -46,7 +46,7 @@ func newWindows() *windows {
 	return &windows{seed: maphash.MakeSeed(), groups: make([]group, windowGroups)}
 }
 
-// turn says whether it is a denial's turn to have a line.
+// turn reports whether it is a denial's turn to have a line.
 type turn int
 
 const (
@@ -55,7 +55,7 @@ const (
 	isOverRate             // it is, but there were too many lines
 )
 
-// first says whether a denial is the first one in its window, and remembers it then, unless
+// first reports whether a denial is the first one in its window, and remembers it then, unless
 // there were too many lines: limit is nil if their rate is not limited. now is the time since
 // the Recorder started.
 func (w *windows) first(req *engine.Request, res *engine.Result, now time.Duration, limit *rate) turn {

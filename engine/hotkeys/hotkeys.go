@@ -46,8 +46,6 @@ const (
 	readAgain = time.Second
 	// within bounds a round trip, beside the fleet's timeout.
 	within = time.Second
-	// sayEvery is the pause between log lines about one kind of trouble.
-	sayEvery = time.Minute
 )
 
 //go:embed note.lua
@@ -78,8 +76,8 @@ type Exchange struct {
 	read    map[string]record // the newest record of each other proxy; guarded by reading
 	readAt  time.Time         // guarded by reading
 
-	saying sync.Mutex
-	said   map[string]time.Time // when there was a log line, by what it is about; guarded by saying
+	warning sync.Mutex
+	warned  map[string]time.Time // when each text was last logged; guarded by warning
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -95,7 +93,7 @@ func open(fleet *backend.Fleet, own Source, log *slog.Logger, every time.Duratio
 	var digits [8]byte
 	_, _ = rand.Read(digits[:]) // it never fails
 	x := &Exchange{
-		fleet: fleet, own: own, log: log, self: hex.EncodeToString(digits[:]), now: time.Now, said: make(map[string]time.Time),
+		fleet: fleet, own: own, log: log, self: hex.EncodeToString(digits[:]), now: time.Now, warned: make(map[string]time.Time),
 	}
 	ctx, stop := context.WithCancel(context.Background())
 	x.stop = stop
@@ -164,7 +162,7 @@ func (x *Exchange) note(ctx context.Context, p place, text []byte) error {
 		x.trouble("cannot publish the busiest keys", p.node, err)
 		return err
 	case cmd.Val() == 0:
-		x.say("cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies", "node", p.node.Name())
+		x.warn("cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies", "node", p.node.Name())
 		return errFull
 	}
 	return nil
@@ -182,16 +180,16 @@ func (x *Exchange) trouble(what string, n *backend.Node, err error) {
 		return
 	}
 	if backend.IsReply(err) && !backend.Failed(err) {
-		x.say(what, "node", n.Name(), "why", err)
+		x.warn(what, "node", n.Name(), "why", err)
 	}
 }
 
-// say logs a line, but only one a minute with the same text.
-func (x *Exchange) say(text string, attrs ...any) {
-	x.saying.Lock()
-	defer x.saying.Unlock()
-	if now := x.now(); now.Sub(x.said[text]) >= sayEvery {
-		x.said[text] = now
+// warn logs a warning, at most once a minute for the same text.
+func (x *Exchange) warn(text string, attrs ...any) {
+	x.warning.Lock()
+	defer x.warning.Unlock()
+	if now := x.now(); now.Sub(x.warned[text]) >= engine.LogEvery {
+		x.warned[text] = now
 		x.log.Warn(text, attrs...)
 	}
 }

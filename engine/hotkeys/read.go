@@ -89,7 +89,7 @@ func (x *Exchange) readPlace(ctx context.Context, p place) map[string]record {
 		r, err := decode(text)
 		if err != nil {
 			x.ignored.Add(1)
-			x.say("ignoring a record of another proxy's busiest keys", "node", p.node.Name(), "key", p.record(name), "why", err)
+			x.warn("ignoring a record of another proxy's busiest keys", "node", p.node.Name(), "key", p.record(name), "why", err)
 			continue
 		}
 		found[name] = r

@@ -57,8 +57,6 @@ const (
 	// entryTTL is the time to live of a proxy's entry in a record. The entry is renewed when
 	// half of it has passed, so that most rounds write nothing.
 	entryTTL = 10 * time.Second
-	// remindEvery is the time between log lines about a condition that lasts.
-	remindEvery = time.Minute
 )
 
 // Why is the reason for an answer by the FAIL policy about a contested key.
@@ -190,7 +188,7 @@ func (g *Guard) publish(v *view) {
 		conflict = nil
 	}
 	g.Conflict.Store(conflict)
-	g.report.say(g.log, v)
+	g.report.log(g.log, v)
 	g.view.Store(v)
 }
 

@@ -145,14 +145,14 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	other := record(entryOf(time.Hour, 0, list{"a/0"}, "you"))
 	lines := func(text string) int { return bytes.Count([]byte(log.String()), []byte(text)) }
 	for i, want := range []int{1, 1, 2} {
-		r.say(logger, v(time.Duration(i)*31*time.Second, other))
+		r.log(logger, v(time.Duration(i)*31*time.Second, other))
 		require.Equal(t, want, lines("another proxy has a different list of backends"))
 	}
 	require.Contains(t, log.String(), `proxies=you their_list=a/0 own_list="a/0, b/0" keys_elsewhere=5`)
 	for range 2 {
-		r.say(logger, v(2*time.Minute, nil))
+		r.log(logger, v(2*time.Minute, nil))
 		require.Equal(t, 1, lines("all proxies have the same list of backends again"))
 	}
-	r.say(logger, v(2*time.Minute+time.Second, other))
+	r.log(logger, v(2*time.Minute+time.Second, other))
 	require.Equal(t, 3, lines("another proxy has a different list of backends"), "a new conflict is logged at once")
 }

@@ -32,20 +32,20 @@ type seen struct {
 
 // report writes log lines: one as soon as a condition begins, and one every minute while it lasts.
 type report struct {
-	said  map[string]time.Time // when the latest line about each condition was logged
-	since time.Time            // when the conflict began; zero if there is none
+	logged map[string]time.Time // when the latest line about each condition was logged
+	since  time.Time            // when the conflict began; zero if there is none
 }
 
-// say logs the findings of v.
-func (r *report) say(log *slog.Logger, v *view) {
-	said := make(map[string]time.Time)
+// log writes the findings of v to the log.
+func (r *report) log(logger *slog.Logger, v *view) {
+	logged := make(map[string]time.Time)
 	due := func(about string) bool {
-		last, known := r.said[about]
-		if known && v.at.Sub(last) < remindEvery {
-			said[about] = last
+		last, known := r.logged[about]
+		if known && v.at.Sub(last) < engine.LogEvery {
+			logged[about] = last
 			return false
 		}
-		said[about] = v.at
+		logged[about] = v.at
 		return true
 	}
 	if v.conflict != nil {
@@ -57,18 +57,18 @@ func (r *report) say(log *slog.Logger, v *view) {
 			if o.renamed {
 				text = "another proxy has the same list of backends but reaches different servers"
 			}
-			log.Warn(text, "proxies", some(slices.Sorted(maps.Keys(o.proxies))), "their_list", some(o.list),
+			logger.Warn(text, "proxies", some(slices.Sorted(maps.Keys(o.proxies))), "their_list", some(o.list),
 				"own_list", some(v.own), "keys_elsewhere", fmt.Sprintf("%d%%", v.conflict.share(o)), "layout-guard", v.mode)
 		}
 	}
 	for _, pair := range v.twice {
 		if a, b := v.own[pair[0]], v.own[pair[1]]; due(a + " " + b) {
-			log.Warn("two backends are the same server: list it only once", "backend", a, "other", b)
+			logger.Warn("two backends are the same server: list it only once", "backend", a, "other", b)
 		}
 	}
 	for n, s := range v.nodes {
 		if backend.IsReply(s.err) && due("node "+n.Name()) {
-			log.Warn("cannot compare the lists of backends", "node", n.Name(), "why", s.err)
+			logger.Warn("cannot compare the lists of backends", "node", n.Name(), "why", s.err)
 		}
 	}
 	switch {
@@ -76,11 +76,11 @@ func (r *report) say(log *slog.Logger, v *view) {
 		r.since = v.at
 	case v.conflict == nil && !r.since.IsZero():
 		if v.mode != Off {
-			log.Warn("all proxies have the same list of backends again", "after", v.at.Sub(r.since).Round(time.Millisecond))
+			logger.Warn("all proxies have the same list of backends again", "after", v.at.Sub(r.since).Round(time.Millisecond))
 		}
 		r.since = time.Time{}
 	}
-	r.said = said
+	r.logged = logged
 }
 
 // some joins words for a log line. Of many it lists only the first 20.

@@ -11,16 +11,13 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// remindEvery is the time between log lines about one kind of problem.
-const remindEvery = time.Minute
-
 // report holds the outcome of the syncs.
 type report struct {
 	synced  atomic.Int64           // when the latest successful sync was, in Unix ms; 0: there was none
 	failed  atomic.Int64           // number of syncs that failed
 	damaged atomic.Pointer[string] // why the record is malformed; nil if it is valid, or if there is none
 
-	said map[string]time.Time // when each text was last logged; guarded by Store.mu
+	logged map[string]time.Time // when each text was last logged; guarded by Store.mu
 }
 
 // record records the outcome of a sync with the record in home, and logs it. A node that does not
@@ -38,11 +35,11 @@ func (s *Store) record(home place, err error) {
 	switch {
 	case errors.As(err, new(damage)):
 		s.report.damaged.Store(&why)
-		s.say("cannot use the stored policies; keeping the ones in effect", "node", home.name(), "key", storedKey, "why", why)
+		s.warn("cannot use the stored policies; keeping the ones in effect", "node", home.name(), "key", storedKey, "why", why)
 	case redis.HasErrorPrefix(err, "MOVED"):
 		s.fleet.CheckTopology()
 	case backend.IsReply(err) && !backend.Failed(err):
-		s.say("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
+		s.warn("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
 	}
 	if s.book.Unread() != nil {
 		s.await(home, ": "+reason(err))
@@ -62,10 +59,10 @@ func reason(err error) string {
 	return backend.Reason(err)
 }
 
-// say logs a warning, at most once a minute for the same text. The caller holds mu.
-func (s *Store) say(text string, attrs ...any) {
-	if now := s.now(); now.Sub(s.report.said[text]) >= remindEvery {
-		s.report.said[text] = now
+// warn logs a warning, at most once a minute for the same text. The caller holds mu.
+func (s *Store) warn(text string, attrs ...any) {
+	if now := s.now(); now.Sub(s.report.logged[text]) >= engine.LogEvery {
+		s.report.logged[text] = now
 		s.log.Warn(text, attrs...)
 	}
 }

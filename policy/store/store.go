@@ -111,7 +111,7 @@ func newStore(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Lo
 	if path == "" {
 		s.own = new(memory)
 	}
-	s.report.said = make(map[string]time.Time)
+	s.report.logged = make(map[string]time.Time)
 	return s
 }
 
@@ -256,7 +256,7 @@ func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 			_, _, errs[i] = s.take(ctx, n, false)
 		}
 		if errors.As(errs[i], new(damage)) {
-			s.say("ignoring an invalid policy record on another node", "node", n.name(), "why", errs[i])
+			s.warn("ignoring an invalid policy record on another node", "node", n.name(), "why", errs[i])
 			errs[i] = nil
 		}
 	}

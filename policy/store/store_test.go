@@ -182,7 +182,7 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 	} {
 		s.Do("SET", storedKey, damaged)
 		for _, p := range []*proxy{a, fresh} {
-			p.report.said = make(map[string]time.Time)
+			p.report.logged = make(map[string]time.Time)
 			p.sync()
 			require.Contains(t, p.log.String(), "cannot use the stored policies; keeping the ones in effect")
 			msg := p.set("api SLIDE 1 1m")
