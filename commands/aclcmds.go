@@ -20,7 +20,7 @@ func aclRows() []row {
 	},
 		subs: []row{{Command: table.Command{
 			Name: "acl|cat", Arity: -2, Flags: quiet, Group: "server", Since: "6.0.0", Cost: "O(1) since the categories and commands are a fixed set.",
-			Summary:  "List the ACL categories or the commands inside a category",
+			Summary:  "Lists the ACL categories or the commands inside a category",
 			Args:     []table.Arg{{Name: "categoryname", Type: "string", Optional: true}},
 			Replies:  "Array of categories, or of the category's commands.",
 			Examples: []table.Example{{Line: "ACL CAT pubsub", Reply: "1) \"subscribe\"\n2) \"unsubscribe\""}},
@@ -28,21 +28,21 @@ func aclRows() []row {
 			run: runACLCat,
 		}, {Command: table.Command{
 			Name: "acl|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "6.0.0", Cost: "O(1)",
-			Summary:  "Print this help.",
+			Summary:  "Prints this help",
 			Replies:  "Array of lines.",
 			Examples: []table.Example{{Line: "ACL HELP", Reply: "1) ACL <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 		},
 			run: runHelp,
 		}, {Command: table.Command{
 			Name: "acl|list", Arity: 2, Flags: adminFlags, Group: "server", Since: "6.0.0", Cost: "O(N). Where N is the number of configured users.",
-			Summary:  "List users and their rules. Passwords are shown as #hidden",
+			Summary:  "Lists users and their rules. Passwords are shown as #hidden",
 			Replies:  "Array of lines, as in a configuration.",
 			Examples: []table.Example{{Line: "ACL LIST", Reply: "1) \"user default on nopass ~* &* +@all\""}},
 		},
 			run: runACLList,
 		}, {Command: table.Command{
 			Name: "acl|users", Arity: 2, Flags: adminFlags, Group: "server", Since: "6.0.0", Cost: "O(N). Where N is the number of configured users.",
-			Summary:  "List the names of users",
+			Summary:  "Lists the names of users",
 			Replies:  "Array of names.",
 			Examples: []table.Example{{Line: "ACL USERS", Reply: "1) \"default\""}},
 		},
@@ -51,7 +51,7 @@ func aclRows() []row {
 			},
 		}, {Command: table.Command{
 			Name: "acl|whoami", Arity: 2, Flags: quiet, Group: "server", Since: "6.0.0", Cost: "O(1)",
-			Summary:  "Return the name of the connection's user",
+			Summary:  "Returns the name of the connection's user",
 			Replies:  "The name.",
 			Examples: []table.Example{{Line: "ACL WHOAMI", Reply: "\"default\""}},
 		},

@@ -60,7 +60,7 @@ func serverRows() []row {
 		subs: []row{{Command: table.Command{
 			Name: "module|list", Arity: 2, Flags: []string{"admin", "noscript"}, Tips: []string{"nondeterministic_output_order"},
 			Group: "server", Since: "4.0.0", Cost: "O(N) where N is the number of loaded modules.",
-			Summary:  "Return a list of loaded modules: rlproxy has none.",
+			Summary:  "Returns a list of loaded modules: rlproxy has none",
 			Replies:  "An empty array.",
 			Examples: []table.Example{{Line: "MODULE LIST", Reply: "(empty array)"}},
 		},

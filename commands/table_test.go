@@ -118,7 +118,7 @@ func document(t *registry) string {
 
 func (r *row) document(b *strings.Builder) {
 	name := strings.ToUpper(strings.ReplaceAll(r.Name, "|", " "))
-	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", name, strings.TrimSpace(name+" "+table.Usage(r.Args)), strings.TrimSuffix(r.Summary, "."))
+	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", name, strings.TrimSpace(name+" "+table.Usage(r.Args)), r.Summary)
 	var about strings.Builder
 	describe(&about, r.Args)
 	if about.Len() > 0 {
@@ -170,6 +170,7 @@ func TestRowsAreComplete(t *testing.T) {
 		for _, text := range []string{r.Cost, r.Summary, r.Replies} {
 			require.NotEmpty(t, text, r.Name)
 		}
+		require.False(t, strings.HasSuffix(r.Summary, "."), "%s: HELP and the documentation add the period", r.Name)
 		require.NotEmpty(t, r.Examples, r.Name)
 		for _, e := range r.Examples {
 			require.NotEmpty(t, e.Reply, r.Name)

@@ -58,7 +58,7 @@ func Row(c Config) table.Row {
 		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "config|get", Arity: -3, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
-		Summary:  "Return parameters that match a glob-like <pattern> and their values.",
+		Summary:  "Returns parameters that match a glob-like <pattern> and their values",
 		Args:     []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
 		Replies:  "Map (flat in RESP2) of names and values; empty if nothing matches.",
 		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
@@ -66,12 +66,12 @@ func Row(c Config) table.Row {
 		Run: c.get,
 	}, {Command: table.Command{
 		Name: "config|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "5.0.0", Cost: "O(1)",
-		Summary:  "Print this help.",
+		Summary:  "Prints this help",
 		Replies:  "Array of lines.",
 		Examples: []table.Example{{Line: "CONFIG HELP", Reply: "1) CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 	}}, {Command: table.Command{
 		Name: "config|resetstat", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(1)",
-		Summary:  "Reset what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM.",
+		Summary:  "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "CONFIG RESETSTAT", Reply: "OK"}},
 	},
@@ -82,7 +82,7 @@ func Row(c Config) table.Row {
 		},
 	}, {Command: table.Command{
 		Name: "config|rewrite", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.8.0", Cost: "O(1)",
-		Summary:  "Not supported: rlproxy does not write to its configuration.",
+		Summary:  "Not supported: rlproxy does not write to its configuration",
 		Replies:  "An error.",
 		Examples: []table.Example{{Line: "CONFIG REWRITE", Reply: "(error) " + errRewrite}},
 	},
@@ -90,7 +90,7 @@ func Row(c Config) table.Row {
 	}, {Command: table.Command{
 		Name: "config|set", Arity: -4, Flags: adminFlags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 		Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
-		Summary: "Change directives of this proxy until its configuration is read again: all of them or none.",
+		Summary: "Changes directives of this proxy until its configuration is read again: all of them or none",
 		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{
 			{Name: "parameter", Type: "string", About: "the name of a directive that can change while rlproxy runs, see docs/operations.md"},
 			{Name: "value", Type: "string", About: "its words as in the configuration; of `fail-policy` and `hot-key`, those of all lines in a row"},

@@ -28,17 +28,17 @@ func latency(s *Stats) table.Row {
 		c.Replies, c.Examples = replies, []table.Example{{Line: line, Reply: answer}}
 		return c
 	}
-	histograms := with(sub("histogram", -2, "Return how long commands took, as cumulative histograms.",
+	histograms := with(sub("histogram", -2, "Returns how long commands took, as cumulative histograms",
 		table.Arg{Name: "command", Type: "string", Optional: true, Multiple: true, About: "the name of a command, or of a container for its subcommands; default: all"}),
 		"Map of commands that were called to maps: calls, and histogram_usec, a map of microseconds to the calls that took so long or less.",
 		"LATENCY HISTOGRAM rl.slide",
 		"1# \"rl.slide\" =>\n   1# \"calls\" => (integer) 3\n   2# \"histogram_usec\" =>\n      1# (integer) 128 => (integer) 2\n      2# (integer) 256 => (integer) 3")
 	histograms.Since, histograms.Cost = "7.0.0", "O(N) where N is the number of commands with latency information being retrieved."
-	reset := with(sub("reset", -2, "Accepted without effect: rlproxy keeps no samples of events. CONFIG RESETSTAT resets the histograms.",
+	reset := with(sub("reset", -2, "Accepted without effect: rlproxy keeps no samples of events. CONFIG RESETSTAT resets the histograms",
 		table.Arg{Name: "event", Type: "string", Optional: true, Multiple: true}),
 		"Integer: 0.", "LATENCY RESET", "(integer) 0")
 	reset.Tips = []string{"request_policy:all_nodes", "response_policy:all_succeeded"}
-	help := with(sub("help", 2, "Print this help."),
+	help := with(sub("help", 2, "Prints this help"),
 		"Array of lines.", "LATENCY HELP", "1) LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ...")
 	help.Flags, help.Tips = helpFlags, nil
 	return table.Row{Command: table.Command{
@@ -47,27 +47,27 @@ func latency(s *Stats) table.Row {
 		Replies:  "Depends on the subcommand.",
 		Examples: histograms.Examples,
 	}, Rows: []table.Row{{
-		Command: with(sub("doctor", 2, "Return where to find how long commands take."),
+		Command: with(sub("doctor", 2, "Returns where to find how long commands take"),
 			"A text.", "LATENCY DOCTOR", strings.TrimSpace(doctor)),
 		Run: func(w reply.Writer, _ [][]byte) string {
 			w.Verbatim(doctor)
 			return ""
 		},
 	}, {
-		Command: with(sub("graph", 3, "Replies that there are no samples: rlproxy keeps none of events.", event),
+		Command: with(sub("graph", 3, "Replies that there are no samples: rlproxy keeps none of events", event),
 			"An error.", "LATENCY GRAPH command", "(error) ERR No samples available for event 'command'"),
 		Run: func(_ reply.Writer, args [][]byte) string {
 			return "ERR No samples available for event '" + string(word.Quote(args[2])) + "'"
 		},
 	}, {Command: help}, {Command: histograms, Run: s.histogram}, {
-		Command: with(sub("history", 3, "Replies that there are no samples: rlproxy keeps none of events.", event),
+		Command: with(sub("history", 3, "Replies that there are no samples: rlproxy keeps none of events", event),
 			"An empty array.", "LATENCY HISTORY command", "(empty array)"),
 		Run: func(w reply.Writer, _ [][]byte) string {
 			w.Array(0)
 			return ""
 		},
 	}, {
-		Command: with(sub("latest", 2, "Replies that there are no samples: rlproxy keeps none of events."),
+		Command: with(sub("latest", 2, "Replies that there are no samples: rlproxy keeps none of events"),
 			"An empty array.", "LATENCY LATEST", "(empty array)"),
 		Run: func(w reply.Writer, _ [][]byte) string {
 			w.Array(0)

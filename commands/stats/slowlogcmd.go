@@ -24,7 +24,7 @@ func slowLog(s *Stats) table.Row {
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "slowlog|get", Arity: -2, Flags: logFlags, Tips: append(nodes[:1:1], "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Cost: "O(N) where N is the number of entries returned",
-		Summary: "Return the newest entries of the slow log: pipelines and commands that took slowlog-log-slower-than microseconds or longer.",
+		Summary: "Returns the newest entries of the slow log: pipelines and commands that took slowlog-log-slower-than microseconds or longer",
 		Args:    []table.Arg{{Name: "count", Type: "integer", Optional: true, About: "the most entries; default 10; -1: all"}},
 		Replies: "Array of entries, the newest first. Each is an array: ID, Unix time, microseconds, arguments, client address, client name. " +
 			"There is one entry for a pipeline, with its first command and, as the last argument, the number of other commands that took part.",
@@ -37,13 +37,13 @@ func slowLog(s *Stats) table.Row {
 		Run: s.Slow.get,
 	}, {Command: table.Command{
 		Name: "slowlog|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "6.2.0", Cost: "O(1)",
-		Summary:  "Print this help.",
+		Summary:  "Prints this help",
 		Replies:  "Array of lines.",
 		Examples: []table.Example{{Line: "SLOWLOG HELP", Reply: "1) SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 	}}, {Command: table.Command{
 		Name: "slowlog|len", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Cost: "O(1)",
-		Summary:  "Return the length of the slow log.",
+		Summary:  "Returns the length of the slow log",
 		Replies:  "Integer.",
 		Examples: []table.Example{{Line: "SLOWLOG LEN", Reply: "(integer) 1"}},
 	},
@@ -54,7 +54,7 @@ func slowLog(s *Stats) table.Row {
 	}, {Command: table.Command{
 		Name: "slowlog|reset", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:all_succeeded"),
 		Group: "server", Since: "2.2.12", Cost: "O(N) where N is the number of entries in the slowlog",
-		Summary:  "Remove all entries from the slow log.",
+		Summary:  "Removes all entries from the slow log",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "SLOWLOG RESET", Reply: "OK"}},
 	},

@@ -58,7 +58,7 @@ func CommandCommand(of Table) Row {
 	return Row{Command: Command{
 		Name: "command", Arity: -1, Flags: []string{"loading", "stale"}, ACL: []string{"@connection"}, Group: "server", Since: "2.8.13",
 		Cost:     "O(N) where N is the total number of commands",
-		Summary:  "Return details about all commands",
+		Summary:  "Returns details about all commands",
 		Replies:  "Array with one element for each command, as in COMMAND INFO.",
 		Examples: []Example{{Line: "COMMAND", Reply: "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
 		Bare:     true,
@@ -66,7 +66,7 @@ func CommandCommand(of Table) Row {
 		Run: t.infoAll,
 		Rows: []Row{with(Row{Command: Command{
 			Name: "command|count", Arity: 2, Since: "2.8.13", Cost: "O(1)",
-			Summary:  "Return the total number of commands in this server.",
+			Summary:  "Returns the total number of commands in this server",
 			Replies:  "Integer.",
 			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 39"}},
 		},
@@ -76,7 +76,7 @@ func CommandCommand(of Table) Row {
 			},
 		}), with(Row{Command: Command{
 			Name: "command|docs", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the number of commands to look up",
-			Summary:  "Return documentation details about multiple commands.",
+			Summary:  "Returns documentation details about multiple commands",
 			Args:     []Arg{name},
 			Replies:  "Map (flat in RESP2) of commands and their documentation.",
 			Examples: []Example{{Line: "COMMAND DOCS PING", Reply: "1) \"ping\"\n2)  1) \"summary\"\n    2) \"Replies, to show that the connection works\"\n    3) ..."}},
@@ -84,7 +84,7 @@ func CommandCommand(of Table) Row {
 			Run: t.docs,
 		}), with(Row{Command: Command{
 			Name: "command|getkeys", Arity: -4, Since: "2.8.13", Cost: "O(N) where N is the number of arguments to the command",
-			Summary:  "Return the keys from a full command.",
+			Summary:  "Returns the keys from a full command",
 			Args:     full,
 			Replies:  "Array of keys.",
 			Examples: []Example{{Line: "COMMAND GETKEYS RL.SLIDE user:42 100 60", Reply: "1) \"user:42\""}},
@@ -92,13 +92,13 @@ func CommandCommand(of Table) Row {
 			Run: t.getKeys,
 		}), with(Row{Command: Command{
 			Name: "command|help", Arity: 2, Since: "5.0.0", Cost: "O(1)",
-			Summary:  "Print this help.",
+			Summary:  "Prints this help",
 			Replies:  "Array of lines.",
 			Examples: []Example{{Line: "COMMAND HELP", Reply: "1) COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 		},
 		}), with(Row{Command: Command{
 			Name: "command|info", Arity: -2, Since: "2.8.13", Cost: "O(N) where N is the number of commands to look up",
-			Summary:  "Return details about multiple commands.",
+			Summary:  "Returns details about multiple commands",
 			Args:     []Arg{name},
 			Replies:  "Array with one element for each name, null for an unknown one.",
 			Examples: []Example{{Line: "COMMAND INFO PING", Reply: "1)  1) \"ping\"\n    2) (integer) -1\n    3) 1) fast\n    4) ..."}},
@@ -106,7 +106,7 @@ func CommandCommand(of Table) Row {
 			Run: t.info,
 		}), with(Row{Command: Command{
 			Name: "command|list", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the total number of commands",
-			Summary: "Return a list of all commands in this server.",
+			Summary: "Returns a list of all commands in this server",
 			Args: []Arg{{Name: "filterby", Type: "oneof", Token: "FILTERBY", Optional: true, Args: []Arg{
 				{Name: "module-name", Type: "string", Token: "MODULE"},
 				{Name: "category", Type: "string", Token: "ACLCAT"},

@@ -14,7 +14,7 @@ func Help(w reply.Writer, c *Command) {
 	}
 	for _, s := range c.Subs {
 		_, sub, _ := strings.Cut(s.Name, "|")
-		lines = append(lines, strings.TrimSpace(strings.ToUpper(sub)+" "+Usage(s.Args)), "    "+s.Summary)
+		lines = append(lines, strings.TrimSpace(strings.ToUpper(sub)+" "+Usage(s.Args)), "    "+s.Summary+".")
 	}
 	w.Array(len(lines))
 	for _, l := range lines {

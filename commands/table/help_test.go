@@ -10,7 +10,7 @@ import (
 )
 
 func TestHelpListsTheSubcommands(t *testing.T) {
-	sub := &Command{Name: "thing|get", Summary: "Gets one.", Args: []Arg{{Name: "name", Type: "string", Multiple: true}}}
+	sub := &Command{Name: "thing|get", Summary: "Gets one", Args: []Arg{{Name: "name", Type: "string", Multiple: true}}}
 	for bare, want := range map[bool]string{
 		false: "*3\r\n+THING <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n+GET name [name ...]\r\n+    Gets one.\r\n",
 		true:  "*5\r\n+THING <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n+(no subcommand)\r\n+    Counts them.\r\n+GET name [name ...]\r\n+    Gets one.\r\n",
