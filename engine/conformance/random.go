@@ -72,7 +72,7 @@ func randomRun(t *testing.T, open Subject, steps int) {
 		run.pass()
 	}
 	t.Logf("%d steps, %d denials", steps, denied)
-	require.Greater(t, denied, steps/20)
+	require.Greater(t, denied, steps/200) // a run that draws large limits has few
 	require.Less(t, denied, steps*19/20)
 }
 
