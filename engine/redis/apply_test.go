@@ -38,7 +38,7 @@ func randomRequest(rng *rand.Rand, shards int) engine.Request {
 	return r
 }
 
-// requireAnswer holds that a request has an answer, and one that can be.
+// requireAnswer requires that a request has an answer, and that the answer is possible.
 func requireAnswer(t *testing.T, r *engine.Request, res *engine.Result) {
 	t.Helper()
 	if res.Err != nil {
@@ -64,9 +64,9 @@ func requireAnswer(t *testing.T, r *engine.Request, res *engine.Result) {
 	}
 }
 
-// babbleAt has fake nodes talk nonsense to an engine, of the kinds given and by the
-// bytes given, and holds that every request has an answer in time, that no panic is
-// needed for that, and that all is well when the nodes are.
+// babbleAt lets fake nodes send nonsense of the given kinds to an engine, chosen by the given bytes.
+// It requires that every request is answered in time and without a panic, and that the engine works
+// again when the nodes do.
 func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string) reply) {
 	const timeout = 50 * time.Millisecond
 	seed := uint64(len(bytes))
@@ -91,7 +91,7 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 			defer done.Done()
 			rng := rand.New(rand.NewPCG(seed, uint64(worker)))
 			for i := range 6 {
-				// What asks about split keys may take a few round trips.
+				// Requests about split keys may take a few round trips.
 				shards, within := 0, timeout+lateness
 				if i%3 == 2 {
 					shards, within = 3, 10*timeout+lateness
@@ -129,8 +129,8 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 	require.NotContains(t, log.String(), "internal error")
 }
 
-// Whatever a node replies, every request has an answer in time, and the node is asked
-// again when it is well.
+// Whatever a node replies, every request is answered in time, and the node is used again once it
+// replies correctly.
 func TestNonsense(t *testing.T) {
 	for _, kind := range nonsense {
 		t.Run(kind.name, func(t *testing.T) {

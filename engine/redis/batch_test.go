@@ -16,21 +16,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// badNet is a network on which much goes wrong: replies cut in the middle, late,
-// lost for good with the connection left open.
+// badNet is a network with many faults: replies are cut off, late, or lost while the connection stays
+// open.
 var badNet = faultnet.Faults{Cut: 0.02, Mute: 0.02, Delay: 60 * time.Millisecond, Late: 0.02}
 
-// sent is one request of a run, with what became of it.
+// sent is one request of a run, and its outcome.
 type sent struct {
 	key      string
 	limit    int64
 	answered bool // by the node: admitted
 }
 
-// once sends requests through a bad network, each to a key of its own and with a
-// limit of its own, while mishap befalls connections now and then. A request that
-// the node answered must have been charged once, any other at most once, and every
-// answer must be the request's own: limit - 1 remain.
+// once sends requests through a bad network, each with its own key and limit, while mishap breaks
+// connections now and then. A request that the node answered must have been charged once, and any
+// other at most once. Every answer must belong to its request: limit - 1 units remain.
 func once(t *testing.T, proxies []*faultnet.Proxy, mishap func(), urls ...string) {
 	e := openAlways(t, 40*time.Millisecond, urls...)
 	ready(t, e, clusterKeys()...)

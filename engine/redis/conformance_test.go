@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// on returns a subject that opens an engine on so many nodes of its own.
+// on returns a subject that opens an engine on the given number of new nodes.
 func on(nodes int) conformance.Subject {
 	return func(t *testing.T, clock func() int64) engine.Engine {
 		servers, _ := startServers(t, nodes)
@@ -41,7 +41,7 @@ func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	conformance.RunHolds(t, on(3), 3000)
 }
 
-// starting is an engine that is asked by Start.
+// starting is an engine whose pipelines are run by Start.
 type starting struct{ engine.Starter }
 
 // Do implements engine.Engine.
@@ -52,7 +52,7 @@ func (s starting) Do(p *engine.Pipeline) {
 	<-answered
 }
 
-// What is started has the answers of what is done.
+// Start gives the same answers as Do.
 func TestConformanceOfWhatIsStarted(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock func() int64) engine.Engine {
@@ -63,7 +63,8 @@ func TestConformanceOfWhatIsStarted(t *testing.T) {
 	conformance.RunJoint(t, open, 300)
 }
 
-// Keys of one node are one call; those of several are held and settled.
+// A request about several keys of one node is one call. Over several nodes, units are held and then
+// settled.
 func TestConformanceOfSeveralKeys(t *testing.T) {
 	t.Parallel()
 	for _, nodes := range []int{1, 3} {

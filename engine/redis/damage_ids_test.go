@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Whatever somebody stores in place of a key's ids, a request with an id of that key is answered or gets an error about the
-// key, and so is none of another key. RL.RESET removes it.
+// Whatever is stored in place of a key's ids, a request with an id of that key is answered or gets an
+// error about the key. Requests about other keys are not affected, and RL.RESET repairs the key.
 func TestDamagedIDs(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)

@@ -24,8 +24,8 @@ var tables = map[int]string{
 		lease=clock+1000}`,
 }
 
-// lease has somebody write a record of nothing but a lease record to key k, at its home or at
-// shard 1. Lua statements change its kind, its table t and its summary; t may be nil.
+// lease stores a record that has only a lease record for key k, at its home or at shard 1. Lua
+// statements change its kind, its table t and its summary; t may be nil.
 func (a *attacked) lease(t testing.TB, kind int, change string) {
 	t.Helper()
 	script := fmt.Sprintf(`
@@ -43,7 +43,7 @@ func (a *attacked) lease(t testing.TB, kind int, change string) {
 	require.NoError(t, a.node.Client.Eval(t.Context(), script, []string{stored("k", number)}).Err())
 }
 
-// aboutLeases returns requests about key k that need the table of its home, and of these the one that
+// aboutLeases returns requests about key k that need the table of its home, and the one of them that
 // asks shard 1 first.
 func (a *attacked) aboutLeases() (all []engine.Request, through engine.Request) {
 	plain := conformance.Request(limit.Slide, "k", 10, 60_000)
@@ -54,13 +54,13 @@ func (a *attacked) aboutLeases() (all []engine.Request, through engine.Request) 
 	return []engine.Request{plain, peek, a.through(split, 0), through}, through
 }
 
-// forgetAll has the node lose its keys, so that what shards were lent before does not count.
+// forgetAll deletes all keys of the node, so that earlier loans to shards do not count.
 func (a *attacked) forgetAll(t testing.TB) {
 	t.Helper()
 	require.NoError(t, a.node.Client.FlushDB(t.Context()).Err())
 }
 
-// A home's table that no function writes is an error of all that needs it.
+// If a home's table is one that no function writes, every request that needs it gets an error.
 func TestImpossibleHomeTables(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -122,7 +122,8 @@ func TestImpossibleHomeTables(t *testing.T) {
 	}
 }
 
-// For a shard's table that no function writes its home makes up, and the shard begins anew.
+// If a shard's table is one that no function writes, the home decides instead, and the shard begins
+// anew.
 func TestImpossibleShardTables(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -165,8 +166,8 @@ func TestImpossibleShardTables(t *testing.T) {
 	}
 }
 
-// What the library accepts of a home's table, the proxy accepts in replies: numbers at their bounds
-// are answered.
+// The proxy accepts in replies what the library accepts in a home's table: requests are answered when
+// numbers are at their bounds.
 func TestHomeTablesAtTheirBounds(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -188,8 +189,8 @@ func TestHomeTablesAtTheirBounds(t *testing.T) {
 	}
 }
 
-// The same holds of a shard's table. The number of shards in its lease summary, which only a home's
-// tells, means nothing.
+// The same is true of a shard's table. The number of shards in its lease summary has no meaning; only
+// a home's has.
 func TestShardTablesAtTheirBounds(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)

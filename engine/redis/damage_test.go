@@ -24,18 +24,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// slow is how much of the node's time no function may take, whatever is stored: of its
-// processor, which a busy machine does not change much.
+// slow is the CPU time of the node that no function may exceed, whatever is stored. A busy machine
+// changes it little.
 const slow = 60 * time.Millisecond
 
-// attacked is an engine on one node whose records somebody writes who should not.
+// attacked is an engine on one node whose records are tampered with.
 type attacked struct {
 	*Engine
 	node *redistest.Server
 	log  proxytest.LockedBuffer
 
-	// ms is what functions take for the node's clock. Only tests move it, so that the times of a
-	// record mean the same in each run. It is in the future, as nodes end keys by their own clock.
+	// ms is the clock that functions use. Only tests move it, so that the times of a record mean the
+	// same in each run. It is in the future, because nodes expire keys by their own clock.
 	ms atomic.Int64
 }
 
@@ -50,7 +50,7 @@ func startAttacked(t testing.TB) *attacked {
 	return a
 }
 
-// store has somebody write the record of a key's shard.
+// store writes the record of a key's shard.
 func (a *attacked) store(t testing.TB, key string, number int, record []byte) {
 	t.Helper()
 	script := "return redis.call('SET', KEYS[1], ARGV[1], 'PX', 600000)"
@@ -61,8 +61,7 @@ func stored(key string, number int) string {
 	return string(shard.AppendStoredKey(nil, []byte(key), number))
 }
 
-// spent returns the time of a processor that the node has taken, and the functions that
-// it has run.
+// spent returns the CPU time that the node has used, and how many functions it has run.
 func (a *attacked) spent(t testing.TB) (took time.Duration, calls int) {
 	t.Helper()
 	text, err := a.node.Client.Info(t.Context(), "cpu", "commandstats").Result()
@@ -82,15 +81,15 @@ func (a *attacked) spent(t testing.TB) (took time.Duration, calls int) {
 	return took, calls
 }
 
-// unharmed holds that nothing panicked, and that the node was never in doubt.
+// unharmed requires that nothing panicked, and that the node never counted as failing.
 func (a *attacked) unharmed(t testing.TB) {
 	t.Helper()
 	require.NotContains(t, a.log.String(), "internal error")
 	require.Zero(t, a.Topology().Nodes[0].Failures(), a.log.String())
 }
 
-// ask asks everything of a key beside requests about other keys, and returns the errors.
-// Each is about the key; and whatever is stored, the others are answered.
+// ask sends every kind of request about a key, among requests about other keys, and returns the
+// errors. Each must be about the key, and the requests about other keys must be answered.
 func (a *attacked) ask(t *testing.T, key string, requests ...engine.Request) (errs []string) {
 	t.Helper()
 	var p engine.Pipeline
@@ -122,8 +121,8 @@ func (a *attacked) ask(t *testing.T, key string, requests ...engine.Request) (er
 	return errs
 }
 
-// cured resets the key and holds that it counts from nothing. Of a split key whose home
-// was damaged, shards may hold what they were lent until their leases end.
+// cured resets the key and requires that it counts from zero. If the home of a split key was damaged,
+// its shards may hold their loans until their leases end.
 func (a *attacked) cured(t testing.TB, key string, r engine.Request) {
 	t.Helper()
 	require.NoError(t, conformance.Ask(a, conformance.Reset(key)).Err)
@@ -135,7 +134,7 @@ func (a *attacked) cured(t testing.TB, key string, r engine.Request) {
 	}
 }
 
-// sample is a key whose record is of one kind, what it is asked, and its record.
+// sample is a key with a record of one kind, the requests about it, and the record.
 type sample struct {
 	request engine.Request
 	key     string
@@ -143,7 +142,7 @@ type sample struct {
 	record  []byte
 }
 
-// through returns the request with an ID that has it ask the given shard of its key first.
+// through returns the request with an ID that makes it ask the given shard of its key first.
 func (a *attacked) through(r engine.Request, number int) engine.Request {
 	for i := int64(0); r.Shards > 0; i++ {
 		r.ID = strconv.AppendInt(nil, i, 10)
@@ -154,7 +153,7 @@ func (a *attacked) through(r engine.Request, number int) engine.Request {
 	return r
 }
 
-// samples makes records of every kind and form.
+// samples returns records of every kind and form.
 func (a *attacked) samples(t testing.TB) (all []sample) {
 	add := func(key string, r engine.Request, charges int) {
 		r.Key, r.Fail = []byte(key), engine.FailError
@@ -189,9 +188,9 @@ func (a *attacked) samples(t testing.TB) (all []sample) {
 	return all
 }
 
-// Whatever is changed of a stored record, nothing worse happens than an error that names
-// the key: every record is cut at every byte, and every byte is changed. Only make soak does
-// so to all bytes, and others to every eighth, from one that differs from run to run.
+// Whatever is changed in a stored record, the worst outcome is an error that names the key. Every
+// record is cut off at every byte, and every byte is changed: by make soak all of them, and otherwise
+// every eighth, beginning with another one in each run.
 func TestDamagedRecordsAreErrorsOfTheirKeys(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -246,7 +245,7 @@ func head(names ...int64) []byte {
 	return b
 }
 
-// A record that says something that no function writes is an error at once.
+// A record with a value that no function writes is an error at once.
 func TestImpossibleRecords(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -290,7 +289,7 @@ func TestImpossibleRecords(t *testing.T) {
 	}
 }
 
-// impossible asks everything of a key that has just been stored so.
+// impossible sends every kind of request about a key whose record was just replaced.
 func (a *attacked) impossible(t *testing.T, store func()) {
 	var requests []engine.Request
 	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
@@ -323,8 +322,8 @@ func (a *attacked) impossible(t *testing.T, store func()) {
 	require.NoError(t, conformance.Ask(a, conformance.Reset("k")).Err)
 }
 
-// FuzzStoredRecord holds the same of any bytes that are stored for a key or a shard, and are read
-// so many ms after the samples were made.
+// FuzzStoredRecord tests the same with any bytes that are stored for a key or a shard, and read the
+// given number of ms after the samples were made.
 func FuzzStoredRecord(f *testing.F) {
 	a := startAttacked(f)
 	all := a.samples(f)
@@ -346,7 +345,7 @@ func FuzzStoredRecord(f *testing.F) {
 	})
 }
 
-// What is no string at all is as good as a damaged record.
+// A stored value that is not a string is treated like a damaged record.
 func TestStoredKeyOfAnotherType(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)

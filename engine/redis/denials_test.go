@@ -24,8 +24,8 @@ func functionCalls(t *testing.T, s *redistest.Server) int {
 	return n
 }
 
-// A denial from memory is the one that the node would give at the same ms, whatever
-// its clock says and wherever in its window it stands.
+// A denial from memory equals the one that the node would give at the same ms, at any point of its
+// window.
 func TestRememberedDenialIsTheNodes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -62,8 +62,9 @@ func TestRememberedDenialIsTheNodes(t *testing.T) {
 	}
 }
 
-// So is a denial of CL.THROTTLE: a key that is asked through memory is answered as its twin is that the node answers, also
-// after a reset and under another rate, and both hold the same at the end.
+// The same is true of CL.THROTTLE: a key that may be answered from memory gets the same answers as a
+// twin that the node always answers, also after a reset and with another rate, and both have the same
+// state at the end.
 func TestRememberedDenialOfARateIsTheNodes(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -124,15 +125,15 @@ func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
 	}
 }
 
-// What the next call says is what the node says, not what it said to another
-// request or before a reset.
+// The next call is answered by the node's current state, and not by a denial of another request or
+// from before a reset.
 func TestDenialsAreForgotten(t *testing.T) {
 	s := redistest.Start(t)
 	here, there := openAt(t, nil, s), openAt(t, nil, s)
 	require.Eventually(t, func() bool { // here and there listen
 		return s.Client.PubSubNumSub(t.Context(), resetChannel).Val()[resetChannel] == 2
 	}, 5*time.Second, time.Millisecond)
-	// Messages of earlier resets may still be on their way: they, too, make it forget.
+	// Messages of earlier resets may still be under way, and also clear the memory.
 	key := "k"
 	deny := func() {
 		t.Helper()
@@ -167,8 +168,8 @@ func TestDenialsAreForgotten(t *testing.T) {
 	}
 }
 
-// A denial from memory answers what follows it in its pipeline and asks the same, and
-// nothing else. Another limit, which may admit, ends it.
+// A denial from memory answers only the equal requests that follow it in its pipeline. A request with
+// another limit, which may be admitted, ends that.
 func TestRememberedDenialAnswersEquals(t *testing.T) {
 	s := redistest.Start(t)
 	e := openAt(t, nil, s)

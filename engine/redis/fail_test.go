@@ -19,8 +19,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The command's own FAIL comes first, then the first rule that matches, then the
-// default. INFO and the log say how often each answered.
+// The command's own FAIL comes first, then the first rule that matches, then the default. INFO and the
+// log show how often each answered.
 func TestPolicies(t *testing.T) {
 	var log proxytest.LockedBuffer
 	s := redistest.Start(t)
@@ -86,8 +86,8 @@ func TestPolicies(t *testing.T) {
 	require.Contains(t, said, "closed=2 open=1 local=5")
 }
 
-// While a node is down, or refuses, the log has a line every minute with since when and how
-// often policies answered.
+// While a node is down or refuses calls, a line in the log every minute shows since when and how often
+// policies have answered.
 func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
 	t.Parallel()
 	for trouble, msg := range map[string]string{"down": "node is still down", "refuses": "FAIL policies are answering in place of the node"} {

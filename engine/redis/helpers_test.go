@@ -96,7 +96,7 @@ func charge(key string, most int64) engine.Request {
 	return r
 }
 
-// splitRequest returns a request that wants its key to be split over shards.
+// splitRequest returns a request with SHARDS.
 func splitRequest(key string, kind limit.Kind, cost int64, shards int, windows ...limit.Window) engine.Request {
 	r := conformance.Request(kind, key, 0, 0)
 	r.Cost, r.Shards, r.N = cost, shards, len(windows)
@@ -117,7 +117,7 @@ func ready(t testing.TB, e *Engine, keys ...string) {
 	}
 }
 
-// allUp reports whether no node is down: requests to one that is show nothing.
+// allUp reports whether no node is down: requests to a node that is down test nothing.
 func allUp(e *Engine) bool {
 	return !slices.ContainsFunc(e.Topology().Nodes, (*backend.Node).Down)
 }
@@ -151,8 +151,8 @@ func clusterKeys() []string {
 	return keys
 }
 
-// failOver asks a replica to take over from its master. Redis gives up after 5 s where
-// the nodes are slow to hear of each other: the function that it returns then asks again.
+// failOver asks a replica to take over from its master. Redis gives up after 5 s if the nodes are slow
+// to learn of each other; the returned function then asks again.
 func failOver(replica *redistest.Server) (insist func()) {
 	var asked time.Time
 	insist = func() {

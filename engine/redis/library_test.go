@@ -20,8 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chargeAll asks in one pipeline for what takes different functions, and holds that all
-// of it is answered by the nodes. Of the key's limit one more unit is used each time.
+// chargeAll sends a pipeline of requests that need different functions, and requires that the nodes
+// answer all of them. Each call uses one more unit of the key's limit.
 func chargeAll(t *testing.T, e *Engine, used int64) {
 	t.Helper()
 	p := &engine.Pipeline{Requests: []engine.Request{
@@ -39,8 +39,8 @@ func chargeAll(t *testing.T, e *Engine, used int64) {
 	require.GreaterOrEqual(t, p.Results[4].Remaining, int64(0))
 }
 
-// A node gets the library when it is asked for the first time, and again whenever it
-// has lost it. Nothing that was asked meanwhile fails, or is charged twice.
+// A node gets the library with its first call, and again whenever it has lost it. No request fails or
+// is charged twice meanwhile.
 func TestLibraryIsLoadedWhereItIsMissing(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -67,8 +67,7 @@ func TestLibraryIsLoadedWhereItIsMissing(t *testing.T) {
 	require.LessOrEqual(t, loads(), 2)
 }
 
-// Several proxies may load the library at once, and another version's functions stay
-// beside this one's.
+// Several proxies may load the library at once, and the functions of another version remain.
 func TestProxiesShareANode(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -97,7 +96,7 @@ func TestProxiesShareANode(t *testing.T) {
 	}
 }
 
-// Where functions are not allowed the library runs as a script, until they are.
+// While a node refuses functions, the library runs as a script.
 func TestNodesThatRefuseFunctions(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string][]string{
@@ -133,8 +132,8 @@ func TestNodesThatRefuseFunctions(t *testing.T) {
 	}
 }
 
-// A node without what the library needs says so in each answer, and is sent the text
-// once a second at most. It is asked again by itself.
+// If a node lacks what the library needs, each answer names the reason, and the library is sent at
+// most once a second. The node is used again without intervention.
 func TestNodesThatCannotRunTheLibrary(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string][]any{
@@ -169,7 +168,7 @@ func TestNodesThatCannotRunTheLibrary(t *testing.T) {
 	}
 }
 
-// Redis 6 knows no functions, and its Lua no "#!".
+// Redis 6 has no functions, and its Lua does not accept "#!".
 func TestRedis6IsToldApart(t *testing.T) {
 	t.Parallel()
 	for name, load := range map[string]string{
@@ -201,7 +200,7 @@ func TestRedis6IsToldApart(t *testing.T) {
 	}
 }
 
-// Renamed commands are refused too. What the script answers is what the functions do.
+// Renamed commands are refused too. The script gives the same answers as the functions.
 func TestConformanceOfTheScript(t *testing.T) {
 	t.Parallel()
 	open := func(t *testing.T, clock func() int64) engine.Engine {

@@ -22,7 +22,7 @@ func and(requests ...engine.Request) []engine.Request {
 	return requests
 }
 
-// used returns what is charged and held of a key.
+// used returns the units of a key that are charged and held.
 func used(t testing.TB, e *Engine, key string) (charged, held int64) {
 	t.Helper()
 	for _, s := range askAll(t, e, conformance.Inspect(key))[0].States {
@@ -194,7 +194,7 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 	}
 }
 
-// A proxy of which nothing is known any more leaves holds that end after a second, and charges nothing.
+// The holds of a proxy that has crashed end after a second and charge nothing.
 func TestHoldsOfAProxyThatIsGoneEnd(t *testing.T) {
 	t.Parallel()
 	_, urls := startServers(t, 2)
@@ -222,8 +222,8 @@ func TestHoldsOfAProxyThatIsGoneEnd(t *testing.T) {
 	}
 }
 
-// In a cluster, keys of many slots are one call while their node has them all, and a multi-key request is answered also while
-// they move.
+// In a cluster, keys of many slots are one call while one node has them all, and a multi-key request
+// is also answered while they move.
 func TestMultiKeyRequestsInACluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, nil)
@@ -257,8 +257,8 @@ func TestMultiKeyRequestsInACluster(t *testing.T) {
 	}
 }
 
-// Questions of several proxies about overlapping keys of several nodes, some of them split: never more than a limit,
-// and each that was admitted is charged to every key.
+// Several proxies send multi-key requests about overlapping keys of several nodes, some of them split.
+// No limit is exceeded, and each request that was admitted is charged to every key.
 func TestManyMultiKeyRequestsWithOverlappingKeys(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 2, 3)

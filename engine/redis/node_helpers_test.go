@@ -23,11 +23,10 @@ type reply struct {
 	hangUp bool   // then it closes the connection
 }
 
-// bulk returns a string as RESP has it.
+// bulk returns a string in RESP.
 func bulk(s string) string { return fmt.Sprintf("$%d\r\n%s\r\n", len(s), s) }
 
-// fakeNode is a server that speaks RESP and keeps nothing. What it replies is for the
-// test to say.
+// fakeNode is a server that speaks RESP and stores nothing. The test determines its replies.
 type fakeNode struct {
 	addr   string
 	behave atomic.Pointer[func(args []string) reply]
@@ -37,7 +36,7 @@ type fakeNode struct {
 	conns map[net.Conn]struct{} // guarded by mu; nil after the end
 }
 
-// startFake runs a fake node until the test ends. It behaves well at first.
+// startFake runs a fake node until the test ends. At first it replies correctly.
 func startFake(t testing.TB) *fakeNode {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -77,7 +76,7 @@ func startFake(t testing.TB) *fakeNode {
 	return n
 }
 
-// set has the node behave otherwise from now on.
+// set changes what the node replies from now on.
 func (n *fakeNode) set(behave func(args []string) reply) { n.behave.Store(&behave) }
 
 func (n *fakeNode) serve(conn net.Conn) {
@@ -128,7 +127,7 @@ func readCommand(r *bufio.Reader) ([]string, error) {
 	return args, nil
 }
 
-// well is a node that behaves: it admits everything, and lends nothing.
+// well replies like a correct node that admits everything and lends nothing.
 func (n *fakeNode) well(args []string) reply {
 	switch strings.ToLower(args[0]) {
 	case "hello":
@@ -180,8 +179,8 @@ func (n *fakeNode) run(args []string) string {
 	return "\x01"
 }
 
-// decideAll admits all entries of a call. Without keys they are the last arguments.
-// status says who answers each entry.
+// decideAll admits all entries of a call. Without keys they are the last arguments. status is that of
+// each entry's answer.
 func decideAll(clock int64, keys int, own []string, status func(atShard bool) int) string {
 	entries, specs := own[0], own[1:]
 	if keys == 0 {
@@ -239,8 +238,8 @@ func bytesOf(pairs ...int64) (b []byte) {
 	return b
 }
 
-// babble makes replies of bytes: each reply takes some, and from the first on again
-// when all are taken. What it replies to a command is nonsense of the kinds given.
+// babble makes replies from bytes: each reply takes some, beginning with the first again when all are
+// taken. The replies are nonsense of the given kinds.
 type babble struct {
 	node  *fakeNode
 	kinds []func(b *babble, args []string) reply
@@ -267,8 +266,8 @@ func (b *babble) text(n int) string {
 	return string(s)
 }
 
-// reply is how the node behaves. Connections can be made and probes are answered, but
-// now and then: else nothing else would be asked.
+// reply returns the reply to a command. Most connections can be made and most probes are answered;
+// otherwise nothing else would be sent.
 func (b *babble) reply(args []string) reply {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -281,7 +280,7 @@ func (b *babble) reply(args []string) reply {
 	return b.kinds[b.next()%len(b.kinds)](b, args)
 }
 
-// nonsense is every kind of it.
+// nonsense lists all kinds of nonsense.
 var nonsense = []struct {
 	name string
 	make func(b *babble, args []string) reply

@@ -15,8 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Nothing waits for sentinels or cluster nodes: until they have named the nodes, policies
-// answer.
+// No request waits for sentinels or cluster nodes: policies answer until they have named the nodes.
 func TestPoliciesAnswerUntilNodesAreKnown(t *testing.T) {
 	s := redistest.Start(t)
 	for _, url := range []string{"redis+sentinel://" + s.Addr + "/main", "redis+cluster://" + s.Addr} {
@@ -33,7 +32,7 @@ func TestPoliciesAnswerUntilNodesAreKnown(t *testing.T) {
 	}
 }
 
-// A slot that no node serves gets its policy; other slots are served.
+// Requests about a slot that no node serves are answered by policy; other slots are served.
 func TestClusterWithoutASlot(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 3, nil)
@@ -53,8 +52,8 @@ func TestClusterWithoutASlot(t *testing.T) {
 	require.Equal(t, c.Nodes[1].Addr, states()[0].Node)
 }
 
-// A master that hangs holds up its own keys only, and its replica takes over within
-// seconds, without a word from us.
+// A master that hangs delays only its own keys, and its replica takes over within seconds without our
+// help.
 func TestClusterFailover(t *testing.T) {
 	t.Parallel()
 	const timeout = time.Second
@@ -84,8 +83,8 @@ func TestClusterFailover(t *testing.T) {
 	require.Equal(t, c.Nodes[3].Addr, states[0].Node)
 }
 
-// A master that hangs is answered for by policy until the sentinels have made the
-// replica master; the old one, when it is back, is not asked.
+// When a master hangs, policies answer until the sentinels have promoted the replica. The old master
+// is not used when it is back.
 func TestSentinelFailover(t *testing.T) {
 	t.Parallel()
 	const timeout = 500 * time.Millisecond
@@ -115,7 +114,7 @@ func TestSentinelFailover(t *testing.T) {
 	require.Equal(t, g.Replica.Addr, states[0].Node)
 }
 
-// inquiry is one request of many at once: to a key of its own, with a limit of its own.
+// inquiry is one of many concurrent requests, with its own key and limit.
 type inquiry struct {
 	key      string
 	at       time.Time
@@ -123,8 +122,8 @@ type inquiry struct {
 	answered bool // by a node
 }
 
-// askers ask one request after the other until stop is closed. Whatever else happens,
-// each is answered in time, and by a node only as the first one about its key.
+// askers send requests until stop is closed. A node that answers one must answer as for the first
+// request about its key.
 func askers(t *testing.T, e *Engine, answered *atomic.Int64, stop chan struct{}) func() []inquiry {
 	const workers = 8
 	all := make([][]inquiry, workers)
@@ -161,9 +160,9 @@ func askers(t *testing.T, e *Engine, answered *atomic.Int64, stop chan struct{})
 	}
 }
 
-// A failover that sentinels are asked for costs next to nothing: the old master
-// decides until they name the new one. What it admits after the replica has left
-// it is lost, as Sentinel has it; nothing is charged twice.
+// A failover that an operator asks the sentinels for costs next to nothing: the old master decides
+// until they name the new one. What it admits after the replica has left it is lost, which Sentinel
+// permits; nothing is charged twice.
 func TestSentinelPlannedFailover(t *testing.T) {
 	t.Parallel()
 	const timeout = 500 * time.Millisecond

@@ -14,15 +14,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askLocal asks about a key with limit 5 in a minute and FAIL LOCAL.
+// askLocal sends a request about a key with a limit of 5 per minute and FAIL LOCAL.
 func askLocal(e *Engine, key string) limit.Decision {
 	r := conformance.Slide(key, 5, 60_000, 1)
 	r.Fail = engine.FailLocal
 	return conformance.Ask(e, r).Decision
 }
 
-// askFor asks about a key for a while, and returns what the node admitted and what LOCAL
-// admitted.
+// askFor sends requests about a key for a while, and returns how many the node admitted and how many
+// LOCAL admitted.
 func askFor(e *Engine, key string, while time.Duration) (node, local int) {
 	for began := time.Now(); time.Since(began) < while; {
 		switch d := askLocal(e, key); {
@@ -35,9 +35,8 @@ func askFor(e *Engine, key string, while time.Duration) (node, local int) {
 	return node, local
 }
 
-// A node that is up but refuses writes is charged with nothing, so what LOCAL admits
-// stays counted here until the node takes it, and after that until it has left the
-// window.
+// A node that is up but refuses writes is not charged, so units that LOCAL admits count here until the
+// node takes them, and then until they have left the window.
 func TestLocalCountsStayWhileANodeRefusesWrites(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []struct {
@@ -73,8 +72,8 @@ func TestLocalCountsStayWhileANodeRefusesWrites(t *testing.T) {
 	}
 }
 
-// In all outages together a proxy admits at most the limit in a window, and a node as
-// much: one outage does not begin anew where the last has ended.
+// In all outages together, a proxy admits at most the limit in a window, and a node as much. A second
+// outage does not begin with a fresh count.
 func TestOutagesTogetherAdmitOneLimit(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -102,8 +101,7 @@ func TestOutagesTogetherAdmitOneLimit(t *testing.T) {
 	require.LessOrEqual(t, local, 5)
 }
 
-// A node whose last answer was a refusal gets requests that charge nothing, one a
-// second, until it answers one.
+// A node that refused its last call gets one request without cost a second, until it answers one.
 func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
 	t.Parallel()
 	n := startFake(t)

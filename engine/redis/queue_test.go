@@ -22,11 +22,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fault is something that befalls a node.
+// fault is a way in which a node fails.
 type fault struct {
 	name string
 	args []string // of the server
-	// begin starts it; end, if not nil, ends it, else it ends by itself.
+	// begin starts the fault. end, if not nil, ends it; otherwise it ends by itself.
 	begin, end func(t *testing.T, s *redistest.Server, p *faultnet.Proxy)
 	why        string // part of what UNAVAILABLE says
 	up         bool   // the node answers, to each request, that it cannot
@@ -108,8 +108,8 @@ var nodeFaults = []fault{
 	},
 }
 
-// Whatever befalls a node, every request is answered in time, by policy; the node is
-// noticed and not waited for; and it is back by itself.
+// However a node fails, every request is answered in time by policy, the failure is noticed so that
+// nothing waits for the node, and the node is used again once it recovers.
 func TestNodeFaults(t *testing.T) {
 	for _, f := range nodeFaults {
 		t.Run(f.name, func(t *testing.T) {
@@ -181,12 +181,12 @@ func TestHealthyNodesStayFast(t *testing.T) {
 	defer nodes[2].Resume()
 	ill := p99OfHealthy(t, e, keys)
 	t.Logf("p99 of requests to two nodes: %s, with the third stopped %s", well, ill)
-	// A busy machine runs the tests; who waited for the stopped node waited for 1 s.
+	// The machine may be busy. A request that waits for the stopped node takes 1 s.
 	require.Less(t, ill, 2*well+300*time.Millisecond)
 }
 
-// p99OfHealthy loads all three nodes alike for a second and a half, and returns the
-// 99th percentile of the answers of the first two.
+// p99OfHealthy sends the same load to all three nodes for a second and a half, and returns the 99th
+// percentile of the latency of the first two.
 func p99OfHealthy(t *testing.T, e *Engine, keys [][]string) time.Duration {
 	const clients, pace = 4, 2 * time.Millisecond // of each node
 	var mu sync.Mutex
@@ -292,8 +292,7 @@ func TestPanicInABatch(t *testing.T) {
 	}
 }
 
-// What a batch has set aside, to be asked of another node, is answered too when a panic
-// ends it.
+// Requests that a batch has set aside for another node are also answered when a panic ends the batch.
 func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	n := startFake(t)
 	logger := slog.New(slog.DiscardHandler)
@@ -313,8 +312,8 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	}
 }
 
-// A policy that panics costs its own request the answer, also where the request has waited too
-// long: every pipeline is answered once.
+// If a policy panics, only its own request gets an error, also if the request has waited too long.
+// Every pipeline is answered once.
 func TestPanicInAPolicy(t *testing.T) {
 	n := startFake(t)
 	logger := slog.New(slog.DiscardHandler)
@@ -343,8 +342,8 @@ func TestPanicInAPolicy(t *testing.T) {
 	}
 }
 
-// A worker that waits for its turn while the queue is closed, and finds that others have taken
-// what was left, ends.
+// A worker that waits while the queue is closed ends, even if other workers have taken the last
+// requests.
 func TestWorkersEndWithTheirQueue(t *testing.T) {
 	t.Parallel()
 	for range 100 {

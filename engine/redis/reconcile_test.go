@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What LOCAL admitted in each of two proxies while the node was away stands on the
-// node afterwards, every unit once: also those of requests that the node ran late.
+// What LOCAL admitted in each of two proxies while the node was away is charged on the node
+// afterwards, every unit once, including requests that the node ran late.
 func TestLocalCountsAreWrittenBack(t *testing.T) {
 	t.Parallel()
 	for _, away := range []struct {
@@ -86,8 +86,8 @@ func TestLocalCountsAreWrittenBack(t *testing.T) {
 	}
 }
 
-// While a shard of a split key is away, its home admits nothing past the limit that the
-// shard's lease serves: what LOCAL counted is written back when the lease has ended.
+// While a shard of a split key is away, its home admits nothing beyond the limit that the shard's
+// lease was granted for. What LOCAL counted is written back when the lease has ended.
 func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	t.Parallel()
 	engines, servers := openSplit(t, 1, 3)
@@ -132,8 +132,8 @@ func TestLocalCountsAreWrittenBackAfterAShardWasRefused(t *testing.T) {
 	require.Equal(t, "up", e.Nodes()[0].State)
 }
 
-// The end of an engine does not wait until a node has taken all that LOCAL counted. What was not
-// written stays counted.
+// Close does not wait until a node has taken everything that LOCAL counted. What was not written stays
+// counted.
 func TestTheEndStopsWritingBack(t *testing.T) {
 	t.Parallel()
 	n := startFake(t)

@@ -29,8 +29,8 @@ func TestCluster(t *testing.T) {
 	t.Run("slots move under load", func(t *testing.T) { clusterMoves(t, c, openAlways(t, 20*time.Second, c.URL())) })
 }
 
-// In a cluster with TLS nodes name each other's TLS ports: in the table of slots, and
-// where they send who asks about a slot that has moved, or is about to.
+// In a cluster with TLS, nodes name each other's TLS ports: in the table of slots, and in redirects
+// for a slot that has moved or is moving.
 func TestClusterTLS(t *testing.T) {
 	t.Parallel()
 	authority, certificate, key := redistest.Certificates(t)
@@ -79,8 +79,8 @@ func clusterSpread(t *testing.T, c *redistest.Cluster) {
 	}
 }
 
-// clusterMoves moves a slot away and back, key by key, while its keys are charged.
-// No request may fail, and each be charged once.
+// clusterMoves moves a slot away and back, key by key, while its keys are charged. No request may
+// fail, and each is charged once.
 func clusterMoves(t *testing.T, c *redistest.Cluster, e *Engine) {
 	const slot = 5000
 	ready(t, e, clusterKeys()...)
@@ -135,8 +135,8 @@ func clusterMoves(t *testing.T, c *redistest.Cluster, e *Engine) {
 	}
 }
 
-// A planned failover of a cluster's master costs no request: the old master says
-// where the slots have gone.
+// In a planned failover of a cluster's master no request fails: the old master redirects to the new
+// one.
 func TestClusterPlannedFailover(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartReplicated(t, 3)
@@ -169,9 +169,9 @@ func TestClusterPlannedFailover(t *testing.T) {
 	}
 }
 
-// A master that is told to change places with its replica refuses scripts from then on.
-// No request may fail for it, and each be charged once: what a call of many keys was
-// refused is asked again, key by key.
+// A master that is told to change places with its replica refuses scripts from then on. No request may
+// fail for that, and each is charged once: if a call of many keys is refused, it is sent again key by
+// key.
 func TestClusterHandover(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartReplicated(t, 3)

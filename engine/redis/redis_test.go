@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Close ends what Open began, whatever state the nodes are in.
+// Close stops everything that Open has started, whatever state the nodes are in.
 func TestCloseLeavesNothing(t *testing.T) {
 	well, hung, gone := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	before := runtime.NumGoroutine()

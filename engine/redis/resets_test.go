@@ -10,8 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A malformed message of a node costs the message, not the process: what comes later is
-// heard.
+// A malformed message from a node is dropped, and later messages are received.
 func TestMalformedResetMessage(t *testing.T) {
 	n := startFake(t)
 	n.set(func(args []string) reply {

@@ -46,7 +46,7 @@ func acquire(key, id string, slots int64) engine.Request {
 	return r
 }
 
-// release and renew end a lease of acquire, and let it last.
+// release returns a request that ends a lease of acquire; renew returns one that extends it.
 func release(key, id string) engine.Request {
 	r := settle(key, id, 0)
 	r.Kind = limit.Concurrency
@@ -59,7 +59,7 @@ func renew(key, id string) engine.Request {
 	return r
 }
 
-// askAll asks requests as one pipeline.
+// askAll sends requests as one pipeline, and requires that none fails.
 func askAll(t testing.TB, e *Engine, requests ...engine.Request) []engine.Result {
 	t.Helper()
 	p := engine.Pipeline{Requests: requests}
@@ -135,7 +135,7 @@ func TestRequestsWithIDsShareACall(t *testing.T) {
 	require.Equal(t, 3, functionCalls(t, s)-before, "a request without an id ends the call before it")
 }
 
-// A damaged record is its own key's trouble: the other requests of the call are answered.
+// A damaged record affects only its own key: the other requests of the call are answered.
 func TestADamagedKeyDoesNotKeepOthersFromBeingAnswered(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -167,7 +167,7 @@ func TestAFailureDoesNotChangeTheOrderOfASharedCall(t *testing.T) {
 	require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Returned: 7}, p.Results[1].Settled)
 }
 
-// A damaged record is its own key's trouble: the renewals of the other keys of the call hold.
+// A damaged record affects only its own key: the other leases of the call are renewed.
 func TestADamagedKeyDoesNotKeepOthersFromBeingRenewed(t *testing.T) {
 	t.Parallel()
 	a := startAttacked(t)
@@ -181,8 +181,9 @@ func TestADamagedKeyDoesNotKeepOthersFromBeingRenewed(t *testing.T) {
 	a.unharmed(t)
 }
 
-// What has an id is decided by the node also while an equal request is known to be denied: it may have been
-// admitted before. And what is held may be given back: its denials are not remembered.
+// A request with an id is decided by the node even if an equal request was just denied, because it may
+// have been admitted before. Denials of a key with held units are not remembered, because the units
+// may be given back.
 func TestDenialsOfWhatIsHeldAreNotRemembered(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -208,8 +209,8 @@ func TestDenialsOfWhatIsHeldAreNotRemembered(t *testing.T) {
 	require.True(t, askAll(t, e, acquire("slots", "2", 1))[0].Allowed)
 }
 
-// While replies are lost at random, clients ask again until they have an answer: each request is charged once, each
-// reservation held and settled once, and the same answer comes every time.
+// While replies are lost at random, clients retry until they have an answer. Each request is charged
+// once, each reservation is held and settled once, and every retry gets the same answer.
 func TestRequestsWithIDsAreChargedOnceOverABadNetwork(t *testing.T) {
 	t.Parallel()
 	servers, _ := startServers(t, 2)
@@ -278,8 +279,8 @@ func TestRequestsWithIDsAreChargedOnceOverABadNetwork(t *testing.T) {
 	require.Positive(t, sum, "no reply of a request that was charged was lost")
 }
 
-// What no node answers is answered by the FAIL policy. LOCAL charges at once what would be held, and knows of no
-// slots. What ends a hold or lets it last is an error.
+// Requests that no node answers are answered by the FAIL policy. LOCAL charges at once what would be
+// held, and cannot grant slots. Requests that end or extend a hold get an error.
 func TestPoliciesOfRequestsWithIDs(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
@@ -321,8 +322,8 @@ func TestPoliciesOfRequestsWithIDs(t *testing.T) {
 	require.False(t, askAll(t, e, settle("reserve", "1", 1))[0].Settled.Settled, "the node does not know it")
 }
 
-// Ids of a slot that is on its way to another node may lie on the one node while the record is on the other. A request then
-// fails rather than be charged twice.
+// While a slot moves to another node, a key's ids may be on one node and its record on the other. A
+// request then fails rather than being charged twice.
 func TestIDsAreKnownWhileTheirSlotMoves(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The home of a split key knows its ids and what it holds, whatever it has lent: one by one, exactly the limit is admitted
-// by requests of every kind together, through any proxy.
+// The home of a split key keeps its ids and holds, whatever it has lent. Requests of every kind, sent
+// one by one through any proxy, are together admitted up to exactly the limit.
 func TestSplitKeysHoldAndChargeOnce(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 3, 4)
@@ -94,7 +94,7 @@ func TestSplitKeysHoldAndChargeOnce(t *testing.T) {
 	}
 }
 
-// Ids are asked about at the home, in the order of their pipeline.
+// The home decides requests with ids, in the order of their pipeline.
 func TestSplitKeysKeepTheOrderOfRequestsWithIDs(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 1, 3)

@@ -22,7 +22,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// With room, every node of four does a quarter of the work, and no more than there was.
+// While there is room, each of four nodes does a quarter of the work, and there is no more work than
+// without splitting.
 func TestSplitSpreads(t *testing.T) {
 	engines, servers := openSplit(t, 1, 4)
 	const requests = 2000
@@ -51,8 +52,8 @@ func TestSplitSpreads(t *testing.T) {
 	}
 }
 
-// While a shard's node is away the home and the others go on, and nothing is admitted
-// twice: what was lent to it counts until it has lapsed.
+// While a shard's node is away, the home and the other shards go on, and no unit is admitted twice:
+// its loan counts until it has lapsed.
 func TestSplitShardAway(t *testing.T) {
 	t.Parallel()
 	engines, servers := openSplit(t, 2, 4)
@@ -89,7 +90,7 @@ func TestSplitShardAway(t *testing.T) {
 	lost := seen.States[0].Shards[i]
 	require.Equal(t, engine.Shard{Number: 2, Node: servers[node].Addr, Held: lost.Held, Used: lost.Held}, lost)
 	require.Positive(t, lost.Held)
-	// At best the dead shard has left nothing unused; the rest of the limit goes on.
+	// At best the dead shard has left nothing unused. The rest of the limit is still available.
 	require.Greater(t, admitted, 200)
 	var last engine.Result
 	require.Eventually(t, func() bool { // all of it is back at the latest a lease and a window later
@@ -100,8 +101,8 @@ func TestSplitShardAway(t *testing.T) {
 	require.NoError(t, reset.Err, "nothing is lent any more")
 }
 
-// A shard's node that hangs holds up only what was sent to it, and nothing is admitted
-// past the limit, whatever it ran in the end.
+// A shard's node that hangs delays only the requests that were sent to it, and nothing is admitted
+// beyond the limit, whichever of them it ran in the end.
 func TestSplitShardHangs(t *testing.T) {
 	servers, urls := startServers(t, 3)
 	e := openOn(t, backend.Config{Backends: urls, Timeout: 200 * time.Millisecond}, Config{MaxQueue: 64})
@@ -142,7 +143,7 @@ func TestSplitShardHangs(t *testing.T) {
 	require.LessOrEqual(t, admitted.Load()+all.Remaining, int64(30_000))
 }
 
-// A reset that cannot reach a shard says so, and does not pretend.
+// A reset that cannot reach a shard is an error.
 func TestSplitResetAway(t *testing.T) {
 	engines, servers := openSplit(t, 1, 3)
 	ask := splitRequest("reset", limit.Slide, 1, 3, limit.Window{Limit: 300, Length: 60_000})
@@ -156,8 +157,8 @@ func TestSplitResetAway(t *testing.T) {
 	require.ErrorContains(t, res.Err, "UNAVAILABLE "+servers[node].Addr)
 }
 
-// A proxy that ends in the middle of everything takes rights with it for a lease and a
-// window at most, and never makes any.
+// A proxy that crashes can make units unusable for at most a lease and a window, and never makes more
+// units available.
 func TestSplitProxyCrash(t *testing.T) {
 	var through []string
 	var links []*faultnet.Proxy
@@ -207,7 +208,7 @@ func TestSplitProxyCrash(t *testing.T) {
 	require.Equal(t, 500, got)
 }
 
-// A key with too many calls for one node is split, and let go when it cools.
+// A key with too many calls for one node is split, and is whole again when it cools.
 func TestSplitByLoad(t *testing.T) {
 	t.Parallel()
 	var log proxytest.LockedBuffer
@@ -232,8 +233,8 @@ func TestSplitByLoad(t *testing.T) {
 	require.True(t, conformance.Ask(e, splitRequest("rule:a", limit.Slide, 1, 0, limit.Window{Limit: 10, Length: 1000})).Allowed)
 	require.Equal(t, 2, shards("rule:a"))
 
-	// The engine's clock runs ahead. The nodes' do not: their rates fall by themselves.
-	// The engine may still know the layout: the home tells of what is lent.
+	// The engine's clock runs ahead. The nodes' do not: their rates fall by themselves. The engine may
+	// still know the layout, because the home reports what it has lent.
 	require.Eventually(t, func() bool {
 		conformance.Ask(e, ask)
 		ahead.Add(int64(500 * time.Millisecond))

@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Pipelines of anything about a few split keys are answered as if each request had come
-// alone, and by one node: also the first ones, of which the proxy knows nothing yet. A
-// proxy that nobody asks for a split has heard of it from the home.
+// Pipelines with every kind of request about a few split keys are answered as if one node had answered
+// each request alone. That includes the first ones, when the proxy does not know of the split yet. A
+// proxy whose clients do not ask for a split learns of it from the home.
 func TestSplitOrder(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 2, 3)
@@ -69,7 +69,8 @@ func TestSplitOrder(t *testing.T) {
 	}
 }
 
-// answerOf boils a result down to whether it was admitted, was there, or how much is used.
+// answerOf reduces a result to whether the request was admitted, whether the key existed, or how much
+// is used.
 func answerOf(r *engine.Request, res *engine.Result) any {
 	switch {
 	case r.Op == engine.OpReset:
@@ -84,7 +85,7 @@ func answerOf(r *engine.Request, res *engine.Result) any {
 	return res.Allowed
 }
 
-// Every proxy that asks the home hears of a split, and that it is over.
+// Every proxy that asks the home learns of a split, and of its end.
 func TestSplitIsHeardOf(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 2, 3)

@@ -17,8 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One by one, exactly the limit is admitted, whoever asks and whatever the limit;
-// requests without cost are exact, and a reset forgets all of it.
+// Requests that are sent one by one are admitted up to exactly the limit, through any proxy and for
+// any limit. Requests without cost are exact, and a reset deletes everything.
 func TestSplitOneByOne(t *testing.T) {
 	t.Parallel()
 	engines, _ := openSplit(t, 3, 4)
@@ -87,8 +87,8 @@ type demand struct {
 	changes bool // half of the requests bring half of the limit
 }
 
-// Whether less or more than the limit is sent, from three proxies at once, no window of
-// real time has more admitted in it.
+// Whether three proxies send less or more than the limit, no window of real time has more admitted in
+// it.
 func TestSplitWindow(t *testing.T) {
 	engines, _ := openSplit(t, 3, 4)
 	for _, d := range []demand{
@@ -112,8 +112,8 @@ func TestSplitWindow(t *testing.T) {
 	})
 }
 
-// run sends the demand for some windows, and counts in every window what was certainly
-// admitted within it.
+// run sends the demand for some windows, and counts for every window what was certainly admitted
+// within it.
 func (d *demand) run(t *testing.T, engines []*Engine) {
 	const windows = 5
 	length := time.Duration(d.window) * time.Millisecond
@@ -188,8 +188,8 @@ func (d *demand) run(t *testing.T, engines []*Engine) {
 	require.Positive(t, admitted)
 }
 
-// A denial says when there may be room: not later than there is, and where it was the
-// oldest unit that is waited for, hardly sooner.
+// The retry time of a denial is never later than there is room. If the request waits only for the
+// oldest unit, it is hardly sooner either.
 func TestSplitRetryAfter(t *testing.T) {
 	engines, _ := openSplit(t, 2, 4)
 	const window = 60_000
@@ -214,8 +214,8 @@ func TestSplitRetryAfter(t *testing.T) {
 	}
 }
 
-// The home and the shards of a key have the time of one request, not backend-timeout
-// each.
+// The home and the shards of a key share the deadline of one request; each does not get
+// backend-timeout of its own.
 func TestSplitKeysAreAnsweredInTheTimeOfOneRequest(t *testing.T) {
 	t.Parallel()
 	const timeout = 2 * time.Second

@@ -48,8 +48,7 @@ func (b *begun) wait(t *testing.T) {
 	}
 }
 
-// guide returns a fake server that names the only master, as a sentinel and as a node of a cluster
-// do.
+// guide returns a fake server that names the only master, as a sentinel and a node of a cluster do.
 func guide(t *testing.T, master string) (g *fakeNode, name func(master string)) {
 	t.Helper()
 	g = startFake(t)
@@ -70,8 +69,8 @@ func guide(t *testing.T, master string) (g *fakeNode, name func(master string)) 
 	return g, name
 }
 
-// The topology may change between Start and Flush. What was started for a node that has left it is
-// answered by that node, once, and does not wait until the node is closed.
+// The topology may change between Start and Flush. Requests that were started for a node that has left
+// it are answered by that node, once, and do not wait until the node is closed.
 func TestWhatIsStartedForANodeThatLeavesIsAnswered(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"redis+sentinel://%s/main", "redis+cluster://%s"} {

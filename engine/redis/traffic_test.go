@@ -12,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// failures returns how many calls of a node have failed, by kind; kinds without any are left
-// out.
+// failures returns how many calls of a node have failed, by kind. Kinds without failures are left out.
 func failures(n *engine.Node) map[string]int64 {
 	all := make(map[string]int64)
 	for _, f := range n.Traffic.Failures {
