@@ -80,7 +80,7 @@ func TestProtectedModeRefusesOtherMachines(t *testing.T) {
 	expect(t, conn, "+PONG\r\n")
 }
 
-// A client of a Unix socket has no address of its own. As in Redis it gets that of the socket.
+// A client of a Unix socket has no address. As in Redis, it gets that of the socket.
 func TestClientsOfAUnixSocketHaveItsAddress(t *testing.T) {
 	dir, err := os.MkdirTemp("", "resp") // t.TempDir may be too long for a socket
 	require.NoError(t, err)

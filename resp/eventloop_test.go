@@ -40,7 +40,7 @@ func TestInEventLoop(t *testing.T) {
 	}
 }
 
-// startInLoop is start with a handler that starts whatever it is asked.
+// startInLoop is start with a handler that starts every command.
 func startInLoop(t *testing.T, cfg Config, funcs handlerFuncs) (*Server, *starter, string) {
 	h := &starter{handlerFuncs: funcs}
 	srv, addr := start(t, cfg, h)
@@ -125,7 +125,8 @@ func TestALonelySessionHasAGoroutine(t *testing.T) {
 	require.Greater(t, h.starts.Load(), alone+quietTurns)
 }
 
-// What is not a few whole commands that arrive together needs a goroutine for as long as it takes.
+// Input other than a few complete commands that arrive together is handled by a goroutine until it is
+// answered.
 func TestAParkedSessionTakesWhateverArrives(t *testing.T) {
 	srv, _, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
 	large := strings.Repeat("x", 300_000)
@@ -171,7 +172,7 @@ func TestAnEventWithoutBytesLeavesTheSessionParked(t *testing.T) {
 	ask(t, conn, "after")
 }
 
-// A reply that the client does not take waits in a goroutine, and holds up nobody else.
+// A reply that the client does not read waits in a goroutine, and delays no other client.
 func TestAParkedSessionThatDoesNotReadHoldsUpNobody(t *testing.T) {
 	huge := strings.Repeat("y", 32<<20)
 	srv, _, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: func(s *Session, pipeline []Command) {
@@ -257,7 +258,7 @@ func TestAPanicInTheEventLoopCostsOneConnection(t *testing.T) {
 	require.EqualValues(t, 1, srv.Stats().Panics.Load())
 }
 
-// A panic of Flush costs what is flushed, and not the process.
+// A panic of Flush ends what is flushed, but not the process.
 func TestAPanicOfFlushDoesNotEndTheEventLoop(t *testing.T) {
 	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
 	var once sync.Once
@@ -315,8 +316,8 @@ func TestShutdownWaitsForTheEventLoops(t *testing.T) {
 	require.NoError(t, <-over)
 }
 
-// Clients come, ask, leave in the middle and are killed, all at once. What was served is answered once, and each
-// session ends once, without a drain.
+// Clients connect, send requests, leave in the middle and are killed, all at once. Requests that were
+// served are answered once, and each session ends once, without a drain.
 func TestEverythingAtOnceInEventLoop(t *testing.T) {
 	closed := make(chan *Session, 10_000)
 	srv, h, addr := startInLoop(t, Config{Timeout: time.Minute}, handlerFuncs{open: trust, serve: echoArgs, close: func(s *Session) { closed <- s }})

@@ -138,9 +138,9 @@ func redisServer(t *testing.T, args ...string) string {
 	return socket
 }
 
-// converse sends text, closes the sending side and returns everything that comes back.
-// Redis closes without reading the rest of what it refused and thereby resets the
-// connection, on a Unix socket after its reply has arrived. resets allows that.
+// converse sends text, closes the sending side and returns everything that comes back. Redis closes
+// without reading the rest of a request that it refused, and thereby resets the connection, on a Unix
+// socket after its reply has arrived. resets allows that.
 func converse(t *testing.T, network, addr, text string, resets bool) string {
 	t.Helper()
 	conn, err := net.Dial(network, addr)

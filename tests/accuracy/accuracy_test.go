@@ -29,7 +29,7 @@ var (
 
 func TestMain(m *testing.M) { os.Exit(proxytest.Main(m, "../../cmd/rlproxy")) }
 
-// effort says how long to look.
+// effort is how long to search.
 type effort struct {
 	rounds   int   // of the search
 	waits    int   // denials whose retry_after is tried
@@ -43,7 +43,7 @@ var (
 	full  = effort{rounds: 12, waits: 200, requests: 20_000, phases: 5, limit: 50}
 )
 
-// figures are what was found of one row.
+// figures are the results of one row.
 type figures struct {
 	edge, greedy, patient float64 // the most in a trailing window over the limit
 	closed                float64 // the same as patient, if both ends of a window count
@@ -162,7 +162,7 @@ func TestAccuracy(t *testing.T) {
 	}
 }
 
-// check requires what is promised of a row.
+// check requires that a row's figures are as promised.
 func (r *row) check(t testing.TB, f *figures) {
 	t.Helper()
 	if r.exact || r.strict {

@@ -24,7 +24,8 @@ type faults struct {
 	Crowd   float64 // admitted to many clients that all ask at once
 }
 
-// charge is what was charged for one request whose first reply was lost, and which was asked until there was an answer.
+// charge is what was charged for one request whose first reply was lost, and which was sent again
+// until there was an answer.
 type charge struct {
 	Units   int64 // 0: not measured
 	Silent  bool  // the caller saw no error, and so asked once
@@ -34,7 +35,7 @@ type charge struct {
 // long is a rule whose window does not end while a test runs. No peer has a longer window.
 var long = rule{limit: 100, window: dayLength}
 
-// asking asks n times about a key, as one client. After an error it may be called again.
+// asking sends n requests about a key, as one client. After an error it may be called again.
 type asking func(key string, q rule, n int) ([]answer, error)
 
 // stand is a limiter as users run it.
@@ -90,7 +91,7 @@ func startProxy(t testing.TB, url string) string {
 	return proxytest.Start(t, "--backend", url, "--backend-timeout", "5000", "--fail-policy", "error").Addr
 }
 
-// admitted asks n times as a new client, and returns how many were admitted.
+// admitted sends n requests as a new client, and returns how many were admitted.
 func (s *stand) admitted(key string, q rule, n int) (admitted int64) {
 	s.t.Helper()
 	answers, err := s.client(s.addr)(key, q, n)
@@ -136,7 +137,7 @@ func (r *row) once(s *stand) charge {
 	return s.lost("once", network, r.client(s.t, network.Addr, "ONCE", "an-id"), r.client(s.t, s.addr, "ONCE", "an-id"))
 }
 
-// crowd asks as many clients, ten times the limit in all.
+// crowd sends ten times the limit in all, from many clients at once.
 func (s *stand) crowd() float64 {
 	s.t.Helper()
 	var admitted atomic.Int64
@@ -183,7 +184,7 @@ func (s *stand) lost(key string, network *faultnet.Proxy, first, again asking) (
 	return c
 }
 
-// ran reports whether Redis has something of a key. Where there is no Redis, the first reply is about the key.
+// ran reports whether Redis has state of a key. Without a Redis, the first reply is about the key.
 func (s *stand) ran(key string) bool {
 	if s.node == nil {
 		return true
@@ -192,9 +193,9 @@ func (s *stand) ran(key string) bool {
 	return err == nil && len(keys) > 0
 }
 
-// failover uses half of the limit, then ends the node, and goes on with what its replica has: the replica takes the
-// node's address, and everybody asks there. If it is behind, it has not got the other half, which was used
-// before the end.
+// failover uses half of the limit, then ends the node, and goes on with what its replica has: the
+// replica takes the node's address, and all clients ask there. If it is behind, it lacks the other
+// half, which was used before the end.
 func (s *stand) failover(behind bool) float64 {
 	s.t.Helper()
 	replica := redistest.Start(s.t)

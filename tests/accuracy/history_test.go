@@ -8,7 +8,7 @@ type asked struct {
 	limit     int64 // that was asked for
 }
 
-// history is what was asked about one key, in the order of the answers.
+// history has the requests about one key, in the order of the answers.
 type history []asked
 
 // worst returns the most that was admitted within less than a window, over the limit of the last one of them: of requests

@@ -19,13 +19,13 @@ import (
 //go:embed page.md
 var text string
 
-// line is one row with what was found of it.
+// line is one row and its results.
 type line struct {
 	*row
 	*figures
 }
 
-// other is another limiter with what was found of it.
+// other is another limiter and its results.
 type other struct {
 	name string
 	faults
@@ -33,7 +33,7 @@ type other struct {
 	wrong string // why it was not measured; empty if it was
 }
 
-// page is what docs/accuracy.md says.
+// page has the contents of docs/accuracy.md.
 type page struct {
 	Seed     uint64
 	effort   effort
@@ -53,7 +53,7 @@ func (p *page) Effort() map[string]int64 {
 	}
 }
 
-// Shape says how the day was made.
+// Shape describes how the day was generated.
 func (p *page) Shape() string {
 	return fmt.Sprintf("%d requests of %d clients, made at random in the shape that logs of web servers have, with a limit of %d in %d s for each client. Which client begins a session follows Zipf's law "+
 		"(exponent %g). A session has 3 requests or more (Pareto, exponent %g, at most %d). Pauses within it are log-normal with a median of %d ms and a sigma of %g, and of the requests %g %% come in the same millisecond as "+
@@ -201,7 +201,7 @@ func percent(n, of int) string {
 	return fmt.Sprintf("%.2f %%", 100*float64(n)/float64(of))
 }
 
-// waited says what became of denials whose retry_after was waited for.
+// waited describes the outcome of waiting for the retry_after of denials.
 func waited(w waits) string {
 	switch {
 	case w.Tried == 0:

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// rule is what a request asks for: limit units in window ms.
+// rule is a limit that a request asks for: limit units in window ms.
 type rule struct{ limit, window int64 }
 
-// answer is what a limiter says to one request.
+// answer is a limiter's answer to one request.
 type answer struct {
 	ok    bool
 	retry int64 // ms to wait, of a denial; silent: the limiter does not say
@@ -56,7 +56,7 @@ func rows() []*row {
 	}
 }
 
-// counter returns RL.COUNTER with so many sub-windows.
+// counter returns RL.COUNTER with the given number of sub-windows.
 func counter(buckets int64, strict bool, most float64) *row {
 	r := &row{name: "RL.COUNTER", about: "weighted sub-windows", command: true, read: fiveIntegers, buckets: buckets, strict: strict, timely: true, ids: true, most: most}
 	var options []any
@@ -79,7 +79,7 @@ func limits(command string, options ...any) func(string, rule) []any {
 	}
 }
 
-// throttle asks for a rate of limit per window, and for as much at once.
+// throttle asks for a rate of limit per window, with a burst of the same size.
 func throttle(key string, q rule) []any {
 	return []any{"CL.THROTTLE", key, q.limit - 1, q.limit, q.window / 1000}
 }

@@ -39,7 +39,7 @@ const (
 	nightShare   = 0.2 // of the busiest hour's sessions
 )
 
-// aDay returns so many requests, in order of time.
+// aDay returns the given number of requests, in order of time.
 func aDay(rng *rand.Rand, n int) (out []request) {
 	weights := make([]float64, clients)
 	sum := 0.0

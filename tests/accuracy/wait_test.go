@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// waits is what became of denials whose retry_after was waited for.
+// waits counts the outcomes of waiting for the retry_after of denials.
 type waits struct {
 	Tried int // 0: the limiter does not say how long to wait
 	Exact int // denied one margin before it had passed, admitted when it had

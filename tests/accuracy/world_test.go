@@ -139,13 +139,14 @@ type schedule []burst
 // start returns the beginning of a window that is still to come.
 func (w *world) start() int64 { return (w.now()/1000/w.window + w.ahead) * w.window }
 
-// change is a moment from which another limit is asked for.
+// change is a moment from which requests have another limit.
 type change struct {
 	at    int64 // ms from the beginning of a window
 	limit int64
 }
 
-// run plays schedules side by side, each about a key of its own, and returns what became of them. Each may have a change.
+// run plays schedules at the same time, each with its own key, and returns their outcomes. Each may
+// have a change.
 func (w *world) run(t testing.TB, schedules []schedule, changes ...change) []history {
 	t.Helper()
 	type event struct {
@@ -173,7 +174,7 @@ func (w *world) run(t testing.TB, schedules []schedule, changes ...change) []his
 	return out
 }
 
-// send asks n times at once.
+// send sends n requests at once.
 func (w *world) send(t testing.TB, key string, q rule, n int) (h history) {
 	t.Helper()
 	sent := w.now()
@@ -186,7 +187,7 @@ func (w *world) send(t testing.TB, key string, q rule, n int) (h history) {
 	return h
 }
 
-// key returns a key that was never asked about.
+// key returns a key that no request was about.
 func (w *world) key() string {
 	w.keys++
 	return fmt.Sprintf("k%d", w.keys-1)

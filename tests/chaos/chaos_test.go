@@ -56,7 +56,7 @@ func newAccounts() []*account {
 	}
 }
 
-// TestChaos has faults happen to both systems for as long as CHAOSTIME says.
+// TestChaos makes faults happen in both systems, for CHAOSTIME.
 func TestChaos(t *testing.T) {
 	duration, seed := settings(t)
 	t.Logf("to repeat the choices of this run: CHAOSSEED=%d CHAOSTIME=%v", seed, duration)

@@ -22,8 +22,8 @@ type system interface {
 	// whole returns nil if Redis is as it was at the start: all masters serve, the replicas
 	// are in sync, and all servers agree on that.
 	whole() error
-	// faults returns the faults that may happen to the system. busy waits until so many more
-	// requests were answered.
+	// faults returns the faults that may happen to the system. busy waits until the given number of
+	// further requests was answered.
 	faults(rng *rand.Rand, busy func(requests int64)) []fault
 }
 
@@ -113,8 +113,8 @@ func (f *fleet) settled() {
 	f.healed(time.Now())
 }
 
-// strike has one fault happen, waits until everything works again, and checks what was
-// admitted meanwhile.
+// strike makes one fault happen, waits until everything works again, and checks what was admitted
+// meanwhile.
 func (f *fleet) strike(what fault) {
 	f.t.Helper()
 	f.noteFailover()
@@ -162,7 +162,7 @@ func (f *fleet) check() (lost int64) {
 	return lost
 }
 
-// busy waits until so many more requests were answered.
+// busy waits until the given number of further requests was answered.
 func (f *fleet) busy(requests int64) {
 	f.t.Helper()
 	until := f.tally.count() + requests

@@ -141,8 +141,8 @@ func (a *author) stored() request {
 	}}
 }
 
-// either judges a reply that is right or else an error that says that the node is
-// unavailable. Errors of ordinary commands are the node's own.
+// either accepts a correct reply, or an error that says that the node is unavailable. Errors of
+// ordinary commands are the node's own.
 func either(reply any, right bool) outcome {
 	switch {
 	case right:
