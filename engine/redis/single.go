@@ -116,7 +116,7 @@ func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
 		j := cmd.item + i
 		it := &b.items[j]
 		switch {
-		case b.clustered && wire.NotHere(r.Failure):
+		case wire.NotHere(r.Failure) && b.clustered && !it.misrouted:
 			b.misrouteItem(j)
 		case r.Failure != "":
 			q.traffic.failures[backend.KindKey].Add(1)

@@ -368,3 +368,32 @@ func TestIDsAreKnownWhileTheirSlotMoves(t *testing.T) {
 	require.Len(t, states, 1)
 	require.Equal(t, ids, states[0].Used)
 }
+
+// A renewal fails while the key's ids and its record are on different nodes. It is not sent again and again
+// until its deadline.
+func TestARenewalFailsAtOnceWhileItsSlotMoves(t *testing.T) {
+	t.Parallel()
+	c := redistest.StartCluster(t, 2, nil)
+	e := openAlways(t, 5*time.Second, c.URL())
+	const key = "moves"
+	ready(t, e, key, "a", "b", "c", "d", "e", "f") // keys of both nodes
+	askAll(t, e, acquire(key, "1", 5))
+	slot := slotOf(key)
+	from := c.Master(slot)
+	calls := func() int { return functionCalls(t, c.Nodes[0]) + functionCalls(t, c.Nodes[1]) }
+	failed := 0
+	for range 2 {
+		c.Move(slot, from, 1-from, func() {
+			before := calls()
+			if res := conformance.Ask(e, renew(key, "1")); res.Err != nil {
+				failed++
+			} else {
+				require.True(t, res.Renewed)
+			}
+			require.LessOrEqual(t, calls()-before, 4)
+		})
+		from = 1 - from
+		require.Eventually(t, func() bool { return conformance.Ask(e, renew(key, "1")).Renewed }, 10*time.Second, time.Millisecond)
+	}
+	require.Positive(t, failed)
+}
