@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -60,6 +61,10 @@ func randomRun(t *testing.T, open Subject, steps int) {
 		e.Do(&p)
 		for i := range p.Requests {
 			r, res := &p.Requests[i], &p.Results[i]
+			if errors.Is(res.Err, engine.ErrStates) { // long runs may use more windows of a key than it can have
+				require.Greater(t, len(run.model.inspect(string(run.known[string(r.Key)]), run.clock)), engine.MaxStates/2)
+				continue
+			}
 			require.NoError(t, res.Err)
 			if !run.check(t, r, res) {
 				t.Fatalf("-seed %d, step %d, clock base+%d: %s", seed, step+i, run.clock-Base, describe(r))
