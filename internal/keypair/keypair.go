@@ -84,15 +84,22 @@ func decrypt(block *pem.Block, pass []byte) (*pem.Block, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !whole(der) { // one wrong password in 256 gives valid padding
+	if !versioned(der) { // one wrong password in 256 gives valid padding
 		return nil, x509.IncorrectPasswordError
 	}
 	return &pem.Block{Type: block.Type, Bytes: der}, nil
 }
 
-// whole reports whether b is exactly one ASN.1 value, as a key is.
+// whole reports whether b is exactly one ASN.1 value, as an encrypted key of PKCS#8 is.
 func whole(b []byte) bool {
 	rest, err := asn1.Unmarshal(b, &asn1.RawValue{})
+	return err == nil && len(rest) == 0
+}
+
+// versioned reports whether b is exactly one ASN.1 sequence whose first element is a version
+// number, as every key of the older form is.
+func versioned(b []byte) bool {
+	rest, err := asn1.Unmarshal(b, &struct{ Version int }{})
 	return err == nil && len(rest) == 0
 }
 
