@@ -2,6 +2,7 @@ package wire
 
 import (
 	"errors"
+	"regexp"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -147,9 +148,13 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 	return denies || !decided || a.Granted == a.Requests
 }
 
-// NotHere reports whether a failure says that a node of a cluster does not have the key. Then
+// elsewhere has the beginnings of the errors with which a node of a cluster refuses a key that it
+// does not serve: those of Redis and of Valkey 8, and those of Valkey 9.1, which runs Lua in a module.
+var elsewhere = regexp.MustCompile(`^ERR (Script attempted to |Attempted to access |Can not execute a (write )?command )`)
+
+// NotHere reports whether a failure says that a node of a cluster does not serve the key. Then
 // the node has read and written nothing for the entry or the request.
-func NotHere(failure string) bool { return strings.HasPrefix(failure, "ERR Script attempted to ") }
+func NotHere(failure string) bool { return elsewhere.MatchString(failure) }
 
 // Err returns the failure of an entry as an error.
 func (a *Answer) Err() error { return errors.New(a.Failure) }

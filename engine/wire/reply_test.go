@@ -28,8 +28,23 @@ func TestDecode(t *testing.T) {
 		{Status: Failed, Requests: 1, Failure: "WRONG"},
 		{Status: AtHome, Requests: 1, Shards: 4, Undecided: true, Rate: 9, Usages: []limit.Usage{{Used: 5}}},
 	}, answers)
-	require.False(t, NotHere(answers[3].Failure))
-	require.True(t, NotHere("ERR Script attempted to access a non local key in a cluster node"))
+}
+
+// Servers word differently that they do not serve a key.
+func TestNotHere(t *testing.T) {
+	for _, failure := range []string{
+		"ERR Script attempted to access a non local key in a cluster node", // Redis, and Valkey before 9.1
+		"ERR Script attempted to execute a command while the cluster is down",
+		"ERR Script attempted to execute a write command while the cluster is down and readonly",
+		"ERR Attempted to access a non local key in a cluster node", // Valkey 9.1
+		"ERR Can not execute a command 'GETRANGE' while the cluster is down",
+		"ERR Can not execute a write command 'SETRANGE' while the cluster is down and readonly",
+	} {
+		require.True(t, NotHere(failure), failure)
+	}
+	for _, failure := range []string{"", "WRONG", "ERR too many ids for this key", "OOM command not allowed when used memory > 'maxmemory'."} {
+		require.False(t, NotHere(failure), failure)
+	}
 }
 
 func TestDecodeRefusalOfAShard(t *testing.T) {
