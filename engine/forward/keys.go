@@ -20,6 +20,7 @@ type keySpec struct {
 	limit    int  // range with a negative last: only 1/limit of the arguments, if above 1
 	step     int  // distance between keys, from 1 to maxStep
 
+	notKey bool // what is found is not a key, and only determines the node
 	writes bool // the command writes to the keys
 	access bool // the command reads the keys' values, for permission checks
 	change bool // the command changes the keys' values, for permission checks
@@ -86,9 +87,10 @@ func reserved(key []byte) bool { return bytes.HasPrefix(key, []byte(reservedPref
 // replies. In real commands keys are at most a few words apart.
 const maxStep = 1 << 10
 
-// parseKeySpec parses a key specification of COMMAND. ok is false if it is incomplete or
-// unknown, so that a node has to be asked for the keys of each such command.
-func parseKeySpec(v any) (s keySpec, ok bool) {
+// parseKeySpec parses a key specification of COMMAND. ok is false if it is unknown, or is marked as
+// incomplete and that is not to be ignored, so that a node has to be asked for the keys of each
+// such command.
+func parseKeySpec(v any, ignoreIncomplete bool) (s keySpec, ok bool) {
 	spec := pairsOf(v)
 	ok = true
 	for _, flag := range wordsOf(spec["flags"]) {
@@ -99,8 +101,10 @@ func parseKeySpec(v any) (s keySpec, ok bool) {
 			s.access = true
 		case "insert", "update", "delete":
 			s.change = true
+		case "not_key":
+			s.notKey = true
 		case "incomplete":
-			ok = false
+			ok = ignoreIncomplete
 		}
 	}
 	begin, find := pairsOf(spec["begin_search"]), pairsOf(spec["find_keys"])

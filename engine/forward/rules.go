@@ -1,6 +1,9 @@
 package forward
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // dataTypes are the categories of commands on values. Those of them that are marked as
 // dangerous are only expensive; they do not administer the node.
@@ -18,6 +21,10 @@ const (
 	blocksOnRequest
 	// touchesNoKey is the trait of commands that neither see nor change keys.
 	touchesNoKey
+	// specsSuffice is the trait of commands whose key specifications name all keys, even if they
+	// are marked as incomplete. Redis 8 marks those of XREAD, since a key may be called STREAMS like
+	// the word before the keys; place reports that case as ambiguous.
+	specsSuffice
 )
 
 // traits holds the traits of commands and of subcommands. A command's traits are also
@@ -26,7 +33,7 @@ var traits = map[string]trait{
 	"monitor": changesConnection, "sync": changesConnection, "psync": changesConnection, "replconf": changesConnection,
 	"script|debug": changesConnection, // later scripts on the connection run in the debugger
 
-	"xread": blocksOnRequest, "xreadgroup": blocksOnRequest,
+	"xread": blocksOnRequest | specsSuffice, "xreadgroup": blocksOnRequest | specsSuffice,
 
 	"time": touchesNoKey, "lolwut": touchesNoKey,
 }
@@ -136,7 +143,12 @@ func (r *commandRow) wholeNode(args [][]byte) bool {
 // seesAll reports whether the command may see or change every key of its node: it names no
 // key, and is not known to touch none.
 func (r *commandRow) seesAll(args [][]byte) bool {
-	return !r.is(touchesNoKey) && (len(r.specs) == 0 || r.wholeNode(args))
+	return !r.is(touchesNoKey) && (!r.namesKeys() || r.wholeNode(args))
+}
+
+// namesKeys reports whether the command has keys among its arguments.
+func (r *commandRow) namesKeys() bool {
+	return slices.ContainsFunc(r.specs, func(s keySpec) bool { return !s.notKey })
 }
 
 // toAll reports whether the command goes to all nodes.

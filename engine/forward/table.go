@@ -2,6 +2,7 @@ package forward
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -165,12 +166,13 @@ func parseCommand(v any) (row *commandRow, name string) {
 		return nil, ""
 	}
 	full, _ := f[0].(string)
+	full = strings.ToLower(full) // a module may register its commands in upper case
 	row = &commandRow{name: full, arity: integerOf(f[1])}
 	flags, categories, tips := setOf(f[2]), setOf(f[6]), setOf(f[7])
 	specs, _ := f[8].([]any)
 	all := true
 	for _, v := range specs {
-		s, ok := parseKeySpec(v)
+		s, ok := parseKeySpec(v, traitsOf(full)&specsSuffice != 0)
 		s.writes = s.writes && !flags["readonly"]
 		if all = all && ok; ok {
 			row.specs = append(row.specs, s)

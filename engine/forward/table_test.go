@@ -38,6 +38,14 @@ func value(b []byte, depth int) (any, []byte) {
 	return list, b
 }
 
+// A module may register its commands in upper case, as Redis 8 does with those of vector sets.
+func TestNamesOfCommandsAreInLowerCase(t *testing.T) {
+	row := []any{"VADD", int64(-5), []any{"write"}, int64(1), int64(1), int64(1), []any{"@write"}, []any{}, []any{}, []any{}}
+	found, err := parseCommands([]any{row}).find([][]byte{[]byte("VAdd"), []byte("k")})
+	require.NoError(t, err)
+	require.Equal(t, "vadd", found.name)
+}
+
 // FuzzTable decodes an arbitrary reply to COMMAND. No command panics, or has keys outside
 // its arguments.
 func FuzzTable(f *testing.F) {
