@@ -82,6 +82,17 @@ soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 
 	LUA_STEPS=20000 LUA_HISTORIES=12 $(GO) test $(RACE) -count 1 -timeout 0 -v ./lua \
 		-run '^Test(SplitKeysFollowTheSpecification|PathsAgreeOverRandomHistories|PathsOfHoldsAgreeOverRandomHistories)$$'
 
+# What depends on the server: the library, conformance, clusters and sentinels, and what is forwarded.
+.PHONY: test-servers
+test-servers: ## run the tests that depend on the server on Redis 8 and Valkey 8 and 9; downloads them
+	scripts/need redis-server
+	scripts/install-servers.sh
+	@set -e; for folder in tests/.cache/servers/*/; do \
+		$$folder/redis-server --version; \
+		PATH="$(CURDIR)/$$folder:$$PATH" $(GO) test -count 1 -timeout 10m ./lua ./engine/redis ./engine/forward ./policy/store \
+			-run 'Conformance|Cluster|Sentinel|Librar|Script|Functions|Version|Replica|Specification|Judged|Connection|Redirects|ByteForByte|Record'; \
+	done
+
 .PHONY: memory
 memory: ## check bounds of memory and allocations, which the race detector hides, in two minutes
 	scripts/need redis-server
