@@ -21,6 +21,8 @@ type kind struct {
 	// alone reports whether the state is in the server, and not on Redis.
 	alone   bool
 	dialect dialect
+	// store is the program on which the state is kept, in the project's folder; empty: redis-server.
+	store string
 }
 
 // About is what the page says of a peer.
@@ -34,7 +36,10 @@ type About struct {
 // Binary is the rlproxy that is compared.
 var Binary = "bin/rlproxy"
 
-const cache = "tests/.cache/peers/"
+const (
+	cache   = "tests/.cache/peers/"
+	servers = "tests/.cache/servers/" // of scripts/install-servers.sh
+)
 
 var kinds = []kind{
 	{
@@ -53,6 +58,9 @@ var kinds = []kind{
 		name: "rlproxy CL.THROTTLE", server: rlproxyOnRedis, dialect: throttle{name: "CL.THROTTLE", burst: -1, denied: 1},
 		about: About{Algorithm: "GCRA", Setting: "CL.THROTTLE on one Redis, as shipped; the burst is the limit"},
 	},
+	newer("Redis 8", "redis-8"),
+	newer("Valkey 8", "valkey-8"),
+	newer("Valkey 9", "valkey-9"),
 	{
 		name: "sorted-set script", dialect: logScript{},
 		about: About{Algorithm: "sliding log", Setting: "EVALSHA of a sorted set with a member for each unit, which is trimmed and counted, sent to Redis directly by a client without a timeout"},
@@ -107,6 +115,14 @@ var kinds = []kind{
 			Setting: "its RESP server, as shipped; the burst is the limit; the state is in its memory",
 		},
 	},
+}
+
+// newer returns rlproxy on a server that is newer than the other peers' Redis.
+func newer(server, folder string) kind {
+	return kind{
+		name: "rlproxy on " + server, server: rlproxyOnRedis, dialect: pairs("RL.SLIDE"), store: servers + folder + "/redis-server",
+		about: About{Algorithm: "sliding log, exact", Setting: "RL.SLIDE on one " + server + ", as shipped"},
+	}
 }
 
 func rlproxyOnRedis(port, redis string) (argv, environment []string) {

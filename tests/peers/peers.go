@@ -65,14 +65,22 @@ func Names() (names []string) {
 	return names
 }
 
+func find(name string) (kind, error) {
+	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
+	if at < 0 {
+		return kind{}, fmt.Errorf("no peer has the name %q: it is one of %q", name, Names())
+	}
+	return kinds[at], nil
+}
+
 // Start runs a peer that keeps its state on the Redis at redisAddr, a host:port. Peers
 // with a state of their own ignore it. The context ends it, and so does Stop.
 func Start(ctx context.Context, name, redisAddr string) (*Peer, error) {
-	at := slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })
-	if at < 0 {
-		return nil, fmt.Errorf("no peer has the name %q: it is one of %q", name, Names())
+	k, err := find(name)
+	if err != nil {
+		return nil, err
 	}
-	p := &Peer{Name: name, kind: kinds[at], ctx: ctx, redis: redisAddr, address: redisAddr}
+	p := &Peer{Name: name, kind: k, ctx: ctx, redis: redisAddr, address: redisAddr}
 	if err := p.start(); err != nil {
 		p.Stop()
 		return nil, fmt.Errorf("%s: %w", name, err)
@@ -133,10 +141,11 @@ func (p *Peer) Ask(requests ...Request) ([]Answer, error) {
 // Describe returns what the page says of the peer with a name, and its version; none
 // for what comes with rlproxy.
 func Describe(name string) (about About, version string, err error) {
-	about = kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.name == name })].about
-	if about.Package == "" {
-		return about, "", nil
+	k, err := find(name)
+	if err != nil || k.about.Package == "" {
+		return k.about, "", err
 	}
+	about = k.about
 	root, err := Root()
 	if err != nil {
 		return about, "", err

@@ -1,22 +1,29 @@
 package peers
 
 import (
+	"cmp"
 	"context"
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/tests/traffic"
 )
 
-// Redis is a redis-server of its own, which keeps nothing on disk.
+// Redis is a server of its own, Redis or Valkey, which keeps nothing on disk.
 type Redis struct {
 	Addr string // host:port
 	p    *process
 }
 
-// StartRedis runs a redis-server on a free port. The context ends it, and so does Stop.
-func StartRedis(ctx context.Context) (*Redis, error) {
+// StartRedis runs the server on which a peer keeps its state, on a free port. The context ends it,
+// and so does Stop.
+func StartRedis(ctx context.Context, peer string) (*Redis, error) {
+	k, err := find(peer)
+	if err != nil {
+		return nil, err
+	}
+	program := cmp.Or(k.store, "redis-server")
 	command := func(port, _ string) (argv, environment []string) {
-		return []string{"redis-server", "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no"}, nil
+		return []string{program, "--bind", "127.0.0.1", "--port", port, "--save", "", "--appendonly", "no"}, nil
 	}
 	p, address, err := startServer(ctx, command, "")
 	if err != nil {

@@ -96,7 +96,8 @@ func (p *page) how(b *strings.Builder) {
 
 Each load runs for %s after a warm-up of a third of that, or twice that for the libraries, once in each of %d rounds; the round with the median rate counts. %s keys, chosen at random; Redis is empty at the start of each load. CPU comes from
 /proc with all children, and from Redis's INFO cpu. The loads of servers that speak RESP are redis-benchmark's; the others' run in the program that calls them. Where two processes share the
-clients, their p50 and p99 are the mean of both. Everything listens on 127.0.0.1. Debian 12 has Redis 7.0 and no package of Valkey or Redis 8, so neither is measured.
+clients, their p50 and p99 are the mean of both. Everything listens on 127.0.0.1. Redis is that of Debian 12, and the newer servers are packages of
+Debian 13 and of the next release (scripts/install-servers.sh).
 
 %s
 

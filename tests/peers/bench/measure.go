@@ -125,9 +125,9 @@ func median(samples []sample) sample {
 	return samples[len(samples)/2]
 }
 
-// with runs a peer on a Redis of its own.
+// with runs a peer on a Redis or Valkey of its own.
 func with(ctx context.Context, name string, do func(p *peers.Peer, redis *peers.Redis) error) error {
-	redis, err := peers.StartRedis(ctx)
+	redis, err := peers.StartRedis(ctx, name)
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,7 @@ func newPage(ctx context.Context, rows []*row, long time.Duration, rounds int) (
 	}
 	for _, command := range []string{
 		"sed -n 's/^model name.*: //p' /proc/cpuinfo | head -1", "nproc | sed 's/$/ cores/'", "uname -sr", "redis-server --version | cut -d' ' -f1-3",
+		"for s in tests/.cache/servers/*/redis-server; do $s --version | cut -d' ' -f1-3; done | paste -sd ';' | sed 's/;/; /g'",
 		"go version", "python3 --version", "node --version | sed 's/^/Node /'", "java -version 2>&1 | head -1", "cargo --version",
 	} {
 		out, err := exec.CommandContext(ctx, "sh", "-c", command).Output() // #nosec G204 -- our own
