@@ -120,8 +120,8 @@ local RECALL, FORGET = 0, 1
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in full),
 --         then the names of states to report on, 8 each
 -- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), ms until its lease ends 6,
---         per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as last charged 5,
---         rate 3
+--         the clock 6, per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as
+--         last charged 5, rate 3, last 6, newest 6, see decide.lua
 -- Cost: O(states), one write if something changes.
 function lib.recall(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
@@ -151,13 +151,13 @@ function lib.recall(keys, args)
   end
   local alive, held = live(p, rec), {}
   if p then lease.each(p.pairs, function(i, name) held[name] = p.held[i] end) end
-  local out = { pack('>I7I6BI6', seq, p and p.incarnation or 0, (stale and 1 or 0) + (p and not stale and not alive and 2 or 0)
-    + (strict and 4 or 0), alive and p.lease - clock or 0) }
+  local out = { pack('>I7I6BI6I6', seq, p and p.incarnation or 0, (stale and 1 or 0) + (p and not stale and not alive and 2 or 0)
+    + (strict and 4 or 0), alive and p.lease - clock or 0, clock) }
   for at = 10, #args[2], 8 do
     local name = sub(args[2], at, at + 7)
     local used, first, of = lease.used(rec, name, strict)
-    out[#out + 1] = pack('>I6I6I6I5I3', used, first, held[name] or 0, of and of.limit or 0,
-      of and lib.rate.at(clock, of.last, of.rate) or 0)
+    out[#out + 1] = pack('>I6I6I6I5I3I6I6', used, first, held[name] or 0, of and of.limit or 0,
+      of and lib.rate.at(clock, of.last, of.rate) or 0, of and of.reported_last or 0, of and of.reported_newest or 0)
   end
   return concat(out)
 end

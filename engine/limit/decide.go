@@ -62,6 +62,12 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 	return d
 }
 
+// Forgotten returns the ms from the clock until nothing counts any more of a window with the
+// usage u, of which units are in use.
+func (s *Spec) Forgotten(w Window, clock int64, u Usage) int64 {
+	return algorithms[s.Kind].forgotten(s, w, clock, u, u.Newest)
+}
+
 // Now returns the time that a request made at clock goes by, of a key whose newest
 // admission is at newest: the later of the two, so that a clock that steps back does
 // not make room. A rate goes by the clock alone.

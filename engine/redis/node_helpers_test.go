@@ -173,8 +173,8 @@ func (n *fakeNode) run(args []string) string {
 		}
 		return string(append(b, 0, 0, 0, 0))
 	case lua.Recall.Name: // purpose 1, seq 7, flags 1, names of states 8 each
-		b := append([]byte(own[0][1:8]), bytesOf(6, 0, 1, 2, 6, 0)...)
-		return string(b) + strings.Repeat("\x00", (len(own[0])-9)/8*26)
+		b := append([]byte(own[0][1:8]), bytesOf(6, 0, 1, 2, 6, 0, 6, clock)...)
+		return string(b) + strings.Repeat("\x00", (len(own[0])-9)/8*38)
 	}
 	return "\x01"
 }

@@ -17,6 +17,30 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// Without cost, and when denied, a request on a split key learns exactly when nothing is used any more,
+// although shards hold more than they have used.
+func TestSplitKeysTellWhenNothingIsUsed(t *testing.T) {
+	t.Parallel()
+	engines, _ := openSplit(t, 1, 3)
+	const length = 20_000
+	for _, c := range []struct{ requests, limit, cost int64 }{{8, 20, 0}, {8, 8, 1}} {
+		window := limit.Window{Limit: c.limit, Length: length}
+		key := fmt.Sprintf("reset:%d", c.limit)
+		for range c.requests {
+			require.True(t, conformance.Ask(engines[0], splitRequest(key, limit.Slide, 1, 3, window)).Allowed)
+		}
+		last := time.Now()
+		require.Eventually(t, func() bool {
+			res := conformance.Ask(engines[0], splitRequest(key, limit.Slide, c.cost, 3, window))
+			require.NoError(t, res.Err)
+			require.Equal(t, c.limit-c.requests, res.Remaining)
+			left := length + 1 - time.Since(last).Milliseconds()
+			require.GreaterOrEqual(t, res.ResetAfter, left-50)
+			return res.ResetAfter < length-500 && res.ResetAfter < left+500
+		}, 10*time.Second, 20*time.Millisecond)
+	}
+}
+
 // Requests that are sent one by one are admitted up to exactly the limit, through any proxy and for
 // any limit. Requests without cost are exact, and a reset deletes everything.
 func TestSplitOneByOne(t *testing.T) {

@@ -136,6 +136,11 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 		}
 	}
 	for j, request := range g.requests[:n] {
+		if int64(j) == reply.Granted { // the shards have reported
+			for i := range reply.Tallies {
+				g.date(&us[i], i, reply)
+			}
+		}
 		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, reply.Granted, int64(j))
 	}
 	if n > 0 {
@@ -151,6 +156,32 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 		request.done()
 	}
 	return len(g.requests) == 0
+}
+
+// date sets Last and Newest of the usage of window i, from which Decide computes when nothing is
+// used any more: to those of the home or of a shard, whichever has units in use for longest. A shard
+// that has not reported may have admitted until now.
+func (g *group) date(u *limit.Usage, i int, reply *wire.HomeReply) {
+	r, t := g.request(), &reply.Tallies[i]
+	var latest int64
+	consider := func(part limit.Usage, used int64) {
+		if used == 0 {
+			return
+		}
+		if ms := r.Forgotten(r.Windows[i], reply.Clock, part); ms > latest {
+			latest, u.Last, u.Newest = ms, part.Last, part.Newest
+		}
+	}
+	consider(limit.Usage{Last: t.Last, Newest: t.Newest}, t.Own)
+	state := wire.State(&r.Spec, r.Windows[i])
+	for _, l := range reply.Lent {
+		part := limit.Usage{Newest: l.Out[i]}
+		if p, ok := g.reports[l.Shard]; ok && p.Incarnation == l.Incarnation {
+			h := p.of(state)
+			part = limit.Usage{Last: h.last, Newest: h.newest}
+		}
+		consider(part, l.Out[i])
+	}
 }
 
 // room returns a lower bound of the ms until window i has room for one more request. No unit of
@@ -178,15 +209,17 @@ func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 
 // holding is the part of a report about one state.
 type holding struct {
-	used  int64 // units in use
-	first int64 // ms until the first of them is free
+	used   int64 // units in use
+	first  int64 // ms until the first of them is free
+	last   int64 // ms from the shard's clock to the newest admission
+	newest int64 // units in the newest sub-window
 }
 
 // of returns what the report says about a state.
 func (p *report) of(s lease.State) holding {
 	for i, u := range p.Used {
 		if u.State == s {
-			return holding{u.N, p.First[i]}
+			return holding{u.N, p.First[i], p.Last[i], p.Newest[i]}
 		}
 	}
 	return holding{}

@@ -3,6 +3,7 @@ package split
 import (
 	"testing"
 
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
@@ -35,17 +36,19 @@ func TestGroupsOfDifferentCostsAreNotMerged(t *testing.T) {
 	require.EqualValues(t, 3, groups[1].request().Cost)
 }
 
+// reported returns the report of a shard that holds 9 units of slideState and uses some of them.
+func reported(shard int, used, first, last int64) *wire.ShardReport {
+	return &wire.ShardReport{
+		Report: lease.Report{Shard: shard, Used: []lease.Units{{State: slideState, N: used}}},
+		First:  []int64{first}, Held: []int64{9}, Last: []int64{last}, Newest: []int64{0},
+	}
+}
+
 // Shards may report at different times. The time in each report counts from when the report
 // was requested.
 func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g := newGroup(left(nil, ask("k", 10, 4)), nil)
-	read := func(shard int, sent, first int64) report {
-		return report{&wire.ShardReport{
-			Report: lease.Report{Shard: shard, Used: []lease.Units{{State: slideState, N: 4}}},
-			First:  []int64{first}, Held: []int64{4},
-		}, sent}
-	}
-	g.reports = map[int]report{1: read(1, 100, 60), 2: read(2, 150, 100)}
+	g.reports = map[int]report{1: {reported(1, 4, 60, 0), 100}, 2: {reported(2, 4, 100, 0), 150}}
 	full := &wire.HomeReply{
 		Tallies: []wire.Tally{{Used: 10, Own: 2, First: 500}},
 		Lent:    []wire.Lent{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
@@ -65,6 +68,29 @@ func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	require.Equal(t, int64(152+80-155-1), g.room(0, full, 155))
 	g.refusal = nil
 	require.Equal(t, int64(1), g.room(0, full, 155), "nothing is known of the shards")
+}
+
+// The window is empty once the home and all shards have nothing in use: a shard that holds more than it
+// has used, or has used nothing, does not delay that.
+func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
+	g := newGroup(left(nil, ask("k", 10, 4)), nil)
+	home := &wire.HomeReply{
+		Tallies: []wire.Tally{{Used: 5, Own: 2, Last: -3000}},
+		Lent:    []wire.Lent{{Shard: 1, Out: []int64{3}}, {Shard: 2, Out: []int64{0}}},
+	}
+	date := func() int64 {
+		u := limit.Usage{Last: 77}
+		g.date(&u, 0, home)
+		return u.Last
+	}
+	g.reports = map[int]report{1: {reported(1, 3, 1, -1000), 0}, 2: {reported(2, 0, 1, -5), 0}}
+	require.EqualValues(t, -1000, date())
+	g.reports[1] = report{reported(1, 3, 1, -4000), 0}
+	require.EqualValues(t, -3000, date(), "the home was the last to admit")
+	home.Tallies[0].Own = 0
+	require.EqualValues(t, -4000, date())
+	delete(g.reports, 1)
+	require.Zero(t, date(), "a shard that has not reported may have admitted until now")
 }
 
 func TestSoonest(t *testing.T) {

@@ -130,7 +130,7 @@ func homeReply(granted, shards, own int64, lends ...lent) string {
 
 // shardReport returns a shard's report about one state.
 func shardReport(incarnation, used, first, held int64) string {
-	return string(bytesOf(7, 9, 6, incarnation, 1, 0, 6, 700, 6, used, 6, first, 6, held, 5, 10, 3, 2))
+	return string(bytesOf(7, 9, 6, incarnation, 1, 0, 6, 700, 6, clock, 6, used, 6, first, 6, held, 5, 10, 3, 2, 6, clock, 6, 0))
 }
 
 // slideState is the state that ask charges.

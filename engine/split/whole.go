@@ -94,6 +94,7 @@ func (w *whole) peek() *Failure {
 		}
 		us[i] = t.Usage()
 		us[i].Room = g.room(i, reply, w.s.now())
+		g.date(&us[i], i, reply)
 	}
 	for j, request := range w.requests {
 		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, granted, int64(j))

@@ -98,7 +98,7 @@ func TestResetForgetsEverywhere(t *testing.T) {
 	var known denials.Memory
 	s, n := open(t, 3, Config{Denials: &known})
 	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 1, 4, 1, 6, 77, 2, 1, 4, 1, 7, 9, 1, 0, 1, 0))
-	report := string(bytesOf(7, 9, 6, 77, 1, 0, 6, 700))
+	report := string(bytesOf(7, 9, 6, 77, 1, 0, 6, 700, 6, clock))
 	forgets, tries := [][]byte(nil), 0
 	reply := script([]string{whole}, map[int]string{1: report})
 	n.reply = func(c *Call) {

@@ -117,7 +117,8 @@ type Tally struct {
 	Lent   int64 // units that the home counts against all shards together
 }
 
-// Usage returns the tally as the usage from which a decision is made.
+// Usage returns the tally as the usage from which a decision is made. Since the home does not know
+// when the shards admitted, the window's newest admission is as late as it can be.
 func (t *Tally) Usage() limit.Usage {
 	u := limit.Usage{Used: t.Used, Last: t.Last, Newest: t.Newest}
 	if t.Lent > 0 { // shards admit until now
@@ -267,6 +268,8 @@ type ShardReport struct {
 	Held      []int64 // by state: units that the shard may have in use
 	Limit     []int64 // by state: the limit as last charged
 	Rate      []int64 // by state: charging calls per second
+	Last      []int64 // by state: ms from the shard's clock to its newest admission; negative if that is past
+	Newest    []int64 // by state: units in the shard's newest sub-window
 }
 
 // DecodeShardReport decodes the reply to the recall to.
@@ -276,14 +279,17 @@ func DecodeShardReport(reply string, to *lease.Recall) (*ShardReport, error) {
 	flags := r.uint(1)
 	p.Stale, p.LeaseEnded, p.Strict = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	p.LeaseLeft = r.uint(6)
-	sane := p.LeaseLeft <= maxDelay
+	clock := r.uint(6)
+	sane := p.LeaseLeft <= maxDelay && clock <= maxClock
 	for _, s := range to.States {
 		u := lease.Units{State: s, N: r.uint(6)}
 		first, held := r.uint(6), r.uint(6)
 		p.Used = append(p.Used, u)
 		p.First, p.Held = append(p.First, first), append(p.Held, held)
 		p.Limit, p.Rate = append(p.Limit, r.uint(5)), append(p.Rate, r.uint(3))
-		sane = sane && u.N <= maxUnits && first <= maxDelay && held <= maxUnits
+		last, newest := r.uint(6)-clock, r.uint(6)
+		p.Last, p.Newest = append(p.Last, last), append(p.Newest, newest)
+		sane = sane && u.N <= maxUnits && first <= maxDelay && held <= maxUnits && last <= maxDelay && newest <= maxUnits
 	}
 	if err := r.end(); err != nil {
 		return nil, err

@@ -79,25 +79,25 @@ func TestRecallAndItsReport(t *testing.T) {
 	s := counter()
 	to := &lease.Recall{Shard: 2, Seq: 99, EndLease: true, Strict: true, States: []lease.State{State(&s, s.Windows[0])}}
 	require.Equal(t, bytesOf(1, 0, 7, 99, 1, 3, 1, 2, 2, 6, 5, 60_000), RecallArgs(Return, to)[0])
-	reply := bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8)
+	reply := bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock-20, 6, 4)
 	p, err := DecodeShardReport(string(reply), to)
 	require.NoError(t, err)
 	require.Equal(t, &ShardReport{
 		Report: lease.Report{Shard: 2, Seq: 99, Incarnation: 77, LeaseEnded: true, Used: []lease.Units{{State: to.States[0], N: 5}}},
-		First:  []int64{250}, Held: []int64{30}, Limit: []int64{100}, Rate: []int64{8},
+		First:  []int64{250}, Held: []int64{30}, Limit: []int64{100}, Rate: []int64{8}, Last: []int64{-20}, Newest: []int64{4},
 	}, p)
 	for n := range reply {
 		_, err := DecodeShardReport(string(reply[:n]), to)
 		require.Error(t, err)
 	}
-	_, err = DecodeShardReport(string(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 1<<47, 6, 250, 6, 30, 5, 100, 3, 8)), to)
+	_, err = DecodeShardReport(string(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 1<<47, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock, 6, 0)), to)
 	require.ErrorIs(t, err, errInconsistent)
 }
 
 // Whatever a home or a shard replies, decoding returns an error or valid numbers.
 func FuzzDecodeLease(f *testing.F) {
 	f.Add(homeReply(2))
-	f.Add(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8))
+	f.Add(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock-20, 6, 4))
 	f.Add(bytesOf(1, 1, 1, 2, 5, 60_000, 2, 6, 6, 5, 5, 100, 3, 1, 6, 2000, 6, 0, 3, 0, 4, 0))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		s := counter()
