@@ -27,9 +27,11 @@ func (k Kind) String() string {
 	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory", "key", "other"}[k]
 }
 
-// noRight is how Redis 7.0 begins the error of a function that lacks a right; later versions
-// begin it with NOPERM.
-const noRight = "The user executing the script can't "
+// How a node begins the error of a function that lacks a right: Redis 7.0, and later versions.
+const (
+	noRight    = "The user executing the script can't "
+	aclFailure = "ACL failure in script: "
+)
 
 // KindOf returns the kind of err, the error of a call.
 func KindOf(err error) Kind {
@@ -46,7 +48,7 @@ func KindOf(err error) Kind {
 		return KindReplica
 	case hasCode(err, []string{"BUSY"}):
 		return KindBusy
-	case hasCode(err, []string{"NOAUTH", "WRONGPASS", "NOPERM", noRight}):
+	case hasCode(err, []string{"NOAUTH", "WRONGPASS", "NOPERM", noRight, aclFailure}):
 		return KindPermission
 	case hasCode(err, []string{"OOM"}):
 		return KindMemory

@@ -30,6 +30,7 @@ func TestEveryErrorHasAKind(t *testing.T) {
 		{Reply("WRONGPASS invalid username-password pair"), KindPermission},
 		{Reply("NOPERM User has no permissions"), KindPermission},
 		{Reply("ERR The user executing the script can't run this command or subcommand script: f, on x.lua:1."), KindPermission},
+		{Reply("ERR ACL failure in script: User rlproxy has no permissions to run the 'time' command script: f, on x.lua:1."), KindPermission},
 		{Reply("OOM command not allowed"), KindMemory},
 		{Reply("ERR a timeout of some kind"), KindOther},
 		{Reply("NOREPLICAS Not enough good replicas"), KindOther},
