@@ -19,8 +19,8 @@ import (
 // batches. Two keep the node busy while this process reads the answers to the last one.
 const inFlight = 2
 
-// batchItems is the number of items after which a batch is closed. Pipelines are not
-// divided, so a batch may be longer.
+// batchItems is the number of items after which a batch is closed, and the most of one run
+// of a pipeline. Runs are not divided, so a batch may have nearly twice as many.
 const batchItems = 1024
 
 // A queue holds the requests that are waiting for one node, and runs the workers that
@@ -169,7 +169,7 @@ func notify(items []pending) {
 	}
 }
 
-// take waits for items and moves them to buf: whole pipelines, so that no two batches
+// take waits for items and moves them to buf: whole runs, so that no two batches
 // carry parts of the same one. It returns nil when the queue is closed and empty.
 func (q *queue) take(buf []pending) []pending {
 	q.mu.Lock()

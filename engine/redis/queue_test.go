@@ -369,3 +369,35 @@ func TestWorkersEndWithTheirQueue(t *testing.T) {
 		waits.Wait()
 	}
 }
+
+// A long pipeline is asked in runs, each with a deadline of its own: it may take longer than the timeout, and
+// leaves no memory behind.
+func TestALongPipelineMayTakeLongerThanTheTimeout(t *testing.T) {
+	t.Parallel()
+	const timeout = time.Second
+	n := startFake(t)
+	e := openAlways(t, timeout, "redis://"+n.addr)
+	ready(t, e, "k")
+	n.set(func(args []string) reply {
+		if args[0] == "fcall" {
+			time.Sleep(6 * time.Millisecond) // the work of a node
+		}
+		return n.well(args)
+	})
+	p := &engine.Pipeline{}
+	for i := range 15 * batchItems {
+		*p.Add() = conformance.Reset(fmt.Sprint("key", i))
+	}
+	began := time.Now()
+	e.Do(p)
+	require.Greater(t, time.Since(began), timeout)
+	for i := range p.Results {
+		require.NoError(t, p.Results[i].Err, i)
+	}
+	require.True(t, allUp(e))
+	q := e.topology().queues[0]
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	require.NotNil(t, q.spare)
+	require.LessOrEqual(t, cap(q.spare.items), 2*batchItems)
+}

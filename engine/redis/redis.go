@@ -136,7 +136,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	e.reconciler = newReconciler(e)
 	fleet.OnRecovered(e.recovered)
 	fleet.OnReport(e.report)
-	e.topology() // opens the queues, which listen for resets from now on
+	e.topology() // opens the queues, which begin to listen for resets
 	e.reconciler.open()
 	return e
 }
@@ -156,7 +156,7 @@ func (e *Engine) Configure(s Settings) {
 }
 
 // Do implements engine.Engine. A pipeline is one run of requests that are asked at
-// the same time, unless requests about a split key have to wait for others.
+// the same time, unless it is long, or requests about a split key have to wait for others.
 func (e *Engine) Do(p *engine.Pipeline) {
 	p.Grow()
 	plan := e.plans.Get().(*plan)

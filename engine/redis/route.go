@@ -129,13 +129,18 @@ func (p *plan) begin(t *topology) {
 }
 
 // route plans the run of requests that begins at from, and returns where it ends. It
-// answers requests that are known to be denied itself. A multi-key request that no
-// single call can answer ends the run before it, which may leave the run empty.
+// answers requests that are known to be denied itself. A run for nodes to answer has at most
+// batchItems requests, so that nodes can answer it in time; the next one has a deadline of its
+// own. A multi-key request that no single call can answer ends the run before it, which may
+// leave the run empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
 	plan.begin(e.topology())
 	denied := -1 // the last request that was answered from memory
 	for i := from; i < len(p.Requests); i++ {
+		if plan.asked >= batchItems {
+			return i
+		}
 		r, res := &p.Requests[i], &p.Results[i]
 		if r.With > 0 {
 			if !e.routeMultiKey(plan, p, i, at) {
