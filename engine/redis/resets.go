@@ -31,7 +31,7 @@ const resubscribe = 200 * time.Millisecond
 // open listens on the node until close.
 func (l *resetListener) open(n *backend.Node, known *denials.Memory, local *reconciler, log *slog.Logger) {
 	l.client = n.Subscriber()
-	l.sub = l.client.Subscribe(context.Background(), resetChannel)
+	l.sub = l.client.Subscribe(context.Background()) // without a channel, it does not connect
 	l.stop = make(chan struct{})
 	l.done.Add(1)
 	go l.run(n.Name(), known, local, log) // until close
@@ -39,10 +39,16 @@ func (l *resetListener) open(n *backend.Node, known *denials.Memory, local *reco
 
 func (l *resetListener) run(node string, known *denials.Memory, local *reconciler, log *slog.Logger) {
 	defer l.done.Done()
-	refused := false
+	subscribed, refused := false, false
 	for {
 		var err error
-		ok := backend.Guard(log, "listening for resets on "+node, func() { err = l.receive(known, local) })
+		ok := backend.Guard(log, "listening for resets on "+node, func() {
+			if !subscribed {
+				_ = l.sub.Subscribe(context.Background(), resetChannel) // if it fails, receive tries again
+				subscribed = true
+			}
+			err = l.receive(known, local)
+		})
 		if ok && err == nil {
 			refused = false
 			continue
