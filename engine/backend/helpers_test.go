@@ -2,7 +2,11 @@ package backend
 
 import (
 	"bufio"
+	"fmt"
 	"net"
+	"strconv"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -46,6 +50,47 @@ func babbler(t testing.TB, reply string) string {
 					}
 				}
 			}()
+		}
+	}()
+	return l.Addr().String()
+}
+
+// fakeSentinel starts a sentinel that names 127.0.0.1 and the given port as the master of any name. It returns its
+// address, and runs until the test ends.
+func fakeSentinel(t testing.TB, port *atomic.Int64) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = l.Close() })
+	serve := func(c net.Conn) {
+		defer func() { _ = c.Close() }()
+		for lines := bufio.NewScanner(c); lines.Scan(); { // *n, and two lines for each of n words
+			n, _ := strconv.Atoi(strings.TrimPrefix(lines.Text(), "*"))
+			var words []string
+			for i := range 2 * n {
+				if lines.Scan(); i%2 == 1 {
+					words = append(words, lines.Text())
+				}
+			}
+			reply := "+OK\r\n"
+			switch words[0] {
+			case "hello":
+				reply = "-ERR unknown command 'hello'\r\n"
+			case "sentinel":
+				at := fmt.Sprint(port.Load())
+				reply = fmt.Sprintf("*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%s\r\n", len(at), at)
+			}
+			if _, err := c.Write([]byte(reply)); err != nil {
+				return
+			}
+		}
+	}
+	go func() { // until the listener is closed
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go serve(c) // until the client closes the connection
 		}
 	}()
 	return l.Addr().String()

@@ -32,7 +32,7 @@ type watcher struct {
 
 	woken chan struct{} // wakes the goroutine
 	stop  context.CancelFunc
-	done  sync.WaitGroup
+	done  sync.WaitGroup // the goroutine, and those that close nodes
 }
 
 const (
@@ -214,7 +214,7 @@ func (w *watcher) findMaster(ctx context.Context, b *backend, now *Node) (*Node,
 	return n, nil
 }
 
-// retire closes nodes that left the topology more than retireAfter ago.
+// retire closes nodes that left the topology more than retireAfter ago. It does not wait until they are closed.
 func (w *watcher) retire() {
 	now, used := w.fleet.config.Now(), map[*Node]bool{}
 	for _, n := range w.fleet.topology.Load().Nodes {
@@ -234,7 +234,11 @@ func (w *watcher) retire() {
 		return false
 	})
 	for _, n := range old {
-		_ = n.close() // an error is of no interest: nothing uses the node
+		w.done.Go(func() { // ends with the node's OnClose functions, which may wait for a long forwarded command
+			Guard(w.fleet.config.Logger, "closing "+n.name, func() {
+				_ = n.close() // an error is of no interest: nothing uses the node
+			})
+		})
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -80,4 +81,43 @@ func TestNodesThatLeaveTheTopologyAreClosed(t *testing.T) {
 		require.Fail(t, "the old master is not closed")
 	}
 	require.Error(t, left.Client().Ping(t.Context()).Err())
+}
+
+// A node that takes long to close, because a forwarded command is under way, does not keep the watcher from noticing the
+// next failover.
+func TestTheWatcherGoesOnWhileAnOldNodeIsClosed(t *testing.T) {
+	var port, passed atomic.Int64
+	port.Store(1)
+	f := openTest(t, Config{
+		Backends: []string{"redis+sentinel://" + fakeSentinel(t, &port) + "/main"}, Timeout: time.Second, Logger: slog.New(slog.DiscardHandler),
+		Now: func() time.Time { return time.Now().Add(time.Duration(passed.Load())) },
+	})
+	becomes := func(want int64) {
+		t.Helper()
+		port.Store(want)
+		require.Eventually(t, func() bool {
+			f.CheckTopology()
+			return f.Topology().Nodes[0].Name() == fmt.Sprint("127.0.0.1:", want)
+		}, 10*time.Second, 10*time.Millisecond)
+	}
+	becomes(1)
+	closing, closed := make(chan struct{}), make(chan struct{})
+	f.Topology().Nodes[0].OnClose(func() error {
+		close(closing)
+		<-closed
+		return nil
+	})
+	defer close(closed)
+	becomes(2)
+	proxytest.Eventually(t, "the old node to be closed", func() bool {
+		f.CheckTopology()
+		passed.Add(int64(retireAfter))
+		select {
+		case <-closing:
+			return true
+		default:
+			return false
+		}
+	})
+	becomes(3)
 }
