@@ -49,7 +49,11 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 	case engine.FailError:
 		res.Err = q.unavailable(why, maybeApplied)
 	case engine.FailLocal:
-		e.reconciler.decide(r, res, maybeApplied)
+		if r.Hold != nil && r.Hold.Joint {
+			res.Allowed = true // until decideLocally decides all keys together
+			break
+		}
+		*res = e.reconciler.decide([]engine.Request{*r}, maybeApplied)[0]
 		if q.takesWrites() {
 			e.reconciler.wake()
 		}

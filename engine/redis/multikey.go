@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"slices"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -54,20 +55,30 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 // that their node marked apart and, if the run is empty, the one that ended it. It returns the index after
 // the last answered request. Requests of the run that follow one marked apart were decided before it.
 func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
-	composed := joint.Engine{Do: e.Do, Now: e.now, Fail: func(r *engine.Request, res *engine.Result) {
-		top := e.topology() // the nodes may have charged the request
-		e.answerByFail(top.queues[top.Locate(r.Key, 0)], r, res, backend.NoAnswer, true)
-	}}
 	for _, m := range plan.multi {
 		if m.apart {
-			composed.Ask(p, m.index)
+			e.askJointly(p, m.index)
 		}
 	}
 	if to == from {
-		composed.Ask(p, from)
+		e.askJointly(p, from)
 		to += 1 + p.Requests[from].With
 	}
 	return to
+}
+
+// askJointly answers the multi-key request that begins with request i of p through package joint.
+func (e *Engine) askJointly(p *engine.Pipeline, i int) {
+	charged := false // keys may have been charged, not only held
+	joint.Engine{Now: e.now, Do: func(p *engine.Pipeline) {
+		charged = charged || p.Requests[0].Op == engine.OpSettle && p.Requests[0].Cost > 0
+		e.Do(p)
+	}, Fail: func(r *engine.Request, res *engine.Result) {
+		top := e.topology()
+		e.failKey(top.queues[top.Locate(r.Key, 0)], r, res, backend.NoAnswer, true)
+	}}.Ask(p, i)
+	end := i + 1 + p.Requests[i].With
+	e.decideLocally(p.Requests[i:end], p.Results[i:end], charged)
 }
 
 // applyMultiKey sets the results of a multi-key request.
@@ -111,7 +122,29 @@ func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
 // failMultiKey answers a multi-key request in place of its node: the FAIL policy of the first key answers for
 // all keys.
 func (e *Engine) failMultiKey(q *queue, m *multiKey, why string, maybeApplied bool) {
-	fail := func(r *engine.Request, res *engine.Result) { e.answerByFail(q, r, res, why, maybeApplied) }
+	fail := func(r *engine.Request, res *engine.Result) { e.failKey(q, r, res, why, maybeApplied) }
 	fail(&m.requests[0], &m.results[0])
 	joint.FailAll(fail, m.requests, m.results, 0)
+	e.decideLocally(m.requests, m.results, maybeApplied)
+}
+
+// failKey answers one key of a multi-key request by its FAIL policy. FAIL LOCAL is left to decideLocally.
+func (e *Engine) failKey(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
+	part := *r
+	part.Hold = &engine.Hold{Joint: true}
+	e.answerByFail(q, &part, res, why, maybeApplied)
+}
+
+// decideLocally decides a multi-key request if FAIL LOCAL answers it: all keys together, all or nothing.
+func (e *Engine) decideLocally(requests []engine.Request, results []engine.Result, maybeApplied bool) {
+	if results[0].Fail != engine.FailLocal {
+		return
+	}
+	copy(results, e.reconciler.decide(slices.Clone(requests), maybeApplied))
+	for i := range results {
+		results[i].Fail = engine.FailLocal
+	}
+	if slices.ContainsFunc(e.topology().queues, (*queue).takesWrites) {
+		e.reconciler.wake()
+	}
 }

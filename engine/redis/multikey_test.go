@@ -194,6 +194,54 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 	}
 }
 
+// FAIL LOCAL charges all keys of a request or none, and writes back what it has charged, whether the keys are on one node
+// or on several.
+func TestLocalDecidesAllKeysOfARequestTogether(t *testing.T) {
+	t.Parallel()
+	for _, nodes := range []int{1, 2} {
+		t.Run(fmt.Sprint(nodes, " nodes"), func(t *testing.T) {
+			t.Parallel()
+			servers, urls := startServers(t, nodes)
+			e := openOn(t, backend.Config{Backends: urls, Timeout: 300 * time.Millisecond}, Config{AskAlways: true})
+			keys := keysOn(e) // of the last the node will be away
+			ready(t, e, keys...)
+			away := keys[nodes-1]
+			servers[nodes-1].Pause()
+			require.Eventually(t, func() bool {
+				conformance.Ask(e, charge(away, 1))
+				return e.topology().queues[nodes-1].Down()
+			}, 10*time.Second, time.Millisecond)
+			first := charge("", 100)
+			for i := 0; len(first.Key) == 0; i++ { // another key, of the first node
+				if key := fmt.Appendf(nil, "other%d", i); e.topology().Locate(key, 0) == 0 {
+					first.Key = key
+				}
+			}
+			last := charge(away+"!", 2)
+			for i := 0; e.topology().Locate(last.Key, 0) != nodes-1; i++ { // nobody has asked about it
+				last.Key = fmt.Appendf(nil, "last%d", i)
+			}
+			first.Fail, last.Fail = engine.FailLocal, engine.FailLocal
+			for i := range 6 {
+				for _, res := range askAll(t, e, and(first, last)...) {
+					require.Equal(t, i < 2, res.Allowed)
+					require.Equal(t, engine.FailLocal, res.Fail)
+					require.EqualValues(t, -1, res.Remaining)
+				}
+			}
+			servers[nodes-1].Resume()
+			proxytest.Eventually(t, "all to be written back", func() bool { return info(t, e, "local_unwritten") == "0" && allUp(e) })
+			require.Equal(t, "0", info(t, e, "local_lost"))
+			for _, key := range [][]byte{first.Key, last.Key} {
+				proxytest.Eventually(t, "the key to be charged what was admitted", func() bool {
+					charged, held := used(t, e, string(key))
+					return charged == 2 && held == 0
+				})
+			}
+		})
+	}
+}
+
 // The holds of a proxy that has crashed end after a second and charge nothing.
 func TestHoldsOfAProxyThatIsGoneEnd(t *testing.T) {
 	t.Parallel()

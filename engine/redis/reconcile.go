@@ -104,18 +104,26 @@ func (rc *reconciler) run(ctx context.Context) {
 	}
 }
 
-// decide answers a request by what is counted here. A request with an id is charged at once, even if it asked for a hold,
-// and its id is not stored: a retry may be charged again. maybeApplied reports whether the node may have applied the
-// request.
-func (rc *reconciler) decide(r *engine.Request, res *engine.Result, maybeApplied bool) {
-	p := engine.Pipeline{Requests: []engine.Request{*r}}
-	p.Requests[0].Hold, p.Requests[0].With = nil, 0
-	rc.counted.Do(&p)
-	*res = p.Results[0]
-	res.Remaining = -1
-	if res.Allowed && !maybeApplied {
-		rc.add(&p.Requests[0])
+// decide answers a request, or all keys of a multi-key request together, by what is counted here. It modifies requests.
+// A request with an id is charged at once, even if it asked for a hold, and its id is not stored: a retry may be charged
+// again. maybeApplied reports whether the nodes may have applied the request.
+func (rc *reconciler) decide(requests []engine.Request, maybeApplied bool) []engine.Result {
+	p := engine.Pipeline{Requests: requests}
+	for i := range requests {
+		r := &requests[i]
+		r.Hold, r.With, r.Fail = nil, 0, engine.FailDefault // if memory is full, see newReconciler
 	}
+	requests[0].With = len(requests) - 1
+	rc.counted.Do(&p)
+	requests[0].With = 0
+	for i := range p.Results {
+		res := &p.Results[i]
+		res.Remaining = -1
+		if res.Allowed && !maybeApplied {
+			rc.add(&requests[i])
+		}
+	}
+	return p.Results
 }
 
 // add adds what r charges to what has yet to be written back.

@@ -99,10 +99,9 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	}
 	ask.ID = nil
 	servers[e.Topology().Locate(ask.Key, 1)].Kill()
-	r, local := ask, engine.Result{}
+	r := ask
 	r.Cost = 200
-	e.reconciler.decide(&r, &local, false)
-	require.True(t, local.Allowed)
+	require.True(t, e.reconciler.decide([]engine.Request{r}, false)[0].Allowed)
 	e.reconciler.wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "0", info(t, e, "local_lost"))
@@ -124,9 +123,7 @@ func TestLocalCountsAreWrittenBackAfterAShardWasRefused(t *testing.T) {
 	keys := keysOn(e)
 	ready(t, e, keys...)
 	e.topology().queues[0].noteRefused([]byte(keys[1]))
-	r, local := charge(keys[0], 5), engine.Result{}
-	e.reconciler.decide(&r, &local, false)
-	require.True(t, local.Allowed)
+	require.True(t, e.reconciler.decide([]engine.Request{charge(keys[0], 5)}, false)[0].Allowed)
 	e.reconciler.wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "up", e.Nodes()[0].State)
@@ -141,9 +138,7 @@ func TestTheEndStopsWritingBack(t *testing.T) {
 	ready(t, e, "k")
 	const keys = 20 * writeBatch
 	for i := range keys {
-		r, local := charge(fmt.Sprint("key", i), 5), engine.Result{}
-		e.reconciler.decide(&r, &local, false)
-		require.True(t, local.Allowed)
+		require.True(t, e.reconciler.decide([]engine.Request{charge(fmt.Sprint("key", i), 5)}, false)[0].Allowed)
 	}
 	asked, answer := make(chan struct{}), make(chan struct{})
 	var first sync.Once
