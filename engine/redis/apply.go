@@ -22,10 +22,8 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 			if err = b.notRun(q, cmd, err, final); err == nil {
 				continue
 			}
-		case cmd.entries != nil:
-			err = b.applyEntries(q, cmd.entries, reply)
-		case !cmd.service:
-			err = b.applySingle(q, cmd, reply)
+		default:
+			err = b.apply(q, cmd, reply)
 		}
 		if err != nil {
 			q.traffic.countFailure(err)
@@ -91,6 +89,26 @@ func (b *batch) failCommand(q *queue, cmd *command, err error) {
 	})
 }
 
+// malformed is the error of a reply that cannot be decoded.
+type malformed struct{ error }
+
+func (malformed) Is(target error) bool { return target == backend.ErrMalformed }
+
+// apply sets the results of the items that a command answers, if any. If the reply is malformed, it returns an error.
+func (b *batch) apply(q *queue, cmd *command, reply string) (err error) {
+	switch {
+	case cmd.service:
+	case cmd.entries != nil:
+		err = b.applyEntries(q, cmd.entries, reply)
+	default:
+		err = b.applySingle(q, cmd, reply)
+	}
+	if err != nil {
+		err = malformed{err}
+	}
+	return err
+}
+
 // applyEntries sets the results of a call of entries.
 func (b *batch) applyEntries(q *queue, c *entries, reply string) error {
 	answers, clock, err := c.Decode(reply)
@@ -111,9 +129,15 @@ func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock 
 			b.misrouteEntry(c, at)
 			return
 		}
-		q.traffic.failures[backend.KindKey].Add(1)
-		why := lua.Locate(a.Failure)
-		b.eachOf(c, at, func(j int) { q.fail(&b.items[j], why) })
+		kind, why := backend.KindKey, lua.Locate(a.Failure)
+		if a.MaybeApplied {
+			kind = backend.KindMalformed
+		}
+		q.traffic.failures[kind].Add(1)
+		b.eachOf(c, at, func(j int) {
+			b.items[j].maybeApplied = a.MaybeApplied
+			q.fail(&b.items[j], why)
+		})
 		return
 	}
 	e, first := q.engine, &b.items[c.first[at]]

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,7 +14,9 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/lua"
 	"github.com/stretchr/testify/require"
 )
 
@@ -162,4 +166,48 @@ func FuzzNode(f *testing.F) {
 		kinds = append(kinds, kind.make)
 	}
 	f.Fuzz(func(t *testing.T, bytes []byte) { babbleAt(t, bytes, kinds...) })
+}
+
+// An answer that contradicts itself may be that to a request which was charged: it is neither sent to the key's home nor
+// written back.
+func TestAContradictoryAnswerIsNotChargedTwice(t *testing.T) {
+	n := startFake(t)
+	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	ready(t, e, "k")
+	var status atomic.Int64 // of the answer
+	var calls atomic.Int64
+	n.set(func(args []string) reply {
+		if args[0] != "fcall" {
+			return n.well(args)
+		}
+		calls.Add(1)
+		if args[1] != lua.Decide.Name || status.Load() == int64(wire.AtShard) && !strings.Contains(args[3], "%p") {
+			return n.well(args)
+		}
+		now := time.Now().UnixMilli() // granted 1, and more units in use than there can be
+		return reply{text: bulk(string(bytesOf(6, now, 1, status.Load(), 4, 1, 3, 0, 6, 1<<47, 6, 0, 6, now, 6, 0)) + strings.Repeat("\x00", int(status.Load()/3*2)))}
+	})
+
+	local := charge("k", 1000)
+	local.Fail = engine.FailLocal
+	res := conformance.Ask(e, local)
+	require.True(t, res.Allowed)
+	require.Equal(t, engine.FailLocal, res.Fail)
+	require.Equal(t, "0", info(t, e, "local_unwritten"))
+	require.Equal(t, map[string]int64{"malformed": 1}, failures(&e.Nodes()[0]))
+
+	status.Store(int64(wire.AtShard))
+	split := charge("k", 1000)
+	split.Shards = 2
+	for id := 0; ; id++ { // one whose shard is not the home
+		require.Less(t, id, 100)
+		split.ID = fmt.Append(nil, id)
+		before := calls.Load()
+		res := conformance.Ask(e, split)
+		require.EqualValues(t, 1, calls.Load()-before, "it was sent again")
+		if res.Err != nil {
+			require.ErrorContains(t, res.Err, "contradicts itself")
+			break
+		}
+	}
 }

@@ -96,6 +96,7 @@ func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
 			m.apart = true
 			return nil
 		case a.Status == wire.Failed:
+			it.maybeApplied = a.MaybeApplied
 			q.fail(it, lua.Locate(a.Failure))
 			return nil
 		}

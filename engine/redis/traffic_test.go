@@ -80,6 +80,22 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.WithinDuration(t, answered, n.Traffic.Answered, time.Millisecond, "a failure is no answer")
 }
 
+// A reply that cannot be decoded is counted as such, not as a lost connection.
+func TestTrafficCountsMalformedReplies(t *testing.T) {
+	t.Parallel()
+	n := startFake(t)
+	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	ready(t, e, "k")
+	n.set(func(args []string) reply {
+		if args[0] == "fcall" {
+			return reply{text: bulk("nonsense")}
+		}
+		return n.well(args)
+	})
+	require.EqualError(t, conformance.Ask(e, charge("k", 10)).Err, "UNAVAILABLE "+n.addr+": the node's reply is malformed")
+	require.Equal(t, map[string]int64{"malformed": 1}, failures(&e.Nodes()[0]))
+}
+
 func TestTrafficCountsWhatIsNotSent(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)

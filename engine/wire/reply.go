@@ -15,7 +15,7 @@ type Status uint8
 // The statuses, with their values on the wire.
 const (
 	AtNode  Status = iota // the key is not split
-	Failed                // the entry failed and charged nothing: see Answer.Failure
+	Failed                // the entry failed: see Answer.Failure
 	AtHome                // the node is the home of a split key
 	AtShard               // the node has a shard of a split key
 
@@ -24,12 +24,13 @@ const (
 
 // Answer is a node's answer to one entry.
 type Answer struct {
-	Status   Status
-	Failure  string        // with Failed: the error, which is about this entry only
-	Requests int64         // number of requests of the entry
-	Granted  int64         // number of requests admitted, from the first on; for a reset, 1 if the key had state
-	Rate     int64         // charging calls per second on this key
-	Usages   []limit.Usage // by window; valid until the call's next Decode
+	Status       Status
+	Failure      string        // with Failed: the error, which is about this entry only
+	MaybeApplied bool          // with Failed: the answer contradicts itself, so the entry may have been charged; otherwise it was not
+	Requests     int64         // number of requests of the entry
+	Granted      int64         // number of requests admitted, from the first on; for a reset, 1 if the key had state
+	Rate         int64         // charging calls per second on this key
+	Usages       []limit.Usage // by window; valid until the call's next Decode
 
 	Held   bool  // units of the key are held and may be given back at any time, so a denial must not be remembered
 	Lapsed int64 // holds that had lapsed and were removed by this entry
@@ -122,7 +123,7 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 		return a, errInconsistent
 	}
 	if !s.reset && !a.consistent(&s.Spec) {
-		return Answer{Status: Failed, Requests: requests, Failure: errInconsistent.Error()}, nil
+		return Answer{Status: Failed, Failure: errInconsistent.Error(), MaybeApplied: true, Requests: requests}, nil
 	}
 	return a, nil
 }

@@ -100,7 +100,7 @@ func TestDecodeFailsOneAnswer(t *testing.T) {
 	} {
 		answers, _, err := c.Decode(string(bytesOf(6, clock)) + good + bad + good)
 		require.NoError(t, err, name)
-		require.Equal(t, Answer{Status: Failed, Requests: 1, Failure: errInconsistent.Error()}, answers[1], name)
+		require.Equal(t, Answer{Status: Failed, Failure: errInconsistent.Error(), MaybeApplied: true, Requests: 1}, answers[1], name)
 		for _, i := range []int{0, 2} {
 			require.EqualValues(t, 1, answers[i].Granted, name)
 			require.Equal(t, []limit.Usage{{Used: 3}}, answers[i].Usages, name)
