@@ -33,6 +33,8 @@ type batch struct {
 	clustered bool      // the node is one of a cluster
 	misrouted []pending // items whose key the node should have, but does not: to be submitted again
 
+	redirected map[*queue][]pending // items to be submitted to other nodes
+
 	late []pending // items that have waited for too long and are not answered yet
 
 	missing bool  // the node does not have the library

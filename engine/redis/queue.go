@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"maps"
 	"runtime"
 	"slices"
 	"strconv"
@@ -224,7 +225,8 @@ func (q *queue) work() {
 func (q *queue) answer(b *batch) {
 	items := b.items
 	if !q.guard(func() { q.serve(b) }) {
-		*b = batch{items: slices.Concat(b.items, b.misrouted, b.late)}
+		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
+		*b = batch{items: slices.Concat(b.items, b.misrouted, left, b.late)}
 		for i := range b.items {
 			q.failAfterPanic(&b.items[i])
 		}
@@ -276,9 +278,7 @@ func (q *queue) serve(b *batch) {
 		b.rebuild(ctx, q, clock)
 		q.exec(ctx, b)
 	}
-	if len(b.misrouted) > 0 {
-		b.resubmit(q)
-	}
+	b.resubmit(q)
 }
 
 // dropLate takes out the items that have waited for longer than patience, and answers them by

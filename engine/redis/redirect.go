@@ -1,6 +1,9 @@
 package redis
 
 import (
+	"bytes"
+	"slices"
+
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
@@ -9,8 +12,8 @@ import (
 // usual; more mean that nodes disagree on which of them owns a slot.
 const maxHops = 8
 
-// redirect submits the items of a command to the node that the error names, if it is
-// MOVED or ASK: such a command has not run. It reports whether it did.
+// redirect takes the items of a command out of the batch, to be submitted to the node that
+// the error names, if it is MOVED or ASK: such a command has not run. It reports whether it did.
 func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 	addr, moved := redis.IsMovedError(err)
 	if !moved {
@@ -23,22 +26,36 @@ func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 	if to == nil {
 		return false
 	}
-	var items []pending
-	ok := true
+	late, follows := false, false
+	b.each(cmd, func(j int) {
+		it := &b.items[j]
+		late = late || it.hops == maxHops
+		follows = follows || slices.ContainsFunc(b.misrouted, it.follows)
+	})
+	if late {
+		return false
+	}
+	if follows { // it must not arrive before an earlier item, which makes one hop more
+		b.each(cmd, b.misrouteItem)
+		return true
+	}
+	if b.redirected == nil {
+		b.redirected = make(map[*queue][]pending)
+	}
+	other := q.engine.queue(to)
 	b.each(cmd, func(j int) {
 		it := b.items[j]
 		it.hops++
 		it.asking = !moved
-		ok = ok && it.hops <= maxHops
-		items = append(items, it)
+		b.redirected[other] = append(b.redirected[other], it)
+		b.items[j] = pending{}
 	})
-	if !ok {
-		return false
-	}
-	// The other queue owns these items now.
-	b.each(cmd, func(j int) { b.items[j] = pending{} })
-	q.engine.queue(to).submit(items)
 	return true
+}
+
+// follows reports whether the item belongs to the same pipeline as an earlier one, and is about the same key.
+func (it *pending) follows(earlier pending) bool {
+	return it.wait != nil && it.wait == earlier.wait && bytes.Equal(it.name(), earlier.name())
 }
 
 // misroute takes the items of a call out of the batch, if the node refused it because
@@ -72,10 +89,16 @@ func (b *batch) misrouteItem(j int) {
 	b.items[j] = pending{}
 }
 
-// resubmit submits the misrouted items again, as one batch, so that a pipeline's
-// requests about a key keep their order.
+// resubmit submits the redirected items, and the misrouted ones again: to each node as one
+// batch, so that a pipeline's requests about a key keep their order.
 func (b *batch) resubmit(q *queue) {
-	q.submit(b.misrouted)
-	clear(b.misrouted)
-	b.misrouted = b.misrouted[:0]
+	for to, items := range b.redirected {
+		delete(b.redirected, to) // the other queue owns these items now
+		to.submit(items)
+	}
+	if len(b.misrouted) > 0 {
+		q.submit(b.misrouted)
+		clear(b.misrouted)
+		b.misrouted = b.misrouted[:0]
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
@@ -204,4 +205,52 @@ func TestClusterHandover(t *testing.T) {
 		}
 	}
 	t.Logf("%d rounds", round)
+}
+
+// Requests of a pipeline about one key keep their order when they arrive at the node to which the key's slot has moved,
+// although the former node redirects some of them at once and refuses others in a call about many keys.
+func TestAPipelineKeepsItsOrderAfterASlotHasMoved(t *testing.T) {
+	from, to := startFake(t), startFake(t)
+	e := openOn(t, backend.Config{Backends: []string{"redis+cluster://" + from.addr}, Timeout: 5 * time.Second}, Config{AskAlways: true})
+	ready(t, e, "k")
+	var mu sync.Mutex
+	var called []string // functions about the key on the new node
+	to.set(func(args []string) reply {
+		if args[0] == "fcall" && args[3] == stored("k", 0) {
+			mu.Lock()
+			called = append(called, args[1])
+			mu.Unlock()
+		}
+		return to.well(args)
+	})
+	from.set(func(args []string) reply {
+		switch {
+		case args[0] != "fcall":
+			return from.well(args)
+		case args[2] != "0":
+			return reply{text: "-MOVED 1 " + to.addr + "\r\n"}
+		}
+		const why = "ERR Script attempted to access a non local key in a cluster node"
+		answer := "\x01" + string(bytesOf(2, int64(len(why)))) + why
+		return reply{text: bulk(string(bytesOf(6, time.Now().UnixMilli())) + strings.Repeat(answer, 2))}
+	})
+	for range 20 {
+		called = nil
+		p := &engine.Pipeline{}
+		*p.Add() = conformance.Reset("another key")
+		*p.Add() = conformance.Reset("k") // these two share a call
+		for range 3 {
+			*p.Add() = conformance.Inspect("k")
+			*p.Add() = conformance.Reset("k")
+		}
+		e.Do(p)
+		for i := range p.Results {
+			require.NoError(t, p.Results[i].Err)
+		}
+		want := []string{lua.Decide.Name}
+		for range 3 {
+			want = append(want, lua.Inspect.Name, lua.Decide.Name)
+		}
+		require.Equal(t, want, called)
+	}
 }
