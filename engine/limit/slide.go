@@ -61,7 +61,7 @@ func slideCharge(s *State, now int64, w Window, units int64, edge int) {
 		l.size -= int32(edge)
 	}
 	total := l.before(int(l.size)) + units
-	if l.newest() != t {
+	if l.size == 0 || l.newest() != t {
 		l.size++
 	}
 	*l.at(int(l.size) - 1) = entry{t, total}

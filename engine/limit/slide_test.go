@@ -33,6 +33,15 @@ func TestSlideIsClosedAtBothEnds(t *testing.T) {
 	}
 }
 
+// A clock at the epoch is wrong, but no reason to fail.
+func TestSlideCountsAtTheEpoch(t *testing.T) {
+	s, k := spec(Slide, 2, 1000), key{}
+	for _, allowed := range []bool{true, true, false} {
+		require.Equal(t, allowed, k.one(s, -testBase).Allowed)
+	}
+	require.EqualValues(t, 1, k.one(s, 1001-testBase).Remaining)
+}
+
 // Rings grow and shrink with the number of entries that count.
 func TestLogLength(t *testing.T) {
 	w := Window{Limit: MaxLimit, Length: MaxWindow}
