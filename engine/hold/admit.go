@@ -16,7 +16,7 @@ type Admission struct {
 
 // Room has the functions by which a Book asks its engine for memory, and to charge.
 type Room struct {
-	Grow   func(bytes int64) error // accounts for the memory of an id and a hold; with an error, nothing is held
+	Grow   func(bytes int64) error // accounts for an id and a hold, and the hold's windows; with an error, nothing is held
 	Charge func() error            // charges the request, for ONCE; with an error, nothing was charged
 }
 
@@ -34,7 +34,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 	}
 	var us [limit.MaxWindows]limit.Usage
 	granted, err := b.Ask(st, clock, now, &r.Spec, 1, &us, func(int64) error {
-		if err := b.bound(st, now, e.class, &r.Spec); err != nil {
+		if err := b.bound(now, e.class, &r.Spec); err != nil {
 			return err
 		}
 		if err := room.Grow(mapBytes + entryBytes + holdBytes + int64(r.N)*(limitBytes+cellBytes)); err != nil {
@@ -82,7 +82,7 @@ func nameOf(r *engine.Request) name {
 }
 
 // bound returns the error of a request that would exceed a bound of one key's holds or ids.
-func (b *Book) bound(st States, now int64, c class, s *limit.Spec) error {
+func (b *Book) bound(now int64, c class, s *limit.Spec) error {
 	if b.ids.counts[c] >= engine.MaxIDs { // some of them may have expired
 		b.ids.touch(now)
 	}
@@ -98,26 +98,12 @@ func (b *Book) bound(st States, now int64, c class, s *limit.Spec) error {
 	} else if b.ids.counts[reservation] >= engine.MaxIDs {
 		return past
 	}
-	windows := 0
-	for _, w := range b.windows {
-		if _, holds := w.Held(now); holds > 0 {
-			windows++
-		}
-	}
 	for _, w := range s.Limits() {
-		holds := int64(0)
-		if view := b.window(st, s, w); view.Cells != nil {
-			_, holds = view.Cells.Held(now)
+		if held := b.held(s, w.Length); held != nil {
+			if _, holds := held.Held(now); holds >= most {
+				return past
+			}
 		}
-		switch {
-		case holds >= most:
-			return past
-		case holds == 0:
-			windows++
-		}
-	}
-	if windows > engine.MaxStates {
-		return engine.ErrStates
 	}
 	return nil
 }

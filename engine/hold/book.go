@@ -145,6 +145,17 @@ func (b *Book) Windows(st States, yield func(s *limit.Spec, w Window)) {
 	}
 }
 
+// Live calls yield for each window with holds that can matter at a clock: with a spec of that window alone.
+func (b *Book) Live(clock int64, yield func(s limit.Spec)) {
+	for _, held := range b.windows {
+		w := limit.Window{Limit: held.limit, Length: held.length}
+		view := Window{Window: w, Cells: &held.Cells}
+		if view.Until() >= clock {
+			yield(limit.Spec{Kind: held.kind, N: 1, Buckets: held.buckets, Windows: [limit.MaxWindows]limit.Window{w}})
+		}
+	}
+}
+
 // window returns the charged state and the holds of a window of s.
 func (b *Book) window(st States, s *limit.Spec, w limit.Window) Window {
 	view := Window{Window: w, State: st.Find(s, w.Length)}

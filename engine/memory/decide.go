@@ -81,22 +81,23 @@ type charge struct {
 // has too many states, to none. It fills in the states that it creates.
 func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) error {
 	var need int64
-	var missing int32
+	missing := false
 	for i, w := range r.Limits() {
 		if s := c.states[i]; s != nil {
 			need += s.Growth(c.now, w, c.readings[i])
 			continue
 		}
 		need += stateBytes + r.FreshBytes()
-		missing++
+		missing = true
+	}
+	if missing && h.full(c.key, &r.Spec, c.clock) {
+		return engine.ErrStates
 	}
 	switch {
 	case c.key == nil:
 		need += keyBytes(len(r.Key)) - stateBytes // the record includes its first state
 	case c.key.count == 0:
 		need -= stateBytes // the key has had holds only: the state in its record is free
-	case missing > 0 && c.key.full(missing, c.clock):
-		return engine.ErrStates
 	}
 	if !e.reserve(need) {
 		return errFull

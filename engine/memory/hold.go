@@ -150,6 +150,9 @@ func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Ad
 	defer x.done(r.Key)
 	return x.book.Admit(x, clock, x.now, r, hold.Room{
 		Grow: func(bytes int64) error {
+			if h.full(x.key, &r.Spec, clock) {
+				return engine.ErrStates
+			}
 			if x.had == 0 {
 				bytes += bookBytes
 			}

@@ -150,14 +150,49 @@ func TestSettledReservationsAreBounded(t *testing.T) {
 	require.ErrorIs(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "one more", 5000)).Err, engine.ErrHolds)
 }
 
-// The number of windows with held units is bounded like that of states.
+// The number of windows that are charged or held is bounded, however they came to be.
 func TestWindowsWithHoldsAreBounded(t *testing.T) {
-	e, _ := setClock(t, Config{})
-	for i := range int64(engine.MaxStates) {
-		require.NoError(t, conformance.Ask(e, reserve("k", 10, 60_000+i, 1, i, 5000)).Err)
+	for _, c := range []struct {
+		name string
+		fill func(e *Engine, clock *int64, i int64) error
+	}{
+		{"held", func(e *Engine, _ *int64, i int64) error {
+			return conformance.Ask(e, reserve("k", 10, 60_000+i, 1, i, 5000)).Err
+		}},
+		{"charged", func(e *Engine, _ *int64, i int64) error {
+			return conformance.Ask(e, conformance.Slide("k", 10, 60_000+i, 1)).Err
+		}},
+		{"lapsed", func(e *Engine, clock *int64, i int64) error {
+			*clock += 2
+			return conformance.Ask(e, reserve("k", 10, 60_000+i, 1, i, 1)).Err
+		}},
+		{"settled", func(e *Engine, _ *int64, i int64) error {
+			r := reserve("k", 10, 60_000+i, 1, i, 5000)
+			err := conformance.Ask(e, r).Err
+			conformance.Ask(e, ended(r, 1))
+			return err
+		}},
+		{"held and charged", func(e *Engine, _ *int64, i int64) error {
+			conformance.Ask(e, conformance.Slide("k", 10, 60_000+i, 1))
+			return conformance.Ask(e, reserve("k", 10, 60_000+i, 1, i, 5000)).Err
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			e, clock := setClock(t, Config{})
+			for i := range int64(engine.MaxStates) {
+				require.NoError(t, c.fill(e, clock, i))
+			}
+			require.ErrorIs(t, c.fill(e, clock, -1), engine.ErrStates)
+			require.ErrorIs(t, conformance.Ask(e, reserve("k", 10, 50_000, 1, "one more", 5000)).Err, engine.ErrStates)
+			require.ErrorIs(t, conformance.Ask(e, conformance.Slide("k", 10, 50_000, 1)).Err, engine.ErrStates)
+			once := reserve("k", 10, 50_000, 1, "once", 0)
+			once.Hold.Once = true
+			require.ErrorIs(t, conformance.Ask(e, once).Err, engine.ErrStates)
+			require.Len(t, conformance.Ask(e, conformance.Inspect("k")).States, engine.MaxStates)
+			require.NoError(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "another", 5000)).Err)
+			require.NoError(t, conformance.Ask(e, conformance.Slide("k", 10, 60_000, 1)).Err)
+		})
 	}
-	require.ErrorIs(t, conformance.Ask(e, reserve("k", 10, 50_000, 1, "one more", 5000)).Err, engine.ErrStates)
-	require.NoError(t, conformance.Ask(e, reserve("k", 10, 60_000, 1, "another", 5000)).Err)
 }
 
 // A hold that does not fit into memory gets its FAIL policy and holds nothing. An existing hold can still be settled.

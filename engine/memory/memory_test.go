@@ -51,6 +51,21 @@ func TestKeyOutlivesItsOldEnd(t *testing.T) {
 	require.Zero(t, e.Memory())
 }
 
+// A window that has expired counts towards the most of a key if the request charges it again.
+func TestWindowThatARequestRevivesCounts(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	require.NoError(t, conformance.Ask(e, conformance.Slide("k", 10, 1000, 1)).Err)
+	for i := range int64(engine.MaxStates) - 1 {
+		require.NoError(t, conformance.Ask(e, conformance.Slide("k", 10, 60_000+i, 1)).Err)
+	}
+	*clock += 1001
+	r := conformance.Slide("k", 10, 1000, 1)
+	r.N, r.Windows[1] = 2, limit.Window{Limit: 10, Length: 50_000}
+	require.ErrorIs(t, conformance.Ask(e, r).Err, engine.ErrStates)
+	require.NoError(t, conformance.Ask(e, conformance.Slide("k", 10, 50_000, 1)).Err, "in place of the expired one")
+	require.ErrorIs(t, conformance.Ask(e, conformance.Slide("k", 10, 1000, 1)).Err, engine.ErrStates)
+}
+
 func TestResetGivesMemoryBack(t *testing.T) {
 	e, clock := setClock(t, Config{})
 	rng := rand.New(rand.NewPCG(1, 1))

@@ -73,18 +73,37 @@ func (k *record) find(spec *limit.Spec, length int64) *state {
 	return nil
 }
 
-// full reports whether the key has no room for the missing states. States that have
-// expired at the clock do not count: add takes them over.
-func (k *record) full(missing int32, clock int64) bool {
-	if int32(k.count)+missing <= engine.MaxStates {
+// full reports whether the key would have too many windows that matter at the clock, charged or
+// held, if those of a spec mattered, too. States that have expired do not count: add takes them over.
+func (h *stripe) full(k *record, spec *limit.Spec, clock int64) bool {
+	if k == nil || !k.book && int(k.count)+spec.N <= engine.MaxStates {
 		return false
 	}
+	windows := spec.N
 	for s := &k.states; s != nil; s = s.next {
-		if s.Until() >= clock {
-			missing++
+		if s.Until() >= clock && !s.in(spec) {
+			windows++
 		}
 	}
-	return missing > engine.MaxStates
+	if k.book {
+		h.books[k].Live(clock, func(held limit.Spec) {
+			charged := k.find(&held, held.Windows[0].Length)
+			if !held.Meets(spec) && (charged == nil || charged.Until() < clock) {
+				windows++
+			}
+		})
+	}
+	return windows > engine.MaxStates
+}
+
+// in reports whether the state is that of a window of a spec.
+func (s *state) in(spec *limit.Spec) bool {
+	for _, w := range spec.Limits() {
+		if s.Is(spec, w.Length) {
+			return true
+		}
+	}
+	return false
 }
 
 // bytes returns the memory that is accounted for the key.
