@@ -114,7 +114,7 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	}
 	for i, w := range r.Limits() {
 		if c.states[i] == nil {
-			s, freed := c.key.add(&r.Spec, w, c.now)
+			s, freed := c.key.add(&r.Spec, w, min(c.now, c.clock))
 			s.Charge(c.now, &r.Spec, w, requests, limit.Reading{})
 			c.states[i] = s
 			e.memory.Add(-freed)

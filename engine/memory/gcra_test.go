@@ -60,6 +60,18 @@ func clone(t *testing.T, e *Engine, clock *int64) *Engine {
 	return other
 }
 
+// Other commands on the key go by its newest charge when the clock steps back, CL.THROTTLE by the clock.
+func TestThrottleCountsAfterTheClockSteppedBack(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	*clock += 20_000
+	require.True(t, conformance.Ask(e, conformance.Slide("k", 10, 60_000, 1)).Allowed)
+	*clock -= 20_000
+	r := conformance.Throttle("k", 9, 1, 1, 10)
+	require.True(t, conformance.Ask(e, r).Allowed)
+	require.True(t, conformance.Ask(e, conformance.Slide("k", 10, 1000, 1)).Allowed, "a further window")
+	require.False(t, conformance.Ask(e, r).Allowed)
+}
+
 func TestThrottleEndsWhenDrained(t *testing.T) {
 	e, clock := setClock(t, Config{})
 	r := conformance.Throttle("k", 9, 1, 1, 3)

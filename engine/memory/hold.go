@@ -71,7 +71,7 @@ func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
 			need -= stateBytes // the record includes its first state
 		}
 		var freed int64
-		st, freed = x.key.add(s, w, at)
+		st, freed = x.key.add(s, w, min(at, x.clock))
 		x.e.memory.Add(need - freed)
 	}
 	x.e.memory.Add(st.Growth(at, w, read))

@@ -121,17 +121,18 @@ func keyBytes(length int) int64 {
 	return recordBytes + slotBytes + int64(length+15)&^15
 }
 
-// add returns a state of the key for one window of a spec. It takes over a state that has
-// expired, if there is one: now, the time of a charge, is about to become the key's newest,
-// so nothing can count that state again. freed is the bytes of such a state.
-func (k *record) add(spec *limit.Spec, w limit.Window, now int64) (s *state, freed int64) {
+// add returns a state of the key for one window of a spec. It takes over a state that expired
+// before a ms, if there is one: at the latest the earlier of the clock and the time of the charge.
+// That time is about to become the key's newest, so no window counts such a state again, and
+// rates go by the clock. freed is the bytes of the state taken over.
+func (k *record) add(spec *limit.Spec, w limit.Window, before int64) (s *state, freed int64) {
 	if k.count == 0 {
 		k.states.Init(spec, w)
 		k.count = 1
 		return &k.states, 0
 	}
 	for s = &k.states; s != nil; s = s.next {
-		if s.Last() != now && s.Until() < now {
+		if s.Until() < before {
 			freed = stateBytes + s.Bytes()
 			s.Init(spec, w)
 			return s, freed
