@@ -73,3 +73,30 @@ func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
 	d.ResetAfter = d.RetryAfter
 	return d
 }
+
+// FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the
+// same error, or are answered by fail with the same policy.
+func FailAll(fail func(r *Request, res *Result), requests []Request, results []Result, i int) {
+	first := results[i]
+	allowed := true
+	for j := range requests {
+		switch res := &results[j]; {
+		case first.Err != nil:
+			*res = Result{Fail: first.Fail, Err: first.Err}
+		case j != i && res.Fail != first.Fail:
+			r := requests[j]
+			r.With, r.Fail = 0, first.Fail
+			*res = Result{}
+			fail(&r, res)
+		}
+		allowed = allowed && results[j].Allowed
+	}
+	if allowed {
+		return
+	}
+	for j := range results {
+		if d := &results[j].Decision; d.Allowed {
+			d.Allowed, d.RetryAfter = false, 0
+		}
+	}
+}

@@ -7,7 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Admission is the answer to a request with an id.
+// Admission is the answer to a request with an id. With an error, only Lapsed is set.
 type Admission struct {
 	limit.Decision
 	Again  bool  // the id is known
@@ -48,7 +48,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 		return nil
 	})
 	if err != nil {
-		return Admission{}, err
+		return a, err
 	}
 	if granted > 0 {
 		charged := int64(0)

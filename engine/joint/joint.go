@@ -50,7 +50,7 @@ func (f *flight) ask() {
 	switch {
 	case failed >= 0:
 		f.giveBack()
-		FailAll(f.Fail, f.requests, f.results, failed)
+		engine.FailAll(f.Fail, f.requests, f.results, failed)
 	case denied:
 		f.giveBack()
 		f.deny()
@@ -170,32 +170,5 @@ func (f *flight) deny() {
 func (f *flight) fail(i int) {
 	f.results[i] = engine.Result{}
 	f.Fail(&f.requests[i], &f.results[i])
-	FailAll(f.Fail, f.requests, f.results, i)
-}
-
-// FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the
-// same error, or are answered by fail with the same policy.
-func FailAll(fail func(r *engine.Request, res *engine.Result), requests []engine.Request, results []engine.Result, i int) {
-	first := results[i]
-	allowed := true
-	for j := range requests {
-		switch res := &results[j]; {
-		case first.Err != nil:
-			*res = engine.Result{Fail: first.Fail, Err: first.Err}
-		case j != i && res.Fail != first.Fail:
-			r := requests[j]
-			r.With, r.Fail = 0, first.Fail
-			*res = engine.Result{}
-			fail(&r, res)
-		}
-		allowed = allowed && results[j].Allowed
-	}
-	if allowed {
-		return
-	}
-	for j := range results {
-		if d := &results[j].Decision; d.Allowed {
-			d.Allowed, d.RetryAfter = false, 0
-		}
-	}
+	engine.FailAll(f.Fail, f.requests, f.results, i)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
@@ -240,9 +241,6 @@ func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 	w := newWorld(t)
 	for i := range int64(engine.MaxStates) {
 		require.NoError(t, conformance.Ask(w.engine, conformance.Slide("b", 5, 60_000+i, 1)).Err)
-		r := conformance.Slide("b", 5, 60_000+i, 1)
-		r.Hold = &engine.Hold{ID: engine.Digest{byte(i)}, TTL: 30_000, Release: true}
-		require.NoError(t, conformance.Ask(w.engine, r).Err)
 	}
 	for _, res := range w.ask(conformance.Slide("a", 5, 60_000, 1), conformance.Slide("b", 5, 1000, 1)) {
 		require.ErrorIs(t, res.Err, engine.ErrStates)
@@ -253,6 +251,7 @@ func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 // Requests for overlapping sets of keys never charge more than a limit, and leave nothing held.
 func TestOverlappingQuestions(t *testing.T) {
 	e := memory.Open(memory.Config{})
+	joined := joint.Engine{Do: e.Do, Now: time.Now, Fail: func(*engine.Request, *engine.Result) { panic("no answer") }}
 	const workers, rounds, most = 8, 300, 500
 	admitted := make([][3]int, workers)
 	var wg sync.WaitGroup
@@ -264,7 +263,8 @@ func TestOverlappingQuestions(t *testing.T) {
 					conformance.Slide(string(rune('a'+first)), most, 600_000, 1), conformance.Slide(string(rune('a'+second)), most, 600_000, 1),
 				}}
 				p.Requests[0].With = 1
-				e.Do(&p)
+				p.Grow()
+				joined.Ask(&p, 0)
 				if p.Results[0].Allowed != p.Results[1].Allowed {
 					panic("one key is admitted and the other is not")
 				}

@@ -10,21 +10,47 @@ import (
 // errFull is the error of a request for which there is no memory.
 var errFull = errors.New("memory is full")
 
-// Ask answers an entry: n requests equal to r, made together at a clock in ms. It
+// withRoom calls try, and once more if memory was full and expired keys were dropped.
+func (e *Engine) withRoom(clock int64, try func() error) error {
+	err := try()
+	if errors.Is(err, errFull) && e.sweepAll(clock) {
+		err = try()
+	}
+	return err
+}
+
+// decide answers one decision.
+func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
+	h := e.stripe(r.Key)
+	var us [limit.MaxWindows]limit.Usage
+	var granted int64
+	err := e.withRoom(clock, func() (err error) {
+		var lapsed int64
+		granted, lapsed, err = e.ask(h, clock, r, 1, &us)
+		res.Lapsed += lapsed
+		return err
+	})
+	if err != nil {
+		e.fail(err, clock, r, res)
+		return
+	}
+	res.Decision = r.Decide(us[:r.N], clock, granted, 0)
+}
+
+// fail answers a request that met an error: by its FAIL policy if memory is full.
+func (e *Engine) fail(err error, clock int64, r *engine.Request, res *engine.Result) {
+	if errors.Is(err, errFull) {
+		e.refuse(clock, r, res)
+		return
+	}
+	res.Err = err
+}
+
+// ask answers an entry: n requests equal to r, made together at a clock in ms. It
 // admits and charges the first granted of them, and fills in a usage per window. lapsed is
 // the number of lapsed holds that it removed. With an error, errFull or engine.ErrStates,
 // nothing was charged.
-func (e *Engine) Ask(clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
-	h := e.stripe(r.Key)
-	granted, lapsed, err = e.askStripe(h, clock, r, n, us)
-	if errors.Is(err, errFull) && e.sweepAll(clock) {
-		granted, lapsed, err = e.askStripe(h, clock, r, n, us)
-	}
-	return granted, lapsed, err
-}
-
-// askStripe is Ask for a key of that stripe. It drops no expired keys to make room.
-func (e *Engine) askStripe(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
+func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}
@@ -78,10 +104,21 @@ type charge struct {
 }
 
 // charge adds the cost of the requests to every window or, if memory is full or the key
-// has too many states, to none. It fills in the states that it creates.
+// has too many windows, to none. It fills in the states that it creates.
 func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) error {
-	var need int64
-	missing := false
+	need, missing := c.need(r)
+	if missing && h.full(c.key, &r.Spec, c.clock) {
+		return engine.ErrStates
+	}
+	if !e.reserve(need) {
+		return errFull
+	}
+	e.apply(h, c, r, requests)
+	return nil
+}
+
+// need returns the bytes that a charge adds, and whether any of the windows has no state yet.
+func (c *charge) need(r *engine.Request) (need int64, missing bool) {
 	for i, w := range r.Limits() {
 		if s := c.states[i]; s != nil {
 			need += s.Growth(c.now, w, c.readings[i])
@@ -90,18 +127,17 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 		need += stateBytes + r.FreshBytes()
 		missing = true
 	}
-	if missing && h.full(c.key, &r.Spec, c.clock) {
-		return engine.ErrStates
-	}
 	switch {
 	case c.key == nil:
 		need += keyBytes(len(r.Key)) - stateBytes // the record includes its first state
 	case c.key.count == 0:
 		need -= stateBytes // the key has had holds only: the state in its record is free
 	}
-	if !e.reserve(need) {
-		return errFull
-	}
+	return need, missing
+}
+
+// apply is charge, after the memory that it needs was reserved.
+func (e *Engine) apply(h *stripe, c *charge, r *engine.Request, requests int64) {
 	for i, w := range r.Limits() { // existing states first: add may take over one that has expired
 		if s := c.states[i]; s != nil {
 			s.Charge(c.now, &r.Spec, w, requests, c.readings[i])
@@ -123,7 +159,6 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	if created {
 		h.heap.add(c.key, c.key.end())
 	}
-	return nil
 }
 
 // reserve adds bytes to the memory in use, and reports whether they fit within

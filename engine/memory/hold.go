@@ -1,11 +1,8 @@
 package memory
 
 import (
-	"errors"
-
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
-	"github.com/rlproxy/rlproxy/engine/joint"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -78,15 +75,21 @@ func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
 	st.Charge(at, s, w, 1, read)
 }
 
-// chargeNow charges requests that are equal to r, after lapsed holds were removed.
-func (x *holder) chargeNow(r *engine.Request, requests int64) error {
-	if x.key != nil {
-		for i, w := range r.Limits() {
-			if x.states[i] = x.key.find(&r.Spec, w.Length); x.states[i] != nil {
-				x.readings[i] = x.states[i].Read(x.now, &r.Spec)
-			}
+// read finds and reads the states that r charges, after lapsed holds were removed.
+func (x *holder) read(r *engine.Request) {
+	if x.key == nil {
+		return
+	}
+	for i, w := range r.Limits() {
+		if x.states[i] = x.key.find(&r.Spec, w.Length); x.states[i] != nil {
+			x.readings[i] = x.states[i].Read(x.now, &r.Spec)
 		}
 	}
+}
+
+// chargeNow charges requests that are equal to r, after lapsed holds were removed.
+func (x *holder) chargeNow(r *engine.Request, requests int64) error {
+	x.read(r)
 	return x.e.charge(x.h, &x.charge, r, requests)
 }
 
@@ -112,7 +115,7 @@ func (x *holder) done(name []byte) {
 	e.memory.Add(bytes - x.had - x.reserved)
 }
 
-// askHeld is askStripe for a key with a book.
+// askHeld is ask for a key with a book.
 func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	x := e.holder(h, clock, r, false)
 	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, n, us, func(granted int64) error {
@@ -126,20 +129,17 @@ func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us 
 	return granted, lapsed, err
 }
 
-// admit answers a decision with an id, by its FAIL policy if memory is full.
+// admit answers a decision with an id.
 func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
-	a, err := e.admitStripe(h, clock, r)
-	if errors.Is(err, errFull) && e.sweepAll(clock) {
-		a, err = e.admitStripe(h, clock, r)
-	}
-	switch {
-	case err == nil:
-		res.Decision, res.Again, res.Lapsed = a.Decision, a.Again, a.Lapsed
-	case errors.Is(err, errFull):
-		e.refuse(clock, r, res)
-	default:
-		res.Err = err
+	err := e.withRoom(clock, func() error {
+		a, err := e.admitStripe(h, clock, r)
+		res.Decision, res.Again = a.Decision, a.Again
+		res.Lapsed += a.Lapsed
+		return err
+	})
+	if err != nil {
+		e.fail(err, clock, r, res)
 	}
 }
 
@@ -164,12 +164,6 @@ func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Ad
 		},
 		Charge: func() error { return x.chargeNow(r, 1) },
 	})
-}
-
-// askTogether answers the multi-key request that begins with request i.
-func (e *Engine) askTogether(p *engine.Pipeline, i int) {
-	fail := func(r *engine.Request, res *engine.Result) { e.refuse(e.clock(), r, res) }
-	joint.Engine{Do: e.Do, Fail: fail, Now: e.cfg.Now}.Ask(p, i)
 }
 
 // settle ends a hold.

@@ -6,14 +6,14 @@
 // of its requests (stripe.go). A decision finds the states, reads and charges
 // them through package limit, and accounts for their memory (decide.go). A key is
 // dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and
-// remembered ids (hold.go).
+// remembered ids (hold.go). A multi-key request is decided under the locks of all its keys
+// (together.go).
 //
-// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, expiry.go,
+// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, together.go, expiry.go,
 // heap.go, inspect.go (for RL.INSPECT), take.go (for writing back what FAIL LOCAL counted).
 package memory
 
 import (
-	"errors"
 	"hash/maphash"
 	"log/slog"
 	"sync"
@@ -22,7 +22,6 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
-	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 // Config configures an Engine.
@@ -168,8 +167,9 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		case engine.OpDecide:
 			switch {
 			case r.With > 0:
-				e.askTogether(p, i)
-				i += r.With
+				end := i + 1 + r.With
+				e.decideTogether(clock, p.Requests[i:end], p.Results[i:end])
+				i = end - 1
 			case r.AnswerVerdict(res):
 			case r.Hold != nil && r.Cost > 0:
 				e.admit(clock, r, res)
@@ -191,24 +191,9 @@ func (e *Engine) Do(p *engine.Pipeline) {
 // clock returns the ms since the epoch.
 func (e *Engine) clock() int64 { return max(e.cfg.Now().UnixMilli(), 0) }
 
-func (e *Engine) stripe(key []byte) *stripe {
-	return &e.stripes[maphash.Bytes(e.seed, key)%Stripes]
-}
+func (e *Engine) stripe(key []byte) *stripe { return &e.stripes[e.stripeIndex(key)] }
 
-// decide answers one decision, by its policy if memory is full.
-func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
-	var us [limit.MaxWindows]limit.Usage
-	granted, lapsed, err := e.Ask(clock, r, 1, &us)
-	res.Lapsed = lapsed
-	switch {
-	case err == nil:
-		res.Decision = r.Decide(us[:r.N], clock, granted, 0)
-	case errors.Is(err, errFull):
-		e.refuse(clock, r, res)
-	default:
-		res.Err = err
-	}
-}
+func (e *Engine) stripeIndex(key []byte) int { return int(maphash.Bytes(e.seed, key) % Stripes) }
 
 // refuse answers a request that did not fit into memory by its FAIL policy.
 func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {

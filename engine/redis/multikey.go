@@ -125,7 +125,7 @@ func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
 func (e *Engine) failMultiKey(q *queue, m *multiKey, why string, maybeApplied bool) {
 	fail := func(r *engine.Request, res *engine.Result) { e.failKey(q, r, res, why, maybeApplied) }
 	fail(&m.requests[0], &m.results[0])
-	joint.FailAll(fail, m.requests, m.results, 0)
+	engine.FailAll(fail, m.requests, m.results, 0)
 	e.decideLocally(m.requests, m.results, maybeApplied)
 }
 
