@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"crypto/rand"
 	"crypto/sha256"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -10,11 +11,22 @@ import (
 // cleared. Collisions are infeasible to find.
 type Digest [16]byte
 
+// keptBits are the bits of a digest's first byte that are not cleared: nodes keep ids in 4,096 buckets, which the first
+// 2 bytes name.
+const keptBits = 0xf
+
 // DigestOf returns the digest of an id.
 func DigestOf(id []byte) (d Digest) {
 	sum := sha256.Sum256(id)
 	copy(d[:], sum[:])
-	d[0] &= 0xf // nodes keep ids in 4,096 buckets, which the first 2 bytes name
+	d[0] &= keptBits
+	return d
+}
+
+// RandomDigest returns a digest that no other request has.
+func RandomDigest() (d Digest) {
+	_, _ = rand.Read(d[:]) // it never fails
+	d[0] &= keptBits
 	return d
 }
 

@@ -5,7 +5,6 @@
 package joint
 
 import (
-	"crypto/rand"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -39,8 +38,10 @@ type flight struct {
 // Ask answers the multi-key request that begins with request i of p.
 func (e Engine) Ask(p *engine.Pipeline, i int) {
 	end := i + 1 + p.Requests[i].With
-	f := flight{Engine: e, requests: p.Requests[i:end], results: p.Results[i:end], hold: engine.Hold{TTL: ttl, Release: true, Joint: true}}
-	_, _ = rand.Read(f.hold.ID[:]) // it never fails
+	f := flight{
+		Engine: e, requests: p.Requests[i:end], results: p.Results[i:end],
+		hold: engine.Hold{ID: engine.RandomDigest(), TTL: ttl, Release: true, Joint: true},
+	}
 	f.ask()
 }
 

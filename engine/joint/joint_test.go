@@ -127,6 +127,24 @@ func TestAllKeysAreChargedOrNone(t *testing.T) {
 	w.requireCounts(t, 4, 2, 2)
 }
 
+// All keys are held under one random id, which is in one of the buckets of nodes.
+func TestKeysAreHeldUnderOneID(t *testing.T) {
+	w := newWorld(t)
+	seen := map[engine.Digest]int{}
+	w.lose = func(r *engine.Request) (bool, bool) {
+		seen[r.Hold.ID]++
+		return true, false
+	}
+	for range 100 {
+		w.ask(conformance.Slide("a", 1000, 60_000, 1), conformance.Slide("b", 1000, 60_000, 1))
+	}
+	require.Len(t, seen, 100)
+	for id, n := range seen {
+		require.Less(t, id[0], byte(16))
+		require.Equal(t, 4, n, "holds and settles")
+	}
+}
+
 // A key with cost 0 takes part in the decision, and nothing is held of it.
 func TestKeyWithoutCostTakesPart(t *testing.T) {
 	w := newWorld(t)
