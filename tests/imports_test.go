@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"engine/limit":       nil,
 	"engine/hold":        {"engine", "engine/limit"},
 	"engine/hold/model":  {"engine", "engine/limit"},
-	"engine/joint":       {"engine", "engine/limit"},
+	"engine/joint":       {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit"},
 	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard"},

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/hold"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -59,7 +60,7 @@ func (f *flight) ask() {
 		f.giveBack()
 		f.fail(0)
 	default:
-		if failed := f.confirm(); failed >= 0 {
+		if failed := f.confirm(sent.UnixMilli()); failed >= 0 {
 			f.fail(failed)
 		}
 	}
@@ -125,22 +126,22 @@ func (f *flight) settle(charge bool) (failed int) {
 // giveBack releases the holds that were granted. One that cannot be released lapses.
 func (f *flight) giveBack() { f.settle(false) }
 
-// confirm charges the held units.
-func (f *flight) confirm() (failed int) {
+// confirm charges the units held at clock, in ms.
+func (f *flight) confirm(clock int64) (failed int) {
 	if failed := f.settle(true); failed >= 0 {
 		return failed
 	}
 	for i := range f.results {
 		if f.held(i) {
-			charged(&f.requests[i], &f.results[i].Decision)
+			charged(&f.requests[i], &f.results[i].Decision, clock)
 		}
 	}
 	return -1
 }
 
-// charged corrects the answer to a hold, now that its units are charged: they expire a window later, and not when the hold
-// would have lapsed. A later expiry of other holds stays.
-func charged(r *engine.Request, d *limit.Decision) {
+// charged corrects the answer to a hold made at clock, now that its units are charged: they expire a window later, and not when
+// the hold would have lapsed. A later expiry of other holds stays, except of RL.COUNTER.
+func charged(r *engine.Request, d *limit.Decision, clock int64) {
 	length := r.Windows[d.Window].Length
 	switch r.Kind {
 	case limit.Slide:
@@ -148,6 +149,10 @@ func charged(r *engine.Request, d *limit.Decision) {
 			d.ResetAfter = 0
 		}
 		d.ResetAfter = max(d.ResetAfter, length+1)
+	case limit.Counter: // the answer was as of the last ms of the hold, which may be in a later sub-window
+		last := hold.Deadline(clock, ttl) - 1
+		later := last*r.Buckets/length - clock*r.Buckets/length
+		d.ResetAfter = max(d.ResetAfter-later*length/r.Buckets, 1)
 	case limit.Fixed:
 		d.ResetAfter = (d.ResetAfter-1)%length + 1
 	}

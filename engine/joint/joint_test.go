@@ -127,6 +127,30 @@ func TestAllKeysAreChargedOrNone(t *testing.T) {
 	w.requireCounts(t, 4, 2, 2)
 }
 
+// After a charge, reset_after is that of a request for one key, also where a hold lapses in a later sub-window.
+func TestResetAfterIsThatOfCharges(t *testing.T) {
+	for _, length := range []int64{20, 1000, 7000, 60_000} {
+		for _, buckets := range []int64{1, 5, 20} {
+			for _, at := range []int64{0, 1, 300, 500, 999, 6500, 59_500, 59_999} {
+				for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+					w := newWorld(t)
+					w.clock += at
+					r := conformance.Request(kind, "a", 100, length)
+					if kind == limit.Counter {
+						r.Buckets = buckets
+					}
+					for range 3 {
+						alone := r
+						alone.Key = []byte("alone")
+						want := conformance.Ask(w.engine, alone)
+						require.Equal(t, want.Decision, w.ask(r, conformance.Slide("b", 100, 1000, 1))[0].Decision, "%+v at base+%d", r.Spec, at)
+					}
+				}
+			}
+		}
+	}
+}
+
 // All keys are held under one random id, which is in one of the buckets of nodes.
 func TestKeysAreHeldUnderOneID(t *testing.T) {
 	w := newWorld(t)
