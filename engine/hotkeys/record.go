@@ -40,9 +40,17 @@ func (k *key) fields() []any {
 	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining, &k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun}
 }
 
+// counts returns the numbers that maxCount bounds.
+func (k *key) counts() []*int64 {
+	return []*int64{&k.Admitted, &k.Denied, &k.ByFail, &k.ShadowDenied, &k.Lapsed, &k.Overrun, &k.Limit}
+}
+
 // MarshalJSON implements json.Marshaler.
 func (k key) MarshalJSON() ([]byte, error) {
 	k.Rate, k.DeniedRate = math.Round(k.Rate*100)/100, math.Round(k.DeniedRate*100)/100
+	for _, n := range k.counts() {
+		*n = min(*n, maxCount)
+	}
 	return json.Marshal(k.fields())
 }
 
@@ -62,8 +70,12 @@ func (k *key) UnmarshalJSON(b []byte) error {
 func (k *key) valid() bool {
 	count := func(n int64) bool { return 0 <= n && n <= maxCount }
 	rate := func(r float64) bool { return 0 <= r && r <= maxCount }
-	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) &&
-		count(k.Admitted) && count(k.Denied) && count(k.ByFail) && count(k.ShadowDenied) && count(k.Lapsed) && count(k.Overrun) && count(k.Limit) && count(k.Remaining+1) &&
+	for _, n := range k.counts() {
+		if !count(*n) {
+			return false
+		}
+	}
+	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) && count(k.Remaining+1) &&
 		0 < k.Shards && k.Shards <= engine.MaxShards
 }
 
@@ -100,7 +112,7 @@ func pick(keys []observe.HotKey) []observe.HotKey {
 	return keys[:maxKeys]
 }
 
-// decode returns the record that b holds.
+// decode returns the record that b holds, without keys that no proxy can have noted.
 func decode(b []byte) (r record, err error) {
 	if len(b) > maxRecord {
 		return r, fmt.Errorf("it is longer than %d bytes", maxRecord)
@@ -114,10 +126,6 @@ func decode(b []byte) (r record, err error) {
 	case len(r.Keys) > maxKeys:
 		return r, fmt.Errorf("it has more than %d keys", maxKeys)
 	}
-	for i := range r.Keys {
-		if !r.Keys[i].valid() {
-			return r, fmt.Errorf("key %d of it cannot be", i)
-		}
-	}
+	r.Keys = slices.DeleteFunc(r.Keys, func(k key) bool { return !k.valid() })
 	return r, nil
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -88,24 +89,46 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 	require.NoError(t, second(decode([]byte(key(`"aw==",1,0,0,0,0,0,-1,1`)))))
 	for _, text := range []string{
 		"", "nonsense", "{}", "[]", "7", "null", `{"v":1,"keys":7}`, `{"v":1,"keys":[7]}`, `{"v":1,"keys":[[]]}`, `{"v":1,"keys":[null]}`,
-		key(`"aw==",1,0,0,0,0,0`),      // too few fields
-		key(`"",1,0,0,0,0,0,0,1`),      // no key
-		key(`"a",1,0,0,0,0,0,0,1`),     // not base64
-		key(`"aw==",-1,0,0,0,0,0,0,1`), // less than none
-		key(`"aw==",1,1e300,0,0,0,0,0,1`),
-		key(`"aw==",1,0,9007199254740993,0,0,0,0,1`),
-		key(`"aw==",1,0,0,-1,0,0,0,1`),
-		key(`"aw==",1,0,0,0,1e300,0,0,1`),
-		key(`"aw==",1,0,0,0,0,0,-2,1`),
-		key(`"aw==",1,0,0,0,0,0,0,1,-1`),
-		key(`"aw==",1,0,0,0,0,0,0,0`),
-		key(`"aw==",1,0,0,0,0,0,0,1025`),
-		key(`"` + strings.Repeat("aaaa", 1366) + `",1,0,0,0,0,0,0,1`), // 4,098 bytes
+		key(`"aw==",1,0,0,0,0,0`),         // too few fields
+		key(`"a",1,0,0,0,0,0,0,1`),        // not base64
+		key(`"aw==",1,0,0,0,1e300,0,0,1`), // not a whole number
 		`{"v":1,"seq":1,"keys":[` + strings.Repeat(`["aw==",1,0,0,0,0,0,0,1],`, maxKeys) + `["aw==",1,0,0,0,0,0,0,1]]}`,
 		strings.Repeat("[", maxRecord), strings.Repeat(" ", maxRecord) + key(`"aw==",1,0,0,0,0,0,0,1`),
 	} {
 		require.Error(t, second(decode([]byte(text))), "%.200s", text)
 	}
+}
+
+// A key that no proxy can have noted is left out of its record. The other keys count.
+func TestInvalidKeysAreLeftOut(t *testing.T) {
+	for _, fields := range []string{
+		`"",1,0,0,0,0,0,0,1`,      // no key
+		`"aw==",-1,0,0,0,0,0,0,1`, // less than none
+		`"aw==",1,1e300,0,0,0,0,0,1`,
+		`"aw==",1,0,9007199254740993,0,0,0,0,1`,
+		`"aw==",1,0,0,-1,0,0,0,1`,
+		`"aw==",1,0,0,0,0,0,-2,1`,
+		`"aw==",1,0,0,0,0,0,0,1,-1`,
+		`"aw==",1,0,0,0,0,0,0,1,0,0,9007199254740993`,
+		`"aw==",1,0,0,0,0,0,0,0`,
+		`"aw==",1,0,0,0,0,0,0,1025`,
+		`"` + strings.Repeat("aaaa", 1366) + `",1,0,0,0,0,0,0,1`, // 4,098 bytes
+	} {
+		r, err := decode([]byte(`{"v":1,"seq":1,"keys":[["YQ==",1,0,0,0,0,0,0,1],[` + fields + `],["Yg==",1,0,0,0,0,0,0,1]]}`))
+		require.NoError(t, err, fields)
+		require.Len(t, r.Keys, 2, fields)
+		require.Equal(t, "ab", string(r.Keys[0].Key)+string(r.Keys[1].Key))
+	}
+}
+
+// A number above the bound, such as a huge overrun, is noted as the bound.
+func TestNumbersAreNotedUpToABound(t *testing.T) {
+	r, err := decode(encode([]observe.HotKey{
+		{Key: []byte("a"), Shards: 1, Overrun: maxCount + 1, Admitted: math.MaxInt64}, {Key: []byte("b"), Shards: 1},
+	}, 1))
+	require.NoError(t, err)
+	require.Len(t, r.Keys, 2)
+	require.Equal(t, []int64{maxCount, maxCount}, []int64{r.Keys[0].Overrun, r.Keys[0].Admitted})
 }
 
 func second(_ record, err error) error { return err }
