@@ -83,8 +83,8 @@ func nameOf(r *engine.Request) name {
 
 // bound returns the error of a request that would exceed a bound of one key's holds or ids.
 func (b *Book) bound(now int64, c class, s *limit.Spec) error {
-	if b.ids.counts[c] >= engine.MaxIDs { // some of them may have expired
-		b.ids.touch(now)
+	for more := true; more && b.ids.counts[c] >= engine.MaxIDs; { // expired ids of other classes may come first
+		more = b.ids.forget(now, forgetAtOnce)
 	}
 	if c == once {
 		if b.ids.counts[once] >= engine.MaxIDs {
