@@ -57,7 +57,7 @@ local layout = {
   DAY = 86400000,           -- ms by which the clocks of two nodes may differ
   YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
   DELAY = 2 ^ 37,           -- ms from the clock to any time in a reply, except a rate's
-  DRAIN = 2 ^ 43,           -- the same for a rate: in ns it fits into 63 bits
+  DRAIN = 2 ^ 43,           -- the same for a rate: limit.MaxDrain in Go, and more if the clock stepped back
   UNITS = 2 ^ 46,           -- units in use of a window, in all shards together
 }
 lib.layout = layout

@@ -30,7 +30,7 @@ import (
 //   - retry_after and reset_after are in seconds, rounded up from 1 ms on.
 //
 // Where redis-cell multiplies with wraparound, rlproxy refuses more than 10^12 units,
-// products that overflow, and negative numbers. redis-cell's errors begin with "Cell error: ".
+// units that take longer than limit.MaxDrain to drain, and negative numbers. redis-cell's errors begin with "Cell error: ".
 // Some of its versions add "Store error: " after that, which rlproxy leaves out.
 func throttle() Command {
 	return Command{Command: table.Command{
@@ -83,7 +83,7 @@ func parseThrottle(args [][]byte, p *engine.Pipeline) string {
 	if interval == 0 {
 		return errCellZero
 	}
-	if most := max(burst+1, quantity); most > limit.MaxLimit || most > math.MaxInt64/interval {
+	if most := max(burst+1, quantity); most > limit.MaxLimit || most > limit.MaxDrain/interval {
 		return errCellRange
 	}
 	if !keyFits(args[1]) {

@@ -29,6 +29,8 @@ func TestThrottleErrorsAreThoseOfRedisCell(t *testing.T) {
 		"CL.THROTTLE k 1 -10 60":                           errCellRange,
 		"CL.THROTTLE k 1 10 -60":                           errCellRange,
 		"CL.THROTTLE k 1 10 60 -1":                         errCellRange,
+		"CL.THROTTLE k 9 1 920000000 10":                   errCellRange,
+		"CL.THROTTLE k 0 1 4611686019":                     errCellRange, // 2^62 ns, and some
 		"CL.THROTTLE k 9223372036854775807 1 1":            errCellRange,
 		"CL.THROTTLE k 9223372036854775806 1 1":            errCellRange,
 		"CL.THROTTLE k 1 1 9223372036854775807":            errCellRange,
@@ -52,6 +54,8 @@ func TestThrottleParsesIntegersAsRustDoes(t *testing.T) {
 		require.Empty(t, msg, line)
 		require.Equal(t, want, got, line)
 	}
+	_, msg := parseLine(proxytest.Words(t, "CL.THROTTLE k 0 1 4611686018"))
+	require.Empty(t, msg)
 	got, msg := parseLine(proxytest.Words(t, "CL.THROTTLE k 0 1000000000 1 0"))
 	require.Empty(t, msg)
 	require.Zero(t, got.Cost)

@@ -14,6 +14,10 @@ import "math"
 // whole seconds. RetryAfter is -1 when the cost exceeds the limit, because then waiting
 // never helps; it may be 0 in a denial that lasts less than 1 ms.
 
+// MaxDrain is the longest time, in ns, in which the units of a limit may drain: 146 years.
+// An engine then stores when they have drained without overflow, until the year 2116.
+const MaxDrain = 1 << 62
+
 // Interval returns the ns between units of a rate of count units per period, in
 // seconds: a quotient of doubles, rounded down.
 func Interval(count, period int64) int64 {

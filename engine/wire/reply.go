@@ -48,7 +48,7 @@ const (
 	maxUnits = 1 << 46 // units that count: 70 times the largest limit
 	maxClock = 1 << 43 // clock in ms: in the year 2248
 	maxDelay = 1 << 37 // ms from the clock to when a window has room, or to its newest admission: over 4 times the longest window
-	maxDrain = 1 << 43 // ms until everything that was charged at a rate has drained: in ns it fits into an int64
+	maxDrain = 1 << 43 // ms until everything that was charged at a rate has drained: limit.MaxDrain, and more if the clock stepped back
 )
 
 // Decode decodes the reply to the call. It returns an Answer for each entry, valid until the
