@@ -11,13 +11,25 @@ local lib = ...
 local unpack, pack = struct.unpack, struct.pack
 local record, spec = lib.record, lib.spec
 
--- tried takes the place of lib.charge. It charges nothing, and raises an error if the record has no room for a new state.
-local function tried(_, q, states)
+-- tried, in place of lib.charge, raises an error if a charge could not be stored: if the record has no room for a new state, or
+-- is shorter than it should be. What it adds to the record in memory is not saved.
+local function tried(rec, q, states)
   for i = 1, q.count do
     if states[i].begin == 0 then record.add(states[i]) end
   end
+  if not rec.inline and redis.call('STRLEN', rec.key) < rec.bytes then record.damaged(rec.key, 'it ends within its areas') end
   return false
 end
+
+-- ask returns the reply of an entry that charges nothing, and whether it could be granted.
+local function ask(key, clock, text)
+  local q = spec.of(text)
+  local reply = lib.answer(record.open(key, clock), q, 1, tried)
+  return reply, unpack('>I4', reply, #reply - 6 - 24 * q.count) == 1
+end
+
+-- charge returns the reply of an entry that can be granted.
+local function charge(key, clock, text) return (lib.entry(spec.of(text), key, clock)), true end
 
 function lib.all(keys, args)
   local clock, before, count, all, replies = lib.clock_of(args[1]), 0, #keys, true, {}
@@ -25,16 +37,12 @@ function lib.all(keys, args)
     count = (#args - 1) / 2
     keys, before = args, count + 1
   end
-  for i = 1, count do
-    local key = keys[before + i]
-    local ok, reply = pcall(function()
-      local q = spec.of(args[i + 1])
-      local entry = lib.answer(record.open(key, clock), q, 1, tried)
-      all = all and unpack('>I4', entry, #entry - 6 - 24 * q.count) == 1
-      return entry
-    end)
-    all, replies[i] = all and ok, ok and reply or lib.failure(key, args[i + 1], reply)
+  for _, decide in ipairs({ ask, charge }) do
+    for i = 1, all and count or 0 do
+      local key, text = keys[before + i], args[i + 1]
+      local ok, reply, granted = pcall(decide, key, clock, text)
+      all, replies[i] = all and ok and granted, ok and reply or lib.failure(key, text, reply)
+    end
   end
-  for i = 1, all and count or 0 do replies[i] = lib.entry(spec.of(args[i + 1]), keys[before + i], clock) end
   return pack('>I6B', clock, all and 1 or 0) .. table.concat(replies)
 end

@@ -284,6 +284,25 @@ func TestMultiKeyRequestChargesAllKeysOrNone(t *testing.T) {
 	require.False(t, all)
 	require.Equal(t, []string{before[0], "x"}, stored())
 
+	// The function finds that the record of b ends within its log before it charges a.
+	h.server.Do("DEL", keys[1])
+	requests[0].Cost, requests[1] = 0, *slide(1, 100, 10_000)
+	for h.at = range 90 {
+		ask(false)
+	}
+	requests[0].Cost, failure = 1, "ends within its areas"
+	long := stored()[1]
+	require.Greater(t, len(long), 90*12)
+	for _, cut := range []int{12, 100, 700} {
+		h.server.Do("SET", keys[1], long[:len(long)-cut], "KEEPTTL")
+		before = stored()
+		granted, all = ask(false)
+		require.Equal(t, []int64{1, -1}, granted)
+		require.False(t, all)
+		require.Equal(t, before, stored())
+	}
+	h.at = 0
+
 	// The function finds that b has no room for another window before it charges a.
 	h.server.Do("DEL", keys[1])
 	requests[0].Cost = 0
