@@ -258,6 +258,33 @@ func TestFastPathDecidesStatesChargedApart(t *testing.T) {
 	}
 }
 
+// Several windows are decided by the fast path also after the library has emptied its cache of directories.
+func TestFastPathOfSeveralWindowsOutlastsTheCache(t *testing.T) {
+	t.Parallel()
+	w := startTwins(t)
+	ask := func(key string, windows ...int64) {
+		r := request(limit.Slide)
+		r.Key, r.N = []byte(key), len(windows)
+		for i, ms := range windows {
+			r.Windows[i] = limit.Window{Limit: 1000, Length: ms}
+		}
+		require.EqualValues(t, 1, w.decide(base, r, 0, 1).Granted)
+	}
+	ask("k", 60_000, 70_000)
+	const windows = 33 // so few specs make more directories of two states than the cache has room for
+	for i := range int64(windows) {
+		for j := range int64(windows) {
+			for _, ms := range []int64{i, j, j} {
+				ask("pair"+strconv.Itoa(int(i*windows+j)), 1000+ms)
+			}
+		}
+	}
+	ask("reversed", 70_000, 60_000)
+	ask("reversed", 60_000, 70_000)
+	ask("k", 60_000, 70_000)
+	require.True(t, w.last.fast)
+}
+
 // When a state is charged after a long pause, the slow path does not drop another state that the fast path would keep.
 func TestPathsDropTheSameStates(t *testing.T) {
 	t.Parallel()

@@ -82,7 +82,7 @@ function spec.place(q, key, s)
       if d.names[j] == names[i] then places[i], found = j, found + 1 end
     end
   end
-  if d == q.fresh then places = q.order end
+  if d.text == q.fresh.text then d, places = q.fresh, q.order end -- the cache may have made another table for the text
   q.directory, q.places, q.most = d, found == q.count and places, math.min(q.reach, d.inline)
   return d, q.places
 end
