@@ -131,22 +131,18 @@ function lib.recall(keys, args)
     redis.call('UNLINK', key) -- it is damaged
   end
   local rec = record.open(key, clock)
-  local was = record.ends()
+  local was, changed = record.ends(), false
   local p, st = lease.open(rec, SHARD)
   if what == RECALL and p then
-    local changed
     stale, changed = recall(rec, p, seq, close)
-    if changed then
-      keep(rec, p, st.ending)
-      record.save(was)
-    end
+    if changed then keep(rec, p, st.ending) end
   elseif what ~= RECALL then
     stale = p ~= nil and seq < p.seq
     if what == FORGET and not stale then
       p = fresh(max(clock, p and p.incarnation or 0) + 1, seq)
       rec = record.load(key, clock, '', 0)
+      was, changed = 0, true
       keep(rec, p, clock + 2 * LEASE)
-      record.save(0)
     end
   end
   local alive, held = live(p, rec), {}
@@ -159,6 +155,7 @@ function lib.recall(keys, args)
     out[#out + 1] = pack('>I6I6I6I5I3I6I6', used, first, held[name] or 0, of and of.limit or 0,
       of and lib.rate.at(clock, of.last, of.rate) or 0, of and of.reported_last or 0, of and of.reported_newest or 0)
   end
+  if changed then record.save(was) end -- after this, states cannot be read any more
   return concat(out)
 end
 lib.recall = record.guarded(lib.recall)
