@@ -192,12 +192,16 @@ function record.state(kind, buckets, window)
     patch = false, patch_at = 0, tail = false, block = false, from = 0, held = false }
 end
 
+-- clean discards what a state in memory has apart from its fields: changes, and what was read of its area.
+local function clean(st) st.touched, st.area, st.patch, st.tail, st.block = false, false, false, false, false end
+
 -- load reads the record that begins with s into memory, and applies the holds that have lapsed. reach is how many bytes of the
 -- record were requested; d is its directory, if that is known.
 function record.load(key, clock, s, reach, d)
-  rec.key, rec.clock, rec.text, rec.directory, rec.lease, rec.rewrite = key, clock, s, d, false, false
+  for i = 1, rec.count do clean(rec[i]) end -- the states of the last record, whose tables are cached
+  rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
   if s == '' then
-    rec.now, rec.count, rec.directory, rec.inline, rec.held, rec.lapsed = clock, 0, false, true, false, 0
+    rec.now, rec.directory, rec.inline, rec.held, rec.lapsed = clock, false, true, false, 0
     return rec
   end
   if not d then
@@ -207,13 +211,12 @@ function record.load(key, clock, s, reach, d)
   if #s >= reach and d.inline > reach then s = call('GETRANGE', key, '0', d.inline - 1) end
   if #s < d.head then record.damaged(key, 'it ends within its fields') end
   local now, begin, inline = clock, d.head + 1, #s < d.inline
-  rec.text, rec.count, rec.inline = s, d.count, inline
+  rec.text, rec.inline = s, inline
   for i = 1, d.count do
     local st, kind = d.states[i], d.kinds[i]
-    rec[i] = st
-    if st.touched then record.clean(st) end -- an error prevented a save
+    rec[i], rec.count = st, i
     d.fields[i].read(st, s, d.at[i])
-    st.limit, st.begin, st.block, st.held = d.limits[i], begin, false, false
+    st.limit, st.begin, st.held = d.limits[i], begin, false
     if kind == SLIDE then
       begin = begin + st.slots * ENTRY
       if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
@@ -244,9 +247,6 @@ function record.load(key, clock, s, reach, d)
   if d.held then lib.holds.lapse(rec) end
   return rec
 end
-
--- clean discards the changes of a state in memory.
-function record.clean(st) st.touched, st.area, st.patch, st.tail, st.block = false, false, false, false, false end
 
 -- open reads a key's record into memory.
 function record.open(key, clock)
@@ -355,15 +355,22 @@ local function directory_now()
   return record.new(concat(pieces, '', 1, rec.count), rec.count)
 end
 
+-- fields packs the fields of all states.
+local function fields()
+  for i = 1, rec.count do pieces[i + 1] = layout.fields_of(rec[i].kind, rec[i].buckets).write(rec[i]) end
+end
+
 -- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer matter. If
 -- it is too long to be inline, compose gives its logs room to grow by an eighth.
 local function compose()
-  local count = rec.rewrite and 0 or rec.count
-  for i = 1, rec.rewrite and rec.count or 0 do
+  local count = 0
+  for i = 1, rec.count do
     local st = rec[i]
-    if matters(st) then
+    if not rec.rewrite or matters(st) then
       count = count + 1
       rec[count] = st
+    else
+      clean(st)
     end
   end
   rec.count = count
@@ -372,32 +379,18 @@ local function compose()
   local bytes = d.head
   for i = 1, count do
     local st = rec[i]
-    local s
-    if st.kind == SLIDE and (rec.rewrite or st.touched) then s = lib.slide.straighten(st) else s = area(st) end
+    local s = st.kind == SLIDE and lib.slide.straighten(st) or area(st)
     pieces[count + 1 + i], bytes = s, bytes + #s
   end
-  -- If same, the fields of states that were not touched are the stored ones.
-  local same = d == rec.directory and not rec.rewrite and bytes < d.inline
-  if bytes >= d.inline then
-    for i = 1, count do
-      local st = rec[i]
-      if st.kind == SLIDE then
-        if not (rec.rewrite or st.touched) then pieces[count + 1 + i] = lib.slide.straighten(st) end
-        local room = math.floor(st.count / 8) + 8
-        st.slots = st.count + room
-        pieces[count + 1 + i] = pieces[count + 1 + i] .. string.rep('\0', room * ENTRY)
-      end
-    end
-  end
-  for i = 1, count do
+  for i = 1, bytes >= d.inline and count or 0 do
     local st = rec[i]
-    local fields = layout.fields_of(st.kind, st.buckets)
-    if same and not st.touched then
-      pieces[i + 1] = sub(rec.text, d.at[i], d.at[i] + fields.bytes - 1)
-    else
-      pieces[i + 1] = fields.write(st)
+    if st.kind == SLIDE then
+      local room = math.floor(st.count / 8) + 8
+      st.slots = st.count + room
+      pieces[count + 1 + i] = pieces[count + 1 + i] .. string.rep('\0', room * ENTRY)
     end
   end
+  fields()
   return concat(pieces, '', 1, 2 * count + 1)
 end
 
@@ -405,7 +398,7 @@ end
 local function patch()
   local count = rec.count
   pieces[1] = directory_now().text
-  for i = 1, count do pieces[i + 1] = layout.fields_of(rec[i].kind, rec[i].buckets).write(rec[i]) end
+  fields()
   if call('SETRANGE', rec.key, '0', concat(pieces, '', 1, count + 1)) < rec.bytes then -- it returns the record's length
     record.damaged(rec.key, 'it ends within its areas')
   end
@@ -438,8 +431,5 @@ function record.save(was)
   else
     patch()
     if expires ~= was then record.expire(rec.key, expires) end
-  end
-  for i = 1, rec.count do
-    if rec[i].touched then record.clean(rec[i]) end
   end
 end

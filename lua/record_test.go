@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -166,15 +167,6 @@ func TestDamagedRecordsFailWithAnError(t *testing.T) {
 func TestCachesAreBounded(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	used := func() int64 {
-		_, rest, _ := strings.Cut(s.Do("INFO", "memory"), "used_memory_vm_functions:")
-		digits, _, _ := strings.Cut(rest, "\r")
-		n := int64(0)
-		for _, c := range digits {
-			n = n*10 + int64(c-'0')
-		}
-		return n
-	}
 	ask := func(from, to int) {
 		for i := from; i < to; i++ {
 			decide(t, s, "k"+itoa(i%7), base, spec(1, 0, 1, 1, window{60_000, uint64(1000 + i)}, window{uint64(70_000 + i), 2000}))
@@ -182,7 +174,48 @@ func TestCachesAreBounded(t *testing.T) {
 		}
 	}
 	ask(0, 3000)
-	was := used()
+	was := libraryMemory(s)
 	ask(3000, 9000)
-	require.Less(t, used(), was+was/2)
+	require.Less(t, libraryMemory(s), was+was/2)
+}
+
+// libraryMemory returns how many bytes of memory the node's functions take.
+func libraryMemory(s *redistest.Server) int64 {
+	_, rest, _ := strings.Cut(s.Do("INFO", "memory"), "used_memory_vm_functions:")
+	digits, _, _ := strings.Cut(rest, "\r")
+	n := int64(0)
+	for _, c := range digits {
+		n = n*10 + int64(c-'0')
+	}
+	return n
+}
+
+// Nothing of a record stays in the caches: long logs that were read, but not changed, take no memory of the library.
+func TestCachesKeepNoLogs(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	slide := func(limit uint64) string { return spec(1, 0, 1, 1, window{60_000, limit}) }
+	long := s.Client.Pipeline()
+	for i := range 5000 {
+		long.Do(context.Background(), "fcall", Decide.Name, 1, "long", itoa(base+i), "", slide(10_000))
+	}
+	_, err := long.Exec(context.Background())
+	require.NoError(t, err)
+	rewrite := func(from, to int) int64 {
+		for i := from; i < to; i++ {
+			key := "k" + itoa(i)
+			s.Do("COPY", "long", key)
+			now := int64(base + 5000 + i)                   // the log is another string than those of the other keys
+			decide(t, s, key, now, slide(uint64(10_000+i))) // makes a directory of its own
+			decide(t, s, key, now, all["fixed"])            // reads the log, to rewrite the record
+			require.Greater(t, len(text(t, s, key)), 60_000)
+		}
+		for range 2000 { // while it runs functions, the node collects garbage
+			decide(t, s, "short", base, all["fixed"])
+		}
+		return libraryMemory(s)
+	}
+	was := rewrite(0, 2)
+	now := rewrite(2, 42)
+	require.Less(t, now, was+1_000_000)
 }
