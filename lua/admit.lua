@@ -33,6 +33,7 @@ end
 function by_id.take(rec, q, states, units)
   ids.admits(rec.now)
   if id.kind == ONCE then return lib.charge(rec, q, states, units) end
+  holds.admits(q, states)
   id.till = holds.deadline(rec.now, ttl)
   holds.add(rec, q, id.till, units, release == 1, states)
   return true
@@ -49,8 +50,8 @@ function by_id.renew(rec, lasts, slots)
   if slots then q = spec.of(sub(q.text, 1, -6) .. pack('>I5', slots)) end
   if not holds.out(q, id.till, q.cost, true) then return end
   local was, till = record.ends(), holds.deadline(rec.now, lasts)
+  holds.add(rec, q, till, q.cost, true) -- before the old one is removed: a window without holds counts lapsed ones from 0
   holds.remove(rec, q, id.till, q.cost, true)
-  holds.add(rec, q, till, q.cost, true)
   record.save(was)
   id.ttl = lasts
   ids.keep(rec.now, till, q.prefixed, '')

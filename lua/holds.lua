@@ -93,6 +93,16 @@ local function change(st, rec, deadline, charge, release, n)
   end
 end
 
+-- admits raises an error if a window of a spec has no room for another hold. states are those that weigh has found.
+function holds.admits(q, states)
+  local most, name = holds.MOST, 'reservations'
+  if q.kind == CONCURRENCY then most, name = MOST_LEASES, 'leases' end
+  for i = 1, q.count do
+    local held = states[i].held
+    if held and held.holds >= most then error({ err = 'ERR too many ' .. name .. ' for this key' }) end
+  end
+end
+
 -- add holds units of each window of a spec until a deadline. states, if given, are those that weigh has found.
 function holds.add(rec, q, deadline, units, release, states)
   for i = 1, q.count do
@@ -105,9 +115,6 @@ function holds.add(rec, q, deadline, units, release, states)
       rec.held = true
     end
     if st.cells == 0 then st.lapsed = 0 end -- as counted since the window last held nothing
-    local most, name = holds.MOST, 'reservations'
-    if q.kind == CONCURRENCY then most, name = MOST_LEASES, 'leases' end
-    if st.holds >= most then error({ err = 'ERR too many ' .. name .. ' for this key' }) end
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)
     st.rate = rate.charged(rec.now, st.last, st.rate, rec.now)
     st.last, st.limit = rec.now, min(q.limits[i], 1e12)
