@@ -17,7 +17,8 @@ var (
 )
 
 // openLog returns the logger that the configuration asks for, which drops what is
-// below level, and a function that closes the log file, if there is one.
+// below level and waits for nobody, and a function that ends it and closes the log file, if
+// there is one.
 func openLog(c *config, level slog.Leveler, stdout io.Writer) (*slog.Logger, func() error, error) {
 	w, done := stdout, func() error { return nil }
 	if c.logFile != "" {
@@ -27,11 +28,9 @@ func openLog(c *config, level slog.Leveler, stdout io.Writer) (*slog.Logger, fun
 		}
 		w, done = f, f.Close
 	}
-	h := slog.NewTextHandler(w, &slog.HandlerOptions{
-		Level:       level,
-		ReplaceAttr: nameLevel,
-	})
-	return slog.New(h), done, nil
+	options := &slog.HandlerOptions{Level: level, ReplaceAttr: nameLevel}
+	q := newLogQueue(w, options)
+	return slog.New(slog.NewTextHandler(q, options)), func() error { q.close(); return done() }, nil
 }
 
 // decisions returns how decisions are logged.

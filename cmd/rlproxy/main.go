@@ -9,7 +9,7 @@
 // Reading order: run.go; config.go and directives.go (what can be configured); value.go,
 // lists.go, policies.go, users.go and tls.go (how each kind of setting is parsed); read.go
 // (files and the command line); check.go (settings that contradict each other); serve.go
-// (start and stop); log.go, memory.go, engines.go, listen.go and http.go (what serve starts);
+// (start and stop); log.go, logqueue.go, memory.go, engines.go, listen.go and http.go (what serve starts);
 // reload.go (SIGHUP and CONFIG SET); info.go (INFO).
 package main
 

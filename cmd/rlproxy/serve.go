@@ -24,6 +24,7 @@ import (
 // Once ctx is cancelled it stops in reverse (drain). It calls load at the start and at
 // each SIGHUP.
 func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) (err error) {
+	signal.Ignore(syscall.SIGPIPE)     // or a line of the log would end the process if nobody reads it any more
 	hangups := make(chan os.Signal, 1) // one pending reload covers further signals
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
