@@ -123,9 +123,8 @@ func (c *client) find(args [][]byte) (*row, string) {
 			return nil, reply.UnknownSubcommand(r.Name, args[1])
 		}
 	}
-	if r == &forwardRow && !c.forwarding {
-		c.forward.Begin() // before the checks, which may ask a node about the command
-		c.forwarding = true
+	if r == &forwardRow {
+		c.beginForward() // before the checks, which may ask a node about the command
 	}
 	switch {
 	case !r.Fits(len(args)):

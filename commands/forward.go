@@ -54,6 +54,15 @@ func (c *client) addForwardInOrder(args [][]byte) {
 	c.queueForward(args)
 }
 
+// beginForward prepares the workspace for forwarded commands of this pipeline, once. Other pipelines need
+// none of engine/forward.
+func (c *client) beginForward() {
+	if !c.forwarding {
+		c.forward.Begin()
+		c.forwarding = true
+	}
+}
+
 // queueForward adds a forwarded command to the pending ones.
 func (c *client) queueForward(args [][]byte) {
 	c.forward.Add(args, c.s.Proto == 3)

@@ -215,6 +215,25 @@ func TestPipelineToAStoppedNodeTakesOneTimeout(t *testing.T) {
 	require.Less(t, took, 4*timeout)
 }
 
+// EXEC in a pipeline of its own asks a node again that did not answer another session.
+func TestExecIsNotBlamedForAnotherSession(t *testing.T) {
+	node := redistest.Start(t)
+	h := forwardingTo(t, 20*time.Second, node.URL())
+	f := h.cfg.Forward.(*forward.Forwarder)
+	a, b := open(h, 1), open(h, 2)
+	for range 5 { // the sessions share a workspace, but not always
+		f.Configure(forward.Settings{Timeout: 20 * time.Second})
+		require.Equal(t, "+OK\r\n+QUEUED\r\n", ask(h, a, lines("MULTI\nSORT a")...))
+		f.Configure(forward.Settings{Timeout: 50 * time.Millisecond})
+		node.Pause()
+		require.Equal(t, "-UNAVAILABLE "+node.Addr+": no answer in time\r\n", ask(h, b, lines("SORT b")...))
+		node.Resume()
+		require.NoError(t, node.Client.Ping(t.Context()).Err())
+		f.Configure(forward.Settings{Timeout: 20 * time.Second})
+		require.Equal(t, "*1\r\n*0\r\n", ask(h, a, lines("EXEC")...))
+	}
+}
+
 func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 	h, node := forwarding(t)
 	s := open(h, 1)

@@ -133,6 +133,7 @@ func runExec(c *client, _ [][]byte) {
 		c.Error(reply.ErrExecAbort)
 		return
 	}
+	c.beginForward() // for the forwarded commands of earlier pipelines
 	c.Array(len(tx.queue))
 	for _, q := range tx.queue {
 		c.dispatch(q.row, q.args)
