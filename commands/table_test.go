@@ -58,7 +58,7 @@ var groups = []struct{ name, title, text string }{
 		"| `" + reply.ErrSyntax + "` | anything else: an unknown option, one given twice or without its value, a FAIL policy that does not exist, a further limit without its window |\n" +
 		"| `" + engine.ErrStates.Error() + "` | the request would be the first about a window, and the key has 64 states that can still matter, each of one command, window and BUCKETS |\n" +
 		"| `" + engine.ErrIDs.Error() + "` | the key has 65536 ids of ONCE that can still matter |\n" +
-		"| `" + engine.ErrHolds.Error() + "` | 16384 reservations are out in one of the key's windows |\n" +
+		"| `" + engine.ErrHolds.Error() + "` | 16384 reservations are out in one of the key's windows, or the key has 65536 that are out or were settled less than their TTL ago |\n" +
 		"| `" + engine.ErrSlotHolds.Error() + "` | 65536 leases are out |\n" +
 		"| `" + reply.ErrConnSlots + "` | the connection must release leases first |\n" +
 		"| `ERR cost exceeds what this key can count` | RL.SETTLE would make a window count more than 2^45 units |\n" +
@@ -68,7 +68,7 @@ var groups = []struct{ name, title, text string }{
 		"CL.THROTTLE has redis-cell's errors.\n"},
 	{"policies", "Named policies", "RL.CHECK asks by a policy. Policies come from the configuration or from RL.POLICY, which cannot change those of the configuration.\n" +
 		"What RL.POLICY sets is stored before it takes effect. With backends it is on a node, and all proxies of the same nodes have it within a second;\n" +
-		"without them it is in `policy-file`. None of these commands is in the category @ratelimit.\n" +
+		"without them it is in `policy-file`. RL.POLICY is not in the category @ratelimit; RL.CHECK is.\n" +
 		"\n" +
 		"| an error begins with | when |\n|---|---|\n" +
 		"| `ERR no such policy` | there is no policy of that name |\n" +
@@ -125,6 +125,9 @@ func (r *row) document(b *strings.Builder) {
 		b.WriteString("\n" + about.String())
 	}
 	fmt.Fprintf(b, "\nReply: %s\n\n", r.Replies)
+	if strings.Contains(r.Replies, "\n- ") {
+		b.WriteString("For example:\n\n") // a list would take what is indented below it for a paragraph of its own
+	}
 	for i, e := range r.Examples {
 		if i > 0 {
 			b.WriteString("\n")

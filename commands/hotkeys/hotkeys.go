@@ -37,13 +37,20 @@ func Row(c Config) table.Row {
 			{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"},
 			{Name: "fleet", Type: "pure-token", Token: "FLEET", Optional: true, About: "add up what all proxies of the same nodes see, instead of this one alone"},
 		},
-		Replies: "Array with an element for each key that the user may read. In RESP2 it is an array: key, rate, admitted, denied, shards. In RESP3 it is " +
-			"a map, in which these are followed by denied-rate, fail-policy, limit, remaining, proxies, shadow-denied, lapsed and overrun. rate and denied-rate are decisions and denials per second, smoothed over 10 s " +
-			"(docs/hot-keys.md says how) and rounded; admitted, denied and fail-policy are totals since the key was last among the busiest, where fail-policy are answers by a FAIL " +
-			"policy, which are neither admitted nor denied; limit and remaining are as last answered, remaining -1 if a FAIL policy answered; proxies is how many proxies were added up, 1 without FLEET: " +
-			"with FLEET it is fewer than there are if nodes are away or proxies have no busy keys; shadow-denied is a total of what SHADOW would have denied: " +
-			"decisions with SHADOW are in rate, but neither admitted nor denied. So are answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and of a key that " +
-			"had room when another key of the same request denied. lapsed is a total of reservations and leases of RL.ACQUIRE that lapsed, overrun one of the units that RL.SETTLE charged beyond those held.",
+		Replies: "Array with an element for each key that the user may read. In RESP2 it is an array of the first five fields, in RESP3 a map of all of them. Totals " +
+			"count from when the key was last among the busiest:\n\n" +
+			"- `key`.\n" +
+			"- `rate`: decisions per second, smoothed over 10 s (docs/hot-keys.md says how) and rounded.\n" +
+			"- `admitted`, `denied`: totals. Neither has answers by a FAIL policy, decisions with SHADOW, answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and answers of a key that " +
+			"had room when another key of the same request denied; `rate` has all of these.\n" +
+			"- `shards`: their number.\n" +
+			"- `denied-rate`: denials per second, smoothed likewise.\n" +
+			"- `fail-policy`: a total of answers by a FAIL policy.\n" +
+			"- `limit`, `remaining`: as last answered; remaining is -1 if a FAIL policy answered.\n" +
+			"- `proxies`: how many proxies were added up, 1 without FLEET; fewer than there are if nodes are away or proxies have no busy keys.\n" +
+			"- `shadow-denied`: a total of what SHADOW would have denied.\n" +
+			"- `lapsed`: a total of reservations and leases of RL.ACQUIRE that lapsed.\n" +
+			"- `overrun`: a total of units that RL.SETTLE charged beyond those held.",
 		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
 	},
 		RunBy: c.run,

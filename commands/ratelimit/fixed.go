@@ -13,7 +13,7 @@ func fixed() Command {
 		Cost:    "O(W) with W the number of windows",
 		Summary: "Admits at most the limit in each fixed window, so up to twice the limit around a boundary",
 		Args:    []table.Arg{keyArg, pairs, costArg, idArg, onceArg, shardsArg, failArg, shadowArg, andArg(keyArg, pairs)},
-		Replies: decisionReply + multiKeyReply,
+		Replies: asSlide,
 		Examples: []table.Example{
 			{Line: "RL.FIXED user:42 100 1h", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 1835000"},
 		},

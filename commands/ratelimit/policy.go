@@ -28,7 +28,7 @@ var algorithms = [...]limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
 // fill makes a request by the policy of that name about a key. It returns an error reply, or "".
 func ByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, name, key []byte) string) Command {
 	const key = 2 // index of the first key
-	c.Group, c.Flags, c.Replies = "ratelimit", writesMany, decisionReply+multiKeyReply+c.Replies
+	c.Group, c.Flags, c.Replies = "ratelimit", writesMany, asSlide+c.Replies
 	c.Keys = table.Keys{First: key, Last: key, Step: 1, Joined: true, Next: nextKey(key)}
 	first := c.Args
 	c.Args = append(slices.Clone(first), costArg, idArg, onceArg, andArg(first...))

@@ -43,6 +43,9 @@ const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: an
 	"retry_after and reset_after in milliseconds. With several pairs they describe the pair that " +
 	"denied with the longest retry_after, else the one with the least remaining."
 
+// asSlide describes the reply of commands that answer as RL.SLIDE does.
+const asSlide = "As [RL.SLIDE](#rlslide)."
+
 // shadowReply follows decisionReply for commands with the option SHADOW.
 const shadowReply = " With SHADOW allowed is always 1: a retry_after above 0 says that the request would have been denied."
 

@@ -68,7 +68,7 @@ func CommandCommand(of Table) Row {
 			Name: "command|count", Arity: 2, Since: "2.8.13", Cost: "O(1)",
 			Summary:  "Returns the total number of commands in this server",
 			Replies:  "Integer.",
-			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 39"}},
+			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 41"}},
 		},
 			Run: func(w reply.Writer, _ [][]byte) string {
 				w.Int(int64(len(t.Commands())))
@@ -113,7 +113,7 @@ func CommandCommand(of Table) Row {
 				{Name: "pattern", Type: "pattern", Token: "PATTERN"},
 			}}},
 			Replies:  "Array of names.",
-			Examples: []Example{{Line: "COMMAND LIST FILTERBY PATTERN rl.s*", Reply: "1) \"rl.slide\""}},
+			Examples: []Example{{Line: "COMMAND LIST FILTERBY PATTERN rl.s*", Reply: "1) \"rl.settle\"\n2) \"rl.slide\""}},
 		},
 			Run: t.list,
 		})},
