@@ -10,7 +10,7 @@ import (
 func TestSpread(t *testing.T) {
 	require.Equal(t, spread{1, 2, 9}, spreadOf([]float64{9, 1, 2}))
 	require.Equal(t, spread{1, 2.5, 9}, spreadOf([]float64{9, 3, 1, 2}))
-	require.Equal(t, "1.50 (0.120 to 1234)", spread{0.12, 1.5, 1234}.String())
+	require.Equal(t, "1.50 (0.120 to over 100)", spread{0.12, 1.5, 1234}.String())
 }
 
 func TestGrowthCountsTimeAndCPU(t *testing.T) {

@@ -53,8 +53,22 @@ func spreadOf(values []float64) spread {
 	return spread{s[0], (s[(n-1)/2] + s[n/2]) / 2, s[n-1]}
 }
 
+// much is the multiple beyond which only that is shown: a node that is hardly asked takes hardly any time.
+const much = 100
+
 func (s spread) String() string {
-	return fmt.Sprintf("%s (%s to %s)", short(s.median), short(s.low), short(s.high))
+	if s.low > much {
+		return multiple(s.low)
+	}
+	return fmt.Sprintf("%s (%s to %s)", multiple(s.median), multiple(s.low), multiple(s.high))
+}
+
+// multiple returns a multiple as text.
+func multiple(v float64) string {
+	if v > much {
+		return fmt.Sprintf("over %d", much)
+	}
+	return short(v)
 }
 
 // short writes a number with three digits.

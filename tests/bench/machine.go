@@ -24,12 +24,22 @@ func otherWork() float64 {
 // describe returns lines that describe the machine and the versions of the programs.
 func describe(ctx context.Context, l *lab) []string {
 	return []string{
-		field(file("/proc/cpuinfo"), "model name") + ", " + say(ctx, "nproc") + " cores, " + field(file("/proc/meminfo"), "MemTotal") + " of memory",
+		field(file("/proc/cpuinfo"), "model name") + ", " + say(ctx, "nproc") + " cores, " + memory() + " of memory",
 		"Linux " + say(ctx, "uname", "-r") + ", " + runtime.Version(),
 		say(ctx, l.Binary, "--version"),
 		say(ctx, "redis-server", "--version"),
 		say(ctx, "redis-benchmark", "--version"),
 	}
+}
+
+// memory returns the size of the machine's memory.
+func memory() string {
+	total := field(file("/proc/meminfo"), "MemTotal")
+	kb, err := strconv.ParseFloat(strings.TrimSuffix(total, " kB"), 64)
+	if err != nil {
+		return total
+	}
+	return strconv.FormatFloat(kb/(1<<20), 'f', 1, 64) + " GB"
 }
 
 // say returns the first line that a program writes, or why it failed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -20,11 +21,12 @@ type report struct {
 	took    time.Duration // the duration of the run
 }
 
-// write writes benchmarks.md and benchmarks.svg.
+// write writes benchmarks.md, benchmarks.txt and benchmarks.svg.
 func (r *report) write(folder string) error {
 	return errors.Join(
-		os.WriteFile(filepath.Join(folder, "benchmarks.md"), []byte(r.page()), 0o644),  // #nosec G306 -- for all to read
-		os.WriteFile(filepath.Join(folder, "benchmarks.svg"), []byte(r.plot()), 0o644)) // #nosec G306 -- likewise
+		os.WriteFile(filepath.Join(folder, "benchmarks.md"), []byte(r.page()), 0o644),      // #nosec G306 -- for all to read
+		os.WriteFile(filepath.Join(folder, "benchmarks.txt"), []byte(r.commands()), 0o644), // #nosec G306 -- likewise
+		os.WriteFile(filepath.Join(folder, "benchmarks.svg"), []byte(r.plot()), 0o644))     // #nosec G306 -- likewise
 }
 
 func (r *report) page() string {
@@ -43,7 +45,12 @@ func (r *report) page() string {
 	}
 	fmt.Fprintf(&b, "- %d rounds; in each, %g s of load on one side, then on the other, in changing order; %.0f minutes in all\n", r.options.rounds, r.options.seconds, r.took.Minutes())
 	b.WriteString(method)
-	b.WriteString("\n```\n")
+	return b.String()
+}
+
+// commands returns the commands of redis-benchmark in the last round.
+func (r *report) commands() string {
+	var b strings.Builder
 	for _, row := range r.rows {
 		if row.a.send != benchmark {
 			continue
@@ -52,7 +59,6 @@ func (r *report) page() string {
 		fmt.Fprintf(&b, "redis-benchmark %s\n", strings.Join(row.a.arguments(row.na), " "))
 		fmt.Fprintf(&b, "redis-benchmark %s\n", strings.Join(row.b.arguments(row.nb), " "))
 	}
-	b.WriteString("```\n")
 	return b.String()
 }
 
@@ -87,10 +93,10 @@ func (r *report) memoryLine() string {
 	return ""
 }
 
-// whenScriptsAreBetter writes in how many cases scripts make more decisions, and how long an answer takes.
-func (r *report) whenScriptsAreBetter(b *strings.Builder) {
-	cases, ahead, alone := 0, 0, 0
-	for _, row := range append(r.in(decisions), r.in(everyday)...) {
+// scriptsAhead returns in how many cases scripts make more decisions, and in how many of these a client
+// sends one request at a time.
+func scriptsAhead(rows []result) (cases, ahead, alone int) {
+	for _, row := range rows {
 		if row.a.script == "" {
 			continue // INCR decides nothing
 		}
@@ -102,14 +108,28 @@ func (r *report) whenScriptsAreBetter(b *strings.Builder) {
 			}
 		}
 	}
+	return cases, ahead, alone
+}
+
+// whenScriptsAreBetter writes in how many cases scripts make more decisions, and how long an answer takes.
+func (r *report) whenScriptsAreBetter(b *strings.Builder) {
+	cases, ahead, alone := scriptsAhead(append(r.in(decisions), r.in(everyday)...))
 	waits := r.in(latency)
 	if cases == 0 || len(waits) == 0 {
 		return
 	}
+	single := strconv.Itoa(alone)
+	if alone == ahead {
+		single = "all"
+	}
 	fmt.Fprintf(b, "- **When a plain script is better.** When Redis has time to spare and latency counts, because rlproxy is one more hop: a lone client waits\n"+
-		"  %s us for an answer, and %s us with the script (median). In %d of the %d cases below in which clients send all that they can, the script makes more decisions a\n"+
-		"  second on these cores, which all processes share; in %d of them each client sends one request at a time.\n",
-		short(waits[0].bs.P50), short(waits[0].as.P50), ahead, cases, alone)
+		"  %s us for an answer, and %s us with the script (median). Of the %d cases under Decisions and Everyday loads, the script makes more decisions a second\n"+
+		"  in %d, %s of them with one request at a time. All processes share these cores.",
+		short(waits[0].bs.P50), short(waits[0].as.P50), cases, ahead, single)
+	if cases, ahead, _ := scriptsAhead(r.in(fleets)); cases > 0 {
+		fmt.Fprintf(b, " Under Fleets, it does so in %d of %d.", ahead, cases)
+	}
+	b.WriteString("\n")
 }
 
 // find returns a row of a table, or nil.
@@ -128,13 +148,12 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
   The scripts return one or two integers, rlproxy returns five.
 - The load generator, rlproxy and redis-server share the cores. Decisions per second are the load generator's count. The
   CPU time of a node is ` + "`INFO cpu`" + ` after the round less before it, user and system; that of rlproxy is the operating system's count.
-- A multiple is the median over the rounds of one side's figure over the other's in the same round; the lowest and
-  the highest round follow it in parentheses. Other figures are medians. Less is better for latencies only.
-- Both sides begin a round alike. The node is flushed. Then every key of the key space gets one request (many keys), and keys
-  that have a usual state get requests until they are in it: one key for a second, keys near a limit for a window. In one of 10 s those for RL.SLIDE
-  are spread evenly, a tenth more than the limits admit. A side whose keys have a usual state and that was measured last in a round is measured
-  first in the next one, with the keys that it has. Skewed keys get
-  25,000 requests. With many keys that are not near a limit, both sides make as many decisions.
+- Each round gives one multiple, rlproxy's figure divided by the direct one. The tables show the median of these, then the lowest and the highest. It may
+  differ from the ratio of the two medians beside it. Other figures are medians of the rounds. Less is better for latencies only.
+- Both sides begin a round alike. The node is flushed, and then gets requests that are not counted: one for every key if there are many keys; as many as
+  come in a second for one key, and in a window for keys near a limit; 25,000 for skewed keys. Where the window is 10 s, those for RL.SLIDE are spread evenly, and are a
+  tenth more than the limits admit. For one key and for keys near a limit, the side that was measured last in a round is measured first in the next one,
+  with the keys that it has. With many keys that are not near a limit, both sides make as many decisions.
 - What was denied is, for rlproxy, what it counts itself, and for scripts, how many requests did not write: ` + "`INFO commandstats`" + `.
 - Skewed keys, several limits on a key, fleets and fixed rates have a load generator of their own (tests/traffic), the same on both
   sides; the rest is redis-benchmark. It shares the cores, too, and takes more of them than redis-benchmark does.
@@ -152,6 +171,5 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 - ` + "`make instructions`" + ` counts the instructions that a node executes for a decision, under valgrind, as multiples of the
   sorted-set script's. CI runs it and fails when a case takes more than tests/instructions/baseline.txt says.
 - The lone client is a program of its own with one blocking socket, the same on both sides.
-
-The commands of the last round:
+- [benchmarks.txt](benchmarks.txt) has the commands of the last round.
 `

@@ -10,9 +10,9 @@ import (
 func (r *report) tables() string {
 	var b strings.Builder
 	r.throughput(&b, decisions, "Keys that are all alike. Cold keys: each request is about one of 100,000 keys.")
-	r.throughput(&b, everyday, "Keys near a limit are asked about at random, for more than the limit admits. Where a side does not "+
-		"make that many requests on this machine, the limit is lower, so that both are near it: half of what the slower side makes about keys with room. "+
-		"How near they are shows in the percentage of requests that were denied. Skewed keys are a million, of which the "+
+	r.throughput(&b, everyday, "Keys near a limit are asked about at random, for more than the limit admits. If a side is too slow for that "+
+		"on this machine, the limit is half of the requests that the slower side makes about keys with room. "+
+		"The last columns show how many requests were denied. Skewed keys are a million, of which the "+
 		"n-th is asked about in proportion to 1/n (Zipf), at most 100 times a minute. Two windows are 100 a minute and 1,000 an hour. The four "+
 		"limits are RL.SLIDE a minute, RL.SLIDE an hour, RL.COUNTER and CL.THROTTLE, in turn.")
 	r.openLoops(&b)
@@ -66,7 +66,7 @@ func (r *report) throughput(b *strings.Builder, table, about string) {
 	if table == everyday {
 		columns = append(columns, "direct: denied, %", "rlproxy: denied, %")
 	}
-	heading(b, table, about+" The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one. -P is how many requests a client "+
+	heading(b, table, about+" The CPU time is per decision, in us. Each multiple is rlproxy's figure over the direct one; where that of node CPU is over 100, rlproxy hardly asked Redis. -P is how many requests a client "+
 		"sends together. Calls are those of rlproxy to Redis, for 100 decisions.", columns...)
 	for _, row := range rows {
 		calls := short(100 * row.bs.calls)
@@ -118,7 +118,7 @@ func (r *report) memory(b *strings.Builder) {
 		return
 	}
 	heading(b, footprint, "Bytes a key, for keys of 14 bytes: the growth of `used_memory` of a Redis node, by the smallest script and by rlproxy, and of what the embedded engine counts "+
-		"against `maxmemory`.",
+		"against `maxmemory`. Its [resident memory](peers.md#state-and-accuracy) is larger.",
 		"key", "keys", "direct by", "direct", "rlproxy, on a node", "rlproxy, embedded engine")
 	for _, s := range r.sizes {
 		by, direct := "", ""
@@ -149,7 +149,7 @@ func (r *report) latencies(b *strings.Builder) {
 	if len(rows) == 0 {
 		return
 	}
-	heading(b, latency, "The time from request to answer, in us.",
+	heading(b, latency, "The time from request to answer, in us, of a program with one blocking socket while nothing else runs. Other clients take longer themselves.",
 		"case", "direct, p50", "rlproxy, p50", "multiple", "direct, p99", "rlproxy, p99", "multiple")
 	for _, row := range rows {
 		line(b, row.title, us(row.as.P50), us(row.bs.P50), row.multiple(0), us(row.as.P99), us(row.bs.P99), row.multiple(1))
@@ -174,16 +174,16 @@ func (r *report) growth(b *strings.Builder) {
 	if len(r.growths) == 0 {
 		return
 	}
-	heading(b, growing, "Through rlproxy. Each step has more work than the one before; none should be more than twice as slow, or take more than twice the node's CPU time. "+
+	heading(b, growing, "Through rlproxy. Each step has more work than the one before. It should be at most twice as slow, and take at most twice the node's CPU time; what is more is in bold. "+
 		"Steps are measured one after the other, so a machine that slows down meanwhile shows as a step. Measure the case alone, with -only, to tell the two apart.",
 		"case", "step", "decisions, /s", "node us", "rlproxy us", "slower than the step before", "node CPU over the step before")
 	for _, g := range r.growths {
 		for i, s := range g.samples {
 			slower, more := "", ""
 			if i > 0 {
-				slower = short(g.samples[i-1].Rate / s.Rate)
+				slower = growthOf(g.samples[i-1].Rate, s.Rate)
 				if s.node > 0 {
-					more = short(s.node / g.samples[i-1].node)
+					more = growthOf(s.node, g.samples[i-1].node)
 				}
 			}
 			line(b, g.name, g.steps[i].title, thousands(s.Rate), short(s.node), short(s.proxy), slower, more)
@@ -198,6 +198,14 @@ func (r *report) growth(b *strings.Builder) {
 		explained[g.of] = true
 	}
 	b.WriteString("\n")
+}
+
+// growthOf returns the ratio of two figures as text, in bold if it is above 2.
+func growthOf(a, b float64) string {
+	if a > 2*b {
+		return "**" + short(a/b) + "**"
+	}
+	return short(a / b)
 }
 
 // rounded returns a number as text, rounded to three digits, with commas.
