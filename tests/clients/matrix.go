@@ -61,8 +61,8 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 
 	b.WriteString("\n## Examples\n\n")
 	b.WriteString("Each protects an HTTP handler: 200 up to the limit, then 429, with the headers that [examples/](../examples/README.md) lists. It\n")
-	b.WriteString("fails open or closed, as `FAIL` says, when rlproxy hangs or is away. With the examples of [tokens.md](tokens.md) clients disconnect, commands are\n")
-	b.WriteString("repeated and programs are killed; then what is used and held must be right.\n\n| language | program | |\n|---|---|---|\n")
+	b.WriteString("fails open or closed, as `FAIL` says, when rlproxy hangs or is away. The examples of [tokens.md](tokens.md) are tried with clients that\n")
+	b.WriteString("disconnect, commands that are repeated and programs that are killed: what is used and held must then be right.\n\n| language | program | |\n|---|---|---|\n")
 	for _, d := range shown {
 		mark := "✓"
 		if d.err != nil {

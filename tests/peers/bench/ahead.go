@@ -11,7 +11,8 @@ import (
 func (p *page) ahead(b *strings.Builder) {
 	b.WriteString(`## Where a peer is ahead
 
-Each limiter beside rlproxy's RL.SLIDE of the same kind, on Redis or with the state in its own process: the figures that are better by more than 5 percent, and why.
+Each limiter beside rlproxy's RL.SLIDE of the same kind, on Redis or with the state in its own process: the figures that are better by more than 5 percent, and why. A limiter that keeps
+*counts* has a number or two for a key instead of the time of each admission: less to store and to compute, but it does not know what a trailing window contains.
 
 `)
 	onRedis, embedded := p.row("rlproxy"), p.row("rlproxy embedded")
@@ -68,7 +69,7 @@ func (p *page) reason(r *row, title string) string {
 	switch title {
 	case "bytes a key", "at its limit", "Redis":
 		if counts {
-			return "It keeps a number or two for a key instead of the time of each admission. That is less to store and to compute, but does not show what a trailing window contains."
+			return "It keeps counts."
 		}
 		if title == "bytes a key" {
 			return "Its record of a first admission is smaller; rlproxy's also contains the limits and windows."

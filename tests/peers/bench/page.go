@@ -190,14 +190,15 @@ rlproxy does under other loads, and [where a peer is ahead](#where-a-peer-is-ahe
 `)
 	fmt.Fprintf(&b, `%d clients ask about %s random keys with a limit of %d a minute. In the first column each client waits for its answer before it asks again; in the
 second it sends %d requests together, if the limiter's client can. Latencies and CPU belong to the first column. CPU is the time that all processes together
-take for a decision; the next columns divide it between Redis, the limiter's server and the clients. A library runs in its caller, so its time is in the client's. The other limiters' client is
-redis-benchmark, which does less than an application's client.
+take for a decision, clients included; the next columns divide it between Redis, the limiter's server and the clients. A library runs in its caller, so its time is the client's.
+Servers that speak RESP are asked by redis-benchmark, which takes less time than an application's client.
 
 `, connections, number(keys), limit, depth)
 	p.table(&b, speed, "")
 	fmt.Fprintf(&b, `## State and accuracy
 
-Bytes a key is memory on Redis, or resident memory of a server that keeps the state itself, for a key that has admitted one request, and for one that has admitted
+Bytes a key is memory on Redis, or the resident memory of a server that keeps the state itself, with what its garbage collector has not freed yet (rlproxy counts [less](benchmarks.md#memory)
+against its maxmemory), for a key that has admitted one request, and for one that has admitted
 its limit of %d at different moments. Worst window is the most that one client got within a second, as a multiple of the limit, when it asked without a pause around the edges
 of windows; 1.00 keeps the limit. It is a short run and a lower bound. [accuracy.md](accuracy.md) searches for worse windows, and shows what lost replies, failovers and changed limits do to the same limiters.
 
