@@ -37,8 +37,10 @@ func TestPageBeginsWithFiveLines(t *testing.T) {
 	skewed.table, skewed.values = everyday, []spread{{0.7, 0.9, 1.1}, {1, 1, 1}}
 	incr := measured("RL.SLIDE, embedded engine, against INCR", 16, sample{}, sample{}) // no script, so it does not count
 	incr.a.script, incr.a.command, incr.values = "", []string{"INCR", manyKeys}, []spread{{0.5, 0.5, 0.5}}
+	fleet := slower
+	fleet.table = fleets
 	r := report{rows: []result{
-		slower, skewed, incr,
+		slower, skewed, incr, fleet,
 		measured("RL.SLIDE, cold keys", 64, sample{node: 10}, sample{node: 5, proxy: 1}),
 		measured("RL.SLIDE, one hot key with room", 64, sample{node: 12.5}, sample{node: 0.1, proxy: 0.8}),
 		{comparison: comparison{table: latency}, a: load{send: waiting}, as: sample{Figures: traffic.Figures{P50: 47}}, bs: sample{Figures: traffic.Figures{P50: 88.7}}, values: []spread{{}, {}}},
@@ -49,7 +51,7 @@ func TestPageBeginsWithFiveLines(t *testing.T) {
 	words := strings.Join(strings.Fields(before), " ")
 	for _, said := range []string{"100,000 decisions a second with the script and 200,000 through rlproxy", "80,000 and 10,000,000",
 		"a lone client waits 88.7 us for an answer, and 47.0 us with the script", "20.0 us with the script and 22.0 us through rlproxy for one request at a time, 10.0 us and 6.00 us for 64",
-		"310 bytes of Redis with the script and 209 through rlproxy", "Of the 4 cases under Decisions and Everyday loads", "in 2, 1 of them with one request at a time. All processes share these cores. - **"} {
+		"310 bytes of Redis with the script and 209 through rlproxy", "Of the 4 cases under Decisions and Everyday loads", "in 2, 1 of them with one request at a time. All processes share these cores. Under Fleets, it does so in 1 of 1."} {
 		require.Contains(t, words, said)
 	}
 }
@@ -117,6 +119,12 @@ func TestEverydayTableHasDenials(t *testing.T) {
 	require.Contains(t, text, "| 25.0 | 3.0 |")
 	near.table = decisions
 	require.NotContains(t, (&report{rows: []result{near}}).tables(), "denied, %")
+}
+
+// A step that costs more than twice the step before it stands out.
+func TestLargeStepsAreBold(t *testing.T) {
+	require.Equal(t, "2.00", growthOf(20, 10))
+	require.Equal(t, "**2.10**", growthOf(21, 10))
 }
 
 func TestNumbersAreShort(t *testing.T) {
