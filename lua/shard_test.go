@@ -38,5 +38,5 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	reply, err = call(s, Recall.Name, key, clock, recall)
 	require.NoError(t, err)
 	require.NotEqual(t, was, len(text(t, s, key)))
-	require.EqualValues(t, 1+250/8, binary.BigEndian.Uint64([]byte("\x00\x00"+reply[20:26])))
+	require.EqualValues(t, 1+250/8, binary.BigEndian.Uint64([]byte("\x00\x00"+reply[26:32])))
 }
