@@ -88,6 +88,9 @@ func FailAll(fail func(r *Request, res *Result), requests []Request, results []R
 			r.With, r.Fail = 0, first.Fail
 			*res = Result{}
 			fail(&r, res)
+			if first.Fail == FailClosed { // the others wait for the same node
+				res.RetryAfter, res.ResetAfter = first.RetryAfter, first.ResetAfter
+			}
 		}
 		allowed = allowed && results[j].Allowed
 	}

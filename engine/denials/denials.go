@@ -100,6 +100,20 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	return true
 }
 
+// Outdate forgets a denial that r, which a node will answer together with requests for other keys, may
+// make wrong.
+func (m *Memory) Outdate(r *engine.Request) {
+	if m.kept.Load() == 0 || r.Cost == 0 {
+		return
+	}
+	s, h := m.stripe(r.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if known := s.denied[h]; known != nil && known.key == string(r.Key) && known.spec != r.Spec && known.spec.Meets(&r.Spec) {
+		s.remove(m, h, known)
+	}
+}
+
 // Remember keeps a node's denial of r, which was sent to the node at sent, unless
 // there was a reset since Resets returned seen.
 func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {

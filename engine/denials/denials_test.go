@@ -78,6 +78,12 @@ func TestOtherRequestsAreNotAnswered(t *testing.T) {
 		require.False(t, known, row.why)
 		_, known = answer(&m, r, 1001)
 		require.Equal(t, !row.ends, known, row.why)
+		if other.Op == engine.OpDecide {
+			m.Remember(&r, denied(300), 1000, m.Resets())
+			m.Outdate(&other)
+			_, known = answer(&m, r, 1001)
+			require.Equal(t, !row.ends, known, "%s, together with another key", row.why)
+		}
 	}
 	same := r
 	same.Fail, same.ID, same.Shards = engine.FailOpen, []byte("someone"), 4

@@ -46,6 +46,9 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 	plan.byNode[node] = append(plan.byNode[node], pending{
 		req: first, res: &m.results[0], multi: m, wait: &plan.waiter, at: at, index: i, single: true,
 	})
+	for j := range m.requests {
+		e.denials.Outdate(&m.requests[j])
+	}
 	plan.asked++
 	plan.multi = append(plan.multi, m)
 	return true
@@ -109,11 +112,11 @@ func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
 	}
 	for i := range answers {
 		r, a, d := m.requests[i], &answers[i], &m.results[i].Decision
-		if all || a.Granted == 0 {
+		if all || a.Granted == 0 && !a.Undecided {
 			*d = r.Decide(a.Usages, clock, a.Granted, 0)
 			continue
 		}
-		r.Cost = 0 // this key had room, but was not charged
+		r.Cost = 0 // this key had room, or may have had, but was not charged
 		*d = r.Decide(a.Usages, clock, 1, 0)
 		d.Allowed = false
 	}

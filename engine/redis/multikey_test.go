@@ -10,6 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -168,8 +169,10 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 		away.begin()
 		for range 3 {
 			for fail, allowed := range map[engine.FailPolicy]bool{engine.FailOpen: true, engine.FailClosed: false} {
-				for _, res := range askAll(t, e, request(fail)...) {
+				results := askAll(t, e, request(fail)...)
+				for _, res := range results {
 					require.Equal(t, allowed, res.Allowed, away.name)
+					require.Equal(t, results[0].RetryAfter, res.RetryAfter, "all wait for the same node")
 					require.EqualValues(t, -1, res.Remaining)
 					require.Equal(t, fail, res.Fail)
 				}
@@ -192,6 +195,44 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 			require.True(t, res.Allowed)
 		}
 	}
+}
+
+// A multi-key request charges keys whose denials are remembered for other costs, so those are forgotten.
+func TestMultiKeyRequestsEndRememberedDenials(t *testing.T) {
+	t.Parallel()
+	engines, _ := openSplit(t, 1, 1)
+	e := engines[0]
+	costing := func(cost int64) engine.Request { return conformance.Slide("a", 5, 60_000, cost) }
+	ready(t, e, "x")
+	askAll(t, e, costing(3))
+	denied := func() engine.Result { return askAll(t, e, costing(5))[0] }
+	require.False(t, denied().Remembered)
+	require.True(t, denied().Remembered)
+	require.True(t, askAll(t, e, and(costing(1), charge("b", 5))...)[0].Allowed)
+	last := denied()
+	require.False(t, last.Allowed)
+	require.False(t, last.Remembered)
+	require.EqualValues(t, 1, last.Remaining)
+}
+
+// If one key denies, a split key that may have room is not said to deny, although its node would have to read
+// the shards to be sure.
+func TestSplitKeyIsNotSaidToDenyIfAnotherKeyDoes(t *testing.T) {
+	t.Parallel()
+	engines, _ := openSplit(t, 2, 1)
+	full := charge("full", 1)
+	split := func(most, cost int64) engine.Request {
+		return splitRequest("split", limit.Slide, cost, 3, limit.Window{Limit: most, Length: 600_000})
+	}
+	ready(t, engines[0], "x")
+	askAll(t, engines[0], full, split(40, 2))
+	lowered := split(10, 1)
+	lowered.Shards = 0
+	results := askAll(t, engines[1], and(full, lowered)...)
+	require.False(t, results[0].Allowed)
+	require.Positive(t, results[0].RetryAfter)
+	require.False(t, results[1].Allowed)
+	require.Zero(t, results[1].RetryAfter)
 }
 
 // FAIL LOCAL charges all keys of a request or none, and writes back what it has charged, whether the keys are on one node
