@@ -41,7 +41,7 @@ func Row(c Config) table.Row {
 			"count from when the key was last among the busiest:\n\n" +
 			"- `key`.\n" +
 			"- `rate`: decisions per second, smoothed over 10 s (docs/hot-keys.md says how) and rounded.\n" +
-			"- `admitted`, `denied`: totals. Neither has answers by a FAIL policy, decisions with SHADOW, answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and answers of a key that " +
+			"- `admitted`, `denied`: totals, which include requests with COST 0. Neither has answers by a FAIL policy, decisions with SHADOW, answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and answers of a key that " +
 			"had room when another key of the same request denied; `rate` has all of these.\n" +
 			"- `shards`: their number.\n" +
 			"- `denied-rate`: denials per second, smoothed likewise.\n" +

@@ -218,7 +218,7 @@ func andArg(key ...table.Arg) table.Arg {
 	return table.Arg{
 		Name: "and", Type: "block", Token: "AND", Optional: true, Multiple: true, MultipleToken: true, Args: args,
 		About: "another key, with options of its own except for ONCE; at most 8 keys, each once. Either all have room and all are charged, or none is. " +
-			"A key with SHADOW is decided by itself, and denies nothing",
+			"A key with SHADOW is decided and charged by itself, whether the others have room or not, and denies nothing",
 	}
 }
 
