@@ -18,11 +18,11 @@ function counter.fresh(st)
   st.area = zeros('\0', (st.buckets + 1) * COUNTER)
 end
 
--- held returns the counter of sub-window k.
-local function held(st, k)
-  local offset = k % (st.buckets + 1) * COUNTER
-  if st.area then return (unpack('>I5', st.area, offset + 1)) end
-  local s, at = record.bytes(st, offset, COUNTER, COUNTER)
+-- held returns the counter of sub-window k. Those after it, up to sub-window last, are read along with it.
+local function held(st, k, last)
+  local slots = st.buckets + 1
+  local slot = k % slots
+  local s, at = record.bytes(st, slot * COUNTER, COUNTER, min(last - k + 1, slots - slot) * COUNTER)
   return (unpack('>I5', s, at))
 end
 
@@ -36,10 +36,10 @@ function counter.usage(st, rec, strict)
   if k - was > n then
     rest = 0
   else
-    for j = was - n, k - n - 1 do rest = rest - held(st, j) end
+    for j = was - n, k - n - 1 do rest = rest - held(st, j, k - n) end
   end
-  local oldest = k - n <= was and held(st, k - n) or 0
-  local newest = was >= k - n and held(st, was) or 0
+  local oldest = k - n <= was and held(st, k - n, k - n) or 0
+  local newest = was >= k - n and held(st, was, was) or 0
   rest = rest - oldest
   if rest < 0 then record.damaged(rec.key, 'counters that do not add up') end
   st.k, st.was, st.oldest, st.rest, st.current = k, was, oldest, rest, was == k and newest or 0
@@ -73,7 +73,7 @@ function counter.room_at(st, rec, _, most, strict)
       end
     end
     k, e = k + 1, 0
-    if k - n == st.k then oldest = st.current elseif k - n > st.was then oldest = 0 else oldest = held(st, k - n) end
+    if k - n == st.k then oldest = st.current elseif k - n > st.was then oldest = 0 else oldest = held(st, k - n, st.was) end
     rest = rest - oldest
   end
   record.damaged(rec.key, 'counters that do not add up')

@@ -33,7 +33,7 @@
 --         last, newest: the ms of the newest admission, and the units in its sub-window before the entry; for a rate, the ms
 --         at which what was charged before the entry has drained, and the ns beyond it.
 -- Cost: O(entries); per entry one Redis call to read, and one or two to write if it admits. A patched record takes one
---       more for each log to read, and to write.
+--       more for each log to read, and to write, and up to six more for each RL.COUNTER to read.
 local lib = ...
 
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
