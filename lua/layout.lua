@@ -56,6 +56,7 @@ local layout = {
   LEASE_BYTES = 262144,     -- of a lease record's area
   DAY = 86400000,           -- ms by which the clocks of two nodes may differ
   YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
+  GRID = 482520,            -- ms by which the newest entry of a log may be later than the charge: YEAR / 65536, see slide.dated
   DELAY = 2 ^ 37,           -- ms from the clock to any time in a reply, except a rate's
   DRAIN = 2 ^ 43,           -- the same for a rate: limit.MaxDrain in Go, and more if the clock stepped back
   UNITS = 2 ^ 46,           -- units in use of a window, in all shards together

@@ -25,7 +25,6 @@ local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
 local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
 local STATES, YEAR, HOLDS = layout.STATES, layout.YEAR, layout.HOLDS
-local GRID = math.ceil(YEAR / 65536) -- ms by which the newest entry of a log may be later than the charge, see slide.charge
 local record = {}
 lib.record = record
 
@@ -222,7 +221,7 @@ function record.load(key, clock, s, reach, d)
       if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
         record.damaged(key, 'a log of ' .. st.slots .. ' slots')
       end
-      if st.newest > st.last + GRID then record.damaged(key, 'an admission after the newest charge') end
+      if st.newest > st.last + layout.GRID then record.damaged(key, 'an admission after the newest charge') end
     else
       begin = begin + layout.area_bytes(st)
       if kind > HOLDS and (st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS) then

@@ -163,6 +163,25 @@ func TestDamagedRecordsFailWithAnError(t *testing.T) {
 	require.Greater(t, damaged, 100)
 }
 
+// The newest entry of a log may be later than its charge by the longest step of a grid, whichever path reads the record.
+func TestLogWithAnEntryOfTheFutureIsDamaged(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const newest, grid = 3 + 13 + 37 - 6, 482_520 // the index of the ms of the newest entry, and ms
+	q := all["slide"]
+	for _, count := range []int{5, 90} {
+		s.Do("DEL", "k")
+		for i := range count {
+			decide(t, s, "k", base+int64(i), q)
+		}
+		record, last := text(t, s, "k"), uint64(base+count-1)
+		for ahead, status := range map[uint64]byte{grid: 0, grid + 1: 1} {
+			s.Do("SET", "k", record[:newest]+string(put(nil, last+ahead, 6))+record[newest+6:])
+			require.Equal(t, status, decide(t, s, "k", base+100, q)[0], "%d entries, %d ms", count, ahead)
+		}
+	}
+}
+
 // The caches that the library keeps between calls are bounded: ever new specs and directories do not take ever more memory.
 func TestCachesAreBounded(t *testing.T) {
 	t.Parallel()

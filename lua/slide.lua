@@ -10,7 +10,8 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
 local ENTRY, FIELDS = lib.layout.ENTRY_BYTES, lib.layout.FIELDS[lib.layout.SLIDE].bytes
 local WRAP, SHIFT = lib.layout.WRAP, lib.layout.SHIFT
-local YEAR, UNITS, DELAY, SLOTS = lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS
+local YEAR, UNITS, DELAY, SLOTS, GRID =
+  lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS, lib.layout.GRID
 local record = lib.record
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
 local FRONT = 16 -- oldest entries that the fast path of a patched record looks at
@@ -158,7 +159,7 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
       if q.still or last > clock + YEAR then return end
       now = last
     end
-    if newest > last + 1000000 then return end
+    if newest > last + GRID then return end
     local first = now - window -- the first ms that counts
     if newest < first then
       gone, base = n, total
@@ -227,7 +228,7 @@ end
 function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
   local window, limit, ask = q.windows[1], q.limits[1], q.ask
   local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
-  if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + 1000000 or last > clock + YEAR then return end
+  if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + GRID or last > clock + YEAR then return end
   local now = last > clock and last or clock
   local low = now - window -- the first ms that counts
   local ahead = min(n, slots - first, FRONT) -- entries to look at
