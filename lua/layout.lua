@@ -17,7 +17,7 @@ local lib = ...
 local unpack, pack = struct.unpack, struct.pack
 
 local layout = {
-  VERSION = 2,
+  VERSION = 3,
 
   -- Kinds, in names and in specs. A number is never reused for another kind. RESET names no state: a spec of this
   -- kind deletes the key. Nothing is charged to CONCURRENCY: it only has holds.
@@ -32,6 +32,7 @@ local layout = {
   ENTRY_BYTES = 12,         -- of an entry of an RL.SLIDE log: ms 6, running total 6
   COUNTER_BYTES = 5,        -- of one counter of RL.COUNTER
   CELL_BYTES = 21,          -- of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
+  DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
   SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals are kept modulo 2^48
 
@@ -54,7 +55,6 @@ local layout = {
   CELLS = 4096,             -- of a window: TTLs fall into 30 ranges, each twice the one before, with at most 129 deadlines each
   BUCKET_BYTES = 65536,     -- of the ids in one bucket of their hash, see ids.lua
   LEASE_BYTES = 262144,     -- of a lease record's area
-  DAY = 86400000,           -- ms by which the clocks of two nodes may differ
   YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
   GRID = 482520,            -- ms by which the newest entry of a log may be later than the charge: YEAR / 65536, see slide.dated
   DELAY = 2 ^ 37,           -- ms from the clock to any time in a reply, except a rate's
@@ -102,8 +102,8 @@ layout.FIELDS = {
   },
 }
 
--- The fields of a lease record. size, slots: the bytes of the packed table, and of the padded area. ending: the last ms at
--- which the lease record matters. summary: see lease.lua. A lease record is not charged: last and rate stay 0.
+-- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area. ending: the
+-- last ms at which the lease record matters. summary: see lease.lua. A lease record is not charged: last and rate stay 0.
 layout.FIELDS[layout.HOME] = {
   bytes = 12 + layout.SUMMARY_BYTES,
   read = function(st, s, at)

@@ -1,8 +1,8 @@
 -- lease.lua: what the home and the other shards of a split key have in common. shard/lease/lease.go explains the protocol.
 --
--- Each has a lease record: a state of the kind HOME or SHARD, always the last state of the key's record. Its area is a table
--- packed by cmsgpack, padded so that most changes can be written in place. Its fields end with the lease summary: what the
--- fast path must know to admit without reading the table.
+-- Each has a lease record: a state of the kind HOME or SHARD, always the last state of the key's record. Its area is the first
+-- digits of the SHA-1 of a packed table, and the table, packed by cmsgpack. It is padded so that most changes can be written in
+-- place. Its fields end with the lease summary: what the fast path must know to admit without reading the table.
 --
 --   summary  the spec that it is about, from its flags on, 14 bytes; the units that may be in use here 6; what is added to
 --            the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at a shard)
@@ -14,12 +14,11 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, ceil, zeros = math.max, math.ceil, string.rep
 local layout, record = lib.layout, lib.record
 local HOME, SHARD, COUNTER = layout.HOME, layout.SHARD, layout.COUNTER
-local DAY, YEAR, UNITS, NAME = layout.DAY, layout.YEAR, layout.UNITS, layout.NAME_BYTES
+local UNITS, NAME, DIGEST = layout.UNITS, layout.NAME_BYTES, layout.DIGEST_BYTES
 local PAD = 64
 local lease = {
   LEASE = 1000,  -- ms that a loan lasts, counted from before it was requested
   SHARDS = 1024, -- the most shards of a key
-  NUMBER = 999999999, -- the largest number of a shard that engine/wire accepts
   NAMES = 9216,  -- the most states, over all shards, in a home's table: with more it would not fit into LEASE_BYTES
 }
 lib.lease = lease
@@ -54,72 +53,20 @@ function lease.first(rec, st, used, strict)
   return max(ms, 1)
 end
 
--- has reports whether a table has fields of these types.
-local function has(t, types)
-  if type(t) ~= 'table' then return false end
-  for name, wanted in pairs(types) do
-    if type(t[name]) ~= wanted then return false end
-  end
-  return true
-end
-
--- whole reports whether n is an integer from 0 to most.
-local function whole(n, most) return type(n) == 'number' and n >= 0 and n <= most and n % 1 == 0 end
-
--- amounts reports whether a table has only numbers of units, under keys of one type, and at most `most` of them. String keys
--- must name states.
-local function amounts(t, keys, most)
-  local count = 0
-  for key, n in pairs(t) do
-    if type(key) ~= keys or not whole(n, UNITS) then return false end
-    if keys == 'string' and (#key ~= 8 or not record.windowed(unpack('>BI2I5', key))) then return false end
-    count = count + 1
-  end
-  return count <= most
-end
-
--- The fields of the tables of lease records, see home.lua and shard.lua.
-local LENT = { shard = 'number', seq = 'number', incarnation = 'number', over = 'boolean', strict = 'boolean', out = 'table' }
-local TYPES = {
-  [HOME] = { shards = 'number', pairs = 'string', strict = 'boolean', seq = 'number', no_lending_until = 'number',
-    lent = 'table' },
-  [SHARD] = { incarnation = 'number', seq = 'number', pairs = 'string', strict = 'boolean', held = 'table',
-    headroom = 'table', taken = 'number', lease = 'number' },
-}
-
-local WINDOWS = 8 -- of one request
-
--- sound reports whether a table's types and numbers are such as home.lua or shard.lua write.
-local function sound(kind, t, clock)
-  local latest, seq = clock + YEAR, (clock + DAY) * 1000
-  if not has(t, TYPES[kind]) or #t.pairs % NAME ~= 0 or #t.pairs > WINDOWS * NAME or not whole(t.seq, seq) then return false end
-  if kind == SHARD then
-    if not whole(t.incarnation, latest) or not whole(t.taken, latest) or not whole(t.lease, latest)
-      or not amounts(t.held, 'number', WINDOWS) or not amounts(t.headroom, 'number', WINDOWS)
-      or #t.held ~= #t.pairs / NAME or #t.headroom ~= #t.held then return false end
-    for i, held in ipairs(t.held) do
-      if held + t.headroom[i] > unpack('>I5', t.pairs, i * NAME - 4) then return false end -- the limit
-    end
-    return true
-  end
-  if t.shards < 1 or not whole(t.shards, lease.SHARDS) or not whole(t.no_lending_until, latest) then return false end
-  for i, l in ipairs(t.lent) do
-    if i > lease.SHARDS or not has(l, LENT) or l.shard < 1 or not whole(l.shard, lease.NUMBER) or not whole(l.seq, seq)
-      or not whole(l.incarnation, latest + DAY) -- by the shard's clock
-      or not amounts(l.out, 'string', layout.STATES) then return false end
-  end
-  return true
-end
+-- digest returns what is stored before a packed table, to recognize bytes that have changed.
+local function digest(packed) return sub(redis.sha1hex(packed), 1, DIGEST) end
 
 -- open returns the table of the record's lease record, and its state, if there is one. A lease record of another kind than the
--- given one is damage.
+-- given one is damage, and so is a table that is not as keep has stored it. No other number in a table is checked.
 function lease.open(rec, kind)
   local st = rec.lease
   if not st then return nil, st end
-  local ok, t = st.kind == kind and st.size <= st.slots
-  if ok then ok, t = pcall(cmsgpack.unpack, sub(record.area(st), 1, st.size)) end
-  if not ok or not sound(kind, t, rec.clock) then record.damaged(rec.key, 'a lease record without its table') end
-  return t, st
+  local s = record.area(st)
+  local packed = sub(s, DIGEST + 1, st.size)
+  if st.kind ~= kind or st.size > st.slots or digest(packed) ~= sub(s, 1, DIGEST) then
+    record.damaged(rec.key, 'a lease record without its table')
+  end
+  return cmsgpack.unpack(packed), st
 end
 
 -- summarize packs a lease summary. A summary can be about one window only, and its numbers must not be negative; otherwise it
@@ -141,7 +88,8 @@ end
 
 -- keep puts a table into the record in memory, which record.save writes.
 function lease.keep(rec, kind, t, ending, summary)
-  local st, s = rec.lease, cmsgpack.pack(t)
+  local st, packed = rec.lease, cmsgpack.pack(t)
+  local s = digest(packed) .. packed
   local slots = ceil(#s / PAD) * PAD
   if not st then
     st = record.state(kind, 1, 0)

@@ -93,7 +93,7 @@ local function kept_for(kind, window, limit)
 end
 
 -- windowed reports whether kind, buckets and window can name a state that counts over a window.
-function record.windowed(kind, buckets, window)
+local function windowed(kind, buckets, window)
   return window >= 1 and window <= YEAR and (kind == SLIDE or kind == FIXED
     or kind == COUNTER and buckets >= 1 and buckets <= min(window, layout.BUCKETS))
 end
@@ -124,7 +124,7 @@ local directory_of = record.cache(1000, function(s, key)
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
-    elseif not record.windowed(kind % HOLDS, buckets, window) and not (fields.timeless and window == 0) then
+    elseif not windowed(kind % HOLDS, buckets, window) and not (fields.timeless and window == 0) then
       record.damaged(key, 'a state without a window')
     end
     d.held = d.held or kind > HOLDS

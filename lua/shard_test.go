@@ -12,15 +12,12 @@ import (
 func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	const key, window1, window2 = "k%p1", 500, 2000 // ms
-	windows := []window{{window1, 10_000}, {window2, 10_000}}
-	q := spec(1, 2, 1, 1, windows...)
+	const key, ms = "k%p1", 500
+	w := window{ms, 10_000}
+	q := spec(1, 2, 1, 1, w)
 	require.Equal(t, byte(3), decide(t, s, key, base, q)[0])
 	loan := put(put(put(put(nil, (base+1)*1000, 7), base, 6), base+1, 6), 0, 1)
-	for _, w := range windows {
-		loan = put(put(put(append(loan, 1, 0, 1), w.ms, 5), w.limit, 5), 5000, 6)
-		loan = put(loan, 5000, 6)
-	}
+	loan = put(put(put(put(append(loan, 1, 0, 1), w.ms, 5), w.limit, 5), 5000, 6), 5000, 6)
 	reply, err := call(s, Take.Name, key, base+1, string(loan))
 	require.NoError(t, err)
 	require.Equal(t, "\x01", reply)
@@ -29,10 +26,10 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 		clock += 8
 		require.Equal(t, byte(1), decide(t, s, key, clock, q)[4], "granted")
 	}
-	for range 120 {
+	for range 90 {
 		admit()
 	}
-	recall := "\x00" + string(put(nil, (base+1)*1000, 7)) + "\x01" + string(put([]byte{1, 0, 1}, window1, 5))
+	recall := "\x00" + string(put(nil, (base+1)*1000, 7)) + "\x01" + string(put([]byte{1, 0, 1}, ms, 5))
 	clock += 250 // what was admitted more than 250 ms before the last admission has left the window
 	was := len(text(t, s, key))
 	reply, err = call(s, Recall.Name, key, clock, recall)

@@ -238,7 +238,7 @@ func TestDamagedRecordsAreErrorsOfTheirKeys(t *testing.T) {
 // head packs the head of a record, and the names of its states: kind, buckets, window,
 // limit for each.
 func head(names ...int64) []byte {
-	b := bytesOf(1, 2, 2, int64(len(names)/4))
+	b := bytesOf(1, 3, 2, int64(len(names)/4))
 	for i := 0; i < len(names); i += 4 {
 		b = append(b, bytesOf(1, names[i], 2, names[i+1], 5, names[i+2], 5, names[i+3])...)
 	}
@@ -261,8 +261,8 @@ func TestImpossibleRecords(t *testing.T) {
 	}
 	slide := head(1, 1, 60_000, 10)
 	records := map[string][]byte{
-		"65,535 states":          join(bytesOf(1, 2, 2, 65535), bytes.Repeat(head(1, 1, 60_000, 10)[3:], 65535), make([]byte, 37*65535)),
-		"states without names":   bytesOf(1, 2, 2, 65535),
+		"65,535 states":          join(bytesOf(1, 3, 2, 65535), bytes.Repeat(head(1, 1, 60_000, 10)[3:], 65535), make([]byte, 37*65535)),
+		"states without names":   bytesOf(1, 3, 2, 65535),
 		"a far charge":           join(slide, state(far), bytesOf(3, 1, 3, 1, 3, 0, 6, 0, 6, 1, 6, far), log(far, 1)),
 		"a far entry":            join(slide, state(now), bytesOf(3, 1, 3, 1, 3, 0, 6, 0, 6, 1, 6, far), log(far, 1)),
 		"a log of 2^24 entries":  join(slide, state(now), bytesOf(3, 1<<24-1, 3, 1<<24-1, 3, 0, 6, 0, 6, 1<<40, 6, now), make([]byte, 12<<20)),
