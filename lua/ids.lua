@@ -95,7 +95,7 @@ local function sweep(now)
   local fields, set, first = {}, { field, rest }, unpack('>I2', field)
   for i = 1, SLICE do fields[i] = pack('>I2', (first + i) % BUCKETS) end
   for i, s in ipairs(call('HMGET', name, _G.unpack(fields))) do
-    local left = s and fields[i] ~= field and sift(s, now) or s
+    local left = s and sift(s, now)
     if s and #left < #s then set[#set + 1], set[#set + 2] = fields[i], left end
   end
   call('HSET', name, 'n', counted(), _G.unpack(set))

@@ -64,7 +64,7 @@ local layout = {
 lib.layout = layout
 
 -- FIELDS describes the fields of a state, by kind: bytes is their size, read sets them in a state's table from s at an index,
--- and write packs them. timeless allows a window of 0.
+-- and write packs them.
 layout.FIELDS = {
   -- last: the ms of the newest call that charged. rate: how many calls charged in the second before that of last, 2
   -- bytes, and in that of last, 2 bytes, see rate.lua. count, slots, first: the ring's number of entries, its number of slots,
@@ -87,20 +87,17 @@ layout.FIELDS = {
     read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
     write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
   },
-  -- used: the units in the window of last.
-  [layout.FIXED] = {
-    bytes = 16,
-    read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
-    write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
-  },
   -- drained, beyond: the ms, and the ns beyond it, at which all charged units have drained. interval: ns between units.
   -- The window is 0.
   [layout.GCRA] = {
-    bytes = 27, timeless = true,
+    bytes = 27,
     read = function(st, s, at) st.last, st.rate, st.drained, st.beyond, st.interval = unpack('>I6I4I6I3I8', s, at) end,
     write = function(st) return pack('>I6I4I6I3I8', st.last, st.rate, st.drained, st.beyond, st.interval) end,
   },
 }
+
+-- The fields of RL.FIXED are the same as those of RL.COUNTER. used: the units in the window of last.
+layout.FIELDS[layout.FIXED] = layout.FIELDS[layout.COUNTER]
 
 -- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area. ending: the
 -- last ms at which the lease record matters. summary: see lease.lua. A lease record is not charged: last and rate stay 0.
@@ -129,8 +126,9 @@ local HELD = {
       st.charged, st.released, st.next)
   end,
 }
-for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED }) do layout.FIELDS[layout.HOLDS + kind] = HELD end
-layout.FIELDS[layout.HOLDS + layout.CONCURRENCY] = { bytes = HELD.bytes, timeless = true, read = HELD.read, write = HELD.write }
+for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED, layout.CONCURRENCY }) do
+  layout.FIELDS[layout.HOLDS + kind] = HELD
+end
 
 -- An RL.COUNTER with one sub-window stores its two counters, even and odd, among its fields and has no stored area. In memory
 -- the two counters are its area.

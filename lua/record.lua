@@ -92,10 +92,11 @@ local function kept_for(kind, window, limit)
   return 2 ^ 50
 end
 
--- windowed reports whether kind, buckets and window can name a state that counts over a window.
+-- windowed reports whether a state of a kind, or of its held units, can have this many buckets and this window.
 local function windowed(kind, buckets, window)
-  return window >= 1 and window <= YEAR and (kind == SLIDE or kind == FIXED
-    or kind == COUNTER and buckets >= 1 and buckets <= min(window, layout.BUCKETS))
+  kind = kind % HOLDS
+  if kind == layout.GCRA or kind == layout.CONCURRENCY then return window == 0 end
+  return window >= 1 and window <= YEAR and (kind ~= COUNTER or buckets >= 1 and buckets <= min(window, layout.BUCKETS))
 end
 
 -- directory_of returns a table of what a record's directory determines:
@@ -124,7 +125,7 @@ local directory_of = record.cache(1000, function(s, key)
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
-    elseif not windowed(kind % HOLDS, buckets, window) and not (fields.timeless and window == 0) then
+    elseif not windowed(kind, buckets, window) then
       record.damaged(key, 'a state without a window')
     end
     d.held = d.held or kind > HOLDS
