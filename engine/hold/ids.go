@@ -6,6 +6,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/shrink"
 )
 
 // class is the namespace of an id: requests of different classes may use the same id.
@@ -137,13 +138,9 @@ func (x *ids) drop(e *entry) {
 	if e.hold != nil {
 		x.limits -= len(e.hold.windows)
 	}
-	if len(x.all) < x.most/4 && x.most > 64 { // a Go map does not shrink
-		all := make(map[name]*entry, len(x.all))
-		for n, e := range x.all {
-			all[n] = e
-		}
-		x.all, x.most = all, len(all)
-		x.due = append(make(dueHeap, 0, len(x.due)+len(x.due)/4), x.due...)
+	x.all = shrink.Map(x.all, &x.most)
+	if n := len(x.due); n < cap(x.due)/4 && n > 64 {
+		x.due = append(make(dueHeap, 0, n+n/4), x.due...)
 	}
 }
 

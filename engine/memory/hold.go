@@ -105,12 +105,11 @@ func (x *holder) done(name []byte) {
 			e.memory.Add(keyBytes(len(name)))
 			h.heap.add(x.key, x.book.Until())
 		}
-		x.key.book, h.books[x.key] = true, x.book
+		h.setBook(x.key, x.book)
 		h.heap.hasten(x.key, x.clock+lookAgain)
 		bytes = x.book.Bytes() + bookBytes
 	case x.had > 0:
-		delete(h.books, x.key)
-		x.key.book = false
+		h.setBook(x.key, nil)
 	}
 	e.memory.Add(bytes - x.had - x.reserved)
 }

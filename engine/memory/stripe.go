@@ -7,6 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/internal/shrink"
 )
 
 // state is one state of a key.
@@ -34,15 +35,15 @@ const (
 	slotBytes   = 44 + 9
 )
 
-// stripe is a share of the keys with a lock of its own.
+// stripe is a share of the keys with a lock of its own. It is as long as a cache line.
 type stripe struct {
 	mu   sync.Mutex // guards all below, and the records
 	keys map[string]*record
 	heap dueHeap
 	most int // the most keys that the map has had since it was made
 
-	books map[*record]*hold.Book // of the few keys that hold units or know ids
-	_     [8]byte                // a cache line to itself
+	books     map[*record]*hold.Book // of the few keys that hold units or know ids
+	mostBooks int                    // as most
 }
 
 // newest returns the ms of the key's newest admission.
@@ -157,13 +158,19 @@ func (h *stripe) insert(key []byte) *record {
 func (h *stripe) remove(k *record) {
 	h.heap.remove(k)
 	delete(h.keys, k.key)
-	delete(h.books, k)
-	if len(h.keys) < h.most/4 && h.most > 64 {
-		// A Go map does not shrink.
-		keys := make(map[string]*record, len(h.keys))
-		for name, k := range h.keys {
-			keys[name] = k
-		}
-		h.keys, h.most = keys, len(keys)
+	h.keys = shrink.Map(h.keys, &h.most)
+	h.setBook(k, nil)
+}
+
+// setBook gives a key a book, or takes it away.
+func (h *stripe) setBook(k *record, b *hold.Book) {
+	switch {
+	case b != nil:
+		h.books[k] = b
+		h.mostBooks = max(h.mostBooks, len(h.books))
+	case k.book:
+		delete(h.books, k)
+		h.books = shrink.Map(h.books, &h.mostBooks)
 	}
+	k.book = b != nil
 }
