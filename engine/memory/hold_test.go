@@ -210,6 +210,31 @@ func TestHoldsWhenMemoryIsFull(t *testing.T) {
 	require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Overrun: 1}, conformance.Ask(e, ended(r, 3)).Settled)
 }
 
+// Lapses that a request removes are counted, even if there is no memory for the request.
+func TestLapsesAreCountedWhenMemoryIsFull(t *testing.T) {
+	for name, r := range map[string]engine.Request{
+		"charge": conformance.Slide("k", 10, 1000, 1), "hold": reserve("k", 10, 1000, 1, "b", 5000),
+		"once": {Key: []byte("k"), Spec: conformance.Slide("k", 10, 1000, 1).Spec, Hold: &engine.Hold{ID: engine.DigestOf([]byte("c")), Once: true}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, clock := setClock(t, Config{})
+			require.True(t, conformance.Ask(e, reserve("k", 10, 60_000, 2, "a", 100)).Allowed)
+			*clock += 200
+			e.cfg.MaxMemory = 1
+			lapsed := int64(0)
+			for range 2 {
+				res := conformance.Ask(e, r)
+				require.Equal(t, engine.FailClosed, res.Fail)
+				lapsed += res.Lapsed
+			}
+			e.cfg.MaxMemory = 0
+			res := conformance.Ask(e, r)
+			require.True(t, res.Allowed)
+			require.EqualValues(t, 1, lapsed+res.Lapsed)
+		})
+	}
+}
+
 // A key expires with the last of its holds and ids, even if it would once have expired much later.
 func TestKeyEndsWithItsHolds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -27,7 +27,8 @@ import (
 // Config configures an Engine.
 type Config struct {
 	// MaxMemory bounds the bytes that keys and their states hold; 0 means no bound.
-	// The process needs more: Go's collector keeps up to as much again in garbage.
+	// Holds are charged even if they exceed it, by at most two fifths: they have taken memory
+	// while they were held. The process needs more: Go's collector keeps up to as much again in garbage.
 	MaxMemory int64
 
 	// Now is the clock; nil means time.Now.
