@@ -33,7 +33,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 		}
 	}
 	var us [limit.MaxWindows]limit.Usage
-	granted, err := b.Ask(st, clock, now, &r.Spec, 1, &us, func(int64) error {
+	granted, err := b.Ask(st, clock, now, &r.Spec, &us, func() error {
 		if err := b.bound(now, e.class, &r.Spec); err != nil {
 			return err
 		}

@@ -66,38 +66,33 @@ func (b *Book) Bytes() int64 {
 	return sum
 }
 
-// Ask answers an entry of n equal requests, and fills in a usage per window. The first granted of them are admitted: take
-// charges or holds them, unless their cost is 0.
-func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, n int64, us *[limit.MaxWindows]limit.Usage, take func(granted int64) error) (granted int64, err error) {
+// Ask decides a request, and fills in a usage per window. granted is 1 if it is admitted, else 0. take charges or holds an
+// admitted request, unless its cost is 0.
+func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage, take func() error) (granted int64, err error) {
 	var rs [limit.MaxWindows]Reading
-	granted = n
+	granted = 1
 	for i, w := range s.Limits() {
 		view := b.window(st, s, w)
 		rs[i] = view.Read(now, s)
 		us[i] = limit.Usage{Used: rs[i].Used}
 		view.Tell(&us[i], clock, now, 0, s)
-		granted = min(granted, s.Fits(w, rs[i].Used, n))
+		granted = min(granted, s.Fits(w, rs[i].Used, 1))
 	}
-	taken := granted > 0 && s.Cost > 0
-	if taken {
-		if err := take(granted); err != nil {
-			return 0, err
+	if granted > 0 {
+		if s.Cost > 0 {
+			if err := take(); err != nil {
+				return 0, err
+			}
 		}
+		return granted, nil
 	}
 	for i, w := range s.Limits() {
-		denies := granted < n && s.Denies(w, &us[i], granted)
-		if !taken && !denies {
-			continue
-		}
 		view := b.window(st, s, w)
-		if taken {
-			rs[i] = view.Read(now, s)
-		}
-		if denies && (view.State != nil || view.Cells != nil) { // else the cost exceeds the limit: there is never room
+		if s.Denies(w, &us[i], 0) && (view.State != nil || view.Cells != nil) { // else the cost exceeds the limit: there is never room
 			us[i].Room = view.RoomAt(now, w.Limit-s.Wanted(), s, rs[i]) - clock
 		}
 	}
-	return granted, nil
+	return 0, nil
 }
 
 // Tell completes the usages for the answer after the entry has charged its units, or held some.

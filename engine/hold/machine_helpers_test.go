@@ -72,7 +72,7 @@ func (k *subject) decide(clock int64, r *engine.Request) (Admission, error) {
 	}
 	var us [limit.MaxWindows]limit.Usage
 	var a Admission
-	granted, err := book.Ask(k, clock, now, &r.Spec, 1, &us, func(int64) error {
+	granted, err := book.Ask(k, clock, now, &r.Spec, &us, func() error {
 		a.Lapsed = book.Lapse(k, now)
 		k.chargeAll(now, &r.Spec)
 		return nil
@@ -98,7 +98,7 @@ func (k *subject) admits(clock int64, r *engine.Request) bool {
 	var us [limit.MaxWindows]limit.Usage
 	s := r.Spec
 	s.Cost = max(s.Cost, 1)
-	granted, err := k.book.Ask(k, clock, k.at(clock, r.Hold != nil && r.Cost > 0), &s, 1, &us, func(int64) error { return engine.ErrStates })
+	granted, err := k.book.Ask(k, clock, k.at(clock, r.Hold != nil && r.Cost > 0), &s, &us, func() error { return engine.ErrStates })
 	return granted > 0 || err != nil
 }
 

@@ -26,7 +26,7 @@ func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 	var granted int64
 	err := e.withRoom(clock, func() (err error) {
 		var lapsed int64
-		granted, lapsed, err = e.ask(h, clock, r, 1, &us)
+		granted, lapsed, err = e.ask(h, clock, r, &us)
 		res.Lapsed += lapsed
 		return err
 	})
@@ -46,21 +46,20 @@ func (e *Engine) fail(err error, clock int64, r *engine.Request, res *engine.Res
 	res.Err = err
 }
 
-// ask answers an entry: n requests equal to r, made together at a clock in ms. It
-// admits and charges the first granted of them, and fills in a usage per window. lapsed is
-// the number of lapsed holds that it removed. With an error, errFull or engine.ErrStates,
-// nothing was charged.
-func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
+// ask decides a request at a clock in ms, charges it if it is admitted, and fills in a usage per
+// window. granted is 1 for an admission, else 0; lapsed is the number of lapsed holds that ask
+// removed. With an error, errFull or engine.ErrStates, nothing was charged.
+func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	c := charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}
 	if c.key != nil {
 		if c.key.book {
-			return e.askHeld(h, clock, r, n, us)
+			return e.askHeld(h, clock, r, us)
 		}
 		c.now = r.Now(clock, c.key.newest())
 	}
-	granted = n
+	granted = 1
 	for i, w := range r.Limits() {
 		us[i] = limit.Usage{}
 		if c.key != nil {
@@ -71,30 +70,27 @@ func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, n int64, us *[li
 			us[i].Used = c.readings[i].Used
 			s.Tell(&us[i], clock, 0)
 		}
-		granted = min(granted, r.Fits(w, us[i].Used, n))
+		granted = min(granted, r.Fits(w, us[i].Used, 1))
 	}
-	if granted > 0 && r.Cost > 0 {
-		if err := e.charge(h, &c, r, granted); err != nil {
+	switch {
+	case granted == 0:
+		for i, w := range r.Limits() {
+			if s := c.states[i]; s != nil && r.Denies(w, &us[i], 0) {
+				us[i].Room = s.RoomAt(c.now, w.Limit-r.Wanted(), &r.Spec, c.readings[i]) - clock
+			}
+		}
+	case r.Cost > 0:
+		if err := e.charge(h, &c, r); err != nil {
 			return 0, 0, err
 		}
 		for i := range r.N {
-			c.states[i].Tell(&us[i], clock, granted*r.Cost)
-		}
-	}
-	if granted < n {
-		for i, w := range r.Limits() {
-			if s := c.states[i]; s != nil && r.Denies(w, &us[i], granted) {
-				if granted > 0 && r.Cost > 0 {
-					c.readings[i] = s.Read(c.now, &r.Spec)
-				}
-				us[i].Room = s.RoomAt(c.now, w.Limit-r.Wanted(), &r.Spec, c.readings[i]) - clock
-			}
+			c.states[i].Tell(&us[i], clock, r.Cost)
 		}
 	}
 	return granted, 0, nil
 }
 
-// charge is what one entry is about to charge.
+// charge is what one request is about to charge.
 type charge struct {
 	clock    int64 // ms
 	now      int64 // the ms by which the windows are decided, see limit.Spec.Now
@@ -103,9 +99,9 @@ type charge struct {
 	readings [limit.MaxWindows]limit.Reading
 }
 
-// charge adds the cost of the requests to every window or, if memory is full or the key
+// charge adds the cost of a request to every window or, if memory is full or the key
 // has too many windows, to none. It fills in the states that it creates.
-func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64) error {
+func (e *Engine) charge(h *stripe, c *charge, r *engine.Request) error {
 	need, missing := c.need(r)
 	if missing && h.full(c.key, &r.Spec, c.clock) {
 		return engine.ErrStates
@@ -113,7 +109,7 @@ func (e *Engine) charge(h *stripe, c *charge, r *engine.Request, requests int64)
 	if !e.reserve(need) {
 		return errFull
 	}
-	e.apply(h, c, r, requests)
+	e.apply(h, c, r)
 	return nil
 }
 
@@ -137,10 +133,10 @@ func (c *charge) need(r *engine.Request) (need int64, missing bool) {
 }
 
 // apply is charge, after the memory that it needs was reserved.
-func (e *Engine) apply(h *stripe, c *charge, r *engine.Request, requests int64) {
+func (e *Engine) apply(h *stripe, c *charge, r *engine.Request) {
 	for i, w := range r.Limits() { // existing states first: add may take over one that has expired
 		if s := c.states[i]; s != nil {
-			s.Charge(c.now, &r.Spec, w, requests, c.readings[i])
+			s.Charge(c.now, &r.Spec, w, 1, c.readings[i])
 		}
 	}
 	created := c.key == nil
@@ -151,7 +147,7 @@ func (e *Engine) apply(h *stripe, c *charge, r *engine.Request, requests int64) 
 	for i, w := range r.Limits() {
 		if c.states[i] == nil {
 			s, freed := c.key.add(&r.Spec, w, min(c.now, c.clock))
-			s.Charge(c.now, &r.Spec, w, requests, limit.Reading{})
+			s.Charge(c.now, &r.Spec, w, 1, limit.Reading{})
 			c.states[i] = s
 			e.memory.Add(-freed)
 		}

@@ -87,10 +87,10 @@ func (x *holder) read(r *engine.Request) {
 	}
 }
 
-// chargeNow charges requests that are equal to r, after lapsed holds were removed.
-func (x *holder) chargeNow(r *engine.Request, requests int64) error {
+// chargeNow charges r, after lapsed holds were removed.
+func (x *holder) chargeNow(r *engine.Request) error {
 	x.read(r)
-	return x.e.charge(x.h, &x.charge, r, requests)
+	return x.e.charge(x.h, &x.charge, r)
 }
 
 // done accounts for the book, and keeps it unless it is empty.
@@ -115,14 +115,14 @@ func (x *holder) done(name []byte) {
 }
 
 // askHeld is ask for a key with a book.
-func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, n int64, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
+func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	x := e.holder(h, clock, r, false)
-	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, n, us, func(granted int64) error {
+	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, us, func() error {
 		lapsed = x.book.Lapse(x, x.now)
-		return x.chargeNow(r, granted)
+		return x.chargeNow(r)
 	})
 	if granted > 0 && r.Cost > 0 {
-		x.book.Tell(x, clock, x.now, &r.Spec, granted*r.Cost, us)
+		x.book.Tell(x, clock, x.now, &r.Spec, r.Cost, us)
 	}
 	x.done(r.Key)
 	return granted, lapsed, err
@@ -161,7 +161,7 @@ func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Ad
 			x.reserved = bytes
 			return nil
 		},
-		Charge: func() error { return x.chargeNow(r, 1) },
+		Charge: func() error { return x.chargeNow(r) },
 	})
 }
 

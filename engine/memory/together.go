@@ -93,7 +93,7 @@ func (t *together) ask(i int) (granted int64, err error) {
 	h := t.e.stripe(r.Key)
 	x := t.e.holder(h, t.clock, r, false)
 	t.keys[i] = x
-	return x.book.Ask(x, t.clock, x.now, &r.Spec, 1, &t.usages[i], func(int64) error {
+	return x.book.Ask(x, t.clock, x.now, &r.Spec, &t.usages[i], func() error {
 		x.read(r)
 		if _, missing := x.need(r); missing && h.full(x.key, &r.Spec, t.clock) {
 			return engine.ErrStates
@@ -126,7 +126,7 @@ func (t *together) charge() (failed int, err error) {
 			continue
 		}
 		if err == nil {
-			t.e.apply(x.h, &x.charge, r, 1)
+			t.e.apply(x.h, &x.charge, r)
 			x.book.Tell(x, t.clock, x.now, &r.Spec, r.Cost, &t.usages[i])
 		}
 		x.done(r.Key)
