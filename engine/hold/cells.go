@@ -100,12 +100,6 @@ func (c *Cells) Lapsed(now int64) int64 {
 // Empty reports whether there are no cells, not even lapsed ones.
 func (c *Cells) Empty() bool { return len(c.list) == 0 }
 
-// Limit returns the limit of the newest hold.
-func (c *Cells) Limit() int64 { return c.limit }
-
-// Last returns the ms of the newest hold.
-func (c *Cells) Last() int64 { return c.last }
-
 // Bytes returns the memory that c takes.
 func (c *Cells) Bytes() int64 { return cellsBytes + int64(cap(c.list))*cellBytes }
 

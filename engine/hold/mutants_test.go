@@ -113,7 +113,7 @@ func mutants() []*mutant {
 	})
 	broken("a settle is taken at the deadline", func(m *mutant) {
 		m.settles = func(k *subject, now int64, r *engine.Request) func(engine.Settlement) {
-			if e := k.book.ids.all[holdName(r)]; e != nil && e.until == now && k.outOf(r) != nil {
+			if e := k.book.ids.all[nameOf(r)]; e != nil && e.until == now && k.outOf(r) != nil {
 				k.move(e.hold, now+1)
 				e.until++
 			}
@@ -123,7 +123,7 @@ func mutants() []*mutant {
 	broken("a settle that comes again is forgotten", func(m *mutant) {
 		m.settles = func(k *subject, _ int64, r *engine.Request) func(engine.Settlement) {
 			return func(engine.Settlement) {
-				if e := k.book.ids.all[holdName(r)]; e != nil && e.hold.settled {
+				if e := k.book.ids.all[nameOf(r)]; e != nil && e.hold.settled {
 					k.book.ids.drop(e)
 				}
 			}
@@ -171,7 +171,7 @@ func mutants() []*mutant {
 
 // outOf returns the hold of a request's id if it is out.
 func (k *subject) outOf(r *engine.Request) *held {
-	e := k.book.ids.all[holdName(r)]
+	e := k.book.ids.all[nameOf(r)]
 	if e == nil || e.hold == nil || e.hold.settled {
 		return nil
 	}

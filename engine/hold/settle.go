@@ -8,7 +8,7 @@ import (
 // Settle ends a hold and charges the cost of r in its windows, or ends a lease of RL.ACQUIRE. A hold that is unknown, has
 // lapsed, or was settled with another cost is not settled. lapsed is the number of lapsed holds that Settle removed.
 func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Settlement, lapsed int64, err error) {
-	e := b.ids.find(holdName(r), now)
+	e := b.ids.find(nameOf(r), now)
 	if e == nil {
 		return done, 0, nil
 	}
@@ -93,12 +93,4 @@ func (b *Book) has(s *limit.Spec, h *held) bool {
 		}
 	}
 	return true
-}
-
-// holdName returns the name of the hold that a settle ends.
-func holdName(r *engine.Request) name {
-	if r.Kind == limit.Concurrency {
-		return name{slots, r.Hold.ID}
-	}
-	return name{reservation, r.Hold.ID}
 }

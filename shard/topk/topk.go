@@ -132,10 +132,8 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 	k.seen.Others += d.Others
 	k.seen.Lapsed += d.Lapsed
 	k.seen.Overrun += d.Overrun
-	if d.Shadow > 0 {
-		k.seen.Shadow += d.Shadow
-		k.seen.ShadowDenied += d.ShadowDenied
-	}
+	k.seen.Shadow += d.Shadow
+	k.seen.ShadowDenied += d.ShadowDenied
 	if own > 0 || d.Shadow > 0 && k.seen.own() == 0 {
 		k.seen.Limit, k.seen.Remaining = d.Limit, d.Remaining
 	}
