@@ -10,26 +10,22 @@ import (
 // errFull is the error of a request for which there is no memory.
 var errFull = errors.New("memory is full")
 
-// withRoom calls try, and once more if memory was full and expired keys were dropped.
-func (e *Engine) withRoom(clock int64, try func() error) error {
-	err := try()
-	if errors.Is(err, errFull) && e.sweepAll(clock) {
-		err = try()
-	}
-	return err
+// madeRoom reports whether a request that met an error is worth another try: memory was full, and
+// madeRoom has dropped expired keys.
+func (e *Engine) madeRoom(err error, clock int64) bool {
+	return errors.Is(err, errFull) && e.sweepAll(clock)
 }
 
 // decide answers one decision.
 func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
 	var us [limit.MaxWindows]limit.Usage
-	var granted int64
-	err := e.withRoom(clock, func() (err error) {
-		var lapsed int64
+	granted, lapsed, err := e.ask(h, clock, r, &us)
+	if err != nil && e.madeRoom(err, clock) {
+		res.Lapsed = lapsed
 		granted, lapsed, err = e.ask(h, clock, r, &us)
-		res.Lapsed += lapsed
-		return err
-	})
+	}
+	res.Lapsed += lapsed
 	if err != nil {
 		e.fail(err, clock, r, res)
 		return

@@ -131,15 +131,17 @@ func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.M
 // admit answers a decision with an id.
 func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
-	err := e.withRoom(clock, func() error {
-		a, err := e.admitStripe(h, clock, r)
-		res.Decision, res.Again = a.Decision, a.Again
-		res.Lapsed += a.Lapsed
-		return err
-	})
+	a, err := e.admitStripe(h, clock, r)
+	if err != nil && e.madeRoom(err, clock) {
+		res.Lapsed = a.Lapsed
+		a, err = e.admitStripe(h, clock, r)
+	}
+	res.Lapsed += a.Lapsed
 	if err != nil {
 		e.fail(err, clock, r, res)
+		return
 	}
+	res.Decision, res.Again = a.Decision, a.Again
 }
 
 func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Admission, error) {

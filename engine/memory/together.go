@@ -7,13 +7,13 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// together is a multi-key request that is being decided. The stripes of all its keys are locked.
+// together is a multi-key request that is being decided.
 type together struct {
 	e        *Engine
 	clock    int64 // ms
 	requests []engine.Request
 	results  []engine.Result
-	keys     []*holder // of each request
+	keys     []*holder // of each request, whose stripes are locked
 	usages   [][limit.MaxWindows]limit.Usage
 	granted  []int64 // 1 for each key that has room
 }
@@ -21,17 +21,14 @@ type together struct {
 // decideTogether answers a multi-key request. If a key's windows are too many, or do not fit into
 // memory, that key's error or FAIL policy answers for all keys, and nothing is charged.
 func (e *Engine) decideTogether(clock int64, requests []engine.Request, results []engine.Result) {
-	failed := 0
-	err := e.withRoom(clock, func() (err error) {
-		stripes := e.lockAll(requests)
-		defer unlockAll(stripes)
-		t := together{
-			e: e, clock: clock, requests: requests, results: results, keys: make([]*holder, len(requests)),
-			usages: make([][limit.MaxWindows]limit.Usage, len(requests)), granted: make([]int64, len(requests)),
-		}
+	t := together{
+		e: e, clock: clock, requests: requests, results: results, keys: make([]*holder, len(requests)),
+		usages: make([][limit.MaxWindows]limit.Usage, len(requests)), granted: make([]int64, len(requests)),
+	}
+	failed, err := t.decide()
+	if err != nil && e.madeRoom(err, clock) {
 		failed, err = t.decide()
-		return err
-	})
+	}
 	if err != nil {
 		e.fail(err, clock, &requests[failed], &results[failed])
 		refuse := func(r *engine.Request, res *engine.Result) { e.refuse(clock, r, res) }
@@ -60,9 +57,11 @@ func unlockAll(stripes []*stripe) {
 	}
 }
 
-// decide charges all keys if each of them has room. With an error about the key of request failed,
-// nothing is charged.
+// decide locks all keys, and charges them if each of them has room. With an error, which is about the
+// key of request failed, nothing is charged.
 func (t *together) decide() (failed int, err error) {
+	stripes := t.e.lockAll(t.requests)
+	defer unlockAll(stripes)
 	all := true
 	for i := range t.requests {
 		if t.granted[i], err = t.ask(i); err != nil {
