@@ -5,12 +5,15 @@ const Slots = 16384
 
 // Slot returns the Redis Cluster slot of a stored key: the CRC16 of its hash tag, modulo Slots.
 func Slot(key []byte) int {
-	key = Tag(key)
-	crc := uint16(0)
-	for _, c := range key {
+	return int(crc16(0, Tag(key))) % Slots
+}
+
+// crc16 returns the CRC of what crc is the CRC of, followed by b.
+func crc16(crc uint16, b []byte) uint16 {
+	for _, c := range b {
 		crc = crc<<8 ^ crcTable[byte(crc>>8)^c]
 	}
-	return int(crc) % Slots
+	return crc
 }
 
 // crcTable holds the CRC16/XMODEM of every byte: polynomial 0x1021, initial value 0, not

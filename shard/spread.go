@@ -1,5 +1,7 @@
 package shard
 
+import "strconv"
+
 // Spread appends to dst the numbers of n shards of the named key in a Redis Cluster, in ascending
 // order. The first is the home, 0. The numbers are chosen so that each master gets one shard
 // before any gets a second one, and so on. owner returns the master of a slot, from 0 to
@@ -8,12 +10,17 @@ package shard
 // The number of a shard is part of the name of its stored key, and so determines its slot:
 // with another number the shard may be on another master.
 func Spread(dst []int, name []byte, n, masters int, owner func(slot int) int) []int {
-	shards := make([]int, masters) // Number of shards on each master.
-	stored := make([]byte, 0, len(name)+16)
+	shards := make([]int, masters)              // Number of shards on each master.
+	begin := Tag(AppendStoredKey(nil, name, 1)) // The tags of all shards but the home differ only in the number at the end.
+	crc := crc16(0, begin[:len(begin)-1])
+	var digits [20]byte
 	most := 1 // Shards that each master may have for now.
 	for number, found, tried := 0, 0, 0; found < n; number++ {
-		stored = AppendStoredKey(stored[:0], name, number)
-		m := owner(Slot(stored))
+		slot := int(crc16(crc, strconv.AppendInt(digits[:0], int64(number), 10))) % Slots
+		if number == 0 {
+			slot = Slot(AppendStoredKey(nil, name, 0))
+		}
+		m := owner(slot)
 		if tried++; tried > 64*masters {
 			most, tried = most+1, 0 // Some master has hardly any slots. Stop searching for them.
 		}

@@ -9,14 +9,18 @@ import (
 func TestSpreadUsesAllMastersEvenly(t *testing.T) {
 	for _, masters := range []int{1, 2, 3, 6, 50} {
 		owner := func(slot int) int { return slot * masters / Slots }
+		names := [][]byte{{}, []byte("{a}%"), []byte("b\xffs")}
 		for i := range 50 {
-			for _, n := range []int{1, 2, 3, 4, 7, 12} {
-				shards := Spread([]int{-1}, testKey(i), n, masters, owner)[1:]
+			names = append(names, testKey(i))
+		}
+		for _, name := range names {
+			for _, n := range []int{1, 2, 3, 4, 7, 12, 60} {
+				shards := Spread([]int{-1}, name, n, masters, owner)[1:]
 				require.Len(t, shards, n)
 				require.Zero(t, shards[0], "the home is shard 0")
 				on := make([]int, masters)
 				for j, shard := range shards {
-					on[owner(Slot(AppendStoredKey(nil, testKey(i), shard)))]++
+					on[owner(Slot(AppendStoredKey(nil, name, shard)))]++
 					require.False(t, j > 0 && shard <= shards[j-1], "no number appears twice")
 				}
 				for _, count := range on {
