@@ -21,9 +21,17 @@ type layout struct {
 	used  int64   // when this turn began
 	dry   []int64 // by index in numbers: until when the shard is skipped, because it had no room and got no loan
 
-	load  bool          // the key is split because of its load
-	hot   int64         // when the load was last high enough
-	rates map[int]int64 // charging calls per second, by shard number
+	needed int64 // when a request last asked a shard, or the home last said that the key is split
+
+	load  bool         // the key is split because of its load
+	hot   int64        // when the load was last high enough
+	rates map[int]rate // the latest rates, by shard number
+}
+
+// rate is the rate of charging calls that a shard has reported.
+type rate struct {
+	calls int64 // per second
+	at    int64 // when the shard reported it
 }
 
 // memory returns the approximate memory, in bytes, of a layout and its key of that length.
@@ -35,6 +43,9 @@ const (
 
 	dryFor  = 10 // ms for which a shard without room is skipped
 	maxTurn = 64 // most requests of one turn of a shard
+
+	sweepEvery = 1000                // ms between two searches for layouts that are not needed any more
+	keepFor    = leaseMs + coolAfter // ms for which a layout is kept that is not needed
 
 	// turnFor is the length of a turn in ms, once all shards hold units. Before that, a turn
 	// lasts for 1 ms. Long turns are faster, because the node's caches are cold at the first
@@ -51,7 +62,7 @@ func (s *Splitter) choose(r *engine.Request, n, with int) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	l := s.layout(r.Key, n)
-	l.learned = false
+	l.learned, l.needed = false, now
 	if len(r.ID) > 0 {
 		return l.numbers[xxhash.Sum64(r.ID)%uint64(len(l.numbers))]
 	}
@@ -81,7 +92,7 @@ func (s *Splitter) choose(r *engine.Request, n, with int) int {
 func (s *Splitter) layout(key []byte, n int) *layout {
 	l := s.layouts[string(key)]
 	if l == nil {
-		l = &layout{shards: n, next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
+		l = &layout{shards: n, needed: s.now(), next: int(xxhash.Sum64(key) % uint64(n))} // #nosec G115 -- below n
 		name := string(key)
 		for other, old := range s.layouts { // drop any: it will be learned again
 			if len(s.layouts) < maxLayouts && s.memory+l.memory(len(name)) <= maxLayoutMemory {
@@ -95,7 +106,7 @@ func (s *Splitter) layout(key []byte, n int) *layout {
 	}
 	if top := s.nodes.Topology(); l.topology != top || len(l.numbers) != l.shards {
 		l.topology, l.numbers = top, top.Spread(key, l.shards)
-		l.dry = make([]int64, len(l.numbers))
+		l.dry, l.rates = make([]int64, len(l.numbers)), nil
 		l.next %= len(l.numbers)
 	}
 	return l
@@ -112,6 +123,20 @@ func (s *Splitter) drop(key string, l *layout) {
 	}
 }
 
+// sweep drops the layouts that have not been needed for a while, if the last sweep was long enough ago. While
+// there is a layout, each request takes mu. mu is held.
+func (s *Splitter) sweep(now int64) {
+	if now-s.swept < sweepEvery {
+		return
+	}
+	s.swept = now
+	for key, l := range s.layouts {
+		if now-l.needed > keepFor {
+			s.drop(key, l)
+		}
+	}
+}
+
 // count updates known and PossiblySplit. mu is held.
 func (s *Splitter) count() {
 	s.known.Store(int64(len(s.layouts)))
@@ -124,12 +149,15 @@ func (s *Splitter) learn(key []byte, shards int) {
 	if shards < 2 && s.known.Load() == 0 {
 		return
 	}
+	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.sweep(now)
 	switch l := s.layouts[string(key)]; {
 	case shards > 1 && l == nil:
 		s.layout(key, min(shards, engine.MaxShards)).learned = true
 	case shards > 1:
+		l.needed = now
 		s.memory -= l.memory(len(key))
 		l.shards = min(shards, engine.MaxShards)
 		s.memory += l.memory(len(key))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/stretchr/testify/require"
 )
 
@@ -101,6 +102,31 @@ func TestTheNumberOfShardsIsLearnedFromTheHome(t *testing.T) {
 	require.Equal(t, 3, s.Shards(r.Key), "the split was wanted here")
 	s.learn(r.Key, 1<<16-1)
 	require.Equal(t, engine.MaxShards, s.Shards(r.Key), "no more than there can be")
+}
+
+// A layout that no request needs any more is dropped when there are replies about other keys: while there is
+// one, each request costs more.
+func TestLayoutsThatAreNotNeededAreDropped(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	wanted, byLoad, other := ask("wanted", 1000, 3), ask("by load", 1000, 0), ask("other", 1000, 0)
+	s.Configure(Settings{Threshold: 100})
+	s.choose(&wanted, 3, -1)
+	s.Observe(&byLoad, 0, &wire.Answer{Rate: 100})
+	s.learn([]byte("learned"), 3)
+	require.EqualValues(t, 3, s.PossiblySplit.Load())
+	n.now.Add(keepFor)
+	s.choose(&wanted, 3, -1)
+	s.learn([]byte("learned"), 3)
+	s.Observe(&other, 0, new(wire.Answer))
+	require.EqualValues(t, 3, s.PossiblySplit.Load(), "not for long enough")
+	n.now.Add(sweepEvery)
+	s.Observe(&other, 0, new(wire.Answer))
+	require.Equal(t, []int{3, 1, 3}, []int{s.Shards(wanted.Key), s.Shards(byLoad.Key), s.Shards([]byte("learned"))})
+	require.Zero(t, s.byLoad.Load())
+	n.now.Add(keepFor + 1)
+	s.Observe(&other, 0, new(wire.Answer))
+	require.Zero(t, s.PossiblySplit.Load())
+	require.Zero(t, s.memory)
 }
 
 // The number and the memory of layouts are bounded: a new layout replaces another one.

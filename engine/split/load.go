@@ -52,11 +52,11 @@ func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 	s.observeRate(r, shard, a.Rate)
 }
 
-// observeRate splits a key whose rate of charging calls per second reaches the threshold, and
+// observeRate splits a key whose number of charging calls per second reaches the threshold, and
 // ends the split when the rate has been low for a while.
-func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
+func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 	threshold := s.live.Load().Threshold
-	if threshold <= 0 || rate < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {
+	if threshold <= 0 || calls < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {
 		return
 	}
 	now := s.now()
@@ -65,22 +65,25 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, rate int64) {
 	l := s.layouts[string(r.Key)]
 	if l == nil || !l.load {
 		n := int(min(int64(len(s.nodes.Topology().Nodes)), r.Smallest()/minShardLimit))
-		if rate < threshold || l != nil && !l.learned || n < 2 {
+		if calls < threshold || l != nil && !l.learned || n < 2 {
 			return
 		}
 		l = s.layout(r.Key, n)
 		l.load, l.learned, l.hot = true, false, now
 		s.byLoad.Add(1)
-		s.config.Logger.Info("splitting a key because of its load", "shards", n, "calls_per_second", rate)
+		s.config.Logger.Info("splitting a key because of its load", "shards", n, "calls_per_second", calls)
 		return
 	}
 	if l.rates == nil {
-		l.rates = map[int]int64{}
+		l.rates = map[int]rate{}
 	}
-	l.rates[shard] = rate
+	l.rates[shard] = rate{calls, now}
 	sum := int64(0)
-	for _, of := range l.rates {
-		sum += of
+	for of, r := range l.rates {
+		if now-r.at > coolAfter { // no request asks this shard any more
+			delete(l.rates, of)
+		}
+		sum += l.rates[of].calls
 	}
 	if sum >= threshold/2 {
 		l.hot = now

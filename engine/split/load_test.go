@@ -82,17 +82,40 @@ func TestLoadSplitsKeys(t *testing.T) {
 	require.Equal(t, 1, strings.Count(n.log.String(), `msg="splitting a key because of its load" shards=3 calls_per_second=100`))
 	s.Observe(&r, 0, at(0, 30))
 	s.Observe(&r, 1, at(1, 30))
-	n.now.Add(coolAfter + 1)
+	n.now.Add(coolAfter)
 	s.Observe(&r, 0, at(0, 20))
+	s.Observe(&r, 1, at(1, 30))
 	require.Equal(t, 3, s.Shards(r.Key), "20 and 30 are half of the threshold")
 	n.now.Add(coolAfter)
 	s.Observe(&r, 0, at(0, 19))
+	s.Observe(&r, 1, at(1, 30))
 	require.Equal(t, 3, s.Shards(r.Key), "not for long enough")
 	n.now.Add(1)
 	s.Observe(&r, 0, at(0, 19))
 	require.Zero(t, s.byLoad.Load())
 	require.Equal(t, 1, s.Shards(r.Key))
 	require.Equal(t, 1, strings.Count(n.log.String(), `msg="no longer splitting a key because of its load" calls_per_second=49`))
+}
+
+// A shard that no request asks any more does not keep its key split by the rate that it had.
+func TestRatesOfShardsThatAreNotAskedExpire(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	s.Configure(Settings{Threshold: 100})
+	r := ask("k", 1000, 0)
+	s.Observe(&r, 0, &wire.Answer{Rate: 100})
+	for shard := range 3 {
+		s.Observe(&r, shard, &wire.Answer{Rate: 60, Status: wire.AtShard})
+	}
+	for range 2 * coolAfter / 1000 {
+		n.now.Add(1000)
+		require.Equal(t, 3, s.Shards(r.Key))
+		s.choose(&r, 3, -1)
+		s.Observe(&r, 1, &wire.Answer{Rate: 1, Status: wire.AtShard}) // one client with one ID
+	}
+	n.now.Add(1000)
+	s.Observe(&r, 1, &wire.Answer{Rate: 1, Status: wire.AtShard})
+	require.Equal(t, 1, s.Shards(r.Key))
+	require.Zero(t, s.byLoad.Load())
 }
 
 // If a limit is too small for a shard on every node, the key has fewer shards than nodes.

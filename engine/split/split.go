@@ -121,6 +121,7 @@ type Splitter struct {
 	mu        sync.Mutex
 	layouts   map[string]*layout       // known layouts by the key's name; guarded by mu
 	memory    int                      // approximate bytes of all layouts; guarded by mu
+	swept     int64                    // when layouts were last swept, in ms of Config.Now; guarded by mu
 	resolvers map[resolverID]*resolver // resolvers that are running; guarded by mu
 
 	// PossiblySplit is above 0 if any key may be split although its requests do not say so:
