@@ -120,6 +120,7 @@ func (s *Splitter) drop(key string, l *layout) {
 	s.count()
 	if l.load {
 		s.byLoad.Add(-1)
+		s.config.Logger.Info("no longer splitting a key because of its load", "key", clientKey([]byte(key)))
 	}
 }
 

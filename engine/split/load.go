@@ -71,7 +71,7 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 		l = s.layout(r.Key, n)
 		l.load, l.learned, l.hot = true, false, now
 		s.byLoad.Add(1)
-		s.config.Logger.Info("splitting a key because of its load", "shards", n, "calls_per_second", calls)
+		s.config.Logger.Info("splitting a key because of its load", "key", clientKey(r.Key), "shards", n, "calls_per_second", calls)
 		return
 	}
 	if l.rates == nil {
@@ -89,6 +89,11 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 		l.hot = now
 	} else if now-l.hot > coolAfter {
 		s.drop(string(r.Key), l)
-		s.config.Logger.Info("no longer splitting a key because of its load", "calls_per_second", sum)
 	}
+}
+
+// clientKey returns the client's key of a name, for the log.
+func clientKey(name []byte) string {
+	key, _ := shard.ClientKey(name)
+	return string(key)
 }

@@ -79,7 +79,7 @@ func TestLoadSplitsKeys(t *testing.T) {
 	s.Observe(&r, 0, node)
 	require.Equal(t, 3, s.Shards(r.Key))
 	require.Equal(t, 3, s.wanted(&r))
-	require.Equal(t, 1, strings.Count(n.log.String(), `msg="splitting a key because of its load" shards=3 calls_per_second=100`))
+	require.Equal(t, 1, strings.Count(n.log.String(), `msg="splitting a key because of its load" key=k shards=3 calls_per_second=100`))
 	s.Observe(&r, 0, at(0, 30))
 	s.Observe(&r, 1, at(1, 30))
 	n.now.Add(coolAfter)
@@ -94,7 +94,7 @@ func TestLoadSplitsKeys(t *testing.T) {
 	s.Observe(&r, 0, at(0, 19))
 	require.Zero(t, s.byLoad.Load())
 	require.Equal(t, 1, s.Shards(r.Key))
-	require.Equal(t, 1, strings.Count(n.log.String(), `msg="no longer splitting a key because of its load" calls_per_second=49`))
+	require.Equal(t, 1, strings.Count(n.log.String(), "msg=\"no longer splitting a key because of its load\" key=k\n"))
 }
 
 // A shard that no request asks any more does not keep its key split by the rate that it had.
