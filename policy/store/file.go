@@ -3,28 +3,32 @@ package store
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 )
 
-// file is a place: the path of a file.
-type file string
+// file is a place: a file.
+type file struct {
+	path string
+	log  *slog.Logger
+	sync func(folder string) error // syncFolder, except in tests
+}
 
-func (f file) name() string { return string(f) }
+func (f *file) name() string { return f.path }
 
-func (f file) line(context.Context) (string, error) {
+func (f *file) line(context.Context) (string, error) {
 	b, err := f.head(maxLine)
 	return firstLine(b), err
 }
 
-func (f file) load(context.Context) ([]byte, error) { return f.head(maxRecord + 1) }
+func (f *file) load(context.Context) ([]byte, error) { return f.head(maxRecord + 1) }
 
 // head returns the first n bytes of the file. If there is no file, it returns nil and no error.
-func (f file) head(n int64) ([]byte, error) {
-	r, err := os.Open(string(f))
+func (f *file) head(n int64) ([]byte, error) {
+	r, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -35,42 +39,44 @@ func (f file) head(n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, n))
 }
 
-// replace writes a new file and renames it, so that a crash leaves the old one or the new one.
-func (f file) replace(ctx context.Context, was string, whole []byte) (bool, error) {
+// replace writes a new file and renames it, so that a crash leaves the old one or the new one. If the
+// path is a symbolic link, the file that it leads to is replaced.
+func (f *file) replace(ctx context.Context, was string, whole []byte) (bool, error) {
 	if line, err := f.line(ctx); err != nil || line != was {
 		return false, err
 	}
-	next := string(f) + ".new"
-	if err := os.Remove(next); err != nil && !errors.Is(err, fs.ErrNotExist) { // a crash may have left it behind
+	path, err := filepath.EvalSymlinks(f.path)
+	if err != nil {
+		path = f.path // there is no file yet
+	}
+	next, err := write(path, whole)
+	if err != nil {
 		return false, err
 	}
-	if err := write(next, whole); err != nil {
-		_ = os.Remove(next) // it is useless, and may not exist
+	if err := os.Rename(next, path); err != nil {
+		_ = os.Remove(next) // it is useless
 		return false, err
 	}
-	if err := os.Rename(next, string(f)); err != nil {
-		_ = os.Remove(next) // as above
-		return false, err
-	}
-	if err := syncFolder(filepath.Dir(string(f))); err != nil {
-		return true, maybeApplied{fmt.Errorf("the file was written, but syncing its folder failed: %w", err)}
+	if err := f.sync(filepath.Dir(path)); err != nil { // the file has been replaced all the same
+		f.log.Warn("cannot sync the folder of policy-file: after a crash of this machine, the latest change may be lost", "file", f.path, "why", err)
 	}
 	return true, nil
 }
 
-// write creates a file that only this user may read. When write returns, the file is on disk.
-func write(path string, content []byte) error {
-	w, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_EXCL, 0o600)
+// write creates a file beside path, which only this user may read, and returns its path. When write
+// returns, the file is on disk. Another process that uses the same path writes another file.
+func write(path string, content []byte) (next string, err error) {
+	w, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
 	if err != nil {
-		return err
+		return "", err
 	}
 	if _, err = w.Write(content); err == nil {
 		err = w.Sync()
 	}
-	if closed := w.Close(); err == nil {
-		err = closed
+	if err = errors.Join(err, w.Close()); err != nil {
+		_ = os.Remove(w.Name()) // it is useless
 	}
-	return err
+	return w.Name(), err
 }
 
 // syncFolder makes a rename in a folder durable.

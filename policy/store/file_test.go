@@ -2,16 +2,26 @@ package store
 
 import (
 	"context"
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/policy"
 	"github.com/stretchr/testify/require"
 )
 
+// newFile returns a file of that name in a folder of its own.
+func newFile(t *testing.T, name string) *file {
+	return &file{filepath.Join(t.TempDir(), name), slog.New(slog.DiscardHandler), syncFolder}
+}
+
 func TestFileIsReplacedOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	ctx := context.Background()
-	f := file(filepath.Join(t.TempDir(), "policies"))
+	f := newFile(t, "policies")
 	line, err := f.line(ctx)
 	require.NoError(t, err)
 	require.Empty(t, line, "there is no file")
@@ -34,38 +44,81 @@ func TestFileIsReplacedOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	stored, err := f.load(ctx)
 	require.NoError(t, err)
 	require.Equal(t, next, stored)
-	st, err := os.Stat(string(f))
+	st, err := os.Stat(f.path)
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode())
 }
 
 func TestFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	ctx := context.Background()
-	folder := t.TempDir()
-	f := file(filepath.Join(folder, "policies"))
+	f := newFile(t, strings.Repeat("x", 255)) // the name of a file beside it would be too long
 	one, whole := record{1, "a\n"}.encode()
-	_, err := f.replace(ctx, "", whole)
-	require.NoError(t, err)
-
-	// A temporary file that a crash has left is removed, even if it is a link. A folder in its
-	// place is an error.
-	other := filepath.Join(folder, "other")
-	require.NoError(t, os.WriteFile(other, []byte("somebody's"), 0o644)) // #nosec G306 -- the mode matters
-	require.NoError(t, os.Symlink(other, string(f)+".new"))
+	require.NoError(t, os.WriteFile(f.path, whole, 0o600))
 	_, next := record{2, "b\n"}.encode()
-	done, err := f.replace(ctx, one, next)
-	require.NoError(t, err)
-	require.True(t, done)
-	st, err := os.Lstat(string(f))
-	require.NoError(t, err)
-	require.Equal(t, os.FileMode(0o600), st.Mode())
-	text, err := os.ReadFile(other)
-	require.NoError(t, err)
-	require.Equal(t, "somebody's", string(text))
-	require.NoError(t, os.MkdirAll(string(f)+".new/inside", 0o700))
-	_, err = f.replace(ctx, firstLine(next), whole)
-	require.ErrorContains(t, err, "policies.new: directory not empty")
+	_, err := f.replace(ctx, one, next)
+	require.ErrorContains(t, err, "file name too long")
 	stored, err := f.load(ctx)
 	require.NoError(t, err)
-	require.Equal(t, next, stored)
+	require.Equal(t, whole, stored)
+}
+
+// A change that was stored takes effect, even if a crash of the machine may undo it.
+func TestFileInAFolderThatCannotBeSynced(t *testing.T) {
+	p := new(proxy)
+	p.Store = newStore(nil, filepath.Join(t.TempDir(), "policies"), new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+	p.own.(*file).sync = func(string) error { return errors.New("permission denied") }
+	require.Empty(t, p.set("a SLIDE 5 60"))
+	require.Equal(t, "1 policy a SLIDE 5 1m;", p.inEffect())
+	require.Contains(t, p.log.String(), `msg="cannot sync the folder of policy-file: `)
+	require.Contains(t, p.log.String(), `why="permission denied"`)
+}
+
+// The file that a symbolic link leads to is replaced, not the link. No other file stays behind.
+func TestFileBehindASymbolicLinkIsReplaced(t *testing.T) {
+	ctx := context.Background()
+	f, target := newFile(t, "policies"), newFile(t, "real")
+	require.NoError(t, os.WriteFile(target.path, nil, 0o644)) // #nosec G306 -- the mode matters
+	require.NoError(t, os.Symlink(target.path, f.path))
+	_, whole := record{1, "a\n"}.encode()
+	done, err := f.replace(ctx, "", whole)
+	require.NoError(t, err)
+	require.True(t, done)
+	link, err := os.Readlink(f.path)
+	require.NoError(t, err)
+	require.Equal(t, target.path, link)
+	stored, err := target.load(ctx)
+	require.NoError(t, err)
+	require.Equal(t, whole, stored)
+	st, err := os.Stat(target.path)
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), st.Mode())
+	files, err := os.ReadDir(filepath.Dir(target.path))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+}
+
+// Of two processes with the same file, one gets ahead of the other, and neither fails.
+func TestFileOfTwoProcesses(t *testing.T) {
+	f := newFile(t, "policies")
+	_, whole := record{1, "a\n"}.encode()
+	var done sync.WaitGroup
+	for range 2 {
+		other := *f
+		done.Go(func() {
+			for range 100 {
+				line, err := other.line(t.Context())
+				if err == nil {
+					_, err = other.replace(t.Context(), line, whole)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	done.Wait()
+	files, err := os.ReadDir(filepath.Dir(f.path))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
 }

@@ -26,7 +26,7 @@ func (s *Store) record(home place, err error) {
 	if err == nil {
 		s.report.synced.Store(s.now().UnixMilli())
 		if s.report.damaged.Swap(nil) != nil {
-			s.log.Warn("the stored policies can be read again", "node", home.name())
+			s.log.Warn("the stored policies can be read again", where(home)...)
 		}
 		return
 	}
@@ -35,7 +35,7 @@ func (s *Store) record(home place, err error) {
 	switch {
 	case errors.As(err, new(damage)):
 		s.report.damaged.Store(&why)
-		s.warn("cannot use the stored policies; keeping the ones in effect", "node", home.name(), "key", storedKey, "why", why)
+		s.warn("cannot use the stored policies; keeping the ones in effect", append(where(home), "why", why)...)
 	case redis.HasErrorPrefix(err, "MOVED"):
 		s.fleet.CheckTopology()
 	case backend.IsReply(err) && !backend.Failed(err):
@@ -44,6 +44,14 @@ func (s *Store) record(home place, err error) {
 	if s.book.Unread() != nil {
 		s.await(home, ": "+reason(err))
 	}
+}
+
+// where describes a place for the log.
+func where(p place) []any {
+	if _, ok := p.(node); ok {
+		return []any{"node", p.name(), "key", storedKey}
+	}
+	return []any{"file", p.name()}
 }
 
 // await records that the stored policies are unknown. why is "", or begins with a colon.

@@ -107,7 +107,7 @@ func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger
 }
 
 func newStore(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) *Store {
-	s := &Store{fleet: fleet, own: file(path), book: book, log: log, now: time.Now}
+	s := &Store{fleet: fleet, own: &file{path, log, syncFolder}, book: book, log: log, now: time.Now}
 	if path == "" {
 		s.own = new(memory)
 	}
@@ -173,7 +173,7 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 		return home, "", cmp.Or(err, errChanging)
 	}
 	s.known = own
-	s.log.Warn("the stored policies were missing or out of date; stored the ones in effect again", "node", home.name(), "version", current, "found", version)
+	s.log.Warn("the stored policies were missing or out of date; stored the ones in effect again", append(where(home), "version", current, "found", version)...)
 	return home, own, nil
 }
 
