@@ -110,3 +110,11 @@ func TestChangedTimeoutAppliesToTheNextProbe(t *testing.T) {
 	f.SetTimeout(time.Hour)
 	require.NoError(t, n.probe(t.Context()))
 }
+
+// A node that does not permit CLIENT SETNAME is used all the same.
+func TestConnectionsNeedNoName(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "default", "-client|setname")
+	f := openTest(t, Config{Backends: []string{s.URL()}})
+	require.NoError(t, f.Topology().Nodes[0].Client().Ping(t.Context()).Err())
+}

@@ -204,11 +204,12 @@ func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Opti
 	return &o
 }
 
-// nameConnection names a new connection for CLIENT LIST. A busy node refuses the name, but the
-// connection is used all the same: free needs one to end the function that keeps the node busy.
+// nameConnection names a new connection for CLIENT LIST. A node that is busy or does not permit the
+// command refuses the name, but the connection is used all the same: free needs one to end the
+// function that keeps the node busy.
 func nameConnection(ctx context.Context, conn *redis.Conn) error {
 	err := conn.ClientSetName(ctx, "rlproxy").Err()
-	if isBusy(err) {
+	if IsReply(err) {
 		return nil
 	}
 	return err
