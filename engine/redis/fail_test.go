@@ -145,4 +145,9 @@ func TestOpenAndClosedAllocateNothing(t *testing.T) {
 		require.Zero(t, testing.AllocsPerRun(100, func() { e.answerByFail(q, &r, &res, backend.NoAnswer, false) }), policy.String())
 		require.Equal(t, policy, res.Fail)
 	}
+	require.NoError(t, q.close())
+	r, res := charge("k", 5), engine.Result{}
+	r.Fail = engine.FailOpen
+	items := []pending{{req: &r, res: &res, at: e.elapsed()}}
+	require.Zero(t, testing.AllocsPerRun(100, func() { q.submit(items) }))
 }

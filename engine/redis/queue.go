@@ -113,8 +113,13 @@ func (q *queue) add(items []pending) bool {
 	if why == "" {
 		return true
 	}
-	for i := range items {
-		q.fail(&items[i], why)
+	failed := 0
+	if !q.guard(func() {
+		for ; failed < len(items); failed++ {
+			q.fail(&items[failed], why)
+		}
+	}) {
+		q.failAfterPanic(items[failed:])
 	}
 	notify(items)
 	return false
@@ -227,20 +232,21 @@ func (q *queue) answer(b *batch) {
 	if !q.guard(func() { q.serve(b) }) {
 		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
 		*b = batch{items: slices.Concat(b.items, b.misrouted, left, b.late)}
-		for i := range b.items {
-			q.failAfterPanic(&b.items[i])
-		}
+		q.failAfterPanic(b.items)
 	}
 	notify(b.items)
 	clear(items)
 }
 
-// failAfterPanic answers an item by policy, or with an error if that panics too.
-func (q *queue) failAfterPanic(it *pending) {
+// failAfterPanic answers items by policy, or with an error if that panics too.
+func (q *queue) failAfterPanic(items []pending) {
 	const why = "internal error: see the log"
-	it.maybeApplied = true
-	if !q.guard(func() { q.fail(it, why) }) && it.res != nil {
-		it.res.Err = q.unavailable(why, it.maybeApplied)
+	for i := range items {
+		it := &items[i]
+		it.maybeApplied = true
+		if !q.guard(func() { q.fail(it, why) }) && it.res != nil {
+			it.res.Err = q.unavailable(why, it.maybeApplied)
+		}
 	}
 }
 

@@ -292,19 +292,20 @@ func TestPanicInABatch(t *testing.T) {
 	}
 }
 
-// Requests that a batch has set aside for another node are also answered when a panic ends the batch.
+// Requests that a batch has set aside to be sent again are also answered when a panic ends the batch.
 func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	n := startFake(t)
 	logger := slog.New(slog.DiscardHandler)
 	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Logger: logger}, Config{Logger: logger})
 	e.clock = func() int64 { panic("at the disco") }
 	r, wait := charge("k", 10), waiter{done: make(chan struct{}, 1)}
-	results := make([]engine.Result, 2)
+	results := make([]engine.Result, 3)
 	at := e.elapsed()
-	wait.left.Store(2)
+	wait.left.Store(3)
 	e.topology().queues[0].answer(&batch{
-		items:     []pending{{req: &r, res: &results[0], wait: &wait, at: at}},
-		misrouted: []pending{{req: &r, res: &results[1], wait: &wait, at: at, misrouted: true}},
+		items:      []pending{{req: &r, res: &results[0], wait: &wait, at: at}},
+		misrouted:  []pending{{req: &r, res: &results[1], wait: &wait, at: at, misrouted: true}},
+		redirected: map[*queue][]pending{nil: {{req: &r, res: &results[2], wait: &wait, at: at}}},
 	})
 	<-wait.done
 	for _, res := range results {
@@ -312,9 +313,21 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	}
 }
 
-// If a policy panics, only its own request gets an error, also if the request has waited too long.
-// Every pipeline is answered once.
+// If a policy panics, only its own request gets an error, also if the request has waited too long or was
+// not accepted by the queue. Every pipeline is answered once.
 func TestPanicInAPolicy(t *testing.T) {
+	for name, answer := range map[string]func(q *queue, items []pending){
+		"batch": func(q *queue, items []pending) { q.answer(&batch{items: items}) },
+		"closed queue": func(q *queue, items []pending) {
+			require.NoError(t, q.close())
+			q.submit(items)
+		},
+	} {
+		t.Run(name, func(t *testing.T) { panicInAPolicy(t, answer) })
+	}
+}
+
+func panicInAPolicy(t *testing.T, answer func(q *queue, items []pending)) {
 	n := startFake(t)
 	logger := slog.New(slog.DiscardHandler)
 	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: time.Minute, Logger: logger}, Config{Logger: logger})
@@ -330,7 +343,7 @@ func TestPanicInAPolicy(t *testing.T) {
 		waits[i].left.Store(1)
 		items[i] = pending{req: requests[i], res: &results[i], wait: &waits[i], at: at}
 	}
-	e.topology().queues[0].answer(&batch{items: items})
+	answer(e.topology().queues[0], items)
 	for i := range results {
 		require.Len(t, waits[i].done, 1, "request %d", i)
 		if requests[i] == &bad {
