@@ -12,38 +12,38 @@ import (
 
 // collect sets the results of all commands. Unless final, it leaves out the commands that
 // failed because the node lacks the library, and reports whether there were any.
-func (b *batch) collect(q *queue, final bool) (missing bool) {
+func (b *batch) collect(final bool) (missing bool) {
 	failed := false
 	b.missing, b.loadErr = false, nil
 	for _, cmd := range b.cmds {
 		reply, err := cmd.Result()
 		switch {
 		case err != nil && reply == "": // a reply that arrived before the rest of the pipeline failed counts
-			if err = b.notRun(q, cmd, err, final); err == nil {
+			if err = b.notRun(cmd, err, final); err == nil {
 				continue
 			}
 		default:
-			err = b.apply(q, cmd, reply)
+			err = b.apply(cmd, reply)
 		}
 		if err != nil {
-			q.traffic.countFailure(err)
+			b.q.traffic.countFailure(err)
 			if !cmd.service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
-				q.noteRefused(b.items[cmd.first()].name())
+				b.q.noteRefused(b.items[cmd.first()].name())
 			}
 			if !failed && backend.Failed(err) {
 				failed = true
-				q.Record(err) // first: how policies answer depends on the node's health
+				b.q.Record(err) // first: how policies answer depends on the node's health
 			}
-			b.failCommand(q, cmd, err)
+			b.failCommand(cmd, err)
 		} else if !cmd.service {
-			q.traffic.lastReply.Store(int64(b.ended))
-			if q.refused.Load() != nil {
-				q.noteAccepted()
+			b.q.traffic.lastReply.Store(int64(b.ended))
+			if b.q.refused.Load() != nil {
+				b.q.noteAccepted()
 			}
 		}
 	}
 	if !failed {
-		q.Record(nil)
+		b.q.Record(nil)
 	}
 	return b.missing
 }
@@ -51,14 +51,14 @@ func (b *batch) collect(q *queue, final bool) (missing bool) {
 // notRun handles the error of a command. It returns nil if the node has not run the
 // command and nothing is left to answer here: its items are sent again, redirected, or
 // there are none. Otherwise it returns the error for the items.
-func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
-	recent := q.recentLoadFailure()
+func (b *batch) notRun(cmd *command, err error, final bool) error {
+	recent := b.q.recentLoadFailure()
 	switch {
 	case cmd.service && alreadyLoaded(err):
 	case cmd.service && refusesFunctions(err):
-		q.scripted.Store(true)
+		b.q.scripted.Store(true)
 	case cmd.service:
-		b.loadErr = q.noteLoadFailure(err, true)
+		b.loadErr = b.q.noteLoadFailure(err, true)
 		return err
 	case unknownFunction(err) && b.loadErr != nil:
 		return b.loadErr
@@ -66,14 +66,14 @@ func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 		return recent
 	case unknownFunction(err) && !final:
 		if refusesFunctions(err) {
-			q.scripted.Store(true)
+			b.q.scripted.Store(true)
 		} else if strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			q.scripted.Store(false) // a node that has lost the script may accept functions by now
+			b.q.scripted.Store(false) // a node that has lost the script may accept functions by now
 		}
 		b.missing = true
-	case b.redirect(q, cmd, err) || b.misroute(cmd, err):
+	case b.redirect(cmd, err) || b.misroute(cmd, err):
 	case backend.IsReply(err):
-		return q.noteLoadFailure(err, false)
+		return b.q.noteLoadFailure(err, false)
 	default:
 		return err
 	}
@@ -81,11 +81,11 @@ func (b *batch) notRun(q *queue, cmd *command, err error, final bool) error {
 }
 
 // failCommand answers the items of a command that failed.
-func (b *batch) failCommand(q *queue, cmd *command, err error) {
+func (b *batch) failCommand(cmd *command, err error) {
 	maybe, why := backend.MaybeApplied(err), lua.Locate(backend.Reason(err))
 	b.each(cmd, func(j int) {
 		b.items[j].maybeApplied = maybe
-		q.fail(&b.items[j], why)
+		b.q.fail(&b.items[j], why)
 	})
 }
 
@@ -95,13 +95,13 @@ type malformed struct{ error }
 func (malformed) Is(target error) bool { return target == backend.ErrMalformed }
 
 // apply sets the results of the items that a command answers, if any. If the reply is malformed, it returns an error.
-func (b *batch) apply(q *queue, cmd *command, reply string) (err error) {
+func (b *batch) apply(cmd *command, reply string) (err error) {
 	switch {
 	case cmd.service:
 	case cmd.entries != nil:
-		err = b.applyEntries(q, cmd.entries, reply)
+		err = b.applyEntries(cmd.entries, reply)
 	default:
-		err = b.applySingle(q, cmd, reply)
+		err = b.applySingle(cmd, reply)
 	}
 	if err != nil {
 		err = malformed{err}
@@ -110,22 +110,22 @@ func (b *batch) apply(q *queue, cmd *command, reply string) (err error) {
 }
 
 // applyEntries sets the results of a call of entries.
-func (b *batch) applyEntries(q *queue, c *entries, reply string) error {
+func (b *batch) applyEntries(c *entries, reply string) error {
 	answers, clock, err := c.Decode(reply)
 	if err != nil {
 		return err
 	}
 	for at := range answers {
-		b.applyAnswer(q, c, at, &answers[at], clock)
+		b.applyAnswer(c, at, &answers[at], clock)
 	}
 	return nil
 }
 
 // applyAnswer sets the results of one entry's items. It remembers a denial, and passes
 // what the answer reveals about splits to package split.
-func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock int64) {
+func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	if a.Status == wire.Failed {
-		if wire.NotHere(a.Failure) && b.clustered && !c.misrouted {
+		if wire.NotHere(a.Failure) && b.q.clustered && !c.misrouted {
 			b.misrouteEntry(c, at)
 			return
 		}
@@ -133,14 +133,14 @@ func (b *batch) applyAnswer(q *queue, c *entries, at int, a *wire.Answer, clock 
 		if a.MaybeApplied {
 			kind = backend.KindMalformed
 		}
-		q.traffic.failures[kind].Add(1)
+		b.q.traffic.failures[kind].Add(1)
 		b.eachOf(c, at, func(j int) {
 			b.items[j].maybeApplied = a.MaybeApplied
-			q.fail(&b.items[j], why)
+			b.q.fail(&b.items[j], why)
 		})
 		return
 	}
-	e, first := q.engine, &b.items[c.first[at]]
+	e, first := b.q.engine, &b.items[c.first[at]]
 	r := first.req
 	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0 {
 		e.splits.Observe(r, first.shard, a)

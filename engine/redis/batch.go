@@ -23,6 +23,7 @@ func (*command) NoRetry() bool { return true }
 
 // A batch is what goes to a node in one round trip. Workers reuse theirs.
 type batch struct {
+	q     *queue // of the node
 	items []pending
 	next  []int // next[i]: the item after i in its entry
 	calls []*entries
@@ -30,7 +31,6 @@ type batch struct {
 	cmds  []*command
 	list  []redis.Cmder // cmds, as go-redis takes them
 
-	clustered bool      // the node is one of a cluster
 	misrouted []pending // items whose key the node should have, but does not: to be submitted again
 
 	redirected map[*queue][]pending // items to be submitted to other nodes
@@ -79,22 +79,22 @@ func (c *entries) takes(it *pending) bool {
 
 // build turns the items into commands. Decisions and resets share calls; anything
 // else ends the call before it, so that order holds.
-func (b *batch) build(ctx context.Context, q *queue, clock string) {
+func (b *batch) build(ctx context.Context, clock string) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
-	b.cmds, b.list, b.used, b.clustered = b.cmds[:0], b.list[:0], 0, q.clustered
+	b.cmds, b.list, b.used = b.cmds[:0], b.list[:0], 0
 	var open *entries
 	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]
 		if it.single {
-			b.addEntries(ctx, q, clock, open)
+			b.addEntries(ctx, clock, open)
 			open = nil
-			i += b.addSingle(ctx, q, clock, i) - 1
+			i += b.addSingle(ctx, clock, i) - 1
 			continue
 		}
 		if open != nil && open.takes(it) && open.add(it, i, b.next) {
 			continue
 		}
-		b.addEntries(ctx, q, clock, open)
+		b.addEntries(ctx, clock, open)
 		if b.used == len(b.calls) {
 			b.calls = append(b.calls, new(entries))
 		}
@@ -105,7 +105,7 @@ func (b *batch) build(ctx context.Context, q *queue, clock string) {
 		open.misrouted, open.asking = it.misrouted, it.asking
 		open.add(it, i, b.next)
 	}
-	b.addEntries(ctx, q, clock, open)
+	b.addEntries(ctx, clock, open)
 }
 
 // add appends a command.
@@ -121,22 +121,22 @@ func (b *batch) addService(ctx context.Context, args ...any) {
 }
 
 // addEntries appends a call of entries, if there is one.
-func (b *batch) addEntries(ctx context.Context, q *queue, clock string, c *entries) {
+func (b *batch) addEntries(ctx context.Context, clock string, c *entries) {
 	if c == nil {
 		return
 	}
 	if c.asking {
 		b.addService(ctx, "asking")
 	}
-	b.add(ctx, c, 0, 0, c.Args(clock, b.clustered, q.scripted.Load())...)
+	b.add(ctx, c, 0, 0, c.Args(clock, b.q.clustered, b.q.scripted.Load())...)
 }
 
 // rebuild replaces the commands with one that loads the library, followed by those whose
 // function the node did not know.
-func (b *batch) rebuild(ctx context.Context, q *queue, clock string) {
+func (b *batch) rebuild(ctx context.Context, clock string) {
 	refused := b.cmds
 	b.cmds, b.list = nil, nil
-	if q.scripted.Load() {
+	if b.q.scripted.Load() {
 		b.addService(ctx, "script", "load", lua.Script.Source)
 	} else {
 		b.addService(ctx, "function", "load", lua.Library.Source)
@@ -145,9 +145,9 @@ func (b *batch) rebuild(ctx context.Context, q *queue, clock string) {
 		switch {
 		case cmd.service || !unknownFunction(cmd.Err()):
 		case cmd.entries != nil:
-			b.addEntries(ctx, q, clock, cmd.entries)
+			b.addEntries(ctx, clock, cmd.entries)
 		default:
-			b.addSingle(ctx, q, clock, cmd.item)
+			b.addSingle(ctx, clock, cmd.item)
 		}
 	}
 }

@@ -26,9 +26,9 @@ func (q *queue) fail(it *pending, why string) {
 }
 
 // fail answers all items of the batch.
-func (b *batch) fail(q *queue, why string) {
+func (b *batch) fail(why string) {
 	for i := range b.items {
-		q.fail(&b.items[i], why)
+		b.q.fail(&b.items[i], why)
 	}
 }
 

@@ -85,7 +85,7 @@ func (e *Engine) askJointly(p *engine.Pipeline, i int) {
 }
 
 // applyMultiKey sets the results of a multi-key request.
-func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
+func (b *batch) applyMultiKey(it *pending, reply string) error {
 	m := it.multi
 	answers, clock, all, err := wire.DecodeAll(reply, m.requests)
 	if err != nil {
@@ -100,10 +100,10 @@ func (b *batch) applyMultiKey(q *queue, it *pending, reply string) error {
 			return nil
 		case a.Status == wire.Failed:
 			it.maybeApplied = a.MaybeApplied
-			q.fail(it, lua.Locate(a.Failure))
+			b.q.fail(it, lua.Locate(a.Failure))
 			return nil
 		}
-		q.engine.learn(&m.requests[i], a)
+		b.q.engine.learn(&m.requests[i], a)
 		denied = denied || a.Granted == 0 && !a.Undecided
 	}
 	if !all && !denied { // shards must be read

@@ -141,7 +141,7 @@ func (q *queue) runInline(items []pending) {
 	q.spare = nil
 	q.mu.Unlock()
 	if b == nil {
-		b = new(batch)
+		b = &batch{q: q}
 	}
 	b.items = append(b.items[:0], items...)
 	q.answer(b)
@@ -211,7 +211,7 @@ func (q *queue) take(buf []pending) []pending {
 
 func (q *queue) work() {
 	defer q.workers.Done()
-	var b batch
+	b := batch{q: q}
 	for {
 		items := q.take(b.items)
 		if items == nil {
@@ -231,7 +231,7 @@ func (q *queue) answer(b *batch) {
 	items := b.items
 	if !q.guard(func() { q.serve(b) }) {
 		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
-		*b = batch{items: slices.Concat(b.items, b.misrouted, left, b.late)}
+		*b = batch{q: q, items: slices.Concat(b.items, b.misrouted, left, b.late)}
 		q.failAfterPanic(b.items)
 	}
 	notify(b.items)
@@ -260,12 +260,12 @@ func (q *queue) guard(do func()) (ok bool) {
 func (q *queue) serve(b *batch) {
 	e := q.engine
 	if q.Down() {
-		b.fail(q, q.Reason())
+		b.fail(q.Reason())
 		return
 	}
 	b.sent, b.resets = e.elapsed(), e.denials.Resets()
 	timeout := e.fleet.Timeout()
-	oldest := b.dropLate(q, timeout*7/8) // as in Engine.patience
+	oldest := b.dropLate(timeout * 7 / 8) // as in Engine.patience
 	if len(b.items) == 0 {
 		return
 	}
@@ -275,22 +275,22 @@ func (q *queue) serve(b *batch) {
 	if e.clock != nil {
 		clock = strconv.FormatInt(e.clock(), 10)
 	}
-	b.build(ctx, q, clock)
+	b.build(ctx, clock)
 	q.traffic.countBatch(b)
 	q.exec(ctx, b)
 	// A node without the library has not run what it refused for that. It may lose
 	// the library again and again.
-	for try := 1; b.collect(q, try == loadTries); try++ {
-		b.rebuild(ctx, q, clock)
+	for try := 1; b.collect(try == loadTries); try++ {
+		b.rebuild(ctx, clock)
 		q.exec(ctx, b)
 	}
-	b.resubmit(q)
+	b.resubmit()
 }
 
 // dropLate takes out the items that have waited for longer than patience, and answers them by
 // policy at once: the deadline of the oldest item is that of the whole batch. It returns when
 // the oldest of the others was submitted.
-func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration) {
+func (b *batch) dropLate(patience time.Duration) (oldest time.Duration) {
 	kept := b.items[:0]
 	oldest = b.sent
 	for _, it := range b.items {
@@ -303,8 +303,8 @@ func (b *batch) dropLate(q *queue, patience time.Duration) (oldest time.Duration
 	}
 	b.items = kept
 	for ; len(b.late) > 0; b.late = b.late[1:] {
-		q.traffic.overflows.Add(1)
-		q.fail(&b.late[0], "waited too long in the queue")
+		b.q.traffic.overflows.Add(1)
+		b.q.fail(&b.late[0], "waited too long in the queue")
 		notify(b.late[:1])
 	}
 	return oldest

@@ -302,7 +302,9 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	results := make([]engine.Result, 3)
 	at := e.elapsed()
 	wait.left.Store(3)
-	e.topology().queues[0].answer(&batch{
+	q := e.topology().queues[0]
+	q.answer(&batch{
+		q:          q,
 		items:      []pending{{req: &r, res: &results[0], wait: &wait, at: at}},
 		misrouted:  []pending{{req: &r, res: &results[1], wait: &wait, at: at, misrouted: true}},
 		redirected: map[*queue][]pending{nil: {{req: &r, res: &results[2], wait: &wait, at: at}}},
@@ -317,7 +319,7 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 // not accepted by the queue. Every pipeline is answered once.
 func TestPanicInAPolicy(t *testing.T) {
 	for name, answer := range map[string]func(q *queue, items []pending){
-		"batch": func(q *queue, items []pending) { q.answer(&batch{items: items}) },
+		"batch": func(q *queue, items []pending) { q.answer(&batch{q: q, items: items}) },
 		"closed queue": func(q *queue, items []pending) {
 			require.NoError(t, q.close())
 			q.submit(items)

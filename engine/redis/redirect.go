@@ -14,7 +14,7 @@ const maxHops = 8
 
 // redirect takes the items of a command out of the batch, to be submitted to the node that
 // the error names, if it is MOVED or ASK: such a command has not run. It reports whether it did.
-func (b *batch) redirect(q *queue, cmd *command, err error) bool {
+func (b *batch) redirect(cmd *command, err error) bool {
 	addr, moved := redis.IsMovedError(err)
 	if !moved {
 		var ask bool
@@ -22,7 +22,7 @@ func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 			return false
 		}
 	}
-	to := q.engine.fleet.Redirected(q.Node, addr)
+	to := b.q.engine.fleet.Redirected(b.q.Node, addr)
 	if to == nil {
 		return false
 	}
@@ -42,7 +42,7 @@ func (b *batch) redirect(q *queue, cmd *command, err error) bool {
 	if b.redirected == nil {
 		b.redirected = make(map[*queue][]pending)
 	}
-	other := q.engine.queue(to)
+	other := b.q.engine.queue(to)
 	b.each(cmd, func(j int) {
 		it := b.items[j]
 		it.hops++
@@ -62,7 +62,7 @@ func (it *pending) follows(earlier pending) bool {
 // it is no longer a master. They are submitted again alone: the node redirects a call
 // about one key.
 func (b *batch) misroute(cmd *command, err error) bool {
-	if !b.clustered || !backend.Demoted(err) {
+	if !b.q.clustered || !backend.Demoted(err) {
 		return false
 	}
 	if cmd.entries == nil {
@@ -91,13 +91,13 @@ func (b *batch) misrouteItem(j int) {
 
 // resubmit submits the redirected items, and the misrouted ones again: to each node as one
 // batch, so that a pipeline's requests about a key keep their order.
-func (b *batch) resubmit(q *queue) {
+func (b *batch) resubmit() {
 	for to, items := range b.redirected {
 		delete(b.redirected, to) // the other queue owns these items now
 		to.submit(items)
 	}
 	if len(b.misrouted) > 0 {
-		q.submit(b.misrouted)
+		b.q.submit(b.misrouted)
 		clear(b.misrouted)
 		b.misrouted = b.misrouted[:0]
 	}

@@ -20,7 +20,7 @@ import (
 const maxSharing = 64
 
 // addSingle appends the call of item i, and returns how many items it answers.
-func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (items int) {
+func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) {
 	it := &b.items[i]
 	f, args, same := lua.Inspect, [][]byte(nil), b.sharing(i)
 	items = max(len(same), 1)
@@ -41,7 +41,7 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 	default:
 		f, args = lua.Admit, wire.AdmitArgs(it.req)
 	}
-	apart := b.clustered && len(stored) > 1
+	apart := b.q.clustered && len(stored) > 1
 	if it.asking {
 		b.addService(ctx, "asking")
 		if it.call == nil && it.req.Op != engine.OpInspect {
@@ -50,7 +50,7 @@ func (b *batch) addSingle(ctx context.Context, q *queue, clock string, i int) (i
 			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
 		}
 	}
-	b.add(ctx, nil, i, items, wire.KeysArgs(f, stored, clock, args, apart, q.scripted.Load())...)
+	b.add(ctx, nil, i, items, wire.KeysArgs(f, stored, clock, args, apart, b.q.scripted.Load())...)
 	return items
 }
 
@@ -72,24 +72,24 @@ func (b *batch) sharing(i int) (same []*engine.Request) {
 
 // applySingle sets the results of items that have a call of their own. If the reply is malformed, it
 // returns an error.
-func (b *batch) applySingle(q *queue, cmd *command, reply string) error {
+func (b *batch) applySingle(cmd *command, reply string) error {
 	it := &b.items[cmd.item]
 	switch {
 	case it.call != nil:
 		it.call.Reply = reply
 		return nil
 	case it.multi != nil:
-		return b.applyMultiKey(q, it, reply)
+		return b.applyMultiKey(it, reply)
 	case it.req.Op == engine.OpInspect:
-		return b.applyInspect(q, it, reply)
+		return b.applyInspect(it, reply)
 	case cmd.items > 1 || it.req.Op == engine.OpRenew:
-		return b.applyEach(q, cmd, reply)
+		return b.applyEach(cmd, reply)
 	}
-	return b.applyID(q, it, reply)
+	return b.applyID(it, reply)
 }
 
 // applyID sets the result of a request with an id.
-func (b *batch) applyID(q *queue, it *pending, reply string) error {
+func (b *batch) applyID(it *pending, reply string) error {
 	switch it.req.Op {
 	case engine.OpRenew:
 		renewed, err := wire.DecodeRenew(reply)
@@ -102,12 +102,12 @@ func (b *batch) applyID(q *queue, it *pending, reply string) error {
 		}
 		return err
 	}
-	return b.applyAdmit(q, it, reply)
+	return b.applyAdmit(it, reply)
 }
 
 // applyEach sets the results of requests with ids that shared a call. A request that failed was not charged, and the
 // others are not affected. A malformed reply is an error of the whole call.
-func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
+func (b *batch) applyEach(cmd *command, reply string) error {
 	replies, err := wire.DecodeEach(reply, cmd.items)
 	if err != nil {
 		return err
@@ -116,13 +116,13 @@ func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
 		j := cmd.item + i
 		it := &b.items[j]
 		switch {
-		case wire.NotHere(r.Failure) && b.clustered && !it.misrouted:
+		case wire.NotHere(r.Failure) && b.q.clustered && !it.misrouted:
 			b.misrouteItem(j)
 		case r.Failure != "":
-			q.traffic.failures[backend.KindKey].Add(1)
-			q.fail(it, lua.Locate(r.Failure))
+			b.q.traffic.failures[backend.KindKey].Add(1)
+			b.q.fail(it, lua.Locate(r.Failure))
 		default:
-			if err := b.applyID(q, it, r.Reply); err != nil {
+			if err := b.applyID(it, r.Reply); err != nil {
 				return err
 			}
 		}
@@ -130,14 +130,14 @@ func (b *batch) applyEach(q *queue, cmd *command, reply string) error {
 	return nil
 }
 
-func (b *batch) applyInspect(q *queue, it *pending, reply string) error {
-	states, divided, err := wire.DecodeStates(reply, q.Name())
+func (b *batch) applyInspect(it *pending, reply string) error {
+	states, divided, err := wire.DecodeStates(reply, b.q.Name())
 	if err != nil {
 		return err
 	}
 	it.res.States = states
 	if divided {
-		q.engine.leave(it, split.Request{})
+		b.q.engine.leave(it, split.Request{})
 	}
 	return nil
 }
@@ -162,19 +162,19 @@ func (b *batch) misrouteSingle(cmd *command) bool {
 }
 
 // applyAdmit sets the result of a decision with an id.
-func (b *batch) applyAdmit(q *queue, it *pending, reply string) error {
+func (b *batch) applyAdmit(it *pending, reply string) error {
 	a, err := wire.DecodeAdmit(reply, it.req)
 	if err != nil {
 		return err
 	}
 	if a.Undecided && a.Granted == 0 && !a.Again {
-		q.engine.leave(it, split.Request{})
+		b.q.engine.leave(it, split.Request{})
 		return nil
 	}
 	it.res.Decision = a.Decision()
 	it.res.Again, it.res.Lapsed = a.Again, a.Lapsed
 	if !a.Again {
-		q.engine.learn(it.req, &a.Answer)
+		b.q.engine.learn(it.req, &a.Answer)
 	}
 	return nil
 }
