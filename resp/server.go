@@ -58,6 +58,9 @@ func (s *Server) Stats() *Stats { return &s.stats }
 // SetProtectedMode changes Config.ProtectedMode for the connections that follow.
 func (s *Server) SetProtectedMode(on bool) { s.protected.Store(on) }
 
+// acceptLogEvery is the time between two lines of the log about connections that cannot be accepted.
+const acceptLogEvery = time.Minute
+
 // Serve accepts connections from ln until Shutdown, then returns nil. It may be called
 // for several listeners at once: TCP, Unix sockets, and those of tls.NewListener. It
 // closes ln.
@@ -75,6 +78,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if late {
 		return nil
 	}
+	var logged time.Time
 	for pause := time.Duration(0); ; {
 		conn, err := ln.Accept()
 		switch {
@@ -91,7 +95,10 @@ func (s *Server) Serve(ln net.Listener) error {
 		default:
 			// Most likely too many open files, which passes when clients leave.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			s.log.Warn("cannot accept a connection", "listener", ln.Addr().String(), "error", err, "pause", pause)
+			if now := time.Now(); now.Sub(logged) >= acceptLogEvery {
+				s.log.Warn("cannot accept connections", "listener", ln.Addr().String(), "error", err)
+				logged = now
+			}
 			s.wait(pause)
 		}
 	}

@@ -1,14 +1,17 @@
 package resp
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -270,4 +273,35 @@ func TestDrainClosesTLSSessions(t *testing.T) {
 	}()
 	require.NoError(t, srv.Shutdown(context.Background()))
 	expectEnd(t, mute, "")
+}
+
+// failing is a listener whose first calls of Accept fail.
+type failing struct {
+	net.Listener
+	failures atomic.Int32
+}
+
+func (f *failing) Accept() (net.Conn, error) {
+	if f.failures.Add(-1) >= 0 {
+		return nil, syscall.EMFILE
+	}
+	return f.Listener.Accept()
+}
+
+func TestConnectionsThatCannotBeAcceptedAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	few := &failing{Listener: ln}
+	few.failures.Store(4)
+	var log bytes.Buffer
+	srv := NewServer(Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, handlerFuncs{open: trust, serve: echoArgs})
+	served := make(chan error)
+	go func() { served <- srv.Serve(few) }() // until Shutdown
+	conn := dial(t, ln.Addr().String())
+	send(t, conn, "PING\r\n")
+	expect(t, conn, "*1\r\n$4\r\nPING\r\n")
+	require.NoError(t, srv.Shutdown(t.Context()))
+	require.NoError(t, <-served)
+	require.Equal(t, 1, strings.Count(log.String(), "cannot accept connections"), log.String())
 }

@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands"
+	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
+	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/resp"
 	"github.com/rlproxy/rlproxy/web"
@@ -181,7 +183,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 	handler.SetSlowLog(c.slowerThan, c.slowLogLen)
 	warnOpen(c, ready, log)
 	out.server = resp.NewServer(resp.Config{
-		MaxClients:        clientLimit(c, log),
+		MaxClients:        clientLimit(c, eng, log),
 		Timeout:           c.timeout,
 		TCPKeepAlive:      c.tcpKeepalive,
 		ProtoMaxBulkLen:   int(c.protoMaxBulk),
@@ -203,18 +205,31 @@ type outside struct{ server *resp.Server }
 func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
 // clientLimit returns maxclients, or less if the limit of open files requires that.
-func clientLimit(c *config, log *slog.Logger) int {
-	reserved := 64 // files for nodes, listeners and the log
+func clientLimit(c *config, eng *engines, log *slog.Logger) int {
+	nodes := 0
+	if eng.fleet != nil {
+		t := eng.fleet.Topology()
+		if nodes = len(t.Nodes); t.Clustered() {
+			nodes += nodes/2 + 1 // it may grow
+		}
+	}
+	files := machine.OpenFiles()
+	clients := c.clientsWithin(files, nodes)
+	if clients < c.maxClients {
+		log.Warn("lowering maxclients to fit the open-file limit", "maxclients", clients, "files", files)
+	}
+	return clients
+}
+
+// clientsWithin returns how many of maxclients may be connected, so that nodes and the HTTP server have
+// enough of so many files. Nodes rarely have as many connections as they may, so clients have at least
+// half of the files.
+func (c *config) clientsWithin(files, nodes int) int {
+	reserved := 32 + nodes*(backend.MaxConnections+forward.MaxConnections) // 32 for listeners, sentinels and logs
 	if c.httpPort != 0 {
 		reserved += web.MaxConnections
 	}
-	files := machine.OpenFiles()
-	if c.maxClients <= files-reserved {
-		return c.maxClients
-	}
-	clients := max(files-reserved, 1)
-	log.Warn("lowering maxclients to fit the open-file limit", "maxclients", clients, "files", files)
-	return clients
+	return min(c.maxClients, max(files-reserved, files/2, 1))
 }
 
 // warnOpen logs a warning if any client that can connect has full access.

@@ -8,6 +8,22 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+func TestClientsLeaveFilesForNodesAndHTTP(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ most, files, nodes, http, want int }{
+		{10_000, 65_536, 9, 1, 10_000},
+		{10_000, 1024, 0, 0, 992},
+		{10_000, 1024, 9, 0, 740},
+		{10_000, 1024, 9, 1, 676},
+		{500, 1024, 9, 1, 500},
+		{10_000, 1024, 1000, 1, 512},
+		{10_000, 1, 1, 0, 1},
+	} {
+		got := (&config{maxClients: c.most, httpPort: c.http}).clientsWithin(c.files, c.nodes)
+		require.Equal(t, c.want, got, c)
+	}
+}
+
 // FuzzServer sends arbitrary bytes, in chunks of any size, to a complete server and
 // closes its sending side. The replies are complete, nothing follows a protocol error,
 // the connection ends, nothing panics, and the next client is answered.

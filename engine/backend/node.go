@@ -185,6 +185,9 @@ func (n *Node) report() (attrs []any) {
 // not make a batch wait.
 const poolSize = 7
 
+// MaxConnections is the most connections to a node: those of a client with Options, and one of Subscriber.
+const MaxConnections = poolSize + 1
+
 // options returns the options for a client of the node of backend b at addr.
 func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Options {
 	o := *b.options

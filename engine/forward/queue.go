@@ -21,6 +21,9 @@ const (
 	batchItems = 1024
 )
 
+// MaxConnections is the most connections of a forwarder to a node, in both protocols.
+const MaxConnections = 2 * (backend.MaxConnections + inFlight)
+
 // queue is a forward queue: it sends commands to a node, over connections of one
 // protocol. It opens them, and starts its workers, with the first command.
 type queue struct {
