@@ -77,7 +77,7 @@ func (w *watcher) slotRanges(ctx context.Context, b *backend, now *Topology) ([]
 		if n.State() != Up {
 			continue
 		}
-		ranges, err := w.askSlots(ctx, n.client, n.name)
+		ranges, err := w.askSlots(ctx, n.client, n.addr)
 		if err == nil {
 			return ranges, nil
 		}

@@ -186,7 +186,7 @@ func (f *Fleet) Redirected(n *Node, addr string) *Node {
 		return nil
 	}
 	f.watcher.wake()
-	return f.node(n.backend, fullAddress(addr, n.name))
+	return f.node(n.backend, fullAddress(addr, n.addr))
 }
 
 // SetTLS reads the files of t and uses them for new connections. Open connections are not

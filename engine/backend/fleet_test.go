@@ -111,3 +111,25 @@ func TestFleetOfAClusterFindsItsNodes(t *testing.T) {
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond,
 		"goroutines are left") // +1: Eventually's own
 }
+
+// Nodes that are databases of one server have different names; others have their addresses.
+func TestNodesHaveDifferentNames(t *testing.T) {
+	for _, c := range []struct{ backends, names []string }{
+		{[]string{"redis://127.0.0.1:7000/1"}, []string{"127.0.0.1:7000"}},
+		{
+			[]string{"redis://127.0.0.1:7000", "redis://localhost:7000/1", "redis://127.0.0.1:7001/1", "redis://127.0.0.1:7000/2"},
+			[]string{"127.0.0.1:7000/0", "localhost:7000/1", "127.0.0.1:7001", "127.0.0.1:7000/2"},
+		},
+		{
+			[]string{"redis+sentinel://127.0.0.1:1/a", "redis+sentinel://127.0.0.1:1/b", "redis+sentinel://127.0.0.1:1/b/2"},
+			[]string{"127.0.0.1:1/a/0", "127.0.0.1:1/b/0", "127.0.0.1:1/b/2"},
+		},
+	} {
+		f := openTest(t, Config{Backends: c.backends, Timeout: time.Second})
+		var names []string
+		for _, n := range f.Topology().Nodes {
+			names = append(names, n.Name())
+		}
+		require.Equal(t, c.names, names)
+	}
+}

@@ -14,7 +14,8 @@ import (
 type Node struct {
 	fleet   *Fleet
 	backend *backend // the backend that the node belongs to; nil if the node is absent
-	name    string   // host:port
+	addr    string   // host:port; empty if the node is absent
+	name    string   // host:port, or host:port/db if another node is a database of the same server
 	client  *redis.Client
 	conns   Connections // open connections of client
 	health  health
@@ -28,7 +29,7 @@ type Node struct {
 }
 
 func openNode(f *Fleet, b *backend, addr string) *Node {
-	n := &Node{fleet: f, backend: b, name: addr}
+	n := &Node{fleet: f, backend: b, addr: addr, name: addr + b.suffix}
 	n.client = redis.NewClient(n.Options(&n.conns))
 	n.openHealth()
 	n.health.open() // until close
@@ -51,7 +52,8 @@ func (n *Node) openHealth() {
 	n.health.report = n.report
 }
 
-// Name returns the node's address, host:port.
+// Name returns the node's address, host:port, or host:port/db if another node is a database of the
+// same server.
 func (n *Node) Name() string { return n.name }
 
 // Client returns the node's client, which uses RESP2 and never sends anything twice. Every
@@ -112,7 +114,7 @@ func (n *Node) Record(err error) {
 // Options returns the options for another client of the node, whose connections conns tracks.
 // Its requests need a deadline, as those of Client do.
 func (n *Node) Options(conns *Connections) *redis.Options {
-	return n.fleet.options(n.backend, n.name, conns)
+	return n.fleet.options(n.backend, n.addr, conns)
 }
 
 // OnClose registers a function to be called before the node's client is closed: some time

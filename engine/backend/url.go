@@ -20,6 +20,7 @@ type backend struct {
 	tls     *tlsTarget     // nil: no TLS
 	options *redis.Options // user, password and database for nodes
 	askAs   [2]string      // user and password for the sentinels themselves
+	suffix  string         // of nodes' names: /db if another backend is a database of the same server; else empty
 }
 
 type backendKind uint8
@@ -132,12 +133,14 @@ func (b *backend) takeSentinelUser(query string) string {
 // Different spellings of one address have the same name, so that they place keys alike: the name
 // is in lower case, with a port without leading zeros, an IP address in its shortest form, and
 // 127.0.0.1 for localhost.
-func (b *backend) name() string {
-	where := b.master
-	if b.kind != sentinels {
-		where = canonical(b.seeds[0])
+func (b *backend) name() string { return b.server() + "/" + strconv.Itoa(b.options.DB) }
+
+// server returns the backend's name without the database.
+func (b *backend) server() string {
+	if b.kind == sentinels {
+		return strings.ToLower(b.master)
 	}
-	return strings.ToLower(where) + "/" + strconv.Itoa(b.options.DB)
+	return strings.ToLower(canonical(b.seeds[0]))
 }
 
 // canonical returns the canonical form of a host:port.
@@ -174,6 +177,9 @@ func parseBackends(urls []string) ([]*backend, error) {
 		for _, other := range all {
 			if other.name() == b.name() {
 				return nil, fmt.Errorf("backend %s is listed twice", b.name())
+			}
+			if other.server() == b.server() {
+				other.suffix, b.suffix = "/"+strconv.Itoa(other.options.DB), "/"+strconv.Itoa(b.options.DB)
 			}
 		}
 		all = append(all, b)

@@ -84,7 +84,11 @@ func (w *watcher) open() {
 
 // standIn returns an absent node for a node of b whose address is unknown.
 func (w *watcher) standIn(b *backend, why string) *Node {
-	n := absentNode(w.fleet, b.seeds[0], why)
+	name := b.seeds[0]
+	if len(w.backends) > 1 {
+		name += "/" + b.name() // sentinels may know several masters
+	}
+	n := absentNode(w.fleet, name, why)
 	w.absent = append(w.absent, n)
 	return n
 }
@@ -203,7 +207,7 @@ func (w *watcher) find(ctx context.Context) (settled bool, err error) {
 // findMaster returns if it is still the master, or if no sentinel answers.
 func (w *watcher) findMaster(ctx context.Context, b *backend, now *Node) (*Node, error) {
 	addr, err := w.master(ctx, b)
-	if err != nil || now.client != nil && addr == now.name {
+	if err != nil || now.client != nil && addr == now.addr {
 		return now, err
 	}
 	n := w.fleet.node(b, addr)

@@ -9,8 +9,7 @@ import (
 // Traffic is what the forwarder has asked a node, and what came of it, since it knows the
 // node.
 type Traffic struct {
-	Node      string // host:port
-	Placement string // the name by which keys are placed; empty in a Redis Cluster
+	Node string // the node's name
 
 	Waiting    int                 // commands that wait to be sent now
 	Commands   int64               // that were sent
@@ -27,13 +26,10 @@ type traffic struct {
 // Traffic returns what was asked of each node in use.
 func (f *Forwarder) Traffic() []Traffic {
 	v := f.view()
-	names, all := v.Names(), make([]Traffic, len(v.Nodes))
+	all := make([]Traffic, len(v.Nodes))
 	for i, qs := range v.queues {
 		t, d := qs[resp2].traffic, &all[i]
 		d.Node, d.Commands, d.Failed, d.RoundTrips = v.Nodes[i].Name(), t.commands.Load(), t.failed.Load(), t.roundTrips.Snapshot()
-		if names != nil {
-			d.Placement = names[i]
-		}
 		for _, q := range qs {
 			q.mu.Lock()
 			d.Waiting += len(q.items)

@@ -17,7 +17,6 @@ func TestTrafficCountsCommands(t *testing.T) {
 	got := f.Traffic()
 	require.Len(t, got, 1)
 	require.Equal(t, s.Addr, got[0].Node)
-	require.Equal(t, s.Addr+"/0", got[0].Placement)
 	require.EqualValues(t, 3, got[0].Commands)
 	require.Zero(t, got[0].Failed)
 	require.Zero(t, got[0].Waiting)

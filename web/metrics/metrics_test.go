@@ -142,20 +142,20 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 	var times histogram.H
 	times.Add(time.Millisecond, 2)
 	e.nodes = []engine.Node{
-		{Name: "a:1", Placement: "a:1/0", State: "up", Measured: true, Latency: time.Millisecond, Offset: -2 * time.Second, Traffic: &engine.Traffic{
+		{Name: "a:1/0", State: "up", Measured: true, Latency: time.Millisecond, Offset: -2 * time.Second, Traffic: &engine.Traffic{
 			Waiting: 5, Waits: times.Snapshot(), RoundTrips: times.Snapshot(), Combined: 6, Overflows: 7, Answered: time.UnixMilli(1500),
 			Batches:     engine.Sizes{Sum: 9, AtMost: [12]int64{1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3}},
 			Failures:    []engine.Failures{{Kind: "timeout", Count: 8}},
 			FailAnswers: [engine.FailPolicies]int64{engine.FailOpen: 4},
 		}},
-		{Name: "a:1", Placement: "a:1/1", State: "refuses"}, // another database of the same server
-		{Name: "b:1", Placement: "main/0", State: "down"},   // its address is unknown
-		{Name: "b:1", Placement: "main/0", State: "down"},   // a duplicate must not break the other series
+		{Name: "a:1/1", State: "refuses"},   // another database of the same server
+		{Name: "b:1/main/0", State: "down"}, // its address is unknown
+		{Name: "b:1/main/0", State: "down"}, // a duplicate must not break the other series
 		{Name: "c:1", State: "suspect"},
 	}
 	text := scrape(t, c, false)
 	for _, line := range []string{
-		`node_up{node="a:1/0"} 1`, `node_up{node="a:1/1"} 1`, `node_up{node="main/0"} 0`, `node_up{node="c:1"} 1`,
+		`node_up{node="a:1/0"} 1`, `node_up{node="a:1/1"} 1`, `node_up{node="b:1/main/0"} 0`, `node_up{node="c:1"} 1`,
 		`node_refuses{node="a:1/0"} 0`, `node_refuses{node="a:1/1"} 1`,
 		`node_latency_seconds{node="a:1/0"} 0.001`, `node_clock_offset_seconds{node="a:1/0"} -2`,
 		`node_queue_requests{node="a:1/0"} 5`, `node_combined_requests_total{node="a:1/0"} 6`, `node_queue_overflows_total{node="a:1/0"} 7`,

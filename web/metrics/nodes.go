@@ -37,18 +37,16 @@ var (
 
 func (c *Config) collectNodes(to chan<- prometheus.Metric) {
 	nodes := c.Engine.Nodes()
-	names := names{}
+	seen := make(names)
 	for i := range nodes {
-		names.add(nodes[i].Name)
-	}
-	for i := range nodes {
-		if label := names.label(nodes[i].Name, nodes[i].Placement); label != "" {
-			collectNode(to, &nodes[i], label)
+		if seen.add(nodes[i].Name) {
+			collectNode(to, &nodes[i])
 		}
 	}
 }
 
-func collectNode(to chan<- prometheus.Metric, n *engine.Node, label string) {
+func collectNode(to chan<- prometheus.Metric, n *engine.Node) {
+	label := n.Name
 	nodeUp.send(to, oneIf(n.State != "down"), label)
 	nodeRefuses.send(to, oneIf(n.State == "refuses"), label)
 	if n.Measured {
@@ -101,38 +99,28 @@ func (c *Config) collectForward(to chan<- prometheus.Metric) {
 		return
 	}
 	nodes := c.Forward.Traffic()
-	names := names{}
-	for i := range nodes {
-		names.add(nodes[i].Node)
-	}
+	seen := make(names)
 	for i := range nodes {
 		t := &nodes[i]
-		label := names.label(t.Node, t.Placement)
-		if label == "" {
+		if !seen.add(t.Node) {
 			continue
 		}
-		forwardWaiting.send(to, float64(t.Waiting), label)
-		forwardCommands.send(to, float64(t.Commands), label)
-		forwardErrors.send(to, float64(t.Failed), label)
-		forwardTime.sendDurations(to, t.RoundTrips, label)
+		forwardWaiting.send(to, float64(t.Waiting), t.Node)
+		forwardCommands.send(to, float64(t.Commands), t.Node)
+		forwardErrors.send(to, float64(t.Failed), t.Node)
+		forwardTime.sendDurations(to, t.RoundTrips, t.Node)
 	}
 }
 
-// names maps the names of nodes to the number of nodes with that name, or to -1 once label has
-// returned the name. Several databases of one server are nodes with the same name.
-type names map[string]int
+// names is the nodes that have been collected. Sentinels may name one server for two masters for a
+// moment, and a metric may occur only once.
+type names map[string]bool
 
-func (n names) add(name string) { n[name]++ }
-
-// label returns the value of the label node: the node's name, or its name for placement if other
-// nodes have the same name. It returns "" if it has returned that label before.
-func (n names) label(name, placement string) string {
-	if n[name] > 1 {
-		name = placement
+// add adds a name, and reports whether it is new.
+func (n names) add(name string) bool {
+	if n[name] {
+		return false
 	}
-	if n[name] < 0 {
-		return ""
-	}
-	n[name] = -1
-	return name
+	n[name] = true
+	return true
 }
