@@ -39,6 +39,9 @@ func (c *client) denied(r *row, args [][]byte) string {
 		}
 		name, verdict = o.Name, c.checkForwarded(&o)
 	case !r.early: // a login is always allowed
+		if r.AllKeys {
+			noKey = reply.ErrNotAll + r.Name + "' command"
+		}
 		verdict = c.check(r, args)
 	}
 	switch verdict {
@@ -59,10 +62,14 @@ func (c *client) check(r *row, args [][]byte) acl.Verdict {
 		func(s *acl.Selector) bool { return s.AllKeys() || mayUse(s, r, args) })
 }
 
-// mayUse reports whether the selector allows every key of a command of the table.
+// mayUse reports whether the selector, which does not allow everything about every key, allows the keys of a
+// command of the table.
 func mayUse(s *acl.Selector, r *row, args [][]byte) bool {
 	write := r.Has("write")
 	read := write || r.Has("readonly") // WATCH neither reads nor writes
+	if r.AllKeys {
+		return !write && s.ReadsAllKeys()
+	}
 	var buf [128]byte
 	for i := r.Keys.First; 0 < i && i < len(args); i = r.Keys.After(args, i) { // CL.THROTTLE may come without its key
 		if !s.MayKey(r.Keys.Key(buf[:0], args, i), read, write) {

@@ -80,12 +80,17 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		"read on nopass ~* +@read",
 		"boss on nopass ~* +@all",
 		"safe on nopass ~* +@all -@dangerous",
+		"part on nopass ~shop:* +@all",
+		"seer on nopass %R~* ~shop:* +@all",
 		"42 on nopass ~api:tenant:42 ~api:tenant:42:* +rl.check",
 		"some on nopass ~shop:* +@ratelimit (~all:* +rl.slide) (%R~busy +@read) (~idle +rl.slide)")
 	h := New(cfg)
 	const slide = "*5\r\n:1\r\n:5\r\n:"
 	nope := func(command string) string {
 		return "-NOPERM this user has no permissions to run the '" + command + "' command\r\n"
+	}
+	notAll := func(command string) string {
+		return "-NOPERM this user has no permissions to access all keys, as needed by the '" + command + "' command\r\n"
 	}
 	const noKey = "-NOPERM this user has no permissions to access one of the keys used as arguments\r\n"
 	for _, c := range []struct{ user, line, want string }{
@@ -130,6 +135,14 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"read", "RL.POLICY LIST", "*2\r\n*22\r\n"},
 		{"read", "RL.POLICY OVERRIDE web a BLOCKED", nope("rl.policy|override")},
 		{"boss", "RL.POLICY SET mail SLIDE 5 60", "*4\r\n$7\r\nversion\r\n:1\r\n"},
+		{"part", "RL.POLICY SET mail SLIDE 5 60", notAll("rl.policy|set")}, // policies are about the keys of others, too
+		{"part", "RL.POLICY OVERRIDE api shop:1 5000 60", notAll("rl.policy|override")},
+		{"part", "RL.POLICY DEL api", notAll("rl.policy|del")},
+		{"part", "RL.POLICY LIST", notAll("rl.policy|list")},
+		{"part", "RL.POLICY GET api", notAll("rl.policy|get")},
+		{"part", "RL.POLICY HELP", "*"},
+		{"seer", "RL.POLICY SET mail SLIDE 5 60", notAll("rl.policy|set")},
+		{"seer", "RL.POLICY GET web", "*22\r\n$4\r\nname"},
 		{"some", "RL.SLIDE shop:1 5 60", slide},
 		{"some", "RL.SLIDE all:1 5 60", slide},
 		{"some", "RL.RESET all:1", noKey},
@@ -169,7 +182,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 	}
 	ask(h, open(h, 1), words("AUTH", "nobody", "x"))
 	logins, commands, keys := h.Denied()
-	require.Equal(t, []int64{1, 13, 28}, []int64{logins, commands, keys})
+	require.Equal(t, []int64{1, 13, 34}, []int64{logins, commands, keys})
 }
 
 // The node has the same users. rlproxy must forward what the node itself would allow them.

@@ -54,14 +54,14 @@ func Row(c Config) table.Row {
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "RL.POLICY DEL api", Reply: "(integer) 1"}},
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "rl.policy|del", Arity: -3, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
 		Summary:  "Deletes a policy and its overrides, or one override of it",
 		Args:     []table.Arg{nameArg, optional(patternArg)},
 		Replies:  "1; 0 if there is no such policy or override.",
 		Examples: []table.Example{{Line: "RL.POLICY DEL api tenant:42", Reply: "(integer) 1"}},
 	}, RunBy: c.del, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|get", Arity: 3, Flags: showing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of the policy's overrides",
+		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of the policy's overrides",
 		Summary: "Returns a policy",
 		Args:    []table.Arg{nameArg},
 		Replies: shown,
@@ -74,13 +74,13 @@ func Row(c Config) table.Row {
 		Replies:  "Array of lines.",
 		Examples: []table.Example{{Line: "RL.POLICY HELP", Reply: "1) RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
 	}}, {Command: table.Command{
-		Name: "rl.policy|list", Arity: 2, Flags: showing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of policies and overrides",
+		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of policies and overrides",
 		Summary:  "Returns all policies in effect",
 		Replies:  "Array of maps as in RL.POLICY GET, sorted by name.",
 		Examples: []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
 	}, Run: c.list,
 	}, {Command: table.Command{
-		Name: "rl.policy|override", Arity: -5, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
 		Summary: "Gives some keys of a policy other limits",
 		Args:    append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because these keys did not have them before.",
@@ -90,7 +90,7 @@ func Row(c Config) table.Row {
 		},
 	}, RunBy: c.override, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|set", Arity: -6, Flags: changing, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
 		Summary: "Adds a policy, or replaces one and keeps its overrides",
 		Args:    append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because the policy did not have them " +

@@ -16,6 +16,7 @@ type Command struct {
 	ACL      []string   // ACL categories in addition to those that follow from the flags and the group
 	Tips     []string   // Redis's tips for cluster clients
 	Keys     Keys       // positions of the keys
+	AllKeys  bool       // the command has no keys, but concerns all of them: only users who may use every key may run it
 	Group    string     // group as in COMMAND DOCS
 	Since    string     // the version of Redis, or of rlproxy, that introduced the command
 	Cost     string     // time complexity
