@@ -22,7 +22,7 @@ func serverRows() []row {
 		Replies:  "Lines of key:value, in sections.",
 		Examples: []table.Example{{Line: "INFO cluster", Reply: "# Cluster\ncluster_enabled:0"}},
 	},
-		run: runInfo,
+		run: runInfo, barrier: true,
 	}, {Command: table.Command{
 		Name: "time", Arity: 1, Flags: localFlags, Tips: changing, Group: "server", Since: "2.6.0", Cost: "O(1)",
 		Summary:  "Returns the time of this process. Decisions use the clocks of the nodes",
@@ -49,7 +49,7 @@ func serverRows() []row {
 		Replies:  "Integer.",
 		Examples: []table.Example{{Line: "DBSIZE", Reply: "(integer) 42"}},
 	},
-		run: runDBSize, embedded: true,
+		run: runDBSize, barrier: true, embedded: true,
 	}, {Command: table.Command{
 		Name: "module", Arity: -2, Group: "server", Since: "4.0.0", Cost: "Depends on subcommand.",
 		Summary:  "A container for module commands. With backends it is forwarded",

@@ -40,9 +40,9 @@ type row struct {
 	// run runs the command and appends its reply.
 	run func(c *client, args [][]byte)
 
-	// barrier is set if the command changes how the session handles later commands. It runs
-	// at once, after all commands before it are answered. Other commands that run in the
-	// session wait for the next flush.
+	// barrier is set if the command changes how the session handles later commands, or shows what
+	// the decisions before it have done. It runs at once, after all commands before it are answered,
+	// and before those after it. Other commands that run in the session wait for the next flush.
 	barrier bool
 	// early is set if the command may be sent before a login (Redis's flag no_auth).
 	early bool

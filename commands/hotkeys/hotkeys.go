@@ -53,7 +53,7 @@ func Row(c Config) table.Row {
 			"- `overrun`: a total of units that RL.SETTLE charged beyond those held.",
 		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
 	},
-		RunBy: c.run,
+		RunBy: c.run, Barrier: true,
 	}
 }
 
