@@ -101,7 +101,7 @@ func (c *client) accept(args [][]byte) {
 // command is refused.
 func (c *client) find(args [][]byte) (*row, string) {
 	r := c.h.table.get(args[0])
-	if r == nil {
+	if r == nil || r.under != nil { // client|id is no command
 		// Redis distinguishes unknown commands from those that need a login. rlproxy has no
 		// list of Redis's commands and refuses both in the same way.
 		if c.user == nil {

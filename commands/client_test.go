@@ -78,6 +78,13 @@ func TestWhatWasDecidedIsShownInOrder(t *testing.T) {
 	}
 }
 
+// COMMAND INFO and ACL rules name subcommands as in client|id. That is no command.
+func TestNamesOfSubcommandsAreNoCommands(t *testing.T) {
+	h := New(testConfig(newFakeEngine()))
+	require.Equal(t, "-ERR unknown command 'client|id', with args beginning with: 'x' \r\n-ERR unknown command 'CONFIG|GET', with args beginning with: 'x' 'y' \r\n",
+		ask(h, open(h, 1), words("client|id", "x"), words("CONFIG|GET", "x", "y")))
+}
+
 func TestEmptyCommandsAreIgnored(t *testing.T) {
 	h := New(testConfig(newFakeEngine()))
 	require.Equal(t, "+PONG\r\n", ask(h, open(h, 1), resp.Command{}, words("PING")))

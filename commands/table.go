@@ -24,6 +24,7 @@ type row struct {
 	table.Command
 	subs []row
 
+	under  *row           // the row of the command, if this is a subcommand; else nil
 	counts *stats.Command // what is counted of the command; nil: nothing is
 
 	// parse appends a command's requests to the pipeline. It returns an error reply, or "".
@@ -137,6 +138,7 @@ func (t *registry) add(r *row) {
 	for i := range r.subs {
 		sub := &r.subs[i]
 		r.Subs = append(r.Subs, &sub.Command)
+		sub.under = r
 		t.byName[sub.Name] = sub
 		sub.counts = t.stats.Register(sub.Name)
 	}
