@@ -82,15 +82,18 @@ func (c *client) beforeDecision() {
 // refusal returns the error reply to a command to be forwarded that MULTI refuses to queue, or "".
 func (c *client) refusal(args [][]byte) string {
 	if err := c.h.cfg.Forward.Join(&c.forward, &c.tx.forwarded, args); err != nil {
-		return forwardError(args, err)
+		return c.forwardError(args, err)
 	}
 	return ""
 }
 
 // forwardError returns the error reply to a forwarded command that failed with err.
-func forwardError(args [][]byte, err error) string {
+func (c *client) forwardError(args [][]byte, err error) string {
 	switch {
 	case errors.Is(err, forward.ErrUnknownCommand):
+		if own := c.h.table.get(args[0]); own != nil && own.under == nil { // an unknown subcommand of it was forwarded
+			return reply.UnknownSubcommand(own.Name, args[1])
+		}
 		return reply.UnknownCommand(args)
 	case errors.Is(err, forward.ErrUnknownSubcommand):
 		return reply.UnknownSubcommand(string(args[0]), args[1])
@@ -105,7 +108,7 @@ const maxCopy = 256 << 10
 // and reports whether the reply is an error.
 func (c *client) forwarded(e *entry, res *forward.Result) (failed bool) {
 	if res.Err != nil {
-		c.Error(forwardError(e.args, res.Err))
+		c.Error(c.forwardError(e.args, res.Err))
 		return true
 	}
 	if failed = len(res.Raw) > 0 && res.Raw[0] == '-'; failed {

@@ -42,6 +42,7 @@ func TestForwardedCommandsMixWithRlproxysOwn(t *testing.T) {
 	require.Equal(t, "+OK\r\n-ERR 'flushall' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n+OK\r\n",
 		ask(h, s, lines("MULTI\nFLUSHALL\nDISCARD")...))
 	require.Equal(t, "-ERR unknown subcommand 'NOPE'. Try OBJECT HELP.\r\n", ask(h, s, lines("OBJECT NOPE")...))
+	require.Equal(t, "-ERR unknown subcommand 'NOPE'. Try RL.POLICY HELP.\r\n", ask(h, s, lines("RL.POLICY NOPE x")...), "no node knows RL.POLICY")
 	require.Equal(t, "-ERR 'acl|setuser' is not forwarded: it administers the node (see the directive passthrough-admin)\r\n", ask(h, s, lines("ACL SETUSER x")...))
 
 	s.Out = nil

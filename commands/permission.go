@@ -32,7 +32,7 @@ func (c *client) denied(r *row, args [][]byte) string {
 	case r == &forwardRow:
 		o, err := c.h.cfg.Forward.Describe(&c.forward, args)
 		if err != nil {
-			return forwardError(args, err)
+			return c.forwardError(args, err)
 		}
 		if o.Whole {
 			noKey = reply.ErrNotAll + o.Name + "' command"

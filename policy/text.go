@@ -109,6 +109,18 @@ func isName(b []byte) bool {
 	return len(b) >= 1 && len(b) <= MaxName
 }
 
+// CheckNames returns an error reply if no policy can have the name that is the first word, or no override of
+// it the pattern that is the second word, if there is one; else "".
+func CheckNames(words [][]byte) string {
+	if !isName(words[0]) {
+		return wrongName(words)
+	}
+	if len(words) > 1 {
+		return checkPattern(&Policy{Name: string(words[0])}, words[1])
+	}
+	return ""
+}
+
 // wrongName returns the error about words whose first is not a valid name of a policy.
 func wrongName(words [][]byte) string {
 	if len(words) == 0 {

@@ -148,6 +148,9 @@ func (c *Config) del(w reply.Writer, args [][]byte, by table.Caller) string {
 	if len(args) > 4 {
 		return "ERR wrong number of arguments for 'rl.policy|del' command"
 	}
+	if msg := policy.CheckNames(args[2:]); msg != "" {
+		return msg
+	}
 	found := false
 	version, msg := c.change(args[2], func(s *policy.Set) (next *policy.Set, _ string) {
 		if len(args) == 3 {
