@@ -14,21 +14,21 @@ type Admission struct {
 	Lapsed int64 // lapsed holds that the request removed, see Book.Lapse
 }
 
-// Room has the functions by which a Book asks its engine for memory, and to charge.
-type Room struct {
+// Resources has the functions by which a Book asks its engine for memory, and to charge.
+type Resources struct {
 	Grow   func(bytes int64) error // accounts for an id and a hold, and the hold's windows; with an error, nothing is held
 	Charge func() error            // charges the request, for ONCE; with an error, nothing was charged
 }
 
 // Admit answers a request with a Hold and a cost. A known id gets its first answer again, except that a lease of
 // RL.ACQUIRE is renewed.
-func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) (a Admission, err error) {
+func (b *Book) Admit(st States, clock, now int64, r *engine.Request, resources Resources) (a Admission, err error) {
 	e := &entry{name: nameOf(r)}
 	if known := b.ids.find(e.name, now); known != nil {
 		if known.class != slots {
 			return Admission{Decision: known.answer, Again: true}, nil
 		}
-		if a, ok := b.again(st, clock, now, known, r); ok {
+		if a, ok := b.renewKnown(st, clock, now, known, r); ok {
 			return a, nil
 		}
 	}
@@ -37,14 +37,14 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 		if err := b.bound(now, e.class, &r.Spec); err != nil {
 			return err
 		}
-		if err := room.Grow(mapBytes + entryBytes + holdBytes + int64(r.N)*(limitBytes+cellBytes)); err != nil {
+		if err := resources.Grow(mapBytes + entryBytes + holdBytes + int64(r.N)*(limitBytes+cellBytes)); err != nil {
 			return err
 		}
 		a.Lapsed = b.Lapse(st, now)
 		if e.class == once {
-			return room.Charge()
+			return resources.Charge()
 		}
-		e.hold = b.hold(now, r)
+		e.hold = b.addHold(now, r)
 		return nil
 	})
 	if err != nil {
@@ -55,7 +55,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, room Room) 
 		if e.class == once {
 			charged = r.Cost
 		}
-		b.Tell(st, clock, now, &r.Spec, charged, &us)
+		b.Complete(st, clock, now, &r.Spec, charged, &us)
 	}
 	a.Decision = r.Decide(us[:r.N], clock, granted, 0)
 	if granted > 0 {
@@ -92,31 +92,31 @@ func (b *Book) bound(now int64, c class, s *limit.Spec) error {
 		}
 		return nil
 	}
-	most, past := int64(engine.MaxHolds), error(engine.ErrHolds)
+	most, exceeded := int64(engine.MaxHolds), error(engine.ErrHolds)
 	if c == slots {
-		most, past = engine.MaxSlotHolds, engine.ErrSlotHolds
+		most, exceeded = engine.MaxSlotHolds, engine.ErrSlotHolds
 	} else if b.ids.counts[reservation] >= engine.MaxIDs {
-		return past
+		return exceeded
 	}
 	for _, w := range s.Limits() {
-		if held := b.held(s, w.Length); held != nil {
+		if held := b.findWindow(s, w.Length); held != nil {
 			if _, holds := held.Held(now); holds >= most {
-				return past
+				return exceeded
 			}
 		}
 	}
 	return nil
 }
 
-// hold holds the cost of r in all of its windows.
-func (b *Book) hold(now int64, r *engine.Request) *held {
-	h := &held{
+// addHold holds the cost of r in all of its windows.
+func (b *Book) addHold(now int64, r *engine.Request) *holdRecord {
+	h := &holdRecord{
 		at: Deadline(now, r.Hold.TTL), units: r.Cost, ttl: r.Hold.TTL,
 		release: r.Hold.Release || r.Kind != limit.Slide, // only RL.SLIDE can charge units as of a past deadline
 		kind:    r.Kind, buckets: r.Buckets, windows: slices.Clone(r.Limits()),
 	}
 	for _, w := range h.windows {
-		to := b.held(&r.Spec, w.Length)
+		to := b.findWindow(&r.Spec, w.Length)
 		if to == nil {
 			to = &heldWindow{kind: r.Kind, length: w.Length, buckets: r.Buckets}
 			b.windows = append(b.windows, to)
@@ -126,15 +126,15 @@ func (b *Book) hold(now int64, r *engine.Request) *held {
 	return h
 }
 
-// again renews a lease that is requested again, with the units it has, and reports whether it could.
-func (b *Book) again(st States, clock, now int64, e *entry, r *engine.Request) (a Admission, ok bool) {
+// renewKnown renews a lease that is requested again, with the units it has, and reports whether it could.
+func (b *Book) renewKnown(st States, clock, now int64, e *entry, r *engine.Request) (a Admission, ok bool) {
 	if a.Lapsed, ok = b.renew(st, now, e, r.Hold.TTL, r.Windows[0].Limit); !ok {
 		return a, false
 	}
 	w := r.Windows[0]
 	view := b.window(st, &r.Spec, w)
 	var u limit.Usage
-	view.Tell(&u, clock, now, 0, &r.Spec)
+	view.Complete(&u, clock, now, 0, &r.Spec)
 	free := max(w.Limit-view.Read(now, &r.Spec).Used, 0)
 	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: u.Last}
 	a.Again = true

@@ -75,7 +75,7 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 		view := b.window(st, s, w)
 		rs[i] = view.Read(now, s)
 		us[i] = limit.Usage{Used: rs[i].Used}
-		view.Tell(&us[i], clock, now, 0, s)
+		view.Complete(&us[i], clock, now, 0, s)
 		granted = min(granted, s.Fits(w, rs[i].Used, 1))
 	}
 	if granted > 0 {
@@ -95,11 +95,11 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 	return 0, nil
 }
 
-// Tell completes the usages for the answer after the entry has charged its units, or held some.
-func (b *Book) Tell(st States, clock, now int64, s *limit.Spec, charged int64, us *[limit.MaxWindows]limit.Usage) {
+// Complete completes the usages for the answer after the request has charged its units, or held some.
+func (b *Book) Complete(st States, clock, now int64, s *limit.Spec, charged int64, us *[limit.MaxWindows]limit.Usage) {
 	for i, w := range s.Limits() {
 		view := b.window(st, s, w)
-		view.Tell(&us[i], clock, now, charged, s)
+		view.Complete(&us[i], clock, now, charged, s)
 	}
 }
 
@@ -154,14 +154,14 @@ func (b *Book) Live(clock int64, yield func(s limit.Spec)) {
 // window returns the charged state and the holds of a window of s.
 func (b *Book) window(st States, s *limit.Spec, w limit.Window) Window {
 	view := Window{Window: w, State: st.Find(s, w.Length)}
-	if held := b.held(s, w.Length); held != nil {
+	if held := b.findWindow(s, w.Length); held != nil {
 		view.Cells = &held.Cells
 	}
 	return view
 }
 
-// held returns the window of s of that length if it has holds, else nil.
-func (b *Book) held(s *limit.Spec, length int64) *heldWindow {
+// findWindow returns the window of s of that length if it has holds, else nil.
+func (b *Book) findWindow(s *limit.Spec, length int64) *heldWindow {
 	for _, w := range b.windows {
 		if w.kind == s.Kind && w.length == length && w.buckets == s.Buckets {
 			return w

@@ -31,11 +31,11 @@ type entry struct {
 	place  int32          // index in the heap
 	until  int64          // the ms at which the id expires
 	answer limit.Decision // the first answer
-	hold   *held          // nil for ONCE
+	hold   *holdRecord    // nil for ONCE
 }
 
-// held is a hold, outstanding or settled.
-type held struct {
+// holdRecord is a hold, outstanding or settled.
+type holdRecord struct {
 	at      int64 // its deadline
 	units   int64
 	ttl     int64 // ms, as requested
@@ -48,7 +48,7 @@ type held struct {
 }
 
 // spec returns a spec of the windows of a hold, without cost.
-func (h *held) spec() limit.Spec {
+func (h *holdRecord) spec() limit.Spec {
 	s := limit.Spec{Kind: h.kind, Buckets: h.buckets, N: len(h.windows)}
 	copy(s.Windows[:], h.windows)
 	return s
@@ -70,7 +70,7 @@ const (
 	entryBytes = int64(unsafe.Sizeof(entry{})) + 8 + slotBytes*5/3 + 10
 	slotBytes  = int64(unsafe.Sizeof(name{})+7)&^7 + 8 + 1
 	mapBytes   = 48 + 8*slotBytes
-	holdBytes  = int64(unsafe.Sizeof(held{}))
+	holdBytes  = int64(unsafe.Sizeof(holdRecord{}))
 	limitBytes = int64(unsafe.Sizeof(limit.Window{}))
 )
 

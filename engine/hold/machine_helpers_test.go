@@ -53,7 +53,7 @@ func (k *subject) decide(clock int64, r *engine.Request) (Admission, error) {
 	if r.Hold != nil && r.Cost > 0 {
 		now := k.at(clock, true)
 		k.mutant.before(k, now, r)
-		a, err := k.book.Admit(k, clock, now, r, Room{
+		a, err := k.book.Admit(k, clock, now, r, Resources{
 			Grow: func(int64) error { return nil },
 			Charge: func() error {
 				k.chargeAll(now, &r.Spec)
@@ -78,7 +78,7 @@ func (k *subject) decide(clock int64, r *engine.Request) (Admission, error) {
 		return nil
 	})
 	if granted > 0 && r.Cost > 0 {
-		book.Tell(k, clock, now, &r.Spec, r.Cost, &us)
+		book.Complete(k, clock, now, &r.Spec, r.Cost, &us)
 	}
 	if granted == 0 {
 		k.mutant.denied(k, clock, now, r, &us)

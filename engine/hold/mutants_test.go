@@ -78,7 +78,7 @@ func mutants() []*mutant {
 				}
 				if s := h.spec(); k.book.has(&s, h) {
 					for _, w := range h.windows {
-						k.book.held(&s, w.Length).Remove(h.at, h.units, h.release)
+						k.book.findWindow(&s, w.Length).Remove(h.at, h.units, h.release)
 					}
 					k.book.tidy()
 				}
@@ -170,7 +170,7 @@ func mutants() []*mutant {
 }
 
 // outOf returns the hold of a request's id if it is out.
-func (k *subject) outOf(r *engine.Request) *held {
+func (k *subject) outOf(r *engine.Request) *holdRecord {
 	e := k.book.ids.all[nameOf(r)]
 	if e == nil || e.hold == nil || e.hold.settled {
 		return nil
@@ -179,13 +179,13 @@ func (k *subject) outOf(r *engine.Request) *held {
 }
 
 // move changes the deadline of a hold.
-func (k *subject) move(h *held, at int64) {
+func (k *subject) move(h *holdRecord, at int64) {
 	s := h.spec()
 	if !k.book.has(&s, h) {
 		return
 	}
 	for _, w := range h.windows {
-		c := k.book.held(&s, w.Length)
+		c := k.book.findWindow(&s, w.Length)
 		c.Remove(h.at, h.units, h.release)
 		c.Add(c.last, c.limit, at, h.units, h.release)
 	}
@@ -193,10 +193,10 @@ func (k *subject) move(h *held, at int64) {
 }
 
 // add holds the units of h in some windows.
-func (k *subject) add(now int64, h *held, windows []limit.Window) {
+func (k *subject) add(now int64, h *holdRecord, windows []limit.Window) {
 	for _, w := range windows {
 		s := h.spec()
-		to := k.book.held(&s, w.Length)
+		to := k.book.findWindow(&s, w.Length)
 		if to == nil {
 			to = &heldWindow{kind: h.kind, length: w.Length, buckets: h.buckets}
 			k.book.windows = append(k.book.windows, to)

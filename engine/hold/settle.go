@@ -37,7 +37,7 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	lapsed = b.Lapse(st, now)
 	s.Cost = cost
 	for _, w := range h.windows {
-		b.held(&s, w.Length).Remove(h.at, h.units, h.release)
+		b.findWindow(&s, w.Length).Remove(h.at, h.units, h.release)
 		if cost > 0 {
 			st.Charge(now, &s, w)
 		}
@@ -76,7 +76,7 @@ func (b *Book) renew(st States, now int64, e *entry, ttl, under int64) (lapsed i
 	from := h.at
 	h.at, h.ttl, h.windows[0].Limit = Deadline(now, ttl), ttl, under
 	for _, w := range h.windows {
-		cells := b.held(&s, w.Length)
+		cells := b.findWindow(&s, w.Length)
 		cells.Remove(from, h.units, h.release)
 		cells.Add(now, under, h.at, h.units, h.release)
 	}
@@ -86,9 +86,9 @@ func (b *Book) renew(st States, now int64, e *entry, ttl, under int64) (lapsed i
 }
 
 // has reports whether all windows of a hold have its units.
-func (b *Book) has(s *limit.Spec, h *held) bool {
+func (b *Book) has(s *limit.Spec, h *holdRecord) bool {
 	for _, w := range h.windows {
-		if cells := b.held(s, w.Length); cells == nil || !cells.Has(h.at, h.units, h.release) {
+		if cells := b.findWindow(s, w.Length); cells == nil || !cells.Has(h.at, h.units, h.release) {
 			return false
 		}
 	}

@@ -99,11 +99,11 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 	return w.State.RoomAt(now, most, s, r.state)
 }
 
-// Tell completes the usage of the window for the answer to an entry. charged is the units that the entry has charged: 0 if
+// Complete completes the usage of the window for the answer to a request. charged is the units that the request has charged: 0 if
 // it was denied or has held them.
-func (w *Window) Tell(u *limit.Usage, clock, now, charged int64, s *limit.Spec) {
+func (w *Window) Complete(u *limit.Usage, clock, now, charged int64, s *limit.Spec) {
 	if w.State != nil {
-		w.State.Tell(u, clock, charged)
+		w.State.Complete(u, clock, charged)
 	}
 	if w.Cells == nil {
 		return
@@ -162,6 +162,6 @@ func (w *Window) Until() int64 {
 // newest returns the ms of a state's newest charge, as its algorithm dates it.
 func newest(s *limit.State) int64 {
 	var u limit.Usage
-	s.Tell(&u, 0, 0)
+	s.Complete(&u, 0, 0)
 	return u.Last
 }

@@ -112,9 +112,9 @@ func (st *State) RoomAt(now, most int64, s *Spec, r Reading) int64 {
 // Until returns the last ms at which the state can matter.
 func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
 
-// Tell fills in what the answer to an entry needs in addition to the used units.
+// Complete fills in what the answer to an entry needs in addition to the used units.
 // charged is the units that the entry has charged: 0 before it has.
-func (st *State) Tell(u *Usage, clock, charged int64) {
+func (st *State) Complete(u *Usage, clock, charged int64) {
 	if charged > 0 && st.kind == GCRA {
 		return // the answer needs the state before the entry
 	}

@@ -48,46 +48,46 @@ func (e *Engine) fail(err error, clock int64, r *engine.Request, res *engine.Res
 func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	c := charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}
-	if c.key != nil {
-		if c.key.book {
+	t := target{clock: clock, now: clock, key: h.keys[string(r.Key)]}
+	if t.key != nil {
+		if t.key.book {
 			return e.askHeld(h, clock, r, us)
 		}
-		c.now = r.Now(clock, c.key.newest())
+		t.now = r.Now(clock, t.key.newest())
 	}
 	granted = 1
 	for i, w := range r.Limits() {
 		us[i] = limit.Usage{}
-		if c.key != nil {
-			c.states[i] = c.key.find(&r.Spec, w.Length)
+		if t.key != nil {
+			t.states[i] = t.key.find(&r.Spec, w.Length)
 		}
-		if s := c.states[i]; s != nil {
-			c.readings[i] = s.Read(c.now, &r.Spec)
-			us[i].Used = c.readings[i].Used
-			s.Tell(&us[i], clock, 0)
+		if s := t.states[i]; s != nil {
+			t.readings[i] = s.Read(t.now, &r.Spec)
+			us[i].Used = t.readings[i].Used
+			s.Complete(&us[i], clock, 0)
 		}
 		granted = min(granted, r.Fits(w, us[i].Used, 1))
 	}
 	switch {
 	case granted == 0:
 		for i, w := range r.Limits() {
-			if s := c.states[i]; s != nil && r.Denies(w, &us[i], 0) {
-				us[i].Room = s.RoomAt(c.now, w.Limit-r.Wanted(), &r.Spec, c.readings[i]) - clock
+			if s := t.states[i]; s != nil && r.Denies(w, &us[i], 0) {
+				us[i].Room = s.RoomAt(t.now, w.Limit-r.Wanted(), &r.Spec, t.readings[i]) - clock
 			}
 		}
 	case r.Cost > 0:
-		if err := e.charge(h, &c, r); err != nil {
+		if err := e.charge(h, &t, r); err != nil {
 			return 0, 0, err
 		}
 		for i := range r.N {
-			c.states[i].Tell(&us[i], clock, r.Cost)
+			t.states[i].Complete(&us[i], clock, r.Cost)
 		}
 	}
 	return granted, 0, nil
 }
 
-// charge is what one request is about to charge.
-type charge struct {
+// target is what one request is about to charge.
+type target struct {
 	clock    int64 // ms
 	now      int64 // the ms by which the windows are decided, see limit.Spec.Now
 	key      *record
@@ -97,59 +97,59 @@ type charge struct {
 
 // charge adds the cost of a request to every window or, if memory is full or the key
 // has too many windows, to none. It fills in the states that it creates.
-func (e *Engine) charge(h *stripe, c *charge, r *engine.Request) error {
-	need, missing := c.need(r)
-	if missing && h.full(c.key, &r.Spec, c.clock) {
+func (e *Engine) charge(h *stripe, t *target, r *engine.Request) error {
+	need, missing := t.need(r)
+	if missing && h.full(t.key, &r.Spec, t.clock) {
 		return engine.ErrStates
 	}
 	if !e.reserve(need) {
 		return errFull
 	}
-	e.apply(h, c, r)
+	e.apply(h, t, r)
 	return nil
 }
 
 // need returns the bytes that a charge adds, and whether any of the windows has no state yet.
-func (c *charge) need(r *engine.Request) (need int64, missing bool) {
+func (t *target) need(r *engine.Request) (need int64, missing bool) {
 	for i, w := range r.Limits() {
-		if s := c.states[i]; s != nil {
-			need += s.Growth(c.now, w, c.readings[i])
+		if s := t.states[i]; s != nil {
+			need += s.Growth(t.now, w, t.readings[i])
 			continue
 		}
 		need += stateBytes + r.FreshBytes()
 		missing = true
 	}
 	switch {
-	case c.key == nil:
+	case t.key == nil:
 		need += keyBytes(len(r.Key)) - stateBytes // the record includes its first state
-	case c.key.count == 0:
+	case t.key.count == 0:
 		need -= stateBytes // the key has had holds only: the state in its record is free
 	}
 	return need, missing
 }
 
 // apply is charge, after the memory that it needs was reserved.
-func (e *Engine) apply(h *stripe, c *charge, r *engine.Request) {
+func (e *Engine) apply(h *stripe, t *target, r *engine.Request) {
 	for i, w := range r.Limits() { // existing states first: add may take over one that has expired
-		if s := c.states[i]; s != nil {
-			s.Charge(c.now, &r.Spec, w, 1, c.readings[i])
+		if s := t.states[i]; s != nil {
+			s.Charge(t.now, &r.Spec, w, 1, t.readings[i])
 		}
 	}
-	created := c.key == nil
+	created := t.key == nil
 	if created {
-		c.key = h.insert(r.Key)
+		t.key = h.insert(r.Key)
 		e.keys.Add(1)
 	}
 	for i, w := range r.Limits() {
-		if c.states[i] == nil {
-			s, freed := c.key.add(&r.Spec, w, min(c.now, c.clock))
-			s.Charge(c.now, &r.Spec, w, 1, limit.Reading{})
-			c.states[i] = s
+		if t.states[i] == nil {
+			s, freed := t.key.add(&r.Spec, w, min(t.now, t.clock))
+			s.Charge(t.now, &r.Spec, w, 1, limit.Reading{})
+			t.states[i] = s
 			e.memory.Add(-freed)
 		}
 	}
 	if created {
-		h.heap.add(c.key, c.key.end())
+		h.heap.add(t.key, t.key.end())
 	}
 }
 

@@ -13,7 +13,7 @@ func (e *Engine) janitor() {
 			return
 		case <-tick.C:
 			e.sweepAll(e.clock())
-			e.sayFull(e.log.Line(e.cfg.Now()))
+			e.logFull(e.log.Line(e.cfg.Now()))
 		}
 	}
 }

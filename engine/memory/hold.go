@@ -23,7 +23,7 @@ const (
 
 // holder is a key during one request about its holds or ids. It implements hold.States.
 type holder struct {
-	charge
+	target
 	e        *Engine
 	h        *stripe    // locked
 	book     *hold.Book // the key's, or an empty one
@@ -33,7 +33,7 @@ type holder struct {
 
 // holder returns a holder of the key of r. ids reports whether the request has an id.
 func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *holder {
-	x := &holder{charge: charge{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h}
+	x := &holder{target: target{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h}
 	if x.key != nil {
 		x.book = h.books[x.key]
 		x.now = x.key.newest()
@@ -90,7 +90,7 @@ func (x *holder) read(r *engine.Request) {
 // chargeNow charges r, after lapsed holds were removed.
 func (x *holder) chargeNow(r *engine.Request) error {
 	x.read(r)
-	return x.e.charge(x.h, &x.charge, r)
+	return x.e.charge(x.h, &x.target, r)
 }
 
 // done accounts for the book, and keeps it unless it is empty.
@@ -122,7 +122,7 @@ func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.M
 		return x.chargeNow(r)
 	})
 	if granted > 0 && r.Cost > 0 {
-		x.book.Tell(x, clock, x.now, &r.Spec, r.Cost, us)
+		x.book.Complete(x, clock, x.now, &r.Spec, r.Cost, us)
 	}
 	x.done(r.Key)
 	return granted, lapsed, err
@@ -149,7 +149,7 @@ func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Ad
 	defer h.mu.Unlock()
 	x := e.holder(h, clock, r, true)
 	defer x.done(r.Key)
-	return x.book.Admit(x, clock, x.now, r, hold.Room{
+	return x.book.Admit(x, clock, x.now, r, hold.Resources{
 		Grow: func(bytes int64) error {
 			if h.full(x.key, &r.Spec, clock) {
 				return engine.ErrStates
@@ -200,7 +200,7 @@ func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 	if !k.book {
 		return end
 	}
-	x := &holder{charge: charge{clock: clock, key: k}, e: e, h: h, book: h.books[k]}
+	x := &holder{target: target{clock: clock, key: k}, e: e, h: h, book: h.books[k]}
 	x.had = x.book.Bytes() + bookBytes
 	more := x.book.Forget(clock, forgetAtOnce)
 	x.done(nil)
@@ -212,7 +212,7 @@ func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 
 // describeHeld adds the held units of a key's windows to its states.
 func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) []engine.State {
-	x := &holder{charge: charge{key: k}}
+	x := &holder{target: target{key: k}}
 	b.Windows(x, func(s *limit.Spec, w hold.Window) {
 		units, holds := w.Cells.Held(now)
 		used := w.Read(now, s).Used - units

@@ -204,7 +204,7 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	if policy == engine.FailLocal {
 		policy = engine.FailClosed // there is no other engine
 	}
-	e.sayFull(e.log.Count(policy, e.cfg.Now(), false))
+	e.logFull(e.log.Count(policy, e.cfg.Now(), false))
 	res.Fail = policy
 	if policy == engine.FailError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
@@ -213,8 +213,8 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 	res.Decision = policy.Decide(r, e.untilSweep(clock))
 }
 
-// sayFull logs that memory is full, and how often each policy answered, if a line is due.
-func (e *Engine) sayFull(counts []any) {
+// logFull logs that memory is full, and how often each policy answered, if a line is due.
+func (e *Engine) logFull(counts []any) {
 	if counts != nil {
 		e.cfg.Logger.Warn("maxmemory reached: FAIL policies are answering for keys that cannot be stored", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
 	}

@@ -8,15 +8,15 @@ type Taken struct {
 	States []engine.State
 }
 
-// Take removes the keys of one stripe, from 0 to Stripes-1, that pass, and returns
+// Take removes the keys of one stripe, from 0 to Stripes-1, that match, and returns
 // them. Keys with a state whose units cannot be added to those counted elsewhere stay.
-func (e *Engine) Take(stripe int, pass func(key string) bool) []Taken {
+func (e *Engine) Take(stripe int, match func(key string) bool) []Taken {
 	h, clock := &e.stripes[stripe], e.clock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var out []Taken
 	for name, key := range h.keys {
-		if key.additive() && pass(name) {
+		if key.additive() && match(name) {
 			out = append(out, Taken{name, h.describe(key, clock)})
 		}
 	}

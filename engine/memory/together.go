@@ -125,8 +125,8 @@ func (t *together) charge() (failed int, err error) {
 			continue
 		}
 		if err == nil {
-			t.e.apply(x.h, &x.charge, r)
-			x.book.Tell(x, t.clock, x.now, &r.Spec, r.Cost, &t.usages[i])
+			t.e.apply(x.h, &x.target, r)
+			x.book.Complete(x, t.clock, x.now, &r.Spec, r.Cost, &t.usages[i])
 		}
 		x.done(r.Key)
 	}
