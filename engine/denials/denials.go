@@ -86,7 +86,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	if known == nil || known.key != string(r.Key) {
 		return false
 	}
-	if now >= known.until || now < known.sent || known.spec != r.Spec && known.spec.Meets(&r.Spec) {
+	if now >= known.until || now < known.sent || known.spec != r.Spec && known.spec.SharesState(&r.Spec) {
 		s.remove(m, h, known)
 		return false
 	}
@@ -138,7 +138,7 @@ func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64
 	known.until = sent + min(decision.RetryAfter, maxAge)
 }
 
-// add makes room for a denial. The stripe's lock is held.
+// add adds an empty denial for the key; in a full stripe it takes the place of others. The stripe's lock is held.
 func (s *stripe) add(m *Memory, h uint64, key []byte) *denial {
 	if s.denied == nil {
 		s.denied = make(map[uint64]*denial)

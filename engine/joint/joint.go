@@ -133,15 +133,15 @@ func (f *flight) confirm(clock int64) (failed int) {
 	}
 	for i := range f.results {
 		if f.held(i) {
-			charged(&f.requests[i], &f.results[i].Decision, clock)
+			correctReset(&f.requests[i], &f.results[i].Decision, clock)
 		}
 	}
 	return -1
 }
 
-// charged corrects the answer to a hold made at clock, now that its units are charged: they expire a window later, and not when
+// correctReset corrects the answer to a hold made at clock, now that its units are charged: they expire a window later, and not when
 // the hold would have lapsed. A later expiry of other holds stays, except of RL.COUNTER.
-func charged(r *engine.Request, d *limit.Decision, clock int64) {
+func correctReset(r *engine.Request, d *limit.Decision, clock int64) {
 	length := r.Windows[d.Window].Length
 	switch r.Kind {
 	case limit.Slide:

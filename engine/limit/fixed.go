@@ -27,7 +27,7 @@ func fixedNewest(s *State) (at, units int64) { return s.last, s.newest }
 
 func fixedUntil(s *State) int64 { return subStart(s.sub(s.last)+1, 1, s.window) - 1 }
 
-// In fixedForgotten, everything is forgotten when the window ends.
+// fixedForgotten returns the ms until the window of the newest admission ends: then nothing counts.
 func fixedForgotten(_ *Spec, w Window, clock int64, u Usage, _ int64) int64 {
 	return subStart(subIndex(clock+u.Last, 1, w.Length)+1, 1, w.Length) - clock
 }

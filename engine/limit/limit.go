@@ -50,8 +50,8 @@ type Spec struct {
 // Limits returns the windows in use, in the order given.
 func (s *Spec) Limits() []Window { return s.Windows[:s.N] }
 
-// Meets reports whether both specs count in the same state, so that units charged for one of them count for the other.
-func (s *Spec) Meets(o *Spec) bool {
+// SharesState reports whether both specs count in the same state, so that units charged for one of them count for the other.
+func (s *Spec) SharesState(o *Spec) bool {
 	if s.Kind != o.Kind || s.Buckets != o.Buckets {
 		return false
 	}

@@ -89,7 +89,7 @@ func (h *stripe) full(k *record, spec *limit.Spec, clock int64) bool {
 	if k.book {
 		h.books[k].Live(clock, func(held limit.Spec) {
 			charged := k.find(&held, held.Windows[0].Length)
-			if !held.Meets(spec) && (charged == nil || charged.Until() < clock) {
+			if !held.SharesState(spec) && (charged == nil || charged.Until() < clock) {
 				windows++
 			}
 		})

@@ -93,10 +93,10 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 			seen.Lapsed += res.Lapsed
 			switch {
 			case r.Op != engine.OpDecide:
-				counts = countSettle(&seen, res) || counts
+				counts = countOther(&seen, res) || counts
 			case shadow:
 				counts = countShadow(&seen, res) || counts
-			case count(&seen, r, res):
+			case countAnswer(&seen, r, res):
 				counts = true
 			}
 		}
@@ -110,9 +110,9 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 	}
 }
 
-// count counts a result, and reports whether it is an answer that counts: an error is none,
+// countAnswer counts a result, and reports whether it is an answer that counts: an error is none,
 // unless a policy gave it.
-func count(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
+func countAnswer(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
 	switch {
 	case res.Fail != engine.FailDefault:
 		seen.ByFail++
@@ -131,16 +131,16 @@ func count(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
 	return true
 }
 
-// countSettle counts the answer to a request that is no decision, and reports whether there is
+// countOther counts the answer to a request that is no decision, and reports whether there is
 // something to count.
-func countSettle(seen *topk.Decisions, res *engine.Result) bool {
+func countOther(seen *topk.Decisions, res *engine.Result) bool {
 	if res.Err == nil && !res.Settled.Again {
 		seen.Overrun += res.Settled.Overrun
 	}
 	return seen.Lapsed+seen.Overrun > 0
 }
 
-// countShadow is count for the answer to a request with SHADOW.
+// countShadow is countAnswer for the answer to a request with SHADOW.
 func countShadow(seen *topk.Decisions, r *engine.Result) bool {
 	remaining := r.Remaining
 	switch {

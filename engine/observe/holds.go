@@ -11,10 +11,10 @@ import (
 type ending uint8
 
 const (
-	ended     ending = iota // this request did it
-	endedThen               // an earlier equal request did it
-	unknown                 // there is no such hold, or none any more; nothing was charged
-	failed                  // the key's state could not be used
+	ended       ending = iota // this request did it
+	endedBefore               // an earlier equal request did it
+	unknown                   // there is no such hold, or none any more; nothing was charged
+	failed                    // the key's state could not be used
 )
 
 const endings = int(failed) + 1
@@ -22,8 +22,8 @@ const endings = int(failed) + 1
 // holds counts what becomes of holds.
 type holds struct {
 	settled  [endings]atomic.Int64 // requests of RL.SETTLE
-	released [endings]atomic.Int64 // ids of RL.RELEASE; endedThen is never
-	renewed  [endings]atomic.Int64 // requests of RL.RENEW; endedThen is never
+	released [endings]atomic.Int64 // ids of RL.RELEASE; endedBefore is never
+	renewed  [endings]atomic.Int64 // requests of RL.RENEW; endedBefore is never
 
 	charged  atomic.Int64 // units that RL.SETTLE charged
 	returned atomic.Int64 // units held that it did not charge
@@ -66,7 +66,7 @@ func endingOf(res *engine.Result, done bool) ending {
 	case !done:
 		return unknown
 	case res.Settled.Again:
-		return endedThen
+		return endedBefore
 	default:
 		return ended
 	}
@@ -84,7 +84,7 @@ func (h *holds) stats() []engine.Stat {
 	}
 	return []engine.Stat{
 		row("settled", "settles_total", "settled", settles, &h.settled[ended]),
-		row("settled_again", "settles_total", "repeated", settles, &h.settled[endedThen]),
+		row("settled_again", "settles_total", "repeated", settles, &h.settled[endedBefore]),
 		row("settle_unknown", "settles_total", "unknown", settles, &h.settled[unknown]),
 		row("settle_errors", "settles_total", "error", settles, &h.settled[failed]),
 		row("settle_units_charged", "settle_charged_units_total", "", "Units that RL.SETTLE has charged, with those of overruns.", &h.charged),

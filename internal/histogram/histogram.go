@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	unit    = time.Microsecond / parts // the width of the narrowest buckets
-	parts   = 8                        // buckets for each power of two
-	octave  = 3                        // bits of an index within a power of two
-	octaves = 30                       // number of powers of two: the largest bound is above 100 s
-	buckets = octaves * parts          // number of buckets
+	unit     = time.Microsecond / parts // the width of the narrowest buckets
+	parts    = 8                        // buckets for each power of two
+	partBits = 3                        // bits of an index within a power of two
+	octaves  = 30                       // number of powers of two: the largest bound is above 100 s
+	buckets  = octaves * parts          // number of buckets
 )
 
 // H is a histogram of durations. The zero H is empty. It is safe for concurrent use, takes
@@ -104,7 +104,7 @@ func index(d time.Duration) int {
 	if v < parts {
 		return int(v)
 	}
-	shift := bits.Len64(v) - 1 - octave
+	shift := bits.Len64(v) - 1 - partBits
 	return min((shift+1)*parts+int(v>>shift)&(parts-1), buckets-1)
 }
 
