@@ -2,7 +2,7 @@
 // RL.HOTKEYS FLEET.
 //
 // Every two seconds a proxy stores its busiest keys in a record of its own (record.go), by a
-// script (note.lua) that also adds the proxy to the node's index. It does so on two nodes,
+// script (publish.lua) that also adds the proxy to the node's index. It does so on two nodes,
 // the first two that it can reach of a list of places that all proxies have in the same order
 // (places.go). A proxy that needs the sum reads all these places (read.go). So two proxies
 // that disagree about whether a node is up still find each other. A record expires soon
@@ -35,12 +35,12 @@ import (
 )
 
 const (
-	// noteEvery is the pause between two notes of a proxy.
-	noteEvery = 2 * time.Second
-	// noteFor is how long a note counts, so that one may get lost, and how long a proxy
+	// publishEvery is the pause between two records that a proxy publishes.
+	publishEvery = 2 * time.Second
+	// publishFor is how long a record counts, so that one may get lost, and how long a proxy
 	// that was killed is still seen.
-	noteFor = 5 * time.Second
-	// copies is the number of nodes on which a proxy notes its keys.
+	publishFor = 5 * time.Second
+	// copies is the number of nodes on which a proxy publishes its keys.
 	copies = 2
 	// readAgain is how long records that were read are used again before the next read.
 	readAgain = time.Second
@@ -48,7 +48,7 @@ const (
 	within = time.Second
 )
 
-//go:embed note.lua
+//go:embed publish.lua
 var script string
 
 // Source has the busiest keys of this proxy.
@@ -57,7 +57,7 @@ type Source interface {
 	HotKeys(n int) []observe.HotKey
 }
 
-// Exchange notes the keys of this proxy for others, and adds up those of all. It is safe for
+// Exchange publishes the keys of this proxy for others, and adds up those of all. It is safe for
 // concurrent use.
 type Exchange struct {
 	fleet *backend.Fleet
@@ -66,8 +66,8 @@ type Exchange struct {
 	self  string // this proxy's name in indexes
 	now   func() time.Time
 
-	seq   int64   // number of notes; used only by the goroutine that notes
-	noted []place // where the latest note is, or may be; used only by that goroutine, and then by Close
+	seq       int64   // number of records published; used only by the goroutine that publishes
+	published []place // where the latest record is, or may be; used only by that goroutine, and then by Close
 
 	others  atomic.Int64 // proxies found by the latest read, this one not counted
 	ignored atomic.Int64 // invalid records
@@ -86,7 +86,7 @@ type Exchange struct {
 // Open returns an exchange of the keys of own, which must be closed before the fleet and
 // before own. If fleet is nil, there are no nodes, and no other proxies.
 func Open(fleet *backend.Fleet, own Source, log *slog.Logger) *Exchange {
-	return open(fleet, own, log, noteEvery)
+	return open(fleet, own, log, publishEvery)
 }
 
 func open(fleet *backend.Fleet, own Source, log *slog.Logger, every time.Duration) *Exchange {
@@ -104,12 +104,12 @@ func open(fleet *backend.Fleet, own Source, log *slog.Logger, every time.Duratio
 	return x
 }
 
-// Close removes this proxy's note from the nodes that answer.
+// Close removes this proxy's record from the nodes that answer.
 func (x *Exchange) Close() {
 	x.stop()
 	x.done.Wait()
-	for _, p := range x.noted {
-		_ = x.note(context.Background(), p, nil) // else it ends by itself
+	for _, p := range x.published {
+		_ = x.publish(context.Background(), p, nil) // else it ends by itself
 	}
 }
 
@@ -121,11 +121,11 @@ func (x *Exchange) run(ctx context.Context, every time.Duration) {
 			return
 		case <-time.After(every):
 		}
-		backend.Guard(x.log, "noting the busiest keys", func() { x.round(ctx) })
+		backend.Guard(x.log, "publishing the busiest keys", func() { x.round(ctx) })
 	}
 }
 
-// round notes the busiest keys in the first places that take them.
+// round publishes the busiest keys in the first places that take them.
 func (x *Exchange) round(ctx context.Context) {
 	keys := x.own.HotKeys(math.MaxInt)
 	if len(keys) == 0 {
@@ -133,29 +133,29 @@ func (x *Exchange) round(ctx context.Context) {
 	}
 	x.seq++
 	text := encode(keys, x.seq)
-	var noted []place
+	var published []place
 	for _, p := range places(x.fleet.Topology()) {
-		if len(noted) == copies || ctx.Err() != nil {
+		if len(published) == copies || ctx.Err() != nil {
 			break
 		}
-		if x.note(ctx, p, text) == nil || ctx.Err() != nil {
-			noted = append(noted, p)
+		if x.publish(ctx, p, text) == nil || ctx.Err() != nil {
+			published = append(published, p)
 		}
 	}
-	if ctx.Err() != nil { // Close came in between: it removes the notes of this round and of the one before
-		noted = append(noted, x.noted...)
+	if ctx.Err() != nil { // Close came in between: it removes the records of this round and of the one before
+		published = append(published, x.published...)
 	}
-	x.noted = noted
+	x.published = published
 }
 
-// note stores this proxy's record in a place, or removes it if it is empty.
-func (x *Exchange) note(ctx context.Context, p place, text []byte) error {
+// publish stores this proxy's record in a place, or removes it if it is empty.
+func (x *Exchange) publish(ctx context.Context, p place, text []byte) error {
 	if !reachable(p.node) {
 		return errUnreachable
 	}
-	ctx, cancel := context.WithTimeout(ctx, x.patience())
+	ctx, cancel := context.WithTimeout(ctx, x.roundTripTimeout())
 	defer cancel()
-	cmd := redis.NewIntCmd(ctx, "eval", script, 2, p.index, p.record(x.self), x.self, text, noteFor.Milliseconds())
+	cmd := redis.NewIntCmd(ctx, "eval", script, 2, p.index, p.record(x.self), x.self, text, publishFor.Milliseconds())
 	err := p.node.Client().Process(ctx, cmd)
 	switch {
 	case err != nil:
@@ -170,7 +170,7 @@ func (x *Exchange) note(ctx context.Context, p place, text []byte) error {
 
 func reachable(n *backend.Node) bool { return n.Client() != nil && !n.Down() }
 
-func (x *Exchange) patience() time.Duration { return min(x.fleet.Timeout(), within) }
+func (x *Exchange) roundTripTimeout() time.Duration { return min(x.fleet.Timeout(), within) }
 
 // trouble logs that a node refuses a command of this package. A node that does not answer is
 // logged elsewhere.

@@ -49,7 +49,7 @@ type proxy struct {
 	log  proxytest.LockedBuffer
 }
 
-// start returns a proxy that has these nodes. It notes its keys when the test calls round.
+// start returns a proxy that has these nodes. It publishes its keys when the test calls round.
 func start(t testing.TB, urls []string, keys ...observe.HotKey) *proxy {
 	t.Helper()
 	p := new(proxy)
@@ -64,7 +64,7 @@ func start(t testing.TB, urls []string, keys ...observe.HotKey) *proxy {
 	return p
 }
 
-func (p *proxy) note() { p.round(context.Background()) }
+func (p *proxy) publish() { p.round(context.Background()) }
 
 // sums returns the rates of all keys by name, and the number of proxies, without what was
 // read before.
@@ -94,10 +94,10 @@ func TestKeysOfAllProxiesAreAddedUp(t *testing.T) {
 	a := start(t, urls, busy("both", 10), busy("a", 1))
 	b := start(t, urls, busy("both", 5), busy("b", 2))
 	idle := start(t, urls)
-	for range 3 { // a newer note replaces an older one
-		a.note()
-		b.note()
-		idle.note()
+	for range 3 { // a newer record replaces an older one
+		a.publish()
+		b.publish()
+		idle.publish()
 	}
 	for _, p := range []*proxy{a, b} {
 		rates, proxies := p.sums()
@@ -111,7 +111,7 @@ func TestKeysOfAllProxiesAreAddedUp(t *testing.T) {
 	b.keys.set(observe.HotKey{
 		Key: []byte("both"), Rate: 1, DeniedRate: 0.5, Admitted: 100, Denied: 20, ByFail: 3, Limit: 50, Remaining: 0, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
 	})
-	b.note()
+	b.publish()
 	a.sums()
 	keys, _ := a.HotKeys()
 	require.Equal(t, observe.HotKey{
@@ -145,8 +145,8 @@ func TestProxiesThatDisagreeAboutANodeFindEachOther(t *testing.T) {
 		cut.Set(faultnet.Faults{Refuse: true})
 		cut.Cut()
 		a, b := start(t, through, busy("k", 1)), start(t, urls, busy("k", 2))
-		a.note()
-		b.note()
+		a.publish()
+		b.publish()
 		for name, p := range map[string]*proxy{"a": a, "b": b} {
 			rates, proxies := p.sums()
 			require.Equal(t, 2, proxies, "%s, node %d", name, broken)
@@ -160,32 +160,32 @@ func TestProxiesThatDisagreeAboutANodeFindEachOther(t *testing.T) {
 func TestAwayNodesLeaveTheKeysOfThisProxy(t *testing.T) {
 	nodes, urls := startNodes(t, 2)
 	a, b := start(t, urls, busy("k", 1)), start(t, urls, busy("k", 2))
-	a.note()
-	b.note()
+	a.publish()
+	b.publish()
 	nodes[0].Kill()
 	_, proxies := a.sums()
-	require.Equal(t, 2, proxies, "the other node has the note, too")
+	require.Equal(t, 2, proxies, "the other node has the record, too")
 	nodes[1].Kill()
-	b.note()
+	b.publish()
 	rates, proxies := a.sums()
 	require.Equal(t, 1, proxies)
 	require.Equal(t, map[string]float64{"k": 1}, rates)
 	require.Empty(t, a.log.String(), "that a node is away is logged elsewhere")
 	nodes[1].Run()
 	proxytest.Eventually(t, "the node to be used again", func() bool {
-		b.note()
+		b.publish()
 		_, proxies := a.sums()
 		return proxies == 2
 	})
 }
 
-// The proxy's own goroutine notes its keys; a proxy that ends is forgotten at once, and one that
-// was killed when its note ends.
+// The proxy's own goroutine publishes its keys; a proxy that ends is forgotten at once, and one that
+// was killed when its record ends.
 func TestProxiesThatEndAreForgotten(t *testing.T) {
 	nodes, urls := startNodes(t, 2)
 	a, b := start(t, urls, busy("a", 1)), start(t, urls, busy("b", 1))
 	c := open(b.fleet, &b.keys, slog.New(slog.DiscardHandler), time.Millisecond)
-	proxytest.Eventually(t, "a note", func() bool {
+	proxytest.Eventually(t, "a record", func() bool {
 		_, proxies := a.sums()
 		return proxies == 2
 	})
@@ -195,12 +195,12 @@ func TestProxiesThatEndAreForgotten(t *testing.T) {
 	for _, n := range nodes {
 		require.Zero(t, n.Client.DBSize(t.Context()).Val())
 	}
-	b.note()
+	b.publish()
 	for _, n := range nodes {
 		left := n.Client.PTTL(t.Context(), indexKey+b.self).Val()
 		require.Positive(t, left)
-		require.LessOrEqual(t, left, noteFor)
-		require.LessOrEqual(t, n.Client.PTTL(t.Context(), indexKey).Val(), 2*noteFor)
+		require.LessOrEqual(t, left, publishFor)
+		require.LessOrEqual(t, n.Client.PTTL(t.Context(), indexKey).Val(), 2*publishFor)
 		n.Do("DEL", indexKey+b.self) // as its time to live will
 	}
 	_, proxies = a.sums()
@@ -212,16 +212,16 @@ func TestProxiesThatEndAreForgotten(t *testing.T) {
 func TestNothingToNoteCostsNodesNothing(t *testing.T) {
 	nodes, urls := startNodes(t, 1)
 	a := start(t, urls)
-	a.note()
+	a.publish()
 	require.NotContains(t, nodes[0].Do("INFO", "commandstats"), "cmdstat_eval")
 	a.keys.set(busy("k", 1))
 	for range 10 {
-		a.note()
+		a.publish()
 	}
 	require.Contains(t, nodes[0].Do("INFO", "commandstats"), "cmdstat_set:calls=11,", "the index is written seldom")
 }
 
-// Whatever is stored under these names does not keep proxies from noting and reading, and is
+// Whatever is stored under these names does not keep proxies from publishing and reading, and is
 // logged once a minute.
 func TestDamagedIndexesAndRecords(t *testing.T) {
 	nodes, urls := startNodes(t, 1)
@@ -235,14 +235,14 @@ func TestDamagedIndexesAndRecords(t *testing.T) {
 		n.Do("SET", indexKey, index)
 		_, proxies := a.sums()
 		require.LessOrEqual(t, proxies, 2)
-		b.note()
+		b.publish()
 		rates, proxies := a.sums()
 		require.Equal(t, 2, proxies, "%.100q", index)
 		require.InDelta(t, 1, rates["b"], 0)
 	}
 	n.Do("DEL", indexKey)
 	n.Do("LPUSH", indexKey, "x")
-	b.note()
+	b.publish()
 	_, proxies := a.sums()
 	require.Equal(t, 2, proxies)
 	require.NotContains(t, a.log.String(), "ignoring")
@@ -272,7 +272,7 @@ func TestIndexesAreBounded(t *testing.T) {
 	first := a.self
 	for i := range maxProxies + 5 {
 		a.self = fmt.Sprintf("%s-%d", first[:8], i)
-		a.note()
+		a.publish()
 	}
 	require.Contains(t, a.log.String(), "cannot publish the busiest keys")
 	require.EqualValues(t, maxProxies+1, nodes[0].Client.DBSize(t.Context()).Val())
@@ -287,7 +287,7 @@ func TestMissingRightsAreLogged(t *testing.T) {
 	nodes[0].Do("ACL", "SETUSER", "default", "-eval", "-getrange")
 	a := start(t, urls, busy("a", 1))
 	for range 2 {
-		a.note()
+		a.publish()
 		_, proxies := a.sums()
 		require.Equal(t, 1, proxies)
 	}
@@ -296,12 +296,12 @@ func TestMissingRightsAreLogged(t *testing.T) {
 	nodes[0].Do("ACL", "SETUSER", "default", "+@all")
 }
 
-// A full node takes notes, which are small.
+// A full node takes records, which are small.
 func TestFullNodesTakeNotes(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	require.ErrorContains(t, s.Client.Set(t.Context(), "k", strings.Repeat("x", 1000), 0).Err(), "OOM")
 	a, b := start(t, []string{s.URL()}, busy("k", 1)), start(t, []string{s.URL()}, busy("k", 2))
-	a.note()
+	a.publish()
 	_, proxies := b.sums()
 	require.Equal(t, 2, proxies)
 }
@@ -313,7 +313,7 @@ func TestClusterHasPlacesOnAllItsNodes(t *testing.T) {
 	for _, p := range []*proxy{a, b} {
 		proxytest.Eventually(t, "the nodes", func() bool { return len(p.fleet.Topology().Nodes) == 3 })
 		require.Len(t, places(p.fleet.Topology()), 3)
-		p.note()
+		p.publish()
 	}
 	for _, p := range []*proxy{a, b} {
 		rates, proxies := p.sums()
@@ -336,7 +336,7 @@ func TestRecordsHaveNamesOfTheirOwn(t *testing.T) {
 	}
 }
 
-// What a proxy costs its nodes, for the documentation: 64 proxies note 100 keys each.
+// What a proxy costs its nodes, for the documentation: 64 proxies publish 100 keys each.
 func BenchmarkNode(b *testing.B) {
 	nodes, urls := startNodes(b, 1)
 	var keys []observe.HotKey
@@ -346,16 +346,16 @@ func BenchmarkNode(b *testing.B) {
 		keys = append(keys, k)
 	}
 	a := start(b, urls, keys...)
-	b.Run("note", func(b *testing.B) {
+	b.Run("publish", func(b *testing.B) {
 		for b.Loop() {
-			a.note()
+			a.publish()
 		}
 		b.ReportMetric(float64(len(encode(keys, 1))), "bytes")
 	})
 	first := a.self
 	for i := range maxProxies {
 		a.self = fmt.Sprintf("%s-%d", first[:8], i)
-		a.note()
+		a.publish()
 	}
 	b.Run("read", func(b *testing.B) {
 		for b.Loop() {

@@ -14,7 +14,7 @@ const indexKey = "rl:{%hotkeys}"
 // maxPlaces bounds the number of nodes on which records are looked for.
 const maxPlaces = 8
 
-// place is a node on which proxies note their keys.
+// place is a node on which proxies publish their keys.
 type place struct {
 	node  *backend.Node
 	index string // the stored key of its index

@@ -30,7 +30,7 @@ func (x *Exchange) readOthers() map[string]record {
 	if x.fleet == nil || x.read != nil && x.now().Sub(x.readAt) < readAgain {
 		return x.read
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*x.patience())
+	ctx, cancel := context.WithTimeout(context.Background(), 2*x.roundTripTimeout())
 	defer cancel()
 	newest := make(map[string]record)
 	var mu sync.Mutex // guards newest

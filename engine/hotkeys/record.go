@@ -18,22 +18,21 @@ const (
 	maxCount  = 1 << 50  // of every number, so that no sum over all proxies overflows
 )
 
-// version is the version of the format of records. A record of another version counts for
-// nothing. What is added at the end of a key's array is no new version: older proxies leave
-// it out.
+// version is the version of the format of records. Records of other versions are ignored. A field
+// appended to a key's array does not need a new version, as older proxies ignore it.
 const version = 1
 
-// record is what one proxy notes on a node.
+// record is what one proxy publishes on a node.
 type record struct {
 	Version int   `json:"v"`
-	Seq     int64 `json:"seq"` // Number of the proxy's notes so far. Of two records the higher one is the newer.
+	Seq     int64 `json:"seq"` // Number of the proxy's records so far. Of two records the higher one is the newer.
 	Keys    []key `json:"keys"`
 }
 
 // key is a busy key in a record. Its JSON is an array of its fields, in their order.
 type key observe.HotKey
 
-// leastFields is the number of fields that proxies have noted since the first version.
+// leastFields is the number of fields that proxies have published since the first version.
 const leastFields = 9
 
 func (k *key) fields() []any {
@@ -66,7 +65,7 @@ func (k *key) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// valid reports whether a proxy can have noted k.
+// valid reports whether a proxy can have published k.
 func (k *key) valid() bool {
 	count := func(n int64) bool { return 0 <= n && n <= maxCount }
 	rate := func(r float64) bool { return 0 <= r && r <= maxCount }
@@ -79,7 +78,7 @@ func (k *key) valid() bool {
 		0 < k.Shards && k.Shards <= engine.MaxShards
 }
 
-// encode returns a record of those keys that are to be noted, as many as it has room for.
+// encode returns a record of those keys that are to be published, as many as it has room for.
 func encode(keys []observe.HotKey, seq int64) []byte {
 	r := record{Version: version, Seq: seq, Keys: []key{}}
 	left := maxRecord - 64 // the rest of a record takes less
@@ -112,7 +111,7 @@ func pick(keys []observe.HotKey) []observe.HotKey {
 	return keys[:maxKeys]
 }
 
-// decode returns the record that b holds, without keys that no proxy can have noted.
+// decode returns the record that b holds, without keys that no proxy can have published.
 func decode(b []byte) (r record, err error) {
 	if len(b) > maxRecord {
 		return r, fmt.Errorf("it is longer than %d bytes", maxRecord)

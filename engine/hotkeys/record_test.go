@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestRecordsKeepWhatIsNoted(t *testing.T) {
+func TestRecordsKeepWhatIsPublished(t *testing.T) {
 	keys := []observe.HotKey{
 		{Key: []byte("tenant:42"), Rate: 1234.567, DeniedRate: 0.125, Admitted: 1 << 50, Denied: 3, ByFail: 4, Limit: 1e12, Remaining: -1, Shards: 4, ShadowDenied: 5, Lapsed: 6, Overrun: 7},
 		{Key: []byte("\x00\xff\"}"), Rate: 0.01, Remaining: 7, Limit: 9, Shards: 1},
@@ -66,7 +66,7 @@ func TestRecordsAreBounded(t *testing.T) {
 	require.Greater(t, len(r.Keys), 80, "a key that is too long for the rest leaves room for others")
 }
 
-// An older proxy reads what a newer one notes, unless it is another version.
+// An older proxy reads what a newer one publishes, unless it is another version.
 func TestRecordsOfOtherVersions(t *testing.T) {
 	const fields = `"aw==",2.5,1,3,4,5,6,7,8,9,10,11`
 	r, err := decode([]byte(`{"v":1,"seq":9,"zone":"b","keys":[[` + fields + `,{"p99":[1]},null]]}`))
@@ -99,7 +99,7 @@ func TestDamagedRecordsAreRefused(t *testing.T) {
 	}
 }
 
-// A key that no proxy can have noted is left out of its record. The other keys count.
+// A key that no proxy can have published is left out of its record. The other keys count.
 func TestInvalidKeysAreLeftOut(t *testing.T) {
 	for _, fields := range []string{
 		`"",1,0,0,0,0,0,0,1`,      // no key
@@ -121,8 +121,8 @@ func TestInvalidKeysAreLeftOut(t *testing.T) {
 	}
 }
 
-// A number above the bound, such as a huge overrun, is noted as the bound.
-func TestNumbersAreNotedUpToABound(t *testing.T) {
+// A number above the bound, such as a huge overrun, is published as the bound.
+func TestNumbersArePublishedUpToABound(t *testing.T) {
 	r, err := decode(encode([]observe.HotKey{
 		{Key: []byte("a"), Shards: 1, Overrun: maxCount + 1, Admitted: math.MaxInt64}, {Key: []byte("b"), Shards: 1},
 	}, 1))

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
--- Notes a proxy's busiest keys in its record, and the proxy in the node's index of such records.
+-- Stores a proxy's busiest keys in its record, and adds the proxy to the node's index of such records.
 -- KEYS: the index; the record. ARGV: the proxy; its record, or an empty string to remove both; the ms for
 -- which the record is stored. Returns 1; or 0 if the index is full of other proxies, and then stores nothing.
 -- Cost: O(n) with n the proxies in the index. The index is written only when the proxy would soon be gone from it.
 --
 -- The index is JSON: {proxy: ms until which it is named}. What is not an index counts as an empty one. It is
--- bounded, whatever is stored. A full node takes notes, too: they are small, and it is then that they are needed.
+-- bounded, whatever is stored. A full node takes records, too: they are small, and it is then that they are needed.
 -- luacheck: globals KEYS ARGV
 local max_bytes, max_proxies, max_ms = 8192, 64, 60000
 local proxy, record, ttl = ARGV[1], ARGV[2], tonumber(ARGV[3])
