@@ -178,7 +178,7 @@ type Request struct {
 	Hold *Hold // for a request with an id; else nil
 
 	// With is the number of following requests that belong to the same multi-key request (AND).
-	// It is set on the first of them. Either all are admitted or none is.
+	// It is set on the first of them. Either all are admitted or none is. No two of them name the same key.
 	With int
 
 	// Place is the position of the key in a multi-key request, from 1; 0 in other requests. The

@@ -18,6 +18,30 @@ import (
 func RunHolds(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "holds/*.txt") })
 	t.Run("random", func(t *testing.T) { randomHolds(t, open, soak(t, random)) })
+	t.Run("windows", func(t *testing.T) { boundedWindows(t, open) })
+}
+
+// boundedWindows checks that an engine counts the charged and the held windows of a key together.
+func boundedWindows(t *testing.T, open Subject) {
+	clock := int64(Base)
+	e := open(t, func() int64 { return clock })
+	ask := func(key string, held bool, window int64) error {
+		r := Slide(key, 10, window, 1)
+		if held {
+			r.Hold = &engine.Hold{ID: engine.DigestOf(fmt.Append(nil, window)), TTL: 30_000}
+		}
+		return Ask(e, r).Err
+	}
+	for held := range 4 { // of three windows
+		key := fmt.Sprint("windows-", held)
+		for i := range int64(engine.MaxStates) {
+			require.NoError(t, ask(key, i%3 < int64(held), 60_000+i))
+		}
+		for _, hold := range []bool{false, true} {
+			require.ErrorContains(t, ask(key, hold, 50_000), engine.ErrStates.Error(), "%s, held: %v", key, hold)
+			require.NoError(t, ask(key, hold, 60_000), "%s, held: %v", key, hold)
+		}
+	}
 }
 
 // randomHolds sends random requests to an engine in pipelines, and compares every answer with that of the model.

@@ -36,7 +36,7 @@ func (e *Engine) decideTogether(clock int64, requests []engine.Request, results 
 	}
 }
 
-// lockAll locks the stripes of all keys, in the order of all goroutines that lock several.
+// lockAll locks the stripes of all keys, in the one order in which any goroutine locks several.
 func (e *Engine) lockAll(requests []engine.Request) []*stripe {
 	at := make([]int, 0, len(requests))
 	for i := range requests {
