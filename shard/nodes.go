@@ -29,9 +29,6 @@ func NewNodes(names []string) *Nodes {
 	return n
 }
 
-// Len returns the number of nodes.
-func (n *Nodes) Len() int { return len(n.seeds) }
-
 // Names returns the names of the nodes. The caller must not modify it.
 func (n *Nodes) Names() []string { return n.names }
 

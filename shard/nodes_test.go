@@ -70,7 +70,7 @@ func TestAddingANodeMovesFewKeys(t *testing.T) {
 func TestOrderBeginsWithTheHome(t *testing.T) {
 	names := nodeNames(6)
 	nodes := NewNodes(names)
-	require.Equal(t, 6, nodes.Len())
+	require.Equal(t, 6, len(nodes.Names()))
 	for i := range 200 {
 		order := nodes.Order(testKey(i), []int{99})
 		require.Equal(t, 99, order[0], "Order appends")

@@ -75,7 +75,7 @@ const NoAnswer = "no answer in time"
 // Reason describes err in a few words, without addresses, for logs and UNAVAILABLE errors.
 func Reason(err error) string {
 	switch {
-	case IsReply(err) || errors.Is(err, errPanicked) || errors.Is(err, ErrMalformed):
+	case IsReply(err) || errors.Is(err, ErrPanicked) || errors.Is(err, ErrMalformed):
 		return err.Error()
 	case TimedOut(err):
 		return NoAnswer

@@ -149,6 +149,10 @@ func (f *Fleet) Check() {
 // Timeout returns how long a request may wait for its node.
 func (f *Fleet) Timeout() time.Duration { return time.Duration(f.timeout.Load()) }
 
+// LastPart is the part of a timeout, 1/LastPart, in which a request that has waited until then is no
+// longer worth sending, because its FAIL policy or an error will answer shortly.
+const LastPart = 8
+
 // SetTimeout changes the timeout of later requests. Requests under way keep their deadlines.
 func (f *Fleet) SetTimeout(d time.Duration) { f.timeout.Store(int64(d)) }
 

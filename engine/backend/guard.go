@@ -6,8 +6,8 @@ import (
 	"runtime/debug"
 )
 
-// errPanicked is the error for a round that a panic ended.
-var errPanicked = errors.New("internal error: see the log")
+// ErrPanicked is the error for a round that a panic ended.
+var ErrPanicked = errors.New("internal error: see the log")
 
 // Guard runs one round of a goroutine's work. A panic ends the round but not the process:
 // Guard logs it with its stack and returns false. doing names the work in the log.

@@ -155,7 +155,7 @@ const probeScript = "#!lua\nreturn 1"
 // probe runs probeScript on the node. In a cluster the key of the script may be on
 // another node; an error reply that says so shows that the node works.
 func (n *Node) probe(ctx context.Context) error {
-	err := errPanicked
+	err := ErrPanicked
 	Guard(n.fleet.config.Logger, "probe of "+n.name, func() {
 		ctx, cancel := context.WithTimeout(ctx, n.fleet.Timeout())
 		defer cancel()

@@ -143,7 +143,7 @@ func (w *watcher) run(ctx context.Context) {
 	}
 	retry, logged := minPause, ""
 	for {
-		settled, err := false, errPanicked
+		settled, err := false, ErrPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
 			settled, err = w.find(ctx)
 			w.retire()

@@ -186,7 +186,7 @@ func (q *queue) serve(b *batch) {
 // oldest command is that of the whole batch. If the node is down, it refuses all commands.
 // It returns when the oldest of the others was submitted.
 func (q *queue) dropLate(b *batch) (oldest time.Time) {
-	now, patience := time.Now(), q.live.Load().Timeout*7/8
+	now, timeout := time.Now(), q.live.Load().Timeout
 	why, down := backend.NoAnswer, q.node.Down()
 	if down {
 		why = q.node.Reason()
@@ -194,7 +194,7 @@ func (q *queue) dropLate(b *batch) (oldest time.Time) {
 	oldest = now
 	kept := b.items[:0]
 	for _, it := range b.items {
-		if !down && now.Sub(it.at) < patience {
+		if !down && now.Sub(it.at) < timeout-timeout/backend.LastPart {
 			if it.at.Before(oldest) {
 				oldest = it.at
 			}

@@ -169,7 +169,7 @@ func (g *Guard) pause() time.Duration {
 func (g *Guard) round(ctx context.Context) {
 	backend.Guard(g.log, "comparing the lists of backends", func() {
 		top, mode := g.fleet.Topology(), Mode(g.mode.Load())
-		v := &view{mode: mode, clustered: top.Clustered(), self: g.self, at: time.Now()}
+		v := &view{mode: mode, clustered: top.Clustered(), at: time.Now()}
 		if mode != Off && !v.clustered {
 			g.readAll(ctx, top, entryTTL)
 			g.judge(top, v)

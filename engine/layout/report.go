@@ -19,7 +19,6 @@ type view struct {
 	mode      Mode                   // the mode during the round
 	clustered bool                   // the nodes are a Redis Cluster
 	own       list                   // this proxy's layout
-	self      string                 // this proxy's name in records
 	at        time.Time              // when the round was made
 	nodes     map[*backend.Node]seen // what is known of each node's record
 }

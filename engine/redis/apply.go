@@ -22,8 +22,12 @@ func (b *batch) collect(final bool) (missing bool) {
 			if err = b.notRun(cmd, err, final); err == nil {
 				continue
 			}
-		default:
-			err = b.apply(cmd, reply)
+		case cmd.entries != nil:
+			err = b.applyEntries(cmd.entries, reply)
+		case !cmd.service:
+			if err = b.applySingle(cmd, reply); err != nil {
+				err = malformed{err}
+			}
 		}
 		if err != nil {
 			b.q.traffic.countFailure(err)
@@ -94,26 +98,11 @@ type malformed struct{ error }
 
 func (malformed) Is(target error) bool { return target == backend.ErrMalformed }
 
-// apply sets the results of the items that a command answers, if any. If the reply is malformed, it returns an error.
-func (b *batch) apply(cmd *command, reply string) (err error) {
-	switch {
-	case cmd.service:
-	case cmd.entries != nil:
-		err = b.applyEntries(cmd.entries, reply)
-	default:
-		err = b.applySingle(cmd, reply)
-	}
-	if err != nil {
-		err = malformed{err}
-	}
-	return err
-}
-
 // applyEntries sets the results of a call of entries.
 func (b *batch) applyEntries(c *entries, reply string) error {
 	answers, clock, err := c.Decode(reply)
 	if err != nil {
-		return err
+		return malformed{err}
 	}
 	for at := range answers {
 		b.applyAnswer(c, at, &answers[at], clock)
@@ -142,7 +131,7 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	}
 	e, first := b.q.engine, &b.items[c.first[at]]
 	r := first.req
-	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0 {
+	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0 { // as in learn, without a call
 		e.splits.Observe(r, first.shard, a)
 	}
 	if a.Refusal != nil {

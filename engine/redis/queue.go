@@ -240,7 +240,7 @@ func (q *queue) answer(b *batch) {
 
 // failAfterPanic answers items by policy, or with an error if that panics too.
 func (q *queue) failAfterPanic(items []pending) {
-	const why = "internal error: see the log"
+	why := backend.ErrPanicked.Error()
 	for i := range items {
 		it := &items[i]
 		it.maybeApplied = true
@@ -265,7 +265,7 @@ func (q *queue) serve(b *batch) {
 	}
 	b.sent, b.resets = e.elapsed(), e.denials.Resets()
 	timeout := e.fleet.Timeout()
-	oldest := b.dropLate(timeout * 7 / 8) // as in Engine.patience
+	oldest := b.dropLate(timeout - timeout/backend.LastPart)
 	if len(b.items) == 0 {
 		return
 	}
@@ -284,7 +284,9 @@ func (q *queue) serve(b *batch) {
 		b.rebuild(ctx, clock)
 		q.exec(ctx, b)
 	}
-	b.resubmit()
+	if len(b.misrouted)+len(b.redirected) > 0 {
+		b.resubmit()
+	}
 }
 
 // dropLate takes out the items that have waited for longer than patience, and answers them by

@@ -96,9 +96,7 @@ func (b *batch) resubmit() {
 		delete(b.redirected, to) // the other queue owns these items now
 		to.submit(items)
 	}
-	if len(b.misrouted) > 0 {
-		b.q.submit(b.misrouted)
-		clear(b.misrouted)
-		b.misrouted = b.misrouted[:0]
-	}
+	b.q.submit(b.misrouted)
+	clear(b.misrouted)
+	b.misrouted = b.misrouted[:0]
 }

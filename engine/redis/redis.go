@@ -187,9 +187,11 @@ func (e *Engine) complete(plan *plan, p *engine.Pipeline, from, to int) int {
 // change of the machine's clock moves.
 func (e *Engine) elapsed() time.Duration { return e.now().Sub(e.opened) }
 
-// patience returns how long a request may wait before it is no longer worth sending, because
-// its FAIL policy will answer shortly.
-func (e *Engine) patience() time.Duration { return e.fleet.Timeout() * 7 / 8 }
+// patience returns how long a request may wait before it is no longer worth sending.
+func (e *Engine) patience() time.Duration {
+	timeout := e.fleet.Timeout()
+	return timeout - timeout/backend.LastPart
+}
 
 // Close implements engine.Engine.
 func (e *Engine) Close() error {

@@ -85,7 +85,7 @@ func (e *Engine) proceed(plan *plan) {
 	go func() { // ends when all results are set
 		if !backend.Guard(e.config.Logger, "answering what was started", func() { e.rest(plan, p, s.to) }) {
 			for i := range p.Results {
-				p.Results[i] = engine.Result{Err: &engine.Unavailable{Node: "rlproxy", Why: "internal error: see the log", MaybeApplied: true}}
+				p.Results[i] = engine.Result{Err: &engine.Unavailable{Node: "rlproxy", Why: backend.ErrPanicked.Error(), MaybeApplied: true}}
 			}
 		}
 		s.done()

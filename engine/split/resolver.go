@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard/lease"
@@ -50,7 +51,7 @@ func (f *resolver) run() {
 		if !ok {
 			for _, g := range append(open, waiting...) {
 				if g != nil { // nil: the group was answered. A group has only requests that were not
-					g.fail(&Failure{Why: "internal error: see the log", MaybeApplied: true})
+					g.fail(&Failure{Why: backend.ErrPanicked.Error(), MaybeApplied: true})
 				}
 			}
 			open = nil

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -27,7 +28,7 @@ func (s *Splitter) readWhole(requests []*Request) {
 		defer s.running.Done()
 		var failure *Failure
 		if !s.guard("reading a split key", func() { failure = w.answer() }) {
-			failure = &Failure{Why: "internal error: see the log"}
+			failure = &Failure{Why: backend.ErrPanicked.Error()}
 		}
 		for _, r := range requests {
 			r.Failure = failure

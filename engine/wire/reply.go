@@ -157,9 +157,6 @@ var elsewhere = regexp.MustCompile(`^ERR (Script attempted to |Attempted to acce
 // the node has read and written nothing for the entry or the request.
 func NotHere(failure string) bool { return elsewhere.MatchString(failure) }
 
-// Err returns the failure of an entry as an error.
-func (a *Answer) Err() error { return errors.New(a.Failure) }
-
 // KeyError returns the error for the client if text, a function's error, is about the state of
 // one key, so that another attempt would fail too. Otherwise it returns nil.
 func KeyError(text string) error {

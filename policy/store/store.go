@@ -246,7 +246,7 @@ func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 	var all sync.WaitGroup
 	for i, n := range asked {
 		all.Go(func() { // ends with the fleet's timeout
-			errs[i] = errPanicked
+			errs[i] = backend.ErrPanicked
 			backend.Guard(s.log, "looking for stored policies on "+n.name(), func() { lines[i], errs[i] = n.line(ctx) })
 		})
 	}
@@ -265,5 +265,3 @@ func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 		return i >= 0 && errs[i] == nil
 	})
 }
-
-var errPanicked = errors.New("internal error: see the log")
