@@ -214,7 +214,11 @@ func (w *watcher) findMaster(ctx context.Context, b *backend, now *Node) (*Node,
 	if n == nil {
 		return now, nil
 	}
-	w.fleet.config.Logger.Warn("Sentinel reports a new master", "master", b.master, "node", addr)
+	if now.client == nil { // at the start
+		w.fleet.config.Logger.Info("Sentinel named the master", "master", b.master, "node", addr)
+	} else {
+		w.fleet.config.Logger.Warn("Sentinel reports a new master", "master", b.master, "node", addr)
+	}
 	return n, nil
 }
 

@@ -306,7 +306,7 @@ func (b *batch) dropLate(patience time.Duration) (oldest time.Duration) {
 	b.items = kept
 	for ; len(b.late) > 0; b.late = b.late[1:] {
 		b.q.traffic.overflows.Add(1)
-		b.q.fail(&b.late[0], "waited too long in the queue")
+		b.q.fail(&b.late[0], "not sent: too little of backend-timeout was left")
 		notify(b.late[:1])
 	}
 	return oldest
