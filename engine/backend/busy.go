@@ -14,9 +14,9 @@ const ownFunctions = "rl_"
 // function for a long time, and refuses everything else until that ends.
 func isBusy(err error) bool { return redis.HasErrorPrefix(err, "BUSY") }
 
-// free ends the function that keeps the node busy if it is one of rlproxy's. Other functions
+// endBusyFunction ends the function that keeps the node busy if it is one of rlproxy's. Other functions
 // and scripts are left to their owners. Redis refuses to end a function that has written.
-func (n *Node) free(ctx context.Context) {
+func (n *Node) endBusyFunction(ctx context.Context) {
 	stats, err := n.client.Do(ctx, "function", "stats").Slice() // running_script, its name and more, ...
 	if err != nil || len(stats) < 2 {
 		return

@@ -44,7 +44,7 @@ func TestFunctionThatKeepsTheNodeBusyIsEnded(t *testing.T) {
 				require.Eventually(t, func() bool { return n.State() == Up }, 20*time.Second, time.Millisecond)
 				return
 			}
-			n.free(t.Context())
+			n.endBusyFunction(t.Context())
 			require.True(t, busy())
 			require.NoError(t, n.Client().Do(t.Context(), "function", "kill").Err())
 			require.ErrorContains(t, <-ended, "killed")
@@ -63,7 +63,7 @@ func TestFunctionThatHasWrittenIsNotEnded(t *testing.T) {
 		_ = s.Client.Do(context.Background(), "fcall", "rl_write", 1, "k").Err()
 	}()
 	require.Eventually(t, func() bool { return isBusy(n.Client().Get(t.Context(), "k").Err()) }, 20*time.Second, time.Millisecond)
-	n.free(t.Context())
+	n.endBusyFunction(t.Context())
 	require.Contains(t, log.String(), `msg="cannot end the function that keeps the node busy"`)
 	require.Contains(t, log.String(), "function=rl_write why=\"UNKILLABLE ")
 	require.NotContains(t, log.String(), "ended")

@@ -161,7 +161,7 @@ func (n *Node) probe(ctx context.Context) error {
 		defer cancel()
 		err = n.client.Process(ctx, redis.NewCmd(ctx, "eval", probeScript, 1, "rl:{}"))
 		if isBusy(err) {
-			n.free(ctx)
+			n.endBusyFunction(ctx)
 		}
 	})
 	return err
@@ -210,8 +210,8 @@ func (f *Fleet) options(b *backend, addr string, conns *Connections) *redis.Opti
 }
 
 // nameConnection names a new connection for CLIENT LIST. A node that is busy or does not permit the
-// command refuses the name, but the connection is used all the same: free needs one to end the
-// function that keeps the node busy.
+// command refuses the name, but the connection is used all the same: endBusyFunction needs one
+// to end the function that keeps the node busy.
 func nameConnection(ctx context.Context, conn *redis.Conn) error {
 	err := conn.ClientSetName(ctx, "rlproxy").Err()
 	if IsReply(err) {

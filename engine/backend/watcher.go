@@ -143,9 +143,9 @@ func (w *watcher) run(ctx context.Context) {
 	}
 	retry, logged := minPause, ""
 	for {
-		settled, err := false, ErrPanicked
+		healthy, err := false, ErrPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
-			settled, err = w.find(ctx)
+			healthy, err = w.find(ctx)
 			w.retire()
 		})
 		switch {
@@ -157,7 +157,7 @@ func (w *watcher) run(ctx context.Context) {
 			w.fleet.config.Logger.Warn("topology known again")
 		}
 		wait := usual
-		if settled {
+		if healthy {
 			retry = minPause
 		} else {
 			wait, retry = retry, min(2*retry, sentinelPause)
@@ -169,9 +169,9 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// find asks for the topology and stores it. settled is false if there is a reason to ask again
+// find asks for the topology and stores it. healthy is false if there is a reason to ask again
 // soon: an error, or a node that is not up.
-func (w *watcher) find(ctx context.Context) (settled bool, err error) {
+func (w *watcher) find(ctx context.Context) (healthy bool, err error) {
 	now := w.fleet.topology.Load()
 	next := &Topology{place: now.place}
 	for i, b := range w.backends {
@@ -190,17 +190,17 @@ func (w *watcher) find(ctx context.Context) (settled bool, err error) {
 			}
 		}
 	}
-	settled = err == nil
+	healthy = err == nil
 	for _, n := range next.Nodes {
-		settled = settled && n.State() == Up
+		healthy = healthy && n.State() == Up
 	}
-	if !settled {
+	if !healthy {
 		w.turn++ // another server may know more
 	}
 	if !next.equal(now) {
 		w.fleet.topology.Store(next)
 	}
-	return settled, err
+	return healthy, err
 }
 
 // findMaster returns the master that the sentinels of b name. now is the master so far, which

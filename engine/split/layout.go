@@ -54,10 +54,10 @@ const (
 )
 
 // choose returns the number of the shard, out of n, that r asks first. Requests with the same
-// ID ask the same shard. Others ask the shard with, to which equal requests before them went, if
-// with is not negative, else the next one in turn that may have room. If no shard has room,
+// ID ask the same shard. Others ask the shard previous, to which equal requests before them went, if
+// previous is not negative, else the next one in turn that may have room. If no shard has room,
 // choose returns 0, the home.
-func (s *Splitter) choose(r *engine.Request, n, with int) int {
+func (s *Splitter) choose(r *engine.Request, n, previous int) int {
 	now := s.now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -66,9 +66,9 @@ func (s *Splitter) choose(r *engine.Request, n, with int) int {
 	if len(r.ID) > 0 {
 		return l.numbers[xxhash.Sum64(r.ID)%uint64(len(l.numbers))]
 	}
-	if with >= 0 {
+	if previous >= 0 {
 		l.turn--
-		return with
+		return previous
 	}
 	together := now == l.used || l.turns > 2*len(l.numbers) && now-l.used < turnFor
 	if together && l.turn > 0 && l.dry[l.next] <= now {

@@ -22,8 +22,8 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 		return 0, refusal(home, err)
 	}
 	set, version := s.book.Stored()
-	if version == 0 && len(s.unasked) > 0 {
-		return 0, "UNAVAILABLE " + s.unasked[0].name() + ": the node may have stored policies, but has not answered yet"
+	if version == 0 && len(s.unheard) > 0 {
+		return 0, "UNAVAILABLE " + s.unheard[0].name() + ": the node may have stored policies, but has not answered yet"
 	}
 	next, msg := change(set)
 	if msg != "" || next == set {

@@ -57,7 +57,7 @@ func (n node) line(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Timeout())
 	defer cancel()
 	b, err := c.GetRange(ctx, storedKey, 0, maxLine-1).Bytes()
-	return firstLine(b), read(err)
+	return firstLine(b), readError(err)
 }
 
 func (n node) load(ctx context.Context) ([]byte, error) {
@@ -66,11 +66,11 @@ func (n node) load(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	b, err := c.WithTimeout(patience).GetRange(ctx, storedKey, 0, maxRecord).Bytes()
-	return b, read(err)
+	return b, readError(err)
 }
 
-// read converts an error of reading the record.
-func read(err error) error {
+// readError converts an error of reading the record.
+func readError(err error) error {
 	if redis.HasErrorPrefix(err, "WRONGTYPE") {
 		return damaged("it is not a string")
 	}

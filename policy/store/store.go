@@ -70,7 +70,7 @@ type Store struct {
 	mu      sync.Mutex        // held during a sync or a change
 	known   string            // the first line of the record in effect; guarded by mu
 	top     *backend.Topology // the nodes at the latest sync; guarded by mu
-	unasked []node            // nodes of top, other than the record's place, that have not answered yet; guarded by mu
+	unheard []node            // nodes of top, other than the record's place, that have not answered yet; guarded by mu
 	syncs   int               // syncs since top was set; guarded by mu
 	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
@@ -160,7 +160,7 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 		home = homeOf(top)
 		s.readElsewhere(ctx, top)
 	}
-	line, version, err := s.take(ctx, home, true)
+	line, version, err := s.adopt(ctx, home, true)
 	if err != nil {
 		return home, "", err
 	}
@@ -177,10 +177,10 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 	return home, own, nil
 }
 
-// take puts the record at p into effect if it is newer than the policies in effect, or if it has the
+// adopt puts the record at p into effect if it is newer than the policies in effect, or if it has the
 // same version but differs and home is true, which means that p is where the record belongs. It
 // returns the first line stored at p and its version, or "" and 0 if nothing is stored.
-func (s *Store) take(ctx context.Context, p place, home bool) (line string, version int64, err error) {
+func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, version int64, err error) {
 	_, current := s.book.Stored()
 	line, err = p.line(ctx)
 	switch {
@@ -236,9 +236,9 @@ func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 		}
 	}
 	if top != s.top {
-		s.top, s.unasked, s.syncs = top, others, 0
+		s.top, s.unheard, s.syncs = top, others, 0
 	}
-	asked := s.unasked
+	asked := s.unheard
 	if s.syncs++; s.syncs%elsewhereEvery == 0 {
 		asked = others
 	}
@@ -253,14 +253,14 @@ func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 	all.Wait()
 	for i, n := range asked {
 		if errs[i] == nil && lines[i] != "" {
-			_, _, errs[i] = s.take(ctx, n, false)
+			_, _, errs[i] = s.adopt(ctx, n, false)
 		}
 		if errors.As(errs[i], new(damage)) {
 			s.warn("ignoring an invalid policy record on another node", "node", n.name(), "why", errs[i])
 			errs[i] = nil
 		}
 	}
-	s.unasked = slices.DeleteFunc(s.unasked, func(n node) bool {
+	s.unheard = slices.DeleteFunc(s.unheard, func(n node) bool {
 		i := slices.Index(asked, n)
 		return i >= 0 && errs[i] == nil
 	})
