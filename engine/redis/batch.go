@@ -132,7 +132,8 @@ func (b *batch) addEntries(ctx context.Context, clock string, c *entries) {
 }
 
 // rebuild replaces the commands with one that loads the library, followed by those whose
-// function the node did not know.
+// function the node did not know. Later ones of the same pipeline may have run before them, if
+// another proxy has just loaded the library: that cannot be told before the replies have come.
 func (b *batch) rebuild(ctx context.Context, clock string) {
 	refused := b.cmds
 	b.cmds, b.list = nil, nil
