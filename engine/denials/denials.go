@@ -109,7 +109,7 @@ func (m *Memory) Outdate(r *engine.Request) {
 	s, h := m.stripe(r.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.denied[h]; known != nil && known.key == string(r.Key) && known.spec != r.Spec && known.spec.Meets(&r.Spec) {
+	if known := s.denied[h]; known != nil && known.key == string(r.Key) && known.spec != r.Spec && known.spec.SharesState(&r.Spec) {
 		s.remove(m, h, known)
 	}
 }
