@@ -140,7 +140,7 @@ function lib.charge(rec, q, sts, units)
     if st.begin == 0 then record.add(st) end
     charge(st, rec, limit, units)
     st.rate = rate.charged(now, st.last, st.rate, now)
-    st.last, st.limit, st.touched = now, min(limit, 1e12), true
+    st.last, st.limit = now, min(limit, 1e12)
   end
   return true
 end

@@ -35,7 +35,7 @@ function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.draine
 
 -- straight has the arguments and results of slide.straight.
 function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
-  local limit, ask, interval = q.limit, q.ask, q.interval
+  local limit, ask, interval = q.limits[1], q.ask, q.interval
   local last, calls, drained, beyond = 0, 0, 0, 0
   if s ~= '' then
     last, calls, drained, beyond = unpack('>I6I4I6I3', s, at)

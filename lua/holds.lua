@@ -41,7 +41,7 @@ local function keep(st, rec, s)
     st.slots, rec.rewrite = count + SPARE, true
   end
   if count == 0 and rec.inline then rec.rewrite = true end -- drops the state; in a patched record it stays until the next rewrite
-  st.area, st.cells, st.touched = s .. zeros('\0', (st.slots - count) * CELL), count, true
+  st.area, st.cells = s .. zeros('\0', (st.slots - count) * CELL), count
   st.next = count > 0 and unpack('>I6', s) or 0
   st.patch, st.patch_at = st.area, 0
 end
@@ -180,7 +180,7 @@ function holds.charge(rec, held, moments, units)
   slide.usage(st, rec)
   slide.append(st, held.limit, moments, units)
   for _, ms in ipairs(moments) do st.rate, st.last = rate.charged(ms, st.last, st.rate, ms), max(st.last, ms) end
-  st.limit, st.touched, rec.rewrite, rec.now = held.limit, true, true, now
+  st.limit, rec.rewrite, rec.now = held.limit, true, now
 end
 
 -- gone returns the last ms at which units count that are charged at a deadline to a log whose newest entry is `newest`.

@@ -97,7 +97,7 @@ function lease.keep(rec, kind, t, ending, summary)
     record.add(st)
   end
   if st.slots ~= slots then rec.rewrite = true end
-  st.size, st.slots, st.ending, st.summary, st.touched = #s, slots, ending, summary, true
+  st.size, st.slots, st.ending, st.summary = #s, slots, ending, summary
   st.area = s .. zeros('\0', slots - #s)
   st.patch, st.patch_at = st.area, 0
 end

@@ -182,18 +182,17 @@ local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count 
 --   kind, buckets, window, limit
 --                     its name in the record
 --   begin             the index in the record at which its area begins; 0 if the state is in no record
---   touched           whether it has changed
 --   area              the whole area, if all of it has changed
---   patch, patch_at   the bytes of the area that have changed, and their offset; of a log, the newest entry (tail)
+--   patch, patch_at   the bytes of the area that have changed, and their offset; of a log, the newest entry
 --   block, from       bytes that were read of a patched record, and the index in the record at which they begin
 --   held              the state of its window's held units, see holds.weigh
 function record.state(kind, buckets, window)
-  return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, touched = false, area = false,
-    patch = false, patch_at = 0, tail = false, block = false, from = 0, held = false }
+  return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, area = false, patch = false, patch_at = 0,
+    block = false, from = 0, held = false }
 end
 
 -- clean discards what a state in memory has apart from its fields: changes, and what was read of its area.
-local function clean(st) st.touched, st.area, st.patch, st.tail, st.block = false, false, false, false, false end
+local function clean(st) st.area, st.patch, st.block = false, false, false end
 
 -- load reads the record that begins with s into memory, and applies the holds that have lapsed. reach is how many bytes of the
 -- record were requested; d is its directory, if that is known.
@@ -408,13 +407,12 @@ local function patch()
   end
 end
 
--- outdated reports whether a state that was not charged is to be dropped. The fast path leaves such records to the slow path,
--- so that both store the same.
+-- outdated reports whether a state is to be dropped. The fast path leaves such records to the slow path, so that both store the
+-- same.
 local function outdated()
   local keep = rec.directory.keep
   for i = 1, rec.count do
-    local st = rec[i]
-    if not st.touched and st.last + keep[i] < rec.clock then return true end
+    if rec[i].last + keep[i] < rec.clock then return true end
   end
   return false
 end

@@ -80,7 +80,7 @@ function slide.room_at(st, _, over)
   return ms + st.window + 1
 end
 
--- charge admits units: the log becomes the entries that count, followed by a new newest entry, its tail. If the newest entry
+-- charge admits units: the log becomes the entries that count, followed by a new newest entry, the patch. If the newest entry
 -- so far has the same ms or a later one, the new entry replaces it and keeps its ms.
 function slide.charge(st, rec, limit, units)
   local ms, kept = slide.dated(rec.now, limit, st.window), st.count - st.gone
@@ -88,20 +88,18 @@ function slide.charge(st, rec, limit, units)
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
   st.count, st.base, st.total, st.newest, st.gone = kept + 1, st.live, (st.total + units) % WRAP, ms, 0
   st.reported_last = ms
-  st.tail = pack('>I6I6', ms, st.total)
+  st.patch = pack('>I6I6', ms, st.total)
   if rec.inline then return end
   if st.count > st.slots or st.slots > 256 and st.count * 4 < st.slots then
     rec.rewrite = true -- to grow, or to shrink
   else
-    st.patch, st.patch_at = st.tail, (st.first + kept) % st.slots * ENTRY
+    st.patch_at = (st.first + kept) % st.slots * ENTRY
   end
 end
 
 -- straighten returns the ring's entries in order, and makes the ring begin at slot 0, without spare slots.
 function slide.straighten(st)
-  local kept, tail = st.count, ''
-  if st.tail then kept, tail = kept - 1, st.tail end
-  local s = ''
+  local s, kept = '', st.patch and st.count - 1 or st.count
   if kept > 0 then
     local first, slots = st.first, st.slots
     local text, at = bytes(st, 0, slots * ENTRY, slots * ENTRY)
@@ -113,7 +111,7 @@ function slide.straighten(st)
     end
   end
   st.first, st.slots = 0, st.count
-  return s .. tail
+  return st.patch and s .. st.patch or s
 end
 
 -- append charges units at several moments, which are in order: moments[i] is the ms of units[i]. usage must come first.

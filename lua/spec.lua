@@ -19,7 +19,7 @@ lib.spec = spec
 --   count, windows, limits, names
 --                   the number of windows, and by window its ms, its limit, and the 8 bytes that name its state
 --   pairs           per window, the 13 bytes of its name and limit, in one string
---   limit, interval of a rate
+--   interval        of a rate; otherwise 0
 --   about           the text from the flags to the end: what a lease summary is about
 --   reach, last     how many bytes of a record to read, and the index of the last one, as text
 --   straight        the algorithm's straight function
@@ -37,7 +37,7 @@ spec.of = record.cache(1000, function(text)
   local q = { text = text, cost = cost, ask = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
-    most = layout.INLINE, limit = 0, interval = 0, reach = layout.INLINE, still = false, areas = false,
+    most = layout.INLINE, interval = 0, reach = layout.INLINE, still = false, areas = false,
     longest = 0, forms = false, prefixed = pack('>B', #text) .. text }
   q.last = tostring(q.reach - 1)
   if kind == RESET or #text == 10 then return q end
@@ -46,10 +46,10 @@ spec.of = record.cache(1000, function(text)
   end
   local rate = flags % 8 >= 4
   if rate then
-    q.interval, q.limit = unpack('>I8I8', text, 11)
-    q.ask = cost -- may be 0: then it is always granted
-    q.count, q.buckets, q.windows, q.limits = 1, 1, { 0 }, { q.limit } -- a key has one such state, whatever the rate
-    q.pairs = pack('>BI2I5I5', kind, 1, 0, math.min(q.limit, 1e12))
+    q.interval, q.limits[1] = unpack('>I8I8', text, 11)
+    q.ask = cost -- may be 0: then it is denied only while more than the limit is in use
+    q.count, q.buckets, q.windows[1] = 1, 1, 0 -- a key has one such state, whatever the rate
+    q.pairs = pack('>BI2I5I5', kind, 1, 0, math.min(q.limits[1], 1e12))
   end
   for at = 11, rate and 0 or #text, 10 do
     local i = q.count + 1
