@@ -14,7 +14,7 @@ local lib = ...
 
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 local layout, record, spec, ids, holds = lib.layout, lib.record, lib.spec, lib.ids, lib.holds
-local straight, id, ONCE, LEASE = lib.straight, ids.id, ids.ONCE, ids.LEASE
+local fast_holds, id, ONCE, LEASE = lib.fast_holds, ids.id, ids.ONCE, ids.LEASE
 local by_id = {}
 lib.by_id = by_id
 
@@ -89,7 +89,7 @@ function lib.admit_one(key, clock, asked, text)
       reply, now = lib.entry(q, key, clock, clock)
     else
       id.till = holds.deadline(clock, ttl)
-      reply, now = straight.reserve(q, id.till, release == 1, key, clock)
+      reply, now = fast_holds.reserve(q, id.till, release == 1, key, clock)
     end
   end
   if not reply then

@@ -26,7 +26,7 @@ var files embed.FS
 // The files that are not algorithms, each after those that it needs: before the algorithms, and after them.
 var (
 	before = []string{"layout", "record", "rate"}
-	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "straight", "admit", "settle", "each", "all", "inspect"}
+	after  = []string{"spec", "holds", "ids", "lease", "algorithms", "home", "shard", "decide", "fast_holds", "admit", "settle", "each", "all", "inspect"}
 )
 
 // order lists all files, each after those that it needs.

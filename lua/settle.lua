@@ -11,7 +11,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local max = math.max
-local record, ids, id, holds, by_id, straight = lib.record, lib.ids, lib.ids.id, lib.holds, lib.by_id, lib.straight
+local record, ids, id, holds, by_id, fast_holds = lib.record, lib.ids, lib.ids.id, lib.holds, lib.by_id, lib.fast_holds
 -- The most units of a window, and of a window of RL.COUNTER, that the stored fields can count.
 local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
 
@@ -31,7 +31,7 @@ function lib.settle_one(key, clock, asked)
   if not id.found then return reply(0, 0, 0, 0) end
   local q, release, settled = by_id.asked(), id.release == 1, id.settled
   id.settled = cost + 1
-  if settled == 0 and id.last <= clock and straight.settle(q, id.till, release, key, clock, cost) then
+  if settled == 0 and id.last <= clock and fast_holds.settle(q, id.till, release, key, clock, cost) then
     ended(kind, clock)
     return reply(1, cost, q.cost, 0)
   end

@@ -29,7 +29,7 @@ lib.spec = spec
 --                   the same for the record that was read last; places is false if it lacks one of the states
 --   areas           whether states of the kind have areas
 --   still           whether the fast path must not decide when the key's newest charge is later than the clock
---   forms           see straight.lua
+--   forms           see fast_holds.lua
 --   prefixed        the length of the text 1 byte, and the text
 --   most            a record of this many bytes or more is not inline, or not completely read
 spec.of = record.cache(1000, function(text)

@@ -1,7 +1,7 @@
--- straight.lua: the fast path of RL.RESERVE and RL.SETTLE, and of RL.ACQUIRE and RL.RELEASE. It decides the most common case: one
--- window of RL.SLIDE, or slots, and a record whose only states are the log of this window and its held units, all of which are
--- charged when they lapse, or all forgotten. It composes an inline record anew, and patches a longer one. It stores the same
--- bytes and gives the same answers as the slow path.
+-- fast_holds.lua: the fast path of RL.RESERVE and RL.SETTLE, and of RL.ACQUIRE and RL.RELEASE. It decides the most common case:
+-- one window of RL.SLIDE, or slots, and a record whose only states are the log of this window and its held units, all of which
+-- are charged when they lapse, or all forgotten. It composes an inline record anew, and patches a longer one. It stores the
+-- same bytes and gives the same answers as the slow path.
 local lib = ...
 
 local call, unpack, pack, sub, byte, format = redis.call, struct.unpack, struct.pack, string.sub, string.byte, string.format
@@ -13,8 +13,8 @@ local ONE, TWO = HEAD + NAME + 1, HEAD + 2 * NAME + 1 -- the index of the first 
 local FIELDS, HELD = layout.FIELDS[SLIDE].bytes, layout.FIELDS[layout.HOLDS + SLIDE].bytes
 local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
 local NO_CELL = string.rep('\0', CELL)
-local straight = {}
-lib.straight = straight
+local fast_holds = {}
+lib.fast_holds = fast_holds
 
 -- forms_of returns the forms that such a record can have, by directory, for a spec. A form has the directory (head), the size
 -- below which the record is inline (inline), the indexes of the fields of the log and of the held units (log, held), false if
@@ -41,10 +41,12 @@ end
 --   text, cells   a string that has the cells, and the index in it of the first one
 --   stored        the number of cells
 --   forgets       whether the held units are forgotten when they lapse
---   count to next the fields of the held units, which the functions below change: count is cells in layout.lua, calls is rate,
---                 n is holds, units is charge or release, latest is charged or released, and the others have their names there
+--   count to soonest
+--                 the fields of the held units, which the functions below change: count is cells in layout.lua, calls is
+--                 rate, n is holds, units is charge or release, latest is charged or released, soonest is next, and the
+--                 others have their names there
 local form, s, long, was, ending, entries, area, text, cells = false, '', false, 0, 0, 0, 0, '', 0
-local stored, forgets, count, slots, last, calls, n, units, lapsed, latest, next = 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
 -- matters_until returns the last ms at which units with a deadline matter.
 local function matters_until(q, deadline)
@@ -63,7 +65,7 @@ local function read(q, key, clock, release)
   if not form or #s < form.begin - 1 then return false end
   local log, held, stop = form.log, form.held, form.begin
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
-  stored, forgets, count, slots, last, calls, n, units, lapsed, latest, next = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
     local at, length, ring, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
     ending, stop = newest + window, stop + ring * ENTRY
@@ -73,9 +75,9 @@ local function read(q, key, clock, release)
   end
   if not held then return long or stop == #s + 1 end
   local others, other
-  last, calls, count, slots, n, units, others, lapsed, latest, other, next = unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
+  last, calls, count, slots, n, units, others, lapsed, latest, other, soonest = unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
   if release then units, others, latest, other = others, units, other, latest end
-  if last > clock or count > 0 and next <= clock or others + other > 0 or units > layout.UNITS then return false end
+  if last > clock or count > 0 and soonest <= clock or others + other > 0 or units > layout.UNITS then return false end
   if log and log < held then area = stop else entries = area + slots * CELL end
   if count > 0 then was = max(matters_until(q, latest), was) end
   cells, stored = area, count
@@ -91,7 +93,7 @@ end
 local function fields()
   if count == 0 then return pack('>I10I3I3', 0, 0, slots) .. string.rep('\0', HELD - 16) end
   return pack(forgets and '>I6I4I6I3I12I4I12I6' or '>I6I4I6I3I6I10I6I12', last, calls, count * SHIFT + slots, n, units,
-    lapsed, latest, next)
+    lapsed, latest, soonest)
 end
 
 -- seek finds the cell of a deadline. It returns its index in text, its units and its holds, 0 if there is none.
@@ -156,7 +158,7 @@ end
 
 -- reserve holds units until the deadline `till`, if there is room. It returns the reply of rl_admit and the ms of the decision.
 -- It returns nothing, and has written nothing, if the slow path has to decide.
-function straight.reserve(q, till, release, key, clock)
+function fast_holds.reserve(q, till, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost
   if release then bound = q.limits[1] - units elseif units > most then bound = ANY end
@@ -175,7 +177,7 @@ function straight.reserve(q, till, release, key, clock)
   local cell = cell_of(till, had + q.cost, in_cell + 1)
   calls = rate.charged(clock, last, calls, clock)
   last, n, units, latest = clock, n + 1, units + q.cost, max(latest, till)
-  if not there then count, next = count + 1, count > 0 and min(next, till) or till end
+  if not there then count, soonest = count + 1, count > 0 and min(soonest, till) or till end
   local expires = max(matters_until(q, latest), ending)
   if long then
     patch(key, at, there, cell)
@@ -196,18 +198,18 @@ end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
 -- slow path has to decide.
-function straight.settle(q, till, release, key, clock, cost)
+function fast_holds.settle(q, till, release, key, clock, cost)
   if cost > q.cost or not read(q, key, clock, release) or long and cost > 0 and not form.log then return false end
   local at, had, in_cell = seek(till)
   if in_cell == 0 or had < q.cost or (in_cell == 1) ~= (had == q.cost) or n < in_cell or units < had then return false end
-  local log, entry, cell, to = '', '', '', form
+  local log_fields, log_area, cell, to = '', '', '', form
   if cost > 0 then
     local granted, newest, lasts, _
-    granted, _, _, _, newest, _, log, lasts, _, entry = ask(q, key, clock, cost, cost, ANY)
+    granted, _, _, _, newest, _, log_fields, lasts, _, log_area = ask(q, key, clock, cost, cost, ANY)
     if not granted then return false end
     ending = lasts or newest + q.windows[1]
   elseif form.log then
-    log, entry = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
+    log_fields, log_area = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
   elseif count == 1 and in_cell == 1 then
     call('UNLINK', key) -- nothing is left
     return true
@@ -218,7 +220,7 @@ function straight.settle(q, till, release, key, clock, cost)
   else
     count = count - 1
     if count > 0 and till == latest then latest = unpack('>I6', text, at - CELL) end
-    if count > 0 and till == next then next = unpack('>I6', text, at + CELL) end
+    if count > 0 and till == soonest then soonest = unpack('>I6', text, at + CELL) end
   end
   local expires = ending
   if count > 0 then expires = max(ending, matters_until(q, latest)) end
@@ -230,10 +232,10 @@ function straight.settle(q, till, release, key, clock, cost)
   slots = count
   if count == 0 then
     to = q.forms.log
-    return store(key, to, to.head .. log .. entry, expires)
+    return store(key, to, to.head .. log_fields .. log_area, expires)
   end
   local left = sub(text, cells, at - 1) .. cell .. sub(text, at + CELL, cells + stored * CELL - 1)
-  if form.log and entries < area then return store(key, to, form.head .. log .. fields() .. entry .. left, expires) end
-  if log ~= '' then to = q.forms.held_log end
-  return store(key, to, to.head .. fields() .. log .. left .. entry, expires)
+  if form.log and entries < area then return store(key, to, form.head .. log_fields .. fields() .. log_area .. left, expires) end
+  if log_fields ~= '' then to = q.forms.held_log end
+  return store(key, to, to.head .. fields() .. log_fields .. left .. log_area, expires)
 end
