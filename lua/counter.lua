@@ -114,7 +114,7 @@ end
 
 -- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the five operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
-  local n, window, limit, ask, strict = q.buckets, q.windows[i], q.limits[i], q.ask, q.strict
+  local n, window, limit, needs, strict = q.buckets, q.windows[i], q.limits[i], q.needs, q.strict
   local stop, last, calls, rest, oldest, current, newest = begin, 0, 0, 0, 0, 0, 0
   if s ~= '' then
     if n == 1 then
@@ -125,7 +125,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       last, calls, rest = unpack('>I6I4I6', s, at)
     end
     if last > now then
-      if q.still or last > clock + lib.layout.YEAR then return end
+      if q.only_by_clock or last > clock + lib.layout.YEAR then return end
       now = last
     end
   end
@@ -150,12 +150,12 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local used = rest
   if oldest > 0 then used = used + (strict and oldest or floor(oldest * (window - e) / window)) end
   local granted = (bound or limit) - used
-  if granted >= requests * ask then
+  if granted >= requests * needs then
     granted = requests
   elseif bound or n > 1 then
     return
   else
-    granted = granted > 0 and (granted - granted % ask) / ask or 0
+    granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
   local units, rated, fields, area = granted * q.cost
   if units > 0 then
@@ -179,10 +179,10 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     end
   end
   local room = 0
-  if granted == requests or limit >= used + units + ask then
+  if granted == requests or limit >= used + units + needs then
     if q.cost == 0 and granted > 0 then granted = requests end
   else -- find when there is room for one more
-    local most = limit - ask
+    local most = limit - needs
     room = window
     if current <= most and not strict then room = lighter(window, oldest, most - current, e) end
     if room < window then

@@ -67,10 +67,10 @@ local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 -- answer decides any entry from the record in memory, by the five operations of its algorithm: any number of windows, records
 -- of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to save the record.
 function lib.answer(rec, q, requests, take)
-  local key, clock, n, limits, strict, ask = rec.key, rec.clock, q.count, q.limits, q.strict, q.ask
+  local key, clock, n, limits, strict, needs = rec.key, rec.clock, q.count, q.limits, q.strict, q.needs
   local granted = requests
   holds.weigh(rec, q, states, uses, strict)
-  for i = 1, n do granted = max(min(granted, floor((limits[i] - uses[i]) / ask)), 0) end
+  for i = 1, n do granted = max(min(granted, floor((limits[i] - uses[i]) / needs)), 0) end
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
   local rated = q.interval > 0
@@ -78,7 +78,7 @@ function lib.answer(rec, q, requests, take)
     -- Within the lease summary's bound all requests are granted without reading the lease record.
     local bound, offset
     if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
-    if bound and floor((bound - uses[1]) / ask) >= requests and not (q.shard and rec.now > clock) then
+    if bound and floor((bound - uses[1]) / needs) >= requests and not (q.shard and rec.now > clock) then
       granted, uses[1] = requests, uses[1] + offset
     elseif q.shard then
       local rooms
@@ -100,9 +100,9 @@ function lib.answer(rec, q, requests, take)
   local saves = units > 0 and take(rec, q, states, units) or keep
   local calls = 0
   for i = 1, n do
-    local st, over, room = states[i], uses[i] + units + ask - limits[i], 0
+    local st, over, room = states[i], uses[i] + units + needs - limits[i], 0
     if granted < requests and over > 0 and not open and not q.shard then
-      room = holds.room_at(st, rec, over, limits[i] - ask, strict)
+      room = holds.room_at(st, rec, over, limits[i] - needs, strict)
     end
     if not rated and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
       record.damaged(key, 'what it counts does not add up')
@@ -317,7 +317,8 @@ function lib.failure(key, text, why)
   return pack('>BI2', layout.FAILED, #why) .. why
 end
 
-local function answer(keys, before, count, args, entries, clock)
+-- answer_entries appends the replies to the entries after the first `done` ones.
+local function answer_entries(keys, before, count, args, entries, clock)
   local q, requests, index
   while done < count do
     done = done + 1
@@ -341,7 +342,7 @@ function lib.decide(keys, args)
   end
   replies[1], done = pack('>I6', clock), 0
   while done < count do
-    local ok, why = pcall(answer, keys, before, count, args, entries, clock)
+    local ok, why = pcall(answer_entries, keys, before, count, args, entries, clock)
     if not ok then -- the entry at index `done` failed
       local text = entries == '' and args[3] or args[unpack('>I2', entries, done * 6 - 5)]
       replies[done + 1] = lib.failure(keys[before + done], text, why)

@@ -119,7 +119,7 @@ end
 local ANY = 2 ^ 50 -- in place of a limit: any cost fits
 
 -- The spec that ask passes on, see spec.lua.
-local asked = { windows = {}, limits = {}, ask = 0, cost = 0, still = true }
+local asked = { windows = {}, limits = {}, needs = 0, cost = 0, only_by_clock = true }
 
 -- ask has the log, which may not exist yet, decided by slide.straight, or by slide.patched, which also writes it if the record
 -- is long. It asks for the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
@@ -128,7 +128,7 @@ local function ask(q, key, clock, wanted, cost, bound)
     if bound >= wanted then return 1, 0, 0, 0, 0 end
     return
   end
-  asked.windows, asked.limits, asked.ask, asked.cost = q.windows, q.limits, wanted, cost
+  asked.windows, asked.limits, asked.needs, asked.cost = q.windows, q.limits, wanted, cost
   if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound, units) end
   return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound, nil, units)
 end

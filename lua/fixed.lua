@@ -27,12 +27,12 @@ function fixed.matters_until(st) return st.last - st.last % st.window + st.windo
 
 -- straight has the arguments and results of slide.straight.
 function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
-  local window, limit, ask = q.windows[i], q.limits[i], q.ask
+  local window, limit, needs = q.windows[i], q.limits[i], q.needs
   local last, calls, used = 0, 0, 0
   if s ~= '' then
     last, calls, used = unpack('>I6I4I6', s, at)
     if last > now then
-      if q.still or last > clock + YEAR then return end
+      if q.only_by_clock or last > clock + YEAR then return end
       now = last
     end
   end
@@ -40,19 +40,19 @@ function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local moves = from > last
   if moves then used = 0 end
   local granted = (bound or limit) - used
-  if granted >= requests * ask then
+  if granted >= requests * needs then
     granted = requests
   elseif bound or used > UNITS then
     return
   else
-    granted = granted > 0 and (granted - granted % ask) / ask or 0
+    granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
   local units, room, rated, fields = granted * q.cost, 0
   if units > 0 then
     calls, rated = charged(now, last, calls, clock)
     last, fields = now, pack('>c0I6I4I6', head or '', now, calls, used + units)
   end
-  if granted < requests and limit < used + units + ask then
+  if granted < requests and limit < used + units + needs then
     room = from + window
   elseif q.cost == 0 and granted > 0 then
     granted = requests

@@ -35,7 +35,7 @@ function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.draine
 
 -- straight has the arguments and results of slide.straight.
 function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
-  local limit, ask, interval = q.limits[1], q.ask, q.interval
+  local limit, needs, interval = q.limits[1], q.needs, q.interval
   local last, calls, drained, beyond = 0, 0, 0, 0
   if s ~= '' then
     last, calls, drained, beyond = unpack('>I6I4I6I3', s, at)
@@ -46,7 +46,7 @@ function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
   if left > 0 then used = ceil(left / interval) else left = 0 end
   if used > MOST then used = MOST end
   local granted = requests
-  if limit - used < requests * ask then granted = max(floor((limit - used) / ask), 0) end
+  if limit - used < requests * needs then granted = max(floor((limit - used) / needs), 0) end
   local units, room, rated, fields = granted * q.cost, 0
   if units > 0 then
     calls, rated = charged(now, last, calls, clock)
@@ -55,8 +55,8 @@ function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
     drained = clock + (left - beyond) / NS
     fields = pack('>c0I6I4I6I3I8', head or '', now, calls, drained, beyond, interval)
   end
-  if granted < requests and limit < used + units + ask then
-    room = clock + ceil((left - (limit - ask) * interval) / NS)
+  if granted < requests and limit < used + units + needs then
+    room = clock + ceil((left - (limit - needs) * interval) / NS)
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end

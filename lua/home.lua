@@ -175,7 +175,7 @@ function home.decide(h, clock, q, uses, requests, refusal, reports, read)
   local others = other_leases(h, clock, q)
   local room = room_of(h, q, uses, others)
   local granted = requests
-  for _, units in ipairs(room) do granted = max(min(granted, floor(units / q.ask)), 0) end
+  for _, units in ipairs(room) do granted = max(min(granted, floor(units / q.needs)), 0) end
   if granted < requests then
     local recalls = unread(h, clock, q, read)
     if #recalls > 0 and reports > 0 then h.no_lending_until = clock + floor(LEASE / 4) end

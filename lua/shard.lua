@@ -49,7 +49,7 @@ function shard.ask(rec, q, states, uses, requests)
   if alive and p.pairs == q.pairs and p.strict == q.strict then
     granted = requests
     for i = 1, q.count do
-      granted = max(min(granted, floor((p.held[i] - uses[i]) / q.ask)), 0)
+      granted = max(min(granted, floor((p.held[i] - uses[i]) / q.needs)), 0)
       rooms[i] = max(p.held[i] - uses[i] + p.headroom[i], 0)
     end
   end

@@ -145,7 +145,7 @@ function slide.matters_until(st) return st.newest + st.window end
 -- index after the area that it read. It returns nothing if the slow path has to decide: for a record that no operation writes,
 -- if not all requests fit within bound, and if there is no room before held units end.
 function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held)
-  local window, limit, ask = q.windows[i], q.limits[i], q.ask
+  local window, limit, needs = q.windows[i], q.limits[i], q.needs
   local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
     last, calls, n, base, total, newest = unpack('>I6I4I6xxxI6I6I6', s, at)
@@ -154,7 +154,7 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     n = slots
     local front = unpack('>I6', s, begin)
     if last > now then
-      if q.still or last > clock + YEAR then return end
+      if q.only_by_clock or last > clock + YEAR then return end
       now = last
     end
     if newest > last + GRID then return end
@@ -172,12 +172,12 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
   end
   local used, most = (total - base) % WRAP, limit - (held or 0)
   local granted = (bound or most) - used
-  if granted >= requests * ask then
+  if granted >= requests * needs then
     granted = requests
   elseif bound or used > UNITS then
     return
   else
-    granted = granted > 0 and (granted - granted % ask) / ask or 0
+    granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
   local units, live, from, stop = granted * q.cost, s, begin + gone * ENTRY, begin + n * ENTRY -- what counts is in live, at from
   local rated, fields, area, moves
@@ -200,12 +200,12 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     end
     if granted < requests then live, from, gone = pack('>c0I6I6', live, ms, total), 1, 0 end
   end
-  if granted == requests or most >= used + units + ask then
+  if granted == requests or most >= used + units + needs then
     if q.cost == 0 and granted > 0 then granted = requests end
     return granted, rated or rate_at(clock, last, calls), used, 0, newest, 0, fields, newest + window, moves, area, stop
   end
   -- The ms at which enough units have left the window for one more request.
-  local over, low, high = used + units + ask - most, 0, n - gone - 1
+  local over, low, high = used + units + needs - most, 0, n - gone - 1
   if over > used + units then return end
   if high >= over then high = over - 1 end -- each entry has at least one unit
   while low < high do
@@ -224,7 +224,7 @@ end
 -- the newest entry has changed. It returns nothing, and has written nothing, if the slow path has to decide: if not all requests
 -- fit within bound, more than the oldest entries are needed, or the record has to be composed anew.
 function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
-  local window, limit, ask = q.windows[1], q.limits[1], q.ask
+  local window, limit, needs = q.windows[1], q.limits[1], q.needs
   local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
   if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + GRID or last > clock + YEAR then return end
   local now = last > clock and last or clock
@@ -245,17 +245,17 @@ function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
   if used > UNITS then return end
   local most = limit - (held or 0)
   local granted, room = (bound or most) - used, 0
-  if granted >= requests * ask then
+  if granted >= requests * needs then
     granted = requests
   elseif bound then
     return
   else
-    granted = granted > 0 and (granted - granted % ask) / ask or 0
+    granted = granted > 0 and (granted - granted % needs) / needs or 0
     if q.cost == 0 and granted > 0 then granted = requests end
   end
   local units, rated = granted * q.cost
   if granted < requests then -- find when enough units have left the window
-    local over, i = used + units + ask - most, gone
+    local over, i = used + units + needs - most, gone
     while (live - base) % WRAP < over do
       i = i + 1
       if i == ahead then return end

@@ -12,7 +12,7 @@ local spec = {}
 lib.spec = spec
 
 -- of returns a table with what a spec's text says. Its fields:
---   cost, ask       the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a rate, the
+--   cost, needs     the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a rate, the
 --                   cost)
 --   strict, shard   its flags
 --   kind, buckets, algorithm
@@ -28,16 +28,16 @@ lib.spec = spec
 --   directory, places
 --                   the same for the record that was read last; places is false if it lacks one of the states
 --   areas           whether states of the kind have areas
---   still           whether the fast path must not decide when the key's newest charge is later than the clock
+--   only_by_clock   whether the fast path must not decide when the key's newest charge is later than the clock
 --   forms           see fast_holds.lua
 --   prefixed        the length of the text 1 byte, and the text
 --   most            a record of this many bytes or more is not inline, or not completely read
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
-  local q = { text = text, cost = cost, ask = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
+  local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
-    most = layout.INLINE, interval = 0, reach = layout.INLINE, still = false, areas = false,
+    most = layout.INLINE, interval = 0, reach = layout.INLINE, only_by_clock = false, areas = false,
     longest = 0, forms = false, prefixed = pack('>B', #text) .. text }
   q.last = tostring(q.reach - 1)
   if kind == RESET or #text == 10 then return q end
@@ -47,7 +47,7 @@ spec.of = record.cache(1000, function(text)
   local rate = flags % 8 >= 4
   if rate then
     q.interval, q.limits[1] = unpack('>I8I8', text, 11)
-    q.ask = cost -- may be 0: then it is denied only while more than the limit is in use
+    q.needs = cost -- may be 0: then it is denied only while more than the limit is in use
     q.count, q.buckets, q.windows[1] = 1, 1, 0 -- a key has one such state, whatever the rate
     q.pairs = pack('>BI2I5I5', kind, 1, 0, math.min(q.limits[1], 1e12))
   end
@@ -62,7 +62,7 @@ spec.of = record.cache(1000, function(text)
   q.fresh = record.new(q.pairs, q.count)
   q.directory, q.reach, q.straight = q.fresh, q.fresh.inline, q.algorithm.straight
   q.last = tostring(q.reach - 1)
-  q.order, q.still = {}, q.count > 1 or q.shard
+  q.order, q.only_by_clock = {}, q.count > 1 or q.shard
   q.areas = kind == layout.SLIDE or q.buckets > 1
   for i = 1, q.count do q.order[i] = i end
   q.places, q.most = q.order, q.reach
