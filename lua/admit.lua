@@ -39,16 +39,16 @@ function by_id.take(rec, q, states, units)
   return true
 end
 
--- asked returns the spec of the first request with the id, which is known.
-function by_id.asked() return spec.of(sub(id.found, 2, 1 + byte(id.found))) end
+-- first_spec returns the spec of the first request with the id, which is known.
+function by_id.first_spec() return spec.of(sub(id.found, 2, 1 + byte(id.found))) end
 
 -- renew extends a lease of RL.ACQUIRE: from now on it lasts for `lasts` ms. It returns the lease's spec, with `slots` as its
 -- limit if that is given, or nothing if the lease has ended.
 function by_id.renew(rec, lasts, slots)
   if not id.found then return end
-  local q = by_id.asked()
+  local q = by_id.first_spec()
   if slots then q = spec.of(sub(q.text, 1, -6) .. pack('>I5', slots)) end
-  if not holds.out(q, id.till, q.cost, true) then return end
+  if not holds.still_held(q, id.till, q.cost, true) then return end
   local was, till = record.ends(), holds.deadline(rec.now, lasts)
   holds.add(rec, q, till, q.cost, true) -- before the old one is removed: a window without holds counts lapsed ones from 0
   holds.remove(rec, q, id.till, q.cost, true)
@@ -78,9 +78,9 @@ function by_id.remember(q, now, reply)
   ids.keep(now, id.till, q.prefixed, id.kind ~= LEASE and reply or '')
 end
 
--- admit_one answers one request with the spec `asked` and the fields `text` of its id.
-function lib.admit_one(key, clock, asked, text)
-  local q = spec.of(asked)
+-- admit_one answers one request with the spec `spec_text` and the fields `text` of its id.
+function lib.admit_one(key, clock, spec_text, text)
+  local q = spec.of(spec_text)
   if q.cost == 0 then return pack('>BI6', 0, clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
   by_id.open(text, key, clock)
   local reply, now -- the reply begins with the byte 0 and the clock

@@ -8,21 +8,21 @@ local lib = ...
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, ceil, zeros = math.max, math.min, math.floor, math.ceil, string.rep
 local record, rate_at, charged = lib.record, lib.rate.at, lib.rate.charged
-local COUNTER, FIELDS = lib.layout.COUNTER_BYTES, lib.layout.FIELDS[lib.layout.COUNTER].bytes
+local BYTES, FIELDS = lib.layout.COUNTER_BYTES, lib.layout.FIELDS[lib.layout.COUNTER].bytes
 local counter = {}
 lib.counter = counter
 
 -- fresh sets the area to empty counters.
 function counter.fresh(st)
   st.last, st.rate, st.used = 0, 0, 0
-  st.area = zeros('\0', (st.buckets + 1) * COUNTER)
+  st.area = zeros('\0', (st.buckets + 1) * BYTES)
 end
 
 -- held returns the counter of sub-window k. Those after it, up to sub-window last, are read along with it.
 local function held(st, k, last)
   local slots = st.buckets + 1
   local slot = k % slots
-  local s, at = record.bytes(st, slot * COUNTER, COUNTER, min(last - k + 1, slots - slot) * COUNTER)
+  local s, at = record.bytes(st, slot * BYTES, BYTES, min(last - k + 1, slots - slot) * BYTES)
   return (unpack('>I5', s, at))
 end
 
@@ -81,11 +81,11 @@ end
 
 -- cleared returns an area in which the counters of the sub-windows from..to, which may be all of them, are 0.
 local function cleared(s, n, from, to)
-  if to - from >= n then return zeros('\0', (n + 1) * COUNTER) end
+  if to - from >= n then return zeros('\0', (n + 1) * BYTES) end
   while from <= to do -- at most twice: the ring wraps around once
     local slot = from % (n + 1)
     local run = min(to - from, n - slot) + 1
-    s = sub(s, 1, slot * COUNTER) .. zeros('\0', run * COUNTER) .. sub(s, (slot + run) * COUNTER + 1)
+    s = sub(s, 1, slot * BYTES) .. zeros('\0', run * BYTES) .. sub(s, (slot + run) * BYTES + 1)
     from = from + run
   end
   return s
@@ -93,7 +93,7 @@ end
 
 function counter.charge(st, rec, _, more)
   local n, k = st.buckets, st.k
-  local offset = k % (n + 1) * COUNTER
+  local offset = k % (n + 1) * BYTES
   st.reported_last, st.reported_newest = rec.now, st.current
   st.current, st.rest = st.current + more, st.rest + more
   st.used = st.oldest + st.rest
@@ -102,7 +102,7 @@ function counter.charge(st, rec, _, more)
     st.patch, st.patch_at = packed, offset
   else
     local s = cleared(st.area or record.area(st), n, st.was + 1, k)
-    st.area = sub(s, 1, offset) .. packed .. sub(s, offset + COUNTER + 1)
+    st.area = sub(s, 1, offset) .. packed .. sub(s, offset + BYTES + 1)
     if n > 1 then st.patch, st.patch_at = st.area, 0 end
   end
 end
@@ -120,7 +120,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     if n == 1 then
       last, calls, oldest, newest = unpack('>I6I4I5I5', s, at)
     else
-      stop = begin + (n + 1) * COUNTER
+      stop = begin + (n + 1) * BYTES
       if stop > #s + 1 then return end
       last, calls, rest = unpack('>I6I4I6', s, at)
     end
@@ -140,9 +140,9 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     if was % 2 == 0 then oldest, newest = newest, oldest end
     if moves then oldest = newest else rest, current = newest, newest end
   else
-    for j = was - n, k - n - 1 do rest = rest - unpack('>I5', s, begin + j % (n + 1) * COUNTER) end
-    oldest = unpack('>I5', s, begin + (k - n) % (n + 1) * COUNTER)
-    newest = was == k - n and oldest or unpack('>I5', s, begin + was % (n + 1) * COUNTER)
+    for j = was - n, k - n - 1 do rest = rest - unpack('>I5', s, begin + j % (n + 1) * BYTES) end
+    oldest = unpack('>I5', s, begin + (k - n) % (n + 1) * BYTES)
+    newest = was == k - n and oldest or unpack('>I5', s, begin + was % (n + 1) * BYTES)
     if not moves then current = newest end
     rest = rest - oldest
     if rest < 0 then return end
@@ -162,14 +162,14 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     calls, rated = charged(now, last, calls, clock)
     newest, current, last = current, current + units, now
     if n > 1 then
-      local slot = k % (n + 1) * COUNTER
+      local slot = k % (n + 1) * BYTES
       if s == '' then
-        area = zeros('\0', (n + 1) * COUNTER)
+        area = zeros('\0', (n + 1) * BYTES)
       else
-        area = sub(s, begin, begin + n * COUNTER + COUNTER - 1)
+        area = sub(s, begin, begin + n * BYTES + BYTES - 1)
         if moves then area = cleared(area, n, was + 1, k) end
       end
-      area = sub(area, 1, slot) .. pack('>I5', current) .. sub(area, slot + COUNTER + 1)
+      area = sub(area, 1, slot) .. pack('>I5', current) .. sub(area, slot + BYTES + 1)
       fields = pack('>I6I4I6', now, calls, oldest + rest + units)
       if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
     else

@@ -74,7 +74,7 @@ function lib.answer(rec, q, requests, take)
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
   local rated = q.interval > 0
-  if rec.lease and not rated and q.kind ~= layout.CONCURRENCY or q.shard then -- other kinds are not lent
+  if rec.lease and not rated and q.kind ~= layout.CONCURRENCY or q.shard then -- rates and leases are never split
     -- Within the lease summary's bound all requests are granted without reading the lease record.
     local bound, offset
     if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
@@ -150,7 +150,7 @@ end
 local function beside(q, d, j, key, s, clock, requests)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   local bound, offset, shards = nil, 0, 0
-  local held, twin, outlast, charged, released = d.held -- twin: the index of the state of the window's own held units
+  local held, twin, outlast, last_charge, last_release = d.held -- twin: the index of the state of the window's own held units
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + ENDING_AT) < clock then return end -- the slow path drops the lease record
@@ -166,7 +166,7 @@ local function beside(q, d, j, key, s, clock, requests)
       elseif held and kinds[i] > HOLDS then
         local units, charge, release = holds.beside(s, at[i], clock)
         if not units then return end
-        if i == d.twins[j] then twin, offset, charged, released = i, units, charge, release end
+        if i == d.twins[j] then twin, offset, last_charge, last_release = i, units, charge, release end
         if i < j then begin = begin + unpack('>I3', s, at[i] + SLOTS_AT) * CELL end
       end
     end
@@ -174,7 +174,7 @@ local function beside(q, d, j, key, s, clock, requests)
   if now > clock + YEAR then return end
   if held then
     if lease_at or q.shard then return end
-    if twin and q.kind == SLIDE and released == 0 then
+    if twin and q.kind == SLIDE and last_release == 0 then
       outlast = offset -- they are charged when they lapse, so they end later than the log
     elseif twin then
       bound = q.limits[1] - offset
@@ -199,7 +199,7 @@ local function beside(q, d, j, key, s, clock, requests)
     record.store(key, s, sub(s, 1, from - 1) .. fields, expires, moves, false)
   end
   if held then
-    if twin then last = holds.reported(q.kind, q.windows[1], d.limits[twin], last, charged, released) end
+    if twin then last = holds.reported(q.kind, q.windows[1], d.limits[twin], last, last_charge, last_release) end
     return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + offset, room, last, newest), last
   end
   if not bound then
@@ -239,20 +239,20 @@ end
 local function long_log(q, d, j, key, s, clock, requests)
   local twin, begin = d.twins[j], d.head + 1
   if q.kind ~= SLIDE or q.count > 1 or d.count > (twin and 2 or 1) or q.shard then return end
-  local bound, units, charged, released
+  local bound, units, last_charge, last_release
   if twin then
     if #s < d.inline then s = call('GETRANGE', key, '0', format('%d', d.inline - 1)) end
     if #s < d.inline then return beside(q, d, j, key, s, clock, requests) end -- the record is inline
-    units, charged, released = holds.beside(s, d.at[twin], clock)
+    units, last_charge, last_release = holds.beside(s, d.at[twin], clock)
     if not units then return end
-    if released > 0 then bound = q.limits[1] - units end
+    if last_release > 0 then bound = q.limits[1] - units end
     if twin < j then begin = begin + unpack('>I3', s, d.at[twin] + SLOTS_AT) * CELL end
   end
   local granted, calls, used, room, last, moves = slide.patched(q, key, s, d.at[j], begin, clock, requests, bound, units)
   if not granted then return end
   if moves then record.expire(key, last + q.windows[1], twin and 'GT') end
   if not twin then return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, 0), last end
-  last = holds.reported(SLIDE, q.windows[1], d.limits[twin], last, charged, released)
+  last = holds.reported(SLIDE, q.windows[1], d.limits[twin], last, last_charge, last_release)
   return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + units, room, last, 0), last
 end
 

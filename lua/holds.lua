@@ -48,14 +48,14 @@ end
 
 -- latest returns the latest deadlines of units to charge and of units to release, 0 if there are none.
 local function latest(st)
-  local s, charged, released, i = cells(st), 0, 0, st.cells
-  while i > 0 and (charged == 0 and st.charge > 0 or released == 0 and st.release > 0) do
+  local s, last_charge, last_release, i = cells(st), 0, 0, st.cells
+  while i > 0 and (last_charge == 0 and st.charge > 0 or last_release == 0 and st.release > 0) do
     i = i - 1
     local deadline, charge, release = unpack('>I6I6I6', s, i * CELL + 1)
-    if charge > 0 then charged = max(charged, deadline) end
-    if release > 0 then released = max(released, deadline) end
+    if charge > 0 then last_charge = max(last_charge, deadline) end
+    if release > 0 then last_release = max(last_release, deadline) end
   end
-  return charged, released
+  return last_charge, last_release
 end
 
 -- seek searches `count` cells that begin at an index of s. It returns the index of the first cell whose deadline is not before
@@ -87,9 +87,9 @@ local function change(st, rec, deadline, charge, release, n)
   end
   keep(st, rec, sub(s, 1, at - 1) .. (held > 0 and pack('>I6I6I6I3', deadline, charged, released, held) or '') .. rest)
   if n > 0 then
-    if charge > 0 then st.charged = max(st.charged, deadline) else st.released = max(st.released, deadline) end
-  elseif charged == 0 and st.charged == deadline or released == 0 and st.released == deadline then
-    st.charged, st.released = latest(st)
+    if charge > 0 then st.last_charge = max(st.last_charge, deadline) else st.last_release = max(st.last_release, deadline) end
+  elseif charged == 0 and st.last_charge == deadline or released == 0 and st.last_release == deadline then
+    st.last_charge, st.last_release = latest(st)
   end
 end
 
@@ -110,7 +110,7 @@ function holds.add(rec, q, deadline, units, release, states)
     if not st then
       st = record.state(HOLDS + q.kind, q.buckets, q.windows[i])
       st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed = 0, 0, 0, 0, 0, 0, 0, 0
-      st.charged, st.released, st.next, st.area = 0, 0, 0, ''
+      st.last_charge, st.last_release, st.next, st.area = 0, 0, 0, ''
       record.add(st)
       rec.held = true
     end
@@ -122,8 +122,8 @@ function holds.add(rec, q, deadline, units, release, states)
   end
 end
 
--- out reports whether the units that add has held are still there. After an eviction they are not.
-function holds.out(q, deadline, units, release)
+-- still_held reports whether the cell of a hold still has enough units. It cannot tell whose they are.
+function holds.still_held(q, deadline, units, release)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if not st then return false end
@@ -141,8 +141,8 @@ function holds.remove(rec, q, deadline, units, release)
   end
 end
 
--- lapse removes the cells whose deadline has passed, and charges their units that are to be charged. charged and released keep
--- the latest deadlines of the cells that remain.
+-- lapse removes the cells whose deadline has passed, and charges their units that are to be charged. last_charge and
+-- last_release keep the latest deadlines of the cells that remain.
 function holds.lapse(rec)
   for i = 1, rec.count do
     local st = rec[i]
@@ -157,8 +157,8 @@ function holds.lapse(rec)
         lapsed, past = lapsed + n, at + CELL - 1
       end
       if past > 0 then
-        if st.charge == 0 then st.charged = 0 end
-        if st.release == 0 then st.released = 0 end
+        if st.charge == 0 then st.last_charge = 0 end
+        if st.release == 0 then st.last_release = 0 end
         if min(st.charge, st.release, st.holds) < 0 then record.damaged(rec.key, 'holds that do not add up') end
         if #moments > 0 then holds.charge(rec, st, moments, charges) end
         st.lapsed, rec.lapsed = min(st.lapsed + lapsed, 2 ^ 32 - 1), max(rec.lapsed, lapsed)
@@ -183,38 +183,38 @@ function holds.charge(rec, held, moments, units)
   st.limit, rec.rewrite, rec.now = held.limit, true, now
 end
 
--- gone returns the last ms at which units count that are charged at a deadline to a log whose newest entry is `newest`.
-local function gone(st, deadline, newest)
+-- counts_until returns the last ms at which units count that are charged at a deadline to a log whose newest entry is `newest`.
+local function counts_until(st, deadline, newest)
   return max(slide.dated(deadline, st.limit, st.window), newest) + st.window
 end
 
 function holds.matters_until(st)
-  return max(st.released - 1, st.charged > 0 and gone(st, st.charged, 0) or 0)
+  return max(st.last_release - 1, st.last_charge > 0 and counts_until(st, st.last_charge, 0) or 0)
 end
 
 -- reported returns the ms that a reply reports as the newest admission of a window whose newest one is `last`: with held units
--- it is later, such that the window seems empty exactly when all held units have ended, too. charged and released are the
--- latest deadlines of these, and limit is that of their state.
-function holds.reported(kind, window, limit, last, charged, released)
-  if kind == CONCURRENCY then return released end
-  if kind ~= SLIDE then return max(last, released - 1) end
-  return max(last, released - window - 1, charged > 0 and slide.dated(charged, limit, window) or 0)
+-- it is later, such that the window seems empty exactly when all held units have ended, too. last_charge and last_release are
+-- the latest deadlines of these, and limit is that of their state.
+function holds.reported(kind, window, limit, last, last_charge, last_release)
+  if kind == CONCURRENCY then return last_release end
+  if kind ~= SLIDE then return max(last, last_release - 1) end
+  return max(last, last_release - window - 1, last_charge > 0 and slide.dated(last_charge, limit, window) or 0)
 end
 
 -- reported_last returns the same for a state in memory.
 function holds.reported_last(st)
   local held = st.held
   if not held or held.cells == 0 then return st.reported_last end
-  return holds.reported(st.kind, st.window, held.limit, st.reported_last, held.charged, held.released)
+  return holds.reported(st.kind, st.window, held.limit, st.reported_last, held.last_charge, held.last_release)
 end
 
 -- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest deadlines of
 -- units to charge and to release. It returns nothing if the slow path has to decide: if some have lapsed, or the clock is
 -- before the newest hold. Deadlines are later than any charge, so the clock of the node is enough to find what has lapsed.
 function holds.beside(s, at, clock)
-  local last, charge, release, charged, released, next = unpack('>I6xxxxxxxxxxxxxI6I6xxxxI6I6I6', s, at)
+  local last, charge, release, last_charge, last_release, next = unpack('>I6xxxxxxxxxxxxxI6I6xxxxI6I6I6', s, at)
   if last > clock or next > 0 and next <= clock then return end
-  return charge + release, charged, released
+  return charge + release, last_charge, last_release
 end
 
 -- weigh sets, for each window of a spec, its state and the units that count: those charged and those held. If strict, an
@@ -238,7 +238,7 @@ local function ends(st, rec, newest)
   for at = 1, #s, CELL do
     local deadline, charge, release = unpack('>I6I6I6', s, at)
     if release > 0 then list[#list + 1] = { deadline, release } end
-    if charge > 0 then list[#list + 1] = { gone(st, deadline, newest) + 1, charge } end
+    if charge > 0 then list[#list + 1] = { counts_until(st, deadline, newest) + 1, charge } end
   end
   if st.charge > 0 and st.release > 0 then table.sort(list, function(a, b) return a[1] < b[1] end) end
   local moments, rest = { [0] = rec.now }, { [0] = st.charge + st.release }

@@ -6,8 +6,8 @@
 --   pairs, strict      what the live leases were granted for, see lease.lua
 --   seq                that of the newest loan
 --   no_lending_until   ms
---   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, over (its
---                      lease has ended), strict, and out (by state name, the units that it may have in use)
+--   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, ended (whether
+--                      its lease has ended), strict, and out (by state name, the units that it may have in use)
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -46,8 +46,8 @@ local function fresh(shards)
   return { shards = shards, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
 end
 
--- counts returns how many units of a state a shard may have in use.
-local function counts(l, name, strict)
+-- units_out returns how many units of a state a shard may have in use.
+local function units_out(l, name, strict)
   local n = l.out[name] or 0
   return strict and not l.strict and 2 * n or n
 end
@@ -57,7 +57,7 @@ local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
   local name, limit = sub(h.pairs, 1, 8), #h.pairs == layout.NAME_BYTES and unpack('>I5', h.pairs, 9) or 0
   for _, l in ipairs(h.lent) do
-    lent = lent + counts(l, name, h.strict)
+    lent = lent + units_out(l, name, h.strict)
     for of, n in pairs(l.out) do
       local last = floor(l.seq / 1000) + LEASE + lease.life(of)
       ending = max(ending, last)
@@ -78,7 +78,7 @@ end
 local function collect(h, r)
   local l = lent_to(h, r.shard)
   if not l or r.stale or r.seq < l.seq or r.incarnation ~= l.incarnation then return end
-  l.over = l.over or r.over
+  l.ended = l.ended or r.ended
   if r.strict ~= l.strict then
     for name in pairs(l.out) do
       if not r.used[name] then return end -- it would count otherwise than the table says
@@ -90,7 +90,7 @@ local function collect(h, r)
   l.strict = r.strict
 end
 
-local function live(l, clock) return not l.over and clock <= floor(l.seq / 1000) + LEASE end
+local function live(l, clock) return not l.ended and clock <= floor(l.seq / 1000) + LEASE end
 
 local function same(h, q) return h.pairs == q.pairs and h.strict == q.strict end
 
@@ -114,7 +114,7 @@ local function room_of(h, q, uses, others)
   for i = 1, q.count do
     local name, limit = q.names[i], q.limits[i]
     room[i] = min(limit, limits[name] or limit) - uses[i]
-    for _, l in ipairs(h.lent) do room[i] = room[i] - counts(l, name, q.strict) end
+    for _, l in ipairs(h.lent) do room[i] = room[i] - units_out(l, name, q.strict) end
   end
   return room
 end
@@ -125,7 +125,7 @@ local function unread(h, clock, q, read)
   local recalls, alike = {}, same(h, q)
   for _, l in ipairs(h.lent) do
     local needed = not alike and live(l, clock)
-    for _, name in ipairs(q.names) do needed = needed or counts(l, name, q.strict) > 0 end
+    for _, name in ipairs(q.names) do needed = needed or units_out(l, name, q.strict) > 0 end
     if needed and not (read[l.shard] and read[l.shard] >= l.seq) then
       recalls[#recalls + 1] = { l = l, close = not alike }
     end
@@ -141,24 +141,24 @@ local function lend(h, clock, q, refusal, room)
     or refusal.seq ~= l.seq and clock < floor(l.seq / 1000) + GRACE) then return end
   local loan, more = { seq = max(h.seq + 1, clock * 1000), held = {}, headroom = {} }, false
   for i, name in ipairs(q.names) do
-    local piece, has = floor(room[i] / h.shards), l and counts(l, name, q.strict) or 0
+    local piece, has = floor(room[i] / h.shards), l and units_out(l, name, q.strict) or 0
     if room[i] < floor(q.limits[i] / SCARCE) then piece = 0 end
     if has + piece < q.cost then return end
     more = more or piece > 0
     loan.held[i], loan.headroom[i] = has + piece, room[i] - piece
   end
-  if not more and not refusal.over then return end
+  if not more and not refusal.ended then return end
   local out, names = {}, q.count
   for i, name in ipairs(q.names) do out[name] = loan.held[i] end
   for name, n in pairs(l and l.out or {}) do -- units of other specs still count
-    if n > 0 and not out[name] then out[name], names = counts(l, name, q.strict), names + 1 end
+    if n > 0 and not out[name] then out[name], names = units_out(l, name, q.strict), names + 1 end
   end
   local all = names
   for _, other in ipairs(h.lent) do
     for _ in pairs(other ~= l and other.out or {}) do all = all + 1 end
   end
   if names > layout.STATES or all > lease.NAMES or not l and #h.lent >= lease.SHARDS then return end
-  h.lent[at or #h.lent + 1] = { shard = refusal.shard, seq = loan.seq, incarnation = refusal.incarnation, over = false,
+  h.lent[at or #h.lent + 1] = { shard = refusal.shard, seq = loan.seq, incarnation = refusal.incarnation, ended = false,
     strict = q.strict, out = out }
   h.pairs, h.strict, h.seq = q.pairs, q.strict, loan.seq
   return loan
@@ -168,7 +168,7 @@ end
 -- is denied, and the loan. uses are the home's own units in use, by window. reports is how many reports there were. read has
 -- the newest seq that was read of each shard; a shard that cannot be reached is in it, too.
 function home.decide(h, clock, q, uses, requests, refusal, reports, read)
-  if refusal and refusal.over then
+  if refusal and refusal.ended then
     collect(h, refusal)
     read[refusal.shard] = max(read[refusal.shard] or 0, refusal.seq)
   end
@@ -190,10 +190,10 @@ end
 -- refused reads the number of a shard and its refusal, see shard.lua.
 local function refused(s, q)
   if s == '' then return end
-  local r, over = { used = {}, strict = q.strict }
-  r.shard, r.clock, r.incarnation, r.seq, over = unpack('>I4I6I6I7B', s)
-  r.over = over == 1
-  for i, name in ipairs(r.over and q.names or {}) do r.used[name] = unpack('>I6', s, 25 + (i - 1) * 12) end
+  local r, ended = { used = {}, strict = q.strict }
+  r.shard, r.clock, r.incarnation, r.seq, ended = unpack('>I4I6I6I7B', s)
+  r.ended = ended == 1
+  for i, name in ipairs(r.ended and q.names or {}) do r.used[name] = unpack('>I6', s, 25 + (i - 1) * 12) end
   return r
 end
 
@@ -203,7 +203,7 @@ local function reported(s)
   while at <= #s do
     local r, flags, n = { used = {} }
     r.shard, r.seq, r.incarnation, flags, n, at = unpack('>I4I7I6BB', s, at)
-    r.stale, r.over, r.strict = flags % 2 == 1, flags % 4 >= 2, flags >= 4
+    r.stale, r.ended, r.strict = flags % 2 == 1, flags % 4 >= 2, flags >= 4
     for _ = 1, n do
       r.used[sub(s, at, at + 7)] = unpack('>I6', s, at + 8)
       at = at + 14
@@ -221,8 +221,8 @@ end
 -- ARGV[2] requests 4 bytes, the number of shards that the caller wants 2
 -- ARGV[3] the spec, see spec.lua
 -- ARGV[4] empty, or the number of the shard that refused 4, then its refusal, see shard.lua
--- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: over, 4: counted in full), states 1, per
---         state its name 8, used 6
+-- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: its lease has ended, 4: counted in full),
+--         states 1, per state its name 8, used 6
 -- ARGV[6] the numbers of shards that cannot be reached, 4 each
 -- ARGV[7] absent or empty, or the fields of the id of the only request, see admit.lua
 -- returns with such fields, first 1 byte: 1 if its id is known, and then the rest is as rl_admit returns it. Otherwise
@@ -271,7 +271,7 @@ function lib.lend(keys, args)
   local function add(s) reply[#reply + 1] = s end
   for i = 1, q.count do
     local st, lent, first = states[i], 0, 0
-    for _, l in ipairs(h.lent) do lent = lent + counts(l, q.names[i], q.strict) end
+    for _, l in ipairs(h.lent) do lent = lent + units_out(l, q.names[i], q.strict) end
     calls = max(calls, lib.rate.at(clock, st.last, st.rate))
     local own, last, newest = uses[i] + units, holds.reported_last(st), st.reported_newest
     if granted < requests and own > 0 then first = lease.first(rec, st, own, q.strict) end
@@ -282,7 +282,7 @@ function lib.lend(keys, args)
   add(pack('>I2', #h.lent))
   for _, l in ipairs(h.lent) do
     add(pack('>I4I6', l.shard, l.incarnation))
-    for _, name in ipairs(q.names) do add(pack('>I6', counts(l, name, q.strict))) end
+    for _, name in ipairs(q.names) do add(pack('>I6', units_out(l, name, q.strict))) end
   end
   add(pack('>I2', #recalls))
   for _, r in ipairs(recalls) do

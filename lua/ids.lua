@@ -32,21 +32,21 @@ lib.ids = ids
 --   found             the request and the first reply, if the id is known, else false
 --   till, release, ttl, settled
 --                     if the id is known, the other fields of its entry
--- Only this file uses the key (of), its hash (name), the field and the digest of the id, the other entries in its bucket
--- (rest), and the ms at which the hash expires (ending).
+-- Only this file uses the key (record_key), its hash, the bucket and the digest of the id, the other entries in its bucket
+-- (others), and the ms at which the hash expires (ending).
 local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0 }
-local of, name, field, digest, rest, ending = '', '', '', '', '', 0
+local record_key, hash, bucket, digest, others, ending = '', '', '', '', '', 0
 ids.id = id
 
 -- sift returns a bucket's entries without those that have expired at now. If the bucket is the id's own, it also removes the
 -- id's entry, and reads it into memory unless it has expired. It subtracts what it removes from the counts.
 local function sift(s, now, own)
-  if #s > layout.BUCKET_BYTES then record.damaged(of, 'a bucket of ' .. #s .. ' bytes of ids') end
+  if #s > layout.BUCKET_BYTES then record.damaged(record_key, 'a bucket of ' .. #s .. ' bytes of ids') end
   local at, from, left = 1, 1, ''
   while at <= #s do
     local d, k, till, bytes = unpack('>c14BI6I2', s, at)
     local stop = at + FRONT + bytes
-    if not id[k] or stop > #s + 1 then record.damaged(of, 'ids that end within themselves') end
+    if not id[k] or stop > #s + 1 then record.damaged(record_key, 'ids that end within themselves') end
     local mine = own and d == digest and k == id.kind
     if mine or till <= now then
       if at > from then left = left .. sub(s, from, at - 1) end
@@ -66,24 +66,24 @@ local function sift(s, now, own)
 end
 
 -- open reads what is stored about an id into memory.
-function ids.open(key, kind, bucket, rest_of_digest, clock)
-  of, name, field, digest, rest, id.kind, id.found = key, key .. '%i', bucket, rest_of_digest, '', kind, false
-  local got = call('HMGET', name, 'n', field)
-  local n, s, others = got[1], got[2]
+function ids.open(key, kind, field, rest_of_digest, clock)
+  record_key, hash, bucket, digest, others, id.kind, id.found = key, key .. '%i', field, rest_of_digest, '', kind, false
+  local got = call('HMGET', hash, 'n', bucket)
+  local n, s, count = got[1], got[2]
   if n then
-    id[1], others, ending, id.last = unpack(COUNTS, n) -- the last two counts as one number, which is faster
-    id[2], id[3] = (others - others % SHIFT) / SHIFT, others % SHIFT
+    id[1], count, ending, id.last = unpack(COUNTS, n) -- the last two counts as one number, which is faster
+    id[2], id[3] = (count - count % SHIFT) / SHIFT, count % SHIFT
     if ending > clock + 4 * YEAR or id.last > clock + YEAR then record.damaged(key, 'ids of the far future') end
   else
     id[1], id[2], id[3], ending, id.last = 0, 0, 0, 0, 0
   end
-  if s then rest = sift(s, clock, true) end
+  if s then others = sift(s, clock, true) end
 end
 
 -- record opens the key's record at the clock, or at the newest change of an id if that is later. The id may have expired by
 -- then.
 function ids.record(clock)
-  local rec = record.open(of, max(clock, id.last))
+  local rec = record.open(record_key, max(clock, id.last))
   if id.till <= rec.now then id.found = false end
   return rec
 end
@@ -92,18 +92,18 @@ local function counted() return pack(COUNTS, id[1], id[2] * SHIFT + id[3], endin
 
 -- sweep drops the expired entries of the id's bucket and of the buckets after it.
 local function sweep(now)
-  local fields, set, first = {}, { field, rest }, unpack('>I2', field)
+  local fields, set, first = {}, { bucket, others }, unpack('>I2', bucket)
   for i = 1, SLICE do fields[i] = pack('>I2', (first + i) % BUCKETS) end
-  for i, s in ipairs(call('HMGET', name, _G.unpack(fields))) do
+  for i, s in ipairs(call('HMGET', hash, _G.unpack(fields))) do
     local left = s and sift(s, now)
     if s and #left < #s then set[#set + 1], set[#set + 2] = fields[i], left end
   end
-  call('HSET', name, 'n', counted(), _G.unpack(set))
+  call('HSET', hash, 'n', counted(), _G.unpack(set))
 end
 
 -- full reports whether there may be no room for another id.
 function ids.full()
-  return id[id.kind] >= MOST and id.kind ~= LEASE or #rest > layout.BUCKET_BYTES - 1024 -- leases have cells that count
+  return id[id.kind] >= MOST and id.kind ~= LEASE or #others > layout.BUCKET_BYTES - 1024 -- leases have cells that count
 end
 
 -- admits raises an error if there is no room for another id.
@@ -125,21 +125,21 @@ function ids.keep(now, till, asked, answer)
   id[kind] = id[kind] + 1
   if now > id.last then id.last = now end
   if moves then ending = lib.holds.deadline(now, till - now) end
-  call('HSET', name, field, rest .. digest .. front .. asked .. answer, 'n', counted())
-  if moves then record.expire(name, ending) end
+  call('HSET', hash, bucket, others .. digest .. front .. asked .. answer, 'n', counted())
+  if moves then record.expire(hash, ending) end
 end
 
 -- drop forgets an id.
 function ids.drop(now)
   id.last = max(id.last, now)
   if id[1] + id[2] + id[3] <= 0 then
-    call('UNLINK', name)
+    call('UNLINK', hash)
     return
   end
-  if rest == '' then
-    call('HDEL', name, field)
-    call('HSET', name, 'n', counted())
+  if others == '' then
+    call('HDEL', hash, bucket)
+    call('HSET', hash, 'n', counted())
   else
-    call('HSET', name, field, rest, 'n', counted())
+    call('HSET', hash, bucket, others, 'n', counted())
   end
 end

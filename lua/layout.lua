@@ -112,18 +112,18 @@ layout.FIELDS[layout.SHARD] = layout.FIELDS[layout.HOME]
 
 -- The fields of a window's held units. last: the ms of the newest hold. rate: of holds, see rate.lua. cells, slots: how many
 -- cells there are, see holds.lua, and the size of the area in cells. holds, charge, release: the sums over all cells. lapsed:
--- how many holds have lapsed. charged, released: the latest deadlines of units to charge and to release, 0 if there are none.
+-- how many holds have lapsed. last_charge, last_release: the latest deadlines of units to charge and to release, 0 without any.
 -- next: the earliest deadline, 0 without cells. The fast path reads it instead of the cells.
 local HELD = {
   bytes = 53,
   read = function(st, s, at)
-    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.charged, st.released, st.next =
+    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.last_charge, st.last_release, st.next =
       unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, at)
   end,
   write = function(st)
     if st.cells == 0 then return pack('>I10I3I3', 0, 0, st.slots) .. string.rep('\0', 37) end -- this also resets lapsed
     return pack('>I6I4I3I3I3I6I6I4I6I6I6', st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed,
-      st.charged, st.released, st.next)
+      st.last_charge, st.last_release, st.next)
   end,
 }
 for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED, layout.CONCURRENCY }) do

@@ -25,7 +25,7 @@ lib.lease = lease
 
 function lease.matters_until(st) return st.ending end
 
--- life returns the longest time, in ms, that a unit of a state counts.
+-- life returns for how long, in ms, a unit may count after it is admitted, without the rounding of a log's grid.
 function lease.life(name)
   local kind, buckets, window = unpack('>BI2I5', name)
   return kind == COUNTER and window + ceil(window / max(buckets, 1)) or window

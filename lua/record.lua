@@ -61,10 +61,10 @@ end
 
 -- text_of returns the decimal text of a number. It caches the last one: a batch often converts the same number again, and that
 -- is slow.
-local converted, text
+local converted, decimal
 local function text_of(n)
-  if n ~= converted then converted, text = n, format('%d', n) end
-  return text
+  if n ~= converted then converted, decimal = n, format('%d', n) end
+  return decimal
 end
 
 -- cache returns a function that calls make(key, ...) and caches what it returned, for at most `most` keys. A full cache is
@@ -195,7 +195,8 @@ end
 local function clean(st) st.area, st.patch, st.block = false, false, false end
 
 -- load reads the record that begins with s into memory, and applies the holds that have lapsed. reach is how many bytes of the
--- record were requested; d is its directory, if that is known.
+-- record were requested. If s has that many, there may be more: load then reads up to the inline size. d is the record's
+-- directory, if that is known.
 function record.load(key, clock, s, reach, d)
   for i = 1, rec.count do clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
@@ -329,8 +330,9 @@ function record.expire(key, ms, gt)
 end
 
 -- store writes the record s over the stored one, whose bytes are old, to live until the ms expires. moves says whether expires
--- differs from before; alone, whether no other state of the record may matter for longer. s is usually at least as long as old,
--- and then SETRANGE is used: it costs half as much as SET.
+-- differs from before. alone says whether expires is right for the whole record; otherwise another state may matter for longer,
+-- and the time to live is only ever extended. s is usually at least as long as old, and then SETRANGE is used: it costs half as
+-- much as SET.
 function record.store(key, old, s, expires, moves, alone)
   if alone and (old == '' or #s < #old) then
     call('SET', key, s, 'PXAT', text_of(expires))

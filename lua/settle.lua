@@ -29,8 +29,8 @@ function lib.settle_one(key, clock, asked)
   local kind, field, digest, cost = unpack('>Bc2c14I6', asked)
   ids.open(key, kind, field, digest, clock)
   if not id.found then return reply(0, 0, 0, 0) end
-  local q, release, settled = by_id.asked(), id.release == 1, id.settled
-  id.settled = cost + 1
+  local q, release, settled = by_id.first_spec(), id.release == 1, id.settled
+  id.settled = cost + 1 -- is stored by ended, if this call settles the hold; 0 means that it is out
   if settled == 0 and id.last <= clock and fast_holds.settle(q, id.till, release, key, clock, cost) then
     ended(kind, clock)
     return reply(1, cost, q.cost, 0)
@@ -42,7 +42,7 @@ function lib.settle_one(key, clock, asked)
     if cost + 1 ~= settled then return reply(0, 0, 0, 0) end
     return reply(2, cost, q.cost, 0)
   end
-  if not holds.out(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
+  if not holds.still_held(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
   local states, uses = {}, {}
   holds.weigh(rec, q, states, uses, false)
   local most = q.kind == lib.layout.COUNTER and IN_A_COUNTER or COUNTABLE

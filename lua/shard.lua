@@ -41,8 +41,8 @@ local function remember(rec, p, q)
 end
 
 -- ask returns how many requests are granted, the room by window, the refusal, and whether the record has to be saved. The
--- refusal is empty if all requests are granted; else it is the clock 6, incarnation 6, seq 7, over 1, and if over is 1, per
--- window the units in use 6 and the ms until the first of them no longer counts 6.
+-- refusal is empty if all requests are granted; else it is the clock 6, incarnation 6, seq 7, 1 if its lease has ended 1, and
+-- then per window the units in use 6 and the ms until the first of them no longer counts 6.
 function shard.ask(rec, q, states, uses, requests)
   local p = lease.open(rec, SHARD)
   local alive, granted, rooms = live(p, rec), 0, {}
@@ -119,7 +119,7 @@ local RECALL, FORGET = 0, 1
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in full),
 --         then the names of states to report on, 8 each
--- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease is over, 4: counted in full), ms until its lease ends 6,
+-- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease has ended, 4: counted in full), ms until its lease ends 6,
 --         the clock 6, per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as
 --         last charged 5, rate 3, last 6, newest 6, see decide.lua
 -- Cost: O(states), one write if something changes.

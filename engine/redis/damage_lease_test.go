@@ -20,7 +20,7 @@ const (
 // tables are the tables of a home that has lent 5 units of 10 to shard 1, and of that shard.
 var tables = map[int]string{
 	homeKind: `{shards=3, pairs=pair, strict=false, seq=clock*1000, no_lending_until=0,
-		lent={{shard=1, seq=clock*1000, incarnation=1, over=false, strict=false, out={[name]=5}}}}`,
+		lent={{shard=1, seq=clock*1000, incarnation=1, ended=false, strict=false, out={[name]=5}}}}`,
 	shardKind: `{incarnation=1, seq=clock*1000, pairs=pair, strict=false, held={5}, headroom={5}, taken=clock,
 		lease=clock+1000}`,
 }
@@ -128,7 +128,7 @@ func TestHomeTablesAtTheirBounds(t *testing.T) {
 			t.lent[1].seq, t.lent[1].shard, t.lent[1].incarnation = t.seq, 999999999, clock + year`,
 		"units":  `t.lent[1].out[name] = 2^46`,
 		"states": `for i = 1, 63 do t.lent[1].out[state(2, 1000, year - i)] = 1 end`,
-		"shards": `for i = 2, 1024 do t.lent[i] = {shard=i, seq=t.seq, incarnation=1, over=false, strict=false, out={[name]=5}} end`,
+		"shards": `for i = 2, 1024 do t.lent[i] = {shard=i, seq=t.seq, incarnation=1, ended=false, strict=false, out={[name]=5}} end`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			a.forgetAll(t)
