@@ -9,9 +9,11 @@ import (
 	"sync/atomic"
 )
 
-// conns bounds the number of connections. At the bound, a new connection replaces the one that
-// has been idle for longest. So clients that only keep connections open cannot lock others out:
-// a probe of /healthz always gets in, unless every connection has a request in progress.
+// conns bounds the number of connections. At the bound, a new connection replaces an idle one: of
+// the address with the most connections, the one that has been idle for longest. A connection is
+// idle until a request's header has arrived. So clients of one address, whether they keep
+// connections open or open new ones all the time, cannot lock out those of other addresses: a
+// probe of /healthz gets in, unless every connection has a request in progress.
 type conns struct {
 	max     int          // the most connections
 	refused atomic.Int64 // connections that were refused because all others were busy
@@ -24,6 +26,7 @@ type conns struct {
 type conn struct {
 	net.Conn
 	all  *conns
+	from string        // the peer's address, without the port
 	at   *list.Element // element of open; nil once the connection is closed; guarded by all.mu
 	busy bool          // a request is in progress; guarded by all.mu
 }
@@ -53,7 +56,8 @@ func (l *boundListener) Accept() (net.Conn, error) {
 // add counts a connection, and closes an idle one if there are too many. It returns nil if there
 // are too many and all are busy.
 func (c *conns) add(nc net.Conn) *conn {
-	added := &conn{Conn: nc, all: c}
+	from, _, _ := net.SplitHostPort(nc.RemoteAddr().String()) // it is a TCP address
+	added := &conn{Conn: nc, all: c, from: from}
 	c.mu.Lock()
 	var replaced *conn
 	if c.open.Len() >= c.max {
@@ -71,14 +75,19 @@ func (c *conns) add(nc net.Conn) *conn {
 	return added
 }
 
-// idle returns the connection that has been idle for longest, or nil. The caller holds mu.
-func (c *conns) idle() *conn {
+// idle returns an idle connection of the address with the most connections, the one that has been idle
+// for longest; or nil. The caller holds mu.
+func (c *conns) idle() (found *conn) {
+	each := make(map[string]int)
 	for e := c.open.Front(); e != nil; e = e.Next() {
-		if idle := e.Value.(*conn); !idle.busy {
-			return idle
+		each[e.Value.(*conn).from]++
+	}
+	for e := c.open.Front(); e != nil; e = e.Next() {
+		if idle := e.Value.(*conn); !idle.busy && (found == nil || each[idle.from] > each[found.from]) {
+			found = idle
 		}
 	}
-	return nil
+	return found
 }
 
 // len returns the number of connections.

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -39,6 +40,38 @@ func TestSilentConnectionsDoNotLockOthersOut(t *testing.T) {
 	defer s.conns.mu.Unlock()
 	require.LessOrEqual(t, s.conns.open.Len(), MaxConnections)
 	require.Zero(t, s.conns.refused.Load())
+}
+
+// pipe is one side of a connection from an address.
+type pipe struct {
+	net.Conn
+	from net.IP
+}
+
+func (p pipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: p.from, Port: 1} }
+
+// However many connections come from one address, those of another one are not replaced, even before
+// they have sent a request.
+func TestOneAddressReplacesOnlyItsOwnConnections(t *testing.T) {
+	t.Parallel()
+	c := &conns{max: 4}
+	connect := func(last byte) *conn {
+		here, there := net.Pipe()
+		t.Cleanup(func() { require.NoError(t, errors.Join(here.Close(), there.Close())) })
+		return c.add(pipe{here, net.IPv4(192, 0, 2, last)})
+	}
+	probe := connect(1)
+	for range 20 {
+		require.NotNil(t, connect(2))
+		require.NotNil(t, probe.at, "the connection is still open")
+	}
+	other := connect(3) // replaces one of 2
+	require.NotNil(t, probe.at)
+	for range 20 {
+		require.NotNil(t, connect(2))
+		require.NotNil(t, other.at)
+	}
+	require.Equal(t, 4, c.len())
 }
 
 // A connection with a request in progress is not closed for a new one. If all are busy, a new
