@@ -1,8 +1,10 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -93,9 +95,13 @@ type history struct {
 	points []point // oldest first; guarded by mu; the elements are never modified
 }
 
+// add adds the newest point. It drops later ones, which are there if the clock was set back.
 func (h *history) add(p point) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if n, _ := slices.BinarySearchFunc(h.points, p.Time, func(q point, t int64) int { return cmp.Compare(q.Time, t) }); n < len(h.points) {
+		h.points = slices.Clone(h.points[:n])
+	}
 	if len(h.points) == maxHistory {
 		h.points = h.points[1:]
 	}

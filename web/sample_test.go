@@ -62,6 +62,20 @@ func TestPointsHaveTheFiguresOfASecond(t *testing.T) {
 	require.InDelta(t, 50_000, *p.P99, 7000)
 }
 
+func TestHistoryHasNoPointsFromTheFuture(t *testing.T) {
+	t.Parallel()
+	var h history
+	for _, at := range []int64{1, 2, 3, 9} {
+		h.add(point{Time: at})
+	}
+	before := h.all()
+	for _, at := range []int64{3, 4} { // the clock was set back
+		h.add(point{Time: at})
+	}
+	require.Equal(t, []point{{Time: 1}, {Time: 2}, {Time: 3}, {Time: 4}}, h.all())
+	require.Equal(t, []point{{Time: 1}, {Time: 2}, {Time: 3}, {Time: 9}}, before, "what was sent does not change")
+}
+
 func TestHistoryKeepsTheNewestPoints(t *testing.T) {
 	t.Parallel()
 	var h history

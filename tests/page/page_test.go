@@ -417,6 +417,29 @@ func TestNewVersionReloadsThePage(t *testing.T) {
 	p.holds(`typeof snapshot !== 'undefined' && snapshot?.version === '0.2.0' && !window.before`)
 }
 
+// The clock of rlproxy's machine may be set back, and a name may occur twice for a moment.
+func TestPageGoesOnAfterOddSnapshots(t *testing.T) {
+	t.Parallel()
+	f := showcase(t)
+	p := open(t, f.URL, 1280, 900, "light")
+	p.holds(`!!snapshot`)
+	p.do(chromedp.Evaluate[chromedp.Void](`{
+		disconnect();
+		const base = structuredClone(snapshot);
+		for (let i = 1; i <= 9; i++) {
+			const s = structuredClone(base);
+			s.time = s.point.t = base.time - 3600_000 + i * 1000;
+			s.point.decisions = 1234;
+			s.nodes.push(s.nodes[0]);
+			take(s);
+		}
+		disconnect();
+	}`))
+	p.holds(`points.at(-1).decisions === 1234`)
+	p.holds(`[...trails.values()].every(t => t.length === 9)`)
+	p.holds(`document.querySelectorAll('#nodes tbody tr').length === snapshot.nodes.length`)
+}
+
 // TestPageDoesNotGrow shows a quarter of an hour with ever new keys and denials.
 func TestPageDoesNotGrow(t *testing.T) {
 	t.Parallel()
