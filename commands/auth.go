@@ -93,6 +93,7 @@ func runAuth(c *client, args [][]byte) {
 func (c *client) renew(a *acl.List) {
 	c.acl = a
 	if c.user == nil {
+		c.become(a.Anonymous()) // perhaps no login is needed any more
 		return
 	}
 	c.tx.spoiled = c.tx.open // the old rules allowed the queued commands

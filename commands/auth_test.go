@@ -60,6 +60,11 @@ func TestSetACLAppliesFromTheNextPipelineOn(t *testing.T) {
 	h.SetACL(users(t, "default off"))
 	require.Equal(t, "-WRONGPASS invalid username-password pair or user is disabled.\r\n", ask(h, anonymous, words("AUTH", "default", "secret")))
 	require.False(t, anonymous.Closing())
+
+	waiting := open(h, 5)
+	require.Equal(t, "-NOAUTH Authentication required.\r\n", ask(h, waiting, words("PING")))
+	h.SetACL(users(t, "default on nopass ~* +@all"))
+	require.Equal(t, "+PONG\r\n", ask(h, waiting, words("PING")), "no login is needed any more")
 }
 
 func TestLoginRepliesAreThoseOfRedis(t *testing.T) {
