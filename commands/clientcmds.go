@@ -156,7 +156,7 @@ func runClientKill(c *client, args [][]byte) {
 		c.OK()
 		return
 	}
-	f, skipMe, msg := clients.ParseKill(args[2:])
+	f, skipMe, msg := clients.ParseKill(args[2:], func(user string) bool { return c.acl.User(user) != nil })
 	if msg != "" {
 		c.Error(msg)
 		return

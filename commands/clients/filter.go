@@ -62,9 +62,9 @@ func ParseList(words [][]byte) (f Filter, msg string) {
 	return f, msg
 }
 
-// ParseKill parses the pairs of words after CLIENT KILL. skipMe reports whether the calling
-// client is spared. msg is an error reply, or empty.
-func ParseKill(words [][]byte) (f Filter, skipMe bool, msg string) {
+// ParseKill parses the pairs of words after CLIENT KILL. known reports whether there is a user with
+// a name. skipMe reports whether the calling client is spared. msg is an error reply, or empty.
+func ParseKill(words [][]byte, known func(user string) bool) (f Filter, skipMe bool, msg string) {
 	skipMe = true
 	for ; len(words) >= 2; words = words[2:] {
 		value := string(words[1])
@@ -79,6 +79,8 @@ func ParseKill(words [][]byte) (f Filter, skipMe bool, msg string) {
 			if msg := f.setKind(words[1]); msg != "" {
 				return f, skipMe, msg
 			}
+		case word.Is(option, "USER") && !known(value):
+			return f, skipMe, "ERR No such user '" + string(word.Quote(words[1])) + "'"
 		case word.Is(option, "USER"):
 			f.user = &value
 		case word.Is(option, "ADDR"):

@@ -61,16 +61,16 @@ func TestParseKillCombinesItsFilters(t *testing.T) {
 		"ADDR 10.0.0.1:1001":                   {[]int64{2}, true},
 		"LADDR 127.0.0.1:6380 ADDR 10.0.0.1:1": {nil, true},
 	} {
-		f, skipMe, msg := ParseKill(bytes.Fields([]byte(line)))
+		f, skipMe, msg := ParseKill(bytes.Fields([]byte(line)), func(user string) bool { return user != "nobody" })
 		require.Empty(t, msg, line)
 		require.Equal(t, want.skipMe, skipMe, line)
 		require.Equal(t, want.ids, chosen(f), line)
 	}
 	for line, want := range map[string]string{
 		"ID 0": reply.ErrKillID, "ID x": reply.ErrKillID, "TYPE x": "ERR Unknown client type 'x'", "SKIPME maybe": reply.ErrSyntax,
-		"WHAT x": reply.ErrSyntax, "ID 2 USER": reply.ErrSyntax,
+		"WHAT x": reply.ErrSyntax, "ID 2 USER": reply.ErrSyntax, "USER nobody ID 0": "ERR No such user 'nobody'",
 	} {
-		_, _, msg := ParseKill(bytes.Fields([]byte(line)))
+		_, _, msg := ParseKill(bytes.Fields([]byte(line)), func(user string) bool { return user != "nobody" })
 		require.Equal(t, want, msg, line)
 	}
 	require.Equal(t, []int64{3}, chosen(ByAddr("10.0.0.1:1002")))
