@@ -14,7 +14,7 @@ import (
 
 func serverRows() []row {
 	return []row{{Command: table.Command{
-		Name: "info", Arity: -1, Flags: helpFlags, ACL: []string{"@dangerous"},
+		Name: "info", Arity: -1, Flags: table.HelpFlags, ACL: []string{"@dangerous"},
 		Tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		Group: "server", Since: "1.0.0", Cost: "O(1)",
 		Summary:  "Returns information about the server: all sections, or the given ones",

@@ -1,6 +1,7 @@
 package resp
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 )
@@ -51,27 +52,18 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// orDefault returns v, or def when v is zero.
-func orDefault[T comparable](v, def T) T {
-	var zero T
-	if v == zero {
-		return def
-	}
-	return v
-}
-
 // withDefaults returns c with every default filled in.
 func (c Config) withDefaults() Config {
-	c.MaxClients = orDefault(c.MaxClients, 10_000)
-	c.HandshakeTimeout = orDefault(c.HandshakeTimeout, 10*time.Second)
-	c.WriteTimeout = orDefault(c.WriteTimeout, 30*time.Second)
-	c.MaxArgs = orDefault(c.MaxArgs, 1024*1024)
-	c.ProtoMaxBulkLen = orDefault(c.ProtoMaxBulkLen, 64<<20)
-	c.QueryBufferLimit = orDefault(c.QueryBufferLimit, 128<<20)
-	c.OutputBufferLimit = orDefault(c.OutputBufferLimit, 256<<20)
+	c.MaxClients = cmp.Or(c.MaxClients, 10_000)
+	c.HandshakeTimeout = cmp.Or(c.HandshakeTimeout, 10*time.Second)
+	c.WriteTimeout = cmp.Or(c.WriteTimeout, 30*time.Second)
+	c.MaxArgs = cmp.Or(c.MaxArgs, 1024*1024)
+	c.ProtoMaxBulkLen = cmp.Or(c.ProtoMaxBulkLen, 64<<20)
+	c.QueryBufferLimit = cmp.Or(c.QueryBufferLimit, 128<<20)
+	c.OutputBufferLimit = cmp.Or(c.OutputBufferLimit, 256<<20)
 	if c.Memory == nil {
 		c.Memory = NewMemory(1 << 30)
 	}
-	c.Logger = orDefault(c.Logger, slog.Default())
+	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c
 }

@@ -44,11 +44,6 @@ const (
 	AtOnce
 )
 
-var (
-	adminFlags = []string{"admin", "noscript", "loading", "stale"}
-	helpFlags  = []string{"loading", "stale"}
-)
-
 // Row returns the command CONFIG.
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
@@ -57,20 +52,15 @@ func Row(c Config) table.Row {
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "config|get", Arity: -3, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
+		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
 		Summary:  "Returns parameters that match a glob-like <pattern> and their values",
 		Args:     []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
 		Replies:  "Map (flat in RESP2) of names and values; empty if nothing matches.",
 		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
 	},
 		Run: c.get,
-	}, {Command: table.Command{
-		Name: "config|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "5.0.0", Cost: "O(1)",
-		Summary:  "Prints this help",
-		Replies:  "Array of lines.",
-		Examples: []table.Example{{Line: "CONFIG HELP", Reply: "1) CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-	}}, {Command: table.Command{
-		Name: "config|resetstat", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.0.0", Cost: "O(1)",
+	}, {Command: table.HelpCommand("config", "server", "5.0.0")}, {Command: table.Command{
+		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Cost: "O(1)",
 		Summary:  "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "CONFIG RESETSTAT", Reply: "OK"}},
@@ -81,14 +71,14 @@ func Row(c Config) table.Row {
 			return ""
 		},
 	}, {Command: table.Command{
-		Name: "config|rewrite", Arity: 2, Flags: adminFlags, Group: "server", Since: "2.8.0", Cost: "O(1)",
+		Name: "config|rewrite", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.8.0", Cost: "O(1)",
 		Summary:  "Not supported: rlproxy does not write to its configuration",
 		Replies:  "An error.",
 		Examples: []table.Example{{Line: "CONFIG REWRITE", Reply: "(error) " + errRewrite}},
 	},
 		Run: func(reply.Writer, [][]byte) string { return errRewrite },
 	}, {Command: table.Command{
-		Name: "config|set", Arity: -4, Flags: adminFlags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		Name: "config|set", Arity: -4, Flags: table.AdminFlags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 		Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
 		Summary: "Changes directives of this proxy until its configuration is read again: all of them or none",
 		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{

@@ -31,9 +31,8 @@ type Config struct {
 type Change func(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string)
 
 var (
-	changing  = []string{"write", "admin"}
-	showing   = []string{"readonly"}
-	helpFlags = []string{"loading", "stale"}
+	changing = []string{"write", "admin"}
+	showing  = []string{"readonly"}
 )
 
 // shown is what RL.POLICY GET replies.
@@ -68,12 +67,7 @@ func Row(c Config) table.Row {
 		Examples: []table.Example{{Line: "RL.POLICY GET api", Reply: " 1) \"name\"\n 2) \"api\"\n 3) \"algorithm\"\n 4) \"slide\"\n 5) \"limits\"\n 6) 1) 1) \"limit\"\n" +
 			"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) (integer) 1\n 9) ..."}},
 	}, Run: c.get,
-	}, {Command: table.Command{
-		Name: "rl.policy|help", Arity: 2, Flags: helpFlags, Group: "policies", Since: "0.1.0", Cost: "O(1)",
-		Summary:  "Prints this help",
-		Replies:  "Array of lines.",
-		Examples: []table.Example{{Line: "RL.POLICY HELP", Reply: "1) RL.POLICY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-	}}, {Command: table.Command{
+	}, {Command: table.HelpCommand("rl.policy", "policies", "0.1.0")}, {Command: table.Command{
 		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of policies and overrides",
 		Summary:  "Returns all policies in effect",
 		Replies:  "Array of maps as in RL.POLICY GET, sorted by name.",

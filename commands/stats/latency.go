@@ -38,9 +38,6 @@ func latency(s *Stats) table.Row {
 		table.Arg{Name: "event", Type: "string", Optional: true, Multiple: true}),
 		"Integer: 0.", "LATENCY RESET", "(integer) 0")
 	reset.Tips = []string{"request_policy:all_nodes", "response_policy:all_succeeded"}
-	help := with(sub("help", 2, "Prints this help"),
-		"Array of lines.", "LATENCY HELP", "1) LATENCY <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ...")
-	help.Flags, help.Tips = helpFlags, nil
 	return table.Row{Command: table.Command{
 		Name: "latency", Arity: -2, Group: "server", Since: "2.8.13", Cost: "Depends on subcommand.",
 		Summary:  "A container for latency diagnostics commands",
@@ -59,7 +56,7 @@ func latency(s *Stats) table.Row {
 		Run: func(_ reply.Writer, args [][]byte) string {
 			return "ERR No samples available for event '" + string(word.Quote(args[2])) + "'"
 		},
-	}, {Command: help}, {Command: histograms, Run: s.histogram}, {
+	}, {Command: table.HelpCommand("latency", "server", "2.8.13")}, {Command: histograms, Run: s.histogram}, {
 		Command: with(sub("history", 3, "Replies that there are no samples: rlproxy keeps none of events", event),
 			"An empty array.", "LATENCY HISTORY command", "(empty array)"),
 		Run: func(w reply.Writer, _ [][]byte) string {

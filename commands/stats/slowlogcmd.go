@@ -9,10 +9,7 @@ import (
 // Rows returns the commands SLOWLOG and LATENCY, which show and reset s.
 func Rows(s *Stats) []table.Row { return []table.Row{slowLog(s), latency(s)} }
 
-var (
-	logFlags  = []string{"admin", "loading", "stale"}
-	helpFlags = []string{"loading", "stale"}
-)
+var logFlags = []string{"admin", "loading", "stale"}
 
 func slowLog(s *Stats) table.Row {
 	nodes := []string{"request_policy:all_nodes"}
@@ -35,12 +32,7 @@ func slowLog(s *Stats) table.Row {
 		}},
 	},
 		Run: s.Slow.get,
-	}, {Command: table.Command{
-		Name: "slowlog|help", Arity: 2, Flags: helpFlags, Group: "server", Since: "6.2.0", Cost: "O(1)",
-		Summary:  "Prints this help",
-		Replies:  "Array of lines.",
-		Examples: []table.Example{{Line: "SLOWLOG HELP", Reply: "1) SLOWLOG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-	}}, {Command: table.Command{
+	}, {Command: table.HelpCommand("slowlog", "server", "6.2.0")}, {Command: table.Command{
 		Name: "slowlog|len", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Cost: "O(1)",
 		Summary:  "Returns the length of the slow log",

@@ -52,11 +52,11 @@ func CommandCommand(of Table) Row {
 		{Name: "arg", Type: "string", Multiple: true},
 	}
 	with := func(r Row) Row {
-		r.Flags, r.ACL, r.Group = []string{"loading", "stale"}, []string{"@connection"}, "server"
+		r.Flags, r.ACL, r.Group = HelpFlags, []string{"@connection"}, "server"
 		return r
 	}
 	return Row{Command: Command{
-		Name: "command", Arity: -1, Flags: []string{"loading", "stale"}, ACL: []string{"@connection"}, Group: "server", Since: "2.8.13",
+		Name: "command", Arity: -1, Flags: HelpFlags, ACL: []string{"@connection"}, Group: "server", Since: "2.8.13",
 		Cost:     "O(N) where N is the total number of commands",
 		Summary:  "Returns details about all commands",
 		Replies:  "Array with one element for each command, as in COMMAND INFO.",
@@ -90,13 +90,7 @@ func CommandCommand(of Table) Row {
 			Examples: []Example{{Line: "COMMAND GETKEYS RL.SLIDE user:42 100 60", Reply: "1) \"user:42\""}},
 		},
 			Run: t.getKeys,
-		}), with(Row{Command: Command{
-			Name: "command|help", Arity: 2, Since: "5.0.0", Cost: "O(1)",
-			Summary:  "Prints this help",
-			Replies:  "Array of lines.",
-			Examples: []Example{{Line: "COMMAND HELP", Reply: "1) COMMAND <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
-		},
-		}), with(Row{Command: Command{
+		}), with(Row{Command: HelpCommand("command", "server", "5.0.0")}), with(Row{Command: Command{
 			Name: "command|info", Arity: -2, Since: "2.8.13", Cost: "O(N) where N is the number of commands to look up",
 			Summary:  "Returns details about multiple commands",
 			Args:     []Arg{name},

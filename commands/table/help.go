@@ -63,3 +63,21 @@ func (a *Arg) Usage() string {
 	}
 	return s
 }
+
+// Flags that many commands have.
+var (
+	AdminFlags = []string{"admin", "noscript", "loading", "stale"}
+	QuietFlags = []string{"noscript", "loading", "stale"}
+	HelpFlags  = []string{"loading", "stale"}
+)
+
+// HelpCommand returns the subcommand HELP of a command.
+func HelpCommand(of, group, since string) Command {
+	name := strings.ToUpper(of)
+	return Command{
+		Name: of + "|help", Arity: 2, Flags: HelpFlags, Group: group, Since: since, Cost: "O(1)",
+		Summary:  "Prints this help",
+		Replies:  "Array of lines.",
+		Examples: []Example{{Line: name + " HELP", Reply: "1) " + name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+	}
+}
