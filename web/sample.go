@@ -51,7 +51,9 @@ func count(o *observe.Observer, now time.Time) *totals {
 	t := &totals{at: now, durations: &histogram.Snapshot{}}
 	for _, by := range observe.Commands {
 		t.durations.Merge(o.Durations(by).Snapshot())
-		for _, counts := range o.Counts() {
+	}
+	for _, counts := range o.Counts() {
+		for _, by := range observe.Commands {
 			denied, fail := int64(0), int64(0)
 			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered, observe.DeniedOther} {
 				denied += counts.Of(by, outcome)

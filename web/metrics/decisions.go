@@ -14,17 +14,18 @@ var (
 )
 
 func (c *Config) collectDecisions(to chan<- prometheus.Metric) {
-	for _, by := range observe.Commands {
-		command := by.String()
-		for policy, counts := range c.Observer.Counts() {
+	for policy, counts := range c.Observer.Counts() {
+		for _, by := range observe.Commands {
 			for o := range observe.Outcome(observe.Outcomes) {
 				// A policy has series only for the results that it had, because there may be many
 				// policies.
 				if n := counts.Of(by, o); n > 0 || policy == "" {
-					decisions.send(to, float64(n), command, policy, o.String())
+					decisions.send(to, float64(n), by.String(), policy, o.String())
 				}
 			}
 		}
-		decisionTime.sendDurations(to, c.Observer.Durations(by).Snapshot(), command)
+	}
+	for _, by := range observe.Commands {
+		decisionTime.sendDurations(to, c.Observer.Durations(by).Snapshot(), by.String())
 	}
 }
