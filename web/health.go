@@ -22,7 +22,7 @@ const (
 // process.
 func (s *Server) health(w http.ResponseWriter, _ *http.Request) {
 	if s.hangs() {
-		http.Error(w, "the process hangs", http.StatusServiceUnavailable)
+		http.Error(w, "unhealthy: no internal check has completed for 10 s", http.StatusServiceUnavailable)
 		return
 	}
 	writeLine(w, "ok")

@@ -82,7 +82,7 @@ func stateOf(from *engine.State, shadow bool) state {
 // reset deletes the state of a key, as RL.RESET does, if page-admin allows it.
 func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	if !visitorOf(r).rules.Admin {
-		fail(w, r, http.StatusForbidden, "page-admin is no in the configuration")
+		fail(w, r, http.StatusForbidden, "resetting keys is disabled; to allow it, set page-admin yes")
 		return
 	}
 	var asked struct {

@@ -117,7 +117,7 @@ func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 	s.SetRules(rules)
 	code, says := s.post(t, body("shop"), "boss:hush")
 	require.Equal(t, http.StatusForbidden, code)
-	require.JSONEq(t, `{"error":"page-admin is no in the configuration"}`, says)
+	require.JSONEq(t, `{"error":"resetting keys is disabled; to allow it, set page-admin yes"}`, says)
 	require.Len(t, resets, 2*6)
 }
 

@@ -113,7 +113,7 @@ var directives = []directive{
 		value: func(c *config) value { return guardMode{&c.layoutGuard} }},
 	{name: "hot-key", hint: "<glob> <n>", live: true, set: true, doc: "split the keys that match into n shards, on as many different nodes as there are",
 		value: func(c *config) value { return hotKeys{&c.hotKeys} }},
-	{name: "hot-key-threshold", preset: "5000", live: true, set: true, doc: "split a key once a node gets this many calls per second that charge it; 0: never",
+	{name: "hot-key-threshold", preset: "5000", live: true, set: true, doc: "split a key once one node gets this many calls per second that charge it; 0: never",
 		value: func(c *config) value { return integer{&c.hotThreshold, 0, 1_000_000} }},
 	{name: "passthrough", preset: "yes", live: true, set: true, doc: "with backends, forward commands that rlproxy does not implement to the nodes of their keys",
 		value: func(c *config) value { return yesNo{&c.passthrough} }},

@@ -60,7 +60,7 @@ const (
 const (
 	ErrQueueFull = "ERR transaction queue is full: at most 131072 commands and 32 MB, within maxmemory-clients for all clients together"
 	ErrNoMemory  = "ERR no room for the reply: maxmemory-clients is reached"
-	ErrChannels  = "ERR too many channels"
+	ErrChannels  = "ERR too many channels: at most 1024 with 64 kB of names, within maxmemory-clients for all clients together"
 	ErrNotAll    = "NOPERM this user has no permissions to access all keys, as needed by the '" // followed by the command
 	ErrNoWatch   = "ERR WATCH is not supported with passthrough: clients share the connections to nodes, so no key can be watched. Use a script to check and set"
 	ErrNoChannel = "ERR SUBSCRIBE is not supported with passthrough: clients share the connections to nodes, so no message can be delivered"

@@ -86,7 +86,7 @@ func TestTLSBackends(t *testing.T) {
 
 	// New files apply to new connections. Invalid ones change nothing.
 	locked.KeyPass = "hushhush"
-	require.ErrorContains(t, f.SetTLS(locked), locked.KeyFile+": backend-tls-key-file-pass does not open the key: ")
+	require.ErrorContains(t, f.SetTLS(locked), locked.KeyFile+": backend-tls-key-file-pass does not decrypt the key: ")
 	require.Error(t, f.SetTLS(TLS{CACertFile: both.KeyFile}))
 	require.Error(t, f.SetTLS(TLS{CertFile: both.CertFile}))
 	require.Error(t, f.SetTLS(TLS{CACertFile: both.CACertFile + ".missing"}))

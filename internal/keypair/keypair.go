@@ -41,7 +41,7 @@ func load(certFile, keyFile, pass, directive string) (tls.Certificate, error) {
 			return tls.Certificate{}, fmt.Errorf("the key is encrypted, and there is no %s", directive)
 		}
 		if block, err = decrypt(block, []byte(pass)); err != nil {
-			return tls.Certificate{}, fmt.Errorf("%s does not open the key: %w", directive, err)
+			return tls.Certificate{}, fmt.Errorf("%s does not decrypt the key: %w", directive, err)
 		}
 		key = pem.EncodeToMemory(block)
 	}

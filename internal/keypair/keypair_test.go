@@ -110,7 +110,7 @@ func TestEncryptedKeysAreRead(t *testing.T) {
 			_, err = Load(certFile, keyFile, "", "the-pass")
 			require.EqualError(t, err, "can't use "+certFile+" with "+keyFile+": the key is encrypted, and there is no the-pass")
 			_, err = Load(certFile, keyFile, "hushhush", "the-pass")
-			require.ErrorContains(t, err, "can't use "+certFile+" with "+keyFile+": the-pass does not open the key: ")
+			require.ErrorContains(t, err, "can't use "+certFile+" with "+keyFile+": the-pass does not decrypt the key: ")
 			require.ErrorContains(t, err, "incorrect")
 			require.NotContains(t, err.Error(), "hush")
 			other := file(t, certificate(t, newEC(t)))
@@ -147,7 +147,7 @@ func TestWrongPasswordWithValidPaddingIsReportedAsWrong(t *testing.T) {
 			require.NoError(t, err)
 			path := file(t, certificate(t, newEC(t)), block)
 			_, err = Load(path, path, pass, "the-pass")
-			require.EqualError(t, err, "can't use "+path+" with "+path+": the-pass does not open the key: x509: decryption password incorrect")
+			require.EqualError(t, err, "can't use "+path+" with "+path+": the-pass does not decrypt the key: x509: decryption password incorrect")
 		})
 	}
 }
@@ -172,7 +172,7 @@ func TestDamagedFilesGiveAnErrorOrTheRightKey(t *testing.T) {
 			return err
 		}
 		for i := range block.Bytes {
-			require.ErrorContains(t, try(block.Bytes[:i]), "the-pass does not open the key: ")
+			require.ErrorContains(t, try(block.Bytes[:i]), "the-pass does not decrypt the key: ")
 			flipped := append([]byte(nil), block.Bytes...)
 			flipped[i] ^= 1
 			_ = try(flipped) // both results are possible: not every bit matters
@@ -184,7 +184,7 @@ func TestDamagedFilesGiveAnErrorOrTheRightKey(t *testing.T) {
 	path := file(t, block)
 	for content, want := range map[string]string{
 		"": "failed to find any PEM data in key input",
-		string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes[:100]})):                                     "the-pass does not open the key: the file is damaged",
+		string(pem.EncodeToMemory(&pem.Block{Type: block.Type, Bytes: block.Bytes[:100]})):                                     "the-pass does not decrypt the key: the file is damaged",
 		string(pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Headers: map[string]string{"Proc-Type": "4,ENCRYPTED"}})): "no DEK-Info header",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(content), 0o600))
@@ -212,5 +212,5 @@ func TestCiphertextOfAnImpossibleLengthIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	path := file(t, certificate(t, key), block)
 	_, err = Load(path, path, pass, "the-pass")
-	require.EqualError(t, err, "can't use "+path+" with "+path+": the-pass does not open the key: the file is damaged")
+	require.EqualError(t, err, "can't use "+path+" with "+path+": the-pass does not decrypt the key: the file is damaged")
 }

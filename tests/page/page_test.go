@@ -187,10 +187,10 @@ func TestResetAsksFirst(t *testing.T) {
 	require.Equal(t, []string{id("tenant:42")}, asked())
 
 	p.expectFailures()
-	f.set(func() { f.refuse = "page-admin is no in the configuration" })
+	f.set(func() { f.refuse = "resetting keys is disabled; to allow it, set page-admin yes" })
 	p.click("#reset")
 	p.click("#forget")
-	p.sees("#done", "The key may not have been reset: page-admin is no in the configuration")
+	p.sees("#done", "The key may not have been reset: resetting keys is disabled; to allow it, set page-admin yes")
 
 	f.set(func() { f.shown.Admin = false })
 	p.holds(`document.querySelector('#reset').hidden && document.querySelector('#ask').hidden`)
