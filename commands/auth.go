@@ -24,7 +24,7 @@ func (c *client) login(name, password []byte) bool {
 		c.refuseLogin()
 		return false
 	}
-	c.become(u)
+	c.setUser(u)
 	return true
 }
 
@@ -54,7 +54,7 @@ func (c *client) refuseLogin() {
 // which client describes as pairs of names and values. It does not have the user's name, in
 // whose place people have typed passwords.
 func (h *Handler) LoginRefused(client ...any) {
-	total := h.noLogin.Add(1)
+	total := h.refusedLogins.Add(1)
 	now, next := h.cfg.Now().UnixNano(), h.nextLoginLog.Load()
 	if now < next || !h.nextLoginLog.CompareAndSwap(next, now+int64(loginLogEvery)) {
 		return
@@ -63,8 +63,8 @@ func (h *Handler) LoginRefused(client ...any) {
 		append([]any{"refused", total - h.loggedLogins.Swap(total)}, client...)...)
 }
 
-// become sets the user. u is nil if the session is not logged in.
-func (c *client) become(u *acl.User) {
+// setUser sets the user. u is nil if the session is not logged in.
+func (c *client) setUser(u *acl.User) {
 	c.user = u
 	c.s.Trusted = u != nil
 }
@@ -93,12 +93,12 @@ func runAuth(c *client, args [][]byte) {
 func (c *client) renew(a *acl.List) {
 	c.acl = a
 	if c.user == nil {
-		c.become(a.Anonymous()) // perhaps no login is needed any more
+		c.setUser(a.Anonymous()) // perhaps no login is needed any more
 		return
 	}
 	c.tx.spoiled = c.tx.open // the old rules allowed the queued commands
 	u := a.Renew(c.user)
-	c.become(u)
+	c.setUser(u)
 	if u == nil {
 		c.s.CloseAfterReply()
 	}

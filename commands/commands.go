@@ -59,10 +59,10 @@ type Config struct {
 	// Observer sees the decisions of Engine; nil: one that nothing else reads.
 	Observer *observe.Observer
 
-	// AllKeys returns the busiest keys of all proxies together and from how many proxies they
+	// FleetKeys returns the busiest keys of all proxies together and from how many proxies they
 	// are, for RL.HOTKEYS FLEET; nil: those of Observer, from this proxy alone. The caller may
 	// keep and change the slice. Several sessions may call it at once.
-	AllKeys func() (keys []observe.HotKey, proxies int)
+	FleetKeys func() (keys []observe.HotKey, proxies int)
 
 	// ACL holds the users; nil: every client may do everything without a login.
 	ACL *acl.List
@@ -121,9 +121,9 @@ type Handler struct {
 	started time.Time
 	run     string // run_id in INFO: 40 random hex digits
 
-	noLogin   atomic.Int64 // refused logins
-	noCommand atomic.Int64 // commands refused because the user may not run them
-	noKey     atomic.Int64 // commands refused because the user may not use their keys
+	refusedLogins  atomic.Int64 // refused logins
+	deniedCommands atomic.Int64 // commands refused because the user may not run them
+	deniedKeys     atomic.Int64 // commands refused because the user may not use their keys
 
 	nextLoginLog atomic.Int64 // when refused logins may be logged again, in Unix ns
 	loggedLogins atomic.Int64 // the value of noLogin in the last line of the log about it
@@ -142,8 +142,8 @@ func New(cfg Config) *Handler {
 	if cfg.Observer == nil {
 		cfg.Observer = observe.New(observe.Config{Engine: cfg.Engine})
 	}
-	if cfg.AllKeys == nil {
-		cfg.AllKeys = func() ([]observe.HotKey, int) { return cfg.Observer.HotKeys(math.MaxInt), 1 }
+	if cfg.FleetKeys == nil {
+		cfg.FleetKeys = func() ([]observe.HotKey, int) { return cfg.Observer.HotKeys(math.MaxInt), 1 }
 	}
 	if cfg.MaxQueue == 0 {
 		cfg.MaxQueue = 131_072
@@ -188,7 +188,7 @@ func (h *Handler) Connected() int { return h.clients.Len() }
 // Denied returns how many logins were refused since the start, and how many commands were
 // refused because of the command and because of its keys.
 func (h *Handler) Denied() (logins, commands, keys int64) {
-	return h.noLogin.Load(), h.noCommand.Load(), h.noKey.Load()
+	return h.refusedLogins.Load(), h.deniedCommands.Load(), h.deniedKeys.Load()
 }
 
 // SetSlowLog configures the slow log: it keeps the newest maxLen commands that took at least

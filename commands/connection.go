@@ -178,7 +178,7 @@ func runReset(c *client, _ [][]byte) {
 	c.subs, c.subSize = nil, 0
 	c.off, c.skip, c.skipNext = false, false, false
 	c.s.Proto = 2
-	c.become(c.acl.Anonymous())
+	c.setUser(c.acl.Anonymous())
 	c.own = clients.Facts{Lib: c.own.Lib, LibVer: c.own.LibVer}
 	c.Status("RESET")
 }

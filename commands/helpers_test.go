@@ -206,7 +206,7 @@ func testConfig(e engine.Engine) Config {
 	return Config{
 		Engine:   e,
 		Observer: observed(e),
-		AllKeys: func() ([]observe.HotKey, int) { // in the order of a map
+		FleetKeys: func() ([]observe.HotKey, int) { // in the order of a map
 			return []observe.HotKey{
 				{Key: []byte("idle"), Rate: 3, Admitted: 30, Shards: 1},
 				{Key: []byte("busy"), Rate: 2700.5, DeniedRate: 2690, Admitted: 300, Denied: 26_700, ByFail: 5, Limit: 100, Remaining: -1, Shards: 4, ShadowDenied: 7},

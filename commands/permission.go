@@ -46,10 +46,10 @@ func (c *client) denied(r *row, args [][]byte) string {
 	}
 	switch verdict {
 	case acl.NoKey:
-		c.h.noKey.Add(1)
+		c.h.deniedKeys.Add(1)
 		return noKey
 	case acl.NoCommand:
-		c.h.noCommand.Add(1)
+		c.h.deniedCommands.Add(1)
 		return reply.ErrNoRun + name + "' command"
 	}
 	return ""

@@ -71,7 +71,7 @@ func newRegistry(cfg *Config) *registry {
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
 		policies.Row(policies.Config{Book: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
-		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, AllKeys: cfg.AllKeys}))
+		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, FleetKeys: cfg.FleetKeys}))
 	for _, family := range [][]row{
 		rateLimitRows(cfg.Policies), connectionRows(), clientRows(), serverRows(), aclRows(),
 		transactionRows(), subscribeRows(), plainRows(plain),

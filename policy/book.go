@@ -67,11 +67,11 @@ func (b *Book) Stored() (s *Set, version int64) {
 	return b.stored, b.version
 }
 
-// Await records that the stored policies are unknown until Store is called, and why.
-func (b *Book) Await(why *engine.Unavailable) { b.unread.Store(why) }
+// SetUnknown records that the stored policies are unknown until Store is called, and why.
+func (b *Book) SetUnknown(why *engine.Unavailable) { b.unread.Store(why) }
 
-// Unread returns why the stored policies are unknown, or nil if they are known.
-func (b *Book) Unread() *engine.Unavailable { return b.unread.Load() }
+// WhyUnknown returns why the stored policies are unknown, or nil if they are known.
+func (b *Book) WhyUnknown() *engine.Unavailable { return b.unread.Load() }
 
 // merge combines the configured and the stored policies and puts them into effect. The caller
 // holds mu.

@@ -37,12 +37,12 @@ func TestPoliciesOfTheConfigurationTakePrecedenceOverStoredOnes(t *testing.T) {
 
 func TestStoredPoliciesAreUnknownUntilTheyAreStored(t *testing.T) {
 	b := new(Book)
-	require.Nil(t, b.Unread())
-	b.Await(&engine.Unavailable{Node: "h:1"})
+	require.Nil(t, b.WhyUnknown())
+	b.SetUnknown(&engine.Unavailable{Node: "h:1"})
 	b.Configure(parse(t, "policy api SLIDE 1 60"))
-	require.Equal(t, "h:1", b.Unread().Node)
+	require.Equal(t, "h:1", b.WhyUnknown().Node)
 	b.Store(new(Set), 0)
-	require.Nil(t, b.Unread())
+	require.Nil(t, b.WhyUnknown())
 }
 
 // While policies change, each request has the limits of either the old or the new ones.

@@ -279,9 +279,9 @@ func (s *Session) readable(closed bool) {
 // start reads, and lets the handler start what has arrived. It returns false if that needs a
 // goroutine. If it returns true, another goroutine may be serving the session already.
 func (s *Session) start() bool {
-	n, all := s.in.arrived()
+	n, all := s.in.countRead()
 	if n > 0 {
-		s.arrived(n)
+		s.countRead(n)
 	}
 	if !all {
 		return false

@@ -237,9 +237,9 @@ func (r *reader) readReady(fd uintptr) bool {
 	return ready
 }
 
-// arrived reads what has arrived, without waiting, for a reader that has nothing buffered. It
+// countRead reads what has arrived, without waiting, for a reader that has nothing buffered. It
 // reports whether that was all for now; otherwise the caller should call fill.
-func (r *reader) arrived() (n int, all bool) {
+func (r *reader) countRead() (n int, all bool) {
 	r.n, r.rerr = 0, nil
 	if r.raw.Control(r.now) != nil {
 		return 0, false // closed

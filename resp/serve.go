@@ -176,7 +176,7 @@ func (s *Session) read() (linger bool, err error) {
 		}
 		n, err := s.in.fill()
 		if n > 0 {
-			s.arrived(n)
+			s.countRead(n)
 			return false, nil
 		}
 		if errors.Is(err, os.ErrDeadlineExceeded) && s.srv.draining.Load() {
@@ -192,8 +192,8 @@ func (s *Session) read() (linger bool, err error) {
 	}
 }
 
-// arrived takes note of n bytes that have been read.
-func (s *Session) arrived(n int) {
+// countRead counts n bytes that have been read.
+func (s *Session) countRead(n int) {
 	s.active.Store(time.Now().UnixNano())
 	s.srv.stats.BytesIn.Add(int64(n))
 }

@@ -132,9 +132,9 @@ func allowed(w http.ResponseWriter, r *http.Request, command string, key []byte,
 	return true
 }
 
-// ours passes requests on to next, except those that a page of another site made the browser send.
+// sameOrigin passes requests on to next, except those that a page of another site made the browser send.
 // The browser would add the user's password to them.
-func ours(next http.HandlerFunc) http.Handler {
+func sameOrigin(next http.HandlerFunc) http.Handler {
 	origins := http.NewCrossOriginProtection()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		site := r.Header.Get("Sec-Fetch-Site")

@@ -108,8 +108,8 @@ func (l *logins) count(from string, n int) bool {
 	return true
 }
 
-// may passes a request on to next if its user may run a command.
-func may(command string, next http.Handler) http.Handler {
+// requireCommand passes a request on to next if its user may run a command.
+func requireCommand(command string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !visitorOf(r).user.MayRun(command) {
 			fail(w, r, http.StatusForbidden, "the user may not run "+command)

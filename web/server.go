@@ -188,10 +188,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", s.health)
 	mux.HandleFunc("GET /readyz", s.ready)
-	mux.Handle("GET /metrics", may("info", s.metrics()))
-	mux.Handle("GET /{$}", may("rl.hotkeys", http.HandlerFunc(page.Serve)))
-	mux.Handle("GET /api/stream", ours(may("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
-	mux.Handle("GET /api/key", ours(s.inspect))
-	mux.Handle("POST /api/reset", ours(s.reset))
+	mux.Handle("GET /metrics", requireCommand("info", s.metrics()))
+	mux.Handle("GET /{$}", requireCommand("rl.hotkeys", http.HandlerFunc(page.Serve)))
+	mux.Handle("GET /api/stream", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
+	mux.Handle("GET /api/key", sameOrigin(s.inspect))
+	mux.Handle("POST /api/reset", sameOrigin(s.reset))
 	return mux
 }

@@ -19,7 +19,7 @@ type directive struct {
 	preset string                // the default, as written in a configuration file; "": unset
 	hint   string                // shown by --help instead of a preset when there is none
 	live   bool                  // SIGHUP applies a new setting; the others need a restart
-	set    bool                  // CONFIG SET also changes it; only of those that are live
+	bySet  bool                  // CONFIG SET also changes it; only of those that are live
 	secret bool                  // may hold a password, so CONFIG GET and errors do not show it
 	value  func(c *config) value // the field of c that holds the setting; nil for include
 }
@@ -101,32 +101,32 @@ var directives = []directive{
 		value: func(c *config) value { return text{&c.backendTLS.KeyPass, "one word"} }},
 	{name: "backend-tls-server-name", hint: "<name>", live: true, doc: "the name in the backends' certificates; unset: the host of each",
 		value: func(c *config) value { return text{&c.backendTLS.ServerName, "one word"} }},
-	{name: "backend-timeout", preset: "100", live: true, set: true, doc: "ms that a node has to answer before the fail-policy applies",
+	{name: "backend-timeout", preset: "100", live: true, bySet: true, doc: "ms that a node has to answer before the fail-policy applies",
 		value: func(c *config) value { return span{&c.backendTimeout, time.Millisecond, 1, 60_000} }},
-	{name: "fail-policy", preset: "closed", live: true, set: true, doc: "[glob] closed, open, local or error: the answer when a node does not answer",
+	{name: "fail-policy", preset: "closed", live: true, bySet: true, doc: "[glob] closed, open, local or error: the answer when a node does not answer",
 		value: func(c *config) value { return failPolicies{&c.failPolicy, &c.failRules} }},
 	{name: policy.PolicyLine, hint: "<name> <algorithm> <limit> <window> ...", live: true, doc: "limits with a name, for RL.CHECK; one line per policy",
 		value: func(c *config) value { return policyLines{&c.policies, policy.PolicyLine} }},
 	{name: policy.OverrideLine, hint: "<name> <pattern> <limit> <window> ...", live: true, doc: "other limits, UNLIMITED or BLOCKED for some keys of a policy",
 		value: func(c *config) value { return policyLines{&c.policies, policy.OverrideLine} }},
-	{name: "layout-guard", preset: "warn", live: true, set: true, doc: "what to do when proxies have different backends: off, warn or strict",
+	{name: "layout-guard", preset: "warn", live: true, bySet: true, doc: "what to do when proxies have different backends: off, warn or strict",
 		value: func(c *config) value { return guardMode{&c.layoutGuard} }},
-	{name: "hot-key", hint: "<glob> <n>", live: true, set: true, doc: "split the keys that match into n shards, on as many different nodes as there are",
+	{name: "hot-key", hint: "<glob> <n>", live: true, bySet: true, doc: "split the keys that match into n shards, on as many different nodes as there are",
 		value: func(c *config) value { return hotKeys{&c.hotKeys} }},
-	{name: "hot-key-threshold", preset: "5000", live: true, set: true, doc: "split a key once one node gets this many calls per second that charge it; 0: never",
+	{name: "hot-key-threshold", preset: "5000", live: true, bySet: true, doc: "split a key once one node gets this many calls per second that charge it; 0: never",
 		value: func(c *config) value { return integer{&c.hotThreshold, 0, 1_000_000} }},
-	{name: "passthrough", preset: "yes", live: true, set: true, doc: "with backends, forward commands that rlproxy does not implement to the nodes of their keys",
+	{name: "passthrough", preset: "yes", live: true, bySet: true, doc: "with backends, forward commands that rlproxy does not implement to the nodes of their keys",
 		value: func(c *config) value { return yesNo{&c.passthrough} }},
-	{name: "passthrough-admin", preset: "no", live: true, set: true, doc: "also forward FLUSHALL, DEBUG and other administrative commands",
+	{name: "passthrough-admin", preset: "no", live: true, bySet: true, doc: "also forward FLUSHALL, DEBUG and other administrative commands",
 		value: func(c *config) value { return yesNo{&c.passthroughAdmin} }},
-	{name: "passthrough-timeout", preset: "5000", live: true, set: true, doc: "ms that a node has to answer a forwarded command",
+	{name: "passthrough-timeout", preset: "5000", live: true, bySet: true, doc: "ms that a node has to answer a forwarded command",
 		value: func(c *config) value { return span{&c.passthroughTimeout, time.Millisecond, 1, 3_600_000} }},
 	{name: "policy-file", hint: "<path>", doc: "without backends, a file that keeps what RL.POLICY sets; unset: until the process ends",
 		value: func(c *config) value { return text{&c.policyFile, "a path"} }},
 	{name: "maxmemory", hint: "<size>", doc: "the most memory for state kept in this process; unset: as for maxmemory-clients",
 		value: func(c *config) value { return size{&c.maxMemory, 1 << 20} }},
 
-	{name: "loglevel", preset: "notice", live: true, set: true, doc: "debug, verbose, notice or warning",
+	{name: "loglevel", preset: "notice", live: true, bySet: true, doc: "debug, verbose, notice or warning",
 		value: func(c *config) value { return choice{&c.logLevel, levelNames} }},
 	{name: "logfile", hint: "<path>", doc: "a file to log to; unset: standard output",
 		value: func(c *config) value { return text{&c.logFile, "a path"} }},
@@ -136,9 +136,9 @@ var directives = []directive{
 		value: func(c *config) value { return choice{&c.decisionKeys, []string{"plain", "hash"}} }},
 	{name: "decision-log-sample", preset: "0", live: true, doc: "also log one of every n other decisions; 0: none",
 		value: func(c *config) value { return integer{&c.decisionSample, 0, 1_000_000_000} }},
-	{name: "slowlog-log-slower-than", preset: "10000", live: true, set: true, doc: "log pipelines that take this many microseconds or longer in SLOWLOG; 0: all, -1: none",
+	{name: "slowlog-log-slower-than", preset: "10000", live: true, bySet: true, doc: "log pipelines that take this many microseconds or longer in SLOWLOG; 0: all, -1: none",
 		value: func(c *config) value { return span{&c.slowerThan, time.Microsecond, -1, maxSeconds} }},
-	{name: "slowlog-max-len", preset: "128", live: true, set: true, doc: "the most entries of SLOWLOG",
+	{name: "slowlog-max-len", preset: "128", live: true, bySet: true, doc: "the most entries of SLOWLOG",
 		value: func(c *config) value { return integer{&c.slowLogLen, 0, 10_000} }},
 	{name: "shutdown-timeout", preset: "10", doc: "seconds that a shutdown waits for commands in progress",
 		value: func(c *config) value { return span{&c.shutdownWithin, time.Second, 0, maxSeconds} }},

@@ -98,7 +98,7 @@ func TestConfigSetTakesWhatConfigGetShows(t *testing.T) {
 	other, settable := newConfig(), 0
 	for i := range directives {
 		d := &directives[i]
-		if !d.set {
+		if !d.bySet {
 			continue
 		}
 		settable++
@@ -178,7 +178,7 @@ func TestTheTableOfChangesHasEveryDirective(t *testing.T) {
 		switch {
 		case d.value == nil:
 			continue
-		case d.set:
+		case d.bySet:
 			when = "SIGHUP or `CONFIG SET`"
 		case d.live:
 			when = "SIGHUP"

@@ -28,9 +28,9 @@ type live struct {
 	level            slog.LevelVar           // the log level in effect
 	tls              listenerTLS
 
-	mu   sync.Mutex // held while the configuration changes
-	read *config    // the configuration as last read, without the changes of CONFIG SET; guarded by mu
-	acl  *acl.List  // the users in effect; guarded by mu
+	mu       sync.Mutex // held while the configuration changes
+	lastRead *config    // the configuration as last read, without the changes of CONFIG SET; guarded by mu
+	acl      *acl.List  // the users in effect; guarded by mu
 
 	// Set while serve starts; nil before.
 	log     *slog.Logger
@@ -49,7 +49,7 @@ func (l *live) When(name string) (string, configcmd.When) {
 	switch {
 	case d == nil || d.value == nil:
 		return "", configcmd.AtRestart
-	case d.set:
+	case d.bySet:
 		return d.name, configcmd.AtOnce
 	case d.live:
 		return d.name, configcmd.AtReload
@@ -78,7 +78,7 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 
 // use puts into effect the settings of c that name no file. mu is held, or nothing is served yet.
 func (l *live) use(c *config) {
-	l.changedByCommand.Store(int64(len(l.read.changed(c, true))))
+	l.changedByCommand.Store(int64(len(l.lastRead.changed(c, true))))
 	l.level.Set(c.level())
 	l.config.Store(c)
 	if l.server != nil {
@@ -110,7 +110,7 @@ func prepare(c *config) (p prepared, err error) {
 // apply puts c, which was read, and p into effect. mu is held, or nothing is served yet.
 func (l *live) apply(c *config, p prepared) {
 	l.tls.current.Store(p.tls)
-	l.read, l.acl = c, p.acl
+	l.lastRead, l.acl = c, p.acl
 	if l.server != nil {
 		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
 		l.handler.SetACL(p.acl)
@@ -156,7 +156,7 @@ func (l *live) reload() (waiting []string, err error) {
 	}
 	l.eng.decisions.Use(decisions, next.decisions())
 	l.eng.policies.Configure(next.policies.Set())
-	for _, d := range l.read.changed(now, true) {
+	for _, d := range l.lastRead.changed(now, true) {
 		l.log.Warn("reload discards a CONFIG SET change", "directive", d.name, "from", d.setting(now), "to", d.setting(next))
 	}
 	l.apply(next, p)
@@ -205,7 +205,7 @@ func (c *config) with(next *config) (merged *config, waiting []string) {
 func (c *config) changed(next *config, bySet bool) (found []*directive) {
 	for i := range directives {
 		d := &directives[i]
-		if d.value != nil && (d.set || !bySet) && !slices.EqualFunc(d.value(next).words(), d.value(c).words(), slices.Equal) {
+		if d.value != nil && (d.bySet || !bySet) && !slices.EqualFunc(d.value(next).words(), d.value(c).words(), slices.Equal) {
 			found = append(found, d)
 		}
 	}

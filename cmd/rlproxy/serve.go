@@ -38,9 +38,9 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	if err != nil {
 		return err
 	}
-	now := &live{load: load}
-	now.apply(c, ready)
-	log, closeLog, err := openLog(c, &now.level, stdout)
+	state := &live{load: load}
+	state.apply(c, ready)
+	log, closeLog, err := openLog(c, &state.level, stdout)
 	if err != nil {
 		return fmt.Errorf("can't open the log: %w", err)
 	}
@@ -53,7 +53,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	returning := make(chan struct{})
 	go func() { returnMemory(idle); close(returning) }() // until the end of serve
 	defer func() { stopIdle(); <-returning }()
-	ended, err := start(ctx, c, now, ready, eng, log)
+	ended, err := start(ctx, c, state, ready, eng, log)
 	if err != nil {
 		return errors.Join(err, eng.close())
 	}
@@ -61,7 +61,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 	for serving := true; serving; {
 		select {
 		case <-hangups:
-			now.hangup()
+			state.hangup()
 		case <-ctx.Done():
 			serving = false
 		case err = <-ended: // a listener failed: stop, rather than serve only some addresses
@@ -69,8 +69,8 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 			serving = false
 		}
 	}
-	log.Info("stopping", "clients", now.server.Stats().Current.Load())
-	err = errors.Join(err, drain(c, now, eng))
+	log.Info("stopping", "clients", state.server.Stats().Current.Load())
+	err = errors.Join(err, drain(c, state, eng))
 	for range running {
 		err = errors.Join(err, <-ended)
 	}
@@ -81,7 +81,7 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 // start opens what serves clients: the policies, the decision log, the listeners and the servers. Each
 // listener sends to ended when it has ended, which has room for all of them. If start returns an error,
 // nothing is served, and the caller closes the engines.
-func start(ctx context.Context, c *config, now *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
+func start(ctx context.Context, c *config, state *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
 	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
 		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
 	limitMemory(c, available(), log)
@@ -93,7 +93,7 @@ func start(ctx context.Context, c *config, now *live, ready prepared, eng *engin
 		return nil, err
 	}
 	eng.decisions.Use(decisions, c.decisions())
-	listeners, err := listen(ctx, c, now.tls.wrap)
+	listeners, err := listen(ctx, c, state.tls.wrap)
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +102,14 @@ func start(ctx context.Context, c *config, now *live, ready prepared, eng *engin
 		closeAll(listeners)
 		return nil, err
 	}
-	server := newServer(c, now, ready, eng, log)
-	newWeb(c, now, ready, eng, log)
+	server := newServer(c, state, ready, eng, log)
+	newWeb(c, state, ready, eng, log)
 	ended = make(chan error, len(listeners)+len(pages))
 	for _, l := range listeners {
 		log.Info("listening", "address", l.Addr().String())
 		go func() { ended <- server.Serve(l) }() // until the drain
 	}
-	now.serveHTTP(pages, ended, log)
+	state.serveHTTP(pages, ended, log)
 	return ended, nil
 }
 
@@ -117,16 +117,16 @@ func start(ctx context.Context, c *config, now *live, ready prepared, eng *engin
 // commands that have arrived, if that is done within shutdown-timeout. Then drain closes the
 // connections that are left, for which it takes a second or two more. What is not done by then
 // ends with the process.
-func drain(c *config, now *live, eng *engines) error {
+func drain(c *config, state *live, eng *engines) error {
 	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
 	defer cancel()
-	now.web.Drain()
-	err := now.server.Shutdown(ctx)
+	state.web.Drain()
+	err := state.server.Shutdown(ctx)
 	if err != nil {
 		err = fmt.Errorf("not all clients were answered within shutdown-timeout: %w", err)
 	}
 	// The HTTP server is shut down even if that failed, since serve waits for its listeners.
-	if late := now.web.Shutdown(ctx); late != nil && err == nil {
+	if late := state.web.Shutdown(ctx); late != nil && err == nil {
 		err = fmt.Errorf("not all HTTP requests were answered within shutdown-timeout: %w", late)
 	}
 	if err == nil {
@@ -158,27 +158,27 @@ func engineName(c *config) string {
 }
 
 // newServer returns a server of the commands, which use the engines.
-func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
+func newServer(c *config, state *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
 	var out outside
 	config := commands.Config{
-		Engine:   eng.decide,
-		Observer: eng.observer,
-		AllKeys:  eng.hotkeys.HotKeys,
-		ACL:      ready.acl,
-		Settings: now,
-		Slots:    eng.slots,
+		Engine:    eng.decide,
+		Observer:  eng.observer,
+		FleetKeys: eng.hotkeys.HotKeys,
+		ACL:       ready.acl,
+		Settings:  state,
+		Slots:     eng.slots,
 
 		Policies:       eng.policies,
 		ChangePolicies: eng.store.Change,
 
-		Info:    func() []commands.Section { return sections(now, eng) },
+		Info:    func() []commands.Section { return sections(state, eng) },
 		Clients: &out,
 		Logger:  log,
 	}
 	if eng.forward != nil { // a nil *Forwarder would make a non-nil interface
 		config.Forward = eng.forward
 	}
-	now.log, now.eng = log, eng
+	state.log, state.eng = log, eng
 	handler := commands.New(config)
 	handler.SetSlowLog(c.slowerThan, c.slowLogLen)
 	warnOpen(c, ready, log)
@@ -193,7 +193,7 @@ func newServer(c *config, now *live, ready prepared, eng *engines, log *slog.Log
 		ProtectedMode:     ready.protected(c),
 		Logger:            log,
 	}, handler)
-	now.handler, now.server = handler, out.server
+	state.handler, state.server = handler, out.server
 	return out.server
 }
 

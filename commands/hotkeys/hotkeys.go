@@ -18,9 +18,9 @@ type Config struct {
 	// Observer has the busiest keys of this proxy.
 	Observer *observe.Observer
 
-	// AllKeys returns the busiest keys of all proxies together and from how many proxies they
+	// FleetKeys returns the busiest keys of all proxies together and from how many proxies they
 	// are. The caller may keep and change the slice. Several sessions may call it at once.
-	AllKeys func() (keys []observe.HotKey, proxies int)
+	FleetKeys func() (keys []observe.HotKey, proxies int)
 }
 
 // Row returns RL.HOTKEYS.
@@ -65,7 +65,7 @@ func (c *Config) run(w reply.Writer, args [][]byte, by table.Caller) string {
 	var keys []observe.HotKey
 	proxies := 1
 	if o.fleet {
-		keys, proxies = c.AllKeys()
+		keys, proxies = c.FleetKeys()
 	} else {
 		keys = c.Observer.HotKeys(math.MaxInt)
 	}

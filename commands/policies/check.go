@@ -39,7 +39,7 @@ func Check(book *policy.Book) ratelimit.Command {
 func find(book *policy.Book, name []byte) (*policy.Policy, string) {
 	p := book.Find(name)
 	if p == nil {
-		if err := book.Unread(); err != nil {
+		if err := book.WhyUnknown(); err != nil {
 			return nil, err.Error()
 		}
 		return nil, policy.Unknown(name)

@@ -206,7 +206,7 @@ func (c *Config) get(w reply.Writer, args [][]byte) string {
 }
 
 func (c *Config) list(w reply.Writer, _ [][]byte) string {
-	if err := c.Book.Unread(); err != nil {
+	if err := c.Book.WhyUnknown(); err != nil {
 		return err.Error()
 	}
 	all := c.Book.InEffect().All()

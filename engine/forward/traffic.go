@@ -6,8 +6,7 @@ import (
 	"github.com/rlproxy/rlproxy/internal/histogram"
 )
 
-// Traffic is what the forwarder has asked a node, and what came of it, since it knows the
-// node.
+// Traffic counts the commands that were forwarded to a node since it became known.
 type Traffic struct {
 	Node string // the node's name
 

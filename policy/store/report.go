@@ -41,7 +41,7 @@ func (s *Store) record(home place, err error) {
 	case backend.IsReply(err) && !backend.Failed(err):
 		s.warn("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
 	}
-	if s.book.Unread() != nil {
+	if s.book.WhyUnknown() != nil {
 		s.await(home, ": "+reason(err))
 	}
 }
@@ -56,7 +56,7 @@ func where(p place) []any {
 
 // await records that the stored policies are unknown. why is "", or begins with a colon.
 func (s *Store) await(home place, why string) {
-	s.book.Await(&engine.Unavailable{Node: home.name(), Why: "policies have not been read yet" + why})
+	s.book.SetUnknown(&engine.Unavailable{Node: home.name(), Why: "policies have not been read yet" + why})
 }
 
 // reason describes the error of a place in a few words.
@@ -78,7 +78,7 @@ func (s *Store) warn(text string, attrs ...any) {
 // Waiting returns why this process is not ready: the stored policies are unknown although their
 // node is up. If it is ready, Waiting returns "".
 func (s *Store) Waiting() string {
-	unread := s.book.Unread()
+	unread := s.book.WhyUnknown()
 	if unread == nil || s.fleet == nil || homeOf(s.fleet.Topology()).Down() {
 		return ""
 	}

@@ -187,7 +187,7 @@ func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, ver
 	case err != nil:
 		return "", 0, err
 	case line == "":
-		if home && s.book.Unread() != nil {
+		if home && s.book.WhyUnknown() != nil {
 			s.book.Store(new(policy.Set), 0)
 		}
 		return "", 0, nil

@@ -81,10 +81,10 @@ const (
 func TestChangeIsInEffectAfterTheNextLookOfOthers(t *testing.T) {
 	s := redistest.Start(t)
 	a, b := start(t, s.URL()), start(t, s.URL())
-	require.NotNil(t, a.book.Unread())
+	require.NotNil(t, a.book.WhyUnknown())
 	a.sync()
 	b.sync()
-	require.Nil(t, a.book.Unread())
+	require.Nil(t, a.book.WhyUnknown())
 	require.Equal(t, "0 ", a.inEffect())
 	require.Zero(t, s.Do("DBSIZE")[0]-'0', "looking for a record stores nothing")
 
@@ -193,7 +193,7 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 		}
 		require.Equal(t, want, a.inEffect())
 		require.Equal(t, damaged, s.Do("GET", storedKey), "it is not overwritten")
-		require.Contains(t, fresh.book.Unread().Error(), "UNAVAILABLE "+s.Addr+": policies have not been read yet: "+why)
+		require.Contains(t, fresh.book.WhyUnknown().Error(), "UNAVAILABLE "+s.Addr+": policies have not been read yet: "+why)
 		require.NotEmpty(t, fresh.Waiting())
 	}
 	s.Do("DEL", storedKey)
@@ -254,7 +254,7 @@ func TestFirstPolicyWaitsForNodesThatMayHaveSome(t *testing.T) {
 	other.Pause()
 	p := start(t, home.URL(), other.URL())
 	p.sync()
-	require.Nil(t, p.book.Unread(), "the node to which they belong has none")
+	require.Nil(t, p.book.WhyUnknown(), "the node to which they belong has none")
 	require.Equal(t, "UNAVAILABLE "+other.Addr+": the node may have stored policies, but has not answered yet", p.set("login FIXED 5 1m"))
 	other.Resume()
 	proxytest.Eventually(t, "the node to answer", func() bool {
@@ -334,7 +334,7 @@ func TestPoliciesOfAClusterAreWhereTheirSlotIs(t *testing.T) {
 	proxytest.Eventually(t, "the cluster to be known", func() bool {
 		a.sync()
 		b.sync()
-		return a.book.Unread() == nil && b.book.Unread() == nil
+		return a.book.WhyUnknown() == nil && b.book.WhyUnknown() == nil
 	})
 	require.Empty(t, a.set("api SLIDE 100 1m"))
 	slot := 0
@@ -365,7 +365,7 @@ func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
 	}
 	p, err := open()
 	require.NoError(t, err)
-	require.Nil(t, p.book.Unread())
+	require.Nil(t, p.book.WhyUnknown())
 	require.Empty(t, p.set("api SLIDE 100 1m"))
 	require.Empty(t, p.set("login FIXED 5 1m"))
 	p.Close()
