@@ -13,13 +13,13 @@ type Selector struct {
 	commands []commandRule // in order; the last one that applies decides
 	keys     []keyRule     // in order; any of them may allow a use of a key
 
-	free    bool            // the rules allow everything; set by settle
-	allKeys bool            // the rules allow reading and writing every key; set by settle
-	allowed map[string]bool // for each known command, whether the rules allow it; set by settle
+	free    bool            // the rules allow everything; set by compile
+	allKeys bool            // the rules allow reading and writing every key; set by compile
+	allowed map[string]bool // for each known command, whether the rules allow it; set by compile
 }
 
-// settle computes the effect of the rules.
-func (s *Selector) settle(commands Commands) {
+// compile computes the effect of the rules.
+func (s *Selector) compile(commands Commands) {
 	s.allKeys = slices.Contains(s.keys, everyKey)
 	last := len(s.commands) - 1
 	s.free = s.allKeys && last >= 0 && s.commands[last] == everyCommand

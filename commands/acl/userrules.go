@@ -36,7 +36,7 @@ func newUser(commands Commands, name string, rules []string) (*User, error) {
 	}
 	for i := range u.selectors {
 		s := &u.selectors[i]
-		s.settle(commands)
+		s.compile(commands)
 		u.free = u.free || s.free
 	}
 	return u, nil

@@ -78,7 +78,7 @@ func room[T any](s []T, n int) []T {
 
 // collect sets the results of all items, except those that it redirects to another node.
 func (b *batch) collect(q *queue) {
-	b.block.settle()
+	b.block.closeLast()
 	var trouble error
 	demoted := false
 	at := 0

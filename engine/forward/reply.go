@@ -34,8 +34,8 @@ const (
 // errNoRoom replaces a reply that exceeds ReplyLimit, or for which Hold has no memory.
 var errNoRoom = errors.New("ERR the node's reply exceeds client-output-buffer-limit or maxmemory-clients")
 
-// settle removes the memory that the last reply has used from the block.
-func (b *replyBlock) settle() {
+// closeLast removes the memory that the last reply has used from the block.
+func (b *replyBlock) closeLast() {
 	if b.last == nil {
 		return
 	}
@@ -48,7 +48,7 @@ func (b *replyBlock) settle() {
 
 // room makes w write to the block, after the last reply.
 func (b *replyBlock) room(w *rawReply) {
-	b.settle()
+	b.closeLast()
 	if cap(b.free) < blockSize/8 {
 		b.free = make([]byte, 0, blockSize)
 	}
