@@ -38,7 +38,7 @@ func (s *Selector) MayKey(key []byte, read, write bool) bool {
 			return true
 		}
 	}
-	return s.allKeys
+	return false
 }
 
 // Allows reports whether the selector allows a known command. It returns false for unknown ones.

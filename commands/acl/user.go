@@ -61,7 +61,7 @@ func (u *User) MayUse(command string, key []byte, read, write bool) bool {
 func (u *User) MayReadAll(command string) bool {
 	return u.Check(
 		func(s *Selector) bool { return s.Allows(command) },
-		func(s *Selector) bool { return s.AllKeys() || s.ReadsAllKeys() }) == Allowed
+		(*Selector).ReadsAllKeys) == Allowed
 }
 
 // Unrestricted reports whether the user may run every command on every key.
