@@ -140,9 +140,9 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		"can't read the authorities of clients: open ":                                  {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.dir + "/none"},
 		"the certificate in " + late + " expired on ":                                   {"--tls-cert-file", late, "--tls-key-file", lateKey},
 		lockedKey + ": the key is encrypted, and there is no tls-key-file-pass":         {"--tls-cert-file", locked, "--tls-key-file", lockedKey},
-		lockedKey + ": tls-key-file-pass does not decrypt the key: ":                       {"--tls-cert-file", locked, "--tls-key-file", lockedKey, "--tls-key-file-pass", "hushhush"},
+		lockedKey + ": tls-key-file-pass does not decrypt the key: ":                    {"--tls-cert-file", locked, "--tls-key-file", lockedKey, "--tls-key-file-pass", "hushhush"},
 		lockedKey + ": the key is encrypted, and there is no backend-tls-key-file-pass": backend(),
-		lockedKey + ": backend-tls-key-file-pass does not decrypt the key: ":               backend("--backend-tls-key-file-pass", "hushhush"),
+		lockedKey + ": backend-tls-key-file-pass does not decrypt the key: ":            backend("--backend-tls-key-file-pass", "hushhush"),
 		"tls-protocols must be some of TLSv1.2, TLSv1.3":                                {"--tls-protocols", "TLSv1.1"},
 		"tls-ciphers must be some of ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-":             {"--tls-ciphers", "RC4-MD5"},
 	} {
