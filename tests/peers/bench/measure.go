@@ -162,14 +162,14 @@ func (r *row) memory(p *peers.Peer, _ *peers.Redis) error {
 	if err := ask(many, many+few); err != nil { // what is allocated once
 		return err
 	}
-	empty, err := p.Memory()
+	empty, err := steady(p)
 	if err != nil {
 		return err
 	}
 	if err := ask(0, many); err != nil {
 		return err
 	}
-	filled, err := p.Memory()
+	filled, err := steady(p)
 	if err != nil {
 		return err
 	}
@@ -178,10 +178,25 @@ func (r *row) memory(p *peers.Peer, _ *peers.Redis) error {
 			return err
 		}
 	}
-	grown, err := p.Memory()
+	grown, err := steady(p)
 	r.first = float64(filled-empty) / float64(many)
 	r.full = r.first + max(0, float64(grown-filled)/float64(few))
 	return err
+}
+
+// steady returns the memory that a peer takes once it no longer changes: a store may still be moving its
+// keys to a larger table, and frees the smaller one afterwards.
+func steady(p *peers.Peer) (int64, error) {
+	last, err := p.Memory()
+	for range 40 {
+		time.Sleep(250 * time.Millisecond)
+		var now int64
+		if now, err = p.Memory(); err != nil || now == last {
+			break
+		}
+		last = now
+	}
+	return last, err
 }
 
 func request(key string, window time.Duration) peers.Request {
