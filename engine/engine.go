@@ -238,6 +238,7 @@ type Result struct {
 	Reset      bool       // OpReset: the key had state
 	States     []State    // OpInspect
 	Again      bool       // OpDecide with a Hold: the id is known, and this repeats its first answer
+	Clock      int64      // OpDecide with a Hold: the clock by which its node decided, in ms
 	Lapsed     int64      // holds that had lapsed and that this request removed
 	Settled    Settlement // OpSettle
 	Renewed    bool       // OpRenew: the hold was extended

@@ -60,7 +60,7 @@ func (f *flight) ask() {
 		f.giveBack()
 		f.fail(0)
 	default:
-		if failed := f.confirm(sent.UnixMilli()); failed >= 0 {
+		if failed := f.confirm(); failed >= 0 {
 			f.fail(failed)
 		}
 	}
@@ -126,35 +126,35 @@ func (f *flight) settle(charge bool) (failed int) {
 // giveBack releases the holds that were granted. One that cannot be released lapses.
 func (f *flight) giveBack() { f.settle(false) }
 
-// confirm charges the units held at clock, in ms.
-func (f *flight) confirm(clock int64) (failed int) {
+// confirm charges the held units.
+func (f *flight) confirm() (failed int) {
 	if failed := f.settle(true); failed >= 0 {
 		return failed
 	}
 	for i := range f.results {
 		if f.held(i) {
-			correctReset(&f.requests[i], &f.results[i].Decision, clock)
+			correctReset(&f.requests[i], &f.results[i])
 		}
 	}
 	return -1
 }
 
-// correctReset corrects the answer to a hold made at clock, now that its units are charged: they expire a window later, and not when
+// correctReset corrects the answer to a hold, now that its units are charged: they expire a window later, and not when
 // the hold would have lapsed. A later expiry of other holds stays, except of RL.COUNTER.
-func correctReset(r *engine.Request, d *limit.Decision, clock int64) {
-	length := r.Windows[d.Window].Length
+func correctReset(r *engine.Request, res *engine.Result) {
+	length := r.Windows[res.Window].Length
 	switch r.Kind {
 	case limit.Slide:
-		if d.ResetAfter <= ttl+ttl/64 {
-			d.ResetAfter = 0
+		if res.ResetAfter <= ttl+ttl/64 {
+			res.ResetAfter = 0
 		}
-		d.ResetAfter = max(d.ResetAfter, length+1)
+		res.ResetAfter = max(res.ResetAfter, length+1)
 	case limit.Counter: // the answer was as of the last ms of the hold, which may be in a later sub-window
-		last := hold.Deadline(clock, ttl) - 1
-		later := last*r.Buckets/length - clock*r.Buckets/length
-		d.ResetAfter = max(d.ResetAfter-later*length/r.Buckets, 1)
+		last := hold.Deadline(res.Clock, ttl) - 1
+		later := last*r.Buckets/length - res.Clock*r.Buckets/length
+		res.ResetAfter = max(res.ResetAfter-later*length/r.Buckets, 1)
 	case limit.Fixed:
-		d.ResetAfter = (d.ResetAfter-1)%length + 1
+		res.ResetAfter = (res.ResetAfter-1)%length + 1
 	}
 }
 

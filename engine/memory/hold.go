@@ -141,7 +141,7 @@ func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
 		e.fail(err, clock, r, res)
 		return
 	}
-	res.Decision, res.Again = a.Decision, a.Again
+	res.Decision, res.Again, res.Clock = a.Decision, a.Again, clock
 }
 
 func (e *Engine) admitStripe(h *stripe, clock int64, r *engine.Request) (hold.Admission, error) {

@@ -172,7 +172,7 @@ func (b *batch) applyAdmit(it *pending, reply string) error {
 		return nil
 	}
 	it.res.Decision = a.Decision()
-	it.res.Again, it.res.Lapsed = a.Again, a.Lapsed
+	it.res.Again, it.res.Clock, it.res.Lapsed = a.Again, a.Clock, a.Lapsed
 	if !a.Again {
 		b.q.engine.learn(it.req, &a.Answer)
 	}

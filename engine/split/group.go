@@ -144,7 +144,7 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, reply.Granted, int64(j))
 	}
 	if n > 0 {
-		g.requests[0].Result.Lapsed = reply.Lapsed
+		g.requests[0].Result.Clock, g.requests[0].Result.Lapsed = reply.Clock, reply.Lapsed
 	}
 	if reply.Granted < n && !reply.Held {
 		last := g.requests[n-1]
