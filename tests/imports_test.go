@@ -12,9 +12,10 @@ import (
 // line may import none of them.
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
-		"commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "commands/word", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "engine/split", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine", "internal/glob", "internal/keypair",
+		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
+		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine",
 	},
+	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
 		"commands/acl", "commands/clients", "commands/config", "commands/hotkeys", "commands/policies", "commands/ratelimit", "commands/reply", "commands/slots", "commands/stats", "commands/table", "commands/word",
 		"engine", "engine/forward", "engine/observe", "policy", "resp", "internal/glob",

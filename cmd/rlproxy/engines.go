@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands/slots"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
@@ -34,7 +35,7 @@ type engines struct {
 	store    *store.Store // keeps the policies that are set by command; nil before keepPolicies
 
 	// configure applies the live directives of the engines to later requests.
-	configure func(c *config)
+	configure func(c *config.Config)
 
 	observer  *observe.Observer     // sees the decisions
 	hotkeys   *hotkeys.Exchange     // adds up the busiest keys of all proxies
@@ -42,37 +43,37 @@ type engines struct {
 }
 
 // openEngines opens the engines that the configuration asks for.
-func openEngines(c *config, log *slog.Logger) (*engines, error) {
-	clients := resp.NewMemory(c.clientMemory)
-	if len(c.backends) == 0 {
-		own := memory.Open(memory.Config{MaxMemory: c.maxMemory, Logger: log})
-		e := &engines{memory: clients, policies: new(policy.Book), decide: own, configure: func(c *config) {
-			own.Configure(memory.Settings{Fail: c.failPolicy, FailRules: c.failRules})
+func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
+	clients := resp.NewMemory(c.ClientMemory)
+	if len(c.Backends) == 0 {
+		own := memory.Open(memory.Config{MaxMemory: c.MaxMemory, Logger: log})
+		e := &engines{memory: clients, policies: new(policy.Book), decide: own, configure: func(c *config.Config) {
+			own.Configure(memory.Settings{Fail: c.FailPolicy, FailRules: c.FailRules})
 		}}
 		e.configure(c)
 		e.observe(log)
 		return e, nil
 	}
 	fleet, err := backend.Open(backend.Config{
-		Backends: c.backends,
-		TLS:      c.backendTLS,
-		Timeout:  c.backendTimeout,
+		Backends: c.Backends,
+		TLS:      c.BackendTLS,
+		Timeout:  c.BackendTimeout,
 		Logger:   log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	guard := layout.Open(fleet, c.layoutGuard, log)
-	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.maxMemory, Layout: guard, Logger: log})
-	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.outputBuffer, Hold: clients.Hold, Logger: log})
-	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config) {
-		fleet.SetTimeout(c.backendTimeout)
-		guard.SetMode(c.layoutGuard)
+	guard := layout.Open(fleet, c.LayoutGuard, log)
+	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.MaxMemory, Layout: guard, Logger: log})
+	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Hold: clients.Hold, Logger: log})
+	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config.Config) {
+		fleet.SetTimeout(c.BackendTimeout)
+		guard.SetMode(c.LayoutGuard)
 		nodes.Configure(redis.Settings{
-			Fail: c.failPolicy, FailRules: c.failRules,
-			HotKeys: c.hotKeys, HotThreshold: int64(c.hotThreshold),
+			Fail: c.FailPolicy, FailRules: c.FailRules,
+			HotKeys: c.HotKeys, HotThreshold: int64(c.HotThreshold),
 		})
-		forwarder.Configure(forward.Settings{Off: !c.passthrough, Admin: c.passthroughAdmin, Timeout: c.passthroughTimeout})
+		forwarder.Configure(forward.Settings{Off: !c.Passthrough, Admin: c.PassthroughAdmin, Timeout: c.PassthroughTimeout})
 	}}
 	e.configure(c)
 	e.observe(log)
@@ -89,9 +90,9 @@ func (e *engines) observe(log *slog.Logger) {
 
 // keepPolicies puts the policies of the configuration into effect, and opens the store of those
 // that are set by command.
-func (e *engines) keepPolicies(c *config, log *slog.Logger) (err error) {
-	e.policies.Configure(c.policies.Set())
-	e.store, err = store.Open(e.fleet, c.policyFile, e.policies, log)
+func (e *engines) keepPolicies(c *config.Config, log *slog.Logger) (err error) {
+	e.policies.Configure(c.Policies.Set())
+	e.store, err = store.Open(e.fleet, c.PolicyFile, e.policies, log)
 	return err
 }
 

@@ -7,23 +7,23 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// read loads text as a file named test.conf.
-func read(content string) (*config, error) {
-	r := reader{config: newConfig(), given: make(map[string]bool)}
-	return r.config, r.readText("test.conf", content)
-}
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
+)
 
 // startInside serves a configuration in this process and returns its address.
 func startInside(f *testing.F, content string) (*live, string) {
 	f.Helper()
-	c, err := read(content)
+	path := filepath.Join(f.TempDir(), "test.conf")
+	require.NoError(f, os.WriteFile(path, []byte(content), 0o600))
+	c, err := config.Load([]string{path}, 64*mb)
 	require.NoError(f, err)
 	ready, err := prepare(c)
 	require.NoError(f, err)

@@ -7,24 +7,22 @@ import (
 	"net"
 	"slices"
 
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/web"
 	"github.com/rlproxy/rlproxy/web/metrics"
 )
 
-// readyNames are the settings of ready-nodes. readyChoices are the server's, in the same order.
-var (
-	readyNames   = []string{"none", "any", "all"}
-	readyChoices = []web.Ready{web.NoNodes, web.AnyNode, web.AllNodes}
-)
+// readyChoices are the server's, in the order of config.ReadyNames.
+var readyChoices = []web.Ready{web.NoNodes, web.AnyNode, web.AllNodes}
 
 // listenHTTP opens all bind addresses on http-port, if it is set.
-func listenHTTP(ctx context.Context, c *config) ([]net.Listener, error) {
-	if c.httpPort == 0 {
+func listenHTTP(ctx context.Context, c *config.Config) ([]net.Listener, error) {
+	if c.HTTPPort == 0 {
 		return nil, nil
 	}
-	open, err := listenPort(ctx, c, c.httpPort)
+	open, err := listenPort(ctx, c, c.HTTPPort)
 	if err != nil {
 		return nil, fmt.Errorf("http-port: %w", err)
 	}
@@ -32,10 +30,10 @@ func listenHTTP(ctx context.Context, c *config) ([]net.Listener, error) {
 }
 
 // newWeb makes the HTTP server, which uses the engines. newServer comes before it.
-func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger) {
+func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog.Logger) {
 	nodes, check := web.NoNodes, func() {}
 	if eng.fleet != nil {
-		nodes, check = readyChoices[slices.Index(readyNames, c.readyNodes)], eng.fleet.Check
+		nodes, check = readyChoices[slices.Index(config.ReadyNames, c.ReadyNodes)], eng.fleet.Check
 	}
 	now.web = web.New(web.Config{
 		Engine:       eng.decide,
@@ -55,7 +53,7 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 			Stats: func() []engine.Stat {
 				return slices.Concat(serverStats(now, eng), eng.stats(), eng.store.Stats(), now.web.Stats())
 			},
-			NoKeys:  !c.metricsKeys,
+			NoKeys:  !c.MetricsKeys,
 			Version: commands.Version,
 			Build:   built(),
 		},
@@ -63,15 +61,15 @@ func newWeb(c *config, now *live, ready prepared, eng *engines, log *slog.Logger
 }
 
 // rules returns the access rules of the HTTP server.
-func (p *prepared) rules(c *config) web.Rules {
-	return web.Rules{ACL: p.acl, Protected: p.protected(c), Admin: c.pageAdmin}
+func (p *prepared) rules(c *config.Config) web.Rules {
+	return web.Rules{ACL: p.acl, Protected: p.protected(c), Admin: c.PageAdmin}
 }
 
 // serveHTTP answers HTTP on listeners, over TLS if there is a tls-port. Each sends to ended
 // when it has ended.
 func (l *live) serveHTTP(listeners []net.Listener, ended chan<- error, log *slog.Logger) {
 	scheme, secure := "http://", (func(net.Listener) net.Listener)(nil)
-	if l.config.Load().tlsPort != 0 {
+	if l.config.Load().TLSPort != 0 {
 		scheme, secure = "https://", l.tls.wrap
 	}
 	for _, ln := range listeners {

@@ -10,34 +10,33 @@ import (
 	"strings"
 	"syscall"
 	"time"
-)
 
-// errNoAddress is the error of a server without addresses.
-var errNoAddress = errors.New("nothing to listen on: bind or unixsocket must name something")
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
+)
 
 // listen opens every address of the configuration, or none if it returns an error.
 // It wraps the listeners of tls-port with secure.
-func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listener) ([]net.Listener, error) {
+func listen(ctx context.Context, c *config.Config, secure func(net.Listener) net.Listener) ([]net.Listener, error) {
 	var open []net.Listener
 	var err error
-	if c.port != 0 || c.tlsPort == 0 {
+	if c.Port != 0 || c.TLSPort == 0 {
 		open, err = listenTCP(ctx, c)
 	}
-	if err == nil && c.tlsPort != 0 {
+	if err == nil && c.TLSPort != 0 {
 		var more []net.Listener
-		more, err = listenPort(ctx, c, c.tlsPort)
+		more, err = listenPort(ctx, c, c.TLSPort)
 		for _, l := range more {
 			open = append(open, secure(l))
 		}
 	}
-	if err == nil && c.unixSocket != "" {
+	if err == nil && c.UnixSocket != "" {
 		var l net.Listener
 		if l, err = listenUnix(ctx, c); err == nil {
 			open = append(open, l)
 		}
 	}
 	if err == nil && len(open) == 0 {
-		err = errNoAddress
+		err = config.ErrNoAddress
 	}
 	if err != nil {
 		closeAll(open)
@@ -48,23 +47,23 @@ func listen(ctx context.Context, c *config, secure func(net.Listener) net.Listen
 
 // listenTCP opens all bind addresses on one port. With port 0 the first address
 // picks the port; it may be taken on another address, so there are a few tries.
-func listenTCP(ctx context.Context, c *config) ([]net.Listener, error) {
+func listenTCP(ctx context.Context, c *config.Config) ([]net.Listener, error) {
 	const tries = 10
 	for try := 1; ; try++ {
-		open, err := listenPort(ctx, c, c.port)
-		if err == nil || c.port != 0 || try == tries || !errors.Is(err, syscall.EADDRINUSE) {
+		open, err := listenPort(ctx, c, c.Port)
+		if err == nil || c.Port != 0 || try == tries || !errors.Is(err, syscall.EADDRINUSE) {
 			return open, err
 		}
 	}
 }
 
 // listenPort makes one attempt to open all bind addresses on a port.
-func listenPort(ctx context.Context, c *config, port int) ([]net.Listener, error) {
-	config := net.ListenConfig{KeepAlive: keepAlive(c)}
+func listenPort(ctx context.Context, c *config.Config, port int) ([]net.Listener, error) {
+	lc := net.ListenConfig{KeepAlive: keepAlive(c)}
 	var open []net.Listener
-	for _, address := range c.bind {
+	for _, address := range c.Bind {
 		host, optional := strings.CutPrefix(address, "-")
-		l, err := config.Listen(ctx, network(host), net.JoinHostPort(strings.Trim(host, "*"), strconv.Itoa(port)))
+		l, err := lc.Listen(ctx, network(host), net.JoinHostPort(strings.Trim(host, "*"), strconv.Itoa(port)))
 		switch {
 		case err != nil && optional && !errors.Is(err, syscall.EADDRINUSE):
 			continue
@@ -87,17 +86,17 @@ func network(host string) string {
 }
 
 // keepAlive returns tcp-keepalive as package net wants it: negative for none.
-func keepAlive(c *config) time.Duration {
-	if c.tcpKeepalive == 0 {
+func keepAlive(c *config.Config) time.Duration {
+	if c.TCPKeepAlive == 0 {
 		return -1
 	}
-	return c.tcpKeepalive
+	return c.TCPKeepAlive
 }
 
 // listenUnix opens the Unix socket. It removes a socket that a killed process left
 // behind, but not one on which a process still listens.
-func listenUnix(ctx context.Context, c *config) (net.Listener, error) {
-	path := c.unixSocket
+func listenUnix(ctx context.Context, c *config.Config) (net.Listener, error) {
+	path := c.UnixSocket
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
 		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
 			_ = conn.Close() // opened only to see whether a process listens
@@ -107,13 +106,13 @@ func listenUnix(ctx context.Context, c *config) (net.Listener, error) {
 			return nil, fmt.Errorf("can't remove a left-over socket: %w", err)
 		}
 	}
-	var config net.ListenConfig
-	l, err := config.Listen(ctx, "unix", path)
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("can't listen on %s: %w", path, err)
 	}
-	if c.unixSocketPerm != 0 {
-		if err := os.Chmod(path, c.unixSocketPerm); err != nil {
+	if c.UnixSocketPerm != 0 {
+		if err := os.Chmod(path, c.UnixSocketPerm); err != nil {
 			closeAll([]net.Listener{l})
 			return nil, fmt.Errorf("can't set the socket's mode: %w", err)
 		}

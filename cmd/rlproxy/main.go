@@ -3,14 +3,12 @@
 //	rlproxy [file.conf ...] [--directive value ...]
 //	rlproxy import file.yaml ...
 //
-// This package reads the configuration, wires the engine to the commands and the
-// commands to the server, and keeps the one order of starting and stopping.
+// This package wires the engine to the commands and the commands to the server, and keeps the one
+// order of starting and stopping. Package config, beside it, is what can be configured.
 //
-// Reading order: run.go; config.go and directives.go (what can be configured); value.go,
-// lists.go, policies.go, users.go and tls.go (how each kind of setting is parsed); read.go
-// (files and the command line); check.go (settings that contradict each other); serve.go
-// (start and stop); log.go, logqueue.go, memory.go, engines.go, listen.go and http.go (what serve starts);
-// reload.go (SIGHUP and CONFIG SET); info.go (INFO).
+// Reading order: run.go; serve.go (start and stop); log.go, logqueue.go, memory.go, engines.go, users.go,
+// listen.go, tls.go and http.go (what serve starts); reload.go (SIGHUP and CONFIG SET); check.go (--check);
+// info.go (INFO).
 package main
 
 import (

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/internal/machine"
 )
 
@@ -54,12 +55,12 @@ func (s space) share() int64 { return max(s.shared/4, leastMemory) }
 
 // goLimit returns the memory limit of Go's runtime: what the configuration allows, at
 // most nine tenths of the container.
-func (s space) goLimit(c *config) int64 {
+func (s space) goLimit(c *config.Config) int64 {
 	client := float64(plainMemory)
-	if c.tlsPort != 0 {
+	if c.TLSPort != 0 {
 		client = tlsMemory
 	}
-	want := float64(c.maxMemory) + float64(c.clientMemory) + float64(c.maxClients)*client + ownMemory
+	want := float64(c.MaxMemory) + float64(c.ClientMemory) + float64(c.MaxClients)*client + ownMemory
 	if s.limit > 0 {
 		want = min(want, float64(s.limit)/10*9)
 	}
@@ -71,13 +72,13 @@ func (s space) goLimit(c *config) int64 {
 
 // limitMemory sets the memory limit of Go's runtime, unless GOMEMLIMIT has. The collector
 // then works more often instead of exceeding it.
-func limitMemory(c *config, s space, log *slog.Logger) {
+func limitMemory(c *config.Config, s space, log *slog.Logger) {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(s.goLimit(c))
 	}
-	if s.limit > 0 && c.maxMemory+c.clientMemory > s.limit/10*9 {
+	if s.limit > 0 && c.MaxMemory+c.ClientMemory > s.limit/10*9 {
 		log.Warn("maxmemory plus maxmemory-clients exceeds 90% of the container's memory limit; the process may be OOM-killed",
-			"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory, "container", s.limit)
+			"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory, "container", s.limit)
 	}
 }
 

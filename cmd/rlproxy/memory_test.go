@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 )
 
 const (
@@ -31,9 +33,9 @@ func TestBoundsFollowFromTheMemory(t *testing.T) {
 	} {
 		s := newSpace(c.container, c.machine, c.env)
 		require.Equal(t, c.share, s.share(), "%+v", c)
-		require.InDelta(t, c.goLimit, s.goLimit(&config{maxMemory: s.share(), clientMemory: s.share(), maxClients: 10_000}), 10, "%+v", c)
+		require.InDelta(t, c.goLimit, s.goLimit(&config.Config{MaxMemory: s.share(), ClientMemory: s.share(), MaxClients: 10_000}), 10, "%+v", c)
 	}
-	require.EqualValues(t, math.MaxInt64, space{}.goLimit(&config{maxMemory: math.MaxInt64, clientMemory: math.MaxInt64}))
+	require.EqualValues(t, math.MaxInt64, space{}.goLimit(&config.Config{MaxMemory: math.MaxInt64, ClientMemory: math.MaxInt64}))
 }
 
 func TestMemoryIsReturnedAfterALoadAndNotDuringIt(t *testing.T) {

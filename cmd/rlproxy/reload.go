@@ -3,14 +3,13 @@ package main
 import (
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/commands/acl"
 	configcmd "github.com/rlproxy/rlproxy/commands/config"
@@ -22,15 +21,15 @@ import (
 
 // live is the state that SIGHUP and CONFIG SET replace while the process runs.
 type live struct {
-	load             func() (*config, error) // reads the configuration again
-	config           atomic.Pointer[config]  // the configuration in effect; never modified
-	changedByCommand atomic.Int64            // directives that CONFIG SET has changed since the configuration was read
-	level            slog.LevelVar           // the log level in effect
+	load             func() (*config.Config, error) // reads the configuration again
+	config           atomic.Pointer[config.Config]  // the configuration in effect; never modified
+	changedByCommand atomic.Int64                   // directives that CONFIG SET has changed since the configuration was read
+	level            slog.LevelVar                  // the log level in effect
 	tls              listenerTLS
 
-	mu       sync.Mutex // held while the configuration changes
-	lastRead *config    // the configuration as last read, without the changes of CONFIG SET; guarded by mu
-	acl      *acl.List  // the users in effect; guarded by mu
+	mu       sync.Mutex     // held while the configuration changes
+	lastRead *config.Config // the configuration as last read, without the changes of CONFIG SET; guarded by mu
+	acl      *acl.List      // the users in effect; guarded by mu
 
 	// Set while serve starts; nil before.
 	log     *slog.Logger
@@ -41,20 +40,20 @@ type live struct {
 }
 
 // Matching implements configcmd.Settings.
-func (l *live) Matching(pattern string) [][2]string { return l.config.Load().matching(pattern) }
+func (l *live) Matching(pattern string) [][2]string { return l.config.Load().Matching(pattern) }
 
 // When implements configcmd.Settings.
 func (l *live) When(name string) (string, configcmd.When) {
-	d := directiveByName(strings.ToLower(name))
+	d := config.Find(strings.ToLower(name))
 	switch {
-	case d == nil || d.value == nil:
+	case d == nil:
 		return "", configcmd.AtRestart
-	case d.bySet:
-		return d.name, configcmd.AtOnce
-	case d.live:
-		return d.name, configcmd.AtReload
+	case d.BySet:
+		return d.Name, configcmd.AtOnce
+	case d.Live:
+		return d.Name, configcmd.AtReload
 	}
-	return d.name, configcmd.AtRestart
+	return d.Name, configcmd.AtRestart
 }
 
 // Set implements configcmd.Settings.
@@ -64,26 +63,26 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 	now := l.config.Load()
 	next := *now
 	for _, p := range pairs {
-		if why := directiveByName(p[0]).change(&next, p[1]); why != "" {
+		if why := config.Find(p[0]).Change(&next, p[1]); why != "" {
 			return p[0], why
 		}
 	}
-	for _, d := range now.changed(&next, true) { // before it takes effect: it may be the log level
-		l.log.Warn("CONFIG SET changed a directive; the next reload or restart reverts it", "directive", d.name,
-			"from", d.setting(now), "to", d.setting(&next), "user", by.User.Name, "addr", by.Addr)
+	for _, d := range now.Changed(&next, true) { // before it takes effect: it may be the log level
+		l.log.Warn("CONFIG SET changed a directive; the next reload or restart reverts it", "directive", d.Name,
+			"from", d.Setting(now), "to", d.Setting(&next), "user", by.User.Name, "addr", by.Addr)
 	}
 	l.use(&next)
 	return "", ""
 }
 
 // use puts into effect the settings of c that name no file. mu is held, or nothing is served yet.
-func (l *live) use(c *config) {
-	l.changedByCommand.Store(int64(len(l.lastRead.changed(c, true))))
-	l.level.Set(c.level())
+func (l *live) use(c *config.Config) {
+	l.changedByCommand.Store(int64(len(l.lastRead.Changed(c, true))))
+	l.level.Set(c.Level())
 	l.config.Store(c)
 	if l.server != nil {
 		l.eng.configure(c)
-		l.handler.SetSlowLog(c.slowerThan, c.slowLogLen)
+		l.handler.SetSlowLog(c.SlowerThan, c.SlowLogLen)
 	}
 }
 
@@ -94,21 +93,23 @@ type prepared struct {
 }
 
 // protected reports whether only clients on this machine are answered.
-func (p *prepared) protected(c *config) bool { return c.protectedMode && p.acl.Anonymous() != nil }
+func (p *prepared) protected(c *config.Config) bool {
+	return c.ProtectedMode && p.acl.Anonymous() != nil
+}
 
 // prepare loads the certificates and users that c refers to.
-func prepare(c *config) (p prepared, err error) {
-	if c.tlsPort != 0 {
-		if p.tls, err = c.tls.load(time.Now()); err != nil {
+func prepare(c *config.Config) (p prepared, err error) {
+	if c.TLSPort != 0 {
+		if p.tls, err = c.TLS.Load(time.Now()); err != nil {
 			return p, err
 		}
 	}
-	p.acl, err = c.acl()
+	p.acl, err = users(c)
 	return p, err
 }
 
 // apply puts c, which was read, and p into effect. mu is held, or nothing is served yet.
-func (l *live) apply(c *config, p prepared) {
+func (l *live) apply(c *config.Config, p prepared) {
 	l.tls.current.Store(p.tls)
 	l.lastRead, l.acl = c, p.acl
 	if l.server != nil {
@@ -133,31 +134,31 @@ func (l *live) reload() (waiting []string, err error) {
 		return nil, err
 	}
 	now := l.config.Load()
-	next, waiting = now.with(next)
-	if err := next.conflict(nil); err != nil { // with a setting that waits for a restart
+	next, waiting = now.With(next)
+	if err := next.Conflict(nil); err != nil { // with a setting that waits for a restart
 		return nil, err
 	}
 	p, err := prepare(next)
 	if err != nil {
 		return nil, err
 	}
-	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.noPass {
+	if l.acl.Anonymous() == nil && p.acl.Anonymous() != nil && !next.NoPass {
 		return nil, errOpens
 	}
-	decisions, err := decisionlog.OpenFile(next.decisionLog) // again, even if it is the same: it may have been renamed
+	decisions, err := decisionlog.OpenFile(next.DecisionLog) // again, even if it is the same: it may have been renamed
 	if err != nil {
 		return nil, err
 	}
 	if l.eng.fleet != nil {
-		if err := l.eng.fleet.SetTLS(next.backendTLS); err != nil {
+		if err := l.eng.fleet.SetTLS(next.BackendTLS); err != nil {
 			_ = decisions.Close() // nothing was written; it may be nil
 			return nil, err
 		}
 	}
-	l.eng.decisions.Use(decisions, next.decisions())
-	l.eng.policies.Configure(next.policies.Set())
-	for _, d := range l.lastRead.changed(now, true) {
-		l.log.Warn("reload discards a CONFIG SET change", "directive", d.name, "from", d.setting(now), "to", d.setting(next))
+	l.eng.decisions.Use(decisions, logging(next))
+	l.eng.policies.Configure(next.Policies.Set())
+	for _, d := range l.lastRead.Changed(now, true) {
+		l.log.Warn("reload discards a CONFIG SET change", "directive", d.Name, "from", d.Setting(now), "to", d.Setting(next))
 	}
 	l.apply(next, p)
 	return waiting, nil
@@ -174,45 +175,4 @@ func (l *live) hangup() {
 		l.log.Warn("changed directive takes effect only after a restart", "directive", name)
 	}
 	l.log.Info("configuration reloaded")
-}
-
-// with returns c with the live settings of next, and the names of the other
-// directives whose settings differ.
-func (c *config) with(next *config) (merged *config, waiting []string) {
-	both := *c
-	for _, d := range c.changed(next, false) {
-		if !d.live {
-			waiting = append(waiting, d.name)
-			continue
-		}
-		v := d.value(&both)
-		if p, ok := v.(policyLines); ok {
-			*p.p = next.policies // both directives at once, since overrides belong to policies
-			continue
-		}
-		if r, ok := v.(repeated); ok {
-			r.clear()
-		}
-		for _, words := range d.value(next).words() {
-			v.set(words) // next holds these words, so they are allowed
-		}
-	}
-	return &both, waiting
-}
-
-// changed returns the directives whose settings differ; with bySet, only those that CONFIG SET
-// can change.
-func (c *config) changed(next *config, bySet bool) (found []*directive) {
-	for i := range directives {
-		d := &directives[i]
-		if d.value != nil && (d.bySet || !bySet) && !slices.EqualFunc(d.value(next).words(), d.value(c).words(), slices.Equal) {
-			found = append(found, d)
-		}
-	}
-	return found
-}
-
-// setting returns the setting of a directive that is not secret, cut to 512 characters for the log.
-func (d *directive) setting(c *config) string {
-	return fmt.Sprintf("%.512s", joinLines(d.value(c).words()))
 }

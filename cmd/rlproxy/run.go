@@ -7,8 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
 )
 
@@ -30,28 +30,11 @@ func run(ctx context.Context, args []string, stdout io.Writer) error {
 	isCheck := func(a string) bool { return a == "--check" }
 	check := slices.ContainsFunc(args, isCheck)
 	args = slices.DeleteFunc(slices.Clone(args), isCheck)
+	load := func() (*config.Config, error) { return config.Load(args, available().share()) }
 	if check {
-		return runCheck(args, stdout)
+		return runCheck(load, stdout)
 	}
-	return serve(ctx, func() (*config, error) { return load(args) }, stdout)
-}
-
-// load reads the configuration that the arguments describe.
-func load(args []string) (*config, error) {
-	r := reader{config: newConfig(), given: make(map[string]bool)}
-	for len(args) > 0 && !strings.HasPrefix(args[0], "-") {
-		if err := r.readFile(args[0]); err != nil {
-			return nil, err
-		}
-		args = args[1:]
-	}
-	if err := r.readArgs(args); err != nil {
-		return nil, err
-	}
-	if err := r.config.conflict(r.given); err != nil {
-		return nil, err
-	}
-	return r.config, nil
+	return serve(ctx, load, stdout)
 }
 
 // built returns what is known of this build: its version as the Go command determined it,
@@ -84,14 +67,6 @@ usage: rlproxy [file.conf ...] [--directive value ...] [--check]
 directives, in a file or after -- on the command line, with their defaults:
 
 `)
-	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, d := range directives {
-		setting := d.preset
-		if setting == "" {
-			setting = d.hint
-		}
-		_, _ = fmt.Fprintf(w, "  %s\t%s\t%s\n", d.name, setting, d.doc) // b never fails
-	}
-	_ = w.Flush() // b never fails
+	b.WriteString(config.Help())
 	return b.String()
 }

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
@@ -25,7 +26,7 @@ import (
 // serve starts the log, the engines, the listeners and the server, in this order.
 // Once ctx is cancelled it stops in reverse (drain). It calls load at the start and at
 // each SIGHUP.
-func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) (err error) {
+func serve(ctx context.Context, load func() (*config.Config, error), stdout io.Writer) (err error) {
 	signal.Ignore(syscall.SIGPIPE)     // or a line of the log would end the process if nobody reads it any more
 	hangups := make(chan os.Signal, 1) // one pending reload covers further signals
 	signal.Notify(hangups, syscall.SIGHUP)
@@ -81,18 +82,18 @@ func serve(ctx context.Context, load func() (*config, error), stdout io.Writer) 
 // start opens what serves clients: the policies, the decision log, the listeners and the servers. Each
 // listener sends to ended when it has ended, which has room for all of them. If start returns an error,
 // nothing is served, and the caller closes the engines.
-func start(ctx context.Context, c *config, state *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
+func start(ctx context.Context, c *config.Config, state *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
 	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
-		"maxmemory", c.maxMemory, "maxmemory-clients", c.clientMemory)
+		"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory)
 	limitMemory(c, available(), log)
 	if err := eng.keepPolicies(c, log); err != nil {
 		return nil, err
 	}
-	decisions, err := decisionlog.OpenFile(c.decisionLog)
+	decisions, err := decisionlog.OpenFile(c.DecisionLog)
 	if err != nil {
 		return nil, err
 	}
-	eng.decisions.Use(decisions, c.decisions())
+	eng.decisions.Use(decisions, logging(c))
 	listeners, err := listen(ctx, c, state.tls.wrap)
 	if err != nil {
 		return nil, err
@@ -117,8 +118,8 @@ func start(ctx context.Context, c *config, state *live, ready prepared, eng *eng
 // commands that have arrived, if that is done within shutdown-timeout. Then drain closes the
 // connections that are left, for which it takes a second or two more. What is not done by then
 // ends with the process.
-func drain(c *config, state *live, eng *engines) error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.shutdownWithin)
+func drain(c *config.Config, state *live, eng *engines) error {
+	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownWithin)
 	defer cancel()
 	state.web.Drain()
 	err := state.server.Shutdown(ctx)
@@ -150,17 +151,17 @@ func within(ctx context.Context, do func() error, late string) error {
 	}
 }
 
-func engineName(c *config) string {
-	if len(c.backends) == 0 {
+func engineName(c *config.Config) string {
+	if len(c.Backends) == 0 {
 		return "embedded"
 	}
 	return "redis"
 }
 
 // newServer returns a server of the commands, which use the engines.
-func newServer(c *config, state *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
+func newServer(c *config.Config, state *live, ready prepared, eng *engines, log *slog.Logger) *resp.Server {
 	var out outside
-	config := commands.Config{
+	cfg := commands.Config{
 		Engine:    eng.decide,
 		Observer:  eng.observer,
 		FleetKeys: eng.hotkeys.HotKeys,
@@ -176,19 +177,19 @@ func newServer(c *config, state *live, ready prepared, eng *engines, log *slog.L
 		Logger:  log,
 	}
 	if eng.forward != nil { // a nil *Forwarder would make a non-nil interface
-		config.Forward = eng.forward
+		cfg.Forward = eng.forward
 	}
 	state.log, state.eng = log, eng
-	handler := commands.New(config)
-	handler.SetSlowLog(c.slowerThan, c.slowLogLen)
+	handler := commands.New(cfg)
+	handler.SetSlowLog(c.SlowerThan, c.SlowLogLen)
 	warnOpen(c, ready, log)
 	out.server = resp.NewServer(resp.Config{
 		MaxClients:        clientLimit(c, eng, log),
-		Timeout:           c.timeout,
-		TCPKeepAlive:      c.tcpKeepalive,
-		ProtoMaxBulkLen:   int(c.protoMaxBulk),
-		QueryBufferLimit:  int(c.queryBuffer),
-		OutputBufferLimit: int(c.outputBuffer),
+		Timeout:           c.Timeout,
+		TCPKeepAlive:      c.TCPKeepAlive,
+		ProtoMaxBulkLen:   int(c.ProtoMaxBulk),
+		QueryBufferLimit:  int(c.QueryBuffer),
+		OutputBufferLimit: int(c.OutputBuffer),
 		Memory:            eng.memory,
 		ProtectedMode:     ready.protected(c),
 		Logger:            log,
@@ -205,7 +206,7 @@ type outside struct{ server *resp.Server }
 func (o *outside) Kill(id int64) bool { return o.server.Kill(id) }
 
 // clientLimit returns maxclients, or less if the limit of open files requires that.
-func clientLimit(c *config, eng *engines, log *slog.Logger) int {
+func clientLimit(c *config.Config, eng *engines, log *slog.Logger) int {
 	nodes := 0
 	if eng.fleet != nil {
 		t := eng.fleet.Topology()
@@ -214,8 +215,8 @@ func clientLimit(c *config, eng *engines, log *slog.Logger) int {
 		}
 	}
 	files := machine.OpenFiles()
-	clients := c.clientsWithin(files, nodes)
-	if clients < c.maxClients {
+	clients := clientsWithin(c, files, nodes)
+	if clients < c.MaxClients {
 		log.Warn("lowering maxclients to fit the open-file limit", "maxclients", clients, "files", files)
 	}
 	return clients
@@ -224,20 +225,20 @@ func clientLimit(c *config, eng *engines, log *slog.Logger) int {
 // clientsWithin returns how many of maxclients may be connected, so that nodes and the HTTP server have
 // enough of so many files. Nodes rarely have as many connections as they may, so clients have at least
 // half of the files.
-func (c *config) clientsWithin(files, nodes int) int {
+func clientsWithin(c *config.Config, files, nodes int) int {
 	reserved := 32 + nodes*(backend.MaxConnections+forward.MaxConnections) // 32 for listeners, sentinels and logs
-	if c.httpPort != 0 {
+	if c.HTTPPort != 0 {
 		reserved += web.MaxConnections
 	}
-	return min(c.maxClients, max(files-reserved, files/2, 1))
+	return min(c.MaxClients, max(files-reserved, files/2, 1))
 }
 
 // warnOpen logs a warning if any client that can connect has full access.
-func warnOpen(c *config, ready prepared, log *slog.Logger) {
-	if ready.acl.Anonymous() == nil || c.protectedMode {
+func warnOpen(c *config.Config, ready prepared, log *slog.Logger) {
+	if ready.acl.Anonymous() == nil || c.ProtectedMode {
 		return
 	}
-	for _, address := range c.bind {
+	for _, address := range c.Bind {
 		if ip := net.ParseIP(strings.TrimPrefix(address, "-")); ip == nil || !ip.IsLoopback() {
 			log.Warn("no password is set and protected-mode is off: any client that can connect has full access")
 			return

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 )
 
 func TestClientsLeaveFilesForNodesAndHTTP(t *testing.T) {
@@ -19,7 +21,7 @@ func TestClientsLeaveFilesForNodesAndHTTP(t *testing.T) {
 		{10_000, 1024, 1000, 1, 512},
 		{10_000, 1, 1, 0, 1},
 	} {
-		got := (&config{maxClients: c.most, httpPort: c.http}).clientsWithin(c.files, c.nodes)
+		got := clientsWithin(&config.Config{MaxClients: c.most, HTTPPort: c.http}, c.files, c.nodes)
 		require.Equal(t, c.want, got, c)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -15,7 +15,7 @@ import (
 // replaces an earlier one. Repeated directives add up within the files and within
 // the command line, but those of the command line replace those of the files.
 type reader struct {
-	config  *config
+	config  *Config
 	given   map[string]bool // directives that are set, by their names in lower case
 	depth   int             // nesting of include
 	cleared map[string]bool // repeated directives set on the command line; nil while files are read
@@ -79,12 +79,12 @@ func (r *reader) readArgs(args []string) error {
 // starts from dir.
 func (r *reader) apply(where, dir, name string, words []string) error {
 	name = strings.ToLower(name)
-	d := directiveByName(name)
-	switch {
-	case d == nil:
+	if name == "include" {
+		return r.include(where, dir, words)
+	}
+	d := Find(name)
+	if d == nil {
 		return fmt.Errorf("%s: unknown directive %.128q; rlproxy --help lists the directives", where, name)
-	case d.value == nil:
-		return r.include(where, dir, d, words)
 	}
 	v := d.value(r.config)
 	if rep, ok := v.(repeated); ok && r.cleared != nil && !r.cleared[name] {
@@ -104,7 +104,7 @@ func (r *reader) apply(where, dir, name string, words []string) error {
 
 // got returns the end of the error about a setting that is not allowed: the words
 // that were given, cut to 128 characters, unless they may be secret.
-func (d *directive) got(words []string) string {
+func (d *Directive) got(words []string) string {
 	if d.secret {
 		return ""
 	}
@@ -119,10 +119,10 @@ func given(words []string) string {
 }
 
 // include reads the file that another file or the command line names.
-func (r *reader) include(where, dir string, d *directive, words []string) error {
+func (r *reader) include(where, dir string, words []string) error {
 	path, ok := single(words)
 	if !ok || path == "" {
-		return fmt.Errorf("%s: include must be one file%s", where, d.got(words))
+		return fmt.Errorf("%s: include must be one file%s", where, given(words))
 	}
 	if r.depth == maxDepth {
 		return fmt.Errorf("%s: include must not go deeper than %d files", where, maxDepth)

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"fmt"
@@ -35,29 +35,29 @@ fail-policy error
 fail-policy login:* local
 `)
 	require.NoError(t, err)
-	require.Equal(t, 0, c.port)
-	require.Equal(t, []string{"10.0.0.1", "-::1", "*"}, c.bind)
-	require.EqualValues(t, 0o700, c.unixSocketPerm)
-	require.Equal(t, "two words", c.requirePass)
-	require.Equal(t, time.Minute, c.timeout)
-	require.False(t, c.protectedMode)
-	require.EqualValues(t, 1<<30, c.maxMemory)
-	require.EqualValues(t, 2_000_000, c.protoMaxBulk)
-	require.EqualValues(t, 1<<30, c.outputBuffer)
-	require.Equal(t, "debug", c.logLevel)
-	require.Equal(t, []string{"redis://127.0.0.1:7001", "rediss://u:p@[::1]:7002/3"}, c.backends)
-	require.Equal(t, 250*time.Millisecond, c.backendTimeout)
-	require.Equal(t, engine.FailError, c.failPolicy)
+	require.Equal(t, 0, c.Port)
+	require.Equal(t, []string{"10.0.0.1", "-::1", "*"}, c.Bind)
+	require.EqualValues(t, 0o700, c.UnixSocketPerm)
+	require.Equal(t, "two words", c.RequirePass)
+	require.Equal(t, time.Minute, c.Timeout)
+	require.False(t, c.ProtectedMode)
+	require.EqualValues(t, 1<<30, c.MaxMemory)
+	require.EqualValues(t, 2_000_000, c.ProtoMaxBulk)
+	require.EqualValues(t, 1<<30, c.OutputBuffer)
+	require.Equal(t, "debug", c.LogLevel)
+	require.Equal(t, []string{"redis://127.0.0.1:7001", "rediss://u:p@[::1]:7002/3"}, c.Backends)
+	require.Equal(t, 250*time.Millisecond, c.BackendTimeout)
+	require.Equal(t, engine.FailError, c.FailPolicy)
 	require.Equal(t, []engine.FailRule{
 		{Glob: "api:*", Policy: engine.FailOpen},
 		{Glob: "login:*", Policy: engine.FailLocal},
-	}, c.failRules)
+	}, c.FailRules)
 }
 
 func TestMatchingShowsSettingsButNoSecrets(t *testing.T) {
 	c, err := read("maxmemory 256mb\nmaxmemory-clients 1gb\nrequirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\npolicy web FIXED 5 3600\npolicy api SLIDE 7 60\npolicy-override web \"a b*\" BLOCKED\n")
 	require.NoError(t, err)
-	all := c.matching("*")
+	all := c.Matching("*")
 	require.NotContains(t, fmt.Sprint(all), "hush")
 	require.Contains(t, all, [2]string{"maxmemory", "268435456"})
 	require.Contains(t, all, [2]string{"logfile", `"a b"`})
@@ -65,13 +65,13 @@ func TestMatchingShowsSettingsButNoSecrets(t *testing.T) {
 	require.Contains(t, all, [2]string{"policy", "api SLIDE 7 1m web FIXED 5 1h"})
 	require.Contains(t, all, [2]string{"policy-override", `web "a b*" BLOCKED`})
 	require.Contains(t, all, [2]string{"fail-policy", "closed a* open"})
-	require.Equal(t, [][2]string{{"maxclients", "10000"}, {"maxmemory-clients", "1073741824"}}, c.matching("max*clients"))
+	require.Equal(t, [][2]string{{"maxclients", "10000"}, {"maxmemory-clients", "1073741824"}}, c.Matching("max*clients"))
 }
 
 // rlproxy.conf names every directive once with its default, and means the same as
 // no file at all.
 func TestShippedFileShowsEveryDefault(t *testing.T) {
-	const path = "../../rlproxy.conf"
+	const path = "../../../rlproxy.conf"
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	for _, d := range directives {
@@ -79,14 +79,14 @@ func TestShippedFileShowsEveryDefault(t *testing.T) {
 		if setting == "" {
 			setting = d.hint
 		}
-		re := regexp.MustCompile(`(?m)^(# )?` + regexp.QuoteMeta(d.name+" "+setting) + `$`)
-		require.Len(t, re.FindAll(b, -1), 1, "%s must have a line %q", path, d.name+" "+setting)
+		re := regexp.MustCompile(`(?m)^(# )?` + regexp.QuoteMeta(d.Name+" "+setting) + `$`)
+		require.Len(t, re.FindAll(b, -1), 1, "%s must have a line %q", path, d.Name+" "+setting)
 	}
-	c, err := load([]string{path})
+	c, err := Load([]string{path}, memory)
 	require.NoError(t, err)
-	require.Equal(t, newConfig(), c)
+	require.Equal(t, newConfig(memory), c)
 	for _, d := range directives {
-		require.Contains(t, usage(), "  "+d.name+" ")
+		require.Contains(t, Help(), "  "+d.Name+" ")
 	}
 }
 
@@ -94,21 +94,21 @@ func TestShippedFileShowsEveryDefault(t *testing.T) {
 func TestConfigSetTakesWhatConfigGetShows(t *testing.T) {
 	c, err := read("fail-policy error\nfail-policy open local\nfail-policy 'a b*' open\nfail-policy '' closed\nhot-key \"x y\" 4\nhot-key * 2\nloglevel debug\npassthrough no\n")
 	require.NoError(t, err)
-	require.Equal(t, [][2]string{{"fail-policy", `error open local "a b*" open "" closed`}}, c.matching("fail-policy"))
-	other, settable := newConfig(), 0
+	require.Equal(t, [][2]string{{"fail-policy", `error open local "a b*" open "" closed`}}, c.Matching("fail-policy"))
+	other, settable := newConfig(memory), 0
 	for i := range directives {
 		d := &directives[i]
-		if !d.bySet {
+		if !d.BySet {
 			continue
 		}
 		settable++
-		require.True(t, d.live && !d.secret, d.name)
-		require.Empty(t, d.change(other, d.setting(c)), d.name)
-		require.Equal(t, d.setting(c), d.setting(other), d.name)
+		require.True(t, d.Live && !d.secret, d.Name)
+		require.Empty(t, d.Change(other, d.Setting(c)), d.Name)
+		require.Equal(t, d.Setting(c), d.Setting(other), d.Name)
 	}
 	require.Equal(t, 11, settable)
-	require.Equal(t, c.failRules, other.failRules)
-	require.Equal(t, c.hotKeys, other.hotKeys)
+	require.Equal(t, c.FailRules, other.FailRules)
+	require.Equal(t, c.HotKeys, other.HotKeys)
 
 	for setting, now := range map[string]string{
 		"fail-policy open":             "open",
@@ -122,9 +122,9 @@ func TestConfigSetTakesWhatConfigGetShows(t *testing.T) {
 		"passthrough YES":              "yes",
 	} {
 		name, value, _ := strings.Cut(setting, " ")
-		d := directiveByName(name)
-		require.Empty(t, d.change(other, value), setting)
-		require.Equal(t, now, d.setting(other), setting)
+		d := Find(name)
+		require.Empty(t, d.Change(other, value), setting)
+		require.Equal(t, now, d.Setting(other), setting)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestConfigSetSaysWhatIsAllowed(t *testing.T) {
 		_, err := s.Ask("CONFIG", "SET", name, value)
 		require.Error(t, err)
 		_, why, _ := strings.Cut(err.Error(), "') - ")
-		require.Equal(t, why, directiveByName(name).change(newConfig(), value), setting)
+		require.Equal(t, why, Find(name).Change(newConfig(memory), value), setting)
 	}
 	const policy = "argument must be closed, open, local or error, alone for all keys or after a glob for the keys that match it; "
 	for setting, why := range map[string]string{
@@ -158,13 +158,13 @@ func TestConfigSetSaysWhatIsAllowed(t *testing.T) {
 		"layout-guard on":                  `argument must be off, warn or strict; it was "on"`,
 	} {
 		name, value, _ := strings.Cut(setting, " ")
-		require.Equal(t, why, directiveByName(name).change(newConfig(), value), setting)
+		require.Equal(t, why, Find(name).Change(newConfig(memory), value), setting)
 	}
 }
 
 // docs/operations.md says of every directive when it changes.
 func TestTheTableOfChangesHasEveryDirective(t *testing.T) {
-	b, err := os.ReadFile("../../docs/operations.md")
+	b, err := os.ReadFile("../../../docs/operations.md")
 	require.NoError(t, err)
 	said := make(map[string]string)
 	for _, row := range regexp.MustCompile("(?m)^\\| (SIGHUP or `CONFIG SET`|SIGHUP|a restart) \\| (.*?) \\|").FindAllStringSubmatch(string(b), -1) {
@@ -178,13 +178,13 @@ func TestTheTableOfChangesHasEveryDirective(t *testing.T) {
 		switch {
 		case d.value == nil:
 			continue
-		case d.bySet:
+		case d.BySet:
 			when = "SIGHUP or `CONFIG SET`"
-		case d.live:
+		case d.Live:
 			when = "SIGHUP"
 		}
-		require.Equal(t, when, said[d.name], "%s: docs/operations.md", d.name)
-		delete(said, d.name)
+		require.Equal(t, when, said[d.Name], "%s: docs/operations.md", d.Name)
+		delete(said, d.Name)
 	}
 	require.Empty(t, said)
 }
@@ -195,6 +195,6 @@ func TestChangesOfWordsAreFound(t *testing.T) {
 	require.NoError(t, err)
 	two, err := read("user a on nopass ~x ~y +@all")
 	require.NoError(t, err)
-	merged, _ := one.with(two)
-	require.Equal(t, two.users, merged.users)
+	merged, _ := one.With(two)
+	require.Equal(t, two.Users, merged.Users)
 }

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"os"
@@ -65,51 +65,51 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte("port 1\nbackend redis://a\ntimeout 7\ninclude more.conf\nfail-policy x open\n"), 0o600))
 	require.NoError(t, os.WriteFile(more, []byte("\nport 2\nbackend redis://b\nfail-policy error\n"), 0o600))
 
-	c, err := load([]string{file})
+	c, err := Load([]string{file}, memory)
 	require.NoError(t, err)
-	require.Equal(t, 2, c.port)
-	require.Equal(t, []string{"redis://a", "redis://b"}, c.backends)
+	require.Equal(t, 2, c.Port)
+	require.Equal(t, []string{"redis://a", "redis://b"}, c.Backends)
 
-	c, err = load([]string{file, "--port", "3", "--backend", "redis://c", "--backend", "redis://d", "--fail-policy", "y", "local"})
+	c, err = Load([]string{file, "--port", "3", "--backend", "redis://c", "--backend", "redis://d", "--fail-policy", "y", "local"}, memory)
 	require.NoError(t, err)
-	require.Equal(t, 3, c.port)
-	require.Equal(t, 7*time.Second, c.timeout)
-	require.Equal(t, []string{"redis://c", "redis://d"}, c.backends)
-	require.Equal(t, engine.FailClosed, c.failPolicy)
-	require.Equal(t, []engine.FailRule{{Glob: "y", Policy: engine.FailLocal}}, c.failRules)
+	require.Equal(t, 3, c.Port)
+	require.Equal(t, 7*time.Second, c.Timeout)
+	require.Equal(t, []string{"redis://c", "redis://d"}, c.Backends)
+	require.Equal(t, engine.FailClosed, c.FailPolicy)
+	require.Equal(t, []engine.FailRule{{Glob: "y", Policy: engine.FailLocal}}, c.FailRules)
 
-	_, err = load([]string{"--port", "x"})
+	_, err = Load([]string{"--port", "x"}, memory)
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)
-	_, err = load([]string{file, "--port", "1", "-x"})
+	_, err = Load([]string{file, "--port", "1", "-x"}, memory)
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "1 -x"`)
-	_, err = load([]string{"-x"})
+	_, err = Load([]string{"-x"}, memory)
 	require.EqualError(t, err, `command line: "-x" is not a directive: directives begin with --`)
 
-	c, err = load([]string{file, more, "--timeout", "8"})
+	c, err = Load([]string{file, more, "--timeout", "8"}, memory)
 	require.NoError(t, err, "several files")
-	require.Equal(t, []string{"redis://a", "redis://b", "redis://b"}, c.backends)
-	_, err = load([]string{file, "6380"})
+	require.Equal(t, []string{"redis://a", "redis://b", "redis://b"}, c.Backends)
+	_, err = Load([]string{file, "6380"}, memory)
 	require.EqualError(t, err, "can't read the configuration: open 6380: no such file or directory")
 
 	require.NoError(t, os.WriteFile(more, []byte("policy a SLIDE 1 1\npolicy b SLIDE 1 1\npolicy-override a x 2 1\npolicy-override b x 2 1\n"), 0o600))
-	c, err = load([]string{more, "--policy-override", "a", "y", "BLOCKED", "--policy-override", "b", "z", "BLOCKED"})
+	c, err = Load([]string{more, "--policy-override", "a", "y", "BLOCKED", "--policy-override", "b", "z", "BLOCKED"}, memory)
 	require.NoError(t, err)
-	require.Equal(t, "policy a SLIDE 1 1s\npolicy-override a y BLOCKED\npolicy b SLIDE 1 1s\npolicy-override b z BLOCKED\n", c.policies.Set().Text())
-	c, err = load([]string{more, "--policy", "c", "FIXED", "5", "60", "--policy-override", "c", "y", "7", "60"})
+	require.Equal(t, "policy a SLIDE 1 1s\npolicy-override a y BLOCKED\npolicy b SLIDE 1 1s\npolicy-override b z BLOCKED\n", c.Policies.Set().Text())
+	c, err = Load([]string{more, "--policy", "c", "FIXED", "5", "60", "--policy-override", "c", "y", "7", "60"}, memory)
 	require.NoError(t, err)
-	require.Equal(t, "policy c FIXED 5 1m\npolicy-override c y 7 1m\n", c.policies.Set().Text())
-	_, err = load([]string{more, "--policy-override", "c", "y", "7", "60"})
+	require.Equal(t, "policy c FIXED 5 1m\npolicy-override c y 7 1m\n", c.Policies.Set().Text())
+	_, err = Load([]string{more, "--policy-override", "c", "y", "7", "60"}, memory)
 	require.EqualError(t, err, "command line: policy-override: no such policy 'c' in the preceding lines")
 
 	require.NoError(t, os.WriteFile(more, []byte("include more.conf\n"), 0o600))
-	_, err = load([]string{file})
+	_, err = Load([]string{file}, memory)
 	require.ErrorContains(t, err, "include must not go deeper than 16 files")
 }
 
 // FuzzConfig reads arbitrary bytes as a file. The result is a configuration that can
 // be written and read back unchanged, or an error that names the line.
 func FuzzConfig(f *testing.F) {
-	shipped, err := os.ReadFile("../../rlproxy.conf")
+	shipped, err := os.ReadFile("../../../rlproxy.conf")
 	require.NoError(f, err)
 	f.Add(string(shipped))
 	for _, s := range []string{
@@ -137,7 +137,7 @@ func FuzzConfig(f *testing.F) {
 				continue
 			}
 			for _, words := range d.value(c).words() {
-				b.WriteString(d.name)
+				b.WriteString(d.Name)
 				for _, w := range words {
 					b.WriteString(" " + word.InLine(w))
 				}
