@@ -77,7 +77,7 @@ func TestFullDiskLeavesPoliciesUnchanged(t *testing.T) {
 		require.NoError(t, err)
 		whole = string(b)
 	}
-	require.Regexp(t, "^ERR the policies cannot be stored: write "+path+`\.new\d+: file too large; nothing was changed$`, refused)
+	require.Regexp(t, "^ERR the policies cannot be stored: write "+path+`\.unfinished-\d+: file too large; nothing was changed$`, refused)
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	require.Equal(t, whole, string(b))
@@ -88,7 +88,7 @@ func TestFullDiskLeavesPoliciesUnchanged(t *testing.T) {
 	require.Equal(t, int64(1), c.do(t, "RL.POLICY", "DEL", "p0"), "less has room")
 
 	require.NoError(t, os.RemoveAll(folder))
-	require.Regexp(t, "^ERR the policies cannot be stored: open "+path+`\.new\d+: no such file or directory; nothing was changed$`, c.do(t, words("RL.POLICY DEL p1")...))
+	require.Regexp(t, "^ERR the policies cannot be stored: open "+path+`\.unfinished-\d+: no such file or directory; nothing was changed$`, c.do(t, words("RL.POLICY DEL p1")...))
 	require.Equal(t, int64(100), c.limitOf(t, "p1"))
 }
 

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
+	"time"
 )
 
 // file is a place: a file.
@@ -63,10 +65,14 @@ func (f *file) replace(ctx context.Context, was string, whole []byte) (bool, err
 	return true, nil
 }
 
+// unfinished follows a file's name in the names of those that are to replace it. Digits follow.
+const unfinished = ".unfinished-"
+
 // write creates a file beside path, which only this user may read, and returns its path. When write
 // returns, the file is on disk. Another process that uses the same path writes another file.
 func write(path string, content []byte) (next string, err error) {
-	w, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
+	removeUnfinished(path)
+	w, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+unfinished+"*")
 	if err != nil {
 		return "", err
 	}
@@ -77,6 +83,20 @@ func write(path string, content []byte) (next string, err error) {
 		_ = os.Remove(w.Name()) // it is useless
 	}
 	return w.Name(), err
+}
+
+// removeUnfinished removes the files that crashes in the middle of write have left. One that was written to
+// in the last minute may be in use by another process.
+func removeUnfinished(path string) {
+	entries, _ := os.ReadDir(filepath.Dir(path)) // without them, write fails or nothing is removed
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), filepath.Base(path)+unfinished) {
+			continue
+		}
+		if st, err := e.Info(); err == nil && time.Since(st.ModTime()) > time.Minute {
+			_ = os.Remove(filepath.Join(filepath.Dir(path), e.Name())) // the next write tries again
+		}
+	}
 }
 
 // syncFolder makes a rename in a folder durable.

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/rlproxy/rlproxy/policy"
 	"github.com/stretchr/testify/require"
@@ -121,4 +122,28 @@ func TestFileOfTwoProcesses(t *testing.T) {
 	files, err := os.ReadDir(filepath.Dir(f.path))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
+}
+
+// A crash in the middle of a write leaves a file that is not finished. The next write removes it, unless it is
+// so young that another process may be writing it.
+func TestFilesThatCrashesLeftAreRemoved(t *testing.T) {
+	f := newFile(t, "policies")
+	_, whole := record{1, "a\n"}.encode()
+	old, err := write(f.path, whole[:5])
+	require.NoError(t, err)
+	hour := time.Now().Add(-time.Hour)
+	require.NoError(t, os.Chtimes(old, hour, hour))
+	others := []string{f.path + ".old", filepath.Join(filepath.Dir(f.path), "other"+unfinished+"1")}
+	for _, path := range others {
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.NoError(t, os.Chtimes(path, hour, hour))
+	}
+	young, err := write(f.path, whole[:5])
+	require.NoError(t, err)
+	done, err := f.replace(t.Context(), "", whole)
+	require.NoError(t, err)
+	require.True(t, done)
+	files, err := filepath.Glob(filepath.Dir(f.path) + "/*")
+	require.NoError(t, err)
+	require.ElementsMatch(t, append(others, young, f.path), files)
 }
