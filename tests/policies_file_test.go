@@ -136,10 +136,12 @@ func TestPoliciesAreLoggedAndSurviveARestart(t *testing.T) {
 	c := dial(t, p.addr)
 	c.setPolicy(t, "api COUNTER 100 60 BUCKETS 6 FAIL OPEN")
 	require.IsType(t, []any{}, c.do(t, "RL.POLICY", "OVERRIDE", "api", "a \"b\"\n*", "BLOCKED"))
+	require.IsType(t, []any{}, c.do(t, "RL.POLICY", "OVERRIDE", "api", strings.Repeat("k", 4000), "5", "60"))
 	before := c.do(t, "RL.POLICY", "LIST")
 	for _, line := range []string{
 		`level=notice msg="a policy was set" policy="api COUNTER 100 1m BUCKETS 6 FAIL OPEN" version=1 user=default addr=` + c.LocalAddr().String(),
 		`level=notice msg="an override was set" policy="api \"a \\\"b\\\"\\x0a*\" BLOCKED" version=2 user=default addr=` + c.LocalAddr().String(),
+		`level=notice msg="an override was set" policy="api '` + strings.Repeat("k", 128) + `'... (4000 bytes) 5 1m" version=3 user=default addr=` + c.LocalAddr().String(),
 	} {
 		eventually(t, line, func() bool { return strings.Contains(p.Output.String(), line) })
 	}
@@ -149,7 +151,7 @@ func TestPoliciesAreLoggedAndSurviveARestart(t *testing.T) {
 	p.stop(t)
 	c = dial(t, startProxy(t, "--policy-file", path).addr)
 	require.Equal(t, before, c.do(t, "RL.POLICY", "LIST"))
-	require.Equal(t, int64(2), c.info(t, "policies_version"))
+	require.Equal(t, int64(3), c.info(t, "policies_version"))
 	require.Equal(t, int64(0), c.do(t, "RL.CHECK", "api", "a \"b\"\nc").([]any)[0])
 
 	p = startProxy(t)

@@ -177,10 +177,14 @@ func (c *Config) change(name []byte, change func(*policy.Set) (*policy.Set, stri
 	return c.Change(change)
 }
 
-// log logs a change.
+// log logs a change, in the words of a line of the configuration. A long pattern is cut.
 func (c *Config) log(what string, by table.Caller, version int64, words []string) {
 	for i := range words {
-		words[i] = word.InLine(words[i])
+		if len(words[i]) > word.Quoted {
+			words[i] = word.Literal([]byte(words[i]))
+		} else {
+			words[i] = word.InLine(words[i])
+		}
 	}
 	c.Logger.Info(what, "policy", strings.Join(words, " "), "version", version, "user", by.User.Name, "addr", by.Addr)
 }
