@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"sync"
@@ -15,8 +16,8 @@ const (
 )
 
 // logQueue is a queue of lines in front of the log, so that nothing waits for whoever reads it: a
-// terminal, a pipe or a disk may take nothing for as long as it likes. While it does not keep up,
-// lines are dropped and counted.
+// terminal, a pipe or a disk may take nothing for as long as it likes. While it does not keep up, or
+// cannot be written to, lines are dropped and counted.
 type logQueue struct {
 	to      io.Writer
 	options *slog.HandlerOptions
@@ -24,8 +25,12 @@ type logQueue struct {
 
 	changed sync.Cond // of the following, which its mutex guards
 	lines   []byte    // whole lines that wait
-	dropped int       // lines, since the log last said so
+	dropped int       // lines for which there was no room, since run last looked
 	closed  bool      // the lines that wait are the last ones
+
+	// Only run uses the following.
+	missing int  // lines that the log does not have, since it last said so
+	torn    bool // the log ends within a line
 }
 
 // newLogQueue returns a queue in front of a log, which says with these options what it has dropped.
@@ -74,9 +79,34 @@ func (q *logQueue) run() {
 		if len(lines) == 0 {
 			return
 		}
-		_, _ = q.to.Write(lines) // there is nowhere else to say that it failed
-		if dropped > 0 {
-			slog.New(slog.NewTextHandler(q.to, q.options)).Warn("the log did not keep up, and lines were dropped", "lines", dropped)
+		q.missing += dropped
+		if q.put(lines) && q.missing > 0 {
+			q.report()
 		}
+	}
+}
+
+// put writes lines to the log and reports whether it took them. Of lines that it did not take, put counts those
+// whose end is missing.
+func (q *logQueue) put(lines []byte) bool {
+	if q.torn {
+		_, _ = q.to.Write([]byte{'\n'}) // if it fails, the next write probably does, too
+	}
+	n, err := q.to.Write(lines)
+	q.missing += bytes.Count(lines[n:], []byte{'\n'})
+	if n > 0 {
+		q.torn = lines[n-1] != '\n'
+	}
+	return err == nil
+}
+
+// report writes a line to the log that says how many lines are missing.
+func (q *logQueue) report() {
+	var line bytes.Buffer
+	slog.New(slog.NewTextHandler(&line, q.options)).Warn("the log did not take all lines, and they were dropped", "lines", q.missing)
+	missing := q.missing
+	q.missing = 0
+	if !q.put(line.Bytes()) {
+		q.missing = missing
 	}
 }
