@@ -62,8 +62,10 @@ func clientRows() []row {
 			Name: "client|list", Arity: -2, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "2.4.0", Cost: "O(N) where N is the number of client connections",
 			Summary: "Returns information about client connections",
 			Args: []table.Arg{
-				{Name: "client-type", Type: "string", Token: "TYPE", Optional: true, About: "`NORMAL`, `PUBSUB`, `MASTER` or `REPLICA`"},
-				{Name: "client-id", Type: "integer", Token: "ID", Optional: true, Multiple: true},
+				{Name: "filter", Type: "oneof", Optional: true, Args: []table.Arg{
+					{Name: "client-type", Type: "string", Token: "TYPE", About: "`NORMAL`, `PUBSUB`, `MASTER` or `REPLICA`"},
+					{Name: "ids", Type: "block", Token: "ID", Args: []table.Arg{{Name: "client-id", Type: "integer", Multiple: true}}},
+				}},
 			},
 			Replies:  "One line of key=value fields for each connection.",
 			Examples: []table.Example{{Line: "CLIENT LIST ID 7", Reply: "id=7 addr=127.0.0.1:50188 laddr=127.0.0.1:6380 fd=-1 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 ... cmd=client|list user=default redir=-1 resp=2 lib-name= lib-ver="}},
