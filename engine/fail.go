@@ -75,8 +75,8 @@ func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
 }
 
 // FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the
-// same error, or are answered by fail with the same policy.
-func FailAll(fail func(r *Request, res *Result), requests []Request, results []Result, i int) {
+// same error, or are answered by fail with the same policy. To fail, failed is request i.
+func FailAll(fail func(r, failed *Request, res *Result), requests []Request, results []Result, i int) {
 	first := results[i]
 	allowed := true
 	for j := range requests {
@@ -87,7 +87,7 @@ func FailAll(fail func(r *Request, res *Result), requests []Request, results []R
 			r := requests[j]
 			r.With, r.Fail = 0, first.Fail
 			*res = Result{}
-			fail(&r, res)
+			fail(&r, &requests[i], res)
 			if first.Fail == FailClosed { // the others wait for the same node
 				res.RetryAfter, res.ResetAfter = first.RetryAfter, first.ResetAfter
 			}

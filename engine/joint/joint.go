@@ -23,9 +23,11 @@ const (
 
 // Engine answers multi-key requests by means of an engine that decides single keys.
 type Engine struct {
-	Do   func(p *engine.Pipeline)                    // answers requests for one key each
-	Fail func(r *engine.Request, res *engine.Result) // answers a request by its FAIL policy, and sets Result.Fail
-	Now  func() time.Time
+	Do  func(p *engine.Pipeline) // answers requests for one key each
+	Now func() time.Time
+
+	// Fail answers r by its FAIL policy, because the key of failed was not answered, and sets Result.Fail.
+	Fail func(r, failed *engine.Request, res *engine.Result)
 }
 
 // flight is a multi-key request in progress.
@@ -175,6 +177,6 @@ func (f *flight) deny() {
 // fail answers by the FAIL policy of request i.
 func (f *flight) fail(i int) {
 	f.results[i] = engine.Result{}
-	f.Fail(&f.requests[i], &f.results[i])
+	f.Fail(&f.requests[i], &f.requests[i], &f.results[i])
 	engine.FailAll(f.Fail, f.requests, f.results, i)
 }

@@ -74,7 +74,9 @@ func (w *world) ask(requests ...engine.Request) []engine.Result {
 	p := engine.Pipeline{Requests: requests}
 	requests[0].With = len(requests) - 1
 	p.Grow()
-	joint.Engine{Do: w.do, Fail: w.fail, Now: conformance.At(func() int64 { return w.clock })}.Ask(&p, 0)
+	joint.Engine{Do: w.do, Now: conformance.At(func() int64 { return w.clock }), Fail: func(r, _ *engine.Request, res *engine.Result) {
+		w.fail(r, res)
+	}}.Ask(&p, 0)
 	return p.Results
 }
 
@@ -293,7 +295,7 @@ func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 // Requests for overlapping sets of keys never charge more than a limit, and leave nothing held.
 func TestOverlappingQuestions(t *testing.T) {
 	e := memory.Open(memory.Config{})
-	joined := joint.Engine{Do: e.Do, Now: time.Now, Fail: func(*engine.Request, *engine.Result) { panic("no answer") }}
+	joined := joint.Engine{Do: e.Do, Now: time.Now, Fail: func(_, _ *engine.Request, _ *engine.Result) { panic("no answer") }}
 	const workers, rounds, most = 8, 300, 500
 	admitted := make([][3]int, workers)
 	var wg sync.WaitGroup

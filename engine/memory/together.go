@@ -31,7 +31,7 @@ func (e *Engine) decideTogether(clock int64, requests []engine.Request, results 
 	}
 	if err != nil {
 		e.fail(err, clock, &requests[failed], &results[failed])
-		refuse := func(r *engine.Request, res *engine.Result) { e.refuse(clock, r, res) }
+		refuse := func(r, _ *engine.Request, res *engine.Result) { e.refuse(clock, r, res) }
 		engine.FailAll(refuse, requests, results, failed)
 	}
 }

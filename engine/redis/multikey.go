@@ -76,9 +76,9 @@ func (e *Engine) askJointly(p *engine.Pipeline, i int) {
 	joint.Engine{Now: e.now, Do: func(p *engine.Pipeline) {
 		charged = charged || p.Requests[0].Op == engine.OpSettle && p.Requests[0].Cost > 0
 		e.Do(p)
-	}, Fail: func(r *engine.Request, res *engine.Result) {
+	}, Fail: func(r, failed *engine.Request, res *engine.Result) {
 		top := e.topology()
-		e.failKey(top.queues[top.Locate(r.Key, 0)], r, res, backend.NoAnswer, true)
+		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, backend.NoAnswer, true)
 	}}.Ask(p, i)
 	end := i + 1 + p.Requests[i].With
 	e.decideLocally(p.Requests[i:end], p.Results[i:end], charged)
@@ -126,8 +126,8 @@ func (b *batch) applyMultiKey(it *pending, reply string) error {
 // failMultiKey answers a multi-key request in place of its node: the FAIL policy of the first key answers for
 // all keys.
 func (e *Engine) failMultiKey(q *queue, m *multiKey, why string, maybeApplied bool) {
-	fail := func(r *engine.Request, res *engine.Result) { e.failKey(q, r, res, why, maybeApplied) }
-	fail(&m.requests[0], &m.results[0])
+	fail := func(r, _ *engine.Request, res *engine.Result) { e.failKey(q, r, res, why, maybeApplied) }
+	fail(&m.requests[0], nil, &m.results[0])
 	engine.FailAll(fail, m.requests, m.results, 0)
 	e.decideLocally(m.requests, m.results, maybeApplied)
 }

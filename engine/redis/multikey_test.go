@@ -166,6 +166,7 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 		{"killed", servers[1].Kill, servers[1].Run},
 	} {
 		before, _ := used(t, e, keys[0])
+		answered := e.Nodes()[0].Traffic.FailAnswers
 		away.begin()
 		for range 3 {
 			for fail, allowed := range map[engine.FailPolicy]bool{engine.FailOpen: true, engine.FailClosed: false} {
@@ -185,6 +186,7 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 		}
 		charged, _ := used(t, e, keys[0])
 		require.Equal(t, before, charged, "the policy answered, and the key of the other node was charged nothing")
+		require.Equal(t, answered, e.Nodes()[0].Traffic.FailAnswers, "policies answered in place of the node that is away alone")
 		proxytest.Eventually(t, "nothing to be held", func() bool {
 			_, held := used(t, e, keys[0])
 			return held == 0
