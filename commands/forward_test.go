@@ -247,7 +247,7 @@ func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 func TestRedisCommandsAreUnknownWithoutAForwarder(t *testing.T) {
 	h, _ := forwarding(t)
 	h.cfg.Forward = nil
-	require.Equal(t, "-ERR unknown command 'GET', with args beginning with: 'a' (Redis commands need a backend, see the directives backend and passthrough)\r\n",
+	require.Equal(t, "-ERR unknown command 'GET', with args beginning with: 'a' (commands of Redis are forwarded only with backend and passthrough yes)\r\n",
 		ask(h, open(h, 1), lines("GET a")...))
 }
 
@@ -259,7 +259,7 @@ func TestForwardingIsSwitchedOffAndOn(t *testing.T) {
 	off := func(off, admin bool) {
 		f.Configure(forward.Settings{Off: off, Admin: admin, Timeout: 20 * time.Second})
 	}
-	const unknown = "-ERR unknown command 'INCR', with args beginning with: 'n' (Redis commands need a backend, see the directives backend and passthrough)\r\n"
+	const unknown = "-ERR unknown command 'INCR', with args beginning with: 'n' (commands of Redis are forwarded only with backend and passthrough yes)\r\n"
 	s := open(h, 1)
 	require.Equal(t, ":1\r\n+OK\r\n+QUEUED\r\n", ask(h, s, lines("INCR n\nMULTI\nINCR n")...))
 	off(true, false)

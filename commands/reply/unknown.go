@@ -26,7 +26,7 @@ func UnknownCommand(args [][]byte) string {
 		size += len(a) + len("'' ")
 	}
 	if isForwardable(args[0]) {
-		b.WriteString("(Redis commands need a backend, see the directives backend and passthrough)")
+		b.WriteString("(commands of Redis are forwarded only with backend and passthrough yes)")
 	}
 	return b.String()
 }
