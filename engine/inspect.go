@@ -19,8 +19,8 @@ type State struct {
 	Limit     int64 // of the latest charge or hold
 	Remaining int64 // units of Limit that are neither used nor held
 	Node      string
-	TTL       int64 // ms until the stored key expires
-	Rate      int64 // charging calls per second, over the last second
+	TTL       int64 // ms until the key's states no longer matter
+	Rate      int64 // calls in the last second that charged units, or that held units if these are more
 	Shards    []Shard
 }
 

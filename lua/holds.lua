@@ -114,7 +114,7 @@ function holds.add(rec, q, deadline, units, release, states)
       record.add(st)
       rec.held = true
     end
-    if st.cells == 0 then st.lapsed = 0 end -- as counted since the window last held nothing
+    if st.cells == 0 then st.last, st.rate, st.lapsed = 0, 0, 0 end -- these count since the window last held nothing
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)
     st.rate = rate.charged(rec.now, st.last, st.rate, rec.now)
     st.last, st.limit = rec.now, min(q.limits[i], 1e12)

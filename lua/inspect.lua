@@ -9,17 +9,19 @@
 -- Cost: O(states), one search per log.
 local lib = ...
 
-local pack, min, floor, concat = struct.pack, math.min, math.floor, table.concat
-local record, HOLDS = lib.record, lib.layout.HOLDS
+local pack, max, min, floor, concat = struct.pack, math.max, math.min, math.floor, table.concat
+local record, rate_at, HOLDS = lib.record, lib.rate.at, lib.layout.HOLDS
+local NOTHING = { last = -1, rate = 0, charge = 0, release = 0, holds = 0, lapsed = 0 } -- in place of held units
 
-function lib.inspect(keys, args)
+lib.inspect = record.guarded(function(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
   local rec = record.open(key, clock)
   local ending, now, out = record.ends(), rec.now, { '\0' }
   local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= now end
   local function row(st, kind, window, buckets, used, held)
-    out[#out + 1] = pack('>BI5I2I6I5I3I6I6I3I4', kind, window, buckets, used, st.limit, lib.rate.at(now, st.last, st.rate),
-      ending + 1 - clock, held and held.charge + held.release or 0, held and held.holds or 0, held and held.lapsed or 0)
+    local h = held or NOTHING
+    out[#out + 1] = pack('>BI5I2I6I5I3I6I6I3I4', kind, window, buckets, used, h.last < st.last and st.limit or h.limit,
+      max(rate_at(now, st.last, st.rate), rate_at(now, h.last, h.rate)), ending + 1 - clock, h.charge + h.release, h.holds, h.lapsed)
   end
   for i = 1, rec.count do
     local st = rec[i]
@@ -29,12 +31,10 @@ function lib.inspect(keys, args)
     elseif kind > HOLDS and st.holds > 0 and not matters(record.find(kind - HOLDS, buckets, window)) then
       row(st, kind - HOLDS, window, buckets, 0, st)
     elseif kind < HOLDS and matters(st) then
-      local used = lib.algorithms[kind].usage(st, rec, false)
-      local held = rec.held and record.find(HOLDS + kind, buckets, window)
+      local used, held = lib.algorithms[kind].usage(st, rec, false), rec.held and record.find(HOLDS + kind, buckets, window)
       if window == 0 then window, buckets = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0 end
       row(st, kind, window, buckets, used, held)
     end
   end
   return concat(out)
-end
-lib.inspect = record.guarded(lib.inspect)
+end)

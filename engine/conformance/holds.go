@@ -46,11 +46,7 @@ func boundedWindows(t *testing.T, open Subject) {
 
 // randomHolds sends random requests to an engine in pipelines, and compares every answer with that of the model.
 func randomHolds(t *testing.T, open Subject, steps int) {
-	seed := *randomSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
-	run := &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{}}
+	run, seed := newRandomHold()
 	e := open(t, func() int64 { return run.clock })
 	var p engine.Pipeline
 	for step := 0; step < steps; {
@@ -76,6 +72,42 @@ func randomHolds(t *testing.T, open Subject, steps int) {
 	}
 }
 
+// RunAlike sends random requests, with ids and without, to two engines, and checks that RL.INSPECT shows the same on both.
+func RunAlike(t *testing.T, open, other Subject, random int) {
+	run, seed := newRandomHold()
+	clock := func() int64 { return run.clock }
+	one, two := open(t, clock), other(t, clock)
+	for step := range soak(t, random) {
+		if step%200 == 0 {
+			run.narrow()
+		}
+		r := run.request(seed)
+		res := Ask(one, r)
+		Ask(two, r)
+		require.Empty(t, run.compare(&r, &res), "-seed %d, step %d", seed, step)
+		inspect := Inspect(string(r.Key))
+		want, got := shown(Ask(one, inspect).States), shown(Ask(two, inspect).States)
+		require.Equal(t, want, got, "-seed %d, step %d, clock base+%d: %s %+v", seed, step, run.clock-Base, describe(&r), r.Hold)
+		if step%4 == 0 {
+			run.pass()
+		}
+	}
+	t.Logf("seed %d: %v", seed, run.seen)
+}
+
+// shown returns the states in the order of RL.INSPECT without what may differ between engines: the node, and the rate of a
+// state that may have expired, and been dropped, within the last 2 s.
+func shown(states []engine.State) []engine.State {
+	for i := range states {
+		s := &states[i]
+		s.Node = ""
+		if s.Kind == limit.Fixed || s.Kind != limit.Concurrency && s.Window < 2000 {
+			s.Rate = 0
+		}
+	}
+	return states
+}
+
 type randomHold struct {
 	*rand.Rand
 	clock int64
@@ -85,6 +117,13 @@ type randomHold struct {
 	first map[string]int64 // reset_after of the first answer to an id, which is not always compared
 
 	windows, limits []int64 // what requests choose from at present
+}
+
+func newRandomHold() (run *randomHold, seed uint64) {
+	if seed = *randomSeed; seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	return &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{}}, seed
 }
 
 func (run *randomHold) narrow() {

@@ -41,14 +41,16 @@ func (b *Book) Newest(ids bool) int64 {
 		last = b.ids.last
 	}
 	for _, w := range b.windows {
-		last = max(last, w.last)
+		last = max(last, w.Last())
 	}
 	return last
 }
 
 // Until returns the last ms at which any hold or id can matter, 0 if the Book is empty.
-func (b *Book) Until() int64 {
-	until := b.ids.until()
+func (b *Book) Until() int64 { return max(b.ids.until(), b.HeldUntil()) }
+
+// HeldUntil returns the last ms at which any hold can matter, 0 if there is none.
+func (b *Book) HeldUntil() (until int64) {
 	for _, w := range b.windows {
 		view := Window{Window: limit.Window{Length: w.length}, Cells: &w.Cells}
 		until = max(until, view.Until())

@@ -4,16 +4,18 @@ import (
 	"cmp"
 	"slices"
 	"unsafe"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 // Cells are the units held of one window, by deadline. The zero value holds nothing. Work and memory depend on the number
 // of deadlines and not on the number of holds.
 type Cells struct {
-	limit  int64  // of the newest hold
-	last   int64  // the ms of the newest hold
-	lapsed int64  // number of holds that have lapsed and were removed
-	units  int64  // of all cells
-	list   []cell // by deadline, the earliest first
+	limit.Calls        // that held units, renewals included
+	limit       int64  // of the newest hold
+	lapsed      int64  // number of holds that have lapsed and were removed
+	units       int64  // of all cells
+	list        []cell // by deadline, the earliest first
 }
 
 // cell has the units held until one deadline.
@@ -29,8 +31,8 @@ const (
 	cellBytes  = int64(unsafe.Sizeof(cell{}))
 )
 
-// Add holds units until a deadline that Deadline returned for now. The caller has called Lapse for now.
-func (c *Cells) Add(now, limit, at, units int64, release bool) {
+// Add holds units under a limit, until a deadline that Deadline returned for now. The caller has called Lapse for now.
+func (c *Cells) Add(now, under, at, units int64, release bool) {
 	i, found := c.find(at)
 	if !found {
 		c.list = slices.Insert(c.list, i, cell{at: at})
@@ -38,7 +40,8 @@ func (c *Cells) Add(now, limit, at, units int64, release bool) {
 	c.list[i].add(units, release)
 	c.list[i].holds++
 	c.units += units
-	c.limit, c.last = limit, max(now, c.last)
+	c.limit = under
+	c.Count(now, 1)
 }
 
 // Has reports whether Remove can remove the units.

@@ -12,7 +12,7 @@ func TestCells(t *testing.T) {
 	c.Add(110, 8, 200, 3, false)
 	c.Add(120, 7, 200, 1, true)
 	require.EqualValues(t, 7, c.limit)
-	require.EqualValues(t, 120, c.last)
+	require.EqualValues(t, 120, c.Last())
 	held := func(now, units, holds, lapsed int64) {
 		t.Helper()
 		u, h := c.Held(now)

@@ -187,7 +187,7 @@ func (k *subject) move(h *holdRecord, at int64) {
 	for _, w := range h.windows {
 		c := k.book.findWindow(&s, w.Length)
 		c.Remove(h.at, h.units, h.release)
-		c.Add(c.last, c.limit, at, h.units, h.release)
+		c.Add(c.Last(), c.limit, at, h.units, h.release)
 	}
 	h.at = at
 }

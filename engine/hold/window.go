@@ -55,6 +55,19 @@ func (w *Window) leaves(l cell, newest int64) int64 {
 	return max(dated, newest) + w.Length + 1
 }
 
+// Calls returns the calls that charged the window by now. Lapsed units are charged by one call for each deadline.
+func (w *Window) Calls(now int64) (calls limit.Calls) {
+	if w.State != nil {
+		calls = w.State.Calls
+	}
+	for _, l := range w.Cells.list[:w.Cells.past(now)] {
+		if l.charge > 0 {
+			calls.Count(l.at, 1)
+		}
+	}
+	return calls
+}
+
 // RoomAt returns the first ms after now at which at most `most` units count, if nothing is charged, held or settled until
 // then. r was read at now, when more counted. Charged units expire by the algorithm, those of released cells at the
 // deadline, and those of other cells a window after it. Between two such moments only the state's count changes.

@@ -14,7 +14,7 @@
 // constant interval instead: its Spec has an Interval, and a window without a length. Slots
 // have no State: only held units count (package hold).
 //
-// Reading order: limit.go (this file), algorithms.go, state.go, one of the algorithms,
+// Reading order: limit.go (this file), algorithms.go, state.go, calls.go, one of the algorithms,
 // and decide.go.
 package limit
 

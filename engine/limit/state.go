@@ -3,11 +3,9 @@ package limit
 // State has what a key has counted for one algorithm, window and number of buckets.
 type State struct {
 	Limit int64 // as last charged
+	Calls       // that charged it
 
 	window  int64 // ms
-	last    int64 // the ms of the last charge, as the clock had it
-	calls   int32 // charging calls in the second of last
-	before  int32 // charging calls in the second before that
 	buckets uint16
 	kind    Kind
 
@@ -51,9 +49,6 @@ func (st *State) Kind() Kind { return st.kind }
 // Buckets returns the number of sub-windows per window.
 func (st *State) Buckets() int64 { return int64(st.buckets) }
 
-// Last returns the ms of the last charge.
-func (st *State) Last() int64 { return st.last }
-
 // Window returns the length of the window in ms. For a rate it is the time in which a
 // full use drains.
 func (st *State) Window() int64 {
@@ -91,16 +86,8 @@ func (st *State) Charge(now int64, s *Spec, w Window, requests int64, r Reading)
 		st.past = s.Interval
 	}
 	algorithms[st.kind].charge(st, now, w, requests*s.Cost, r.edge)
-	now = max(now, st.last)
-	switch now/1000 - st.last/1000 {
-	case 0:
-	case 1:
-		st.calls, st.before = 0, st.calls
-	default:
-		st.calls, st.before = 0, 0
-	}
-	st.calls += int32(requests)
-	st.Limit, st.last = w.Limit, now
+	st.Count(now, requests)
+	st.Limit = w.Limit
 }
 
 // RoomAt returns the first ms after now at which at most a number of units count.
@@ -144,18 +131,6 @@ func (st *State) Bytes() int64 {
 
 // cellBytes is the size of n cells and of the slice that holds them.
 func cellBytes(n int64) int64 { return 24 + 8*n }
-
-// Rate estimates the charging calls in the second up to now: those of now's second
-// and, weighted by their overlap, those of the second before.
-func (st *State) Rate(now int64) int64 {
-	switch now/1000 - st.last/1000 {
-	case 0:
-		return weigh(int64(st.before), 1000, now%1000) + int64(st.calls)
-	case 1:
-		return weigh(int64(st.calls), 1000, now%1000)
-	}
-	return 0
-}
 
 // sub returns the sub-window that holds t.
 func (st *State) sub(t int64) int64 { return subIndex(t, int64(st.buckets), st.window) }

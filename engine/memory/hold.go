@@ -216,21 +216,23 @@ func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) 
 	b.Windows(x, func(s *limit.Spec, w hold.Window) {
 		units, holds := w.Cells.Held(now)
 		used := w.Read(now, s).Used - units
-		if units == 0 && used == 0 {
-			return
-		}
 		i := 0
 		for i < len(out) && (out[i].Kind != s.Kind || out[i].Window != w.Length || out[i].Buckets != s.Buckets) {
 			i++
 		}
-		if i == len(out) {
+		if i == len(out) { // nothing that was charged matters any more
+			if units == 0 && used == 0 {
+				return
+			}
 			out = append(out, engine.State{Kind: s.Kind, Window: w.Length, Buckets: s.Buckets, Node: nodeName, TTL: ttl})
+			w.State = nil
 		}
-		o := &out[i]
-		if used != o.Used || o.Limit == 0 { // lapsed units are charged under the limit of the cells
-			o.Used, o.Limit = used, w.Limit
+		o, charged := &out[i], w.Calls(now)
+		if w.State == nil || w.Cells.Last() >= w.State.Last() || charged.Last() > w.State.Last() {
+			o.Limit = w.Limit // that of the holds, under which lapsed units are charged
 		}
-		o.Held, o.Holds, o.Lapsed = units, holds, w.Cells.Lapsed(now)
+		o.Used, o.Held, o.Holds, o.Lapsed = used, units, holds, w.Cells.Lapsed(now)
+		o.Rate = max(charged.Rate(now), w.Cells.Rate(now))
 		o.Remaining = max(o.Limit-o.Used-o.Held, 0)
 	})
 	return out

@@ -17,11 +17,11 @@ func (e *Engine) inspect(clock int64, name []byte) []engine.State {
 // describe describes the key's states that still matter, in the order of
 // RL.INSPECT.
 func (h *stripe) describe(k *record, clock int64) []engine.State {
-	now, ttl := max(clock, k.newest()), h.end(k)+1-clock
-	book := h.books[k]
-	if book != nil {
-		now = max(now, book.Newest(false))
+	now, end, book := max(clock, k.newest()), k.end(), h.books[k]
+	if book != nil { // the end of its ids does not matter: they are no states
+		now, end = max(now, book.Newest(false)), max(end, book.HeldUntil())
 	}
+	ttl := end + 1 - clock
 	var out []engine.State
 	for s := &k.states; s != nil; s = s.next {
 		if s.Until() < now {

@@ -41,6 +41,15 @@ func TestConformanceOfHoldsOnSeveralNodes(t *testing.T) {
 	conformance.RunHolds(t, on(3), 3000)
 }
 
+// RL.INSPECT shows the same with nodes as without.
+func TestConformanceOfInspect(t *testing.T) {
+	t.Parallel()
+	embedded := func(_ *testing.T, clock func() int64) engine.Engine {
+		return memory.New(memory.Config{Now: conformance.At(clock)})
+	}
+	conformance.RunAlike(t, on(1), embedded, 3000)
+}
+
 // starting is an engine whose pipelines are run by Start.
 type starting struct{ engine.Starter }
 
