@@ -220,13 +220,17 @@ func TestAParkedSessionThatTheClientLeavesEnds(t *testing.T) {
 	require.EqualValues(t, 2, srv.Stats().Left.Load())
 }
 
+// A parked session expires when its client has been silent for the timeout. Each request begins that time anew.
 func TestParkedSessionsExpire(t *testing.T) {
-	srv, _, addr := startInLoop(t, Config{Timeout: 200 * time.Millisecond}, handlerFuncs{open: trust, serve: echoArgs})
+	const timeout = 10 * time.Second
+	srv, _, addr := startInLoop(t, Config{Timeout: timeout}, handlerFuncs{open: trust, serve: echoArgs})
 	conn := parkedOne(t, srv, addr)
-	for range 5 {
-		time.Sleep(70 * time.Millisecond) // as a client that is not silent for too long
+	srv.Sessions(func(s *Session) {
+		before := s.parkedAt.Load()
 		ask(t, conn, "x")
-	}
+		require.Eventually(t, func() bool { return s.place.Load() == parked && s.parkedAt.Load() > before }, 10*time.Second, time.Millisecond)
+		s.parkedAt.Add(-int64(timeout)) // as if the client had been silent since then
+	})
 	expectEnd(t, conn, "")
 	require.EqualValues(t, 1, srv.Stats().Idle.Load())
 }
