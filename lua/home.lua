@@ -7,10 +7,10 @@
 --   seq                that of the newest loan
 --   no_lending_until   ms
 --   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, ended (whether
---                      its lease has ended), strict, and out (by state name, the units that it may have in use)
+--                      its lease has ended), strict (out counts in full), and out (by state name, the units that it may have in use)
 local lib = ...
 
-local unpack, pack, sub = struct.unpack, struct.pack, string.sub
+local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 local max, min, floor, concat = math.max, math.min, math.floor, table.concat
 local layout, record, lease, holds = lib.layout, lib.record, lib.lease, lib.holds
 local HOME, LEASE = layout.HOME, lease.LEASE
@@ -18,6 +18,11 @@ local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
 local SCARCE = 32 -- nothing is lent when less than the limit divided by SCARCE is left
 local home = {}
 lib.home = home
+
+-- units_out returns how many units of a state a shard may have in use, or nil if a strict count of a weighted out is unknown.
+local function units_out(l, name, strict)
+  if not strict or l.strict or not l.out[name] or byte(name) ~= layout.COUNTER then return l.out[name] or 0 end
+end
 
 -- open returns the home's table, without units that no shard can use any more; or nothing if there is no table.
 function home.open(rec)
@@ -27,8 +32,8 @@ function home.open(rec)
   for _, l in ipairs(h.lent) do
     local made, any = floor(l.seq / 1000), false
     for name in pairs(l.out) do
-      if rec.clock > made + LEASE + lease.life(name) then l.out[name] = 0 end
-      any = any or l.out[name] > 0
+      if rec.clock > made + LEASE + lease.life(name) then l.out[name] = nil end
+      any = any or units_out(l, name, true) ~= 0
     end
     if any then lent[#lent + 1] = l end
   end
@@ -46,18 +51,12 @@ local function fresh(shards)
   return { shards = shards, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
 end
 
--- units_out returns how many units of a state a shard may have in use.
-local function units_out(l, name, strict)
-  local n = l.out[name] or 0
-  return strict and not l.strict and 2 * n or n
-end
-
 -- keep puts the table into the record in memory, to live for as long as lent units may count.
 local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
   local name, limit = sub(h.pairs, 1, 8), #h.pairs == layout.NAME_BYTES and unpack('>I5', h.pairs, 9) or 0
   for _, l in ipairs(h.lent) do
-    lent = lent + units_out(l, name, h.strict)
+    lent = lent + (units_out(l, name, h.strict) or limit)
     for of, n in pairs(l.out) do
       local last = floor(l.seq / 1000) + LEASE + lease.life(of)
       ending = max(ending, last)
@@ -114,7 +113,7 @@ local function room_of(h, q, uses, others)
   for i = 1, q.count do
     local name, limit = q.names[i], q.limits[i]
     room[i] = min(limit, limits[name] or limit) - uses[i]
-    for _, l in ipairs(h.lent) do room[i] = room[i] - units_out(l, name, q.strict) end
+    for _, l in ipairs(h.lent) do room[i] = room[i] - (units_out(l, name, q.strict) or max(room[i], 0)) end
   end
   return room
 end
@@ -125,7 +124,7 @@ local function unread(h, clock, q, read)
   local recalls, alike = {}, same(h, q)
   for _, l in ipairs(h.lent) do
     local needed = not alike and live(l, clock)
-    for _, name in ipairs(q.names) do needed = needed or units_out(l, name, q.strict) > 0 end
+    for _, name in ipairs(q.names) do needed = needed or units_out(l, name, q.strict) ~= 0 end
     if needed and not (read[l.shard] and read[l.shard] >= l.seq) then
       recalls[#recalls + 1] = { l = l, close = not alike }
     end
@@ -141,7 +140,7 @@ local function lend(h, clock, q, refusal, room)
     or refusal.seq ~= l.seq and clock < floor(l.seq / 1000) + GRACE) then return end
   local loan, more = { seq = max(h.seq + 1, clock * 1000), held = {}, headroom = {} }, false
   for i, name in ipairs(q.names) do
-    local piece, has = floor(room[i] / h.shards), l and units_out(l, name, q.strict) or 0
+    local piece, has = floor(room[i] / h.shards), l and l.out[name] or 0
     if room[i] < floor(q.limits[i] / SCARCE) then piece = 0 end
     if has + piece < q.cost then return end
     more = more or piece > 0
@@ -151,7 +150,8 @@ local function lend(h, clock, q, refusal, room)
   local out, names = {}, q.count
   for i, name in ipairs(q.names) do out[name] = loan.held[i] end
   for name, n in pairs(l and l.out or {}) do -- units of other specs still count
-    if n > 0 and not out[name] then out[name], names = units_out(l, name, q.strict), names + 1 end
+    if not units_out(l, name, q.strict) then return end
+    if not out[name] and units_out(l, name, true) ~= 0 then out[name], names = n, names + 1 end
   end
   local all = names
   for _, other in ipairs(h.lent) do
@@ -271,7 +271,7 @@ function lib.lend(keys, args)
   local function add(s) reply[#reply + 1] = s end
   for i = 1, q.count do
     local st, lent, first = states[i], 0, 0
-    for _, l in ipairs(h.lent) do lent = lent + units_out(l, q.names[i], q.strict) end
+    for _, l in ipairs(h.lent) do lent = lent + (l.out[q.names[i]] or 0) end
     calls = max(calls, lib.rate.at(clock, st.last, st.rate))
     local own, last, newest = uses[i] + units, holds.reported_last(st), st.reported_newest
     if granted < requests and own > 0 then first = lease.first(rec, st, own, q.strict) end
@@ -282,7 +282,7 @@ function lib.lend(keys, args)
   add(pack('>I2', #h.lent))
   for _, l in ipairs(h.lent) do
     add(pack('>I4I6', l.shard, l.incarnation))
-    for _, name in ipairs(q.names) do add(pack('>I6', units_out(l, name, q.strict))) end
+    for _, name in ipairs(q.names) do add(pack('>I6', l.out[name] or 0)) end
   end
   add(pack('>I2', #recalls))
   for _, r in ipairs(recalls) do

@@ -64,13 +64,12 @@ func (h *Home) Decide(rules lease.Rules, clock int64, q *lease.HomeRequest, own 
 // expire forgets what no shard can have in use any more. A shard uses a loan at most until
 // one lease after the home made it, and a unit counts for its life after that.
 func (h *Home) expire(rules lease.Rules, clock int64) {
+	for i := range h.Lent {
+		l := &h.Lent[i]
+		l.Out = slices.DeleteFunc(l.Out, func(u lease.Units) bool { return clock > l.Seq/1000+rules.Lease+u.Life() })
+	}
 	h.Lent = slices.DeleteFunc(h.Lent, func(l Lent) bool {
-		for i := range l.Out {
-			if clock > l.Seq/1000+rules.Lease+l.Out[i].Life() {
-				l.Out[i].N = 0
-			}
-		}
-		return !slices.ContainsFunc(l.Out, func(u lease.Units) bool { return u.N > 0 })
+		return !slices.ContainsFunc(l.Out, func(u lease.Units) bool { return l.mayHave(u.State, true) })
 	})
 }
 
@@ -132,24 +131,31 @@ func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
 		}
 		room[i] = limit - own[i]
 		for _, l := range h.Lent {
-			room[i] -= l.counts(pair.State, d.Strict)
+			if n, known := l.counts(pair.State, d.Strict); known {
+				room[i] -= n
+			} else {
+				room[i] = min(room[i], 0)
+			}
 		}
 	}
 	return room
 }
 
-// counts returns the most units of a state that the shard may have in use. If Out is counted
-// by weight, a strict count may be up to twice as much.
-func (l *Lent) counts(s lease.State, strict bool) int64 {
-	for _, out := range l.Out {
-		if out.State == s {
-			if strict && !l.Strict {
-				return 2 * out.N
-			}
-			return out.N
-		}
+// counts returns the most units of a state that the shard may have in use. They are not known if
+// they are to be counted in full and Out counts them by weight: what was admitted long ago weighs
+// little by now.
+func (l *Lent) counts(s lease.State, strict bool) (units int64, known bool) {
+	i := slices.IndexFunc(l.Out, func(u lease.Units) bool { return u.State == s })
+	if i < 0 {
+		return 0, true
 	}
-	return 0
+	return l.Out[i].N, !strict || l.Strict || s.Buckets == 0
+}
+
+// mayHave reports whether the shard may have units of a state in use.
+func (l *Lent) mayHave(s lease.State, strict bool) bool {
+	units, known := l.counts(s, strict)
+	return units > 0 || !known
 }
 
 // missingRecalls returns the recalls that the home needs before it may deny the rest of a
@@ -159,7 +165,7 @@ func (h *Home) missingRecalls(rules lease.Rules, clock int64, d *lease.Demand, r
 	var recalls []lease.Recall
 	matches := d.Matches(h.Pairs, h.Strict)
 	for _, l := range h.Lent {
-		counts := slices.ContainsFunc(d.Pairs, func(p lease.Pair) bool { return l.counts(p.State, d.Strict) > 0 })
+		counts := slices.ContainsFunc(d.Pairs, func(p lease.Pair) bool { return l.mayHave(p.State, d.Strict) })
 		heard := slices.ContainsFunc(reports, func(r lease.Report) bool { return r.Shard == l.Shard && r.Seq >= l.Seq && !r.Stale })
 		if heard || slices.Contains(unreachable, l.Shard) || !counts && (matches || !l.live(rules, clock)) {
 			continue
@@ -201,7 +207,7 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 		if room[j] < pair.Limit/scarce {
 			share = 0 // The loan may still renew the lease.
 		}
-		has := l.counts(pair.State, d.Strict)
+		has, _ := l.counts(pair.State, d.Strict) // it is known, since there is room
 		if has+share < d.Cost {
 			return nil // Too little for a single request.
 		}
@@ -217,8 +223,11 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 		out = append(out, lease.Units{State: pair.State, N: loan.Held[j]})
 	}
 	for _, u := range l.Out { // What the shard used of other states still counts.
-		if u.N > 0 && !slices.ContainsFunc(out, func(o lease.Units) bool { return o.State == u.State }) {
-			out = append(out, lease.Units{State: u.State, N: l.counts(u.State, d.Strict)})
+		if _, known := l.counts(u.State, d.Strict); !known {
+			return nil
+		}
+		if l.mayHave(u.State, true) && !slices.ContainsFunc(out, func(o lease.Units) bool { return o.State == u.State }) {
+			out = append(out, u)
 		}
 	}
 	lent := Lent{Shard: l.Shard, Seq: loan.Seq, Incarnation: loan.Incarnation, Strict: d.Strict, Out: out}

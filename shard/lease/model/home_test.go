@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A strict counter and a weighted one of the same window are one state. Units that a shard
-// holds by weight may be up to twice as many when they are counted in full.
+// A strict counter and a weighted one of the same window are one state. The weight of a shard's
+// units does not say how many they are when they are counted in full.
 func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
 	rules := lease.Rules{Lease: 1000, Grace: 20}
 	state := lease.State{Window: 1000, Buckets: 1}
@@ -37,6 +37,10 @@ func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
 	h.Decide(rules, 5101, &lease.HomeRequest{Demand: demand(true, 1), Reports: []lease.Report{report}}, own)
 	require.Equal(t, []Lent{{Shard: 1, Seq: 5_000_000, Incarnation: 7, LeaseEnded: true, Out: []lease.Units{{State: state, N: 30}}}}, h.Lent)
 
-	h = lentByWeight() // A lease that has ended counts twice until the shard reports.
-	require.Equal(t, int64(30), h.Decide(rules, 6500, &lease.HomeRequest{Demand: demand(true, 31)}, own).Granted)
+	h = lentByWeight() // Nor is it known when the lease has ended, even if the units weigh nothing any more.
+	weighted := lease.Report{Shard: 1, Seq: 5_000_000, Incarnation: 7, Used: []lease.Units{{State: state, N: 0}}}
+	h.Decide(rules, 5102, &lease.HomeRequest{Demand: demand(false, 101), Reports: []lease.Report{weighted}}, own)
+	require.Len(t, h.Decide(rules, 6500, &lease.HomeRequest{Demand: demand(true, 1)}, own).Recalls, 1)
+	require.Equal(t, int64(90), h.Decide(rules, 6500, &lease.HomeRequest{Demand: demand(false, 91)}, own).Granted)
+	require.Equal(t, int64(90), h.Decide(rules, 8001, &lease.HomeRequest{Demand: demand(true, 91)}, own).Granted, "a window and a sub-window later")
 }

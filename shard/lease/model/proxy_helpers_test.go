@@ -180,7 +180,7 @@ func (w *world) checkDenial(n *node, q *lease.HomeRequest, unreachable []int) {
 		sum := n.used(pair.State, true)
 		for _, l := range n.home.Lent {
 			units, heard := lastReported(&l, pair.State, q)
-			if !heard && !slices.Contains(unreachable, l.Shard) && l.counts(pair.State, true) > 0 {
+			if !heard && !slices.Contains(unreachable, l.Shard) && l.mayHave(pair.State, true) {
 				w.fail("denied although shard %d was not recalled", l.Shard)
 			}
 			sum += units
@@ -221,7 +221,8 @@ func lastReported(l *Lent, s lease.State, q *lease.HomeRequest) (units int64, he
 			}
 		}
 	}
-	return l.counts(s, true), heard
+	units, _ = l.counts(s, true)
+	return units, heard
 }
 
 func (p *proxy) deliver(l *lease.Loan) {
