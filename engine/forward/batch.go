@@ -76,10 +76,11 @@ func room[T any](s []T, n int) []T {
 	return s[:0]
 }
 
-// collect sets the results of all items, except those that it redirects to another node.
+// collect sets the results of all items, except those that it redirects to other nodes.
 func (b *batch) collect(q *queue) {
 	b.block.closeLast()
 	var trouble error
+	var moved redirects
 	demoted := false
 	at := 0
 	for i := range b.items {
@@ -99,7 +100,7 @@ func (b *batch) collect(q *queue) {
 			it.result.Err = unavailable(q.node, backend.Reason(err))
 		case reply.lost:
 			it.result.Err = errNoRoom
-		case reply.raw[0] == '-' && b.redirect(q, i, reply.raw):
+		case reply.raw[0] == '-' && moved.add(q, it, reply.raw):
 		default:
 			it.result.Raw = reply.raw[:len(reply.raw):len(reply.raw)]
 			demoted = demoted || reply.raw[0] == '-' && backend.Demoted(backend.Reply(reply.raw[1:]))
@@ -115,12 +116,23 @@ func (b *batch) collect(q *queue) {
 		q.conns.DropAll()
 		q.checkTopology()
 	}
+	moved.submit()
 }
 
-// redirect submits item i to the node that the error reply raw names, if the error is
-// MOVED or ASK, which means that the command has not run. It reports whether it did.
-func (b *batch) redirect(q *queue, i int, raw []byte) bool {
-	if b.items[i].hops >= maxHops {
+// redirects are the items of a batch that go on to other nodes. Those of one pipeline to one
+// node are submitted together, so that they stay in order.
+type redirects map[redirection][]*item
+
+// redirection is a pipeline and the queue to which some of its items go.
+type redirection struct {
+	to   *queue
+	from *Pipeline
+}
+
+// add adds an item if raw, the reply to it, is the error MOVED or ASK, which means that the
+// command has not run, and names a node that q redirects to. It reports whether it did.
+func (r *redirects) add(q *queue, it *item, raw []byte) bool {
+	if it.hops >= maxHops {
 		return false
 	}
 	f := strings.Fields(string(raw[1:]))
@@ -131,10 +143,23 @@ func (b *batch) redirect(q *queue, i int, raw []byte) bool {
 	if to == nil {
 		return false
 	}
-	it := b.items[i]
+	if *r == nil {
+		*r = make(redirects)
+	}
 	it.hops++
 	it.asking = f[0] == "ASK"
-	b.items[i] = item{} // now the item belongs to the other node's queue
-	to.submit([]item{it})
+	of := redirection{to, it.from}
+	(*r)[of] = append((*r)[of], it)
 	return true
+}
+
+// submit submits the items to their queues, to which they belong then.
+func (r redirects) submit() {
+	for of, moved := range r {
+		items := make([]item, len(moved))
+		for i, it := range moved {
+			items[i], *it = *it, item{}
+		}
+		of.to.submit(items)
+	}
 }

@@ -1,6 +1,8 @@
 package forward
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,6 +26,12 @@ func TestCommandsFollowRedirectsAndFanOutBySlotInACluster(t *testing.T) {
 	to.Do("CLUSTER", "SETSLOT", slot, "IMPORTING", fromID)
 	from.Do("CLUSTER", "SETSLOT", slot, "MIGRATING", toID)
 	require.Equal(t, []string{"+OK\r\n", "$1\r\n2\r\n", "$1\r\n1\r\n"}, forwardAll(t, f, 2, "SET {a}there 2", "GET {a}there", "GET {a}here"), "by ASK")
+	appends := strings.Split(strings.Repeat("APPEND {a}text x,", 200)+"DEL {a}text", ",")
+	for range 100 {
+		for i, reply := range forwardAll(t, f, 2, appends...)[:200] {
+			require.Equal(t, fmt.Sprintf(":%d\r\n", i+1), reply, "in order")
+		}
+	}
 	from.Do("MIGRATE", "127.0.0.1", to.Port, "{a}here", 0, 5000)
 	for _, n := range c.Nodes {
 		n.Do("CLUSTER", "SETSLOT", slot, "NODE", toID)
