@@ -58,18 +58,18 @@ func (b *batch) collect(final bool) (missing bool) {
 func (b *batch) notRun(cmd *command, err error, final bool) error {
 	recent := b.q.recentLoadFailure()
 	switch {
-	case cmd.service && alreadyLoaded(err):
-	case cmd.service && refusesFunctions(err):
+	case cmd.service && wire.AlreadyLoaded(err):
+	case cmd.service && wire.RefusesFunctions(err):
 		b.q.scripted.Store(true)
 	case cmd.service:
 		b.loadErr = b.q.noteLoadFailure(err, true)
 		return err
-	case unknownFunction(err) && b.loadErr != nil:
+	case wire.UnknownFunction(err) && b.loadErr != nil:
 		return b.loadErr
-	case unknownFunction(err) && recent != nil:
+	case wire.UnknownFunction(err) && recent != nil:
 		return recent
-	case unknownFunction(err) && !final:
-		if refusesFunctions(err) {
+	case wire.UnknownFunction(err) && !final:
+		if wire.RefusesFunctions(err) {
 			b.q.scripted.Store(true)
 		} else if strings.HasPrefix(err.Error(), "NOSCRIPT") {
 			b.q.scripted.Store(false) // a node that has lost the script may accept functions by now

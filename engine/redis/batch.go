@@ -144,7 +144,7 @@ func (b *batch) rebuild(ctx context.Context, clock string) {
 	}
 	for _, cmd := range refused {
 		switch {
-		case cmd.service || !unknownFunction(cmd.Err()):
+		case cmd.service || !wire.UnknownFunction(cmd.Err()):
 		case cmd.entries != nil:
 			b.addEntries(ctx, clock, cmd.entries)
 		default:

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/wire"
 )
 
 // The library of package lua is loaded when a node turns out not to have it, and
@@ -42,7 +43,7 @@ func (q *queue) noteLoadFailure(err error, loading bool) error {
 	refused := strings.HasPrefix(why, "noperm") && (strings.Contains(why, "'evalsha") || strings.Contains(why, "'script"))
 	unknown := strings.HasPrefix(why, "err unknown command") || strings.HasPrefix(why, "err error compiling")
 	switch {
-	case refused || unknown || unknownFunction(err):
+	case refused || unknown || wire.UnknownFunction(err):
 		err = cannotRun{err}
 		q.scripted.Store(false) // functions are tried first when it is tried again
 	case !loading:
@@ -60,28 +61,4 @@ func (q *queue) recentLoadFailure() error {
 		return f.err
 	}
 	return nil
-}
-
-// unknownFunction reports whether a node has not run a function because it does not
-// know it: it was not loaded, or the node refuses functions.
-func unknownFunction(err error) bool {
-	return err != nil && (strings.HasPrefix(err.Error(), "NOSCRIPT") ||
-		strings.HasPrefix(err.Error(), "ERR Function not found") || refusesFunctions(err))
-}
-
-// refusesFunctions reports whether a node does not let rlproxy use functions:
-// it is older than Redis 7, FUNCTION or FCALL is renamed there, or the user lacks the
-// permission.
-func refusesFunctions(err error) bool {
-	if err == nil {
-		return false
-	}
-	why := strings.ToLower(err.Error())
-	return (strings.HasPrefix(why, "noperm") || strings.HasPrefix(why, "err unknown command")) &&
-		(strings.Contains(why, "'fcall'") || strings.Contains(why, "'function") || strings.Contains(why, "`fcall`"))
-}
-
-// alreadyLoaded reports whether another proxy was faster to load the library.
-func alreadyLoaded(err error) bool {
-	return err != nil && strings.HasPrefix(err.Error(), "ERR Library") && strings.HasSuffix(err.Error(), "already exists")
 }

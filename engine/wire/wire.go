@@ -8,7 +8,7 @@
 //
 // Reading order: wire.go (this file), call.go (a batch of decisions as it is sent),
 // reply.go (its reply), hold.go (requests with an id, and requests about several keys),
-// inspect.go (RL.INSPECT) and lease.go (the messages of split keys).
+// inspect.go (RL.INSPECT), lease.go (the messages of split keys) and library.go (errors about the library).
 package wire
 
 import "errors"
