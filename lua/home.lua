@@ -176,12 +176,11 @@ function home.decide(h, clock, q, uses, requests, refusal, reports, read)
   local room = room_of(h, q, uses, others)
   local granted = requests
   for _, units in ipairs(room) do granted = max(min(granted, floor(units / q.needs)), 0) end
-  if granted < requests then
-    local recalls = unread(h, clock, q, read)
-    if #recalls > 0 and reports > 0 then h.no_lending_until = clock + floor(LEASE / 4) end
-    return granted, room, recalls
-  end
-  if not refusal or others then return granted, room, {} end
+  local recalls = granted < requests and unread(h, clock, q, read) or {}
+  if #recalls > 0 and reports > 0 then h.no_lending_until = clock + floor(LEASE / 4) end
+  -- An admission reports the room of its own limits. Only a denial may be due to the limits of other leases.
+  if others and (granted == requests or #recalls > 0) then room = room_of(h, q, uses, false) end
+  if granted < requests or not refusal or others then return granted, room, recalls end
   local left = {}
   for i, units in ipairs(room) do left[i] = units - granted * q.cost end
   return granted, room, {}, lend(h, clock, q, refusal, left)

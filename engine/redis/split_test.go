@@ -43,6 +43,28 @@ func TestSplitKeysTellWhenNothingIsUsed(t *testing.T) {
 	}
 }
 
+// While a shard may still admit by another limit on a window, which is lower, an admission reports what remains of its own limits.
+func TestSplitKeysReportTheRoomOfTheLimitsThatWereRequested(t *testing.T) {
+	t.Parallel()
+	servers, _ := startServers(t, 3)
+	e := openAt(t, func() int64 { return conformance.Base }, servers...) // no lease ends
+	const hour, day = 3_600_000, 86_400_000
+	lower := splitRequest("k", limit.Slide, 1, 3, limit.Window{Limit: 50, Length: day})
+	for i := 0; info(t, e, "split_loans") == "0"; i++ {
+		lower.ID = fmt.Append(nil, i) // some of these go to another shard than the home
+		require.True(t, conformance.Ask(e, lower).Allowed)
+	}
+	var p engine.Pipeline
+	for range 60 { // more than the shards have left of the lower limit
+		*p.Add() = splitRequest("k", limit.Slide, 1, 3, limit.Window{Limit: 100, Length: hour}, limit.Window{Limit: 65537, Length: day})
+	}
+	e.Do(&p)
+	for i, res := range p.Results {
+		require.NoError(t, res.Err)
+		require.Equal(t, limit.Decision{Allowed: true, Limit: 100, Remaining: 99 - int64(i), ResetAfter: hour + 1}, res.Decision)
+	}
+}
+
 // Requests that are sent one by one are admitted up to exactly the limit, through any proxy and for
 // any limit. Requests without cost are exact, and a reset deletes everything.
 func TestSplitOneByOne(t *testing.T) {
