@@ -226,9 +226,9 @@ function holds.weigh(rec, q, states, uses, strict)
       st = record.state(q.kind, q.buckets, q.windows[i])
       q.algorithm.fresh(st)
     end
-    states[i], uses[i] = st, q.algorithm.usage(st, rec, strict, q)
+    states[i], uses[i], st.asked = st, q.algorithm.usage(st, rec, strict, q), true
     st.held = rec.held and record.find(HOLDS + q.kind, q.buckets, q.windows[i])
-    if st.held then uses[i] = uses[i] + st.held.charge + st.held.release end
+    if st.held then uses[i], st.held.asked = uses[i] + st.held.charge + st.held.release, true end
   end
 end
 

@@ -185,10 +185,10 @@ local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count 
 --   area              the whole area, if all of it has changed
 --   patch, patch_at   the bytes of the area that have changed, and their offset; of a log, the newest entry
 --   block, from       bytes that were read of a patched record, and the index in the record at which they begin
---   held              the state of its window's held units, see holds.weigh
+--   held, asked       the state of its window's held units, and whether the request is about it, see holds.weigh
 function record.state(kind, buckets, window)
   return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, area = false, patch = false, patch_at = 0,
-    block = false, from = 0, held = false }
+    block = false, from = 0, held = false, asked = false }
 end
 
 -- clean discards what a state in memory has apart from its fields: changes, and what was read of its area.
@@ -216,7 +216,7 @@ function record.load(key, clock, s, reach, d)
     local st, kind = d.states[i], d.kinds[i]
     rec[i], rec.count = st, i
     d.fields[i].read(st, s, d.at[i])
-    st.limit, st.begin, st.held = d.limits[i], begin, false
+    st.limit, st.begin, st.held, st.asked = d.limits[i], begin, false, false
     if kind == SLIDE then
       begin = begin + st.slots * ENTRY
       if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
@@ -266,12 +266,15 @@ local function twin(st) return record.find((st.kind + HOLDS) % (2 * HOLDS), st.b
 
 local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= rec.clock end
 
--- live returns how many windows can still matter.
+-- counts reports whether a state counts towards the most that a record may have: it can still matter, or is about to.
+local function counts(st) return st and (st.asked or matters(st)) end
+
+-- live returns how many windows count.
 local function live()
   local n = 0
   for i = 1, rec.count do
     local st = rec[i]
-    if st ~= rec.lease and matters(st) and not (st.kind > HOLDS and matters(twin(st))) then n = n + 1 end
+    if st ~= rec.lease and counts(st) and not (st.kind > HOLDS and counts(twin(st))) then n = n + 1 end
   end
   return n
 end
@@ -282,7 +285,7 @@ function record.add(st)
   local count = rec.count + 1
   if st.kind == HOME or st.kind == SHARD then
     rec.lease = st
-  elseif count > STATES and not matters(twin(st)) and live() >= STATES then
+  elseif count > STATES and not counts(twin(st)) and live() >= STATES then
     error({ err = 'ERR too many windows on this key: at most ' .. STATES })
   end
   rec[count] = st

@@ -32,6 +32,22 @@ func boundedWindows(t *testing.T, open Subject) {
 		}
 		return Ask(e, r).Err
 	}
+	// Of the two windows of a request, one is too many, although the second one has a state, which has expired.
+	for _, hold := range []bool{false, true} {
+		key := fmt.Sprint("revived-", hold)
+		require.NoError(t, ask(key, false, 1))
+		for i := range int64(engine.MaxStates) - 1 {
+			require.NoError(t, ask(key, false, 60_000+i))
+		}
+		clock += 500
+		both := Slide(key, 10, 50_000, 1)
+		both.N, both.Windows[1] = 2, limit.Window{Limit: 10, Length: 1}
+		if hold {
+			both.Hold = &engine.Hold{ID: engine.DigestOf([]byte("both")), TTL: 30_000}
+		}
+		require.ErrorContains(t, Ask(e, both).Err, engine.ErrStates.Error(), key)
+		require.Len(t, Ask(e, Inspect(key)).States, engine.MaxStates-1)
+	}
 	for held := range 4 { // of three windows
 		key := fmt.Sprint("windows-", held)
 		for i := range int64(engine.MaxStates) {

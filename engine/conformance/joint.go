@@ -17,8 +17,27 @@ import (
 // holds units first may return too much.
 func RunJoint(t *testing.T, open Subject, random int, exact bool) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
+	t.Run("windows", func(t *testing.T) { jointWindows(t, open) })
 	most := 10 * random // in a soak, because each consists of many requests
 	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(soak(t, random), most), exact) })
+}
+
+// jointWindows checks that a multi-key request with more windows than one of its keys may have charges none of them.
+func jointWindows(t *testing.T, open Subject) {
+	e := open(t, func() int64 { return Base })
+	for i := range int64(engine.MaxStates) - 1 {
+		require.NoError(t, Ask(e, Slide("full", 10, 60_000+i, 1)).Err)
+	}
+	full := Slide("full", 10, 50_000, 1)
+	full.N, full.Windows[1] = 2, limit.Window{Limit: 10, Length: 40_000}
+	p := engine.Pipeline{Requests: []engine.Request{Slide("other", 10, 60_000, 1), full}}
+	p.Requests[0].With = 1
+	e.Do(&p)
+	for _, res := range p.Results {
+		require.ErrorContains(t, res.Err, engine.ErrStates.Error())
+	}
+	require.Empty(t, Ask(e, Inspect("other")).States)
+	require.Len(t, Ask(e, Inspect("full")).States, engine.MaxStates-1)
 }
 
 // randomJoint sends a number of requests for some of five keys, some of them for a single key, and compares the answers with
