@@ -81,15 +81,15 @@ function lib.take(keys, args)
   local was = record.ends()
   local p, st = lease.open(rec, SHARD)
   if not p or incarnation ~= p.incarnation or seq <= p.seq or clock < asked or clock >= asked + LEASE then return '\0' end
-  local names = {}
+  local names, ending = {}, st.ending -- a reset may have made it too short, see remember
   p.held, p.headroom = {}, {}
   for at = 21, #s, 25 do
-    local i = #names + 1
-    names[i] = sub(s, at, at + layout.NAME_BYTES - 1)
-    p.held[i], p.headroom[i] = unpack('>I6I6', s, at + layout.NAME_BYTES)
+    names[#names + 1] = sub(s, at, at + layout.NAME_BYTES - 1)
+    p.held[#names], p.headroom[#names] = unpack('>I6I6', s, at + layout.NAME_BYTES)
+    ending = max(ending, asked + 2 * LEASE + lease.life(names[#names]))
   end
   p.seq, p.pairs, p.strict, p.taken, p.lease = seq, concat(names), strict == 1, clock, asked + LEASE
-  keep(rec, p, st.ending)
+  keep(rec, p, ending)
   record.save(was)
   return '\1'
 end
@@ -139,7 +139,7 @@ function lib.recall(keys, args)
   elseif what ~= RECALL then
     stale = p ~= nil and seq < p.seq
     if what == FORGET and not stale then
-      p = fresh(max(clock, p and p.incarnation or 0) + 1, seq)
+      p = fresh(p and p.incarnation or clock, seq)
       rec = record.load(key, clock, '', 0)
       was, changed = 0, true
       keep(rec, p, clock + 2 * LEASE)

@@ -37,3 +37,27 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	require.NotEqual(t, was, len(text(t, s, key)))
 	require.EqualValues(t, 1+250/8, binary.BigEndian.Uint64([]byte("\x00\x00"+reply[26:32])))
 }
+
+// A shard takes a loan that the home made after a reset, even if the loan answers a refusal from before it, and its lease
+// record then lives for as long as the home counts the loan. A loan from before the reset is void.
+func TestShardTakesALoanAfterAReset(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	const key, ms = "k%p1", 60_000
+	q := spec(1, 2, 1, 1, window{ms, 100})
+	require.Equal(t, byte(3), decide(t, s, key, base, q)[0])
+	take := func(seq uint64) string {
+		loan := put(put(put(put(nil, seq, 7), base, 6), base, 6), 0, 1)
+		loan = put(put(put(put(append(loan, 1, 0, 1), ms, 5), 100, 5), 50, 6), 50, 6)
+		reply, err := call(s, Take.Name, key, base+3, string(loan))
+		require.NoError(t, err)
+		return reply
+	}
+	const before = (base + 1) * 1000
+	_, err := call(s, Recall.Name, key, base+2, "\x01"+string(put(nil, before, 7))+"\x00")
+	require.NoError(t, err)
+	require.Equal(t, "\x00", take(before))
+	require.Equal(t, "\x01", take(before+1))
+	require.Equal(t, byte(1), decide(t, s, key, base+4, q)[4], "granted")
+	require.GreaterOrEqual(t, s.Client.PExpireTime(t.Context(), key).Val().Milliseconds(), int64(base+1000+ms))
+}

@@ -77,6 +77,9 @@ func (s *Shard) Take(rules lease.Rules, clock int64, l *lease.Loan) bool {
 	s.Seq, s.Pairs, s.Strict = l.Seq, l.Pairs, l.Strict
 	s.Held, s.Headroom = l.Held, l.Headroom
 	s.Taken, s.LeaseEnds = clock, l.Clock+rules.Lease
+	for _, pair := range l.Pairs { // A reset may have made the record's life too short.
+		s.Expires = max(s.Expires, l.Clock+2*rules.Lease+pair.Life())
+	}
 	return true
 }
 
@@ -103,13 +106,16 @@ func (s *Shard) Recall(clock, newest int64, r *lease.Recall, used usedFunc) leas
 }
 
 // Forget answers the recall of a reset. Unless the report is stale, the caller deletes the
-// use of every window as well. A record of another incarnation replaces the old one, so
-// that the shard takes no loan that was requested before the reset.
+// use of every window as well. The record keeps its incarnation: a loan that answers a refusal
+// from before the reset is good if the home made it after the reset, and the number of the recall
+// voids it otherwise.
 func (s *Shard) Forget(rules lease.Rules, clock int64, r *lease.Recall) lease.Report {
 	if r.Seq < s.Seq {
 		return lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: s.Incarnation, Stale: true}
 	}
-	next := max(clock, s.Incarnation) + 1
-	*s = Shard{Incarnation: next, Expires: clock + 2*rules.Lease, Seq: r.Seq}
-	return lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: next, LeaseEnded: true}
+	if s.Incarnation == 0 {
+		s.Incarnation = clock
+	}
+	*s = Shard{Incarnation: s.Incarnation, Expires: clock + 2*rules.Lease, Seq: r.Seq}
+	return lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: s.Incarnation, LeaseEnded: true}
 }
