@@ -128,9 +128,10 @@ func TestTLSFilesAreChecked(t *testing.T) {
 	late, lateKey := a.issue(t, "late", time.Now().Add(-time.Hour))
 	locked, lockedKey := a.issue(t, "locked", time.Now().Add(time.Hour))
 	encrypt(t, lockedKey, "hush")
-	backend := func(pass ...string) []string {
+	early, earlyKey := a.issue(t, "early", time.Now().Add(48*time.Hour)) // in a day
+	backend := func(own, ownKey string, pass ...string) []string {
 		return append([]string{"--tls-auth-clients", "no", "--tls-cert-file", cert, "--tls-key-file", key, "--backend", "rediss://127.0.0.1:1",
-			"--backend-tls-cert-file", locked, "--backend-tls-key-file", lockedKey}, pass...)
+			"--backend-tls-cert-file", own, "--backend-tls-key-file", ownKey}, pass...)
 	}
 	for want, args := range map[string][]string{
 		"tls-port needs tls-cert-file and tls-key-file":                                 nil,
@@ -139,10 +140,13 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		"can't use " + cert + " with " + other:                                          {"--tls-cert-file", cert, "--tls-key-file", other},
 		"can't read the authorities of clients: open ":                                  {"--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", a.dir + "/none"},
 		"the certificate in " + late + " expired on ":                                   {"--tls-cert-file", late, "--tls-key-file", lateKey},
+		"the certificate in " + early + " is not valid before ":                         {"--tls-auth-clients", "no", "--tls-cert-file", early, "--tls-key-file", earlyKey},
+		"backend-tls-cert-file: the certificate in " + late + " expired on ":            backend(late, lateKey),
+		"backend-tls-cert-file: the certificate in " + early + " is not valid before ":  backend(early, earlyKey),
 		lockedKey + ": the key is encrypted, and there is no tls-key-file-pass":         {"--tls-cert-file", locked, "--tls-key-file", lockedKey},
 		lockedKey + ": tls-key-file-pass does not decrypt the key: ":                    {"--tls-cert-file", locked, "--tls-key-file", lockedKey, "--tls-key-file-pass", "hushhush"},
-		lockedKey + ": the key is encrypted, and there is no backend-tls-key-file-pass": backend(),
-		lockedKey + ": backend-tls-key-file-pass does not decrypt the key: ":            backend("--backend-tls-key-file-pass", "hushhush"),
+		lockedKey + ": the key is encrypted, and there is no backend-tls-key-file-pass": backend(locked, lockedKey),
+		lockedKey + ": backend-tls-key-file-pass does not decrypt the key: ":            backend(locked, lockedKey, "--backend-tls-key-file-pass", "hushhush"),
 		"tls-protocols must be some of TLSv1.2, TLSv1.3":                                {"--tls-protocols", "TLSv1.1"},
 		"tls-ciphers must be some of ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-":             {"--tls-ciphers", "RC4-MD5"},
 	} {

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/commands"
@@ -100,7 +99,7 @@ func (p *prepared) protected(c *config.Config) bool {
 // prepare loads the certificates and users that c refers to.
 func prepare(c *config.Config) (p prepared, err error) {
 	if c.TLSPort != 0 {
-		if p.tls, err = c.TLS.Load(time.Now()); err != nil {
+		if p.tls, err = c.TLS.Load(); err != nil {
 			return p, err
 		}
 	}

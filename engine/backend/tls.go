@@ -39,7 +39,7 @@ func (t TLS) load() (*tls.Config, error) {
 	if t.CertFile != "" {
 		pair, err := keypair.Load(t.CertFile, t.KeyFile, t.KeyPass, "backend-tls-key-file-pass")
 		if err != nil {
-			return nil, fmt.Errorf("can't read backend-tls-cert-file: %w", err)
+			return nil, fmt.Errorf("backend-tls-cert-file: %w", err)
 		}
 		config.Certificates = []tls.Certificate{pair}
 	}

@@ -12,17 +12,28 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/youmark/pkcs8"
 )
 
 // Load reads a certificate and its key from PEM files. pass is the key's password. Like OpenSSL,
 // Load ignores it if the key is not encrypted. directive is the name of the setting of pass, for
-// errors. Errors contain the paths of the files but not the password.
+// errors. A certificate that is not valid now is an error. Errors contain the paths of the files but not
+// the password.
 func Load(certFile, keyFile, pass, directive string) (tls.Certificate, error) {
 	pair, err := load(certFile, keyFile, pass, directive)
+	now := time.Now()
+	switch {
+	case err != nil:
+		err = fmt.Errorf("can't use %s with %s: %w", certFile, keyFile, err)
+	case now.After(pair.Leaf.NotAfter):
+		err = fmt.Errorf("the certificate in %s expired on %s", certFile, pair.Leaf.NotAfter.Format(time.DateOnly))
+	case now.Before(pair.Leaf.NotBefore):
+		err = fmt.Errorf("the certificate in %s is not valid before %s", certFile, pair.Leaf.NotBefore.Format(time.RFC3339))
+	}
 	if err != nil {
-		return tls.Certificate{}, fmt.Errorf("can't use %s with %s: %w", certFile, keyFile, err)
+		return tls.Certificate{}, err
 	}
 	return pair, nil
 }

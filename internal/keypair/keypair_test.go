@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/youmark/pkcs8"
@@ -37,7 +38,7 @@ func file(t *testing.T, blocks ...*pem.Block) string {
 // certificate returns a self-signed certificate for a key.
 func certificate(t *testing.T, key crypto.Signer) *pem.Block {
 	t.Helper()
-	template := &x509.Certificate{SerialNumber: big.NewInt(1)}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour)}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	require.NoError(t, err)
 	return &pem.Block{Type: "CERTIFICATE", Bytes: der}

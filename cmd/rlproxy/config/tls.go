@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/rlproxy/rlproxy/internal/keypair"
 )
@@ -48,16 +47,13 @@ var ciphers = []uint16{
 }
 
 // Load reads the files and returns the configuration of the TLS listeners.
-func (s *TLS) Load(now time.Time) (*tls.Config, error) {
+func (s *TLS) Load() (*tls.Config, error) {
 	if s.CertFile == "" || s.KeyFile == "" {
 		return nil, errors.New("tls-port needs tls-cert-file and tls-key-file")
 	}
 	pair, err := keypair.Load(s.CertFile, s.KeyFile, s.KeyPass, "tls-key-file-pass")
 	if err != nil {
 		return nil, err
-	}
-	if now.After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("the certificate in %s expired on %s", s.CertFile, pair.Leaf.NotAfter.Format(time.DateOnly))
 	}
 	t := &tls.Config{
 		MinVersion: tls.VersionTLS12, MaxVersion: tls.VersionTLS13,
