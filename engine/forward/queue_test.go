@@ -21,8 +21,7 @@ func askAsync(t testing.TB, f *Forwarder, line string) <-chan string {
 // TestDecisionsDoNotWaitForCommands in package commands.
 func TestSlowNode(t *testing.T) {
 	servers := startServers(t, 2)
-	fleet := openNodes(t, 100*time.Millisecond, servers[0].URL(), servers[1].URL())
-	f := openOn(t, fleet, Config{Settings: Settings{Timeout: 20 * time.Second}})
+	f := open(t, nil, servers...)
 	keys := keysOn(f)
 	require.Equal(t, []string{"+OK\r\n", ":1\r\n"}, forwardAll(t, f, 2, fmt.Sprintf("SET %s x", keys[1]), fmt.Sprintf("INCR %s", keys[0])))
 

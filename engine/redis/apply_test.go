@@ -96,9 +96,9 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 			rng := rand.New(rand.NewPCG(seed, uint64(worker)))
 			for i := range 6 {
 				// Requests about split keys may take a few round trips.
-				shards, within := 0, timeout+lateness
+				shards, within := 0, timeout+5*lateness
 				if i%3 == 2 {
-					shards, within = 3, 10*timeout+lateness
+					shards, within = 3, 10*timeout+5*lateness
 				}
 				var p engine.Pipeline
 				for range 1 + rng.IntN(12) {
@@ -119,6 +119,7 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 	for _, n := range nodes {
 		n.set(n.well)
 	}
+	e.fleet.SetTimeout(5 * time.Second)
 	keys := []string{"a", "b", "c", "d"}
 	require.Eventually(t, func() bool {
 		for _, key := range keys {

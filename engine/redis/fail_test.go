@@ -25,7 +25,7 @@ func TestPolicies(t *testing.T) {
 	var log proxytest.LockedBuffer
 	s := redistest.Start(t)
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 500 * time.Millisecond, Logger: logger}, Config{
+	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second, Logger: logger}, Config{
 		Settings: Settings{
 			Fail:      engine.FailClosed,
 			FailRules: []engine.FailRule{{Glob: "api:*", Policy: engine.FailOpen}, {Glob: "*:x", Policy: engine.FailLocal}},
@@ -37,6 +37,7 @@ func TestPolicies(t *testing.T) {
 	node, shards := e.Where([]byte("k"))
 	require.Equal(t, s.Addr, node)
 	require.Equal(t, 1, shards)
+	e.fleet.SetTimeout(200 * time.Millisecond)
 	s.Pause()
 	ask := func(key string, fail engine.FailPolicy) engine.Result {
 		r := charge(key, 2)
@@ -76,6 +77,7 @@ func TestPolicies(t *testing.T) {
 	require.Contains(t, info(t, e, "node0"), "state=down")
 	require.Contains(t, info(t, e, "node0"), "closed=2,open=1,local=5,error="+fmt.Sprint(errors))
 
+	e.fleet.SetTimeout(5 * time.Second)
 	s.Resume()
 	require.Eventually(t, func() bool { return !e.Topology().Nodes[0].Down() }, 10*time.Second, time.Millisecond)
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)

@@ -165,7 +165,7 @@ func askers(t *testing.T, e *Engine, answered *atomic.Int64, stop chan struct{})
 // permits; nothing is charged twice.
 func TestSentinelPlannedFailover(t *testing.T) {
 	t.Parallel()
-	const timeout = 500 * time.Millisecond
+	const timeout = 5 * time.Second
 	g := redistest.StartGuarded(t)
 	e := openAlways(t, timeout, g.URL())
 	ready(t, e, "k")

@@ -14,17 +14,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// askLocal sends a request about a key with a limit of 5 per minute and FAIL LOCAL.
+// askLocal sends a request about a key with a limit of 5 per hour and FAIL LOCAL.
 func askLocal(e *Engine, key string) limit.Decision {
-	r := conformance.Slide(key, 5, 60_000, 1)
+	r := conformance.Slide(key, 5, 3_600_000, 1)
 	r.Fail = engine.FailLocal
 	return conformance.Ask(e, r).Decision
 }
 
-// askFor sends requests about a key for a while, and returns how many the node admitted and how many
-// LOCAL admitted.
+// askFor sends requests about a key for a while, at least ten, and returns how many the node admitted and
+// how many LOCAL admitted.
 func askFor(e *Engine, key string, while time.Duration) (node, local int) {
-	for began := time.Now(); time.Since(began) < while; {
+	for began, sent := time.Now(), 0; sent < 10 || time.Since(began) < while; sent++ {
 		switch d := askLocal(e, key); {
 		case d.Allowed && d.Remaining < 0:
 			local++

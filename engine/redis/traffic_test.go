@@ -58,7 +58,7 @@ func TestTrafficCountsWhatIsSent(t *testing.T) {
 func TestTrafficCountsFailuresByKind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	e := openAlways(t, 200*time.Millisecond, s.URL())
+	e := openAlways(t, 5*time.Second, s.URL())
 	ready(t, e, "k")
 	s.Do("SET", stored("other", 0), "x")
 	require.Error(t, conformance.Ask(e, conformance.Slide("other", 5, 60_000, 1)).Err)
@@ -73,6 +73,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.EqualValues(t, 1, n.Traffic.FailAnswers[engine.FailClosed])
 	lastReply := &e.topology().queues[0].traffic.lastReply
 	answered := lastReply.Load()
+	e.fleet.SetTimeout(200 * time.Millisecond)
 	s.Pause()
 	conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1))
 	s.Resume()
