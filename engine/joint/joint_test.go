@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
@@ -125,8 +124,11 @@ func TestAllKeysAreChargedOrNone(t *testing.T) {
 		require.False(t, denied[i].Allowed)
 		require.Equal(t, remaining, denied[i].Remaining, "as without the request")
 		require.Equal(t, i > 0, denied[i].RetryAfter == 0)
+		require.Positive(t, denied[i].ResetAfter)
 	}
 	w.requireCounts(t, 4, 2, 2)
+	denied = w.ask(conformance.Slide("a", 5, 60_000, 2), conformance.Slide("unused", 3, 1000, 1))
+	require.Equal(t, limit.Decision{Limit: 3, Remaining: 3}, denied[1].Decision)
 }
 
 // After a charge, reset_after is that of a request for one key, also where a hold lapses in a later sub-window.
@@ -194,25 +196,28 @@ func TestPolicyOfTheKeyThatDoesNotAnswerAnswersForAll(t *testing.T) {
 		{engine.FailClosed, limit.Decision{Limit: 5, Remaining: -1, RetryAfter: 250, ResetAfter: 250}},
 		{engine.FailError, limit.Decision{}},
 	} {
-		for _, applied := range []bool{false, true} {
-			t.Run(fmt.Sprint(c.policy, ", applied ", applied), func(t *testing.T) {
+		for i := range 6 {
+			away, applied := i/2, i%2 == 1 // the key that does not answer, and whether its node ran what it got
+			t.Run(fmt.Sprintf("%s, key %d, applied %t", c.policy, away, applied), func(t *testing.T) {
 				w := newWorld(t)
+				requests := []engine.Request{conformance.Slide("a", 5, 60_000, 1), conformance.Slide("b", 5, 60_000, 1), conformance.Slide("c", 5, 60_000, 1)}
+				requests[away].Fail = c.policy
 				w.lose = func(r *engine.Request) (bool, bool) {
-					lost := string(r.Key) == "b" && r.Hold != nil
+					lost := string(r.Key) == string(requests[away].Key) && r.Hold != nil
 					return !lost || applied && r.Op == engine.OpDecide, lost
 				}
-				b := conformance.Slide("b", 5, 60_000, 1)
-				b.Fail = c.policy
-				for _, res := range w.ask(conformance.Slide("a", 5, 60_000, 1), b, conformance.Slide("c", 5, 60_000, 1)) {
+				for _, res := range w.ask(requests...) {
 					require.Equal(t, c.want, res.Decision)
 					require.Equal(t, c.policy, res.Fail)
 					if c.policy == engine.FailError {
 						require.ErrorContains(t, res.Err, "UNAVAILABLE n1:6379: timeout")
 					}
 				}
-				for _, key := range []string{"a", "c"} {
-					_, held := w.counts(key)
-					require.Zero(t, held, "held of %s after the answer", key)
+				for j, r := range requests {
+					if j != away {
+						_, held := w.counts(string(r.Key))
+						require.Zero(t, held, "held of %s after the answer", r.Key)
+					}
 				}
 				w.clock += 1008 // a hold that nobody could release
 				w.requireCounts(t, 0, 0, 0)
@@ -294,8 +299,9 @@ func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 
 // Requests for overlapping sets of keys never charge more than a limit, and leave nothing held.
 func TestOverlappingQuestions(t *testing.T) {
-	e := memory.Open(memory.Config{})
-	joined := joint.Engine{Do: e.Do, Now: time.Now, Fail: func(_, _ *engine.Request, _ *engine.Result) { panic("no answer") }}
+	now := conformance.At(func() int64 { return conformance.Base })
+	e := memory.New(memory.Config{Now: now})
+	joined := joint.Engine{Do: e.Do, Now: now, Fail: func(_, _ *engine.Request, _ *engine.Result) { panic("no answer") }}
 	const workers, rounds, most = 8, 300, 500
 	admitted := make([][3]int, workers)
 	var wg sync.WaitGroup
