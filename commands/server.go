@@ -45,7 +45,7 @@ func serverRows() []row {
 	}, {Command: table.Command{
 		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, AllKeys: true, Group: "server", Since: "1.0.0", Cost: "O(1)",
 		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
-		Summary:  "Returns how many keys have state in this process. With backends it is forwarded",
+		Summary:  "Returns how many keys have state in this process. With backends it is forwarded, and the nodes' numbers of keys are added up",
 		Replies:  "Integer.",
 		Examples: []table.Example{{Line: "DBSIZE", Reply: "(integer) 42"}},
 	},

@@ -63,7 +63,7 @@ var groups = []struct{ name, title, text string }{
 		"| `" + reply.ErrConnSlots + "` | the connection must release leases first |\n" +
 		"| `ERR cost exceeds what this key can count` | RL.SETTLE would make a window count more than 2^45 units |\n" +
 		"| `ERR the stored record of` | what is stored of the key is damaged, or of another version: the text names the stored key, and RL.RESET removes it |\n" +
-		"| `UNAVAILABLE` | FAIL ERROR applies: a node did not answer |\n" +
+		"| `UNAVAILABLE` | a node did not answer, or refused the call, and FAIL ERROR applies or the command has no FAIL policy, such as RL.RESET and RL.INSPECT |\n" +
 		"\n" +
 		"CL.THROTTLE has redis-cell's errors.\n"},
 	{"policies", "Named policies", "RL.CHECK asks by a policy. Policies come from the configuration or from RL.POLICY, which cannot change those of the configuration.\n" +
@@ -72,6 +72,9 @@ var groups = []struct{ name, title, text string }{
 		"\n" +
 		"| an error begins with | when |\n|---|---|\n" +
 		"| `ERR no such policy` | there is no policy of that name |\n" +
+		"| `ERR policy name must be 1 to 64 letters, digits, _, . and -` | the name is too long, or has other characters |\n" +
+		"| `ERR pattern must be a key, or a key prefix followed by *` | the pattern is empty, or has a `*` before its end |\n" +
+		"| `ERR too many policies: at most 4096`, `ERR too many overrides: at most 65536`, `ERR too many bytes of policies: at most 8388608` | there is no room for the change |\n" +
 		"| `ERR policy 'api' is set in the configuration` | the policy cannot be changed by a command |\n" +
 		"| `ERR the policies were changed concurrently` | another change came first, and this one has changed nothing |\n" +
 		"| `ERR the stored policies cannot be used` | what is stored is damaged, or of a newer rlproxy; it is not overwritten |\n" +

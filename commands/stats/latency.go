@@ -52,7 +52,7 @@ func latency(s *Stats) table.Row {
 		},
 	}, {
 		Command: with(sub("graph", 3, "Replies that there are no samples: rlproxy keeps none of events", event),
-			"An error.", "LATENCY GRAPH command", "(error) ERR No samples available for event 'command'"),
+			"An error.", "LATENCY GRAPH command", "ERR No samples available for event 'command'"),
 		Run: func(_ reply.Writer, args [][]byte) string {
 			return "ERR No samples available for event '" + string(word.Quote(args[2])) + "'"
 		},
