@@ -228,6 +228,9 @@ func TestRulesForForwardedCommandsAreThoseOfRedis(t *testing.T) {
 			XREAD COUNT 1 STREAMS shop:7 shop:8 0 0
 			XREAD COUNT 1 STREAMS shop:7 other 0 0
 			WHAT shop:1
+			GET
+			INCR other x
+			OBJECT FREQ
 			MULTI
 			GET other
 			EXEC

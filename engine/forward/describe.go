@@ -22,13 +22,17 @@ type KeyUse struct {
 	Write bool // the command changes the value
 }
 
-// Describe describes a command of p, by the command table of the nodes.
+// Describe describes a command of p, by the command table of the nodes. It returns the error of a
+// wrong number of words, which as in Redis comes before that of a missing right.
 func (f *Forwarder) Describe(p *Pipeline, args [][]byte) (Description, error) {
 	row, err := f.find(p, args)
 	if err != nil {
 		return Description{}, err
 	}
-	d := Description{Name: row.name, Categories: row.categories, All: row.complete, Whole: row.fits(len(args)) && row.seesAll(args), ReadOnly: row.readOnly}
+	if !row.fits(len(args)) {
+		return Description{}, row.arityError()
+	}
+	d := Description{Name: row.name, Categories: row.categories, All: row.complete, Whole: row.seesAll(args), ReadOnly: row.readOnly}
 	for i := range row.specs {
 		s := &row.specs[i]
 		first, last, ok, ambiguous := s.place(args)

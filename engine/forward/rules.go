@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"errors"
 	"slices"
 	"strings"
 )
@@ -158,6 +159,11 @@ func (r *commandRow) toAll(v *view, to route) bool {
 
 // fits reports whether the command may have n words.
 func (r *commandRow) fits(n int) bool { return n == r.arity || r.arity < 0 && n >= -r.arity }
+
+// arityError returns the error of a command that has a wrong number of words.
+func (r *commandRow) arityError() error {
+	return errors.New("ERR wrong number of arguments for '" + r.name + "' command")
+}
 
 // lastWord returns the name of a subcommand without its command: set for config|set.
 func lastWord(name string) string { return name[strings.IndexByte(name, '|')+1:] }

@@ -26,7 +26,7 @@ func (f *Forwarder) Join(p *Pipeline, t *Transaction, args [][]byte) error {
 	case err != nil:
 		return err
 	case !row.fits(len(args)): // as in Redis, the transaction is discarded
-		return errors.New("ERR wrong number of arguments for '" + row.name + "' command")
+		return row.arityError()
 	case r.scattered, row.toAll(v, r):
 		return errSeveralNodes
 	case r.keys == 0:
