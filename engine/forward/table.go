@@ -184,7 +184,7 @@ func parseCommand(v any) (row *commandRow, name string) {
 	row.categories = categories
 	row.judge(flags, categories)
 	row.readTips(tips)
-	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
+	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (row.admin || flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
 	subs, _ := f[9].([]any)
 	for _, v := range subs {
 		if sub, name := parseCommand(v); sub != nil {
