@@ -35,6 +35,9 @@ func TestCommandsWithKeysOnSeveralNodesFanOutOrAreRefused(t *testing.T) {
 				"EVALSHA 4ca238f611c9d0ae4e9a75a5dbac22aedc379801 1 %[2]s",
 				"HSET %[1]s f v",
 				"MGET %[1]s %[2]s %[3]s",
+				"RPUSH {%[2]s}l 3 2", "MSET {%[2]s}w3 1 {%[2]s}w2 2",
+				"SORT {%[2]s}l BY {%[2]s}w* LIMIT 0 9 GET # GET {%[2]s}w* STORE {%[2]s}by", "LRANGE {%[2]s}by 0 -1",
+				"SORT_RO {%[2]s}l by nosort", "SORT %[1]s get", "SORT",
 			} {
 				line = fmt.Sprintf(line+"%.0[1]s%.0[2]s%.0[3]s", keys...)
 				require.Equal(t, straight.ask(t, commandLine(t, line)), forwardAll(t, f, proto, line)[0], line)
@@ -42,6 +45,7 @@ func TestCommandsWithKeysOnSeveralNodesFanOutOrAreRefused(t *testing.T) {
 			for _, line := range []string{
 				"MSETNX %[1]s 1 %[2]s 2", "RENAME %[1]s %[2]s", "SINTER %[1]s %[2]s", "SORT %[1]s STORE %[2]s",
 				`EVAL "return 1" 2 %[1]s %[2]s`, "BITOP AND %[1]s %[2]s", "PFCOUNT %[1]s %[2]s", "XREAD STREAMS %[1]s %[2]s 0 0",
+				"SORT %[1]s BY w*", "SORT_RO %[1]s LIMIT 0 get GET # get {w*}", "SORT %[1]s DESC BY {%[2]s}*->f",
 			} {
 				line = fmt.Sprintf(line+"%.0[1]s%.0[2]s%.0[3]s", keys...)
 				require.Equal(t, errCrossSlot.Error(), forwardAll(t, f, proto, line)[0], line)

@@ -1,8 +1,10 @@
 package forward
 
 import (
+	"bytes"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
@@ -36,6 +38,28 @@ func (r *route) add(v *view, key []byte, writes bool) {
 	r.reserved = r.reserved || writes && reserved(key)
 }
 
+// addPatterns adds the keys that the patterns of a SORT stand for. It takes them for scattered if
+// they do not have the same hash tag.
+func (r *route) addPatterns(v *view, args [][]byte) {
+	for i := 2; i+1 < len(args); i++ {
+		switch strings.ToUpper(string(args[i][:min(len(args[i]), len("STORE")+1)])) {
+		case "LIMIT":
+			i += 2
+		case "STORE":
+			i++
+		case "BY", "GET":
+			i++
+			before, _, isPattern := bytes.Cut(args[i], []byte("*"))
+			_, tag, _ := bytes.Cut(before, []byte("{"))
+			if isPattern && bytes.IndexByte(tag, '}') > 0 {
+				r.add(v, args[i], false)
+			} else if isPattern {
+				r.scattered = true
+			}
+		}
+	}
+}
+
 // route returns the row of a command of p, nil if the nodes do not know it, and the route of its
 // keys. If it returns an error, the error is the command's reply.
 func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow, r route, err error) {
@@ -65,6 +89,9 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		if err = f.askKeys(p, v, &r, args); err != nil {
 			return row, r, err
 		}
+	}
+	if row.is(readsPatterns) && len(v.Nodes) > 1 {
+		r.addPatterns(v, args)
 	}
 	switch {
 	case r.reserved:

@@ -26,6 +26,9 @@ const (
 	// are marked as incomplete. Redis 8 marks those of XREAD, since a key may be called STREAMS like
 	// the word before the keys; place reports that case as ambiguous.
 	specsSuffice
+	// readsPatterns is the trait of commands with BY and GET, which read keys that they make of
+	// patterns, as addPatterns finds them.
+	readsPatterns
 )
 
 // traits holds the traits of commands and of subcommands. A command's traits are also
@@ -35,6 +38,8 @@ var traits = map[string]trait{
 	"script|debug": changesConnection, // later scripts on the connection run in the debugger
 
 	"xread": blocksOnRequest | specsSuffice, "xreadgroup": blocksOnRequest | specsSuffice,
+
+	"sort": readsPatterns, "sort_ro": readsPatterns,
 
 	"time": touchesNoKey, "lolwut": touchesNoKey,
 }
