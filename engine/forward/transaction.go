@@ -27,7 +27,9 @@ func (f *Forwarder) Join(p *Pipeline, t *Transaction, args [][]byte) error {
 		return err
 	case !row.fits(len(args)): // as in Redis, the transaction is discarded
 		return row.arityError()
-	case r.scattered, row.toAll(v, r):
+	case row.toAll(v, r):
+		return errors.New("ERR '" + row.name + "' is not forwarded in a transaction: it goes to all nodes, and a transaction to one")
+	case r.scattered:
 		return errSeveralNodes
 	case r.keys == 0:
 		return nil

@@ -19,8 +19,11 @@ func TestTransactionStaysOnOneNode(t *testing.T) {
 	for _, line := range []string{"TIME", "GET %[2]s", "SET %[2]s 1", "MGET %[2]s %[2]s", "EVAL x 1 %[2]s"} {
 		require.NoError(t, join(line), line)
 	}
-	for _, line := range []string{"GET %[1]s", "SET %[3]s 1", "MGET %[2]s %[1]s", "DEL %[2]s %[3]s", "DBSIZE", "EVAL x 1 %[1]s"} {
+	for _, line := range []string{"GET %[1]s", "SET %[3]s 1", "MGET %[2]s %[1]s", "DEL %[2]s %[3]s", "EVAL x 1 %[1]s"} {
 		require.Equal(t, errSeveralNodes, join(line), line)
+	}
+	for _, line := range []string{"DBSIZE", "SCRIPT LOAD x"} {
+		require.ErrorContains(t, join(line), "is not forwarded in a transaction: it goes to all nodes", line)
 	}
 	require.EqualError(t, join("GET"), "ERR wrong number of arguments for 'get' command")
 	require.EqualError(t, join("OBJECT FREQ"), "ERR wrong number of arguments for 'object|freq' command")
