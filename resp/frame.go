@@ -1,6 +1,10 @@
 package resp
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/rlproxy/rlproxy/internal/redisline"
+)
 
 // maxLine is the most bytes of a length line or an inline command, as in Redis.
 const maxLine = 64 << 10
@@ -34,7 +38,7 @@ type framer struct {
 type frame struct {
 	size   int  // bytes of the command; 0 if it is not complete yet
 	argc   int  // arguments of a multibulk command, the most that a line may have; 0 if there is nothing to run
-	inline bool // the command is a line of words, for splitInline
+	inline bool // the command is a line of words, for redisline.Split
 }
 
 // next finds the end of the command that starts at b[0]. If the command is incomplete,
@@ -159,7 +163,7 @@ func (f *framer) inline(b []byte) (frame, error) {
 		return frame{}, nil
 	}
 	f.off = f.seen + 1
-	return f.done(frame{inline: true, argc: countWords(b[:f.off])}), nil
+	return f.done(frame{inline: true, argc: redisline.Count(b[:f.off])}), nil
 }
 
 // parseLength parses an integer as Redis does: no sign but -, no leading zero, no space.

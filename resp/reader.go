@@ -7,6 +7,7 @@ import (
 	"sync"
 	"syscall"
 
+	"github.com/rlproxy/rlproxy/internal/redisline"
 	"github.com/rlproxy/rlproxy/internal/sockio"
 	"github.com/tidwall/redcon"
 )
@@ -165,7 +166,7 @@ func (r *reader) take(b []byte, fr frame) error {
 	var cmd Command
 	switch {
 	case fr.inline:
-		words, ok := splitInline(b)
+		words, ok := redisline.Split(b)
 		if !ok {
 			return errQuotes
 		}

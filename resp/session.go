@@ -3,11 +3,11 @@
 // write. It implements RESP2 and RESP3 and knows nothing about rate limits.
 //
 // The path of a byte: server.go accepts a connection, and admit.go starts its session or
-// refuses it; serve.go is the session's loop; reader.go reads; frame.go and, for inline
-// commands, inline.go find where each command ends and refuse what is not a command, so that
-// redcon, which parses and encodes, sees only complete and bounded commands; the Handler
-// appends replies by reply.go; write.go writes them. eventloop.go serves sessions that have
-// no goroutine of their own.
+// refuses it; serve.go is the session's loop; reader.go reads; frame.go finds where each
+// command ends and refuses what is not a command, so that redcon, which parses and encodes,
+// sees only complete and bounded commands, and package redisline only complete inline ones;
+// the Handler appends replies by reply.go; write.go writes them. eventloop.go serves sessions
+// that have no goroutine of their own.
 //
 // Reading order: session.go (this file), config.go, the files above, memory.go (what clients
 // may hold), errors.go, stats.go.

@@ -1,11 +1,12 @@
-package resp
+// Package redisline splits a line into words, as Redis splits inline commands and lines of its configuration.
+package redisline
 
-// splitInline splits an inline command by Redis's rules: words are separated by white
-// space; "..." may contain \n \r \t \b \a and \xHH; '...' may contain \'; a closing quote
-// must end its word. The words are copies. It returns false if a quote is not closed, or
-// is closed in the middle of a word.
-func splitInline(line []byte) (Command, bool) {
-	var words Command
+// Split splits a line by Redis's rules: words are separated by white space; "..." may contain
+// white space and \n \r \t \b \a \" \\ and \xHH; '...' may contain white space and \'; a
+// quote may open inside a word, as in a"b c", which is the word ab c, and a closing quote must
+// end its word. The words are copies. Split returns false if a quote is not closed, or is
+// closed in the middle of a word.
+func Split(line []byte) (words [][]byte, ok bool) {
 	text := make([]byte, 0, len(line)) // backs the words; never longer than the line
 	for i := 0; ; {
 		for i < len(line) && isSpace(line[i]) {
@@ -16,9 +17,7 @@ func splitInline(line []byte) (Command, bool) {
 		}
 		start := len(text)
 		var size int
-		var ok bool
-		text, size, ok = appendWord(text, line[i:])
-		if !ok {
+		if text, size, ok = appendWord(text, line[i:]); !ok {
 			return nil, false
 		}
 		i += size
@@ -26,8 +25,8 @@ func splitInline(line []byte) (Command, bool) {
 	}
 }
 
-// countWords counts the words of an inline command, or more if it has quotes.
-func countWords(line []byte) (n int) {
+// Count returns the number of words that Split returns, or more if there are quotes.
+func Count(line []byte) (n int) {
 	space := true
 	for _, c := range line {
 		if space && !isSpace(c) {
