@@ -4,10 +4,10 @@
 -- 12 bits, are the name of a field of the hash, a bucket. A bucket's value is the concatenation of its entries. The fields
 -- are, with their lengths in bytes:
 --
---   entry   the other bytes of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE), the ms at which it expires 6,
+--   entry   the rest of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE or AND), the ms at which it expires 6,
 --           length of the rest 2; for a hold: 1 if it is forgotten when it lapses 1, the ms that it lasts 5, and its state 6: 0
 --           while it is out, else its final cost plus 1; then the request: the length of a spec 1, and the spec; then the
---           first reply, except for RL.ACQUIRE
+--           first reply, except for kind 3
 --   n       a field: the number of entries of each kind 3 each, the ms at which the hash expires 6, the ms of the newest
 --           request that changed an id 6
 --

@@ -19,7 +19,7 @@ local function reply(settled, cost, units, lapsed)
   return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
 end
 
--- ended stores that the hold of an id has ended. The id of a lease is forgotten.
+-- ended stores that the hold of an id has ended. The id of a lease, or of a multi-key request, is forgotten.
 local function ended(kind, now)
   if kind == ids.LEASE then ids.drop(now) else ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
 end

@@ -47,6 +47,24 @@ func keysOn(e *Engine) []string {
 	return keys
 }
 
+// Once a multi-key request over several nodes is answered, its id is forgotten, whether it was admitted or denied.
+func TestMultiKeyRequestsLeaveNoIDs(t *testing.T) {
+	t.Parallel()
+	servers, urls := startServers(t, 2)
+	e := openAlways(t, 5*time.Second, urls...)
+	keys := keysOn(e)
+	ready(t, e, keys...)
+	for _, allowed := range []bool{true, false} {
+		for _, res := range askAll(t, e, and(charge(keys[0], 5), charge(keys[1], 1))...) {
+			require.NoError(t, res.Err)
+			require.Equal(t, allowed, res.Allowed)
+		}
+		for i, key := range keys {
+			require.Equal(t, "0", servers[i].Do("EXISTS", "rl:{"+key+"}%i"), "admitted: %v", allowed)
+		}
+	}
+}
+
 // A multi-key request is one call if its keys are on one node, and a few if they are on several. It is admitted only
 // if every key has room; else nothing is charged, and nothing stays held.
 func TestMultiKeyRequests(t *testing.T) {

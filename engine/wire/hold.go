@@ -11,7 +11,7 @@ import (
 const (
 	idOnce        = 1 // ONCE
 	idReservation = 2 // RL.RESERVE and RL.SETTLE
-	idSlots       = 3 // RL.ACQUIRE, RL.RENEW and RL.RELEASE
+	idEnds        = 3 // forgotten as soon as its hold ends: RL.ACQUIRE, RL.RENEW and RL.RELEASE; and multi-key requests, which are not repeated
 )
 
 // appendID appends the id of r: its kind 1 and its digest 16.
@@ -19,8 +19,8 @@ func appendID(b []byte, r *engine.Request) []byte {
 	kind := byte(idReservation)
 	if r.Hold.Once {
 		kind = idOnce
-	} else if r.Kind == limit.Concurrency {
-		kind = idSlots
+	} else if r.Kind == limit.Concurrency || r.Hold.Joint {
+		kind = idEnds
 	}
 	return append(append(b, kind), r.Hold.ID[:]...)
 }
