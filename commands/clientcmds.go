@@ -132,11 +132,11 @@ func runClientList(c *client, args [][]byte) {
 	c.publish()
 	now, all := c.h.cfg.Now(), c.h.clients.All()
 	const line = 4 * (maxName + 256) // bytes of a long line, while the text is built and copied
-	if !c.s.Hold(line * len(all)) {
+	if !c.s.Reserve(line * len(all)) {
 		c.Error(reply.ErrNoMemory)
 		return
 	}
-	defer c.s.Hold(-line * len(all))
+	defer c.s.Reserve(-line * len(all))
 	var b []byte
 	for _, other := range all {
 		if f.Matches(other) {

@@ -91,7 +91,7 @@ type Config struct {
 	// Zero means 131,072.
 	MaxQueue int
 	// MaxQueueBytes is the most bytes of these commands, plus 24 bytes per argument and 96
-	// per command. Session.Hold bounds what all clients queue together. Zero means 32 MiB.
+	// per command. Session.Reserve bounds what all clients queue together. Zero means 32 MiB.
 	MaxQueueBytes int
 
 	Now    func() time.Time // nil: time.Now

@@ -174,7 +174,7 @@ func runQuit(c *client, _ [][]byte) {
 func runReset(c *client, _ [][]byte) {
 	c.endTransaction()
 	c.slots.Release()
-	c.s.Hold(-c.subSize)
+	c.s.Reserve(-c.subSize)
 	c.subs, c.subSize = nil, 0
 	c.off, c.skip, c.skipNext = false, false, false
 	c.s.Proto = 2

@@ -28,7 +28,7 @@ type slotsServer struct {
 
 func serveSlots(t *testing.T, clientMemory int64) *slotsServer {
 	s := &slotsServer{engine: memory.Open(memory.Config{}), memory: resp.NewMemory(clientMemory)}
-	s.keeper = slots.Open(slots.Config{Engine: s.engine, Hold: s.memory.Hold})
+	s.keeper = slots.Open(slots.Config{Engine: s.engine, Reserve: s.memory.Reserve})
 	clients := new(serverClients)
 	s.server = resp.NewServer(resp.Config{Memory: s.memory}, New(Config{
 		Engine: s.engine, Slots: s.keeper, Clients: clients, ACL: users(t, "one on nopass ~* +@all", "two on nopass ~* +@all", "default on nopass ~* +@all"),
@@ -43,7 +43,7 @@ func serveSlots(t *testing.T, clientMemory int64) *slotsServer {
 		require.NoError(t, s.server.Shutdown(context.Background()))
 		require.NoError(t, <-served)
 		s.keeper.Close()
-		require.Zero(t, s.memory.Held(), "all memory of leases is given back")
+		require.Zero(t, s.memory.Reserved(), "all memory of leases is given back")
 		require.NoError(t, s.engine.Close())
 	})
 	return s

@@ -44,7 +44,7 @@ func runSubscribe(c *client, args [][]byte) {
 	}
 	for _, a := range args[1:] {
 		if !slices.Contains(c.subs, string(a)) {
-			if len(c.subs) == maxChannels || c.subSize+len(a) > maxChannelBytes || !c.s.Hold(len(a)) {
+			if len(c.subs) == maxChannels || c.subSize+len(a) > maxChannelBytes || !c.s.Reserve(len(a)) {
 				c.refuseChannel(reply.ErrChannels)
 				return
 			}
@@ -87,7 +87,7 @@ func (c *client) unsubscribe(channel []byte) {
 	if i := slices.Index(c.subs, string(channel)); i >= 0 {
 		c.subs = slices.Delete(c.subs, i, i+1)
 		c.subSize -= len(channel)
-		c.s.Hold(-len(channel))
+		c.s.Reserve(-len(channel))
 	}
 	c.acknowledge("unsubscribe", channel)
 }

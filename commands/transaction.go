@@ -78,8 +78,8 @@ func (c *client) enqueue(r *row, args [][]byte) {
 		words += len(a)
 	}
 	size := overhead + header*len(args) + words
-	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes || !c.tx.spoiled && !c.s.Hold(size) {
-		c.s.Hold(-c.tx.size)
+	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes || !c.tx.spoiled && !c.s.Reserve(size) {
+		c.s.Reserve(-c.tx.size)
 		c.tx.queue, c.tx.size = nil, 0 // EXEC will discard the transaction
 		c.reject(r, reply.ErrQueueFull)
 		return
@@ -96,7 +96,7 @@ var queuedRow = row{Command: table.Command{Name: "queued"}, run: func(c *client,
 
 // endTransaction ends the transaction and releases its memory.
 func (c *client) endTransaction() {
-	c.s.Hold(-c.tx.size)
+	c.s.Reserve(-c.tx.size)
 	c.tx = transaction{}
 }
 
@@ -124,7 +124,7 @@ func runMulti(c *client, _ [][]byte) {
 func runExec(c *client, _ [][]byte) {
 	tx := c.tx
 	c.tx = transaction{}
-	defer c.s.Hold(-tx.size)
+	defer c.s.Reserve(-tx.size)
 	switch {
 	case !tx.open:
 		c.Error(reply.ErrNoMulti)

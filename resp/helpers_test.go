@@ -314,7 +314,7 @@ func startOn(t testing.TB, cfg Config, h Handler, ln net.Listener) *Server {
 		_ = srv.Shutdown(ctx) // cuts off what the test left open
 		require.NoError(t, <-served)
 		require.Zero(t, srv.Stats().Current.Load())
-		require.Zero(t, srv.cfg.Memory.Held())
+		require.Zero(t, srv.cfg.Memory.Reserved())
 	})
 	return srv
 }

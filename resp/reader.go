@@ -56,12 +56,12 @@ var workspaces = sync.Pool{New: func() any {
 // reader turns a connection's bytes into slices of commands. The framer finds where a
 // command ends; redcon parses it.
 type reader struct {
-	conn  net.Conn
-	raw   syscall.RawConn // nil: conn is read with Read
-	poll  sockio.Poll     // of raw
-	frame framer
-	limit int                  // the most bytes of an incomplete command
-	hold  func(delta int) bool // reserves bytes beyond the base, or releases them if negative
+	conn    net.Conn
+	raw     syscall.RawConn // nil: conn is read with Read
+	poll    sockio.Poll     // of raw
+	frame   framer
+	limit   int                  // the most bytes of an incomplete command
+	reserve func(delta int) bool // reserves bytes beyond the base, or releases them if negative
 
 	ws         *workspace // nil while silent
 	start, end int        // ws.buf[start:end] was read and is not in a slice yet
@@ -77,9 +77,9 @@ type reader struct {
 	rerr error                 // the error of readReady or readArrived
 }
 
-func newReader(conn net.Conn, cfg *Config, hold func(int) bool) *reader {
+func newReader(conn net.Conn, cfg *Config, reserve func(int) bool) *reader {
 	r := &reader{
-		conn: conn, raw: sockio.Raw(conn), limit: cfg.QueryBufferLimit, hold: hold,
+		conn: conn, raw: sockio.Raw(conn), limit: cfg.QueryBufferLimit, reserve: reserve,
 		frame: framer{maxArgs: int64(cfg.MaxArgs), maxBulk: int64(cfg.ProtoMaxBulkLen)},
 	}
 	r.try, r.now = r.readReady, r.readArrived
@@ -145,7 +145,7 @@ func (r *reader) afford(commands, args, size int) bool {
 		return true
 	}
 	more := (need - r.cost + costStep - 1) / costStep * costStep
-	if !r.hold(more) {
+	if !r.reserve(more) {
 		return false
 	}
 	r.cost += more
@@ -155,7 +155,7 @@ func (r *reader) afford(commands, args, size int) bool {
 // settle releases what was reserved for the commands of the slice.
 func (r *reader) settle() {
 	if r.cost > 0 {
-		r.hold(-r.cost)
+		r.reserve(-r.cost)
 		r.cost = 0
 	}
 }
@@ -305,13 +305,13 @@ func (r *reader) room() error {
 		copy(ws.buf, ws.buf[r.start:r.end])
 	default:
 		old := len(ws.buf)
-		if !r.hold(2 * old) { // both buffers, while bytes are copied
+		if !r.reserve(2 * old) { // both buffers, while bytes are copied
 			return errMemory
 		}
 		buf := make([]byte, 2*old)
 		copy(buf, ws.buf[r.start:r.end])
 		ws.buf = buf
-		r.hold(-old)
+		r.reserve(-old)
 	}
 	r.start, r.end = 0, size
 	return nil
@@ -321,7 +321,7 @@ func (r *reader) room() error {
 func (r *reader) shrink() {
 	ws := r.ws
 	if len(ws.buf) > keepBuffer {
-		r.hold(keepBuffer - len(ws.buf))
+		r.reserve(keepBuffer - len(ws.buf))
 		ws.buf = make([]byte, keepBuffer)
 		ws.args, ws.cmds = nil, nil // they alias the old buffer
 	}
@@ -357,7 +357,7 @@ func (r *reader) release() {
 	ws := r.ws
 	r.ws, r.start, r.end = nil, 0, 0
 	if len(ws.buf) > baseBuffer {
-		r.hold(baseBuffer - len(ws.buf))
+		r.reserve(baseBuffer - len(ws.buf))
 		return
 	}
 	clear(ws.cmds)

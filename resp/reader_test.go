@@ -53,9 +53,9 @@ func TestReadingDoesNotAllocate(t *testing.T) {
 
 // drink reads a stream to its end, or to the error that ends it early.
 func drink(t testing.TB, trusted bool, chunks ...string) (cmds [][]string, failure string) {
-	held := 0
+	reserved := 0
 	cfg := Config{ProtoMaxBulkLen: 1 << 20, QueryBufferLimit: 4 << 20}.withDefaults()
-	r := newReader(&dribble{chunks: chunks}, &cfg, func(d int) bool { held += d; return true })
+	r := newReader(&dribble{chunks: chunks}, &cfg, func(d int) bool { reserved += d; return true })
 	total := 0
 	for {
 		n, err := r.fill()
@@ -88,7 +88,7 @@ func drink(t testing.TB, trusted bool, chunks ...string) (cmds [][]string, failu
 		}
 	}
 	r.release()
-	require.Zero(t, held, "memory must be released")
+	require.Zero(t, reserved, "memory must be released")
 	return cmds, failure
 }
 
@@ -164,21 +164,21 @@ func TestSlicesReserveTheMemoryOfTheirWords(t *testing.T) {
 		"bulk strings": fmt.Sprintf("*%d\r\n%s", words, strings.Repeat("$1\r\na\r\n", words)),
 		"line":         strings.Repeat("a ", words) + "\r\n",
 	} {
-		held := 0
+		reserved := 0
 		cfg := Config{}.withDefaults()
-		r := newReader(&dribble{chunks: []string{text}}, &cfg, func(d int) bool { held += d; return true })
+		r := newReader(&dribble{chunks: []string{text}}, &cfg, func(d int) bool { reserved += d; return true })
 		slice, before := []Command(nil), 0
 		for len(slice) == 0 {
 			_, err := r.fill()
 			require.NoError(t, err)
-			before = held
+			before = reserved
 			slice, err = r.slice(true)
 			require.NoError(t, err)
 		}
 		require.Len(t, slice[0], words, name)
-		require.Greater(t, held-before, words*argumentCost, name)
+		require.Greater(t, reserved-before, words*argumentCost, name)
 		r.release()
-		require.Zero(t, held, name)
+		require.Zero(t, reserved, name)
 	}
 }
 
@@ -214,8 +214,8 @@ func TestEmptyLinesDoNotHideCommands(t *testing.T) {
 func TestLimitsBoundTheBufferOfAnIncompleteCommand(t *testing.T) {
 	cfg := Config{QueryBufferLimit: 100_000}.withDefaults()
 	text := "*1\r\n$1000000\r\n" + strings.Repeat("x", 1_000_000)
-	read := func(hold func(int) bool) error {
-		r := newReader(&dribble{chunks: []string{text}}, &cfg, hold)
+	read := func(reserve func(int) bool) error {
+		r := newReader(&dribble{chunks: []string{text}}, &cfg, reserve)
 		defer r.release()
 		for {
 			if _, err := r.fill(); err != nil {

@@ -70,7 +70,7 @@ func (s *Session) open() bool {
 		s.srv.stats.HandshakeFails.Add(1)
 		return false
 	}
-	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.hold), sockio.NewWriter(s.conn)
+	s.in, s.writer = newReader(s.conn, &s.srv.cfg, s.srv.reserve), sockio.NewWriter(s.conn)
 	if n := int64(len(s.srv.loops)); n > 0 && s.in.raw != nil {
 		s.events = s.srv.loops[s.ID%n]
 	}
@@ -250,7 +250,7 @@ func (s *Session) end() {
 	if s.in != nil {
 		s.in.release()
 	}
-	s.Hold(-s.kept)
+	s.Reserve(-s.kept)
 }
 
 // cut closes the connection at once, from any goroutine. It sends no TLS close_notify,

@@ -77,7 +77,7 @@ type Session struct {
 
 	closing bool
 	failed  error // the error of Flush
-	kept    int   // bytes reserved by Hold
+	kept    int   // bytes reserved by Reserve
 
 	srv    *Server
 	conn   net.Conn // the connection as accepted, a *tls.Conn under TLS

@@ -62,10 +62,10 @@ func (s *Session) flush() error {
 		return errOutput
 	}
 	if extra := cap(s.Out) - baseBuffer; extra > 0 {
-		if !s.srv.hold(extra) {
+		if !s.srv.reserve(extra) {
 			return errMemory
 		}
-		defer s.srv.hold(-extra)
+		defer s.srv.reserve(-extra)
 	}
 	if err := s.write(s.Out); err != nil {
 		return err

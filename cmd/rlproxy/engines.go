@@ -65,7 +65,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	}
 	guard := layout.Open(fleet, c.LayoutGuard, log)
 	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.MaxMemory, Layout: guard, Logger: log})
-	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Hold: clients.Hold, Logger: log})
+	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Reserve: clients.Reserve, Logger: log})
 	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config.Config) {
 		fleet.SetTimeout(c.BackendTimeout)
 		guard.SetMode(c.LayoutGuard)
@@ -84,7 +84,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 func (e *engines) observe(log *slog.Logger) {
 	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
-	e.slots = slots.Open(slots.Config{Engine: e.decide, Hold: e.memory.Hold, Logger: log})
+	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 

@@ -45,7 +45,7 @@ func startInside(f *testing.F, content string) (*live, string) {
 		require.NoError(f, <-ended)
 		require.NoError(f, eng.close())
 		require.Zero(f, server.Stats().Panics.Load())
-		require.Zero(f, eng.memory.Held())
+		require.Zero(f, eng.memory.Reserved())
 	})
 	return now, l.Addr().String()
 }

@@ -48,7 +48,7 @@ func connectionStats(st *resp.Stats, memory *resp.Memory) []engine.Stat {
 	return []engine.Stat{
 		{Name: "connections_open", Value: st.Current.Load(), Metric: "connections", Help: "Connections of clients that are open."},
 		{Name: "mem_clients_max", Value: memory.Limit(), Metric: "client_memory_max_bytes", Help: "The setting maxmemory-clients."},
-		{Name: "mem_clients", Value: memory.Held(), Metric: "client_memory_bytes", Help: "Bytes of commands and replies of all clients together."},
+		{Name: "mem_clients", Value: memory.Reserved(), Metric: "client_memory_bytes", Help: "Bytes of commands and replies of all clients together."},
 		closed("closed_by_client", "client", st.Left.Load()),
 		closed("closed_protocol_error", "protocol_error", st.ProtocolErrors.Load()),
 		closed("closed_http", "http", st.HTTP.Load()),

@@ -54,7 +54,7 @@ func (c *Conn) Claim(r *engine.Request, tied bool) string {
 	}
 	switch {
 	case l == nil:
-		if !k.cfg.Hold(size(n.key)) {
+		if !k.cfg.Reserve(size(n.key)) {
 			return errNoMemory
 		}
 		l = k.add(n, c)

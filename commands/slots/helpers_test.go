@@ -45,7 +45,7 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	w := &world{t: t, live: make(map[name]int64), slots: 100, clock: clock{at: time.UnixMilli(1_000_000)}}
-	w.Keeper = Open(Config{Engine: fake{w}, Now: w.clock.now, Hold: func(delta int64) bool {
+	w.Keeper = Open(Config{Engine: fake{w}, Now: w.clock.now, Reserve: func(delta int64) bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		if w.bytes+delta > 8*size("k") && delta > 0 {

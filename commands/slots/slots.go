@@ -37,9 +37,9 @@ const retryAfter = 1000
 type Config struct {
 	Engine engine.Engine
 
-	// Hold reserves bytes for what clients make the process keep, or releases them if delta is
+	// Reserve reserves bytes for what clients make the process keep, or releases them if delta is
 	// negative. It reports whether they were available. Nil: any number is.
-	Hold func(delta int64) bool
+	Reserve func(delta int64) bool
 
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: nothing is logged
@@ -93,8 +93,8 @@ func Open(c Config) *Keeper {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	if c.Hold == nil {
-		c.Hold = func(int64) bool { return true }
+	if c.Reserve == nil {
+		c.Reserve = func(int64) bool { return true }
 	}
 	k := &Keeper{
 		cfg: c, started: c.Now(), leases: make(map[name]*lease),
@@ -137,7 +137,7 @@ func (k *Keeper) remove(l *lease) {
 	k.tied.Add(-1)
 	k.due.remove(l)
 	l.disown()
-	k.cfg.Hold(-size(l.key))
+	k.cfg.Reserve(-size(l.key))
 }
 
 // plan schedules the renewal or release of a lease. k.mu is held.

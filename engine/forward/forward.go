@@ -57,10 +57,10 @@ type Config struct {
 	// ReplyLimit is the most bytes of replies that one pipeline holds until they are
 	// written to its client. A reply that exceeds it becomes an error. Default 256 MiB.
 	ReplyLimit int64
-	// Hold reserves delta bytes for replies, or releases them if delta is negative. It
+	// Reserve reserves delta bytes for replies, or releases them if delta is negative. It
 	// reports whether they were available. A reply for which they are not becomes an
 	// error. nil: any number is available.
-	Hold func(delta int64) bool
+	Reserve func(delta int64) bool
 
 	// MaxWaiting is the most commands that wait for one node, per protocol. Further ones
 	// are refused at once. Default 100,000.
@@ -105,8 +105,8 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.ReplyLimit <= 0 {
 		config.ReplyLimit = 256 << 20
 	}
-	if config.Hold == nil {
-		config.Hold = func(int64) bool { return true }
+	if config.Reserve == nil {
+		config.Reserve = func(int64) bool { return true }
 	}
 	if config.MaxWaiting <= 0 {
 		config.MaxWaiting = 100_000

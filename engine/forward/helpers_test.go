@@ -87,7 +87,7 @@ func forwardAll(t testing.TB, f *Forwarder, proto int, lines ...string) []string
 		}
 	}
 	p.Reset()
-	require.Zero(t, p.memory.held.Load(), "the memory of replies is released")
+	require.Zero(t, p.memory.reserved.Load(), "the memory of replies is released")
 	return replies
 }
 

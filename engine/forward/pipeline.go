@@ -12,7 +12,7 @@ type Pipeline struct {
 	Results  []Result // by index in Commands
 
 	pending sync.WaitGroup // counts items without a result
-	memory  heldMemory     // memory of the results
+	memory  reservedMemory // memory of the results
 	groups  [][]item       // items by 2*node + resp2 or resp3; node is an index in the topology
 	fanouts []*fanout
 

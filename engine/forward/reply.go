@@ -9,11 +9,11 @@ import (
 // rawReply stores a node's reply byte for byte. Small replies share blocks of memory; a
 // large one has memory of its own, of exactly its size.
 type rawReply struct {
-	from   *replyBlock
-	memory *heldMemory // counts the bytes that the pipeline holds
-	raw    []byte      // the reply; nil before its first byte
-	held   int         // bytes of raw that are counted in memory
-	lost   bool        // there was no room: the rest of the reply is read and discarded
+	from     *replyBlock
+	memory   *reservedMemory // counts the bytes that the pipeline holds
+	raw      []byte          // the reply; nil before its first byte
+	reserved int             // bytes of raw that are counted in memory
+	lost     bool            // there was no room: the rest of the reply is read and discarded
 }
 
 // replyBlock is memory for small replies. Memory that a reply has used is not reused.
@@ -31,7 +31,7 @@ const (
 	freeReply = 512
 )
 
-// errNoRoom replaces a reply that exceeds ReplyLimit, or for which Hold has no memory.
+// errNoRoom replaces a reply that exceeds ReplyLimit, or for which Reserve has no memory.
 var errNoRoom = errors.New("ERR the node's reply exceeds client-output-buffer-limit or maxmemory-clients")
 
 // closeLast removes the memory that the last reply has used from the block.
@@ -60,7 +60,7 @@ func (w *rawReply) Write(p []byte) (int, error) {
 	if w.raw == nil {
 		w.from.room(w)
 	}
-	if w.hold(len(p)) {
+	if w.reserve(len(p)) {
 		w.raw = append(w.raw, p...)
 	}
 	return len(p), nil
@@ -70,7 +70,7 @@ func (w *rawReply) Write(p []byte) (int, error) {
 // an *io.LimitedReader with the string's length.
 func (w *rawReply) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
-	if !ok || !w.hold(int(limited.N)) {
+	if !ok || !w.reserve(int(limited.N)) {
 		return io.Copy(io.Discard, r)
 	}
 	at, n := len(w.raw), int(limited.N)
@@ -84,41 +84,41 @@ func (w *rawReply) ReadFrom(r io.Reader) (int64, error) {
 	return int64(read), err
 }
 
-// hold counts n more bytes if the reply exceeds freeReply. It returns false if there is no
+// reserve counts n more bytes if the reply exceeds freeReply. It returns false if there is no
 // room for them.
-func (w *rawReply) hold(n int) bool {
+func (w *rawReply) reserve(n int) bool {
 	if w.lost {
 		return false
 	}
-	if more := len(w.raw) + n - w.held; more > freeReply {
-		if w.lost = !w.memory.hold(w.from.config, int64(more)); w.lost {
+	if more := len(w.raw) + n - w.reserved; more > freeReply {
+		if w.lost = !w.memory.reserve(w.from.config, int64(more)); w.lost {
 			w.raw = w.raw[:0]
 			return false
 		}
-		w.held += more
+		w.reserved += more
 	}
 	return true
 }
 
-// heldMemory counts the bytes of replies that one pipeline holds.
-type heldMemory struct {
-	held   atomic.Int64           // bytes
-	config atomic.Pointer[Config] // has the bounds; nil before the first reply that is counted
+// reservedMemory counts the bytes of replies that one pipeline holds.
+type reservedMemory struct {
+	reserved atomic.Int64           // bytes
+	config   atomic.Pointer[Config] // has the bounds; nil before the first reply that is counted
 }
 
-// hold reserves n bytes and reports whether there was room.
-func (m *heldMemory) hold(config *Config, n int64) bool {
+// reserve reserves n bytes and reports whether there was room.
+func (m *reservedMemory) reserve(config *Config, n int64) bool {
 	m.config.Store(config)
-	if m.held.Add(n) > config.ReplyLimit || !config.Hold(n) {
-		m.held.Add(-n)
+	if m.reserved.Add(n) > config.ReplyLimit || !config.Reserve(n) {
+		m.reserved.Add(-n)
 		return false
 	}
 	return true
 }
 
 // release releases all reserved bytes.
-func (m *heldMemory) release() {
-	if n := m.held.Swap(0); n > 0 {
-		m.config.Load().Hold(-n)
+func (m *reservedMemory) release() {
+	if n := m.reserved.Swap(0); n > 0 {
+		m.config.Load().Reserve(-n)
 	}
 }

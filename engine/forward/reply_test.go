@@ -15,9 +15,9 @@ import (
 func TestLargeRepliesAreBoundedAndCopiedOnce(t *testing.T) {
 	const size = 100 << 20
 	s := redistest.Start(t)
-	held := int64(0)
-	hold := func(delta int64) bool { held += delta; return true }
-	f := open(t, func(c *Config) { c.Hold = hold }, s)
+	reserved := int64(0)
+	reserve := func(delta int64) bool { reserved += delta; return true }
+	f := open(t, func(c *Config) { c.Reserve = reserve }, s)
 	for _, proto := range []int{2, 3} {
 		require.Equal(t, fmt.Sprintf(":%d\r\n", size), forwardAll(t, f, proto, fmt.Sprintf("SETRANGE big %d x", size-1))[0])
 		var p Pipeline
@@ -29,9 +29,9 @@ func TestLargeRepliesAreBoundedAndCopiedOnce(t *testing.T) {
 		require.NoError(t, p.Results[0].Err)
 		require.Len(t, p.Results[0].Raw, size+len("$104857600\r\n\r\n"))
 		require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(size*11/10))
-		require.Greater(t, held, int64(size-1))
+		require.Greater(t, reserved, int64(size-1))
 		p.Reset()
-		require.Zero(t, held)
+		require.Zero(t, reserved)
 	}
 
 	small := open(t, func(c *Config) { c.ReplyLimit = 1 << 20 }, s)
