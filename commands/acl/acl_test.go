@@ -1,6 +1,8 @@
 package acl
 
 import (
+	"crypto/sha256"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -38,6 +40,39 @@ func TestLoginNeedsAnEnabledUserAndAPassword(t *testing.T) {
 	require.Equal(t, []string{"default", "off", "open", "shop"}, l.Names())
 	require.Equal(t, "off", l.User("off").Name)
 	require.Nil(t, l.User("nobody"))
+}
+
+// The last rule about a password, or about being on or off, applies. A rule removes only the password that it names.
+func TestRulesChangeWhoMayLogIn(t *testing.T) {
+	hash := func(password string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(password))) }
+	for rules, want := range map[string]string{ // the passwords that log in
+		"on >one >two":                         "one two",
+		"on >one off":                          "",
+		"on >one off on":                       "one",
+		"on #" + hash("one"):                   "one",
+		"on >one >two <one":                    "two",
+		"on >one >two <two":                    "one",
+		"on >one >two !" + hash("one"):         "two",
+		"on >one resetpass":                    "",
+		"on nopass resetpass":                  "",
+		"on nopass":                            "one two three",
+		"on >one nopass":                       "one two three",
+		"on nopass >one":                       "one",
+		"on nopass #" + hash("two"):            "two",
+		"on >one reset":                        "",
+		"on >one reset on":                     "",
+		"on nopass reset on >three":            "three",
+		"on >one >two >three resetpass >three": "three",
+	} {
+		l := list(t, "shop "+rules)
+		var in []string
+		for _, password := range []string{"one", "two", "three"} {
+			if _, ok := l.Login([]byte("shop"), []byte(password)); ok {
+				in = append(in, password)
+			}
+		}
+		require.Equal(t, want, strings.Join(in, " "), rules)
+	}
 }
 
 func TestAnonymousSessionsNeedADefaultUserWithoutPassword(t *testing.T) {

@@ -11,18 +11,19 @@ import (
 
 func TestInvalidRulesAreRefusedWithoutQuotingThem(t *testing.T) {
 	for rule, want := range map[string]string{
-		"hunter2":        `user "shop": rule 2: unknown rule`,
-		"":               "unknown rule",
-		"%X~hunter2":     "unknown rule",
-		"%~hunter2":      "unknown rule",
-		"%R":             "unknown rule",
-		"+rl.hunter2":    "unknown command or category name in ACL",
-		"+@hunter2":      "unknown command or category name in ACL",
-		"-client|hunter": "unknown command or category name in ACL",
-		"+":              "unknown command or category name in ACL",
-		"#hunter2":       "the password hash must be exactly 64 characters",
-		"!hunter2":       "the password hash must be exactly 64 characters",
-		"<hunter2":       "the password to be removed does not exist",
+		"hunter2":                     `user "shop": rule 2: unknown rule`,
+		"":                            "unknown rule",
+		"%X~hunter2":                  "unknown rule",
+		"%~hunter2":                   "unknown rule",
+		"%R":                          "unknown rule",
+		"+rl.hunter2":                 "unknown command or category name in ACL",
+		"+@hunter2":                   "unknown command or category name in ACL",
+		"-client|hunter":              "unknown command or category name in ACL",
+		"+":                           "unknown command or category name in ACL",
+		"#hunter2":                    "the password hash must be exactly 64 characters",
+		"!hunter2":                    "the password hash must be exactly 64 characters",
+		"#" + strings.Repeat("A", 64): "the password hash must be exactly 64 characters",
+		"<hunter2":                    "the password to be removed does not exist",
 	} {
 		_, err := New([][]string{{"shop", "on", rule}}, "", known)
 		require.ErrorContains(t, err, want, rule)

@@ -94,6 +94,21 @@ func TestRecallAndItsReport(t *testing.T) {
 	require.ErrorIs(t, err, errInconsistent)
 }
 
+// Each flag of a recall and of its report is a bit of its own, and the home is told the flags of the report.
+func TestFlagsOfARecallAndOfItsReport(t *testing.T) {
+	for flags := range int64(8) {
+		one, two, four := flags&1 != 0, flags&2 != 0, flags&4 != 0
+		if !four {
+			recall := &lease.Recall{Shard: 2, Seq: 99, EndLease: one, Strict: two}
+			require.Equal(t, bytesOf(1, 0, 7, 99, 1, flags), RecallArgs(Return, recall)[0])
+		}
+		p, err := DecodeShardReport(string(bytesOf(7, 99, 6, 77, 1, flags, 6, 0, 6, clock)), &lease.Recall{Shard: 2, Seq: 99})
+		require.NoError(t, err)
+		require.Equal(t, lease.Report{Shard: 2, Seq: 99, Incarnation: 77, Stale: one, LeaseEnded: two, Strict: four}, p.Report)
+		require.Equal(t, bytesOf(4, 2, 7, 99, 6, 77, 1, flags, 1, 0), appendReport(nil, &p.Report))
+	}
+}
+
 // Whatever a home or a shard replies, decoding returns an error or valid numbers.
 func FuzzDecodeLease(f *testing.F) {
 	f.Add(homeReply(2))
