@@ -228,6 +228,19 @@ func TestLinesParseToRequests(t *testing.T) {
 	}
 }
 
+// The bounds that errors name are included.
+func TestBoundsAreAccepted(t *testing.T) {
+	for _, line := range []string{
+		"RL.SLIDE @4096 1 1ms", "RL.SLIDE k 1000000000000 366d COST 1000000000000", "RL.SLIDE k 5 60 COST 5 SHARDS 1", "RL.FIXED k 1024 60 SHARDS 1024",
+		"RL.COUNTER k 5 1ms BUCKETS 1", "RL.COUNTER k 5 1s BUCKETS 1000", "RL.RESERVE @4096 1 1ms COST 1 ID a TTL 1ms", "RL.SETTLE @4096 a 0",
+		"RL.SETTLE k a 1000000000000", "RL.ACQUIRE @4096 1 ID a", "RL.ACQUIRE k 1000000000000 ID a COST 1000000000000 TTL 1s CONN", "RL.RENEW @4096 a TTL 1ms",
+		"RL.RELEASE @4096 a", "RL.RESET @4096", "RL.INSPECT @4096",
+	} {
+		_, got := parseLine(proxytest.Words(t, strings.ReplaceAll(line, "@4096", strings.Repeat("k", 4096))))
+		require.Empty(t, got, line)
+	}
+}
+
 func TestParseDoesNotAllocate(t *testing.T) {
 	var p engine.Pipeline
 	for _, line := range []string{
