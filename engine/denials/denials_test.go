@@ -160,6 +160,14 @@ func TestResetsForget(t *testing.T) {
 	require.Zero(t, m.Kept())
 	m.Remember(&r, denied(300), 1000, before)
 	require.Zero(t, m.Kept())
+	for i := range 10_000 { // some are where the denials of r and other were
+		more := conformance.Slide(fmt.Sprint(i), 5, 60_000, 2)
+		m.Remember(&more, denied(300), 1000, m.Resets())
+	}
+	for _, gone := range []engine.Request{r, other} {
+		_, known = answer(&m, gone, 1001)
+		require.False(t, known)
+	}
 }
 
 func TestDenialsAreBounded(t *testing.T) {
