@@ -20,12 +20,16 @@ type report struct {
 	logged map[string]time.Time // when each text was last logged; guarded by Store.mu
 }
 
+// cannotUse is the text of the log about a record that is malformed.
+const cannotUse = "cannot use the stored policies; keeping the ones in effect"
+
 // record records the outcome of a sync with the record in home, and logs it. A node that does not
 // answer is logged by package backend. The caller holds mu.
 func (s *Store) record(home place, err error) {
 	if err == nil {
 		s.report.synced.Store(s.now().UnixMilli())
 		if s.report.damaged.Swap(nil) != nil {
+			delete(s.report.logged, cannotUse)
 			s.log.Warn("the stored policies can be read again", where(home)...)
 		}
 		return
@@ -35,7 +39,7 @@ func (s *Store) record(home place, err error) {
 	switch {
 	case errors.As(err, new(damage)):
 		s.report.damaged.Store(&why)
-		s.warn("cannot use the stored policies; keeping the ones in effect", append(where(home), "why", why)...)
+		s.warn(cannotUse, append(where(home), "why", why)...)
 	case redis.HasErrorPrefix(err, "MOVED"):
 		s.fleet.CheckTopology()
 	case backend.IsReply(err) && !backend.Failed(err):

@@ -208,6 +208,21 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 	}
 }
 
+// Each time that the record becomes malformed is logged, however soon after the last time.
+func TestEveryDamageIsLogged(t *testing.T) {
+	s := redistest.Start(t)
+	p := start(t, s.URL())
+	for n := 1; n <= 2; n++ {
+		s.Do("SET", storedKey, "junk")
+		p.sync()
+		p.sync()
+		require.Equal(t, n, strings.Count(p.log.String(), cannotUse))
+		s.Do("DEL", storedKey)
+		p.sync()
+		require.Equal(t, n, strings.Count(p.log.String(), "can be read again"))
+	}
+}
+
 // homeAndOther returns which of two nodes is the record's place, and the other one.
 func homeAndOther(t testing.TB, a, b *redistest.Server) (home, other *redistest.Server) {
 	t.Helper()
