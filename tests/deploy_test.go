@@ -70,7 +70,7 @@ func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
 	u := unit(t, "../deploy/rlproxy.service")
 	for name, want := range map[string]string{
 		"User": "rlproxy", "Group": "rlproxy", "StartLimitIntervalSec": "0", "Restart": "always", "ProtectSystem": "strict",
-		"RuntimeDirectory": "rlproxy", "LogsDirectory": "rlproxy", "ConfigurationDirectory": "rlproxy",
+		"RuntimeDirectory": "rlproxy", "LogsDirectory": "rlproxy", "StateDirectory": "rlproxy", "ConfigurationDirectory": "rlproxy",
 	} {
 		require.Equal(t, []string{want}, u[name], name)
 	}
@@ -80,11 +80,12 @@ func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
 	require.GreaterOrEqual(t, files, 10_000+64, "maxclients and what the process needs itself")
 
 	const uid = 61_000 // a user that has no name on this machine
-	s := newSandbox(t, uid, uid, "/run/rlproxy", "/var/log/rlproxy")
+	s := newSandbox(t, uid, uid, "/run/rlproxy", "/var/log/rlproxy", "/var/lib/rlproxy")
 	command := strings.Fields(u["ExecStart"][0])
 	s.install(t, command[0])
 	conf := "bind 127.0.0.1\nport " + strconv.Itoa(redistest.FreePort(t)) + "\nrequirepass hush\n" +
-		"unixsocket /run/rlproxy/rlproxy.sock\nlogfile /var/log/rlproxy/rlproxy.log\n"
+		"unixsocket /run/rlproxy/rlproxy.sock\nlogfile /var/log/rlproxy/rlproxy.log\n" +
+		"policy-file /var/lib/rlproxy/policies\n"
 	s.write(t, command[1], conf, 0o640)
 	p := s.spawn(t, command...)
 	log := filepath.Join(s.root, "/var/log/rlproxy/rlproxy.log")
@@ -97,7 +98,10 @@ func TestUnitRunsWithAPrivateConfiguration(t *testing.T) {
 	eventually(t, "the socket", logged("address=/run/rlproxy/rlproxy.sock"))
 	require.True(t, p.Running(), p.Output)
 	addr := "127.0.0.1:" + regexp.MustCompile(`port (\d+)`).FindStringSubmatch(conf)[1]
-	require.Equal(t, status("OK"), dial(t, addr).do(t, "AUTH", "hush"))
+	admin := dial(t, addr)
+	require.Equal(t, status("OK"), admin.do(t, "AUTH", "hush"))
+	admin.do(t, "RL.POLICY", "SET", "api", "SLIDE", "5", "60")
+	require.FileExists(t, filepath.Join(s.root, "/var/lib/rlproxy/policies"))
 
 	// systemctl reload runs the check first, then sends SIGHUP.
 	require.Len(t, u["ExecReload"], 2)
