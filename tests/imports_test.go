@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"engine/joint":       {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink"},
 	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
-	"engine/decisionlog": {"engine", "engine/observe", "shard"},
+	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/machine"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio"},
 	"engine/denials":     {"engine", "engine/limit"},
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},

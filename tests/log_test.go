@@ -72,3 +72,25 @@ func TestNothingWaitsForTheReaderOfTheLog(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(rest), "stopped")
 }
+
+// A log that cannot be written is an error of the start and of the check, which leaves no file.
+func TestLogThatCannotBeWrittenPreventsTheStart(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	pipe := filepath.Join(folder, "pipe") // without a reader
+	require.NoError(t, syscall.Mkfifo(pipe, 0o600))
+	for path, why := range map[string]string{
+		folder: "can't open the log: open " + folder + ": is a directory",
+		pipe:   "can't open the log: open " + pipe + ": no such device or address",
+	} {
+		for _, check := range [][]string{nil, {"--check"}} {
+			code, out := outcome(t, append([]string{"--port", "0", "--logfile", path}, check...)...)
+			require.Equal(t, 1, code, out)
+			require.Equal(t, "rlproxy: "+why+"\n", out)
+		}
+	}
+	fresh := filepath.Join(folder, "log")
+	code, out := outcome(t, "--logfile", fresh, "--check")
+	require.Zero(t, code, out)
+	require.NoFileExists(t, fresh)
+}

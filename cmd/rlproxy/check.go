@@ -23,6 +23,11 @@ func runCheck(load func() (*config.Config, error), stdout io.Writer) error {
 	if err := errors.Join(machine.CheckFolder("unixsocket", c.UnixSocket), machine.CheckFolder("logfile", c.LogFile)); err != nil {
 		return err
 	}
+	if c.LogFile != "" {
+		if err := machine.CheckAppend(c.LogFile); err != nil {
+			return unwritableLog(err)
+		}
+	}
 	if _, err := prepare(c); err != nil {
 		return err
 	}

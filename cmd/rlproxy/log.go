@@ -1,12 +1,13 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"log/slog"
-	"os"
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
+	"github.com/rlproxy/rlproxy/internal/machine"
 )
 
 // openLog returns the logger that the configuration asks for, which drops what is
@@ -15,9 +16,9 @@ import (
 func openLog(c *config.Config, level slog.Leveler, stdout io.Writer) (*slog.Logger, func() error, error) {
 	w, done := stdout, func() error { return nil }
 	if c.LogFile != "" {
-		f, err := os.OpenFile(c.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := machine.OpenAppend(c.LogFile)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, unwritableLog(err)
 		}
 		w, done = f, f.Close
 	}
@@ -25,6 +26,8 @@ func openLog(c *config.Config, level slog.Leveler, stdout io.Writer) (*slog.Logg
 	q := newLogQueue(w, options)
 	return slog.New(slog.NewTextHandler(q, options)), func() error { q.close(); return done() }, nil
 }
+
+func unwritableLog(err error) error { return fmt.Errorf("can't open the log: %w", err) }
 
 // logging returns how decisions are logged.
 func logging(c *config.Config) decisionlog.Settings {

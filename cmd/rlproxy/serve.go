@@ -43,7 +43,7 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 	state.apply(c, ready)
 	log, closeLog, err := openLog(c, &state.level, stdout)
 	if err != nil {
-		return fmt.Errorf("can't open the log: %w", err)
+		return err
 	}
 	defer func() { err = errors.Join(err, closeLog()) }()
 	eng, err := openEngines(c, log)

@@ -2,13 +2,12 @@ package decisionlog
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"sync"
-	"syscall"
 	"time"
+
+	"github.com/rlproxy/rlproxy/internal/machine"
 )
 
 // maxQueue is how many bytes of lines may wait for the file. As many may be on their way to
@@ -27,17 +26,14 @@ func OpenFile(path string) (*os.File, error) {
 	if path == "" {
 		return nil, nil
 	}
-	return openFile(path, os.O_CREATE)
-}
-
-// openFile does not block on a named pipe: if the pipe has no reader, it returns an error.
-func openFile(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|os.O_APPEND|os.O_WRONLY|syscall.O_NONBLOCK, 0o600)
+	f, err := machine.OpenAppend(path)
 	if err != nil {
-		return nil, fmt.Errorf("can't write the decision-log: %w", err)
+		return nil, unwritable(err)
 	}
 	return f, nil
 }
+
+func unwritable(err error) error { return fmt.Errorf("can't write the decision-log: %w", err) }
 
 // endsWithinLine reports whether a file ends with a part of a line, as another process leaves it
 // if the disk is full or the machine crashes.
@@ -61,16 +57,10 @@ func CheckFile(path string) error {
 	if path == "" {
 		return nil
 	}
-	f, err := openFile(path, 0)
-	if errors.Is(err, fs.ErrNotExist) {
-		if f, err = openFile(path, os.O_CREATE|os.O_EXCL); err == nil {
-			defer func() { _ = os.Remove(path) }() // it was made here, and is empty
-		}
+	if err := machine.CheckAppend(path); err != nil {
+		return unwritable(err)
 	}
-	if err != nil {
-		return err
-	}
-	return f.Close()
+	return nil
 }
 
 // file is a file that lines are appended to, and the queue of lines that wait for it.
