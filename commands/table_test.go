@@ -98,7 +98,8 @@ func document(t *registry) string {
 		"Names and options may be in any case; units of windows are in lower case. Examples show the output of\n" +
 		"redis-cli.\n\n" +
 		"With backends, all other commands are forwarded to the node of their keys, and its reply is returned\n" +
-		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions.\n")
+		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions. COMMAND and its subcommands\n" +
+		"only know the commands on this page.\n")
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", g.title)
 		if g.text != "" {
