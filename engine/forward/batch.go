@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"bytes"
 	"context"
 	"strings"
 
@@ -103,7 +104,7 @@ func (b *batch) collect(q *queue) {
 		case reply.raw[0] == '-' && moved.add(q, it, reply.raw):
 		default:
 			it.result.Raw = reply.raw[:len(reply.raw):len(reply.raw)]
-			demoted = demoted || reply.raw[0] == '-' && backend.Demoted(backend.Reply(reply.raw[1:]))
+			demoted = demoted || it.demotes(reply.raw)
 		}
 	}
 	clear(b.words)
@@ -117,6 +118,14 @@ func (b *batch) collect(q *queue) {
 		q.checkTopology()
 	}
 	moved.submit()
+}
+
+// demotes reports whether raw, the reply to the item, is the error of a node that may no longer be
+// the master. A script may reply with the same code for a reason of its own, but not with
+// the server's text.
+func (it *item) demotes(raw []byte) bool {
+	script := strings.HasPrefix(it.result.Name, "eval") || strings.HasPrefix(it.result.Name, "fcall")
+	return raw[0] == '-' && backend.Demoted(backend.Reply(raw[1:])) && (!script || bytes.Contains(raw, []byte("replica")))
 }
 
 // redirects are the items of a batch that go on to other nodes. Those of one pipeline to one

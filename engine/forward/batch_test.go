@@ -38,3 +38,31 @@ func TestCommandsFollowRedirectsAndFanOutBySlotInACluster(t *testing.T) {
 	}
 	require.Equal(t, []string{"$1\r\n1\r\n", ":3\r\n"}, forwardAll(t, f, 3, "GET {a}here", "INCR {a}there"), "by MOVED")
 }
+
+// The connections of all clients are dropped if the node has become a replica, but not because
+// a script has an error with the same code.
+func TestErrorOfAScriptDropsNoConnection(t *testing.T) {
+	s := redistest.Start(t)
+	f := open(t, nil, s)
+	connections := func() (n int) {
+		for line := range strings.Lines(s.Do("INFO", "stats")) {
+			_, _ = fmt.Sscanf(line, "total_connections_received:%d", &n)
+		}
+		return n
+	}
+	require.Equal(t, "$-1\r\n", forwardAll(t, f, 2, "GET k")[0])
+	before := connections()
+	for _, code := range []string{"READONLY", "LOADING", "MASTERDOWN"} {
+		line := fmt.Sprintf(`EVAL "return redis.error_reply('%s mine')" 1 k`, code)
+		require.Equal(t, "-"+code+" mine\r\n", forwardAll(t, f, 2, line)[0])
+	}
+	require.Equal(t, "$-1\r\n", forwardAll(t, f, 2, "GET k")[0])
+	require.Equal(t, before, connections())
+
+	s.Do("REPLICAOF", "127.0.0.1", redistest.FreePort(t))
+	for i, line := range []string{`EVAL "return redis.call('set', KEYS[1], 1)" 1 k`, `EVAL "#!lua\nreturn 1" 1 k`, "SET k 1"} {
+		require.Contains(t, forwardAll(t, f, 2, line)[0], "-READONLY ")
+		require.Equal(t, "$-1\r\n", forwardAll(t, f, 2, "GET k")[0])
+		require.Greater(t, connections(), before+i, line)
+	}
+}
