@@ -73,14 +73,14 @@ local function lent_to(h, number)
   end
 end
 
--- collect applies a report, unless the shard was lent to since the report was requested.
+-- collect applies a report, unless the shard was lent to since the report was requested. It returns true if states are missing.
 local function collect(h, r)
   local l = lent_to(h, r.shard)
   if not l or r.stale or r.seq < l.seq or r.incarnation ~= l.incarnation then return end
   l.ended = l.ended or r.ended
   if r.strict ~= l.strict then
     for name in pairs(l.out) do
-      if not r.used[name] then return end -- it would count otherwise than the table says
+      if not r.used[name] then return true end -- it would count otherwise than the table says
     end
   end
   for name, n in pairs(r.used) do
@@ -168,8 +168,7 @@ end
 -- is denied, and the loan. uses are the home's own units in use, by window. reports is how many reports there were. read has
 -- the newest seq that was read of each shard; a shard that cannot be reached is in it, too.
 function home.decide(h, clock, q, uses, requests, refusal, reports, read)
-  if refusal and refusal.ended then
-    collect(h, refusal)
+  if refusal and refusal.ended and not collect(h, refusal) then
     read[refusal.shard] = max(read[refusal.shard] or 0, refusal.seq)
   end
   local others = other_leases(h, clock, q)

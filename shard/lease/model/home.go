@@ -31,13 +31,16 @@ type Lent struct {
 // but applies the reports that the request brings.
 func (h *Home) Decide(rules lease.Rules, clock int64, q *lease.HomeRequest, own []int64) lease.HomeReply {
 	h.expire(rules, clock)
-	reports := q.Reports
-	if r := q.Refusal; r != nil && r.LeaseEnded {
-		reports = append(slices.Clip(reports), lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: r.Incarnation,
-			LeaseEnded: true, Strict: q.Demand.Strict, Used: r.Used})
-	}
+	reports := slices.Clip(q.Reports)
 	for i := range reports {
 		h.collect(&reports[i])
+	}
+	if r := q.Refusal; r != nil && r.LeaseEnded {
+		report := lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: r.Incarnation,
+			LeaseEnded: true, Strict: q.Demand.Strict, Used: r.Used}
+		if h.collect(&report) {
+			reports = append(reports, report)
+		}
 	}
 	others := h.otherLeases(rules, clock, q.Demand)
 	room := h.room(q.Demand, own, others)
@@ -75,16 +78,17 @@ func (h *Home) expire(rules lease.Rules, clock int64) {
 
 // collect applies a report, unless the home has made another loan to the shard since the
 // recall. Reports on one loan may arrive in any order, since each bounds what the shard may
-// have in use from then on.
-func (h *Home) collect(r *lease.Report) {
+// have in use from then on. collect returns false if the report leaves out states that are still
+// counted in the other way, strict or not, so that the shard has yet to be recalled.
+func (h *Home) collect(r *lease.Report) (complete bool) {
 	i := h.find(r.Shard)
 	if i < 0 || r.Stale || r.Seq < h.Lent[i].Seq || r.Incarnation != h.Lent[i].Incarnation {
-		return
+		return true
 	}
 	l := &h.Lent[i]
 	l.LeaseEnded = l.LeaseEnded || r.LeaseEnded
 	if r.Strict != l.Strict && !covers(r, l.Out) {
-		return // The report leaves out some states, which are still counted in the other way.
+		return false
 	}
 	for _, used := range r.Used {
 		for j := range l.Out {
@@ -94,6 +98,7 @@ func (h *Home) collect(r *lease.Report) {
 		}
 	}
 	l.Strict = r.Strict
+	return true
 }
 
 // covers reports whether the report includes all states of out.

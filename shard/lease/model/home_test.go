@@ -37,6 +37,11 @@ func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
 	h.Decide(rules, 5101, &lease.HomeRequest{Demand: demand(true, 1), Reports: []lease.Report{report}}, own)
 	require.Equal(t, []Lent{{Shard: 1, Seq: 5_000_000, Incarnation: 7, LeaseEnded: true, Out: []lease.Units{{State: state, N: 30}}}}, h.Lent)
 
+	h = lentByWeight() // A refusal that leaves out a state does not do for a report.
+	h.Lent[0].Out = append(h.Lent[0].Out, lease.Units{State: lease.State{Window: 9}, N: 1})
+	refusal := &lease.Refusal{Shard: 1, Clock: 6005, Incarnation: 7, Seq: 5_000_000, LeaseEnded: true, Used: []lease.Units{{State: state, N: 30}}}
+	require.Len(t, h.Decide(rules, 6005, &lease.HomeRequest{Demand: demand(true, 91), Refusal: refusal}, own).Recalls, 1)
+
 	h = lentByWeight() // Nor is it known when the lease has ended, even if the units weigh nothing any more.
 	weighted := lease.Report{Shard: 1, Seq: 5_000_000, Incarnation: 7, Used: []lease.Units{{State: state, N: 0}}}
 	h.Decide(rules, 5102, &lease.HomeRequest{Demand: demand(false, 101), Reports: []lease.Report{weighted}}, own)
