@@ -12,13 +12,13 @@ import (
 
 func aclRows() []row {
 	return []row{{Command: table.Command{
-		Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Cost: "Depends on subcommand.",
+		Name: "acl", Arity: -2, Group: "server", Since: "6.0.0", Complexity: "Depends on subcommand.",
 		Summary:  "A container for commands about users, which are defined in the configuration",
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "ACL WHOAMI", Reply: "\"default\""}},
 	},
 		subs: []row{{Command: table.Command{
-			Name: "acl|cat", Arity: -2, Flags: table.QuietFlags, Group: "server", Since: "6.0.0", Cost: "O(1) since the categories and commands are a fixed set.",
+			Name: "acl|cat", Arity: -2, Flags: table.QuietFlags, Group: "server", Since: "6.0.0", Complexity: "O(1) since the categories and commands are a fixed set.",
 			Summary:  "Lists the ACL categories or the commands inside a category",
 			Args:     []table.Arg{{Name: "categoryname", Type: "string", Optional: true}},
 			Replies:  "Array of categories, or of the category's commands.",
@@ -28,14 +28,14 @@ func aclRows() []row {
 		}, {Command: table.HelpCommand("acl", "server", "6.0.0"),
 			run: runHelp,
 		}, {Command: table.Command{
-			Name: "acl|list", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "6.0.0", Cost: "O(N). Where N is the number of configured users.",
+			Name: "acl|list", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "6.0.0", Complexity: "O(N). Where N is the number of configured users.",
 			Summary:  "Lists users and their rules. Passwords are shown as #hidden",
 			Replies:  "Array of lines, as in a configuration.",
 			Examples: []table.Example{{Line: "ACL LIST", Reply: "1) \"user default on nopass ~* &* +@all\""}},
 		},
 			run: runACLList,
 		}, {Command: table.Command{
-			Name: "acl|users", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "6.0.0", Cost: "O(N). Where N is the number of configured users.",
+			Name: "acl|users", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "6.0.0", Complexity: "O(N). Where N is the number of configured users.",
 			Summary:  "Lists the names of users",
 			Replies:  "Array of names.",
 			Examples: []table.Example{{Line: "ACL USERS", Reply: "1) \"default\""}},
@@ -44,7 +44,7 @@ func aclRows() []row {
 				c.Texts(c.acl.Names())
 			},
 		}, {Command: table.Command{
-			Name: "acl|whoami", Arity: 2, Flags: table.QuietFlags, Group: "server", Since: "6.0.0", Cost: "O(1)",
+			Name: "acl|whoami", Arity: 2, Flags: table.QuietFlags, Group: "server", Since: "6.0.0", Complexity: "O(1)",
 			Summary:  "Returns the name of the connection's user",
 			Replies:  "The name.",
 			Examples: []table.Example{{Line: "ACL WHOAMI", Reply: "\"default\""}},

@@ -12,13 +12,13 @@ var (
 
 func clientRows() []row {
 	return []row{{Command: table.Command{
-		Name: "client", Arity: -2, Group: "connection", Since: "2.4.0", Cost: "Depends on subcommand.",
+		Name: "client", Arity: -2, Group: "connection", Since: "2.4.0", Complexity: "Depends on subcommand.",
 		Summary:  "A container for client connection commands",
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "CLIENT ID", Reply: "(integer) 7"}},
 	},
 		subs: []row{{Command: table.Command{
-			Name: "client|getname", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "2.6.9", Cost: "O(1)",
+			Name: "client|getname", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "2.6.9", Complexity: "O(1)",
 			Summary:  "Returns the name of the current connection",
 			Replies:  "The name, or null if there is none.",
 			Examples: []table.Example{{Line: "CLIENT GETNAME", Reply: "\"worker-1\""}},
@@ -27,21 +27,21 @@ func clientRows() []row {
 		}, {Command: table.HelpCommand("client", "connection", "5.0.0"),
 			run: runHelp,
 		}, {Command: table.Command{
-			Name: "client|id", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "5.0.0", Cost: "O(1)",
+			Name: "client|id", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "5.0.0", Complexity: "O(1)",
 			Summary:  "Returns the ID of the current connection",
 			Replies:  "Integer. IDs are never reused.",
 			Examples: []table.Example{{Line: "CLIENT ID", Reply: "(integer) 7"}},
 		},
 			run: func(c *client, _ [][]byte) { c.Int(c.s.ID) },
 		}, {Command: table.Command{
-			Name: "client|info", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "6.2.0", Cost: "O(1)",
+			Name: "client|info", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "6.2.0", Complexity: "O(1)",
 			Summary:  "Returns information about the current client connection",
 			Replies:  "One line of key=value fields.",
 			Examples: []table.Example{{Line: "CLIENT INFO", Reply: "id=7 addr=127.0.0.1:50188 laddr=127.0.0.1:6380 fd=-1 name= age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 multi=-1 qbuf=0 ... cmd=client|info user=default redir=-1 resp=2 lib-name= lib-ver="}},
 		},
 			run: runClientInfo,
 		}, {Command: table.Command{
-			Name: "client|kill", Arity: -3, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "2.4.0", Cost: "O(N) where N is the number of client connections",
+			Name: "client|kill", Arity: -3, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of client connections",
 			Summary: "Closes connections",
 			Args: []table.Arg{{Name: "filter", Type: "oneof", Args: []table.Arg{
 				{Name: "ip:port", Type: "string", About: "closes one connection; an error if there is none"},
@@ -59,7 +59,7 @@ func clientRows() []row {
 		},
 			run: runClientKill, barrier: true,
 		}, {Command: table.Command{
-			Name: "client|list", Arity: -2, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "2.4.0", Cost: "O(N) where N is the number of client connections",
+			Name: "client|list", Arity: -2, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "2.4.0", Complexity: "O(N) where N is the number of client connections",
 			Summary: "Returns information about client connections",
 			Args: []table.Arg{
 				{Name: "filter", Type: "oneof", Optional: true, Args: []table.Arg{
@@ -72,7 +72,7 @@ func clientRows() []row {
 		},
 			run: runClientList,
 		}, {Command: table.Command{
-			Name: "client|no-evict", Arity: 3, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "7.0.0", Cost: "O(1)",
+			Name: "client|no-evict", Arity: 3, Flags: table.AdminFlags, ACL: connection, Group: "connection", Since: "7.0.0", Complexity: "O(1)",
 			Summary:  "Accepted without effect: rlproxy evicts no client",
 			Args:     []table.Arg{{Name: "enabled", Type: "oneof", Args: onOff}},
 			Replies:  "OK.",
@@ -82,7 +82,7 @@ func clientRows() []row {
 				c.toggle(&c.own.NoEvict, args[2])
 			},
 		}, {Command: table.Command{
-			Name: "client|no-touch", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "7.2.0", Cost: "O(1)",
+			Name: "client|no-touch", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "7.2.0", Complexity: "O(1)",
 			Summary:  "Accepted without effect: rlproxy keeps no access times",
 			Args:     []table.Arg{{Name: "enabled", Type: "oneof", Args: onOff}},
 			Replies:  "OK.",
@@ -92,7 +92,7 @@ func clientRows() []row {
 				c.toggle(&c.own.NoTouch, args[2])
 			},
 		}, {Command: table.Command{
-			Name: "client|reply", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "3.2.0", Cost: "O(1)",
+			Name: "client|reply", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "3.2.0", Complexity: "O(1)",
 			Summary: "Controls the replies sent to the current connection",
 			Args: []table.Arg{{Name: "on_off_skip", Type: "oneof", Args: append(onOff[:2:2],
 				table.Arg{Name: "skip", Type: "pure-token", Token: "SKIP", About: "no reply to the next command"})}},
@@ -101,7 +101,7 @@ func clientRows() []row {
 		},
 			run: runClientReply, barrier: true,
 		}, {Command: table.Command{
-			Name: "client|setinfo", Arity: 4, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "7.2.0", Cost: "O(1)",
+			Name: "client|setinfo", Arity: 4, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "7.2.0", Complexity: "O(1)",
 			Summary: "Sets the name or version of the client library",
 			Args: []table.Arg{{Name: "attr", Type: "oneof", Args: []table.Arg{
 				{Name: "libname", Type: "string", Token: "LIB-NAME"},
@@ -112,7 +112,7 @@ func clientRows() []row {
 		},
 			run: runClientSetInfo,
 		}, {Command: table.Command{
-			Name: "client|setname", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "2.6.9", Cost: "O(1)",
+			Name: "client|setname", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "2.6.9", Complexity: "O(1)",
 			Summary:  "Assigns a name to the current connection",
 			Args:     []table.Arg{{Name: "connection-name", Type: "string", About: "without spaces and line ends; empty for none"}},
 			Replies:  "OK.",
@@ -124,7 +124,7 @@ func clientRows() []row {
 				}
 			},
 		}, {Command: table.Command{
-			Name: "client|tracking", Arity: -3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "6.0.0", Cost: "O(1)",
+			Name: "client|tracking", Arity: -3, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "6.0.0", Complexity: "O(1)",
 			Summary: "Accepted without effect, in the mode in which nothing is tracked unless requested",
 			Args: []table.Arg{
 				{Name: "status", Type: "oneof", Args: onOff},

@@ -15,7 +15,7 @@ var (
 
 func connectionRows() []row {
 	return []row{{Command: table.Command{
-		Name: "hello", Arity: -1, Flags: loginFlags, Group: "connection", Since: "6.0.0", Cost: "O(1)",
+		Name: "hello", Arity: -1, Flags: loginFlags, Group: "connection", Since: "6.0.0", Complexity: "O(1)",
 		Summary: "Switches the protocol, logs in and names the connection",
 		Args: []table.Arg{{Name: "arguments", Type: "block", Optional: true, Args: []table.Arg{
 			{Name: "protover", Type: "integer", About: "2 or 3; unchanged if not given"},
@@ -30,7 +30,7 @@ func connectionRows() []row {
 	},
 		run: runHello, barrier: true, early: true,
 	}, {Command: table.Command{
-		Name: "auth", Arity: -2, Flags: loginFlags, Group: "connection", Since: "1.0.0", Cost: "O(1)",
+		Name: "auth", Arity: -2, Flags: loginFlags, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 		Summary: "Logs in",
 		Args: []table.Arg{
 			{Name: "username", Type: "string", Optional: true, About: "`default` if not given"},
@@ -41,7 +41,7 @@ func connectionRows() []row {
 	},
 		run: runAuth, barrier: true, early: true,
 	}, {Command: table.Command{
-		Name: "ping", Arity: -1, Flags: []string{"fast"}, Tips: []string{"request_policy:all_shards", "response_policy:all_succeeded"}, Group: "connection", Since: "1.0.0", Cost: "O(1)",
+		Name: "ping", Arity: -1, Flags: []string{"fast"}, Tips: []string{"request_policy:all_shards", "response_policy:all_succeeded"}, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Replies, to show that the connection works",
 		Args:     []table.Arg{{Name: "message", Type: "string", Optional: true}},
 		Replies:  "PONG, or the message.",
@@ -49,7 +49,7 @@ func connectionRows() []row {
 	},
 		run: runPing, subscribed: true,
 	}, {Command: table.Command{
-		Name: "echo", Arity: 2, Flags: localFlags, Group: "connection", Since: "1.0.0", Cost: "O(1)",
+		Name: "echo", Arity: 2, Flags: localFlags, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Replies with the message",
 		Args:     []table.Arg{{Name: "message", Type: "string"}},
 		Replies:  "The message.",
@@ -57,7 +57,7 @@ func connectionRows() []row {
 	},
 		run: func(c *client, args [][]byte) { c.Bulk(args[1]) },
 	}, {Command: table.Command{
-		Name: "select", Arity: 2, Flags: localFlags, Group: "connection", Since: "1.0.0", Cost: "O(1)",
+		Name: "select", Arity: 2, Flags: localFlags, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Selects a database. The only one is 0",
 		Args:     []table.Arg{{Name: "index", Type: "integer", About: "0"}},
 		Replies:  "OK.",
@@ -65,14 +65,14 @@ func connectionRows() []row {
 	},
 		run: runSelect,
 	}, {Command: table.Command{
-		Name: "quit", Arity: -1, Flags: loginFlags, Group: "connection", Since: "1.0.0", Cost: "O(1)",
+		Name: "quit", Arity: -1, Flags: loginFlags, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Closes the connection once earlier commands are answered",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "QUIT", Reply: "OK"}},
 	},
 		run: runQuit, barrier: true, early: true, direct: true, subscribed: true,
 	}, {Command: table.Command{
-		Name: "reset", Arity: 1, Flags: loginFlags, Group: "connection", Since: "6.2.0", Cost: "O(1)",
+		Name: "reset", Arity: 1, Flags: loginFlags, Group: "connection", Since: "6.2.0", Complexity: "O(1)",
 		Summary:  "Resets the connection to the state of a new one, and releases its leases of RL.ACQUIRE with CONN",
 		Replies:  "RESET.",
 		Examples: []table.Example{{Line: "RESET", Reply: "RESET"}},

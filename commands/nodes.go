@@ -9,8 +9,8 @@ import (
 func nodesRow() row {
 	return row{Command: table.Command{
 		Name: "rl.nodes", Arity: 1, Flags: table.AdminFlags, Group: "server", Since: "0.1.0",
-		Cost:    "O(N*L) with N the number of nodes and L that of the proxies noted on them",
-		Summary: "Shows the nodes, and which lists of backends the proxies have that use them",
+		Complexity: "O(N*L) with N the number of nodes and L that of the proxies noted on them",
+		Summary:    "Shows the nodes, and which lists of backends the proxies have that use them",
 		Replies: "Array of maps (flat arrays in RESP2), one for each node; empty without backends:\n\n" +
 			"- `node`: its address.\n" +
 			"- `name`: what keys are placed by; empty in a Redis Cluster.\n" +

@@ -16,7 +16,7 @@ func serverRows() []row {
 	return []row{{Command: table.Command{
 		Name: "info", Arity: -1, Flags: table.HelpFlags, ACL: []string{"@dangerous"},
 		Tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
-		Group: "server", Since: "1.0.0", Cost: "O(1)",
+		Group: "server", Since: "1.0.0", Complexity: "O(1)",
 		Summary:  "Returns information about the server: all sections, or the given ones",
 		Args:     []table.Arg{{Name: "section", Type: "string", Optional: true, Multiple: true, About: "the name of a section, or `default`, `all` or `everything`. The default has all sections but commandstats and latencystats"}},
 		Replies:  "Lines of key:value, in sections.",
@@ -24,14 +24,14 @@ func serverRows() []row {
 	},
 		run: runInfo, barrier: true,
 	}, {Command: table.Command{
-		Name: "time", Arity: 1, Flags: localFlags, Tips: changing, Group: "server", Since: "2.6.0", Cost: "O(1)",
+		Name: "time", Arity: 1, Flags: localFlags, Tips: changing, Group: "server", Since: "2.6.0", Complexity: "O(1)",
 		Summary:  "Returns the time of this process. Decisions use the clocks of the nodes",
 		Replies:  "Array of two strings: seconds since the epoch, and microseconds.",
 		Examples: []table.Example{{Line: "TIME", Reply: "1) \"1792000000\"\n2) \"761286\""}},
 	},
 		run: runTime,
 	}, {Command: table.Command{
-		Name: "role", Arity: 1, Flags: quietFastFlags, ACL: []string{"@admin", "@dangerous"}, Group: "server", Since: "2.8.12", Cost: "O(1)",
+		Name: "role", Arity: 1, Flags: quietFastFlags, ACL: []string{"@admin", "@dangerous"}, Group: "server", Since: "2.8.12", Complexity: "O(1)",
 		Summary:  "Reports a master without replicas",
 		Replies:  "Array: master, 0, an empty array.",
 		Examples: []table.Example{{Line: "ROLE", Reply: "1) \"master\"\n2) (integer) 0\n3) (empty array)"}},
@@ -43,7 +43,7 @@ func serverRows() []row {
 			c.Array(0)
 		},
 	}, {Command: table.Command{
-		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, AllKeys: true, Group: "server", Since: "1.0.0", Cost: "O(1)",
+		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, AllKeys: true, Group: "server", Since: "1.0.0", Complexity: "O(1)",
 		Tips:     []string{"request_policy:all_shards", "response_policy:agg_sum"},
 		Summary:  "Returns how many keys have state in this process. With backends it is forwarded, and the nodes' numbers of keys are added up",
 		Replies:  "Integer.",
@@ -51,7 +51,7 @@ func serverRows() []row {
 	},
 		run: runDBSize, barrier: true, embedded: true,
 	}, {Command: table.Command{
-		Name: "module", Arity: -2, Group: "server", Since: "4.0.0", Cost: "Depends on subcommand.",
+		Name: "module", Arity: -2, Group: "server", Since: "4.0.0", Complexity: "Depends on subcommand.",
 		Summary:  "A container for module commands. With backends it is forwarded",
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "MODULE LIST", Reply: "(empty array)"}},
@@ -59,7 +59,7 @@ func serverRows() []row {
 		embedded: true,
 		subs: []row{{Command: table.Command{
 			Name: "module|list", Arity: 2, Flags: []string{"admin", "noscript"}, Tips: []string{"nondeterministic_output_order"},
-			Group: "server", Since: "4.0.0", Cost: "O(N) where N is the number of loaded modules.",
+			Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of loaded modules.",
 			Summary:  "Returns a list of loaded modules: rlproxy has none",
 			Replies:  "An empty array.",
 			Examples: []table.Example{{Line: "MODULE LIST", Reply: "(empty array)"}},
@@ -67,7 +67,7 @@ func serverRows() []row {
 			run: func(c *client, _ [][]byte) { c.Array(0) },
 		}},
 	}, {Command: table.Command{
-		Name: "cluster", Arity: -2, Flags: []string{"stale"}, Group: "cluster", Since: "3.0.0", Cost: "O(1)",
+		Name: "cluster", Arity: -2, Flags: []string{"stale"}, Group: "cluster", Since: "3.0.0", Complexity: "O(1)",
 		Summary:  "Replies that this is not a cluster: rlproxy finds the nodes for its clients",
 		Args:     []table.Arg{{Name: "subcommand", Type: "string"}},
 		Replies:  "An error, from which clients learn that this is not a cluster.",

@@ -141,7 +141,7 @@ func (r *row) document(b *strings.Builder) {
 			b.WriteString("    " + line + "\n")
 		}
 	}
-	fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Cost, "."))
+	fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Complexity, "."))
 }
 
 // describe lists the arguments that have a description.
@@ -174,7 +174,7 @@ func TestRowsAreComplete(t *testing.T) {
 		require.NotZero(t, r.Arity, r.Name)
 		require.Contains(t, groupNames, r.Group, r.Name)
 		require.Regexp(t, `^\d+\.\d+\.\d+$`, r.Since, r.Name)
-		for _, text := range []string{r.Cost, r.Summary, r.Replies} {
+		for _, text := range []string{r.Complexity, r.Summary, r.Replies} {
 			require.NotEmpty(t, text, r.Name)
 		}
 		require.False(t, strings.HasSuffix(r.Summary, "."), "%s: HELP and the documentation add the period", r.Name)

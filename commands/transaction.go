@@ -27,7 +27,7 @@ type queued struct {
 func transactionRows() []row {
 	fast := []string{"noscript", "loading", "stale", "fast", "allow_busy"}
 	return []row{{Command: table.Command{
-		Name: "multi", Arity: 1, Flags: fast, Group: "transactions", Since: "1.2.0", Cost: "O(1)",
+		Name: "multi", Arity: 1, Flags: fast, Group: "transactions", Since: "1.2.0", Complexity: "O(1)",
 		Summary:  "Starts a transaction: later commands are queued until EXEC",
 		Replies:  "OK. The reply to queued commands is QUEUED.",
 		Examples: []table.Example{{Line: "MULTI", Reply: "OK"}},
@@ -35,21 +35,21 @@ func transactionRows() []row {
 		run: runMulti, barrier: true, direct: true,
 	}, {Command: table.Command{
 		Name: "exec", Arity: 1, Flags: []string{"noscript", "loading", "stale", "skip_slowlog"}, Group: "transactions", Since: "1.2.0",
-		Cost:     "Depends on commands in the transaction",
-		Summary:  "Runs the queued commands in order, but not atomically",
-		Replies:  "Array of the commands' replies.",
-		Examples: []table.Example{{Line: "EXEC", Reply: "1) PONG\n2) \"hello\""}},
+		Complexity: "Depends on commands in the transaction",
+		Summary:    "Runs the queued commands in order, but not atomically",
+		Replies:    "Array of the commands' replies.",
+		Examples:   []table.Example{{Line: "EXEC", Reply: "1) PONG\n2) \"hello\""}},
 	},
 		run: runExec, barrier: true, direct: true,
 	}, {Command: table.Command{
-		Name: "discard", Arity: 1, Flags: fast, Group: "transactions", Since: "2.0.0", Cost: "O(N), when N is the number of queued commands",
+		Name: "discard", Arity: 1, Flags: fast, Group: "transactions", Since: "2.0.0", Complexity: "O(N), when N is the number of queued commands",
 		Summary:  "Discards the queued commands",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "DISCARD", Reply: "OK"}},
 	},
 		run: runDiscard, barrier: true, direct: true,
 	}, {Command: table.Command{
-		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Cost: "O(1)",
+		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Complexity: "O(1)",
 		Summary: "An error with passthrough, since the connections to nodes are shared. Otherwise accepted without effect: there is nothing " +
 			"to watch, and EXEC always runs",
 		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true}},
@@ -58,7 +58,7 @@ func transactionRows() []row {
 	},
 		run: runWatch, barrier: true, direct: true,
 	}, {Command: table.Command{
-		Name: "unwatch", Arity: 1, Flags: fast, Group: "transactions", Since: "2.2.0", Cost: "O(1)",
+		Name: "unwatch", Arity: 1, Flags: fast, Group: "transactions", Since: "2.2.0", Complexity: "O(1)",
 		Summary:  "Accepted without effect: nothing is watched",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "UNWATCH", Reply: "OK"}},

@@ -47,12 +47,12 @@ const (
 // Row returns the command CONFIG.
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
-		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Cost: "Depends on subcommand.",
+		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.",
 		Summary:  "A container for server configuration commands",
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
+		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
 		Summary:  "Returns parameters that match a glob-like <pattern> and their values",
 		Args:     []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
 		Replies:  "Map (flat in RESP2) of names and values; empty if nothing matches.",
@@ -60,7 +60,7 @@ func Row(c Config) table.Row {
 	},
 		Run: c.get,
 	}, {Command: table.HelpCommand("config", "server", "5.0.0")}, {Command: table.Command{
-		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Cost: "O(1)",
+		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Complexity: "O(1)",
 		Summary:  "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "CONFIG RESETSTAT", Reply: "OK"}},
@@ -71,7 +71,7 @@ func Row(c Config) table.Row {
 			return ""
 		},
 	}, {Command: table.Command{
-		Name: "config|rewrite", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.8.0", Cost: "O(1)",
+		Name: "config|rewrite", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.8.0", Complexity: "O(1)",
 		Summary:  "Not supported: rlproxy does not write to its configuration",
 		Replies:  "An error.",
 		Examples: []table.Example{{Line: "CONFIG REWRITE", Reply: "(error) " + errRewrite}},
@@ -79,7 +79,7 @@ func Row(c Config) table.Row {
 		Run: func(reply.Writer, [][]byte) string { return errRewrite },
 	}, {Command: table.Command{
 		Name: "config|set", Arity: -4, Flags: table.AdminFlags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-		Group: "server", Since: "2.0.0", Cost: "O(N) when N is the number of configuration parameters provided",
+		Group: "server", Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
 		Summary: "Changes directives of this proxy until its configuration is read again: all of them or none",
 		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{
 			{Name: "parameter", Type: "string", About: "the name of a directive that can change while rlproxy runs, see docs/operations.md"},

@@ -27,8 +27,8 @@ type Config struct {
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
 		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024, and with FLEET those that other proxies note, at most 100 of each",
-		Summary: "Lists the busiest keys seen by this proxy, or by all proxies of the same nodes",
+		Complexity: "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024, and with FLEET those that other proxies note, at most 100 of each",
+		Summary:    "Lists the busiest keys seen by this proxy, or by all proxies of the same nodes",
 		Args: []table.Arg{
 			{
 				Name: "order", Type: "oneof", Token: "BY", Optional: true, About: "what comes first: the keys with the most decisions per second, or with the most denials per second; default RATE",

@@ -15,8 +15,8 @@ import (
 func Check(book *policy.Book) ratelimit.Command {
 	return ratelimit.ByPolicy(table.Command{
 		Name: "rl.check", Arity: -3, Since: "0.1.0",
-		Cost:    "As the command that the policy names",
-		Summary: "Asks for the limits that a named policy has for a key",
+		Complexity: "As the command that the policy names",
+		Summary:    "Asks for the limits that a named policy has for a key",
 		Args: []table.Arg{
 			{Name: "policy", Type: "string", About: "the name of the policy, as in the configuration or `RL.POLICY SET`"},
 			{Name: "key", Type: "key", About: "what is limited. RL.INSPECT, RL.RESET and the key patterns of users know it as `policy:key`, which is 1 to 4096 bytes"},

@@ -48,19 +48,19 @@ var (
 // Row returns RL.POLICY.
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
-		Name: "rl.policy", Arity: -2, Group: "policies", Since: "0.1.0", Cost: "Depends on subcommand.",
+		Name: "rl.policy", Arity: -2, Group: "policies", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary:  "A container for commands about named policies",
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "RL.POLICY DEL api", Reply: "(integer) 1"}},
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
 		Summary:  "Deletes a policy and its overrides, or one override of it",
 		Args:     []table.Arg{nameArg, optional(patternArg)},
 		Replies:  "1; 0 if there is no such policy or override.",
 		Examples: []table.Example{{Line: "RL.POLICY DEL api tenant:42", Reply: "(integer) 1"}},
 	}, RunBy: c.del, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of the policy's overrides",
+		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the number of the policy's overrides",
 		Summary: "Returns a policy",
 		Args:    []table.Arg{nameArg},
 		Replies: shown,
@@ -68,13 +68,13 @@ func Row(c Config) table.Row {
 			"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) (integer) 1\n 9) ..."}},
 	}, Run: c.get,
 	}, {Command: table.HelpCommand("rl.policy", "policies", "0.1.0")}, {Command: table.Command{
-		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the number of policies and overrides",
+		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the number of policies and overrides",
 		Summary:  "Returns all policies in effect",
 		Replies:  "Array of maps as in RL.POLICY GET, sorted by name.",
 		Examples: []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
 	}, Run: c.list,
 	}, {Command: table.Command{
-		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
 		Summary: "Gives some keys of a policy other limits",
 		Args:    append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because these keys did not have them before.",
@@ -84,7 +84,7 @@ func Row(c Config) table.Row {
 		},
 	}, RunBy: c.override, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Cost: "O(N) with N the size of all policies",
+		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
 		Summary: "Adds a policy, or replaces one and keeps its overrides",
 		Args:    append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
 		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because the policy did not have them " +

@@ -35,8 +35,8 @@ func acquire() Command {
 	ttl.About += "; at least 1s with CONN"
 	return Command{Command: table.Command{
 		Name: "rl.acquire", Arity: -5, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(1), independent of how many leases are out",
-		Summary: "Acquires slots, of which only a limited number can be held at a time",
+		Complexity: "O(1), independent of how many leases are out",
+		Summary:    "Acquires slots, of which only a limited number can be held at a time",
 		Args: []table.Arg{key,
 			{Name: "slots", Type: "integer", About: "the most slots held at once, 1 to 1000000000000; leases that are out stay when it is lowered"},
 			id, cost, ttl,
@@ -98,11 +98,11 @@ func renew() Command {
 	key.About = slotsKeys
 	return Command{Command: table.Command{
 		Name: "rl.renew", Arity: -3, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:     "O(1)",
-		Summary:  "Renews a lease of RL.ACQUIRE",
-		Args:     []table.Arg{key, holdIDArg, slotsTTL},
-		Replies:  "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says.",
-		Examples: []table.Example{{Line: "RL.RENEW gpu job-17 TTL 1m", Reply: "(integer) 1"}},
+		Complexity: "O(1)",
+		Summary:    "Renews a lease of RL.ACQUIRE",
+		Args:       []table.Arg{key, holdIDArg, slotsTTL},
+		Replies:    "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says.",
+		Examples:   []table.Example{{Line: "RL.RENEW gpu job-17 TTL 1m", Reply: "(integer) 1"}},
 	},
 		Parse: parseRenew,
 		Reply: replyRenew,
@@ -139,9 +139,9 @@ func release() Command {
 	key.About, ids.Multiple = slotsKeys, true
 	return Command{Command: table.Command{
 		Name: "rl.release", Arity: -3, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(N) with N the number of ids",
-		Summary: "Ends leases of RL.ACQUIRE",
-		Args:    []table.Arg{key, ids},
+		Complexity: "O(N) with N the number of ids",
+		Summary:    "Ends leases of RL.ACQUIRE",
+		Args:       []table.Arg{key, ids},
 		Replies: "Integer: how many of the leases were held. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says; " +
 			"leases that are released already stay released, and a retry is safe.",
 		Examples: []table.Example{{Line: "RL.RELEASE gpu job-17 job-18", Reply: "(integer) 2"}},

@@ -12,9 +12,9 @@ import (
 func inspect() Command {
 	return Command{Command: table.Command{
 		Name: "rl.inspect", Arity: 2, Flags: reads, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(S) with S the number of states and shards of the key",
-		Summary: "Shows the state of a key, without charging or changing anything",
-		Args:    []table.Arg{keyArg},
+		Complexity: "O(S) with S the number of states and shards of the key",
+		Summary:    "Shows the state of a key, without charging or changing anything",
+		Args:       []table.Arg{keyArg},
 		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and buckets " +
 			"with which the key was used, with SHADOW or without; empty for an unknown key. Leases of RL.ACQUIRE have window-ms 0, and their limit is the number of slots:\n\n" +
 			"- `command`, `window-ms`, `buckets`: what the state is about. For CL.THROTTLE the window is the time in which a full burst drains, and buckets is 0.\n" +

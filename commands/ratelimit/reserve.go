@@ -25,8 +25,8 @@ func reserve() Command {
 	id.Token, id.About = "ID", "1 to 64 bytes: names the reservation. The same id again answers as the first time and holds nothing more"
 	return Command{Command: table.Command{
 		Name: "rl.reserve", Arity: -8, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(W) with W the number of windows, independent of how many reservations are out",
-		Summary: "Holds units as RL.SLIDE would charge them, until RL.SETTLE charges what was really used",
+		Complexity: "O(W) with W the number of windows, independent of how many reservations are out",
+		Summary:    "Holds units as RL.SLIDE would charge them, until RL.SETTLE charges what was really used",
 		Args: []table.Arg{keyArg, pairs, cost, id,
 			{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "after this time a reservation that is not settled lapses; default 60s, at most the longest window, rounded up by at most 1/64"},
 			{Name: "lapse", Type: "oneof", Token: "LAPSE", Optional: true, About: "what a lapse does", Args: []table.Arg{
@@ -72,8 +72,8 @@ func parseReserve(args [][]byte, p *engine.Pipeline) string {
 func settle() Command {
 	return Command{Command: table.Command{
 		Name: "rl.settle", Arity: 4, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(W) with W the number of windows, independent of how many reservations are out",
-		Summary: "Ends a reservation and charges what was really used",
+		Complexity: "O(W) with W the number of windows, independent of how many reservations are out",
+		Summary:    "Ends a reservation and charges what was really used",
 		Args: []table.Arg{keyArg, holdIDArg,
 			{Name: "cost", Type: "integer", About: "0 to 1000000000000: 0 gives all units back; more units than were held are charged in full, even beyond the limit"}},
 		Replies: "Three integers: settled (1 if this call or an earlier equal one settled it, else 0), units charged, and units given back. " +

@@ -35,8 +35,8 @@ import (
 func throttle() Command {
 	return Command{Command: table.Command{
 		Name: "cl.throttle", Arity: -1, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
-		Cost:    "O(1)",
-		Summary: "Limits by GCRA, as redis-cell does",
+		Complexity: "O(1)",
+		Summary:    "Limits by GCRA, as redis-cell does",
 		Args: []table.Arg{keyArg,
 			{Name: "max_burst", Type: "integer", About: "units admitted at once, minus one"},
 			{Name: "count", Type: "integer", About: "units per period"},

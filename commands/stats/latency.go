@@ -21,7 +21,7 @@ func latency(s *Stats) table.Row {
 		return table.Command{
 			Name: "latency|" + name, Arity: arity, Flags: []string{"admin", "noscript", "loading", "stale"}, Args: args,
 			Tips:  []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
-			Group: "server", Since: "2.8.13", Cost: "O(1)", Summary: about,
+			Group: "server", Since: "2.8.13", Complexity: "O(1)", Summary: about,
 		}
 	}
 	with := func(c table.Command, replies, line, answer string) table.Command {
@@ -33,13 +33,13 @@ func latency(s *Stats) table.Row {
 		"Map of commands that were called to maps: calls, and histogram_usec, a map of microseconds to the calls that took so long or less.",
 		"LATENCY HISTOGRAM rl.slide",
 		"1# \"rl.slide\" =>\n   1# \"calls\" => (integer) 3\n   2# \"histogram_usec\" =>\n      1# (integer) 128 => (integer) 2\n      2# (integer) 256 => (integer) 3")
-	histograms.Since, histograms.Cost = "7.0.0", "O(N) where N is the number of commands with latency information being retrieved."
+	histograms.Since, histograms.Complexity = "7.0.0", "O(N) where N is the number of commands with latency information being retrieved."
 	reset := with(sub("reset", -2, "Accepted without effect: rlproxy keeps no samples of events. CONFIG RESETSTAT resets the histograms",
 		table.Arg{Name: "event", Type: "string", Optional: true, Multiple: true}),
 		"Integer: 0.", "LATENCY RESET", "(integer) 0")
 	reset.Tips = []string{"request_policy:all_nodes", "response_policy:all_succeeded"}
 	return table.Row{Command: table.Command{
-		Name: "latency", Arity: -2, Group: "server", Since: "2.8.13", Cost: "Depends on subcommand.",
+		Name: "latency", Arity: -2, Group: "server", Since: "2.8.13", Complexity: "Depends on subcommand.",
 		Summary:  "A container for latency diagnostics commands",
 		Replies:  "Depends on the subcommand.",
 		Examples: histograms.Examples,

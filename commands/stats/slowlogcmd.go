@@ -14,13 +14,13 @@ var logFlags = []string{"admin", "loading", "stale"}
 func slowLog(s *Stats) table.Row {
 	nodes := []string{"request_policy:all_nodes"}
 	return table.Row{Command: table.Command{
-		Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12", Cost: "Depends on subcommand.",
+		Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.",
 		Summary:  "A container for slow log commands",
 		Replies:  "Depends on the subcommand.",
 		Examples: []table.Example{{Line: "SLOWLOG LEN", Reply: "(integer) 1"}},
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "slowlog|get", Arity: -2, Flags: logFlags, Tips: append(nodes[:1:1], "nondeterministic_output"),
-		Group: "server", Since: "2.2.12", Cost: "O(N) where N is the number of entries returned",
+		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
 		Summary: "Returns the newest entries of the slow log: pipelines and commands that took slowlog-log-slower-than microseconds or longer",
 		Args:    []table.Arg{{Name: "count", Type: "integer", Optional: true, About: "the most entries; default 10; -1: all"}},
 		Replies: "Array of entries, the newest first. Each is an array: ID, Unix time, microseconds, arguments, client address, client name. " +
@@ -34,7 +34,7 @@ func slowLog(s *Stats) table.Row {
 		Run: s.Slow.get,
 	}, {Command: table.HelpCommand("slowlog", "server", "6.2.0")}, {Command: table.Command{
 		Name: "slowlog|len", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
-		Group: "server", Since: "2.2.12", Cost: "O(1)",
+		Group: "server", Since: "2.2.12", Complexity: "O(1)",
 		Summary:  "Returns the length of the slow log",
 		Replies:  "Integer.",
 		Examples: []table.Example{{Line: "SLOWLOG LEN", Reply: "(integer) 1"}},
@@ -45,7 +45,7 @@ func slowLog(s *Stats) table.Row {
 		},
 	}, {Command: table.Command{
 		Name: "slowlog|reset", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:all_succeeded"),
-		Group: "server", Since: "2.2.12", Cost: "O(N) where N is the number of entries in the slowlog",
+		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries in the slowlog",
 		Summary:  "Removes all entries from the slow log",
 		Replies:  "OK.",
 		Examples: []table.Example{{Line: "SLOWLOG RESET", Reply: "OK"}},

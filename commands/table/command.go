@@ -10,22 +10,22 @@ import "slices"
 
 // Command describes one command, or one subcommand of a command.
 type Command struct {
-	Name     string     // in lower case; a subcommand is named as in client|setname
-	Arity    int        // number of words, including the name; if negative, the minimum is -Arity
-	Flags    []string   // flags as in COMMAND INFO, such as readonly
-	ACL      []string   // ACL categories in addition to those that follow from the flags and the group
-	Tips     []string   // Redis's tips for cluster clients
-	Keys     Keys       // positions of the keys
-	AllKeys  bool       // the command has no keys, but concerns all of them: only users who may use every key may run it
-	Group    string     // group as in COMMAND DOCS
-	Since    string     // the version of Redis, or of rlproxy, that introduced the command
-	Cost     string     // time complexity
-	Summary  string     // what the command does, in one sentence
-	Args     []Arg      // arguments, without the name
-	Replies  string     // the meaning of the reply, for the documentation
-	Examples []Example  // for the documentation
-	Subs     []*Command // subcommands
-	Bare     bool       // the command may be sent without a subcommand
+	Name       string     // in lower case; a subcommand is named as in client|setname
+	Arity      int        // number of words, including the name; if negative, the minimum is -Arity
+	Flags      []string   // flags as in COMMAND INFO, such as readonly
+	ACL        []string   // ACL categories in addition to those that follow from the flags and the group
+	Tips       []string   // Redis's tips for cluster clients
+	Keys       Keys       // positions of the keys
+	AllKeys    bool       // the command has no keys, but concerns all of them: only users who may use every key may run it
+	Group      string     // group as in COMMAND DOCS
+	Since      string     // the version of Redis, or of rlproxy, that introduced the command
+	Complexity string     // time complexity, as in COMMAND DOCS
+	Summary    string     // what the command does, in one sentence
+	Args       []Arg      // arguments, without the name
+	Replies    string     // the meaning of the reply, for the documentation
+	Examples   []Example  // for the documentation
+	Subs       []*Command // subcommands
+	Bare       bool       // the command may be sent without a subcommand
 }
 
 // Keys gives the positions of a command's keys. The zero value means that there are none.

@@ -57,15 +57,15 @@ func CommandCommand(of Table) Row {
 	}
 	return Row{Command: Command{
 		Name: "command", Arity: -1, Flags: HelpFlags, ACL: []string{"@connection"}, Group: "server", Since: "2.8.13",
-		Cost:     "O(N) where N is the total number of commands",
-		Summary:  "Returns details about all commands",
-		Replies:  "Array with one element for each command, as in COMMAND INFO.",
-		Examples: []Example{{Line: "COMMAND", Reply: "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
-		Bare:     true,
+		Complexity: "O(N) where N is the total number of commands",
+		Summary:    "Returns details about all commands",
+		Replies:    "Array with one element for each command, as in COMMAND INFO.",
+		Examples:   []Example{{Line: "COMMAND", Reply: "1)  1) \"acl\"\n    2) (integer) -2\n    3) ..."}},
+		Bare:       true,
 	},
 		Run: t.infoAll,
 		Rows: []Row{with(Row{Command: Command{
-			Name: "command|count", Arity: 2, Since: "2.8.13", Cost: "O(1)",
+			Name: "command|count", Arity: 2, Since: "2.8.13", Complexity: "O(1)",
 			Summary:  "Returns the total number of commands in this server",
 			Replies:  "Integer.",
 			Examples: []Example{{Line: "COMMAND COUNT", Reply: "(integer) 41"}},
@@ -75,7 +75,7 @@ func CommandCommand(of Table) Row {
 				return ""
 			},
 		}), with(Row{Command: Command{
-			Name: "command|docs", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the number of commands to look up",
+			Name: "command|docs", Arity: -2, Since: "7.0.0", Complexity: "O(N) where N is the number of commands to look up",
 			Summary:  "Returns documentation details about multiple commands",
 			Args:     []Arg{name},
 			Replies:  "Map (flat in RESP2) of commands and their documentation.",
@@ -83,7 +83,7 @@ func CommandCommand(of Table) Row {
 		},
 			Run: t.docs,
 		}), with(Row{Command: Command{
-			Name: "command|getkeys", Arity: -4, Since: "2.8.13", Cost: "O(N) where N is the number of arguments to the command",
+			Name: "command|getkeys", Arity: -4, Since: "2.8.13", Complexity: "O(N) where N is the number of arguments to the command",
 			Summary:  "Returns the keys from a full command",
 			Args:     full,
 			Replies:  "Array of keys.",
@@ -91,7 +91,7 @@ func CommandCommand(of Table) Row {
 		},
 			Run: t.getKeys,
 		}), with(Row{Command: HelpCommand("command", "server", "5.0.0")}), with(Row{Command: Command{
-			Name: "command|info", Arity: -2, Since: "2.8.13", Cost: "O(N) where N is the number of commands to look up",
+			Name: "command|info", Arity: -2, Since: "2.8.13", Complexity: "O(N) where N is the number of commands to look up",
 			Summary:  "Returns details about multiple commands",
 			Args:     []Arg{name},
 			Replies:  "Array with one element for each name, null for an unknown one.",
@@ -99,7 +99,7 @@ func CommandCommand(of Table) Row {
 		},
 			Run: t.info,
 		}), with(Row{Command: Command{
-			Name: "command|list", Arity: -2, Since: "7.0.0", Cost: "O(N) where N is the total number of commands",
+			Name: "command|list", Arity: -2, Since: "7.0.0", Complexity: "O(N) where N is the total number of commands",
 			Summary: "Returns a list of all commands in this server",
 			Args: []Arg{{Name: "filterby", Type: "oneof", Token: "FILTERBY", Optional: true, Args: []Arg{
 				{Name: "module-name", Type: "string", Token: "MODULE"},

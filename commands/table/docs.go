@@ -15,7 +15,7 @@ func Docs(w reply.Writer, c *Command) {
 	w.Field("summary", c.Summary)
 	w.Field("since", c.Since)
 	w.Field("group", c.Group)
-	w.Field("complexity", c.Cost)
+	w.Field("complexity", c.Complexity)
 	if len(c.Args) > 0 {
 		w.Text("arguments")
 		argDocs(w, c.Args)
