@@ -120,7 +120,7 @@ func (a asked) allowed(remaining int64) asked {
 	return a
 }
 
-// by makes the answer that of a policy.
+// by makes the answer that of a FAIL policy.
 func (a asked) by(p engine.FailPolicy) asked {
 	a.Result = engine.Result{Fail: p, Decision: limit.Decision{Allowed: p == engine.FailOpen, Limit: 5, Remaining: -1}}
 	if p == engine.FailClosed {

@@ -39,7 +39,7 @@ type line struct {
 	KeySHA256  string `json:"key_sha256,omitempty"`  // in place of the key, in hex
 	Limit      int64  `json:"limit"`                 // that of the window that denied
 	Window     int64  `json:"window"`                // its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
-	Used       *int64 `json:"used,omitempty"`        // of the limit; nil if a policy answered, so that it is not known
+	Used       *int64 `json:"used,omitempty"`        // of the limit; nil if a FAIL policy answered, so that it is not known
 	Cost       int64  `json:"cost"`                  // what was asked for
 	RetryAfter int64  `json:"retry_after"`           // as the client was told
 	Node       string `json:"node"`                  // the key's node, its home if it is split

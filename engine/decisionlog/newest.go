@@ -11,7 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Denial is the first denial of a key in its window, by the key's state or by a policy.
+// Denial is the first denial of a key in its window, by the key's state or by a FAIL policy.
 type Denial struct {
 	Time       time.Time
 	Command    string // in lower case
@@ -20,7 +20,7 @@ type Denial struct {
 	Shadow     bool              // SHADOW would have denied it; nobody was denied
 	Limit      int64             // that of the window that denied, with several; 0: an override blocks the key
 	Window     time.Duration     // its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
-	Used       int64             // of the limit, when it was denied; -1: not known, because a policy denied
+	Used       int64             // of the limit, when it was denied; -1: not known, because a FAIL policy denied
 	RetryAfter time.Duration     // as the client was told
 	Node       string            // the key's node, its home if it is split: host:port or embedded
 	Fail       engine.FailPolicy // what denied in place of the key's state; FailDefault if the state did

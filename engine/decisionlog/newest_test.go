@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The newest denials are the first ones of their keys in their windows, also those by policy.
+// The newest denials are the first ones of their keys in their windows, also those by FAIL policy.
 func TestNewestDenials(t *testing.T) {
 	t.Parallel()
 	b := silent(t)

@@ -9,7 +9,7 @@
 //   - every answer by a FAIL policy;
 //   - a sample of all other decisions, one of Settings.Sample, if that is set.
 //
-// There are at most denialLines and policyLines lines a second of the first two. Those
+// There are at most denialLines and failLines lines a second of the first two. Those
 // left out are counted, and a line reports their number.
 //
 // None of this slows decisions down. An admitted one costs a single comparison. A flood of
@@ -32,10 +32,10 @@ import (
 )
 
 // The most lines a second. A denial's line is about a key that had none in its window,
-// so the bound is high; the answers by policy of a second are much alike.
+// so the bound is high; the answers by FAIL policy of a second are much alike.
 const (
 	denialLines = 1000
-	policyLines = 100
+	failLines   = 100
 )
 
 // Config configures a Recorder. Only Where is required.
@@ -56,11 +56,11 @@ type Recorder struct {
 	config  Config
 	started time.Time
 
-	current  atomic.Pointer[target]
-	denials  rate          // of lines about first denials
-	policies rate          // of lines about answers by policy
-	others   atomic.Uint64 // decisions without a line of their own, counted while there is a sample
-	newest   newest
+	current atomic.Pointer[target]
+	denials rate          // of lines about first denials
+	fails   rate          // of lines about answers by FAIL policy
+	others  atomic.Uint64 // decisions without a line of their own, counted while there is a sample
+	newest  newest
 
 	leftOut     [events][reasons]atomic.Int64 // lines left out and not yet reported by a line
 	overRate    atomic.Int64                  // lines left out for the rate, in total
@@ -89,7 +89,7 @@ func New(c Config) *Recorder {
 		c.Now = time.Now
 	}
 	r := &Recorder{config: c, started: c.Now()}
-	r.denials.most, r.policies.most = denialLines, policyLines
+	r.denials.most, r.fails.most = denialLines, failLines
 	r.current.Store(&target{windows: newWindows()})
 	return r
 }
@@ -171,7 +171,7 @@ func (n *noting) note(req *engine.Request, res *engine.Result) {
 		denied = false // the key that had no room has the line
 	}
 	switch {
-	case res.Fail != engine.FailDefault && !r.policies.take(n.since):
+	case res.Fail != engine.FailDefault && !r.fails.take(n.since):
 		n.leaveOut(byFail)
 	case res.Fail != engine.FailDefault:
 		d := n.denial(req, res)

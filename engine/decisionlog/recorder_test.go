@@ -58,11 +58,11 @@ func TestWhatIsWorthALine(t *testing.T) {
 			0, []step{one(slide("k").per(1)), later(999*time.Millisecond, slide("k").per(1)), later(time.Millisecond, slide("k").per(1))},
 			[]string{"denial k", "denial k"},
 		},
-		"every answer by policy is": {
+		"every answer by FAIL policy is": {
 			0, []step{one(slide("k").by(engine.FailOpen), slide("k").by(engine.FailClosed), slide("k").by(engine.FailClosed), slide("k").by(engine.FailLocal), slide("k").by(engine.FailError))},
 			[]string{"fail k", "fail k", "fail k", "fail k", "fail k"},
 		},
-		"a policy's denial does not stand for the key's": {0, []step{one(slide("k").by(engine.FailClosed), slide("k"))}, []string{"fail k", "denial k"}},
+		"a FAIL policy's denial does not stand for the key's": {0, []step{one(slide("k").by(engine.FailClosed), slide("k"))}, []string{"fail k", "denial k"}},
 		"errors are not": {0, []step{one(slide("k").failed())}, nil},
 		"one of three others, in all pipelines": {
 			3, []step{one(slide("a").allowed(4), slide("b"), slide("c").allowed(3)), one(slide("d").allowed(2), slide("e").by(engine.FailOpen), slide("f").failed(), slide("g").allowed(1), slide("h").allowed(0))},
@@ -169,8 +169,8 @@ func TestAnUnremarkableDecisionDoesNotAllocate(t *testing.T) {
 
 // BenchmarkRecord measures what the decision log adds to a pipeline of 16 decisions.
 func BenchmarkRecord(b *testing.B) {
-	allowed, denied, policy := slide("k").allowed(1), slide("k"), slide("k").by(engine.FailClosed)
-	for name, kind := range map[string]asked{"allowed": allowed, "denied": denied, "policy": policy} {
+	allowed, denied, closed := slide("k").allowed(1), slide("k"), slide("k").by(engine.FailClosed)
+	for name, kind := range map[string]asked{"allowed": allowed, "denied": denied, "fail": closed} {
 		for file, open := range map[string]func(testing.TB) *bench{
 			"file": func(t testing.TB) *bench { return start(t, Settings{}) }, "no file": silent,
 		} {

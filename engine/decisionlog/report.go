@@ -99,7 +99,7 @@ func (r *Recorder) whyLeftOut(e event, why reason, now time.Time) string {
 	}
 	most := r.denials.most
 	if e == byFail {
-		most = r.policies.most
+		most = r.fails.most
 	}
 	return "more than " + strconv.Itoa(int(most)) + " lines in a second"
 }
