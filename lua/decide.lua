@@ -36,7 +36,7 @@
 --       more for each log to read, and to write, and up to six more for each RL.COUNTER to read.
 local lib = ...
 
-local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
+local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
 local layout, record, rate, spec, holds, lease, home, shard, slide =
   lib.layout, lib.record, lib.rate, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.slide
@@ -55,8 +55,8 @@ end
 
 -- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged record
 -- is deleted in any case.
-local function reset(key, s, clock, reach)
-  local sound, lent = pcall(function() return home.lent(record.load(key, clock, s, reach)) end)
+local function reset(key, s, clock)
+  local sound, lent = pcall(function() return home.lent(record.load(key, clock, s)) end)
   if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
   call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
   return pack('>BI4I3', layout.DECIDED, min(call('UNLINK', key, key .. '%i'), 1), 0)
@@ -128,8 +128,8 @@ end
 
 -- slow_path answers the entries that the fast path cannot.
 local function slow_path(q, key, s, clock, requests)
-  if q.kind == RESET then return reset(key, s, clock, q.reach) end
-  return lib.answer(record.load(key, clock, s, q.reach, s ~= '' and q.directory), q, requests, lib.charge)
+  if q.kind == RESET then return reset(key, s, clock) end
+  return lib.answer(record.load(key, clock, s, s ~= '' and q.directory), q, requests, lib.charge)
 end
 
 -- charge admits units to every state.
@@ -234,15 +234,13 @@ local function together(q, d, key, s, clock, requests)
   return pack('>I8c0', granted * SHIFT + rated, usages)
 end
 
--- long_log is the fast path for a record that is too long for what was read of it, s, and has only a log, at index j, and its
--- held units if there are any.
+-- long_log is the fast path for a patched record that has only a log, at index j, and its held units if there are any. s is its
+-- first bytes.
 local function long_log(q, d, j, key, s, clock, requests)
   local twin, begin = d.twins[j], d.head + 1
   if q.kind ~= SLIDE or q.count > 1 or d.count > (twin and 2 or 1) or q.shard then return end
   local bound, units, last_charge, last_release
   if twin then
-    if #s < d.inline then s = call('GETRANGE', key, '0', format('%d', d.inline - 1)) end
-    if #s < d.inline then return beside(q, d, j, key, s, clock, requests) end -- the record is inline
     units, last_charge, last_release = holds.beside(s, d.at[twin], clock)
     if not units then return end
     if last_release > 0 then bound = q.limits[1] - units end
@@ -266,9 +264,11 @@ local function fast_path(q, key, s, clock, requests, front)
     d, places = q.fresh, q.order
   elseif sub(s, 1, d.bytes) ~= d.text then
     d, places = spec.place(q, key, s)
+    -- s may end within the areas. lib.entry reads the fields in it afterwards.
+    if q.areas and #s >= max(d.head, layout.INLINE) and #s < d.inline then s = call('GETRANGE', key, '0', d.last) end
   end
   if not places or #s < d.head and s ~= '' then return end
-  if q.areas and #s >= q.most then return long_log(q, d, places[1], key, s, clock, requests) end
+  if q.areas and #s >= d.inline then return long_log(q, d, places[1], key, s, clock, requests) end
   if q.count > 1 then return places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
   if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests) end
   if q.shard then return end
@@ -297,7 +297,7 @@ function lib.entry(q, key, clock, front)
     for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
     return reply, now
   end
-  local rec = record.load(key, clock, s, q.reach, s ~= '' and q.directory)
+  local rec = record.load(key, clock, s, s ~= '' and q.directory)
   reply = lib.answer(rec, q, 1, lib.charge)
   return front and pack('>I7', front) .. reply or reply, rec.now
 end

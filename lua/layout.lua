@@ -45,8 +45,8 @@ local layout = {
   -- SHIFT + rate, and '>I12' packs a 0 of 6 bytes before a value of 6.
   SHIFT = 16777216,
 
-  INLINE = 512,             -- the inline size of a record with one state, in bytes
-  INLINE_MORE = 350,        -- bytes that each further state adds to it: patching takes two Redis calls for each log
+  INLINE = 320,             -- the inline size of a record with one state, in bytes
+  INLINE_MORE = 400,        -- bytes that each further state adds to it: patching takes two Redis calls for each log
 
   -- Bounds. A record that exceeds one of these is damaged: no function writes it, and processing it could take too long.
   STATES = 64,              -- windows of a key: each has a state of charged units, one of held units, or both

@@ -101,7 +101,7 @@ end
 
 -- directory_of returns a table of what a record's directory determines:
 --   text, bytes, count  the directory itself, its size and the number of states
---   head, inline        the bytes of directory and fields together, and the inline size
+--   head, inline, last  the bytes of directory and fields together, the inline size, and the latter minus 1 as text
 --   lease               the index of the lease record, or false
 --   held                whether there is a state of held units
 -- and by state
@@ -135,7 +135,7 @@ local directory_of = record.cache(1000, function(s, key)
     d.lives[i] = kind == SLIDE and window or 0
     d.twins[i], d.fields[i], d.offsets[i], at = false, fields, tostring(at - 1), at + fields.bytes
   end
-  d.head = at - 1
+  d.head, d.last = at - 1, tostring(d.inline - 1)
   for i = 1, d.held and count or 0 do
     for j = 1, count do
       if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, 8) == sub(d.names[i], 2, 8) then d.twins[i] = j end
@@ -194,10 +194,9 @@ end
 -- clean discards what a state in memory has apart from its fields: changes, and what was read of its area.
 local function clean(st) st.area, st.patch, st.block = false, false, false end
 
--- load reads the record that begins with s into memory, and applies the holds that have lapsed. reach is how many bytes of the
--- record were requested. If s has that many, there may be more: load then reads up to the inline size. d is the record's
--- directory, if that is known.
-function record.load(key, clock, s, reach, d)
+-- load reads the record that begins with s into memory, and applies the holds that have lapsed. s has at least INLINE bytes of a
+-- longer record; load reads up to the inline size if there may be more. d is the record's directory, if that is known.
+function record.load(key, clock, s, d)
   for i = 1, rec.count do clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
   if s == '' then
@@ -208,7 +207,7 @@ function record.load(key, clock, s, reach, d)
     d, s = record.directory(key, s)
     rec.directory = d
   end
-  if #s >= reach and d.inline > reach then s = call('GETRANGE', key, '0', d.inline - 1) end
+  if #s >= layout.INLINE and #s < d.inline then s = call('GETRANGE', key, '0', d.inline - 1) end
   if #s < d.head then record.damaged(key, 'it ends within its fields') end
   local now, begin, inline = clock, d.head + 1, #s < d.inline
   rec.text, rec.inline = s, inline
@@ -250,7 +249,7 @@ end
 
 -- open reads a key's record into memory.
 function record.open(key, clock)
-  return record.load(key, clock, call('GETRANGE', key, '0', layout.INLINE - 1), layout.INLINE)
+  return record.load(key, clock, call('GETRANGE', key, '0', layout.INLINE - 1))
 end
 
 -- find returns the state with this kind, number of buckets and window, if the record has one.

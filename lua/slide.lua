@@ -90,8 +90,8 @@ function slide.charge(st, rec, limit, units)
   st.reported_last = ms
   st.patch = pack('>I6I6', ms, st.total)
   if rec.inline then return end
-  if st.count > st.slots or st.slots > 256 and st.count * 4 < st.slots then
-    rec.rewrite = true -- to grow, or to shrink
+  if st.count >= st.slots or st.slots > 256 and st.count * 4 < st.slots then
+    rec.rewrite = true -- to grow, or to shrink. It grows before it is full: earlier versions read a full ring from slot 0
   else
     st.patch_at = (st.first + kept) % st.slots * ENTRY
   end
@@ -269,7 +269,7 @@ function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
   if limit > 65536 then moment = moment + -moment % ceil(window / 65536) end
   if newest >= moment then moment, kept = newest, kept - 1 end
   n = kept + 1
-  if n > slots or slots > 256 and n * 4 < slots then return end
+  if n >= slots or slots > 256 and n * 4 < slots then return end
   first = (first + gone) % slots
   calls, rated = charged(now, last, calls, clock)
   total = (total + units) % WRAP

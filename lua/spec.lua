@@ -21,7 +21,8 @@ lib.spec = spec
 --   pairs           per window, the 13 bytes of its name and limit, in one string
 --   interval        of a rate; otherwise 0
 --   about           the text from the flags to the end: what a lease summary is about
---   reach, last     how many bytes of a record to read, and the index of the last one, as text
+--   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last one of
+--                   an inline record with that directory
 --   straight        the algorithm's straight function
 --   longest         the ms of the longest window
 --   fresh, order    the directory of a record that has only these states, and their places in it: 1, 2 and so on
@@ -31,15 +32,13 @@ lib.spec = spec
 --   only_by_clock   whether the fast path must not decide when the key's newest charge is later than the clock
 --   forms           see fast_holds.lua
 --   prefixed        the length of the text 1 byte, and the text
---   most            a record of this many bytes or more is not inline, or not completely read
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
-    most = layout.INLINE, interval = 0, reach = layout.INLINE, only_by_clock = false, areas = false,
-    longest = 0, forms = false, prefixed = pack('>B', #text) .. text }
-  q.last = tostring(q.reach - 1)
+    last = tostring(layout.INLINE - 1), interval = 0, only_by_clock = false, areas = false, longest = 0, forms = false,
+    prefixed = pack('>B', #text) .. text }
   if kind == RESET or #text == 10 then return q end
   if not q.algorithm or not q.algorithm.charge then
     error({ err = 'ERR a spec of unknown kind ' .. kind })
@@ -60,12 +59,11 @@ spec.of = record.cache(1000, function(text)
   end
   if kind == layout.CONCURRENCY then return q end
   q.fresh = record.new(q.pairs, q.count)
-  q.directory, q.reach, q.straight = q.fresh, q.fresh.inline, q.algorithm.straight
-  q.last = tostring(q.reach - 1)
+  q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
   q.order, q.only_by_clock = {}, q.count > 1 or q.shard
   q.areas = kind == layout.SLIDE or q.buckets > 1
   for i = 1, q.count do q.order[i] = i end
-  q.places, q.most = q.order, q.reach
+  q.places = q.order
   return q
 end)
 
@@ -83,6 +81,7 @@ function spec.place(q, key, s)
     end
   end
   if d.text == q.fresh.text then d, places = q.fresh, q.order end -- the cache may have made another table for the text
-  q.directory, q.places, q.most = d, found == q.count and places, math.min(q.reach, d.inline)
+  q.directory, q.places = d, found == q.count and places
+  if q.areas then q.last = d.last end
   return d, q.places
 end

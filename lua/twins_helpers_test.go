@@ -63,7 +63,7 @@ func startTwins(t *testing.T) *twins {
 		}
 		w.server.Do("FUNCTION", "LOAD", source)
 	}
-	variant(slowOnly, "    d, places = spec.place(q, key, s)\n  end\n", "  do return end ",
+	variant(slowOnly, "s = call('GETRANGE', key, '0', d.last) end\n  end\n", "  do return end ",
 		"function lease.summary(q, s, at, clock)\n", "do return nil, 0, 0 end ",
 		"local function read(q, key, clock, release)\n", "do return end ")
 	variant(fastOnly, "local function slow_path(q, key, s, clock, requests)\n", "error('the slow path') ",
@@ -86,7 +86,7 @@ func patched(record string) bool {
 		return false
 	}
 	states := int(record[1])<<8 | int(record[2])
-	return len(record) >= 512+350*(states-1)
+	return len(record) >= 320+400*(states-1)
 }
 
 // record is everything that a node has of a stored key.
