@@ -18,9 +18,10 @@ lib.fast_holds = fast_holds
 
 -- forms_of returns the forms that such a record can have, by directory, for a spec. A form has the directory (head), the size
 -- below which the record is inline (inline), the indexes of the fields of the log and of the held units (log, held), false if
--- there are none, and the index of the first area (begin).
+-- there are none, and the index of the first area (begin). Other specs have no forms.
 local function forms_of(q)
   local log, held, forms = q.pairs, pack('>B', layout.HOLDS + q.kind) .. sub(q.pairs, 2), {}
+  if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limits[1] > 1e12 then return forms end
   local function form(count, names, log_at, held_at, begin)
     local head = count > 0 and pack('>BI2', layout.VERSION, count) .. names or ''
     forms[head] = { head = head, log = log_at, held = held_at, begin = begin,
@@ -58,8 +59,8 @@ end
 -- forms, or a state or cell has ended.
 local function read(q, key, clock, release)
   local window = q.windows[1]
-  if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limits[1] > 1e12 then return false end
   q.forms = q.forms or forms_of(q)
+  if not q.forms.log then return false end
   s = call('GETRANGE', key, '0', LAST)
   form = q.forms[sub(s, 1, HEAD + NAME * (byte(s, HEAD) or 0))]
   if not form or #s < form.begin - 1 then return false end
@@ -67,7 +68,7 @@ local function read(q, key, clock, release)
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
   stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
-    local at, length, ring, newest = unpack('>I6xxxxI3I3xxxxxxxxxxxxxxxI6', s, log)
+    local at, _, length, ring, _, newest = unpack('>I6I4I3I3I15I6', s, log)
     ending, stop = newest + window, stop + ring * ENTRY
     if at > clock or ending < clock or at + window < clock or length == 0 then return false end
     if length ~= ring and not long then return false end
@@ -152,7 +153,7 @@ end
 -- writes nothing if it is not.
 local function store(key, to, now, expires)
   if #now >= to.inline then return false end
-  record.store(key, to == form and s or '', now, expires, expires ~= was, true)
+  record.store(key, s, now, expires, expires ~= was, true)
   return true
 end
 

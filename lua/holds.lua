@@ -212,7 +212,7 @@ end
 -- units to charge and to release. It returns nothing if the slow path has to decide: if some have lapsed, or the clock is
 -- before the newest hold. Deadlines are later than any charge, so the clock of the node is enough to find what has lapsed.
 function holds.beside(s, at, clock)
-  local last, charge, release, last_charge, last_release, next = unpack('>I6xxxxxxxxxxxxxI6I6xxxxI6I6I6', s, at)
+  local last, _, charge, release, _, last_charge, last_release, next = unpack('>I6I13I6I6I4I6I6I6', s, at)
   if last > clock or next > 0 and next <= clock then return end
   return charge + release, last_charge, last_release
 end

@@ -148,9 +148,9 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
   local window, limit, needs = q.windows[i], q.limits[i], q.needs
   local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
-    last, calls, n, base, total, newest = unpack('>I6I4I6xxxI6I6I6', s, at)
+    last, calls, n, base, total, newest = unpack('>I6I4I6I9I6I6', s, at) -- base is WRAP or more unless the ring begins at slot 0
     local slots = n % SHIFT
-    if n ~= slots * SHIFT + slots or n == 0 or begin + slots * ENTRY > #s + 1 then return end
+    if n ~= slots * SHIFT + slots or n == 0 or base >= WRAP or begin + slots * ENTRY > #s + 1 then return end
     n = slots
     local front = unpack('>I6', s, begin)
     if last > now then
