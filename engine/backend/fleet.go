@@ -193,6 +193,13 @@ func (f *Fleet) Redirected(n *Node, addr string) *Node {
 	return f.node(n.backend, fullAddress(addr, n.addr))
 }
 
+// Knows reports whether the fleet has a node at the address to which n redirects.
+func (f *Fleet) Knows(n *Node, addr string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known[address{n.backend, fullAddress(addr, n.addr)}] != nil
+}
+
 // SetTLS reads the files of t and uses them for new connections. Open connections are not
 // affected. If SetTLS returns an error, it has changed nothing.
 func (f *Fleet) SetTLS(t TLS) error {

@@ -124,9 +124,18 @@ func (b *batch) collect(q *queue) {
 // the master. A script may reply with the same code for a reason of its own, but not with
 // the server's text.
 func (it *item) demotes(raw []byte) bool {
-	script := strings.HasPrefix(it.result.Name, "eval") || strings.HasPrefix(it.result.Name, "fcall")
-	return raw[0] == '-' && backend.Demoted(backend.Reply(raw[1:])) && (!script || bytes.Contains(raw, []byte("replica")))
+	return raw[0] == '-' && backend.Demoted(backend.Reply(raw[1:])) && (!it.isScript() || bytes.Contains(raw, []byte("replica")))
 }
+
+// isScript reports whether the item runs a script or a function, whose errors may have any text.
+func (it *item) isScript() bool {
+	return strings.HasPrefix(it.result.Name, "eval") || strings.HasPrefix(it.result.Name, "fcall")
+}
+
+// redirected returns the queue of the node at an address, or nil if the redirect is not followed. A
+// script could name any address, and so make rlproxy connect to it and log in. It is redirected only
+// to nodes that are known.
+type redirected func(addr string, script bool) *queue
 
 // redirects are the items of a batch that go on to other nodes. Those of one pipeline to one
 // node are submitted together, so that they stay in order.
@@ -148,7 +157,7 @@ func (r *redirects) add(q *queue, it *item, raw []byte) bool {
 	if len(f) != 3 || f[0] != "MOVED" && f[0] != "ASK" {
 		return false
 	}
-	to := q.redirected(f[2])
+	to := q.redirected(f[2], it.isScript())
 	if to == nil {
 		return false
 	}

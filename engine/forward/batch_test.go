@@ -2,6 +2,8 @@ package forward
 
 import (
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -37,6 +39,23 @@ func TestCommandsFollowRedirectsAndFanOutBySlotInACluster(t *testing.T) {
 		n.Do("CLUSTER", "SETSLOT", slot, "NODE", toID)
 	}
 	require.Equal(t, []string{"$1\r\n1\r\n", ":3\r\n"}, forwardAll(t, f, 3, "GET {a}here", "INCR {a}there"), "by MOVED")
+}
+
+// A script has an error of its own that looks like a redirect to an address where no node is. rlproxy
+// neither runs it again nor connects to that address.
+func TestScriptsAreRedirectedOnlyToNodes(t *testing.T) {
+	c := redistest.StartCluster(t, 3, nil)
+	f := openOn(t, openNodes(t, 5*time.Second, c.URL()), Config{Settings: Settings{Timeout: 20 * time.Second}})
+	require.Eventually(t, func() bool { return forwardAll(t, f, 2, "MSET a 0 b 0 c 0")[0] == "+OK\r\n" }, 20*time.Second, time.Millisecond)
+	stranger, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer stranger.Close() //nolint:errcheck // nothing was written
+	moved := "MOVED 1 " + stranger.Addr().String()
+	script := `EVAL "redis.call('incr', KEYS[1]) return redis.error_reply('` + moved + `')" 1 a`
+	require.Equal(t, []string{"-" + moved + "\r\n", "$1\r\n1\r\n"}, forwardAll(t, f, 2, script, "GET a"))
+	require.NoError(t, stranger.(*net.TCPListener).SetDeadline(time.Now().Add(100*time.Millisecond)))
+	_, err = stranger.Accept()
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
 // The connections of all clients are dropped if the node has become a replica, but not because

@@ -251,7 +251,11 @@ func (f *Forwarder) newQueue(n *backend.Node, t *traffic, protocol int) *queue {
 		node: n, traffic: t, protocol: protocol, config: &f.config, live: &f.live,
 		connected:     f.table.suspect,
 		checkTopology: f.fleet.CheckTopology,
-		redirected: func(addr string) *queue {
+		redirected: func(addr string, script bool) *queue {
+			if script && !f.fleet.Knows(n, addr) {
+				f.fleet.CheckTopology()
+				return nil
+			}
 			if to := f.fleet.Redirected(n, addr); to != nil {
 				return f.of(to)[protocol]
 			}

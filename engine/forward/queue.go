@@ -34,7 +34,7 @@ type queue struct {
 	live          *atomic.Pointer[Settings] // of the forwarder
 	connected     func()                    // called when a connection was opened
 	checkTopology func()                    // called when the node seems to be demoted
-	redirected    func(addr string) *queue  // returns the queue for a redirect, or nil if it is not followed
+	redirected    redirected                // returns the queue for a redirect
 
 	conns backend.Connections
 
