@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -30,6 +31,9 @@ func (f *file) load(context.Context) ([]byte, error) { return f.head(maxRecord +
 
 // head returns the first n bytes of the file. If there is no file, it returns nil and no error.
 func (f *file) head(n int64) ([]byte, error) {
+	if st, err := os.Stat(f.path); err == nil && st.Mode()&fs.ModeNamedPipe != 0 {
+		return nil, fmt.Errorf("%s is a named pipe", f.path) // to open it would wait for a writer
+	}
 	r, err := os.Open(f.path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -122,6 +123,16 @@ func TestFileOfTwoProcesses(t *testing.T) {
 	files, err := os.ReadDir(filepath.Dir(f.path))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
+}
+
+func TestFileThatIsAPipeIsAnError(t *testing.T) {
+	f := newFile(t, "pipe") // without a writer
+	require.NoError(t, syscall.Mkfifo(f.path, 0o600))
+	_, err := f.line(t.Context())
+	require.EqualError(t, err, f.path+" is a named pipe")
+	done, err := f.replace(t.Context(), "", nil)
+	require.EqualError(t, err, f.path+" is a named pipe")
+	require.False(t, done)
 }
 
 // A crash in the middle of a write leaves a file that is not finished. The next write removes it, unless it is
