@@ -10,7 +10,7 @@
 local lib = ...
 
 local pack, max, min, floor, concat = struct.pack, math.max, math.min, math.floor, table.concat
-local record, rate_at, HOLDS = lib.record, lib.rate.at, lib.layout.HOLDS
+local record, rate, HOLDS = lib.record, lib.rate.at, lib.layout.HOLDS
 local NOTHING = { last = -1, rate = 0, charge = 0, release = 0, holds = 0, lapsed = 0 } -- in place of held units
 
 lib.inspect = record.guarded(function(keys, args)
@@ -21,7 +21,7 @@ lib.inspect = record.guarded(function(keys, args)
   local function row(st, kind, window, buckets, used, held)
     local h = held or NOTHING
     out[#out + 1] = pack('>BI5I2I6I5I3I6I6I3I4', kind, window, buckets, used, h.last < st.last and st.limit or h.limit,
-      max(rate_at(now, st.last, st.rate), rate_at(now, h.last, h.rate)), ending + 1 - clock, h.charge + h.release, h.holds, h.lapsed)
+      max(rate(now, st.last, st.rate), rate(now, h.last, h.rate)), ending + 1 - clock, h.charge + h.release, h.holds, h.lapsed)
   end
   for i = 1, rec.count do
     local st = rec[i]
