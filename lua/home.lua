@@ -7,7 +7,7 @@
 --   seq                that of the newest loan
 --   no_lending_until   ms
 --   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, ended (whether
---                      its lease has ended), strict (out counts in full), and out (by state name, the units that it may have in use)
+--                      its lease has ended), strict (out counts in full), and out (by state, the units that it may have in use)
 local lib = ...
 
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
