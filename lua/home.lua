@@ -331,7 +331,7 @@ function lib.forget(keys, args)
   end
   h.lent = left
   redis.call('UNLINK', key .. '%i')
-  keep(record.load(key, clock, '', 0), h)
+  keep(record.load(key, clock, ''), h)
   record.save(0)
   return '\0'
 end

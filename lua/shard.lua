@@ -140,7 +140,7 @@ function lib.recall(keys, args)
     stale = p ~= nil and seq < p.seq
     if what == FORGET and not stale then
       p = fresh(p and p.incarnation or clock, seq)
-      rec = record.load(key, clock, '', 0)
+      rec = record.load(key, clock, '')
       was, changed = 0, true
       keep(rec, p, clock + 2 * LEASE)
     end
