@@ -92,7 +92,7 @@ func wholeReplies(b []byte) error {
 // skipReply returns what follows the reply that b begins with.
 func skipReply(b []byte, depth int) ([]byte, error) {
 	line, rest, ok := bytes.Cut(b, []byte("\r\n"))
-	if !ok || len(line) == 0 || depth > 10 {
+	if !ok || len(line) == 0 || depth > 16 {
 		return nil, fmt.Errorf("not a reply: %q", b)
 	}
 	if bytes.ContainsAny(line, "\r\n") {
