@@ -138,7 +138,7 @@ local function lend(h, clock, q, refusal, room)
   local l, at = lent_to(h, refusal.shard)
   if l and (refusal.incarnation ~= l.incarnation
     or refusal.seq ~= l.seq and clock < floor(l.seq / 1000) + GRACE) then return end
-  local loan, more = { seq = max(h.seq + 1, clock * 1000), held = {}, headroom = {} }, false
+  local loan, more = { seq = max(h.seq + 1, refusal.seq + 1, clock * 1000), held = {}, headroom = {} }, false
   for i, name in ipairs(q.names) do
     local piece, has = floor(room[i] / h.shards), l and l.out[name] or 0
     if room[i] < floor(q.limits[i] / SCARCE) then piece = 0 end

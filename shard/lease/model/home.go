@@ -204,7 +204,7 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 			return nil // The shard lost its memory, or another proxy's loan is on its way.
 		}
 	}
-	loan := &lease.Loan{Shard: l.Shard, Seq: max(h.Seq+1, clock*1000), Pairs: d.Pairs, Strict: d.Strict,
+	loan := &lease.Loan{Shard: l.Shard, Seq: max(h.Seq+1, q.Refusal.Seq+1, clock*1000), Pairs: d.Pairs, Strict: d.Strict,
 		Clock: q.Refusal.Clock, Incarnation: q.Refusal.Incarnation}
 	more := false
 	for j, pair := range d.Pairs {

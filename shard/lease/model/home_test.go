@@ -49,3 +49,25 @@ func TestHomeCountsLeasesOfTheOtherKind(t *testing.T) {
 	require.Equal(t, int64(90), h.Decide(rules, 6500, &lease.HomeRequest{Demand: demand(false, 91)}, own).Granted)
 	require.Equal(t, int64(90), h.Decide(rules, 8001, &lease.HomeRequest{Demand: demand(true, 91)}, own).Granted, "a window and a sub-window later")
 }
+
+// After RL.RESET a home knows no number of a loan any more, and its clock may still be in the ms of the last one. A
+// loan is newer than what the shard knows nevertheless.
+func TestHomeLendsAgainInTheMsOfAReset(t *testing.T) {
+	rules := lease.Rules{Lease: 1000, Grace: 20}
+	pairs := []lease.Pair{{State: lease.State{Window: 1000}, Limit: 100}}
+	shard := &Shard{Incarnation: 7}
+	h := &Home{Shards: 2}
+	lend := func() *lease.Loan {
+		request := &lease.HomeRequest{Demand: &lease.Demand{Pairs: pairs, Cost: 1, N: 1},
+			Refusal: &lease.Refusal{Shard: 1, Clock: 5000, Incarnation: shard.Incarnation, Seq: shard.Seq, LeaseEnded: true, Used: []lease.Units{{State: pairs[0].State}}}}
+		return h.Decide(rules, 5000, request, []int64{0}).Loan
+	}
+	for range 3 {
+		loan := lend()
+		require.NotNil(t, loan)
+		require.True(t, shard.Take(rules, 5000, loan))
+		recall := h.Recalls(rules, 5000)[0]
+		h.Reset([]lease.Report{shard.Forget(rules, 5000, &recall)})
+		require.Empty(t, h.Lent)
+	}
+}
