@@ -26,15 +26,15 @@ type Subject func(t *testing.T, clock func() int64) engine.Engine
 // requests. SOAK_REQUESTS in the environment sets another number, for a soak.
 func Run(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "transcripts/*.txt") })
-	t.Run("random", func(t *testing.T) { randomRun(t, open, soak(t, random)) })
+	t.Run("random", func(t *testing.T) { randomRun(t, open, Soak(t, random)) })
 	t.Run("known answers", func(t *testing.T) { knownAnswers(t, open) })
 }
 
 // Soaks reports whether make soak runs the tests.
 func Soaks() bool { return os.Getenv("SOAK_REQUESTS") != "" }
 
-// soak returns how many random requests to send.
-func soak(t *testing.T, random int) int {
+// Soak returns how many random requests to send: as many as make soak asks for, or random.
+func Soak(t *testing.T, random int) int {
 	if !Soaks() {
 		return random
 	}

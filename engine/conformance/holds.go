@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	holds "github.com/rlproxy/rlproxy/engine/hold/model"
@@ -17,7 +16,7 @@ import (
 // a number of random requests.
 func RunHolds(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "holds/*.txt") })
-	t.Run("random", func(t *testing.T) { randomHolds(t, open, soak(t, random)) })
+	t.Run("random", func(t *testing.T) { randomHolds(t, open, Soak(t, random)) })
 	t.Run("windows", func(t *testing.T) { boundedWindows(t, open) })
 }
 
@@ -93,7 +92,7 @@ func RunAlike(t *testing.T, open, other Subject, random int) {
 	run, seed := newRandomHold()
 	clock := func() int64 { return run.clock }
 	one, two := open(t, clock), other(t, clock)
-	for step := range soak(t, random) {
+	for step := range Soak(t, random) {
 		if step%200 == 0 {
 			run.narrow()
 		}
@@ -136,9 +135,7 @@ type randomHold struct {
 }
 
 func newRandomHold() (run *randomHold, seed uint64) {
-	if seed = *randomSeed; seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed = Seed()
 	return &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{}}, seed
 }
 

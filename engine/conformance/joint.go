@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	holds "github.com/rlproxy/rlproxy/engine/hold/model"
@@ -19,7 +18,7 @@ func RunJoint(t *testing.T, open Subject, random int, exact bool) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
 	t.Run("windows", func(t *testing.T) { jointWindows(t, open) })
 	most := 10 * random // in a soak, because each consists of many requests
-	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(soak(t, random), most), exact) })
+	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(Soak(t, random), most), exact) })
 }
 
 // jointWindows checks that a multi-key request with more windows than one of its keys may have charges none of them.
@@ -43,10 +42,7 @@ func jointWindows(t *testing.T, open Subject) {
 // randomJoint sends a number of requests for some of five keys, some of them for a single key, and compares the answers with
 // those of a model of each key.
 func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
-	seed := *randomSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed := Seed()
 	rng := rand.New(rand.NewPCG(seed, 2))
 	clock := int64(Base)
 	e := open(t, func() int64 { return clock })

@@ -27,6 +27,14 @@ func At(clock func() int64) func() time.Time {
 
 var randomSeed = flag.Uint64("seed", 0, "repeat a random run; 0: a new one")
 
+// Seed returns the seed of a random run: that of the flag, or a new one.
+func Seed() uint64 {
+	if *randomSeed != 0 {
+		return *randomSeed
+	}
+	return uint64(time.Now().UnixNano())
+}
+
 var (
 	randomWindows = []int64{1, 2, 7, 50, 250, 1000, 9999, 60_000, 86_400_000, limit.MaxWindow}
 	randomLimits  = []int64{1, 2, 3, 5, 12, 40, 100, 3000, 65_536, 65_537, 200_000, limit.MaxLimit}
@@ -36,10 +44,7 @@ var (
 // randomRun sends random requests to an engine in pipelines, compares every answer with the
 // model's, and checks the invariants of both.
 func randomRun(t *testing.T, open Subject, steps int) {
-	seed := *randomSeed
-	if seed == 0 {
-		seed = uint64(time.Now().UnixNano())
-	}
+	seed := Seed()
 	t.Logf("seed %d", seed)
 	run := &randomised{
 		Rand:  rand.New(rand.NewPCG(seed, 0)),
