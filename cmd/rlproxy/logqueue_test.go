@@ -38,7 +38,7 @@ func TestLogSaysWhatItHasDropped(t *testing.T) {
 	require.NoError(t, writer.Close())
 	got := <-all
 	require.Equal(t, 1+maxLogQueue/len(line), strings.Count(got, "x\n"))
-	require.Regexp(t, `\ntime=\S+ level=warning msg="the log did not take all lines, and they were dropped" lines=7\n$`, got)
+	require.Regexp(t, `\ntime=\S+ level=warning msg="the log did not take some lines, and they were dropped" lines=7\n$`, got)
 }
 
 // disk is a log on a disk with room for so many bytes.
@@ -78,7 +78,7 @@ func TestLogSaysWhatDidNotFitOnTheDisk(t *testing.T) {
 	writes("four")
 	d.room = 1000
 	writes("five")
-	require.Regexp(t, `^one\ntwo\nfive\ntime=\S+ level=warning msg="the log did not take all lines, and they were dropped" lines=3\n$`, string(d.written))
+	require.Regexp(t, `^one\ntwo\nfive\ntime=\S+ level=warning msg="the log did not take some lines, and they were dropped" lines=3\n$`, string(d.written))
 	writes("six")
 	require.Equal(t, 1, strings.Count(string(d.written), "dropped"))
 	require.True(t, strings.HasSuffix(string(d.written), "\nsix\n"))
