@@ -1,4 +1,4 @@
-// Package tests checks rlproxy's contract from outside: the real binary, real
+// Package tests checks rlproxy's behaviour from outside: the real binary, real
 // redis-servers, real clients. Nothing of rlproxy itself is imported here.
 //
 // Reading order: README.md (all levels of tests), internal/proxytest (processes and the

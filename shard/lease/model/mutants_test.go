@@ -133,7 +133,7 @@ func mutants() []mutant {
 	return all
 }
 
-// Every rule is needed: without it there is a history that breaks the contract, and the
+// Every rule is needed: without it there is a history that breaks the promise, and the
 // simulation finds it.
 func TestMutantsAreCaught(t *testing.T) {
 	for _, m := range mutants() {

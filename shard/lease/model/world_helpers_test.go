@@ -19,7 +19,7 @@ type world struct {
 	rules  lease.Rules
 	nodes  []*node  // The home is the first.
 	lent   int64    // Units that shards admitted.
-	broken []string // Violations of the contract.
+	broken []string // What happened against the promise.
 	mutant mutant
 
 	latency func() int64 // Returns the latency of a message, in us.
@@ -140,7 +140,7 @@ func (n *node) used(s lease.State, _ bool) int64 {
 	return l.sum(func(t int64) bool { return counts(s, t, now) })
 }
 
-// counts reports whether a unit that was admitted at t counts now. By the contract a log's
+// counts reports whether a unit that was admitted at t counts now. A log's
 // unit counts while now <= t + window, and a strict counter's while its sub-window is one
 // of the last n+1.
 func counts(s lease.State, t, now int64) bool {
