@@ -83,7 +83,7 @@ func keySteps(l load, q algorithm, o options) (steps []step) {
 	l.command = asked{q, manyKeys, 1_000_000, 60_000}.proxied()
 	for _, n := range []int{1000, 100_000, o.most} {
 		l.keys = n
-		steps = append(steps, step{strconv.Itoa(n) + " keys", l})
+		steps = append(steps, step{thousands(float64(n)), l})
 	}
 	return steps
 }
@@ -92,7 +92,7 @@ func limitSteps(l load, q algorithm) (steps []step) {
 	l.keys = 1000
 	for _, limit := range []int{10, 1000, 1_000_000} {
 		l.command = asked{q, manyKeys, limit, limit * 5}.proxied()
-		steps = append(steps, step{"limit " + strconv.Itoa(limit), l})
+		steps = append(steps, step{thousands(float64(limit)), l})
 	}
 	return steps
 }
@@ -103,7 +103,7 @@ func windowSteps(l load, q algorithm) (steps []step) {
 		for i := range n {
 			l.command = append(l.command, "1000000", strconv.Itoa(i+1)+"m")
 		}
-		steps = append(steps, step{strconv.Itoa(n) + " windows", l})
+		steps = append(steps, step{thousands(float64(n)), l})
 	}
 	return steps
 }
@@ -112,7 +112,7 @@ func connectionSteps(l load) (steps []step) {
 	l.depth = 1
 	for _, n := range []int{50, 100, 5000} {
 		l.clients = n
-		steps = append(steps, step{strconv.Itoa(n) + " connections", l})
+		steps = append(steps, step{thousands(float64(n)), l})
 	}
 	return steps
 }
