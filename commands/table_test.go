@@ -90,7 +90,8 @@ var groups = []struct{ name, title, text string }{
 	{"cluster", "Cluster", ""},
 }
 
-// document returns the text of docs/commands.md.
+// document returns the text of docs/commands.md. Commands that have examples get a section each, the
+// others a row in the table of their group.
 func document(t *registry) string {
 	var b strings.Builder
 	b.WriteString("# Commands\n\n" +
@@ -99,34 +100,79 @@ func document(t *registry) string {
 		"redis-cli.\n\n" +
 		"With backends, all other commands are forwarded to the node of their keys, and its reply is returned\n" +
 		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions. COMMAND and its subcommands\n" +
-		"only know the commands on this page.\n")
+		"only know the commands on this page.\n\n" +
+		"| command | what it does |\n|---|---|\n")
+	for _, g := range groups {
+		for r := range t.documented(g.name) {
+			if len(r.Examples) > 0 {
+				fmt.Fprintf(&b, "| [%s](#%s) | %s. |\n", r.title(), r.anchor(), cell(r.Summary))
+			}
+		}
+	}
+	b.WriteString("\nThe other commands of Redis that rlproxy answers itself are under [Connection](#connection), [Transactions](#transactions),\n" +
+		"[Subscriptions](#subscriptions), [Server](#server) and [Cluster](#cluster).\n")
 	for _, g := range groups {
 		fmt.Fprintf(&b, "\n## %s\n", g.title)
 		if g.text != "" {
 			b.WriteString("\n" + g.text)
 		}
-		for _, r := range t.rows {
-			if r.Group != g.name {
-				continue
+		heading := "\n| command | what it does | reply |\n|---|---|---|\n"
+		for r := range t.documented(g.name) {
+			if len(r.Examples) == 0 {
+				b.WriteString(heading + r.tableRow())
+				heading = ""
 			}
-			if len(r.subs) == 0 || r.run != nil {
+		}
+		for r := range t.documented(g.name) {
+			if len(r.Examples) > 0 {
 				r.document(&b)
-			}
-			for i := range r.subs {
-				r.subs[i].document(&b)
 			}
 		}
 	}
 	return b.String()
 }
 
+// documented yields the commands and subcommands of a group that can be sent, and not the containers of
+// subcommands.
+func (t *registry) documented(group string) func(func(*row) bool) {
+	return func(yield func(*row) bool) {
+		for r := range all(t) {
+			if r.Group == group && !r.container() && !yield(r) {
+				return
+			}
+		}
+	}
+}
+
+// container reports whether the command only has subcommands.
+func (r *row) container() bool { return len(r.subs) > 0 && r.run == nil }
+
+func (r *row) title() string { return strings.ToUpper(strings.ReplaceAll(r.Name, "|", " ")) }
+
+// anchor returns the anchor that GitHub gives to the heading of a command.
+func (r *row) anchor() string {
+	return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(r.title()), ".", ""), " ", "-")
+}
+
+func (r *row) usage() string { return strings.TrimSpace(r.title() + " " + table.Usage(r.Args)) }
+
+// cell returns a text as it is written in a cell of a table.
+func cell(text string) string { return strings.ReplaceAll(text, "|", "\\|") }
+
+// tableRow returns the row of a command in the table of its group.
+func (r *row) tableRow() string {
+	does := strings.Join(append([]string{r.Summary + "."}, describe(r.Args)...), " ")
+	return fmt.Sprintf("| `%s` | %s | %s |\n", cell(r.usage()), cell(does), cell(r.Replies))
+}
+
+// document writes the section of a command.
 func (r *row) document(b *strings.Builder) {
-	name := strings.ToUpper(strings.ReplaceAll(r.Name, "|", " "))
-	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", name, strings.TrimSpace(name+" "+table.Usage(r.Args)), r.Summary)
-	var about strings.Builder
-	describe(&about, r.Args)
-	if about.Len() > 0 {
-		b.WriteString("\n" + about.String())
+	fmt.Fprintf(b, "\n### %s\n\n    %s\n\n%s.\n", r.title(), r.usage(), r.Summary)
+	for i, about := range describe(r.Args) {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		b.WriteString("- " + about + "\n")
 	}
 	fmt.Fprintf(b, "\nReply: %s\n\n", r.Replies)
 	if strings.Contains(r.Replies, "\n- ") {
@@ -141,11 +187,16 @@ func (r *row) document(b *strings.Builder) {
 			b.WriteString("    " + line + "\n")
 		}
 	}
-	fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Complexity, "."))
+	if r.ours() { // Redis's own documentation has the others
+		fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Complexity, "."))
+	}
 }
 
-// describe lists the arguments that have a description.
-func describe(b *strings.Builder, args []table.Arg) {
+// ours reports whether the command is one of rlproxy's, and not of Redis.
+func (r *row) ours() bool { return strings.Contains(r.Name, ".") }
+
+// describe returns a sentence about each of the arguments that have a description.
+func describe(args []table.Arg) (about []string) {
 	for i := range args {
 		a := &args[i]
 		if a.About != "" {
@@ -153,10 +204,11 @@ func describe(b *strings.Builder, args []table.Arg) {
 			if a.Token != "" {
 				name = (&table.Arg{Name: a.Name, Type: a.Type, Token: a.Token, Args: a.Args}).Usage()
 			}
-			fmt.Fprintf(b, "- `%s`: %s.\n", name, a.About)
+			about = append(about, fmt.Sprintf("`%s`: %s.", name, a.About))
 		}
-		describe(b, a.Args)
+		about = append(about, describe(a.Args)...)
 	}
+	return about
 }
 
 // COMMAND, HELP and the documentation need every field.
@@ -174,11 +226,12 @@ func TestRowsAreComplete(t *testing.T) {
 		require.NotZero(t, r.Arity, r.Name)
 		require.Contains(t, groupNames, r.Group, r.Name)
 		require.Regexp(t, `^\d+\.\d+\.\d+$`, r.Since, r.Name)
-		for _, text := range []string{r.Complexity, r.Summary, r.Replies} {
-			require.NotEmpty(t, text, r.Name)
-		}
+		require.NotEmpty(t, r.Complexity, r.Name)
+		require.NotEmpty(t, r.Summary, r.Name)
 		require.False(t, strings.HasSuffix(r.Summary, "."), "%s: HELP and the documentation add the period", r.Name)
-		require.NotEmpty(t, r.Examples, r.Name)
+		require.Equal(t, r.container(), r.Replies == "", r.Name)
+		require.NotRegexp(t, `<\w`, r.Summary+r.Replies, "%s: a page would take it for HTML", r.Name)
+		require.True(t, len(r.Examples) > 0 || !r.ours() || r.container() || strings.HasSuffix(r.Name, "|help"), r.Name)
 		for _, e := range r.Examples {
 			require.NotEmpty(t, e.Reply, r.Name)
 			args := proxytest.Words(t, e.Line)
@@ -235,7 +288,7 @@ func checkArgs(t *testing.T, name string, args []table.Arg, known []string) {
 // minWords returns the number of words of the shortest form of a command.
 func minWords(r *row) int {
 	n := 1 + strings.Count(r.Name, "|") + minArgs(r.Args)
-	if len(r.subs) > 0 && r.run == nil {
+	if r.container() {
 		n++ // the subcommand
 	}
 	return n

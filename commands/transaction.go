@@ -28,9 +28,8 @@ func transactionRows() []row {
 	fast := []string{"noscript", "loading", "stale", "fast", "allow_busy"}
 	return []row{{Command: table.Command{
 		Name: "multi", Arity: 1, Flags: fast, Group: "transactions", Since: "1.2.0", Complexity: "O(1)",
-		Summary:  "Starts a transaction: later commands are queued until EXEC",
-		Replies:  "OK. The reply to queued commands is QUEUED.",
-		Examples: []table.Example{{Line: "MULTI", Reply: "OK"}},
+		Summary: "Starts a transaction: later commands are queued until EXEC",
+		Replies: "OK. The reply to queued commands is QUEUED.",
 	},
 		run: runMulti, barrier: true, direct: true,
 	}, {Command: table.Command{
@@ -38,30 +37,26 @@ func transactionRows() []row {
 		Complexity: "Depends on commands in the transaction",
 		Summary:    "Runs the queued commands in order, but not atomically",
 		Replies:    "Array of the commands' replies.",
-		Examples:   []table.Example{{Line: "EXEC", Reply: "1) PONG\n2) \"hello\""}},
 	},
 		run: runExec, barrier: true, direct: true,
 	}, {Command: table.Command{
 		Name: "discard", Arity: 1, Flags: fast, Group: "transactions", Since: "2.0.0", Complexity: "O(N), when N is the number of queued commands",
-		Summary:  "Discards the queued commands",
-		Replies:  "OK.",
-		Examples: []table.Example{{Line: "DISCARD", Reply: "OK"}},
+		Summary: "Discards the queued commands",
+		Replies: "OK.",
 	},
 		run: runDiscard, barrier: true, direct: true,
 	}, {Command: table.Command{
 		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Complexity: "O(1)",
 		Summary: "An error with passthrough, since the connections to nodes are shared. Otherwise accepted without effect: there is nothing " +
 			"to watch, and EXEC always runs",
-		Args:     []table.Arg{{Name: "key", Type: "key", Multiple: true}},
-		Replies:  "OK, or the error.",
-		Examples: []table.Example{{Line: "WATCH user:42", Reply: "OK"}},
+		Args:    []table.Arg{{Name: "key", Type: "key", Multiple: true}},
+		Replies: "OK, or the error.",
 	},
 		run: runWatch, barrier: true, direct: true,
 	}, {Command: table.Command{
 		Name: "unwatch", Arity: 1, Flags: fast, Group: "transactions", Since: "2.2.0", Complexity: "O(1)",
-		Summary:  "Accepted without effect: nothing is watched",
-		Replies:  "OK.",
-		Examples: []table.Example{{Line: "UNWATCH", Reply: "OK"}},
+		Summary: "Accepted without effect: nothing is watched",
+		Replies: "OK.",
 	},
 		run: func(c *client, _ [][]byte) { c.OK() },
 	}}

@@ -48,22 +48,18 @@ const (
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
 		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.",
-		Summary:  "A container for server configuration commands",
-		Replies:  "Depends on the subcommand.",
-		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
+		Summary: "A container for server configuration commands",
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
-		Summary:  "Returns parameters that match a glob-like <pattern> and their values",
-		Args:     []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
-		Replies:  "Map (flat in RESP2) of names and values; empty if nothing matches.",
-		Examples: []table.Example{{Line: "CONFIG GET databases", Reply: "1) \"databases\"\n2) \"1\""}},
+		Summary: "Returns the parameters whose names match a glob pattern, with their values",
+		Args:    []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
+		Replies: "Map (flat in RESP2) of names and values; empty if nothing matches.",
 	},
 		Run: c.get,
 	}, {Command: table.HelpCommand("config", "server", "5.0.0")}, {Command: table.Command{
 		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Complexity: "O(1)",
-		Summary:  "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
-		Replies:  "OK.",
-		Examples: []table.Example{{Line: "CONFIG RESETSTAT", Reply: "OK"}},
+		Summary: "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
+		Replies: "OK.",
 	},
 		Run: func(w reply.Writer, _ [][]byte) string {
 			c.ResetStat()
@@ -72,9 +68,8 @@ func Row(c Config) table.Row {
 		},
 	}, {Command: table.Command{
 		Name: "config|rewrite", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.8.0", Complexity: "O(1)",
-		Summary:  "Not supported: rlproxy does not write to its configuration",
-		Replies:  "An error.",
-		Examples: []table.Example{{Line: "CONFIG REWRITE", Reply: "(error) " + errRewrite}},
+		Summary: "Not supported: rlproxy does not write to its configuration",
+		Replies: "An error.",
 	},
 		Run: func(reply.Writer, [][]byte) string { return errRewrite },
 	}, {Command: table.Command{

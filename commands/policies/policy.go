@@ -49,9 +49,7 @@ var (
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
 		Name: "rl.policy", Arity: -2, Group: "policies", Since: "0.1.0", Complexity: "Depends on subcommand.",
-		Summary:  "A container for commands about named policies",
-		Replies:  "Depends on the subcommand.",
-		Examples: []table.Example{{Line: "RL.POLICY DEL api", Reply: "(integer) 1"}},
+		Summary: "A container for commands about named policies",
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
 		Summary:  "Deletes a policy and its overrides, or one override of it",

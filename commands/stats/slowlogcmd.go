@@ -15,9 +15,7 @@ func slowLog(s *Stats) table.Row {
 	nodes := []string{"request_policy:all_nodes"}
 	return table.Row{Command: table.Command{
 		Name: "slowlog", Arity: -2, Group: "server", Since: "2.2.12", Complexity: "Depends on subcommand.",
-		Summary:  "A container for slow log commands",
-		Replies:  "Depends on the subcommand.",
-		Examples: []table.Example{{Line: "SLOWLOG LEN", Reply: "(integer) 1"}},
+		Summary: "A container for slow log commands",
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "slowlog|get", Arity: -2, Flags: logFlags, Tips: append(nodes[:1:1], "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
@@ -35,9 +33,8 @@ func slowLog(s *Stats) table.Row {
 	}, {Command: table.HelpCommand("slowlog", "server", "6.2.0")}, {Command: table.Command{
 		Name: "slowlog|len", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Complexity: "O(1)",
-		Summary:  "Returns the length of the slow log",
-		Replies:  "Integer.",
-		Examples: []table.Example{{Line: "SLOWLOG LEN", Reply: "(integer) 1"}},
+		Summary: "Returns the length of the slow log",
+		Replies: "Integer.",
 	},
 		Run: func(w reply.Writer, _ [][]byte) string {
 			w.Int(int64(s.Slow.Len()))
@@ -46,9 +43,8 @@ func slowLog(s *Stats) table.Row {
 	}, {Command: table.Command{
 		Name: "slowlog|reset", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:all_succeeded"),
 		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries in the slowlog",
-		Summary:  "Removes all entries from the slow log",
-		Replies:  "OK.",
-		Examples: []table.Example{{Line: "SLOWLOG RESET", Reply: "OK"}},
+		Summary: "Removes all entries from the slow log",
+		Replies: "OK.",
 	},
 		Run: func(w reply.Writer, _ [][]byte) string {
 			s.Slow.Reset()

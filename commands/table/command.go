@@ -23,7 +23,7 @@ type Command struct {
 	Summary    string     // what the command does, in one sentence
 	Args       []Arg      // arguments, without the name
 	Replies    string     // the meaning of the reply, for the documentation
-	Examples   []Example  // for the documentation
+	Examples   []Example  // for the documentation; a command of Redis may have none
 	Subs       []*Command // subcommands
 	Bare       bool       // the command may be sent without a subcommand
 }

@@ -73,11 +73,9 @@ var (
 
 // HelpCommand returns the subcommand HELP of a command.
 func HelpCommand(of, group, since string) Command {
-	name := strings.ToUpper(of)
 	return Command{
 		Name: of + "|help", Arity: 2, Flags: HelpFlags, Group: group, Since: since, Complexity: "O(1)",
-		Summary:  "Prints this help",
-		Replies:  "Array of lines.",
-		Examples: []Example{{Line: name + " HELP", Reply: "1) " + name + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\n2) ..."}},
+		Summary: "Prints this help",
+		Replies: "Array of lines.",
 	}
 }
