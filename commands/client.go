@@ -191,7 +191,7 @@ func (c *client) dispatch(r *row, args [][]byte) {
 			e.err = c.slots.Claim(&c.pipe.Requests[n], e.tied)
 		}
 		if e.err != "" {
-			c.pipe.Requests = c.pipe.Requests[:n]
+			c.pipe.Truncate(n)
 		}
 		e.n = len(c.pipe.Requests) - n
 		c.push(e)

@@ -70,13 +70,18 @@ type Pipeline struct {
 // until the next call of Add.
 func (p *Pipeline) Add() *Request {
 	if len(p.Requests) < cap(p.Requests) {
-		p.Requests = p.Requests[:len(p.Requests)+1]
+		p.Requests = p.Requests[:len(p.Requests)+1] // Truncate has emptied it
 	} else {
 		p.Requests = append(p.Requests, Request{})
 	}
-	r := &p.Requests[len(p.Requests)-1]
-	*r = Request{}
-	return r
+	return &p.Requests[len(p.Requests)-1]
+}
+
+// Truncate drops the requests from index n on, and with them what they keep in memory: their
+// keys are part of a connection's buffer, which may be large.
+func (p *Pipeline) Truncate(n int) {
+	clear(p.Requests[n:])
+	p.Requests = p.Requests[:n]
 }
 
 // Room returns an empty slice with room for n bytes, for a key that is composed of
@@ -122,8 +127,9 @@ func (p *Pipeline) Reset() {
 		p.Requests, p.Results = nil, nil
 		return
 	}
+	p.Truncate(0)
 	clear(p.Results)
-	p.Requests, p.Results = p.Requests[:0], p.Results[:0]
+	p.Results = p.Results[:0]
 }
 
 // Grow makes room for one empty result per request. Engines call it first.

@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"runtime"
 	"testing"
+	"weak"
 
 	"github.com/stretchr/testify/require"
 )
@@ -38,4 +40,23 @@ func TestRoomHoldsUntilReset(t *testing.T) {
 		p.Reset()
 	}))
 	require.Len(t, p.Room(5000)[:5000], 5000)
+}
+
+// Requests that are dropped, because they were answered or refused, keep no memory: their keys are part of a connection's
+// buffer, of up to client-query-buffer-limit bytes, and sessions reuse pipelines of each other.
+func TestDroppedRequestsKeepNoBuffer(t *testing.T) {
+	var p Pipeline
+	for name, drop := range map[string]func(){"Reset": p.Reset, "Truncate": func() { p.Truncate(0) }} {
+		buffer := make([]byte, 1<<20)
+		alive := weak.Make(&buffer[0])
+		for i := range 10 {
+			p.Add().Key = buffer[i : i+1]
+		}
+		drop()
+		buffer = nil
+		runtime.GC()
+		require.Nil(t, alive.Value(), name)
+		require.Equal(t, Request{}, *p.Add(), name)
+		p.Reset()
+	}
 }
