@@ -166,10 +166,9 @@ type noting struct {
 // note records a decision that may be worth a line.
 func (n *noting) note(req *engine.Request, res *engine.Result) {
 	r := n.r
-	denied := res.Err == nil && !res.Allowed && !n.repeats(req, res)
-	if denied && observe.OutcomeOf(req, res) == observe.DeniedOther {
-		denied = false // the key that had no room has the line
-	}
+	denied := res.Err == nil && !res.Allowed &&
+		observe.OutcomeOf(req, res) != observe.DeniedOther && // the key that had no room has the line
+		!n.repeats(req, res)
 	switch {
 	case res.Fail != engine.FailDefault && !r.fails.take(n.since):
 		n.leaveOut(byFail)

@@ -28,6 +28,8 @@ func TestWhatIsWorthALine(t *testing.T) {
 	reserve.Hold = &engine.Hold{}
 	spared, full := slide("spared"), slide("full") // keys of one request
 	spared.Place, spared.RetryAfter, full.Place = 1, 0, 2
+	spent := slide("spared") // now it has no room
+	spent.RetryAfter = 40
 	type step struct {
 		after time.Duration
 		asked []asked
@@ -50,6 +52,7 @@ func TestWhatIsWorthALine(t *testing.T) {
 		"each command's is":                                {0, []step{one(slide("k"), counter), one(slide("k"), counter)}, []string{"denial k", "denial k"}},
 		"a reservation's is":                               {0, []step{one(slide("k"), reserve), one(slide("k"), reserve)}, []string{"denial k", "denial k"}},
 		"of several keys, that of the one without room is": {0, []step{one(spared, full)}, []string{"denial full"}},
+		"a key that had room is denied later":              {0, []step{one(full, spared, spent)}, []string{"denial full", "denial spared"}},
 		"long windows have one line": {
 			0, []step{one(slide("k").per(3_600_000)), later(59*time.Minute, slide("k").per(3_600_000)), later(time.Minute, slide("k").per(3_600_000))},
 			[]string{"denial k", "denial k"},
