@@ -91,7 +91,7 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 	if a.Clock == 0 || a.Clock > maxClock {
 		return a, errMalformed
 	}
-	if a.Status == Failed || a.Again && a.Granted != 1 {
+	if a.Status == Failed || a.Again && (a.Granted != 1 || r.Hold.Joint) { // the id of a multi-key request is random
 		return a, errInconsistent
 	}
 	if a.Again && r.Kind != limit.Concurrency {
