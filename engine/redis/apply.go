@@ -118,11 +118,8 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 			b.misrouteEntry(c, at)
 			return
 		}
-		kind, why := backend.KindKey, lua.Locate(a.Failure)
-		if a.MaybeApplied {
-			kind = backend.KindMalformed
-		}
-		b.q.traffic.failures[kind].Add(1)
+		b.q.traffic.countFailedEntry(a.MaybeApplied)
+		why := lua.Locate(a.Failure)
 		b.eachOf(c, at, func(j int) {
 			b.items[j].maybeApplied = a.MaybeApplied
 			b.q.fail(&b.items[j], why)

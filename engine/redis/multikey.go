@@ -99,6 +99,7 @@ func (b *batch) applyMultiKey(it *pending, reply string) error {
 			m.apart = true
 			return nil
 		case a.Status == wire.Failed:
+			b.q.traffic.countFailedEntry(a.MaybeApplied)
 			it.maybeApplied = a.MaybeApplied
 			b.q.fail(it, lua.Locate(a.Failure))
 			return nil

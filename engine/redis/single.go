@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
@@ -119,7 +118,7 @@ func (b *batch) applyEach(cmd *command, reply string) error {
 		case wire.NotHere(r.Failure) && b.q.clustered && !it.misrouted:
 			b.misrouteItem(j)
 		case r.Failure != "":
-			b.q.traffic.failures[backend.KindKey].Add(1)
+			b.q.traffic.countFailedEntry(false)
 			b.q.fail(it, lua.Locate(r.Failure))
 		default:
 			if err := b.applyID(it, r.Reply); err != nil {

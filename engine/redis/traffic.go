@@ -59,6 +59,16 @@ func (t *traffic) countFailure(err error) {
 	t.failures[kind].Add(1)
 }
 
+// countFailedEntry counts an entry or request that failed in a call that did not. maybeApplied reports whether its answer
+// contradicts itself; otherwise the error is about its key.
+func (t *traffic) countFailedEntry(maybeApplied bool) {
+	kind := backend.KindKey
+	if maybeApplied {
+		kind = backend.KindMalformed
+	}
+	t.failures[kind].Add(1)
+}
+
 // snapshot returns what was counted so far. now is the time of the engine's own clock.
 func (t *traffic) snapshot(now time.Duration) *engine.Traffic {
 	s := &engine.Traffic{

@@ -64,10 +64,15 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.Error(t, conformance.Ask(e, conformance.Slide("other", 5, 60_000, 1)).Err)
 	require.Error(t, conformance.Ask(e, conformance.Inspect("other")).Err)
 	require.Equal(t, map[string]int64{"key": 2}, failures(&e.Nodes()[0]))
+	and := &engine.Pipeline{Requests: []engine.Request{conformance.Slide("k", 5, 60_000, 1), conformance.Slide("other", 5, 60_000, 1)}}
+	and.Requests[0].With = 1
+	e.Do(and)
+	require.Error(t, and.Results[1].Err)
+	require.Equal(t, map[string]int64{"key": 3}, failures(&e.Nodes()[0]))
 	s.Do("CONFIG", "SET", "maxmemory", "1")
 	conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1))
 	n := e.Nodes()[0]
-	require.Equal(t, map[string]int64{"key": 2, "memory": 1}, failures(&n))
+	require.Equal(t, map[string]int64{"key": 3, "memory": 1}, failures(&n))
 	require.Equal(t, "refuses", n.State)
 	require.Equal(t, "it refused the last call", n.Why)
 	require.EqualValues(t, 1, n.Traffic.FailAnswers[engine.FailClosed])
@@ -78,7 +83,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1))
 	s.Resume()
 	n = e.Nodes()[0]
-	require.Equal(t, map[string]int64{"key": 2, "memory": 1, "timeout": 1}, failures(&n))
+	require.Equal(t, map[string]int64{"key": 3, "memory": 1, "timeout": 1}, failures(&n))
 	require.Equal(t, answered, lastReply.Load(), "a failure is no answer")
 }
 
