@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -56,7 +57,12 @@ func (b *batch) collect(final bool) (missing bool) {
 // command and nothing is left to answer here: its items are sent again, redirected, or
 // there are none. Otherwise it returns the error for the items.
 func (b *batch) notRun(cmd *command, err error, final bool) error {
-	recent := b.q.recentLoadFailure()
+	unknown := !cmd.service && wire.UnknownFunction(err)
+	if unknown && !b.missing { // all such commands fail or none does: rebuild sends all of them again
+		if b.loadErr = cmp.Or(b.loadErr, b.q.recentLoadFailure()); b.loadErr != nil {
+			return b.loadErr
+		}
+	}
 	switch {
 	case cmd.service && wire.AlreadyLoaded(err):
 	case cmd.service && wire.RefusesFunctions(err):
@@ -64,11 +70,7 @@ func (b *batch) notRun(cmd *command, err error, final bool) error {
 	case cmd.service:
 		b.loadErr = b.q.noteLoadFailure(err, true)
 		return err
-	case wire.UnknownFunction(err) && b.loadErr != nil:
-		return b.loadErr
-	case wire.UnknownFunction(err) && recent != nil:
-		return recent
-	case wire.UnknownFunction(err) && !final:
+	case unknown && !final:
 		if wire.RefusesFunctions(err) {
 			b.q.scripted.Store(true)
 		} else if strings.HasPrefix(err.Error(), "NOSCRIPT") {

@@ -212,3 +212,35 @@ func TestAContradictoryAnswerIsNotChargedTwice(t *testing.T) {
 		}
 	}
 }
+
+// Of the commands of a batch whose function the node does not know, all are sent again or all have failed, even if the
+// last failure to load the library becomes old, or another batch has one, while their replies are read. A command that
+// has failed and is sent again would be counted by FAIL LOCAL and charged as well.
+func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
+	n := startFake(t)
+	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	q := e.topology().queues[0]
+	const until = time.Second
+	q.loadFailure.Store(&loadFailure{backend.Reply("NOPERM"), until})
+	for name, at := range map[string][]time.Duration{"becomes old": {0, until}, "becomes recent": {until, 0}} {
+		e.now = func() time.Time {
+			now := at[0]
+			at = at[min(1, len(at)-1):]
+			return e.opened.Add(now)
+		}
+		requests, results := []engine.Request{charge("k", 10), conformance.Inspect("k")}, make([]engine.Result, 2)
+		b := &batch{q: q}
+		for i := range requests {
+			b.items = append(b.items, pending{req: &requests[i], res: &results[i], single: requests[i].Op == engine.OpInspect})
+		}
+		b.build(t.Context(), "")
+		require.Len(t, b.cmds, 2)
+		for _, cmd := range b.cmds {
+			cmd.SetErr(backend.Reply("ERR Function not found"))
+		}
+		again := b.collect(false)
+		for i := range results {
+			require.Equal(t, again, results[i].Err == nil, "%s: command %d", name, i)
+		}
+	}
+}
