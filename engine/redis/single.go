@@ -43,7 +43,7 @@ func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) 
 	apart := b.q.clustered && len(stored) > 1
 	if it.asking {
 		b.addService(ctx, "asking")
-		if it.call == nil && it.req.Op != engine.OpInspect {
+		if it.usesIDs() {
 			// If the key had arrived without its ids, a request could be charged twice. With both keys
 			// declared, the node refuses the call unless both have arrived.
 			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
@@ -51,6 +51,14 @@ func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) 
 	}
 	b.add(ctx, nil, i, items, wire.KeysArgs(f, stored, clock, args, apart, b.q.scripted.Load())...)
 	return items
+}
+
+// usesIDs reports whether the function that answers an item alone uses the ids of its key.
+func (it *pending) usesIDs() bool {
+	if it.call != nil {
+		return it.call.IDs
+	}
+	return it.req.Op != engine.OpInspect
 }
 
 // sharing returns the requests with ids from item i on that share a call. A request that was misrouted or

@@ -11,6 +11,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/internal/faultnet"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -325,6 +326,18 @@ func TestPoliciesOfRequestsWithIDs(t *testing.T) {
 // While a slot moves to another node, a key's ids may be on one node and its record on the other. A
 // request then fails rather than being charged twice.
 func TestIDsAreKnownWhileTheirSlotMoves(t *testing.T) {
+	t.Run("asked at once", func(t *testing.T) {
+		idsAreKnownWhileTheirSlotMoves(t, func(e *Engine, r engine.Request) engine.Result { return conformance.Ask(e, r) })
+	})
+	t.Run("resolved", func(t *testing.T) { // as while the shards of a split key are recalled
+		idsAreKnownWhileTheirSlotMoves(t, func(e *Engine, r engine.Request) (res engine.Result) {
+			e.resolve([]*split.Request{{Request: &r, Result: &res, Sent: e.elapsed().Milliseconds()}})
+			return res
+		})
+	})
+}
+
+func idsAreKnownWhileTheirSlotMoves(t *testing.T, answer func(e *Engine, r engine.Request) engine.Result) {
 	t.Parallel()
 	c := redistest.StartCluster(t, 2, nil)
 	e := openAlways(t, 2*time.Second, c.URL())
@@ -333,7 +346,7 @@ func TestIDsAreKnownWhileTheirSlotMoves(t *testing.T) {
 	slot := slotOf(key)
 	ids := int64(0)
 	ask := func(id int64) (known bool) { // asks until there is an answer or it is clear that the slot is between nodes
-		res := conformance.Ask(e, chargeOnce(key, fmt.Sprint(id), most))
+		res := answer(e, chargeOnce(key, fmt.Sprint(id), most))
 		if res.Err != nil {
 			return false
 		}

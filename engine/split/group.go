@@ -104,7 +104,7 @@ func (g *group) call(shards int) *Call {
 	if r.Hold != nil {
 		args = wire.HomeAdmitArgs(r, args)
 	}
-	return &Call{Function: lua.Lend, Args: args, Sent: g.since()}
+	return &Call{Function: lua.Lend, Args: args, Sent: g.since(), IDs: r.Hold != nil}
 }
 
 // answerAgain answers a group whose id is known, and reports whether it is.

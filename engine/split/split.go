@@ -53,6 +53,7 @@ type Call struct {
 	Shard    int           // number of the shard; 0 is the home
 	Args     [][]byte      // arguments of the function, see package wire
 	Sent     int64         // time from which the node's time to answer counts, in ms of Config.Now; 0: now
+	IDs      bool          // the function uses the ids of the key, too
 
 	Reply   string   // the function's reply, if Failure is nil
 	Failure *Failure // why there is no reply; nil if there is one
