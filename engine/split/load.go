@@ -25,14 +25,7 @@ func (s *Splitter) wanted(r *engine.Request) int {
 	if !lendable(r) {
 		return 1
 	}
-	n := r.Shards
-	key, _ := shard.ClientKey(r.Key)
-	rules := s.live.Load().Rules
-	for i := 0; n == 0 && i < len(rules); i++ {
-		if rule := &rules[i]; glob.MatchWild(rule.Glob, key) {
-			n = rule.Shards
-		}
-	}
+	n := s.configured(r)
 	if n == 0 && s.byLoad.Load() > 0 {
 		s.mu.Lock()
 		if l := s.layouts[string(r.Key)]; l != nil && l.load {
@@ -41,6 +34,21 @@ func (s *Splitter) wanted(r *engine.Request) int {
 		s.mu.Unlock()
 	}
 	return int(min(int64(n), engine.MaxShards, r.Smallest()))
+}
+
+// configured returns the request's SHARDS, else the number of shards of the first rule that matches
+// the client's key, else 0: then the load decides.
+func (s *Splitter) configured(r *engine.Request) int {
+	if r.Shards > 0 {
+		return r.Shards
+	}
+	key, _ := shard.ClientKey(r.Key)
+	for _, rule := range s.live.Load().Rules {
+		if glob.MatchWild(rule.Glob, key) {
+			return rule.Shards
+		}
+	}
+	return 0
 }
 
 // Observe learns from a shard's answer to r: the number of shards of the key, if the shard is the
@@ -53,7 +61,8 @@ func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 }
 
 // observeRate splits a key whose number of charging calls per second reaches the threshold, and
-// ends the split when the rate has been low for a while.
+// ends the split when the rate has been low for a while. It does not split a key whose number of
+// shards is configured, nor for requests with ids, which the home alone decides.
 func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 	threshold := s.live.Load().Threshold
 	if threshold <= 0 || calls < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {
@@ -65,7 +74,7 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 	l := s.layouts[string(r.Key)]
 	if l == nil || !l.load {
 		n := int(min(int64(len(s.nodes.Topology().Nodes)), r.Smallest()/minShardLimit))
-		if calls < threshold || l != nil && !l.learned || n < 2 {
+		if calls < threshold || l != nil && !l.learned || n < 2 || r.Hold != nil || s.configured(r) > 0 {
 			return
 		}
 		l = s.layout(r.Key, n)

@@ -53,7 +53,7 @@ func TestShardsWanted(t *testing.T) {
 // shards together have been few for a while.
 func TestLoadSplitsKeys(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	s.Configure(Settings{Threshold: 100})
+	s.Configure(Settings{Threshold: 100, Rules: []Rule{{Glob: "one:*", Shards: 1}}})
 	r := ask("k", 1000, 0)
 	at := func(shard int, rate int64) *wire.Answer {
 		a := &wire.Answer{Rate: rate, Shards: 3, Status: wire.AtShard}
@@ -75,6 +75,14 @@ func TestLoadSplitsKeys(t *testing.T) {
 	gcra := conformance.Throttle("gcra", 1000, 5, 60, 1)
 	s.Observe(&gcra, 0, node)
 	require.Equal(t, 1, s.Shards(gcra.Key))
+	ruled := ask("one:a", 1000, 0)
+	s.Observe(&ruled, 0, node)
+	require.Equal(t, 1, s.Shards(ruled.Key), "a rule says how many")
+	once := ask("once", 1000, 0)
+	once.Hold = &engine.Hold{Once: true}
+	s.Observe(&once, 0, node)
+	require.Equal(t, 1, s.Shards(once.Key), "no shard but the home decides requests with ids")
+	require.Empty(t, n.log.String())
 
 	s.Observe(&r, 0, node)
 	require.Equal(t, 3, s.Shards(r.Key))
