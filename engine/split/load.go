@@ -1,6 +1,8 @@
 package split
 
 import (
+	"fmt"
+
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/internal/glob"
@@ -101,8 +103,14 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 	}
 }
 
+// maxLogged is the most bytes of a key in the log, as in the slow log.
+const maxLogged = 128
+
 // clientKey returns the client's key of a name, for the log.
 func clientKey(name []byte) string {
 	key, _ := shard.ClientKey(name)
+	if len(key) > maxLogged {
+		return fmt.Sprintf("%s... (%d more bytes)", key[:maxLogged], len(key)-maxLogged)
+	}
 	return string(key)
 }

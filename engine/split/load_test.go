@@ -105,6 +105,18 @@ func TestLoadSplitsKeys(t *testing.T) {
 	require.Equal(t, 1, strings.Count(n.log.String(), "msg=\"no longer splitting a key because of its load\" key=k\n"))
 }
 
+// The log names a key by its first bytes, whatever its length.
+func TestLoadLogsTheBeginningOfALongKey(t *testing.T) {
+	s, n := open(t, 3, Config{})
+	s.Configure(Settings{Threshold: 100})
+	r := ask(strings.Repeat("k", maxLogged)+"lost", 1000, 0)
+	s.Observe(&r, 0, &wire.Answer{Rate: 100})
+	n.now.Add(keepFor + 1)
+	s.learn(r.Key, 0) // sweeps
+	require.Zero(t, s.byLoad.Load())
+	require.Equal(t, 2, strings.Count(n.log.String(), `because of its load" key="`+strings.Repeat("k", maxLogged)+`... (4 more bytes)"`))
+}
+
 // A shard that no request asks any more does not keep its key split by the rate that it had.
 func TestRatesOfShardsThatAreNotAskedExpire(t *testing.T) {
 	s, n := open(t, 3, Config{})
