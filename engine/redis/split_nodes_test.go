@@ -103,6 +103,35 @@ func TestSplitShardAway(t *testing.T) {
 	require.NoError(t, reset.Err, "nothing is lent any more")
 }
 
+// A denial that is due to the lease of a shard that is away, under a lower limit, is not said to last for longer than
+// the lease.
+func TestSplitShardAwayWithALowerLimit(t *testing.T) {
+	t.Parallel()
+	servers, _ := startServers(t, 2)
+	var now atomic.Int64
+	now.Store(conformance.Base)
+	e := openAt(t, now.Load, servers...)
+	window := limit.Window{Limit: 50, Length: 86_400_000}
+	ask := splitRequest("lower", limit.Slide, 1, 2, window)
+	for i := 0; info(t, e, "split_loans") == "0"; i++ {
+		ask.ID = fmt.Append(nil, i) // some of these go to another shard than the home
+		require.True(t, conformance.Ask(e, ask).Allowed)
+	}
+	servers[e.Topology().Locate(ask.Key, 1)].Kill()
+	ask.ID = nil
+	require.Eventually(t, func() bool { // the home has no room left
+		res := conformance.Ask(e, ask)
+		return res.Fail == engine.FailDefault && !res.Allowed
+	}, 10*time.Second, time.Millisecond)
+	window.Limit = 100
+	raised := splitRequest("lower", limit.Slide, 40, 2, window)
+	res := conformance.Ask(e, raised)
+	require.False(t, res.Allowed)
+	require.LessOrEqual(t, res.RetryAfter, int64(1001))
+	now.Add(1001)
+	require.True(t, conformance.Ask(e, raised).Allowed)
+}
+
 // A shard's node that hangs delays only the requests that were sent to it, and nothing is admitted
 // beyond the limit, whichever of them it ran in the end.
 func TestSplitShardHangs(t *testing.T) {

@@ -186,12 +186,16 @@ func (g *group) date(u *limit.Usage, i int, reply *wire.HomeReply) {
 
 // room returns a lower bound of the ms until window i has room for one more request. No unit of
 // a holder is free before its first one. So the bound is the time at which enough units would be
-// free if each holder freed all of its units together with its first.
+// free if each holder freed all of its units together with its first. If the home counts more than
+// the holders have in use, a lease for a lower limit is in the way, which may end at any time.
 func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 	r, t := g.request(), &reply.Tallies[i]
 	over := t.Used + reply.Granted*r.Cost + r.Wanted() - r.Windows[i].Limit
-	if over <= 0 {
+	switch {
+	case over <= 0:
 		return 0
+	case t.Used > t.Own-reply.Granted*r.Cost+t.Lent:
+		return 1
 	}
 	held := []holder{{t.Own, t.First}}
 	state := wire.State(&r.Spec, r.Windows[i])

@@ -50,13 +50,17 @@ func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g := newGroup(left(nil, ask("k", 10, 4)), nil)
 	g.reports = map[int]report{1: {reported(1, 4, 60, 0), 100}, 2: {reported(2, 4, 100, 0), 150}}
 	full := &wire.HomeReply{
-		Tallies: []wire.Tally{{Used: 10, Own: 2, First: 500}},
+		Tallies: []wire.Tally{{Used: 10, Own: 2, First: 500, Lent: 8}},
 		Lent:    []wire.Lent{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
 	}
 	require.Equal(t, int64(160-155-1), g.room(0, full, 155))
-	full.Tallies[0].Used = 14 // after the limit was lowered: five units must become free
+	full.Tallies[0].Used++
+	require.Equal(t, int64(1), g.room(0, full, 155), "a lease for a lower limit is in the way")
+	full.Tallies[0].Used--
+	r := g.request()
+	r.Windows[0].Limit = 6 // it was lowered: five units must become free
 	require.Equal(t, int64(250-155-1), g.room(0, full, 155))
-	full.Tallies[0].Used = 9
+	r.Windows[0].Limit = 11
 	require.Zero(t, g.room(0, full, 155), "there is room")
 
 	// One shard gave the time with its refusal, and the other has lost its memory.
@@ -64,7 +68,7 @@ func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g.refusal.First[0] = 80
 	delete(g.reports, 1)
 	g.reports[2].Incarnation = 7
-	full.Tallies[0].Used = 14
+	r.Windows[0].Limit = 6
 	require.Equal(t, int64(152+80-155-1), g.room(0, full, 155))
 	g.refusal = nil
 	require.Equal(t, int64(1), g.room(0, full, 155), "nothing is known of the shards")

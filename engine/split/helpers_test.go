@@ -105,14 +105,14 @@ type lent struct {
 	states                    []lease.State // states to recall; nil: the shard is not recalled
 }
 
-// homeReply returns a home's reply about one window: the number of requests granted, the number
-// of shards, the home's own use, and what it has lent.
+// homeReply returns a home's reply about one window: the number of requests granted, each with a cost
+// of 1, the number of shards, the home's own use before them, and what it has lent.
 func homeReply(granted, shards, own int64, lends ...lent) string {
 	used, out := own, int64(0)
 	for _, l := range lends {
 		used, out = used+l.units, out+l.units
 	}
-	b := bytesOf(6, clock, 4, granted, 3, 0, 2, shards, 6, used, 6, own, 6, 500, 6, clock, 6, 0, 6, out, 2, int64(len(lends)))
+	b := bytesOf(6, clock, 4, granted, 3, 0, 2, shards, 6, used, 6, own+granted, 6, 500, 6, clock, 6, 0, 6, out, 2, int64(len(lends)))
 	recalls, count := []byte(nil), int64(0)
 	for _, l := range lends {
 		b = append(b, bytesOf(4, l.shard, 6, l.incarnation, 6, l.units)...)
