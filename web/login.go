@@ -16,7 +16,8 @@ const (
 	// maxDelayed is the most answers that are delayed at the same time.
 	maxDelayed = 16
 	// maxDelayedEach is the number of delayed answers for one address from which on passwords
-	// from that address are refused unchecked.
+	// from that address are refused unchecked, unless the request before on the connection had the same
+	// password, and it was right.
 	maxDelayedEach = 4
 )
 
@@ -48,7 +49,10 @@ func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Lis
 		return nil
 	}
 	from, _, _ := net.SplitHostPort(r.RemoteAddr) // it is a TCP address
-	if l.busy(from) {
+	c, login := connOf(r), r.Header.Get("Authorization")
+	again := login == c.login
+	c.login = "" // unless it is right
+	if !again && l.busy(from) {
 		w.Header().Set("Retry-After", "1")
 		fail(w, r, http.StatusTooManyRequests, "too many refused logins")
 		return nil
@@ -57,6 +61,7 @@ func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Lis
 		name = acl.DefaultUser // like AUTH with only a password
 	}
 	if u, ok := users.Login([]byte(name), []byte(password)); ok {
+		c.login = login
 		return &identity{user: u}
 	}
 	l.refused("port", "http-port", "addr", r.RemoteAddr)

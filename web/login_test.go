@@ -1,6 +1,8 @@
 package web
 
 import (
+	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"testing"
@@ -58,6 +60,33 @@ func TestGuessingPasswordsIsSlow(t *testing.T) {
 	require.Equal(t, http.StatusOK, code)
 	require.Empty(t, s.logins.delayed)
 	require.Zero(t, s.logins.total)
+}
+
+// Wrong passwords delay no connection of the same address that has logged in, and comes with no other one.
+func TestGuessesDelayNoConnectionThatHasLoggedIn(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
+	kept := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxConnsPerHost: 1}}
+	defer kept.CloseIdleConnections()
+	get := func(password string) int {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+"/metrics", nil)
+		require.NoError(t, err)
+		r.SetBasicAuth("default", password)
+		answer, err := kept.Do(r)
+		require.NoError(t, err)
+		_, err = io.Copy(io.Discard, answer.Body) // or the connection would not be used again
+		require.NoError(t, errors.Join(err, answer.Body.Close()))
+		return answer.StatusCode
+	}
+	require.Equal(t, http.StatusOK, get("hush"))
+	for range maxDelayedEach {
+		require.True(t, s.logins.count("127.0.0.1", 1))
+	}
+	require.Equal(t, http.StatusOK, get("hush"))
+	require.Equal(t, http.StatusTooManyRequests, get("guess"))
+	require.Equal(t, http.StatusTooManyRequests, get("hush"), "the connection may be that of a proxy, and the guess another client's")
+	code, _ := s.get(t, "/metrics", "default:hush")
+	require.Equal(t, http.StatusTooManyRequests, code, "another connection")
 }
 
 func TestDelayedAnswersAreBounded(t *testing.T) {
