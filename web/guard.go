@@ -94,7 +94,8 @@ func onLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// localName reports whether a Host header is localhost or an IP address. Any other name may be
+// localName reports whether a Host header is localhost or an IP address, or is missing as in
+// HTTP/1.0, which no browser speaks. Any other name may be
 // one that an attacker's DNS server resolves to 127.0.0.1, so that the attacker's page and
 // rlproxy have the same origin in a browser on this machine (DNS rebinding). This check is not
 // needed if there is a password, because the browser does not send it to that name.
@@ -104,5 +105,5 @@ func localName(host string) bool {
 	}
 	host = strings.ToLower(strings.Trim(host, "[]"))
 	_, err := netip.ParseAddr(host)
-	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
+	return err == nil || host == "" || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }

@@ -69,10 +69,11 @@ func TestHostMustNameThisMachineIfThereIsNoPassword(t *testing.T) {
 	}
 	for host, want := range map[string]string{
 		"localhost": "200", "LOCALHOST:6381": "200", "a.localhost": "200", "127.0.0.1:6381": "200", "[::1]:6381": "200", "10.0.0.1": "200",
-		"evil.example": "403", "evil.example:6381": "403", "127.0.0.1.evil.example": "403", "localhost.evil.example": "403", "": "403",
+		"evil.example": "403", "evil.example:6381": "403", "127.0.0.1.evil.example": "403", "localhost.evil.example": "403", "": "200",
 	} {
 		require.Equal(t, want, ask(host), host)
 	}
+	require.Equal(t, "200", s.raw(t, "GET /readyz HTTP/1.0\r\n\r\n")[9:12], "a probe that sends no Host")
 	s.SetRules(Rules{ACL: users(t, "default on >hush ~* +@all")})
 	require.Equal(t, "401", ask("evil.example"))
 	code, _ := s.get(t, "/readyz", "default:hush")
