@@ -34,7 +34,9 @@ func (s *Store) record(home place, err error) {
 		}
 		return
 	}
-	s.report.failed.Add(1)
+	if !errors.As(err, new(unreachable)) { // else nothing was attempted
+		s.report.failed.Add(1)
+	}
 	why := err.Error()
 	switch {
 	case errors.As(err, new(damage)):
@@ -118,7 +120,7 @@ func (s *Store) Stats() []engine.Stat {
 	}
 	return append(stats,
 		engine.Stat{Name: "policies_last_sync_ms", Value: ago},
-		engine.Stat{Name: "policies_sync_errors", Value: s.report.failed.Load(), Metric: "policy_sync_errors_total", Help: "Attempts to read and renew the stored policies that failed."},
+		engine.Stat{Name: "policies_sync_errors", Value: s.report.failed.Load(), Metric: "policy_sync_errors_total", Help: "Attempts to read and renew the stored policies that failed. There are none while their node is down."},
 		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged", Help: "1 while the stored policies are damaged or of a newer version, and this proxy keeps those in effect, else 0."},
 	)
 }

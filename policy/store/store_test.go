@@ -343,6 +343,19 @@ func TestChangeWithoutAnAnswerMayHaveBeenStored(t *testing.T) {
 	})
 }
 
+func TestNodeThatIsNotAskedIsNoFailedSync(t *testing.T) {
+	s := redistest.Start(t)
+	p := start(t, s.URL())
+	s.Kill()
+	p.sync()
+	require.EqualValues(t, 1, p.report.failed.Load())
+	p.fleet.Check()
+	proxytest.Eventually(t, "the node to be down", func() bool { return homeOf(p.fleet.Topology()).Down() })
+	p.sync()
+	require.EqualValues(t, 1, p.report.failed.Load())
+	require.Contains(t, p.book.WhyUnknown().Why, "policies have not been read yet: ")
+}
+
 func TestPoliciesOfAClusterAreWhereTheirSlotIs(t *testing.T) {
 	c := redistest.StartCluster(t, 3, nil)
 	a, b := start(t, c.URL()), start(t, c.URL())
