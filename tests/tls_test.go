@@ -94,6 +94,27 @@ func TestTLSVersionsAndSuitesAreAsConfigured(t *testing.T) {
 	p.stop(t)
 }
 
+func TestTLSSuitesMustIncludeOneForTheKey(t *testing.T) {
+	t.Parallel()
+	cert, key := newAuthority(t).issue(t, "server", time.Now().Add(time.Hour))
+	for _, c := range []struct {
+		suites, protocols string
+		valid             bool
+	}{
+		{"ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305", "", false},
+		{"ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.2", false},
+		{"ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.3", true}, // where the directive has no effect
+		{"ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256", "", true},
+	} {
+		code, out := outcome(t, "--tls-port", "6379", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
+			"--tls-ciphers", c.suites, "--tls-protocols", c.protocols, "--check")
+		require.Equal(t, c.valid, code == 0, "%+v: %s", c, out)
+		if !c.valid {
+			require.Contains(t, out, "tls-ciphers has no suite for the key of "+cert+", which needs one with ECDSA")
+		}
+	}
+}
+
 func TestTLSClientCertificatesAreCheckedAsConfigured(t *testing.T) {
 	t.Parallel()
 	a, stranger := newAuthority(t), newAuthority(t)

@@ -68,6 +68,14 @@ func (s *TLS) Load() (*tls.Config, error) {
 	}
 	if len(s.Ciphers) > 0 {
 		t.CipherSuites = pick(s.Ciphers, cipherNames, ciphers)
+		kind := "ECDSA" // also for Ed25519
+		if pair.Leaf.PublicKeyAlgorithm == x509.RSA {
+			kind = "RSA"
+		}
+		usable := func(name string) bool { return strings.HasPrefix(name, "ECDHE-"+kind) }
+		if t.MinVersion == tls.VersionTLS12 && !slices.ContainsFunc(s.Ciphers, usable) {
+			return nil, fmt.Errorf("tls-ciphers has no suite for the key of %s, which needs one with %s: no client could use TLS 1.2", s.CertFile, kind)
+		}
 	}
 	return t, s.askClients(t)
 }
