@@ -93,6 +93,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"decision-log " + folder + "\nport 0":                                 "can't write the decision-log: open " + folder + ": is a directory",
 		"decision-log /x/log\nlogfile /x/log":                                 "logfile and decision-log must differ; both are /x/log",
 		"unixsocket /dev/null/s\nport 0":                                      "/dev/null/s",
+		"unixsocket " + folder + "/" + strings.Repeat("s", 108):               "a.conf:1: unixsocket must be a path of at most 107 bytes; it was",
 	} {
 		path := write(t, "a.conf", content+"\n")
 		for _, args := range [][]string{{path}, {path, "--check"}} {

@@ -67,7 +67,7 @@ var directives = []Directive{
 	{Name: "metrics-keys", preset: "yes", doc: "whether /metrics names the 50 keys that are asked about most",
 		value: func(c *Config) value { return yesNo{&c.MetricsKeys} }},
 	{Name: "unixsocket", hint: "<path>", doc: "a Unix socket to listen on as well",
-		value: func(c *Config) value { return text{&c.UnixSocket, "a path"} }},
+		value: func(c *Config) value { return socketPath{text{p: &c.UnixSocket}} }},
 	{Name: "unixsocketperm", preset: "0", doc: "the mode of that socket in octal; 0 leaves it to the umask",
 		value: func(c *Config) value { return permission{&c.UnixSocketPerm} }},
 	{Name: "protected-mode", preset: "yes", Live: true, doc: "answer only clients on this machine while no password is set",

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/rlproxy/rlproxy/commands/word"
@@ -213,6 +214,19 @@ func (v text) set(words []string) bool {
 
 func (v text) allowed() string   { return v.what }
 func (v text) words() [][]string { return line(*v.p) }
+
+// maxSocketPath is the most bytes of a Unix socket's path to which the system can bind.
+const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
+
+// socketPath is the path of a Unix socket. The empty word means unset.
+type socketPath struct{ text }
+
+func (v socketPath) set(words []string) bool {
+	word, _ := single(words)
+	return len(word) <= maxSocketPath && v.text.set(words)
+}
+
+func (v socketPath) allowed() string { return fmt.Sprintf("a path of at most %d bytes", maxSocketPath) }
 
 // permission is the mode of a file, in octal; 0 leaves it to the umask.
 type permission struct{ p *fs.FileMode }
