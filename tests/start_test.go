@@ -245,6 +245,27 @@ func TestOpenAddressesAreWarnedAbout(t *testing.T) {
 	}
 }
 
+// A process that is too busy to accept another client keeps its socket.
+func TestBusyUnixSocketIsNotReplaced(t *testing.T) {
+	t.Parallel()
+	socket := filepath.Join(t.TempDir(), "s")
+	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, syscall.Close(fd)) }()
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrUnix{Name: socket}))
+	require.NoError(t, syscall.Listen(fd, 0))
+	for {
+		nc, err := net.Dial("unix", socket)
+		if err != nil {
+			break // the queue is full
+		}
+		defer func() { _ = nc.Close() }()
+	}
+	code, out := outcome(t, "--port", "0", "--unixsocket", socket)
+	require.Equal(t, 1, code)
+	require.Contains(t, out, "another process does")
+}
+
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -98,8 +98,11 @@ func keepAlive(c *config.Config) time.Duration {
 func listenUnix(ctx context.Context, c *config.Config) (net.Listener, error) {
 	path := c.UnixSocket
 	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
-		if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		conn, err := net.DialTimeout("unix", path, time.Second)
+		if err == nil {
 			_ = conn.Close() // opened only to see whether a process listens
+		}
+		if !errors.Is(err, syscall.ECONNREFUSED) { // if too many clients wait for it, it is another error
 			return nil, fmt.Errorf("can't listen on %s: another process does", path)
 		}
 		if err := os.Remove(path); err != nil {
