@@ -245,6 +245,18 @@ func TestOpenAddressesAreWarnedAbout(t *testing.T) {
 	}
 }
 
+// A reload warns likewise.
+func TestOpeningAddressesByAReloadIsWarnedAbout(t *testing.T) {
+	t.Parallel()
+	conf := write(t, "a.conf", "bind 0.0.0.0\nport 0\n")
+	p := spawn(t, proxytest.Binary, conf)
+	eventually(t, "the listener", func() bool { return strings.Contains(p.Output.String(), "msg=listening") })
+	require.NoError(t, os.WriteFile(conf, []byte("bind 0.0.0.0\nport 0\nprotected-mode no\n"), 0o600))
+	p.Signal(t, syscall.SIGHUP)
+	eventually(t, "the warning", func() bool { return strings.Contains(p.Output.String(), "any client that can connect has full access") })
+	p.Stop(t)
+}
+
 // A process that is too busy to accept another client keeps its socket.
 func TestBusyUnixSocketIsNotReplaced(t *testing.T) {
 	t.Parallel()

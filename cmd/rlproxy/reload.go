@@ -160,6 +160,7 @@ func (l *live) reload() (waiting []string, err error) {
 		l.log.Warn("reload discards a CONFIG SET change", "directive", d.Name, "from", d.Setting(now), "to", d.Setting(next))
 	}
 	l.apply(next, p)
+	warnOpen(next, p, l.log)
 	return waiting, nil
 }
 
