@@ -62,9 +62,9 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 	why := ""
 	switch {
 	case categories["@connection"], categories["@transaction"], r.is(changesConnection):
-		why = "it concerns the connection, and clients share the connections to nodes"
+		why = "it concerns the connection or the server, and clients share the connections to nodes"
 	case flags["pubsub"]:
-		why = "pub/sub needs a connection of its own, and clients share the connections to nodes"
+		why = "pub/sub is not supported, since subscribers need connections of their own and clients share the connections to nodes"
 	case (flags["blocking"] || categories["@blocking"]) && !r.is(blocksOnRequest):
 		why = "it blocks, and clients share the connections to nodes"
 	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories):

@@ -15,13 +15,13 @@ func TestCommandsThatAreNotForwardedAreRefusedWithAReason(t *testing.T) {
 	servers := startServers(t, 3)
 	one, three := open(t, nil, servers[0]), open(t, nil, servers...)
 	for why, lines := range map[string][]string{
-		"it concerns the connection": {
+		"it concerns the connection or the server": {
 			"MONITOR", "SYNC", "PSYNC ? -1", "REPLCONF ack 0", "CLIENT PAUSE 1", "READONLY", "ASKING", "AUTH x", "HELLO 3",
-			"SELECT 1", "MULTI", "EXEC", "WATCH a", "WAIT 0 0", "QUIT", "RESET",
+			"SELECT 1", "COMMAND GETKEYSANDFLAGS GET a", "MULTI", "EXEC", "WATCH a", "WAIT 0 0", "QUIT", "RESET",
 			"SCRIPT DEBUG YES",
 		},
-		"pub/sub needs": {"PUBLISH a b", "SPUBLISH a b", "PSUBSCRIBE *", "SSUBSCRIBE a", "PUBSUB CHANNELS"},
-		"it blocks":     {"BLPOP a 0", "BRPOP a 1", "BLMOVE a b LEFT LEFT 0", "BRPOPLPUSH a b 0", "BLMPOP 0 1 a LEFT", "BZPOPMIN a 0", "BZMPOP 0 1 a MIN"},
+		"pub/sub is not supported": {"PUBLISH a b", "SPUBLISH a b", "PSUBSCRIBE *", "SSUBSCRIBE a", "PUBSUB CHANNELS"},
+		"it blocks":                {"BLPOP a 0", "BRPOP a 1", "BLMOVE a b LEFT LEFT 0", "BRPOPLPUSH a b 0", "BLMPOP 0 1 a LEFT", "BZPOPMIN a 0", "BZMPOP 0 1 a MIN"},
 		"with BLOCK": {"XREAD BLOCK 0 STREAMS a $", "xread count 1 block 0 streams a $", "XREADGROUP GROUP g c BLOCK 0 STREAMS a >",
 			"XREADGROUP GROUP streams c BLOCK 0 STREAMS a >", "xreadgroup group g Streams block 0 streams a >",
 			"XREADGROUP COUNT 1 GROUP g STREAMS NOACK BLOCK 0 STREAMS a >", "XREADGROUP GROUP GROUP STREAMS BLOCK 0 STREAMS a >",
