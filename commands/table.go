@@ -134,13 +134,13 @@ func (t *registry) dropEmbedded() {
 func (t *registry) add(r *row) {
 	t.rows = append(t.rows, r)
 	t.byName[r.Name] = r
-	r.counts = t.stats.Register(r.Name)
+	r.counts = t.stats.Command(r.Name)
 	for i := range r.subs {
 		sub := &r.subs[i]
 		r.Subs = append(r.Subs, &sub.Command)
 		sub.under = r
 		t.byName[sub.Name] = sub
-		sub.counts = t.stats.Register(sub.Name)
+		sub.counts = t.stats.Command(sub.Name)
 	}
 }
 

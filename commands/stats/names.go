@@ -47,17 +47,6 @@ func (n *names[V]) add(name string, most int) *V {
 	return v
 }
 
-// put adds a name in place, which is faster than add, before the map is used by several
-// goroutines.
-func (n *names[V]) put(name string) *V {
-	if n.byName.Load() == nil {
-		n.byName.Store(&map[string]*V{})
-	}
-	v := new(V)
-	(*n.byName.Load())[name] = v
-	return v
-}
-
 // all yields the names in order, and their values.
 func (n *names[V]) all() iter.Seq2[string, *V] {
 	return func(yield func(string, *V) bool) {

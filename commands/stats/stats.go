@@ -43,14 +43,10 @@ func New() *Stats {
 	for _, code := range []string{
 		"ERR", "UNAVAILABLE", "NOAUTH", "NOPERM", "WRONGPASS", "NOPROTO", "EXECABORT", "CROSSSLOT", overflow,
 	} {
-		s.errors.put(code) // others cannot take their place
+		s.errors.add(code, maxErrors) // others cannot take their place
 	}
 	return s
 }
-
-// Register adds a command of the command table. It is called before s is used by several
-// goroutines.
-func (s *Stats) Register(name string) *Command { return s.commands.put(name) }
 
 // Command returns what is counted of a command. Its name must be of a bounded set: of the
 // command table, or of a node's. It returns nil for an empty name, and if there are too many.
