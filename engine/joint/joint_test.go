@@ -161,6 +161,7 @@ func TestKeysAreHeldUnderOneID(t *testing.T) {
 	seen := map[engine.Digest]int{}
 	w.lose = func(r *engine.Request) (bool, bool) {
 		seen[r.Hold.ID]++
+		require.True(t, r.Hold.Joint, "FAIL LOCAL decides the keys together")
 		return true, false
 	}
 	for range 100 {
@@ -182,8 +183,36 @@ func TestKeyWithoutCostTakesPart(t *testing.T) {
 		require.False(t, results[0].Allowed)
 		require.False(t, results[1].Allowed)
 	}
-	require.True(t, w.ask(conformance.Slide("a", 5, 60_000, 0), conformance.Slide("c", 1, 60_000, 0))[0].Allowed)
+	w.pipes = 0
+	require.Equal(t, []limit.Decision{{Allowed: true, Limit: 5, Remaining: 5}, {Allowed: true, Limit: 1, Remaining: 1}},
+		decisions(w.ask(conformance.Slide("a", 5, 60_000, 0), conformance.Slide("c", 1, 60_000, 0))))
+	require.Equal(t, 1, w.pipes, "there is nothing to settle")
 	w.requireCounts(t, 0, 1, 0)
+	require.Equal(t, []limit.Decision{{Allowed: true, Limit: 5, Remaining: 5}, {Allowed: true, Limit: 1, ResetAfter: 60_001}},
+		decisions(w.ask(conformance.Slide("a", 5, 60_000, 0), conformance.Slide("c", 1, 60_000, 1))))
+	w.requireCounts(t, 0, 1, 1)
+}
+
+// Units that another request holds for longer keep their key from being empty.
+func TestResetAfterIsThatOfHoldsThatLastLonger(t *testing.T) {
+	w := newWorld(t)
+	other := conformance.Slide("a", 5, 1000, 1)
+	other.Hold = &engine.Hold{ID: engine.DigestOf([]byte("other")), TTL: 5000}
+	require.True(t, conformance.Ask(w.engine, other).Allowed)
+	want := conformance.Ask(w.engine, conformance.Slide("a", 5, 1000, 0)).ResetAfter
+	require.GreaterOrEqual(t, want, int64(5000))
+	require.Equal(t, want, w.ask(conformance.Slide("a", 5, 1000, 1), conformance.Slide("b", 5, 1000, 1))[0].ResetAfter)
+}
+
+func TestTheFirstOfSeveralKeysThatDoNotAnswerHasThePolicy(t *testing.T) {
+	w := newWorld(t)
+	requests := []engine.Request{conformance.Slide("a", 5, 60_000, 1), conformance.Slide("b", 5, 60_000, 1), conformance.Slide("c", 5, 60_000, 1)}
+	requests[0].Fail, requests[1].Fail = engine.FailOpen, engine.FailClosed
+	w.lose = func(r *engine.Request) (bool, bool) { return true, string(r.Key) != "c" }
+	for _, res := range w.ask(requests...) {
+		require.Equal(t, engine.FailOpen, res.Fail)
+		require.True(t, res.Allowed)
+	}
 }
 
 // If a key's node does not answer, the key's FAIL policy answers for all keys, and the units held of the others are given back.
