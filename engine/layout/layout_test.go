@@ -1,39 +1,16 @@
 package layout
 
 import (
-	"bytes"
 	"log/slog"
 	"strconv"
-	"sync"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
-
-// lockedBuffer is a log that several goroutines may write to.
-type lockedBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	require.Eventually(t, done, 20*time.Second, time.Millisecond, what)
-}
 
 // The list of nodes is changed in twenty proxies, one after the other. A proxy that starts with
 // the new list knows at once which keys are contested, and all proxies agree on them. In the end
@@ -74,7 +51,7 @@ func TestProxiesAgreeWhileTheListOfNodesChanges(t *testing.T) {
 				if i > 0 {
 					want = ""
 				}
-				eventually(t, "all proxies to agree", func() bool { return contested(g) == want })
+				proxytest.Eventually(t, "all proxies to agree", func() bool { return contested(g) == want })
 			}
 		}
 	}
@@ -88,7 +65,7 @@ func TestProxiesAgreeWhileTheListOfNodesChanges(t *testing.T) {
 func TestProxiesFindEachOtherOnAnyNode(t *testing.T) {
 	one, two, away := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	away.Kill()
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	a := Open(open(t, away.URL(), one.URL()), Warn, logger)
 	defer a.Close()
@@ -101,7 +78,7 @@ func TestProxiesFindEachOtherOnAnyNode(t *testing.T) {
 	require.Len(t, c.view.Load().conflict.others, 2)
 	require.Nil(t, c.Conflict.Load(), "the mode is not Strict")
 	for _, g := range []*Guard{a, b} {
-		eventually(t, "the others to find the conflict", func() bool { return g.view.Load().conflict != nil })
+		proxytest.Eventually(t, "the others to find the conflict", func() bool { return g.view.Load().conflict != nil })
 	}
 }
 
@@ -116,16 +93,16 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	h := Open(open(t, guarded.URL(), other.URL()), Warn, log)
 	defer h.Close()
 	for _, g := range []*Guard{g, h} {
-		eventually(t, "the other list to be seen", func() bool { return g.view.Load().conflict != nil })
+		proxytest.Eventually(t, "the other list to be seen", func() bool { return g.view.Load().conflict != nil })
 	}
 
 	cluster := redistest.StartCluster(t, 3, nil)
 	fleet := open(t, cluster.URL())
-	eventually(t, "the cluster's nodes to be known", func() bool { return len(fleet.Topology().Nodes) == 3 })
+	proxytest.Eventually(t, "the cluster's nodes to be known", func() bool { return len(fleet.Topology().Nodes) == 3 })
 	c := Open(fleet, Strict, log)
 	defer c.Close()
 	first := c.view.Load()
-	eventually(t, "another round", func() bool { return c.view.Load() != first })
+	proxytest.Eventually(t, "another round", func() bool { return c.view.Load() != first })
 	require.Equal(t, "cluster", c.Stats()[1].Text)
 	for _, n := range cluster.Nodes {
 		require.Zero(t, n.Client.DBSize(t.Context()).Val())
@@ -134,7 +111,7 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 
 // A conflict is logged at once, then every minute, and once when it ends.
 func TestConflictsAreLoggedEveryMinute(t *testing.T) {
-	var log lockedBuffer
+	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	var r report
 	v := func(after time.Duration, readings ...*reading) *view {
@@ -143,7 +120,7 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 		return &view{own: own, mode: Warn, at: at, finding: compare(own, "me", append(readings, nil, nil)[:2], at)}
 	}
 	other := record(entryOf(time.Hour, 0, list{"a/0"}, "you"))
-	lines := func(text string) int { return bytes.Count([]byte(log.String()), []byte(text)) }
+	lines := func(text string) int { return strings.Count(log.String(), text) }
 	for i, want := range []int{1, 1, 2} {
 		r.log(logger, v(time.Duration(i)*31*time.Second, other))
 		require.Equal(t, want, lines("another proxy has a different list of backends"))
