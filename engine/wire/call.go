@@ -25,7 +25,7 @@ type Call struct {
 	ends    []int                 // the end in packed of the entries, and of each spec
 	names   []string              // the stored key of each entry
 	args    []any                 // the result of Args
-	usages  usages                // memory for the usages in answers
+	usages  []limit.Usage         // memory for the usages in answers
 	answers []Answer              // the result of Decode
 }
 

@@ -52,6 +52,7 @@ func TestAFullCallTakesNoOtherKey(t *testing.T) {
 	other := slide("other", 10)
 	_, ok := c.Add(&other, 0)
 	require.False(t, ok)
+	require.Len(t, c.keys, c.entries[MaxEntries-1].keyTo, "nothing is kept of the other key")
 	again := slide("7", 10)
 	at, ok := c.Add(&again, 0)
 	require.True(t, ok, "an equal request needs no entry of its own")
@@ -81,6 +82,26 @@ func TestArgs(t *testing.T) {
 			require.Equal(t, tt.want, argsOf(tt.call.Args("7", tt.apart, tt.scripted)))
 		})
 	}
+}
+
+func TestAResetCallIsAsANewOne(t *testing.T) {
+	requests := []engine.Request{slide("a", 10), slide("a", 10), slide("b", 5)}
+	want := argsOf(call(0, requests...).Args("7", false, false))
+	var c Call
+	for range 2 {
+		c.Reset()
+		for i := range requests {
+			c.Add(&requests[i], 0)
+		}
+		require.Equal(t, want, argsOf(c.Args("7", false, false)))
+		require.Equal(t, "rl:{a}rl:{b}", string(c.keys), "equal requests share one")
+	}
+	for i := range MaxEntries {
+		r := slide(fmt.Sprintf("%04000d", i), 10)
+		c.Add(&r, 0)
+	}
+	c.Reset()
+	require.LessOrEqual(t, cap(c.keys), keepKeys)
 }
 
 // A reused call allocates only the strings that go-redis gets.

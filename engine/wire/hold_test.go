@@ -70,12 +70,14 @@ func TestDecodeAdmit(t *testing.T) {
 
 	slots := reserve()
 	slots.Kind, slots.Windows[0].Length = limit.Concurrency, 0
+	timeless := bytesOf(1, 0, 4, 1, 3, 7, 6, 2, 6, 0, 6, 0, 6, 0) // as usage does, but of any clock
 	for name, reply := range map[string]string{
 		"empty":                 "",
 		"another byte":          "\x02" + entry,
 		"longer":                "\x00" + entry + "\x00",
 		"shorter":               "\x00" + entry[:len(entry)-1],
-		"no clock":              "\x00\x00\x00\x00\x00\x00\x00" + entry[6:],
+		"no clock":              join([]byte{0}, bytesOf(6, 0), timeless),
+		"a far clock":           join([]byte{0}, bytesOf(6, maxClock+1), timeless),
 		"failed":                "\x00" + entry[:6] + "\x01\x00\x00",
 		"a spec of no windows":  "\x01\x0a" + string(first[:10]) + "\x00" + entry,
 		"a spec without cost":   "\x01\x14" + "\x00\x00\x00\x00\x00\x00" + string(first[6:20]) + "\x00" + entry,
@@ -97,6 +99,39 @@ func TestDecodeAdmit(t *testing.T) {
 	require.ErrorIs(t, err, errInconsistent, "no node can know the id of a multi-key request, which is random")
 }
 
+// Only a spec that a client can have sent is that of the first request with an id.
+func TestDecodeSpecOfTheFirstRequest(t *testing.T) {
+	r := reserve()
+	spec := func(cost, flags int64, kind limit.Kind, buckets, length, most int64) string {
+		return join(bytesOf(6, cost, 1, flags, 1, int64(kind), 2, buckets, 5, length, 5, most))
+	}
+	got, err := decodeSpec(spec(3, flagStrict, limit.Counter, 6, 1000, 20), &r)
+	require.NoError(t, err)
+	want := limit.Spec{Cost: 3, Strict: true, Kind: limit.Counter, Buckets: 6, N: 1}
+	want.Windows[0] = limit.Window{Limit: 20, Length: 1000}
+	require.Equal(t, want, got)
+	got, err = decodeSpec(spec(1, 0, limit.Fixed, 1, limit.MaxWindow, limit.MaxLimit), &r)
+	require.NoError(t, err)
+	require.False(t, got.Strict)
+	for name, text := range map[string]string{
+		"no cost":                       spec(0, 0, limit.Slide, 1, 1000, 20),
+		"no buckets":                    spec(3, 0, limit.Slide, 0, 1000, 20),
+		"an unknown kind":               spec(3, 0, 77, 1, 1000, 20),
+		"a rate":                        spec(3, 0, limit.GCRA, 1, 1000, 20),
+		"slots":                         spec(3, 0, limit.Concurrency, 1, 0, 20),
+		"no limit":                      spec(3, 0, limit.Slide, 1, 1000, 0),
+		"a limit that is too high":      spec(3, 0, limit.Slide, 1, 1000, limit.MaxLimit+1),
+		"no window":                     spec(3, 0, limit.Slide, 1, 0, 20),
+		"a window that is too long":     spec(3, 0, limit.Slide, 1, limit.MaxWindow+1, 20),
+		"more buckets than ms":          spec(3, 0, limit.Counter, 6, 5, 20),
+		"too many buckets":              spec(3, 0, limit.Counter, limit.MaxBuckets+1, 60_000, 20),
+		"a second window without limit": spec(3, 0, limit.Slide, 1, 1000, 20) + join(bytesOf(5, 2000, 5, 0)),
+	} {
+		_, err := decodeSpec(text, &r)
+		require.ErrorIs(t, err, errInconsistent, name)
+	}
+}
+
 func TestDecodeHomeAdmit(t *testing.T) {
 	r := reserve()
 	reply := join([]byte{0}, bytesOf(6, clock, 4, 1, 3, 7, 2, 1<<15+4, 3, 2, 6, 3, 6, 3, 6, 9, 6, clock, 6, 0, 6, 0, 2, 0, 2, 0))
@@ -107,7 +142,13 @@ func TestDecodeHomeAdmit(t *testing.T) {
 	require.True(t, h.Held)
 	require.EqualValues(t, 2, h.Lapsed)
 	require.EqualValues(t, 1, h.Granted)
-	for _, bad := range []string{"", "\x02", reply[:20], reply + "\x00"} {
+	unsplit := join([]byte{0}, bytesOf(6, clock, 4, 1, 3, 7, 2, 1<<15, 3, 2, 6, 3, 6, 3, 6, 9, 6, clock, 6, 0, 6, 0, 2, 0, 2, 0))
+	h, _, err = DecodeHomeAdmit(unsplit, &r, nil)
+	require.NoError(t, err)
+	require.Zero(t, h.Shards)
+	require.True(t, h.Held)
+	two := join([]byte{0}, bytesOf(6, clock, 4, 2)) + reply[11:]
+	for _, bad := range []string{"", "\x02", reply[:20], reply + "\x00", two} {
 		_, _, err = DecodeHomeAdmit(bad, &r, nil)
 		require.Error(t, err)
 	}
@@ -142,7 +183,7 @@ func TestDecodeEach(t *testing.T) {
 	all, err := DecodeEach("\x00\x02ab\x80\x03ERR\x00\x01c", 3)
 	require.NoError(t, err)
 	require.Equal(t, []Each{{Reply: "ab"}, {Failure: "ERR"}, {Reply: "c"}}, all)
-	for _, wrong := range []string{"", "\x00\x02ab", "\x00\x02ab\x80\x00\x00\x01c", "\x00\x02ab\x80\x03ER", "\x00\x02ab\x00\x00\x00\x02c", "\x00\x02ab\x00\x00\x00\x01cd"} {
+	for _, wrong := range []string{"", "\x00\x02ab", "\x00\x02ab\x80\x00\x00\x01c", "\x00\x02ab\x80\x03ER", "\x00\x02ab\x00\x00\x00\x02c", "\x00\x02ab\x00\x00\x00\x01cd", "\x00\x02ab\x00\x00\x00\x01"} {
 		_, err = DecodeEach(wrong, 3)
 		require.Error(t, err, "%q", wrong)
 	}
@@ -174,10 +215,20 @@ func TestDecodeAll(t *testing.T) {
 	require.False(t, all)
 	require.Equal(t, []Answer{{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2}}},
 		{Requests: 1, Rate: 7, Usages: []limit.Usage{{Used: 5, Room: 30}}}}, answers)
-	for _, bad := range []string{"", join(bytesOf(6, clock, 1, 1)) + granted, join(bytesOf(6, clock, 1, 1)) + granted + denied,
-		join(bytesOf(6, 0, 1, 1)) + granted + granted, join(bytesOf(6, clock, 1, 1)) + granted + "\x01\x00\x01x"} {
+	yes := join(bytesOf(6, clock, 1, 1))
+	timeless := bytesOf(1, 0, 4, 1, 3, 7, 6, 2, 6, 0, 6, 0, 6, 0) // as usage does, but of any clock
+	for name, bad := range map[string]string{
+		"nothing":                         "",
+		"an answer too few":               yes + granted,
+		"more than the answers":           yes + granted + granted + "\x00",
+		"all granted, but not the first":  yes + denied + granted,
+		"all granted, but not the second": yes + granted + denied,
+		"all granted, but one failed":     yes + granted + "\x01\x00\x01x",
+		"no clock":                        join(bytesOf(6, 0, 1, 1), timeless, timeless),
+		"a far clock":                     join(bytesOf(6, maxClock+1, 1, 1), timeless, timeless),
+	} {
 		_, _, _, err = DecodeAll(bad, requests)
-		require.Error(t, err)
+		require.Error(t, err, name)
 	}
 }
 

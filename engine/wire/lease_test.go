@@ -67,6 +67,57 @@ func TestDecodeHomeReply(t *testing.T) {
 	}
 }
 
+// A reply with a number that no home can have is refused.
+func TestDecodeHomeReplyRefusesWhatCannotBe(t *testing.T) {
+	s := counter()
+	reply := func(change func(h []int64)) string {
+		fields := []int64{clock, 2, 2, 4, 50, 20, 900, clock - 5, 3, 30, 1, 2, 77, 30, 1, 2, 99, 1, 1, 2, 6, 60_000}
+		change(fields)
+		var pairs []int64
+		for i, size := range []int64{6, 4, 3, 2, 6, 6, 6, 6, 6, 6, 2, 4, 6, 6, 2, 4, 7, 1, 1, 1, 2, 5} {
+			pairs = append(pairs, size, fields[i])
+		}
+		return string(bytesOf(pairs...))
+	}
+	_, err := DecodeHomeReply(reply(func([]int64) {}), &s, 3, nil)
+	require.NoError(t, err)
+	for name, change := range map[string]func(h []int64){
+		"a far clock":           func(h []int64) { h[0], h[7] = maxClock+1, maxClock },
+		"a huge use":            func(h []int64) { h[4] = maxUnits + 1 },
+		"a huge use of its own": func(h []int64) { h[5] = maxUnits + 1 },
+		"a far first unit":      func(h []int64) { h[6] = maxDelay + 1 },
+		"a far admission":       func(h []int64) { h[7] = clock + maxDelay + 1 },
+		"a huge sub-window":     func(h []int64) { h[8] = maxUnits + 1 },
+		"huge loans":            func(h []int64) { h[9] = maxUnits + 1 },
+		"a loan to itself":      func(h []int64) { h[11] = 0 },
+		"a loan to no shard":    func(h []int64) { h[11] = maxShardNumber + 1 },
+		"a huge loan":           func(h []int64) { h[13] = maxUnits + 1 },
+		"a recall of itself":    func(h []int64) { h[15] = 0 },
+		"a recall of no shard":  func(h []int64) { h[15] = maxShardNumber + 1 },
+	} {
+		_, err := DecodeHomeReply(reply(change), &s, 3, nil)
+		require.ErrorIs(t, err, errInconsistent, name)
+	}
+}
+
+func TestUsageOfAKeyWithoutLoansIsTheHomes(t *testing.T) {
+	tally := Tally{Used: 5, Last: -7, Newest: 2}
+	require.Equal(t, limit.Usage{Used: 5, Last: -7, Newest: 2}, tally.Usage())
+	tally.Lent = 1
+	require.Equal(t, limit.Usage{Used: 5, Newest: 3}, tally.Usage())
+}
+
+func TestStatesAreReadAsTheyAreWritten(t *testing.T) {
+	slide := conformance.Request(limit.Slide, "k", 100, 60_000).Spec
+	for _, s := range []limit.Spec{slide, counter()} {
+		state := State(&s, s.Windows[0])
+		r := reader{s: string(appendState(nil, state))}
+		require.Equal(t, state, r.state())
+		require.NoError(t, r.end())
+	}
+	require.Equal(t, bytesOf(1, int64(limit.Slide), 2, 1, 5, 60_000), appendState(nil, State(&slide, slide.Windows[0])), "as in a record's header")
+}
+
 func TestLoanAndForgetArgs(t *testing.T) {
 	s := counter()
 	l := &lease.Loan{Shard: 1, Seq: 100, Pairs: Pairs(&s), Strict: true, Held: []int64{12}, Headroom: []int64{40}, Clock: 8, Incarnation: 9}
@@ -90,8 +141,18 @@ func TestRecallAndItsReport(t *testing.T) {
 		_, err := DecodeShardReport(string(reply[:n]), to)
 		require.Error(t, err)
 	}
-	_, err = DecodeShardReport(string(bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 1<<47, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock, 6, 0)), to)
-	require.ErrorIs(t, err, errInconsistent)
+	for _, wrong := range [][]byte{
+		bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, maxUnits+1, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock, 6, 0),
+		bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, maxDelay+1, 6, 30, 5, 100, 3, 8, 6, clock, 6, 0),
+		bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, 250, 6, maxUnits+1, 5, 100, 3, 8, 6, clock, 6, 0),
+		bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock+maxDelay+1, 6, 0),
+		bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock, 6, maxUnits+1),
+		bytesOf(7, 99, 6, 77, 1, 2, 6, maxDelay+1, 6, clock, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock, 6, 0),
+		bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, maxClock+1, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, maxClock, 6, 0),
+	} {
+		_, err = DecodeShardReport(string(wrong), to)
+		require.ErrorIs(t, err, errInconsistent)
+	}
 }
 
 // Each flag of a recall and of its report is a bit of its own, and the home is told the flags of the report.
@@ -101,6 +162,8 @@ func TestFlagsOfARecallAndOfItsReport(t *testing.T) {
 		if !four {
 			recall := &lease.Recall{Shard: 2, Seq: 99, EndLease: one, Strict: two}
 			require.Equal(t, bytesOf(1, 0, 7, 99, 1, flags), RecallArgs(Return, recall)[0])
+			r := reader{s: string(bytesOf(4, 2, 7, 99, 1, flags, 1, 0))}
+			require.Equal(t, *recall, r.recall(), "as the home names it")
 		}
 		p, err := DecodeShardReport(string(bytesOf(7, 99, 6, 77, 1, flags, 6, 0, 6, clock)), &lease.Recall{Shard: 2, Seq: 99})
 		require.NoError(t, err)

@@ -40,9 +40,6 @@ type Answer struct {
 	Refusal   *Refusal // with AtShard: the shard's refusal; nil if all requests were granted
 }
 
-// usages is memory for the usages of a call's answers.
-type usages []limit.Usage
-
 // Bounds of the numbers in a reply. The functions never reply with larger ones.
 const (
 	maxUnits = 1 << 46 // units that count: 70 times the largest limit
@@ -59,13 +56,6 @@ func (c *Call) Decode(reply string) (answers []Answer, clock int64, err error) {
 	r := reader{s: reply}
 	clock = r.uint(6)
 	c.answers, c.usages = c.answers[:0], c.usages[:0]
-	windows := 0
-	for i := range c.entries {
-		windows += c.specs[c.entries[i].spec].N
-	}
-	if cap(c.usages) < windows { // so that answers may point into it
-		c.usages = make(usages, 0, windows)
-	}
 	for i := range c.entries {
 		e := &c.entries[i]
 		a, err := c.decodeEntry(&r, &c.specs[e.spec], e.requests, clock)

@@ -7,6 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +19,9 @@ func TestDecode(t *testing.T) {
 		bytesOf(1, int64(AtNode), 4, 1, 3, 0),
 		bytesOf(1, int64(Failed), 2, 5), []byte("WRONG"),
 		bytesOf(1, int64(AtHome), 2, 4, 1, 1, 4, 0, 3, 9), usage(5, 0, 0))
-	answers, at, err := c.Decode(reply)
+	_, _, err := c.Decode(reply)
+	require.NoError(t, err)
+	answers, at, err := c.Decode(reply) // a call is used again
 	require.NoError(t, err)
 	require.EqualValues(t, clock, at)
 	require.Equal(t, []Answer{
@@ -60,6 +63,24 @@ func TestDecodeRefusalOfAShard(t *testing.T) {
 	require.True(t, f.LeaseEnded)
 	require.EqualValues(t, 4, f.Used[0].N)
 	require.Equal(t, []int64{250}, f.First)
+
+	at := func(granted int64, refusal []byte) (*Refusal, error) {
+		answers, _, err := c.Decode(join(bytesOf(6, clock, 1, int64(AtShard), 4, granted, 3, 0), usage(9, 0, 0), bytesOf(2, int64(len(refusal))), refusal))
+		if err != nil {
+			return nil, err
+		}
+		return answers[0].Refusal, nil
+	}
+	f, err = at(0, bytesOf(6, clock, 6, 77, 7, 9, 1, 0))
+	require.NoError(t, err)
+	require.Equal(t, &Refusal{Refusal: lease.Refusal{Clock: clock, Incarnation: 77, Seq: 9}}, f, "the lease has not ended")
+	f, err = at(3, nil)
+	require.NoError(t, err)
+	require.Nil(t, f, "all were granted")
+	for _, bad := range [][]byte{nil, refusal[:10], refusal[:len(refusal)-1], append(refusal, 0)} {
+		_, err = at(0, bad)
+		require.ErrorIs(t, err, errMalformed)
+	}
 }
 
 // A reply that no function of the library makes is an error, and Decode returns none of its
@@ -93,6 +114,8 @@ func TestDecodeFailsOneAnswer(t *testing.T) {
 	good := join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
 	for name, bad := range map[string]string{
 		"more than asked for": join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 0)),
+		"more, and a denial":  join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(10, 5, 0)),
+		"a home's decision":   join(bytesOf(1, int64(AtHome), 2, 4, 1, 0, 4, 0, 3, 0), usage(3, 0, 0)),
 		"denied with room":    join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
 		"a huge use":          join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(1<<47, 5, 0)),
 		"a far retry":         join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(10, maxDelay+1, 0)),
@@ -108,6 +131,15 @@ func TestDecodeFailsOneAnswer(t *testing.T) {
 	}
 }
 
+func TestDecodeFailsARateThatDrainsTooLate(t *testing.T) {
+	c := call(0, conformance.Throttle("k", 15, 30, 60, 1))
+	for last, want := range map[int64]Status{maxDrain: AtNode, maxDrain + 1: Failed} {
+		answers, _, err := c.Decode(join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, last)))
+		require.NoError(t, err)
+		require.Equal(t, want, answers[0].Status)
+	}
+}
+
 // Errors about the state of a key are passed to the client, without the suffix that Redis adds.
 func TestKeyError(t *testing.T) {
 	const damaged = "ERR the stored record of 'rl:{a script: b}' is damaged: it has 2 bytes; RL.RESET removes it"
@@ -116,7 +148,7 @@ func TestKeyError(t *testing.T) {
 	require.EqualError(t, KeyError(damaged), damaged)
 	require.Equal(t, engine.ErrStates, KeyError(engine.ErrStates.Error()))
 	require.Equal(t, engine.ErrStates, KeyError(engine.ErrStates.Error()+" script: rl_lend_0123456789ab, on @user_function:145."))
-	for _, other := range []string{"", "ERR", "OOM command not allowed", "the node's reply contradicts itself", "ERR Script attempted to access a non local key"} {
+	for _, other := range []string{"", "ERR", "ERR the stored record of 'rl:{k}' is gone", "ERR another; RL.RESET removes it", "OOM command not allowed", "the node's reply contradicts itself", "ERR Script attempted to access a non local key"} {
 		require.NoError(t, KeyError(other))
 	}
 }
