@@ -14,6 +14,8 @@ func TestPoliciesOfTheConfigurationTakePrecedenceOverStoredOnes(t *testing.T) {
 	b := new(Book)
 	require.Nil(t, b.Find([]byte("api")))
 	require.Empty(t, b.InEffect().All())
+	stored, version := b.Stored()
+	require.Equal(t, []any{0, int64(0)}, []any{len(stored.All()), version})
 	b.Store(parse(t, "policy api SLIDE 1 60\npolicy-override api k BLOCKED\npolicy web SLIDE 2 60"), 7)
 	b.Configure(parse(t, "policy api FIXED 3 60\npolicy mail SLIDE 4 60"))
 	say := func() (all []string) {
@@ -26,7 +28,7 @@ func TestPoliciesOfTheConfigurationTakePrecedenceOverStoredOnes(t *testing.T) {
 	require.NotNil(t, b.Configured([]byte("api")))
 	require.Nil(t, b.Configured([]byte("web")))
 	require.Nil(t, b.Configured([]byte("none")))
-	stored, version := b.Stored()
+	stored, version = b.Stored()
 	require.Equal(t, []any{2, int64(7)}, []any{len(stored.All()), version}, "a policy without effect stays stored")
 
 	b.Configure(parse(t, "policy mail SLIDE 4 60"))

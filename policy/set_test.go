@@ -152,6 +152,13 @@ func TestSetsAreBounded(t *testing.T) {
 	require.Equal(t, s, parse(t, s.Text()))
 	_, msg = s.WithOverride(args(t, "p "+strings.Repeat("x", 4000)+" BLOCKED"))
 	require.Equal(t, "ERR too many bytes of policies: at most 8388608", msg)
+
+	left := MaxText - len(s.Text()) - len("policy q SLIDE 5 1m\n") // fill all but the room for one more policy
+	require.NoError(t, b.Add(OverrideLine, []string{"p", strings.Repeat("x", left-len("policy-override p  BLOCKED\n")), "BLOCKED"}))
+	require.EqualError(t, b.Add(PolicyLine, []string{"qq", "SLIDE", "5", "60"}), "too many bytes of policies: at most 8388608")
+	require.NoError(t, b.Add(PolicyLine, []string{"q", "SLIDE", "5", "60"}))
+	require.Len(t, b.Set().Text(), MaxText)
+	require.EqualError(t, b.Add(OverrideLine, []string{"q", "k", "BLOCKED"}), "too many bytes of policies: at most 8388608")
 }
 
 func TestABuilderClearsLinesByTheirFirstWord(t *testing.T) {
