@@ -70,6 +70,9 @@ func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g.reports[2].Incarnation = 7
 	r.Windows[0].Limit = 6
 	require.Equal(t, int64(152+80-155-1), g.room(0, full, 155))
+	full.Tallies[0].Used, full.Lent[0].Out[0] = 13, 3
+	require.Equal(t, int64(1), g.room(0, full, 155), "the other shard, of which nothing is known, may have four units to give")
+	full.Tallies[0].Used, full.Lent[0].Out[0] = 14, 4
 	g.refusal = nil
 	require.Equal(t, int64(1), g.room(0, full, 155), "nothing is known of the shards")
 }
@@ -95,6 +98,17 @@ func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 	require.EqualValues(t, -4000, date())
 	delete(g.reports, 1)
 	require.Zero(t, date(), "a shard that has not reported may have admitted until now")
+}
+
+func TestAReportHasWhatASecondStateHolds(t *testing.T) {
+	other := lease.State{Kind: byte(limit.Slide), Window: 1000}
+	p := report{ShardReport: &wire.ShardReport{
+		Report: lease.Report{Used: []lease.Units{{State: slideState, N: 1}, {State: other, N: 2}}},
+		First:  []int64{10, 20}, Last: []int64{-10, -20}, Newest: []int64{3, 4},
+	}}
+	require.Equal(t, holding{2, 20, -20, 4}, p.of(other))
+	other.Window++
+	require.Zero(t, p.of(other))
 }
 
 func TestSoonest(t *testing.T) {

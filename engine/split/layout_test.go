@@ -50,7 +50,31 @@ func TestShardsTakeTurns(t *testing.T) {
 	at = choose()
 	n.now.Add(1)
 	require.Equal(t, (at+1)%4, choose(), "leases have ended: shards hold nothing")
-	require.Equal(t, 3, s.choose(&r, 4, 3), "equal requests of a pipeline go to one shard")
+	for range maxTurn {
+		require.Equal(t, 3, s.choose(&r, 4, 3), "equal requests of a pipeline go to one shard")
+	}
+	require.Equal(t, (at+2)%4, choose(), "they were the rest of the turn")
+}
+
+// A key may get fewer shards, or more, while it is in use.
+func TestShardsOfAChangedNumberTakeTurns(t *testing.T) {
+	s, n := open(t, 5, Config{})
+	r := ask("k", 1_000_000, 5)
+	choose := func() int {
+		n.now.Add(turnFor)
+		return s.choose(&r, 5, -1)
+	}
+	for _, shards := range []int{5, 2, 4} {
+		s.learn(r.Key, shards)
+		seen := map[int]bool{s.choose(&r, 5, -1): true} // in the turn of before
+		for range 2 * shards {
+			seen[choose()] = true
+		}
+		require.Len(t, seen, shards)
+		for s.layouts["k"].next < shards-1 { // it is the last one's turn when the number changes
+			choose()
+		}
+	}
 }
 
 // A shard that had no room and got no loan is skipped for a while. If all shards are skipped,

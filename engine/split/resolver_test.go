@@ -62,6 +62,7 @@ func TestHomeDecidesRefusedRequests(t *testing.T) {
 	require.EqualValues(t, 1, requests[0].Result.Remaining)
 	require.EqualValues(t, 0, requests[1].Result.Remaining)
 	require.EqualValues(t, 500, requests[2].Result.RetryAfter)
+	require.EqualValues(t, clock, requests[0].Result.Clock)
 	require.Len(t, asked, 1)
 	require.Same(t, lua.Lend, asked[0].Function)
 	require.Zero(t, asked[0].Shard)
@@ -134,7 +135,7 @@ func TestLateRequestsAreNotSent(t *testing.T) {
 	r := ask("k", 10, 3)
 	requests := left(nil, r, r, r)
 	now := n.now.Load()
-	requests[0].Sent, requests[1].Sent, requests[2].Sent = now-80, now-79, now
+	requests[0].Sent, requests[1].Sent, requests[2].Sent = now-80, now, now-79
 	resolve(t, s, requests)
 	require.Equal(t, &Failure{Why: "no answer in time"}, requests[0].Failure)
 	require.Equal(t, []bool{true, true}, decided(t, requests[1:]))
