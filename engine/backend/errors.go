@@ -9,10 +9,10 @@ import (
 )
 
 // unable lists the error codes of a node that replies but cannot serve any request: it is
-// loading, or a replica, or busy with a script, or refuses the login. The node counts as failed
-// until it answers a probe. All other error replies (out of memory, no permission, too few
-// replicas) are about the request.
-var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS"}
+// loading, or a replica, or cut off from most of its cluster, or busy with a script, or refuses the
+// login. The node counts as failed until it answers a probe. All other error replies (out of
+// memory, no permission, too few replicas, a slot that no node serves) are about the request.
+var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN The cluster is down", "BUSY", "NOAUTH", "WRONGPASS"}
 
 // demoted lists the error codes of a node that may no longer be the master at its address.
 var demoted = []string{"LOADING", "READONLY", "MASTERDOWN"}

@@ -52,6 +52,23 @@ func TestClusterWithoutASlot(t *testing.T) {
 	require.Equal(t, c.Nodes[1].Addr, states()[0].Node)
 }
 
+// A master that is cut off from the rest of its cluster does not know that another one has taken over. It says that
+// the cluster is down, and still names itself as the master of its slots. The other nodes are asked which is.
+func TestAMasterThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
+	cut, next := startFake(t), startFake(t)
+	e := openAlways(t, 5*time.Second, "redis+cluster://"+cut.addr+","+next.addr)
+	ready(t, e, "k")
+	require.Equal(t, cut.addr, e.Topology().Nodes[0].Name())
+	cut.set(func(args []string) reply {
+		if args[0] == "fcall" || args[0] == "eval" {
+			return reply{text: "-CLUSTERDOWN The cluster is down\r\n"}
+		}
+		return cut.well(args)
+	})
+	ready(t, e, "k")
+	require.Equal(t, next.addr, e.Topology().Nodes[0].Name())
+}
+
 // A master that hangs delays only its own keys, and its replica takes over within seconds without our
 // help.
 func TestClusterFailover(t *testing.T) {
