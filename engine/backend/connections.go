@@ -3,8 +3,11 @@ package backend
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"io"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -33,27 +36,48 @@ type connection struct {
 	reader  io.Reader       // reads from Conn
 	writer  io.Writer       // writes to Conn
 	from    *Connections    // the set that tracks the connection
-	spoke   bool            // the peer has sent something; used only by the reader
+	spoke   bool            // the peer has sent something other than a refusal; used only by the reader
+	refused error           // why the peer has refused the client, or nil; used only by the reader
 	replies scanner         // checks the replies; used only by the reader
 }
 
-// unspoken is the error of a connection whose peer has never sent a byte. Because a client sends
-// a greeting first and waits for the reply, no command was sent on the connection.
+// unspoken is the error of a connection whose peer has never sent a byte, or only a refusal. Because a
+// client sends a greeting first and waits for the reply, no command was sent on the connection.
 type unspoken struct{ error }
 
 // Unwrap returns a list because go-redis unwraps an error with a single cause.
 func (u unspoken) Unwrap() []error { return []error{u.error} }
 
-// Read wraps the error of a peer that never sent anything in unspoken, and refuses
-// replies that exceed the limits of the scanner.
+// refusals are the beginnings of the errors with which a server refuses a client: it has no room for
+// more, or is in protected mode. The server sends one before it reads anything, and hangs up.
+var refusals = []string{"-ERR max number of clients", "-DENIED "}
+
+// refusal returns the first sentence of a refusal as an error, or nil if p is something else.
+func refusal(p []byte) error {
+	text := string(p)
+	if !slices.ContainsFunc(refusals, func(begin string) bool { return strings.HasPrefix(text, begin) }) {
+		return nil
+	}
+	text, _, _ = strings.Cut(text[1:], ". ")
+	return errors.New(strings.TrimSpace(text))
+}
+
+// Read wraps the error of a peer that never sent anything in unspoken, and so it does with a refusal. It
+// rejects replies that exceed the limits of the scanner.
 func (c *connection) Read(p []byte) (int, error) {
 	n, err := c.reader.Read(p)
-	if n > 0 {
-		c.spoke = true
+	if n > 0 && !c.spoke {
+		c.refused = refusal(p[:n])
+		c.spoke = c.refused == nil
+	}
+	switch {
+	case c.refused != nil: // again, if go-redis has ignored it before
+		return 0, unspoken{c.refused}
+	case n > 0:
 		if malformed := c.replies.feed(p[:n]); malformed != nil {
 			return 0, malformed
 		}
-	} else if err != nil && !c.spoke {
+	case err != nil && !c.spoke:
 		err = unspoken{err}
 	}
 	return n, err

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -40,6 +41,26 @@ func TestANodeThatIsBackIsReachedAtOnce(t *testing.T) {
 	}
 	s.Run()
 	require.NoError(t, n.Client().Ping(t.Context()).Err())
+}
+
+// A node refuses a client with an error, and hangs up. The client has sent nothing but a greeting, with a
+// password or without, so nothing may have been applied. The error says why the node refused it.
+func TestANodeThatRefusesAClientHasAppliedNothing(t *testing.T) {
+	s := redistest.Start(t)
+	s.Do("ACL", "SETUSER", "proxy", "on", ">secret", "allkeys", "+@all")
+	s.Do("CONFIG", "SET", "maxclients", "1")
+	for _, url := range []string{s.URL(), "redis://proxy:secret@" + s.Addr} {
+		for _, protocol := range []int{2, 3} {
+			o := openTest(t, Config{Backends: []string{url}}).Topology().Nodes[0].Options(new(Connections))
+			o.Protocol = protocol
+			client := redis.NewClient(o)
+			err := client.Ping(t.Context()).Err()
+			require.Equal(t, "connection failed: ERR max number of clients reached", Reason(err))
+			require.True(t, Failed(err))
+			require.False(t, MaybeApplied(err))
+			require.NoError(t, client.Close())
+		}
+	}
 }
 
 // A subscription waits for messages without a deadline. It can be closed even if the node hangs

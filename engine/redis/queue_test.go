@@ -86,6 +86,14 @@ var nodeFaults = []fault{
 		begin: func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Do("REPLICAOF", "127.0.0.1", 1) },
 		end:   func(_ *testing.T, s *redistest.Server, _ *faultnet.Proxy) { s.Do("REPLICAOF", "NO", "ONE") },
 	},
+	{
+		name: "has too many clients", why: "max number of clients",
+		begin: func(t *testing.T, s *redistest.Server, p *faultnet.Proxy) {
+			s.Do("CONFIG", "SET", "maxclients", "1")
+			p.Cut()
+		},
+		end: set("maxclients", "1000"),
+	},
 	{name: "is out of memory", why: "OOM", up: true, begin: set("maxmemory", "1"), end: set("maxmemory", "0")},
 	{name: "lacks replicas", why: "NOREPLICAS", up: true, begin: set("min-replicas-to-write", "1"), end: set("min-replicas-to-write", "0")},
 	{
