@@ -75,9 +75,10 @@ func (h *health) reason() string {
 	return "node is down"
 }
 
-// untilProbe returns the ms until the next probe, at least 1.
+// untilProbe returns the ms until the next probe, at least 1. It is at most probeMax, also if the machine's clock
+// was stepped back since the probe was planned.
 func (h *health) untilProbe() int64 {
-	due := time.Unix(0, h.due.Load()).Sub(h.config.Now())
+	due := min(time.Unix(0, h.due.Load()).Sub(h.config.Now()), probeMax)
 	if due <= 0 && h.state() != Down {
 		due = probeMin // no probe is planned: the next failure plans one
 	}

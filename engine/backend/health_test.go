@@ -145,6 +145,20 @@ func TestAFailureDoesNotAnnounceAnEarlierProbe(t *testing.T) {
 	})
 }
 
+// When the machine's clock is stepped back, clients are not told to come back as much later.
+func TestAClockThatStepsBackDoesNotDelayClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.well.Store(true)
+		p.fail(errors.New("cut"))
+		synctest.Wait()
+		require.Equal(t, Up, p.state())
+		p.config.Now = func() time.Time { return time.Now().Add(-time.Hour) }
+		require.LessOrEqual(t, p.untilProbe(), probeMax.Milliseconds())
+	})
+}
+
 // The log has one line a minute about a node that stays down.
 func TestTheLogRemindsOfANodeThatStaysDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
