@@ -103,7 +103,7 @@ function holds.admits(q, states)
   end
 end
 
--- add holds units of each window of a spec until a deadline. states, if given, are those that weigh has found.
+-- add holds units of each window of a spec until a deadline. states, if given, are those of weigh. They report as when charged.
 function holds.add(rec, q, deadline, units, release, states)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
@@ -118,7 +118,7 @@ function holds.add(rec, q, deadline, units, release, states)
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)
     st.rate = rate.charged(rec.now, st.last, st.rate, rec.now)
     st.last, st.limit = rec.now, min(q.limits[i], 1e12)
-    if states then states[i].held = st end
+    if states then states[i].held, states[i].reported_newest = st, states[i].current or 0 end
   end
 end
 
