@@ -167,7 +167,7 @@ func (h *holder) renew(ttl int64, ids ...string) (renewed []bool) {
 	all, err := wire.DecodeEach(reply, len(ids))
 	require.NoError(h, err)
 	for _, each := range all {
-		done, err := wire.DecodeRenew(each.Reply)
+		done, _, err := wire.DecodeRenew(each.Reply)
 		require.NoError(h, err, each.Failure)
 		renewed = append(renewed, done)
 	}

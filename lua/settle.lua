@@ -9,8 +9,7 @@
 -- Cost: two Redis calls to read, and usually two to write.
 local lib = ...
 
-local unpack, pack = struct.unpack, struct.pack
-local max = math.max
+local unpack, pack, max = struct.unpack, struct.pack, math.max
 local record, ids, id, holds, by_id, fast_holds = lib.record, lib.ids, lib.ids.id, lib.holds, lib.by_id, lib.fast_holds
 -- The most units of a window, and of a window of RL.COUNTER, that the stored fields can count.
 local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
@@ -57,10 +56,11 @@ function lib.settle_one(key, clock, asked)
 end
 lib.settle = record.guarded(function(keys, args) return lib.settle_one(keys[1], lib.clock_of(args[1]), args[2]) end)
 
--- renew_one extends a lease of RL.ACQUIRE: asked is the first argument of a renewal in a call of rl_each. It returns a byte 1 if
--- the lease was renewed, 0 if it had ended.
+-- renew_one extends a lease of RL.ACQUIRE: asked is the first argument of a renewal in a call of rl_each. It returns 1 byte, 1 if
+-- the lease was renewed, 0 if it had ended; and the number of lapsed holds that it removed 3.
 function lib.renew_one(key, clock, asked)
   local field, digest, ttl = unpack('>c2c14I5', asked)
   ids.open(key, ids.LEASE, field, digest, clock)
-  return by_id.renew(ids.record(clock), ttl) and '\1' or '\0'
+  local rec = ids.record(clock)
+  return by_id.renew(rec, ttl) and pack('>BI3', 1, rec.lapsed) or pack('>BI3', 0, 0)
 end

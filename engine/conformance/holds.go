@@ -254,7 +254,7 @@ func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 	case engine.OpRenew:
 		want, lapsed := k.Renew(run.clock, r.Hold.ID, r.Hold.TTL)
 		count(want, "renewed", "not renewed")
-		if want != res.Renewed || res.Err != nil {
+		if want != res.Renewed || lapsed != res.Lapsed || res.Err != nil {
 			return differs(fmt.Sprint(want, lapsed), fmt.Sprint(res.Renewed, res.Lapsed))
 		}
 		return ""

@@ -17,6 +17,7 @@ import (
 func RunJoint(t *testing.T, open Subject, random int, exact bool) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
 	t.Run("windows", func(t *testing.T) { jointWindows(t, open) })
+	t.Run("lapses", func(t *testing.T) { jointLapses(t, open) })
 	most := 10 * random // in a soak, because each consists of many requests
 	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(Soak(t, random), most), exact) })
 }
@@ -37,6 +38,21 @@ func jointWindows(t *testing.T, open Subject) {
 	}
 	require.Empty(t, Ask(e, Inspect("other")).States)
 	require.Len(t, Ask(e, Inspect("full")).States, engine.MaxStates-1)
+}
+
+// jointLapses checks that a multi-key request reports the lapsed reservations that it removes.
+func jointLapses(t *testing.T, open Subject) {
+	clock := int64(Base)
+	e := open(t, func() int64 { return clock })
+	held := Slide("held", 10, 60_000, 1)
+	held.Hold = &engine.Hold{ID: engine.DigestOf([]byte("id")), TTL: 50, Release: true}
+	require.True(t, Ask(e, held).Allowed)
+	clock += 50
+	p := engine.Pipeline{Requests: []engine.Request{Slide("other", 10, 60_000, 1), Slide("held", 10, 60_000, 1)}}
+	p.Requests[0].With = 1
+	e.Do(&p)
+	require.True(t, p.Results[1].Allowed)
+	require.Equal(t, []int64{0, 1}, []int64{p.Results[0].Lapsed, p.Results[1].Lapsed})
 }
 
 // randomJoint sends a number of requests for some of five keys, some of them for a single key, and compares the answers with

@@ -113,6 +113,7 @@ func (b *batch) applyMultiKey(it *pending, reply string) error {
 	}
 	for i := range answers {
 		r, a, d := m.requests[i], &answers[i], &m.results[i].Decision
+		m.results[i].Lapsed = a.Lapsed
 		if all || a.Granted == 0 && !a.Undecided {
 			*d = r.Decide(a.Usages, clock, a.Granted, 0)
 			continue

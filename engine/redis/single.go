@@ -99,8 +99,8 @@ func (b *batch) applySingle(cmd *command, reply string) error {
 func (b *batch) applyID(it *pending, reply string) error {
 	switch it.req.Op {
 	case engine.OpRenew:
-		renewed, err := wire.DecodeRenew(reply)
-		it.res.Renewed = renewed
+		renewed, lapsed, err := wire.DecodeRenew(reply)
+		it.res.Renewed, it.res.Lapsed = renewed, lapsed
 		return err
 	case engine.OpSettle:
 		settled, lapsed, err := wire.DecodeSettle(reply)

@@ -201,14 +201,16 @@ func DecodeEach(reply string, n int) ([]Each, error) {
 	return all, in.end()
 }
 
-// DecodeRenew decodes the reply to an OpRenew: 1 byte, 1 if the lease was renewed, 0 if it had ended.
-func DecodeRenew(reply string) (renewed bool, err error) {
+// DecodeRenew decodes the reply to an OpRenew: renewed 1 byte, 1 if the lease was renewed, 0 if it had ended; and the number
+// of holds that had lapsed 3.
+func DecodeRenew(reply string) (renewed bool, lapsed int64, err error) {
 	r := reader{s: reply}
 	n := r.uint(1)
+	lapsed = r.uint(3)
 	if err := r.end(); err != nil || n > 1 {
-		return false, errMalformed
+		return false, 0, errMalformed
 	}
-	return n == 1, nil
+	return n == 1, lapsed, nil
 }
 
 // AllArgs returns the arguments of the function all, which decides requests about several keys

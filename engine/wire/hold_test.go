@@ -190,13 +190,14 @@ func TestDecodeEach(t *testing.T) {
 }
 
 func TestDecodeRenew(t *testing.T) {
-	for reply, want := range map[string]bool{"\x00": false, "\x01": true} {
-		renewed, err := DecodeRenew(reply)
+	for reply, want := range map[string]bool{"\x00\x00\x00\x02": false, "\x01\x00\x00\x02": true} {
+		renewed, lapsed, err := DecodeRenew(reply)
 		require.NoError(t, err)
 		require.Equal(t, want, renewed)
+		require.EqualValues(t, 2, lapsed)
 	}
-	for _, wrong := range []string{"", "\x02", "\x01\x00"} {
-		_, err := DecodeRenew(wrong)
+	for _, wrong := range []string{"", "\x01", "\x02\x00\x00\x00", "\x01\x00\x00\x00\x00"} {
+		_, _, err := DecodeRenew(wrong)
 		require.ErrorIs(t, err, errMalformed)
 	}
 }
