@@ -117,7 +117,7 @@ func TestShutdownTimeoutBoundsTheDrain(t *testing.T) {
 // HTTP server still stops, and the decision log has a line for each denial or counts it.
 func TestShutdownTimeoutStopsEverything(t *testing.T) {
 	t.Parallel()
-	l, args := newDecisionLog(t, "--shutdown-timeout", "0")
+	l, args := newDecisionLog(t, "--shutdown-timeout", "1")
 	s := startHTTP(t, args...)
 	deaf := dial(t, s.addr)
 	echo := appendCommand(nil, []any{"ECHO", strings.Repeat("x", 1<<20)})

@@ -91,6 +91,7 @@ func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 		"unixsocket " + folder + "/a/s\nlogfile " + folder + "/b/log":         "/b",
 		"decision-log " + folder + "/none/log\nport 0":                        "can't write the decision-log: open " + folder + "/none/log: no such file or directory",
 		"decision-log " + folder + "\nport 0":                                 "can't write the decision-log: open " + folder + ": is a directory",
+		"shutdown-timeout 0":                                                  "shutdown-timeout must be seconds, an integer from 1 to ",
 		"decision-log /x/log\nlogfile /x/log":                                 "logfile and decision-log must differ; both are /x/log",
 		"unixsocket /dev/null/s\nport 0":                                      "/dev/null/s",
 		"unixsocket " + folder + "/" + strings.Repeat("s", 108):               "a.conf:1: unixsocket must be a path of at most 107 bytes; it was",

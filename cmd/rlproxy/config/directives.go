@@ -146,7 +146,7 @@ var directives = []Directive{
 	{Name: "slowlog-max-len", preset: "128", Live: true, BySet: true, doc: "the most entries of SLOWLOG",
 		value: func(c *Config) value { return integer{&c.SlowLogLen, 0, 10_000} }},
 	{Name: "shutdown-timeout", preset: "10", doc: "seconds that a shutdown waits for commands in progress",
-		value: func(c *Config) value { return span{&c.ShutdownWithin, time.Second, 0, maxSeconds} }},
+		value: func(c *Config) value { return span{&c.ShutdownWithin, time.Second, 1, maxSeconds} }},
 }
 
 // Find returns the row of a directive, or nil if there is none that has a setting.
