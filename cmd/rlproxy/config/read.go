@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,6 +30,9 @@ func (r *reader) readFile(path string) error {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("can't read the configuration: %w", err)
+	}
+	if st, err := os.Stat(path); err == nil && st.Mode()&fs.ModeNamedPipe != 0 && len(b) == 0 {
+		return fmt.Errorf("can't read the configuration: %s is an empty pipe; a pipe can be read only once", path)
 	}
 	return r.readText(path, string(b))
 }

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -108,6 +110,22 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 
 // FuzzConfig reads arbitrary bytes as a file. The result is a configuration that can
 // be written and read back unchanged, or an error that names the line.
+// A shell may give a configuration as a pipe. When a reload reads it again, it is empty, and is not taken for a
+// configuration without directives.
+func TestPipeIsReadOnce(t *testing.T) {
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _ = r.Close() }()
+	_, err = w.WriteString("port 7000\n")
+	require.NoError(t, errors.Join(err, w.Close()))
+	path := fmt.Sprint("/dev/fd/", r.Fd())
+	c, err := Load([]string{path}, 1<<30)
+	require.NoError(t, err)
+	require.Equal(t, 7000, c.Port)
+	_, err = Load([]string{path}, 1<<30)
+	require.EqualError(t, err, "can't read the configuration: "+path+" is an empty pipe; a pipe can be read only once")
+}
+
 func FuzzConfig(f *testing.F) {
 	shipped, err := os.ReadFile("../../../rlproxy.conf")
 	require.NoError(f, err)
