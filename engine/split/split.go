@@ -18,6 +18,7 @@ package split
 
 import (
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -167,6 +168,33 @@ func (s *Splitter) Close() { s.running.Wait() }
 // Resolve answers requests that a shard or the home left open. When it returns, each has its
 // Result or its Failure. Requests about one key must be in the order in which they were made.
 func (s *Splitter) Resolve(requests []*Request) {
+	for len(requests) > 0 {
+		n := together(requests)
+		s.resolve(requests[:n])
+		requests = requests[n:]
+	}
+}
+
+// together returns how many of the requests, from the first on, can be resolved at the same time.
+// One that concerns a whole key has to wait for earlier ones about the key, and later ones for it.
+func together(requests []*Request) int {
+	if !slices.ContainsFunc(requests, func(r *Request) bool { return r.ConcernsWholeKey() }) {
+		return len(requests)
+	}
+	firsts := make(map[string]*Request)
+	for i, r := range requests {
+		first := firsts[string(r.Key)]
+		if first == nil {
+			firsts[string(r.Key)] = r
+		} else if (r.ConcernsWholeKey() || first.ConcernsWholeKey()) && !r.Repeats(first.Request) {
+			return i
+		}
+	}
+	return len(requests)
+}
+
+// resolve answers requests that can be resolved at the same time.
+func (s *Splitter) resolve(requests []*Request) {
 	var resolved sync.WaitGroup
 	resolved.Add(len(requests))
 	for _, r := range requests {
