@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/joint"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -70,6 +69,10 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	return to
 }
 
+// whyJointly is the reason for an answer by FAIL policy if the nodes answered too late for a multi-key request, or a hold
+// was gone before its units were charged: reset, evicted, or lapsed.
+const whyJointly = "the units of all keys were not held and charged in time"
+
 // askJointly answers the multi-key request that begins with request i of p through package joint.
 func (e *Engine) askJointly(p *engine.Pipeline, i int) {
 	charged := false // keys may have been charged, not only held
@@ -78,7 +81,7 @@ func (e *Engine) askJointly(p *engine.Pipeline, i int) {
 		e.Do(p)
 	}, Fail: func(r, failed *engine.Request, res *engine.Result) {
 		top := e.topology()
-		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, backend.NoAnswer, true)
+		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, whyJointly, true)
 	}}.Ask(p, i)
 	end := i + 1 + p.Requests[i].With
 	e.decideLocally(p.Requests[i:end], p.Results[i:end], charged)

@@ -220,6 +220,32 @@ func TestMultiKeyRequestsWhileANodeIsAway(t *testing.T) {
 	}
 }
 
+// The error about a hold that is gone before its units are charged does not say that the node has not answered.
+func TestAHoldThatIsGoneIsNotCalledSilence(t *testing.T) {
+	t.Parallel()
+	servers, urls := startServers(t, 2)
+	e := openAlways(t, 5*time.Second, urls...)
+	keys := keysOn(e)
+	ready(t, e, keys...)
+	var deleting sync.WaitGroup
+	var over atomic.Bool
+	deleting.Go(func() { // until an error has come
+		for !over.Load() {
+			servers[1].Do("DEL", stored(keys[1], 0), stored(keys[1], 0)+"%i")
+		}
+	})
+	var err error
+	proxytest.Eventually(t, "a hold to be deleted before its units are charged", func() bool {
+		p := engine.Pipeline{Requests: and(charge(keys[0], limit.MaxLimit), charge(keys[1], limit.MaxLimit))}
+		e.Do(&p)
+		err = p.Results[0].Err
+		return err != nil
+	})
+	over.Store(true)
+	deleting.Wait()
+	require.EqualError(t, err, "UNAVAILABLE "+servers[1].Addr+": the units of all keys were not held and charged in time")
+}
+
 // A multi-key request charges keys whose denials are remembered for other costs, so those are forgotten.
 func TestMultiKeyRequestsEndRememberedDenials(t *testing.T) {
 	t.Parallel()
