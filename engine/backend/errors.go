@@ -9,13 +9,16 @@ import (
 )
 
 // unable lists the error codes of a node that replies but cannot serve any request: it is
-// loading, or a replica, or cut off from most of its cluster, or busy with a script, or refuses the
-// login. The node counts as failed until it answers a probe. All other error replies (out of
-// memory, no permission, too few replicas, a slot that no node serves) are about the request.
-var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN The cluster is down", "BUSY", "NOAUTH", "WRONGPASS"}
+// loading, or a replica, or busy with a script, or refuses the login. The node counts as failed
+// until it answers a probe. All other error replies (out of memory, no permission, too few
+// replicas) are about the request.
+var unable = []string{"LOADING", "READONLY", "MASTERDOWN", "BUSY", "NOAUTH", "WRONGPASS"}
 
 // demoted lists the error codes of a node that may no longer be the master at its address.
 var demoted = []string{"LOADING", "READONLY", "MASTERDOWN"}
+
+// cutOff lists the error codes of a node that may be cut off from its cluster or its replicas.
+var cutOff = []string{"CLUSTERDOWN", "NOREPLICAS"}
 
 // ErrMalformed is the error for a reply that cannot be parsed or is inconsistent.
 var ErrMalformed = errors.New("malformed reply")
@@ -34,6 +37,10 @@ func hasCode(err error, codes []string) bool {
 // its address, such as a replica. Its connections should be dropped, so that the next
 // one resolves the address again.
 func Demoted(err error) bool { return hasCode(err, demoted) }
+
+// CutOff reports whether err is the reply of a node that may be cut off from its cluster or its replicas.
+// One of these may have become the master, while this node and the sentinels on its side do not know.
+func CutOff(err error) bool { return hasCode(err, cutOff) }
 
 // Failed reports whether err is a failure of the node, rather than of the request.
 func Failed(err error) bool {

@@ -24,8 +24,6 @@ func TestErrorsAreClassified(t *testing.T) {
 		{err: Reply("BUSY Redis is busy"), failed: true, reason: "BUSY Redis is busy"},
 		{err: Reply("NOAUTH Authentication required."), failed: true, reason: "NOAUTH Authentication required."},
 		{err: Reply("READONLY You can't write"), failed: true, demoted: true, reason: "READONLY You can't write"},
-		{err: Reply("CLUSTERDOWN The cluster is down"), failed: true, reason: "CLUSTERDOWN The cluster is down"},
-		{err: Reply("CLUSTERDOWN Hash slot not served"), reason: "CLUSTERDOWN Hash slot not served"},
 		{err: fmt.Errorf("x: %w", Reply("LOADING Redis")), failed: true, demoted: true, reason: "x: LOADING Redis"},
 		{err: io.EOF, failed: true, maybe: true, reason: "connection failed: EOF"},
 		{err: os.ErrDeadlineExceeded, failed: true, maybe: true, timeout: true, reason: "no answer in time"},
@@ -41,6 +39,9 @@ func TestErrorsAreClassified(t *testing.T) {
 		require.Equal(t, row.reason, Reason(row.err))
 	}
 	require.False(t, Failed(nil))
+	require.True(t, CutOff(Reply("CLUSTERDOWN The cluster is down")))
+	require.True(t, CutOff(Reply("NOREPLICAS Not enough good replicas to write.")))
+	require.False(t, CutOff(Reply("READONLY You can't write")))
 	require.True(t, NeverConnected(dial))
 	require.False(t, NeverConnected(io.EOF))
 }

@@ -111,6 +111,15 @@ func (n *Node) Record(err error) {
 	}
 }
 
+// Doubt makes the watcher, if there is one, ask soon for the topology, beginning with another server than before.
+// Call it when the node is CutOff.
+func (n *Node) Doubt() {
+	if w := n.fleet.watcher; w != nil {
+		w.doubted.Store(n)
+		w.wake()
+	}
+}
+
 // Options returns the options for another client of the node, whose connections conns tracks.
 // Its requests need a deadline, as those of Client do.
 func (n *Node) Options(conns *Connections) *redis.Options {

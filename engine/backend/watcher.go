@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +14,8 @@ import (
 )
 
 // watcher keeps the topology current if there are sentinels or a cluster. It asks them at
-// regular intervals, soon after a node has failed or turns out to be demoted, and when a node
-// replies that a slot has moved.
+// regular intervals, soon after a node has failed or turns out to be demoted or cut off, and when a
+// node replies that a slot has moved.
 //
 // Each master has its own queues, pool and health, so a master that hangs delays only its
 // own keys. go-redis's cluster client is not used because it has one queue for all masters
@@ -29,6 +30,8 @@ type watcher struct {
 	clients map[address]*redis.Client // clients of seeds and sentinels; backends may have different logins for one server
 	left    map[*Node]time.Time       // when a node that is in no topology left it
 	turn    int                       // the index of the server to ask first, modulo their number
+
+	doubted atomic.Pointer[Node] // the node about which Node.Doubt was called since the last request; nil if there is none
 
 	woken chan struct{} // wakes the goroutine
 	stop  context.CancelFunc
@@ -173,6 +176,9 @@ func (w *watcher) run(ctx context.Context) {
 // soon: an error, or a node that is not up.
 func (w *watcher) find(ctx context.Context) (healthy bool, err error) {
 	now := w.fleet.topology.Load()
+	if slices.Contains(now.Nodes, w.doubted.Swap(nil)) { // doubts about a node that has left may come late
+		w.turn++
+	}
 	next := &Topology{place: now.place}
 	for i, b := range w.backends {
 		switch b.kind {

@@ -105,6 +105,9 @@ func (b *batch) collect(q *queue) {
 		default:
 			it.result.Raw = reply.raw[:len(reply.raw):len(reply.raw)]
 			demoted = demoted || it.demotes(reply.raw)
+			if reply.raw[0] == '-' && backend.CutOff(backend.Reply(reply.raw[1:])) {
+				q.node.Doubt()
+			}
 		}
 	}
 	clear(b.words)

@@ -58,6 +58,17 @@ func TestScriptsAreRedirectedOnlyToNodes(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
+// A master that is cut off from its replicas refuses writes. If another sentinel knows another master, that one gets them.
+func TestAMasterThatIsCutOffIsLeft(t *testing.T) {
+	servers := startServers(t, 2)
+	servers[0].Do("CONFIG", "SET", "min-replicas-to-write", "1")
+	cut, other := redistest.StartSentinel(t, servers[0].Addr), redistest.StartSentinel(t, servers[1].Addr)
+	fleet := openNodes(t, 5*time.Second, "redis+sentinel://"+cut.Addr+","+other.Addr+"/"+redistest.SentinelName)
+	f := openOn(t, fleet, Config{Settings: Settings{Timeout: 20 * time.Second}})
+	require.Eventually(t, func() bool { return forwardAll(t, f, 2, "SET k 1")[0] == "+OK\r\n" }, 20*time.Second, time.Millisecond)
+	require.Equal(t, servers[1].Addr, fleet.Topology().Nodes[0].Name())
+}
+
 // The connections of all clients are dropped if the node has become a replica, but not because
 // a script has an error with the same code.
 func TestErrorOfAScriptDropsNoConnection(t *testing.T) {

@@ -32,6 +32,9 @@ func (b *batch) collect(final bool) (missing bool) {
 		}
 		if err != nil {
 			b.q.traffic.countFailure(err)
+			if backend.CutOff(err) {
+				b.q.Doubt()
+			}
 			if !cmd.service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
 				b.q.noteRefused(b.items[cmd.first()].name())
 			}

@@ -3,7 +3,9 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -52,21 +54,44 @@ func TestClusterWithoutASlot(t *testing.T) {
 	require.Equal(t, c.Nodes[1].Addr, states()[0].Node)
 }
 
-// A master that is cut off from the rest of its cluster does not know that another one has taken over. It says that
-// the cluster is down, and still names itself as the master of its slots. The other nodes are asked which is.
-func TestAMasterThatIsCutOffFromItsClusterIsLeft(t *testing.T) {
-	cut, next := startFake(t), startFake(t)
-	e := openAlways(t, 5*time.Second, "redis+cluster://"+cut.addr+","+next.addr)
-	ready(t, e, "k")
-	require.Equal(t, cut.addr, e.Topology().Nodes[0].Name())
-	cut.set(func(args []string) reply {
-		if args[0] == "fcall" || args[0] == "eval" {
-			return reply{text: "-CLUSTERDOWN The cluster is down\r\n"}
-		}
-		return cut.well(args)
-	})
-	ready(t, e, "k")
-	require.Equal(t, next.addr, e.Topology().Nodes[0].Name())
+// A master that is cut off from the others does not know that one of them has taken its place, and a sentinel on its side does
+// not know either. Other nodes and sentinels are asked, too.
+func TestAMasterThatIsCutOffIsLeft(t *testing.T) {
+	key := clusterKeys()[0] // in the first half of the slots
+	for why, url := range map[string]string{
+		"CLUSTERDOWN The cluster is down":               "redis+cluster://%s,%s",
+		"NOREPLICAS Not enough good replicas to write.": "redis+sentinel://%s,%s/main",
+	} {
+		t.Run(why, func(t *testing.T) {
+			cut, next := startFake(t), startFake(t)
+			// behave lets n say that `first` is the master of the sentinels, or of the first half of the slots.
+			behave := func(n, first *fakeNode, refuses bool) {
+				host, port, _ := net.SplitHostPort(first.addr)
+				_, last, _ := net.SplitHostPort(next.addr)
+				n.set(func(args []string) reply {
+					switch {
+					case args[0] == "sentinel":
+						return reply{text: "*2\r\n" + bulk(host) + bulk(port)}
+					case args[0] == "cluster":
+						node := "*3\r\n" + bulk(host) + ":%s\r\n" + bulk(strings.Repeat("a", 40))
+						return reply{text: fmt.Sprintf("*2\r\n*3\r\n:0\r\n:8191\r\n"+node+"*3\r\n:8192\r\n:16383\r\n"+node, port, last)}
+					case refuses && (args[0] == "fcall" || args[0] == "eval"):
+						return reply{text: "-" + why + "\r\n"}
+					}
+					return n.well(args)
+				})
+			}
+			behave(cut, cut, false)
+			behave(next, cut, false)
+			e := openAlways(t, 5*time.Second, fmt.Sprintf(url, cut.addr, next.addr))
+			ready(t, e, key)
+			require.Equal(t, cut.addr, e.Topology().Nodes[0].Name())
+			behave(cut, cut, true)
+			behave(next, next, false)
+			ready(t, e, key)
+			require.Equal(t, next.addr, e.Topology().Nodes[0].Name())
+		})
+	}
 }
 
 // A master that hangs delays only its own keys, and its replica takes over within seconds without our
