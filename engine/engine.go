@@ -70,7 +70,7 @@ type Pipeline struct {
 // until the next call of Add.
 func (p *Pipeline) Add() *Request {
 	if len(p.Requests) < cap(p.Requests) {
-		p.Requests = p.Requests[:len(p.Requests)+1] // Truncate has emptied it
+		p.Requests = p.Requests[:len(p.Requests)+1] // it is empty: what is dropped is cleared
 	} else {
 		p.Requests = append(p.Requests, Request{})
 	}
@@ -127,9 +127,9 @@ func (p *Pipeline) Reset() {
 		p.Requests, p.Results = nil, nil
 		return
 	}
-	p.Truncate(0)
+	clear(p.Requests) // see Truncate
 	clear(p.Results)
-	p.Results = p.Results[:0]
+	p.Requests, p.Results = p.Requests[:0], p.Results[:0]
 }
 
 // Grow makes room for one empty result per request. Engines call it first.
