@@ -28,7 +28,8 @@ func randomRequest(rng *rand.Rand, shards int) engine.Request {
 	if r.Kind == limit.Counter {
 		r.Buckets, r.Strict = 1+rng.Int64N(min(20, r.Windows[0].Length)), rng.IntN(2) == 0
 	}
-	switch rng.IntN(12) {
+	id := fmt.Sprint("id", rng.IntN(4))
+	switch rng.IntN(18) {
 	case 0:
 		r = conformance.Reset(key)
 	case 1:
@@ -37,6 +38,19 @@ func randomRequest(rng *rand.Rand, shards int) engine.Request {
 		r = conformance.Throttle(key, rng.Int64N(20), 1+rng.Int64N(100), 1+rng.Int64N(60), rng.Int64N(3))
 	case 3:
 		r.N, r.Windows[1] = 2, limit.Window{Limit: r.Windows[0].Limit, Length: limit.MaxWindow}
+	case 4:
+		r = chargeOnce(key, id, 1+rng.Int64N(100))
+	case 5:
+		r = reserve(key, id, 10, 1+rng.Int64N(10))
+	case 6:
+		r = settle(key, id, rng.Int64N(10))
+		r.Kind = limit.Slide
+	case 7:
+		r = acquire(key, id, 1+rng.Int64N(3))
+	case 8:
+		r = release(key, id)
+	case 9:
+		r = renew(key, id)
 	}
 	r.Fail = engine.FailPolicy(rng.IntN(engine.FailPolicies))
 	return r
@@ -49,7 +63,7 @@ func requireAnswer(t *testing.T, r *engine.Request, res *engine.Result) {
 		require.ErrorAs(t, res.Err, new(*engine.Unavailable))
 		return
 	}
-	if r.Op != engine.OpDecide {
+	if r.Op != engine.OpDecide || r.Place > 0 || res.Again { // of several keys, or of another request
 		return
 	}
 	d := res.Decision
@@ -103,6 +117,14 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 				var p engine.Pipeline
 				for range 1 + rng.IntN(12) {
 					*p.Add() = randomRequest(rng, shards)
+				}
+				for key, kind := range rng.Perm(3) { // a multi-key request
+					r := p.Add()
+					*r = conformance.Request(limit.Kind(1+kind), fmt.Sprint("k", key), 1+rng.Int64N(100), 1+rng.Int64N(60_000))
+					r.Buckets = 1 // an exact log has one, too
+					if r.Place = uint8(key + 1); key == 0 {
+						r.With = 2
+					}
 				}
 				began := time.Now()
 				e.Do(&p)

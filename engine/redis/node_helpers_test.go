@@ -165,6 +165,28 @@ func (n *fakeNode) run(args []string) string {
 		})
 	case lua.Inspect.Name:
 		return "\x00"
+	case lua.Admit.Name: // a spec, and an id
+		return "\x00" + string(bytesOf(6, clock)) + admit(clock, own[0])
+	case lua.Settle.Name: // an id and a cost
+		return string(bytesOf(1, 1)) + own[0][17:] + string(bytesOf(6, 0, 6, 0, 3, 0))
+	case lua.Each.Name: // two arguments for each key
+		text := ""
+		for i := range keysOf(keys, own, 2) {
+			one := "\x01" // renewed
+			if args := own[2*i : 2*i+2]; args[1] == "" {
+				one = n.run([]string{"fcall", lua.Settle.Name, "0", "", args[0]})
+			} else if args[1] != "renew" {
+				one = n.run([]string{"fcall", lua.Admit.Name, "0", "", args[0], args[1]})
+			}
+			text += string(bytesOf(2, int64(len(one)))) + one
+		}
+		return text
+	case lua.All.Name: // a spec for each key
+		text := string(bytesOf(6, clock, 1, 1))
+		for i := range keysOf(keys, own, 1) {
+			text += admit(clock, own[i])
+		}
+		return text
 	case lua.Lend.Name: // requests 4, shards 2; then the spec
 		b := append(bytesOf(6, clock), own[0][:4]...)
 		b = append(b, bytesOf(3, 0, 2, 0)...)
@@ -177,6 +199,24 @@ func (n *fakeNode) run(args []string) string {
 		return string(b) + strings.Repeat("\x00", (len(own[0])-9)/8*38)
 	}
 	return "\x01"
+}
+
+// keysOf returns the number of keys of a call that has so many arguments for each. Without declared keys they are the
+// last arguments.
+func keysOf(declared int, own []string, arguments int) int {
+	if declared > 0 {
+		return declared
+	}
+	return len(own) / (arguments + 1)
+}
+
+// admit returns the answer to a request with a spec, which is admitted.
+func admit(clock int64, spec string) string {
+	b := bytesOf(1, 0, 4, 1, 3, 0)
+	for range windowsOf(spec) {
+		b = append(b, bytesOf(6, 0, 6, 0, 6, clock, 6, 0)...)
+	}
+	return string(b)
 }
 
 // decideAll admits all entries of a call. Without keys they are the last arguments. status is that of
@@ -320,6 +360,19 @@ var nonsense = []struct {
 		home = append(home, bytesOf(6, 9, 6, 1, 6, 0, 6, now, 6, 0, 6, 8)...)
 		home = append(home, bytesOf(2, 1, 4, int64(1+b.next()%4), 6, 0, 6, 8, 2, 1, 4, int64(1+b.next()%4), 7, 9, 1, 1, 1, 1)...)
 		return reply{text: bulk(string(append(home, bytesOf(1, int64(b.next()%9), 2, 1, 5, 60_000)...)))}
+	}},
+	{"known ids", func(b *babble, args []string) reply { // with limits of their own
+		if strings.ToLower(args[0]) != "fcall" || args[1] != lua.Admit.Name {
+			return b.node.well(args)
+		}
+		now, windows := time.Now().UnixMilli(), 1+b.next()%8
+		spec := bytesOf(6, 1+int64(b.next()), 1, 0, 1, 1+int64(b.next()%3), 2, 1)
+		for range windows {
+			spec = append(spec, bytesOf(5, 1+int64(b.next()), 5, 256+int64(b.next()))...)
+		}
+		text := bytesOf(1, 1, 1, int64(len(spec)))
+		text = append(append(append(text, spec...), 0), bytesOf(6, now)...)
+		return reply{text: bulk(string(text) + admit(now, string(spec)))}
 	}},
 	{"integers", func(b *babble, _ []string) reply { return reply{text: fmt.Sprintf(":%d\r\n", b.next()-3)} }},
 	{"lines", func(b *babble, _ []string) reply {
