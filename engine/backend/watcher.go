@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,14 +56,16 @@ const (
 // errNoAnswer is the error if no server knows the topology.
 var errNoAnswer = errors.New("no sentinel or cluster node answered")
 
-// noAnswer returns the error after every server has failed to answer, with the given failures.
-// The error includes one that a server replied with, such as NOPERM, because an operator can
-// fix its cause.
+// noAnswer returns the error after every server has failed to answer, with the given failures, in any order. The error
+// includes one that a server replied with, such as NOPERM, because an operator can fix its cause. Of several it is always
+// the same one, as run logs each error that differs from the one before.
 func noAnswer(failures []error) error {
-	if i := slices.IndexFunc(failures, IsReply); i >= 0 {
-		return fmt.Errorf("%w as it should; one said: %w", errNoAnswer, failures[i])
+	said := slices.DeleteFunc(failures, func(err error) bool { return !IsReply(err) })
+	if len(said) == 0 {
+		return errNoAnswer
 	}
-	return errNoAnswer
+	first := slices.MinFunc(said, func(a, b error) int { return cmp.Compare(a.Error(), b.Error()) })
+	return fmt.Errorf("%w as it should; one said: %w", errNoAnswer, first)
 }
 
 // newWatcher returns the watcher of a fleet with sentinels or a cluster. Until it has

@@ -2,6 +2,7 @@ package backend
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"strings"
@@ -42,6 +43,16 @@ func TestMalformedRepliesLeaveTheTopologyUnknown(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Servers are asked in turns, so their errors come in different orders. That makes no new error, which would be logged.
+func TestTheTopologyIsUnknownForTheSameReasonInAnyOrder(t *testing.T) {
+	const want = "no sentinel or cluster node answered as it should; one said: NOAUTH Authentication required."
+	no, login, right := errors.New("i/o timeout"), Reply("NOAUTH Authentication required."), Reply("NOPERM no permissions")
+	for _, failures := range [][]error{{login, no, right}, {right, login, no}, {no, right, login}} {
+		require.EqualError(t, noAnswer(failures), want)
+	}
+	require.Equal(t, errNoAnswer, noAnswer([]error{no, no}))
 }
 
 // Each URL has its own login for the sentinels, also if several URLs name the same sentinels.
