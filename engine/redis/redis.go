@@ -8,10 +8,10 @@
 // caller itself if the node is idle. The replies, decoded by package wire, are
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
-// answers have arrived. A request with an id has a call of its own (single.go), and
-// so has a multi-key request whose keys are all on one node; package joint composes
-// the others of holds (multikey.go). Requests that no node could answer are answered
-// by a FAIL policy (fail.go), and what FAIL LOCAL counted is written back later
+// answers have arrived. Requests with ids have calls without other requests (single.go).
+// A multi-key request whose keys are all on one node has a call of its own; package joint
+// composes the others of holds (multikey.go). Requests that no node could answer are
+// answered by a FAIL policy (fail.go), and what FAIL LOCAL counted is written back later
 // (reconcile.go).
 //
 // Package backend finds the nodes and watches their health.

@@ -33,13 +33,10 @@ type pending struct {
 	open         bool // left to package split
 	maybeApplied bool // the node may have run it without saying so
 
-	// misrouted is set if the item has not run and is sent again, in a call about its key only. If the node does not have
-	// the key, it then names the node that has. If the item failed in a call with others, the node then reports why.
-	misrouted bool
-
 	// In a Redis Cluster:
-	asking bool  // it was redirected with ASK, and is sent after an ASKING
-	hops   uint8 // how often it was redirected
+	misrouted bool  // it has not run, and is sent again in a call about its key only: a node without the key then names the one that has it
+	asking    bool  // it was redirected with ASK, and is sent after an ASKING
+	hops      uint8 // how often it was redirected
 }
 
 // name returns the name of the key that the node is asked about.
