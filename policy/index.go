@@ -128,9 +128,6 @@ func commonLength(a string, b []byte) int {
 // Override returns the override of a key, or nil. The key is that of RL.CHECK, without the
 // policy's name.
 func (p *Policy) Override(key []byte) *Override {
-	if len(p.Overrides) == 0 {
-		return nil
-	}
 	if i := p.index.find(key); i >= 0 {
 		return &p.Overrides[i]
 	}
