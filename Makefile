@@ -48,14 +48,14 @@ clean: ## remove what was built
 ##@ To change rlproxy; tests/README.md says what each level of tests holds
 
 # The longest package comes first. Tests wait as often as they work, so there is one more at a time
-# than there are cores. GORACE is there because a program with the race detector sleeps for a second
-# before it exits.
+# than there are cores. go test need not vet what go vet has checked. GORACE is there because a program
+# with the race detector sleeps for a second before it exits.
 .PHONY: test
 test: ## run all tests, in minutes; installs redis-server and gcc if they are missing
 	scripts/need redis-server gcc
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run gofmt -w on:"; echo "$$unformatted"; exit 1; } >&2
 	$(GO) vet ./...
-	GORACE="atexit_sleep_ms=0 $$GORACE" CGO_ENABLED=1 $(GO) test -race -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 4 -timeout 15m ./tests ./...
+	GORACE="atexit_sleep_ms=0 $$GORACE" CGO_ENABLED=1 $(GO) test -vet=off -race -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -parallel 4 -timeout 15m ./tests ./...
 
 .PHONY: lint
 lint: lint-lua ## run golangci-lint and luacheck; builds golangci-lint if it is missing
