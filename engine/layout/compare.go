@@ -117,8 +117,8 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 	c.merge(found.twice)
 	for _, o := range groups {
 		o.server = c.locate(own, o.list, servers[o])
-		// If both layouts have only one server, and it is the same one, they place all keys there.
-		if len(own) > 1 || len(o.list) > 1 || o.server[0] != 0 {
+		// If both layouts have only one server, it is the one in whose record the other was found, and has all keys.
+		if len(own) > 1 || len(o.list) > 1 {
 			c.others = append(c.others, o)
 		}
 		found.others = append(found.others, o)

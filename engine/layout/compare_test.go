@@ -41,34 +41,36 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 		readings []*reading
 		others   int
 		twice    [][2]int
+		conflict bool
 		least    int // least contested keys of 3000
 		most     int // most contested keys of 3000
 	}{
-		{"nothing is known", ab, []*reading{nil, nil}, 0, nil, 0, 0},
-		{"all have one layout", ab, []*reading{record(entryOf(long, 0, ab, "me", "you")), record(entryOf(long, 1, ab, "me", "you"))}, 0, nil, 0, 0},
-		{"another has an additional node", ab, []*reading{record(entryOf(long, 0, abc, "you")), nil}, 1, nil, 900, 1100},
-		{"another lacks a node", abc, []*reading{record(entryOf(long, 0, ab, "you")), nil, nil}, 1, nil, 900, 1100},
-		{"both of these", ab, []*reading{record(entryOf(long, 0, abc, "you"), entryOf(long, 0, a, "they")), nil}, 2, nil, 1900, 2100},
-		{"another had one until now", ab, []*reading{record(entryOf(0, 0, abc, "you")), nil}, 0, nil, 0, 0},
-		{"one node with another name", a, []*reading{record(entryOf(long, 0, x, "you"))}, 1, nil, 0, 0},
+		{"nothing is known", ab, []*reading{nil, nil}, 0, nil, false, 0, 0},
+		{"all have one layout", ab, []*reading{record(entryOf(long, 0, ab, "me", "you")), record(entryOf(long, 1, ab, "me", "you"))}, 0, nil, false, 0, 0},
+		{"another has an additional node", ab, []*reading{record(entryOf(long, 0, abc, "you")), nil}, 1, nil, true, 900, 1100},
+		{"another lacks a node", abc, []*reading{record(entryOf(long, 0, ab, "you")), nil, nil}, 1, nil, true, 900, 1100},
+		{"this one has one node, and another has two", a, []*reading{record(entryOf(long, 0, ab, "you"))}, 1, nil, true, 1350, 1650},
+		{"both of these", ab, []*reading{record(entryOf(long, 0, abc, "you"), entryOf(long, 0, a, "they")), nil}, 2, nil, true, 1900, 2100},
+		{"another had one until now", ab, []*reading{record(entryOf(0, 0, abc, "you")), nil}, 0, nil, false, 0, 0},
+		{"one node with another name", a, []*reading{record(entryOf(long, 0, x, "you"))}, 1, nil, false, 0, 0},
 		{"one of two nodes has another name, so that keys hash differently", ab,
-			[]*reading{record(entryOf(long, 1, xb, "you")), record(entryOf(long, 0, xb, "you"))}, 1, nil, 900, 2000},
+			[]*reading{record(entryOf(long, 1, xb, "you")), record(entryOf(long, 0, xb, "you"))}, 1, nil, true, 900, 2000},
 		{"a server is listed twice", ab,
-			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me")), record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, 0, 0},
+			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me")), record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"))}, 0, [][2]int{{0, 1}}, false, 0, 0},
 		{"a server is listed twice, and another proxy lists it once", ab,
-			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"), entryOf(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, 0, 0},
+			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "me"), entryOf(long, 0, a, "you")), nil}, 1, [][2]int{{0, 1}}, true, 0, 0},
 		{"another reaches other servers by the same names", ab,
-			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")), record(entryOf(long, 1, ab, "me"), entryOf(long, 0, ab, "you"))}, 1, nil, 3000, 3000},
-		{"this proxy has just started", ab, []*reading{{entries: []entry{entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")}}, nil}, 0, nil, 0, 0},
-		{"this proxy found no room in the record", ab, []*reading{record(entryOf(long, 1, ab, "you")), nil}, 0, nil, 0, 0},
+			[]*reading{record(entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")), record(entryOf(long, 1, ab, "me"), entryOf(long, 0, ab, "you"))}, 1, nil, true, 3000, 3000},
+		{"this proxy has just started", ab, []*reading{{entries: []entry{entryOf(long, 0, ab, "me"), entryOf(long, 1, ab, "you")}}, nil}, 0, nil, false, 0, 0},
+		{"this proxy found no room in the record", ab, []*reading{record(entryOf(long, 1, ab, "you")), nil}, 0, nil, false, 0, 0},
 	} {
 		found := compare(row.own, "me", row.readings, now)
 		require.Len(t, found.others, row.others, row.what)
 		require.Equal(t, row.twice, found.twice, row.what)
-		if row.most == 0 && found.conflict == nil {
+		require.Equal(t, row.conflict, found.conflict != nil, row.what)
+		if !row.conflict {
 			continue
 		}
-		require.NotNil(t, found.conflict, row.what)
 		n := contested(found.conflict, 1)
 		require.GreaterOrEqual(t, n, row.least, row.what)
 		require.LessOrEqual(t, n, row.most, row.what)
