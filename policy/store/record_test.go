@@ -46,7 +46,8 @@ func TestOnlyRecordsAreDecoded(t *testing.T) {
 		header(1, 12, xxhash.Sum64String(text)+1) + text:                                 "its text does not match the checksum",
 		header(1, 12, xxhash.Sum64String(text)) + strings.Repeat("x", policy.MaxText+20): "its text is longer than 8388608 bytes",
 	} {
-		_, _, err := decode([]byte(stored))
+		_, line, err := decode([]byte(stored))
+		require.LessOrEqual(t, len(line), maxLine, "%.80q", stored)
 		require.ErrorAs(t, err, new(damage), "%.80q", stored)
 		require.ErrorContains(t, err, want, "%.80q", stored)
 		require.NotContains(t, err.Error(), "\n")

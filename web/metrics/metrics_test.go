@@ -128,11 +128,13 @@ func TestStatsOfINFOAreMetrics(t *testing.T) {
 			{Name: "keys", Value: 7, Metric: "keys", Help: "Keys."},
 			{Name: "a", Value: 3, Metric: "closed_total", Reason: "a", Help: "Closed."},
 			{Name: "b", Value: 4, Metric: "closed_total", Reason: "b", Help: "Closed."},
+			{Name: "c", Value: 5, Metric: "checks_total", Result: "refused", Help: "Checks."},
 		}
 	}
 	text := scrape(t, c, false)
 	require.Contains(t, text, "# TYPE rlproxy_keys gauge\nrlproxy_keys 7\n")
 	require.Contains(t, text, "# TYPE rlproxy_closed_total counter\nrlproxy_closed_total{reason=\"a\"} 3\nrlproxy_closed_total{reason=\"b\"} 4\n")
+	require.Contains(t, text, "\nrlproxy_checks_total{result=\"refused\"} 5\n")
 	require.NotContains(t, text, "embedded")
 }
 
@@ -213,6 +215,14 @@ func TestStrangeKeysDoNotBreakTheScrape(t *testing.T) {
 	require.True(t, seen[`\x00\"\\\n`] || seen["\x00\\\"\\\\\\n"], "%q", text)
 	require.True(t, seen[strings.Repeat("x", maxLabel)], "a key that fits was cut")
 	require.Contains(t, text, "\nrlproxy_build_info")
+}
+
+// A key may be the same text as the label that another one has. Two series with it would fail the scrape.
+func TestKeyThatIsTheLabelOfAnother(t *testing.T) {
+	t.Parallel()
+	const key = "\xff"
+	c, _ := observed(t, key, keyLabel([]byte(key)))
+	require.Len(t, keySeries.FindAllString(scrape(t, c, true), -1), 1)
 }
 
 // goneClient is the connection of a client that has closed it.
