@@ -99,14 +99,13 @@ func encode(keys []observe.HotKey, seq int64) []byte {
 	return b
 }
 
-// pick returns at most maxKeys of the keys: half of them because they are the busiest, and
-// the others because they are denied most often.
+// pick returns at most maxKeys of the keys, which are sorted by rate: half of them because they are the
+// busiest, and the others because they are denied most often.
 func pick(keys []observe.HotKey) []observe.HotKey {
 	if len(keys) <= maxKeys {
 		return keys
 	}
 	keys = slices.Clone(keys)
-	observe.Sort(keys, observe.ByRate)
 	observe.Sort(keys[maxKeys/2:], observe.ByDenied)
 	return keys[:maxKeys]
 }
