@@ -105,6 +105,8 @@ func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
 		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "default-src 'none'", path)
 		require.Contains(t, answer.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'", path)
 		require.Equal(t, "nosniff", answer.Header.Get("X-Content-Type-Options"), path)
+		require.Equal(t, "DENY", answer.Header.Get("X-Frame-Options"), path)
+		require.Equal(t, "same-origin", answer.Header.Get("Cross-Origin-Resource-Policy"), path)
 		require.Equal(t, "no-referrer", answer.Header.Get("Referrer-Policy"), path)
 		require.Equal(t, "no-store", answer.Header.Get("Cache-Control"), path)
 		require.Empty(t, answer.Header.Get("Access-Control-Allow-Origin"), path)

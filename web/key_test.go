@@ -60,13 +60,27 @@ func TestKeyShowsItsStates(t *testing.T) {
 	}
 }
 
+func TestUsersSeeOnlyTheKeysThatTheyMay(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t, "default off", "shop on >hush %R~shop* +@ratelimit", "mute on >hush ~* +@all -rl.inspect", "blind on >hush %W~* +@all")}, NoNodes, nil)
+	for user, want := range map[string]int{"shop": 200, "mute": 403, "blind": 403} {
+		code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), user+":hush")
+		require.Equal(t, want, code, "%s: %s", user, body)
+	}
+	code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("mail")), "shop:hush")
+	require.Equal(t, http.StatusForbidden, code)
+	require.JSONEq(t, `{"error":"the user may not run rl.inspect on this key"}`, body)
+}
+
 func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 	t.Parallel()
 	rules := Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop* +@ratelimit", "view on >hush %R~* +@all")}
 	s := start(t, rules, NoNodes, nil)
 	var resets []string // used only by the goroutine of the current request
 	s.engine.answers(func(r *engine.Request, a *engine.Result) {
-		if r.Op == engine.OpReset {
+		if strings.HasPrefix(string(r.Key), "away") {
+			a.Err = &engine.Unavailable{Node: "a:1", Why: "no answer in time"}
+		} else if r.Op == engine.OpReset {
 			resets = append(resets, string(r.Key))
 			a.Reset = string(r.Key) == "shop" || string(r.Key) == "trial\xffs" // a key, and a shadow
 		}
@@ -81,6 +95,7 @@ func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 		{"boss:hush", body("none"), 200, `{"reset":false}`},
 		{"boss:hush", body("trial"), 200, `{"reset":true}`},
 		{"shop:hush", body("shop"), 200, `{"reset":true}`},
+		{"boss:hush", body("away"), 503, `{"error":"UNAVAILABLE a:1: no answer in time"}`},
 		{"shop:hush", body("mail"), 403, `{"error":"the user may not run rl.reset on this key"}`},
 		{"view:hush", body("shop"), 403, `{"error":"the user may not run rl.reset on this key"}`},
 		{"", body("shop"), 401, `{"error":"a name and a password are needed"}`},
@@ -91,7 +106,7 @@ func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 	}
 	require.Equal(t, []string{"shop", "shop\xffs", "none", "none\xffs", "trial", "trial\xffs", "shop", "shop\xffs"}, resets, "keys and their shadows")
 
-	for _, wrong := range []string{"", "{", `{"id":1}`, `{"id":"c2hvcA","more":1}`, `{"id":""}`, `{"id":"` + strings.Repeat("A", 2*maxBody) + `"}`} {
+	for _, wrong := range []string{"", "{", `{"id":1}`, `{"id":"c2hvcA","more":1}`, `{"id":""}`, `{"id":"c2hvcA"` + strings.Repeat(" ", maxBody) + `}`} {
 		code, says := s.post(t, wrong, "boss:hush")
 		require.Equal(t, http.StatusBadRequest, code, wrong)
 		var e struct{ Error string }
