@@ -80,23 +80,24 @@ end
 
 -- admit_one answers one request with the spec `spec_text` and the fields `text` of its id.
 function lib.admit_one(key, clock, spec_text, text)
-  local q = spec.of(spec_text)
-  if q.cost == 0 then return pack('>BI6', 0, clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
+  local q, reply, now = spec.of(spec_text)
+  if q.cost == 0 then return pack('>I7', clock) .. lib.answer(record.open(key, clock), q, 1, lib.charge) end
   by_id.open(text, key, clock)
-  local reply, now -- the reply begins with the byte 0 and the clock
   if not id.found and id.last <= clock and not ids.full() then
     if id.kind == ONCE then
       reply, now = lib.entry(q, key, clock, clock)
     else
       id.till = holds.deadline(clock, ttl)
-      reply, now = fast_holds.reserve(q, id.till, release == 1, key, clock)
+      reply, now = fast_holds.reserve(q, id.till, release == 1, key, clock), clock
+      if reply then reply = pack('>I7', clock) .. reply end
     end
   end
   if not reply then
     local rec = ids.record(clock)
     local known = by_id.again(rec, q, clock)
     if known then return known end
-    reply, now = pack('>I7', clock) .. lib.answer(rec, q, 1, by_id.take), rec.now
+    reply, now = lib.answer(rec, q, 1, by_id.take)
+    reply = pack('>I7', clock) .. reply
   end
   by_id.remember(q, now, reply)
   return reply

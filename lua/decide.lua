@@ -2,12 +2,12 @@
 --
 -- For each entry, answer reads the first bytes of the key's record and calls
 --   fast_path   for nearly all entries. It reads fields at offsets that the record's directory determines, and lets the
---               algorithm's straight function decide and pack the bytes to store. Three cases differ from one window that is
---               the whole record: beside (one window among other states, or of a split key), together (several windows), and
---               long_log (a patched record). fast_path returns nothing if it cannot decide.
+--               algorithm's straight function decide and pack the bytes to store. Two cases differ from one window that is
+--               the whole record: beside (one window among other states, or of a split key) and together (several windows).
+--               fast_path returns nothing if it cannot decide.
 --   slow_path   otherwise. reset deletes a key. For any other entry, record.load reads the record into memory, and
---               lib.answer decides: holds.weigh finds the states and the units in use; lease.summary, home.decide or shard.ask
---               decide for a split key; take (lib.charge) charges; holds.room_at computes when there is room again after a
+--               lib.answer decides: holds.weigh finds the states and the units in use; home.decide or shard.ask decides for a
+--               split key; take (lib.charge) charges; holds.room_at computes when there is room again after a
 --               denial; record.save writes the record.
 -- Both give the same reply and store the same record, byte for byte. If either raises an error, lib.failure makes the reply,
 -- and the batch continues with the next entry. rl_admit and rl_all also use lib.entry and lib.answer.
@@ -38,10 +38,9 @@ local lib = ...
 
 local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
-local layout, record, rate, spec, holds, lease, home, shard, slide =
-  lib.layout, lib.record, lib.rate, lib.spec, lib.holds, lib.lease, lib.home, lib.shard, lib.slide
-local RESET, SLIDE, COUNTER, HOLDS = layout.RESET, layout.SLIDE, layout.COUNTER, layout.HOLDS
-local ENTRY, CELL = layout.ENTRY_BYTES, layout.CELL_BYTES
+local layout, record, rate, spec, holds, lease, home, shard =
+  lib.layout, lib.record, lib.rate, lib.spec, lib.holds, lib.lease, lib.home, lib.shard
+local RESET, SLIDE, HOLDS = layout.RESET, layout.SLIDE, layout.HOLDS
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
 
@@ -66,6 +65,7 @@ local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 
 -- answer decides any entry from the record in memory, by the five operations of its algorithm: any number of windows, records
 -- of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to save the record.
+-- answer returns the reply, and the ms by which the windows were decided.
 function lib.answer(rec, q, requests, take)
   local key, clock, n, limits, strict, needs = rec.key, rec.clock, q.count, q.limits, q.strict, q.needs
   local granted = requests
@@ -74,25 +74,17 @@ function lib.answer(rec, q, requests, take)
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
   local rated = q.interval > 0
-  if rec.lease and not rated and q.kind ~= layout.CONCURRENCY or q.shard then -- rates and leases are never split
-    -- Within the lease summary's bound all requests are granted without reading the lease record.
-    local bound, offset
-    if rec.lease and n == 1 and q.cost > 0 then bound, offset, shards = lease.summary(q, rec.lease.summary, 1, clock) end
-    if bound and floor((bound - uses[1]) / needs) >= requests and not (q.shard and rec.now > clock) then
-      granted, uses[1] = requests, uses[1] + offset
-    elseif q.shard then
-      local rooms
-      granted, rooms, refusal, keep = shard.ask(rec, q, states, uses, requests)
-      for i = 1, n do uses[i] = limits[i] - (rooms[i] or 0) end
-    else
-      local h = home.lent(rec)
-      shards = h and h.shards or 0
-      if h then
-        local room, recalls
-        granted, room, recalls = home.decide(h, clock, q, uses, requests, nil, 0, {})
-        for i = 1, n do uses[i] = limits[i] - room[i] end
-        open = #recalls > 0 and granted < requests or q.cost == 0
-      end
+  if q.shard then
+    local rooms
+    granted, rooms, refusal, keep = shard.ask(rec, q, states, uses, requests)
+    for i = 1, n do uses[i] = limits[i] - (rooms[i] or 0) end
+  elseif rec.lease and not rated and q.kind ~= layout.CONCURRENCY then -- rates and leases are never split
+    local h = home.lent(rec)
+    if h then
+      local room, recalls
+      granted, room, recalls = home.decide(h, clock, q, uses, requests, nil, 0, {})
+      for i = 1, n do uses[i] = limits[i] - room[i] end
+      shards, open = h.shards, #recalls > 0 and granted < requests or q.cost == 0
     end
   end
   local units = granted * q.cost
@@ -120,10 +112,8 @@ function lib.answer(rec, q, requests, take)
     head = pack('>B', rec.held and layout.HELD or layout.DECIDED)
   end
   if rec.held then head = head .. pack('>I3', rec.lapsed) end
-  out[1] = head .. pack('>I4I3', granted, calls)
-  if not q.shard then return concat(out, '', 1, n + 1) end
-  out[n + 2] = pack('>I2', #refusal) .. refusal
-  return concat(out, '', 1, n + 2)
+  out[1], out[n + 2] = head .. pack('>I4I3', granted, calls), q.shard and pack('>I2', #refusal) .. refusal or ''
+  return concat(out, '', 1, n + 2), rec.now
 end
 
 -- slow_path answers the entries that the fast path cannot.
@@ -146,8 +136,9 @@ function lib.charge(rec, q, sts, units)
 end
 
 -- beside is the fast path of one window when the record has other states too, or belongs to the home or a shard of a split
--- key. j is the index of the window's state. At a split key with held units, the slow path decides.
-local function beside(q, d, j, key, s, clock, requests)
+-- key. j is the index of the window's state. long says whether the record is patched. At a split key with held units, the slow
+-- path decides.
+local function beside(q, d, j, key, s, clock, requests, long)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   local bound, offset, shards = nil, 0, 0
   local held, twin, outlast, last_charge, last_release = d.held -- twin: the index of the state of the window's own held units
@@ -158,16 +149,14 @@ local function beside(q, d, j, key, s, clock, requests)
       local last = unpack('>I6', s, at[i])
       if last + d.keep[i] < clock then return end -- the slow path drops the state
       if last > now then now = last end
-      if areas and last + d.lives[i] > stored then stored = last + d.lives[i] end
-      if i < j and kinds[i] == SLIDE then
-        begin = begin + unpack('>I3', s, at[i] + SLOTS_AT) * ENTRY
-      elseif i < j and kinds[i] == COUNTER and d.buckets[i] > 1 then
-        begin = begin + (d.buckets[i] + 1) * layout.COUNTER_BYTES
-      elseif held and kinds[i] > HOLDS then
+      if held and kinds[i] > HOLDS then
         local units, charge, release = holds.beside(s, at[i], clock)
         if not units then return end
         if i == d.twins[j] then twin, offset, last_charge, last_release = i, units, charge, release end
-        if i < j then begin = begin + unpack('>I3', s, at[i] + SLOTS_AT) * CELL end
+      end
+      if areas then
+        if last + d.lives[i] > stored then stored = last + d.lives[i] end
+        if i < j then begin = begin + (d.slots[i] and unpack('>I3', s, at[i] + SLOTS_AT) * d.slots[i] or d.counters[i]) end
       end
     end
   end
@@ -188,10 +177,12 @@ local function beside(q, d, j, key, s, clock, requests)
   if q.shard and (not bound or now > clock) then return end
   local from = at[j]
   local granted, calls, used, room, last, newest, fields, expires, moves =
-    q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '', outlast)
+    q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '', outlast, long and key)
   if not granted then return end
   moves = moves and expires > stored
-  if fields and (not areas or from + #fields > #s) then -- the bytes before them stay as they are
+  if long then
+    if moves then record.expire(key, expires, 'GT') end
+  elseif fields and (not areas or from + #fields > #s) then -- the bytes before them stay as they are
     if areas and from + #fields > d.inline then return end
     call('SETRANGE', key, d.offsets[j], fields)
     if moves then record.expire(key, expires, 'GT') end
@@ -234,30 +225,10 @@ local function together(q, d, key, s, clock, requests)
   return pack('>I8c0', granted * SHIFT + rated, usages)
 end
 
--- long_log is the fast path for a patched record that has only a log, at index j, and its held units if there are any. s is its
--- first bytes.
-local function long_log(q, d, j, key, s, clock, requests)
-  local twin, begin = d.twins[j], d.head + 1
-  if q.kind ~= SLIDE or q.count > 1 or d.count > (twin and 2 or 1) or q.shard then return end
-  local bound, units, last_charge, last_release
-  if twin then
-    units, last_charge, last_release = holds.beside(s, d.at[twin], clock)
-    if not units then return end
-    if last_release > 0 then bound = q.limits[1] - units end
-    if twin < j then begin = begin + unpack('>I3', s, d.at[twin] + SLOTS_AT) * CELL end
-  end
-  local granted, calls, used, room, last, moves = slide.patched(q, key, s, d.at[j], begin, clock, requests, bound, units)
-  if not granted then return end
-  if moves then record.expire(key, last + q.windows[1], twin and 'GT') end
-  if not twin then return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, 0), last end
-  last = holds.reported(SLIDE, q.windows[1], d.limits[twin], last, last_charge, last_release)
-  return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + units, room, last, 0), last
-end
-
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with unchanged
--- limits and is inline or a single log. Otherwise it returns nothing, and has written nothing. For one window it also returns
--- the newest admission that it reports; several windows it only decides by the clock. If it is given `front`, a number of 7
--- bytes, the reply may begin with it, which saves a string; then the third result is true.
+-- limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing. For one window it also
+-- returns the newest admission that it reports; several windows it only decides by the clock. If it is given `front`, a number of
+-- 7 bytes, the reply may begin with it, which saves a string; then the third result is true.
 local function fast_path(q, key, s, clock, requests, front)
   local d, places = q.directory, q.places
   if s == '' then
@@ -268,14 +239,17 @@ local function fast_path(q, key, s, clock, requests, front)
     if q.areas and #s >= max(d.head, layout.INLINE) and #s < d.inline then s = call('GETRANGE', key, '0', d.last) end
   end
   if not places or #s < d.head and s ~= '' then return end
-  if q.areas and #s >= d.inline then return long_log(q, d, places[1], key, s, clock, requests) end
-  if q.count > 1 then return places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
-  if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests) end
+  local long = q.areas and #s >= d.inline
+  if long and q.kind ~= SLIDE then return end
+  if q.count > 1 then return not long and places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
+  if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests, long) end
   if q.shard then return end
   local granted, calls, used, room, last, newest, packed, expires, moves =
-    q.straight(q, 1, s, d.at[1], d.head + 1, clock, clock, requests, nil, d.text)
+    q.straight(q, 1, s, d.at[1], d.head + 1, clock, clock, requests, nil, d.text, nil, long and key)
   if not granted then return end
-  if packed then
+  if long then
+    if moves then record.expire(key, expires) end
+  elseif packed then
     if #packed >= d.inline then return end
     record.store(key, s, packed, expires, moves, true)
   end
@@ -289,17 +263,15 @@ end
 function lib.entry(q, key, clock, front)
   local s = call('GETRANGE', key, '0', q.last)
   local reply, newest, fronted = fast_path(q, key, s, clock, 1, front)
-  if reply then
-    if front and not fronted then reply = pack('>I7', front) .. reply end
+  local now = clock
+  if not reply then
+    reply, now = slow_path(q, key, s, clock, 1)
+  elseif newest and newest > clock and s ~= '' then
     -- The newest admission is never earlier than the newest charge, but in a log with a grid it may be later.
-    if not newest or newest <= clock or s == '' then return reply, clock end
-    local d, now = q.directory, clock
+    local d = q.directory
     for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
-    return reply, now
   end
-  local rec = record.load(key, clock, s, s ~= '' and q.directory)
-  reply = lib.answer(rec, q, 1, lib.charge)
-  return front and pack('>I7', front) .. reply or reply, rec.now
+  return front and not fronted and pack('>I7', front) .. reply or reply, now
 end
 
 local replies, done = {}, 0

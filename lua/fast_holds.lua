@@ -122,16 +122,16 @@ local ANY = 2 ^ 50 -- in place of a limit: any cost fits
 -- The spec that ask passes on, see spec.lua.
 local asked = { windows = {}, limits = {}, needs = 0, cost = 0, only_by_clock = true }
 
--- ask has the log, which may not exist yet, decided by slide.straight, or by slide.patched, which also writes it if the record
--- is long. It asks for the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
+-- ask has the log, which may not exist yet, decided by slide.straight, which also writes it if the record is long. It asks for
+-- the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
 local function ask(q, key, clock, wanted, cost, bound)
   if q.kind == CONCURRENCY then -- nothing is charged
     if bound >= wanted then return 1, 0, 0, 0, 0 end
     return
   end
   asked.windows, asked.limits, asked.needs, asked.cost = q.windows, q.limits, wanted, cost
-  if long and form.log then return slide.patched(asked, key, s, form.log, entries, clock, 1, bound, units) end
-  return slide.straight(asked, 1, form.log and s or '', form.log, entries, clock, clock, 1, bound, nil, units)
+  local log = form.log
+  return slide.straight(asked, 1, log and s or '', log, entries, clock, clock, 1, bound, nil, units, long and log and key)
 end
 
 -- ends returns the last ms at which the first cells that have `over` units count in the window of a log.
@@ -157,8 +157,8 @@ local function store(key, to, now, expires)
   return true
 end
 
--- reserve holds units until the deadline `till`, if there is room. It returns the reply of rl_admit and the ms of the decision.
--- It returns nothing, and has written nothing, if the slow path has to decide.
+-- reserve holds units until the deadline `till`, if there is room. It returns the reply of an entry, see decide.lua. It returns
+-- nothing, and has written nothing, if the slow path has to decide.
 function fast_holds.reserve(q, till, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost
@@ -169,8 +169,8 @@ function fast_holds.reserve(q, till, release, key, clock)
   if bound == ANY then granted, room = 0, ends(q, units - most, newest) + 1 end
   if granted == 0 then
     newest = reported(q, newest)
-    if not form.held then return pack('>I7I8I6I6I6I6', clock, rated, used, room, newest, 0), clock end
-    return pack('>I7I4I7I6I6I6I6', clock, layout.HELD * SHIFT, rated, used, room, newest, 0), clock
+    if not form.held then return pack('>I8I6I6I6I6', rated, used, room, newest, 0) end
+    return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, rated, used, room, newest, 0)
   end
   local at, had, in_cell = seek(till)
   local there = in_cell > 0
@@ -194,7 +194,7 @@ function fast_holds.reserve(q, till, release, key, clock)
     end
     if not store(key, to, now, expires) then return end
   end
-  return pack('>I7I4I7I6I12I6', clock, layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0), clock
+  return pack('>I4I7I6I12I6', layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0)
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the

@@ -64,14 +64,14 @@ local layout = {
 lib.layout = layout
 
 -- FIELDS describes the fields of a state, by kind: bytes is their size, read sets them in a state's table from s at an index,
--- and write packs them.
+-- and write packs them. If the state's area has slots, slot is the size of one.
 layout.FIELDS = {
   -- last: the ms of the newest call that charged. rate: how many calls charged in the second before that of last, 2
   -- bytes, and in that of last, 2 bytes, see rate.lua. count, slots, first: the ring's number of entries, its number of slots,
   -- and the slot of its oldest entry. base, total: the running totals before the oldest entry and after the newest. newest:
   -- the ms of the newest entry.
   [layout.SLIDE] = {
-    bytes = 37,
+    bytes = 37, slot = layout.ENTRY_BYTES,
     read = function(st, s, at)
       st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest =
         unpack('>I6I4I3I3I3I6I6I6', s, at)
@@ -102,7 +102,7 @@ layout.FIELDS[layout.FIXED] = layout.FIELDS[layout.COUNTER]
 -- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area. ending: the
 -- last ms at which the lease record matters. summary: see lease.lua. A lease record is not charged: last and rate stay 0.
 layout.FIELDS[layout.HOME] = {
-  bytes = 12 + layout.SUMMARY_BYTES,
+  bytes = 12 + layout.SUMMARY_BYTES, slot = 1,
   read = function(st, s, at)
     st.last, st.rate, st.size, st.slots, st.ending, st.summary = 0, 0, unpack('>I3I3I6c40', s, at)
   end,
@@ -115,7 +115,7 @@ layout.FIELDS[layout.SHARD] = layout.FIELDS[layout.HOME]
 -- how many holds have lapsed. last_charge, last_release: the latest deadlines of units to charge and to release, 0 without any.
 -- next: the earliest deadline, 0 without cells. The fast path reads it instead of the cells.
 local HELD = {
-  bytes = 53,
+  bytes = 53, slot = layout.CELL_BYTES,
   read = function(st, s, at)
     st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.last_charge, st.last_release, st.next =
       unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, at)
@@ -147,14 +147,13 @@ function layout.fields_of(kind, buckets)
   return kind == layout.COUNTER and buckets == 1 and PAIR or layout.FIELDS[kind]
 end
 
-local SLIDE, HOLDS, ENTRY, CELL = layout.SLIDE, layout.HOLDS, layout.ENTRY_BYTES, layout.CELL_BYTES
+-- counters_bytes returns the size of the area of a kind of state that has no slots.
+function layout.counters_bytes(kind, buckets)
+  return kind == layout.COUNTER and buckets > 1 and (buckets + 1) * layout.COUNTER_BYTES or 0
+end
 
 -- area_bytes returns the size of a state's area.
 function layout.area_bytes(st)
-  local kind = st.kind
-  if kind == SLIDE then return st.slots * ENTRY end
-  if kind > HOLDS then return st.slots * CELL end
-  if kind == layout.COUNTER and st.buckets > 1 then return (st.buckets + 1) * layout.COUNTER_BYTES end
-  if kind == layout.HOME or kind == layout.SHARD then return st.slots end
-  return 0
+  local slot = layout.FIELDS[st.kind].slot
+  return slot and st.slots * slot or layout.counters_bytes(st.kind, st.buckets)
 end

@@ -448,7 +448,7 @@ func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
 				a := w.decide(base+100+i, r, 0, 1)
 				require.EqualValues(t, 1, a.Granted)
 				require.Equal(t, shards, a.Shards)
-				require.Equal(t, path{kind != limit.Slide, wire.AtHome, kind, true}, w.last)
+				require.Equal(t, path{true, wire.AtHome, kind, true}, w.last)
 			}
 		})
 	}

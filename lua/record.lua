@@ -110,12 +110,13 @@ end
 --   fields              how to read and write its fields, see layout.FIELDS
 --   at, offsets         the index in the record at which its fields begin, and the same as text, counted from 0
 --   keep, lives         for how many ms after its last charge it may matter at most, and is stored at least
+--   slots, counters     the bytes of a slot of its area, or false, and the bytes of the area if it has no slots
 --   states              a table to read it into
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
-    keep = {}, lives = {}, states = {}, fields = {}, offsets = {}, twins = {}, lease = false, held = false,
-    inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
+    keep = {}, lives = {}, slots = {}, counters = {}, states = {}, fields = {}, offsets = {}, twins = {}, lease = false,
+    held = false, inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at = #s + 1
   for i = 1, count do
     local from = HEAD + (i - 1) * NAME
@@ -133,6 +134,7 @@ local directory_of = record.cache(1000, function(s, key)
     d.states[i] = record.state(kind, buckets, window)
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
     d.lives[i] = kind == SLIDE and window or 0
+    d.slots[i], d.counters[i] = fields.slot or false, layout.counters_bytes(kind, buckets)
     d.twins[i], d.fields[i], d.offsets[i], at = false, fields, tostring(at - 1), at + fields.bytes
   end
   d.head, d.last = at - 1, tostring(d.inline - 1)
@@ -216,17 +218,14 @@ function record.load(key, clock, s, d)
     rec[i], rec.count = st, i
     d.fields[i].read(st, s, d.at[i])
     st.limit, st.begin, st.held, st.asked = d.limits[i], begin, false, false
+    begin = begin + layout.area_bytes(st)
     if kind == SLIDE then
-      begin = begin + st.slots * ENTRY
       if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
         record.damaged(key, 'a log of ' .. st.slots .. ' slots')
       end
       if st.newest > st.last + layout.GRID then record.damaged(key, 'an admission after the newest charge') end
-    else
-      begin = begin + layout.area_bytes(st)
-      if kind > HOLDS and (st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS) then
-        record.damaged(key, st.cells .. ' deadlines of holds')
-      end
+    elseif kind > HOLDS and (st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS) then
+      record.damaged(key, st.cells .. ' deadlines of holds')
     end
     if i == d.lease then
       rec.lease = st

@@ -6,7 +6,7 @@
 local lib = ...
 
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
-local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
+local min, floor, ceil = math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
 local ENTRY, FIELDS = lib.layout.ENTRY_BYTES, lib.layout.FIELDS[lib.layout.SLIDE].bytes
 local WRAP, SHIFT = lib.layout.WRAP, lib.layout.SHIFT
@@ -37,11 +37,13 @@ local function entry(st, i)
   return unpack('>I6I6', s, at)
 end
 
--- halve returns the first entry from low to high for which late(ms, total) holds, as it does for high.
-local function halve(st, low, high, late)
+-- seek returns the first entry from low to high for which late(ms, total) holds, as it does for high. It is likely to be near
+-- low, so the first steps are short.
+local function seek(st, low, high, late)
+  local step = 1
   while low < high do
-    local mid = floor((low + high) / 2)
-    if late(entry(st, mid)) then high = mid else low = mid + 1 end
+    local mid = min(low + step - 1, floor((low + high) / 2))
+    if late(entry(st, mid)) then high = mid else low, step = mid + 1, 2 * step end
   end
   return low
 end
@@ -52,31 +54,20 @@ local function counts(ms) return ms >= oldest end
 local function enough(_, total) return (total - before) % WRAP >= wanted end
 
 -- usage returns the units in use. It sets gone, the number of entries that no longer count, and live, the running total
--- before the first entry that counts. It searches from the front, because every charge drops the entries that are gone.
+-- before the first entry that counts.
 function slide.usage(st, rec)
-  local gone, live, last = 0, st.base, st.count - 1
+  local gone, live, _ = st.count, st.base
   oldest = rec.now - st.window
-  if st.newest < oldest then
-    gone, live = last + 1, st.total
-  elseif last > 0 and not counts(entry(st, 0)) then
-    local low, high, _ = 1, min(1, last)
-    while high < last and not counts(entry(st, high)) do low, high = high + 1, min(2 * high, last) end
-    gone = halve(st, low, high, counts)
-    _, live = entry(st, gone - 1)
-  end
+  if st.newest >= oldest then gone = seek(st, 0, gone - 1, counts) end
+  if gone > 0 then _, live = entry(st, gone - 1) end
   st.gone, st.live, st.reported_last, st.reported_newest = gone, live, st.newest, 0
   return (st.total - live) % WRAP
 end
 
--- room_at returns the ms at which `over` units have left the window. It searches towards the front, from the last entry that
--- it can be: each entry has at least one unit.
+-- room_at returns the ms at which `over` units have left the window. Each entry has at least one unit.
 function slide.room_at(st, _, over)
   before, wanted = st.live, over
-  local gone = st.gone
-  local high = max(min(gone + over, st.count) - 1, gone)
-  local low = max(high - 1, gone)
-  while low > gone and enough(entry(st, low)) do high, low = low, max(3 * low - 2 * high, gone) end
-  local ms = entry(st, halve(st, low, high, enough))
+  local ms = entry(st, seek(st, st.gone, min(st.gone + over, st.count) - 1, enough))
   return ms + st.window + 1
 end
 
@@ -134,40 +125,67 @@ end
 
 function slide.matters_until(st) return st.newest + st.window end
 
--- straight decides the i-th window of a spec, for a number of requests. s is an inline record with the fields of its state at
+-- first_of returns the first of the entries low to high at which a number of 6 bytes, less base, is at least `least`, and high if
+-- none before it is. In s, the number of entry 0 is at index `at`.
+local function first_of(s, at, low, high, base, least)
+  while low < high do
+    local mid = (low + high - (low + high) % 2) / 2
+    if (unpack('>I6', s, at + mid * ENTRY) - base) % WRAP < least then low = mid + 1 else high = mid end
+  end
+  return low
+end
+
+-- straight decides the i-th window of a spec, for a number of requests. s is a record with the fields of its state at
 -- index `at` and its area at index begin, or s is empty. now is the latest ms in the record's other states, or the clock if
 -- that is later. At the home or a shard of a split key, bound takes the place of the limit. If head is given, straight returns
 -- the whole record, which begins with head. held is the units that are held until after the newest entry has left the window.
+-- If the record is patched, key is given, and s is its first bytes. Then straight reads some of the oldest entries, and writes
+-- the fields and the newest entry.
 --
 -- It returns the number of requests granted, the rate, the units used before, the ms at which there is room for another
 -- request, and last and newest of the reply. If it charges units, it also returns the packed fields, or the whole record; the
 -- last ms at which the state matters, and whether that has changed; the area, unless it returns the whole record; and the
--- index after the area that it read. It returns nothing if the slow path has to decide: for a record that no operation writes,
--- if not all requests fit within bound, and if there is no room before held units end.
-function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held)
+-- index after the area that it read. It returns nothing, and has written nothing, if the slow path has to decide: for a record
+-- that no operation writes, if not all requests fit within bound, if there is no room before held units end, and if more of a
+-- patched record has to be read or written.
+function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held, key)
   local window, limit, needs = q.windows[i], q.limits[i], q.needs
-  local last, calls, n, base, total, newest, gone = 0, 0, 0, 0, 0, 0, 0
-  if s ~= '' then
+  local front, from, gone, last, calls, n, base, total, newest = s, begin, 0
+  local ahead, slots, first, oldest_ms -- front has the first `ahead` entries at index from
+  if key then
+    last, calls, n, first, base, total, newest = unpack('>I6I4I6I3I6I6I6', s, at)
+    slots = n % SHIFT
+    n = (n - slots) / SHIFT
+    if n < 1 or n > slots or first >= slots or slots > SLOTS then return end
+    from, ahead = begin + first * ENTRY, slots - first
+    if ahead > FRONT then ahead = FRONT end
+    if ahead > n then ahead = n end
+    if from + ahead * ENTRY > #s + 1 then
+      front, from = call('GETRANGE', key, format('%d', from - 1), format('%d', from + ahead * ENTRY - 2)), 1
+      if #front < ahead * ENTRY then return end
+    end
+  elseif s ~= '' then
     last, calls, n, base, total, newest = unpack('>I6I4I6I9I6I6', s, at) -- base is WRAP or more unless the ring begins at slot 0
-    local slots = n % SHIFT
-    if n ~= slots * SHIFT + slots or n == 0 or base >= WRAP or begin + slots * ENTRY > #s + 1 then return end
-    n = slots
-    local front = unpack('>I6', s, begin)
+    ahead = n % SHIFT
+    if n ~= ahead * SHIFT + ahead or n == 0 or base >= WRAP or begin + ahead * ENTRY > #s + 1 then return end
+    n = ahead
+  else
+    last, calls, n, base, total, newest = 0, 0, 0, 0, 0, 0
+  end
+  if n > 0 then
     if last > now then
       if q.only_by_clock or last > clock + YEAR then return end
       now = last
     end
     if newest > last + GRID then return end
-    local first = now - window -- the first ms that counts
-    if newest < first then
+    local low = now - window -- the first ms that counts
+    oldest_ms = unpack('>I6', front, from)
+    if newest < low then
       gone, base = n, total
-    elseif front < first then
-      local low, high = 1, n - 1 -- the newest entry counts
-      while low < high do
-        local mid = (low + high - (low + high) % 2) / 2
-        if unpack('>I6', s, begin + mid * ENTRY) < first then low = mid + 1 else high = mid end
-      end
-      gone, base = low, unpack('>I6', s, begin + low * ENTRY - 6)
+    elseif oldest_ms < low then
+      gone = first_of(front, from, 1, min(ahead, n - 1), 0, low)
+      if gone == ahead then return end
+      base = unpack('>I6', front, from + gone * ENTRY - 6)
     end
   end
   local used, most = (total - base) % WRAP, limit - (held or 0)
@@ -179,104 +197,47 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
   else
     granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
-  local units, live, from, stop = granted * q.cost, s, begin + gone * ENTRY, begin + n * ENTRY -- what counts is in live, at from
-  local rated, fields, area, moves
+  local units, room = granted * q.cost, 0
+  if granted < requests then
+    local over = used + units + needs - most -- units that have to leave the window before there is room for one more request
+    if over > used then return end
+    if over > 0 then
+      local high = gone + over - 1 -- each entry has at least one unit
+      if high >= ahead then high = ahead == n and n - 1 or ahead end
+      local leaves = high > gone and first_of(front, from + 6, gone, high, base, over) or gone
+      if leaves == ahead then return end
+      room = (leaves > 0 and unpack('>I6', front, from + leaves * ENTRY) or oldest_ms) + window + 1
+      if room <= clock or room > clock + DELAY then return end
+      if granted == 0 then return 0, rate_at(clock, last, calls), used, room, newest, 0 end
+    else -- the requests have no cost
+      granted = requests
+    end
+  end
+  local stop, rated, fields, area, moves = begin + n * ENTRY
   if units > 0 then
-    local ms = now
+    local ms, kept = now, n - gone -- of the entry that gets the units; how many entries stay as they are
     if limit > 65536 then ms = ms + -ms % ceil(window / 65536) end
-    moves, n = newest ~= ms, n - gone
-    if n > 0 and newest >= ms then -- the units are added to the newest entry
-      ms, moves, live = newest, false, sub(s, from, stop - ENTRY - 1)
-    else
-      n, live = n + 1, sub(s, from, stop - 1)
-    end
+    moves = newest ~= ms
+    if kept > 0 and newest >= ms then ms, moves, kept = newest, false, kept - 1 end
+    n, total, newest = kept + 1, (total + units) % WRAP, ms
     calls, rated = charged(now, last, calls, clock)
-    total, newest, last = (total + units) % WRAP, ms, now
-    if head and begin == at + FIELDS and stop > #s then
-      fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, live, ms, total)
+    if key then
+      if n >= slots or slots > 256 and n * 4 < slots then return end
+      first = (first + gone) % slots
+      fields = pack('>I6I4I6I3I6I6I6', now, calls, n * SHIFT + slots, first, base, total, ms)
+      if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then -- it returns the record's length
+        record.damaged(key, 'it ends within its areas')
+      end
+      call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', ms, total))
     else
-      fields, area = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms), live .. pack('>I6I6', ms, total)
-      if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
+      local live = sub(s, begin + gone * ENTRY, begin + (gone + kept) * ENTRY - 1)
+      if head and begin == at + FIELDS and stop > #s then
+        fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, live, ms, total)
+      else
+        fields, area = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms), live .. pack('>I6I6', ms, total)
+        if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
+      end
     end
-    if granted < requests then live, from, gone = pack('>c0I6I6', live, ms, total), 1, 0 end
   end
-  if granted == requests or most >= used + units + needs then
-    if q.cost == 0 and granted > 0 then granted = requests end
-    return granted, rated or rate_at(clock, last, calls), used, 0, newest, 0, fields, newest + window, moves, area, stop
-  end
-  -- The ms at which enough units have left the window for one more request.
-  local over, low, high = used + units + needs - most, 0, n - gone - 1
-  if over > used + units then return end
-  if high >= over then high = over - 1 end -- each entry has at least one unit
-  while low < high do
-    local mid = (low + high - (low + high) % 2) / 2
-    if (unpack('>I6', live, from + mid * ENTRY + 6) - base) % WRAP < over then low = mid + 1 else high = mid end
-  end
-  local room = unpack('>I6', live, from + low * ENTRY) + window + 1
-  if room <= clock or room > clock + DELAY then return end
-  return granted, rated or rate_at(clock, last, calls), used, room, newest, 0, fields,
-    newest + window, moves, area, stop
-end
-
--- patched is the fast path of a log in a record that is too long to be inline. s is the part of the record that was read, with
--- the state's fields at index `at` and its area at index begin; bound and held are as in straight. patched reads the oldest
--- entries, and writes the fields and the newest entry. It returns the first five results of straight, and whether the ms of
--- the newest entry has changed. It returns nothing, and has written nothing, if the slow path has to decide: if not all requests
--- fit within bound, more than the oldest entries are needed, or the record has to be composed anew.
-function slide.patched(q, key, s, at, begin, clock, requests, bound, held)
-  local window, limit, needs = q.windows[1], q.limits[1], q.needs
-  local last, calls, n, slots, first, base, total, newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
-  if first >= slots or slots > SLOTS or n > slots or n < 1 or newest > last + GRID or last > clock + YEAR then return end
-  local now = last > clock and last or clock
-  local low = now - window -- the first ms that counts
-  local ahead = min(n, slots - first, FRONT) -- entries to look at
-  local front, from = s, begin + first * ENTRY
-  if from + ahead * ENTRY > #s + 1 then
-    front, from = call('GETRANGE', key, format('%d', from - 1), format('%d', from + ahead * ENTRY - 2)), 1
-    if #front < ahead * ENTRY then return end
-  end
-  local gone, ms, live = 0, unpack('>I6I6', front, from)
-  while ms < low do
-    gone, base = gone + 1, live
-    if gone == ahead then return end
-    ms, live = unpack('>I6I6', front, from + gone * ENTRY)
-  end
-  local used = (total - base) % WRAP
-  if used > UNITS then return end
-  local most = limit - (held or 0)
-  local granted, room = (bound or most) - used, 0
-  if granted >= requests * needs then
-    granted = requests
-  elseif bound then
-    return
-  else
-    granted = granted > 0 and (granted - granted % needs) / needs or 0
-    if q.cost == 0 and granted > 0 then granted = requests end
-  end
-  local units, rated = granted * q.cost
-  if granted < requests then -- find when enough units have left the window
-    local over, i = used + units + needs - most, gone
-    while (live - base) % WRAP < over do
-      i = i + 1
-      if i == ahead then return end
-      ms, live = unpack('>I6I6', front, from + i * ENTRY)
-    end
-    room = ms + window + 1
-    if room <= clock or room > clock + DELAY then return end
-  end
-  if units == 0 then return granted, rate_at(clock, last, calls), used, room, newest, false end
-  local kept, moment = n - gone, now
-  if limit > 65536 then moment = moment + -moment % ceil(window / 65536) end
-  if newest >= moment then moment, kept = newest, kept - 1 end
-  n = kept + 1
-  if n >= slots or slots > 256 and n * 4 < slots then return end
-  first = (first + gone) % slots
-  calls, rated = charged(now, last, calls, clock)
-  total = (total + units) % WRAP
-  local fields = pack('>I6I4I6I3I6I6I6', now, calls, n * SHIFT + slots, first, base, total, moment)
-  if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then -- it returns the record's length
-    record.damaged(key, 'it ends within its areas')
-  end
-  call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', moment, total))
-  return granted, rated, used, room, moment, moment ~= newest
+  return granted, rated or rate_at(clock, last, calls), used, room, newest, 0, fields, newest + window, moves, area, stop
 end

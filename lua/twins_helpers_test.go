@@ -43,7 +43,7 @@ type path struct {
 	patched bool // the record is not inline
 }
 
-// Hashes of variants of the library. slowOnly has no fast path and no lease summaries. fastOnly has no slow path: an entry
+// Hashes of variants of the library. slowOnly has no fast path. fastOnly has no slow path: an entry
 // that needs it fails, and writes nothing.
 const (
 	slowOnly = "5100500510ff"
@@ -64,7 +64,6 @@ func startTwins(t *testing.T) *twins {
 		w.server.Do("FUNCTION", "LOAD", source)
 	}
 	variant(slowOnly, "s = call('GETRANGE', key, '0', d.last) end\n  end\n", "  do return end ",
-		"function lease.summary(q, s, at, clock)\n", "do return nil, 0, 0 end ",
 		"local function read(q, key, clock, release)\n", "do return end ")
 	variant(fastOnly, "local function slow_path(q, key, s, clock, requests)\n", "error('the slow path') ",
 		"function ids.record(clock)\n", "error('the slow path') ")
