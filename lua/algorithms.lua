@@ -1,8 +1,8 @@
 -- algorithms.lua: the table of algorithms.
 --
--- An algorithm is five operations on a state's table. st.limit is the limit as last charged.
+-- An algorithm is four operations on a state's table. st.limit is the limit as last charged. All fields of a state without
+-- admissions are 0.
 --
---   fresh(st)                              sets the fields of a state without admissions
 --   usage(st, rec, strict, spec)           returns the units that count now, and must be called before charge and room_at.
 --                                          spec is that of the request, if there is one
 --   charge(st, rec, limit, units)          admits units now
@@ -13,7 +13,7 @@
 -- proxy computes from them when nothing is used any more.
 --
 -- An algorithm may have one more function, straight, which decides the most common case in one step: one window of an inline
--- record. It gives the same reply and stores the same bytes as the five operations.
+-- record. It gives the same reply and stores the same bytes as the operations.
 local lib = ...
 
 local layout = lib.layout

@@ -12,12 +12,6 @@ local BYTES, FIELDS = lib.layout.COUNTER_BYTES, lib.layout.FIELDS[lib.layout.COU
 local counter = {}
 lib.counter = counter
 
--- fresh sets the area to empty counters.
-function counter.fresh(st)
-  st.last, st.rate, st.used = 0, 0, 0
-  st.area = zeros('\0', (st.buckets + 1) * BYTES)
-end
-
 -- held returns the counter of sub-window k. Those after it, up to sub-window last, are read along with it.
 local function held(st, k, last)
   local slots = st.buckets + 1
@@ -112,7 +106,7 @@ function counter.matters_until(st)
   return ceil((floor(st.last * n / window) + n + 1) * window / n) - 1
 end
 
--- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the five operations.
+-- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local n, window, limit, needs, strict = q.buckets, q.windows[i], q.limits[i], q.needs, q.strict
   local stop, last, calls, rest, oldest, current, newest = begin, 0, 0, 0, 0, 0, 0

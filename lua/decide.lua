@@ -63,7 +63,7 @@ end
 
 local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 
--- answer decides any entry from the record in memory, by the five operations of its algorithm: any number of windows, records
+-- answer decides any entry from the record in memory, by the operations of its algorithm: any number of windows, records
 -- of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to save the record.
 -- answer returns the reply, and the ms by which the windows were decided.
 function lib.answer(rec, q, requests, take)

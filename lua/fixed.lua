@@ -7,8 +7,6 @@ local YEAR, UNITS = lib.layout.YEAR, lib.layout.UNITS
 local fixed = {}
 lib.fixed = fixed
 
-function fixed.fresh(st) st.last, st.rate, st.used = 0, 0, 0 end
-
 function fixed.usage(st, rec)
   local now, window = rec.now, st.window
   st.reported_last, st.reported_newest = st.last, 0

@@ -12,8 +12,6 @@ local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
 local gcra = {}
 lib.gcra = gcra
 
-function gcra.fresh(st) st.last, st.rate, st.drained, st.beyond, st.interval = 0, 0, 0, 0, 1 end
-
 -- usage also sets left, the ns until all has drained. A part of a unit counts as one. A request is decided by its own interval
 -- and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec.
 function gcra.usage(st, rec, _, spec)

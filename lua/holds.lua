@@ -18,7 +18,6 @@ lib.holds = holds
 
 -- CONCURRENCY as an algorithm: nothing is charged.
 holds.nothing = {
-  fresh = function(st) st.last, st.rate = 0, 0 end,
   usage = function(st) st.reported_last, st.reported_newest = 0, 0 return 0 end,
   charge = function() error({ err = 'ERR a lease is held and not charged' }) end,
   matters_until = function() return 0 end,
@@ -109,8 +108,6 @@ function holds.add(rec, q, deadline, units, release, states)
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if not st then
       st = record.state(HOLDS + q.kind, q.buckets, q.windows[i])
-      st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed = 0, 0, 0, 0, 0, 0, 0, 0
-      st.last_charge, st.last_release, st.next, st.area = 0, 0, 0, ''
       record.add(st)
       rec.held = true
     end
@@ -173,7 +170,6 @@ function holds.charge(rec, held, moments, units)
   local st, now = record.find(SLIDE, 1, held.window), rec.now
   if not st then
     st = record.state(SLIDE, 1, held.window)
-    slide.fresh(st)
     record.add(st)
   end
   rec.now = moments[#moments]
@@ -221,11 +217,7 @@ end
 -- RL.COUNTER counts its oldest sub-window in full.
 function holds.weigh(rec, q, states, uses, strict)
   for i = 1, q.count do
-    local st = record.find(q.kind, q.buckets, q.windows[i])
-    if not st then
-      st = record.state(q.kind, q.buckets, q.windows[i])
-      q.algorithm.fresh(st)
-    end
+    local st = record.find(q.kind, q.buckets, q.windows[i]) or record.state(q.kind, q.buckets, q.windows[i])
     states[i], uses[i], st.asked = st, q.algorithm.usage(st, rec, strict, q), true
     st.held = rec.held and record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if st.held then uses[i], st.held.asked = uses[i] + st.held.charge + st.held.release, true end

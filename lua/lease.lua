@@ -93,7 +93,6 @@ function lease.keep(rec, kind, t, ending, summary)
   local slots = ceil(#s / PAD) * PAD
   if not st then
     st = record.state(kind, 1, 0)
-    st.last, st.rate, st.slots = 0, 0, 0
     record.add(st)
   end
   if st.slots ~= slots then rec.rewrite = true end

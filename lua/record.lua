@@ -131,7 +131,7 @@ local directory_of = record.cache(1000, function(s, key)
     end
     d.held = d.held or kind > HOLDS
     d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
-    d.states[i] = record.state(kind, buckets, window)
+    d.states[i] = record.clean(record.state(kind, buckets, window))
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
     d.lives[i] = kind == SLIDE and window or 0
     d.slots[i], d.counters[i] = fields.slot or false, layout.counters_bytes(kind, buckets)
@@ -180,7 +180,9 @@ record.directory = directory
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
   rewrite = false, bytes = 0, held = false, lapsed = 0 }
 
--- state returns a state that has no fields yet, and belongs to no record:
+local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
+
+-- state returns a state without admissions, which belongs to no record:
 --   kind, buckets, window, limit
 --                     its name in the record
 --   begin             the index in the record at which its area begins; 0 if the state is in no record
@@ -189,17 +191,25 @@ local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count 
 --   block, from       bytes that were read of a patched record, and the index in the record at which they begin
 --   held, asked       the state of its window's held units, and whether the request is about it, see holds.weigh
 function record.state(kind, buckets, window)
-  return { kind = kind, buckets = buckets, window = window, limit = 0, begin = 0, area = false, patch = false, patch_at = 0,
-    block = false, from = 0, held = false, asked = false }
+  local st = { kind = kind, buckets = buckets, window = window, limit = 0, last = 0, rate = 0, begin = 0, area = false,
+    patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false }
+  if kind ~= layout.CONCURRENCY then -- whose states have no fields
+    layout.fields_of(kind, buckets).read(st, ZEROS, 1)
+    st.area = st.area or string.rep('\0', layout.area_bytes(st))
+  end
+  return st
 end
 
--- clean discards what a state in memory has apart from its fields: changes, and what was read of its area.
-local function clean(st) st.area, st.patch, st.block = false, false, false end
+-- clean discards what a state in memory has apart from its fields: changes, and what was read of its area. It returns the state.
+function record.clean(st)
+  st.area, st.patch, st.block = false, false, false
+  return st
+end
 
 -- load reads the record that begins with s into memory, and applies the holds that have lapsed. s has at least INLINE bytes of a
 -- longer record; load reads up to the inline size if there may be more. d is the record's directory, if that is known.
 function record.load(key, clock, s, d)
-  for i = 1, rec.count do clean(rec[i]) end -- the states of the last record, whose tables are cached
+  for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
   if s == '' then
     rec.now, rec.directory, rec.inline, rec.held, rec.lapsed = clock, false, true, false, 0
@@ -372,7 +382,7 @@ local function compose()
       count = count + 1
       rec[count] = st
     else
-      clean(st)
+      record.clean(st)
     end
   end
   rec.count = count

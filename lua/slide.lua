@@ -24,10 +24,6 @@ function slide.dated(now, limit, window)
   return limit > 65536 and now + -now % ceil(window / 65536) or now
 end
 
-function slide.fresh(st)
-  st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest = 0, 0, 0, 0, 0, 0, 0, 0
-end
-
 -- entry returns the ms and the running total of the i-th entry, from 0. Those of the newest entry are read from the fields,
 -- because after a charge it may not be in the ring yet.
 local function entry(st, i)

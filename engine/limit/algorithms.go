@@ -30,8 +30,8 @@ func (k Kind) Known() bool { return int(k) < len(algorithms) && algorithms[k].na
 // add up, so that they can be lent to shards and written back to a node.
 func (k Kind) Additive() bool { return algorithms[k].additive }
 
-// algorithm is how one kind counts: five operations on a State, which lua/ has
-// under the same names, and what its answers need.
+// algorithm is how one kind counts: five operations on a State, of which lua/ has
+// all but fresh, and what its answers need.
 type algorithm struct {
 	name     string // of the command, in upper case
 	additive bool   // see Kind.Additive

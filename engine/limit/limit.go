@@ -7,8 +7,9 @@
 // window. An algorithm is five operations on a State, and algorithms.go names them
 // in one table: to add an algorithm is to add a file and a row. The embedded engine
 // keeps States in memory; a Redis node keeps the same thing in a stored record, and
-// lua/ has the same five operations. Both hand over a Usage per window, and Decide
-// turns that into the answer, so that the two cannot differ.
+// lua/ has the same operations, except fresh: the fields of a new state are 0 there.
+// Both hand over a Usage per window, and Decide turns that into the answer, so that
+// the two cannot differ.
 //
 // Most algorithms count units in windows. One with a rate lets them drain at a
 // constant interval instead: its Spec has an Interval, and a window without a length. Slots
