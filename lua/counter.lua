@@ -20,8 +20,8 @@ local function held(st, k, last)
   return (unpack('>I5', s, at))
 end
 
--- usage also keeps in st: k, the sub-window of now; was, that of the newest charge; and the units of the oldest sub-window
--- (oldest), of all others (rest), and of k (current).
+-- usage also keeps in st: k, the sub-window of now; e, the time since it began, in n-ths of a ms; was, the sub-window of the
+-- newest charge; and the units of the oldest sub-window (oldest), of all others (rest), and of k (current).
 function counter.usage(st, rec, strict)
   local n, window, now = st.buckets, st.window, rec.now
   local e = now * n
@@ -36,7 +36,7 @@ function counter.usage(st, rec, strict)
   local newest = was >= k - n and held(st, was, was) or 0
   rest = rest - oldest
   if rest < 0 then record.damaged(rec.key, 'counters that do not add up') end
-  st.k, st.was, st.oldest, st.rest, st.current = k, was, oldest, rest, was == k and newest or 0
+  st.k, st.e, st.was, st.oldest, st.rest, st.current = k, e % window, was, oldest, rest, was == k and newest or 0
   st.reported_last, st.reported_newest = st.last, newest
   if oldest == 0 or strict then return oldest + rest end
   return floor(oldest * (window - e % window) / window) + rest
@@ -55,8 +55,7 @@ end
 
 -- room_at goes through the sub-windows to come; after n + 1 of them nothing counts.
 function counter.room_at(st, rec, _, most, strict)
-  local n, window, k, oldest, rest = st.buckets, st.window, st.k, st.oldest, st.rest
-  local e = rec.now * n % window
+  local n, window, k, e, oldest, rest = st.buckets, st.window, st.k, st.e, st.oldest, st.rest
   for _ = 0, n + 1 do
     local left = most - rest
     if left >= 0 then
@@ -105,6 +104,9 @@ function counter.matters_until(st)
   local n, window = st.buckets, st.window
   return ceil((floor(st.last * n / window) + n + 1) * window / n) - 1
 end
+
+-- What straight passes to room_at.
+local pair = { buckets = 1, window = 0, k = 0, e = 0, was = 0, oldest = 0, rest = 0, current = 0 }
 
 -- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
@@ -176,16 +178,8 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   if granted == requests or limit >= used + units + needs then
     if q.cost == 0 and granted > 0 then granted = requests end
   else -- find when there is room for one more
-    local most = limit - needs
-    room = window
-    if current <= most and not strict then room = lighter(window, oldest, most - current, e) end
-    if room < window then
-      room = k * window + room
-    elseif strict then
-      room = (current <= most and k + 1 or k + 2) * window
-    else
-      room = (k + 1) * window + lighter(window, current, most, 0)
-    end
+    pair.window, pair.k, pair.e, pair.was, pair.oldest, pair.rest, pair.current = window, k, e, k, oldest, current, current
+    room = counter.room_at(pair, nil, 0, limit - needs, strict)
   end
   local ends = n == 1 and (k + 2) * window or ceil((k + n + 1) * window / n)
   return granted, rated or rate_at(clock, last, calls), used, room, last, newest, fields, ends - 1, moves, area, stop

@@ -68,10 +68,9 @@ local function read(q, key, clock, release)
   long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
   stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if log then
-    local at, _, length, ring, _, newest = unpack('>I6I4I3I3I15I6', s, log)
+    local charged, _, length, ring, _, newest = unpack('>I6I4I3I3I15I6', s, log)
     ending, stop = newest + window, stop + ring * ENTRY
-    if at > clock or ending < clock or at + window < clock or length == 0 then return false end
-    if length ~= ring and not long then return false end
+    if charged > clock or ending < clock or length == 0 or length ~= ring and not long then return false end
     was = ending
   end
   if not held then return long or stop == #s + 1 end

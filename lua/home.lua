@@ -54,7 +54,7 @@ end
 -- keep puts the table into the record in memory, to live for as long as lent units may count.
 local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
-  local name, limit = sub(h.pairs, 1, 8), #h.pairs == layout.NAME_BYTES and unpack('>I5', h.pairs, 9) or 0
+  local name, limit = sub(h.pairs, 1, 8), lease.limit(h.pairs)
   for _, l in ipairs(h.lent) do
     lent = lent + (units_out(l, name, h.strict) or limit)
     for of, n in pairs(l.out) do
@@ -63,8 +63,7 @@ local function keep(rec, h)
       if n > 0 and (lapse < 0 or last < lapse) then lapse = last end
     end
   end
-  lease.keep(rec, HOME, h, ending,
-    lease.summarize(HOME, h.pairs, h.strict, limit - lent, lent, 0, lapse, h.shards))
+  lease.keep(rec, HOME, h, ending, limit - lent, lent, 0, lapse)
 end
 
 local function lent_to(h, number)
@@ -232,7 +231,7 @@ end
 --         the number of recalls 2, each: shard 4, seq 7, flags 1 (1: end the lease, 2: count in full), states 1, names,
 --         and with a loan its seq 7, per window held 6, headroom at home 6
 -- Cost: O(shards), one write if something was granted, lent or reported.
-function lib.lend(keys, args)
+lib.lend = record.guarded(function(keys, args)
   local clock, key, q = lib.clock_of(args[1]), keys[1], lib.spec.of(args[3])
   local requests, wanted = unpack('>I4I2', args[2])
   local by_id = (args[7] or '') ~= '' and q.cost > 0 and lib.by_id
@@ -303,8 +302,7 @@ function lib.lend(keys, args)
   reply[1] = reply[1] .. pack('>I6I4I3I2', clock, granted, calls, (#h.lent > 0 and h.shards or 0) + (rec.held and 32768 or 0))
     .. (rec.held and pack('>I3', rec.lapsed) or '')
   return concat(reply)
-end
-lib.lend = record.guarded(lib.lend)
+end)
 
 -- The function rl_forget completes the reset of a split key at its home, after the other shards have forgotten their units.
 --
@@ -313,7 +311,7 @@ lib.lend = record.guarded(lib.lend)
 -- ARGV[2] for each shard that forgot: its number 4 bytes, the seq that it was sent 7
 -- returns 1 byte: 1 if nothing is left, 0 if shards remain that did not forget, or were lent to since
 -- Cost: O(shards).
-function lib.forget(keys, args)
+lib.forget = record.guarded(function(keys, args)
   local clock, key, forgot = lib.clock_of(args[1]), keys[1], {}
   for at = 1, #args[2], 11 do
     local number, seq = unpack('>I4I7', args[2], at)
@@ -334,5 +332,4 @@ function lib.forget(keys, args)
   keep(record.load(key, clock, ''), h)
   record.save(0)
   return '\0'
-end
-lib.forget = record.guarded(lib.forget)
+end)

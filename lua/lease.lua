@@ -69,13 +69,12 @@ function lease.open(rec, kind)
   return cmsgpack.unpack(packed), st
 end
 
--- summarize packs a lease summary. A summary can be about one window only, and its numbers must not be negative; otherwise it
--- is empty, and only the slow path can answer.
-function lease.summarize(kind, pairs, strict, bound, offset, from, till, shards)
-  if #pairs ~= NAME or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
-  local of, buckets, window, limit = unpack('>BI2I5I5', pairs)
-  local flags = (strict and 1 or 0) + (kind == SHARD and 2 or 0)
-  return pack('>BBI2I5I5I6I6I6I6I2', flags, of, buckets, window, limit, bound, offset, from, till, shards)
+-- summarize packs a lease summary of a table. A summary can be about one window only, and its numbers must not be negative;
+-- otherwise it is empty, and only the slow path can answer.
+local function summarize(kind, t, bound, offset, from, till)
+  if #t.pairs ~= NAME or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
+  local flags = (t.strict and 1 or 0) + (kind == SHARD and 2 or 0)
+  return pack('>Bc13I6I6I6I6I2', flags, t.pairs, bound, offset, from, till, t.shards or 0)
 end
 
 -- summary reads the lease summary in s at an index. It returns the bound, the offset and the shards; nil, 0, 0 if the summary
@@ -86,8 +85,11 @@ function lease.summary(q, s, at, clock)
   return nil, 0, 0
 end
 
--- keep puts a table into the record in memory, which record.save writes.
-function lease.keep(rec, kind, t, ending, summary)
+-- limit returns the limit of pairs if they are about one window, and otherwise 0.
+function lease.limit(pairs) return #pairs == NAME and unpack('>I5', pairs, 9) or 0 end
+
+-- keep puts a table into the record in memory, which record.save writes. bound to till are for its summary.
+function lease.keep(rec, kind, t, ending, bound, offset, from, till)
   local st, packed = rec.lease, cmsgpack.pack(t)
   local s = digest(packed) .. packed
   local slots = ceil(#s / PAD) * PAD
@@ -96,7 +98,7 @@ function lease.keep(rec, kind, t, ending, summary)
     record.add(st)
   end
   if st.slots ~= slots then rec.rewrite = true end
-  st.size, st.slots, st.ending, st.summary = #s, slots, ending, summary
+  st.size, st.slots, st.ending, st.summary = #s, slots, ending, summarize(kind, t, bound, offset, from, till)
   st.area = s .. zeros('\0', slots - #s)
   st.patch, st.patch_at = st.area, 0
 end

@@ -1,9 +1,5 @@
 -- record.lua: reads and writes the stored record of one client key, and finds states in it. layout.lua has the format.
 --
--- A record has all states of one key: the charged units of each window, the held units of each, and the lease record of a
--- split key. It is one string: a directory that names the states, the fields of each, and their areas. An RL.SLIDE window
--- with two admissions, for example, is a record of 77 bytes: head 3, name 13, fields 37, and an area of two log entries, 24.
---
 -- The slow path uses this file as follows:
 --   local rec = record.open(key, clock)      reads the record into memory: load checks it and reads the fields at the
 --                                            offsets of its directory, which directory_of computes and caches
@@ -30,23 +26,19 @@ lib.record = record
 
 -- about returns the error for a key whose record cannot be used.
 local function about(key, why)
-  local name = string.gsub(key, '[%c]', '?')
-  return "ERR the stored record of '" .. name .. "' is " .. why .. '; RL.RESET removes it'
+  return "ERR the stored record of '" .. string.gsub(key, '[%c]', '?') .. "' is " .. why .. '; RL.RESET removes it'
 end
 
--- damage returns the error for a key whose record is inconsistent.
-function record.damage(key, why) return about(key, 'damaged: ' .. why) end
-
--- damaged raises that error, which fails the entry.
-function record.damaged(key, why) error({ err = record.damage(key, why) }) end
+-- damaged raises the error for a key whose record is inconsistent, which fails the entry.
+function record.damaged(key, why) error({ err = about(key, 'damaged: ' .. why) }) end
 
 -- explain returns the text of an error that was raised for a key, and what is wrong with its record: 'damaged', 'not' (not of
 -- this version of rlproxy), or nil. An error of Lua itself, which begins with a line of the library, comes from an invalid
 -- number in the record. Other errors begin with a code. Redis's pcall returns the text of an error table, not the table.
 function record.explain(key, why)
   why = tostring(type(why) == 'table' and why.err or why)
-  if string.find(why, '^@?user_') then return record.damage(key, why), 'damaged' end
-  if string.find(why, '^WRONGTYPE') then return record.damage(key, 'it is not a string'), 'damaged' end
+  if string.find(why, '^WRONGTYPE') then why = about(key, 'damaged: it is not a string') end
+  if string.find(why, '^@?user_') then why = about(key, 'damaged: ' .. why) end
   return why, string.match(why, "^ERR the stored record of '.*' is (%a+)")
 end
 
@@ -67,14 +59,14 @@ local function text_of(n)
   return decimal
 end
 
--- cache returns a function that calls make(key, ...) and caches what it returned, for at most `most` keys. A full cache is
+-- cache returns a function that calls make(key, more) and caches what it returned, for at most `most` keys. A full cache is
 -- emptied.
 function record.cache(most, make)
   local kept, count = {}, 0
-  return function(key, ...)
+  return function(key, more)
     local found = kept[key]
     if not found then
-      found = make(key, ...)
+      found = make(key, more)
       if #key <= 256 then
         if count >= most then kept, count = {}, 0 end
         kept[key], count = found, count + 1
@@ -84,13 +76,8 @@ function record.cache(most, make)
   end
 end
 
--- kept_for returns an upper bound of the ms for which a state may matter after its last charge.
-local function kept_for(kind, window, limit)
-  if kind == FIXED then return window end
-  if kind == COUNTER then return 3 * window end
-  if kind == SLIDE then return window + (limit > 65536 and math.ceil(window / 65536) or 0) end
-  return 2 ^ 50
-end
+-- KEPT has for how many windows a state may matter after its last charge, at most. A log with a grid may for more than one.
+local KEPT = { [FIXED] = 1, [SLIDE] = 2, [COUNTER] = 3 }
 
 -- windowed reports whether a state of a kind, or of its held units, can have this many buckets and this window.
 local function windowed(kind, buckets, window)
@@ -106,7 +93,7 @@ end
 --   held                whether there is a state of held units
 -- and by state
 --   twins               the index of the state of its window's held units, or false
---   kinds, buckets, limits, names
+--   kinds, limits, names
 --   fields              how to read and write its fields, see layout.FIELDS
 --   at, offsets         the index in the record at which its fields begin, and the same as text, counted from 0
 --   keep, lives         for how many ms after its last charge it may matter at most, and is stored at least
@@ -114,7 +101,7 @@ end
 --   states              a table to read it into
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
-  local d = { text = s, bytes = #s, count = count, kinds = {}, buckets = {}, limits = {}, names = {}, at = {},
+  local d = { text = s, bytes = #s, count = count, kinds = {}, limits = {}, names = {}, at = {},
     keep = {}, lives = {}, slots = {}, counters = {}, states = {}, fields = {}, offsets = {}, twins = {}, lease = false,
     held = false, inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at = #s + 1
@@ -130,9 +117,9 @@ local directory_of = record.cache(1000, function(s, key)
       record.damaged(key, 'a state without a window')
     end
     d.held = d.held or kind > HOLDS
-    d.kinds[i], d.buckets[i], d.limits[i], d.at[i] = kind, buckets, limit, at
+    d.kinds[i], d.limits[i], d.at[i] = kind, limit, at
     d.states[i] = record.clean(record.state(kind, buckets, window))
-    d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), kept_for(kind, window, limit)
+    d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), KEPT[kind] and KEPT[kind] * window or 2 ^ 50
     d.lives[i] = kind == SLIDE and window or 0
     d.slots[i], d.counters[i] = fields.slot or false, layout.counters_bytes(kind, buckets)
     d.twins[i], d.fields[i], d.offsets[i], at = false, fields, tostring(at - 1), at + fields.bytes
@@ -150,7 +137,7 @@ end)
 function record.new(names, count) return directory_of(pack('>BI2', layout.VERSION, count) .. names, '') end
 
 -- directory returns the directory of the record that begins with s, and s, or more of the record if s ends within it.
-local function directory(key, s)
+function record.directory(key, s)
   if #s < HEAD then record.damaged(key, 'it has ' .. #s .. ' bytes') end
   local version, count = unpack('>BI2', s)
   if version ~= layout.VERSION then
@@ -164,7 +151,6 @@ local function directory(key, s)
   end
   return directory_of(sub(s, 1, bytes), key), s
 end
-record.directory = directory
 
 -- The record in memory:
 --   key, clock  the stored key, and the ms of the call
@@ -318,7 +304,7 @@ function record.bytes(st, offset, need, ahead)
 end
 
 -- area returns a state's area with its changes.
-local function area(st)
+function record.area(st)
   local size, change = layout.area_bytes(st), st.patch
   if size == 0 then return '' end
   if st.area then return st.area end
@@ -326,7 +312,6 @@ local function area(st)
   if not change then return sub(s, at, at + size - 1) end
   return sub(s, at, at + st.patch_at - 1) .. change .. sub(s, at + st.patch_at + #change, at + size - 1)
 end
-record.area = area
 
 -- ends returns the last ms at which any state matters.
 function record.ends()
@@ -391,7 +376,7 @@ local function compose()
   local bytes = d.head
   for i = 1, count do
     local st = rec[i]
-    local s = st.kind == SLIDE and lib.slide.straighten(st) or area(st)
+    local s = st.kind == SLIDE and lib.slide.straighten(st) or record.area(st)
     pieces[count + 1 + i], bytes = s, bytes + #s
   end
   for i = 1, bytes >= d.inline and count or 0 do

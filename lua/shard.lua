@@ -20,9 +20,7 @@ end
 -- keep puts the table into the record in memory, to live until ending.
 local function keep(rec, p, ending)
   local held, headroom = p.held[1] or 0, p.headroom[1] or 0
-  local limit = #p.pairs == layout.NAME_BYTES and unpack('>I5', p.pairs, 9) or 0
-  lease.keep(rec, SHARD, p, ending,
-    lease.summarize(SHARD, p.pairs, p.strict, held, limit - held - headroom, p.taken, p.lease - 1, 0))
+  lease.keep(rec, SHARD, p, ending, held, lease.limit(p.pairs) - held - headroom, p.taken, p.lease - 1)
 end
 
 local function fresh(incarnation, seq)
@@ -74,7 +72,7 @@ end
 --         name 8, limit 5, held 6, headroom at home 6
 -- returns 1 byte: 1 if it was taken
 -- Cost: O(windows), one write.
-function lib.take(keys, args)
+lib.take = record.guarded(function(keys, args)
   local clock, key, s = lib.clock_of(args[1]), keys[1], args[2]
   local seq, incarnation, asked, strict = unpack('>I7I6I6B', s)
   local rec = record.open(key, clock)
@@ -92,8 +90,7 @@ function lib.take(keys, args)
   keep(rec, p, ending)
   record.save(was)
   return '\1'
-end
-lib.take = record.guarded(lib.take)
+end)
 
 -- recall gives back unused units. It returns whether the recall is stale, and whether the table has changed.
 local function recall(rec, p, seq, close)
@@ -123,7 +120,7 @@ local RECALL, FORGET = 0, 1
 --         the clock 6, per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as
 --         last charged 5, rate 3, last 6, newest 6, see decide.lua
 -- Cost: O(states), one write if something changes.
-function lib.recall(keys, args)
+lib.recall = record.guarded(function(keys, args)
   local clock, key = lib.clock_of(args[1]), keys[1]
   local what, seq, flags = unpack('>BI7B', args[2])
   local close, strict, stale = flags % 2 == 1, flags >= 2, false
@@ -157,5 +154,4 @@ function lib.recall(keys, args)
   end
   if changed then record.save(was) end -- after this, states cannot be read any more
   return concat(out)
-end
-lib.recall = record.guarded(lib.recall)
+end)

@@ -71,17 +71,13 @@ end)
 -- spec. It returns the record's directory and the places, which are false if one is missing.
 function spec.place(q, key, s)
   local d, places, names, found = record.directory(key, s), {}, q.fresh.names, 0
-  if not q.order then
-    q.directory, q.places = d, false
-    return d, false
-  end
   for i = 1, q.count do
     for j = 1, d.count do
       if d.names[j] == names[i] then places[i], found = j, found + 1 end
     end
   end
   if d.text == q.fresh.text then d, places = q.fresh, q.order end -- the cache may have made another table for the text
-  q.directory, q.places = d, found == q.count and places
+  q.directory, q.places = d, q.order and found == q.count and places
   if q.areas then q.last = d.last end
   return d, q.places
 end
