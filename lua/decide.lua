@@ -103,14 +103,8 @@ function lib.answer(rec, q, requests, take)
     out[i + 1] = pack('>I6I6I6I6', uses[i], room, holds.reported_last(st), st.reported_newest)
   end
   if saves then record.save(was) else rec.lapsed = 0 end
-  local head
-  if q.shard then
-    head = pack('>B', layout.AT_SHARD)
-  elseif shards > 0 then
-    head = pack('>BI2B', layout.AT_HOME, shards, (open and 1 or 0) + (rec.held and 2 or 0))
-  else
-    head = pack('>B', rec.held and layout.HELD or layout.DECIDED)
-  end
+  local head = pack('>B', q.shard and layout.AT_SHARD or rec.held and layout.HELD or layout.DECIDED)
+  if shards > 0 then head = pack('>BI2B', layout.AT_HOME, shards, (open and 1 or 0) + (rec.held and 2 or 0)) end
   if rec.held then head = head .. pack('>I3', rec.lapsed) end
   out[1], out[n + 2] = head .. pack('>I4I3', granted, calls), q.shard and pack('>I2', #refusal) .. refusal or ''
   return concat(out, '', 1, n + 2), rec.now

@@ -47,10 +47,6 @@ function home.lent(rec)
   if h and #h.lent > 0 then return h end
 end
 
-local function fresh(shards)
-  return { shards = shards, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
-end
-
 -- keep puts the table into the record in memory, to live for as long as lent units may count.
 local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
@@ -240,7 +236,7 @@ lib.lend = record.guarded(function(keys, args)
   local known = by_id and by_id.again(rec, q, clock)
   if known then return known end
   local was = record.ends()
-  local h = home.open(rec) or fresh(wanted)
+  local h = home.open(rec) or { shards = wanted, pairs = '', strict = false, seq = 0, no_lending_until = 0, lent = {} }
   if #h.lent == 0 then h.shards = wanted end
   local before = cmsgpack.pack(h)
   local states, uses = {}, {}

@@ -88,14 +88,10 @@ end
 function slide.straighten(st)
   local s, kept = '', st.patch and st.count - 1 or st.count
   if kept > 0 then
-    local first, slots = st.first, st.slots
-    local text, at = bytes(st, 0, slots * ENTRY, slots * ENTRY)
-    at = at - 1
-    if first + kept <= slots then
-      s = sub(text, at + first * ENTRY + 1, at + (first + kept) * ENTRY)
-    else
-      s = sub(text, at + first * ENTRY + 1, at + slots * ENTRY) .. sub(text, at + 1, at + (first + kept - slots) * ENTRY)
-    end
+    local size, from, to = st.slots * ENTRY, st.first * ENTRY, (st.first + kept) * ENTRY
+    local text, at = bytes(st, 0, size, size)
+    s = sub(text, at + from, at + min(to, size) - 1)
+    if to > size then s = s .. sub(text, at, at + to - size - 1) end
   end
   st.first, st.slots = 0, st.count
   return st.patch and s .. st.patch or s
