@@ -53,7 +53,6 @@ func TestDroppedRequestsKeepNoBuffer(t *testing.T) {
 			p.Add().Key = buffer[i : i+1]
 		}
 		drop()
-		buffer = nil
 		runtime.GC()
 		require.Nil(t, alive.Value(), name)
 		require.Equal(t, Request{}, *p.Add(), name)
