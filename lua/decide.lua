@@ -140,17 +140,19 @@ local function beside(q, d, j, key, s, clock, requests, long)
     if i == lease_at then
       if unpack('>I6', s, at[i] + ENDING_AT) < clock then return end -- the slow path drops the lease record
     elseif i ~= j then
-      local last = unpack('>I6', s, at[i])
+      local from = at[i]
+      local last = unpack('>I6', s, from)
       if last + d.keep[i] < clock then return end -- the slow path drops the state
       if last > now then now = last end
       if held and kinds[i] > HOLDS then
-        local units, charge, release = holds.beside(s, at[i], clock)
+        local units, charge, release = holds.beside(s, from, clock)
         if not units then return end
         if i == d.twins[j] then twin, offset, last_charge, last_release = i, units, charge, release end
       end
       if areas then
-        if last + d.lives[i] > stored then stored = last + d.lives[i] end
-        if i < j then begin = begin + (d.slots[i] and unpack('>I3', s, at[i] + SLOTS_AT) * d.slots[i] or d.counters[i]) end
+        local lives, slot = last + d.lives[i], d.slots[i]
+        if lives > stored then stored = lives end
+        if i < j then begin = begin + (slot and unpack('>I3', s, from + SLOTS_AT) * slot or d.counters[i]) end
       end
     end
   end

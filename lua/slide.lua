@@ -225,9 +225,11 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
       local live = sub(s, begin + gone * ENTRY, begin + (gone + kept) * ENTRY - 1)
       if head and begin == at + FIELDS and stop > #s then
         fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, live, ms, total)
+      elseif head then
+        fields = pack('>c0I6I4I6I9I6I6c0c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, sub(s, at + FIELDS, begin - 1),
+          live, ms, total) .. sub(s, stop)
       else
         fields, area = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms), live .. pack('>I6I6', ms, total)
-        if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
       end
     end
   end
