@@ -30,7 +30,7 @@ type conn struct {
 	at   *list.Element // element of open; nil once the connection is closed; guarded by all.mu
 	busy bool          // a request is in progress; guarded by all.mu
 
-	login string // the Authorization header of the request before, if its password was right; used only by the request in progress
+	login string // the Authorization header of the previous request, if its password was right; used only by the request in progress
 }
 
 // bound returns a listener whose connections count towards the bound.

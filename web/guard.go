@@ -94,11 +94,11 @@ func onLoopback(addr net.Addr) bool {
 	return ok && tcp.IP.IsLoopback()
 }
 
-// localName reports whether a Host header is localhost or an IP address, or is missing as in
-// HTTP/1.0, which no browser speaks. Any other name may be
-// one that an attacker's DNS server resolves to 127.0.0.1, so that the attacker's page and
-// rlproxy have the same origin in a browser on this machine (DNS rebinding). This check is not
-// needed if there is a password, because the browser does not send it to that name.
+// localName reports whether a Host header is localhost or an IP address, or is missing: HTTP/1.0
+// permits that, and no browser does it. Any other name may be one that an attacker's DNS
+// server resolves to 127.0.0.1, so that the attacker's page and rlproxy have the same origin in
+// a browser on this machine (DNS rebinding). This check is not needed if there is a password,
+// because the browser does not send it to that name.
 func localName(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

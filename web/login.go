@@ -16,8 +16,8 @@ const (
 	// maxDelayed is the most answers that are delayed at the same time.
 	maxDelayed = 16
 	// maxDelayedEach is the number of delayed answers for one address from which on passwords
-	// from that address are refused unchecked, unless the request before on the connection had the same
-	// password, and it was right.
+	// from that address are refused unchecked, unless the previous request on the connection had the same
+	// password and was permitted.
 	maxDelayedEach = 4
 )
 

@@ -102,7 +102,7 @@ func listenUnix(ctx context.Context, c *config.Config) (net.Listener, error) {
 		if err == nil {
 			_ = conn.Close() // opened only to see whether a process listens
 		}
-		if !errors.Is(err, syscall.ECONNREFUSED) { // if too many clients wait for it, it is another error
+		if !errors.Is(err, syscall.ECONNREFUSED) { // a process that is too busy to accept causes another error
 			return nil, fmt.Errorf("can't listen on %s: another process does", path)
 		}
 		if err := os.Remove(path); err != nil {

@@ -112,7 +112,7 @@ func (n *Node) Record(err error) {
 }
 
 // Doubt makes the watcher, if there is one, ask soon for the topology, beginning with another server than before.
-// Call it when the node is CutOff.
+// Call it for an error that is CutOff.
 func (n *Node) Doubt() {
 	if w := n.fleet.watcher; w != nil {
 		w.doubted.Store(n)

@@ -69,9 +69,9 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	return to
 }
 
-// whyJointly is the reason for an answer by FAIL policy if the nodes answered too late for a multi-key request, or a hold
+// notInTime is the reason for an answer by FAIL policy if the nodes answered too late for a multi-key request, or a hold
 // was gone before its units were charged: reset, evicted, or lapsed.
-const whyJointly = "the units of all keys were not held and charged in time"
+const notInTime = "the units of all keys were not held and charged in time"
 
 // askJointly answers the multi-key request that begins with request i of p through package joint.
 func (e *Engine) askJointly(p *engine.Pipeline, i int) {
@@ -81,7 +81,7 @@ func (e *Engine) askJointly(p *engine.Pipeline, i int) {
 		e.Do(p)
 	}, Fail: func(r, failed *engine.Request, res *engine.Result) {
 		top := e.topology()
-		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, whyJointly, true)
+		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, notInTime, true)
 	}}.Ask(p, i)
 	end := i + 1 + p.Requests[i].With
 	e.decideLocally(p.Requests[i:end], p.Results[i:end], charged)
