@@ -149,6 +149,18 @@ func TestLeasesWithCONNOutliveOtherThings(t *testing.T) {
 	require.EqualValues(t, 8, s.free())
 }
 
+func TestALeaseWithCONNIsRenewedBeforeTheTTLOfRLRENEW(t *testing.T) {
+	s := serveSlots(t, 1<<20)
+	c, other := s.dial(t), s.dial(t)
+	say(t, c, "RL.ACQUIRE k 8 ID a CONN TTL 1h")
+	require.Equal(t, "1", say(t, other, "RL.RENEW k a TTL 3s"))
+	require.Eventually(t, func() bool {
+		reply, err := other.Exchange([]any{"RL.ACQUIRE", "k", 8, "ID", "b", "COST", 0})
+		require.NoError(t, err)
+		return reply[0].([]any)[4].(int64) > 60_000
+	}, 10*time.Second, 10*time.Millisecond, "it has its own TTL again")
+}
+
 func TestShutdownReleasesLeasesWithCONN(t *testing.T) {
 	s := serveSlots(t, 1<<20)
 	for id := range 4 {

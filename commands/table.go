@@ -35,7 +35,7 @@ type row struct {
 	// pieces, each of which begins with the first words; else nil.
 	mergeCount func(results []engine.Result) (int64, error)
 	keepWords  int // number of these words
-	// tied reports whether the command ties leases to the connection; nil if it neither acquires nor
+	// tied reports whether the command ties leases to the connection; nil if it neither acquires, renews nor
 	// releases leases.
 	tied func(args [][]byte) bool
 	// run runs the command and appends its reply.

@@ -92,6 +92,9 @@ func tied(args [][]byte) bool {
 	return false
 }
 
+// tiesNothing is Tied of RL.RENEW and RL.RELEASE, which may be about leases that are tied.
+func tiesNothing([][]byte) bool { return false }
+
 // renew returns RL.RENEW.
 func renew() Command {
 	key := keyArg
@@ -101,11 +104,12 @@ func renew() Command {
 		Complexity: "O(1)",
 		Summary:    "Renews a lease of RL.ACQUIRE",
 		Args:       []table.Arg{key, holdIDArg, slotsTTL},
-		Replies:    "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says.",
+		Replies:    "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. The proxy that renews a lease with CONN still does so in time if this command came through it. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says.",
 		Examples:   []table.Example{{Line: "RL.RENEW gpu job-17 TTL 1m", Reply: "(integer) 1"}},
 	},
 		Parse: parseRenew,
 		Reply: replyRenew,
+		Tied:  tiesNothing,
 	}
 }
 
@@ -150,7 +154,7 @@ func release() Command {
 		Reply:      replyRelease,
 		MergeCount: countRelease,
 		KeepWords:  2,
-		Tied:       func([][]byte) bool { return false },
+		Tied:       tiesNothing,
 	}
 }
 

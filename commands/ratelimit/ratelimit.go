@@ -30,7 +30,7 @@ type Command struct {
 	// KeepWords is the number of leading words, including the command's name, that every piece repeats.
 	KeepWords int
 	// Tied reports whether the command ties what it acquires to the connection. It is nil if the
-	// command neither acquires nor releases slots.
+	// command neither acquires, renews nor releases slots.
 	Tied func(args [][]byte) bool
 }
 

@@ -84,7 +84,7 @@ func (k *Keeper) find(n name) *lease {
 	}
 }
 
-// Done records the answers to an RL.ACQUIRE that Claim announced, or to an RL.RELEASE.
+// Done records the answers to an RL.ACQUIRE that Claim announced, to an RL.RENEW or to an RL.RELEASE.
 func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied bool) {
 	k := c.keeper
 	if k == nil || k.tied.Load() == 0 {
@@ -99,6 +99,8 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 		case l == nil:
 		case r.Op == engine.OpDecide && tied && r.Cost > 0 && l.owner == c:
 			k.acquired(l, r, &results[i])
+		case r.Op == engine.OpRenew && (results[i].Renewed || results[i].Err != nil):
+			k.shifted(l, r.Hold.TTL)
 		case r.Op == engine.OpSettle && r.Kind == limit.Concurrency && results[i].Err == nil:
 			if l.held = false; l.claims == 0 && l.freed == nil {
 				k.remove(l)
@@ -127,6 +129,21 @@ func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 	default:
 		k.remove(l)
 	}
+}
+
+// shifted records that a client has renewed a lease, or may have. Its TTL may be shorter than that of the lease, which is then
+// due sooner. k.mu is held.
+func (k *Keeper) shifted(l *lease, ttl int64) {
+	now := k.now()
+	l.end = max(l.end, ends(now, ttl))
+	if l.owner == nil || !l.held {
+		return // the release, or the answer to RL.ACQUIRE, decides
+	}
+	at := renewAt(now, ttl)
+	if l.place >= 0 {
+		at = min(at, l.at)
+	}
+	k.plan(l, at)
 }
 
 // Release releases all leases tied to the connection, which is closed or reset. Releases that a node does

@@ -121,6 +121,14 @@ func (w *world) try(c *Conn, id string, tied bool) (allowed bool, msg string) {
 	return p.Results[0].Allowed, ""
 }
 
+// renew sends an RL.RENEW for a connection.
+func (w *world) renew(c *Conn, id string, ttl int64) {
+	p := request(engine.OpRenew, id)
+	p.Requests[0].Hold.TTL = ttl
+	fake{w}.Do(p)
+	c.Done(p.Requests, p.Results, false)
+}
+
 // release sends an RL.RELEASE for a connection.
 func (w *world) release(c *Conn, id string) {
 	p := request(engine.OpSettle, id)

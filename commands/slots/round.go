@@ -139,7 +139,7 @@ func (k *Keeper) renewed(n renewal, res *engine.Result, sent int64) {
 	l := n.lease
 	again := l.turn != n.turn || l.claims > 0
 	switch {
-	case l.place >= 0: // RL.ACQUIRE was answered
+	case l.place >= 0: // RL.ACQUIRE or RL.RENEW was answered
 		k.plan(l, min(l.at, renewAt(sent, n.ttl)))
 	case again && !l.held: // the answer to RL.ACQUIRE decides
 	case again || res.Err == nil && res.Renewed:

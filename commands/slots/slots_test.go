@@ -139,6 +139,42 @@ func TestARenewalThatIsAnsweredAfterAnAcquireDoesNotLoseTheLease(t *testing.T) {
 	}
 }
 
+func TestRLRenewDecidesWhenALeaseIsRenewedNext(t *testing.T) {
+	w := newWorld(t)
+	c, other := w.Conn(), w.Conn()
+	w.acquire(&c, "a", true)
+	w.renew(&other, "a", 3000) // a quarter of the TTL
+	w.pass(1000)
+	w.eventually(func() bool { return w.count(&w.renewing) == 2 }, "renewed before the shorter TTL has passed")
+	w.pass(3000)
+	require.True(t, w.lives("a"))
+
+	late := make(chan struct{})
+	w.set(func() { w.late = late })
+	w.pass(1000)
+	w.eventually(func() bool { return w.count(&w.renewing) == 3 }, "a renewal is under way")
+	w.set(func() { w.late = nil })
+	w.renew(&c, "a", 3000) // and answered before it
+	close(late)
+	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) == 4 }, "both are answered")
+	w.pass(1000)
+	w.eventually(func() bool { return w.count(&w.renewing) == 5 }, "renewed before the shorter TTL has passed")
+}
+
+func TestRLRenewDecidesHowLongAReleaseIsTriedAgain(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	w.acquire(&c, "a", true)
+	w.renew(&c, "a", 600_000)
+	w.set(func() { w.down = true })
+	c.Release()
+	w.pass(ends(0, 12_000))
+	w.eventually(func() bool { return w.count(&w.settling) == 2 }, "tried again")
+	w.set(func() { w.down = false })
+	w.pass(retryAfter)
+	w.eventually(func() bool { return !w.lives("a") }, "released")
+}
+
 func TestRLReleaseUntiesALease(t *testing.T) {
 	w := newWorld(t)
 	c, other := w.Conn(), w.Conn()
