@@ -30,7 +30,7 @@ var (
 func acquire() Command {
 	key, cost, id, ttl := keyArg, costArg, holdIDArg, slotsTTL
 	key.About = slotsKeys
-	cost.About = "the slots to hold, 0 to slots; default 1; 0 holds nothing, and the reply is for a cost of 1"
+	cost.About = "the slots to hold, 0 to slots; default 1; 0 holds nothing and does not look at the id, and the reply is for a cost of 1"
 	id.Token, id.About = "ID", "1 to 64 bytes: identifies the lease and its holder. A request with the same id renews the lease and is allowed; each connection should use ids of its own"
 	ttl.About += "; at least 1s with CONN"
 	return Command{Command: table.Command{

@@ -59,7 +59,7 @@ var (
 	costArg = table.Arg{Name: "n", Type: "integer", Token: "COST", Optional: true, About: "0 to the smallest limit; default 1; 0 charges nothing, and the reply is for a cost of 1"}
 	idArg   = table.Arg{Name: "id", Type: "string", Token: "ID", Optional: true, About: "the subject of the request; on a split key it chooses the shard to ask first; it never changes the reply"}
 	onceArg = table.Arg{Name: "id", Type: "string", Token: "ONCE", Optional: true, About: "1 to 64 bytes: for the length of the longest window, the same key and id are charged once, and a retry gets the same answer as the request that was admitted; at most 65536 ids per key. " +
-		"FAIL LOCAL charges in the proxy and does not remember the id, so a retry may be charged again"}
+		"FAIL LOCAL charges in the proxy and does not remember the id, so a retry may be charged again. COST 0 neither finds nor stores an id"}
 	shardsArg = table.Arg{Name: "n", Type: "integer", Token: "SHARDS", Optional: true, About: "split the key into 1 to 1024 shards, at most as many as the smallest limit"}
 	failArg   = table.Arg{Name: "policy", Type: "oneof", Token: "FAIL", Optional: true, About: "the answer when the key's node does not answer", Args: []table.Arg{
 		{Name: "open", Type: "pure-token", Token: "OPEN"},

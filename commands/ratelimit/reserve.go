@@ -21,7 +21,7 @@ var holdIDArg = table.Arg{Name: "id", Type: "string", About: "1 to 64 bytes"}
 // reserve returns RL.RESERVE.
 func reserve() Command {
 	cost, id := costArg, holdIDArg
-	cost.Optional, cost.About = false, "the units to hold, 0 to the smallest limit; 0 holds nothing, and the reply is for a cost of 1"
+	cost.Optional, cost.About = false, "the units to hold, 0 to the smallest limit; 0 holds nothing, neither finds nor stores an id, and the reply is for a cost of 1"
 	id.Token, id.About = "ID", "1 to 64 bytes: names the reservation. The same id again answers as the first time and holds nothing more"
 	return Command{Command: table.Command{
 		Name: "rl.reserve", Arity: -8, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
