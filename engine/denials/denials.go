@@ -117,7 +117,7 @@ func (m *Memory) Outdate(r *engine.Request) {
 // Remember keeps a node's denial of r, which was sent to the node at sent, unless
 // there was a reset since Resets returned seen.
 func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {
-	if r.Cost == 0 || r.Hold != nil || decision.RetryAfter <= 0 || m.resets.Load() != seen {
+	if r.Cost == 0 || r.Hold != nil || decision.RetryAfter <= 1 || m.resets.Load() != seen {
 		return
 	}
 	s, h := m.stripe(r.Key)
@@ -135,7 +135,8 @@ func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64
 		known = s.add(m, h, r.Key)
 	}
 	known.spec, known.decision, known.sent = r.Spec, decision, sent
-	known.until = sent + min(decision.RetryAfter, maxAge)
+	// The node counted from the beginning of a ms of its own clock, which may be up to a ms before sent.
+	known.until = sent + min(decision.RetryAfter-1, maxAge)
 }
 
 // add adds an empty denial for the key; in a full stripe it takes the place of others. The stripe's lock is held.
