@@ -33,8 +33,9 @@ var groups = []struct{ name, title, text string }{
 	{"ratelimit", "Rate limits", "Decisions use the clock of the key's node. Times are in milliseconds unless stated otherwise. A\n" +
 		"denial is a reply, not an error, and charges nothing.\n" +
 		"\n" +
-		"A malformed command is an error, and charges nothing. The first wrong word determines it. Clients may match on the\n" +
-		"beginning of its text; the rest repeats the word, escaped and cut to 128 bytes, and may change:\n" +
+		"A malformed command is an error, and charges nothing. The first wrong word determines it; if no word is wrong by itself,\n" +
+		"windows of the same length are reported first, and a COST above a limit last. Clients may match on the\n" +
+		"beginning of the text; the rest repeats the word, escaped and cut to 128 bytes, and may change:\n" +
 		"\n" +
 		"    > RL.SLIDE user:42 1e3 60\n" +
 		"    (error) ERR limit must be an integer between 1 and 1000000000000; it was '1e3'\n" +

@@ -41,7 +41,7 @@ func acquire() Command {
 			{Name: "slots", Type: "integer", About: "the most slots held at once, 1 to 1000000000000; leases that are out stay when it is lowered"},
 			id, cost, ttl,
 			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true, About: "ties the lease to this connection: the proxy renews it while the connection is open, and releases it when the connection closes, and at RESET. A connection that `tcp-keepalive` or `timeout` ends is closed, too. " +
-				"The newest RL.ACQUIRE of an id decides to which connection the lease is tied, or to none; AUTH changes nothing"},
+				"The newest RL.ACQUIRE of an id through this proxy decides to which connection the lease is tied, or to none; AUTH changes nothing"},
 			failArg},
 		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), retry_after (the milliseconds until enough leases must have ended) " +
 			"and reset_after (until all must have). " +
@@ -104,7 +104,7 @@ func renew() Command {
 		Complexity: "O(1)",
 		Summary:    "Renews a lease of RL.ACQUIRE",
 		Args:       []table.Arg{key, holdIDArg, slotsTTL},
-		Replies:    "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. The proxy that renews a lease with CONN still does so in time if this command came through it. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says.",
+		Replies:    "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. The proxy that renews a lease with CONN still does so in time if this command came through it. If the node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says.",
 		Examples:   []table.Example{{Line: "RL.RENEW gpu job-17 TTL 1m", Reply: "(integer) 1"}},
 	},
 		Parse: parseRenew,
@@ -146,7 +146,7 @@ func release() Command {
 		Complexity: "O(N) with N the number of ids",
 		Summary:    "Ends leases of RL.ACQUIRE",
 		Args:       []table.Arg{key, ids},
-		Replies: "Integer: how many of the leases were held. If the node does not answer it is the error UNAVAILABLE, whatever FAIL says; " +
+		Replies: "Integer: how many of the leases were held. If the node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says; " +
 			"leases that are released already stay released, and a retry is safe.",
 		Examples: []table.Example{{Line: "RL.RELEASE gpu job-17 job-18", Reply: "(integer) 2"}},
 	},

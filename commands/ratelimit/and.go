@@ -202,7 +202,7 @@ func replyMultiKey(dst []byte, requests []engine.Request, results []engine.Resul
 
 const multiKeyReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one, even those with SHADOW; a key that had room has " +
 	"retry_after 0. Keys of a denied request that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
-	"FAIL with AND: if a node does not answer, the FAIL policy of its key answers for the whole request, and units held for other keys are given back; keys that were charged before the node failed stay charged."
+	"FAIL with AND: the FAIL policy of the first key whose node does not answer answers for the whole request, and units held for other keys are given back; keys that were charged before the node failed stay charged."
 
 // andArg returns the argument AND of a command whose keys begin with the given arguments.
 func andArg(key ...table.Arg) table.Arg {

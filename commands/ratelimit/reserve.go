@@ -34,7 +34,7 @@ func reserve() Command {
 				{Name: "release", Type: "pure-token", Token: "RELEASE", About: "gives them back"},
 			}}, failArg},
 		Replies: decisionReply + " Units held count like units charged, for RL.SLIDE on the same key and window too. " +
-			"After an answer by FAIL OPEN or CLOSED the node may hold the units, until they lapse; FAIL LOCAL charges them in the proxy at once, and there is nothing to settle.",
+			"After an answer by a FAIL policy the node may hold the units nevertheless, until they are settled or lapse. FAIL LOCAL charges them in the proxy, too, at once.",
 		Examples: []table.Example{{Line: "RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30", Reply: "1) (integer) 1\n2) (integer) 100000\n3) (integer) 96000\n4) (integer) 0\n5) (integer) 90001"}},
 	},
 		Parse: parseReserve,
@@ -78,7 +78,7 @@ func settle() Command {
 			{Name: "cost", Type: "integer", About: "0 to 1000000000000: 0 gives all units back; more units than were held are charged in full, even beyond the limit"}},
 		Replies: "Three integers: settled (1 if this call or an earlier equal one settled it, else 0), units charged, and units given back. " +
 			"An unknown or lapsed id, and one that was settled with another cost, gets 0, 0 and 0, and nothing is charged. " +
-			"If the node does not answer it is the error UNAVAILABLE, whatever FAIL says; a retry is safe.",
+			"If the node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says; a retry is safe.",
 		Examples: []table.Example{{Line: "RL.SETTLE tenant:7 req-81 1234", Reply: "1) (integer) 1\n2) (integer) 1234\n3) (integer) 2766"}},
 	},
 		Parse: parseSettle,
