@@ -15,6 +15,9 @@ const (
 	Concurrency Kind = 8 // the leases of RL.ACQUIRE: nothing is charged, only held units count
 )
 
+// Kinds is one more than the largest kind, the length of an array by kind.
+const Kinds = len(algorithms)
+
 // String returns the name of the kind's command, in upper case.
 func (k Kind) String() string {
 	if !k.Known() {

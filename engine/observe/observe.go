@@ -8,6 +8,7 @@ package observe
 import (
 	"hash/maphash"
 	"net"
+	"strings"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -89,27 +90,26 @@ func shadowOutcome(res *engine.Result) Outcome {
 // Command is the command of a decision. For RL.CHECK it is that of its policy's algorithm.
 type Command uint8
 
-// The commands. Those that are about a kind of limit have its number.
-const (
-	Slide    = Command(limit.Slide)
-	Counter  = Command(limit.Counter)
-	Fixed    = Command(limit.Fixed)
-	Throttle = Command(limit.GCRA)
-	Reserve  = Command(5)
-	Acquire  = Command(limit.Concurrency)
-)
-
-// commands is the length of an array by Command.
-const commands = int(Acquire) + 1
+// Reserve is RL.RESERVE. Each other command has the number of its kind of limit.
+const Reserve = Command(5) // no kind has this number
 
 // Commands has all commands.
-var Commands = []Command{Slide, Counter, Fixed, Throttle, Reserve, Acquire}
+var Commands []Command
+
+func init() {
+	for c := range Command(limit.Kinds) {
+		if c == Reserve || limit.Kind(c).Known() {
+			Commands = append(Commands, c)
+		}
+	}
+}
 
 // String returns the command's name as INFO commandstats shows it.
 func (c Command) String() string {
-	return [commands]string{
-		Slide: "rl.slide", Counter: "rl.counter", Fixed: "rl.fixed", Throttle: "cl.throttle", Reserve: "rl.reserve", Acquire: "rl.acquire",
-	}[c]
+	if c == Reserve {
+		return "rl.reserve"
+	}
+	return strings.ToLower(limit.Kind(c).String())
 }
 
 // CommandOf returns the command of a decision.
@@ -140,7 +140,7 @@ type Observer struct {
 	counts    Counts // of limits that commands brought
 	policies  policies
 	holds     holds
-	durations [commands]histogram.H
+	durations [limit.Kinds]histogram.H // by Command
 }
 
 // Config configures an Observer. Only Engine is required.

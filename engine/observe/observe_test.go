@@ -12,6 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// The commands that these tests use, apart from Reserve.
+const (
+	Slide    = Command(limit.Slide)
+	Counter  = Command(limit.Counter)
+	Fixed    = Command(limit.Fixed)
+	Throttle = Command(limit.GCRA)
+	Acquire  = Command(limit.Concurrency)
+)
+
 // decided returns a pipeline with the given results, one request of RL.SLIDE each.
 func decided(results ...engine.Result) *engine.Pipeline {
 	p := &engine.Pipeline{Results: results, Requests: make([]engine.Request, len(results))}
@@ -124,7 +133,8 @@ func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
 		names[by.String()] = true
 	}
 	require.Len(t, names, len(Commands), "two commands have one name")
-	require.NotContains(t, names, "")
+	require.NotContains(t, names, "unknown")
+	require.False(t, limit.Kind(Reserve).Known(), "two commands have one number")
 }
 
 // In a denied multi-key request, a key that had room is not counted as denied by its state.

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"strings"
 	"sync/atomic"
+
+	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 // maxPolicies is the most policies whose decisions are counted apart: as many as there may be
@@ -17,7 +19,7 @@ const OtherPolicies = "(other)"
 
 // Counts is how many decisions there were, by command and outcome.
 type Counts struct {
-	n [commands][Outcomes]atomic.Int64
+	n [limit.Kinds][Outcomes]atomic.Int64 // by Command
 }
 
 // Of returns how many decisions of a command had an outcome.
