@@ -12,6 +12,8 @@
 -- usage and charge also set reported_last and reported_newest: what a reply says of the newest admission, see decide.lua. The
 -- proxy computes from them when nothing is used any more.
 --
+-- additive is true if units that were counted in several places add up. Only these are lent to the shards of a split key.
+--
 -- An algorithm may have one more function, straight, which decides the most common case in one step: one window of an inline
 -- record. It gives the same reply and stores the same bytes as the operations.
 local lib = ...
@@ -23,13 +25,10 @@ lib.algorithms = {
   [layout.COUNTER] = lib.counter,
   [layout.FIXED] = lib.fixed,
   [layout.GCRA] = lib.gcra,
-  -- A lease record is not charged; it only has matters_until.
-  [layout.HOME] = lib.lease,
+  [layout.HOME] = lib.lease, -- a lease record is not charged; it only has matters_until
   [layout.SHARD] = lib.lease,
-  -- CONCURRENCY is never charged, and the states of held units only have matters_until.
-  [layout.CONCURRENCY] = lib.holds.nothing,
-  [layout.HOLDS + layout.SLIDE] = lib.holds,
-  [layout.HOLDS + layout.COUNTER] = lib.holds,
-  [layout.HOLDS + layout.FIXED] = lib.holds,
-  [layout.HOLDS + layout.CONCURRENCY] = lib.holds,
+  [layout.CONCURRENCY] = lib.holds.nothing, -- is never charged
 }
+
+-- The states of held units only have matters_until.
+for _, kind in ipairs(layout.HOLDABLE) do lib.algorithms[layout.HOLDS + kind] = lib.holds end

@@ -9,7 +9,7 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, ceil, zeros = math.max, math.min, math.floor, math.ceil, string.rep
 local record, rate_at, charged = lib.record, lib.rate.at, lib.rate.charged
 local BYTES, FIELDS = lib.layout.COUNTER_BYTES, lib.layout.FIELDS[lib.layout.COUNTER].bytes
-local counter = {}
+local counter = { additive = true }
 lib.counter = counter
 
 -- held returns the counter of sub-window k. Those after it, up to sub-window last, are read along with it.

@@ -73,12 +73,11 @@ function lib.answer(rec, q, requests, take)
   for i = 1, n do granted = max(min(granted, floor((limits[i] - uses[i]) / needs)), 0) end
   local shards, open, refusal, keep = 0, false, '', false
   local was = record.ends()
-  local rated = q.interval > 0
   if q.shard then
     local rooms
     granted, rooms, refusal, keep = shard.ask(rec, q, states, uses, requests)
     for i = 1, n do uses[i] = limits[i] - (rooms[i] or 0) end
-  elseif rec.lease and not rated and q.kind ~= layout.CONCURRENCY then -- rates and leases are never split
+  elseif rec.lease and q.algorithm.additive then
     local h = home.lent(rec)
     if h then
       local room, recalls
@@ -96,7 +95,7 @@ function lib.answer(rec, q, requests, take)
     if granted < requests and over > 0 and not open and not q.shard then
       room = holds.room_at(st, rec, over, limits[i] - needs, strict)
     end
-    if not rated and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
+    if q.interval == 0 and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))

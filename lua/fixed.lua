@@ -4,7 +4,7 @@ local lib = ...
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local YEAR, UNITS = lib.layout.YEAR, lib.layout.UNITS
-local fixed = {}
+local fixed = { additive = true }
 lib.fixed = fixed
 
 function fixed.usage(st, rec)

@@ -126,9 +126,10 @@ local HELD = {
       st.last_charge, st.last_release, st.next)
   end,
 }
-for _, kind in ipairs({ layout.SLIDE, layout.COUNTER, layout.FIXED, layout.CONCURRENCY }) do
-  layout.FIELDS[layout.HOLDS + kind] = HELD
-end
+
+-- HOLDABLE has the kinds whose units can be held.
+layout.HOLDABLE = { layout.SLIDE, layout.COUNTER, layout.FIXED, layout.CONCURRENCY }
+for _, kind in ipairs(layout.HOLDABLE) do layout.FIELDS[layout.HOLDS + kind] = HELD end
 
 -- An RL.COUNTER with one sub-window stores its two counters, even and odd, among its fields and has no stored area. In memory
 -- the two counters are its area.

@@ -4,6 +4,7 @@ import (
 	"os"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -11,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Kinds and statuses have the same numbers in Go, on the wire and in stored records.
+// Kinds and statuses have the same numbers in Go, on the wire and in stored records, and kinds the same properties.
 func TestNumbersAreTheSameInGo(t *testing.T) {
 	text, err := os.ReadFile("layout.lua")
 	require.NoError(t, err)
@@ -33,6 +34,13 @@ func TestNumbersAreTheSameInGo(t *testing.T) {
 		}
 	}
 	require.Len(t, kinds, known, "the kind of an algorithm is not compared")
+	holdable := regexp.MustCompile(`HOLDABLE = \{.*\}`).Find(text)
+	for name, kind := range kinds {
+		require.Equal(t, kind.Windowed() || kind == limit.Concurrency, regexp.MustCompile(`\.`+name+`\b`).Match(holdable), "units of %s can be held", name)
+		file, err := os.ReadFile(strings.ToLower(name) + ".lua")
+		require.Equal(t, kind == limit.Concurrency, err != nil, "%s has a file, except for slots", name)
+		require.Equal(t, kind.Additive(), strings.Contains(string(file), "additive = true"), "%s is additive", name)
+	}
 	for name, status := range map[string]wire.Status{
 		"DECIDED": wire.AtNode, "FAILED": wire.Failed, "AT_HOME": wire.AtHome, "AT_SHARD": wire.AtShard,
 	} {

@@ -15,7 +15,7 @@ local YEAR, UNITS, DELAY, SLOTS, GRID =
 local record = lib.record
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
 local FRONT = 16 -- oldest entries that the fast path of a patched record looks at
-local slide = {}
+local slide = { additive = true }
 lib.slide = slide
 
 -- dated returns the ms that is stored for units admitted at now. With limits above 65,536 it is rounded up to a grid, so

@@ -29,6 +29,9 @@ func (k Kind) String() string {
 // Known reports whether there is an algorithm of this kind.
 func (k Kind) Known() bool { return int(k) < len(algorithms) && algorithms[k].name != "" }
 
+// Windowed reports whether units of this kind count in windows. They can be held, and charged by requests with an id.
+func (k Kind) Windowed() bool { return k.Known() && algorithms[k].forgotten != nil }
+
 // Additive reports whether units of this kind that were counted in several places
 // add up, so that they can be lent to shards and written back to a node.
 func (k Kind) Additive() bool { return algorithms[k].additive }

@@ -111,8 +111,7 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	if err := in.end(); err != nil {
 		return s, err
 	}
-	counted := s.Kind == limit.Slide || s.Kind == limit.Counter || s.Kind == limit.Fixed
-	if s.N == 0 || s.Cost == 0 || s.Buckets == 0 || !counted && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
+	if s.N == 0 || s.Cost == 0 || s.Buckets == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
 		return s, errInconsistent
 	}
 	for _, w := range s.Limits() {
