@@ -23,7 +23,7 @@ lib.spec = spec
 --   about           the text from the flags to the end: what a lease summary is about
 --   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last one of
 --                   an inline record with that directory
---   straight        the algorithm's straight function
+--   straight        the algorithm's straight function, if it has one
 --   longest         the ms of the longest window
 --   fresh, order    the directory of a record that has only these states, and their places in it: 1, 2 and so on
 --   directory, places
@@ -60,8 +60,9 @@ spec.of = record.cache(1000, function(text)
   if kind == layout.CONCURRENCY then return q end
   q.fresh = record.new(q.pairs, q.count)
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
-  q.order, q.only_by_clock = {}, q.count > 1 or q.shard
-  q.areas = kind == layout.SLIDE or q.buckets > 1
+  q.only_by_clock, q.areas = q.count > 1 or q.shard, kind == layout.SLIDE or q.buckets > 1
+  if not q.straight then return q end -- the slow path decides
+  q.order = {}
   for i = 1, q.count do q.order[i] = i end
   q.places = q.order
   return q
