@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -131,7 +132,7 @@ func TestHoldsLapse(t *testing.T) {
 func TestOnceIsChargedOnce(t *testing.T) {
 	t.Parallel()
 	shared := startHolder(t)
-	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+	for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
 		t.Run(kind.String(), func(t *testing.T) {
 			h := shared.on(t)
 			r := asking(kind, 3, 10, 1000, 8, 2000)

@@ -380,7 +380,7 @@ func TestSplitKeysFollowTheSpecification(t *testing.T) {
 		d.step()
 	}
 	for _, status := range []wire.Status{wire.AtHome, wire.AtShard} {
-		for _, kind := range windowed {
+		for _, kind := range additive {
 			require.Greater(t, d.twins.count[path{true, status, kind, false}], steps/1000, "%v, status %d", kind, status)
 		}
 		slow, fast := d.twins.count[path{false, status, limit.Slide, true}], d.twins.count[path{true, status, limit.Slide, true}]

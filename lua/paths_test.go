@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -25,9 +26,9 @@ const base = int64(conformance.Base)
 func TestPathsAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
 	histories := rounds("LUA_HISTORIES", 2)
-	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed, limit.GCRA} {
+	for _, kind := range straight(t) {
 		for several, least := range map[bool]int{false: 100, true: 75} {
-			if several && !kind.Additive() {
+			if several && !kind.Windowed() {
 				continue // a rate has one window
 			}
 			t.Run(fmt.Sprintf("%v, several %v", kind, several), func(t *testing.T) {
@@ -83,7 +84,7 @@ func TestFastPathShortensARecord(t *testing.T) {
 // Without cost, any number of requests is granted while there is room.
 func TestFastPathGrantsAnyNumberWithoutCost(t *testing.T) {
 	t.Parallel()
-	for _, kind := range windowed {
+	for _, kind := range additive {
 		w := startTwins(t)
 		r := request(kind, limit.Window{Limit: 3, Length: 60_000})
 		require.EqualValues(t, 2, w.decide(base, r, 0, 2).Granted)
@@ -241,7 +242,7 @@ func TestBatchOfDifferentSpecsDecidesAsEachAlone(t *testing.T) {
 // The fast path also decides states of one record that different calls charge.
 func TestFastPathDecidesStatesChargedApart(t *testing.T) {
 	t.Parallel()
-	for _, kind := range windowed {
+	for _, kind := range additive {
 		w := startTwins(t)
 		r := request(kind)
 		r.N = 2
@@ -331,6 +332,17 @@ func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
 	require.False(t, w.last.fast)
 }
 
+// straight returns the kinds whose algorithms have straight functions.
+func straight(t *testing.T) (kinds []limit.Kind) {
+	for name, kind := range kindNames {
+		if strings.Contains(lua.Library.Source, "function "+strings.ToLower(name)+".straight(") {
+			kinds = append(kinds, kind)
+		}
+	}
+	require.NotEmpty(t, kinds)
+	return kinds
+}
+
 // walk sends random requests for one key, most with the same spec, of n windows or of a rate.
 func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 	r := request(kind)
@@ -381,7 +393,7 @@ func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 	t.Parallel()
 	const window = 60_000
-	for _, kind := range windowed {
+	for _, kind := range additive {
 		t.Run(kind.String(), func(t *testing.T) {
 			w := startTwins(t)
 			r := request(kind, limit.Window{Limit: 100, Length: window})
@@ -437,7 +449,7 @@ func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
 	t.Parallel()
 	const shards = 40
-	for _, kind := range windowed {
+	for _, kind := range additive {
 		t.Run(kind.String(), func(t *testing.T) {
 			w := startTwins(t)
 			r := request(kind, limit.Window{Limit: 1_000_000, Length: 60_000})
@@ -458,7 +470,7 @@ func TestHomeOfManyShardsDecidesByTheFastPath(t *testing.T) {
 func TestHomeDecidesByTheFastPathUntilALoanLapses(t *testing.T) {
 	t.Parallel()
 	const window = 500
-	for _, kind := range windowed {
+	for _, kind := range additive {
 		t.Run(kind.String(), func(t *testing.T) {
 			w := startTwins(t)
 			r := request(kind, limit.Window{Limit: 100, Length: window})

@@ -30,7 +30,7 @@ func TestFailedEntryLeavesNothingBehind(t *testing.T) {
 				s.Do("SET", bad, whole[:min(len(whole), 20)])
 				why = "damaged"
 			case 2:
-				s.Do("SET", bad, "\x03\x00\x01\x09\x00\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01")
+				s.Do("SET", bad, "\x03\x00\x01\x0f\x00\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01")
 				why = "unknown kind"
 			case 3:
 				s.Do("SET", bad, "\x01 of another version")

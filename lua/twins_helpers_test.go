@@ -23,8 +23,8 @@ import (
 // rules are those of home.lua and lease.lua.
 var rules = lease.Rules{Lease: 1000, Grace: 20}
 
-// windowed are the kinds that count in windows, and so can be split.
-var windowed = []limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
+// additive are the kinds that can be split.
+var additive = conformance.Kinds(limit.Kind.Additive)
 
 // twins runs functions and compares the fast path with the slow path: each key has a twin whose calls have no fast path, and
 // both must give the same replies and store the same.

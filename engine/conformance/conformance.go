@@ -68,6 +68,16 @@ func RunThrottle(t *testing.T, open Subject) {
 	transcripts(t, open, "throttle.txt")
 }
 
+// Kinds returns the kinds with a property: Kinds(limit.Kind.Windowed) are those that count in windows.
+func Kinds(has func(limit.Kind) bool) (kinds []limit.Kind) {
+	for k := range limit.Kind(limit.Kinds) {
+		if has(k) {
+			kinds = append(kinds, k)
+		}
+	}
+	return kinds
+}
+
 // Request returns a request of cost 1 with one window, in ms.
 func Request(kind limit.Kind, key string, most, window int64) engine.Request {
 	return engine.Request{Key: []byte(key), Spec: limit.Spec{

@@ -154,7 +154,7 @@ func (run *randomHold) request(seed uint64) engine.Request {
 	key := fmt.Sprintf("holds-%d-%d", seed, run.IntN(2))
 	id := fmt.Sprint("id", run.IntN(10))
 	ttl := 1 + run.Int64N(among[int64](run, 20, 1000, 100_000, 100_000, 10_000_000))
-	kind := among(run, limit.Slide, limit.Slide, limit.Slide, limit.Counter, limit.Fixed)
+	kind := among(run, append([]limit.Kind{limit.Slide, limit.Slide}, holds.Kinds...)...)
 	n := run.IntN(100)
 	switch {
 	case n < 25 && len(run.sent) > 0: // settles are of what was reserved, mostly

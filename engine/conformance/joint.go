@@ -111,8 +111,7 @@ func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 }
 
 func jointRequest(rng *rand.Rand, key string) engine.Request {
-	kind := []limit.Kind{limit.Slide, limit.Slide, limit.Counter, limit.Fixed}[rng.IntN(4)]
-	r := Request(kind, key, []int64{3, 10, 40}[rng.IntN(3)], []int64{20, 1000, 7777}[rng.IntN(3)])
+	r := Request(holds.Kinds[rng.IntN(len(holds.Kinds))], key, []int64{3, 10, 40}[rng.IntN(3)], []int64{20, 1000, 7777}[rng.IntN(3)])
 	if rng.IntN(3) == 0 {
 		r.N, r.Windows[1] = 2, limit.Window{Limit: 50, Length: 60_000}
 	}

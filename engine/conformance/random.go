@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	holds "github.com/rlproxy/rlproxy/engine/hold/model"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
@@ -128,7 +129,7 @@ func (run *randomised) request(p *engine.Pipeline, seed uint64) {
 		r.Op = engine.OpInspect
 		return
 	}
-	r.Kind = limit.Kind(1 + run.IntN(3))
+	r.Kind = pick(run, holds.Kinds)
 	r.N = 1
 	if run.IntN(4) == 0 {
 		r.N += run.IntN(min(len(run.windows), 3))

@@ -150,10 +150,9 @@ func parse(t *testing.T, prefix string, words []string) engine.Request {
 	if words[0] == "RL.RESERVE" {
 		words = append([]string{"RL.SLIDE"}, words[1:]...)
 	}
-	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Cost: cost, Buckets: 1}}
-	for r.Kind = limit.Slide; r.Kind.String() != words[0]; r.Kind++ {
-		require.LessOrEqual(t, r.Kind, limit.Concurrency, words[0])
-	}
+	named := Kinds(func(k limit.Kind) bool { return k.String() == words[0] })
+	require.Len(t, named, 1, words[0])
+	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Kind: named[0], Cost: cost, Buckets: 1}}
 	for words = words[2:]; len(words) > 0; {
 		switch words[0] {
 		case "STRICT":

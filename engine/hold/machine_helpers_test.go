@@ -177,9 +177,9 @@ func (m *machine) step() string {
 	case n < 43:
 		return m.decide(m.acquire())
 	case n < 53:
-		return m.decide(m.request(pick(m.Rand, limit.Slide, limit.Slide, limit.Slide, limit.Counter, limit.Fixed)))
+		return m.decide(m.request(pick(m.Rand, append([]limit.Kind{limit.Slide, limit.Slide}, model.Kinds...)...)))
 	case n < 58:
-		r := m.request(pick(m.Rand, limit.Slide, limit.Counter, limit.Fixed))
+		r := m.request(pick(m.Rand, model.Kinds...))
 		r.Hold = &engine.Hold{ID: pick(m.Rand, m.ids...), Once: true}
 		m.sent = append(m.sent, r)
 		return m.decide(r)

@@ -136,7 +136,7 @@ func TestResetAfterIsThatOfCharges(t *testing.T) {
 	for _, length := range []int64{20, 1000, 7000, 60_000} {
 		for _, buckets := range []int64{1, 5, 20} {
 			for _, at := range []int64{0, 1, 300, 500, 999, 6500, 59_500, 59_999} {
-				for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+				for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
 					w := newWorld(t)
 					w.clock += at
 					r := conformance.Request(kind, "a", 100, length)

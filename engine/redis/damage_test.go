@@ -292,7 +292,7 @@ func TestImpossibleRecords(t *testing.T) {
 // impossible sends every kind of request about a key whose record was just replaced.
 func (a *attacked) impossible(t *testing.T, store func()) {
 	var requests []engine.Request
-	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+	for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
 		r := conformance.Request(kind, "k", 10, 60_000)
 		requests = append(requests, r)
 		r.Cost = 0

@@ -39,7 +39,7 @@ func TestRememberedDenialIsTheNodes(t *testing.T) {
 
 	rng := rand.New(rand.NewPCG(3, 4)) // #nosec G404 -- a test's choices
 	remembered := int64(0)
-	for _, kind := range []limit.Kind{limit.Slide, limit.Counter, limit.Fixed} {
+	for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
 		r := conformance.Request(kind, kind.String(), 20, 700)
 		if kind == limit.Counter {
 			r.Buckets = 7

@@ -23,7 +23,7 @@ func TestDecodeStates(t *testing.T) {
 
 	_, _, err = DecodeStates(join([]byte{0}, counter[:10]), "")
 	require.ErrorIs(t, err, errMalformed)
-	_, _, err = DecodeStates(join([]byte{0, 9}, counter[1:]), "")
+	_, _, err = DecodeStates(join([]byte{0, 15}, counter[1:]), "")
 	require.ErrorIs(t, err, errInconsistent, "no algorithm has this number")
 	_, _, err = DecodeStates("", "")
 	require.Error(t, err)

@@ -13,6 +13,9 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
+// Kinds are the kinds with windows that the models of this package and of package conformance know.
+var Kinds = []limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
+
 // Key has the charges, holds and remembered ids of one key.
 type Key struct {
 	charges []charge
