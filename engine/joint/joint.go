@@ -9,7 +9,6 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
-	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
 const (
@@ -135,29 +134,11 @@ func (f *flight) confirm() (failed int) {
 	}
 	for i := range f.results {
 		if f.held(i) {
-			correctReset(&f.requests[i], &f.results[i])
+			res := &f.results[i]
+			f.requests[i].Redate(&res.Decision, res.Clock, hold.Deadline(res.Clock, ttl)-1)
 		}
 	}
 	return -1
-}
-
-// correctReset corrects the answer to a hold, now that its units are charged: they expire a window later, and not when
-// the hold would have lapsed. A later expiry of other holds stays, except of RL.COUNTER.
-func correctReset(r *engine.Request, res *engine.Result) {
-	length := r.Windows[res.Window].Length
-	switch r.Kind {
-	case limit.Slide:
-		if res.ResetAfter <= ttl+ttl/64 {
-			res.ResetAfter = 0
-		}
-		res.ResetAfter = max(res.ResetAfter, length+1)
-	case limit.Counter: // the answer was as of the last ms of the hold, which may be in a later sub-window
-		last := hold.Deadline(res.Clock, ttl) - 1
-		later := last*r.Buckets/length - res.Clock*r.Buckets/length
-		res.ResetAfter = max(res.ResetAfter-later*length/r.Buckets, 1)
-	case limit.Fixed:
-		res.ResetAfter = (res.ResetAfter-1)%length + 1
-	}
 }
 
 // deny answers all requests with a denial. The answer of a key that had room describes it without this request.

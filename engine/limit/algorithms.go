@@ -62,6 +62,9 @@ type algorithm struct {
 	// forgotten returns the ms from the clock until nothing of a window counts. u has the
 	// newest admission, and newest is the number of units in its sub-window.
 	forgotten func(s *Spec, w Window, clock int64, u Usage, newest int64) int64
+	// redated returns what forgotten returns of a window whose newest units are dated at clock, given what it returned when
+	// they were dated at last, which is later.
+	redated func(s *Spec, w Window, clock, last, reset int64) int64
 	// answer, if set, replaces the rule by which Decide describes windows. For a rate, its
 	// Usage has Last and Newest as they were before the entry.
 	answer func(s *Spec, u Usage, granted, j int64) Decision
@@ -73,17 +76,17 @@ var algorithms = [...]algorithm{
 	Slide: {
 		name: "RL.SLIDE", additive: true, peek: 1,
 		fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
-		newest: slideNewest, forgotten: slideForgotten,
+		newest: slideNewest, forgotten: slideForgotten, redated: slideRedated,
 	},
 	Counter: {
 		name: "RL.COUNTER", additive: true, peek: 1,
 		fresh: counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
-		newest: counterNewest, forgotten: counterForgotten,
+		newest: counterNewest, forgotten: counterForgotten, redated: counterRedated,
 	},
 	Fixed: {
 		name: "RL.FIXED", additive: true, peek: 1,
 		fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
-		newest: fixedNewest, forgotten: fixedForgotten,
+		newest: fixedNewest, forgotten: fixedForgotten, redated: fixedRedated,
 	},
 	GCRA: {
 		name:  "CL.THROTTLE",

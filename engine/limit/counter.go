@@ -71,6 +71,11 @@ func counterForgotten(s *Spec, w Window, clock int64, u Usage, newest int64) int
 	return lighter(newest, 0, k, n, w.Length, 0, s.Strict) - clock
 }
 
+func counterRedated(s *Spec, w Window, clock, last, reset int64) int64 {
+	later := subIndex(last, s.Buckets, w.Length) - subIndex(clock, s.Buckets, w.Length)
+	return max(reset-later*w.Length/s.Buckets, 1)
+}
+
 // units returns the count of sub-window k.
 func (st *State) units(k int64) int64 {
 	top, n := st.sub(st.last), int64(st.buckets)

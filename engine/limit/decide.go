@@ -68,6 +68,12 @@ func (s *Spec) Forgotten(w Window, clock int64, u Usage) int64 {
 	return algorithms[s.Kind].forgotten(s, w, clock, u, u.Newest)
 }
 
+// Redate corrects the answer to a hold, which dates the units as of the last ms at which they are held, when they are charged at
+// clock. Other held units may have made the reset later; then it stays so, except of RL.COUNTER.
+func (s *Spec) Redate(d *Decision, clock, last int64) {
+	d.ResetAfter = algorithms[s.Kind].redated(s, s.Windows[d.Window], clock, last, d.ResetAfter)
+}
+
 // Now returns the time that a request made at clock goes by, of a key whose newest
 // admission is at newest: the later of the two, so that a clock that steps back does
 // not make room. A rate goes by the clock alone.

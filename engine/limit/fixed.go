@@ -31,3 +31,5 @@ func fixedUntil(s *State) int64 { return subStart(s.sub(s.last)+1, 1, s.window) 
 func fixedForgotten(_ *Spec, w Window, clock int64, u Usage, _ int64) int64 {
 	return subStart(subIndex(clock+u.Last, 1, w.Length)+1, 1, w.Length) - clock
 }
+
+func fixedRedated(_ *Spec, w Window, _, _, reset int64) int64 { return (reset-1)%w.Length + 1 }

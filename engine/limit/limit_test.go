@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,6 +17,29 @@ func TestKindsKeepTheirNumbersAndNames(t *testing.T) {
 	for _, n := range []Kind{0, 5, 6, 7, Kind(Kinds), 255} {
 		require.False(t, n.Known(), "%d", n)
 		require.Equal(t, "unknown", n.String())
+	}
+}
+
+// The row of an algorithm has all that its answers need. One without windows answers by itself, and slots have no State.
+func TestRowsAreComplete(t *testing.T) {
+	for k := range Kind(Kinds) {
+		if !k.Known() {
+			continue
+		}
+		row := reflect.ValueOf(algorithms[k])
+		for i, field := range reflect.VisibleFields(row.Type()) {
+			if field.Type.Kind() != reflect.Func {
+				continue
+			}
+			needed := k != Concurrency
+			switch field.Name {
+			case "answer":
+				needed = !k.Windowed()
+			case "forgotten", "redated":
+				needed = k.Windowed()
+			}
+			require.Equal(t, needed, !row.Field(i).IsNil(), "%v: %s", k, field.Name)
+		}
 	}
 }
 

@@ -77,6 +77,13 @@ func slideForgotten(_ *Spec, w Window, _ int64, u Usage, _ int64) int64 {
 	return u.Last + w.Length + 1
 }
 
+func slideRedated(_ *Spec, w Window, clock, last, reset int64) int64 {
+	if reset <= last+1-clock { // that of the hold
+		reset = 0
+	}
+	return max(reset, w.Length+1)
+}
+
 // gridLimit is the largest limit whose log keeps the ms of every admission. Above
 // it times are rounded up to a grid of as many steps per window, which bounds the
 // log's length.
