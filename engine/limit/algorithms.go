@@ -42,6 +42,7 @@ type algorithm struct {
 	name     string // of the command, in upper case
 	additive bool   // see Kind.Additive
 	peek     int64  // the units that a request without cost asks for
+	rate     bool   // units drain at the Spec's Interval: requests go by the clock alone, and answers by the state before the entry
 
 	// fresh makes s a state that has counted nothing.
 	fresh func(s *State)
@@ -89,7 +90,7 @@ var algorithms = [...]algorithm{
 		newest: fixedNewest, forgotten: fixedForgotten, redated: fixedRedated,
 	},
 	GCRA: {
-		name:  "CL.THROTTLE",
+		name: "CL.THROTTLE", rate: true,
 		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
 		newest: gcraNewest, answer: gcraAnswer,
 	},

@@ -78,7 +78,7 @@ func (s *Spec) Redate(d *Decision, clock, last int64) {
 // admission is at newest: the later of the two, so that a clock that steps back does
 // not make room. A rate goes by the clock alone.
 func (s *Spec) Now(clock, newest int64) int64 {
-	if s.Kind == GCRA {
+	if algorithms[s.Kind].rate {
 		return clock
 	}
 	return max(clock, newest)

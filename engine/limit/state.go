@@ -102,10 +102,11 @@ func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
 // Complete fills in what the answer to an entry needs in addition to the used units.
 // charged is the units that the entry has charged: 0 before it has.
 func (st *State) Complete(u *Usage, clock, charged int64) {
-	if charged > 0 && st.kind == GCRA {
-		return // the answer needs the state before the entry
+	a := &algorithms[st.kind]
+	if charged > 0 && a.rate {
+		return
 	}
-	at, newest := algorithms[st.kind].newest(st)
+	at, newest := a.newest(st)
 	u.Last, u.Newest = at-clock, newest-charged
 }
 
