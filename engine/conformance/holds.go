@@ -18,6 +18,45 @@ func RunHolds(t *testing.T, open Subject, random int) {
 	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "holds/*.txt") })
 	t.Run("random", func(t *testing.T) { randomHolds(t, open, Soak(t, random)) })
 	t.Run("windows", func(t *testing.T) { boundedWindows(t, open) })
+	t.Run("algorithms", func(t *testing.T) { everyAlgorithm(t, open) })
+}
+
+// everyAlgorithm has the same conversation about each kind with windows, also about those that no model knows.
+func everyAlgorithm(t *testing.T, open Subject) {
+	clock := int64(Base)
+	e := open(t, func() int64 { return clock })
+	for _, kind := range Kinds(limit.Kind.Windowed) {
+		t.Run(kind.String(), func(t *testing.T) {
+			key := "every " + kind.String()
+			ask := func(cost int64, h *engine.Hold) engine.Result {
+				r := Request(kind, key, 10, 60_000)
+				r.Cost, r.Hold = cost, h
+				res := Ask(e, r)
+				require.NoError(t, res.Err)
+				require.Equal(t, engine.FailDefault, res.Fail)
+				return res
+			}
+			once := &engine.Hold{ID: engine.DigestOf([]byte("once")), Once: true}
+			first, again := ask(2, once), ask(2, once)
+			require.True(t, first.Allowed && !first.Again && again.Again)
+			require.Equal(t, first.Decision, again.Decision)
+			require.True(t, ask(4, &engine.Hold{ID: engine.DigestOf([]byte("held")), TTL: 1000, Release: true}).Allowed)
+			require.EqualValues(t, 4, ask(0, nil).Remaining)
+			settled := Ask(e, Settle(key, kind, "held", 3)).Settled
+			require.Equal(t, engine.Settlement{Settled: true, Charged: 3, Returned: 1}, settled)
+			denied := ask(6, nil)
+			require.False(t, denied.Allowed)
+			require.EqualValues(t, 5, denied.Remaining)
+			clock += denied.RetryAfter - 1
+			require.False(t, ask(6, nil).Allowed)
+			clock++
+			require.True(t, ask(6, nil).Allowed)
+			clock += ask(0, nil).RetryAfter // of a request of cost 1
+			require.True(t, ask(1, &engine.Hold{ID: engine.DigestOf([]byte("lapses")), TTL: 1, Release: true}).Allowed)
+			clock += ask(0, nil).ResetAfter
+			require.EqualValues(t, 10, ask(0, nil).Remaining)
+		})
+	}
 }
 
 // boundedWindows checks that an engine counts the charged and the held windows of a key together.
