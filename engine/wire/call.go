@@ -200,6 +200,30 @@ func (s *spec) append(b []byte) []byte {
 	return b
 }
 
+// decodeSpec decodes a spec that append has packed: that of the first request with the id of r. It is
+// not that of a reset, and has windows instead of a rate.
+func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
+	in := reader{s: text}
+	s := limit.Spec{Cost: in.uint(6), Strict: in.uint(1)&flagStrict != 0, Kind: limit.Kind(in.uint(1)), Buckets: in.uint(2)} // #nosec G115 -- one byte
+	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
+		s.Windows[s.N] = limit.Window{Length: in.uint(5), Limit: in.uint(5)}
+		s.N++
+	}
+	if err := in.end(); err != nil {
+		return s, err
+	}
+	if s.N == 0 || s.Cost == 0 || s.Buckets == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
+		return s, errInconsistent
+	}
+	for _, w := range s.Limits() {
+		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow || (w.Length == 0) != (s.Kind == limit.Concurrency) ||
+			s.Buckets > max(w.Length, 1) || s.Buckets > limit.MaxBuckets {
+			return s, errInconsistent
+		}
+	}
+	return s, nil
+}
+
 // KeysArgs returns the words of a call of any function about stored keys. clock, apart and
 // scripted are those of Call.Args.
 func KeysArgs(f *lua.Function, stored []string, clock string, args [][]byte, apart, scripted bool) []any {

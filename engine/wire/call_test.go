@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -116,4 +117,72 @@ func TestCallAllocations(t *testing.T) {
 		c.Args("", false, false)
 	})
 	require.LessOrEqual(t, allocs, 4.0)
+}
+
+// Two specs that differ in any field are packed differently, and unpacked as they were.
+func TestEveryFieldOfASpecIsSent(t *testing.T) {
+	r := reserve()
+	base := limit.Spec{Kind: limit.Counter, N: 1, Cost: 3, Buckets: 6}
+	base.Windows = [limit.MaxWindows]limit.Window{{Limit: 20, Length: 1000}, {Limit: 30, Length: 2000}}
+	packed := func(s limit.Spec) string {
+		sent := spec{Spec: s}
+		return string(sent.append(nil))
+	}
+	for i := range reflect.TypeFor[limit.Spec]().NumField() {
+		s := base
+		field, name := reflect.ValueOf(&s).Elem().Field(i), reflect.TypeFor[limit.Spec]().Field(i).Name
+		switch field.Kind() {
+		case reflect.Bool:
+			field.SetBool(true)
+		case reflect.Uint8: // the kind
+			field.SetUint(field.Uint() + 1)
+		case reflect.Array:
+			s.Windows[0].Limit++
+		default:
+			field.SetInt(field.Int() + 1)
+		}
+		require.NotEqual(t, packed(base), packed(s), name)
+		if s.Interval > 0 {
+			continue // a rate is never unpacked: CL.THROTTLE has no ids
+		}
+		if s.N == 1 {
+			s.Windows[1] = limit.Window{}
+		}
+		got, err := decodeSpec(packed(s), &r)
+		require.NoError(t, err, name)
+		require.Equal(t, s, got, name)
+	}
+}
+
+// Only a spec that a client can have sent is that of the first request with an id.
+func TestDecodeSpecOfTheFirstRequest(t *testing.T) {
+	r := reserve()
+	spec := func(cost, flags int64, kind limit.Kind, buckets, length, most int64) string {
+		return join(bytesOf(6, cost, 1, flags, 1, int64(kind), 2, buckets, 5, length, 5, most))
+	}
+	got, err := decodeSpec(spec(3, flagStrict, limit.Counter, 6, 1000, 20), &r)
+	require.NoError(t, err)
+	want := limit.Spec{Cost: 3, Strict: true, Kind: limit.Counter, Buckets: 6, N: 1}
+	want.Windows[0] = limit.Window{Limit: 20, Length: 1000}
+	require.Equal(t, want, got)
+	got, err = decodeSpec(spec(1, 0, limit.Fixed, 1, limit.MaxWindow, limit.MaxLimit), &r)
+	require.NoError(t, err)
+	require.False(t, got.Strict)
+	for name, text := range map[string]string{
+		"no cost":                       spec(0, 0, limit.Slide, 1, 1000, 20),
+		"no buckets":                    spec(3, 0, limit.Slide, 0, 1000, 20),
+		"an unknown kind":               spec(3, 0, 77, 1, 1000, 20),
+		"a rate":                        spec(3, 0, limit.GCRA, 1, 1000, 20),
+		"slots":                         spec(3, 0, limit.Concurrency, 1, 0, 20),
+		"no limit":                      spec(3, 0, limit.Slide, 1, 1000, 0),
+		"a limit that is too high":      spec(3, 0, limit.Slide, 1, 1000, limit.MaxLimit+1),
+		"no window":                     spec(3, 0, limit.Slide, 1, 0, 20),
+		"a window that is too long":     spec(3, 0, limit.Slide, 1, limit.MaxWindow+1, 20),
+		"more buckets than ms":          spec(3, 0, limit.Counter, 6, 5, 20),
+		"too many buckets":              spec(3, 0, limit.Counter, limit.MaxBuckets+1, 60_000, 20),
+		"a second window without limit": spec(3, 0, limit.Slide, 1, 1000, 20) + join(bytesOf(5, 2000, 5, 0)),
+	} {
+		_, err := decodeSpec(text, &r)
+		require.ErrorIs(t, err, errInconsistent, name)
+	}
 }

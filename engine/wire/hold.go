@@ -100,29 +100,6 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 	return a, nil
 }
 
-// decodeSpec decodes the spec of the first request that had the id of r.
-func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
-	in := reader{s: text}
-	s := limit.Spec{Cost: in.uint(6), Strict: in.uint(1)&flagStrict != 0, Kind: limit.Kind(in.uint(1)), Buckets: in.uint(2)} // #nosec G115 -- one byte
-	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
-		s.Windows[s.N] = limit.Window{Length: in.uint(5), Limit: in.uint(5)}
-		s.N++
-	}
-	if err := in.end(); err != nil {
-		return s, err
-	}
-	if s.N == 0 || s.Cost == 0 || s.Buckets == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
-		return s, errInconsistent
-	}
-	for _, w := range s.Limits() {
-		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow || (w.Length == 0) != (s.Kind == limit.Concurrency) ||
-			s.Buckets > max(w.Length, 1) || s.Buckets > limit.MaxBuckets {
-			return s, errInconsistent
-		}
-	}
-	return s, nil
-}
-
 // HomeAdmitArgs returns the arguments of the function lend for a request with an id of its own.
 func HomeAdmitArgs(r *engine.Request, args [][]byte) [][]byte { return append(args, IDFields(r)) }
 

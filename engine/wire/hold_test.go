@@ -99,39 +99,6 @@ func TestDecodeAdmit(t *testing.T) {
 	require.ErrorIs(t, err, errInconsistent, "no node can know the id of a multi-key request, which is random")
 }
 
-// Only a spec that a client can have sent is that of the first request with an id.
-func TestDecodeSpecOfTheFirstRequest(t *testing.T) {
-	r := reserve()
-	spec := func(cost, flags int64, kind limit.Kind, buckets, length, most int64) string {
-		return join(bytesOf(6, cost, 1, flags, 1, int64(kind), 2, buckets, 5, length, 5, most))
-	}
-	got, err := decodeSpec(spec(3, flagStrict, limit.Counter, 6, 1000, 20), &r)
-	require.NoError(t, err)
-	want := limit.Spec{Cost: 3, Strict: true, Kind: limit.Counter, Buckets: 6, N: 1}
-	want.Windows[0] = limit.Window{Limit: 20, Length: 1000}
-	require.Equal(t, want, got)
-	got, err = decodeSpec(spec(1, 0, limit.Fixed, 1, limit.MaxWindow, limit.MaxLimit), &r)
-	require.NoError(t, err)
-	require.False(t, got.Strict)
-	for name, text := range map[string]string{
-		"no cost":                       spec(0, 0, limit.Slide, 1, 1000, 20),
-		"no buckets":                    spec(3, 0, limit.Slide, 0, 1000, 20),
-		"an unknown kind":               spec(3, 0, 77, 1, 1000, 20),
-		"a rate":                        spec(3, 0, limit.GCRA, 1, 1000, 20),
-		"slots":                         spec(3, 0, limit.Concurrency, 1, 0, 20),
-		"no limit":                      spec(3, 0, limit.Slide, 1, 1000, 0),
-		"a limit that is too high":      spec(3, 0, limit.Slide, 1, 1000, limit.MaxLimit+1),
-		"no window":                     spec(3, 0, limit.Slide, 1, 0, 20),
-		"a window that is too long":     spec(3, 0, limit.Slide, 1, limit.MaxWindow+1, 20),
-		"more buckets than ms":          spec(3, 0, limit.Counter, 6, 5, 20),
-		"too many buckets":              spec(3, 0, limit.Counter, limit.MaxBuckets+1, 60_000, 20),
-		"a second window without limit": spec(3, 0, limit.Slide, 1, 1000, 20) + join(bytesOf(5, 2000, 5, 0)),
-	} {
-		_, err := decodeSpec(text, &r)
-		require.ErrorIs(t, err, errInconsistent, name)
-	}
-}
-
 func TestDecodeHomeAdmit(t *testing.T) {
 	r := reserve()
 	reply := join([]byte{0}, bytesOf(6, clock, 4, 1, 3, 7, 2, 1<<15+4, 3, 2, 6, 3, 6, 3, 6, 9, 6, clock, 6, 0, 6, 0, 2, 0, 2, 0))

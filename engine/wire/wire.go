@@ -6,8 +6,8 @@
 // name: "clock 6". Replies are not trusted: decoding checks lengths and bounds, and returns an
 // error rather than a number that package limit cannot handle.
 //
-// Reading order: wire.go (this file), call.go (a batch of decisions as it is sent),
-// reply.go (its reply), hold.go (requests with an id, and requests about several keys),
+// Reading order: wire.go (this file), call.go (a batch of decisions as it is sent,
+// and its specs), reply.go (its reply), hold.go (requests with an id, and requests about several keys),
 // inspect.go (RL.INSPECT), lease.go (the messages of split keys) and library.go (errors about the library).
 package wire
 
