@@ -3,6 +3,7 @@ package commands
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -37,10 +38,8 @@ var groups = []struct{ name, title, text string }{
 		"windows of the same length are reported first, and a COST above a limit last. Clients may match on the\n" +
 		"beginning of the text; the rest repeats the word, escaped and cut to 128 bytes, and may change:\n" +
 		"\n" +
-		"    > RL.SLIDE user:42 1e3 60\n" +
-		"    (error) ERR limit must be an integer between 1 and 1000000000000; it was '1e3'\n" +
-		"    > RL.SLIDE user:42 100 60 NX\n" +
-		"    (error) ERR syntax error: unknown option 'NX'; expected COST, ID, ONCE, SHARDS, FAIL, SHADOW, AND or another limit\n" +
+		refused("RL.SLIDE user:42 1e3 60") +
+		refused("RL.SLIDE user:42 100 60 NX") +
 		"\n" +
 		"| an error begins with | when |\n|---|---|\n" +
 		"| `" + reply.ErrLimit + "` | a limit is out of range, or the first one is not an integer |\n" +
@@ -62,7 +61,7 @@ var groups = []struct{ name, title, text string }{
 		"| `" + engine.ErrHolds.Error() + "` | 16384 reservations are out in one of the key's windows, or the key has 65536 that are out or were settled less than their TTL ago |\n" +
 		"| `" + engine.ErrSlotHolds.Error() + "` | 65536 leases are out |\n" +
 		"| `" + reply.ErrConnSlots + "` | the connection must release leases first |\n" +
-		"| `ERR cost exceeds what this key can count` | RL.SETTLE would make a window count more than 2^45 units |\n" +
+		"| `" + engine.ErrOverrun.Error() + "` | RL.SETTLE would make a window count more than 2^45 units |\n" +
 		"| `ERR the stored record of` | what is stored of the key is damaged, or of another version: the text names the stored key, and RL.RESET removes it |\n" +
 		"| `UNAVAILABLE` | a node did not answer, or refused the call, and FAIL ERROR applies or the command has no FAIL policy, such as RL.RESET and RL.INSPECT |\n" +
 		"\n" +
@@ -89,6 +88,17 @@ var groups = []struct{ name, title, text string }{
 		"ever published.\n"},
 	{"server", "Server", ""},
 	{"cluster", "Cluster", ""},
+}
+
+// refused returns a malformed command and its error, as redis-cli shows them.
+func refused(line string) string {
+	words := strings.Fields(line)
+	args := make([][]byte, len(words))
+	for i, w := range words {
+		args[i] = []byte(w)
+	}
+	msg := newRegistry(new(Config)).get(args[0]).parse(args, new(engine.Pipeline))
+	return "    > " + line + "\n    (error) " + msg + "\n"
 }
 
 // document returns the text of docs/commands.md. Commands that have examples get a section each, the
@@ -190,6 +200,30 @@ func (r *row) document(b *strings.Builder) {
 	}
 	if r.ours() { // Redis's own documentation has the others
 		fmt.Fprintf(b, "\nSince %s. Time: %s.\n", r.Since, strings.TrimSuffix(r.Complexity, "."))
+	}
+}
+
+// Where another document shows the syntax of a command, it has all of its options.
+func TestSyntaxInDocumentsHasEveryOption(t *testing.T) {
+	files, err := filepath.Glob("../docs/*.md")
+	require.NoError(t, err)
+	rows, syntax := newRegistry(new(Config)), regexp.MustCompile(`(?m)^    (RL\.[A-Z]+)(?: ([A-Z]+))? .*\[.*$`)
+	for _, file := range append(files, "../README.md") {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, line := range syntax.FindAllStringSubmatch(string(text), -1) {
+			r := rows.get([]byte(line[1]))
+			require.NotNil(t, r, line[0])
+			if len(r.subs) > 0 {
+				r = rows.sub(r, []byte(line[2]))
+				require.NotNil(t, r, line[0])
+			}
+			for _, a := range r.Args {
+				if a.Optional && a.Token != "" {
+					require.Contains(t, line[0], "["+a.Token, file)
+				}
+			}
+		}
 	}
 }
 
