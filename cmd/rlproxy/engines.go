@@ -50,7 +50,6 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 		e := &engines{memory: clients, policies: new(policy.Book), decide: own, configure: func(c *config.Config) {
 			own.Configure(memory.Settings{Fail: c.FailPolicy, FailRules: c.FailRules})
 		}}
-		e.configure(c)
 		e.observe(log)
 		return e, nil
 	}
@@ -75,7 +74,6 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 		})
 		forwarder.Configure(forward.Settings{Off: !c.Passthrough, Admin: c.PassthroughAdmin, Timeout: c.PassthroughTimeout})
 	}}
-	e.configure(c)
 	e.observe(log)
 	return e, nil
 }

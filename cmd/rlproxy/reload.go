@@ -74,7 +74,8 @@ func (l *live) Set(by table.Caller, pairs [][2]string) (name, why string) {
 	return "", ""
 }
 
-// use puts into effect the settings of c that name no file. mu is held, or nothing is served yet.
+// use puts into effect the live settings of c that name no file: at the start, at SIGHUP and at CONFIG SET. mu is
+// held, or nothing is served yet.
 func (l *live) use(c *config.Config) {
 	l.changedByCommand.Store(int64(len(l.lastRead.Changed(c, true))))
 	l.level.Set(c.Level())

@@ -105,6 +105,7 @@ func start(ctx context.Context, c *config.Config, state *live, ready prepared, e
 	}
 	server := newServer(c, state, ready, eng, log)
 	newWeb(c, state, ready, eng, log)
+	state.use(c) // again, now that there is what to configure
 	ended = make(chan error, len(listeners)+len(pages))
 	for _, l := range listeners {
 		log.Info("listening", "address", l.Addr().String())
@@ -181,7 +182,6 @@ func newServer(c *config.Config, state *live, ready prepared, eng *engines, log 
 	}
 	state.log, state.eng = log, eng
 	handler := commands.New(cfg)
-	handler.SetSlowLog(c.SlowerThan, c.SlowLogLen)
 	warnOpen(c, ready, log)
 	out.server = resp.NewServer(resp.Config{
 		MaxClients:        clientLimit(c, eng, log),
