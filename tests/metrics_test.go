@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -43,6 +45,24 @@ func TestMetricsAreDocumentedAndKeepTheConventions(t *testing.T) {
 		return
 	}
 	require.Equal(t, want, table, "docs/metrics.md is stale: run go test ./tests -run TestMetricsAreDocumented -update")
+
+	// Some metrics have series only after something has happened, which must happen above.
+	declared := regexp.MustCompile(`(?:gauge|counter|distributionOf)\(\s*"(\w+)"`)
+	sources, err := filepath.Glob("../web/metrics/*.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, sources)
+	for _, path := range sources {
+		source, err := os.ReadFile(path)
+		require.NoError(t, err)
+		for _, m := range declared.FindAllSubmatch(source, -1) {
+			require.Contains(t, table, "| `rlproxy_"+string(m[1])+"` |", path)
+		}
+	}
+	for row := range strings.Lines(table) {
+		for _, label := range regexp.MustCompile(`\w+`).FindAllString(strings.Split(row, "|")[3], -1) {
+			require.Regexp(t, `(?m)^\|[^|]* `+"`"+label+"`"+`[^|]*\|`, after, "docs/metrics.md does not say which values the label %s has", label)
+		}
+	}
 }
 
 func TestMetricsCountDecisionsAndConnections(t *testing.T) {
