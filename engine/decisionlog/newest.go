@@ -57,8 +57,8 @@ func (r *Recorder) Newest(n int) []Denial {
 	return out
 }
 
-// denial returns what is recorded of a decision, with the request's key in its memory. It holds for an
-// admission likewise.
+// denial returns what is recorded of a decision, also of one that is logged and no denial. Its Key is in the
+// request's memory.
 func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 	node, _ := n.r.config.Where(req.Key)
 	key, _ := shard.ClientKey(req.Key)

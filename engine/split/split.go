@@ -30,7 +30,7 @@ import (
 	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
-// leaseMs is the length of a lease in ms. lua/layout.lua has the same number.
+// leaseMs is the length of a lease in ms. lua/lease.lua has the same number.
 const leaseMs = 1000
 
 // Nodes calls the nodes that have the shards of a key.
