@@ -34,6 +34,9 @@ type Server struct {
 	out   *bytes.Buffer // output of the process
 }
 
+// replyWithin is how long Client waits for replies. On a busy machine a long pipeline takes seconds.
+const replyWithin = time.Minute
+
 // Option changes a server before it is started.
 type Option func(s *Server)
 
@@ -55,7 +58,7 @@ func start(t testing.TB, options []Option, args ...string) *Server {
 	for _, option := range options {
 		option(s)
 	}
-	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1})
+	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: replyWithin})
 	t.Cleanup(func() {
 		_ = s.Client.Close()
 		s.Kill()
