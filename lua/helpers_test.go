@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -84,6 +85,19 @@ func text(t *testing.T, s *redistest.Server, key string) string {
 		require.ErrorIs(t, err, redis.Nil)
 	}
 	return v
+}
+
+// soon is the most CPU time that a call may take, whatever is stored.
+const soon = 2 * time.Second
+
+// cpuTime returns the CPU time that a node has taken so far. What else the machine does hardly changes it.
+func cpuTime(t *testing.T, s *redistest.Server) time.Duration {
+	t.Helper()
+	_, after, _ := strings.Cut(s.Do("INFO", "cpu"), "used_cpu_user:")
+	seconds, _, _ := strings.Cut(after, "\r")
+	d, err := time.ParseDuration(seconds + "s")
+	require.NoError(t, err)
+	return d
 }
 
 func itoa(n int) string { return strconv.Itoa(n) }
