@@ -15,6 +15,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/lua"
 	"github.com/stretchr/testify/require"
 )
 
@@ -288,35 +290,45 @@ func TestSplitRetryAfter(t *testing.T) {
 	}
 }
 
-// The home and the shards of a key share the deadline of one request; each does not get
-// backend-timeout of its own.
+// The home and the shards of a key share the time of one request: when a shard refuses after that, the home is not asked.
 func TestSplitKeysAreAnsweredInTheTimeOfOneRequest(t *testing.T) {
 	t.Parallel()
-	const timeout = 5 * time.Second
+	const timeout = proxytest.Patience
 	servers, urls := startServers(t, 2)
 	e := openOn(t, backend.Config{Backends: urls, Timeout: timeout}, Config{AskAlways: true})
+	var ahead atomic.Int64 // of the engine's clock
+	e.now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
 	ready(t, e, "slow")
 	ask := splitRequest("slow", limit.Slide, 1, 2, limit.Window{Limit: 4, Length: 3_600_000})
 	ask.Fail = engine.FailError
-	require.Eventually(t, func() bool { // and both nodes have the library
+	proxytest.Eventually(t, "the limit to be reached", func() bool { // and both nodes have the library
 		res := conformance.Ask(e, ask)
 		return res.Err == nil && !res.Allowed
-	}, 20*time.Second, time.Millisecond)
+	})
 	for i := 0; ; i++ {
 		ask.ID = fmt.Appendf(nil, "%d", i)
 		if shard, _, _ := e.splits.Route(&split.Routes{}, &ask); shard == 1 {
 			break
 		}
 	}
-	home, shard := servers[e.Topology().Locate(ask.Key, 0)], servers[e.Topology().Locate(ask.Key, 1)]
-	home.Pause()
-	shard.Pause()
-	t.Cleanup(home.Resume)
-	time.AfterFunc(timeout*4/5, shard.Resume) // the shard refuses late, and then the home does not answer
-	began := time.Now()
-	res := conformance.Ask(e, ask)
-	took := time.Since(began)
-	require.ErrorContains(t, res.Err, "UNAVAILABLE "+home.Addr)
-	require.GreaterOrEqual(t, took, timeout*4/5, "the shard was waited for")
-	require.Less(t, took, timeout+3*lateness, "two timeouts are 9 s")
+	top := e.topology()
+	home, shard := top.Locate(ask.Key, 0), top.Locate(ask.Key, 1)
+	asked := func(node int) int64 { return top.queues[node].Batches.Load() }
+	for _, s := range servers {
+		s.Pause()
+		t.Cleanup(s.Resume)
+	}
+	atHome, atShard := asked(home), asked(shard)
+	sent, answered := e.elapsed().Milliseconds(), make(chan engine.Result)
+	go func() { answered <- conformance.Ask(e, ask) }() // until the timeout
+	proxytest.Eventually(t, "the shard to be asked", func() bool { return asked(shard) > atShard })
+	ahead.Store(int64(timeout))
+	servers[shard].Resume()
+	require.ErrorContains(t, (<-answered).Err, "UNAVAILABLE "+servers[home].Addr)
+	require.Equal(t, atHome, asked(home))
+
+	call := &split.Call{Function: lua.Lend, Sent: sent}
+	e.Call(ask.Key, []*split.Call{call})
+	require.Equal(t, &split.Failure{Why: "not sent: too little of backend-timeout was left"}, call.Failure)
+	require.Equal(t, atHome, asked(home))
 }
