@@ -125,14 +125,13 @@ func TestNodesAreReadOnceASecond(t *testing.T) {
 	a := start(t, urls, busy("a", 1))
 	now := time.Now()
 	a.now = func() time.Time { return now }
-	reads := func() int { return strings.Count(nodes[0].Do("INFO", "commandstats"), "cmdstat_getrange:calls=1,") }
-	for range 10 {
+	for reads := 1; reads <= 3; reads++ {
 		a.HotKeys()
+		now = now.Add(readAgain - 1)
+		a.HotKeys()
+		require.Contains(t, nodes[0].Do("INFO", "commandstats"), fmt.Sprintf("cmdstat_getrange:calls=%d,", reads))
+		now = now.Add(1)
 	}
-	require.Equal(t, 1, reads())
-	now = now.Add(readAgain)
-	a.HotKeys()
-	require.Zero(t, reads(), "it is read again")
 }
 
 // A node that only one of the proxies can reach does not keep them from finding each other.
