@@ -118,7 +118,7 @@ func (t *Tracker) Observe(key []byte, hash uint64, d *Decisions, now int64) {
 		}
 		t.index[hash] = i
 		k := &t.keys[i]
-		k.key, k.hash, k.denied, k.seen = append(k.key[:0], key...), hash, 0, Decisions{Remaining: -1}
+		k.key, k.hash, k.denied, k.seen = append(k.key[:0], key...), hash, 0, Decisions{}
 	}
 	k := &t.keys[i]
 	if string(k.key) != string(key) {
@@ -176,16 +176,11 @@ func (t *Tracker) advance(now int64) {
 	}
 }
 
-// add returns a new position in keys. Its heap weight is 0, so it goes to the heap's root.
+// add returns a new position in keys. Its heap weight is 0, as are all others until no place is free.
 func (t *Tracker) add() int32 {
 	i := int32(len(t.keys))
 	t.keys = append(t.keys, tracked{})
 	t.heap = append(t.heap, i)
-	for at := len(t.heap) - 1; at > 0; {
-		up := (at - 1) / 2
-		t.heap[at], t.heap[up] = t.heap[up], t.heap[at]
-		at = up
-	}
 	return i
 }
 
@@ -197,7 +192,7 @@ func (t *Tracker) stale() bool {
 		switch {
 		case k.weight < forgotten*t.weight:
 			return true
-		case k.heapWeight == k.weight || k.heapWeight >= forgotten*t.weight:
+		case k.heapWeight >= forgotten*t.weight:
 			return false
 		}
 		k.heapWeight = k.weight

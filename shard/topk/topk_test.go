@@ -75,11 +75,21 @@ func checkBounds(t *testing.T, tracker *Tracker, exact map[string]float64, total
 	for i := range tracker.keys {
 		inherited := tracker.rate(tracker.keys[i].inherited)
 		require.LessOrEqual(t, inherited, bound+rate(admit-1)/float64(k)+1e-6)
+		require.LessOrEqual(t, tracker.keys[i].heapWeight, tracker.keys[i].weight)
 	}
+	checkHeap(t, tracker)
 	for key, count := range exact {
 		if rate(count) > bound+rate(admit) {
 			require.True(t, tracked[key], "%s has more than N/k", key)
 		}
+	}
+}
+
+func checkHeap(t *testing.T, tracker *Tracker) {
+	t.Helper()
+	for at := 1; at < len(tracker.heap); at++ {
+		up := tracker.heap[(at-1)/2]
+		require.LessOrEqual(t, tracker.keys[up].heapWeight, tracker.keys[tracker.heap[at]].heapWeight)
 	}
 }
 
@@ -104,8 +114,8 @@ func TestRateFollowsTheLoad(t *testing.T) {
 	require.Zero(t, top[1].DeniedRate)
 	require.Equal(t, Decisions{Admitted: 20_000, Denied: 180_000, Limit: 5, Remaining: 1}, top[0].Seen)
 
-	tracker.observe("steady", 1, 0, 5) // The clock stepped back.
-	require.InEpsilon(t, 200, tracker.top(2, 100_000)[1].Rate, 0.02)
+	tracker.observe("steady", 5000, 0, 5) // The clock stepped back.
+	require.InEpsilon(t, 200+500, tracker.top(2, 100_000)[1].Rate, 0.01)
 	require.InEpsilon(t, 2000*math.Exp(-2), tracker.top(1, 120_000)[0].Rate, 0.01)
 	require.Empty(t, tracker.Keys(100_000+20*10_000), "an idle key is forgotten")
 	require.Empty(t, tracker.Keys(math.MaxInt64/2))
@@ -141,6 +151,64 @@ func TestTenDecisionsGiveAPlace(t *testing.T) {
 	}
 }
 
+// A key of which ten or more decisions come together gets a place at once. All decisions that earned a place count.
+func TestDecisionsThatEarnAPlaceCount(t *testing.T) {
+	for _, n := range []int64{admit, 20, math.MaxUint8 + 1} {
+		tracker := New(1, 1000)
+		tracker.observe("first", 1, 0, 1)
+		tracker.observe("many", n, 0, 1)
+		require.InDelta(t, n, tracker.top(1, 1)[0].Rate, 1e-6)
+		for range admit {
+			tracker.observe("one by one", 1, 0, 1)
+		}
+		require.InDelta(t, admit, tracker.top(1, 1)[0].Rate, 1e-6)
+	}
+}
+
+// One decision on a new key gives it the place of a key whose decisions have almost decayed, and of no other.
+func TestForgottenKeysLoseTheirPlaces(t *testing.T) {
+	names := func(tracker *Tracker) (names []string) {
+		for _, k := range tracker.keys {
+			names = append(names, string(k.key))
+		}
+		return names
+	}
+	const later = 5000 // 100 decisions have decayed to 0.7, and 10 to 0.07
+	tracker := New(4, 1000)
+	for name, n := range map[string]int64{"a": 2, "b": 100, "idle": 10, "c": 100} {
+		tracker.observe(name, n, 0, 1)
+	}
+	tracker.observe("new", 1, 0, 1)
+	tracker.observe("a", 98, 0, 1)
+	tracker.observe("new", 1, 0, 4000)
+	require.ElementsMatch(t, []string{"a", "b", "idle", "c"}, names(tracker))
+	tracker.observe("new", 1, 0, later)
+	tracker.observe("newer", 1, 0, later)
+	require.ElementsMatch(t, []string{"a", "b", "new", "c"}, names(tracker))
+}
+
+// All that is counted of a key is reported, whether its shadow or the key itself was asked.
+func TestDecisionsOfAKeyAndItsShadow(t *testing.T) {
+	tracker := New(1, 1000)
+	for _, step := range []struct{ add, want Decisions }{
+		{Decisions{Lapsed: 1}, Decisions{}}, // not tracked yet
+		{Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2}, Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2}},
+		{Decisions{Lapsed: 1, Overrun: 2}, Decisions{Shadow: 3, ShadowDenied: 1, Limit: 5, Remaining: 2, Lapsed: 1, Overrun: 2}},
+		{Decisions{Others: 2, Limit: 7, Remaining: -1}, Decisions{Others: 2, Shadow: 3, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
+		{Decisions{Shadow: 1, Limit: 5}, Decisions{Others: 2, Shadow: 4, ShadowDenied: 1, Limit: 7, Remaining: -1, Lapsed: 1, Overrun: 2}},
+		{Decisions{Admitted: 4, Denied: 5, ByFail: 60}, Decisions{Admitted: 4, Denied: 5, ByFail: 60, Others: 2, Shadow: 4, ShadowDenied: 1, Lapsed: 1, Overrun: 2}},
+	} {
+		tracker.Observe([]byte("key"), 1, &step.add, 1)
+		tracker.Observe([]byte("other"), 1, &step.add, 1) // has the same hash, so it is not counted
+		var seen Decisions
+		for _, k := range tracker.Keys(1) {
+			require.Equal(t, "key", string(k.Key))
+			seen = k.Seen
+		}
+		require.Equal(t, step.want, seen)
+	}
+}
+
 // A stream of keys that are each seen once takes no places from busier keys.
 func TestDistinctKeysTakeNoPlaces(t *testing.T) {
 	tracker := New(64, 10_000)
@@ -170,6 +238,7 @@ func TestAtMostOneDecisionInTenTakesAPlace(t *testing.T) {
 		tracker.observe(key, 1, 0, 1)
 		if _, after := tracker.index[xxhash.Sum64String(key)]; after && !before {
 			placed++
+			checkHeap(t, tracker)
 		}
 	}
 	require.Less(t, placed, n/admit+8)
@@ -185,11 +254,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	require.Len(t, tracker.index, 32)
 	require.Len(t, tracker.heap, 32)
-	bytes := 0
 	for _, k := range tracker.keys {
-		bytes += cap(k.key)
+		require.LessOrEqual(t, cap(k.key), 256)
 	}
-	require.Less(t, bytes, 32*256)
 
 	keys, turn := make([]byte, 8), uint64(0)
 	one := func(of uint64) func() {
