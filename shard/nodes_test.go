@@ -50,6 +50,15 @@ func TestPairsOfNodesAreBalanced(t *testing.T) {
 	}
 }
 
+// The case of a node's name does not matter. Of two nodes with the same name, the second gets no keys.
+func TestNodesWithTheSameNameHaveTheirOrder(t *testing.T) {
+	nodes := NewNodes([]string{"a:1", "A:1"})
+	for i := range 10 {
+		require.Zero(t, nodes.Home(testKey(i)))
+		require.Equal(t, []int{0, 1}, nodes.Order(testKey(i), nil))
+	}
+}
+
 func TestAddingANodeMovesFewKeys(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{1, 3, 8} {

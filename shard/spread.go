@@ -24,7 +24,7 @@ func Spread(dst []int, name []byte, n, masters int, owner func(slot int) int) []
 		if tried++; tried > 64*masters {
 			most, tried = most+1, 0 // Some master has hardly any slots. Stop searching for them.
 		}
-		if number > 0 && shards[m] >= most {
+		if shards[m] >= most {
 			continue
 		}
 		shards[m]++

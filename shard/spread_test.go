@@ -31,6 +31,14 @@ func TestSpreadUsesAllMastersEvenly(t *testing.T) {
 	}
 }
 
+// All versions of rlproxy choose the same numbers, because these are part of stored keys.
+func TestSpreadChoosesTheSameNumbersInEveryVersion(t *testing.T) {
+	even := func(slot int) int { return slot * 3 / Slots }
+	poor := func(slot int) int { return min(slot, 1) } // master 0 has one slot, and master 2 none
+	require.Equal(t, []int{0, 3, 4, 5, 7, 8, 9, 10}, Spread(nil, testKey(2), 8, 3, even))
+	require.Equal(t, []int{0, 192, 385, 578, 771}, Spread(nil, testKey(2), 5, 3, poor))
+}
+
 // A master without slots must not make the search endless.
 func TestSpreadEndsWithAnEmptyMaster(t *testing.T) {
 	require.Len(t, Spread(nil, testKey(1), 1024, 3, func(int) int { return 1 }), 1024)
