@@ -52,6 +52,22 @@ func TestLinesBeginAfterAPartOfALine(t *testing.T) {
 	require.Equal(t, 1, strings.Count(rest, "\n"))
 }
 
+// A window of which the former file has the line needs none in the next file. One goroutine reports on all files.
+func TestTheNextFileRepeatsNoLine(t *testing.T) {
+	t.Parallel()
+	b := start(t, Settings{})
+	b.show(slide("a"))
+	reporter := b.reporter
+	require.NoError(t, os.Rename(b.path, b.path+".1"))
+	b.open(t, Settings{})
+	require.Same(t, reporter, b.reporter)
+	b.show(slide("a"), slide("b"))
+	lines := b.lines(t)
+	require.Len(t, lines, 1)
+	require.Equal(t, "b", lines[0]["key"])
+	require.Len(t, readLines(t, b.path+".1"), 1)
+}
+
 // What cannot be written is an error at once, also for a check, which leaves no file.
 func TestFilesThatCannotBeWrittenAreErrors(t *testing.T) {
 	t.Parallel()

@@ -83,6 +83,7 @@ func TestWhatIsWorthALine(t *testing.T) {
 			var got []string
 			for _, l := range b.lines(t) {
 				got = append(got, fmt.Sprint(l["event"], " ", l["key"]))
+				require.Equal(t, l["event"] == "sample", l["one_of"] != nil)
 			}
 			require.Equal(t, row.want, got)
 		})

@@ -43,4 +43,9 @@ func TestTheLogSaysOnceAMinuteWhatIsLost(t *testing.T) {
 	second()
 	require.Equal(t, 3, lines())
 	require.Contains(t, b.log.String(), `why="the file cannot keep up with the log" lines_dropped=1 failed_writes=0`)
+	b.wait(time.Hour)
+	full.fail(errors.New("write /var/log/x: input/output error"))
+	second()
+	require.Equal(t, 4, lines())
+	require.Contains(t, b.log.String(), `why="write /var/log/x: input/output error" lines_dropped=0 failed_writes=1`)
 }
