@@ -57,10 +57,13 @@ func TestTheNextFileRepeatsNoLine(t *testing.T) {
 	t.Parallel()
 	b := start(t, Settings{})
 	b.show(slide("a"))
-	reporter := b.reporter
+	reporter, former := b.reporter, b.current.Load().file
 	require.NoError(t, os.Rename(b.path, b.path+".1"))
 	b.open(t, Settings{})
 	require.Same(t, reporter, b.reporter)
+	kept, finished := former.add([]byte("late\n"), maxQueue)
+	require.False(t, kept)
+	require.True(t, finished)
 	b.show(slide("a"), slide("b"))
 	lines := b.lines(t)
 	require.Len(t, lines, 1)
@@ -150,7 +153,7 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	require.Positive(t, dropped)
 	require.LessOrEqual(t, b.waiting(), maxQueue)
 	require.Greater(t, b.waiting(), maxQueue-1000)
-	b.writeLeftOut(b.clock(), maxQueue) // there is no room for that: it is written in another second
+	b.writeLeftOut(b.clock(), 0) // there is no room for that: it is written in another second
 	proxytest.Eventually(t, "the log to say it", func() bool {
 		return strings.Contains(b.log.String(), `level=WARN msg="the decision log is dropping lines or falling behind" why="the file cannot keep up with the log" lines_dropped=`)
 	})
