@@ -1,9 +1,11 @@
 package hotkeys
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -106,7 +108,12 @@ func TestKeysOfAllProxiesAreAddedUp(t *testing.T) {
 	}
 	rates, proxies := idle.sums()
 	require.Equal(t, 3, proxies)
+	require.EqualValues(t, 2, idle.Stats()[0].Value)
 	require.Equal(t, map[string]float64{"both": 15, "a": 1, "b": 2}, rates)
+	for range 10 {
+		keys, _ := idle.HotKeys()
+		require.True(t, slices.IsSortedFunc(keys, func(a, b observe.HotKey) int { return cmp.Compare(b.Rate, a.Rate) }), "%v", keys)
+	}
 
 	b.keys.set(observe.HotKey{
 		Key: []byte("both"), Rate: 1, DeniedRate: 0.5, Admitted: 100, Denied: 20, ByFail: 3, Limit: 50, Remaining: 0, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
@@ -117,6 +124,45 @@ func TestKeysOfAllProxiesAreAddedUp(t *testing.T) {
 	require.Equal(t, observe.HotKey{
 		Key: []byte("both"), Rate: 11, DeniedRate: 0.5, Admitted: 110, Denied: 20, ByFail: 3, Limit: 100, Remaining: 1, Shards: 4, ShadowDenied: 6, Lapsed: 7, Overrun: 8,
 	}, keys[0], "the limit is as this proxy answered last")
+}
+
+// The limit and the remaining units are those of the first proxy that knows them, and the shards those of whichever knows most.
+func TestSumsKeepWhatIsKnown(t *testing.T) {
+	for _, c := range []struct{ own, other, want observe.HotKey }{
+		{observe.HotKey{Limit: 9, Shards: 4}, observe.HotKey{Limit: 5, Remaining: 3, Shards: 1}, observe.HotKey{Limit: 9, Shards: 4}},
+		{observe.HotKey{Limit: 9, Remaining: -1, Shards: 1}, observe.HotKey{Limit: 5, Remaining: 3, Shards: 4}, observe.HotKey{Limit: 5, Remaining: 3, Shards: 4}},
+	} {
+		other := key(c.other)
+		add(&c.own, &other)
+		require.Equal(t, c.want, c.own)
+	}
+}
+
+// Of two records of a proxy, the newer one counts, on whichever node it is.
+func TestOlderRecordsOfAProxyDoNotCount(t *testing.T) {
+	nodes, urls := startNodes(t, 2)
+	a, b := start(t, urls), start(t, urls, busy("b", 1))
+	b.publish()
+	for i, n := range nodes {
+		older := n.Do("GET", indexKey+b.self)
+		b.keys.set(busy("b", int64(2+i)))
+		b.publish()
+		n.Do("SET", indexKey+b.self, older)
+		rates, _ := a.sums()
+		require.InDelta(t, 2+i, rates["b"], 0)
+	}
+}
+
+// A proxy publishes its keys on the nodes that take them.
+func TestOneNodeIsEnough(t *testing.T) {
+	nodes, urls := startNodes(t, 4)
+	for _, n := range nodes[1:] {
+		n.Kill()
+	}
+	a, b := start(t, urls), start(t, urls, busy("b", 1))
+	b.publish()
+	rates, _ := a.sums()
+	require.InDelta(t, 1, rates["b"], 0)
 }
 
 // However often it is called, HotKeys reads the nodes once a second.
@@ -292,6 +338,7 @@ func TestMissingRightsAreLogged(t *testing.T) {
 	}
 	require.Equal(t, 1, strings.Count(a.log.String(), "cannot publish the busiest keys"), a.log.String())
 	require.Equal(t, 1, strings.Count(a.log.String(), "cannot read the busiest keys of other proxies"))
+	require.Equal(t, 2, strings.Count(a.log.String(), "NOPERM"))
 	nodes[0].Do("ACL", "SETUSER", "default", "+@all")
 }
 
