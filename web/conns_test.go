@@ -50,15 +50,22 @@ type pipe struct {
 
 func (p pipe) RemoteAddr() net.Addr { return &net.TCPAddr{IP: p.from, Port: 1} }
 
+// connect adds a connection from the address 192.0.2.last, and returns its other side, too.
+func (c *conns) connect(t *testing.T, last byte) (here *conn, there net.Conn) {
+	t.Helper()
+	nc, there := net.Pipe()
+	t.Cleanup(func() { require.NoError(t, errors.Join(nc.Close(), there.Close())) })
+	return c.add(pipe{nc, net.IPv4(192, 0, 2, last)}), there
+}
+
 // However many connections come from one address, those of another one are not replaced, even before
 // they have sent a request.
 func TestOneAddressReplacesOnlyItsOwnConnections(t *testing.T) {
 	t.Parallel()
 	c := &conns{max: 4}
 	connect := func(last byte) *conn {
-		here, there := net.Pipe()
-		t.Cleanup(func() { require.NoError(t, errors.Join(here.Close(), there.Close())) })
-		return c.add(pipe{here, net.IPv4(192, 0, 2, last)})
+		here, _ := c.connect(t, last)
+		return here
 	}
 	probe := connect(1)
 	for range 20 {
@@ -72,6 +79,51 @@ func TestOneAddressReplacesOnlyItsOwnConnections(t *testing.T) {
 		require.NotNil(t, other.at)
 	}
 	require.Equal(t, 4, c.len())
+}
+
+// Of connections of one address, the one that has been idle for longest is replaced and closed.
+func TestTheConnectionThatIsIdleForLongestIsReplaced(t *testing.T) {
+	t.Parallel()
+	c := &conns{max: 3}
+	first, _ := c.connect(t, 1)
+	second, far := c.connect(t, 1)
+	third, _ := c.connect(t, 1)
+	first.setBusy(true)
+	first.setBusy(false)
+	fourth, _ := c.connect(t, 1)
+	require.Nil(t, second.at)
+	_, err := far.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	second.setBusy(false) // its request ends only now
+	third.setBusy(true)
+	fifth, _ := c.connect(t, 1)
+	require.Nil(t, first.at)
+	require.NoError(t, third.Close())
+	require.Equal(t, 2, c.len())
+	c.closeIdle()
+	require.Zero(t, c.len())
+	for _, closed := range []*conn{fourth, fifth} {
+		_, err := closed.Write([]byte("x"))
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+	}
+}
+
+// A connection that is kept open after a request is idle.
+func TestConnectionsAreIdleAfterARequest(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	c, err := net.Dial("tcp", s.addr)
+	require.NoError(t, err)
+	defer func() { _ = c.Close() }()
+	_, err = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	require.NoError(t, err)
+	_, err = c.Read(make([]byte, 1))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		return s.conns.idle() != nil
+	}, 20*time.Second, time.Millisecond)
 }
 
 // A connection with a request in progress is not closed for a new one. If all are busy, a new
