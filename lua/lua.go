@@ -48,25 +48,31 @@ func order() []string {
 type Function struct {
 	Name  string // as FCALL takes it: it ends in the hash of the library's text
 	short string // in the library's table
+	full  bool   // a node that is out of memory runs it, too
 }
 
 // The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key. Each runs those
 // two for several, and renews leases. All answers a multi-key request, and Inspect describes a key. For split
 // keys, Lend and Forget run at the home, Recall and Take at a shard.
+//
+// Reset is Decide for batches of resets alone, and End is Each for requests that only end or renew holds. A node that is out
+// of memory runs these two, Settle and Inspect, because they admit nothing.
 var (
-	Decide  = &Function{short: "decide"}
-	Admit   = &Function{short: "admit"}
-	Settle  = &Function{short: "settle"}
-	Each    = &Function{short: "each"}
-	All     = &Function{short: "all"}
-	Inspect = &Function{short: "inspect"}
-	Lend    = &Function{short: "lend"}
-	Forget  = &Function{short: "forget"}
-	Recall  = &Function{short: "recall"}
-	Take    = &Function{short: "take"}
+	Decide  = &Function{Name: "decide", short: "decide"}
+	Reset   = &Function{Name: "reset", short: "decide", full: true}
+	Admit   = &Function{Name: "admit", short: "admit"}
+	Settle  = &Function{Name: "settle", short: "settle", full: true}
+	Each    = &Function{Name: "each", short: "each"}
+	End     = &Function{Name: "end", short: "each", full: true}
+	All     = &Function{Name: "all", short: "all"}
+	Inspect = &Function{Name: "inspect", short: "inspect", full: true}
+	Lend    = &Function{Name: "lend", short: "lend"}
+	Forget  = &Function{Name: "forget", short: "forget"}
+	Recall  = &Function{Name: "recall", short: "recall"}
+	Take    = &Function{Name: "take", short: "take"}
 )
 
-var functions = []*Function{Decide, Admit, Settle, Each, All, Inspect, Lend, Forget, Recall, Take}
+var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspect, Lend, Forget, Recall, Take}
 
 // Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have two versions.
 var Library struct{ Name, Source string }
@@ -77,22 +83,33 @@ var Script struct{ Source, SHA string }
 
 func init() {
 	body := join(order())
-	sum := sha256.Sum256([]byte(body))
+	sum := sha256.Sum256([]byte(body + registrations()))
 	hash := hex.EncodeToString(sum[:6])
 	Library.Name = "rlproxy_" + hash
-	var b strings.Builder
-	// The flag lets a node of a cluster decide keys of many slots in one call, see decide.lua. A function without other flags
-	// may write, so a replica, or a node that is out of memory, refuses it before it runs.
-	fmt.Fprintf(&b, "#!lua name=%s\n%slocal made\n", Library.Name, body)
 	for _, f := range functions {
-		f.Name = "rl_" + f.short + "_" + hash
-		fmt.Fprintf(&b, "redis.register_function({ function_name = '%s', flags = { 'allow-cross-slot-keys' }, callback = function(keys, args)\n"+
-			"  made = made or library()\n  return made.%s(keys, args)\nend })\n", f.Name, f.short)
+		f.Name = "rl_" + f.Name + "_" + hash
 	}
-	Library.Source = b.String()
+	Library.Source = "#!lua name=" + Library.Name + "\n" + body + "local made\n" + registrations()
 	Script.Source = "#!lua flags=allow-cross-slot-keys\n" + body + "return library()[table.remove(ARGV, 1)](KEYS, ARGV)\n"
 	digest := sha1.Sum([]byte(Script.Source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
 	Script.SHA = hex.EncodeToString(digest[:])
+}
+
+// registrations returns the text that registers the functions by their names.
+//
+// The flag allow-cross-slot-keys lets a node of a cluster decide keys of many slots in one call, see decide.lua. All functions may
+// write, so a replica refuses them before they run, and so does a node that is out of memory without allow-oom.
+func registrations() string {
+	var b strings.Builder
+	for _, f := range functions {
+		flags := "'allow-cross-slot-keys'"
+		if f.full {
+			flags += ", 'allow-oom'"
+		}
+		fmt.Fprintf(&b, "redis.register_function({ function_name = '%s', flags = { %s }, callback = function(keys, args)\n"+
+			"  made = made or library()\n  return made.%s(keys, args)\nend })\n", f.Name, flags, f.short)
+	}
+	return b.String()
 }
 
 // Short returns the function's name without the hash, as Script takes it.

@@ -46,7 +46,7 @@ func (b *batch) collect(final bool) (missing bool) {
 		} else if !cmd.service {
 			b.q.traffic.lastReply.Store(int64(b.ended))
 			if b.q.refused.Load() != nil {
-				b.q.noteAccepted()
+				b.q.noteAccepted(b.items[cmd.first()].req)
 			}
 		}
 	}

@@ -77,7 +77,7 @@ func (c *entries) takes(it *pending) bool {
 		(!it.misrouted && !it.asking || c.About(it.req.Key, it.shard))
 }
 
-// build turns the items into commands. Decisions and resets share calls; anything
+// build turns the items into commands. Decisions share calls, and so do resets; anything
 // else ends the call before it, so that order holds.
 func (b *batch) build(ctx context.Context, clock string) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)

@@ -115,10 +115,12 @@ func (q *queue) noteRefused(key []byte) {
 	}
 }
 
-// noteAccepted notes that the node runs functions again.
-func (q *queue) noteAccepted() {
-	q.refused.Store(nil)
-	q.engine.reconciler.wake()
+// noteAccepted notes that the node has run a function for r; nil: for package split. A full node still runs what admits nothing.
+func (q *queue) noteAccepted(r *engine.Request) {
+	if r == nil || r.Op == engine.OpDecide {
+		q.refused.Store(nil)
+		q.engine.reconciler.wake()
+	}
 }
 
 // takesWrites reports whether the node is up and did not refuse the last call.

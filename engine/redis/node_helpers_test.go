@@ -156,7 +156,7 @@ func (n *fakeNode) run(args []string) string {
 	own := args[3+keys+1:]
 	clock := time.Now().UnixMilli()
 	switch args[1] {
-	case lua.Decide.Name:
+	case lua.Decide.Name, lua.Reset.Name:
 		return decideAll(clock, keys, own, func(atShard bool) int {
 			if atShard {
 				return int(wire.AtShard)
@@ -169,7 +169,7 @@ func (n *fakeNode) run(args []string) string {
 		return "\x00" + string(bytesOf(6, clock)) + admit(clock, own[0])
 	case lua.Settle.Name: // an id and a cost
 		return string(bytesOf(1, 1)) + own[0][17:] + string(bytesOf(6, 0, 6, 0, 3, 0))
-	case lua.Each.Name: // two arguments for each key
+	case lua.Each.Name, lua.End.Name: // two arguments for each key
 		text := ""
 		for i := range keysOf(keys, own, 2) {
 			one := "\x01" // renewed
@@ -254,6 +254,11 @@ func decideAll(clock int64, keys int, own []string, status func(atShard bool) in
 		}
 	}
 	return string(b)
+}
+
+// decides reports whether a command is a call of entries.
+func decides(args []string) bool {
+	return strings.ToLower(args[0]) == "fcall" && (args[1] == lua.Decide.Name || args[1] == lua.Reset.Name)
 }
 
 // windowsOf returns the number of windows of a spec: cost 6, flags 1, kind 1, buckets 2,
@@ -342,7 +347,7 @@ var nonsense = []struct {
 	}},
 	{"random lengths", func(b *babble, _ []string) reply { return reply{text: bulk(b.text(b.next()))} }},
 	{"answers of another", func(b *babble, args []string) reply { // of a home, a shard or a node that is none
-		if strings.ToLower(args[0]) != "fcall" || args[1] != lua.Decide.Name {
+		if !decides(args) {
 			return b.node.well(args)
 		}
 		keys, err := strconv.Atoi(args[2])
@@ -353,7 +358,7 @@ var nonsense = []struct {
 	}},
 	{"a home", func(b *babble, args []string) reply { // that may say anything, of any length
 		home := bytesOf(6, time.Now().UnixMilli(), 4, int64(b.next()%3), 3, 0, 2, int64(b.next()))
-		if strings.ToLower(args[0]) == "fcall" && args[1] == lua.Decide.Name {
+		if decides(args) {
 			home = append(bytesOf(6, time.Now().UnixMilli(), 1, int64(2+b.next()%2)), bytesOf(2, int64(b.next()), 1, 1, 4, 0, 3, 0)...)
 		}
 		now := time.Now().UnixMilli()

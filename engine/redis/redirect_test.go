@@ -247,9 +247,9 @@ func TestAPipelineKeepsItsOrderAfterASlotHasMoved(t *testing.T) {
 		for i := range p.Results {
 			require.NoError(t, p.Results[i].Err)
 		}
-		want := []string{lua.Decide.Name}
+		want := []string{lua.Reset.Name}
 		for range 3 {
-			want = append(want, lua.Inspect.Name, lua.Decide.Name)
+			want = append(want, lua.Inspect.Name, lua.Reset.Name)
 		}
 		require.Equal(t, want, called)
 	}

@@ -34,7 +34,7 @@ func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) 
 		f, args, stored = lua.All, wire.AllArgs(it.multi.requests), it.multi.stored()
 	case it.req.Op == engine.OpInspect:
 	case items > 1 || it.req.Op == engine.OpRenew:
-		f, args = lua.Each, wire.EachArgs(same)
+		f, args = wire.EachFunction(same), wire.EachArgs(same)
 	case it.req.Op == engine.OpSettle:
 		f, args = lua.Settle, wire.SettleArgs(it.req)
 	default:
@@ -61,13 +61,14 @@ func (it *pending) usesIDs() bool {
 	return it.req.Op != engine.OpInspect
 }
 
-// sharing returns the requests with ids from item i on that share a call. A request that was misrouted or
-// redirected with ASK has a call of its own.
+// sharing returns the requests with ids from item i on that share a call. One that was misrouted or redirected with ASK has
+// a call of its own. While the node refuses admissions, these share no call with others, which a full node still runs.
 func (b *batch) sharing(i int) (same []*engine.Request) {
 	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
 		it := &b.items[j]
 		lone := it.misrouted || it.asking
-		if !it.single || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i {
+		if !it.single || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i ||
+			b.q.refused.Load() != nil && (it.req.Op == engine.OpDecide) != (b.items[i].req.Op == engine.OpDecide) {
 			break
 		}
 		if same = append(same, it.req); lone {

@@ -410,3 +410,31 @@ func TestARenewalFailsAtOnceWhileItsSlotMoves(t *testing.T) {
 	}
 	require.Positive(t, failed)
 }
+
+// A node that is full refuses admissions. It still runs the functions that admit nothing, whatever shares a pipeline with them.
+func TestFunctionsThatAdmitNothingRunOnAFullNode(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 5*time.Second, s.URL())
+	askAll(t, e, charge("a", 5), charge("b", 5), acquire("slots", "1", 3), acquire("slots", "2", 3), reserve("r", "1", 100, 30))
+	s.Do("CONFIG", "SET", "maxmemory", "1")
+	require.ErrorContains(t, conformance.Ask(e, charge("c", 5)).Err, "OOM")
+	p := engine.Pipeline{Requests: []engine.Request{
+		charge("c", 5), conformance.Reset("a"), charge("b", 5),
+		acquire("slots", "3", 3), release("slots", "1"), renew("slots", "2"), settle("r", "1", 20), reserve("r", "2", 100, 1),
+		conformance.Inspect("r"),
+	}}
+	e.Do(&p)
+	for _, i := range []int{0, 2, 3, 7} {
+		require.ErrorContains(t, p.Results[i].Err, "OOM", i)
+	}
+	require.True(t, p.Results[1].Reset)
+	require.True(t, p.Results[4].Settled.Settled)
+	require.True(t, p.Results[5].Renewed)
+	require.EqualValues(t, 20, p.Results[6].Settled.Charged)
+	require.EqualValues(t, 20, p.Results[8].States[0].Used)
+	require.Equal(t, refuses, e.topology().queues[0].condition(), "what it still runs does not show that it admits again")
+	s.Do("CONFIG", "SET", "maxmemory", "0")
+	require.EqualValues(t, 4, askAll(t, e, charge("a", 5))[0].Remaining)
+	require.EqualValues(t, 1, askAll(t, e, acquire("slots", "4", 3))[0].Remaining)
+}

@@ -54,12 +54,17 @@ func (c *Call) Len() int { return len(c.entries) }
 
 // Add adds a request to the call, to be decided at a shard of its key; 0 is the home. It
 // returns the index of the request's entry. A request equal to the latest one about its key
-// shares that one's entry and comes after it. ok is false if the call is full.
+// shares that one's entry and comes after it. ok is false if the call is full, or if only one
+// of the request and the call's entries is a reset: a node that is full runs only resets.
 func (c *Call) Add(r *engine.Request, shardNumber int) (at int, ok bool) {
 	from := len(c.keys)
 	c.keys = shard.AppendStoredKey(c.keys, r.Key, shardNumber)
 	key := c.keys[from:]
 	wanted := spec{r.Spec, r.Op == engine.OpReset, shardNumber > 0} // a reset has no windows
+	if len(c.specs) > 0 && c.specs[0].reset != wanted.reset {
+		c.keys = c.keys[:from]
+		return 0, false
+	}
 	slot := int(xxhash.Sum64(key) % uint64(len(c.index)))
 	for ; c.index[slot] != 0; slot = (slot + 1) % len(c.index) {
 		at = int(c.index[slot] - 1)
@@ -134,7 +139,11 @@ func (c *Call) Args(clock string, apart, scripted bool) []any {
 	if scripted {
 		c.args = append(c.args, "evalsha", &lua.Script.SHA, len(declared))
 	} else {
-		c.args = append(c.args, "fcall", &lua.Decide.Name, len(declared))
+		f := lua.Decide
+		if c.specs[0].reset {
+			f = lua.Reset
+		}
+		c.args = append(c.args, "fcall", &f.Name, len(declared))
 	}
 	for i := range declared {
 		c.args = append(c.args, &declared[i])

@@ -24,10 +24,31 @@ func TestEqualRequestsShareAnEntry(t *testing.T) {
 	require.Equal(t, 0, add(slide("a", 10)), "another key came between")
 	require.Equal(t, 2, add(slide("a", 11)), "another spec")
 	require.Equal(t, 3, add(slide("a", 10)), "only the latest entry of a key may take one more")
-	require.Equal(t, 4, add(conformance.Reset("b")))
-	require.Equal(t, 5, add(conformance.Reset("b")), "each reset has an entry of its own")
-	require.Equal(t, 6, c.Len())
-	require.Len(t, c.specs, 3)
+	require.Equal(t, 4, c.Len())
+	require.Len(t, c.specs, 2)
+}
+
+func TestResetsHaveCallsOfTheirOwn(t *testing.T) {
+	var c Call
+	for _, requests := range [][]engine.Request{{conformance.Reset("a"), slide("b", 10)}, {slide("b", 10), conformance.Reset("a")}} {
+		c.Reset()
+		for range 2 {
+			_, ok := c.Add(&requests[0], 0)
+			require.True(t, ok)
+		}
+		was := c.Len()
+		_, ok := c.Add(&requests[1], 0)
+		require.False(t, ok)
+		require.Equal(t, was, c.Len())
+		require.Len(t, c.keys, c.entries[was-1].keyTo, "nothing is kept of the other key")
+	}
+	c.Reset()
+	reset := conformance.Reset("a")
+	for i := range 2 {
+		at, ok := c.Add(&reset, 0)
+		require.True(t, ok)
+		require.Equal(t, i, at, "each reset has an entry of its own")
+	}
 }
 
 func TestShardsOfAKeyHaveEntriesOfTheirOwn(t *testing.T) {
@@ -74,7 +95,7 @@ func TestArgs(t *testing.T) {
 		"combined":        {call: call(0, strict, strict), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", string(bytesOf(2, 3, 4, 2)), packed}},
 		"one key, apart":  {call: call(0, strict), apart: true, want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", packed}},
 		"two keys, apart": {call: call(0, slide("a", 5), slide("b", 5)), apart: true, want: []string{"fcall", lua.Decide.Name, "\x00", "7", "", string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), "rl:{a}", "rl:{b}"}},
-		"a reset":         {call: call(0, conformance.Reset("k")), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0))}},
+		"a reset":         {call: call(0, conformance.Reset("k")), want: []string{"fcall", lua.Reset.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0))}},
 		"at a shard":      {call: call(3, slide("k", 5)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k%p3}", "7", "", string(bytesOf(6, 1, 1, flagAtShard, 1, 1, 2, 1, 5, 1000, 5, 5))}},
 		"CL.THROTTLE":     {call: call(0, conformance.Throttle("k", 15, 30, 60, 1)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 1, 1, flagRate, 1, 4, 2, 0, 8, 2_000_000_000, 8, 16))}},
 		"different specs": {call: call(0, slide("a", 5), slide("b", 6)), want: []string{"fcall", lua.Decide.Name, "\x02", "rl:{a}", "rl:{b}", "7", string(bytesOf(2, 3, 4, 1, 2, 4, 4, 1)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 6))}},

@@ -5,6 +5,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/lua"
 )
 
 // Kinds of ids, as nodes store them.
@@ -138,6 +139,14 @@ func DecodeSettle(reply string) (s engine.Settlement, lapsed int64, err error) {
 		return engine.Settlement{}, 0, errInconsistent
 	}
 	return s, lapsed, nil
+}
+
+// EachFunction returns the function that answers requests in one call.
+func EachFunction(requests []*engine.Request) *lua.Function {
+	if slices.ContainsFunc(requests, func(r *engine.Request) bool { return r.Op == engine.OpDecide }) {
+		return lua.Each
+	}
+	return lua.End
 }
 
 // EachArgs returns the arguments of the function each: two for each request. Those of an OpRenew are the

@@ -12,11 +12,10 @@ import (
 )
 
 func TestDecode(t *testing.T) {
-	c := call(0, slide("a", 10), slide("a", 10), slide("b", 5), conformance.Reset("c"), slide("d", 5), slide("e", 5))
+	c := call(0, slide("a", 10), slide("a", 10), slide("b", 5), slide("d", 5), slide("e", 5))
 	reply := join(bytesOf(6, clock),
 		bytesOf(1, int64(AtNode), 4, 2, 3, 7), usage(3, 0, 0),
 		bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(5, 40, -960),
-		bytesOf(1, int64(AtNode), 4, 1, 3, 0),
 		bytesOf(1, int64(Failed), 2, 5), []byte("WRONG"),
 		bytesOf(1, int64(AtHome), 2, 4, 1, 1, 4, 0, 3, 9), usage(5, 0, 0))
 	_, _, err := c.Decode(reply)
@@ -27,10 +26,14 @@ func TestDecode(t *testing.T) {
 	require.Equal(t, []Answer{
 		{Status: AtNode, Requests: 2, Granted: 2, Rate: 7, Usages: []limit.Usage{{Used: 3}}},
 		{Status: AtNode, Requests: 1, Usages: []limit.Usage{{Used: 5, Room: 40, Last: -960}}},
-		{Status: AtNode, Requests: 1, Granted: 1, Usages: []limit.Usage{}},
 		{Status: Failed, Requests: 1, Failure: "WRONG"},
 		{Status: AtHome, Requests: 1, Shards: 4, Undecided: true, Rate: 9, Usages: []limit.Usage{{Used: 5}}},
 	}, answers)
+
+	c = call(0, conformance.Reset("c"))
+	answers, _, err = c.Decode(join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0)))
+	require.NoError(t, err)
+	require.Equal(t, []Answer{{Status: AtNode, Requests: 1, Granted: 1}}, answers)
 }
 
 // Servers word differently that they do not serve a key.
