@@ -173,7 +173,7 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 		return home, "", cmp.Or(err, errChanging)
 	}
 	s.known = own
-	s.log.Warn("the stored policies were missing or out of date; stored the ones in effect again", append(where(home), "version", current, "found", version)...)
+	s.warn("the stored policies were missing or out of date; stored the ones in effect again", append(where(home), "version", current, "found", version)...)
 	return home, own, nil
 }
 
