@@ -78,13 +78,15 @@ func TestConfigurationErrorsAreOneSentence(t *testing.T) {
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
+	file := write(t, "file", "")
 	for content, want := range map[string]string{
-		`bind ""`:                       "nothing to listen on: bind or unixsocket must name something",
-		"port 7000\ntls-port 7000":      "port and tls-port must differ; both are 7000",
-		"backend redis://h:99999":       "a.conf:1: backend must be a URL such as ",
-		"backend redis://h:6379/-1":     "with ports from 1 to 65535 and databases from 0",
-		"client-query-buffer-limit 1mb": "client-query-buffer-limit 1048576 must be at least proto-max-bulk-len, which is 67108864",
-		"maxmemory-clients 64mb\nclient-query-buffer-limit 128mb":             "maxmemory-clients 67108864 must be at least client-query-buffer-limit, which is 134217728",
+		"unixsocket " + file + "\nport 0":                         "can't listen on " + file + ": there is a file that is not a socket",
+		`bind ""`:                                                 "nothing to listen on: bind or unixsocket must name something",
+		"port 7000\ntls-port 7000":                                "port and tls-port must differ; both are 7000",
+		"backend redis://h:99999":                                 "a.conf:1: backend must be a URL such as ",
+		"backend redis://h:6379/-1":                               "with ports from 1 to 65535 and databases from 0",
+		"client-query-buffer-limit 1mb":                           "client-query-buffer-limit 1048576 must be at least proto-max-bulk-len, which is 67108864",
+		"maxmemory-clients 64mb\nclient-query-buffer-limit 128mb": "maxmemory-clients 67108864 must be at least client-query-buffer-limit, which is 134217728",
 		"client-output-buffer-limit normal 256mb 0 0\nmaxmemory-clients 64mb": "maxmemory-clients 67108864 must be at least client-output-buffer-limit, which is 268435456",
 		"unixsocket " + folder + "/none/s\nport 0":                            "/none",
 		"logfile " + folder + "/none/log\nport 0":                             "/none",

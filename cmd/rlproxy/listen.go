@@ -97,7 +97,10 @@ func keepAlive(c *config.Config) time.Duration {
 // behind, but not one on which a process still listens.
 func listenUnix(ctx context.Context, c *config.Config) (net.Listener, error) {
 	path := c.UnixSocket
-	if st, err := os.Lstat(path); err == nil && st.Mode().Type() == os.ModeSocket {
+	if err := checkSocket(path); err != nil {
+		return nil, err
+	}
+	if _, err := os.Lstat(path); err == nil {
 		conn, err := net.DialTimeout("unix", path, time.Second)
 		if err == nil {
 			_ = conn.Close() // opened only to see whether a process listens
@@ -121,6 +124,14 @@ func listenUnix(ctx context.Context, c *config.Config) (net.Listener, error) {
 		}
 	}
 	return l, nil
+}
+
+// checkSocket returns an error if there is something other than a socket at path.
+func checkSocket(path string) error {
+	if st, err := os.Lstat(path); err == nil && st.Mode().Type() != os.ModeSocket {
+		return fmt.Errorf("can't listen on %s: there is a file that is not a socket", path)
+	}
+	return nil
 }
 
 // closeAll closes the listeners of a failed start.

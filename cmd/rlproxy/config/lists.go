@@ -35,12 +35,20 @@ func (v addresses) set(words []string) bool {
 		*v.p = nil
 		return true
 	}
+	seen := make(map[netip.Addr]bool)
 	for _, w := range words {
 		w = strings.TrimPrefix(w, "-")
-		_, err := netip.ParseAddr(w)
-		if w != "*" && w != "::*" && err != nil {
+		ip, err := netip.ParseAddr(w)
+		switch w {
+		case "*":
+			ip, err = netip.IPv4Unspecified(), nil
+		case "::*":
+			ip, err = netip.IPv6Unspecified(), nil
+		}
+		if err != nil || seen[ip] {
 			return false
 		}
+		seen[ip] = true
 	}
 	if len(words) == 0 {
 		return false
@@ -50,7 +58,7 @@ func (v addresses) set(words []string) bool {
 }
 
 func (v addresses) allowed() string {
-	return `one or more IP addresses, * or ::*, each with a leading - if it is optional, or "" for none`
+	return `one or more IP addresses, * or ::*, each once, with a leading - if it is optional, or "" for none`
 }
 
 func (v addresses) words() [][]string {
