@@ -2,6 +2,9 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
+	"os"
 	"strings"
 	"testing"
 
@@ -24,6 +27,21 @@ func TestClientsLeaveFilesForNodesAndHTTP(t *testing.T) {
 		got := clientsWithin(&config.Config{MaxClients: c.most, HTTPPort: c.http}, c.files, c.nodes)
 		require.Equal(t, c.want, got, c)
 	}
+}
+
+// An aclfile may be a pipe. When a reload reads it again, it is empty, and does not remove the users.
+func TestPipeOfUsersIsReadOnce(t *testing.T) {
+	t.Parallel()
+	r, w, err := os.Pipe()
+	require.NoError(t, err)
+	defer func() { _ = r.Close() }()
+	_, err = w.WriteString("user shop on >secret ~shop:* +@ratelimit\n")
+	require.NoError(t, errors.Join(err, w.Close()))
+	c := &config.Config{ACLFile: fmt.Sprint("/dev/fd/", r.Fd()), RequirePass: "hush"}
+	_, err = users(c)
+	require.NoError(t, err)
+	_, err = users(c)
+	require.EqualError(t, err, "can't read the users: "+c.ACLFile+" is an empty pipe; a pipe can be read only once")
 }
 
 // FuzzServer sends arbitrary bytes, in chunks of any size, to a complete server and

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
@@ -32,7 +31,7 @@ func users(c *config.Config) (*acl.List, error) {
 
 // readACL reads a file of users. As in Redis, quotes have no meaning in it.
 func readACL(path string) ([][]string, error) {
-	b, err := os.ReadFile(path)
+	b, err := config.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("can't read the users: %w", err)
 	}

@@ -27,14 +27,20 @@ const maxDepth = 16
 
 // readFile reads a file of directives.
 func (r *reader) readFile(path string) error {
-	b, err := os.ReadFile(path)
+	b, err := ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("can't read the configuration: %w", err)
 	}
-	if st, err := os.Stat(path); err == nil && st.Mode()&fs.ModeNamedPipe != 0 && len(b) == 0 {
-		return fmt.Errorf("can't read the configuration: %s is an empty pipe; a pipe can be read only once", path)
-	}
 	return r.readText(path, string(b))
+}
+
+// ReadFile is os.ReadFile, but an empty pipe is an error: a reload finds the pipe empty that was read at the start.
+func ReadFile(path string) ([]byte, error) {
+	b, err := os.ReadFile(path)
+	if st, noStat := os.Stat(path); err == nil && len(b) == 0 && noStat == nil && st.Mode()&fs.ModeNamedPipe != 0 {
+		return nil, fmt.Errorf("%s is an empty pipe; a pipe can be read only once", path)
+	}
+	return b, err
 }
 
 // readText reads directives, one per line. It uses path in errors and to find the

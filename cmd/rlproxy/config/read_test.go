@@ -111,8 +111,6 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.ErrorContains(t, err, "include must not go deeper than 16 files")
 }
 
-// FuzzConfig reads arbitrary bytes as a file. The result is a configuration that can
-// be written and read back unchanged, or an error that names the line.
 // A shell may give a configuration as a pipe. When a reload reads it again, it is empty, and is not taken for a
 // configuration without directives.
 func TestPipeIsReadOnce(t *testing.T) {
@@ -129,6 +127,8 @@ func TestPipeIsReadOnce(t *testing.T) {
 	require.EqualError(t, err, "can't read the configuration: "+path+" is an empty pipe; a pipe can be read only once")
 }
 
+// FuzzConfig reads arbitrary bytes as a file. The result is a configuration that can
+// be written and read back unchanged, or an error that names the line.
 func FuzzConfig(f *testing.F) {
 	shipped, err := os.ReadFile("../../../rlproxy.conf")
 	require.NoError(f, err)
