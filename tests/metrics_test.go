@@ -303,6 +303,7 @@ func TestMetricsCountOutcomesOfHolds(t *testing.T) {
 				"RL.SLIDE once 5 60 ONCE x", "RL.SLIDE once 5 60 ONCE x", "RL.SLIDE once 5 60 ONCE y",
 				"RL.ACQUIRE s 1 ID a", "RL.ACQUIRE s 1 ID a", "RL.ACQUIRE s 1 ID b", "RL.RENEW s a", "RL.RENEW s b", "RL.RELEASE s a b",
 				"RL.RESERVE lapse 100 60 COST 10 ID a TTL 20ms",
+				"RL.ACQUIRE tied 5 ID a CONN TTL 3s", "RL.ACQUIRE tied 5 ID b TTL 20ms",
 				"RL.FIXED full 1 60 AND free 5 60", "RL.FIXED full 1 60 AND free 5 60",
 			} {
 				_, failed := c.do(t, words(line)...).(errReply)
@@ -312,9 +313,12 @@ func TestMetricsCountOutcomesOfHolds(t *testing.T) {
 				c.do(t, "RL.SLIDE", "lapse", 1_000_000, 60)
 				return p.scrape(t)["reservations_lapsed_total"] == 1
 			})
+			eventually(t, "a renewal of the lease with CONN to remove the one that has lapsed", func() bool {
+				return p.scrape(t)["slot_leases_lapsed_total"] == 1
+			})
 			s := p.scrape(t)
 			require.Equal(t, map[string]int{"allowed": 3, "denied": 1, "repeated": 1}, s.decided("rl.reserve"))
-			require.Equal(t, map[string]int{"allowed": 1, "denied": 1, "repeated": 1}, s.decided("rl.acquire"))
+			require.Equal(t, map[string]int{"allowed": 3, "denied": 1, "repeated": 1}, s.decided("rl.acquire"))
 			require.Equal(t, 1, s.decided("rl.slide")["repeated"])
 			require.Equal(t, map[string]int{"allowed": 2, "denied": 1, "denied_by_other_key": 1}, s.decided("rl.fixed"))
 			requireSeries(t, series{
@@ -322,7 +326,7 @@ func TestMetricsCountOutcomesOfHolds(t *testing.T) {
 				`settle_charged_units_total`: 31, `settle_returned_units_total`: 6, `settle_overrun_units_total`: 7,
 				`slot_releases_total{result="released"}`: 1, `slot_releases_total{result="unknown"}`: 1,
 				`slot_renewals_total{result="renewed"}`: 1, `slot_renewals_total{result="unknown"}`: 1,
-				`slot_leases_lapsed_total`: 0, `slot_leases_tied`: 0,
+				`slot_leases_tied`: 1,
 			}, s)
 			p.stop(t)
 		})

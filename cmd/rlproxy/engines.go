@@ -82,7 +82,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 func (e *engines) observe(log *slog.Logger) {
 	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
-	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Logger: log})
+	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Lapsed: e.observer.CountLapsedLeases, Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 

@@ -95,6 +95,14 @@ func (k *Keeper) last() {
 	k.free(&k.pipe, release, freed)
 }
 
+// do sends renewals or releases, and counts the lapsed leases that they remove.
+func (k *Keeper) do(p *engine.Pipeline) {
+	k.cfg.Engine.Do(p)
+	for i := range p.Results {
+		k.cfg.Lapsed(p.Results[i].Lapsed)
+	}
+}
+
 // A renewal is a lease that is being renewed, with its turn and its TTL in ms when the renewal was sent. An
 // RL.ACQUIRE may change those of the lease meanwhile.
 type renewal struct {
@@ -129,7 +137,7 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 			k.renewed(n, &res, now)
 		}
 	}()
-	k.cfg.Engine.Do(&k.pipe)
+	k.do(&k.pipe)
 	answered = true
 }
 
@@ -182,7 +190,7 @@ func (k *Keeper) free(p *engine.Pipeline, leases []*lease, freed chan struct{}) 
 			r := p.Add()
 			r.Op, r.Kind, r.Key, r.Hold = engine.OpSettle, limit.Concurrency, []byte(l.key), &engine.Hold{ID: l.id}
 		}
-		k.cfg.Engine.Do(p)
+		k.do(p)
 		k.mu.Lock()
 		for i, l := range some {
 			if p.Results[i].Err == nil {

@@ -41,6 +41,9 @@ type Config struct {
 	// negative. It reports whether they were available. Nil: any number is.
 	Reserve func(delta int64) bool
 
+	// Lapsed is called with the number of lapsed leases that a renewal or a release has removed. Nil: nothing is.
+	Lapsed func(n int64)
+
 	Now    func() time.Time // nil: time.Now
 	Logger *slog.Logger     // nil: nothing is logged
 }
@@ -92,6 +95,9 @@ func Open(c Config) *Keeper {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Lapsed == nil {
+		c.Lapsed = func(int64) {}
 	}
 	if c.Reserve == nil {
 		c.Reserve = func(int64) bool { return true }

@@ -58,6 +58,9 @@ func (h *holds) observe(r *engine.Request, res *engine.Result) {
 	}
 }
 
+// CountLapsedLeases counts leases of RL.ACQUIRE that had lapsed, and were removed by requests that are not observed.
+func (o *Observer) CountLapsedLeases(n int64) { o.holds.lapsedLeases.Add(n) }
+
 // endingOf returns what became of a request; done reports whether its hold has ended by it, or is renewed.
 func endingOf(res *engine.Result, done bool) ending {
 	switch {
