@@ -22,6 +22,8 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 	remembered.Remembered = true
 	trial := slide("k\xffs")
 	trial.Shadow = true
+	again := slide("k").allowed(2) // its id is known from a request with a limit of 3
+	again.Again, again.Decision.Limit = true, 3
 	checked, blocked := slide("api:k"), slide("api:k")
 	checked.Policy = "api"
 	blocked.Policy, blocked.Spec, blocked.Decision = "api", limit.Spec{Kind: limit.Slide, Cost: 1}, limit.Decision{RetryAfter: 1000, ResetAfter: 1000}
@@ -46,6 +48,7 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 		`"event":"fail","command":"rl.slide","result":"allowed","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","fail":"open",`:                                                  {slide("k").by(engine.FailOpen), Settings{}},
 		`"event":"fail","command":"rl.slide","result":"error","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","fail":"error","error":"UNAVAILABLE 10.0.0.1:6379: node is down",`: {slide("k").by(engine.FailError), Settings{}},
 		`"event":"sample","command":"rl.slide","result":"allowed","key":"k","limit":5,"window":1000,"used":3,"cost":1,"retry_after":0,"node":"10.0.0.1:6379",`:                                                     {slide("k").allowed(2), Settings{Sample: 1}},
+		`"event":"sample","command":"rl.slide","result":"allowed","key":"k","limit":3,"window":1000,"used":1,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","repeated":true,`:                                     {again, Settings{Sample: 1}},
 		`"event":"sample","command":"rl.slide","result":"error","key":"k","limit":5,"window":1000,"cost":1,"retry_after":0,"node":"10.0.0.1:6379","error":"ERR the stored record of 'k' is damaged",`:              {slide("k").failed(), Settings{Sample: 1}},
 	} {
 		b := start(t, row.Settings)

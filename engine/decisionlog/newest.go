@@ -68,6 +68,9 @@ func (n *noting) denial(req *engine.Request, res *engine.Result) Denial {
 		RetryAfter: time.Duration(res.RetryAfter) * time.Millisecond,
 		Node:       node, Fail: res.Fail, Client: address(n.from.Addr), ClientName: n.from.Name,
 	}
+	if res.Again {
+		d.Limit = res.Limit // of the first request with the id
+	}
 	if res.Err == nil && res.Remaining >= 0 {
 		d.Used = d.Limit - res.Remaining
 	}
