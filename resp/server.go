@@ -155,7 +155,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		for _, l := range s.loops {
 			l.close() // and do not wait: its handler may be running, too
 		}
-		return fmt.Errorf("resp: %d sessions still in the handler: %w", s.stats.Current.Load(), ctx.Err())
+		return fmt.Errorf("%d clients were still waiting: %w", s.stats.Current.Load(), ctx.Err())
 	}
 }
 
