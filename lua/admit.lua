@@ -1,8 +1,6 @@
 -- admit.lua: the function rl_admit answers one request with an id. The request is charged once, or holds units that are
 -- charged later. A request with a known id gets the same reply as the first one.
 --
--- KEYS[1] the stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] the spec, see spec.lua; that of RL.ACQUIRE has the kind CONCURRENCY, 1 bucket, and one window of 0 ms whose limit is
 --         the number of slots
 -- ARGV[3] the fields of the id: its kind 1 byte, see ids.lua; its digest 16; for how many ms units are held at most 5; 1 if
@@ -102,4 +100,4 @@ function lib.admit_one(key, clock, spec_text, text)
   by_id.remember(q, now, reply)
   return reply
 end
-lib.admit = record.guarded(function(keys, args) return lib.admit_one(keys[1], lib.clock_of(args[1]), args[2], args[3]) end)
+lib.admit = record.guarded(lib.admit_one)

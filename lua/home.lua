@@ -209,8 +209,6 @@ end
 -- The function rl_lend decides at the home of a split key, from the reports of the other shards, and lends to the shard that
 -- refused. A spec without cost, or without windows, only reads.
 --
--- KEYS[1] the home's stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] requests 4 bytes, the number of shards that the caller wants 2
 -- ARGV[3] the spec, see spec.lua
 -- ARGV[4] empty, or the number of the shard that refused 4, then its refusal, see shard.lua
@@ -227,11 +225,11 @@ end
 --         the number of recalls 2, each: shard 4, seq 7, flags 1 (1: end the lease, 2: count in full), states 1, names,
 --         and with a loan its seq 7, per window held 6, headroom at home 6
 -- Cost: O(shards), one write if something was granted, lent or reported.
-lib.lend = record.guarded(function(keys, args)
-  local clock, key, q = lib.clock_of(args[1]), keys[1], lib.spec.of(args[3])
-  local requests, wanted = unpack('>I4I2', args[2])
-  local by_id = (args[7] or '') ~= '' and q.cost > 0 and lib.by_id
-  if by_id then by_id.open(args[7], key, clock) end
+lib.lend = record.guarded(function(key, clock, numbers, spec_text, refusal, reports_text, unreachable, id_text)
+  local q, requests, wanted = lib.spec.of(spec_text), unpack('>I4I2', numbers)
+  local with_id = (id_text or '') ~= ''
+  local by_id = with_id and q.cost > 0 and lib.by_id
+  if by_id then by_id.open(id_text, key, clock) end
   local rec = by_id and lib.ids.record(clock) or record.open(key, clock)
   local known = by_id and by_id.again(rec, q, clock)
   if known then return known end
@@ -241,18 +239,18 @@ lib.lend = record.guarded(function(keys, args)
   local before = cmsgpack.pack(h)
   local states, uses = {}, {}
   holds.weigh(rec, q, states, uses, q.strict)
-  local reports, read = reported(args[5]), {}
+  local reports, read = reported(reports_text), {}
   for _, r in ipairs(reports) do
     collect(h, r)
     if not r.stale then read[r.shard] = max(read[r.shard] or 0, r.seq) end
   end
-  for at = 1, #args[6], 4 do read[unpack('>I4', args[6], at)] = layout.WRAP * 32 end -- as if read, whatever was lent
+  for at = 1, #unreachable, 4 do read[unpack('>I4', unreachable, at)] = layout.WRAP * 32 end -- as if read, whatever was lent
   local granted, room, recalls, loan
   if q.cost == 0 then
     granted, room, recalls = 0, room_of(h, q, uses, false), {}
     for i, l in ipairs(h.lent) do recalls[i] = { l = l, close = true } end
   else
-    granted, room, recalls, loan = home.decide(h, clock, q, uses, requests, refused(args[4], q), #reports, read)
+    granted, room, recalls, loan = home.decide(h, clock, q, uses, requests, refused(refusal, q), #reports, read)
   end
   local units = granted * q.cost
   if units > 0 then (by_id and by_id.take or lib.charge)(rec, q, states, units) end
@@ -294,23 +292,21 @@ lib.lend = record.guarded(function(keys, args)
     rec.lapsed = 0
   end
   if by_id then by_id.remember(q, rec.now, pack('>BI6BI4I3', 0, clock, layout.DECIDED, granted, calls) .. first_answer) end
-  reply[1] = (args[7] or '') ~= '' and '\0' or ''
-  reply[1] = reply[1] .. pack('>I6I4I3I2', clock, granted, calls, (#h.lent > 0 and h.shards or 0) + (rec.held and 32768 or 0))
-    .. (rec.held and pack('>I3', rec.lapsed) or '')
+  local shards = (#h.lent > 0 and h.shards or 0) + (rec.held and 32768 or 0)
+  local lapsed = rec.held and pack('>I3', rec.lapsed) or ''
+  reply[1] = (with_id and '\0' or '') .. pack('>I6I4I3I2', clock, granted, calls, shards) .. lapsed
   return concat(reply)
 end)
 
 -- The function rl_forget completes the reset of a split key at its home, after the other shards have forgotten their units.
 --
--- KEYS[1] the home's stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] for each shard that forgot: its number 4 bytes, the seq that it was sent 7
 -- returns 1 byte: 1 if nothing is left, 0 if shards remain that did not forget, or were lent to since
 -- Cost: O(shards).
-lib.forget = record.guarded(function(keys, args)
-  local clock, key, forgot = lib.clock_of(args[1]), keys[1], {}
-  for at = 1, #args[2], 11 do
-    local number, seq = unpack('>I4I7', args[2], at)
+lib.forget = record.guarded(function(key, clock, shards)
+  local forgot = {}
+  for at = 1, #shards, 11 do
+    local number, seq = unpack('>I4I7', shards, at)
     forgot[number] = seq
   end
   local h = home.open(record.open(key, clock))

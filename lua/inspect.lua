@@ -1,8 +1,6 @@
 -- inspect.lua: the function rl_inspect reports each state of a key that can still matter, for RL.INSPECT. It changes nothing,
 -- but a replica refuses it like all other functions, because a replica's counts may be old.
 --
--- KEYS[1] the stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- returns one string: 1 byte, 1 if the key's other shards have to be asked as well; then per state: kind 1 byte, window 5,
 --         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6, units held 6, holds 3, lapsed holds 4.
 --         For a rate, window is the ms in which its limit drains, and buckets is 0. For leases of RL.ACQUIRE, window is 0.
@@ -13,8 +11,7 @@ local pack, max, min, floor, concat = struct.pack, math.max, math.min, math.floo
 local record, rate, HOLDS = lib.record, lib.rate.at, lib.layout.HOLDS
 local NOTHING = { last = -1, rate = 0, charge = 0, release = 0, holds = 0, lapsed = 0 } -- in place of held units
 
-lib.inspect = record.guarded(function(keys, args)
-  local clock, key = lib.clock_of(args[1]), keys[1]
+lib.inspect = record.guarded(function(key, clock)
   local rec = record.open(key, clock)
   local ending, now, out = record.ends(), rec.now, { '\0' }
   local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= now end

@@ -1,7 +1,8 @@
 // Package lua has the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in this
 // folder. layout.lua has the format of the stored records, each algorithm has a file of its own, and the functions that rlproxy
-// calls are described in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua. Begin with
-// layout.lua, record.lua and decide.lua.
+// calls are described in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua. If a description
+// begins with ARGV[2], KEYS[1] is the stored key, and ARGV[1] is the clock, see record.guarded. Begin with layout.lua, record.lua and
+// decide.lua.
 //
 // Every file is a chunk of its own, which gets the library's table and adds its functions to it. The files are joined
 // unchanged, comments included. A node has none of the modules that they use while it loads a library, so the files run when a

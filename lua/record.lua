@@ -42,10 +42,14 @@ function record.explain(key, why)
   return why, string.match(why, "^ERR the stored record of '.*' is (%a+)")
 end
 
--- guarded returns a function that calls f and raises its errors as explain words them.
+-- guarded returns the function of the library that calls f(key, clock, ...) and raises its errors as explain words them. Its
+-- arguments are
+--   KEYS[1]         the stored key
+--   ARGV[1]         the clock in ms; empty: the node's own
+--   ARGV[2] and on  the other arguments of f
 function record.guarded(f)
   return function(keys, args)
-    local ok, reply = pcall(f, keys, args)
+    local ok, reply = pcall(f, keys[1], lib.clock_of(args[1]), _G.unpack(args, 2))
     if not ok then error({ err = (record.explain(keys[1], reply)) }) end
     return reply
   end

@@ -1,8 +1,6 @@
 -- settle.lua: the end and the renewal of holds. The function rl_settle ends a hold and charges its final cost, for RL.SETTLE;
 -- RL.RELEASE uses it with a cost of 0. Renewals are part of a call of rl_each.
 --
--- KEYS[1] the stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] kind of the id 1 byte, see ids.lua, its digest 16, cost 6
 -- returns settled 1 (0: no, 1: by this call, 2: by an earlier call with the same cost), units charged 6, given back 6, charged
 --         beyond those held 6, the number of lapsed holds that this call removed 3
@@ -54,7 +52,7 @@ function lib.settle_one(key, clock, asked)
   ended(kind, rec.now)
   return reply(1, cost, q.cost, rec.lapsed)
 end
-lib.settle = record.guarded(function(keys, args) return lib.settle_one(keys[1], lib.clock_of(args[1]), args[2]) end)
+lib.settle = record.guarded(lib.settle_one)
 
 -- renew_one extends a lease of RL.ACQUIRE: asked is the first argument of a renewal in a call of rl_each. It returns 1 byte, 1 if
 -- the lease was renewed, 0 if it had ended; and the number of lapsed holds that it removed 3.

@@ -66,14 +66,11 @@ end
 -- The function rl_take gives a loan to a shard, which takes it unless it is outdated. It may be sent any number of times, late
 -- or never.
 --
--- KEYS[1] the shard's stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] seq 7 bytes, incarnation 6, clock 6 (of the refusal that it answers), strict 1, then per window the state's
 --         name 8, limit 5, held 6, headroom at home 6
 -- returns 1 byte: 1 if it was taken
 -- Cost: O(windows), one write.
-lib.take = record.guarded(function(keys, args)
-  local clock, key, s = lib.clock_of(args[1]), keys[1], args[2]
+lib.take = record.guarded(function(key, clock, s)
   local seq, incarnation, asked, strict = unpack('>I7I6I6B', s)
   local rec = record.open(key, clock)
   local was = record.ends()
@@ -112,17 +109,14 @@ local RECALL, FORGET = 0, 1
 -- The function rl_recall makes a shard give back what it has not used, or forget everything, or neither, and report. It may be
 -- sent any number of times.
 --
--- KEYS[1] the shard's stored key
--- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in full),
 --         then the names of states to report on, 8 each
 -- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease has ended, 4: counted in full), ms until its lease ends 6,
 --         the clock 6, per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as
 --         last charged 5, rate 3, last 6, newest 6, see decide.lua
 -- Cost: O(states), one write if something changes.
-lib.recall = record.guarded(function(keys, args)
-  local clock, key = lib.clock_of(args[1]), keys[1]
-  local what, seq, flags = unpack('>BI7B', args[2])
+lib.recall = record.guarded(function(key, clock, s)
+  local what, seq, flags = unpack('>BI7B', s)
   local close, strict, stale = flags % 2 == 1, flags >= 2, false
   if what == FORGET and not pcall(function() lease.open(record.open(key, clock), SHARD) end) then
     redis.call('UNLINK', key) -- it is damaged
@@ -146,8 +140,8 @@ lib.recall = record.guarded(function(keys, args)
   if p then lease.each(p.pairs, function(i, name) held[name] = p.held[i] end) end
   local out = { pack('>I7I6BI6I6', seq, p and p.incarnation or 0, (stale and 1 or 0) + (p and not stale and not alive and 2 or 0)
     + (strict and 4 or 0), alive and p.lease - clock or 0, clock) }
-  for at = 10, #args[2], 8 do
-    local name = sub(args[2], at, at + 7)
+  for at = 10, #s, 8 do
+    local name = sub(s, at, at + 7)
     local used, first, of = lease.used(rec, name, strict)
     out[#out + 1] = pack('>I6I6I6I5I3I6I6', used, first, held[name] or 0, of and of.limit or 0,
       of and lib.rate.at(clock, of.last, of.rate) or 0, of and of.reported_last or 0, of and of.reported_newest or 0)
