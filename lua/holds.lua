@@ -108,8 +108,8 @@ function holds.add(rec, q, deadline, units, release, states)
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if not st then
       st = record.state(HOLDS + q.kind, q.buckets, q.windows[i])
+      st.asked, rec.held = true, true
       record.add(st)
-      rec.held = true
     end
     if st.cells == 0 then st.last, st.rate, st.lapsed = 0, 0, 0 end -- these count since the window last held nothing
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)

@@ -259,20 +259,15 @@ function record.find(kind, buckets, window)
   end
 end
 
--- twin returns the other state of a state's window: that of held units, or that of charged units.
-local function twin(st) return record.find((st.kind + HOLDS) % (2 * HOLDS), st.buckets, st.window) end
+local function matters(st) return lib.algorithms[st.kind].matters_until(st) >= rec.clock end
 
-local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= rec.clock end
-
--- counts reports whether a state counts towards the most that a record may have: it can still matter, or is about to.
-local function counts(st) return st and (st.asked or matters(st)) end
-
--- live returns how many windows count.
-local function live()
-  local n = 0
+-- windows returns how many windows have a state, of charged or of held units, that can still matter, or is about to.
+local function windows()
+  local seen, n = {}, 0
   for i = 1, rec.count do
     local st = rec[i]
-    if st ~= rec.lease and counts(st) and not (st.kind > HOLDS and counts(twin(st))) then n = n + 1 end
+    local name = pack('>BI2I5', st.kind % HOLDS, st.buckets, st.window)
+    if st ~= rec.lease and not seen[name] and (st.asked or matters(st)) then seen[name], n = true, n + 1 end
   end
   return n
 end
@@ -281,14 +276,13 @@ end
 -- record is written, so they do not count towards the most that a record may have.
 function record.add(st)
   local count = rec.count + 1
-  if st.kind == HOME or st.kind == SHARD then
-    rec.lease = st
-  elseif count > STATES and not counts(twin(st)) and live() >= STATES then
-    error({ err = 'ERR too many windows on this key: at most ' .. STATES })
-  end
+  if st.kind == HOME or st.kind == SHARD then rec.lease = st end
   rec[count] = st
   if rec.lease and rec.lease ~= st then rec[count - 1], rec[count] = st, rec.lease end
   rec.count, rec.rewrite, st.begin = count, true, 1 -- its area is in memory
+  if count > STATES and windows() > STATES then
+    error({ err = 'ERR too many windows on this key: at most ' .. STATES })
+  end
 end
 
 -- bytes returns a string that has `need` bytes of a state's area from `offset` on, and the index in it at which they begin. If
