@@ -134,7 +134,7 @@ end
 local function beside(q, d, j, key, s, clock, requests, long)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   local bound, offset, shards = nil, 0, 0
-  local held, twin, outlast, last_charge, last_release = d.held -- twin: the index of the state of the window's own held units
+  local held, twin, outlast, last_charge, last_release -- twin: the index of the state of the window's own held units
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + ENDING_AT) < clock then return end -- the slow path drops the lease record
@@ -143,10 +143,13 @@ local function beside(q, d, j, key, s, clock, requests, long)
       local last = unpack('>I6', s, from)
       if last + d.keep[i] < clock then return end -- the slow path drops the state
       if last > now then now = last end
-      if held and kinds[i] > HOLDS then
+      if kinds[i] > HOLDS then
         local units, charge, release = holds.beside(s, from, clock)
         if not units then return end
-        if i == d.twins[j] then twin, offset, last_charge, last_release = i, units, charge, release end
+        if units > 0 then
+          held = true
+          if i == d.twins[j] then twin, offset, last_charge, last_release = i, units, charge, release end
+        end
       end
       if areas then
         local lives, slot = last + d.lives[i], d.slots[i]

@@ -17,36 +17,36 @@ local fast_holds = {}
 lib.fast_holds = fast_holds
 
 -- forms_of returns the forms that such a record can have, by directory, for a spec. A form has the directory (head), the size
--- below which the record is inline (inline), the indexes of the fields of the log and of the held units (log, held), false if
+-- below which the record is inline (inline), the indexes of the fields of the held units and of the log (held, log), false if
 -- there are none, and the index of the first area (begin). Other specs have no forms.
 local function forms_of(q)
   local log, held, forms = q.pairs, pack('>B', layout.HOLDS + q.kind) .. sub(q.pairs, 2), {}
-  if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limits[1] > 1e12 then return forms end
-  local function form(count, names, log_at, held_at, begin)
+  local function form(count, names, held_at, log_at, begin)
     local head = count > 0 and pack('>BI2', layout.VERSION, count) .. names or ''
-    forms[head] = { head = head, log = log_at, held = held_at, begin = begin,
+    forms[head] = { head = head, held = held_at, log = log_at, begin = begin,
       inline = layout.INLINE + (count > 1 and layout.INLINE_MORE or 0) }
     return forms[head]
   end
+  if q.kind ~= SLIDE and q.kind ~= CONCURRENCY or q.count > 1 or q.shard or q.limits[1] > 1e12 then return forms end
   form(0, '', false, false, 1)
-  forms.log, forms.held = form(1, log, ONE, false, ONE + FIELDS), form(1, held, false, ONE, ONE + HELD)
-  forms.log_held = form(2, log .. held, TWO, TWO + FIELDS, TWO + FIELDS + HELD)
-  forms.held_log = form(2, held .. log, TWO + HELD, TWO, TWO + FIELDS + HELD)
+  forms.held = form(1, held, ONE, false, ONE + HELD)
+  forms.log = form(1, log, false, ONE, ONE + FIELDS)
+  forms.both = form(2, held .. log, TWO, TWO + HELD, TWO + HELD + FIELDS)
   return forms
 end
 
 -- What read has read of a key's record:
 --   form, s       its form, and the record, or its first bytes if it is long: not inline
 --   was, ending   the last ms at which the record matters, and at which its log does; 0 without one
---   entries, area the indexes in the record at which the areas of the log and of the held units begin
 --   text, cells   a string that has the cells, and the index in it of the first one
+--   entries       the index in the record at which the area of the log begins
 --   stored        the number of cells
 --   forgets       whether the held units are forgotten when they lapse
 --   count to soonest
 --                 the fields of the held units, which the functions below change: count is cells in layout.lua, calls is
 --                 rate, n is holds, units is charge or release, latest is charged or released, soonest is next, and the
 --                 others have their names there
-local form, s, long, was, ending, entries, area, text, cells = false, '', false, 0, 0, 0, 0, '', 0
+local form, s, long, was, ending, text, cells, entries = false, '', false, 0, 0, '', 0, 0
 local stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
 
 -- matters_until returns the last ms at which units with a deadline matter.
@@ -56,37 +56,36 @@ local function matters_until(q, deadline)
 end
 
 -- read reads a key's record, for units that are forgotten when they lapse or not. It returns false if the record has none of the
--- forms, or a state or cell has ended.
+-- forms, or its log or a cell has ended.
 local function read(q, key, clock, release)
-  local window = q.windows[1]
   q.forms = q.forms or forms_of(q)
-  if not q.forms.log then return false end
+  if not q.forms.both then return false end
   s = call('GETRANGE', key, '0', LAST)
   form = q.forms[sub(s, 1, HEAD + NAME * (byte(s, HEAD) or 0))]
   if not form or #s < form.begin - 1 then return false end
-  local log, held, stop = form.log, form.held, form.begin
-  long, was, ending, entries, area, text, cells = #s >= form.inline, 0, 0, stop, stop, s, stop
+  long, was, ending, text, cells, entries = #s >= form.inline, 0, 0, s, form.begin, form.begin
   stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
-  if log then
-    local charged, _, length, ring, _, newest = unpack('>I6I4I3I3I15I6', s, log)
-    ending, stop = newest + window, stop + ring * ENTRY
+  if form.held then
+    local others, other
+    last, calls, count, slots, n, units, others, lapsed, latest, other, soonest = unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, form.held)
+    if release then units, others, latest, other = others, units, other, latest end
+    if last > clock or count > 0 and soonest <= clock or others + other > 0 or units > layout.UNITS then return false end
+    if count > slots or slots > layout.CELLS or count < slots and not long then return false end
+    stored, entries = count, cells + slots * CELL
+    if count > 0 then was = matters_until(q, latest) end
+    if long and cells + count * CELL > #s + 1 then
+      text, cells = call('GETRANGE', key, format('%d', cells - 1), format('%d', cells + count * CELL - 2)), 1
+      if #text < count * CELL then return false end
+    end
+  end
+  local stop = entries
+  if form.log then
+    local charged, _, length, ring, _, newest = unpack('>I6I4I3I3I15I6', s, form.log)
+    ending, stop = newest + q.windows[1], stop + ring * ENTRY
     if charged > clock or ending < clock or length == 0 or length ~= ring and not long then return false end
-    was = ending
+    was = max(was, ending)
   end
-  if not held then return long or stop == #s + 1 end
-  local others, other
-  last, calls, count, slots, n, units, others, lapsed, latest, other, soonest = unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, held)
-  if release then units, others, latest, other = others, units, other, latest end
-  if last > clock or count > 0 and soonest <= clock or others + other > 0 or units > layout.UNITS then return false end
-  if log and log < held then area = stop else entries = area + slots * CELL end
-  if count > 0 then was = max(matters_until(q, latest), was) end
-  cells, stored = area, count
-  if not long then return count == slots and count > 0 and stop + count * CELL == #s + 1 end
-  if count > slots or slots > layout.CELLS then return false end
-  if count > 0 and area + count * CELL > #s + 1 then
-    text, cells = call('GETRANGE', key, format('%d', area - 1), format('%d', area + count * CELL - 2)), 1
-  end
-  return #text >= count * CELL
+  return long or stop == #s + 1
 end
 
 -- fields packs the fields of the held units.
@@ -105,15 +104,36 @@ end
 -- cell_of packs a cell.
 local function cell_of(deadline, had, in_cell) return pack(forgets and '>I6I12I3' or '>I6I6I9', deadline, had, in_cell) end
 
--- patch writes a cell and the fields of the held units into a long record. The cell belongs at index `at` of text. It takes the
--- place of the one that is there, or is inserted if there is none for its deadline. An empty cell removes it.
-local function patch(key, at, there, cell)
-  if cell == '' or not there then cell = cell .. sub(text, at + (there and CELL or 0), cells + stored * CELL - 1) end
-  if count < stored then cell = cell .. NO_CELL end
-  call('SETRANGE', key, format('%d', form.held - 1), fields())
-  if call('SETRANGE', key, format('%d', area + at - cells - 1), cell) < area + slots * CELL - 1 then -- the record's length
-    record.damaged(key, 'it ends within its areas')
+-- write stores a changed cell and the fields of the held units. The cell belongs at index `at` of text. It takes the place of the
+-- one that is there, or is inserted if there is none for its deadline. An empty cell removes it. write also stores the fields and
+-- the area of an inline record's log, if they are given. It returns false, and has written nothing, if there is no room.
+local function write(q, key, at, there, cell, expires, log_fields, log_area)
+  local after = at + (there and CELL or 0)
+  if long then
+    if count > slots then return false end
+    if cell == '' or not there then cell = cell .. sub(text, after, cells + stored * CELL - 1) end
+    if count < stored then cell = cell .. NO_CELL end
+    call('SETRANGE', key, format('%d', form.held - 1), fields())
+    local area = entries - slots * CELL
+    if call('SETRANGE', key, format('%d', area + at - cells - 1), cell) < entries - 1 then -- it returns the record's length
+      record.damaged(key, 'it ends within its areas')
+    end
+    if expires ~= was then record.expire(key, expires) end
+    return true
   end
+  slots = count
+  local log, to, now = form.log, q.forms.log
+  if log and not log_fields then log_fields, log_area = sub(s, log, log + FIELDS - 1), sub(s, entries) end
+  if count == 0 then
+    now = to.head .. log_fields .. log_area
+  else
+    if stored > 0 then cell = sub(s, cells, at - 1) .. cell .. sub(s, after, entries - 1) end
+    to = log_fields and q.forms.both or q.forms.held
+    now = to.head .. fields() .. (log_fields or '') .. cell .. (log_area or '')
+  end
+  if #now >= to.inline then return false end
+  record.store(key, s, now, expires, expires ~= was, true)
+  return true
 end
 
 local ANY = 2 ^ 50 -- in place of a limit: any cost fits
@@ -148,14 +168,6 @@ local function reported(q, newest)
   return holds.reported(q.kind, q.windows[1], q.limits[1], newest, forgets and 0 or latest, forgets and latest or 0)
 end
 
--- store writes an inline record, which lives until the ms expires. It reports whether the new record is still inline, and
--- writes nothing if it is not.
-local function store(key, to, now, expires)
-  if #now >= to.inline then return false end
-  record.store(key, s, now, expires, expires ~= was, true)
-  return true
-end
-
 -- reserve holds units until the deadline `till`, if there is room. It returns the reply of an entry, see decide.lua. It returns
 -- nothing, and has written nothing, if the slow path has to decide.
 function fast_holds.reserve(q, till, release, key, clock)
@@ -168,31 +180,16 @@ function fast_holds.reserve(q, till, release, key, clock)
   if bound == ANY then granted, room = 0, ends(q, units - most, newest) + 1 end
   if granted == 0 then
     newest = reported(q, newest)
-    if not form.held then return pack('>I8I6I6I6I6', rated, used, room, newest, 0) end
+    if count == 0 then return pack('>I8I6I6I6I6', rated, used, room, newest, 0) end
     return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, rated, used, room, newest, 0)
   end
   local at, had, in_cell = seek(till)
-  local there = in_cell > 0
-  if long and not there and count == slots then return end -- there is no room for a cell, or no state of held units
-  local cell = cell_of(till, had + q.cost, in_cell + 1)
+  if long and not form.held then return end
   calls = rate.charged(clock, last, calls, clock)
   last, n, units, latest = clock, n + 1, units + q.cost, max(latest, till)
-  if not there then count, soonest = count + 1, count > 0 and min(soonest, till) or till end
+  if in_cell == 0 then count, soonest = count + 1, count > 0 and min(soonest, till) or till end
   local expires = max(matters_until(q, latest), ending)
-  if long then
-    patch(key, at, there, cell)
-    if expires ~= was then record.expire(key, expires) end
-  else
-    local to, now = form
-    slots = count
-    if form.held then
-      now = sub(s, 1, form.held - 1) .. fields() .. sub(s, form.held + HELD, at - 1) .. cell .. sub(s, at + (there and CELL or 0))
-    else
-      to = form.log and q.forms.log_held or q.forms.held
-      now = to.head .. sub(s, #form.head + 1, form.begin - 1) .. fields() .. sub(s, form.begin) .. cell
-    end
-    if not store(key, to, now, expires) then return end
-  end
+  if not write(q, key, at, in_cell > 0, cell_of(till, had + q.cost, in_cell + 1), expires) then return end
   return pack('>I4I7I6I12I6', layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0)
 end
 
@@ -202,15 +199,13 @@ function fast_holds.settle(q, till, release, key, clock, cost)
   if cost > q.cost or not read(q, key, clock, release) or long and cost > 0 and not form.log then return false end
   local at, had, in_cell = seek(till)
   if in_cell == 0 or had < q.cost or (in_cell == 1) ~= (had == q.cost) or n < in_cell or units < had then return false end
-  local log_fields, log_area, cell, to = '', '', '', form
+  local cell, log_fields, log_area = ''
   if cost > 0 then
     local granted, newest, lasts, _
     granted, _, _, _, newest, _, log_fields, lasts, _, log_area = ask(q, key, clock, cost, cost, ANY)
     if not granted then return false end
     ending = lasts or newest + q.windows[1]
-  elseif form.log then
-    log_fields, log_area = sub(s, form.log, form.log + FIELDS - 1), sub(s, entries, entries < area and area - 1 or -1)
-  elseif count == 1 and in_cell == 1 then
+  elseif not form.log and n == 1 then
     call('UNLINK', key) -- nothing is left
     return true
   end
@@ -222,20 +217,6 @@ function fast_holds.settle(q, till, release, key, clock, cost)
     if count > 0 and till == latest then latest = unpack('>I6', text, at - CELL) end
     if count > 0 and till == soonest then soonest = unpack('>I6', text, at + CELL) end
   end
-  local expires = ending
-  if count > 0 then expires = max(ending, matters_until(q, latest)) end
-  if long then
-    patch(key, at, true, cell)
-    if expires ~= was then record.expire(key, expires) end
-    return true
-  end
-  slots = count
-  if count == 0 then
-    to = q.forms.log
-    return store(key, to, to.head .. log_fields .. log_area, expires)
-  end
-  local left = sub(text, cells, at - 1) .. cell .. sub(text, at + CELL, cells + stored * CELL - 1)
-  if form.log and entries < area then return store(key, to, form.head .. log_fields .. fields() .. log_area .. left, expires) end
-  if log_fields ~= '' then to = q.forms.held_log end
-  return store(key, to, to.head .. fields() .. log_fields .. left .. log_area, expires)
+  local expires = count > 0 and max(ending, matters_until(q, latest)) or ending
+  return write(q, key, at, true, cell, expires, log_fields, log_area)
 end

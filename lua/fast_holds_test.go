@@ -137,7 +137,7 @@ func (w *twins) walkHolds(seed uint64, fast, slow map[string]int) {
 		switch n := rng.IntN(10); {
 		case n < 2 && few:
 		case n < 2:
-			if w.decide(clock, r, 0, 1).Granted == 0 && w.last.status == held {
+			if w.decide(clock, r, 0, 1).Granted == 0 {
 				count("decide, denied", w.last.fast)
 			}
 		case n == 2:

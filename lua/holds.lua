@@ -108,13 +108,13 @@ function holds.add(rec, q, deadline, units, release, states)
     local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
     if not st then
       st = record.state(HOLDS + q.kind, q.buckets, q.windows[i])
-      st.asked, rec.held = true, true
+      st.asked = true
       record.add(st)
     end
     if st.cells == 0 then st.last, st.rate, st.lapsed = 0, 0, 0 end -- these count since the window last held nothing
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)
     st.rate = rate.charged(rec.now, st.last, st.rate, rec.now)
-    st.last, st.limit = rec.now, min(q.limits[i], 1e12)
+    st.last, st.limit, rec.held = rec.now, min(q.limits[i], 1e12), true
     if states then states[i].held, states[i].reported_newest = st, states[i].current or 0 end
   end
 end

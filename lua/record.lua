@@ -165,7 +165,7 @@ end
 --   inline      whether it is an inline record
 --   rewrite     whether the whole record has to be composed and written
 --   bytes       its length as computed from its directory and fields
---   held        whether it has a state of held units
+--   held        whether it has held units, also if they have lapsed
 --   lapsed      how many lapsed holds were removed in memory; of several windows, the largest number
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
   rewrite = false, bytes = 0, held = false, lapsed = 0 }
@@ -201,8 +201,9 @@ end
 function record.load(key, clock, s, d)
   for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
+  rec.held, rec.lapsed = false, 0
   if s == '' then
-    rec.now, rec.directory, rec.inline, rec.held, rec.lapsed = clock, false, true, false, 0
+    rec.now, rec.directory, rec.inline = clock, false, true
     return rec
   end
   if not d then
@@ -224,8 +225,11 @@ function record.load(key, clock, s, d)
         record.damaged(key, 'a log of ' .. st.slots .. ' slots')
       end
       if st.newest > st.last + layout.GRID then record.damaged(key, 'an admission after the newest charge') end
-    elseif kind > HOLDS and (st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS) then
-      record.damaged(key, st.cells .. ' deadlines of holds')
+    elseif kind > HOLDS and st.cells > 0 then
+      if st.cells > st.slots or st.slots > layout.CELLS or st.charge + st.release > layout.UNITS then
+        record.damaged(key, st.cells .. ' deadlines of holds')
+      end
+      rec.held = true
     end
     if i == d.lease then
       rec.lease = st
@@ -241,8 +245,7 @@ function record.load(key, clock, s, d)
   if now > clock + YEAR then record.damaged(key, 'a charge in the far future') end
   rec.now, rec.bytes = now, begin - 1
   if inline and begin - 1 > #s then record.damaged(key, 'it ends within its areas') end
-  rec.held, rec.lapsed = d.held, 0
-  if d.held then lib.holds.lapse(rec) end
+  if rec.held then lib.holds.lapse(rec) end
   return rec
 end
 
@@ -272,13 +275,13 @@ local function windows()
   return n
 end
 
--- add appends a state to the record, before the lease record if there is one. States that have ended are dropped when the
--- record is written, so they do not count towards the most that a record may have.
+-- add adds a state to the record: held units before all others, so that they seldom move, and others at the end, before the
+-- lease record if there is one. States that have ended are dropped when the record is written, so they do not count towards the
+-- most that a record may have.
 function record.add(st)
   local count = rec.count + 1
   if st.kind == HOME or st.kind == SHARD then rec.lease = st end
-  rec[count] = st
-  if rec.lease and rec.lease ~= st then rec[count - 1], rec[count] = st, rec.lease end
+  table.insert(rec, st.kind > HOLDS and 1 or rec.lease and rec.lease ~= st and rec.count or count, st)
   rec.count, rec.rewrite, st.begin = count, true, 1 -- its area is in memory
   if count > STATES and windows() > STATES then
     error({ err = 'ERR too many windows on this key: at most ' .. STATES })
