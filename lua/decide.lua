@@ -228,19 +228,19 @@ end
 -- returns the newest admission that it reports; several windows it only decides by the clock. If it is given `front`, a number of
 -- 7 bytes, the reply may begin with it, which saves a string; then the third result is true.
 local function fast_path(q, key, s, clock, requests, front)
-  local d, places = q.directory, q.places
+  local d, place = q.directory, q.place
   if s == '' then
-    d, places = q.fresh, q.order
+    d, place = q.fresh, q.straight and 1
   elseif sub(s, 1, d.bytes) ~= d.text then
-    d, places = spec.place(q, key, s)
+    d, place = spec.place(q, key, s)
     -- s may end within the areas. lib.entry reads the fields in it afterwards.
     if q.areas and #s >= max(d.head, layout.INLINE) and #s < d.inline then s = call('GETRANGE', key, '0', d.last) end
   end
-  if not places or #s < d.head and s ~= '' then return end
+  if not place or #s < d.head and s ~= '' then return end
   local long = q.areas and #s >= d.inline
   if long and q.kind ~= SLIDE then return end
-  if q.count > 1 then return not long and places == q.order and not q.shard and together(q, d, key, s, clock, requests) end
-  if d.count > 1 then return beside(q, d, places[1], key, s, clock, requests, long) end
+  if q.count > 1 then return not long and d == q.fresh and not q.shard and together(q, d, key, s, clock, requests) end
+  if d.count > 1 then return beside(q, d, place, key, s, clock, requests, long) end
   if q.shard then return end
   local granted, calls, used, room, last, newest, packed, expires, moves =
     q.straight(q, 1, s, d.at[1], d.head + 1, clock, clock, requests, nil, d.text, nil, long and key)

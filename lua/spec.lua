@@ -25,9 +25,10 @@ lib.spec = spec
 --                   an inline record with that directory
 --   straight        the algorithm's straight function, if it has one
 --   longest         the ms of the longest window
---   fresh, order    the directory of a record that has only these states, and their places in it: 1, 2 and so on
---   directory, places
---                   the same for the record that was read last; places is false if it lacks one of the states
+--   fresh           the directory of a record that has only these states
+--   directory, place
+--                   the directory of the record that was read last, and the place in it of the first of these states, which is
+--                   false without one, or without straight
 --   areas           whether states of the kind have areas
 --   only_by_clock   whether the fast path must not decide when the key's newest charge is later than the clock
 --   forms           see fast_holds.lua
@@ -36,7 +37,7 @@ spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
-    pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, order = false, places = false,
+    pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, place = false,
     last = tostring(layout.INLINE - 1), interval = 0, only_by_clock = false, areas = false, longest = 0, forms = false,
     prefixed = pack('>B', #text) .. text }
   if kind == RESET or #text == 10 then return q end
@@ -60,25 +61,18 @@ spec.of = record.cache(1000, function(text)
   if kind == layout.CONCURRENCY then return q end
   q.fresh = record.new(q.pairs, q.count)
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
-  q.only_by_clock, q.areas = q.count > 1 or q.shard, kind == layout.SLIDE or q.buckets > 1
-  if not q.straight then return q end -- the slow path decides
-  q.order = {}
-  for i = 1, q.count do q.order[i] = i end
-  q.places = q.order
+  q.place, q.only_by_clock = q.straight and 1 or false, q.count > 1 or q.shard
+  q.areas = kind == layout.SLIDE or q.buckets > 1
   return q
 end)
 
--- place finds the states of a spec, with the spec's limits, in the record that begins with s, and stores their places in the
--- spec. It returns the record's directory and the places, which are false if one is missing.
+-- place finds the first state of a spec, with the spec's limit, in the record that begins with s. It returns the record's
+-- directory and the place, which is false if the state is missing, and stores both in the spec.
 function spec.place(q, key, s)
-  local d, places, names, found = record.directory(key, s), {}, q.fresh.names, 0
-  for i = 1, q.count do
-    for j = 1, d.count do
-      if d.names[j] == names[i] then places[i], found = j, found + 1 end
-    end
-  end
-  if d.text == q.fresh.text then d, places = q.fresh, q.order end -- the cache may have made another table for the text
-  q.directory, q.places = d, q.order and found == q.count and places
+  local d, place = record.directory(key, s), false
+  if d.text == q.fresh.text then d = q.fresh end -- the cache may have made another table for the text
+  for j = 1, d.count do place = d.names[j] == q.fresh.names[1] and j or place end
+  q.directory, q.place = d, q.straight and place or false
   if q.areas then q.last = d.last end
-  return d, q.places
+  return d, q.place
 end
