@@ -86,7 +86,7 @@ var inTests = map[string][]string{
 	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
 	"commands/ratelimit": {"shard"},
-	"commands/policies":  {"engine/backend", "engine/memory", "engine/redis", "shard"},
+	"commands/policies":  {"engine/backend", "engine/memory", "engine/redis", "resp", "shard"},
 	"web":                {"commands"},
 	"engine/decisionlog": {"engine/limit"},
 	"lua":                {"engine", "engine/limit", "engine/wire", "shard", "shard/lease"}, // outside of its package, as wire imports it
