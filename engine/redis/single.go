@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -189,7 +188,7 @@ func (b *batch) applyAdmit(it *pending, reply string) error {
 
 // learn passes a home's answer to package split, if the answer shows that the key is split or may have to be.
 func (e *Engine) learn(r *engine.Request, a *wire.Answer) {
-	if r.Kind != limit.Concurrency && (a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0) {
+	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0 {
 		e.splits.Observe(r, 0, a)
 	}
 }

@@ -54,8 +54,12 @@ func (s *Splitter) configured(r *engine.Request) int {
 }
 
 // Observe learns from a shard's answer to r: the number of shards of the key, if the shard is the
-// home, and the rate of charging calls that the shard has from all proxies.
+// home, and the rate of charging calls that the shard has from all proxies. An answer about units
+// that are never lent says nothing of either.
 func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
+	if r.Op == engine.OpDecide && !r.Kind.Additive() {
+		return
+	}
 	if a.Status != wire.AtShard {
 		s.learn(r.Key, a.Shards)
 	}
@@ -67,7 +71,7 @@ func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 // shards is configured, nor for requests with ids, which the home alone decides.
 func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 	threshold := s.live.Load().Threshold
-	if threshold <= 0 || calls < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || !r.Kind.Additive() || r.Shards > 0 {
+	if threshold <= 0 || calls < threshold && s.byLoad.Load() == 0 || r.Op != engine.OpDecide || r.Shards > 0 {
 		return
 	}
 	now := s.now()

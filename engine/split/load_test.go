@@ -175,6 +175,9 @@ func TestChangedSettingsApplyToTheNextRequest(t *testing.T) {
 	}
 	s.Observe(&r, 0, &wire.Answer{Shards: 4})
 	require.Equal(t, 4, s.Shards(r.Key))
+	throttle := conformance.Throttle(string(r.Key), 1000, 5, 60, 1)
+	s.Observe(&throttle, 0, new(wire.Answer))
+	require.Equal(t, 4, s.Shards(r.Key), "an answer about what is never split says nothing")
 	s.Observe(&r, 0, &wire.Answer{Shards: 0})
 	require.Zero(t, s.PossiblySplit.Load())
 
