@@ -42,7 +42,7 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-//go:generate go test -run TestDocs -update .
+//go:generate go test -run TestDocs|TestConversations -update .
 
 // Version is the version of rlproxy: the newest in CHANGELOG.md, and the tag of a release
 // after its v.

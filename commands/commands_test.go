@@ -38,7 +38,7 @@ func TestConversationsAreAnsweredAsRecorded(t *testing.T) {
 				require.NoError(t, os.WriteFile(file, []byte(got), 0o600))
 				return
 			}
-			require.Equal(t, string(want), got)
+			require.Equal(t, string(want), got, "if these replies are right, run go generate ./commands")
 		})
 	}
 }

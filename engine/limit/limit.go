@@ -5,7 +5,7 @@
 //
 // A Spec says what a request asks for. A State has what one key has counted for one
 // window. An algorithm is five operations on a State, and algorithms.go names them
-// in one table: to add an algorithm is to add a file and a row. The embedded engine
+// in one table; CONTRIBUTING.md says what a new one needs. The embedded engine
 // keeps States in memory; a Redis node keeps the same thing in a stored record, and
 // lua/ has the same operations, except fresh: the fields of a new state are 0 there.
 // Both hand over a Usage per window, and Decide turns that into the answer, so that

@@ -9,8 +9,8 @@ type State struct {
 	buckets uint16
 	kind    Kind
 
-	// newest is the units in the sub-window of last. For a rate it is the ns since the
-	// epoch at which all has drained.
+	// The other fields are the algorithm's own. newest is the units in the sub-window of last. For a
+	// rate it is the ns since the epoch at which all has drained.
 	newest int64
 	// past is the units in the sub-windows before that of last. For a rate it is the
 	// ns between units.
