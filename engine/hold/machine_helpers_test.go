@@ -155,6 +155,15 @@ func (m *machine) run(steps int) string {
 		if over := m.model.Excess(m.clock); over > 0 {
 			return fmt.Sprintf("step %d: %d units above the largest limit are charged or held", step, over)
 		}
+		for _, w := range m.key.book.windows {
+			sum := w.units
+			for _, l := range w.list {
+				sum -= l.charge + l.release
+			}
+			if sum != 0 { // RoomAt would never return
+				return fmt.Sprintf("step %d: the cells do not add up to the units held, by %d", step, sum)
+			}
+		}
 		m.pass()
 	}
 	return ""
