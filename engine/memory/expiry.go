@@ -70,10 +70,3 @@ func (e *Engine) reset(clock int64, name []byte) bool {
 	e.drop(h, key)
 	return live
 }
-
-// untilSweep returns the ms until the janitor's next sweep, at least 1. A key that does
-// not fit now may fit then.
-func (e *Engine) untilSweep(clock int64) int64 {
-	const every = int64(sweepEvery / time.Millisecond)
-	return min(max(e.swept.Load()+every-clock, 1), every)
-}

@@ -210,7 +210,7 @@ func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return
 	}
-	res.Decision = policy.Decide(r, e.untilSweep(clock))
+	res.Decision = policy.Decide(r, sweepEvery.Milliseconds()) // a key that does not fit now may fit then
 }
 
 // logFull logs that memory is full, and how often each policy answered, if a line is due.
