@@ -74,6 +74,10 @@ func TestHoldsAreAccountedFor(t *testing.T) {
 			}
 		}
 		require.NoError(t, conformance.Ask(e, r).Err)
+		if rng.IntN(4) == 0 {
+			results := and(e, conformance.Slide(key, 50, 1000<<rng.IntN(4), 1), conformance.Slide("other", 50, 60_000, rng.Int64N(2)))
+			require.NoError(t, results[0].Err)
+		}
 		*clock += rng.Int64N(200)
 		if rng.IntN(20) == 0 {
 			e.sweepAll(*clock)

@@ -66,6 +66,17 @@ func TestWindowThatARequestRevivesCounts(t *testing.T) {
 	require.ErrorIs(t, conformance.Ask(e, conformance.Slide("k", 10, 1000, 1)).Err, engine.ErrStates)
 }
 
+// A reset drops a key that has expired, but forgets nothing that mattered.
+func TestResetOfAnExpiredKey(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	for after, mattered := range map[int64]bool{1000: true, 1001: false} {
+		require.True(t, conformance.Ask(e, conformance.Slide("k", 10, 1000, 1)).Allowed)
+		*clock += after
+		require.Equal(t, mattered, conformance.Ask(e, conformance.Reset("k")).Reset)
+		require.Zero(t, e.Keys())
+	}
+}
+
 func TestResetGivesMemoryBack(t *testing.T) {
 	e, clock := setClock(t, Config{})
 	rng := rand.New(rand.NewPCG(1, 1))

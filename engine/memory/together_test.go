@@ -31,6 +31,46 @@ func TestMultiKeyRequestsRememberNothing(t *testing.T) {
 	require.NoError(t, conformance.Ask(e, reserve("a", 1e9, 60_000, 1, "x", 5000)).Err)
 }
 
+// Expired keys make room for holds and for multi-key requests, too.
+func TestExpiredKeysMakeRoomForHoldsAndSeveralKeys(t *testing.T) {
+	for name, ask := range map[string]func(e *Engine) engine.Result{
+		"hold": func(e *Engine) engine.Result { return conformance.Ask(e, reserve("new", 5, 60_000, 1, "x", 1000)) },
+		"several keys": func(e *Engine) engine.Result {
+			return and(e, conformance.Slide("new", 5, 60_000, 1), conformance.Slide("newer", 5, 60_000, 1))[0]
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e, clock := setClock(t, Config{MaxMemory: 64 << 10})
+			for i := 0; e.Refused() == 0; i++ {
+				conformance.Ask(e, conformance.Slide(fmt.Sprint(i), 5, 1000, 1))
+			}
+			require.Equal(t, engine.FailClosed, ask(e).Fail)
+			*clock += 1001
+			res := ask(e)
+			require.Equal(t, engine.FailDefault, res.Fail)
+			require.True(t, res.Allowed)
+		})
+	}
+}
+
+// A request without an id reports the lapsed holds that it removes, alone or together with others.
+func TestLapsedHoldsAreReportedOnce(t *testing.T) {
+	e, clock := setClock(t, Config{})
+	for _, ask := range []func() engine.Result{
+		func() engine.Result { return conformance.Ask(e, conformance.Slide("k", 50, 60_000, 1)) },
+		func() engine.Result {
+			return and(e, conformance.Slide("k", 50, 60_000, 1), conformance.Slide("other", 50, 60_000, 1))[0]
+		},
+	} {
+		for i := range 3 {
+			require.True(t, conformance.Ask(e, reserve("k", 50, 60_000, 1, i+int(*clock), 1000)).Allowed)
+		}
+		*clock += 1100
+		require.EqualValues(t, 3, ask().Lapsed)
+		require.Zero(t, ask().Lapsed)
+	}
+}
+
 // Multi-key requests about overlapping sets of keys, in any order, charge all of their keys or none, whatever else is
 // done to the keys.
 func TestMultiKeyRequestsRunConcurrently(t *testing.T) {
