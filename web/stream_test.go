@@ -161,6 +161,22 @@ func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 	require.Equal(t, http.StatusUnauthorized, code)
 }
 
+// What a user sees besides keys depends on the commands that the user may run.
+func TestFiguresNeedTheRightToTheirCommands(t *testing.T) {
+	t.Parallel()
+	all := &scene{snapshot: snapshot{Memory: &memory{}, Nodes: []node{{}}}, denials: []decisionlog.Denial{{Client: "192.0.2.1:5"}}}
+	for _, command := range []string{"ping", "info", "rl.nodes", "client|list", "rl.reset"} {
+		u, ok := users(t, "some on >hush ~* +rl.hotkeys +"+command).Login([]byte("some"), []byte("hush"))
+		require.True(t, ok)
+		shown := all.seenAs(viewOf(u, &Rules{Admin: true}))
+		require.Equal(t, command == "info", shown.Memory != nil, command)
+		require.Equal(t, command == "rl.nodes", len(shown.Nodes) > 0, command)
+		require.Equal(t, command == "client|list", shown.Denials[0].Client != "", command)
+		require.Equal(t, command == "rl.reset", shown.Admin, command)
+		require.False(t, all.seenAs(viewOf(u, &Rules{})).Admin, command)
+	}
+}
+
 func TestNodesShowTheirRecentRoundTrips(t *testing.T) {
 	t.Parallel()
 	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.sampling.Do(func() {}) }) // the test is the sampler
