@@ -102,6 +102,42 @@ func TestChangeIsInEffectAfterTheNextLookOfOthers(t *testing.T) {
 	require.Equal(t, a.inEffect(), stored(t, s))
 }
 
+// The rounds of a proxy renew the time to live of the record, once an hour.
+func TestRoundsRenewTheRecordOnceAnHour(t *testing.T) {
+	s := redistest.Start(t)
+	p, now := start(t, s.URL()), time.Now()
+	p.now = func() time.Time { return now }
+	require.Empty(t, p.set("api SLIDE 100 1m"))
+	for _, c := range []struct {
+		after   time.Duration
+		renewed bool
+	}{{0, true}, {renewEvery - 1, false}, {1, true}, {renewEvery - 1, false}} {
+		now = now.Add(c.after)
+		s.Do("PEXPIRE", storedKey, time.Hour.Milliseconds())
+		p.sync()
+		require.Equal(t, c.renewed, s.Client.PTTL(t.Context(), storedKey).Val() > time.Hour)
+	}
+}
+
+// A change that is refused, or that changes nothing, is not stored.
+func TestWhatChangesNothingIsNotStored(t *testing.T) {
+	s := redistest.Start(t)
+	p := start(t, s.URL())
+	require.Empty(t, p.set("api SLIDE 100 1m"))
+	for _, refusal := range []string{"", "ERR no"} {
+		version, msg := p.Change(func(set *policy.Set) (*policy.Set, string) {
+			if refusal == "" {
+				return set, ""
+			}
+			return new(policy.Set), refusal
+		})
+		require.EqualValues(t, 1, version)
+		require.Equal(t, refusal, msg)
+		require.Equal(t, "1 policy api SLIDE 100 1m;", stored(t, s))
+		require.Equal(t, stored(t, s), p.inEffect())
+	}
+}
+
 func TestLookReadsTheTextOnlyWhenItHasChanged(t *testing.T) {
 	s := redistest.Start(t)
 	p := start(t, s.URL())
