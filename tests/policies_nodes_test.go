@@ -160,6 +160,20 @@ func TestPoliciesStillApplyWhileTheirNodeIsAway(t *testing.T) {
 	f.awaitLimit(t, "api", 60)
 }
 
+// TestPoliciesOfARemovedNodeAreCopied removes the node of the policies from the list, as docs/operations.md says.
+func TestPoliciesOfARemovedNodeAreCopied(t *testing.T) {
+	t.Parallel()
+	nodes := startNodes(t, 3)
+	dial(t, startProxy(t, backends(nodes...)...).addr).setPolicy(t, "api SLIDE 5 60")
+	i := slices.IndexFunc(nodes, func(n *node) bool { return n.Do("EXISTS", storedPolicies) == "1" })
+	removed, rest := nodes[i], slices.Delete(slices.Clone(nodes), i, i+1)
+	missing := dial(t, startProxy(t, backends(rest...)...).addr)
+	eventually(t, "the policy to be unknown", func() bool { return missing.do(t, "RL.CHECK", "api", "k") == errReply("ERR no such policy 'api'") })
+	require.Equal(t, "OK", removed.Do("MIGRATE", "127.0.0.1", rest[0].Port, storedPolicies, 0, 1000, "COPY", "REPLACE"))
+	dial(t, startProxy(t, backends(rest...)...).addr).awaitLimit(t, "api", 5)
+	missing.awaitLimit(t, "api", 5)
+}
+
 // TestDamagedPoliciesChangeNothing stores something else under the key of the policies.
 func TestDamagedPoliciesChangeNothing(t *testing.T) {
 	t.Parallel()
