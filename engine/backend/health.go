@@ -2,6 +2,8 @@ package backend
 
 import (
 	"context"
+	"errors"
+	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -92,10 +94,13 @@ func (h *health) succeed() {
 	}
 }
 
-// fail records a failure. It reports whether the node was not down yet.
+// fail records a failure. It reports whether the node was not down yet. A connection that was closed on this side, as
+// Node.Record does it, is no reason of its own.
 func (h *health) fail(err error) bool {
-	cause := Reason(err)
-	h.cause.Store(&cause)
+	if h.cause.Load() == nil || !errors.Is(err, net.ErrClosed) {
+		cause := Reason(err)
+		h.cause.Store(&cause)
+	}
 	for {
 		was := h.failures.Load()
 		if State(was) == Down {
@@ -110,7 +115,7 @@ func (h *health) fail(err error) bool {
 		}
 		h.failed.Add(1)
 		if State(was+1) == Down {
-			h.config.Logger.Warn("node is down", "node", h.name, "why", cause)
+			h.config.Logger.Warn("node is down", "node", h.name, "why", h.reason())
 		}
 		break
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"net"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -85,6 +86,22 @@ func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 		require.Equal(t, int64(2), p.failed.Load())
 		require.Contains(t, p.log.String(), `msg="node is down" node=10.0.0.1:6379 why="connection failed: refused"`)
 		require.Contains(t, p.log.String(), `msg="node is up" node=10.0.0.1:6379 after=40.25s closed=3`)
+	})
+}
+
+// Connections of a node that has become a replica are dropped. The errors of requests on these do not hide why.
+func TestReasonIsNotThatConnectionsWereDropped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		defer p.holdProbes()()
+		p.fail(Reply("READONLY You can't write"))
+		p.fail(&net.OpError{Op: "read", Err: net.ErrClosed})
+		require.Equal(t, Down, p.state())
+		require.Equal(t, "READONLY You can't write", p.reason())
+		require.Contains(t, p.log.String(), `msg="node is down" node=10.0.0.1:6379 why="READONLY You can't write"`)
+		p.fail(errors.New("another"))
+		require.Equal(t, "connection failed: another", p.reason())
 	})
 }
 
