@@ -223,6 +223,10 @@ func (run *randomHold) request(seed uint64) engine.Request {
 	}
 	if kind == limit.Counter {
 		r.Strict = run.IntN(2) == 0
+		r.Buckets = among[int64](run, 1, 1, 2, 7, 60)
+		for _, w := range r.Limits() {
+			r.Buckets = min(r.Buckets, w.Length)
+		}
 	}
 	switch run.IntN(8) {
 	case 0:
@@ -240,7 +244,7 @@ func (run *randomHold) request(seed uint64) engine.Request {
 	case n < 70:
 		r.Hold = &engine.Hold{ID: r.Hold.ID, Once: true}
 	case n < 80:
-		r.Kind, r.Strict, r.N, r.Windows[1] = limit.Concurrency, false, 1, limit.Window{}
+		r.Kind, r.Strict, r.Buckets, r.N, r.Windows[1] = limit.Concurrency, false, 1, 1, limit.Window{}
 		r.Windows[0].Length, r.Hold.Release = 0, true
 		r.Cost = min(r.Cost, r.Windows[0].Limit)
 	}
