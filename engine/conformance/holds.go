@@ -100,6 +100,11 @@ func boundedWindows(t *testing.T, open Subject) {
 
 // randomHolds sends random requests to an engine in pipelines, and compares every answer with that of the model.
 func randomHolds(t *testing.T, open Subject, steps int) {
+	other, _ := newRandomHold()
+	requireEveryField(t, func() limit.Spec {
+		other.narrow()
+		return other.request(0).Spec
+	})
 	run, seed := newRandomHold()
 	e := open(t, func() int64 { return run.clock })
 	var p engine.Pipeline

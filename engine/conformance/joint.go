@@ -60,6 +60,7 @@ func jointLapses(t *testing.T, open Subject) {
 func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 	seed := Seed()
 	rng := rand.New(rand.NewPCG(seed, 2))
+	requireEveryField(t, func() limit.Spec { return jointRequest(rng, "").Spec })
 	clock := int64(Base)
 	e := open(t, func() int64 { return clock })
 	var keys [5]*holds.Key

@@ -47,12 +47,8 @@ var (
 func randomRun(t *testing.T, open Subject, steps int) {
 	seed := Seed()
 	t.Logf("seed %d", seed)
-	run := &randomised{
-		Rand:  rand.New(rand.NewPCG(seed, 0)),
-		clock: Base,
-		model: newModel(),
-		known: map[string][]byte{},
-	}
+	requireEveryField(t, newRandomised(seed).spec)
+	run := newRandomised(seed)
 	e := open(t, func() int64 { return run.clock })
 	var p engine.Pipeline
 	var denied int
@@ -96,6 +92,37 @@ type randomised struct {
 
 	// The current choices of requests: few, so that many requests use the same states.
 	windows, limits, buckets []int64
+}
+
+func newRandomised(seed uint64) *randomised {
+	return &randomised{Rand: rand.New(rand.NewPCG(seed, 0)), clock: Base, model: newModel(), known: map[string][]byte{}}
+}
+
+// spec returns the spec of a random request.
+func (run *randomised) spec() limit.Spec {
+	var p engine.Pipeline
+	run.narrow()
+	run.request(&p, 0)
+	return p.Requests[0].Spec
+}
+
+// requireEveryField requires that drawn specs differ in each of their fields, so that no field is left out of what is
+// compared with a model. Only CL.THROTTLE, which has a transcript, sets Interval.
+func requireEveryField(t *testing.T, draw func() limit.Spec) {
+	t.Helper()
+	first, differs := reflect.ValueOf(draw()), map[string]bool{"Interval": true}
+	for range 2000 {
+		s := reflect.ValueOf(draw())
+		for i := range s.NumField() {
+			if !s.Field(i).Equal(first.Field(i)) {
+				differs[s.Type().Field(i).Name] = true
+			}
+		}
+	}
+	for i := range first.NumField() {
+		name := first.Type().Field(i).Name
+		require.True(t, differs[name], "no random request sets limit.Spec.%s", name)
+	}
 }
 
 // narrow sets new random choices for requests.
