@@ -239,8 +239,7 @@ local function ends(st, rec, newest)
 end
 
 -- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Charged and held
--- units expire independently: room_at finds the first end of a hold after which there is room at once, and then checks whether
--- charged units make room before that.
+-- units expire independently: room_at finds the first moment such that there is room before the next one.
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = lib.algorithms[st.kind]
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
@@ -254,8 +253,7 @@ function holds.room_at(st, rec, over, most, strict)
   local low, high = 0, #moments
   while low < high do
     local mid = floor((low + high) / 2)
-    if room(mid) <= moments[mid] then high = mid else low = mid + 1 end
+    if room(mid) < moments[mid + 1] then high = mid else low = mid + 1 end
   end
-  local ms = max(moments[low], room(low))
-  return low > 0 and min(ms, room(low - 1)) or ms
+  return max(moments[low], room(low))
 end
