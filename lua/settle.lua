@@ -33,14 +33,9 @@ function lib.settle_one(key, clock, asked)
     return reply(1, cost, q.cost, 0)
   end
   local rec = ids.record(clock)
-  if not id.found then return reply(0, 0, 0, 0) end
-  local was = record.ends()
-  if settled > 0 then
-    if cost + 1 ~= settled then return reply(0, 0, 0, 0) end
-    return reply(2, cost, q.cost, 0)
-  end
-  if not holds.still_held(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
-  local states, uses = {}, {}
+  if id.found and settled == cost + 1 then return reply(2, cost, q.cost, 0) end
+  if not id.found or settled > 0 or not holds.still_held(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
+  local was, states, uses = record.ends(), {}, {}
   holds.weigh(rec, q, states, uses, false)
   local most = q.kind == lib.layout.COUNTER and IN_A_COUNTER or COUNTABLE
   for i = 1, q.count do
