@@ -159,12 +159,8 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     newest, current, last = current, current + units, now
     if n > 1 then
       local slot = k % (n + 1) * BYTES
-      if s == '' then
-        area = zeros('\0', (n + 1) * BYTES)
-      else
-        area = sub(s, begin, begin + n * BYTES + BYTES - 1)
-        if moves then area = cleared(area, n, was + 1, k) end
-      end
+      area = sub(s, begin, stop - 1)
+      if moves then area = cleared(area, n, was + 1, k) end
       area = sub(area, 1, slot) .. pack('>I5', current) .. sub(area, slot + BYTES + 1)
       fields = pack('>I6I4I6', now, calls, oldest + rest + units)
       if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
