@@ -450,6 +450,11 @@ func TestHoldsBesideALongLog(t *testing.T) {
 	h.settle(limit.Slide, "a", 0)
 	long := len(h.kept().record)
 	require.Greater(t, long, 200*12)
+	for _, denied := range []*engine.Request{slide(1000, 1000, 60_000), slide(1000, 1000, 60_000, 1000, 70_000)} { // by the fast path and the slow path
+		a, _ := h.answer(denied)
+		require.Zero(t, a.Granted)
+		require.False(t, a.Held, "nothing is held any more, so the denial may be remembered")
+	}
 	for i := range 20 {
 		h.at += 2
 		require.Equal(t, int64(1000-200-i-5), h.reserve(with(slide(5, 1000, 60_000), strconv.Itoa(i), int64(10+i), i%2 == 0))[2])

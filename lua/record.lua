@@ -94,7 +94,6 @@ end
 --   text, bytes, count  the directory itself, its size and the number of states
 --   head, inline, last  the bytes of directory and fields together, the inline size, and the latter minus 1 as text
 --   lease               the index of the lease record, or false
---   held                whether there is a state of held units
 -- and by state
 --   twins               the index of the state of its window's held units, or false
 --   kinds, limits, names
@@ -107,8 +106,8 @@ local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, limits = {}, names = {}, at = {},
     keep = {}, lives = {}, slots = {}, counters = {}, states = {}, fields = {}, offsets = {}, twins = {}, lease = false,
-    held = false, inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
-  local at = #s + 1
+    inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
+  local at, held = #s + 1, false
   for i = 1, count do
     local from = HEAD + (i - 1) * NAME
     local kind, buckets, window, limit = unpack('>BI2I5I5', s, from + 1)
@@ -120,7 +119,7 @@ local directory_of = record.cache(1000, function(s, key)
     elseif not windowed(kind, buckets, window) then
       record.damaged(key, 'a state without a window')
     end
-    d.held = d.held or kind > HOLDS
+    held = held or kind > HOLDS
     d.kinds[i], d.limits[i], d.at[i] = kind, limit, at
     d.states[i] = record.clean(record.state(kind, buckets, window))
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), KEPT[kind] and KEPT[kind] * window or 2 ^ 50
@@ -129,7 +128,7 @@ local directory_of = record.cache(1000, function(s, key)
     d.twins[i], d.fields[i], d.offsets[i], at = false, fields, tostring(at - 1), at + fields.bytes
   end
   d.head, d.last = at - 1, tostring(d.inline - 1)
-  for i = 1, d.held and count or 0 do
+  for i = 1, held and count or 0 do
     for j = 1, count do
       if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, 8) == sub(d.names[i], 2, 8) then d.twins[i] = j end
     end
@@ -281,7 +280,9 @@ end
 function record.add(st)
   local count = rec.count + 1
   if st.kind == HOME or st.kind == SHARD then rec.lease = st end
-  table.insert(rec, st.kind > HOLDS and 1 or rec.lease and rec.lease ~= st and rec.count or count, st)
+  local at = st.kind > HOLDS and 1 or rec.lease and rec.lease ~= st and rec.count or count
+  for i = count, at + 1, -1 do rec[i] = rec[i - 1] end
+  rec[at] = st
   rec.count, rec.rewrite, st.begin = count, true, 1 -- its area is in memory
   if count > STATES and windows() > STATES then
     error({ err = 'ERR too many windows on this key: at most ' .. STATES })
