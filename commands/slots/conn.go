@@ -100,7 +100,7 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 		case r.Op == engine.OpDecide && tied && r.Cost > 0 && l.owner == c:
 			k.acquired(l, r, &results[i])
 		case r.Op == engine.OpRenew && (results[i].Renewed || results[i].Err != nil):
-			k.shifted(l, r.Hold.TTL)
+			k.renewedByClient(l, r.Hold.TTL)
 		case r.Op == engine.OpSettle && r.Kind == limit.Concurrency && results[i].Err == nil:
 			if l.held = false; l.claims == 0 && l.freed == nil {
 				k.remove(l)
@@ -131,9 +131,9 @@ func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 	}
 }
 
-// shifted records that a client has renewed a lease, or may have. Its TTL may be shorter than that of the lease, which is then
-// due sooner. k.mu is held.
-func (k *Keeper) shifted(l *lease, ttl int64) {
+// renewedByClient records that a client has renewed a lease, or may have. Its TTL may be shorter than that of the lease, which is
+// then due sooner. k.mu is held.
+func (k *Keeper) renewedByClient(l *lease, ttl int64) {
 	now := k.now()
 	l.end = max(l.end, ends(now, ttl))
 	if l.owner == nil || !l.held {

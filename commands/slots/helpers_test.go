@@ -1,6 +1,7 @@
 package slots
 
 import (
+	"math/rand/v2"
 	"sync"
 	"testing"
 	"time"
@@ -200,6 +201,15 @@ func (w *world) await(gate chan struct{}) {
 	w.mu.Unlock()
 	<-gate
 	w.mu.Lock()
+}
+
+// slow is the engine behind a slow network.
+type slow struct{ fake }
+
+func (s slow) Do(p *engine.Pipeline) {
+	time.Sleep(rand.N(60 * time.Millisecond)) // #nosec G404 -- a test's choice
+	s.fake.Do(p)
+	time.Sleep(rand.N(60 * time.Millisecond)) // #nosec G404 -- a test's choice
 }
 
 func (f fake) Where([]byte) (node string, shards int) { return "a:1", 1 }

@@ -2,11 +2,13 @@ package slots
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -173,6 +175,50 @@ func TestRLRenewDecidesHowLongAReleaseIsTriedAgain(t *testing.T) {
 	w.set(func() { w.down = false })
 	w.pass(retryAfter)
 	w.eventually(func() bool { return !w.lives("a") }, "released")
+}
+
+// Random commands of several connections, on an engine that takes up to 120 ms to answer, in the time of a bubble.
+func TestATiedLeaseLivesUntilItIsReleased(t *testing.T) {
+	for seed := range uint64(100) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 2)) // #nosec G404 -- a test's choices
+			w := &world{t: t, live: make(map[name]int64), slots: 100}
+			w.Keeper = Open(Config{Engine: slow{fake{w}}})
+			conns := []Conn{w.Conn(), w.Conn(), w.Conn()}
+			owners := make(map[string]int) // of each lease
+			for step := range 100 {
+				i, id := random.IntN(len(conns)), strconv.Itoa(random.IntN(4))
+				c, ask := &conns[i], func(op engine.Op, ttl int64) {
+					p := request(op, id)
+					p.Requests[0].Hold.TTL = ttl
+					require.Empty(t, conns[i].Claim(&p.Requests[0], true))
+					slow{fake{w}}.Do(p)
+					conns[i].Done(p.Requests, p.Results, op == engine.OpDecide)
+				}
+				switch random.IntN(6) {
+				case 0, 1:
+					ask(engine.OpDecide, 1000+random.Int64N(30_000))
+					owners[id] = i
+				case 2, 3:
+					ask(engine.OpRenew, 1000+random.Int64N(30_000))
+				case 4:
+					ask(engine.OpSettle, 0)
+					delete(owners, id)
+				case 5:
+					c.Release()
+					maps.DeleteFunc(owners, func(_ string, owner int) bool { return owner == i })
+				}
+				time.Sleep(time.Duration(random.IntN(1500)) * time.Millisecond)
+				for id := range owners {
+					require.True(t, w.lives(id), "seed %d, step %d: lease %s", seed, step, id)
+				}
+			}
+			for i := range conns {
+				conns[i].Release()
+			}
+			w.Close()
+		})
+	}
 }
 
 func TestRLReleaseUntiesALease(t *testing.T) {
