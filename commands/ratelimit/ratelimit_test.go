@@ -31,7 +31,7 @@ func (l *line) add(args []table.Arg, several bool) {
 	for i := range args {
 		a := &args[i]
 		hasKey := slices.ContainsFunc(a.Args, func(a table.Arg) bool { return a.Type == "key" })
-		if a.Optional && !(several && hasKey) {
+		if a.Optional && (!several || !hasKey) {
 			continue
 		}
 		times := 1

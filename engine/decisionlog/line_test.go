@@ -23,7 +23,7 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 	trial := slide("k\xffs")
 	trial.Shadow = true
 	again := slide("k").allowed(2) // its id is known from a request with a limit of 3
-	again.Again, again.Decision.Limit = true, 3
+	again.Again, again.Limit = true, 3
 	checked, blocked := slide("api:k"), slide("api:k")
 	checked.Policy = "api"
 	blocked.Policy, blocked.Spec, blocked.Decision = "api", limit.Spec{Kind: limit.Slide, Cost: 1}, limit.Decision{RetryAfter: 1000, ResetAfter: 1000}

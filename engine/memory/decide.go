@@ -27,16 +27,16 @@ func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
 	}
 	res.Lapsed += lapsed
 	if err != nil {
-		e.fail(err, clock, r, res)
+		e.fail(err, r, res)
 		return
 	}
 	res.Decision = r.Decide(us[:r.N], clock, granted, 0)
 }
 
 // fail answers a request that met an error: by its FAIL policy if memory is full.
-func (e *Engine) fail(err error, clock int64, r *engine.Request, res *engine.Result) {
+func (e *Engine) fail(err error, r *engine.Request, res *engine.Result) {
 	if errors.Is(err, errFull) {
-		e.refuse(clock, r, res)
+		e.refuse(r, res)
 		return
 	}
 	res.Err = err

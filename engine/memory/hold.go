@@ -138,7 +138,7 @@ func (e *Engine) admit(clock int64, r *engine.Request, res *engine.Result) {
 	}
 	res.Lapsed += a.Lapsed
 	if err != nil {
-		e.fail(err, clock, r, res)
+		e.fail(err, r, res)
 		return
 	}
 	res.Decision, res.Again, res.Clock = a.Decision, a.Again, clock

@@ -197,7 +197,7 @@ func (e *Engine) stripe(key []byte) *stripe { return &e.stripes[e.stripeIndex(ke
 func (e *Engine) stripeIndex(key []byte) int { return int(maphash.Bytes(e.seed, key) % Stripes) }
 
 // refuse answers a request that did not fit into memory by its FAIL policy.
-func (e *Engine) refuse(clock int64, r *engine.Request, res *engine.Result) {
+func (e *Engine) refuse(r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
 	live := e.live.Load()
 	policy := r.FailPolicyFor(live.FailRules, live.Fail)

@@ -30,9 +30,8 @@ func (e *Engine) decideTogether(clock int64, requests []engine.Request, results 
 		failed, err = t.decide()
 	}
 	if err != nil {
-		e.fail(err, clock, &requests[failed], &results[failed])
-		refuse := func(r, _ *engine.Request, res *engine.Result) { e.refuse(clock, r, res) }
-		engine.FailAll(refuse, requests, results, failed)
+		e.fail(err, &requests[failed], &results[failed])
+		engine.FailAll(func(r, _ *engine.Request, res *engine.Result) { e.refuse(r, res) }, requests, results, failed)
 	}
 }
 
