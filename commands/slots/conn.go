@@ -1,6 +1,8 @@
 package slots
 
 import (
+	"cmp"
+
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -112,12 +114,15 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 // acquired records the answer to an RL.ACQUIRE. A lease that a FAIL policy allowed may be held: the
 // first renewal shows that. One that it denied stays as it was. k.mu is held.
 func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
-	l.claims--
+	ttl := min(r.Hold.TTL, cmp.Or(l.renewed, r.Hold.TTL)) // the shortest that the lease may have
+	if l.claims--; l.claims == 0 {
+		l.renewed = 0
+	}
 	switch {
 	case res.Err == nil && res.Allowed:
 		now := k.now()
 		l.held, l.kept, l.ttl, l.end = true, false, r.Hold.TTL, ends(now, r.Hold.TTL)
-		k.plan(l, renewAt(now, l.ttl))
+		k.plan(l, renewAt(now, ttl))
 	case res.Err == nil && res.Fail == engine.FailDefault:
 		l.held, l.kept = false, false // it had expired, and too few slots were free
 	}

@@ -127,14 +127,15 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for i, n := range renewals {
-			if l := n.lease; k.leases[l.name] != l || l.owner == nil {
+			l := k.leases[n.lease.name] // another one if it was released and acquired again since
+			if l == nil || l.owner == nil {
 				continue // released since
 			}
 			res := engine.Result{Err: errPanic}
 			if answered {
 				res = k.pipe.Results[i]
 			}
-			k.renewed(n, &res, now)
+			k.renewed(l, n, &res, now)
 		}
 	}()
 	k.do(&k.pipe)
@@ -143,9 +144,11 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 
 // renewed records the answer to a renewal that was sent at sent. An RL.ACQUIRE since then may have been
 // decided before the renewal or after it, so the lease may have the TTL of either. k.mu is held.
-func (k *Keeper) renewed(n renewal, res *engine.Result, sent int64) {
-	l := n.lease
-	again := l.turn != n.turn || l.claims > 0
+func (k *Keeper) renewed(l *lease, n renewal, res *engine.Result, sent int64) {
+	again := l != n.lease || l.turn != n.turn || l.claims > 0
+	if l.claims > 0 {
+		l.renewed = n.ttl
+	}
 	switch {
 	case l.place >= 0: // RL.ACQUIRE or RL.RENEW was answered
 		k.plan(l, min(l.at, renewAt(sent, n.ttl)))
