@@ -114,9 +114,9 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 // acquired records the answer to an RL.ACQUIRE. A lease that a FAIL policy allowed may be held: the
 // first renewal shows that. One that it denied stays as it was. k.mu is held.
 func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
-	ttl := min(r.Hold.TTL, cmp.Or(l.renewed, r.Hold.TTL)) // the shortest that the lease may have
+	ttl := min(r.Hold.TTL, cmp.Or(l.lastTTL, r.Hold.TTL)) // the shortest that the lease may have
 	if l.claims--; l.claims == 0 {
-		l.renewed = 0
+		l.lastTTL = 0
 	}
 	switch {
 	case res.Err == nil && res.Allowed:

@@ -147,7 +147,7 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 func (k *Keeper) renewed(l *lease, n renewal, res *engine.Result, sent int64) {
 	again := l != n.lease || l.turn != n.turn || l.claims > 0
 	if l.claims > 0 {
-		l.renewed = n.ttl
+		l.lastTTL = n.ttl
 	}
 	switch {
 	case l.place >= 0: // RL.ACQUIRE or RL.RENEW was answered

@@ -81,14 +81,15 @@ type lease struct {
 	ttl   int64 // ms
 	end   int64 // ms of Keeper.now at which it expires unless it is renewed
 
-	held   bool // RL.ACQUIRE was answered, and held it
-	kept   bool // a release was not answered, so it may still be held
-	claims int  // calls of RL.ACQUIRE under way
-	turn   int  // rises with each RL.ACQUIRE; answers to earlier requests are then ignored
+	// lastTTL is the TTL, in ms, of a renewal that was answered while an RL.ACQUIRE was under way. The lease may have it,
+	// since the renewal may have been decided last. 0: there was none.
+	lastTTL int64
 
-	renewed int64 // the TTL in ms of a renewal that was answered while an RL.ACQUIRE was under way, and may have been decided after it; 0: none
-
-	freed chan struct{} // closed when the release under way is answered; nil: none is
+	held   bool          // RL.ACQUIRE was answered, and held it
+	kept   bool          // a release was not answered, so it may still be held
+	claims int           // calls of RL.ACQUIRE under way
+	turn   int           // rises with each RL.ACQUIRE; answers to earlier requests are then ignored
+	freed  chan struct{} // closed when the release under way is answered; nil: none is
 }
 
 // Open starts a Keeper.

@@ -177,7 +177,8 @@ func TestRLRenewDecidesHowLongAReleaseIsTriedAgain(t *testing.T) {
 	w.eventually(func() bool { return !w.lives("a") }, "released")
 }
 
-// Random commands of several connections, on an engine that takes up to 120 ms to answer, in the time of a bubble.
+// Random commands of several connections, in virtual time, on an engine that takes up to 120 ms to answer. A seed determines the
+// commands; the delays differ from run to run.
 func TestATiedLeaseLivesUntilItIsReleased(t *testing.T) {
 	for seed := range uint64(100) {
 		synctest.Test(t, func(t *testing.T) {
