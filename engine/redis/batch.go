@@ -37,6 +37,7 @@ type batch struct {
 
 	late []pending // items that have waited for too long and are not answered yet
 
+	refuses bool  // the node refused the last call when the batch was built, see sharing
 	missing bool  // the node does not have the library
 	loadErr error // why the node refused to load it
 
@@ -81,7 +82,7 @@ func (c *entries) takes(it *pending) bool {
 // else ends the call before it, so that order holds.
 func (b *batch) build(ctx context.Context, clock string) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
-	b.cmds, b.list, b.used = b.cmds[:0], b.list[:0], 0
+	b.cmds, b.list, b.used, b.refuses = b.cmds[:0], b.list[:0], 0, b.q.refused.Load() != nil
 	var open *entries
 	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/internal/faultnet"
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -153,4 +154,39 @@ func TestOnceOnCluster(t *testing.T) {
 		slot = (slot + 397) % shard.Slots
 		list[rand.IntN(len(list))].Cut()
 	}, "redis+cluster://"+list[0].Addr)
+}
+
+// A shared call whose function the node does not know is built again for the same requests, even if another reply of
+// the batch shows that the node has begun or ceased to refuse admissions. A request that were left out would get an
+// empty answer, and one that were added would be sent twice.
+func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
+	n := startFake(t)
+	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	q := e.topology().queues[0]
+	refused := "k"
+	for name, c := range map[string]struct {
+		before, after *string
+		built         []int // number of requests of each call
+	}{
+		"begins": {nil, &refused, []int{3}},
+		"ceases": {&refused, nil, []int{1, 1, 1}},
+	} {
+		requests := []engine.Request{reserve("k", "a", 10, 1), settle("k", "b", 1), reserve("k", "c", 10, 1)}
+		b := &batch{q: q}
+		for i := range requests {
+			b.items = append(b.items, pending{req: &requests[i], res: new(engine.Result), single: true})
+		}
+		q.refused.Store(c.before)
+		b.build(t.Context(), "")
+		for _, cmd := range b.cmds {
+			cmd.SetErr(backend.Reply("ERR Function not found"))
+		}
+		q.refused.Store(c.after)
+		b.rebuild(t.Context(), "")
+		var built []int
+		for _, cmd := range b.cmds[1:] { // after the one that loads the library
+			built = append(built, cmd.items)
+		}
+		require.Equal(t, c.built, built, name)
+	}
 }

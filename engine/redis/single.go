@@ -67,7 +67,7 @@ func (b *batch) sharing(i int) (same []*engine.Request) {
 		it := &b.items[j]
 		lone := it.misrouted || it.asking
 		if !it.single || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i ||
-			b.q.refused.Load() != nil && (it.req.Op == engine.OpDecide) != (b.items[i].req.Op == engine.OpDecide) {
+			b.refuses && (it.req.Op == engine.OpDecide) != (b.items[i].req.Op == engine.OpDecide) {
 			break
 		}
 		if same = append(same, it.req); lone {
