@@ -37,7 +37,6 @@ type batch struct {
 
 	late []pending // items that have waited for too long and are not answered yet
 
-	refuses bool  // the node refused the last call when the batch was built, see sharing
 	missing bool  // the node does not have the library
 	loadErr error // why the node refused to load it
 
@@ -82,14 +81,16 @@ func (c *entries) takes(it *pending) bool {
 // else ends the call before it, so that order holds.
 func (b *batch) build(ctx context.Context, clock string) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
-	b.cmds, b.list, b.used, b.refuses = b.cmds[:0], b.list[:0], 0, b.q.refused.Load() != nil
+	b.cmds, b.list, b.used = b.cmds[:0], b.list[:0], 0
 	var open *entries
 	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]
 		if it.single {
 			b.addEntries(ctx, clock, open)
 			open = nil
-			i += b.addSingle(ctx, clock, i) - 1
+			n := b.sharing(i)
+			b.addSingle(ctx, clock, i, n)
+			i += n - 1
 			continue
 		}
 		if open != nil && open.takes(it) && open.add(it, i, b.next) {
@@ -149,7 +150,7 @@ func (b *batch) rebuild(ctx context.Context, clock string) {
 		case cmd.entries != nil:
 			b.addEntries(ctx, clock, cmd.entries)
 		default:
-			b.addSingle(ctx, clock, cmd.item)
+			b.addSingle(ctx, clock, cmd.item, cmd.items)
 		}
 	}
 }

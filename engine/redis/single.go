@@ -17,14 +17,15 @@ import (
 // maxSharing is the most requests in one shared call. Each keeps the node busy for tens of microseconds.
 const maxSharing = 64
 
-// addSingle appends the call of item i, and returns how many items it answers.
-func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) {
+// addSingle appends the call that answers n items from item i on.
+func (b *batch) addSingle(ctx context.Context, clock string, i, n int) {
 	it := &b.items[i]
-	f, args, same := lua.Inspect, [][]byte(nil), b.sharing(i)
-	items = max(len(same), 1)
+	f, args := lua.Inspect, [][]byte(nil)
 	var stored []string
-	for j := i; j < i+items; j++ {
-		stored = append(stored, string(shard.AppendStoredKey(nil, b.items[j].name(), b.items[j].shard)))
+	var same []*engine.Request
+	for _, it := range b.items[i : i+n] {
+		stored = append(stored, string(shard.AppendStoredKey(nil, it.name(), it.shard)))
+		same = append(same, it.req)
 	}
 	switch {
 	case it.call != nil:
@@ -32,7 +33,7 @@ func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) 
 	case it.multi != nil:
 		f, args, stored = lua.All, wire.AllArgs(it.multi.requests), it.multi.stored()
 	case it.req.Op == engine.OpInspect:
-	case items > 1 || it.req.Op == engine.OpRenew:
+	case n > 1 || it.req.Op == engine.OpRenew:
 		f, args = wire.EachFunction(same), wire.EachArgs(same)
 	case it.req.Op == engine.OpSettle:
 		f, args = lua.Settle, wire.SettleArgs(it.req)
@@ -48,8 +49,7 @@ func (b *batch) addSingle(ctx context.Context, clock string, i int) (items int) 
 			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
 		}
 	}
-	b.add(ctx, nil, i, items, wire.KeysArgs(f, stored, clock, args, apart, b.q.scripted.Load())...)
-	return items
+	b.add(ctx, nil, i, n, wire.KeysArgs(f, stored, clock, args, apart, b.q.scripted.Load())...)
 }
 
 // usesIDs reports whether the function that answers an item alone uses the ids of its key.
@@ -60,21 +60,21 @@ func (it *pending) usesIDs() bool {
 	return it.req.Op != engine.OpInspect
 }
 
-// sharing returns the requests with ids from item i on that share a call. One that was misrouted or redirected with ASK has
-// a call of its own. While the node refuses admissions, these share no call with others, which a full node still runs.
-func (b *batch) sharing(i int) (same []*engine.Request) {
-	for j := i; j < len(b.items) && len(same) < maxSharing; j++ {
-		it := &b.items[j]
-		lone := it.misrouted || it.asking
-		if !it.single || it.req == nil || it.multi != nil || it.req.Hold == nil || lone && j > i ||
-			b.refuses && (it.req.Op == engine.OpDecide) != (b.items[i].req.Op == engine.OpDecide) {
-			break
-		}
-		if same = append(same, it.req); lone {
-			break
-		}
+// sharing returns how many items from item i on share a call.
+func (b *batch) sharing(i int) int {
+	end, refuses := i, b.q.refused.Load() != nil
+	for end < min(i+maxSharing, len(b.items)) && b.items[end].shares(&b.items[i], refuses) {
+		end++
 	}
-	return same
+	return max(end-i, 1)
+}
+
+// shares reports whether an item may share the call of an earlier one. Requests with ids do. One that was misrouted or
+// redirected with ASK has a call of its own. While the node refuses admissions, they have calls without others, which a full
+// node still runs.
+func (it *pending) shares(first *pending, refuses bool) bool {
+	return it.single && it.req != nil && it.req.Hold != nil && it.multi == nil && !it.misrouted && !it.asking &&
+		(!refuses || (it.req.Op == engine.OpDecide) == (first.req.Op == engine.OpDecide))
 }
 
 // applySingle sets the results of items that have a call of their own. If the reply is malformed, it
