@@ -174,7 +174,6 @@ func TestRememberedDenialAnswersEquals(t *testing.T) {
 	s := redistest.Start(t)
 	e := openAt(t, nil, s)
 	e.config.AskAlways = false
-	require.Eventually(t, func() bool { return e.denials.Resets() > 0 }, 5*time.Second, time.Millisecond, "until it listens to the node")
 	full := conformance.Slide("full", 2, 600_000, 1)
 	require.True(t, conformance.Ask(e, conformance.Slide("full", 2, 600_000, 2)).Allowed)
 	require.False(t, conformance.Ask(e, full).Allowed) // and remembered

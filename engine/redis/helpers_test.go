@@ -66,7 +66,17 @@ func openAt(t testing.TB, clock func() int64, servers ...*redistest.Server) *Eng
 	}
 	e := openOn(t, nodes, Config{AskAlways: clock != nil})
 	e.clock = clock
+	if clock == nil {
+		listens(t, e, len(servers))
+	}
 	return e
+}
+
+// listens waits until an engine listens for the resets of all its nodes, which makes it forget the denials that it
+// remembers.
+func listens(t testing.TB, e *Engine, nodes int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return e.denials.Resets() >= uint64(nodes) }, 20*time.Second, time.Millisecond)
 }
 
 // startServers starts nodes, and returns their URLs too.
@@ -84,7 +94,9 @@ func openSplit(t testing.TB, engines, nodes int) (out []*Engine, servers []*redi
 	t.Helper()
 	servers, urls := startServers(t, nodes)
 	for range engines {
-		out = append(out, openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{}))
+		e := openOn(t, backend.Config{Backends: urls, Timeout: 5 * time.Second}, Config{})
+		listens(t, e, nodes)
+		out = append(out, e)
 	}
 	return out, servers
 }
