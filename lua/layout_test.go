@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/stretchr/testify/require"
@@ -54,5 +55,25 @@ func TestNumbersAreTheSameInGo(t *testing.T) {
 	require.Equal(t, int(reset[7]), number("RESET"))
 	for _, name := range []string{"RESET", "HOME", "SHARD"} { // these are not algorithms
 		require.False(t, limit.Kind(number(name)).Known(), name)
+	}
+}
+
+// The bounds that the parser of commands checks are those that the library relies on.
+func TestBoundsAreTheSameInGo(t *testing.T) {
+	for _, bound := range []struct {
+		file, name string
+		most       int
+	}{
+		{"layout.lua", "STATES", engine.MaxStates},
+		{"layout.lua", "BUCKETS", limit.MaxBuckets},
+		{"layout.lua", "YEAR", limit.MaxWindow},
+		{"lease.lua", "SHARDS", engine.MaxShards},
+		{"ids.lua", "MOST", engine.MaxIDs},
+		{"holds.lua", "MOST", engine.MaxHolds},
+		{"holds.lua", "MOST_LEASES", engine.MaxSlotHolds},
+	} {
+		text, err := os.ReadFile(bound.file)
+		require.NoError(t, err)
+		require.Regexp(t, `\b`+bound.name+` = `+strconv.Itoa(bound.most)+`\b`, string(text), bound.file)
 	}
 }
