@@ -1,8 +1,6 @@
 package slots
 
 import (
-	"cmp"
-
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
@@ -60,14 +58,14 @@ func (c *Conn) Claim(r *engine.Request, tied bool) string {
 			return errNoMemory
 		}
 		l = k.add(n, c)
+		l.ttl = r.Hold.TTL
 	case l.owner != c:
 		l.disown()
 		l.claims = 0 // the other connection no longer answers for it
 		c.own(l)
 	}
 	l.claims++
-	l.turn++
-	l.end = max(l.end, ends(k.now(), r.Hold.TTL))
+	k.lasts(l, k.now(), r.Hold.TTL) // the answer may come late, or never
 	return ""
 }
 
@@ -102,7 +100,7 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 		case r.Op == engine.OpDecide && tied && r.Cost > 0 && l.owner == c:
 			k.acquired(l, r, &results[i])
 		case r.Op == engine.OpRenew && (results[i].Renewed || results[i].Err != nil):
-			k.renewedByClient(l, r.Hold.TTL)
+			k.lasts(l, k.now(), r.Hold.TTL) // if it was not answered, it may have
 		case r.Op == engine.OpSettle && r.Kind == limit.Concurrency && results[i].Err == nil:
 			if l.held = false; l.claims == 0 && l.freed == nil {
 				k.remove(l)
@@ -114,15 +112,11 @@ func (c *Conn) Done(requests []engine.Request, results []engine.Result, tied boo
 // acquired records the answer to an RL.ACQUIRE. A lease that a FAIL policy allowed may be held: the
 // first renewal shows that. One that it denied stays as it was. k.mu is held.
 func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
-	ttl := min(r.Hold.TTL, cmp.Or(l.lastTTL, r.Hold.TTL)) // the shortest that the lease may have
-	if l.claims--; l.claims == 0 {
-		l.lastTTL = 0
-	}
+	l.claims--
 	switch {
 	case res.Err == nil && res.Allowed:
-		now := k.now()
-		l.held, l.kept, l.ttl, l.end = true, false, r.Hold.TTL, ends(now, r.Hold.TTL)
-		k.plan(l, renewAt(now, ttl))
+		l.held, l.kept, l.ttl = true, false, r.Hold.TTL
+		k.lasts(l, k.now(), r.Hold.TTL)
 	case res.Err == nil && res.Fail == engine.FailDefault:
 		l.held, l.kept = false, false // it had expired, and too few slots were free
 	}
@@ -134,21 +128,6 @@ func (k *Keeper) acquired(l *lease, r *engine.Request, res *engine.Result) {
 	default:
 		k.remove(l)
 	}
-}
-
-// renewedByClient records that a client has renewed a lease, or may have. Its TTL may be shorter than that of the lease, which is
-// then due sooner. k.mu is held.
-func (k *Keeper) renewedByClient(l *lease, ttl int64) {
-	now := k.now()
-	l.end = max(l.end, ends(now, ttl))
-	if l.owner == nil || !l.held {
-		return // the release, or the answer to RL.ACQUIRE, decides
-	}
-	at := renewAt(now, ttl)
-	if l.place >= 0 {
-		at = min(at, l.at)
-	}
-	k.plan(l, at)
 }
 
 // Release releases all leases tied to the connection, which is closed or reset. Releases that a node does

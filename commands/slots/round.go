@@ -64,7 +64,7 @@ func (k *Keeper) round() {
 		switch {
 		case l == nil:
 		case l.owner != nil:
-			renew = append(renew, renewal{l, l.turn, l.ttl})
+			renew = append(renew, renewal{l, l.ttl})
 			continue
 		case l.end <= now: // it has expired
 			k.remove(l)
@@ -103,11 +103,10 @@ func (k *Keeper) do(p *engine.Pipeline) {
 	}
 }
 
-// A renewal is a lease that is being renewed, with its turn and its TTL in ms when the renewal was sent. An
-// RL.ACQUIRE may change those of the lease meanwhile.
+// A renewal is a lease that is being renewed, with its TTL in ms when the renewal was sent. An RL.ACQUIRE may change that of
+// the lease meanwhile.
 type renewal struct {
 	lease *lease
-	turn  int
 	ttl   int64
 }
 
@@ -142,20 +141,12 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 	answered = true
 }
 
-// renewed records the answer to a renewal that was sent at sent. An RL.ACQUIRE since then may have been
-// decided before the renewal or after it, so the lease may have the TTL of either. k.mu is held.
+// renewed records the answer to a renewal that was sent at sent. An RL.ACQUIRE or RL.RENEW since then, or an RL.ACQUIRE that
+// is under way, may have been decided after it, so the lease may be held even if it had ended. k.mu is held.
 func (k *Keeper) renewed(l *lease, n renewal, res *engine.Result, sent int64) {
-	again := l != n.lease || l.turn != n.turn || l.claims > 0
-	if l.claims > 0 {
-		l.lastTTL = n.ttl
-	}
 	switch {
-	case l.place >= 0: // RL.ACQUIRE or RL.RENEW was answered
-		k.plan(l, min(l.at, renewAt(sent, n.ttl)))
-	case again && !l.held: // the answer to RL.ACQUIRE decides
-	case again || res.Err == nil && res.Renewed:
-		l.end = max(l.end, ends(sent, n.ttl))
-		k.plan(l, renewAt(sent, min(l.ttl, n.ttl)))
+	case l.place >= 0 || l.claims > 0 || res.Err == nil && res.Renewed:
+		k.lasts(l, sent, n.ttl)
 	case res.Err != nil && l.end > k.now():
 		k.plan(l, k.now()+min(retryAfter, max(n.ttl/12, 1)))
 	default:

@@ -81,14 +81,9 @@ type lease struct {
 	ttl   int64 // ms
 	end   int64 // ms of Keeper.now at which it expires unless it is renewed
 
-	// lastTTL is the TTL, in ms, of a renewal that was answered while an RL.ACQUIRE was under way. The lease may have it,
-	// since the renewal may have been decided last. 0: there was none.
-	lastTTL int64
-
 	held   bool          // RL.ACQUIRE was answered, and held it
 	kept   bool          // a release was not answered, so it may still be held
 	claims int           // calls of RL.ACQUIRE under way
-	turn   int           // rises with each RL.ACQUIRE; answers to earlier requests are then ignored
 	freed  chan struct{} // closed when the release under way is answered; nil: none is
 }
 
@@ -159,6 +154,15 @@ func (k *Keeper) plan(l *lease, at int64) {
 		case k.wake <- struct{}{}:
 		default: // the goroutine will look in any case
 		}
+	}
+}
+
+// lasts records that a lease has a TTL, in ms, from a time on, or may have. Which of several requests under way a node decides
+// last is not known, so each of them may bring the next renewal forward, and none puts it off. k.mu is held.
+func (k *Keeper) lasts(l *lease, since, ttl int64) {
+	l.end = max(l.end, ends(since, ttl))
+	if at := renewAt(since, ttl); l.owner != nil && (l.place < 0 || at < l.at) {
+		k.plan(l, at)
 	}
 }
 

@@ -141,6 +141,52 @@ func TestARenewalThatIsAnsweredAfterAnAcquireDoesNotLoseTheLease(t *testing.T) {
 	}
 }
 
+// The answer waits for another command of the same pipeline, whose node hangs.
+func TestALeaseIsRenewedBeforeItsAcquireIsAnswered(t *testing.T) {
+	w := newWorld(t)
+	c := w.Conn()
+	p := request(engine.OpDecide, "a")
+	require.Empty(t, c.Claim(&p.Requests[0], true))
+	fake{w}.Do(p)
+	for round := range 5 {
+		w.pass(4000)
+		w.eventually(func() bool { return w.count(&w.renewing) == round+1 }, "a third of the TTL has passed")
+		require.True(t, w.lives("a"))
+		if round == 3 {
+			c.Done(p.Requests, p.Results, true)
+		}
+	}
+	require.EqualValues(t, 1, w.tied.Load())
+}
+
+// The client acquires its lease again with another TTL, and the node's answer does not come. It may have run the request or not.
+func TestALeaseIsRenewedInTimeAfterAnAcquireThatIsNotAnswered(t *testing.T) {
+	for _, ttl := range []int64{2000, 600_000} { // shorter and longer than before
+		for _, run := range []bool{false, true} {
+			for _, fail := range []engine.FailPolicy{engine.FailOpen, engine.FailClosed, engine.FailError} {
+				w := newWorld(t)
+				c := w.Conn()
+				w.acquire(&c, "a", true)
+				p := request(engine.OpDecide, "a")
+				p.Requests[0].Hold.TTL = ttl
+				require.Empty(t, c.Claim(&p.Requests[0], true))
+				if p.Grow(); run {
+					fake{w}.Do(p)
+				}
+				p.Results[0] = engine.Result{Fail: fail}
+				p.Results[0].Allowed = fail == engine.FailOpen
+				if fail == engine.FailError {
+					p.Results[0].Err = &engine.Unavailable{Node: "a:1", Why: "no answer in time"}
+				}
+				c.Done(p.Requests, p.Results, true)
+				w.pass(min(ttl/3, 4000))
+				w.eventually(func() bool { return w.count(&w.renewing) == 1 }, "a third of the shorter TTL has passed")
+				require.True(t, w.lives("a"))
+			}
+		}
+	}
+}
+
 func TestRLRenewDecidesWhenALeaseIsRenewedNext(t *testing.T) {
 	w := newWorld(t)
 	c, other := w.Conn(), w.Conn()
@@ -161,6 +207,14 @@ func TestRLRenewDecidesWhenALeaseIsRenewedNext(t *testing.T) {
 	w.eventually(func() bool { w.mu.Lock(); defer w.mu.Unlock(); return len(w.renewals) == 4 }, "both are answered")
 	w.pass(1000)
 	w.eventually(func() bool { return w.count(&w.renewing) == 5 }, "renewed before the shorter TTL has passed")
+
+	p := request(engine.OpDecide, "b")
+	require.Empty(t, c.Claim(&p.Requests[0], true))
+	fake{w}.Do(p)
+	w.renew(&other, "b", 3000) // after the RL.ACQUIRE, and answered before it
+	c.Done(p.Requests, p.Results, true)
+	w.pass(1000)
+	w.eventually(func() bool { return w.count(&w.renewing) == 7 }, "renewed before the shorter TTL has passed")
 }
 
 func TestRLRenewDecidesHowLongAReleaseIsTriedAgain(t *testing.T) {
