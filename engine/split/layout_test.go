@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/stretchr/testify/require"
 )
@@ -128,11 +129,18 @@ func TestTheNumberOfShardsIsLearnedFromTheHome(t *testing.T) {
 	require.Equal(t, engine.MaxShards, s.Shards(r.Key), "no more than there can be")
 }
 
-// A layout that no request needs any more is dropped when there are replies about other keys: while there is
-// one, each request costs more.
+// A layout that no request needs any more is dropped when there are replies about other keys, also those that are never
+// split: while there is one, each request costs more.
 func TestLayoutsThatAreNotNeededAreDropped(t *testing.T) {
+	for _, kind := range []limit.Kind{limit.Slide, limit.GCRA, limit.Concurrency} {
+		dropLayouts(t, kind)
+	}
+}
+
+func dropLayouts(t *testing.T, kind limit.Kind) {
 	s, n := open(t, 3, Config{})
 	wanted, byLoad, other := ask("wanted", 1000, 3), ask("by load", 1000, 0), ask("other", 1000, 0)
+	other.Kind = kind
 	s.Configure(Settings{Threshold: 100})
 	s.choose(&wanted, 3, -1)
 	s.Observe(&byLoad, 0, &wire.Answer{Rate: 100})

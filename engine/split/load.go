@@ -58,6 +58,9 @@ func (s *Splitter) configured(r *engine.Request) int {
 // that are never lent says nothing of either.
 func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 	if r.Op == engine.OpDecide && !r.Kind.Additive() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.sweep(s.now())
 		return
 	}
 	if a.Status != wire.AtShard {
