@@ -101,6 +101,29 @@ func TestOutagesTogetherAdmitOneLimit(t *testing.T) {
 	require.LessOrEqual(t, local, 5)
 }
 
+// A proxy that is not ready because its nodes refuse calls may get no requests that show when they decide again.
+func TestANodeThatRefusesIsAskedUntilItDecides(t *testing.T) {
+	t.Parallel()
+	n := startFake(t)
+	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	var refuses atomic.Bool
+	var refused atomic.Int64
+	refuses.Store(true)
+	n.set(func(args []string) reply {
+		if args[0] == "fcall" && args[1] == lua.Decide.Name && refuses.Load() {
+			refused.Add(1)
+			return reply{text: "-OOM command not allowed when used memory > 'maxmemory'.\r\n"}
+		}
+		return n.well(args)
+	})
+	require.Equal(t, engine.FailClosed, conformance.Ask(e, conformance.Slide("k", 5, 60_000, 1)).Fail)
+	require.Equal(t, "refuses", e.Nodes()[0].State)
+	require.Eventually(t, func() bool { return refused.Load() >= 2 }, 10*time.Second, time.Millisecond)
+	refuses.Store(false)
+	require.Eventually(t, func() bool { return e.Nodes()[0].State == "up" }, 10*time.Second, time.Millisecond)
+	require.Equal(t, "1 0", info(t, e, "answered_closed")+" "+info(t, e, "answered_error"))
+}
+
 // A node that refused its last call gets one request without cost a second, until it answers one.
 func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
 	t.Parallel()

@@ -12,6 +12,9 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
 )
 
 // reconciler decides for FAIL LOCAL, and writes what was counted here back to the
@@ -21,10 +24,9 @@ import (
 // What was written back is still counted here until it has left its window. So all
 // outages together admit at most the limit here.
 //
-// A request that its node may have applied is counted here, so that the limit holds,
-// but it is not written back: nothing is charged twice. While a node refuses
-// calls, it is only asked now and then about the key of the last one. What it refused has
-// yet to be written.
+// A request that its node may have applied is counted here, so that the limit holds, but it is not written back: nothing is
+// charged twice. While a node refuses calls, it is only asked now and then about the key of the last one, also if there is
+// nothing to write: no client may ask a proxy that is not ready.
 type reconciler struct {
 	e         *Engine
 	counted   *memory.Engine // what FAIL LOCAL admitted in the windows up to now; it decides
@@ -162,9 +164,7 @@ func (rc *reconciler) round(ctx context.Context) {
 			rc.again, takes[i] = true, true
 		default:
 			rc.again = true
-			if rc.unwritten.Keys() > 0 {
-				rc.ask(*key)
-			}
+			rc.ask(*key)
 			takes[i] = q.takesWrites()
 		}
 	}
@@ -181,10 +181,11 @@ func (rc *reconciler) round(ctx context.Context) {
 	rc.write(ctx, p)
 }
 
-// ask asks the home of a key about it, which charges nothing, so that the node's queue
-// learns whether the node still refuses calls.
+// ask asks the home of a key about it, which charges nothing, so that the node's queue learns whether the node still refuses
+// calls. It is no request of a client, so no FAIL policy answers it.
 func (rc *reconciler) ask(key string) {
-	rc.e.Do(&engine.Pipeline{Requests: []engine.Request{chargeOf(key, limit.Fixed, 1000, 1, 0)}})
+	r := chargeOf(key, limit.Fixed, 1000, 1, 0)
+	rc.e.Call(r.Key, []*split.Call{{Function: lua.Decide, Args: append([][]byte{nil}, wire.AllArgs([]engine.Request{r})...)}})
 }
 
 // chargeOf returns a request to charge units, with the largest limit there is: what was

@@ -59,6 +59,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	e := openAlways(t, 5*time.Second, s.URL())
+	e.reconciler.stopWriting() // it asks a node that refuses
 	ready(t, e, "k")
 	s.Do("SET", stored("other", 0), "x")
 	require.Error(t, conformance.Ask(e, conformance.Slide("other", 5, 60_000, 1)).Err)
