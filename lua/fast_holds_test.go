@@ -216,7 +216,34 @@ func TestDenialsBesideHeldUnits(t *testing.T) {
 	}
 }
 
-// The same holds for RL.ACQUIRE and RL.RELEASE, of any number of leases.
+// A hold is left to the slow path if its log was charged later than the clock, or has ended.
+func TestHoldsBesideALogOfAnotherTime(t *testing.T) {
+	t.Parallel()
+	w := startTwins(t)
+	r := request(limit.Slide, limit.Window{Limit: 10, Length: 1000})
+	key := storedKey(r, 0)
+	settled := func(charged, held, at int64) (wasFast bool) {
+		t.Helper()
+		w.server.Do("FLUSHALL")
+		if charged < held {
+			w.decide(base+charged, r, 0, 1)
+		}
+		w.hold(lua.Admit, key, base+held, wire.AdmitArgs(with(r, "a", 1000, false)))
+		if charged > held {
+			w.decide(base+charged, r, 0, 1)
+		}
+		s := &engine.Request{Op: engine.OpSettle, Hold: &engine.Hold{ID: engine.DigestOf([]byte("a"))}}
+		reply, wasFast := w.hold(lua.Settle, key, base+at, wire.SettleArgs(s))
+		require.EqualValues(t, 1, reply[0], "settled")
+		return wasFast
+	}
+	require.True(t, settled(20, 10, 30))
+	require.False(t, settled(20, 10, 15), "the clock stepped back")
+	require.True(t, settled(0, 900, 1000))
+	require.False(t, settled(0, 900, 1001), "the log has ended")
+}
+
+// The paths of holds also agree for RL.ACQUIRE and RL.RELEASE, of any number of leases.
 func TestPathsOfLeasesAgreeOverRandomHistories(t *testing.T) {
 	t.Parallel()
 	w := startTwins(t)
