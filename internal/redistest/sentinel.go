@@ -31,6 +31,9 @@ const sentinelTimeout = 600
 // as long before they start another one on their own.
 const FailoverTimeout = 3 * time.Second
 
+// tiltPeriod is for how long a sentinel does nothing after it had to wait for its core for 2 s. By itself it does nothing for 30 s.
+const tiltPeriod = time.Second
+
 // StartGuarded runs a master, its replica and three sentinels, and waits until they know
 // each other.
 func StartGuarded(t testing.TB, options ...Option) *Guarded {
@@ -99,5 +102,6 @@ func StartSentinel(t testing.TB, master string) *Server {
 		}
 	})
 	s.Run()
+	s.Do("SENTINEL", "DEBUG", "tilt-period", tiltPeriod.Milliseconds())
 	return s
 }
