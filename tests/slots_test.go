@@ -123,17 +123,18 @@ func TestWorkersShareSlots(t *testing.T) {
 	}
 }
 
-// TestManyLeasesOfManyConnectionsAreRenewed holds leases for several times their TTL. make soak does it with 10,000 leases of
+// TestManyLeasesOfManyConnectionsAreRenewed holds leases for longer than their TTL. make soak does it with 10,000 leases of
 // 1,000 connections, and logs how much CPU time that takes.
 func TestManyLeasesOfManyConnectionsAreRenewed(t *testing.T) {
 	t.Parallel()
 	const each = 10
-	connections, ttl := 50, "1s"
+	connections, ttl := 50, "4s" // a busy machine may be late by more than a second
 	if soak > 0 {
 		connections, ttl = 1000, "6s"
 	}
 	for name, args := range slotEngines(t) {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			p := startProxy(t, args...)
 			var open []*conn
 			for i := range connections {
@@ -155,7 +156,7 @@ func TestManyLeasesOfManyConnectionsAreRenewed(t *testing.T) {
 			}
 			last := open[len(open)-1]
 			began, spent := time.Now(), cpu(t, p.Cmd.Process.Pid)
-			for time.Since(began) < soakOr(8*time.Second, 3*time.Second) {
+			for time.Since(began) < soakOr(8*time.Second, 9*time.Second) {
 				require.EqualValues(t, connections*each, held(last))
 				time.Sleep(100 * time.Millisecond)
 			}
