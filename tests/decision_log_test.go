@@ -222,15 +222,22 @@ func TestDecisionLogRotatesUnderLoad(t *testing.T) {
 		})
 	}
 	files := []*decisionLog{l}
-	for i := range 5 {
+	more := func() {
 		before := answered.Load()
-		eventually(t, "more answers", func() bool { return answered.Load() > before+100 })
+		eventually(t, "lines of more answers", func() bool {
+			written, err := os.Stat(l.path)
+			return err == nil && written.Size() > 0 && answered.Load() > before+100
+		})
+	}
+	for i := range 5 {
+		more()
 		old := &decisionLog{fmt.Sprint(l.path, ".", i)}
 		require.NoError(t, os.Rename(l.path, old.path))
 		files = append(files, old)
 		p.hangup(t, reloaded)
 		require.FileExists(t, l.path)
 	}
+	more()
 	stop.Store(true)
 	wg.Wait()
 	p.stop(t)
