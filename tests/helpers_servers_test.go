@@ -94,7 +94,7 @@ func (p *proxy) stop(t *testing.T) {
 
 // client returns a go-redis client of the proxy.
 func (p *proxy) client(t *testing.T, protocol int) *redis.Client {
-	c := redis.NewClient(&redis.Options{Addr: p.addr, Protocol: protocol, MaxRetries: -1})
+	c := redis.NewClient(&redis.Options{Addr: p.addr, Protocol: protocol, MaxRetries: -1, ReadTimeout: patience})
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
