@@ -221,13 +221,13 @@ func TestSplitKeyHoldsItsLimitWhileNodesFail(t *testing.T) {
 		eventually(t, "requests", func() bool { return d.sent.Load() >= from+n })
 	}
 	more(500)
+	var state keyState
 	for i := int64(1); i < 4; i++ {
-		var shard shardState
 		eventually(t, "a loan to the shard", func() bool {
-			shard = c.inspect(t, "k").shards[i]
-			return shard.node != ""
+			state = c.inspect(t, "k")
+			return state.shards[i].node != ""
 		})
-		n := nodeAt(t, nodes, shard.node)
+		n := nodeAt(t, nodes, state.shards[i].node)
 		n.Kill()
 		more(500)
 		n.Run()
@@ -238,7 +238,7 @@ func TestSplitKeyHoldsItsLimitWhileNodesFail(t *testing.T) {
 		more(500)
 	}
 	lost := time.Now()
-	home := nodeAt(t, nodes, c.inspect(t, "k").home)
+	home := nodeAt(t, nodes, state.home)
 	home.Kill()
 	more(500)
 	home.Run()
