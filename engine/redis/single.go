@@ -69,9 +69,8 @@ func (b *batch) sharing(i int) int {
 	return max(end-i, 1)
 }
 
-// shares reports whether an item may share the call of an earlier one. Requests with ids do. One that was misrouted or
-// redirected with ASK has a call of its own. While the node refuses admissions, they have calls without others, which a full
-// node still runs.
+// shares reports whether an item may share the call of an earlier one: requests with ids do, unless misrouted or redirected with
+// ASK. While the node refuses admissions, those have calls of their own, because a full node still runs the others.
 func (it *pending) shares(first *pending, refuses bool) bool {
 	return it.single && it.req != nil && it.req.Hold != nil && it.multi == nil && !it.misrouted && !it.asking &&
 		(!refuses || (it.req.Op == engine.OpDecide) == (first.req.Op == engine.OpDecide))
