@@ -241,6 +241,7 @@ func TestAContradictoryAnswerIsNotChargedTwice(t *testing.T) {
 func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
+	e.reconciler.stopWriting() // it asks a node that refuses
 	q := e.topology().queues[0]
 	const until = time.Second
 	q.loadFailure.Store(&loadFailure{backend.Reply("NOPERM"), until})
