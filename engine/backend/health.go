@@ -94,8 +94,8 @@ func (h *health) succeed() {
 	}
 }
 
-// fail records a failure. It reports whether the node was not down yet. After another
-// failure, a connection that was closed on this side, as Node.Record does it, is no reason of its own.
+// fail records a failure. It reports whether the node was not down yet. After another failure, a connection that was closed on
+// this side, as Node.Record does it, is no reason of its own.
 func (h *health) fail(err error) bool {
 	if h.state() == Up || !errors.Is(err, net.ErrClosed) {
 		cause := Reason(err)

@@ -157,8 +157,8 @@ func TestOnceOnCluster(t *testing.T) {
 }
 
 // A shared call whose function the node does not know is built again for the same requests, even if another reply of
-// the batch shows that the node has begun or ceased to refuse admissions. A request that were left out would get an
-// empty answer, and one that were added would be sent twice.
+// the batch shows that the node has begun or ceased to refuse admissions. A request that was left out would get an
+// empty answer, and one that was added would be sent twice.
 func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)

@@ -25,8 +25,8 @@ import (
 // outages together admit at most the limit here.
 //
 // A request that its node may have applied is counted here, so that the limit holds, but it is not written back: nothing is
-// charged twice. While a node refuses calls, it is only asked now and then about the key of the last one, also if there is
-// nothing to write: no client may ask a proxy that is not ready.
+// charged twice. While a node refuses calls, it is only asked now and then about the key of the last one. It is also asked if
+// there is nothing to write, because clients may send nothing to a proxy that is not ready.
 type reconciler struct {
 	e         *Engine
 	counted   *memory.Engine // what FAIL LOCAL admitted in the windows up to now; it decides

@@ -55,7 +55,7 @@ func (s *Splitter) configured(r *engine.Request) int {
 
 // Observe learns from a shard's answer to r: the number of shards of the key, if the shard is the
 // home, and the rate of charging calls that the shard has from all proxies. An answer about units
-// that are never lent says nothing of either.
+// that are never lent says nothing of either. Any answer drops layouts that are no longer needed.
 func (s *Splitter) Observe(r *engine.Request, shard int, a *wire.Answer) {
 	if r.Op == engine.OpDecide && !r.Kind.Additive() {
 		s.mu.Lock()
