@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"github.com/youmark/pkcs8"
 )
 
 // authority issues certificates for a test.
@@ -70,17 +69,14 @@ func (a *authority) issue(t *testing.T, name string, until time.Time) (certFile,
 	return certFile, keyFile
 }
 
-// encrypt replaces a key's file by one that is encrypted with pass.
-func encrypt(t *testing.T, keyFile, pass string) {
+// encrypt marks the key in a file as encrypted.
+func encrypt(t *testing.T, keyFile string) {
 	t.Helper()
 	b, err := os.ReadFile(keyFile)
 	require.NoError(t, err)
 	block, _ := pem.Decode(b)
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	require.NoError(t, err)
-	der, err := pkcs8.MarshalPrivateKey(key, []byte(pass), nil)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: der}), 0o600))
+	block.Type = "ENCRYPTED PRIVATE KEY"
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(block), 0o600))
 }
 
 // trust returns a client's configuration that trusts the authority.

@@ -100,7 +100,6 @@ var alone = map[string][]string{
 	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
-	"github.com/youmark/pkcs8":  {"internal/keypair"},
 	"go.yaml.in/yaml":           {"policy/envoy"},
 }
 

@@ -16,7 +16,6 @@ type TLS struct {
 	CACertFile string // PEM file with the authorities to trust; empty: those of the system
 	CertFile   string // PEM file with the client certificate, for nodes that require one; empty: none
 	KeyFile    string // PEM file with the private key of CertFile
-	KeyPass    string // the password of KeyFile, if it is encrypted
 	ServerName string // the name expected in the certificates of all nodes; empty: the host of each node
 }
 
@@ -37,7 +36,7 @@ func (t TLS) load() (*tls.Config, error) {
 		return nil, errors.New("backend-tls-cert-file and backend-tls-key-file must be set together")
 	}
 	if t.CertFile != "" {
-		pair, err := keypair.Load(t.CertFile, t.KeyFile, t.KeyPass, "backend-tls-key-file-pass")
+		pair, err := keypair.Load(t.CertFile, t.KeyFile)
 		if err != nil {
 			return nil, fmt.Errorf("backend-tls-cert-file: %w", err)
 		}

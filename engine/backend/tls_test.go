@@ -1,32 +1,14 @@
 package backend
 
 import (
-	"crypto/x509"
-	"encoding/pem"
 	"net"
-	"os"
 	"strconv"
 	"testing"
 	"time"
 
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
-	"github.com/youmark/pkcs8"
 )
-
-// encrypted writes a copy of a key that is encrypted with pass, and returns its path.
-func encrypted(t *testing.T, keyFile, pass string) string {
-	b, err := os.ReadFile(keyFile)
-	require.NoError(t, err)
-	block, _ := pem.Decode(b)
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	require.NoError(t, err)
-	der, err := pkcs8.MarshalPrivateKey(key, []byte(pass), nil)
-	require.NoError(t, err)
-	path := keyFile + ".locked"
-	require.NoError(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: "ENCRYPTED PRIVATE KEY", Bytes: der}), 0o600))
-	return path
-}
 
 // startTLS runs a server that also accepts TLS connections at addr, from clients with a
 // certificate. files has what such a client needs.
@@ -79,17 +61,10 @@ func TestTLSBackends(t *testing.T) {
 	refused("unknown authority", open(TLS{}))
 	refused("", open(TLS{CACertFile: both.CACertFile})) // the node wants a certificate
 
-	// An encrypted key, and its password.
-	locked := both
-	locked.KeyFile, locked.KeyPass = encrypted(t, both.KeyFile, "hush"), "hush"
-	counts(3, open(locked))
-
 	// New files apply to new connections. Invalid ones change nothing.
-	locked.KeyPass = "hushhush"
-	require.ErrorContains(t, f.SetTLS(locked), locked.KeyFile+": backend-tls-key-file-pass does not decrypt the key: ")
 	require.Error(t, f.SetTLS(TLS{CACertFile: both.KeyFile}))
 	require.Error(t, f.SetTLS(TLS{CertFile: both.CertFile}))
 	require.Error(t, f.SetTLS(TLS{CACertFile: both.CACertFile + ".missing"}))
 	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-	counts(4, f, "a connection that the node closed is not used")
+	counts(3, f, "a connection that the node closed is not used")
 }

@@ -55,7 +55,7 @@ fail-policy login:* local
 }
 
 func TestMatchingShowsSettingsButNoSecrets(t *testing.T) {
-	c, err := read("maxmemory 256mb\nmaxmemory-clients 1gb\nrequirepass hush\ntls-key-file-pass hush\nbackend-tls-key-file-pass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\npolicy web FIXED 5 3600\npolicy api SLIDE 7 60\npolicy-override web \"a b*\" BLOCKED\n")
+	c, err := read("maxmemory 256mb\nmaxmemory-clients 1gb\nrequirepass hush\nbackend redis://u:hush@h\nlogfile 'a b'\nfail-policy a* open\npolicy web FIXED 5 3600\npolicy api SLIDE 7 60\npolicy-override web \"a b*\" BLOCKED\n")
 	require.NoError(t, err)
 	all := c.Matching("*")
 	require.NotContains(t, fmt.Sprint(all), "hush")

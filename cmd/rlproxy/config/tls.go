@@ -16,7 +16,6 @@ import (
 type TLS struct {
 	CertFile    string
 	KeyFile     string
-	KeyPass     string // empty: the key is not encrypted
 	CAFile      string
 	AuthClients string   // yes, no or optional
 	Protocols   []string // empty: all of protocolNames
@@ -51,7 +50,7 @@ func (s *TLS) Load() (*tls.Config, error) {
 	if s.CertFile == "" || s.KeyFile == "" {
 		return nil, errors.New("tls-port needs tls-cert-file and tls-key-file")
 	}
-	pair, err := keypair.Load(s.CertFile, s.KeyFile, s.KeyPass, "tls-key-file-pass")
+	pair, err := keypair.Load(s.CertFile, s.KeyFile)
 	if err != nil {
 		return nil, err
 	}
