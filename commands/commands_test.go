@@ -329,7 +329,7 @@ var dialogues = map[string]string{
 		CONFIG GET appendonl?`,
 	"statistics": `
 		COMMAND INFO slowlog|get slowlog|len slowlog|reset slowlog|help config|resetstat
-		COMMAND INFO latency|doctor latency|graph latency|help latency|histogram latency|history latency|latest latency|reset
+		COMMAND INFO latency|help latency|histogram
 		SLOWLOG
 		SLOWLOG WHAT
 		SLOWLOG RESET
@@ -339,12 +339,6 @@ var dialogues = map[string]string{
 		SLOWLOG LEN 1
 		LATENCY
 		LATENCY WHAT
-		LATENCY LATEST
-		LATENCY HISTORY what
-		LATENCY GRAPH what
-		LATENCY GRAPH
-		LATENCY RESET
-		LATENCY RESET what
 		LATENCY HISTOGRAM what
 		CONFIG RESETSTAT
 		CONFIG RESETSTAT a`,

@@ -67,8 +67,7 @@ func TestCommandsAndErrorsAreCountedAsByRedis(t *testing.T) {
 		PING a b
 		WHAT
 		CLIENT REPLY ON
-		LATENCY HISTORY what
-		LATENCY GRAPH what
+		LATENCY HISTOGRAM what
 		SLOWLOG GET -2
 		INFO nothing
 		INFO commandstats errorstats latencystats`)
