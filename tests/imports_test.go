@@ -101,6 +101,7 @@ var alone = map[string][]string{
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
 	"go.yaml.in/yaml":           {"policy/envoy"},
+	"github.com/KimMachineGun":  {"cmd/rlproxy"},
 }
 
 // TestImports checks that packages import only what they may, except for tests that use a

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
-	"github.com/rlproxy/rlproxy/internal/machine"
 )
 
 // Memory that the process needs in addition to maxmemory and maxmemory-clients, in bytes.
@@ -31,9 +31,17 @@ type space struct {
 // available returns the memory that the process may use. It is determined once, so that
 // a reload does not change what only a restart can apply.
 var available = sync.OnceValue(func() space {
-	root := os.DirFS("/")
-	return newSpace(machine.ContainerMemory(root), machine.Memory(root), debug.SetMemoryLimit(-1))
+	return newSpace(bytesOf(memlimit.FromCgroup), bytesOf(memlimit.FromSystem), debug.SetMemoryLimit(-1))
 })
+
+// bytesOf returns what a provider reports, in bytes. Without a limit, or if it cannot be read, it returns 0.
+func bytesOf(provider memlimit.Provider) int64 {
+	limit, err := provider()
+	if err != nil {
+		return 0
+	}
+	return int64(min(limit, math.MaxInt64))
+}
 
 // newSpace divides memory: it takes all of a container's, and of a machine's
 // a quarter, at most 4 GiB. A GOMEMLIMIT in the environment that is less than that replaces

@@ -1,3 +1,4 @@
+// Package machine opens log files, and reports which files and folders the process may use.
 package machine
 
 import (
