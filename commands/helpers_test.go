@@ -241,7 +241,7 @@ type fakeSettings struct {
 
 func (f *fakeSettings) Matching(pattern string) (found [][2]string) {
 	for _, s := range [][2]string{{"maxclients", "10000"}, {"port", "6380"}, {"timeout", "0"}} {
-		if glob.MatchFold(pattern, s[0]) {
+		if glob.Match(strings.ToLower(pattern), s[0]) {
 			found = append(found, s)
 		}
 	}

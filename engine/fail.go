@@ -54,7 +54,7 @@ func (r *Request) FailPolicyFor(rules []FailRule, other FailPolicy) FailPolicy {
 	}
 	key, _ := shard.ClientKey(r.Key)
 	for _, rule := range rules {
-		if glob.MatchWild(rule.Glob, key) {
+		if glob.Match(rule.Glob, key) {
 			return rule.Policy
 		}
 	}

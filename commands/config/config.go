@@ -19,8 +19,8 @@ type Config struct {
 
 // Settings are the directives of the configuration. Several sessions may use them at once.
 type Settings interface {
-	// Matching returns the name and value of each directive that matches a glob pattern, see
-	// glob.MatchFold. Nothing of it is secret.
+	// Matching returns the name and value of each directive that matches a glob pattern, in
+	// any case. Nothing of it is secret.
 	Matching(pattern string) [][2]string
 
 	// When returns the name of a directive as the configuration has it, given in any case, and

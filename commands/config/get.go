@@ -41,7 +41,7 @@ func (c *Config) get(w reply.Writer, args [][]byte) string {
 // matching returns the settings that match a pattern: the fixed ones, then the directives.
 func (c *Config) matching(pattern string) (found [][2]string) {
 	for _, s := range fixed {
-		if glob.MatchFold(pattern, s[0]) {
+		if glob.Match(strings.ToLower(pattern), s[0]) {
 			found = append(found, s)
 		}
 	}

@@ -169,7 +169,7 @@ func (t shown) list(w reply.Writer, args [][]byte) string {
 		case word.Is(args[3], "ACLCAT"):
 			keep = func(c *Command) bool { return c.InCategory("@" + strings.ToLower(by)) }
 		case word.Is(args[3], "PATTERN"):
-			keep = func(c *Command) bool { return glob.MatchFold(by, c.Name) }
+			keep = func(c *Command) bool { return glob.Match(strings.ToLower(by), c.Name) }
 		default:
 			return reply.ErrSyntax
 		}

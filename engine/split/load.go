@@ -46,7 +46,7 @@ func (s *Splitter) configured(r *engine.Request) int {
 	}
 	key, _ := shard.ClientKey(r.Key)
 	for _, rule := range s.live.Load().Rules {
-		if glob.MatchWild(rule.Glob, key) {
+		if glob.Match(rule.Glob, key) {
 			return rule.Shards
 		}
 	}

@@ -1,4 +1,4 @@
-// Package glob matches byte strings against patterns, in time linear in the length of
+// Package glob matches byte strings against patterns as Redis does, in time linear in the length of
 // the string for any one pattern.
 //
 // In every pattern, * stands for any bytes, including none. A matcher that tries all
@@ -9,32 +9,10 @@
 // allocated.
 package glob
 
-import "unicode/utf8"
-
-// dialect is the syntax of a pattern.
-type dialect uint8
-
-const (
-	redis  dialect = iota // the syntax of Match
-	folded                // the syntax of MatchFold
-	wild                  // the syntax of MatchWild
-)
-
-// Match reports whether s matches a pattern by Redis's rules: * stands for any bytes, ?
-// for one byte, [a-z] and [^a-z] for one byte inside or outside a set, and a backslash
-// makes the next byte literal. A set without a closing bracket ends with the pattern.
-func Match[S string | []byte](pattern string, s S) bool { return match(pattern, s, redis) }
-
-// MatchFold is like Match but ignores the case of ASCII letters.
-func MatchFold[S string | []byte](pattern string, s S) bool { return match(pattern, s, folded) }
-
-// MatchWild reports whether s matches a pattern in which * stands for any bytes, ? for
-// one UTF-8 character, and a backslash makes the next character literal. All others are
-// literal, including brackets. A byte that is not part of a UTF-8 character counts as a
-// character.
-func MatchWild[S string | []byte](pattern string, s S) bool { return match(pattern, s, wild) }
-
-func match[S string | []byte](pattern string, s S, d dialect) bool {
+// Match reports whether s matches a pattern: * stands for any bytes, ? for one byte, [a-z]
+// and [^a-z] for one byte inside or outside a set, and a backslash makes the next byte
+// literal. A set without a closing bracket ends with the pattern.
+func Match[S string | []byte](pattern string, s S) bool {
 	p, i := 0, 0
 	star, mark := -1, 0 // the last star in pattern, and where in s the current attempt after it began
 	for i < len(s) {
@@ -43,15 +21,15 @@ func match[S string | []byte](pattern string, s S, d dialect) bool {
 			p++
 			continue
 		}
-		if np, ni := one(pattern[p:], s[i:], d); ni > 0 {
-			p += np
-			i += ni
+		if n := one(pattern[p:], s[i]); n > 0 {
+			p += n
+			i++
 			continue
 		}
 		if star < 0 {
 			return false
 		}
-		mark += width(s[mark:], d)
+		mark++
 		p, i = star+1, mark
 	}
 	for p < len(pattern) && pattern[p] == '*' {
@@ -60,43 +38,31 @@ func match[S string | []byte](pattern string, s S, d dialect) bool {
 	return p == len(pattern)
 }
 
-// one matches the first element of a pattern, which is not a star, with the start of s,
-// which is not empty. It returns how many bytes of both match; inString is 0 if none do.
-func one[S string | []byte](pattern string, s S, d dialect) (inPattern, inString int) {
-	if pattern == "" {
-		return 0, 0
-	}
-	n := width(s, d)
-	if pattern[0] == '?' {
-		return 1, n
-	}
-	if pattern[0] == '[' && d != wild {
-		in, length := set(pattern, s[0], d)
+// one matches the first element of a pattern, which is not a star, with one byte. It returns the
+// length of the element in the pattern, or 0 if the byte does not match.
+func one(pattern string, c byte) int {
+	switch {
+	case pattern == "":
+		return 0
+	case pattern[0] == '?':
+		return 1
+	case pattern[0] == '[':
+		in, n := set(pattern, c)
 		if !in {
-			return 0, 0
+			return 0
 		}
-		return length, 1
+		return n
+	case pattern[0] == '\\' && len(pattern) > 1 && pattern[1] == c:
+		return 2
+	case pattern[0] == c && (c != '\\' || len(pattern) == 1):
+		return 1
 	}
-	quote := 0
-	if pattern[0] == '\\' && len(pattern) > 1 {
-		quote = 1
-	}
-	literal := pattern[quote:]
-	if width(literal, d) != n {
-		return 0, 0
-	}
-	for i := range n {
-		if fold(literal[i], d) != fold(s[i], d) {
-			return 0, 0
-		}
-	}
-	return quote + n, n
+	return 0
 }
 
 // set reports whether c is in the set at the start of a pattern, and returns the length
 // of the set in the pattern.
-func set(pattern string, c byte, d dialect) (in bool, n int) {
-	c = fold(c, d)
+func set(pattern string, c byte) (in bool, n int) {
 	i := 1
 	not := i < len(pattern) && pattern[i] == '^'
 	if not {
@@ -106,33 +72,16 @@ func set(pattern string, c byte, d dialect) (in bool, n int) {
 	for i < len(pattern) && pattern[i] != ']' {
 		switch {
 		case pattern[i] == '\\' && i+1 < len(pattern):
-			found = found || fold(pattern[i+1], d) == c
+			found = found || pattern[i+1] == c
 			i += 2
 		case i+2 < len(pattern) && pattern[i+1] == '-':
 			low, high := min(pattern[i], pattern[i+2]), max(pattern[i], pattern[i+2])
-			found = found || fold(low, d) <= c && c <= fold(high, d)
+			found = found || low <= c && c <= high
 			i += 3
 		default:
-			found = found || fold(pattern[i], d) == c
+			found = found || pattern[i] == c
 			i++
 		}
 	}
 	return found != not, min(i+1, len(pattern))
-}
-
-// width returns the number of bytes of the first character of s, which is not empty.
-func width[S string | []byte](s S, d dialect) int {
-	if d != wild || s[0] < utf8.RuneSelf {
-		return 1
-	}
-	_, n := utf8.DecodeRuneInString(string(s[:min(len(s), utf8.UTFMax)]))
-	return n
-}
-
-// fold returns c in lower case if the dialect ignores case.
-func fold(c byte, d dialect) byte {
-	if d == folded && 'A' <= c && c <= 'Z' {
-		c += 'a' - 'A'
-	}
-	return c
 }

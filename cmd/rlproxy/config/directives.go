@@ -154,13 +154,14 @@ func Find(name string) *Directive {
 	return &directives[i]
 }
 
-// Matching lists the name and value of the directives that match a glob pattern, as
+// Matching lists the name and value of the directives that match a glob pattern in any case, as
 // CONFIG GET shows them: sizes in bytes, words quoted where needed, nothing secret.
 func (c *Config) Matching(pattern string) [][2]string {
 	var all [][2]string
+	pattern = strings.ToLower(pattern)
 	for i := range directives {
 		d := &directives[i]
-		if d.value != nil && !d.secret && glob.MatchFold(pattern, d.Name) {
+		if d.value != nil && !d.secret && glob.Match(pattern, d.Name) {
 			all = append(all, [2]string{d.Name, joinLines(d.value(c).words())})
 		}
 	}
