@@ -20,9 +20,8 @@ const (
 )
 
 // framer finds where each command in a stream of bytes ends, and refuses what Redis
-// refuses, so that redcon's parser, which trusts lengths and counts, sees only complete
-// and bounded commands. It keeps its position: every byte is examined once, however the
-// stream is fragmented.
+// refuses. It keeps its position: every byte is examined once, however the stream is
+// fragmented.
 type framer struct {
 	maxArgs int64 // the most arguments of a command
 	maxBulk int64 // the most bytes of an argument
@@ -42,8 +41,8 @@ type frame struct {
 }
 
 // next finds the end of the command that starts at b[0]. If the command is incomplete,
-// the caller calls next again with the same bytes and more. It rewrites line ends in b,
-// since Redis accepts any byte in place of \n, and any two after an argument.
+// the caller calls next again with the same bytes and more. Like Redis, it accepts any byte
+// in place of \n, and any two after an argument.
 func (f *framer) next(b []byte, trusted bool) (frame, error) {
 	if len(b) == 0 {
 		return frame{}, nil
@@ -72,7 +71,6 @@ func (f *framer) next(b []byte, trusted bool) (frame, error) {
 			return frame{}, nil
 		}
 		f.off += f.bulk + 2
-		b[f.off-2], b[f.off-1] = '\r', '\n'
 		f.bulk = -1
 		f.left--
 	}
@@ -143,9 +141,23 @@ func (f *framer) line(b []byte, tooBig protocolError) ([]byte, bool, error) {
 		return nil, false, nil
 	}
 	line := rest[:max(f.seen, 1)]
-	rest[f.seen+1] = '\n'
 	f.off, f.seen = f.off+f.seen+2, 0
 	return line, true, nil
+}
+
+// split appends the arguments of b, a command of argc arguments that the framer has found. They alias b.
+func split(dst [][]byte, b []byte, argc int) [][]byte {
+	at := bytes.IndexByte(b, '\r') + 2
+	for range argc {
+		size := 0
+		for at++; b[at] != '\r'; at++ { // from the byte after $
+			size = size*10 + int(b[at]-'0')
+		}
+		at += 2
+		dst = append(dst, b[at:at+size])
+		at += size + 2
+	}
+	return dst
 }
 
 // inline finds the end of a command that is a line of words.

@@ -2,14 +2,12 @@ package resp
 
 import (
 	"bytes"
-	"fmt"
 	"net"
 	"sync"
 	"syscall"
 
 	"github.com/rlproxy/rlproxy/internal/redisline"
 	"github.com/rlproxy/rlproxy/internal/sockio"
-	"github.com/tidwall/redcon"
 )
 
 // Sizes of a session's memory. A pipeline of redis-benchmark -P 64 arrives in one read,
@@ -53,8 +51,7 @@ var workspaces = sync.Pool{New: func() any {
 	return &workspace{buf: make([]byte, baseBuffer)}
 }}
 
-// reader turns a connection's bytes into slices of commands. The framer finds where a
-// command ends; redcon parses it.
+// reader turns a connection's bytes into slices of commands.
 type reader struct {
 	conn    net.Conn
 	raw     syscall.RawConn // nil: conn is read with Read
@@ -177,12 +174,8 @@ func (r *reader) take(b []byte, fr frame) error {
 			ws.args = make([][]byte, 0, max(2*cap(ws.args), fr.argc, 64))
 		}
 		at := len(ws.args)
-		ok, args, _, rest, err := redcon.ReadNextCommand(b, ws.args[at:])
-		if err != nil || !ok || len(args) != fr.argc || len(rest) > 0 {
-			panic(fmt.Sprintf("resp: redcon and the framer disagree about a command: %v", err))
-		}
-		ws.args = ws.args[:at+fr.argc]
-		cmd = args[:fr.argc:fr.argc]
+		ws.args = split(ws.args, b, fr.argc)
+		cmd = ws.args[at:len(ws.args):len(ws.args)]
 	}
 	if len(cmd) == 0 {
 		return nil
