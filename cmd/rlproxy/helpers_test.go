@@ -32,8 +32,9 @@ func startInside(f *testing.F, content string) (*live, string) {
 	require.NoError(f, err)
 	require.NoError(f, eng.keepPolicies(c, quiet))
 	now := &live{}
-	now.apply(c, ready)
 	server := newServer(c, now, ready, eng, quiet)
+	newWeb(c, now, ready, eng, quiet)
+	now.apply(c, ready)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(f, err)
 	ended := make(chan error, 1)

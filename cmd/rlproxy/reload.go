@@ -30,7 +30,7 @@ type live struct {
 	lastRead *config.Config // the configuration as last read, without the changes of CONFIG SET; guarded by mu
 	acl      *acl.List      // the users in effect; guarded by mu
 
-	// Set while serve starts; nil before.
+	// Set while serve starts, before apply is called.
 	log     *slog.Logger
 	eng     *engines
 	handler *commands.Handler
@@ -80,10 +80,8 @@ func (l *live) use(c *config.Config) {
 	l.changedByCommand.Store(int64(len(l.lastRead.Changed(c, true))))
 	l.level.Set(c.Level())
 	l.config.Store(c)
-	if l.server != nil {
-		l.eng.configure(c)
-		l.handler.SetSlowLog(c.SlowerThan, c.SlowLogLen)
-	}
+	l.eng.configure(c)
+	l.handler.SetSlowLog(c.SlowerThan, c.SlowLogLen)
 }
 
 // prepared holds what live directives refer to, loaded and valid.
@@ -112,11 +110,9 @@ func prepare(c *config.Config) (p prepared, err error) {
 func (l *live) apply(c *config.Config, p prepared) {
 	l.tls.current.Store(p.tls)
 	l.lastRead, l.acl = c, p.acl
-	if l.server != nil {
-		l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
-		l.handler.SetACL(p.acl)
-		l.web.SetRules(p.rules(c))
-	}
+	l.server.SetProtectedMode(p.protected(c)) // first: the new ACL may ask for no password
+	l.handler.SetACL(p.acl)
+	l.web.SetRules(p.rules(c))
 	l.use(c)
 }
 

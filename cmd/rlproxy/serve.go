@@ -40,7 +40,7 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 		return err
 	}
 	state := &live{load: load}
-	state.apply(c, ready)
+	state.level.Set(c.Level())
 	log, closeLog, err := openLog(c, &state.level, stdout)
 	if err != nil {
 		return err
@@ -105,7 +105,7 @@ func start(ctx context.Context, c *config.Config, state *live, ready prepared, e
 	}
 	server := newServer(c, state, ready, eng, log)
 	newWeb(c, state, ready, eng, log)
-	state.use(c) // again, now that there is what to configure
+	state.apply(c, ready) // all that it configures is open, and nothing is served yet
 	ended = make(chan error, len(listeners)+len(pages))
 	for _, l := range listeners {
 		log.Info("listening", "address", l.Addr().String())
