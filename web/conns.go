@@ -11,9 +11,11 @@ import (
 
 // conns bounds the number of connections. At the bound, a new connection replaces an idle one: of
 // the address with the most connections, the one that has been idle for longest. A connection is
-// idle until a request's header has arrived. So clients of one address, whether they keep
-// connections open or open new ones all the time, cannot lock out those of other addresses: a
-// probe of /healthz gets in, unless every connection has a request in progress.
+// idle unless the server is working for it: while its client has not sent the whole request, or
+// does not read the answer, it is idle. So clients of one address, whether they keep connections
+// open or open new ones all the time, cannot lock out those of other addresses. What keeps the
+// server working for long is bounded: streams (maxStreams), delayed answers (maxDelayed) and
+// requests to the engine (maxAsking) leave connections, so a probe of /healthz gets in.
 type conns struct {
 	max     int          // the most connections
 	refused atomic.Int64 // connections that were refused because all others were busy
@@ -28,7 +30,8 @@ type conn struct {
 	all  *conns
 	from string        // the peer's address, without the port
 	at   *list.Element // element of open; nil once the connection is closed; guarded by all.mu
-	busy bool          // a request is in progress; guarded by all.mu
+	busy bool          // a request has arrived and is not answered yet; guarded by all.mu
+	slow int           // writes for which the client has to make room; guarded by all.mu
 
 	login string // the Authorization header of the previous request, if its password was right; used only by the request in progress
 }
@@ -85,7 +88,7 @@ func (c *conns) idle() (found *conn) {
 		each[e.Value.(*conn).from]++
 	}
 	for e := c.open.Front(); e != nil; e = e.Next() {
-		if idle := e.Value.(*conn); !idle.busy && (found == nil || each[idle.from] > each[found.from]) {
+		if idle := e.Value.(*conn); idle.isIdle() && (found == nil || each[idle.from] > each[found.from]) {
 			found = idle
 		}
 	}
@@ -99,7 +102,7 @@ func (c *conns) len() int {
 	return c.open.Len()
 }
 
-// closeIdle closes all connections without a request in progress.
+// closeIdle closes all idle connections.
 func (c *conns) closeIdle() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -125,11 +128,24 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// setBusy records that a request begins or ends.
-func (c *conn) setBusy(busy bool) {
+// Write implements net.Conn. Meanwhile the connection is idle.
+func (c *conn) Write(b []byte) (int, error) {
+	c.change(func() { c.slow++ })
+	defer c.change(func() { c.slow-- })
+	return c.Conn.Write(b)
+}
+
+// setBusy records that the server begins to work on a request, or waits for its client.
+func (c *conn) setBusy(busy bool) { c.change(func() { c.busy = busy }) }
+
+// isIdle reports whether the connection is idle. The caller holds all.mu.
+func (c *conn) isIdle() bool { return !c.busy || c.slow > 0 }
+
+// change makes a change after which the connection may be idle, from then on.
+func (c *conn) change(do func()) {
 	c.all.mu.Lock()
 	defer c.all.mu.Unlock()
-	if c.busy = busy; !busy && c.at != nil {
+	if do(); c.isIdle() && c.at != nil {
 		c.all.open.MoveToBack(c.at)
 	}
 }

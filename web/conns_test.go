@@ -7,10 +7,13 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/rlproxy/rlproxy/engine"
 )
 
 // Connections that send nothing, or never complete a header, are replaced by new ones.
@@ -108,6 +111,25 @@ func TestTheConnectionThatIsIdleForLongestIsReplaced(t *testing.T) {
 	}
 }
 
+// A connection whose client does not read its answer is idle, until it does.
+func TestConnectionsAreIdleWhileTheAnswerIsNotRead(t *testing.T) {
+	t.Parallel()
+	c := &conns{max: 1}
+	here, far := c.connect(t, 1)
+	here.setBusy(true)
+	idle := func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.idle() == here
+	}
+	require.False(t, idle())
+	go func() { _, _ = here.Write([]byte("answer")) }() // until the test reads it
+	require.Eventually(t, idle, 20*time.Second, time.Millisecond)
+	_, err := io.ReadFull(far, make([]byte, 6))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return !idle() }, 20*time.Second, time.Millisecond)
+}
+
 // A connection that is kept open after a request is idle.
 func TestConnectionsAreIdleAfterARequest(t *testing.T) {
 	t.Parallel()
@@ -168,4 +190,109 @@ func TestHugeAndSlowHeadersAreRefused(t *testing.T) {
 	got := s.raw(t, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat(fmt.Sprintf("X: %01000d\r\n", 0), 30)+"\r\n")
 	require.True(t, strings.HasPrefix(got, "HTTP/1.1 431 "), got)
 	require.Empty(t, s.raw(t, "GET /healthz HTTP/1.1\r\nHost: "), "the connection is closed without an answer")
+}
+
+// hold opens connections until the test ends, and sends text on each. It reads nothing. If the text has a
+// complete header, arrived counts the requests that the server has begun to answer, and hold waits for each.
+func (s *site) hold(t *testing.T, n int64, text string, arrived *atomic.Int64) {
+	t.Helper()
+	for i := range n {
+		c, err := net.Dial("tcp", s.addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		require.NoError(t, c.(*net.TCPConn).SetReadBuffer(4096))
+		require.NoError(t, c.SetWriteDeadline(time.Now().Add(20*time.Second)))
+		_, _ = io.WriteString(c, text) // the connection may be closed already, for a newer one
+		if strings.Contains(text, "\r\n\r\n") {
+			require.Eventually(t, func() bool { return arrived.Load() > i || s.conns.refused.Load() > 0 }, 20*time.Second, time.Millisecond)
+		}
+	}
+}
+
+// allIdle reports whether every connection is idle.
+func (s *site) allIdle() bool {
+	s.conns.mu.Lock()
+	defer s.conns.mu.Unlock()
+	for e := s.conns.open.Front(); e != nil; e = e.Next() {
+		if !e.Value.(*conn).isIdle() {
+			return false
+		}
+	}
+	return true
+}
+
+// Whatever clients of the same address hold, with or without rights, probes are answered.
+func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
+	t.Parallel()
+	const (
+		boss  = "Authorization: Basic Ym9zczpodXNo\r\n" // boss:hush
+		none  = "Authorization: Basic bm9uZTpodXNo\r\n" // none:hush
+		host  = "Host: localhost\r\n"
+		json  = "Content-Type: application/json\r\n"
+		slow  = "Content-Length: 1000\r\n\r\n{"
+		chunk = "Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n"
+		reset = "POST /api/reset HTTP/1.1\r\n" + host + json
+	)
+	for name, text := range map[string]string{
+		"silence":                             "",
+		"a slow header":                       "GET /healthz HTTP/1.1\r\nX-Slow: ",
+		"a slow body without a login":         reset + slow,
+		"a slow body without the right":       reset + none + slow,
+		"a slow body with the right":          reset + boss + slow,
+		"slow chunks without the right":       reset + none + chunk,
+		"slow chunks with the right":          reset + boss + chunk,
+		"a slow body of a scrape":             "GET /metrics HTTP/1.1\r\n" + host + boss + slow,
+		"a slow body of the page":             "GET / HTTP/1.1\r\n" + host + boss + slow,
+		"a slow body of a health check":       "GET /healthz HTTP/1.1\r\n" + host + slow,
+		"kept open":                           "GET /healthz HTTP/1.1\r\n" + host + "\r\n",
+		"a stream without the right":          "GET /api/stream HTTP/1.1\r\n" + host + none + "\r\n",
+		"a stream with the right":             "GET /api/stream HTTP/1.1\r\n" + host + boss + "\r\n",
+		"many requests, and no answer read":   strings.Repeat("GET / HTTP/1.1\r\n"+host+boss+"\r\n", 100),
+		"a request that the engine keeps":     "GET /api/key?id=c2hvcA HTTP/1.1\r\n" + host + boss + "\r\n",
+		"a stream, and no event read for now": strings.Repeat("GET /api/stream HTTP/1.1\r\n"+host+boss+"\r\n", 2),
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var arrived atomic.Int64
+			rules := Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "none on >hush ~* +ping")}
+			s := start(t, rules, NoNodes, func(s *Server) {
+				guarded := s.http.Handler
+				s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					connOf(r).setBusy(true) // as the guard does, but before the request is counted
+					arrived.Add(1)
+					guarded.ServeHTTP(w, r)
+				})
+			})
+			release := make(chan struct{})
+			s.engine.answers(func(*engine.Request, *engine.Result) { <-release })
+			t.Cleanup(func() { close(release) })
+			s.hold(t, MaxConnections+6, text, &arrived)
+			if strings.HasSuffix(name, "no answer read") {
+				require.Eventually(t, s.allIdle, 60*time.Second, 10*time.Millisecond, "once all buffers are full")
+			}
+			for range 5 {
+				for path, user := range map[string]string{"/healthz": "", "/readyz": "boss:hush", "/metrics": "boss:hush"} {
+					code, body := s.get(t, path, user)
+					require.Equal(t, http.StatusOK, code, "%s: %s", path, body)
+				}
+			}
+			require.Zero(t, s.conns.refused.Load())
+		})
+	}
+}
+
+// A client that may not send a request is told so before the request has arrived as a whole, and its
+// connection is closed soon after.
+func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
+	t.Parallel()
+	s := start(t, Rules{Admin: true, ACL: users(t, "default off", "none on >hush ~* +ping")}, NoNodes, nil)
+	began := time.Now()
+	for login, want := range map[string]string{"": "401", "Authorization: Basic bm9uZTpodXNo\r\n": "403"} {
+		for _, path := range []string{"/api/reset", "/metrics", "/none"} {
+			got := s.raw(t, "POST "+path+" HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+login+"Content-Length: 1000\r\n\r\n{")
+			require.True(t, strings.HasPrefix(got, "HTTP/1.1 "+want) || path != "/api/reset" && strings.HasPrefix(got, "HTTP/1.1 40"), got)
+			require.Contains(t, got, "\r\nConnection: close\r\n")
+		}
+	}
+	require.Less(t, time.Since(began), requestTime, "six requests, each of which ended before its time to send the body")
 }

@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"runtime/debug"
 	"strings"
+	"time"
 )
 
 // visitor is the sender of a request.
@@ -33,6 +34,10 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		defer c.setBusy(false)
 		defer s.recover(r)
 		setHeaders(w.Header())
+		if r.ContentLength != 0 {
+			w.Header().Set("Connection", "close") // otherwise net/http answers only after the rest of the body
+			defer closeSoon(w)
+		}
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		if r.URL.Path != "/healthz" {
 			rules := s.rules.Load()
@@ -47,6 +52,11 @@ func (s *Server) guard(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// closeSoon waits for the rest of an answered request for restTime only. The connection is closed after that.
+func closeSoon(w http.ResponseWriter) {
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(restTime)) // the client may be gone
 }
 
 // setHeaders sets the headers of every answer. They prevent a browser from showing it in a frame of

@@ -55,7 +55,11 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 	}
 	shown := keyState{named: name(key), States: []state{}}
 	shown.Node, shown.Shards = s.cfg.Engine.Where(shard.AppendName(nil, key, false))
-	for i, res := range s.ask(engine.OpInspect, key) {
+	answers, ok := s.answers(w, r, engine.OpInspect, key)
+	if !ok {
+		return
+	}
+	for i, res := range answers {
 		if res.Err != nil {
 			failEngine(w, r, res.Err)
 			return
@@ -90,7 +94,10 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	}
 	body := json.NewDecoder(r.Body)
 	body.DisallowUnknownFields()
-	if err := body.Decode(&asked); err != nil {
+	connOf(r).setBusy(false) // until the body has arrived
+	err := body.Decode(&asked)
+	connOf(r).setBusy(true)
+	if err != nil {
 		fail(w, r, http.StatusBadRequest, `the body must be {"id": "..."}: `+err.Error())
 		return
 	}
@@ -101,7 +108,11 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	var done struct {
 		Reset bool `json:"reset"`
 	}
-	for _, res := range s.ask(engine.OpReset, key) {
+	answers, ok := s.answers(w, r, engine.OpReset, key)
+	if !ok {
+		return
+	}
+	for _, res := range answers {
 		if res.Err != nil {
 			failEngine(w, r, res.Err)
 			return
@@ -109,6 +120,20 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 		done.Reset = done.Reset || res.Reset
 	}
 	writeJSON(w, http.StatusOK, done)
+}
+
+// answers asks the engine, unless there are maxAsking requests to it in progress. In that case it answers the request and
+// returns false.
+func (s *Server) answers(w http.ResponseWriter, r *http.Request, op engine.Op, key []byte) (answers [2]engine.Result, ok bool) {
+	select {
+	case s.asking <- struct{}{}:
+		defer func() { <-s.asking }()
+		return s.ask(op, key), true
+	default:
+		w.Header().Set("Retry-After", "1")
+		fail(w, r, http.StatusServiceUnavailable, "too many requests are in progress")
+		return answers, false
+	}
 }
 
 // decodeKey decodes the id of a key. If it is invalid, decodeKey answers the request and returns

@@ -33,10 +33,12 @@ const MaxConnections = 64
 const (
 	headerTime  = 5 * time.Second  // to send the header, or to complete a TLS handshake
 	requestTime = 10 * time.Second // to send the whole request
+	restTime    = time.Second      // to send what is left of a request that was answered before its end
 	answerTime  = 30 * time.Second // to read the answer
 	idleTime    = 2 * time.Minute  // until a connection without a request is closed
 	maxHeader   = 16 << 10         // bytes
 	maxBody     = 16 << 10         // bytes
+	maxAsking   = 16               // requests to the engine at the same time
 )
 
 // Config configures a Server. All fields are required, except Waiting.
@@ -90,6 +92,7 @@ type Server struct {
 	logins   logins
 	history  history
 	streams  streams
+	asking   chan struct{}   // has an element for each request to the engine in progress
 	draining atomic.Bool     // the process is stopping
 	panics   atomic.Int64    // requests and samples that ended with a panic
 	ending   context.Context // ends with the server
@@ -109,6 +112,7 @@ func New(cfg Config, rules Rules) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, started: time.Now(), maxSilence: maxSilence, eventTime: eventTime,
 		conns: conns{max: MaxConnections}, streams: streams{open: make(map[*stream]struct{})},
+		asking: make(chan struct{}, maxAsking),
 	}
 	s.rules.Store(&rules)
 	s.ending, s.end = context.WithCancel(context.Background())
@@ -154,7 +158,7 @@ func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) e
 func (s *Server) Stats() []engine.Stat {
 	return []engine.Stat{
 		{Value: int64(s.conns.len()), Metric: "http_connections", Help: "Connections to http-port that are open."},
-		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total", Help: "Connections to http-port that were refused because there were too many with a request in progress."},
+		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total", Help: "Connections to http-port that were refused because there were too many, and rlproxy was working for each."},
 		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Open pages that are being updated."},
 		{Value: s.panics.Load(), Metric: "http_panics_total", Help: "Requests to http-port, and samples for the page, that ended with a panic."},
 	}
@@ -191,7 +195,7 @@ func (s *Server) routes() http.Handler {
 	mux.Handle("GET /metrics", requireCommand("info", s.metrics()))
 	mux.Handle("GET /{$}", requireCommand("rl.hotkeys", http.HandlerFunc(page.Serve)))
 	mux.Handle("GET /api/stream", sameOrigin(requireCommand("rl.hotkeys", http.HandlerFunc(s.stream)).ServeHTTP))
-	mux.Handle("GET /api/key", sameOrigin(s.inspect))
-	mux.Handle("POST /api/reset", sameOrigin(s.reset))
+	mux.Handle("GET /api/key", sameOrigin(requireCommand("rl.inspect", http.HandlerFunc(s.inspect)).ServeHTTP))
+	mux.Handle("POST /api/reset", sameOrigin(requireCommand("rl.reset", http.HandlerFunc(s.reset)).ServeHTTP))
 	return mux
 }

@@ -9,6 +9,7 @@
 package metrics
 
 import (
+	"bytes"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -59,7 +60,7 @@ func New(c Config) *Metrics {
 	return m
 }
 
-// maxScrapes is the most requests that are answered at the same time.
+// maxScrapes is the most requests for which metrics are collected at the same time.
 const maxScrapes = 4
 
 // Handler returns the handler of scrapes. keys reports whether the sender of a request may see
@@ -72,24 +73,30 @@ func (m *Metrics) Handler(keys func(*http.Request) bool, log *slog.Logger) http.
 	}
 	all, own := promhttp.HandlerFor(prometheus.Gatherers{m.own, m.keys}, options), promhttp.HandlerFor(m.own, options)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w = lossyWriter{w}
+		a := answer{ResponseWriter: w, status: http.StatusOK}
 		if keys(r) {
-			all.ServeHTTP(w, r)
+			all.ServeHTTP(&a, r)
 		} else {
-			own.ServeHTTP(w, r)
+			own.ServeHTTP(&a, r)
 		}
+		w.WriteHeader(a.status)
+		_, _ = w.Write(a.body.Bytes()) // the client may be gone
 	})
 }
 
-// lossyWriter hides that the client of a scrape has gone. Otherwise promhttp logs an error for each
-// metric that is left.
-type lossyWriter struct{ http.ResponseWriter }
-
-// Write implements io.Writer. It never fails.
-func (w lossyWriter) Write(b []byte) (int, error) {
-	_, _ = w.ResponseWriter.Write(b)
-	return len(b), nil
+// answer keeps the answer to a scrape until it is complete, so that clients that do not read theirs do not
+// count as requests in progress, which would keep others from theirs.
+type answer struct {
+	http.ResponseWriter
+	status int
+	body   bytes.Buffer
 }
+
+// WriteHeader implements http.ResponseWriter.
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+// Write implements io.Writer.
+func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
 // collector is a function that sends metrics. It describes none in advance, because those of the
 // engine are known only when they are collected.

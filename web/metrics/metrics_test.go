@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -241,4 +242,41 @@ func TestKeysAreCutBetweenCharacters(t *testing.T) {
 	t.Parallel()
 	label := keyLabel([]byte("a" + strings.Repeat("ü", 80)))
 	require.Regexp(t, `^aü{49}~[0-9a-f]{1,16}$`, label)
+}
+
+// slowClient is the connection of a client that does not read the answer.
+type slowClient struct {
+	http.ResponseWriter
+	writing chan<- struct{}
+	reads   <-chan struct{}
+}
+
+func (c slowClient) Write(b []byte) (int, error) {
+	select {
+	case c.writing <- struct{}{}:
+	case <-c.reads:
+	}
+	<-c.reads
+	return len(b), nil
+}
+
+// Clients that do not read their answers keep no other client from its answer.
+func TestSlowScrapersDoNotLockOthersOut(t *testing.T) {
+	t.Parallel()
+	c, _ := observed(t)
+	h := New(c).Handler(func(*http.Request) bool { return true }, slog.New(slog.NewTextHandler(failing{t}, nil)))
+	writing, reads := make(chan struct{}), make(chan struct{})
+	var all sync.WaitGroup
+	for range maxScrapes {
+		all.Go(func() { // ends when the client reads
+			h.ServeHTTP(slowClient{httptest.NewRecorder(), writing, reads}, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		})
+		<-writing
+	}
+	got := httptest.NewRecorder()
+	h.ServeHTTP(got, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	require.Equal(t, http.StatusOK, got.Code)
+	require.Contains(t, got.Body.String(), "rlproxy_build_info")
+	close(reads)
+	all.Wait()
 }
