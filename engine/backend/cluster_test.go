@@ -3,18 +3,11 @@ package backend
 import (
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
 
-func slots(start, end int, addrs ...string) redis.ClusterSlot {
-	s := redis.ClusterSlot{Start: start, End: end}
-	for _, addr := range addrs {
-		s.Nodes = append(s.Nodes, redis.ClusterNode{Addr: addr})
-	}
-	return s
-}
+func slots(start, end int, master string) slotRange { return slotRange{start, end, master} }
 
 // opener returns a function that makes nodes, always the same one for an address.
 func opener() func(string) *Node {
@@ -30,11 +23,10 @@ func opener() func(string) *Node {
 	}
 }
 
-// The first node of a range is its master.
 func TestClusterTopologyDoesNotDependOnTheOrderOfRanges(t *testing.T) {
 	open, unserved := opener(), &Node{name: "unserved"}
-	a := clusterTopology([]redis.ClusterSlot{slots(0, 99, "a:1", "c:1"), slots(100, 16383, "b:1"), slots(50, 60, "b:1")}, open, unserved)
-	b := clusterTopology([]redis.ClusterSlot{slots(100, 16383, "b:1"), slots(50, 60, "b:1"), slots(0, 99, "a:1")}, open, unserved)
+	a := clusterTopology([]slotRange{slots(0, 99, "a:1"), slots(100, 16383, "b:1"), slots(50, 60, "b:1")}, open, unserved)
+	b := clusterTopology([]slotRange{slots(100, 16383, "b:1"), slots(50, 60, "b:1"), slots(0, 99, "a:1")}, open, unserved)
 	require.True(t, a.equal(b))
 	require.Len(t, a.Nodes, 2)
 	require.Equal(t, "a:1", a.Nodes[a.slots[49]].name)
@@ -42,7 +34,7 @@ func TestClusterTopologyDoesNotDependOnTheOrderOfRanges(t *testing.T) {
 	require.Equal(t, "a:1", a.Nodes[a.slots[61]].name)
 	require.Equal(t, "b:1", a.Nodes[a.slots[16383]].name)
 
-	c := clusterTopology([]redis.ClusterSlot{slots(0, 99, "a:1"), slots(101, 16383, "b:1")}, open, unserved)
+	c := clusterTopology([]slotRange{slots(0, 99, "a:1"), slots(101, 16383, "b:1")}, open, unserved)
 	require.False(t, a.equal(c))
 	require.Len(t, c.Nodes, 3)
 	require.Same(t, unserved, c.Nodes[c.slots[100]])
@@ -50,8 +42,8 @@ func TestClusterTopologyDoesNotDependOnTheOrderOfRanges(t *testing.T) {
 
 func TestClusterTopologyIgnoresInvalidRanges(t *testing.T) {
 	open, unserved := opener(), &Node{name: "unserved"}
-	for _, nonsense := range [][]redis.ClusterSlot{
-		nil, {slots(-5, 10, "a:1")}, {slots(0, 16384, "a:1")}, {slots(9, 3, "a:1")}, {slots(0, 10)}, {slots(0, 10, "")},
+	for _, nonsense := range [][]slotRange{
+		nil, {slots(-5, 10, "a:1")}, {slots(0, 16384, "a:1")}, {slots(9, 3, "a:1")}, {slots(0, 10, "")},
 	} {
 		require.Nil(t, clusterTopology(nonsense, open, unserved))
 		some := clusterTopology(append(nonsense, slots(7, 7, "b:1")), open, unserved)
@@ -59,13 +51,5 @@ func TestClusterTopologyIgnoresInvalidRanges(t *testing.T) {
 		for s := range shard.Slots {
 			require.Equal(t, s == 7, some.Nodes[some.slots[s]] != unserved)
 		}
-	}
-}
-
-func TestFullAddressFillsInAMissingHost(t *testing.T) {
-	for _, row := range [][3]string{
-		{"h:1", "a:2", "h:1"}, {":1", "a:2", "a:1"}, {"?:1", "a:2", "a:1"}, {"nonsense", "a:2", "nonsense"}, {":1", "nonsense", ":1"},
-	} {
-		require.Equal(t, row[2], fullAddress(row[0], row[1]))
 	}
 }

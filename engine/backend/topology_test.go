@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/rlproxy/rlproxy/shard"
@@ -37,7 +36,7 @@ func TestMarksOfNamesDoNotChangeThePlacement(t *testing.T) {
 
 func TestShadowsAreInTheSlotsOfTheirStoredKeys(t *testing.T) {
 	open := opener()
-	top := clusterTopology([]redis.ClusterSlot{slots(0, 8191, "a:1"), slots(8192, 16383, "b:1")}, open, open("unserved"))
+	top := clusterTopology([]slotRange{slots(0, 8191, "a:1"), slots(8192, 16383, "b:1")}, open, open("unserved"))
 	apart := 0
 	for _, key := range clients() {
 		name := shard.AppendName(nil, key, true)

@@ -40,6 +40,11 @@ const replyWithin = time.Minute
 // Option changes a server before it is started.
 type Option func(s *Server)
 
+// Arguments adds command-line arguments. They override earlier ones.
+func Arguments(args ...string) Option {
+	return func(s *Server) { s.args = append(s.args, args...) }
+}
+
 // Start runs a redis-server without persistence. args are additional command-line
 // arguments. The server is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
