@@ -73,7 +73,7 @@ var groups = []struct{ name, title, text string }{
 		"| an error begins with | when |\n|---|---|\n" +
 		"| `ERR no such policy` | there is no policy of that name |\n" +
 		"| `ERR policy name must be 1 to 64 letters, digits, _, . and -` | the name is too long, or has other characters |\n" +
-		"| `ERR pattern must be a key, or a key prefix followed by *` | the pattern is empty, or has a `*` before its end |\n" +
+		"| `ERR pattern must be a key, or a key prefix followed by *` | the pattern is empty, has a `*` before its end, a `?` or a `[`, or is a network such as `10.0.0.0/8` |\n" +
 		"| `ERR too many policies: at most 4096`, `ERR too many overrides: at most 65536`, `ERR too many bytes of policies: at most 8388608` | there is no room for the change |\n" +
 		"| `ERR policy 'api' is set in the configuration` | the policy cannot be changed by a command |\n" +
 		"| `ERR the policies were changed concurrently` | another change came first, and this one has changed nothing |\n" +

@@ -109,7 +109,7 @@ func (s *Set) WithOverride(words [][]byte) (next *Set, msg string) {
 	if old == nil {
 		return nil, Unknown(words[0])
 	}
-	o, msg := parseOverride(old, words[1:])
+	o, msg := parseOverride(old, words[1:], CheckPattern)
 	if msg != "" {
 		return nil, msg
 	}

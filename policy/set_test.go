@@ -110,6 +110,10 @@ func TestAnInvalidChangeChangesNothing(t *testing.T) {
 		"web k 5 60":      "ERR no such policy 'web'",
 		"api":             "ERR pattern must be a key, or a key prefix followed by *; nothing was given",
 		"api a*b 5 60":    "ERR pattern must be a key, or a key prefix followed by *; it was 'a*b'",
+		"api [ab]* 5 60":  "ERR pattern must be a key, or a key prefix followed by *, without ? and [; it was '[ab]*'",
+		"api a?c BLOCKED": "ERR pattern must be a key, or a key prefix followed by *, without ? and [; it was 'a?c'",
+		"api ?*? BLOCKED": "ERR pattern must be a key, or a key prefix followed by *; it was '?*?'",
+		"api ::/0 5 60":   "ERR pattern must be a key, or a key prefix followed by *, and cannot be a network; it was '::/0'",
 		"api k":           "ERR syntax error: an override has limits and windows, or UNLIMITED or BLOCKED",
 		"api k 5 9ms":     "ERR buckets must not exceed the window's milliseconds; buckets was 10, the window 9ms",
 		"api k BLOCKED x": "ERR syntax error: nothing follows UNLIMITED or BLOCKED; it was 'x'",
@@ -178,4 +182,55 @@ func TestABuilderClearsLinesByTheirFirstWord(t *testing.T) {
 	add("policy a FIXED 5 60")
 	require.Equal(t, "policy a FIXED 5 1m\n", b.Set().Text())
 	require.Equal(t, "policy a SLIDE 5 1m\npolicy-override a x BLOCKED\n", first.Text())
+}
+
+// What looks as if it matched many keys, and would match none, is refused; a key with a similar text is not.
+func TestPatternsAreKeysAndPrefixes(t *testing.T) {
+	t.Parallel()
+	for _, right := range []string{
+		"a", "*", "a*", "a]", "a\\*", "2001:db8::1", "2001:db8::*", "10.0.0.1", "10.0.0.*", "10.0.0.0/8*", "/", "/login", "/v1/*", "10.0.0.1/8/x", "a/8",
+		"10.0.0.0/33", "10.0.0.0/08", "fe80::1%eth0/64", "day/7", "\x00\xff*", "{a}", "^a$", "a,b", "!a",
+	} {
+		require.Empty(t, CheckPattern("api", []byte(right)), right)
+	}
+	for _, wrong := range []string{"", "**", "*a", "a*b", "?", "a?", "?*", "[", "[a", "a[*", "[2001:db8::1]:80", "10.0.0.0/8", "10.1.2.3/32", "2001:db8::/32", "::ffff:10.0.0.0/104"} {
+		msg := CheckPattern("api", []byte(wrong))
+		require.True(t, strings.HasPrefix(msg, errPattern), "%s: %s", wrong, msg)
+		require.True(t, strings.HasSuffix(msg, "it was '"+wrong+"'"), msg)
+		_, err := Parse("policy api SLIDE 5 60\npolicy-override api \"" + wrong + "\" BLOCKED")
+		require.EqualError(t, err, "line 2: "+strings.TrimPrefix(msg, "ERR "))
+	}
+}
+
+// Earlier versions stored patterns that are refused now. They are read, match what they matched, stay when something else
+// changes, and can be deleted.
+func TestStoredPatternsOfEarlierVersionsAreKept(t *testing.T) {
+	t.Parallel()
+	const text = "policy api SLIDE 5 1m\npolicy-override api 2001:db8::/32 BLOCKED\npolicy-override api [ab]* UNLIMITED\npolicy-override api a?c 7 1m\n"
+	_, err := Parse(text)
+	require.Error(t, err)
+	s, err := ParseStored(text)
+	require.NoError(t, err)
+	require.Equal(t, text, s.Text())
+	find := func(key string) string {
+		if o := s.Find([]byte("api")).Override([]byte(key)); o != nil {
+			return o.Pattern
+		}
+		return ""
+	}
+	for key, want := range map[string]string{"a?c": "a?c", "abc": "", "[ab]": "[ab]*", "a": "", "2001:db8::/32": "2001:db8::/32", "2001:db8::1": ""} {
+		require.Equal(t, want, find(key), key)
+	}
+	next, msg := s.WithPolicy(args(t, "api SLIDE 6 60"))
+	require.Empty(t, msg)
+	require.Equal(t, 3, next.Overrides())
+	for i, pattern := range []string{"a?c", "[ab]*", "2001:db8::/32"} {
+		require.Empty(t, CheckNames([][]byte{[]byte("api"), []byte(pattern)}))
+		found := false
+		next, found = next.WithoutOverride([]byte("api"), []byte(pattern))
+		require.True(t, found, pattern)
+		require.Equal(t, 2-i, next.Overrides())
+	}
+	_, err = ParseStored("policy api SLIDE 5 1m\npolicy-override api a*b BLOCKED\n")
+	require.EqualError(t, err, "line 2: pattern must be a key, or a key prefix followed by *; it was 'a*b'")
 }

@@ -42,7 +42,7 @@ const shown = "Map (flat in RESP2): name; algorithm, `slide`, `counter` or `fixe
 
 var (
 	nameArg    = table.Arg{Name: "name", Type: "string", About: "1 to 64 letters, digits, `_`, `.` and `-`"}
-	patternArg = table.Arg{Name: "pattern", Type: "string", About: "a key, or a key prefix followed by `*`. The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
+	patternArg = table.Arg{Name: "pattern", Type: "string", About: "a key, or a key prefix followed by `*`. It has no other `*`, no `?` and no `[`, and is no network. The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
 )
 
 // Row returns RL.POLICY.
