@@ -81,7 +81,7 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 	case !known:
 		return nil, "", fmt.Errorf("--algorithm must be fixed, slide or counter, not %q", *algorithm)
 	case !separates(*separator):
-		return nil, "", fmt.Errorf("--separator must be 1 to 8 printable ASCII characters without blanks, quotes, backslashes and *, not %q", *separator)
+		return nil, "", fmt.Errorf("--separator must be 1 to 8 printable ASCII characters without blanks, quotes, backslashes, *, ? and [, not %q", *separator)
 	}
 	var sources []Source
 	for _, name := range names {
@@ -97,7 +97,7 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 
 // separates reports whether s is allowed as a separator.
 func separates(s string) bool {
-	odd := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("*'\"\\", c) }
+	odd := func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("*?['\"\\", c) }
 	return s != "" && len(s) <= 8 && !strings.ContainsFunc(s, odd)
 }
 

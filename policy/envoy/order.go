@@ -1,6 +1,7 @@
 package envoy
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -200,13 +201,13 @@ func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Policy
 	name := policyName(names, s.domain.name, s.keys, "")
 	var policies []Policy
 	if shadows < len(s.limits) {
-		policies = append(policies, t.policy(order, im.options, name, false))
+		policies = append(policies, t.policy(order, im, name, false))
 	}
 	if shadows > 0 {
 		if len(policies) > 0 {
 			name = policyName(names, s.domain.name, s.keys, ".shadow")
 		}
-		policies = append(policies, t.policy(order, im.options, name, true))
+		policies = append(policies, t.policy(order, im, name, true))
 	}
 	return policies, nil
 }
@@ -228,32 +229,81 @@ func (s *shape) separable(separator string) error {
 }
 
 // policy returns the policy with the limits that are in shadow mode, or with those that are not.
-func (t *table) policy(order []int, options Options, name string, shadow bool) Policy {
-	p := policy.Policy{Name: name, Kind: options.Algorithm, Shadow: shadow}
-	effectOf := func(c int) effect {
-		if d := t.decided[c]; d != nil && d.shadow == shadow {
-			return *d.limit
-		}
-		return unlimited
+func (t *table) policy(order []int, im *Import, name string, shadow bool) Policy {
+	all := len(t.decided) - 1 // the last class of each entry: all values
+	w := &writer{table: t, order: order, im: im, shadow: shadow, given: make(map[int]*given), refused: make(map[*descriptor]bool)}
+	w.Policy = policy.Policy{Name: name, Kind: im.options.Algorithm, Shadow: shadow}
+	e := w.wanted(all)
+	w.given[all] = &given{e, t.decided[all]}
+	w.Limits = []limit.Window{e.window}
+	if e.verdict != engine.VerdictNone {
+		w.Limits[0] = placeholder(e.verdict)
+		w.Overrides = append(w.Overrides, e.override("*"))
 	}
 	for c := range t.decided {
-		if t.reduced(c, order) != c {
-			continue
-		}
-		switch e, above := effectOf(c), effectOf(t.parent(c, order)); {
-		case c == len(t.decided)-1: // the last class of each entry: all values
-			p.Limits = []limit.Window{e.window}
-			if e.verdict != engine.VerdictNone {
-				p.Limits[0] = placeholder(e.verdict)
-				p.Overrides = append(p.Overrides, e.override("*"))
-			}
-		case e != above:
-			p.Overrides = append(p.Overrides, e.override(t.pattern(c, order, options.Separator)))
+		r := t.reduced(c, order)
+		if g := w.give(r); w.wanted(c) == w.wanted(r) && w.wanted(c) != g.effect {
+			w.refuse(c, g, w.check(r))
 		}
 	}
-	slices.SortFunc(p.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(w.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	first := slices.IndexFunc(t.shape.limits, func(d *descriptor) bool { return d.shadows() == shadow })
-	return Policy{Policy: p, Place: t.shape.limits[first].Place, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
+	return Policy{Policy: w.Policy, Place: t.shape.limits[first].Place, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
+}
+
+// A writer makes the overrides of a policy.
+type writer struct {
+	policy.Policy
+	*table
+	order   []int
+	im      *Import
+	shadow  bool
+	given   map[int]*given       // what the policy has for each combination with a pattern so far
+	refused map[*descriptor]bool // those that have a remark of refuse
+}
+
+// given is the effect that a policy has for a combination, and the descriptor that it is from; nil if it is from none.
+type given struct {
+	effect
+	from *descriptor
+}
+
+// wanted returns the effect that the policy should have for a combination.
+func (w *writer) wanted(c int) effect {
+	if d := w.decided[c]; d != nil && d.shadow == w.shadow {
+		return *d.limit
+	}
+	return unlimited
+}
+
+// give gives the combination c, which has a pattern, the effect that it should have: that of the next shorter pattern, or an
+// override, unless there can be none. It returns what c has then.
+func (w *writer) give(c int) *given {
+	if g := w.given[c]; g != nil {
+		return g
+	}
+	g := w.give(w.parent(c, w.order))
+	if e := w.wanted(c); e != g.effect && w.check(c) == "" {
+		w.Overrides = append(w.Overrides, e.override(w.pattern(c, w.order, w.im.options.Separator)))
+		g = &given{e, w.decided[c]}
+	}
+	w.given[c] = g
+	return g
+}
+
+// check returns an error reply if there can be no override with the pattern of c, else "".
+func (w *writer) check(c int) string {
+	return policy.CheckPattern(w.Name, []byte(w.pattern(c, w.order, w.im.options.Separator)))
+}
+
+// refuse adds a remark that the combination c, since there can be no override, has g instead of what it should have. There is
+// one remark for each descriptor whose limit does not apply as it should.
+func (w *writer) refuse(c int, g *given, why string) {
+	if d := cmp.Or(w.decided[c], g.from); !w.refused[d] {
+		w.refused[d] = true
+		w.im.remark(d.Place, keyNames(w.shape.keys)+" is not carried over completely, because no override can be for "+w.example(c)+": "+
+			strings.TrimPrefix(why, "ERR "))
+	}
 }
 
 // placeholder returns a limit for a policy whose override * has a verdict. A policy must have a

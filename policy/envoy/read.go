@@ -2,10 +2,12 @@ package envoy
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -29,6 +31,13 @@ const day = 24 * 3600 * 1000
 // 365. Like windows of rlproxy, each begins at a multiple of its length since 1970.
 var units = map[string]int64{
 	"second": 1000, "minute": 60 * 1000, "hour": 3600 * 1000, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
+}
+
+// fieldNames are the names of fields that some map of a configuration may have. envoyproxy/ratelimit ignores such a field in
+// another map, and refuses a file with other names.
+var fieldNames = []string{
+	"domain", "descriptors", "key", "value", "rate_limit", "shadow_mode", "quota_mode", "share_threshold", "detailed_metric",
+	"value_to_metric", "metadata", "unit", "unit_multiplier", "requests_per_unit", "unlimited", "name", "replaces",
 }
 
 // reader reads files into domains.
@@ -97,7 +106,7 @@ func (r *reader) root(n *yaml.Node) error {
 		case "descriptors":
 			list = f.value
 		default:
-			r.unknown(f)
+			err = r.unknown(f)
 		}
 		if err != nil {
 			return err
@@ -139,7 +148,7 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 		return err
 	}
 	d := &descriptor{Place: r.at(n), order: r.visits}
-	var below, rate, share *yaml.Node
+	var below, rate, share, quota *yaml.Node
 	var on bool
 	for _, f := range fields {
 		switch f.name {
@@ -155,7 +164,7 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 			d.shadow, err = r.bool(f)
 		case "quota_mode":
 			if on, err = r.bool(f); on {
-				r.remark(r.at(f.at), "quota_mode is not carried over: this limit denies on its own, and not only when all quotas are used up")
+				quota = f.at
 			}
 		case "share_threshold":
 			if on, err = r.bool(f); on {
@@ -168,7 +177,7 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 		case "metadata":
 			r.remark(r.at(f.at), "metadata is not carried over: replies have none")
 		default:
-			r.unknown(f)
+			err = r.unknown(f)
 		}
 		if err != nil {
 			return err
@@ -177,16 +186,16 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 	if d.key == "" {
 		return r.errorf(n, "a descriptor has no key")
 	}
-	if share != nil {
-		if !strings.Contains(d.value, "*") {
-			return r.errorf(share, "share_threshold needs a value with a *")
-		}
-		r.remark(r.at(share), "share_threshold is not carried over: each value has a count of its own; to share one, send RL.CHECK with the value "+word.Literal([]byte(d.value)))
+	if share != nil && !strings.HasSuffix(cmp.Or(d.value, d.key), "*") {
+		return r.errorf(share, "share_threshold needs a value that ends in *")
 	}
 	if err := r.rateLimit(d, rate); err != nil {
 		return err
 	}
-	if !r.matchable(d) {
+	if quota != nil && d.limit != nil && *d.limit != unlimited {
+		r.leaveOut(d, quota, "quota_mode", "it would deny on its own, and not only when all quotas are used up")
+	}
+	if !r.matchable(d, share) {
 		return r.descriptors(new(level), below, depth+1) // only to report its errors
 	}
 	if other := l.add(d); other != nil {
@@ -195,8 +204,21 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 	return r.descriptors(&d.below, below, depth+1)
 }
 
-// matchable prepares the value of d for comparisons. It reports whether d can be carried over.
-func (r *reader) matchable(d *descriptor) bool {
+// leaveOut leaves out the limit of d, because of a field at n that makes it one that no policy can be. The requests that it
+// was for are treated as if it did not exist. Descriptors below d are not affected.
+func (r *reader) leaveOut(d *descriptor, n *yaml.Node, name, why string) {
+	r.remark(r.at(n), name+" is not carried over, nor the limit of "+d.String()+": "+why)
+	d.limit, d.leftOut = nil, true
+}
+
+// matchable prepares the value of d for comparisons. It reports whether d can be carried over. share is the field
+// share_threshold, if it is true.
+func (r *reader) matchable(d *descriptor, share *yaml.Node) bool {
+	if share != nil {
+		r.remark(r.at(share), "share_threshold is not carried over, nor are "+d.String()+" and what is below it: each value would have a count of its own; "+
+			"what matches is treated as any other value")
+		return false
+	}
 	if strings.Contains(d.key, "*") {
 		r.remark(d.Place, "a key with a * is not carried over, nor what is below it: "+word.Literal([]byte(d.key)))
 		return false
@@ -222,13 +244,17 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 	var free bool
 	var unit, name string
 	var requests int64
+	multiplier, multiple := int64(1), (*yaml.Node)(nil)
 	var replaces *yaml.Node
 	for _, f := range fields {
 		switch f.name {
 		case "unit":
 			unit, err = r.text(f)
+		case "unit_multiplier":
+			multiple = f.at
+			multiplier, err = r.count(f, 1)
 		case "requests_per_unit":
-			requests, err = r.count(f)
+			requests, err = r.count(f, 0)
 		case "unlimited":
 			free, err = r.bool(f)
 		case "name":
@@ -236,7 +262,7 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 		case "replaces":
 			replaces = f.value
 		default:
-			r.unknown(f)
+			err = r.unknown(f)
 		}
 		if err != nil {
 			return err
@@ -246,14 +272,18 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 	switch {
 	case free && known:
 		return r.errorf(n, "rate_limit is unlimited and has a unit")
+	case free && multiple != nil:
+		return r.errorf(n, "rate_limit is unlimited and has a unit_multiplier")
 	case free:
 		d.limit = &effect{verdict: engine.Unlimited}
 	case !known:
 		return r.errorf(n, "unit must be second, minute, hour, day, week, month or year, not %s", word.Literal([]byte(unit)))
 	case requests == 0:
 		d.limit = &effect{verdict: engine.Blocked}
+	case multiplier > limit.MaxWindow/length:
+		r.leaveOut(d, multiple, "unit_multiplier", fmt.Sprintf("a window has at most 366 days, and %d times a %s is longer", multiplier, strings.ToLower(unit)))
 	default:
-		d.limit = &effect{window: limit.Window{Limit: requests, Length: length}}
+		d.limit = &effect{window: limit.Window{Limit: requests, Length: length * multiplier}}
 	}
 	return r.replaces(name, replaces)
 }
@@ -271,11 +301,12 @@ func (r *reader) replaces(name string, list *yaml.Node) error {
 		}
 		other := ""
 		for _, f := range fields {
-			if f.name != "name" {
-				r.unknown(f)
-				continue
+			if f.name == "name" {
+				other, err = r.text(f)
+			} else {
+				err = r.unknown(f)
 			}
-			if other, err = r.text(f); err != nil {
+			if err != nil {
 				return err
 			}
 		}
@@ -290,8 +321,18 @@ func (r *reader) replaces(name string, list *yaml.Node) error {
 	return nil
 }
 
-// unknown adds a remark on a field that the importer does not know. envoyproxy/ratelimit refuses
-// it, unless it is newer than the importer.
-func (r *reader) unknown(f field) {
-	r.remark(r.at(f.at), "unknown field: "+word.Literal([]byte(f.name)))
+// unknown returns an error about a field that a map should not have, because it may mean something: it may be misspelled, or
+// newer than the importer. If another map may have it, unknown only adds a remark.
+func (r *reader) unknown(f field) error {
+	name := word.Literal([]byte(f.name))
+	if slices.Contains(fieldNames, f.name) {
+		r.remark(r.at(f.at), "the field "+name+" has no meaning here, in envoyproxy/ratelimit either")
+		return nil
+	}
+	for _, known := range fieldNames {
+		if strings.EqualFold(f.name, known) {
+			return r.errorf(f.at, "unknown field %s; its name is %s", name, known)
+		}
+	}
+	return r.errorf(f.at, "unknown field %s", name)
 }

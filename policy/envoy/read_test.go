@@ -61,25 +61,34 @@ func TestErrorsAboutInvalidFilesHaveTheLine(t *testing.T) {
 		top + "- key: {a: b}\n":                "a.yaml:3: key must be a string, not a map",
 		top + "- {key: a, [b]: c}\n":           "a.yaml:3: the name of a field must be a string, not a list",
 		top + "- key: a\n- key: b\n- key: a\n": "a.yaml:5: the same key and value as at a.yaml:3",
-		top + "- {key: a, value: x*}\n- {key: a, value: x*}\n":                                    "a.yaml:4: the same key and value as at a.yaml:3",
-		top + "- key: a\n  rate_limit: 5\n":                                                       "a.yaml:4: rate_limit must be a map, not '5'",
-		top + "- key: a\n  rate_limit:\n    unit: fortnight\n":                                    "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not 'fortnight'",
-		top + "- key: a\n  rate_limit:\n    requests_per_unit: 3\n":                               "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not ''",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 4294967296}\n":         "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '4294967296'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: -1}\n":                 "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '-1'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 1.0}\n":                "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '1.0'",
-		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: many}\n":               "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not 'many'",
-		top + "- key: a\n  rate_limit: {unit: day, unlimited: true}\n":                            "a.yaml:4: rate_limit is unlimited and has a unit",
-		top + "- key: a\n  rate_limit: {unlimited: 2}\n":                                          "a.yaml:4: unlimited must be true or false, not '2'",
-		top + "- key: a\n  shadow_mode: [true]\n":                                                 "a.yaml:4: shadow_mode must be true or false, not a list",
-		top + "- key: a\n  share_threshold: true\n":                                               "a.yaml:4: share_threshold needs a value with a *",
-		top + "- key: a\n  rate_limit: {unlimited: true, replaces: [{}]}\n":                       "a.yaml:4: an entry of replaces has no name",
-		top + "- key: a\n  rate_limit: {unlimited: true, replaces: x}\n":                          "a.yaml:4: replaces must be a list, not 'x'",
-		top + "- key: a\n  rate_limit: {unlimited: true, name: n, replaces: [{name: n}]}\n":       "a.yaml:4: a limit must not replace itself: 'n'",
-		top + "- key: a\n  descriptors: [{key: b, value: 'x|y', rate_limit: {unit: day}}]\n":      "a.yaml:4: the value 'x|y' contains the separator '|': choose another with --separator",
-		top + "- key: a*\n  descriptors: [{value: b}]\n":                                          "a.yaml:4: a descriptor has no key",
-		top + "- key: a\n  <<: 5\n":                                                               "a.yaml:4: the value of << must be a map, not '5'",
-		top + "- key: a\n  value: " + strings.Repeat("v", 5000) + "\n  rate_limit: {unit: day}\n": "rlproxy would not accept the output: line ",
+		top + "- {key: a, value: x*}\n- {key: a, value: x*}\n":                               "a.yaml:4: the same key and value as at a.yaml:3",
+		top + "- key: a\n  rate_limit: 5\n":                                                  "a.yaml:4: rate_limit must be a map, not '5'",
+		top + "- key: a\n  rate_limit:\n    unit: fortnight\n":                               "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not 'fortnight'",
+		top + "- key: a\n  rate_limit:\n    requests_per_unit: 3\n":                          "a.yaml:5: unit must be second, minute, hour, day, week, month or year, not ''",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 4294967296}\n":    "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '4294967296'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: -1}\n":            "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '-1'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: 1.0}\n":           "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not '1.0'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    requests_per_unit: many}\n":          "a.yaml:5: requests_per_unit must be an integer between 0 and 4294967295, not 'many'",
+		top + "- key: a\n  rate_limit: {unit: day, unlimited: true}\n":                       "a.yaml:4: rate_limit is unlimited and has a unit",
+		top + "- key: a\n  rate_limit: {unlimited: 2}\n":                                     "a.yaml:4: unlimited must be true or false, not '2'",
+		top + "- key: a\n  shadow_mode: [true]\n":                                            "a.yaml:4: shadow_mode must be true or false, not a list",
+		top + "- key: a\n  share_threshold: true\n":                                          "a.yaml:4: share_threshold needs a value that ends in *",
+		top + "- key: a\n  value: a*b\n  share_threshold: true\n":                            "a.yaml:5: share_threshold needs a value that ends in *",
+		top + "- key: a\n  Value: x\n":                                                       "a.yaml:4: unknown field 'Value'; its name is value",
+		top + "- key: a\n  rate_limit: {unit: day,\n    Requests_Per_Unit: 1}\n":             "a.yaml:5: unknown field 'Requests_Per_Unit'; its name is requests_per_unit",
+		top + "- key: a\n  colour: red\n":                                                    "a.yaml:4: unknown field 'colour'",
+		top + "- key: a*\n  descriptors: [{key: b, burst: 5}]\n":                             "a.yaml:4: unknown field 'burst'",
+		top + "- key: a\n  rate_limit: {unit: day, replaces: [{name: x, Name: y}]}\n":        "a.yaml:4: unknown field 'Name'; its name is name",
+		"Domain: d\ndescriptors: []\n":                                                       "a.yaml:1: unknown field 'Domain'; its name is domain",
+		top + "- key: a\n  rate_limit: {unit: day,\n    unit_multiplier: 0}\n":               "a.yaml:5: unit_multiplier must be an integer between 1 and 4294967295, not '0'",
+		top + "- key: a\n  rate_limit: {unit: day,\n    unit_multiplier: 1.5}\n":             "a.yaml:5: unit_multiplier must be an integer between 1 and 4294967295, not '1.5'",
+		top + "- key: a\n  rate_limit: {unlimited: true, unit_multiplier: 2}\n":              "a.yaml:4: rate_limit is unlimited and has a unit_multiplier",
+		top + "- key: a\n  rate_limit: {unlimited: true, replaces: [{}]}\n":                  "a.yaml:4: an entry of replaces has no name",
+		top + "- key: a\n  rate_limit: {unlimited: true, replaces: x}\n":                     "a.yaml:4: replaces must be a list, not 'x'",
+		top + "- key: a\n  rate_limit: {unlimited: true, name: n, replaces: [{name: n}]}\n":  "a.yaml:4: a limit must not replace itself: 'n'",
+		top + "- key: a\n  descriptors: [{key: b, value: 'x|y', rate_limit: {unit: day}}]\n": "a.yaml:4: the value 'x|y' contains the separator '|': choose another with --separator",
+		top + "- key: a*\n  descriptors: [{value: b}]\n":                                     "a.yaml:4: a descriptor has no key",
+		top + "- key: a\n  <<: 5\n":                                                          "a.yaml:4: the value of << must be a map, not '5'",
 	} {
 		_, err := readText(text)
 		require.ErrorContains(t, err, want, "%.200q", text)
@@ -87,16 +96,17 @@ func TestErrorsAboutInvalidFilesHaveTheLine(t *testing.T) {
 }
 
 func TestHostileFilesTakeBoundedWork(t *testing.T) {
-	laughs := "domain: d\na0: &a0 [{key: k}]\n"
-	merges := "domain: d\nm0: &m0 {x: y}\n"
+	// Fields without a meaning, such as name, may have any value.
+	laughs := top + "- {key: k, name: &a0 [{key: k}]}\n"
+	merges := top + "- {key: k, name: &m0 {name: y}}\n"
 	for i := 1; i < 15; i++ {
 		var items, merge []string
 		for j := range 10 {
 			items = append(items, fmt.Sprintf("{key: k%d, descriptors: *a%d}", j, i-1))
 			merge = append(merge, fmt.Sprintf("*m%d", i-1))
 		}
-		laughs += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.Join(items, ", "))
-		merges += fmt.Sprintf("m%d: &m%d {<<: [%s]}\n", i, i, strings.Join(merge, ", "))
+		laughs += fmt.Sprintf("- {key: k%d, name: &a%d [%s]}\n", i, i, strings.Join(items, ", "))
+		merges += fmt.Sprintf("- {key: k%d, name: &m%d {<<: [%s]}}\n", i, i, strings.Join(merge, ", "))
 	}
 	deep := top
 	for i := range maxDepth + 1 {
@@ -107,8 +117,8 @@ func TestHostileFilesTakeBoundedWork(t *testing.T) {
 		"deep lists":               {strings.Repeat("[", 1<<20), "a.yaml:1: not YAML: exceeded max depth"},
 		"deep maps":                {strings.Repeat("- ", 1<<20), "a.yaml:1: not YAML: exceeded max depth"},
 		"deep descriptors":         {deep + strings.Repeat("  ", maxDepth+1) + "- key: a\n", fmt.Sprintf("a.yaml:%d: descriptors must not be nested deeper than 16", 2*maxDepth+3)},
-		"laughs":                   {laughs + "descriptors: *a14\n", "more than 1048576 entries, with those that aliases repeat"},
-		"merged laughs":            {merges + "descriptors: [{<<: *m14}]\n", "more than 1048576 entries, with those that aliases repeat"},
+		"laughs":                   {laughs + "- {key: all, descriptors: *a14}\n", "more than 1048576 entries, with those that aliases repeat"},
+		"merged laughs":            {merges + "- {<<: *m14}\n", "more than 1048576 entries, with those that aliases repeat"},
 		"a descriptor in itself":   {top + "- &a {key: k, descriptors: [*a]}\n", "a.yaml:3: descriptors must not be nested deeper than 16"},
 		"a list in itself":         {"domain: d\ndescriptors: &a [*a]\n", "a.yaml:2: a descriptor must be a map, not a list"},
 		"a map merged into itself": {top + "- &a\n  key: k\n  <<: *a\n", "a.yaml:3: << must not be nested deeper than 16"},
@@ -173,33 +183,78 @@ func TestOwnFieldsWinOverMergedOnesAndEarlierMergesOverLater(t *testing.T) {
 `))
 }
 
-func TestUnknownFieldsAreReported(t *testing.T) {
+func TestAUnitMultiplierMultipliesTheWindow(t *testing.T) {
+	require.Equal(t, `policy d.a FIXED 10 5m
+policy d.b FIXED 1 366d
+policy d.c FIXED 7 12d
+policy-override d.c x UNLIMITED
+policy d.c.shadow FIXED 1000000000000 1s SHADOW
+policy-override d.c.shadow * UNLIMITED
+policy-override d.c.shadow x 8 3d
+policy d.d FIXED 1 1s
+policy-override d.d * BLOCKED
+`, lines(t, top+`
+- {key: a, rate_limit: {unit: minute, unit_multiplier: 5, requests_per_unit: 10}}
+- {key: b, rate_limit: {unit: day, unit_multiplier: 366, requests_per_unit: 1}}
+- {key: c, rate_limit: {unit: DAY, unit_multiplier: 12, requests_per_unit: 7}}
+- {key: c, value: x, rate_limit: {unit: day, unit_multiplier: 3, requests_per_unit: 8}, shadow_mode: true}
+- {key: d, rate_limit: {unit: second, unit_multiplier: 4294967295}}
+`))
+}
+
+func TestLimitsThatNoPolicyCanBeAreLeftOut(t *testing.T) {
 	im, err := readText(top + `
 - key: k
-  colour: red
-  rate_limit:
-    unit: day
-    requests_per_unit: 1
-    unit_multiplier: 2
+  rate_limit: {unit: day, requests_per_unit: 9}
+  name: misplaced
   metadata: {a: [b]}
+- key: k
+  value: quota
+  quota_mode: true
+  rate_limit: {unit: day, requests_per_unit: 1}
+  descriptors:
+  - {key: below, rate_limit: {unit: day, requests_per_unit: 2}}
+- {key: k, value: free, quota_mode: true, rate_limit: {unlimited: true}}
+- {key: k, value: no, quota_mode: true}
+- {key: k, value: s*, share_threshold: true, rate_limit: {unit: day, requests_per_unit: 3}, descriptors: [{key: below, rate_limit: {unit: day}}]}
+- {key: k, value: long, rate_limit: {unit: month, unit_multiplier: 13, requests_per_unit: 4}}
+- {key: k, value: "q?x", rate_limit: {unit: day, requests_per_unit: 5}}
+- {key: k, value: "[2001:db8::1]*", rate_limit: {unit: day, requests_per_unit: 6}}
+- {key: k, value: 10.0.0.0/8, rate_limit: {unit: day, requests_per_unit: 7}}
+- {key: k, value: ` + strings.Repeat("v", 5000) + `, rate_limit: {unit: day, requests_per_unit: 8}}
 - key: k*
   rate_limit: {unit: day}
-version: 2
 ---
 domain: other
 `)
 	require.NoError(t, err)
-	require.Equal(t, "policy d.k FIXED 1 1d\n", bare(im))
+	require.Equal(t, `policy d.k FIXED 9 1d
+policy-override d.k free UNLIMITED
+policy-override d.k no UNLIMITED
+policy d.k.below FIXED 1000000000000 1s
+policy-override d.k.below * UNLIMITED
+policy-override d.k.below quota|* 2 1d
+`, bare(im))
 	var remarks []string
 	for _, r := range im.Remarks {
 		remarks = append(remarks, r.String()+": "+r.Text)
 	}
-	require.Equal(t, []string{
-		"a.yaml:5: unknown field: 'colour'",
-		"a.yaml:9: unknown field: 'unit_multiplier'",
-		"a.yaml:10: metadata is not carried over: replies have none",
-		"a.yaml:11: a key with a * is not carried over, nor what is below it: 'k*'",
-		"a.yaml:13: unknown field: 'version'",
-		"a.yaml:14: only the first document of a file is read",
-	}, remarks)
+	const pattern = "pattern must be a key, or a key prefix followed by *, "
+	want := []string{
+		"a.yaml:6: the field 'name' has no meaning here, in envoyproxy/ratelimit either",
+		"a.yaml:7: metadata is not carried over: replies have none",
+		"a.yaml:10: quota_mode is not carried over, nor the limit of k=quota: it would deny on its own, and not only when all quotas are used up",
+		"a.yaml:16: share_threshold is not carried over, nor are k=s* and what is below it: each value would have a count of its own; what matches is treated as any other value",
+		"a.yaml:17: unit_multiplier is not carried over, nor the limit of k=long: a window has at most 366 days, and 13 times a month is longer",
+		"a.yaml:18: (k) is not carried over completely, because no override can be for k=q?x: " + pattern + "without ? and [; it was 'q?x'",
+		"a.yaml:19: (k) is not carried over completely, because no override can be for k=[2001:db8::1]*: " + pattern + "without ? and [; it was '[2001:db8::1]*'",
+		"a.yaml:20: (k) is not carried over completely, because no override can be for k=10.0.0.0/8: " + pattern + "and cannot be a network; it was '10.0.0.0/8'",
+		"a.yaml:21: (k) is not carried over completely, because no override can be for k=",
+		"a.yaml:22: a key with a * is not carried over, nor what is below it: 'k*'",
+		"a.yaml:24: only the first document of a file is read",
+	}
+	require.Len(t, remarks, len(want))
+	for i := range want {
+		require.True(t, strings.HasPrefix(remarks[i], want[i]), "%s\n%s", want[i], remarks[i])
+	}
 }

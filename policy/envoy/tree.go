@@ -29,10 +29,23 @@ type descriptor struct {
 	Place
 	pair             // value is "" for any value, and lacks the * of a wildcard
 	wildcard bool    // value is a prefix
-	limit    *effect // nil without rate_limit
+	limit    *effect // nil without rate_limit, and if leftOut
+	leftOut  bool    // there is a rate_limit that cannot be a policy's
 	shadow   bool    // shadow_mode
 	below    level   // nested descriptors
 	order    int     // number that increases in the order of the files
+}
+
+// String describes the descriptor without those above it, such as user=7.
+func (d *descriptor) String() string {
+	text := d.value
+	if d.wildcard {
+		text += "*"
+	}
+	if text == "" {
+		return plain(d.key)
+	}
+	return plain(d.key) + "=" + plain(text)
 }
 
 // An effect is the effect of a limit: a verdict, or a window if the verdict is VerdictNone.
@@ -85,14 +98,15 @@ type class struct {
 
 // find returns the descriptor for an entry: the one with its value, else the first wildcard that
 // matches, else the one for any value. It returns nil if there is none.
-func (l *level) find(key string, c class) *descriptor {
-	if c.exact {
-		if d := l.exact[pair{key, c.text}]; d != nil {
-			return d
-		}
+//
+// For the last entry, find passes over descriptors whose limit is left out.
+func (l *level) find(key string, c class, last bool) *descriptor {
+	found := func(d *descriptor) bool { return d != nil && !(last && d.leftOut) }
+	if d := l.exact[pair{key, c.text}]; c.exact && found(d) {
+		return d
 	}
 	for _, d := range l.wildcards[key] {
-		if strings.HasPrefix(c.text, d.value) {
+		if strings.HasPrefix(c.text, d.value) && found(d) {
 			return d
 		}
 	}
@@ -106,7 +120,7 @@ func (d *domain) decide(keys []string, classes []class) *descriptor {
 	l := &d.level
 	var met *descriptor
 	for i, key := range keys {
-		if met = l.find(key, classes[i]); met == nil {
+		if met = l.find(key, classes[i], i == len(keys)-1); met == nil {
 			return nil
 		}
 		l = &met.below
