@@ -1,5 +1,6 @@
 -- inspect.lua: the function rl_inspect reports each state of a key that can still matter, for RL.INSPECT. It changes nothing,
--- but a replica refuses it like all other functions, because a replica's counts may be old.
+-- but a replica refuses it like all other functions, because a replica's counts may be old. rl_look is the same function with the
+-- flag no-writes, which is called only after a master has refused rl_inspect because it cannot write.
 --
 -- returns one string: 1 byte, 1 if the key's other shards have to be asked as well; then per state: kind 1 byte, window 5,
 --         buckets 2, used 6, limit 5, rate 3, the key's time to live in ms 6, units held 6, holds 3, lapsed holds 4.

@@ -50,6 +50,7 @@ type Function struct {
 	Name  string // as FCALL takes it: it ends in the hash of the library's text
 	short string // in the library's table
 	full  bool   // a node that is out of memory runs it, too
+	reads bool   // it writes nothing, so a node runs it, too, that refuses all writes, and so does a replica
 }
 
 // The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key. Each runs those
@@ -57,7 +58,8 @@ type Function struct {
 // keys, Lend and Forget run at the home, Recall and Take at a shard.
 //
 // Reset is Decide for batches of resets alone, and End is Each for requests that only end or renew holds. A node that is out
-// of memory runs these two, Settle and Inspect, because they admit nothing.
+// of memory runs these two, Settle and Inspect, because they admit nothing. A node that cannot save its data or lacks replicas
+// refuses all that may write, even these. Look is Inspect for such a node.
 var (
 	Decide  = &Function{Name: "decide", short: "decide"}
 	Reset   = &Function{Name: "reset", short: "decide", full: true}
@@ -67,13 +69,14 @@ var (
 	End     = &Function{Name: "end", short: "each", full: true}
 	All     = &Function{Name: "all", short: "all"}
 	Inspect = &Function{Name: "inspect", short: "inspect", full: true}
+	Look    = &Function{Name: "look", short: "inspect", reads: true}
 	Lend    = &Function{Name: "lend", short: "lend"}
 	Forget  = &Function{Name: "forget", short: "forget"}
 	Recall  = &Function{Name: "recall", short: "recall"}
 	Take    = &Function{Name: "take", short: "take"}
 )
 
-var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspect, Lend, Forget, Recall, Take}
+var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspect, Look, Lend, Forget, Recall, Take}
 
 // Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have two versions.
 var Library struct{ Name, Source string }
@@ -98,14 +101,17 @@ func init() {
 
 // registrations returns the text that registers the functions by their names.
 //
-// The flag allow-cross-slot-keys lets a node of a cluster decide keys of many slots in one call, see decide.lua. All functions may
-// write, so a replica refuses them before they run, and so does a node that is out of memory without allow-oom.
+// The flag allow-cross-slot-keys lets a node of a cluster decide keys of many slots in one call, see decide.lua. All functions but Look
+// may write, so a replica refuses them before they run, and so does a node that is out of memory without allow-oom.
 func registrations() string {
 	var b strings.Builder
 	for _, f := range functions {
 		flags := "'allow-cross-slot-keys'"
 		if f.full {
 			flags += ", 'allow-oom'"
+		}
+		if f.reads {
+			flags += ", 'no-writes'"
 		}
 		fmt.Fprintf(&b, "redis.register_function({ function_name = '%s', flags = { %s }, callback = function(keys, args)\n"+
 			"  made = made or library()\n  return made.%s(keys, args)\nend })\n", f.Name, flags, f.short)

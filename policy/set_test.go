@@ -226,7 +226,7 @@ func TestStoredPatternsOfEarlierVersionsAreKept(t *testing.T) {
 	require.Equal(t, 3, next.Overrides())
 	for i, pattern := range []string{"a?c", "[ab]*", "2001:db8::/32"} {
 		require.Empty(t, CheckNames([][]byte{[]byte("api"), []byte(pattern)}))
-		found := false
+		var found bool
 		next, found = next.WithoutOverride([]byte("api"), []byte(pattern))
 		require.True(t, found, pattern)
 		require.Equal(t, 2-i, next.Overrides())

@@ -25,6 +25,9 @@ func TestShippedRedisConfGivesAProxyAllItNeeds(t *testing.T) {
 	policy, err := n.Client.ConfigGet(ctx, "maxmemory-policy").Result()
 	require.NoError(t, err)
 	require.Equal(t, "noeviction", policy["maxmemory-policy"])
+	stops, err := n.Client.ConfigGet(ctx, "stop-writes-on-bgsave-error").Result()
+	require.NoError(t, err)
+	require.Equal(t, "no", stops["stop-writes-on-bgsave-error"])
 	k := backendKind{nodes: []*redistest.Server{n}, urls: []string{n.URL()}}
 	p := startProxy(t, k.as(t, documentedUsers(t, "../redis.conf")[0])...)
 	c := dial(t, p.addr)

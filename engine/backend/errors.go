@@ -42,6 +42,13 @@ func Demoted(err error) bool { return hasCode(err, demoted) }
 // One of these may have become the master, while this node and the sentinels on its side do not know.
 func CutOff(err error) bool { return hasCode(err, cutOff) }
 
+// refusesWrites lists the error codes of a master that refuses all calls that may write: it cannot save its data, or it lacks
+// replicas.
+var refusesWrites = []string{"MISCONF", "NOREPLICAS"}
+
+// RefusesWrites reports whether err is the reply of a master that runs only what does not write.
+func RefusesWrites(err error) bool { return hasCode(err, refusesWrites) }
+
 // Failed reports whether err is a failure of the node, rather than of the request.
 func Failed(err error) bool {
 	return err != nil && (!IsReply(err) || hasCode(err, unable))

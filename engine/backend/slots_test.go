@@ -61,7 +61,7 @@ func TestMalformedRangesOfSlotsAreAnError(t *testing.T) {
 
 // Whatever names nodes have for each other, a proxy finds them, and knows those that a redirect names.
 func TestFleetFindsTheNodesOfAClusterByAnyNames(t *testing.T) {
-	named := func(settings ...string) redistest.Option { return redistest.Arguments(settings...) }
+	named := redistest.Arguments
 	for name, row := range map[string]struct {
 		options []redistest.Option
 		host    string // of the nodes

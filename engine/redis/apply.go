@@ -36,7 +36,7 @@ func (b *batch) collect(final bool) (missing bool) {
 				b.q.Doubt()
 			}
 			if !cmd.service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
-				b.q.noteRefused(b.items[cmd.first()].name())
+				b.q.noteRefused(b.items[cmd.first()].name(), err)
 			}
 			if !failed && backend.Failed(err) {
 				failed = true
@@ -80,7 +80,7 @@ func (b *batch) notRun(cmd *command, err error, final bool) error {
 			b.q.scripted.Store(false) // a node that has lost the script may accept functions by now
 		}
 		b.missing = true
-	case b.redirect(cmd, err) || b.misroute(cmd, err):
+	case b.redirect(cmd, err) || b.misroute(cmd, err) || b.readOnly(cmd, err):
 	case backend.IsReply(err):
 		return b.q.noteLoadFailure(err, false)
 	default:
@@ -120,7 +120,7 @@ func (b *batch) applyEntries(c *entries, reply string) error {
 func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	if a.Status == wire.Failed {
 		if wire.NotHere(a.Failure) && b.q.clustered && !c.misrouted {
-			b.misrouteEntry(c, at)
+			b.eachOf(c, at, b.misrouteItem)
 			return
 		}
 		b.q.traffic.countFailedEntry(a.MaybeApplied)

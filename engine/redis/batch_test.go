@@ -163,9 +163,9 @@ func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
 	q := e.topology().queues[0]
-	refused := "k"
+	refused := refusal{key: "k"}
 	for name, c := range map[string]struct {
-		before, after *string
+		before, after *refusal
 		built         []int // number of requests of each call
 	}{
 		"begins": {nil, &refused, []int{3}},

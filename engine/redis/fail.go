@@ -7,6 +7,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
 )
 
 // fail answers an item that the node could not. If a shard of a split key is known not
@@ -106,11 +107,9 @@ func (q *queue) logPolicies(counts []any, why string) {
 	}
 }
 
-// noteRefused notes that the node refused to run a function for a key, such as for lack of
-// memory or permission.
-func (q *queue) noteRefused(key []byte) {
-	refused := string(key)
-	if q.refused.Swap(&refused) == nil {
+// noteRefused notes that the node refused, with the error err, to run a function for a key, such as for lack of memory.
+func (q *queue) noteRefused(key []byte, err error) {
+	if q.refused.Swap(&refusal{string(key), lua.Locate(err.Error())}) == nil {
 		q.engine.reconciler.wake()
 	}
 }

@@ -158,3 +158,51 @@ func TestNothingIsWrittenBackToANodeThatRefuses(t *testing.T) {
 	require.EqualValues(t, 1, written.Load())
 	require.Equal(t, "0", info(t, e, "local_unwritten"))
 }
+
+// A master that cannot save its data, or lacks replicas, refuses every function that may write, whatever it admits. RL.INSPECT
+// is answered, and RL.NODES says why all else is not.
+func TestAKeyIsInspectedOnANodeThatRefusesWrites(t *testing.T) {
+	t.Parallel()
+	for code, refusal := range map[string]struct{ begin, end func(*redistest.Server) }{
+		"MISCONF":    {(*redistest.Server).FailSaves, func(s *redistest.Server) { s.Do("CONFIG", "SET", "stop-writes-on-bgsave-error", "no") }},
+		"NOREPLICAS": {func(s *redistest.Server) { s.Do("CONFIG", "SET", "min-replicas-to-write", "1") }, func(s *redistest.Server) { s.Do("CONFIG", "SET", "min-replicas-to-write", "0") }},
+	} {
+		t.Run(code, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.Start(t)
+			e := openAlways(t, 5*time.Second, s.URL())
+			askAll(t, e, charge("a", 5), acquire("slots", "1", 3), reserve("r", "1", 100, 30))
+			refusal.begin(s)
+			require.EqualValues(t, 1, askAll(t, e, conformance.Inspect("a"))[0].States[0].Used, "also before anything else was refused")
+			p := engine.Pipeline{Requests: []engine.Request{
+				conformance.Inspect("a"), charge("a", 5), renew("slots", "1"), conformance.Inspect("r"), release("slots", "1"), settle("r", "1", 20),
+				conformance.Reset("a"), conformance.Inspect("a"),
+			}}
+			e.Do(&p)
+			for _, i := range []int{1, 2, 4, 5, 6} {
+				require.ErrorContains(t, p.Results[i].Err, code, i)
+			}
+			for i, used := range map[int]int64{0: 1, 3: 0, 7: 1} {
+				require.NoError(t, p.Results[i].Err)
+				require.EqualValues(t, used, p.Results[i].States[0].Used)
+			}
+			require.EqualValues(t, 30, p.Results[3].States[0].Held)
+			require.Equal(t, refuses, e.Nodes()[0].State)
+			require.Contains(t, e.Nodes()[0].Why, "it refused the last call: "+code)
+			refusal.end(s)
+			require.True(t, askAll(t, e, settle("r", "1", 20))[0].Settled.Settled)
+			require.EqualValues(t, 3, askAll(t, e, charge("a", 5))[0].Remaining)
+			require.Equal(t, "up", e.Nodes()[0].State)
+		})
+	}
+}
+
+// A replica refuses RL.INSPECT as all other requests, because its counts may be old.
+func TestAReplicaIsNotInspected(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	e := openAlways(t, 5*time.Second, s.URL())
+	askAll(t, e, charge("a", 5))
+	s.Do("REPLICAOF", "127.0.0.1", 1)
+	require.ErrorContains(t, conformance.Ask(e, conformance.Inspect("a")).Err, "READONLY")
+}

@@ -40,9 +40,7 @@ type queue struct {
 
 	// loadFailure is the last time that the node failed to load or run the library; nil if it never did.
 	loadFailure atomic.Pointer[loadFailure]
-
-	// refused is the name of a key of the last call, if the node refused that call, else nil.
-	refused atomic.Pointer[string]
+	refused     atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
 
 	mu        sync.Mutex
 	ready     sync.Cond   // a worker may find something to do, or closed is set

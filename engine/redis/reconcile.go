@@ -156,15 +156,15 @@ func (rc *reconciler) round(ctx context.Context) {
 	top := rc.e.topology()
 	takes := make([]bool, len(top.queues))
 	for i, q := range top.queues {
-		switch key := q.refused.Load(); {
+		switch refused := q.refused.Load(); {
 		case q.State() != backend.Up:
-		case key == nil:
+		case refused == nil:
 			takes[i] = true
-		case top.Locate([]byte(*key), 0) != i: // a shard of the key was refused: ask would reach another node
+		case top.Locate([]byte(refused.key), 0) != i: // a shard of the key was refused: ask would reach another node
 			rc.again, takes[i] = true, true
 		default:
 			rc.again = true
-			rc.ask(*key)
+			rc.ask(refused.key)
 			takes[i] = q.takesWrites()
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
@@ -16,13 +17,11 @@ const maxHops = 8
 // the error names, if it is MOVED or ASK: such a command has not run. It reports whether it did.
 func (b *batch) redirect(cmd *command, err error) bool {
 	addr, moved := redis.IsMovedError(err)
-	if !moved {
-		var ask bool
-		if addr, ask = redis.IsAskError(err); !ask {
-			return false
-		}
+	asked, ask := redis.IsAskError(err)
+	if !moved && !ask {
+		return false
 	}
-	to := b.q.engine.fleet.Redirected(b.q.Node, addr)
+	to := b.q.engine.fleet.Redirected(b.q.Node, addr+asked)
 	if to == nil {
 		return false
 	}
@@ -62,30 +61,34 @@ func (it *pending) follows(earlier pending) bool {
 // it is no longer a master. They are submitted again alone: the node redirects a call
 // about one key.
 func (b *batch) misroute(cmd *command, err error) bool {
-	if !b.q.clustered || !backend.Demoted(err) {
+	switch {
+	case !b.q.clustered || !backend.Demoted(err):
 		return false
-	}
-	if cmd.entries == nil {
+	case cmd.entries == nil:
 		return b.misrouteSingle(cmd)
-	}
-	if cmd.entries.misrouted {
+	case cmd.entries.misrouted:
 		return false
 	}
-	for at := range cmd.entries.first {
-		b.misrouteEntry(cmd.entries, at)
-	}
+	b.each(cmd, b.misrouteItem)
 	return true
 }
 
-// misrouteEntry takes the items of an entry out of the batch, to be submitted again
-// alone: the node then names the node that has their key.
-func (b *batch) misrouteEntry(c *entries, at int) { b.eachOf(c, at, b.misrouteItem) }
+// readOnly takes an RL.INSPECT out of the batch, if the node refused it because it refuses all that may write. It is submitted
+// again, once, and then asked for with a function that cannot write.
+func (b *batch) readOnly(cmd *command, err error) bool {
+	it := &b.items[cmd.first()]
+	again := !cmd.service && it.req != nil && it.req.Op == engine.OpInspect && !it.readOnly && backend.RefusesWrites(err)
+	if again {
+		it.readOnly = true
+		b.misrouteItem(cmd.item)
+	}
+	return again
+}
 
-// misrouteItem takes an item out of the batch, to be submitted again alone.
+// misrouteItem takes an item out of the batch, to be submitted again alone: the node then names the node that has its key.
 func (b *batch) misrouteItem(j int) {
-	it := b.items[j]
-	it.misrouted = true
-	b.misrouted = append(b.misrouted, it)
+	b.items[j].misrouted = true
+	b.misrouted = append(b.misrouted, b.items[j])
 	b.items[j] = pending{}
 }
 

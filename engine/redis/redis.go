@@ -243,8 +243,8 @@ func (e *Engine) Nodes() []engine.Node {
 	for i, n := range t.Nodes {
 		d := &nodes[i]
 		d.Name, d.State = n.Name(), t.queues[i].condition()
-		if d.State == refuses {
-			d.Why = "it refused the last call"
+		if r := t.queues[i].refused.Load(); r != nil && d.State == refuses {
+			d.Why = "it refused the last call: " + r.why
 		} else if d.State != backend.Up.String() {
 			d.Why = n.Reason()
 		}
@@ -256,6 +256,9 @@ func (e *Engine) Nodes() []engine.Node {
 	}
 	return nodes
 }
+
+// refusal is a call that a node refused.
+type refusal struct{ key, why string } // the name of a key of the call, and the node's error
 
 // refuses is the condition of a node that is up but refused the last call.
 const refuses = "refuses"

@@ -32,6 +32,7 @@ type pending struct {
 
 	open         bool // left to package split
 	maybeApplied bool // the node may have run it without saying so
+	readOnly     bool // an RL.INSPECT, which the node has refused because it refuses all that may write
 
 	// In a Redis Cluster:
 	misrouted bool  // it has not run, and is sent again in a call about its key only: a node without the key then names the one that has it

@@ -32,6 +32,8 @@ func (b *batch) addSingle(ctx context.Context, clock string, i, n int) {
 		f, args = it.call.Function, it.call.Args
 	case it.multi != nil:
 		f, args, stored = lua.All, wire.AllArgs(it.multi.requests), it.multi.stored()
+	case it.readOnly:
+		f = lua.Look
 	case it.req.Op == engine.OpInspect:
 	case n > 1 || it.req.Op == engine.OpRenew:
 		f, args = wire.EachFunction(same), wire.EachArgs(same)
@@ -148,21 +150,15 @@ func (b *batch) applyInspect(it *pending, reply string) error {
 	return nil
 }
 
-// misrouteSingle takes the items of a multi-key call, which the node refused, out of the batch. It
-// returns false for a call about one key: the node redirects those.
+// misrouteSingle is misroute for a call of its own. It returns false for a call about one key: the node redirects those.
 func (b *batch) misrouteSingle(cmd *command) bool {
-	if cmd.service {
+	switch it := &b.items[cmd.item]; {
+	case cmd.service || it.multi == nil && cmd.items == 1:
 		return false
-	}
-	if it := &b.items[cmd.item]; it.multi != nil {
+	case it.multi != nil:
 		it.multi.apart = true
-		return true
-	}
-	if cmd.items == 1 {
-		return false
-	}
-	for j := cmd.item; j < cmd.item+cmd.items; j++ {
-		b.misrouteItem(j)
+	default:
+		b.each(cmd, b.misrouteItem)
 	}
 	return true
 }

@@ -9,7 +9,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -104,6 +106,18 @@ func (s *Server) Do(args ...any) string {
 	reply, err := s.Ask(args...)
 	require.NoError(s.t, err, "%v", args)
 	return reply
+}
+
+// FailSaves makes the server fail to save its data. From then on it refuses writes with MISCONF.
+func (s *Server) FailSaves() {
+	s.t.Helper()
+	folder := s.Client.ConfigGet(context.Background(), "dir").Val()["dir"]
+	require.NoError(s.t, os.MkdirAll(filepath.Join(folder, "dump.rdb", "in the way"), 0o700))
+	s.Do("CONFIG", "SET", "save", "3600 1")
+	s.Do("BGSAVE")
+	require.Eventually(s.t, func() bool {
+		return strings.Contains(s.Do("INFO", "persistence"), "rdb_last_bgsave_status:err")
+	}, 20*time.Second, 5*time.Millisecond, "a save does not fail")
 }
 
 // Kill kills the server with SIGKILL.

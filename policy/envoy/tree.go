@@ -101,7 +101,7 @@ type class struct {
 //
 // For the last entry, find passes over descriptors whose limit is left out.
 func (l *level) find(key string, c class, last bool) *descriptor {
-	found := func(d *descriptor) bool { return d != nil && !(last && d.leftOut) }
+	found := func(d *descriptor) bool { return d != nil && (!last || !d.leftOut) }
 	if d := l.exact[pair{key, c.text}]; c.exact && found(d) {
 		return d
 	}

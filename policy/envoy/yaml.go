@@ -119,11 +119,11 @@ func (r *reader) bool(f field) (bool, error) {
 	return b, nil
 }
 
-// count reads an integer of at least min.
-func (r *reader) count(f field, min int64) (int64, error) {
+// count reads an integer that is not less than least.
+func (r *reader) count(f field, least int64) (int64, error) {
 	var n int64
-	if f.value.ShortTag() != "!!int" || f.value.Decode(&n) != nil || n < min || n > math.MaxUint32 {
-		return 0, r.errorf(f.value, "%s must be an integer between %d and %d, not %s", f.name, min, uint32(math.MaxUint32), kindOf(f.value))
+	if f.value.ShortTag() != "!!int" || f.value.Decode(&n) != nil || n < least || n > math.MaxUint32 {
+		return 0, r.errorf(f.value, "%s must be an integer between %d and %d, not %s", f.name, least, uint32(math.MaxUint32), kindOf(f.value))
 	}
 	return n, nil
 }
