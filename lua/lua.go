@@ -119,6 +119,15 @@ func registrations() string {
 	return b.String()
 }
 
+// ownName matches the names of rlproxy's libraries and functions, of any version. Servers compare the names of functions without
+// regard to case.
+var ownName = regexp.MustCompile(`(?i)^(rlproxy|rl_[a-z]+)_[0-9a-f]{12}$`)
+
+// Owns reports whether a name is that of a library or a function of any version of rlproxy, or the SHA of Script.
+func Owns(name []byte) bool {
+	return ownName.Match(name) || strings.EqualFold(string(name), Script.SHA)
+}
+
 // Short returns the function's name without the hash, as Script takes it.
 func (f *Function) Short() string { return f.short }
 

@@ -39,7 +39,7 @@ func TestStoppedFirstNodeDoesNotDelayOthers(t *testing.T) {
 		for _, c := range []struct{ line, want string }{
 			{"SET %s 1", "+OK\r\n"},
 			{"GET %s", "$1\r\n1\r\n"},
-			{"SORT %s STORE rl:{x}", errReserved.Error()},
+			{"SORT %s STORE rl:{x}", errReserved([]byte("rl:{x}")).Error()},
 			{"SORT %s", "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"},
 			{"NOPE %s", ErrUnknownCommand.Error()},
 		} {
@@ -115,6 +115,6 @@ func TestCommandIsNotSentIfNoNodeTellsItsKeys(t *testing.T) {
 	}
 	wrong := openOn(t, openNodes(t, time.Second, babble(t, "-ERR Invalid arguments specified for command\r\n")), Config{Settings: Settings{Timeout: time.Second}})
 	wrong.table.table.Store(sound.table.table.Load())
-	require.Equal(t, []string{errReserved.Error(), "-ERR Invalid arguments specified for command\r\n"},
+	require.Equal(t, []string{errReserved([]byte("rl:{a}")).Error(), "-ERR Invalid arguments specified for command\r\n"},
 		forwardAll(t, wrong, 2, "SORT a STORE rl:{a}", "SORT a STORE b"))
 }

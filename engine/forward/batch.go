@@ -32,15 +32,25 @@ type batch struct {
 }
 
 // asking is the command that must precede a command redirected with ASK.
-var asking any = "asking"
+var asking = []any{"asking"}
 
-// build turns the items into commands, in order. ASKING precedes a command that was
-// redirected with ASK.
+// prelude returns the command that must precede the item on its connection, or nil. Its reply is ignored.
+func (it *item) prelude() []any {
+	switch {
+	case it.asking:
+		return asking
+	case it.result.Name == "function|load":
+		return loadOwn
+	}
+	return nil
+}
+
+// build turns the items into commands, in order, each after its prelude.
 func (b *batch) build(ctx context.Context) {
 	words, cmds := 0, len(b.items)
 	for i := range b.items {
 		words += len(b.items[i].command.Args)
-		if b.items[i].asking {
+		if b.items[i].prelude() != nil {
 			cmds++
 		}
 	}
@@ -48,8 +58,8 @@ func (b *batch) build(ctx context.Context) {
 	b.replies, b.cmds, b.list = room(b.replies, cmds), room(b.cmds, cmds), room(b.list, cmds)
 	for i := range b.items {
 		it := &b.items[i]
-		if it.asking {
-			b.add(ctx, it.from, asking)
+		if words := it.prelude(); words != nil {
+			b.add(ctx, it.from, words...)
 		}
 		from := len(b.words)
 		for j := range it.command.Args {
@@ -86,7 +96,7 @@ func (b *batch) collect(q *queue) {
 	at := 0
 	for i := range b.items {
 		it := &b.items[i]
-		if it.asking {
+		if it.prelude() != nil {
 			at++
 		}
 		reply, err := &b.replies[at], b.cmds[at].Err()

@@ -74,7 +74,7 @@ func (o *fanout) piece(v *view, keys int) {
 func toAll(v *view, row *commandRow, i int, c *Command) *fanout {
 	o := &fanout{at: i, how: row.mergeNodes, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
 	for n := range o.branches {
-		o.branches[n] = branch{node: n, command: *c}
+		o.branches[n] = branch{node: n, command: *c, result: Result{Name: row.name}}
 	}
 	return o
 }

@@ -17,11 +17,12 @@
 // No command is sent twice, unless a node of a cluster redirected it without running it.
 // If its node does not answer, a command gets an engine.Unavailable error, and so do
 // later commands of the pipeline on that node, without waiting again. Commands may
-// read the state of rate limits but not write to it (keys.go). describe.go describes
-// commands for permission checks, and traffic.go counts what is sent.
+// read the state of rate limits but not write to it, and not touch rlproxy's functions
+// (own.go). describe.go describes commands for permission checks, and traffic.go counts
+// what is sent.
 //
 // Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, keys.go,
-// rules.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go, traffic.go.
+// rules.go, own.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go, traffic.go.
 package forward
 
 import (

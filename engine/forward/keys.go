@@ -1,7 +1,6 @@
 package forward
 
 import (
-	"bytes"
 	"strconv"
 	"strings"
 )
@@ -76,12 +75,6 @@ func (s *keySpec) find(args [][]byte) (at int, again bool) {
 	}
 	return at, false
 }
-
-// reservedPrefix is the prefix of the stored keys of rate limits, which forwarded
-// commands may read but not write.
-const reservedPrefix = "rl:{"
-
-func reserved(key []byte) bool { return bytes.HasPrefix(key, []byte(reservedPrefix)) }
 
 // maxStep bounds the distance between keys, so that indices cannot overflow whatever a node
 // replies. In real commands keys are at most a few words apart.

@@ -10,13 +10,9 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-var (
-	// errCrossSlot is the error of a command that has keys on several nodes and cannot be
-	// fanned out.
-	errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot")
-	// errReserved is the error of a command that would write to the state of rate limits.
-	errReserved = errors.New("ERR keys that begin with rl:{ hold the state of rate limits and can't be written")
-)
+// errCrossSlot is the error of a command that has keys on several nodes and cannot be
+// fanned out.
+var errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot")
 
 // route says on which nodes the keys of a command are.
 type route struct {
@@ -24,7 +20,7 @@ type route struct {
 	node      int    // the node of the first key, as an index in the topology
 	slot      uint16 // the slot of the first key; 0 without a cluster
 	scattered bool   // the keys are on several nodes or in several slots
-	reserved  bool   // the command may write to the state of rate limits
+	reserved  []byte // the first key of rate limits that the command may write to; nil: none
 }
 
 // add adds a key.
@@ -35,7 +31,16 @@ func (r *route) add(v *view, key []byte, writes bool) {
 	} else if node != r.node || slot != r.slot {
 		r.scattered = true
 	}
-	r.reserved = r.reserved || writes && reserved(key)
+	if writes && reserved(key) {
+		r.reserve(key)
+	}
+}
+
+// reserve notes that the command may write to a key of rate limits, unless that is nil or another was noted.
+func (r *route) reserve(key []byte) {
+	if r.reserved == nil {
+		r.reserved = key
+	}
 }
 
 // addPatterns adds the keys that the patterns of a SORT stand for. It takes them for scattered if
@@ -69,17 +74,20 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 	switch {
 	case row.refusal != "" && (!row.admin || !f.live.Load().Admin):
 		return row, r, errors.New(row.refusal)
-	case row.is(blocksOnRequest) && asksToBlock(args):
-		return row, r, errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes")
 	case !row.fits(len(args)):
 		r.node = v.anyNode(p)
 		return row, r, nil // any node replies with the error
+	case row.form != nil:
+		err = row.form(row, args)
+	}
+	if err != nil {
+		return row, r, err
 	}
 	for i := range row.specs {
 		s := &row.specs[i]
 		first, last, ok, ambiguous := s.place(args)
 		if ambiguous && s.writes {
-			r.reserved = r.reserved || slices.ContainsFunc(args, reserved)
+			r.reserve(reservedWord(args))
 		}
 		for k := first; ok && k <= last; k += s.step {
 			r.add(v, args[k], s.writes)
@@ -94,8 +102,8 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		r.addPatterns(v, args)
 	}
 	switch {
-	case r.reserved:
-		return row, r, errReserved
+	case r.reserved != nil:
+		return row, r, errReserved(r.reserved)
 	case r.scattered && row.mergeKeys == mergeNone:
 		return row, r, errCrossSlot
 	case r.scattered && (len(args)-1)%row.specs[0].step != 0:
@@ -121,7 +129,7 @@ func (f *Forwarder) askKeys(p *Pipeline, v *view, r *route, args [][]byte) error
 		return err
 	}
 	if reply.err != nil { // the command is wrong: any node replies with the error
-		r.reserved = r.reserved || slices.ContainsFunc(args, reserved)
+		r.reserve(reservedWord(args))
 		return nil
 	}
 	*r = route{}

@@ -29,6 +29,9 @@ const (
 	// readsPatterns is the trait of commands with BY and GET, which read keys that they make of
 	// patterns, as addPatterns finds them.
 	readsPatterns
+	// changesLibrary is the trait of commands that write to one library of functions, and to no
+	// key. The forms below keep them from rlproxy's own.
+	changesLibrary
 )
 
 // traits holds the traits of commands and of subcommands. A command's traits are also
@@ -41,7 +44,21 @@ var traits = map[string]trait{
 
 	"sort": readsPatterns, "sort_ro": readsPatterns,
 
+	"function|load": changesLibrary, "function|delete": changesLibrary,
+
 	"time": touchesNoKey, "lolwut": touchesNoKey,
+}
+
+// form returns the error of a command that is not forwarded because of its words, or nil. The
+// command has a right number of words.
+type form func(row *commandRow, args [][]byte) error
+
+// forms holds the forms of commands and subcommands that are not forwarded, although others are.
+var forms = map[string]form{
+	"xread": asksToBlock, "xreadgroup": asksToBlock,
+
+	"function|load": loadsOwnLibrary, "function|delete": namesOwnCode(2),
+	"fcall": namesOwnCode(1), "fcall_ro": namesOwnCode(1), "evalsha": namesOwnCode(1), "evalsha_ro": namesOwnCode(1),
 }
 
 // traitsOf returns the traits of a command or subcommand.
@@ -57,8 +74,11 @@ func traitsOf(name string) trait {
 // judge decides whether a command is forwarded, by the node's description. All clients
 // share the connections to nodes, so a command must not block a connection, change its
 // state, or make the node send unsolicited data.
+//
+// A command that writes but names no key may write to the state of rate limits, so it counts as one
+// that administers the node.
 func (r *commandRow) judge(flags, categories map[string]bool) {
-	r.traits = traitsOf(r.name)
+	r.traits, r.form = traitsOf(r.name), forms[r.name]
 	why := ""
 	switch {
 	case categories["@connection"], categories["@transaction"], r.is(changesConnection):
@@ -67,7 +87,8 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 		why = "pub/sub is not supported, since subscribers need connections of their own and clients share the connections to nodes"
 	case (flags["blocking"] || categories["@blocking"]) && !r.is(blocksOnRequest):
 		why = "it blocks, and clients share the connections to nodes"
-	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories):
+	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories),
+		flags["write"] && !r.namesKeys() && !r.askKeys && !r.is(changesLibrary):
 		r.admin = true
 		why = "it administers the node (see the directive passthrough-admin)"
 	}
@@ -79,22 +100,23 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 // is reports whether the command has a trait.
 func (r *commandRow) is(t trait) bool { return r.traits&t != 0 }
 
-// asksToBlock reports whether an XREAD or XREADGROUP has the option BLOCK. Like Redis, it
-// reads the options one by one up to STREAMS, since a group may have any name.
-func asksToBlock(args [][]byte) bool {
+// asksToBlock refuses an XREAD or XREADGROUP with the option BLOCK. Like Redis, it reads the
+// options one by one up to STREAMS, since a group may have any name.
+func asksToBlock(row *commandRow, args [][]byte) error {
 	for i := 1; i < len(args); i++ {
 		switch strings.ToUpper(string(args[i][:min(len(args[i]), len("STREAMS")+1)])) {
 		case "BLOCK":
-			return true
+			return errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes. " +
+				"A client that sends BLOCK by default has an option against it, as go-redis has Block: -1")
 		case "STREAMS":
-			return false
+			return nil
 		case "GROUP":
 			i += 2 // the group and the consumer
 		case "COUNT":
 			i++
 		}
 	}
-	return false
+	return nil
 }
 
 func hasAny(names []string, set map[string]bool) bool {

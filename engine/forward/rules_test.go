@@ -88,6 +88,8 @@ func TestEveryCommandIsJudged(t *testing.T) {
 				verdict = "forwarded without BLOCK"
 			case row.seesAll(commandLine(t, row.name)):
 				verdict = "forwarded for users of all keys"
+			case row.form != nil:
+				verdict = "forwarded in some forms"
 			}
 			verdicts = append(verdicts, row.name+": "+verdict)
 

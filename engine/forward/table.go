@@ -18,6 +18,7 @@ type commandRow struct {
 	readOnly   bool                   // the command changes no key
 	askKeys    bool                   // the specs do not find all keys that the command may write: ask a node for them
 	traits     trait                  // the properties that are not in the reply to COMMAND
+	form       form                   // refuses some forms of the command; nil: none
 	refusal    string                 // the error if the command is not forwarded; empty: it is
 	admin      bool                   // refusal is for want of Settings.Admin
 	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes

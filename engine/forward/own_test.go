@@ -1,0 +1,63 @@
+package forward
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/internal/redistest"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/stretchr/testify/require"
+)
+
+func TestCodeOfRlproxyCannotBeNamed(t *testing.T) {
+	f := open(t, func(c *Config) { c.Admin = true }, redistest.Start(t))
+	other := "rl_decide_0123456789ab" // of another version of rlproxy
+	for _, line := range []string{
+		"FCALL " + lua.Decide.Name + " 0", "FCALL " + strings.ToUpper(lua.Decide.Name) + " 1 k", "fcall_ro " + other + " 0",
+		"EVALSHA " + lua.Script.SHA + " 0", "evalsha_ro " + strings.ToUpper(lua.Script.SHA) + " 0",
+		"FUNCTION DELETE " + lua.Library.Name, "FUNCTION LOAD \"#!lua name=rlproxy_0123456789ab\\n\"", "FUNCTION LOAD REPLACE \"#!lua 'NAME=" + lua.Library.Name + "' \\n\"",
+	} {
+		require.Contains(t, forwardAll(t, f, 2, line)[0], "is rlproxy's own: clients can't call, load or delete it", line)
+		require.ErrorContains(t, f.Join(new(Pipeline), new(Transaction), commandLine(t, line)), "is rlproxy's own", line)
+	}
+	for line, want := range map[string]string{
+		"FCALL rl_decide 0":           "-ERR Function not found\r\n",
+		"FUNCTION DELETE rlproxy_own": "-ERR Library not found\r\n",
+		"FUNCTION LOAD \"#!lua name=\\\"x\\nredis.register_function('rlproxy', print)\"": "-ERR Invalid library metadata\r\n",
+		"FUNCTION LOAD x": "-ERR Missing library metadata\r\n",
+	} {
+		require.Equal(t, want, forwardAll(t, f, 2, line)[0], line)
+	}
+}
+
+// FuzzLibraryName has a node load a library. If rlproxy lets it, its name is not rlproxy's.
+func FuzzLibraryName(f *testing.F) {
+	for _, line := range []string{
+		"#!lua name=$", "#!LUA NAME=$ ", `#!lua "name=$"`, `#!lua 'name=$'`, `#!lua name="$"`, `#!lua "\x6eame=$"`, "#!lua\tname=$\r", "#!lua name=$\x00", "#!lua name=a",
+	} {
+		f.Add(line)
+	}
+	s := redistest.Start(f)
+	f.Fuzz(func(t *testing.T, line string) {
+		line = strings.ReplaceAll(line, "$", "rlproxy_0123456789ab")
+		text := line + "\nredis.register_function('f', function() end)"
+		if loadsOwnLibrary(nil, [][]byte{[]byte("function"), []byte("load"), []byte(text)}) != nil {
+			return
+		}
+		require.NoError(t, s.Client.FunctionFlush(t.Context()).Err())
+		if name, err := s.Client.FunctionLoad(t.Context(), text).Result(); err == nil {
+			require.NotEqual(t, "rlproxy_0123456789ab", strings.ToLower(name))
+		}
+	})
+}
+
+// The first library of a client finds rlproxy's on every node, and its own replies are those to its command.
+func TestRlproxysLibraryIsLoadedBeforeThoseOfClients(t *testing.T) {
+	servers := startServers(t, 3)
+	f := open(t, nil, servers...)
+	mine := `FUNCTION LOAD "#!lua name=mine\nredis.register_function('mine', function() return 7 end)"`
+	require.Equal(t, []string{"$4\r\nmine\r\n", "-ERR Library 'mine' already exists\r\n", ":7\r\n"}, forwardAll(t, f, 2, mine, mine, "FCALL mine 1 k"))
+	for _, s := range servers {
+		require.Contains(t, s.Do("FUNCTION", "LIST"), lua.Library.Name)
+	}
+}
