@@ -139,8 +139,11 @@ func (c *client) find(args [][]byte) (*row, string) {
 	if len(c.subs) > 0 && c.s.Proto < 3 && !r.subscribed {
 		return r, "ERR Can't execute '" + r.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
 	}
-	if r == &forwardRow && c.tx.open {
+	switch {
+	case r == &forwardRow && c.tx.open:
 		return r, c.refusal(args)
+	case r.alone != "" && c.h.forwards():
+		return r, r.alone
 	}
 	return r, ""
 }

@@ -163,7 +163,7 @@ func TestWatchAndSubscribeAreErrorsWhereCommandsAreForwarded(t *testing.T) {
 	s := open(h, 1)
 	require.Equal(t, "-"+reply.ErrNoWatch+"\r\n+OK\r\n-"+reply.ErrNoChannel+"\r\n$-1\r\n-ERR 'psubscribe' is not forwarded: "+
 		"pub/sub is not supported, since subscribers need connections of their own and clients share the connections to nodes\r\n", ask(h, s, lines("WATCH a\nUNWATCH\nSUBSCRIBE a\nGET a\nPSUBSCRIBE a")...))
-	require.Equal(t, "+OK\r\n+QUEUED\r\n-"+reply.ErrWatch+"\r\n*1\r\n-"+reply.ErrNoChannel+"\r\n", ask(h, s, lines("MULTI\nSUBSCRIBE a\nWATCH a\nEXEC")...))
+	require.Equal(t, "+OK\r\n-"+reply.ErrNoChannel+"\r\n-"+reply.ErrWatch+"\r\n-"+reply.ErrExecAbort+"\r\n", ask(h, s, lines("MULTI\nSUBSCRIBE a\nWATCH a\nEXEC")...))
 	h.cfg.Forward = nil
 	require.Equal(t, "+OK\r\n*3\r\n$9\r\nsubscribe\r\n$1\r\na\r\n:1\r\n", ask(h, s, lines("WATCH a\nSUBSCRIBE a")...))
 }

@@ -24,7 +24,7 @@ func subscribeRows() []row {
 		Args:    []table.Arg{{Name: "channel", Type: "string", Multiple: true}},
 		Replies: "For each channel a message (a push in RESP3): subscribe, channel, number of subscriptions.",
 	},
-		run: runSubscribe, barrier: true, subscribed: true, loud: true,
+		run: runSubscribe, barrier: true, subscribed: true, loud: true, alone: reply.ErrNoChannel,
 	}, {Command: table.Command{
 		Name: "unsubscribe", Arity: -1, Flags: flags, Group: "pubsub", Since: "2.0.0", Complexity: "O(N) where N is the number of clients already subscribed to a channel.",
 		Summary: "Ends subscriptions: the given ones, or all",
@@ -36,10 +36,6 @@ func subscribeRows() []row {
 }
 
 func runSubscribe(c *client, args [][]byte) {
-	if c.h.forwards() {
-		c.refuseChannel(reply.ErrNoChannel)
-		return
-	}
 	for _, a := range args[1:] {
 		if !slices.Contains(c.subs, string(a)) {
 			if len(c.subs) == maxChannels || c.subSize+len(a) > maxChannelBytes || !c.s.Reserve(len(a)) {

@@ -51,6 +51,8 @@ type row struct {
 	direct bool
 	// subscribed is set if a RESP2 client with subscriptions may send the command.
 	subscribed bool
+	// alone is the error reply where other commands are forwarded; empty: the command works there, too.
+	alone string
 	// embedded is set if the command is answered here only while this process has the state.
 	embedded bool
 	// loud is set if the command replies with messages, which CLIENT REPLY does not suppress.

@@ -107,6 +107,8 @@ var attacks = []attack{
 	{"RENAME {k} rl:{k}", kept, false},
 	{"RENAMENX {k} rl:{k}", kept, false},
 	{"COPY {k} rl:{k} REPLACE", kept, false},
+	{"COPY rl:{k} {k} DB 1", "DB index is out of range", false},
+	{"MOVE rl:{k} 1", "DB index is out of range", false},
 	{"SORT {k} STORE rl:{k}", kept, false},
 	{"SORT {k} BY nosort STORE x STORE rl:{k}", kept, false},
 	{"BITOP NOT rl:{k} {k}", kept, false},

@@ -61,3 +61,22 @@ func TestRlproxysLibraryIsLoadedBeforeThoseOfClients(t *testing.T) {
 		require.Contains(t, s.Do("FUNCTION", "LIST"), lua.Library.Name)
 	}
 }
+
+func TestKeysStayInTheDatabaseOfClients(t *testing.T) {
+	s := redistest.Start(t)
+	f := open(t, nil, s)
+	s.Do("SET", "a", "1")
+	for _, line := range []string{"MOVE a 1", "MOVE a 0", "COPY a b DB 1", "copy a b replace db 1", "COPY a b DB 0"} {
+		require.Contains(t, forwardAll(t, f, 2, line)[0], "ERR DB index is out of range", line)
+		require.ErrorContains(t, f.Join(new(Pipeline), new(Transaction), commandLine(t, line)), "ERR DB index is out of range", line)
+	}
+	require.Equal(t, []string{":1\r\n", ":1\r\n"}, forwardAll(t, f, 2, "COPY a DB", "COPY DB b REPLACE"))
+}
+
+func TestCommandsThatAreNotAllowedInTransactionsAreRefusedAtOnce(t *testing.T) {
+	f := open(t, func(c *Config) { c.Admin = true }, redistest.Start(t))
+	for _, line := range []string{"SHUTDOWN NOSAVE", "save", "SAVE"} {
+		require.EqualError(t, f.Join(new(Pipeline), new(Transaction), commandLine(t, line)), "ERR Command not allowed inside a transaction", line)
+	}
+	require.NoError(t, f.Join(new(Pipeline), new(Transaction), commandLine(t, "BGSAVE")))
+}

@@ -57,6 +57,8 @@ type form func(row *commandRow, args [][]byte) error
 var forms = map[string]form{
 	"xread": asksToBlock, "xreadgroup": asksToBlock,
 
+	"move": leavesDatabase, "copy": leavesDatabase,
+
 	"function|load": loadsOwnLibrary, "function|delete": namesOwnCode(2),
 	"fcall": namesOwnCode(1), "fcall_ro": namesOwnCode(1), "evalsha": namesOwnCode(1), "evalsha_ro": namesOwnCode(1),
 }
@@ -117,6 +119,15 @@ func asksToBlock(row *commandRow, args [][]byte) error {
 		}
 	}
 	return nil
+}
+
+// leavesDatabase refuses a MOVE, and a COPY with the option DB. Clients can select only one database, so
+// the key would be out of their reach. The text begins as that of SELECT.
+func leavesDatabase(row *commandRow, args [][]byte) error {
+	if row.name == "copy" && !slices.ContainsFunc(args[3:], func(word []byte) bool { return strings.EqualFold(string(word), "DB") }) {
+		return nil
+	}
+	return errors.New("ERR DB index is out of range: clients reach one database, so '" + row.name + "' would put the key out of reach")
 }
 
 func hasAny(names []string, set map[string]bool) bool {

@@ -19,6 +19,7 @@ type commandRow struct {
 	askKeys    bool                   // the specs do not find all keys that the command may write: ask a node for them
 	traits     trait                  // the properties that are not in the reply to COMMAND
 	form       form                   // refuses some forms of the command; nil: none
+	noMulti    bool                   // the command is not allowed between MULTI and EXEC
 	refusal    string                 // the error if the command is not forwarded; empty: it is
 	admin      bool                   // refusal is for want of Settings.Admin
 	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes
@@ -181,7 +182,7 @@ func parseCommand(v any) (row *commandRow, name string) {
 	}
 	row.askKeys = !all && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
 	row.complete = all && (len(row.specs) > 0 || !flags["movablekeys"])
-	row.readOnly = flags["readonly"]
+	row.readOnly, row.noMulti = flags["readonly"], flags["no_multi"]
 	row.categories = categories
 	row.judge(flags, categories)
 	row.readTips(tips)

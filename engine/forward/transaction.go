@@ -25,6 +25,8 @@ func (f *Forwarder) Join(p *Pipeline, t *Transaction, args [][]byte) error {
 	switch {
 	case err != nil:
 		return err
+	case row.noMulti:
+		return errors.New("ERR Command not allowed inside a transaction")
 	case !row.fits(len(args)): // as in Redis, the transaction is discarded
 		return row.arityError()
 	case row.toAll(v, r):
