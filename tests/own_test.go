@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -239,4 +240,24 @@ func TestFunctionsOfClientsDoNotTakeTheNamesOfRlproxys(t *testing.T) {
 			p.stop(t)
 		}
 	})
+}
+
+// TestKeysOfLimitsDoNotGetInTheWayOfDeletingAll deletes all keys of an application with redis-cli, among keys of limits.
+func TestKeysOfLimitsDoNotGetInTheWayOfDeletingAll(t *testing.T) {
+	t.Parallel()
+	n := startNode(t)
+	p := startProxy(t, backends(n)...)
+	c := p.ready(t)
+	const count = 300
+	for i := range count {
+		require.EqualValues(t, 1, c.decide(t, fmt.Sprintf("RL.SLIDE user:%d 2 60", i)).allowed)
+		require.Equal(t, status("OK"), c.do(t, "SET", fmt.Sprint("rl:app:", i), i))
+	}
+	_, port, _ := strings.Cut(p.addr, ":")
+	out, err := exec.CommandContext(t.Context(), "sh", "-c", fmt.Sprintf("redis-cli -p %s --scan | xargs -n 50 redis-cli -p %s del", port, port)).CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Equal(t, strings.Repeat("50\n", count/50), string(out))
+	require.Len(t, n.keys(t), count, "only the keys of limits are left")
+	require.EqualValues(t, 0, c.decide(t, "RL.SLIDE user:7 2 60").remaining)
+	p.stop(t)
 }

@@ -162,9 +162,42 @@ func (f *Forwarder) Wait(p *Pipeline) {
 	}
 	clear(p.fanouts)
 	p.fanouts = p.fanouts[:0]
-	for i := range p.Results {
-		p.noteSilence(p.Results[i].Err)
+	for tries := 0; f.pickAgain(p, tries < maxPicks); tries++ {
+		p.pending.Wait()
 	}
+	for i := range p.Results {
+		res := &p.Results[i]
+		if res.traits&listsKeys != 0 {
+			res.Raw = hide(res.Raw)
+		}
+		p.noteSilence(res.Err)
+	}
+}
+
+// maxPicks is how often a command that picks a key is sent again because it has picked one of rate limits.
+const maxPicks = 16
+
+// pickAgain sends the commands of p again whose reply is a key of rate limits, or if again is false makes
+// their reply a null, as if there were no key. It reports whether it has sent any.
+func (f *Forwarder) pickAgain(p *Pipeline, again bool) bool {
+	sent := 0
+	for i := range p.Results {
+		res := &p.Results[i]
+		switch {
+		case res.traits&picksKey == 0 || !isReservedKey(res.Raw):
+		case again:
+			res.Raw = nil
+			sent += f.send(p, f.view(), i)
+		case p.Commands[i].RESP3:
+			res.Raw = []byte("_\r\n")
+		default:
+			res.Raw = []byte("$-1\r\n")
+		}
+	}
+	if sent > 0 {
+		p.submit(f.view(), sent)
+	}
+	return sent > 0
 }
 
 // send adds command i to the group of its node. It returns how many replies the command
@@ -173,7 +206,7 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 	c, res := &p.Commands[i], &p.Results[i]
 	row, r, err := f.route(p, v, c.Args)
 	if row != nil {
-		res.Name = row.name
+		res.Name, res.traits = row.name, row.traits
 	}
 	if err != nil {
 		res.Err = err

@@ -70,3 +70,43 @@ func loadsOwnLibrary(_ *commandRow, args [][]byte) error {
 // loadOwn is the command that loads rlproxy's library. It precedes the libraries of clients, whatever its
 // reply: the names of its functions are taken then, so that no other library can register them.
 var loadOwn = []any{"function", "load", lua.Library.Source}
+
+// hide removes the stored keys of rate limits from the reply of a command that lists keys: an array of keys,
+// or one that ends in such an array, as that of SCAN does.
+func hide(raw []byte) []byte {
+	if !bytes.Contains(raw, []byte("\n"+reservedPrefix)) {
+		return raw
+	}
+	at := 0 // where the array of keys begins
+	if first := bytes.IndexByte(raw, '\n') + 1; first < len(raw) && raw[first] == '$' {
+		if second := first + elementSize(raw[first:]); second < len(raw) && raw[second] == '*' {
+			at = second
+		}
+	}
+	keys := raw[at+bytes.IndexByte(raw[at:], '\n')+1:]
+	kept := int64(0)
+	for rest := keys; len(rest) > 0; kept++ {
+		size := elementSize(rest)
+		if size == 0 {
+			return raw // not an array of keys
+		}
+		if isReservedKey(rest[:size]) {
+			kept--
+		}
+		rest = rest[size:]
+	}
+	out := append(raw[:at], line('*', kept)...) // in place: the line is not longer than the one before
+	for len(keys) > 0 {
+		size := elementSize(keys)
+		if !isReservedKey(keys[:size]) {
+			out = append(out, keys[:size]...)
+		}
+		keys = keys[size:]
+	}
+	return out
+}
+
+// isReservedKey reports whether a string of a reply is a stored key.
+func isReservedKey(element []byte) bool {
+	return len(element) > 0 && element[0] == '$' && reserved(element[bytes.IndexByte(element, '\n')+1:])
+}

@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -60,6 +61,65 @@ func TestRlproxysLibraryIsLoadedBeforeThoseOfClients(t *testing.T) {
 	for _, s := range servers {
 		require.Contains(t, s.Do("FUNCTION", "LIST"), lua.Library.Name)
 	}
+}
+
+func TestKeysOfLimitsAreNotListed(t *testing.T) {
+	s := redistest.Start(t)
+	f := open(t, func(c *Config) { c.Admin = true }, s)
+	s.Do("MSET", "a", "1", "rl:{a}", "1", "rl:{b}", "1", "rl:", "1")
+	for _, proto := range []int{2, 3} {
+		scan := forwardAll(t, f, proto, "SCAN 0 COUNT 100", "KEYS *", "SCAN 0 MATCH rl:{*", "KEYS rl:{*", "SCAN x", "SCAN 0 MATCH none")
+		require.Regexp(t, `^\*2\r\n\$1\r\n0\r\n\*2\r\n(\$3\r\nrl:\r\n|\$1\r\na\r\n){2}$`, scan[0])
+		require.Regexp(t, `^\*2\r\n(\$3\r\nrl:\r\n|\$1\r\na\r\n){2}$`, scan[1])
+		require.Equal(t, []string{"*2\r\n$1\r\n0\r\n*0\r\n", "*0\r\n", "-ERR invalid cursor\r\n", "*2\r\n$1\r\n0\r\n*0\r\n"}, scan[2:])
+		for range 20 {
+			require.Contains(t, []string{"$3\r\nrl:\r\n", "$1\r\na\r\n", nullOf(proto)}, forwardAll(t, f, proto, "RANDOMKEY")[0])
+		}
+	}
+	require.Equal(t, ":4\r\n", forwardAll(t, f, 2, "DBSIZE")[0])
+	require.Equal(t, "ERR keys that begin with rl:{ hold the state of rate limits and can't be written: 'rl:{b}'", forwardAll(t, f, 2, "DEL a rl:{b} rl:{a}")[0])
+	s.Do("DEL", "a", "rl:")
+	for _, proto := range []int{2, 3} {
+		require.Equal(t, nullOf(proto), forwardAll(t, f, proto, "RANDOMKEY")[0], "nothing else is there")
+	}
+}
+
+func nullOf(proto int) string { return map[int]string{2: "$-1\r\n", 3: "_\r\n"}[proto] }
+
+func TestHide(t *testing.T) {
+	bulk := func(keys ...string) (s string) {
+		for _, k := range keys {
+			s += fmt.Sprintf("$%d\r\n%s\r\n", len(k), k)
+		}
+		return s
+	}
+	many := make([]string, 12)
+	for i := range many {
+		many[i] = fmt.Sprint("rl:{", i, "}")
+	}
+	for raw, want := range map[string]string{
+		"*1\r\n" + bulk("a"):                                           "*1\r\n" + bulk("a"),
+		"*2\r\n" + bulk("rl:{a}", ""):                                  "*1\r\n" + bulk(""),
+		"*12\r\n" + bulk(many...):                                      "*0\r\n",
+		"*13\r\n" + bulk(append(many, "a\nrl:{")...):                   "*1\r\n" + bulk("a\nrl:{"),
+		"*2\r\n" + bulk("17") + "*13\r\n" + bulk(append(many, "x")...): "*2\r\n" + bulk("17") + "*1\r\n" + bulk("x"),
+		"*2\r\n" + bulk("0") + "*0\r\n":                                "*2\r\n" + bulk("0") + "*0\r\n",
+		"-ERR rl:{\r\n":                                                "-ERR rl:{\r\n",
+		"*2\r\n" + bulk("0", "rl:{a}"):                                 "*1\r\n" + bulk("0"),
+		"*2\r\n*1\r\n" + bulk("rl:{a}") + bulk("x"):                    "*2\r\n*1\r\n" + bulk("rl:{a}") + bulk("x"),
+		"*2\r\n$9\r\nrl:{a\r\n":                                        "*2\r\n$9\r\nrl:{a\r\n",
+	} {
+		require.Equal(t, want, string(hide([]byte(raw))), "%q", raw)
+	}
+	require.Nil(t, hide(nil))
+}
+
+func FuzzHide(f *testing.F) {
+	f.Add("*2\r\n$1\r\n0\r\n*2\r\n$6\r\nrl:{a}\r\n$1\r\nb\r\n")
+	f.Add("*1\r\n$4\r\nrl:{\r\n")
+	f.Fuzz(func(t *testing.T, raw string) {
+		require.LessOrEqual(t, len(hide([]byte(raw))), len(raw))
+	})
 }
 
 func TestKeysStayInTheDatabaseOfClients(t *testing.T) {

@@ -33,6 +33,8 @@ type Result struct {
 	Raw  []byte   // the node's reply byte for byte; valid until the pipeline's Reset
 	Rest [][]byte // what follows Raw, if the reply was merged
 	Err  error    // set instead of Raw and Rest; its text is the error reply
+
+	traits trait // of the command
 }
 
 // item is a command that waits for a node.

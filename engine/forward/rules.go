@@ -32,6 +32,11 @@ const (
 	// changesLibrary is the trait of commands that write to one library of functions, and to no
 	// key. The forms below keep them from rlproxy's own.
 	changesLibrary
+	// listsKeys is the trait of commands that reply with keys that they do not name, as hide
+	// expects them.
+	listsKeys
+	// picksKey is the trait of commands that reply with one key, taken at random.
+	picksKey
 )
 
 // traits holds the traits of commands and of subcommands. A command's traits are also
@@ -45,6 +50,8 @@ var traits = map[string]trait{
 	"sort": readsPatterns, "sort_ro": readsPatterns,
 
 	"function|load": changesLibrary, "function|delete": changesLibrary,
+
+	"scan": listsKeys, "clusterscan": listsKeys, "keys": listsKeys, "cluster|getkeysinslot": listsKeys, "randomkey": picksKey,
 
 	"time": touchesNoKey, "lolwut": touchesNoKey,
 }
