@@ -100,7 +100,7 @@ func TestRulesApplyToTheKeysOfRateLimitCommands(t *testing.T) {
 		{"shop", "RL.SLIDE other:1 5 60", noKey},
 		{"shop", "RL.FIXED Shop:1 5 60", noKey},
 		{"shop", "CL.THROTTLE other 5 1 60", noKey},
-		{"shop", "CL.THROTTLE", "-Cell error: Usage"}, // it has no key
+		{"shop", "CL.THROTTLE", "-Cell error: Store error: Usage"}, // it has no key
 		{"shop", "RL.INSPECT other", noKey},
 		{"shop", "RL.RESET shop:1", nope("rl.reset")},
 		{"shop", "RL.HOTKEYS", "*2\r\n*5\r\n$6\r\nshop:1"},

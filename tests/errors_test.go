@@ -62,8 +62,8 @@ var exactErrors = []struct {
 	{"RL.HOTKEYS LIMIT", "ERR syntax error: unknown option 'LIMIT'; expected BY, COUNT or FLEET"},
 	{"RL.HOTKEYS COUNT ten", "ERR value is not an integer or out of range; it was 'ten'"},
 
-	{"CL.THROTTLE k 1e3 30 60", "Cell error: Couldn't parse as integer: 1e3"},
-	{"CL.THROTTLE k 15 30", "Cell error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"},
+	{"CL.THROTTLE k 1e3 30 60", "Cell error: Store error: Couldn't parse as integer: 1e3"},
+	{"CL.THROTTLE k 15 30", "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"},
 }
 
 // TestErrorsQuoteTheWrongWord requires the same text from both engines in both protocols.

@@ -30,8 +30,8 @@ import (
 //   - retry_after and reset_after are in seconds, rounded up from 1 ms on.
 //
 // Where redis-cell multiplies with wraparound, rlproxy refuses more than 10^12 units,
-// units that take longer than limit.MaxDrain to drain, and negative numbers. redis-cell's errors begin with "Cell error: ".
-// Some of its versions add "Store error: " after that, which rlproxy leaves out.
+// units that take longer than limit.MaxDrain to drain, and negative numbers. All errors begin as redis-cell's do at that
+// commit. Older versions, such as 0.2.2, leave "Store error: " out.
 func throttle() Command {
 	return Command{Command: table.Command{
 		Name: "cl.throttle", Arity: -1, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
@@ -55,10 +55,10 @@ func throttle() Command {
 // The errors. The first three are redis-cell's. It has none for numbers that overflow
 // when multiplied, with which it wraps around.
 const (
-	errCellUsage   = "Cell error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
-	errCellInteger = "Cell error: Couldn't parse as integer: " // followed by the word
-	errCellZero    = "Cell error: Zero rates are not supported"
-	errCellRange   = "Cell error: Values are negative or too large"
+	errCellUsage   = "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+	errCellInteger = "Cell error: Store error: Couldn't parse as integer: " // followed by the word
+	errCellZero    = "Cell error: Store error: Zero rates are not supported"
+	errCellRange   = "Cell error: Store error: Values are negative or too large"
 )
 
 func parseThrottle(args [][]byte, p *engine.Pipeline) string {
