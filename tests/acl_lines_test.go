@@ -200,6 +200,7 @@ func TestDocumentedNodeUsersSuffice(t *testing.T) {
 			if rules == everything {
 				require.Equal(t, status("OK"), c.do(t, "SET", "app:1", "x"))
 				require.Equal(t, "x", c.do(t, "GET", "app:1"))
+				require.Equal(t, []any{}, c.do(t, "SORT", "app:list"))
 			}
 			for _, n := range k.nodes {
 				for _, word := range k.refused(t, n) {
@@ -208,6 +209,9 @@ func TestDocumentedNodeUsersSuffice(t *testing.T) {
 				}
 			}
 			require.NotContains(t, p.Output.String(), "NOPERM")
+			for _, command := range []string{"'FLUSHALL'", "'SWAPDB',0,1"} {
+				require.Regexp(t, "can't run this command|no permissions", c.do(t, "EVAL", "return redis.call("+command+")", 1, "app:1"), command)
+			}
 			require.Contains(t, c.do(t, "GET", "other:1"), "NOPERM")
 			p.stop(t)
 			require.Equal(t, rules != everything, strings.Contains(p.Output.String(),

@@ -23,6 +23,14 @@ The protocol in bold is the client's default.
 
 `
 
+const forwardedNotes = `
+## Forwarded commands
+
+- go-redis sends BLOCK 0 with XRead and XReadGroup unless Block is negative, and rlproxy forwards neither with BLOCK: set Block: -1.
+- A script that looks for keys (KEYS or SCAN in it, as the reset of Python's limits does) sees those of one node, and no error says so:
+  of 20 keys on several nodes it may find 4. Use such libraries with one node.
+`
+
 const matrixLegend = `
 - **connect**: the client's own handshake, and the protocol it settled on, as CLIENT INFO has it. **auth**: a wrong password is refused as
   Redis refuses it (with a password only).
@@ -59,6 +67,7 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 		fmt.Fprintf(&b, "| %s | `%s` |\n", c.name, c.call)
 	}
 
+	b.WriteString(forwardedNotes)
 	b.WriteString("\n## Examples\n\n")
 	b.WriteString("Each protects an HTTP handler: 200 up to the limit, then 429, with the headers that [examples/](../examples/README.md) lists. It\n")
 	b.WriteString("fails open or closed, as `FAIL` says, when rlproxy hangs or is away. The examples of [tokens.md](tokens.md) are tried with clients that\n")
