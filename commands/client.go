@@ -115,7 +115,7 @@ func (c *client) find(args [][]byte) (*row, string) {
 	if len(r.subs) > 0 && len(args) > 1 {
 		sub := c.h.table.sub(r, args[1])
 		switch {
-		case sub != nil:
+		case sub != nil && !(c.h.forwards() && c.h.table.asksNode(sub, args)):
 			r = sub
 		case c.h.forwards():
 			r = &forwardRow

@@ -173,6 +173,12 @@ func (t *registry) Commands() []*table.Command {
 	return all
 }
 
+// asksNode reports whether a subcommand of this table is about a command that is not in it, so that a
+// node has to answer.
+func (t *registry) asksNode(sub *row, args [][]byte) bool {
+	return len(args) > 2 && strings.HasPrefix(sub.Name, "command|getkeys") && t.get(args[2]) == nil
+}
+
 // sub returns the row of a subcommand of r, or nil.
 func (t *registry) sub(r *row, name []byte) *row {
 	var buf [64]byte

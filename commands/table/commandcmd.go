@@ -86,6 +86,13 @@ func CommandCommand(of Table) Row {
 			Replies: "Array of keys.",
 		},
 			Run: t.getKeys,
+		}), with(Row{Command: Command{
+			Name: "command|getkeysandflags", Arity: -4, Since: "7.0.0", Complexity: "O(N) where N is the number of arguments to the command",
+			Summary: "Returns the keys from a full command, and what it does with each",
+			Args:    full,
+			Replies: "Array of pairs: a key and its flags.",
+		},
+			Run: t.getKeysAndFlags,
 		}), with(Row{Command: HelpCommand("command", "server", "5.0.0")}), with(Row{Command: Command{
 			Name: "command|info", Arity: -2, Since: "2.8.13", Complexity: "O(N) where N is the number of commands to look up",
 			Summary: "Returns details about multiple commands",
@@ -190,23 +197,42 @@ func (t shown) list(w reply.Writer, args [][]byte) string {
 }
 
 func (t shown) getKeys(w reply.Writer, args [][]byte) string {
-	words := args[2:]
-	c := t.Find(words[0])
+	_, keys, msg := t.keysOf(args[2:])
+	if msg == "" {
+		w.Array(len(keys))
+	}
+	for _, k := range keys {
+		w.Bulk(k)
+	}
+	return msg
+}
+
+func (t shown) getKeysAndFlags(w reply.Writer, args [][]byte) string {
+	c, keys, msg := t.keysOf(args[2:])
+	if msg == "" {
+		w.Array(len(keys))
+	}
+	for _, k := range keys {
+		w.Array(2)
+		w.Bulk(k)
+		w.Statuses(keyFlags(c))
+	}
+	return msg
+}
+
+// keysOf returns the command that the words are, and its keys, or an error reply.
+func (t shown) keysOf(words [][]byte) (c *Command, keys [][]byte, msg string) {
+	c = t.Find(words[0])
 	if c != nil && len(c.Subs) > 0 && len(words) > 1 {
 		c = t.Find(append([]byte(c.Name+"|"), words[1]...))
 	}
 	switch {
 	case c == nil:
-		return reply.ErrInvalidCommand
+		return nil, nil, reply.ErrInvalidCommand
 	case c.Keys.First == 0:
-		return reply.ErrNoKeys
+		return nil, nil, reply.ErrNoKeys
 	case !c.Fits(len(words)):
-		return reply.ErrKeyArity
+		return nil, nil, reply.ErrKeyArity
 	}
-	keys := c.Keys.Of(words)
-	w.Array(len(keys))
-	for _, k := range keys {
-		w.Bulk(k)
-	}
-	return ""
+	return c, c.Keys.Of(words), ""
 }

@@ -35,7 +35,8 @@ func keySpecs(w reply.Writer, c *Command) {
 	}
 	w.Set(n)
 	w.Map(3)
-	keyFlags(w, c)
+	w.Text("flags")
+	w.Statuses(keyFlags(c))
 	w.Text("begin_search")
 	w.Map(2)
 	w.Field("type", "index")
@@ -63,7 +64,8 @@ func keySpecs(w reply.Writer, c *Command) {
 	}
 	w.Map(4)
 	w.Field("notes", "The keys after AND. Marked 'unknown' because the keyword can appear more than once, and as the value of an option")
-	keyFlags(w, c)
+	w.Text("flags")
+	w.Statuses(keyFlags(c))
 	for _, unknown := range []string{"begin_search", "find_keys"} {
 		w.Text(unknown)
 		w.Map(2)
@@ -73,12 +75,10 @@ func keySpecs(w reply.Writer, c *Command) {
 	}
 }
 
-// keyFlags appends the flags of a key specification, which say what the command does with its keys.
-func keyFlags(w reply.Writer, c *Command) {
-	w.Text("flags")
+// keyFlags returns the flags of a key specification, which say what the command does with its keys.
+func keyFlags(c *Command) []string {
 	if c.Has("write") {
-		w.Statuses([]string{"RW", "access", "update"})
-	} else {
-		w.Statuses([]string{"RO"})
+		return []string{"RW", "access", "update"}
 	}
+	return []string{"RO"}
 }

@@ -11,7 +11,7 @@ import (
 var dataTypes = []string{"@string", "@hash", "@list", "@set", "@sortedset", "@stream", "@bitmap", "@geo", "@hyperloglog"}
 
 // trait is a property of a command that is not in the reply to COMMAND.
-type trait uint8
+type trait uint16
 
 const (
 	// changesConnection is the trait of commands that change the state of the connection,
@@ -37,6 +37,8 @@ const (
 	listsKeys
 	// picksKey is the trait of commands that reply with one key, taken at random.
 	picksKey
+	// describesCommands is the trait of commands that only tell what other commands are.
+	describesCommands
 )
 
 // traits holds the traits of commands and of subcommands. A command's traits are also
@@ -52,6 +54,8 @@ var traits = map[string]trait{
 	"function|load": changesLibrary, "function|delete": changesLibrary,
 
 	"scan": listsKeys, "clusterscan": listsKeys, "keys": listsKeys, "cluster|getkeysinslot": listsKeys, "randomkey": picksKey,
+
+	"command|getkeys": describesCommands | touchesNoKey, "command|getkeysandflags": describesCommands | touchesNoKey,
 
 	"time": touchesNoKey, "lolwut": touchesNoKey,
 }
@@ -90,7 +94,7 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 	r.traits, r.form = traitsOf(r.name), forms[r.name]
 	why := ""
 	switch {
-	case categories["@connection"], categories["@transaction"], r.is(changesConnection):
+	case categories["@connection"] && !r.is(describesCommands), categories["@transaction"], r.is(changesConnection):
 		why = "it concerns the connection or the server, and clients share the connections to nodes"
 	case flags["pubsub"]:
 		why = "pub/sub is not supported, since subscribers need connections of their own and clients share the connections to nodes"
