@@ -30,6 +30,9 @@ type Forwarder interface {
 	// Describe describes a command for permission checks.
 	Describe(p *forward.Pipeline, args [][]byte) (forward.Description, error)
 
+	// Commands returns the commands that are forwarded, for COMMAND.
+	Commands(p *forward.Pipeline) []forward.Entry
+
 	// ReadsLimits reports whether a command may read the state of rate limits.
 	ReadsLimits(p *forward.Pipeline, args [][]byte) bool
 }

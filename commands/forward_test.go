@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
@@ -283,4 +284,44 @@ func TestCommandGetKeysKnowsForwardedCommands(t *testing.T) {
 	require.Equal(t, "*2\r\n$1\r\na\r\n$1\r\nb\r\n*1\r\n*2\r\n$1\r\na\r\n*2\r\n+OW\r\n+insert\r\n*1\r\n$1\r\nk\r\n*1\r\n*2\r\n$1\r\nk\r\n*3\r\n+RW\r\n+access\r\n+update\r\n",
 		ask(h, s, lines("COMMAND GETKEYS MGET a b\nCOMMAND GETKEYSANDFLAGS SETNX a x\nCOMMAND GETKEYS RL.SLIDE k 5 60\nCOMMAND GETKEYSANDFLAGS RL.SLIDE k 5 60")...))
 	require.Equal(t, "-ERR The command has no key arguments\r\n-ERR Invalid command specified\r\n", ask(h, s, lines("COMMAND GETKEYS TIME x\nCOMMAND GETKEYS NOPE x")...))
+}
+
+// COMMAND shows forwarded commands byte for byte as a node does, in both protocols, and none that is not forwarded.
+func TestCommandShowsForwardedCommands(t *testing.T) {
+	h, node := forwarding(t)
+	s := open(h, 1)
+	for _, proto := range []string{"2", "3"} {
+		ask(h, s, words("HELLO", proto))
+		conn, err := net.Dial("tcp", node.Addr)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		for _, name := range []string{"get", "GetEx", "eval", "sort", "xgroup|create", "object|encoding", "georadius", "bitop", "time", "nope"} {
+			_, err := fmt.Fprintf(conn, "HELLO %s\r\nPING\r\nCOMMAND INFO %s\r\nPING\r\n", proto, name)
+			require.NoError(t, err)
+			var all []byte
+			for b := make([]byte, 1<<16); bytes.Count(all, []byte("+PONG\r\n")) < 2; {
+				n, err := conn.Read(b)
+				require.NoError(t, err)
+				all = append(all, b[:n]...)
+			}
+			require.Equal(t, strings.Split(string(all), "+PONG\r\n")[1], ask(h, s, words("COMMAND", "INFO", name)), name)
+		}
+	}
+	ask(h, s, words("HELLO", "2"))
+	list := ask(h, s, lines("COMMAND LIST")...)
+	count, _, _ := strings.Cut(list, "\r\n")
+	require.Equal(t, ":"+count[1:]+"\r\n", ask(h, s, lines("COMMAND COUNT")...))
+	require.True(t, strings.HasPrefix(ask(h, s, lines("COMMAND")...), count+"\r\n*10\r\n"))
+	for _, name := range []string{"get", "rl.slide", "ping", "object"} {
+		require.Equal(t, 1, strings.Count(list, "\r\n"+name+"\r\n"), name)
+	}
+	for _, name := range []string{"flushall", "blpop", "psubscribe", "monitor"} {
+		require.NotContains(t, list, "\r\n"+name+"\r\n")
+	}
+	require.Equal(t, "*3\r\n$4\r\nmget\r\n$4\r\nmset\r\n$6\r\nmsetnx\r\n", ask(h, s, lines("COMMAND LIST FILTERBY PATTERN m[gs]et*")...))
+	require.Contains(t, ask(h, s, lines("COMMAND LIST FILTERBY ACLCAT hash")...), "$4\r\nhset\r\n")
+	h.cfg.Forward.(*forward.Forwarder).Configure(forward.Settings{Admin: true})
+	require.Contains(t, ask(h, s, lines("COMMAND LIST")...), "$8\r\nflushall\r\n")
+	h.cfg.Forward.(*forward.Forwarder).Configure(forward.Settings{Off: true})
+	require.NotContains(t, ask(h, s, lines("COMMAND LIST")...), "$3\r\nget\r\n")
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/table"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/policy"
 )
 
@@ -64,12 +65,14 @@ type registry struct {
 	rows   []*row          // commands, sorted by name
 	byName map[string]*row // commands and subcommands by name, in lower case
 	stats  *stats.Stats    // what is counted of the commands
+
+	forward Forwarder // nil: no command is forwarded
 }
 
 // newRegistry builds the table of a handler with that configuration, of which it uses only
 // what rows run without a session.
 func newRegistry(cfg *Config) *registry {
-	t := &registry{byName: make(map[string]*row), stats: stats.New()}
+	t := &registry{byName: make(map[string]*row), stats: stats.New(), forward: cfg.Forward}
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
 		policies.Row(policies.Config{Book: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
@@ -171,6 +174,28 @@ func (t *registry) Commands() []*table.Command {
 		all[i] = &r.Command
 	}
 	return all
+}
+
+// Forwarded implements table.Table. It leaves out the commands of this table.
+func (t *registry) Forwarded() (all []*table.Command) {
+	if t.forward == nil {
+		return nil
+	}
+	for _, e := range t.forward.Commands(new(forward.Pipeline)) {
+		if t.byName[e.Name] == nil {
+			all = append(all, ofNode(e))
+		}
+	}
+	return all
+}
+
+// ofNode describes a command that is forwarded.
+func ofNode(e forward.Entry) *table.Command {
+	c := &table.Command{Name: e.Name, Node: e.Fields}
+	for _, sub := range e.Subs {
+		c.Subs = append(c.Subs, ofNode(sub))
+	}
+	return c
 }
 
 // asksNode reports whether a subcommand of this table is about a command that is not in it, so that a

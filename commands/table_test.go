@@ -111,7 +111,7 @@ func document(t *registry) string {
 		"redis-cli.\n\n" +
 		"With backends, all other commands are forwarded to the node of their keys, and its reply is returned\n" +
 		"unchanged. See the directive `passthrough` in rlproxy.conf for the exceptions. COMMAND and its subcommands\n" +
-		"only know the commands on this page.\n\n" +
+		"also know those that are forwarded, COMMAND DOCS only the commands on this page.\n\n" +
 		"| command | what it does |\n|---|---|\n")
 	for _, g := range groups {
 		for r := range t.documented(g.name) {

@@ -17,6 +17,9 @@ func (c *Command) Categories() []string {
 
 // InCategory reports whether the command is in an ACL category, such as @read.
 func (c *Command) InCategory(cat string) bool {
+	if c.Node != nil {
+		return slices.Contains(texts(c.Node[6]), cat)
+	}
 	switch cat {
 	case "@read":
 		return c.Has("readonly")

@@ -26,6 +26,10 @@ type Command struct {
 	Examples   []Example  // for the documentation; a command of Redis may have none
 	Subs       []*Command // subcommands
 	Bare       bool       // the command may be sent without a subcommand
+
+	// Node is set for a command that is forwarded, which has only a Name and Subs otherwise: the first nine elements of
+	// its entry in the COMMAND of a node.
+	Node []any
 }
 
 // Keys gives the positions of a command's keys. The zero value means that there are none.

@@ -1,6 +1,7 @@
 package table
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/rlproxy/rlproxy/commands/acl"
@@ -38,6 +39,8 @@ type Table interface {
 	// Find returns the command with this name in any case, or a subcommand named as in
 	// client|id. It returns nil if there is none.
 	Find(name []byte) *Command
+	// Forwarded returns the commands that are forwarded to nodes, and are not in Commands.
+	Forwarded() []*Command
 }
 
 // shown implements COMMAND and its subcommands for a table.
@@ -69,7 +72,7 @@ func CommandCommand(of Table) Row {
 			Replies: "Integer.",
 		},
 			Run: func(w reply.Writer, _ [][]byte) string {
-				w.Int(int64(len(t.Commands())))
+				w.Int(int64(len(t.all())))
 				return ""
 			},
 		}), with(Row{Command: Command{
@@ -115,8 +118,15 @@ func CommandCommand(of Table) Row {
 	}
 }
 
+// all returns the commands of the table and those that are forwarded, sorted by name.
+func (t shown) all() []*Command {
+	all := slices.Concat(t.Commands(), t.Forwarded())
+	slices.SortFunc(all, func(a, b *Command) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
 func (t shown) infoAll(w reply.Writer, _ [][]byte) string {
-	all := t.Commands()
+	all := t.all()
 	w.Array(len(all))
 	for _, c := range all {
 		Info(w, c)
@@ -128,18 +138,35 @@ func (t shown) info(w reply.Writer, args [][]byte) string {
 	if len(args) == 2 {
 		return t.infoAll(w, nil)
 	}
+	var forwarded map[string]*Command // nil: not needed yet
 	w.Array(len(args) - 2)
 	for _, name := range args[2:] {
 		if w.Closing() {
 			break // the client is gone
 		}
-		if c := t.Find(name); c != nil {
+		c := t.Find(name)
+		if c == nil {
+			if forwarded == nil {
+				forwarded = index(make(map[string]*Command), t.Forwarded())
+			}
+			c = forwarded[strings.ToLower(string(name))]
+		}
+		if c != nil {
 			Info(w, c)
 		} else {
 			w.Null()
 		}
 	}
 	return ""
+}
+
+// index adds commands and their subcommands to a map by name.
+func index(byName map[string]*Command, all []*Command) map[string]*Command {
+	for _, c := range all {
+		byName[c.Name] = c
+		index(byName, c.Subs)
+	}
+	return byName
 }
 
 func (t shown) docs(w reply.Writer, args [][]byte) string {
@@ -182,7 +209,7 @@ func (t shown) list(w reply.Writer, args [][]byte) string {
 		}
 	}
 	var names []string
-	for _, c := range t.Commands() {
+	for _, c := range t.all() {
 		if keep(c) {
 			names = append(names, c.Name)
 		}

@@ -5,6 +5,10 @@ import "github.com/rlproxy/rlproxy/commands/reply"
 // Info appends the entry of a command in COMMAND INFO: an array of ten elements.
 func Info(w reply.Writer, c *Command) {
 	w.Array(10)
+	if c.Node != nil {
+		nodeInfo(w, c)
+		return
+	}
 	w.Text(c.Name)
 	w.Int(int64(c.Arity))
 	w.Statuses(c.Flags)

@@ -1,5 +1,10 @@
 package forward
 
+import (
+	"slices"
+	"strings"
+)
+
 // Description describes a command for permission checks.
 type Description struct {
 	Name       string          // in lower case; a subcommand is named as in config|get
@@ -12,6 +17,38 @@ type Description struct {
 	Whole bool
 	// ReadOnly is set if the command changes no key.
 	ReadOnly bool
+}
+
+// Entry is a command that is forwarded, as COMMAND shows it.
+type Entry struct {
+	Name   string  // in lower case; a subcommand is named as in object|encoding
+	Fields []any   // the first nine elements of its entry in the nodes' COMMAND; must not be modified
+	Subs   []Entry // the subcommands that are forwarded
+}
+
+// Commands returns the commands that are forwarded, sorted by name. It returns none if no node says what its commands are.
+func (f *Forwarder) Commands(p *Pipeline) []Entry {
+	_, _ = f.find(p, [][]byte{[]byte("command")}) // fetches the table if there is none
+	if t := f.table.table.Load(); t != nil && f.On() {
+		return f.entries(*t)
+	}
+	return nil
+}
+
+func (f *Forwarder) entries(rows commandTable) (all []Entry) {
+	for _, row := range rows {
+		if e, ok := f.entry(row); ok {
+			all = append(all, e)
+		}
+	}
+	slices.SortFunc(all, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	return all
+}
+
+// entry returns the entry of a row. ok is false if neither the command nor a subcommand of it is forwarded.
+func (f *Forwarder) entry(row *commandRow) (e Entry, ok bool) {
+	e = Entry{Name: row.name, Fields: row.fields, Subs: f.entries(row.subs)}
+	return e, len(e.Subs) > 0 || len(row.subs) == 0 && !f.refuses(row)
 }
 
 // KeyUse is a key that a command names, and how the command uses it. If neither Read nor

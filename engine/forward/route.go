@@ -65,6 +65,11 @@ func (r *route) addPatterns(v *view, args [][]byte) {
 	}
 }
 
+// refuses reports whether a command is not forwarded in any form.
+func (f *Forwarder) refuses(row *commandRow) bool {
+	return row.refusal != "" && (!row.admin || !f.live.Load().Admin)
+}
+
 // route returns the row of a command of p, nil if the nodes do not know it, and the route of its
 // keys. If it returns an error, the error is the command's reply.
 func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow, r route, err error) {
@@ -72,7 +77,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		return nil, r, err
 	}
 	switch {
-	case row.refusal != "" && (!row.admin || !f.live.Load().Admin):
+	case f.refuses(row):
 		return row, r, errors.New(row.refusal)
 	case !row.fits(len(args)):
 		r.node = v.anyNode(p)

@@ -25,6 +25,7 @@ type commandRow struct {
 	mergeKeys  merge                  // how to merge the replies if the keys are on several nodes
 	mergeNodes merge                  // how to merge the replies of all nodes if there are no keys
 	subs       map[string]*commandRow // subcommands by name, without the command's
+	fields     []any                  // what COMMAND says, without the subcommands; must not be modified
 
 	categories map[string]bool // ACL categories with their @
 }
@@ -169,7 +170,7 @@ func parseCommand(v any) (row *commandRow, name string) {
 	}
 	full, _ := f[0].(string)
 	full = strings.ToLower(full) // a module may register its commands in upper case
-	row = &commandRow{name: full, arity: integerOf(f[1])}
+	row = &commandRow{name: full, arity: integerOf(f[1]), fields: f[:9]}
 	flags, categories, tips := setOf(f[2]), setOf(f[6]), setOf(f[7])
 	specs, _ := f[8].([]any)
 	all := true
