@@ -115,10 +115,10 @@ func (c *client) find(args [][]byte) (*row, string) {
 	if len(r.subs) > 0 && len(args) > 1 {
 		sub := c.h.table.sub(r, args[1])
 		switch {
-		case sub != nil && !(c.h.forwards() && c.h.table.asksNode(sub, args)):
-			r = sub
-		case c.h.forwards():
+		case c.h.forwards() && (sub == nil || c.h.table.asksNode(sub, args)):
 			r = &forwardRow
+		case sub != nil:
+			r = sub
 		default:
 			return nil, reply.UnknownSubcommand(r.Name, args[1])
 		}

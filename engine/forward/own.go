@@ -95,7 +95,8 @@ func hide(raw []byte) []byte {
 		}
 		rest = rest[size:]
 	}
-	out := append(raw[:at], line('*', kept)...) // in place: the line is not longer than the one before
+	out := raw[:at]
+	out = append(out, line('*', kept)...) // in place: the line is not longer than the one before
 	for len(keys) > 0 {
 		size := elementSize(keys)
 		if !isReservedKey(keys[:size]) {
