@@ -1,43 +1,77 @@
 -- counter.lua: RL.COUNTER, the sliding-window counter.
 --
--- A window of w ms is divided into n sub-windows; sub-window k has the ms t for which floor(t * n / w) = k. n + 1 counters are
--- kept. All but the oldest count in full. The oldest, k - n, is weighted by the part of it that the window still covers, or
+-- A window of w ms is divided into n sub-windows; sub-window k has the ms t for which floor(t * n / w) = k. n + 1 of them count.
+-- All but the oldest count in full. The oldest, k - n, is weighted by the part of it that the window still covers, or
 -- counts in full if strict. With n = 1 this is the classic pair of the current and the previous window.
+--
+-- A state's area has a running total for each sub-window: that after its last charge. What sub-windows have counted is the
+-- difference of two totals, so a decision reads a few of them, however many there are.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local max, min, floor, ceil, zeros = math.max, math.min, math.floor, math.ceil, string.rep
-local record, rate_at, charged = lib.record, lib.rate.at, lib.rate.charged
-local BYTES, FIELDS = lib.layout.COUNTER_BYTES, lib.layout.FIELDS[lib.layout.COUNTER].bytes
+local max, min, floor, ceil, rep = math.max, math.min, math.floor, math.ceil, string.rep
+local layout, record, rate_at, charged = lib.layout, lib.record, lib.rate.at, lib.rate.charged
+local BYTES, WRAP, TOTALS = layout.COUNTER_BYTES, layout.COUNTER_WRAP, layout.TOTALS
+local FIELDS = layout.FIELDS[layout.COUNTER].bytes
 local counter = { additive = true }
 lib.counter = counter
 
--- held returns the counter of sub-window k. Those after it, up to sub-window last, are read along with it.
-local function held(st, k, last)
+-- total_after returns the stored total of sub-window k. The `ahead` - 1 totals after it are read along with it.
+local function total_after(st, k, ahead)
   local slots = st.buckets + 1
   local slot = k % slots
-  local s, at = record.bytes(st, slot * BYTES, BYTES, min(last - k + 1, slots - slot) * BYTES)
+  local s, at = record.bytes(st, slot * BYTES, BYTES, min(ahead, slots - slot) * BYTES)
   return (unpack('>I5', s, at))
 end
 
+-- filled returns an area in which the totals of the sub-windows from..to are `packed`.
+local function filled(s, n, from, to, packed)
+  if to - from >= n then return rep(packed, n + 1) end
+  while from <= to do -- at most twice: the ring wraps around once
+    local slot = from % (n + 1)
+    local run = min(to - from, n - slot) + 1
+    s = sub(s, 1, slot * BYTES) .. rep(packed, run) .. sub(s, (slot + run) * BYTES + 1)
+    from = from + run
+  end
+  return s
+end
+
+-- sum_up gives a state that an earlier version stored, which has a count for each sub-window, its totals.
+local function sum_up(st, was)
+  local s, slots, total, totals = record.area(st), st.buckets + 1, 0, {}
+  for k = was - st.buckets, was do
+    total = (total + unpack('>I5', s, k % slots * BYTES + 1)) % WRAP
+    totals[k % slots + 1] = pack('>I5', total)
+  end
+  st.area, st.counts = table.concat(totals), false
+  st.patch, st.patch_at = st.area, 0
+end
+
 -- usage also keeps in st: k, the sub-window of now; e, the time since it began, in n-ths of a ms; was, the sub-window of the
--- newest charge; and the units of the oldest sub-window (oldest), of all others (rest), and of k (current).
+-- newest charge, and before, the total after it; total, that of k; and the units of the oldest sub-window (oldest), of all
+-- others (rest), and of k (current).
 function counter.usage(st, rec, strict)
   local n, window, now = st.buckets, st.window, rec.now
   local e = now * n
-  local k = floor(e / window)
-  local was, rest = floor(st.last * n / window), st.used
-  if k - was > n then
-    rest = 0
-  else
-    for j = was - n, k - n - 1 do rest = rest - held(st, j, k - n) end
+  local k, was = floor(e / window), floor(st.last * n / window)
+  local total, oldest, rest, newest = 0, 0, 0, 0
+  if k - was <= n then
+    if st.counts then sum_up(st, was) end
+    newest = total_after(st, was - 1, 3)
+    total = total_after(st, was, 2)
+    newest = (total - newest) % WRAP
+    if k == was then
+      rest = (total - total_after(st, k - n, 1)) % WRAP
+      oldest = st.used - rest
+    else
+      oldest = total_after(st, k - n - 1, 2)
+      rest = total_after(st, k - n, 1)
+      oldest, rest = (rest - oldest) % WRAP, (total - rest) % WRAP
+    end
+    if oldest < 0 or oldest + rest > st.used then record.damaged(rec.key, 'counters that do not add up') end
   end
-  local oldest = k - n <= was and held(st, k - n, k - n) or 0
-  local newest = was >= k - n and held(st, was, was) or 0
-  rest = rest - oldest
-  if rest < 0 then record.damaged(rec.key, 'counters that do not add up') end
   st.k, st.e, st.was, st.oldest, st.rest, st.current = k, e % window, was, oldest, rest, was == k and newest or 0
-  st.reported_last, st.reported_newest = st.last, newest
+  st.before, st.total, st.reported_last, st.reported_newest = total, total, st.last, newest
   if oldest == 0 or strict then return oldest + rest end
   return floor(oldest * (window - e % window) / window) + rest
 end
@@ -53,50 +87,51 @@ local function lighter(window, oldest, left, e)
   return e
 end
 
--- room_at goes through the sub-windows to come; after n + 1 of them nothing counts.
-function counter.room_at(st, rec, _, most, strict)
-  local n, window, k, e, oldest, rest = st.buckets, st.window, st.k, st.e, st.oldest, st.rest
-  for _ = 0, n + 1 do
-    local left = most - rest
-    if left >= 0 then
-      if oldest <= left then return ceil((k * window + e) / n) end
-      if not strict then
-        e = lighter(window, oldest, left, e)
-        if e < window then return ceil((k * window + e) / n) end
-      end
-    end
-    k, e = k + 1, 0
-    if k - n == st.k then oldest = st.current elseif k - n > st.was then oldest = 0 else oldest = held(st, k - n, st.was) end
-    rest = rest - oldest
-  end
-  record.damaged(rec.key, 'counters that do not add up')
+-- rest_at returns the units of all sub-windows but the oldest when k is the newest.
+local function rest_at(st, k)
+  local from, total, size = k - st.buckets, st.total, (st.buckets + 1) * BYTES
+  if from >= st.was then return (total - st.before) % WRAP end
+  local s, at = record.bytes(st, 0, size, size)
+  return (total - unpack('>I5', s, at + from % (st.buckets + 1) * BYTES)) % WRAP
 end
 
--- cleared returns an area in which the counters of the sub-windows from..to, which may be all of them, are 0.
-local function cleared(s, n, from, to)
-  if to - from >= n then return zeros('\0', (n + 1) * BYTES) end
-  while from <= to do -- at most twice: the ring wraps around once
-    local slot = from % (n + 1)
-    local run = min(to - from, n - slot) + 1
-    s = sub(s, 1, slot * BYTES) .. zeros('\0', run * BYTES) .. sub(s, (slot + run) * BYTES + 1)
-    from = from + run
+-- room_at searches for the first sub-window at which the rest leaves room. There is room before it ends, or when it ends: by then
+-- the oldest is gone, and the next one is a part of that rest.
+function counter.room_at(st, rec, _, most, strict)
+  local n, window, k, e, oldest, rest = st.buckets, st.window, st.k, st.e, st.oldest, st.rest
+  if most < 0 then record.damaged(rec.key, 'counters that do not add up') end
+  if rest > most then
+    local high, before = k + n, rest -- before is the rest one sub-window before k
+    k, e, rest = k + 1, 0, 0
+    while k < high do
+      local mid = floor((k + high) / 2)
+      local left = rest_at(st, mid)
+      if left <= most then high, rest = mid, left else k, before = mid + 1, left end
+    end
+    oldest = before - rest
   end
-  return s
+  if oldest > most - rest then
+    if not strict then e = lighter(window, oldest, most - rest, e) end
+    if strict or e >= window then k, e = k + 1, 0 end
+  end
+  return ceil((k * window + e) / n)
 end
 
 function counter.charge(st, rec, _, more)
-  local n, k = st.buckets, st.k
-  local offset = k % (n + 1) * BYTES
+  local n, k, was, packed = st.buckets, st.k, st.was, pack('>I5', st.total)
+  local from = k == was and k or was + 1 -- the totals from here to k change
   st.reported_last, st.reported_newest = rec.now, st.current
+  st.total = (st.total + more) % WRAP
   st.current, st.rest = st.current + more, st.rest + more
   st.used = st.oldest + st.rest
-  local packed = pack('>I5', st.current)
-  if k == st.was and not st.area then
-    st.patch, st.patch_at = packed, offset
-  else
-    local s = cleared(st.area or record.area(st), n, st.was + 1, k)
-    st.area = sub(s, 1, offset) .. packed .. sub(s, offset + BYTES + 1)
+  local slot, run, now = from % (n + 1), k - from, pack('>I5', st.total)
+  if st.area or slot + run > n then
+    local s = filled(st.area or record.area(st), n, from, k, packed)
+    local offset = k % (n + 1) * BYTES
+    st.area = sub(s, 1, offset) .. now .. sub(s, offset + BYTES + 1)
     if n > 1 then st.patch, st.patch_at = st.area, 0 end
+  else
+    st.patch, st.patch_at = rep(packed, run) .. now, slot * BYTES
   end
 end
 
@@ -106,12 +141,12 @@ function counter.matters_until(st)
 end
 
 -- What straight passes to room_at.
-local pair = { buckets = 1, window = 0, k = 0, e = 0, was = 0, oldest = 0, rest = 0, current = 0 }
+local pair = { buckets = 1, window = 0, k = 0, e = 0, oldest = 0, rest = 0 }
 
 -- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local n, window, limit, needs, strict = q.buckets, q.windows[i], q.limits[i], q.needs, q.strict
-  local stop, last, calls, rest, oldest, current, newest = begin, 0, 0, 0, 0, 0, 0
+  local stop, last, calls, rest, oldest, current, newest, total = begin, 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
     if n == 1 then
       last, calls, oldest, newest = unpack('>I6I4I5I5', s, at)
@@ -119,9 +154,10 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       stop = begin + (n + 1) * BYTES
       if stop > #s + 1 then return end
       last, calls, rest = unpack('>I6I4I6', s, at)
+      if rest < TOTALS then return end -- counts of an earlier version
     end
     if last > now then
-      if q.only_by_clock or last > clock + lib.layout.YEAR then return end
+      if q.only_by_clock or last > clock + layout.YEAR then return end
       now = last
     end
   end
@@ -136,12 +172,18 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     if was % 2 == 0 then oldest, newest = newest, oldest end
     if moves then oldest = newest else rest, current = newest, newest end
   else
-    for j = was - n, k - n - 1 do rest = rest - unpack('>I5', s, begin + j % (n + 1) * BYTES) end
-    oldest = unpack('>I5', s, begin + (k - n) % (n + 1) * BYTES)
-    newest = was == k - n and oldest or unpack('>I5', s, begin + was % (n + 1) * BYTES)
-    if not moves then current = newest end
-    rest = rest - oldest
-    if rest < 0 then return end
+    local slots, all = n + 1, rest - TOTALS
+    total = unpack('>I5', s, begin + was % slots * BYTES)
+    newest = (total - unpack('>I5', s, begin + (was - 1) % slots * BYTES)) % WRAP
+    rest = unpack('>I5', s, begin + (k + 1) % slots * BYTES)
+    if moves then
+      oldest = (rest - unpack('>I5', s, begin + k % slots * BYTES)) % WRAP
+      rest = (total - rest) % WRAP
+    else
+      rest, current = (total - rest) % WRAP, newest
+      oldest = all - rest
+    end
+    if oldest < 0 or oldest + rest > all then return end
   end
   local used = rest
   if oldest > 0 then used = used + (strict and oldest or floor(oldest * (window - e) / window)) end
@@ -159,10 +201,10 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     newest, current, last = current, current + units, now
     if n > 1 then
       local slot = k % (n + 1) * BYTES
-      area = sub(s, begin, stop - 1)
-      if moves then area = cleared(area, n, was + 1, k) end
-      area = sub(area, 1, slot) .. pack('>I5', current) .. sub(area, slot + BYTES + 1)
-      fields = pack('>I6I4I6', now, calls, oldest + rest + units)
+      area = s == '' and rep('\0', (n + 1) * BYTES) or sub(s, begin, stop - 1)
+      if moves and s ~= '' then area = filled(area, n, was + 1, k, pack('>I5', total)) end
+      area = sub(area, 1, slot) .. pack('>I5', (total + units) % WRAP) .. sub(area, slot + BYTES + 1)
+      fields = pack('>I6I4I6', now, calls, oldest + rest + units + TOTALS)
       if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
     else
       local even, odd = oldest, current
@@ -174,7 +216,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   if granted == requests or limit >= used + units + needs then
     if q.cost == 0 and granted > 0 then granted = requests end
   else -- find when there is room for one more
-    pair.window, pair.k, pair.e, pair.was, pair.oldest, pair.rest, pair.current = window, k, e, k, oldest, current, current
+    pair.window, pair.k, pair.e, pair.oldest, pair.rest = window, k, e, oldest, current
     room = counter.room_at(pair, nil, 0, limit - needs, strict)
   end
   local ends = n == 1 and (k + 2) * window or ceil((k + n + 1) * window / n)

@@ -30,11 +30,13 @@ local layout = {
   HEAD_BYTES = 3,
   NAME_BYTES = 13,          -- the first 8 name the state, the other 5 are the limit
   ENTRY_BYTES = 12,         -- of an entry of an RL.SLIDE log: ms 6, running total 6
-  COUNTER_BYTES = 5,        -- of one counter of RL.COUNTER
+  COUNTER_BYTES = 5,        -- of one sub-window of RL.COUNTER
   CELL_BYTES = 21,          -- of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
   SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
-  WRAP = 281474976710656,   -- running totals are kept modulo 2^48
+  WRAP = 281474976710656,   -- running totals of a log are kept modulo 2^48
+  COUNTER_WRAP = 2 ^ 40,    -- those of RL.COUNTER
+  TOTALS = 2 ^ 47,          -- is added to an RL.COUNTER's used: its area has totals. Earlier versions stored counts, and not this
 
   -- Offsets in the fields of a state, counted from 0: of slots in a log and in held units, and of ending and summary in a lease
   -- record.
@@ -81,11 +83,16 @@ layout.FIELDS = {
         st.newest)
     end,
   },
-  -- used: the units in all counters. The area has buckets + 1 counters; that of sub-window k is in slot k % (buckets + 1).
+  -- used: the units in all sub-windows. The area has buckets + 1 totals; that of sub-window k is in slot k % (buckets + 1).
+  -- counts, in memory: it has counts instead.
   [layout.COUNTER] = {
     bytes = 16,
-    read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
-    write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
+    read = function(st, s, at)
+      local used
+      st.last, st.rate, used = unpack('>I6I4I6', s, at)
+      st.used, st.counts = used % layout.TOTALS, used > 0 and used < layout.TOTALS
+    end,
+    write = function(st) return pack('>I6I4I6', st.last, st.rate, st.counts and st.used or st.used + layout.TOTALS) end,
   },
   -- drained, beyond: the ms, and the ns beyond it, at which all charged units have drained. interval: ns between units.
   -- The window is 0.
@@ -96,8 +103,12 @@ layout.FIELDS = {
   },
 }
 
--- The fields of RL.FIXED are the same as those of RL.COUNTER. used: the units in the window of last.
-layout.FIELDS[layout.FIXED] = layout.FIELDS[layout.COUNTER]
+-- The fields of RL.FIXED. used: the units in the window of last.
+layout.FIELDS[layout.FIXED] = {
+  bytes = 16,
+  read = function(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end,
+  write = function(st) return pack('>I6I4I6', st.last, st.rate, st.used) end,
+}
 
 -- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area. ending: the
 -- last ms at which the lease record matters. summary: see lease.lua. A lease record is not charged: last and rate stay 0.
@@ -131,16 +142,28 @@ local HELD = {
 layout.HOLDABLE = { layout.SLIDE, layout.COUNTER, layout.FIXED, layout.CONCURRENCY }
 for _, kind in ipairs(layout.HOLDABLE) do layout.FIELDS[layout.HOLDS + kind] = HELD end
 
--- An RL.COUNTER with one sub-window stores its two counters, even and odd, among its fields and has no stored area. In memory
--- the two counters are its area.
+-- An RL.COUNTER with one sub-window stores two counts among its fields, of the even and of the odd sub-window, and has no stored
+-- area. In memory the two totals are its area.
 local PAIR = {
   bytes = 20,
   read = function(st, s, at)
-    local even, odd = unpack('>I5I5', s, at + 10)
-    st.last, st.rate, st.area = unpack('>I6I4c10', s, at)
-    st.used = even + odd
+    local last, calls, even, odd = unpack('>I6I4I5I5', s, at)
+    local total = even + odd
+    if math.floor(last / st.window) % 2 == 0 then even = total else odd = total end
+    st.last, st.rate, st.used = last, calls, total
+    st.area = pack('>I5I5', even % layout.COUNTER_WRAP, odd % layout.COUNTER_WRAP)
   end,
-  write = function(st) return pack('>I6I4c10', st.last, st.rate, st.area) end,
+  write = function(st)
+    local even, odd = unpack('>I5I5', st.area)
+    if math.floor(st.last / st.window) % 2 == 0 then
+      even = (even - odd) % layout.COUNTER_WRAP
+      odd = st.used - even
+    else
+      odd = (odd - even) % layout.COUNTER_WRAP
+      even = st.used - odd
+    end
+    return pack('>I6I4I5I5', st.last, st.rate, even, odd)
+  end,
 }
 
 -- fields_of returns the fields of a kind of state.
