@@ -363,6 +363,51 @@ func TestBoundsOfHoldsAndIDs(t *testing.T) {
 	}
 }
 
+// A key that has all ids that it can have refuses others without writing, and looks only at some of its ids.
+func TestRefusedIDsAreCheap(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t)
+	request := func(i int) *engine.Request { return once(asking(limit.Fixed, 1, 1_000_000, 600_000), strconv.Itoa(i)) }
+	h.many(engine.MaxIDs, request, false)
+	h.server.Do("CONFIG", "RESETSTAT")
+	for i := range 10 {
+		require.Equal(t, engine.ErrIDs, h.refused(request(-1-i)))
+	}
+	require.NotContains(t, h.server.Do("INFO", "commandstats"), "cmdstat_hset")
+	before := h.cpu()
+	for i := range 100 {
+		require.Equal(t, engine.ErrIDs, h.refused(request(-1-i)))
+	}
+	refused := h.cpu() - before
+	before = h.cpu()
+	h.many(100, request, false)
+	require.Less(t, refused, 30*(h.cpu()-before), "requests whose ids are known")
+}
+
+// The ids of a bucket are bounded, so that a client that chooses digests does not make those of others dear.
+func TestIDsOfOneBucketAreBounded(t *testing.T) {
+	t.Parallel()
+	h := startHolder(t)
+	next := 0
+	request := func() *engine.Request { // all ids are in one bucket
+		for {
+			next++
+			if r := once(slide(1, 1_000_000, 60_000), strconv.Itoa(next)); r.Hold.ID[0]&15 == 0 && r.Hold.ID[1] == 0 {
+				return r
+			}
+		}
+	}
+	for range 96 {
+		h.admit(request())
+	}
+	before := h.kept()
+	require.Len(t, before.ids, 2)
+	require.Equal(t, engine.ErrIDs, h.refused(request()))
+	require.EqualValues(t, 1, h.admit(once(slide(1, 1_000_000, 60_000), "another bucket")).Granted)
+	h.at = 60_001
+	require.EqualValues(t, 1, h.admit(request()).Granted)
+}
+
 // A final cost above the held units is charged in full, up to what a window can count.
 func TestOverrunIsCharged(t *testing.T) {
 	t.Parallel()

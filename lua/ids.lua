@@ -11,15 +11,20 @@
 --   n       a field: the number of entries of each kind 3 each, the ms at which the hash expires 6, the ms of the newest
 --           request that changed an id 6
 --
--- Expired entries are dropped when their bucket is written. So an id costs two Redis calls, however many ids there are.
+-- Expired entries are dropped when their bucket is written. So an id costs two Redis calls, however many ids there are. The ids
+-- of a bucket are bounded, too: with as many ids of all kinds as a key can have, digests that nobody has chosen leave all buckets
+-- below this bound.
 local lib = ...
 
-local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.sub
+local call, unpack, pack, sub, find = redis.call, struct.unpack, struct.pack, string.sub, string.find
 local max = math.max
 local layout, record = lib.layout, lib.record
 local BUCKETS, FRONT, HOLD, COUNTS = 4096, 23, 12, '>I3I6I6I6'
-local SLICE = 256  -- buckets that are swept at once
+local DIGEST = 14  -- bytes of the digest in an entry
+local SLICE = 4    -- buckets that are swept at once
+local LOOKS = 64   -- entries after which a sweep ends
 local MOST = 65536 -- ids of one kind
+local CROWD = 96   -- ids in one bucket
 local NAMES = { 'ids', 'reservations', 'leases' }
 local YEAR, WRAP, SHIFT, ONCE, LEASE = layout.YEAR, layout.WRAP, layout.SHIFT, 1, 3
 local ids = { ONCE = ONCE, LEASE = LEASE } -- kinds
@@ -32,22 +37,25 @@ lib.ids = ids
 --   found             the request and the first reply, if the id is known, else false
 --   till, release, ttl, settled
 --                     if the id is known, the other fields of its entry
+--   crowded           whether its bucket has no room for another id
 -- Only this file uses the key (record_key), its hash, the bucket and the digest of the id, the other entries in its bucket
 -- (others), and the ms at which the hash expires (ending).
-local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0 }
+local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0, crowded = false }
 local record_key, hash, bucket, digest, others, ending = '', '', '', '', '', 0
 ids.id = id
 
--- sift returns a bucket's entries without those that have expired at now. If the bucket is the id's own, it also removes the
--- id's entry, and reads it into memory unless it has expired. It subtracts what it removes from the counts.
+-- sift returns a bucket's entries without those that have expired at now, and how many it had. If the bucket is the id's own, it
+-- also removes the id's entry, and reads it into memory unless it has expired. It subtracts what it removes from the counts.
 local function sift(s, now, own)
   if #s > layout.BUCKET_BYTES then record.damaged(record_key, 'a bucket of ' .. #s .. ' bytes of ids') end
-  local at, from, left = 1, 1, ''
+  local at, from, left, count, place = 1, 1, '', 0, own and find(s, digest, 1, true)
   while at <= #s do
-    local d, k, till, bytes = unpack('>c14BI6I2', s, at)
-    local stop = at + FRONT + bytes
+    local till, bytes = unpack('>I7I2', s, at + DIGEST)
+    local k, stop = (till - till % WRAP) / WRAP, at + FRONT + bytes
+    till = till - k * WRAP
     if not id[k] or stop > #s + 1 then record.damaged(record_key, 'ids that end within themselves') end
-    local mine = own and d == digest and k == id.kind
+    if place and place < at then place = find(s, digest, at, true) end
+    local mine = place == at and k == id.kind
     if mine or till <= now then
       if at > from then left = left .. sub(s, from, at - 1) end
       from, id[k] = stop, max(id[k] - 1, 0)
@@ -60,14 +68,15 @@ local function sift(s, now, own)
         id.found, id.till = sub(s, begin, stop - 1), till
       end
     end
-    at = stop
+    at, count = stop, count + 1
   end
-  return from < at and left .. sub(s, from) or left
+  return from < at and left .. sub(s, from) or left, count
 end
 
 -- open reads what is stored about an id into memory.
 function ids.open(key, kind, field, rest_of_digest, clock)
   record_key, hash, bucket, digest, others, id.kind, id.found = key, key .. '%i', field, rest_of_digest, '', kind, false
+  id.crowded = false
   local got = call('HMGET', hash, 'n', bucket)
   local n, s, count = got[1], got[2]
   if n then
@@ -77,7 +86,10 @@ function ids.open(key, kind, field, rest_of_digest, clock)
   else
     id[1], id[2], id[3], ending, id.last = 0, 0, 0, 0, 0
   end
-  if s then others = sift(s, clock, true) end
+  if s then
+    others, count = sift(s, clock, true)
+    id.crowded = count >= CROWD and #others == #s
+  end
 end
 
 -- record opens the key's record at the clock, or at the newest change of an id if that is later. The id may have expired by
@@ -90,26 +102,30 @@ end
 
 local function counted() return pack(COUNTS, id[1], id[2] * SHIFT + id[3], ending, id.last) end
 
--- sweep drops the expired entries of the id's bucket and of the buckets after it.
+-- sweep drops the expired entries of the id's bucket and of some buckets after it. It writes nothing if none has expired.
 local function sweep(now)
-  local fields, set, first = {}, { bucket, others }, unpack('>I2', bucket)
+  local fields, set, first, looks = {}, { bucket, others }, unpack('>I2', bucket), 0
   for i = 1, SLICE do fields[i] = pack('>I2', (first + i) % BUCKETS) end
   for i, s in ipairs(call('HMGET', hash, _G.unpack(fields))) do
-    local left = s and sift(s, now)
-    if s and #left < #s then set[#set + 1], set[#set + 2] = fields[i], left end
+    if s and looks < LOOKS then
+      local left, count = sift(s, now)
+      looks = looks + count
+      if #left < #s then set[#set + 1], set[#set + 2] = fields[i], left end
+    end
   end
-  call('HSET', hash, 'n', counted(), _G.unpack(set))
+  if #set > 2 then call('HSET', hash, 'n', counted(), _G.unpack(set)) end
 end
 
+-- many reports whether the key may have as many ids of the kind as it can have. It does not count leases, which have cells that
+-- count.
+local function many() return id[id.kind] >= MOST and id.kind ~= LEASE end
+
 -- full reports whether there may be no room for another id.
-function ids.full()
-  return id[id.kind] >= MOST and id.kind ~= LEASE or #others > layout.BUCKET_BYTES - 1024 -- leases have cells that count
-end
+function ids.full() return id.crowded or many() end
 
 -- admits raises an error if there is no room for another id.
 function ids.admits(now)
-  if not ids.full() then return end
-  sweep(now)
+  if many() and not id.crowded then sweep(now) end
   if ids.full() then error({ err = 'ERR too many ' .. NAMES[id.kind] .. ' for this key' }) end
 end
 
