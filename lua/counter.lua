@@ -9,7 +9,7 @@
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local max, min, floor, ceil, rep = math.max, math.min, math.floor, math.ceil, string.rep
+local max, min, floor, ceil, rep = math.max, math.min, math.floor, math.ceil, lib.layout.rep
 local layout, record, rate_at, charged = lib.layout, lib.record, lib.rate.at, lib.rate.charged
 local BYTES, WRAP, TOTALS = layout.COUNTER_BYTES, layout.COUNTER_WRAP, layout.TOTALS
 local FIELDS = layout.FIELDS[layout.COUNTER].bytes

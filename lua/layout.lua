@@ -65,6 +65,13 @@ local layout = {
 }
 lib.layout = layout
 
+-- rep returns n copies of s, like string.rep, which takes a step for each copy.
+function layout.rep(s, n)
+  local all, size = n > 0 and s or '', #s * n
+  while #all < size do all = all .. all end
+  return string.sub(all, 1, size)
+end
+
 -- FIELDS describes the fields of a state, by kind: bytes is their size, read sets them in a state's table from s at an index,
 -- and write packs them. If the state's area has slots, slot is the size of one.
 layout.FIELDS = {

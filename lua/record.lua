@@ -90,6 +90,12 @@ local function windowed(kind, buckets, window)
   return window >= 1 and window <= YEAR and (kind ~= COUNTER or buckets >= 1 and buckets <= min(window, layout.BUCKETS))
 end
 
+-- blank returns a state without fields.
+local function blank(kind, buckets, window)
+  return { kind = kind, buckets = buckets, window = window, limit = 0, last = 0, rate = 0, begin = 0, area = false,
+    patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false }
+end
+
 -- directory_of returns a table of what a record's directory determines:
 --   text, bytes, count  the directory itself, its size and the number of states
 --   head, inline, last  the bytes of directory and fields together, the inline size, and the latter minus 1 as text
@@ -121,7 +127,7 @@ local directory_of = record.cache(1000, function(s, key)
     end
     held = held or kind > HOLDS
     d.kinds[i], d.limits[i], d.at[i] = kind, limit, at
-    d.states[i] = record.clean(record.state(kind, buckets, window))
+    d.states[i] = blank(kind, buckets, window)
     d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), KEPT[kind] and KEPT[kind] * window or 2 ^ 50
     d.lives[i] = kind == SLIDE and window or 0
     d.slots[i], d.counters[i] = fields.slot or false, layout.counters_bytes(kind, buckets)
@@ -180,11 +186,10 @@ local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 --   block, from       bytes that were read of a patched record, and the index in the record at which they begin
 --   held, asked       the state of its window's held units, and whether the request is about it, see holds.weigh
 function record.state(kind, buckets, window)
-  local st = { kind = kind, buckets = buckets, window = window, limit = 0, last = 0, rate = 0, begin = 0, area = false,
-    patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false }
+  local st = blank(kind, buckets, window)
   if kind ~= layout.CONCURRENCY then -- whose states have no fields
     layout.fields_of(kind, buckets).read(st, ZEROS, 1)
-    st.area = st.area or string.rep('\0', layout.area_bytes(st))
+    st.area = st.area or layout.rep('\0', layout.area_bytes(st))
   end
   return st
 end
@@ -386,7 +391,7 @@ local function compose()
     if st.kind == SLIDE then
       local room = math.floor(st.count / 8) + 8
       st.slots = st.count + room
-      pieces[count + 1 + i] = pieces[count + 1 + i] .. string.rep('\0', room * ENTRY)
+      pieces[count + 1 + i] = pieces[count + 1 + i] .. layout.rep('\0', room * ENTRY)
     end
   end
   fields()
