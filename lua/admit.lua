@@ -32,7 +32,7 @@ function by_id.take(rec, q, states, units)
   ids.admits(rec.now)
   if id.kind == ONCE then return lib.charge(rec, q, states, units) end
   holds.admits(q, states)
-  id.till = holds.deadline(rec.now, ttl)
+  id.till = holds.deadline(rec.now, ttl, holds.crowded(q))
   holds.add(rec, q, id.till, units, release == 1, states)
   return true
 end
@@ -47,7 +47,7 @@ function by_id.renew(rec, lasts, slots)
   local q = by_id.first_spec()
   if slots then q = spec.of(sub(q.text, 1, -6) .. pack('>I5', slots)) end
   if not holds.still_held(q, id.till, q.cost, true) then return end
-  local was, till = record.ends(), holds.deadline(rec.now, lasts)
+  local was, till = record.ends(), holds.deadline(rec.now, lasts, holds.crowded(q))
   holds.add(rec, q, till, q.cost, true) -- before the old one is removed: a window without holds counts lapsed ones from 0
   holds.remove(rec, q, id.till, q.cost, true)
   record.save(was)
@@ -85,8 +85,9 @@ function lib.admit_one(key, clock, spec_text, text)
     if id.kind == ONCE then
       reply, now = lib.entry(q, key, clock, clock)
     else
-      id.till = holds.deadline(clock, ttl)
-      reply, now = fast_holds.reserve(q, id.till, release == 1, key, clock), clock
+      local till
+      reply, till = fast_holds.reserve(q, ttl, release == 1, key, clock)
+      now, id.till = clock, till or id.till
       if reply then reply = pack('>I7', clock) .. reply end
     end
   end

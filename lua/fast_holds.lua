@@ -168,9 +168,9 @@ local function reported(q, newest)
   return holds.reported(q.kind, q.windows[1], q.limits[1], newest, forgets and 0 or latest, forgets and latest or 0)
 end
 
--- reserve holds units until the deadline `till`, if there is room. It returns the reply of an entry, see decide.lua. It returns
+-- reserve holds units for ttl ms, if there is room. It returns the reply of an entry, see decide.lua, and the deadline if it holds them. It returns
 -- nothing, and has written nothing, if the slow path has to decide.
-function fast_holds.reserve(q, till, release, key, clock)
+function fast_holds.reserve(q, ttl, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost
   if release then bound = q.limits[1] - units elseif units > most then bound = ANY end
@@ -183,6 +183,7 @@ function fast_holds.reserve(q, till, release, key, clock)
     if count == 0 then return pack('>I8I6I6I6I6', rated, used, room, newest, 0) end
     return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, rated, used, room, newest, 0)
   end
+  local till = holds.deadline(clock, ttl, count >= holds.CROWD)
   local at, had, in_cell = seek(till)
   if long and not form.held then return end
   calls = rate.charged(clock, last, calls, clock)
@@ -190,7 +191,7 @@ function fast_holds.reserve(q, till, release, key, clock)
   if in_cell == 0 then count, soonest = count + 1, count > 0 and min(soonest, till) or till end
   local expires = max(matters_until(q, latest), ending)
   if not write(q, key, at, in_cell > 0, cell_of(till, had + q.cost, in_cell + 1), expires) then return end
-  return pack('>I4I7I6I12I6', layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0)
+  return pack('>I4I7I6I12I6', layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0), till
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the

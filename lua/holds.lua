@@ -11,9 +11,14 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, zeros = math.max, math.min, math.floor, string.rep
 local layout, record, rate, slide = lib.layout, lib.record, lib.rate, lib.slide
 local HOLDS, SLIDE, CONCURRENCY, CELL = layout.HOLDS, layout.SLIDE, layout.CONCURRENCY, layout.CELL_BYTES
+local NO_CELL = zeros('\0', CELL)
 local SPARE = 16 -- spare cells in the area of a patched record
 local MOST_LEASES = 65536 -- of RL.ACQUIRE on one key
-local holds = { MOST = 16384 } -- the most holds of a window, except of RL.ACQUIRE
+local FINE, COARSE = 6, 3 -- deadlines are rounded up by at most 2^-6 of the TTL; by 2^-3 in a crowded window
+local holds = {
+  MOST = 16384, -- the most holds of a window, except of RL.ACQUIRE
+  CROWD = 160,  -- a window with as many cells is crowded: more than holds with one TTL make
+}
 lib.holds = holds
 
 -- CONCURRENCY as an algorithm: nothing is charged.
@@ -23,10 +28,21 @@ holds.nothing = {
   matters_until = function() return 0 end,
 }
 
--- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64.
-function holds.deadline(now, ttl)
-  local _, digits = math.frexp(max(ttl, 64)) -- binary digits of ttl
-  return now + ttl + -(now + ttl) % 2 ^ (digits - 7)
+-- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64, or ttl/8 in a
+-- crowded window.
+function holds.deadline(now, ttl, crowded)
+  local bits = crowded and COARSE or FINE
+  local _, digits = math.frexp(max(ttl, 2 ^ bits)) -- binary digits of ttl
+  return now + ttl + -(now + ttl) % 2 ^ (digits - bits - 1)
+end
+
+-- crowded reports whether any window of a spec is crowded.
+function holds.crowded(q)
+  for i = 1, q.count do
+    local st = record.find(HOLDS + q.kind, q.buckets, q.windows[i])
+    if st and st.cells >= holds.CROWD then return true end
+  end
+  return false
 end
 
 local function cells(st) return sub(record.area(st), 1, st.cells * CELL) end
@@ -76,15 +92,26 @@ local seek = holds.seek
 
 -- change adds units and holds to the cell of a deadline; negative numbers remove them.
 local function change(st, rec, deadline, charge, release, n)
-  local s = cells(st)
-  local at, charged, released, held = seek(s, 1, st.cells, deadline)
-  local rest = sub(s, at + (held > 0 and CELL or 0))
+  local s, begin, size = nil, 1, st.cells * CELL
+  local whole = rec.inline or st.area or st.patch or size == 0
+  if whole then s = cells(st) else s, begin = record.bytes(st, 0, size, size) end
+  local at, charged, released, held = seek(s, begin, st.cells, deadline)
+  local rest, cell = at + (held > 0 and CELL or 0), ''
   charged, released, held = charged + charge, released + release, held + n
   st.charge, st.release, st.holds = st.charge + charge, st.release + release, st.holds + n
   if min(charged, released, held, st.charge, st.release, st.holds) < 0 or held == 0 and charged + released > 0 then
     record.damaged(rec.key, 'holds that do not add up')
   end
-  keep(st, rec, sub(s, 1, at - 1) .. (held > 0 and pack('>I6I6I6I3', deadline, charged, released, held) or '') .. rest)
+  if held > 0 then cell = pack('>I6I6I6I3', deadline, charged, released, held) end
+  local longer = #cell - (rest - at) -- bytes
+  if whole or size + longer > st.slots * CELL then
+    keep(st, rec, sub(s, begin, at - 1) .. cell .. sub(s, rest, begin + size - 1))
+  else
+    if longer ~= 0 then cell = cell .. sub(s, rest, begin + size - 1) end
+    if longer < 0 then cell = cell .. NO_CELL end
+    st.patch, st.patch_at, st.cells = cell, at - begin, st.cells + longer / CELL
+    if at == begin then st.next = st.cells > 0 and unpack('>I6', cell) or 0 end
+  end
   if n > 0 then
     if charge > 0 then st.last_charge = max(st.last_charge, deadline) else st.last_release = max(st.last_release, deadline) end
   elseif charged == 0 and st.last_charge == deadline or released == 0 and st.last_release == deadline then
@@ -224,18 +251,38 @@ function holds.weigh(rec, q, states, uses, strict)
   end
 end
 
--- ends returns the moments at which held units end, in order, and the units still held from each of them on. Index 0 is now.
-local function ends(st, rec, newest)
-  local s, list = cells(st), {}
-  for at = 1, #s, CELL do
-    local deadline, charge, release = unpack('>I6I6I6', s, at)
-    if release > 0 then list[#list + 1] = { deadline, release } end
-    if charge > 0 then list[#list + 1] = { counts_until(st, deadline, newest) + 1, charge } end
+local moments, rest = {}, {} -- see ends
+
+-- ends finds the moments at which held units end, in order, until at most `enough` are left, and the units still held from
+-- each of them on. Index 0 is now. It returns the index of the last moment.
+local function ends(st, rec, newest, enough)
+  local s, stop = cells(st), st.cells * CELL
+  local count, left, at, upto = 0, st.charge + st.release, 1, 1 -- at: the next cell to charge, upto: to release
+  local from, charge, till, release, over, _ = 0, 0, 0, 0, math.huge
+  moments[0], rest[0] = rec.now, left
+  while left > enough do
+    while charge == 0 do
+      if at > stop or st.charge == 0 then from, charge = over, 1 else
+        from, charge = unpack('>I6I6', s, at)
+        if charge > 0 then from = counts_until(st, from, newest) + 1 end
+        at = at + CELL
+      end
+    end
+    while release == 0 do
+      if upto > stop or st.release == 0 then till, release = over, 1 else
+        till, _, release = unpack('>I6I6I6', s, upto)
+        upto = upto + CELL
+      end
+    end
+    local moment = min(from, till)
+    if moment == over then break end
+    if from == moment then left, charge = left - charge, 0 end
+    if till == moment then left, release = left - release, 0 end
+    count = count + 1
+    moments[count], rest[count] = moment, left
   end
-  if st.charge > 0 and st.release > 0 then table.sort(list, function(a, b) return a[1] < b[1] end) end
-  local moments, rest = { [0] = rec.now }, { [0] = st.charge + st.release }
-  for i, e in ipairs(list) do moments[i], rest[i] = e[1], rest[i - 1] - e[2] end
-  return moments, rest
+  moments[count + 1] = over
+  return count
 end
 
 -- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Charged and held
@@ -243,14 +290,14 @@ end
 function holds.room_at(st, rec, over, most, strict)
   local algorithm = lib.algorithms[st.kind]
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
-  local moments, rest = ends(st.held, rec, st.newest)
-  local used = most + over - rest[0]
+  local used = most + over - st.held.charge - st.held.release
+  local count = ends(st.held, rec, st.newest, most - used)
   local function room(i) -- when the charged units leave room beside the units held from the i-th moment on
     local left = most - rest[i]
     if used <= left then return 0 end
     return left < 0 and math.huge or algorithm.room_at(st, rec, used - left, left, strict)
   end
-  local low, high = 0, #moments
+  local low, high = 0, count
   while low < high do
     local mid = floor((low + high) / 2)
     if room(mid) < moments[mid + 1] then high = mid else low = mid + 1 end

@@ -22,7 +22,7 @@ const (
 )
 
 var (
-	slotsTTL  = table.Arg{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "the lease ends after this time unless it is renewed; 1ms to 366d, default 30s, rounded up by at most 1/64"}
+	slotsTTL  = table.Arg{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "the lease ends after this time unless it is renewed; 1ms to 366d, default 30s, rounded up by at most 1/64, or 1/8 beside 160 deadlines"}
 	slotsKeys = "what has slots: 1 to 4096 arbitrary bytes. Slots do not affect what RL.SLIDE and other commands count for the same key"
 )
 

@@ -28,7 +28,7 @@ func reserve() Command {
 		Complexity: "O(W) with W the number of windows, independent of how many reservations are out",
 		Summary:    "Holds units as RL.SLIDE would charge them, until RL.SETTLE charges what was really used",
 		Args: []table.Arg{keyArg, pairs, cost, id,
-			{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "after this time a reservation that is not settled lapses; default 60s, at most the longest window, rounded up by at most 1/64"},
+			{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "after this time a reservation that is not settled lapses; default 60s, at most the longest window, rounded up by at most 1/64, or 1/8 beside 160 deadlines"},
 			{Name: "lapse", Type: "oneof", Token: "LAPSE", Optional: true, About: "what a lapse does", Args: []table.Arg{
 				{Name: "charge", Type: "pure-token", Token: "CHARGE", About: "the default: charges the units held, at the moment at which they lapse"},
 				{Name: "release", Type: "pure-token", Token: "RELEASE", About: "gives them back"},

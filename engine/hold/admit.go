@@ -111,7 +111,7 @@ func (b *Book) bound(now int64, c class, s *limit.Spec) error {
 // addHold holds the cost of r in all of its windows.
 func (b *Book) addHold(now int64, r *engine.Request) *holdRecord {
 	h := &holdRecord{
-		at: Deadline(now, r.Hold.TTL), units: r.Cost, ttl: r.Hold.TTL,
+		at: Deadline(now, r.Hold.TTL, b.crowded(&r.Spec)), units: r.Cost, ttl: r.Hold.TTL,
 		release: r.Hold.Release || r.Kind != limit.Slide, // only RL.SLIDE can charge units as of a past deadline
 		kind:    r.Kind, buckets: r.Buckets, windows: slices.Clone(r.Limits()),
 	}

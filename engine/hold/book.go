@@ -162,6 +162,14 @@ func (b *Book) window(st States, s *limit.Spec, w limit.Window) Window {
 	return view
 }
 
+// crowded reports whether any window of s is crowded.
+func (b *Book) crowded(s *limit.Spec) bool {
+	return slices.ContainsFunc(s.Limits(), func(w limit.Window) bool {
+		held := b.findWindow(s, w.Length)
+		return held != nil && len(held.list) >= crowd
+	})
+}
+
 // findWindow returns the window of s of that length if it has holds, else nil.
 func (b *Book) findWindow(s *limit.Spec, length int64) *heldWindow {
 	for _, w := range b.windows {

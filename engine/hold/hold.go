@@ -23,12 +23,20 @@ package hold
 
 import "math/bits"
 
+// crowd is the number of cells from which on a window is crowded. Holds with one TTL make fewer.
+const crowd = 160
+
 // Deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up to a multiple of the largest
-// power of two that is at most ttl/64. So all holds with a ttl from 2^n to 2^(n+1) have at most 129 deadlines.
-func Deadline(now, ttl int64) int64 {
+// power of two that is at most ttl/64; or ttl/8, if a window of the hold is crowded. So a window has few cells,
+// however many holds with however many TTLs are outstanding.
+func Deadline(now, ttl int64, crowded bool) int64 {
+	part := ttl / 64
+	if crowded {
+		part = ttl / 8
+	}
 	g := int64(1)
-	if ttl >= 128 {
-		g = 1 << (bits.Len64(uint64(ttl/64)) - 1)
+	if part > 1 {
+		g = 1 << (bits.Len64(uint64(part)) - 1)
 	}
 	return (now + ttl + g - 1) / g * g
 }

@@ -16,13 +16,16 @@ func TestDeadlineIsRoundedUpByAtMostA64th(t *testing.T) {
 		{base + 1, 60_000, base/512*512 + 60_416},
 		{0, 366 * 24 * 3600 * 1000, 31_675_383_808}, // of 2^28
 	} {
-		require.Equal(t, c.want, Deadline(c.now, c.ttl), "%+v", c)
+		require.Equal(t, c.want, Deadline(c.now, c.ttl, false), "%+v", c)
 	}
 	for ttl := int64(1); ttl < 1e11; ttl += ttl/7 + 1 {
 		for _, now := range []int64{base, base + 1, base + 77_777} {
-			d := Deadline(now, ttl)
+			d := Deadline(now, ttl, false)
 			require.GreaterOrEqual(t, d, now+ttl)
 			require.LessOrEqual(t, d, now+ttl+ttl/64, "ttl %d", ttl)
+			d = Deadline(now, ttl, true)
+			require.GreaterOrEqual(t, d, now+ttl)
+			require.LessOrEqual(t, d, now+ttl+ttl/8, "ttl %d", ttl)
 		}
 	}
 }
@@ -33,7 +36,7 @@ func TestCellsAreFewHoweverManyHoldsAreOut(t *testing.T) {
 		var c Cells
 		for i := range int64(16_384) {
 			now := base + i*least/16_384
-			c.Add(now, 1000, Deadline(now, least+(i*7919)%least), 1, i%2 == 0)
+			c.Add(now, 1000, Deadline(now, least+(i*7919)%least, false), 1, i%2 == 0)
 		}
 		require.LessOrEqual(t, len(c.list), 2*129, "TTLs from %d to %d ms", least, 2*least)
 		units, holds := c.Held(base)

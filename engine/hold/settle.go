@@ -47,7 +47,7 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: max(cost-h.units, 0)}
 	h.result = done
 	h.result.Again = true // of an equal request after this one
-	until := Deadline(now, h.ttl)
+	until := Deadline(now, h.ttl, false)
 	if e.class == slots {
 		until = now // the id is forgotten at once
 	}
@@ -74,7 +74,7 @@ func (b *Book) renew(st States, now int64, e *entry, ttl, under int64) (lapsed i
 	}
 	lapsed = b.Lapse(st, now)
 	from := h.at
-	h.at, h.ttl, h.windows[0].Limit = Deadline(now, ttl), ttl, under
+	h.at, h.ttl, h.windows[0].Limit = Deadline(now, ttl, b.crowded(&s)), ttl, under
 	for _, w := range h.windows {
 		cells := b.findWindow(&s, w.Length)
 		cells.Remove(from, h.units, h.release)

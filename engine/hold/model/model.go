@@ -92,10 +92,28 @@ func (k *Key) Now(clock int64, ids bool) int64 {
 // Changed returns the ms of the newest change of an id. What an engine knows of it is forgotten with the last id.
 func (k *Key) Changed() int64 { return k.changed }
 
-// Deadline returns when a hold lapses: steps of a power of two, at most a 64th of the TTL.
-func Deadline(now, ttl int64) int64 {
+// deadline returns when a hold in some windows lapses: steps of a power of two, at most a 64th of the TTL. If a window has 160
+// deadlines or more, at most an eighth.
+func (k *Key) deadline(now, ttl int64, kind limit.Kind, buckets int64, windows []limit.Window) int64 {
+	part := int64(64)
+	for _, w := range windows {
+		deadlines := map[int64]bool{}
+		for _, h := range k.holds {
+			if h.has(windowOf(kind, buckets, w)) {
+				deadlines[h.deadline] = true
+			}
+		}
+		if len(deadlines) >= 160 {
+			part = 8
+		}
+	}
+	return rounded(now, ttl, part)
+}
+
+// rounded returns a time in ttl ms, rounded up to steps of a power of two that are at most one part of so many of the TTL.
+func rounded(now, ttl, part int64) int64 {
 	step := int64(1)
-	for step*2*64 <= ttl {
+	for step*2*part <= ttl {
 		step *= 2
 	}
 	return int64(math.Ceil(float64(now+ttl)/float64(step))) * step
@@ -251,7 +269,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 		k.charge(now, h, s.Cost, 0)
 	default:
 		a.Lapsed = k.lapse(now)
-		h.ttl, h.deadline = with.TTL, Deadline(now, with.TTL)
+		h.ttl, h.deadline = with.TTL, k.deadline(now, with.TTL, h.kind, h.buckets, h.windows)
 		h.release = with.Release || s.Kind != limit.Slide
 		k.holds = append(k.holds, h)
 		for _, w := range h.windows {

@@ -37,7 +37,7 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 		k.charge(now, h, cost, over)
 	}
 	k.end(h)
-	h.settled, h.until = true, Deadline(now, h.ttl)
+	h.settled, h.until = true, rounded(now, h.ttl, 64)
 	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: over}
 	h.result = done
 	h.result.Again = true
@@ -62,7 +62,7 @@ func (k *Key) move(now int64, h *hold, ttl, slots int64) (lapsed int64) {
 	lapsed = k.lapse(now)
 	of := windowOf(h.kind, h.buckets, h.windows[0])
 	h.windows[0].Limit = slots
-	h.ttl, h.deadline = ttl, Deadline(now, ttl)
+	h.ttl, h.deadline = ttl, k.deadline(now, ttl, h.kind, h.buckets, h.windows)
 	h.until = h.deadline
 	k.last[of] = held{max(now, k.last[of].at), slots}
 	k.know(now, h)
