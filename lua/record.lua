@@ -93,7 +93,7 @@ end
 -- blank returns a state without fields.
 local function blank(kind, buckets, window)
   return { kind = kind, buckets = buckets, window = window, limit = 0, last = 0, rate = 0, begin = 0, area = false,
-    patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false }
+    patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false, tail = false }
 end
 
 -- directory_of returns a table of what a record's directory determines:
@@ -183,6 +183,7 @@ local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 --   begin             the index in the record at which its area begins; 0 if the state is in no record
 --   area              the whole area, if all of it has changed
 --   patch, patch_at   the bytes of the area that have changed, and their offset; of a log, the newest entry
+--   tail              entries of a log that lapsed holds have added behind those of the ring, see slide.append
 --   block, from       bytes that were read of a patched record, and the index in the record at which they begin
 --   held, asked       the state of its window's held units, and whether the request is about it, see holds.weigh
 function record.state(kind, buckets, window)
@@ -196,7 +197,7 @@ end
 
 -- clean discards what a state in memory has apart from its fields: changes, and what was read of its area. It returns the state.
 function record.clean(st)
-  st.area, st.patch, st.block = false, false, false
+  st.area, st.patch, st.block, st.tail = false, false, false, false
   return st
 end
 

@@ -28,6 +28,8 @@ end
 -- because after a charge it may not be in the ring yet.
 local function entry(st, i)
   if i >= st.count - 1 then return st.newest, st.total end
+  local behind = st.tail and st.count - #st.tail / ENTRY or i + 1 -- entries before the tail
+  if i >= behind then return unpack('>I6I6', st.tail, (i - behind) * ENTRY + 1) end
   local slot = (st.first + i) % st.slots
   local s, at = bytes(st, slot * ENTRY, ENTRY, AHEAD)
   return unpack('>I6I6', s, at)
@@ -70,6 +72,10 @@ end
 -- charge admits units: the log becomes the entries that count, followed by a new newest entry, the patch. If the newest entry
 -- so far has the same ms or a later one, the new entry replaces it and keeps its ms.
 function slide.charge(st, rec, limit, units)
+  if st.tail then
+    st.area = slide.straighten(st)
+    st.tail = false
+  end
   local ms, kept = slide.dated(rec.now, limit, st.window), st.count - st.gone
   if kept > 0 and st.newest >= ms then ms, kept = st.newest, kept - 1 end
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
@@ -84,9 +90,11 @@ function slide.charge(st, rec, limit, units)
   end
 end
 
--- straighten returns the ring's entries in order, and makes the ring begin at slot 0, without spare slots.
+-- straighten returns the ring's entries in order, with the tail or the patch behind them, and makes the ring begin at slot 0,
+-- without spare slots.
 function slide.straighten(st)
-  local s, kept = '', st.patch and st.count - 1 or st.count
+  local s, behind = '', st.tail or st.patch or ''
+  local kept = st.count - #behind / ENTRY
   if kept > 0 then
     local size, from, to = st.slots * ENTRY, st.first * ENTRY, (st.first + kept) * ENTRY
     local text, at = bytes(st, 0, size, size)
@@ -94,25 +102,26 @@ function slide.straighten(st)
     if to > size then s = s .. sub(text, at, at + to - size - 1) end
   end
   st.first, st.slots = 0, st.count
-  return st.patch and s .. st.patch or s
+  return s .. behind
 end
 
--- append charges units at several moments, which are in order: moments[i] is the ms of units[i]. usage must come first.
+-- append charges units at several moments, which are in order: moments[i] is the ms of units[i]. usage must come first. The
+-- entries become the log's tail, which stays in memory unless the record is saved: a denial does not copy the log.
 function slide.append(st, limit, moments, units)
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
-  st.count, st.base, st.gone = st.count - st.gone, st.live, 0
-  local log = { slide.straighten(st) }
+  local kept, tail = st.count - st.gone, {}
+  st.base, st.gone = st.live, 0
   for i, moment in ipairs(moments) do
     local ms = slide.dated(moment, limit, st.window)
-    if st.count > 0 and st.newest >= ms then
-      ms, log[#log] = st.newest, sub(log[#log], 1, -ENTRY - 1)
-    else
-      st.count = st.count + 1
+    if kept + #tail > 0 and st.newest >= ms then
+      ms = st.newest
+      if #tail > 0 then tail[#tail] = nil else kept = kept - 1 end
     end
     st.total, st.newest = (st.total + units[i]) % WRAP, ms
-    log[#log + 1] = pack('>I6I6', ms, st.total)
+    tail[#tail + 1] = pack('>I6I6', ms, st.total)
   end
-  st.area, st.slots = table.concat(log), st.count
+  st.tail = table.concat(tail)
+  st.count = kept + #tail
 end
 
 function slide.matters_until(st) return st.newest + st.window end
