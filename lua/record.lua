@@ -21,6 +21,8 @@ local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
 local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
 local STATES, YEAR, HOLDS = layout.STATES, layout.YEAR, layout.HOLDS
+local LONG = 16384 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
+local SPARE = 8 -- the most states that have ended and stay when such a record is rewritten
 local record = {}
 lib.record = record
 
@@ -169,11 +171,12 @@ end
 --   lease       the state that is the lease record, or false
 --   inline      whether it is an inline record
 --   rewrite     whether the whole record has to be composed and written
+--   renamed     whether a state has taken the place of another one
 --   bytes       its length as computed from its directory and fields
 --   held        whether it has held units, also if they have lapsed
 --   lapsed      how many lapsed holds were removed in memory; of several windows, the largest number
 local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count = 0, lease = false, inline = true,
-  rewrite = false, bytes = 0, held = false, lapsed = 0 }
+  rewrite = false, renamed = false, bytes = 0, held = false, lapsed = 0 }
 
 local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 
@@ -206,7 +209,7 @@ end
 function record.load(key, clock, s, d)
   for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
-  rec.held, rec.lapsed = false, 0
+  rec.held, rec.lapsed, rec.renamed = false, 0, false
   if s == '' then
     rec.now, rec.directory, rec.inline = clock, false, true
     return rec
@@ -280,10 +283,24 @@ local function windows()
   return n
 end
 
+-- replace lets a state take the place and the area of one that has ended, in a long record. It reports whether there is one.
+local function replace(st)
+  for i = 1, not rec.inline and rec.bytes >= LONG and rec.count or 0 do
+    local old = rec[i]
+    if old.kind == st.kind and old.buckets == st.buckets and old ~= rec.lease and not old.asked and not matters(old) then
+      record.clean(old)
+      rec[i], rec.renamed, st.begin, st.slots = st, true, old.begin, old.slots
+      return true
+    end
+  end
+  return false
+end
+
 -- add adds a state to the record: held units before all others, so that they seldom move, and others at the end, before the
--- lease record if there is one. States that have ended are dropped when the record is written, so they do not count towards the
--- most that a record may have.
+-- lease record if there is one. States that have ended are dropped when the record is rewritten, so they do not count towards
+-- the most that a record may have.
 function record.add(st)
+  if replace(st) then return end
   local count = rec.count + 1
   if st.kind == HOME or st.kind == SHARD then rec.lease = st end
   local at = st.kind > HOLDS and 1 or rec.lease and rec.lease ~= st and rec.count or count
@@ -350,7 +367,7 @@ local pieces = {} -- of the record being composed: names, fields, areas
 
 -- directory_now returns the directory of the record in memory, which is a new one if limits or states have changed.
 local function directory_now()
-  local d, changed = rec.directory, rec.rewrite
+  local d, changed = rec.directory, rec.rewrite or rec.renamed
   for i = 1, rec.count do changed = changed or rec[i].limit ~= d.limits[i] end
   if not changed then return d end
   for i = 1, rec.count do
@@ -365,13 +382,16 @@ local function fields()
   for i = 1, rec.count do pieces[i + 1] = layout.fields_of(rec[i].kind, rec[i].buckets).write(rec[i]) end
 end
 
--- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer matter. If
--- it is too long to be inline, compose gives its logs room to grow by an eighth.
+-- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer matter,
+-- except for some of a long record, which add may replace. If it is too long to be inline, compose gives its logs room to grow by
+-- an eighth.
 local function compose()
-  local count = 0
+  local count, spare = 0, not rec.inline and rec.bytes >= LONG and SPARE or 0
   for i = 1, rec.count do
     local st = rec[i]
-    if not rec.rewrite or matters(st) then
+    local live = not rec.rewrite or matters(st)
+    if live or spare > 0 and st ~= rec.lease then
+      if not live then spare = spare - 1 end
       count = count + 1
       rec[count] = st
     else
@@ -426,7 +446,7 @@ end
 -- save writes the record in memory, to live until its last state no longer matters. was is the ms until which it lived before.
 function record.save(was)
   local expires = record.ends()
-  rec.rewrite = rec.rewrite or outdated()
+  rec.rewrite = rec.rewrite or (rec.inline or rec.bytes < LONG or rec.count > STATES) and outdated()
   if expires < rec.clock then -- all held units were given back, and nothing is charged
     call('UNLINK', rec.key)
   elseif rec.inline or rec.rewrite then

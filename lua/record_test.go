@@ -236,3 +236,44 @@ func TestCachesKeepNoLogs(t *testing.T) {
 	now := rewrite(2, 42)
 	require.Less(t, now, was+1_000_000)
 }
+
+// In a long record, a window that is new takes the place of one that has ended, so the record is not rewritten. It counts as on a
+// key of its own.
+func TestNewWindowsInALongRecord(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	clock := int64(base)
+	for range 2000 {
+		clock++
+		decide(t, s, "long", clock, spec(1, 0, 1, 1, window{86_400_000, 10_000}))
+	}
+	rng := rand.New(rand.NewPCG(1, 2))
+	rewritten := 0
+	for i := range 3000 {
+		clock += rng.Int64N(40)
+		kind := byte(1 + rng.IntN(3))
+		buckets := uint16(1)
+		if kind == 2 {
+			buckets = []uint16{1, 3, 10}[rng.IntN(3)]
+		}
+		windows := []window{{10 + rng.Uint64N(30), 2 + rng.Uint64N(4)}}
+		if rng.IntN(4) == 0 {
+			windows = append(windows, window{100 + rng.Uint64N(5), 6})
+		}
+		ask := spec(kind, 0, rng.Uint64N(3), buckets, windows...)
+		before := text(t, s, "long")
+		short, long := decide(t, s, "short", clock, ask), decide(t, s, "long", clock, ask)
+		require.Equal(t, short[:5], long[:5], "request %d", i)
+		for at := 8; at < len(short); at += 24 { // units used and room; the rate and the newest admission may be those of an ended window
+			require.Equal(t, short[at:at+12], long[at:at+12], "request %d", i)
+		}
+		if len(text(t, s, "long")) != len(before) {
+			rewritten++
+		}
+		if i%100 == 0 {
+			require.NotZero(t, decide(t, s, "long", clock, spec(1, 0, 1, 1, window{86_400_000, 10_000}))[4])
+			decide(t, s, "short", clock, spec(3, 0, 1, 1, window{86_400_000, 10_000})) // so that both have the same newest charge
+		}
+	}
+	require.Less(t, rewritten, 300)
+}
