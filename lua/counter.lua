@@ -173,16 +173,19 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     if moves then oldest = newest else rest, current = newest, newest end
   else
     local slots, all = n + 1, rest - TOTALS
-    total = unpack('>I5', s, begin + was % slots * BYTES)
-    newest = (total - unpack('>I5', s, begin + (was - 1) % slots * BYTES)) % WRAP
-    rest = unpack('>I5', s, begin + (k + 1) % slots * BYTES)
-    if moves then
-      oldest = (rest - unpack('>I5', s, begin + k % slots * BYTES)) % WRAP
-      rest = (total - rest) % WRAP
+    local slot = was % slots
+    if slot > 0 and slot < n and not moves then -- nearly always
+      newest, total, rest = unpack('>I5I5I5', s, begin + (slot - 1) * BYTES)
     else
-      rest, current = (total - rest) % WRAP, newest
-      oldest = all - rest
+      newest = unpack('>I5', s, begin + (was - 1) % slots * BYTES)
+      total = unpack('>I5', s, begin + slot * BYTES)
+      rest = unpack('>I5', s, begin + (k + 1) % slots * BYTES)
+      if moves then oldest = (rest - unpack('>I5', s, begin + k % slots * BYTES)) % WRAP end
     end
+    newest, rest = total - newest, total - rest
+    if newest < 0 then newest = newest + WRAP end -- % takes longer
+    if rest < 0 then rest = rest + WRAP end
+    if not moves then oldest, current = all - rest, newest end
     if oldest < 0 or oldest + rest > all then return end
   end
   local used = rest

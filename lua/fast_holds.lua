@@ -168,8 +168,8 @@ local function reported(q, newest)
   return holds.reported(q.kind, q.windows[1], q.limits[1], newest, forgets and 0 or latest, forgets and latest or 0)
 end
 
--- reserve holds units for ttl ms, if there is room. It returns the reply of an entry, see decide.lua, and the deadline if it holds them. It returns
--- nothing, and has written nothing, if the slow path has to decide.
+-- reserve holds units for ttl ms, if there is room. It returns the reply of an entry, see decide.lua, and the deadline if it
+-- holds them. It returns nothing, and has written nothing, if the slow path has to decide.
 function fast_holds.reserve(q, ttl, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost

@@ -20,6 +20,7 @@ type holder struct {
 	server   *redistest.Server
 	at       int64 // ms after base
 	scripted bool  // the library runs as a script
+	asked    int   // requests whose cost was measured
 }
 
 func startHolder(t *testing.T) *holder {

@@ -92,9 +92,9 @@ local seek = holds.seek
 
 -- change adds units and holds to the cell of a deadline; negative numbers remove them.
 local function change(st, rec, deadline, charge, release, n)
-  local s, begin, size = nil, 1, st.cells * CELL
-  local whole = rec.inline or st.area or st.patch or size == 0
-  if whole then s = cells(st) else s, begin = record.bytes(st, 0, size, size) end
+  local size = st.cells * CELL
+  local whole, s, begin = rec.inline or st.area or st.patch or size == 0
+  if whole then s, begin = cells(st), 1 else s, begin = record.bytes(st, 0, size, size) end
   local at, charged, released, held = seek(s, begin, st.cells, deadline)
   local rest, cell = at + (held > 0 and CELL or 0), ''
   charged, released, held = charged + charge, released + release, held + n
