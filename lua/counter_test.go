@@ -61,7 +61,7 @@ func TestCountsOfAnEarlierVersion(t *testing.T) {
 			decide(t, s, "new", clock, fixed)
 			now := text(t, s, "new")
 			require.Equal(t, byte(2), now[names], "RL.COUNTER is the first state")
-			old, total, before := []byte(now), uint64(0), uint64(0)
+			old := []byte(now)
 			number := func(at, bytes int64) (v uint64) {
 				for _, b := range []byte(now[at : at+bytes]) {
 					v = v<<8 | uint64(b)
@@ -72,10 +72,10 @@ func TestCountsOfAnEarlierVersion(t *testing.T) {
 			copy(old[fields+10:], put(nil, used, 6))
 			areas, last := int64(len(now))-(n+1)*5, int64(number(fields, 6))
 			was := last * n / window
-			before = number(areas+was%(n+1)*5, 5) - used
+			before := number(areas+was%(n+1)*5, 5) - used
 			for k := was - n; k <= was; k++ {
 				at := areas + k%(n+1)*5
-				total = number(at, 5)
+				total := number(at, 5)
 				copy(old[at:], put(nil, total-before, 5))
 				before = total
 			}
