@@ -53,6 +53,11 @@ type denial struct {
 	decision limit.Decision
 }
 
+// contradicts reports whether the answer to r, which is about the same key, may contradict the denial.
+func (d *denial) contradicts(r *engine.Request) bool {
+	return d.spec != r.Spec && d.spec.SharesState(&r.Spec)
+}
+
 func (m *Memory) stripe(key []byte) (*stripe, uint64) {
 	h := xxhash.Sum64(key)
 	return &m.stripes[h%stripes], h
@@ -74,9 +79,10 @@ func (m *Memory) Resets() uint64 { return m.resets.Load() }
 func (m *Memory) Repeat() { m.answers.Add(1) }
 
 // Answer fills in the decision if r is known to be denied now. Otherwise r will be sent to a node, and Answer forgets a denial
-// that r may make wrong.
+// that r may make wrong, or show to be wrong: what the node says of the key then holds for the requests that follow, too.
 func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
-	if m.kept.Load() == 0 || r.Op != engine.OpDecide || r.Cost == 0 {
+	inspects := r.Op == engine.OpInspect
+	if m.kept.Load() == 0 || r.Op != engine.OpDecide && !inspects {
 		return false
 	}
 	s, h := m.stripe(r.Key)
@@ -86,7 +92,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	if known == nil || known.key != string(r.Key) {
 		return false
 	}
-	if now >= known.until || now < known.sent || known.spec != r.Spec && known.spec.SharesState(&r.Spec) {
+	if now >= known.until || now < known.sent || inspects || known.contradicts(r) {
 		s.remove(m, h, known)
 		return false
 	}
@@ -101,15 +107,15 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 }
 
 // Outdate forgets a denial that r, which a node will answer together with requests for other keys, may
-// make wrong.
+// make wrong, or show to be wrong.
 func (m *Memory) Outdate(r *engine.Request) {
-	if m.kept.Load() == 0 || r.Cost == 0 {
+	if m.kept.Load() == 0 {
 		return
 	}
 	s, h := m.stripe(r.Key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if known := s.denied[h]; known != nil && known.key == string(r.Key) && known.spec != r.Spec && known.spec.SharesState(&r.Spec) {
+	if known := s.denied[h]; known != nil && known.key == string(r.Key) && known.contradicts(r) {
 		s.remove(m, h, known)
 	}
 }

@@ -125,6 +125,42 @@ func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
 	}
 }
 
+// After COST 0 or RL.INSPECT has said that there is room, the request is admitted: what the node says is true, although its clock
+// has stepped forward and the denial would have been repeated for a second. The same is true within a pipeline.
+func TestWhoeverAsksCorrectsWhatIsRemembered(t *testing.T) {
+	t.Parallel()
+	for name, ask := range map[string]func(r engine.Request) engine.Request{
+		"COST 0":     func(r engine.Request) engine.Request { r.Cost = 0; return r },
+		"RL.INSPECT": func(r engine.Request) engine.Request { return conformance.Inspect(string(r.Key)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := redistest.StartClocked(t)
+			e := openAt(t, nil, s)
+			e.now = func() time.Time { return e.opened } // a remembered denial would not end
+			ahead := time.Duration(0)
+			for _, r := range []engine.Request{conformance.Slide("k", 1, 3_600_000, 1), conformance.Throttle("k", 0, 1, 3600, 1)} {
+				for _, together := range []bool{false, true} {
+					require.True(t, conformance.Ask(e, r).Allowed)
+					require.False(t, conformance.Ask(e, r).Allowed)
+					ahead += 2 * time.Hour
+					s.StepClock(ahead)
+					require.False(t, conformance.Ask(e, r).Allowed, "from memory")
+					p := engine.Pipeline{Requests: []engine.Request{ask(r), r}}
+					if !together {
+						conformance.Ask(e, p.Requests[0])
+						p.Requests = p.Requests[1:]
+					}
+					e.Do(&p)
+					require.True(t, p.Results[len(p.Results)-1].Allowed)
+					ahead += 2 * time.Hour
+					s.StepClock(ahead)
+				}
+			}
+		})
+	}
+}
+
 // The next call is answered by the node's current state, and not by a denial of another request or
 // from before a reset.
 func TestDenialsAreForgotten(t *testing.T) {
