@@ -53,12 +53,13 @@ function lib.clock_of(given)
 end
 
 -- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged record
--- is deleted in any case.
+-- is deleted in any case. A record that no longer matters counts as none.
 local function reset(key, s, clock)
-  local sound, lent = pcall(function() return home.lent(record.load(key, clock, s)) end)
+  local sound, lent, live = pcall(function() return home.lent(record.load(key, clock, s)), record.ends() >= clock end)
   if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
   call('PUBLISH', 'rl:reset', key) -- to proxies that remember denials
-  return pack('>BI4I3', layout.DECIDED, min(call('UNLINK', key, key .. '%i'), 1), 0)
+  local stored, ids = call('UNLINK', key), call('UNLINK', key .. '%i')
+  return pack('>BI4I3', layout.DECIDED, max(live ~= false and stored or 0, ids), 0)
 end
 
 local states, uses, out = {}, {}, {} -- by window, of the entry being decided

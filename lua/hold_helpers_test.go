@@ -188,7 +188,10 @@ func (h *holder) reset() int64 {
 	return a.Granted
 }
 
-// kept is everything that the node has stored: the record, the hash of ids, and when they expire, in ms after base.
+// linger is for how many ms a node stores a key after the last ms at which it matters.
+const linger = 1000
+
+// kept is everything that the node has stored: the record, the hash of ids, and the last ms at which they matter, after base.
 type kept struct {
 	record       string
 	ids          map[string]string
@@ -204,7 +207,7 @@ func (h *holder) kept() kept {
 	record, _ := c.Get(ctx, stored).Result() // empty, if there is none
 	ends := func(key string) int64 {
 		if at := c.PExpireTime(ctx, key).Val(); at > 0 {
-			return int64(at/time.Millisecond) - base
+			return int64(at/time.Millisecond) - linger - base
 		}
 		return 0
 	}

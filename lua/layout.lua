@@ -47,6 +47,8 @@ local layout = {
   -- SHIFT + rate, and '>I12' packs a 0 of 6 bytes before a value of 6.
   SHIFT = 16777216,
 
+  LINGER = 1000,            -- ms for which a key is stored after the last ms at which it matters, see record.expire
+
   INLINE = 320,             -- the inline size of a record with one state, in bytes
   INLINE_MORE = 400,        -- bytes that each further state adds to it: patching takes two Redis calls for each log
 

@@ -51,6 +51,7 @@ func TestNumbersAreTheSameInGo(t *testing.T) {
 	} {
 		require.Equal(t, int(status), number(name), name)
 	}
+	require.Equal(t, linger, number("LINGER"))
 	reset := wire.HomeArgs(&limit.Spec{}, 0, nil, nil)[1] // a spec without windows
 	require.Equal(t, int(reset[7]), number("RESET"))
 	for _, name := range []string{"RESET", "HOME", "SHARD"} { // these are not algorithms

@@ -3,7 +3,7 @@
 -- The slow path uses this file as follows:
 --   local rec = record.open(key, clock)      reads the record into memory: load checks it and reads the fields at the
 --                                            offsets of its directory, which directory_of computes and caches
---   local was = record.ends()                the ms until which the stored record lives
+--   local was = record.ends()                the last ms at which the stored record matters
 --   local st = record.find(kind, 1, window)  a state; record.add(st) adds a new one
 --   ...                                      an algorithm changes st, and reads its area with record.bytes
 --   record.save(was)                         writes an inline record in one piece (compose, store), and of a patched one
@@ -20,7 +20,7 @@ local sub, format, concat, max, min = string.sub, string.format, table.concat, m
 local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
 local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
-local STATES, YEAR, HOLDS = layout.STATES, layout.YEAR, layout.HOLDS
+local STATES, YEAR, HOLDS, LINGER = layout.STATES, layout.YEAR, layout.HOLDS, layout.LINGER
 local LONG = 16384 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
 local SPARE = 8 -- the most states that have ended and stay when such a record is rewritten
 local record = {}
@@ -345,22 +345,23 @@ function record.ends()
   return ending
 end
 
--- expire lets a key live until a ms; with gt = 'GT', only if that is later than before.
-function record.expire(key, ms, gt)
-  if gt then call('PEXPIREAT', key, text_of(ms), gt) else call('PEXPIREAT', key, text_of(ms)) end
+-- expire lets a key live until LINGER ms after `last`, the last ms at which it matters; with gt = 'GT', only if that is later than
+-- before. A server deletes a key at once, or does not store it, if its expiry is not later than the server's clock. That may be
+-- `last` already, and it moves on while a call runs, which goes by the clock that it read first.
+function record.expire(key, last, gt)
+  if gt then call('PEXPIREAT', key, text_of(last + LINGER), gt) else call('PEXPIREAT', key, text_of(last + LINGER)) end
 end
 
--- store writes the record s over the stored one, whose bytes are old, to live until the ms expires. moves says whether expires
--- differs from before. alone says whether expires is right for the whole record; otherwise another state may matter for longer,
--- and the time to live is only ever extended. s is usually at least as long as old, and then SETRANGE is used: it costs half as
--- much as SET.
-function record.store(key, old, s, expires, moves, alone)
+-- store writes the record s over the stored one, whose bytes are old, to live as expire says. moves says whether `last` differs
+-- from before. alone says whether it is right for the whole record; otherwise another state may matter for longer, and the time to
+-- live is only ever extended. s is usually at least as long as old, and then SETRANGE is used: it costs half as much as SET.
+function record.store(key, old, s, last, moves, alone)
   if alone and (old == '' or #s < #old) then
-    call('SET', key, s, 'PXAT', text_of(expires))
+    call('SET', key, s, 'PXAT', text_of(last + LINGER))
     return
   end
   if #s < #old then call('SET', key, s, 'KEEPTTL') else call('SETRANGE', key, '0', s) end
-  if moves then record.expire(key, expires, not alone and 'GT') end
+  if moves then record.expire(key, last, not alone and 'GT') end
 end
 
 local pieces = {} -- of the record being composed: names, fields, areas
@@ -443,17 +444,17 @@ local function outdated()
   return false
 end
 
--- save writes the record in memory, to live until its last state no longer matters. was is the ms until which it lived before.
+-- save writes the record in memory, to live as expire says. was is the last ms at which it mattered before.
 function record.save(was)
-  local expires = record.ends()
+  local last = record.ends()
   rec.rewrite = rec.rewrite or (rec.inline or rec.bytes < LONG or rec.count > STATES) and outdated()
-  if expires < rec.clock then -- all held units were given back, and nothing is charged
+  if last < rec.clock then -- all held units were given back, and nothing is charged
     call('UNLINK', rec.key)
   elseif rec.inline or rec.rewrite then
     local s = compose()
-    record.store(rec.key, rec.rewrite and '' or rec.text, s, expires, expires ~= was, true)
+    record.store(rec.key, rec.rewrite and '' or rec.text, s, last, last ~= was, true)
   else
     patch()
-    if expires ~= was then record.expire(rec.key, expires) end
+    if last ~= was then record.expire(rec.key, last) end
   end
 end

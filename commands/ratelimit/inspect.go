@@ -22,7 +22,7 @@ func inspect() Command {
 			"- `limit`: that of the request that last charged or held units, or of the reservation that last lapsed.\n" +
 			"- `remaining`: what is left of this limit now, after the units in use and those that are held.\n" +
 			"- `node`: the node of the key, or of its home if it is split; `embedded` without backends.\n" +
-			"- `ttl-ms`: until the key's stored state expires.\n" +
+			"- `ttl-ms`: until nothing of the key matters any more.\n" +
 			"- `rate`: how many calls charged units in the last second, or held units, whichever are more.\n" +
 			"- `parts`: a map for each shard of a split key: `part`, its number, 0 for the home; `node`; `held`, the most units that it may have in use; `used`, those that it has; and `lease-ms`, until its lease ends.\n" +
 			"- `shadow`: 1 if the state counts requests with SHADOW, else 0.\n" +

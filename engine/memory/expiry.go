@@ -2,6 +2,10 @@ package memory
 
 import "time"
 
+// linger is for how many ms a key is kept after the last ms at which it matters: a pipeline goes by the clock that it read
+// when it came, and the sweep by a later one.
+const linger = 1000
+
 // janitor drops expired keys, and logs that memory is full, until Close.
 func (e *Engine) janitor() {
 	defer e.done.Done()
@@ -18,19 +22,19 @@ func (e *Engine) janitor() {
 	}
 }
 
-// sweepAll drops the keys that have expired at clock. It returns false if that was
+// sweepAll drops the keys that have expired linger ms before clock. It returns false if that was
 // done in the same ms: while memory is full, a flood of requests sweeps once per ms.
 func (e *Engine) sweepAll(clock int64) bool {
 	if e.swept.Swap(clock) == clock {
 		return false
 	}
 	for i := range e.stripes {
-		e.sweep(&e.stripes[i], clock)
+		e.sweep(&e.stripes[i], clock-linger)
 	}
 	return true
 }
 
-// sweep drops a stripe's keys that have expired at clock. It visits a key when the
+// sweep drops a stripe's keys that have expired before clock. It visits a key when the
 // expiry is reached that the key had at the last visit: at most once per lifetime of
 // a charge.
 func (e *Engine) sweep(h *stripe, clock int64) {

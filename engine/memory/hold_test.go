@@ -247,7 +247,7 @@ func TestKeyEndsWithItsHolds(t *testing.T) {
 		require.True(t, conformance.Ask(e, long).Allowed)
 		require.True(t, conformance.Ask(e, acquire("k", 5, "short", 1000)).Allowed)
 		require.True(t, conformance.Ask(e, ended(long, 0)).Settled.Settled)
-		time.Sleep(61 * time.Second) // in the test's own time: a visit of the janitor
+		time.Sleep(62 * time.Second) // in the test's own time: a visit of the janitor
 		require.Zero(t, e.Keys())
 		require.Zero(t, e.Memory())
 		require.NoError(t, e.Close())

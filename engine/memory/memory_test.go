@@ -27,7 +27,7 @@ func TestJanitorDropsWhatHasEnded(t *testing.T) {
 			conformance.Ask(e, conformance.Request(limit.Fixed, fmt.Sprint("long", i), 5, 86_400_000))
 		}
 		require.EqualValues(t, 4000, e.Keys())
-		time.Sleep(2200 * time.Millisecond) // the test's own time: two windows and a visit
+		time.Sleep((2200 + linger) * time.Millisecond) // the test's own time: two windows, what the keys linger and a visit
 		require.EqualValues(t, 1000, e.Keys())
 		require.EqualValues(t, 3000, e.Expired())
 		require.LessOrEqual(t, e.Memory(), int64(1000*200))
@@ -42,11 +42,11 @@ func TestKeyOutlivesItsOldEnd(t *testing.T) {
 	*clock += 900
 	conformance.Ask(e, r)
 	*clock = conformance.Base + 1900 // the first is past, the second counts to its last ms
-	e.sweepAll(*clock)
+	e.sweepAll(*clock + linger)
 	require.EqualValues(t, 1, e.Keys())
 	require.EqualValues(t, 1, conformance.Ask(e, conformance.Inspect("k")).States[0].Used)
 	*clock++
-	e.sweepAll(*clock)
+	e.sweepAll(*clock + linger)
 	require.Zero(t, e.Keys())
 	require.Zero(t, e.Memory())
 }

@@ -124,8 +124,8 @@ func keyBytes(length int) int64 {
 
 // add returns a state of the key for one window of a spec. It takes over a state that expired
 // before a ms, if there is one: at the latest the earlier of the clock and the time of the charge.
-// That time is about to become the key's newest, so no window counts such a state again, and
-// rates go by the clock. freed is the bytes of the state taken over.
+// That time is about to become the key's newest, so no window counts such a state again. The state of a rate stays:
+// a request that read the clock earlier goes by that. freed is the bytes of the state taken over.
 func (k *record) add(spec *limit.Spec, w limit.Window, before int64) (s *state, freed int64) {
 	if k.count == 0 {
 		k.states.Init(spec, w)
@@ -133,7 +133,7 @@ func (k *record) add(spec *limit.Spec, w limit.Window, before int64) (s *state, 
 		return &k.states, 0
 	}
 	for s = &k.states; s != nil; s = s.next {
-		if s.Until() < before {
+		if s.Until() < before && s.Kind().Windowed() {
 			freed = stateBytes + s.Bytes()
 			s.Init(spec, w)
 			return s, freed

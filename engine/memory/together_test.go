@@ -45,7 +45,7 @@ func TestExpiredKeysMakeRoomForHoldsAndSeveralKeys(t *testing.T) {
 				conformance.Ask(e, conformance.Slide(fmt.Sprint(i), 5, 1000, 1))
 			}
 			require.Equal(t, engine.FailClosed, ask(e).Fail)
-			*clock += 1001
+			*clock += 1001 + linger
 			res := ask(e)
 			require.Equal(t, engine.FailDefault, res.Fail)
 			require.True(t, res.Allowed)
