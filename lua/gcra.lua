@@ -1,7 +1,8 @@
 -- gcra.lua: CL.THROTTLE, the generic cell rate algorithm as redis-cell has it.
 --
 -- A state is one time: when all charged units will have drained. Units drain at a constant rate, one per interval. A request
--- is admitted if the units in use, with its own, are at most the limit. Durations are in ns, exact in doubles up to 104 days.
+-- is admitted if the units in use, with its own, are at most the limit. Durations are in ns, exact in doubles up to 104 days. The
+-- clock of a decision is in ns, too: a rate may be above one a ms, and its intervals need not be whole ms.
 local lib = ...
 
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
@@ -9,39 +10,48 @@ local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that fits into a reply
 local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
-local gcra = {}
+local gcra = {
+  ns = 0, -- of the call's clock, beyond its ms; see lib.clock_of
+}
 lib.gcra = gcra
 
 -- usage also sets left, the ns until all has drained. A part of a unit counts as one. A request is decided by its own interval
--- and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec.
+-- and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec and goes by whole ms.
 function gcra.usage(st, rec, _, spec)
   if st.drained > rec.clock + DRAIN then lib.record.damaged(rec.key, 'a rate that never drains') end
-  local left = max((st.drained - (spec and rec.clock or rec.now)) * NS + st.beyond, 0)
-  st.left, st.reported_last, st.reported_newest = left, st.drained, st.beyond
-  if spec then st.interval = spec.interval end
+  local clock, ns = rec.now, 0
+  if spec then clock, ns, st.interval = rec.clock, gcra.ns, spec.interval end
+  local left = max((st.drained - clock) * NS + st.beyond - ns, 0)
+  st.left, st.reported_last, st.reported_newest = left, clock + floor(left / NS), left % NS
   return min(ceil(left / max(st.interval, 1)), MOST)
 end
 
-function gcra.room_at(st, rec, _, most) return rec.clock + ceil((st.left - most * st.interval) / NS) end
+function gcra.room_at(st, rec, _, most) return rec.clock + ceil((gcra.ns + st.left - most * st.interval) / NS) end
 
 function gcra.charge(st, rec, _, units)
-  local left = st.left + units * st.interval
-  st.left, st.drained, st.beyond = left, rec.clock + floor(left / NS), left % NS
+  st.left = st.left + units * st.interval
+  local ns = gcra.ns + st.left
+  st.drained, st.beyond = rec.clock + floor(ns / NS), ns % NS
 end
 
 function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end
 
 -- straight has the arguments and results of slide.straight.
 function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
-  local limit, needs, interval = q.limits[1], q.needs, q.interval
+  local limit, needs, interval, ns = q.limits[1], q.needs, q.interval, gcra.ns
   local last, calls, drained, beyond = 0, 0, 0, 0
   if s ~= '' then
     last, calls, drained, beyond = unpack('>I6I4I6I3', s, at)
     if last > now then now = last end
     if now > clock + YEAR or drained > clock + DRAIN then return end
   end
-  local left, used, ms, ns = (drained - clock) * NS + beyond, 0, drained, beyond
-  if left > 0 then used = ceil(left / interval) else left = 0 end
+  local left, used, passes, rest = (drained - clock) * NS + beyond - ns, 0, clock, 0
+  if left > 0 then
+    used, rest = ceil(left / interval), left % NS
+    passes = clock + (left - rest) / NS
+  else
+    left = 0
+  end
   if used > MOST then used = MOST end
   local granted = requests
   if limit - used < requests * needs then granted = max(floor((limit - used) / needs), 0) end
@@ -49,15 +59,15 @@ function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
   if units > 0 then
     calls, rated = charged(now, last, calls, clock)
     left, last = left + units * interval, now
-    beyond = left % NS
-    drained = clock + (left - beyond) / NS
+    beyond = (ns + left) % NS
+    drained = clock + (ns + left - beyond) / NS
     fields = pack('>c0I6I4I6I3I8', head or '', now, calls, drained, beyond, interval)
   end
   if granted < requests and limit < used + units + needs then
-    room = clock + ceil((left - (limit - needs) * interval) / NS)
+    room = clock + ceil((ns + left - (limit - needs) * interval) / NS)
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end
   local ends = beyond > 0 and drained or drained - 1
-  return granted, rated or rate_at(clock, last, calls), used, room, ms, ns, fields, ends, true, nil, begin
+  return granted, rated or rate_at(clock, last, calls), used, room, passes, rest, fields, ends, true, nil, begin
 end

@@ -2,6 +2,7 @@ package lua_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -33,6 +34,7 @@ type twins struct {
 	server *redistest.Server
 	count  map[path]int // decisions
 	last   path         // of the last decision
+	ns     int          // of the clock of the last call, beyond its ms
 }
 
 // path describes how a decision was made, and for what record.
@@ -107,10 +109,11 @@ func (w *twins) stored(key string) record {
 // twin returns the name of a stored key's twin.
 func twin(key string) string { return key + "twin" }
 
-// run runs a function on a stored key and its twin, and returns the reply.
+// run runs a function on a stored key and its twin, at some ns beyond the ms of the clock, and returns the reply.
 func (w *twins) run(f *lua.Function, key string, clock int64, args ...any) string {
 	w.t.Helper()
-	args = append([]any{strconv.FormatInt(clock, 10)}, args...)
+	w.ns = (w.ns + 271_829) % 1_000_000
+	args = append([]any{fmt.Sprintf("%d.%06d", clock, w.ns)}, args...)
 	if f != lua.Decide {
 		reply := w.call(f, "", key, args)
 		require.Equal(w.t, w.call(f, slowOnly, twin(key), args), reply, f.Name)

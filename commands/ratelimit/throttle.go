@@ -25,8 +25,8 @@ import (
 //     at which everything charged has drained.
 //   - Quantity 0 charges nothing. A quantity above the limit is limited with retry_after -1,
 //     which is also retry_after when not limited.
-//   - remaining is the remaining tolerance divided by the interval, both in whole
-//     microseconds, truncated.
+//   - remaining is the remaining tolerance divided by the interval, truncated. redis-cell divides
+//     whole microseconds, so it says too much if the interval is not one: 6024 of a limit of 6001.
 //   - retry_after and reset_after are in seconds, rounded up from 1 ms on.
 //
 // Where redis-cell multiplies with wraparound, rlproxy refuses more than 10^12 units,
@@ -43,7 +43,7 @@ func throttle() Command {
 			{Name: "period", Type: "integer", About: "seconds"},
 			{Name: "quantity", Type: "integer", Optional: true, About: "units of this request; default 1; 0 charges nothing"},
 		},
-		Replies: "Five integers: limited (1 or 0), limit (max_burst + 1), remaining, retry_after (-1 when not " +
+		Replies: "Five integers: limited (1 or 0), limit (max_burst + 1), remaining (what is left, where redis-cell may say more), retry_after (-1 when not " +
 			"limited, or when waiting never helps) and reset_after, both in seconds.",
 		Examples: []table.Example{{Line: "CL.THROTTLE user:42 15 30 60", Reply: "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2"}},
 	},

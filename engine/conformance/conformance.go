@@ -4,7 +4,7 @@
 //
 // Reading order: conformance.go (this file), transcript.go and transcripts/,
 // random.go, model.go; holds.go and holds/ for requests that hold units or have an id; joint.go and joint/ for multi-key
-// requests.
+// requests; instants.go for the ends of states and for rates, by a clock finer than a ms.
 package conformance
 
 import (

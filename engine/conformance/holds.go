@@ -218,11 +218,13 @@ type randomHold struct {
 	first map[string]int64 // reset_after of the first answer to an id, which is not always compared
 
 	windows, limits []int64 // what requests choose from at present
+	ttls            []int64 // bounds of TTLs
 }
 
 func newRandomHold() (run *randomHold, seed uint64) {
 	seed = Seed()
-	return &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{}}, seed
+	return &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{},
+		ttls: []int64{20, 1000, 100_000, 100_000, 10_000_000}}, seed
 }
 
 func (run *randomHold) narrow() {
@@ -239,7 +241,7 @@ func among[T any](run *randomHold, from ...T) T { return from[run.IntN(len(from)
 func (run *randomHold) request(seed uint64) engine.Request {
 	key := fmt.Sprintf("holds-%d-%d", seed, run.IntN(2))
 	id := fmt.Sprint("id", run.IntN(10))
-	ttl := 1 + run.Int64N(among[int64](run, 20, 1000, 100_000, 100_000, 10_000_000))
+	ttl := 1 + run.Int64N(among(run, run.ttls...))
 	kind := among(run, append([]limit.Kind{limit.Slide, limit.Slide}, holds.Kinds...)...)
 	n := run.IntN(100)
 	switch {

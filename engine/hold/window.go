@@ -116,7 +116,7 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 // it was denied or has held them.
 func (w *Window) Complete(u *limit.Usage, clock, now, charged int64, s *limit.Spec) {
 	if w.State != nil {
-		w.State.Complete(u, clock, charged)
+		w.State.Complete(u, clock, now, charged)
 	}
 	if w.Cells == nil {
 		return
@@ -175,6 +175,6 @@ func (w *Window) Until() int64 {
 // newest returns the ms of a state's newest charge, as its algorithm dates it.
 func newest(s *limit.State) int64 {
 	var u limit.Usage
-	s.Complete(&u, 0, 0)
+	s.Complete(&u, 0, 0, 0)
 	return u.Last
 }

@@ -37,7 +37,7 @@ func (k Kind) Windowed() bool { return k.Known() && algorithms[k].forgotten != n
 func (k Kind) Additive() bool { return algorithms[k].additive }
 
 // algorithm is how one kind counts: five operations on a State, of which lua/ has
-// all but fresh, and what its answers need.
+// all but fresh, and what its answers need. Times are in ms, except that now is in ns for a rate: see Spec.Now.
 type algorithm struct {
 	name     string // of the command, in upper case
 	additive bool   // see Kind.Additive
@@ -92,7 +92,7 @@ var algorithms = [...]algorithm{
 	GCRA: {
 		name: "CL.THROTTLE", rate: true,
 		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
-		newest: gcraNewest, answer: gcraAnswer,
+		answer: gcraAnswer,
 	},
 	Concurrency: {name: "RL.ACQUIRE", peek: 1, answer: slotsAnswer}, // has no State
 }

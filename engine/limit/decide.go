@@ -76,10 +76,10 @@ func (s *Spec) Redate(d *Decision, clock, last int64) {
 
 // Now returns the time that a request made at clock goes by, of a key whose newest
 // admission is at newest: the later of the two, so that a clock that steps back does
-// not make room. A rate goes by the clock alone.
-func (s *Spec) Now(clock, newest int64) int64 {
+// not make room. A rate goes by the clock alone, and in ns: ns is that of the clock beyond the ms.
+func (s *Spec) Now(clock, ns, newest int64) int64 {
 	if algorithms[s.Kind].rate {
-		return clock
+		return clock*nsPerMs + ns
 	}
 	return max(clock, newest)
 }

@@ -62,7 +62,7 @@ func TestFits(t *testing.T) {
 }
 
 func TestNow(t *testing.T) {
-	require.EqualValues(t, 7, spec(Slide, 1, 1).Now(5, 7))
-	require.EqualValues(t, 9, spec(Slide, 1, 1).Now(9, 7))
-	require.EqualValues(t, 5, rate(1, 1, 1, 1).Now(5, 7))
+	require.EqualValues(t, 7, spec(Slide, 1, 1).Now(5, 3, 7))
+	require.EqualValues(t, 9, spec(Slide, 1, 1).Now(9, 3, 7))
+	require.EqualValues(t, 5_000_003, rate(1, 1, 1, 1).Now(5, 3, 7))
 }

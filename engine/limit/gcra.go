@@ -6,9 +6,9 @@ import "math"
 // I.371; github.com/brandur/redis-cell, src/cell/mod.rs). A state is one time: when
 // all that was charged has drained. Units drain at a constant rate, one per
 // interval; a request is admitted when its own units drain within the tolerance,
-// which is as long as limit units take. The clock is in whole ms, as everywhere;
-// the rest is in ns, because an interval may be shorter than a ms. A key has one
-// such state, whatever the rate of its requests.
+// which is as long as limit units take. All times are in ns, the clock too: an interval may be
+// shorter than a ms, and is seldom a number of whole ms. A key has one such state,
+// whatever the rate of its requests.
 //
 // Times in answers are rounded down to ms, not up, because redis-cell converts them to
 // whole seconds. RetryAfter is -1 when the cost exceeds the limit, because then waiting
@@ -27,9 +27,7 @@ func Interval(count, period int64) int64 {
 func gcraFresh(*State) {}
 
 // draining returns the ns at now until all has drained.
-func (st *State) draining(now int64) int64 {
-	return max(st.newest-now*nsPerMs, 0)
-}
+func (st *State) draining(now int64) int64 { return max(st.newest-now, 0) }
 
 // gcraUsage counts the units that have not drained, a fraction of one as a whole.
 func gcraUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
@@ -38,8 +36,7 @@ func gcraUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
 }
 
 func gcraCharge(s *State, now int64, _ Window, units int64, _ int) {
-	left := s.draining(now) + units*s.past
-	s.newest = now*nsPerMs + min(left, math.MaxInt64-now*nsPerMs)
+	s.newest = now + min(s.draining(now)+units*s.past, math.MaxInt64-now)
 }
 
 func gcraRoom(s *State, _, most int64, spec *Spec, _ int) int64 {
@@ -48,9 +45,6 @@ func gcraRoom(s *State, _, most int64, spec *Spec, _ int) int64 {
 }
 
 func gcraUntil(s *State) int64 { return (s.newest - 1) / nsPerMs }
-
-// gcraNewest returns the ms at which all has drained, and ns to be added to it.
-func gcraNewest(s *State) (at, ns int64) { return s.newest / nsPerMs, s.newest % nsPerMs }
 
 func gcraAnswer(s *Spec, u Usage, granted, j int64) Decision {
 	limit := s.Windows[0].Limit
@@ -64,20 +58,7 @@ func gcraAnswer(s *Spec, u Usage, granted, j int64) Decision {
 	default:
 		d.RetryAfter = max(increment-(tolerance-left), 0) / nsPerMs
 	}
-	d.Remaining = gcraRemaining(tolerance-left, s.Interval)
+	d.Remaining = max(tolerance-left, 0) / s.Interval
 	d.ResetAfter = left / nsPerMs
 	return d
-}
-
-// gcraRemaining returns the units that fit into the rest of the tolerance, both
-// taken in whole us as redis-cell does. An interval below one us has none: then
-// both are taken in ns, where redis-cell divides by zero.
-func gcraRemaining(rest, interval int64) int64 {
-	if rest <= 0 {
-		return 0
-	}
-	if interval < 1000 {
-		return rest / interval
-	}
-	return int64(math.Floor(float64(rest/1000) / float64(interval/1000)))
 }

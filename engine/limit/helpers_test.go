@@ -20,26 +20,26 @@ type key struct {
 	used  bool
 }
 
-// ask decides n equal requests at ms from testBase, charges those that are admitted,
+// ask decides n equal requests at ns from testBase, charges those that are admitted,
 // and returns the decision of each.
-func (k *key) ask(s *Spec, ms, n int64) []Decision {
-	clock, w := testBase+ms, s.Windows[0]
+func (k *key) ask(s *Spec, ns, n int64) []Decision {
+	clock, w := testBase+ns/nsPerMs, s.Windows[0]
 	if !k.used {
 		k.state.Init(s, w)
 	}
-	now := s.Now(clock, k.state.Last())
+	now := s.Now(clock, ns%nsPerMs, k.state.Last())
 	u := []Usage{{}}
 	var r Reading
 	if k.used {
 		r = k.state.Read(now, s)
 		u[0].Used = r.Used
-		k.state.Complete(&u[0], clock, 0)
+		k.state.Complete(&u[0], clock, now, 0)
 	}
 	granted := s.Fits(w, u[0].Used, n)
 	if granted > 0 && s.Cost > 0 {
 		k.state.Charge(now, s, w, granted, r)
 		k.used = true
-		k.state.Complete(&u[0], clock, granted*s.Cost)
+		k.state.Complete(&u[0], clock, now, granted*s.Cost)
 	}
 	if granted < n && k.used && s.Denies(w, &u[0], granted) {
 		u[0].Room = k.state.RoomAt(now, w.Limit-s.Wanted(), s, k.state.Read(now, s)) - clock
@@ -52,4 +52,4 @@ func (k *key) ask(s *Spec, ms, n int64) []Decision {
 }
 
 // one decides one request.
-func (k *key) one(s *Spec, ms int64) Decision { return k.ask(s, ms, 1)[0] }
+func (k *key) one(s *Spec, ms int64) Decision { return k.ask(s, ms*nsPerMs, 1)[0] }

@@ -1,7 +1,7 @@
 // Package limit is the arithmetic of rate limits: which units of a window count at a
 // time, whether a cost still fits, when it will, and when nothing counts any more.
 // It does no I/O, reads no clock and starts no goroutine; times are arguments, in
-// whole milliseconds since the epoch unless a name says otherwise.
+// whole milliseconds since the epoch unless a name says otherwise, and in ns for a rate.
 //
 // A Spec says what a request asks for. A State has what one key has counted for one
 // window. An algorithm is five operations on a State, and algorithms.go names them

@@ -21,5 +21,5 @@ func TestSlotsAnswer(t *testing.T) {
 	} {
 		require.Equal(t, c.want, s.Decide([]Usage{c.used}, 1e12, c.granted, 0), c.what)
 	}
-	require.EqualValues(t, 200, s.Now(100, 200), "a clock that steps back makes no slots free")
+	require.EqualValues(t, 200, s.Now(100, 3, 200), "a clock that steps back makes no slots free")
 }

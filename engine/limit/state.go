@@ -64,7 +64,8 @@ type Reading struct {
 	edge int   // the first entry of a log that counts
 }
 
-// Read returns the use of the state at now for a request with spec s.
+// Read returns the use of the state at now for a request with spec s. Here and below, now is in ms, and of a rate in ns:
+// see Spec.Now.
 func (st *State) Read(now int64, s *Spec) Reading {
 	used, edge := algorithms[st.kind].usage(st, now, s)
 	return Reading{used, edge}
@@ -82,11 +83,12 @@ func (st *State) Spec() Spec {
 // Charge admits units at now, for a number of requests under the limit of w.
 // r is what was read at now.
 func (st *State) Charge(now int64, s *Spec, w Window, requests int64, r Reading) {
+	ms := now
 	if s.Interval > 0 {
-		st.past = s.Interval
+		st.past, ms = s.Interval, now/nsPerMs
 	}
 	algorithms[st.kind].charge(st, now, w, requests*s.Cost, r.edge)
-	st.Count(now, requests)
+	st.Count(ms, requests)
 	st.Limit = w.Limit
 }
 
@@ -101,9 +103,12 @@ func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
 
 // Complete fills in what the answer to an entry needs in addition to the used units.
 // charged is the units that the entry has charged: 0 before it has.
-func (st *State) Complete(u *Usage, clock, charged int64) {
+func (st *State) Complete(u *Usage, clock, now, charged int64) {
 	a := &algorithms[st.kind]
-	if charged > 0 && a.rate {
+	if a.rate {
+		if left := st.draining(now); charged == 0 {
+			u.Last, u.Newest = left/nsPerMs, left%nsPerMs
+		}
 		return
 	}
 	at, newest := a.newest(st)

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
@@ -20,6 +21,23 @@ func TestConformanceOfHolds(t *testing.T) {
 
 func TestConformanceOfSeveralKeys(t *testing.T) {
 	conformance.RunJoint(t, func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }, 2000, true)
+}
+
+// sweeping is an engine that looks for expired keys before each pipeline.
+type sweeping struct{ *Engine }
+
+// Do implements engine.Engine.
+func (s sweeping) Do(p *engine.Pipeline) {
+	s.sweepAll(s.clock())
+	s.Engine.Do(p)
+}
+
+func TestConformanceAtInstants(t *testing.T) {
+	conformance.RunInstants(t, func(t *testing.T, clock func() time.Time) engine.Engine {
+		e := New(Config{Now: clock})
+		t.Cleanup(func() { require.NoError(t, e.Close()) })
+		return sweeping{e}
+	}, 50_000)
 }
 
 // withoutJanitor opens an engine that drops no key by itself: in these runs the

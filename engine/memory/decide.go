@@ -16,14 +16,14 @@ func (e *Engine) madeRoom(err error, clock int64) bool {
 	return errors.Is(err, errFull) && e.sweepAll(clock)
 }
 
-// decide answers one decision.
-func (e *Engine) decide(clock int64, r *engine.Request, res *engine.Result) {
+// decide answers one decision at a clock in ms; ns is that of the clock beyond the ms, for rates.
+func (e *Engine) decide(clock, ns int64, r *engine.Request, res *engine.Result) {
 	h := e.stripe(r.Key)
 	var us [limit.MaxWindows]limit.Usage
-	granted, lapsed, err := e.ask(h, clock, r, &us)
+	granted, lapsed, err := e.ask(h, clock, ns, r, &us)
 	if err != nil && e.madeRoom(err, clock) {
 		res.Lapsed = lapsed
-		granted, lapsed, err = e.ask(h, clock, r, &us)
+		granted, lapsed, err = e.ask(h, clock, ns, r, &us)
 	}
 	res.Lapsed += lapsed
 	if err != nil {
@@ -42,18 +42,18 @@ func (e *Engine) fail(err error, r *engine.Request, res *engine.Result) {
 	res.Err = err
 }
 
-// ask decides a request at a clock in ms, charges it if it is admitted, and fills in a usage per
+// ask decides a request, charges it if it is admitted, and fills in a usage per
 // window. granted is 1 for an admission, else 0; lapsed is the number of lapsed holds that ask
 // removed. With an error, errFull or engine.ErrStates, nothing was charged.
-func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
+func (e *Engine) ask(h *stripe, clock, ns int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	t := target{clock: clock, now: clock, key: h.keys[string(r.Key)]}
+	t := target{clock: clock, now: r.Now(clock, ns, clock), key: h.keys[string(r.Key)]}
 	if t.key != nil {
-		if t.key.book {
+		if t.key.book && r.Interval == 0 { // units of a rate are never held
 			return e.askHeld(h, clock, r, us)
 		}
-		t.now = r.Now(clock, t.key.newest())
+		t.now = r.Now(clock, ns, t.key.newest())
 	}
 	granted = 1
 	for i, w := range r.Limits() {
@@ -64,7 +64,7 @@ func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWi
 		if s := t.states[i]; s != nil {
 			t.readings[i] = s.Read(t.now, &r.Spec)
 			us[i].Used = t.readings[i].Used
-			s.Complete(&us[i], clock, 0)
+			s.Complete(&us[i], clock, t.now, 0)
 		}
 		granted = min(granted, r.Fits(w, us[i].Used, 1))
 	}
@@ -80,7 +80,7 @@ func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWi
 			return 0, 0, err
 		}
 		for i := range r.N {
-			t.states[i].Complete(&us[i], clock, r.Cost)
+			t.states[i].Complete(&us[i], clock, t.now, r.Cost)
 		}
 	}
 	return granted, 0, nil
@@ -89,7 +89,7 @@ func (e *Engine) ask(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWi
 // target is what one request is about to charge.
 type target struct {
 	clock    int64 // ms
-	now      int64 // the ms by which the windows are decided, see limit.Spec.Now
+	now      int64 // by which the windows are decided, in ms; of a rate in ns, see limit.Spec.Now
 	key      *record
 	states   [limit.MaxWindows]*state // of each window; nil: the key has none yet
 	readings [limit.MaxWindows]limit.Reading
@@ -142,7 +142,7 @@ func (e *Engine) apply(h *stripe, t *target, r *engine.Request) {
 	}
 	for i, w := range r.Limits() {
 		if t.states[i] == nil {
-			s, freed := t.key.add(&r.Spec, w, min(t.now, t.clock))
+			s, freed := t.key.add(&r.Spec, w, t.clock)
 			s.Charge(t.now, &r.Spec, w, 1, limit.Reading{})
 			t.states[i] = s
 			e.memory.Add(-freed)

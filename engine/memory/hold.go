@@ -31,7 +31,7 @@ type holder struct {
 	reserved int64      // bytes that were reserved for what the request adds
 }
 
-// holder returns a holder of the key of r. ids reports whether the request has an id.
+// holder returns a holder of the key of r, which has no rate. ids reports whether the request has an id.
 func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *holder {
 	x := &holder{target: target{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h}
 	if x.key != nil {
@@ -43,7 +43,7 @@ func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *ho
 	} else {
 		x.had = x.book.Bytes() + bookBytes
 	}
-	x.now = r.Now(clock, max(x.now, x.book.Newest(ids)))
+	x.now = r.Now(clock, 0, max(x.now, x.book.Newest(ids)))
 	return x
 }
 

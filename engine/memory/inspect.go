@@ -28,7 +28,7 @@ func (h *stripe) describe(k *record, clock int64) []engine.State {
 			continue
 		}
 		spec := s.Spec()
-		used := s.Read(now, &spec).Used
+		used := s.Read(spec.Now(now, 0, now), &spec).Used
 		out = append(out, engine.State{
 			Kind: s.Kind(), Window: s.Window(), Buckets: s.Buckets(),
 			Used: used, Limit: s.Limit, Remaining: max(s.Limit-used, 0),

@@ -161,7 +161,7 @@ func (e *Engine) Stats() []engine.Stat {
 // Do implements engine.Engine. One reading of the clock serves the whole pipeline.
 func (e *Engine) Do(p *engine.Pipeline) {
 	p.Grow()
-	clock := e.clock()
+	clock, ns := e.time()
 	for i := 0; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
 		switch r.Op {
@@ -175,7 +175,7 @@ func (e *Engine) Do(p *engine.Pipeline) {
 			case r.Hold != nil && r.Cost > 0:
 				e.admit(clock, r, res)
 			default:
-				e.decide(clock, r, res)
+				e.decide(clock, ns, r, res)
 			}
 		case engine.OpReset:
 			res.Reset = e.reset(clock, r.Key)
@@ -189,8 +189,17 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	}
 }
 
+// time returns the ms since the epoch, and the ns beyond these.
+func (e *Engine) time() (ms, ns int64) {
+	now := e.cfg.Now()
+	return max(now.UnixMilli(), 0), int64(now.Nanosecond() % 1_000_000)
+}
+
 // clock returns the ms since the epoch.
-func (e *Engine) clock() int64 { return max(e.cfg.Now().UnixMilli(), 0) }
+func (e *Engine) clock() int64 {
+	ms, _ := e.time()
+	return ms
+}
 
 func (e *Engine) stripe(key []byte) *stripe { return &e.stripes[e.stripeIndex(key)] }
 

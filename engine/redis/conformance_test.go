@@ -9,6 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -89,6 +90,28 @@ func TestConformanceOfSeveralKeys(t *testing.T) {
 	for _, nodes := range []int{1, 3} {
 		t.Run(fmt.Sprintf("nodes=%d", nodes), func(t *testing.T) { conformance.RunJoint(t, untimed(nodes), 400, nodes == 1) })
 	}
+}
+
+// stopped is an engine whose node's own clock stands still at a time that the test sets.
+type stopped struct {
+	*Engine
+	node  *redistest.Server
+	clock func() time.Time
+}
+
+// Do implements engine.Engine.
+func (s stopped) Do(p *engine.Pipeline) {
+	s.node.StopClock(s.clock())
+	s.Engine.Do(p)
+}
+
+// By a node's own clock, which also ends its keys, every request is decided exactly.
+func TestConformanceAtInstants(t *testing.T) {
+	t.Parallel()
+	conformance.RunInstants(t, func(t *testing.T, clock func() time.Time) engine.Engine {
+		node := redistest.StartClocked(t)
+		return stopped{openAlways(t, 5*time.Second, node.URL()), node, clock}
+	}, 20_000)
 }
 
 // The nodes answer CL.THROTTLE as the embedded engine does, beside other states of
