@@ -78,7 +78,7 @@ soak: ## run the long forms of the random tests: SOAK_REQUESTS=1000000 takes 12 
 	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./tests \
 		-run '^Test(SplitKeysHoldTheirLimitsUnderLoad|ManyProxiesHoldOneLimit|BrokenConnectionsChargeNothingTwice|OnceIsChargedOnceWhateverIsLost|ReservationsHoldTheirLimits|MultiKeyRequestsHoldEveryLimit|SlotsAreNeverOversold|WorkersShareSlots|ManyLeasesOfManyConnectionsAreRenewed|LongPipelineDoesNotStarveOthers|FloodOfStrangersIsRefusedInLittleMemory)$$'
 	SOAK_REQUESTS=$(SOAK_REQUESTS) $(GO) test $(RACE) -count 1 -timeout 0 -v ./engine/redis ./engine/memory \
-		-run '^Test(Conformance|Cluster$$|DamagedRecordsAreErrorsOfTheirKeys$$|SplitKeysAreDecidedAsIfTheyWereNotSplit$$)'
+		-run '^Test(Conformance|InstantsOfANodesClock$$|Cluster$$|DamagedRecordsAreErrorsOfTheirKeys$$|SplitKeysAreDecidedAsIfTheyWereNotSplit$$)'
 	LUA_STEPS=20000 LUA_HISTORIES=12 $(GO) test $(RACE) -count 1 -timeout 0 -v ./lua \
 		-run '^Test(SplitKeysFollowTheSpecification|PathsAgreeOverRandomHistories|PathsOfHoldsAgreeOverRandomHistories)$$'
 
