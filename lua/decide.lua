@@ -30,8 +30,8 @@
 --         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
 --         HELD      the key has held units: the number of lapsed holds that this call removed 3, then as DECIDED
 --         used: units before the entry. room at: the ms at which there is room for one more request, 0 if there is now.
---         last, newest: the ms of the newest admission, and the units in its sub-window before the entry; for a rate, the clock
---         plus the ms until what was charged before the entry has drained, and the ns beyond these.
+--         last, newest: the ms of the newest admission, and the units in its sub-window before the entry; for a rate,
+--         the clock plus the ms until what was charged before the entry has drained, and the ns beyond these.
 -- Cost: O(entries); per entry one Redis call to read, and one or two to write if it admits. A patched record takes one
 --       more for each log to read, and to write, and up to six more for each RL.COUNTER to read.
 local lib = ...
@@ -44,8 +44,8 @@ local RESET, SLIDE, HOLDS = layout.RESET, layout.SLIDE, layout.HOLDS
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
 
--- clock_of returns the clock in whole ms, and sets the ns beyond it for rates: the node's own time, or the one given, as in tests,
--- which is ms, or ms.ns with 6 digits of ns.
+-- clock_of returns the clock in whole ms, and sets the ns beyond it for rates: the node's own time, or the one given,
+-- as in tests, which is ms, or ms.ns with 6 digits of ns.
 function lib.clock_of(given)
   if given ~= '' then
     local ms, ns = string.match(given, '^(%d+)%.?(%d*)$')

@@ -1,8 +1,9 @@
 -- gcra.lua: CL.THROTTLE, the generic cell rate algorithm as redis-cell has it.
 --
--- A state is one time: when all charged units will have drained. Units drain at a constant rate, one per interval. A request
--- is admitted if the units in use, with its own, are at most the limit. Durations are in ns, exact in doubles up to 104 days. The
--- clock of a decision is in ns, too: a rate may be above one a ms, and its intervals need not be whole ms.
+-- A state is one time: when all charged units will have drained. Units drain at a constant rate, one per interval. A
+-- request is admitted if the units in use, with its own, are at most the limit. Durations are in ns, exact in doubles
+-- up to 104 days. The clock of a decision is in ns, too: a rate may be above one a ms, and its intervals need not be
+-- whole ms.
 local lib = ...
 
 local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil

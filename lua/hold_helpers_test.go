@@ -191,7 +191,8 @@ func (h *holder) reset() int64 {
 // linger is for how many ms a node stores a key after the last ms at which it matters.
 const linger = 1000
 
-// kept is everything that the node has stored: the record, the hash of ids, and the last ms at which they matter, after base.
+// kept is everything that the node has stored: the record, the hash of ids, and the last ms at which they matter,
+// after base.
 type kept struct {
 	record       string
 	ids          map[string]string

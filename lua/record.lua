@@ -345,16 +345,18 @@ function record.ends()
   return ending
 end
 
--- expire lets a key live until LINGER ms after `last`, the last ms at which it matters; with gt = 'GT', only if that is later than
--- before. A server deletes a key at once, or does not store it, if its expiry is not later than the server's clock. That may be
--- `last` already, and it moves on while a call runs, which goes by the clock that it read first.
+-- expire lets a key live until LINGER ms after `last`, the last ms at which it matters; with gt = 'GT', only if that
+-- is later than before. A server deletes a key at once, or does not store it, if its expiry is not later than the
+-- server's clock. That may be `last` already, and it moves on while a call runs, which goes by the clock that it read
+-- first.
 function record.expire(key, last, gt)
   if gt then call('PEXPIREAT', key, text_of(last + LINGER), gt) else call('PEXPIREAT', key, text_of(last + LINGER)) end
 end
 
--- store writes the record s over the stored one, whose bytes are old, to live as expire says. moves says whether `last` differs
--- from before. alone says whether it is right for the whole record; otherwise another state may matter for longer, and the time to
--- live is only ever extended. s is usually at least as long as old, and then SETRANGE is used: it costs half as much as SET.
+-- store writes the record s over the stored one, whose bytes are old, to live as expire says. moves says whether
+-- `last` differs from before. alone says whether it is right for the whole record; otherwise another state may matter
+-- for longer, and the time to live is only ever extended. s is usually at least as long as old, and then SETRANGE is
+-- used: it costs half as much as SET.
 function record.store(key, old, s, last, moves, alone)
   if alone and (old == '' or #s < #old) then
     call('SET', key, s, 'PXAT', text_of(last + LINGER))

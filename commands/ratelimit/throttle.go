@@ -43,8 +43,8 @@ func throttle() Command {
 			{Name: "period", Type: "integer", About: "seconds"},
 			{Name: "quantity", Type: "integer", Optional: true, About: "units of this request; default 1; 0 charges nothing"},
 		},
-		Replies: "Five integers: limited (1 or 0), limit (max_burst + 1), remaining (what is left, where redis-cell may say more), retry_after (-1 when not " +
-			"limited, or when waiting never helps) and reset_after, both in seconds.",
+		Replies: "Five integers: limited (1 or 0), limit (max_burst + 1), remaining (what is left, where redis-cell may " +
+			"say more), retry_after (-1 when not limited, or when waiting never helps) and reset_after, both in seconds.",
 		Examples: []table.Example{{Line: "CL.THROTTLE user:42 15 30 60", Reply: "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2"}},
 	},
 		Parse: parseThrottle,

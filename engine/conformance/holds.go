@@ -223,8 +223,10 @@ type randomHold struct {
 
 func newRandomHold() (run *randomHold, seed uint64) {
 	seed = Seed()
-	return &randomHold{Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{}, first: map[string]int64{},
-		ttls: []int64{20, 1000, 100_000, 100_000, 10_000_000}}, seed
+	return &randomHold{
+		Rand: rand.New(rand.NewPCG(seed, 1)), clock: Base, keys: map[string]*holds.Key{}, seen: map[string]int{},
+		first: map[string]int64{}, ttls: []int64{20, 1000, 100_000, 100_000, 10_000_000},
+	}, seed
 }
 
 func (run *randomHold) narrow() {

@@ -10,13 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Instants opens an engine that decides by the given clock, which is in whole us and never steps back, and by which its keys
-// expire, too. The engine is closed at the end of the test.
+// Instants opens an engine that decides by the given clock, which is in whole us and never steps back, and by which
+// its keys expire, too. The engine is closed at the end of the test.
 type Instants func(t *testing.T, clock func() time.Time) engine.Engine
 
-// RunInstants sends random requests with the shortest windows, the shortest times to live, and rates of up to one unit a ns. The
-// clock stops anywhere within a ms, most often just before and after what was charged stops to matter: each decision must be
-// that of a model, neither more units nor fewer.
+// RunInstants sends random requests with the shortest windows, the shortest times to live, and rates of up to one unit
+// a ns. The clock stops anywhere within a ms, most often just before and after what was charged stops to matter: each
+// decision must be that of a model, neither more units nor fewer.
 func RunInstants(t *testing.T, open Instants, random int) {
 	run := instants{rates: map[string]int64{}}
 	var seed uint64
@@ -36,18 +36,17 @@ func RunInstants(t *testing.T, open Instants, random int) {
 		}
 		e.Do(&p)
 		for i := range p.Requests {
-			r, res, wrong := &p.Requests[i], &p.Results[i], ""
+			r, compare := &p.Requests[i], run.compare
 			if r.Interval > 0 {
-				wrong = run.compareRate(r, res)
-			} else {
-				wrong = run.compare(r, res)
+				compare = run.compareRate
 			}
-			require.Empty(t, wrong, "-seed %d, step %d, clock base+%d us, %q", seed, step+i, run.us()-Base*1000, r.Key)
+			require.Empty(t, compare(r, &p.Results[i]), "-seed %d, step %d, clock base+%d us, %q", seed, step+i, run.us()-Base*1000, r.Key)
 		}
 		run.pass()
 	}
 	t.Logf("seed %d, %d steps: %v", seed, steps, run.seen)
-	for _, what := range []string{"held", "charged", "denied", "again", "lapsed", "settled", "not settled", "renewed", "not renewed", "rate admitted", "rate denied"} {
+	for _, what := range []string{"held", "charged", "denied", "again", "lapsed", "settled", "not settled", "renewed", "not renewed",
+		"rate admitted", "rate denied"} {
 		require.Positive(t, run.seen[what], what)
 	}
 }
@@ -64,7 +63,8 @@ func (run *instants) us() int64 { return run.clock*1000 + run.beyond }
 func (run *instants) throttle(seed uint64) engine.Request {
 	count := among[int64](run.randomHold, 300, 350, 900, 1000, 5000, 6000, 700_000, 1_000_000, 3_000_000, 1_000_000_000)
 	burst := among[int64](run.randomHold, 0, 0, 1, 9, 200)
-	return Throttle(fmt.Sprintf("rate-%d-%d", seed, run.IntN(3)), burst, count, 1, among(run.randomHold, 1, 1, 1, run.Int64N(burst+3)))
+	quantity := among(run.randomHold, 1, 1, 1, run.Int64N(burst+3))
+	return Throttle(fmt.Sprintf("rate-%d-%d", seed, run.IntN(3)), burst, count, 1, quantity)
 }
 
 // compareRate gives a CL.THROTTLE to the model, a time for each key, and returns how the answer differs.
@@ -87,12 +87,13 @@ func (run *instants) compareRate(r *engine.Request, res *engine.Result) string {
 	want.Remaining = max(full-drained, 0) / r.Interval
 	want.ResetAfter = (drained - now) / 1_000_000
 	if res.Err != nil || want != res.Decision {
-		return fmt.Sprintf("%d units a second, COST %d\nmodel  %+v\nengine %+v %v", 1_000_000_000/r.Interval, r.Cost, want, res.Decision, res.Err)
+		return fmt.Sprintf("a unit in %d ns, COST %d\nmodel  %+v\nengine %+v %v", r.Interval, r.Cost, want, res.Decision, res.Err)
 	}
 	return ""
 }
 
-// pass moves the clock forward: to within the ms, to its end, to the next few ms, or for so long that nothing matters any more.
+// pass moves the clock forward: to within the ms, to its end, to the next few ms, or for so long that nothing matters
+// any more.
 func (run *instants) pass() {
 	switch n := run.IntN(200); {
 	case n < 40:

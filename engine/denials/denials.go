@@ -78,8 +78,9 @@ func (m *Memory) Resets() uint64 { return m.resets.Load() }
 // from memory.
 func (m *Memory) Repeat() { m.answers.Add(1) }
 
-// Answer fills in the decision if r is known to be denied now. Otherwise r will be sent to a node, and Answer forgets a denial
-// that r may make wrong, or show to be wrong: what the node says of the key then holds for the requests that follow, too.
+// Answer fills in the decision if r is known to be denied now. Otherwise r will be sent to a node, and Answer forgets
+// a denial that r may make wrong, or show to be wrong: what the node says of the key then holds for the requests that
+// follow, too.
 func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	inspects := r.Op == engine.OpInspect
 	if m.kept.Load() == 0 || r.Op != engine.OpDecide && !inspects {

@@ -46,8 +46,8 @@ func TestDenialsCountDown(t *testing.T) {
 	require.False(t, known, "it is forgotten")
 }
 
-// Only equal requests are answered from memory. The node may admit another request that counts in the same state, or say that
-// there is room, so such a request removes the denial.
+// Only equal requests are answered from memory. The node may admit another request that counts in the same state, or
+// say that there is room, so such a request removes the denial.
 func TestOtherRequestsAreNotAnswered(t *testing.T) {
 	var m Memory
 	r := conformance.Slide("k", 5, 60_000, 2)

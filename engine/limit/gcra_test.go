@@ -53,7 +53,8 @@ func TestGCRARemaining(t *testing.T) {
 		for left := int64(6000); left >= 0; left-- {
 			require.Equal(t, left, k.one(s, 0).Remaining, "%d a second", count)
 		}
-		require.Equal(t, Decision{Limit: 6001, RetryAfter: s.Interval / nsPerMs, ResetAfter: 6001 * s.Interval / nsPerMs}, k.one(s, 0))
+		denied := Decision{Limit: 6001, RetryAfter: s.Interval / nsPerMs, ResetAfter: 6001 * s.Interval / nsPerMs}
+		require.Equal(t, denied, k.one(s, 0))
 	}
 }
 

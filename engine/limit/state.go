@@ -64,8 +64,8 @@ type Reading struct {
 	edge int   // the first entry of a log that counts
 }
 
-// Read returns the use of the state at now for a request with spec s. Here and below, now is in ms, and of a rate in ns:
-// see Spec.Now.
+// Read returns the use of the state at now for a request with spec s. Here and below, now is in ms, and of a rate in
+// ns: see Spec.Now.
 func (st *State) Read(now int64, s *Spec) Reading {
 	used, edge := algorithms[st.kind].usage(st, now, s)
 	return Reading{used, edge}

@@ -45,7 +45,9 @@ func (e *Engine) fail(err error, r *engine.Request, res *engine.Result) {
 // ask decides a request, charges it if it is admitted, and fills in a usage per
 // window. granted is 1 for an admission, else 0; lapsed is the number of lapsed holds that ask
 // removed. With an error, errFull or engine.ErrStates, nothing was charged.
-func (e *Engine) ask(h *stripe, clock, ns int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
+func (e *Engine) ask(
+	h *stripe, clock, ns int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage,
+) (granted, lapsed int64, err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	t := target{clock: clock, now: r.Now(clock, ns, clock), key: h.keys[string(r.Key)]}

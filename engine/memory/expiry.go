@@ -2,8 +2,8 @@ package memory
 
 import "time"
 
-// linger is for how many ms a key is kept after the last ms at which it matters: a pipeline goes by the clock that it read
-// when it came, and the sweep by a later one.
+// linger is for how many ms a key is kept after the last ms at which it matters: a pipeline goes by the clock that it
+// read when it came, and the sweep by a later one.
 const linger = 1000
 
 // janitor drops expired keys, and logs that memory is full, until Close.

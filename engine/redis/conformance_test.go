@@ -105,8 +105,8 @@ func (s stopped) Do(p *engine.Pipeline) {
 	s.Engine.Do(p)
 }
 
-// By a node's own clock, which also ends its keys, every request is decided exactly. That of Valkey 9 cannot be stopped, so make
-// test-servers leaves this test out: see exact_test.go.
+// By a node's own clock, which also ends its keys, every request is decided exactly. That of Valkey 9 cannot be
+// stopped, so make test-servers leaves this test out: see exact_test.go.
 func TestInstantsOfANodesClock(t *testing.T) {
 	t.Parallel()
 	conformance.RunInstants(t, func(t *testing.T, clock func() time.Time) engine.Engine {

@@ -125,8 +125,9 @@ func TestDeniedTenantCostsItsNodeLittle(t *testing.T) {
 	}
 }
 
-// After COST 0 or RL.INSPECT has said that there is room, the request is admitted: what the node says is true, although its clock
-// has stepped forward and the denial would have been repeated for a second. The same is true within a pipeline.
+// After COST 0 or RL.INSPECT has said that there is room, the request is admitted: what the node says is true,
+// although its clock has stepped forward and the denial would have been repeated for a second. The same is true within
+// a pipeline.
 func TestWhoeverAsksCorrectsWhatIsRemembered(t *testing.T) {
 	t.Parallel()
 	for name, ask := range map[string]func(r engine.Request) engine.Request{
@@ -139,7 +140,8 @@ func TestWhoeverAsksCorrectsWhatIsRemembered(t *testing.T) {
 			e := openAt(t, nil, s)
 			e.now = func() time.Time { return e.opened } // a remembered denial would not end
 			ahead := time.Duration(0)
-			for _, r := range []engine.Request{conformance.Slide("k", 1, 3_600_000, 1), conformance.Throttle("k", 0, 1, 3600, 1)} {
+			slide, rate := conformance.Slide("k", 1, 3_600_000, 1), conformance.Throttle("k", 0, 1, 3600, 1)
+			for _, r := range []engine.Request{slide, rate} {
 				for _, together := range []bool{false, true} {
 					require.True(t, conformance.Ask(e, r).Allowed)
 					require.False(t, conformance.Ask(e, r).Allowed)

@@ -28,8 +28,8 @@ type claim struct {
 
 	// most returns the most units that may be admitted between two moments in ns.
 	most func(from, to int64) int64
-	// lasts reports whether a unit that was admitted at one moment may still count at a later one. Without it, units drain at
-	// an interval in ns.
+	// lasts reports whether a unit that was admitted at one moment may still count at a later one. Without it, units
+	// drain at an interval in ns.
 	lasts    func(at, later int64) bool
 	interval int64
 }
@@ -131,7 +131,8 @@ func claims() (all []claim) {
 		}
 		once := conformance.Slide("", 1000, length, 1)
 		once.Hold = &engine.Hold{ID: engine.DigestOf([]byte("id")), Once: true}
-		all = append(all, counting(fmt.Sprintf("RL.SLIDE 1000 %dms ONCE", length), 1, length+1, func() engine.Request { return once }))
+		all = append(all, counting(fmt.Sprintf("RL.SLIDE 1000 %dms ONCE", length), 1, length+1,
+			func() engine.Request { return once }))
 	}
 	return all
 }
@@ -160,8 +161,8 @@ func (c *claim) ask(t *testing.T, e *Engine, key string, lasts time.Duration) (a
 	return all
 }
 
-// By a node's own clock, in real time, no command ever admits more than it should, from one proxy or from several. To a single
-// caller, none is denied while there is room, whether its proxy remembers denials or not.
+// By a node's own clock, in real time, no command ever admits more than it should, from one proxy or from several. To
+// a single caller, none is denied while there is room, whether its proxy remembers denials or not.
 func TestConformanceInRealTime(t *testing.T) {
 	t.Parallel()
 	proxies, nodes := openSplit(t, 4, 1)
