@@ -32,13 +32,14 @@ type Connections struct {
 // file descriptor for a closed peer or unsolicited bytes, with TLS too.
 type connection struct {
 	net.Conn
-	raw     syscall.RawConn // the socket's raw connection, for SyscallConn
-	reader  io.Reader       // reads from Conn
-	writer  io.Writer       // writes to Conn
-	from    *Connections    // the set that tracks the connection
-	spoke   bool            // the peer has sent something other than a refusal; used only by the reader
-	refused error           // why the peer has refused the client, or nil; used only by the reader
-	replies scanner         // checks the replies; used only by the reader
+	raw       syscall.RawConn // the socket's raw connection, for SyscallConn
+	reader    io.Reader       // reads from Conn
+	writer    io.Writer       // writes to Conn
+	from      *Connections    // the set that tracks the connection
+	spoke     bool            // the peer has sent something other than a refusal; used only by the reader
+	refused   error           // why the peer has refused the client, or nil; used only by the reader
+	replies   scanner         // checks the replies; used only by the reader
+	malformed error           // what the scanner found, or nil; used only by the reader
 }
 
 // unspoken is the error of a connection whose peer has never sent a byte, or only a refusal. Because a
@@ -62,25 +63,29 @@ func refusal(p []byte) error {
 	return errors.New(strings.TrimSpace(text))
 }
 
-// Read wraps the error of a peer that never sent anything in unspoken, and so it does with a refusal. It
-// rejects replies that exceed the limits of the scanner.
+// Read wraps the error of a peer that never sent anything in unspoken, and so it does with a refusal.
+// What precedes a reply that exceeds the limits of the scanner is returned first, since it may be
+// replies to other clients.
 func (c *connection) Read(p []byte) (int, error) {
-	n, err := c.reader.Read(p)
-	if n > 0 && !c.spoke {
-		c.refused = refusal(p[:n])
-		c.spoke = c.refused == nil
-	}
-	switch {
-	case c.refused != nil: // again, if go-redis has ignored it before
-		return 0, unspoken{c.refused}
-	case n > 0:
-		if malformed := c.replies.feed(p[:n]); malformed != nil {
-			return 0, malformed
+	for c.malformed == nil {
+		n, err := c.reader.Read(p)
+		if n > 0 && !c.spoke {
+			c.refused = refusal(p[:n])
+			c.spoke = c.refused == nil
 		}
-	case err != nil && !c.spoke:
-		err = unspoken{err}
+		switch {
+		case c.refused != nil: // again, if go-redis has ignored it before
+			return 0, unspoken{c.refused}
+		case n > 0:
+			n, c.malformed = c.replies.feed(p[:n])
+		case err != nil && !c.spoke:
+			err = unspoken{err}
+		}
+		if n > 0 || err != nil || len(p) == 0 {
+			return n, err
+		}
 	}
-	return n, err
+	return 0, c.malformed
 }
 
 // Write writes to the peer.

@@ -23,6 +23,8 @@ type Node struct {
 	// Batches counts round trips, for INFO. Users of the node increment it.
 	Batches atomic.Int64
 
+	malformed atomic.Int64 // when a malformed reply was last logged, in Unix ns
+
 	mu      sync.Mutex
 	onClose []func() error // functions to call before the client is closed; guarded by mu
 	closed  bool           // guarded by mu
@@ -106,8 +108,19 @@ func (n *Node) Record(err error) {
 	if Demoted(err) {
 		n.conns.DropAll()
 	}
+	if errors.Is(err, ErrMalformed) {
+		n.warnMalformed(err)
+	}
 	if n.health.fail(err) {
 		n.fleet.CheckTopology()
+	}
+}
+
+// warnMalformed logs, once a minute, that the node has sent a malformed reply.
+func (n *Node) warnMalformed(err error) {
+	now, last := n.fleet.config.Now().UnixNano(), n.malformed.Load()
+	if now-last >= int64(remindEvery) && n.malformed.CompareAndSwap(last, now) {
+		n.fleet.config.Logger.Warn("the node sent a malformed reply; what waited on the same connection gets none", "node", n.name, "why", err)
 	}
 }
 

@@ -9,60 +9,100 @@ import (
 // allocates memory for as many elements or bytes as a reply announces, and uses stack for
 // each level of nesting. Running out of either ends the process. So a reply that announces
 // more than limits allow is an error, even if little of it arrives.
+//
+// It also removes push messages, which a server may send before or after any reply. They are for
+// whoever has the connection, while clients share those to nodes, and the reader takes all that
+// arrives for replies.
 type scanner struct {
 	limits scanLimits
 
 	head     [32]byte // the first bytes of the current line
 	n        int      // bytes in head
+	last     byte     // the last byte of the current line that has arrived
 	skip     int64    // remaining bytes of the current string
 	left     []int64  // remaining elements of each open array or map, outermost first
 	complete bool     // at least one complete reply has arrived
+	push     bool     // what is being read is a push message
 }
 
 // scanLimits bound one reply.
 type scanLimits struct {
 	bytes    int64 // the most bytes of a string
 	elements int64 // the most elements of an array, or pairs of a map
-	depth    int   // the most levels of nested arrays and maps
+	depth    int   // the most levels of nested arrays and maps; go-redis takes some 300 bytes of stack for each
 }
 
-// parsedLimits are for replies that are parsed into memory, such as those of scripts and
-// CLUSTER SLOTS. passedLimits are for replies that are only passed on.
+// parsedLimits are for replies that are parsed into memory, such as those of rlproxy's functions and
+// CLUSTER SLOTS. passedLimits are for replies that are only passed on. Any client's script can make a
+// reply with 8,000 levels, and Lua ends it there.
 var (
 	parsedLimits = scanLimits{16 << 20, 1 << 17, 16}
-	passedLimits = scanLimits{1 << 32, 1 << 32, 4096}
+	passedLimits = scanLimits{1 << 32, 1 << 32, 1 << 16}
 )
 
-// feed checks the next bytes of the connection. It returns ErrMalformed if a reply is invalid or
-// exceeds the limits.
-func (s *scanner) feed(p []byte) error {
-	for len(p) > 0 {
-		if s.skip > 0 {
-			n := min(s.skip, int64(len(p)))
-			p = p[n:]
-			if s.skip -= n; s.skip == 0 {
-				s.done()
+// feed checks the next bytes of the connection and removes push messages from them. It returns how
+// many of the bytes are left: p[:kept]. The error is ErrMalformed if a reply is invalid or exceeds
+// the limits; the bytes that are left are those before the reply's first wrong line.
+func (s *scanner) feed(p []byte) (kept int, err error) {
+	for at := 0; at < len(p); {
+		if p[at] == '>' && s.n == 0 && s.skip == 0 && len(s.left) == 0 {
+			s.push = true
+		}
+		removed := s.push
+		n, err := s.part(p[at:])
+		if err != nil {
+			return kept, err
+		}
+		if !removed {
+			if kept < at {
+				copy(p[kept:], p[at:at+n])
 			}
-			continue
+			kept += n
 		}
-		line, rest, ended := bytes.Cut(p, []byte{'\n'})
-		s.n += copy(s.head[s.n:], line)
-		if !ended {
-			return nil
-		}
-		p = rest
-		if err := s.line(); err != nil {
-			return err
-		}
-		s.n = 0
+		at += n
 	}
-	return nil
+	return kept, nil
+}
+
+// part checks what belongs together at the start of p: the rest of a string or of a line. It returns
+// its size.
+func (s *scanner) part(p []byte) (int, error) {
+	if s.skip > 0 {
+		n := min(s.skip, int64(len(p)))
+		if s.skip -= n; s.skip == 0 {
+			s.done()
+		}
+		return int(n), nil
+	}
+	end := bytes.IndexByte(p, '\n')
+	line := p
+	if end >= 0 {
+		line = p[:end]
+	}
+	if len(line) > 0 {
+		s.n += copy(s.head[s.n:], line)
+		s.last = line[len(line)-1]
+	}
+	if end < 0 {
+		return len(p), nil
+	}
+	err := s.line()
+	s.n, s.last = 0, 0
+	return end + 1, err
+}
+
+// Whole reports whether b is one reply that has arrived completely.
+func Whole(b []byte) bool {
+	s := scanner{limits: passedLimits, complete: true}
+	s.limits.bytes = int64(len(b))
+	kept, err := s.feed(b)
+	return kept > 0 && err == nil && s.n == 0 && s.skip == 0 && len(s.left) == 0 && b[0] != '|'
 }
 
 // line checks a complete line: a reply of one line, or the header of a longer one.
 func (s *scanner) line() error {
 	line := bytes.TrimSuffix(s.head[:s.n], []byte{'\r'})
-	if len(line) == 0 {
+	if len(line) == 0 || s.last != '\r' {
 		return ErrMalformed
 	}
 	limits := &s.limits
@@ -71,12 +111,14 @@ func (s *scanner) line() error {
 	}
 	most := limits.elements
 	switch line[0] {
-	default:
+	case '+', '-', ':', '_', ',', '#', '(':
 		s.done()
 		return nil
 	case '$', '=', '!':
 		most = limits.bytes
 	case '*', '~', '>', '%', '|':
+	default:
+		return ErrMalformed
 	}
 	n, err := strconv.ParseInt(string(line[1:]), 10, 64)
 	if err != nil || n < -1 || n > most || s.n == len(s.head) {
@@ -116,5 +158,5 @@ func (s *scanner) done() {
 		}
 		s.left = s.left[:top]
 	}
-	s.complete = true
+	s.complete, s.push = true, false
 }

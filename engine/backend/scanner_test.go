@@ -1,6 +1,7 @@
 package backend
 
 import (
+	"bytes"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -14,7 +15,7 @@ func TestScannerRefusesRepliesThatAnnounceTooMuch(t *testing.T) {
 		"%1\r\n+a\r\n*2\r\n:1\r\n:2\r\n~1\r\n+a\r\n>2\r\n+message\r\n+x\r\n*1\r\n|1\r\n+k\r\n+v\r\n:1\r\n+" + strings.Repeat("long ", 100) + "\r\n"
 	for _, limits := range []scanLimits{parsedLimits, passedLimits} {
 		whole, pieces := scanner{limits: limits}, scanner{limits: limits}
-		require.NoError(t, whole.feed([]byte(good)))
+		require.NoError(t, fed(&whole, good))
 		require.Empty(t, whole.left)
 		require.Zero(t, whole.skip)
 		buf := make([]byte, 7)
@@ -23,45 +24,101 @@ func TestScannerRefusesRepliesThatAnnounceTooMuch(t *testing.T) {
 			if err != nil {
 				break
 			}
-			require.NoError(t, pieces.feed(buf[:n]))
+			require.NoError(t, fed(&pieces, string(buf[:n])))
 		}
 		require.Empty(t, pieces.left)
 		require.Zero(t, pieces.skip)
 	}
 	for _, bad := range []string{
-		"\r\n", "\n", "$x\r\n", "$-2\r\n", "*-7\r\n", "$\r\n", "*999999999999999999999\r\n", "*?\r\n", strings.Repeat("*1\r\n", 5000),
+		"\r\n", "\n", "$x\r\n", "$-2\r\n", "*-7\r\n", "$\r\n", "*999999999999999999999\r\n", "*?\r\n", strings.Repeat("*1\r\n", 70_000),
 		"*1\r\n%4294967297\r\n", "$4294967297\r\n", "$" + strings.Repeat("0", 100) + "1\r\n",
 	} {
 		for _, limits := range []scanLimits{parsedLimits, passedLimits} {
 			s := scanner{limits: limits}
-			require.NoError(t, s.feed([]byte("+OK\r\n")))
-			require.ErrorIs(t, s.feed([]byte(bad)), ErrMalformed, bad)
+			require.NoError(t, fed(&s, "+OK\r\n"))
+			require.ErrorIs(t, fed(&s, bad), ErrMalformed, bad)
 		}
 	}
-	for _, large := range []string{"*1000000\r\n", "$100000000\r\n", strings.Repeat("*1\r\n", 100)} {
+	for _, large := range []string{"*1000000\r\n", "$100000000\r\n", strings.Repeat("*1\r\n", 20_000)} {
 		parsed, passed := scanner{limits: parsedLimits}, scanner{limits: passedLimits}
-		require.ErrorIs(t, parsed.feed([]byte(large)), ErrMalformed)
-		require.ErrorIs(t, passed.feed([]byte(large)), ErrMalformed, "the reply to the greeting is parsed")
+		require.ErrorIs(t, fed(&parsed, large), ErrMalformed)
+		require.ErrorIs(t, fed(&passed, large), ErrMalformed, "the reply to the greeting is parsed")
 		passed = scanner{limits: passedLimits}
-		require.NoError(t, passed.feed([]byte("%1\r\n+proto\r\n:3\r\n"+large)))
+		require.NoError(t, fed(&passed, "%1\r\n+proto\r\n:3\r\n"+large))
 	}
 }
 
+// A script's reply of 8,000 levels passes. Nodes reply with as many to a table that contains itself.
+func TestScannerPassesTheDeepestReplyOfAScript(t *testing.T) {
+	reply := strings.Repeat("*1\r\n", 7995) + "-ERR reached lua stack limit\r\n"
+	s := scanner{limits: passedLimits}
+	require.NoError(t, fed(&s, "+OK\r\n"+reply+"+OK\r\n"))
+	require.Empty(t, s.left)
+}
+
+// Push messages are removed, in fragments of any size, whether they come before or after a reply.
+func TestScannerRemovesPushMessages(t *testing.T) {
+	const replies = ">2\r\n+a\r\n$1\r\n>\r\n+OK\r\n>1\r\n>1\r\n>0\r\n$3\r\n>1\r\r\n>0\r\n|1\r\n+k\r\n>1\r\n+v\r\n:1\r\n>1\r\n+x\r\n"
+	for size := 1; size <= len(replies); size++ {
+		s, got := scanner{limits: passedLimits}, ""
+		for at := 0; at < len(replies); at += size {
+			p := []byte(replies[at:min(at+size, len(replies))])
+			kept, err := s.feed(p)
+			require.NoError(t, err)
+			got += string(p[:kept])
+		}
+		require.Equal(t, "+OK\r\n$3\r\n>1\r\r\n|1\r\n+k\r\n>1\r\n+v\r\n:1\r\n", got)
+	}
+}
+
+func TestWhole(t *testing.T) {
+	for _, reply := range []string{"+OK\r\n", "$1\r\nx\r\n", "$-1\r\n", "*2\r\n:1\r\n*1\r\n$0\r\n\r\n", "%1\r\n+a\r\n_\r\n"} {
+		require.True(t, Whole([]byte(reply)), reply)
+		for n := range reply {
+			require.False(t, Whole([]byte(reply[:n])), reply[:n])
+		}
+	}
+	require.False(t, Whole([]byte("|1\r\n+a\r\n+b\r\n")), "an attribute without its reply")
+}
+
+// fed feeds a scanner and returns its error.
+func fed(s *scanner, replies string) error {
+	_, err := s.feed([]byte(replies))
+	return err
+}
+
+// Fragments make no difference, and what is left are replies without push messages.
 func FuzzScanner(f *testing.F) {
 	f.Add([]byte("*2\r\n$1\r\nx\r\n:1\r\n"), 3)
 	f.Add([]byte("*1\r\n|1\r\n+k\r\n+v\r\n:1\r\n"), 5)
+	f.Add([]byte("|1\r\n+k\r\n*2\r\n+v\r\n:90\r\n$1\r\nx\r\n"), 9)
+	f.Add([]byte("+OK\r\n>2\r\n+a\r\n$1\r\nx\r\n+OK\r\n"), 14)
+	f.Add([]byte(strings.Repeat("*1\r\n", 20)+"-ERR reached lua stack limit\r\n"), 40)
+	f.Add([]byte("+OK\n"), 3)
 	f.Fuzz(func(t *testing.T, replies []byte, cut int) {
-		whole, pieces := scanner{limits: parsedLimits}, scanner{limits: parsedLimits}
 		cut = min(max(cut, 0), len(replies))
-		one := whole.feed(replies)
-		two := pieces.feed(replies[:cut])
-		if two == nil {
-			two = pieces.feed(replies[cut:])
-		}
-		require.Equal(t, one, two)
-		require.LessOrEqual(t, len(whole.left), parsedLimits.depth+1)
-		if one == nil {
+		for _, limits := range []scanLimits{parsedLimits, passedLimits} {
+			whole, pieces, again := scanner{limits: limits}, scanner{limits: limits}, scanner{limits: limits}
+			at := bytes.Clone(replies)
+			n, one := whole.feed(at)
+			left := at[:n]
+			before, after := bytes.Clone(replies[:cut]), bytes.Clone(replies[cut:])
+			n, two := pieces.feed(before)
+			before = before[:n]
+			if two == nil {
+				n, two = pieces.feed(after)
+				before = append(before, after[:n]...)
+			}
+			require.Equal(t, one, two)
+			require.LessOrEqual(t, len(whole.left), limits.depth+1)
+			if one != nil {
+				continue
+			}
+			require.Equal(t, string(left), string(before))
 			require.Equal(t, whole, pieces)
+			n, err := again.feed(left)
+			require.NoError(t, err)
+			require.Equal(t, len(left), n)
 		}
 	})
 }

@@ -134,6 +134,8 @@ func (d *direct) copyReply(to *bytes.Buffer) error {
 		return err
 	case '%':
 		n *= 2
+	case '|':
+		n = 2*n + 1 // and the reply that it precedes
 	case '*', '~', '>':
 	default:
 		return nil

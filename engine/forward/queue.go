@@ -2,12 +2,12 @@ package forward
 
 import (
 	"context"
+	"io"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
@@ -83,18 +83,25 @@ func (q *queue) open() {
 	}
 	q.conns.PassOn = true
 	o := q.node.Options(&q.conns)
-	o.Protocol = 2 + q.protocol
-	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	o.PipelinePoolSize = inFlight
-	o.OnConnect = func(context.Context, *redis.Conn) error {
-		q.connected()
-		return nil
-	}
+	o.OnConnect = q.connect
 	q.client = redis.NewClient(o)
 	for range inFlight {
 		q.workers.Add(1)
 		go q.work() // until close
 	}
+}
+
+// connect prepares a new connection. The options name RESP2, because with RESP3 go-redis looks for push
+// messages before each reply, and discards attributes as it does.
+func (q *queue) connect(ctx context.Context, conn *redis.Conn) error {
+	if q.protocol == resp3 { // a node that refuses it replies in RESP2
+		if err := conn.Process(ctx, redis.NewRawWriteToCmd(ctx, io.Discard, "hello", 3)); err != nil {
+			return err
+		}
+	}
+	q.connected()
+	return nil
 }
 
 // close answers the queued commands and ends the workers. It may be called twice.
