@@ -254,7 +254,7 @@ func (c *client) inPieces(r *row, args [][]byte) {
 }
 
 // decide sends the requests to the engine and the forwarded commands to the nodes, and returns
-// how long the pipeline waited for all of their results.
+// how long the pipeline waited for their results.
 func (c *client) decide() (took time.Duration) {
 	forwards := len(c.forward.Commands) > 0
 	if !forwards && len(c.pipe.Requests) == 0 {
@@ -303,7 +303,7 @@ func (c *client) reply(took time.Duration) {
 	if c.h.stats.Slow.Slow(took) {
 		c.logPipeline(took)
 	}
-	requests, results, forwarded, same := c.pipe.Requests, c.pipe.Results, c.forward.Results, streak{took: took}
+	requests, results, forwarded, same := c.pipe.Requests, c.pipe.Results, 0, streak{took: took}
 	for i := range c.pending {
 		e := &c.pending[i]
 		mark := len(c.s.Out)
@@ -323,12 +323,13 @@ func (c *client) reply(took time.Duration) {
 			c.run(e.row, e.args, e.mute)
 			continue
 		case e.row == &forwardRow:
-			c.cmd = forwarded[0].Name
+			res := c.h.cfg.Forward.Await(&c.forward, forwarded)
+			forwarded++
+			c.cmd = res.Name
 			same.add(c.h.stats.Command(c.cmd))
-			if c.forwarded(e, &forwarded[0]) {
+			if c.forwarded(e, res) {
 				same.failed++
 			}
-			forwarded = forwarded[1:]
 		default:
 			c.s.Out = e.row.reply(c.s.Out, c.s.Proto, requests[:e.n], results[:e.n])
 			if e.row.tied != nil {

@@ -20,8 +20,11 @@ type Forwarder interface {
 
 	// Start sends the commands of a pipeline.
 	Start(p *forward.Pipeline)
-	// Wait waits until all commands of the pipeline have their results.
+	// Wait waits until all commands of the pipeline have their results, or until replies must be
+	// written to make room for further ones.
 	Wait(p *forward.Pipeline)
+	// Await returns the result of command i of the pipeline.
+	Await(p *forward.Pipeline, i int) *forward.Result
 
 	// Join adds a command to a transaction. It returns the error reply if the command cannot be
 	// part of the transaction.
@@ -107,9 +110,10 @@ func (c *client) forwardError(args [][]byte, err error) string {
 // maxCopy is the most bytes of a reply that are copied to the session's output.
 const maxCopy = 256 << 10
 
-// forwarded passes a node's reply on byte for byte, unless the command gets no reply. It counts
-// and reports whether the reply is an error.
+// forwarded passes a node's reply on byte for byte, unless the command gets no reply, and releases its
+// memory. It counts and reports whether the reply is an error.
 func (c *client) forwarded(e *entry, res *forward.Result) (failed bool) {
+	defer c.forward.Release(res)
 	if res.Err != nil {
 		c.Error(c.forwardError(e.args, res.Err))
 		return true
@@ -124,7 +128,6 @@ func (c *client) forwarded(e *entry, res *forward.Result) (failed bool) {
 	for _, b := range res.Rest {
 		c.pass(b)
 	}
-	*res = forward.Result{}
 	return failed
 }
 

@@ -394,6 +394,8 @@ func (f *fakeForward) Start(p *forward.Pipeline) {
 
 func (f *fakeForward) Wait(*forward.Pipeline) {}
 
+func (f *fakeForward) Await(p *forward.Pipeline, i int) *forward.Result { return &p.Results[i] }
+
 func (f *fakeForward) Join(*forward.Pipeline, *forward.Transaction, [][]byte) error { return nil }
 
 func (f *fakeForward) Describe(*forward.Pipeline, [][]byte) (forward.Description, error) {

@@ -105,10 +105,12 @@ func (q *queue) ask(ctx context.Context, to chan<- nodeReply, words []any) {
 // unable returns why a node gets no commands of the pipeline: it is down, or has not
 // answered an earlier one in time. It returns "" if the node gets them.
 func (p *Pipeline) unable(n *backend.Node) string {
-	switch {
-	case n.Down():
+	if n.Down() {
 		return n.Reason()
-	case slices.Contains(p.silent, n.Name()):
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if slices.Contains(p.silent, n.Name()) {
 		return backend.NoAnswer
 	}
 	return ""
@@ -121,7 +123,12 @@ func (p *Pipeline) noteSilence(err error) {
 		return // without the allocation below
 	}
 	var u *engine.Unavailable
-	if errors.As(err, &u) && u.Why == backend.NoAnswer && !slices.Contains(p.silent, u.Node) {
+	if !errors.As(err, &u) || u.Why != backend.NoAnswer {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !slices.Contains(p.silent, u.Node) {
 		p.silent = append(p.silent, u.Node)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
@@ -23,7 +24,11 @@ func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
 // batch is the commands that go to a node in one round trip. A worker reuses its batch;
 // only the memory of replies is new.
 type batch struct {
+	queue   *queue
+	until   time.Time // when the worker stops waiting for clients, so that it still reads the other replies in time
 	items   []item
+	next    int                   // the first item that has no result yet
+	at      int                   // the reply to it, or to the ASKING before it
 	words   []any                 // the arguments of all commands, concatenated
 	replies []rawReply            // the replies, by index in cmds
 	cmds    []redis.RawWriteToCmd // a command type that go-redis never retries
@@ -56,23 +61,24 @@ func (b *batch) build(ctx context.Context) {
 	}
 	b.words = room(b.words, words)
 	b.replies, b.cmds, b.list = room(b.replies, cmds), room(b.cmds, cmds), room(b.list, cmds)
+	b.next, b.at = 0, 0
 	for i := range b.items {
 		it := &b.items[i]
 		if words := it.prelude(); words != nil {
-			b.add(ctx, it.from, words...)
+			b.add(ctx, i, words...)
 		}
 		from := len(b.words)
 		for j := range it.command.Args {
 			b.words = append(b.words, (*word)(&it.command.Args[j]))
 		}
-		b.add(ctx, it.from, b.words[from:]...)
+		b.add(ctx, i, b.words[from:]...)
 	}
 }
 
-// add appends a command. The caller has made room, since cmds and replies must not be
+// add appends a command of an item. The caller has made room, since cmds and replies must not be
 // reallocated: pointers to their elements are kept.
-func (b *batch) add(ctx context.Context, p *Pipeline, words ...any) {
-	b.replies = append(b.replies, rawReply{from: &b.block, memory: &p.memory})
+func (b *batch) add(ctx context.Context, item int, words ...any) {
+	b.replies = append(b.replies, rawReply{from: b, item: item})
 	b.cmds = append(b.cmds, *redis.NewRawWriteToCmd(ctx, &b.replies[len(b.replies)-1], words...))
 	b.list = append(b.list, &b.cmds[len(b.cmds)-1])
 }
@@ -87,23 +93,30 @@ func room[T any](s []T, n int) []T {
 	return s[:0]
 }
 
-// collect sets the results of all items, except those that it redirects to other nodes.
-func (b *batch) collect(q *queue) {
-	b.block.closeLast()
+// collect sets the results of the items before item end, except of those that it redirects to other
+// nodes, and of those that have one already. A caller of Await may use them at once.
+func (b *batch) collect(end int) {
+	q := b.queue
+	if end == len(b.items) {
+		b.block.closeLast()
+	}
 	var trouble error
 	var moved redirects
 	demoted := false
-	at := 0
-	for i := range b.items {
+	for i := b.next; i < end; i++ {
 		it := &b.items[i]
 		if it.prelude() != nil {
-			at++
+			b.at++
 		}
-		reply, err := &b.replies[at], b.cmds[at].Err()
-		at++
-		if err == nil && !reply.lost && len(reply.raw) == 0 {
+		reply, err := &b.replies[b.at], b.cmds[b.at].Err()
+		b.at++
+		switch {
+		case err == nil && !reply.lost && len(reply.raw) == 0:
 			err = backend.ErrMalformed
+		case err != nil && backend.Whole(reply.raw): // it is the error of a later reply, which go-redis returns for all
+			err = nil
 		}
+		it.result.reserved = int64(reply.reserved)
 		switch {
 		case err != nil:
 			trouble = err
@@ -119,10 +132,8 @@ func (b *batch) collect(q *queue) {
 				q.node.Doubt()
 			}
 		}
+		reply.raw = nil // its memory is the result's
 	}
-	clear(b.words)
-	clear(b.replies)
-	clear(b.cmds)
 	if trouble != nil {
 		q.record(trouble)
 	}
@@ -131,6 +142,16 @@ func (b *batch) collect(q *queue) {
 		q.checkTopology()
 	}
 	moved.submit()
+	answered(b.items[b.next:end])
+	b.next = end
+}
+
+// release releases what the batch refers to, so that a worker without commands holds no memory of
+// clients.
+func (b *batch) release() {
+	clear(b.words)
+	clear(b.replies)
+	clear(b.cmds)
 }
 
 // demotes reports whether raw, the reply to the item, is the error of a node that may no longer be

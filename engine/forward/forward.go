@@ -11,7 +11,7 @@
 // Each node has a forward queue for each protocol (queue.go), with its own connections and
 // workers, so that a slow command does not delay decisions on the same node. A worker
 // sends the queued commands as one batch (batch.go), and copies the replies, without
-// parsing them, to memory that is bounded over all clients (reply.go). The replies to the
+// parsing them, to memory that is bounded over all clients (reply.go, room.go). The replies to the
 // forwarder's own commands are bounded as well (answer.go).
 //
 // No command is sent twice, unless a node of a cluster redirected it without running it.
@@ -22,7 +22,7 @@
 // what is sent.
 //
 // Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, keys.go,
-// rules.go, own.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, answer.go, describe.go, traffic.go.
+// rules.go, own.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, room.go, answer.go, describe.go, traffic.go.
 package forward
 
 import (
@@ -56,7 +56,8 @@ type Config struct {
 	Settings
 
 	// ReplyLimit is the most bytes of replies that one pipeline holds until they are
-	// written to its client. A reply that exceeds it becomes an error. Default 256 MiB.
+	// written to its client. A reply that exceeds it, and stays without room while others are
+	// written, becomes an error. Default 256 MiB.
 	ReplyLimit int64
 	// Reserve reserves delta bytes for replies, or releases them if delta is negative. It
 	// reports whether they were available. A reply for which they are not becomes an
@@ -132,16 +133,21 @@ func (f *Forwarder) Configure(s Settings) {
 // On reports whether commands are forwarded.
 func (f *Forwarder) On() bool { return !f.live.Load().Off }
 
-// Do answers the commands of p. It calls Start and Wait.
+// Do answers the commands of p. It calls Start, Wait and Await.
 func (f *Forwarder) Do(p *Pipeline) {
 	f.Start(p)
 	f.Wait(p)
+	for i := range p.Results {
+		f.Await(p, i)
+	}
 }
 
 // Start sends the commands of p to their nodes. The caller must not use p until Wait has
 // returned.
 func (f *Forwarder) Start(p *Pipeline) {
 	p.grow()
+	p.changed.L, p.short = &p.mu, false
+	p.memory.begin(&f.config)
 	v, sent := f.view(), 0
 	for i := range p.Commands {
 		sent += f.send(p, v, i)
@@ -149,55 +155,37 @@ func (f *Forwarder) Start(p *Pipeline) {
 	p.submit(v, sent)
 }
 
-// Wait waits until all commands that Start sent have their results.
+// Wait waits until all commands that Start sent have their results, or until there is no room for
+// further replies before the first ones are written.
 func (f *Forwarder) Wait(p *Pipeline) {
-	p.pending.Wait()
+	if p.wait(func() bool { return p.short }) {
+		f.merge(p)
+	}
+}
+
+// Await returns the result of command i after Wait. There may be no room for further results before
+// it is released.
+func (f *Forwarder) Await(p *Pipeline, i int) *Result {
+	r := &p.Results[i]
+	if p.wait(func() bool { return r.done }) {
+		f.merge(p)
+	}
+	p.noteSilence(r.Err)
+	return r
+}
+
+// merge merges the results of the nodes for commands that were fanned out, once all are there.
+func (f *Forwarder) merge(p *Pipeline) {
 	for _, o := range p.fanouts {
 		for o.merge(&p.Results[o.at]) {
 			v := f.view()
 			o.piece(v, pieceKeys)
 			p.submit(v, p.groupAll(v, o))
-			p.pending.Wait()
+			p.wait(func() bool { return false })
 		}
 	}
 	clear(p.fanouts)
 	p.fanouts = p.fanouts[:0]
-	for tries := 0; f.pickAgain(p, tries < maxPicks); tries++ {
-		p.pending.Wait()
-	}
-	for i := range p.Results {
-		res := &p.Results[i]
-		if res.traits&listsKeys != 0 {
-			res.Raw = hide(res.Raw)
-		}
-		p.noteSilence(res.Err)
-	}
-}
-
-// maxPicks is how often a command that picks a key is sent again because it has picked one of rate limits.
-const maxPicks = 16
-
-// pickAgain sends the commands of p again whose reply is a key of rate limits, or if again is false makes
-// their reply a null, as if there were no key. It reports whether it has sent any.
-func (f *Forwarder) pickAgain(p *Pipeline, again bool) bool {
-	sent := 0
-	for i := range p.Results {
-		res := &p.Results[i]
-		switch {
-		case res.traits&picksKey == 0 || !isReservedKey(res.Raw):
-		case again:
-			res.Raw = nil
-			sent += f.send(p, f.view(), i)
-		case p.Commands[i].RESP3:
-			res.Raw = []byte("_\r\n")
-		default:
-			res.Raw = []byte("$-1\r\n")
-		}
-	}
-	if sent > 0 {
-		p.submit(f.view(), sent)
-	}
-	return sent > 0
 }
 
 // send adds command i to the group of its node. It returns how many replies the command
@@ -209,7 +197,7 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 		res.Name, res.traits = row.name, row.traits
 	}
 	if err != nil {
-		res.Err = err
+		res.Err, res.done = err, true
 		return 0
 	}
 	var o *fanout

@@ -11,13 +11,17 @@ type Pipeline struct {
 	Commands []Command
 	Results  []Result // by index in Commands
 
-	pending sync.WaitGroup // counts items without a result
 	memory  reservedMemory // memory of the results
 	groups  [][]item       // items by 2*node + resp2 or resp3; node is an index in the topology
 	fanouts []*fanout
 
-	silent  []string // names of nodes that did not answer in time: the pipeline does not wait for them again
-	noTable error    // why the nodes' table is missing; nil: it is there, or nobody has asked
+	mu      sync.Mutex
+	changed sync.Cond // signaled for Wait and Await; uses mu
+	left    int       // items without a result; guarded by mu
+	short   bool      // a reply waits until others are written; guarded by mu
+	silent  []string  // names of nodes that did not answer in time: the pipeline does not wait for them again; guarded by mu
+
+	noTable error // why the nodes' table is missing; nil: it is there, or nobody has asked
 }
 
 // Command is one command. Its arguments alias the connection's buffer and must not change
@@ -34,7 +38,9 @@ type Result struct {
 	Rest [][]byte // what follows Raw, if the reply was merged
 	Err  error    // set instead of Raw and Rest; its text is the error reply
 
-	traits trait // of the command
+	traits   trait // of the command
+	done     bool  // the result is complete; guarded by the pipeline's mu
+	reserved int64 // bytes that are reserved for Raw
 }
 
 // item is a command that waits for a node.
@@ -63,7 +69,7 @@ func (p *Pipeline) Add(args [][]byte, resp3 bool) {
 // pipeline's own memory unless a large pipeline has made it unusually large.
 func (p *Pipeline) Reset() {
 	const keep = 1024
-	p.memory.release()
+	p.memory.release(p.memory.reserved.Load())
 	if cap(p.Commands) > keep {
 		p.Commands, p.Results, p.groups = nil, nil, nil
 		return
@@ -71,6 +77,12 @@ func (p *Pipeline) Reset() {
 	clear(p.Commands)
 	clear(p.Results)
 	p.Commands, p.Results = p.Commands[:0], p.Results[:0]
+}
+
+// Release releases the memory of a result that Await has returned. The caller uses it no more.
+func (p *Pipeline) Release(r *Result) {
+	p.memory.release(r.reserved)
+	*r = Result{Name: r.Name}
 }
 
 // grow makes one empty result per command.
@@ -107,7 +119,9 @@ func (p *Pipeline) groupAll(v *view, o *fanout) int {
 
 // submit hands in the items in the pipeline's groups.
 func (p *Pipeline) submit(v *view, sent int) {
-	p.pending.Add(sent)
+	p.mu.Lock()
+	p.left += sent
+	p.mu.Unlock()
 	now := time.Now() // the queries before took their own time
 	for i, items := range p.groups {
 		if len(items) == 0 {
@@ -122,7 +136,7 @@ func (p *Pipeline) submit(v *view, sent int) {
 	}
 }
 
-// answered marks items as answered. Their results must be set before: a caller of Wait may
+// answered marks items as answered. Their results must be set before: a caller of Wait or Await may
 // use them at once.
 func answered(items []item) {
 	for len(items) > 0 {
@@ -131,10 +145,31 @@ func answered(items []item) {
 			n++
 		}
 		if p != nil {
-			p.pending.Add(-n)
+			p.answered(items[:n])
 		}
 		items = items[n:]
 	}
+}
+
+func (p *Pipeline) answered(items []item) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range items {
+		items[i].result.done = true
+	}
+	if p.left -= len(items); p.left == 0 || p.short {
+		p.changed.Signal()
+	}
+}
+
+// wait waits until all commands have their results, or enough is true.
+func (p *Pipeline) wait(enough func() bool) (all bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for p.left > 0 && !enough() {
+		p.changed.Wait()
+	}
+	return p.left == 0
 }
 
 // refuse sets the results of items to an error.

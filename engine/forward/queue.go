@@ -44,6 +44,9 @@ type queue struct {
 	items  []item        // guarded by mu
 	closed bool          // guarded by mu
 
+	aside   int // workers that wait for a client; guarded by mu
+	surplus int // workers that are to end, since those whose place they took are back; guarded by mu
+
 	workers sync.WaitGroup
 	asks    sync.WaitGroup // queries without a reply; Add is called with mu held
 }
@@ -122,11 +125,16 @@ func (q *queue) close() error {
 }
 
 // take waits for commands and moves them to buf. It does not divide pipelines. It returns
-// nil if the queue is closed and empty.
+// nil if the worker is to end: the queue is closed and empty, or has too many workers.
 func (q *queue) take(buf []item) []item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for len(q.items) == 0 {
+	for q.surplus > 0 || len(q.items) == 0 {
+		if q.surplus > 0 {
+			q.surplus--
+			q.ready.Signal() // for the commands that this worker was woken for
+			return nil
+		}
 		if q.closed {
 			return nil
 		}
@@ -148,7 +156,7 @@ func (q *queue) take(buf []item) []item {
 
 func (q *queue) work() {
 	defer q.workers.Done()
-	b := new(batch)
+	b := &batch{queue: q}
 	doing := "forwarding commands to " + q.node.Name()
 	serve := func() { q.serve(b) }
 	for {
@@ -156,15 +164,15 @@ func (q *queue) work() {
 		if items == nil {
 			return
 		}
-		b.items = items
+		b.items, b.next = items, 0
 		if !backend.Guard(q.config.Logger, doing, serve) {
 			q.conns.DropAll() // replies to this batch may still arrive on them
-			items, b = b.items, new(batch)
-			refuse(items, unavailable(q.node, "internal error"))
-			answered(items)
+			rest := b.items[b.next:]
+			b = &batch{queue: q}
+			refuse(rest, unavailable(q.node, "internal error"))
+			answered(rest)
 			continue
 		}
-		answered(b.items)
 		clear(items)
 	}
 }
@@ -175,9 +183,10 @@ func (q *queue) serve(b *batch) {
 	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), oldest.Add(q.live.Load().Timeout))
+	timeout := q.live.Load().Timeout
+	ctx, cancel := context.WithDeadline(context.Background(), oldest.Add(timeout))
 	defer cancel()
-	b.block.config = q.config
+	b.until = oldest.Add(timeout - timeout/backend.LastPart)
 	b.build(ctx)
 	q.node.Batches.Add(1)
 	pipe := q.client.Pipeline()
@@ -186,7 +195,8 @@ func (q *queue) serve(b *batch) {
 	_, _ = pipe.Exec(ctx) // collect reads the error of each command
 	q.traffic.roundTrips.Add(time.Since(sent), 1)
 	q.traffic.commands.Add(int64(len(b.items)))
-	b.collect(q)
+	b.collect(len(b.items))
+	b.release()
 }
 
 // dropLate refuses commands that have little of their time left, since the deadline of the
@@ -208,8 +218,9 @@ func (q *queue) dropLate(b *batch) (oldest time.Time) {
 			kept = append(kept, it)
 			continue
 		}
-		it.result.Err = unavailable(q.node, why)
-		it.from.pending.Done()
+		late := []item{it}
+		refuse(late, unavailable(q.node, why))
+		answered(late)
 	}
 	b.items = kept
 	return oldest

@@ -3,25 +3,22 @@ package forward
 import (
 	"errors"
 	"io"
-	"sync/atomic"
 )
 
 // rawReply stores a node's reply byte for byte. Small replies share blocks of memory; a
 // large one has memory of its own, of exactly its size.
 type rawReply struct {
-	from     *replyBlock
-	memory   *reservedMemory // counts the bytes that the pipeline holds
-	raw      []byte          // the reply; nil before its first byte
-	reserved int             // bytes of raw that are counted in memory
-	lost     bool            // there was no room: the rest of the reply is read and discarded
+	from     *batch
+	item     int    // the index in from.items of the command that it replies to
+	raw      []byte // the reply; nil before its first byte
+	reserved int    // bytes of raw that are counted in the memory of the command's pipeline
+	lost     bool   // there was no room: the rest of the reply is read and discarded
 }
 
 // replyBlock is memory for small replies. Memory that a reply has used is not reused.
 type replyBlock struct {
 	free []byte    // the unused memory: its length is 0, its capacity what is left
 	last *rawReply // the reply that is being written to free; nil: none
-
-	config *Config // bounds the memory of replies that are not written to clients yet
 }
 
 const (
@@ -58,7 +55,7 @@ func (b *replyBlock) room(w *rawReply) {
 // Write implements io.Writer. go-redis calls it with lines of the reply.
 func (w *rawReply) Write(p []byte) (int, error) {
 	if w.raw == nil {
-		w.from.room(w)
+		w.from.block.room(w)
 	}
 	if w.reserve(len(p)) {
 		w.raw = append(w.raw, p...)
@@ -91,34 +88,12 @@ func (w *rawReply) reserve(n int) bool {
 		return false
 	}
 	if more := len(w.raw) + n - w.reserved; more > freeReply {
-		if w.lost = !w.memory.reserve(w.from.config, int64(more)); w.lost {
+		m := &w.from.items[w.item].from.memory
+		if w.lost = !m.reserve(int64(more)) && !w.from.awaitRoom(w, int64(more)); w.lost {
 			w.raw = w.raw[:0]
 			return false
 		}
 		w.reserved += more
 	}
 	return true
-}
-
-// reservedMemory counts the bytes of replies that one pipeline holds.
-type reservedMemory struct {
-	reserved atomic.Int64           // bytes
-	config   atomic.Pointer[Config] // has the bounds; nil before the first reply that is counted
-}
-
-// reserve reserves n bytes and reports whether there was room.
-func (m *reservedMemory) reserve(config *Config, n int64) bool {
-	m.config.Store(config)
-	if m.reserved.Add(n) > config.ReplyLimit || !config.Reserve(n) {
-		m.reserved.Add(-n)
-		return false
-	}
-	return true
-}
-
-// release releases all reserved bytes.
-func (m *reservedMemory) release() {
-	if n := m.reserved.Swap(0); n > 0 {
-		m.config.Load().Reserve(-n)
-	}
 }

@@ -2,10 +2,14 @@ package forward
 
 import (
 	"fmt"
+	"log/slog"
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -43,4 +47,45 @@ func TestLargeRepliesAreBoundedAndCopiedOnce(t *testing.T) {
 	require.Equal(t, errNoRoom.Error(), got[2])
 	require.Equal(t, errNoRoom.Error(), got[3])
 	require.Equal(t, ":1\r\n", got[4])
+}
+
+// Whatever a script makes a node reply, and attributes as well, pass byte for byte and leave the
+// replies of other clients alone. Push messages are for nobody.
+func TestStrangeRepliesPassByteForByte(t *testing.T) {
+	s := redistest.Start(t, "--enable-debug-command", "yes")
+	f := open(t, func(c *Config) { c.Admin = true }, s)
+	for _, proto := range []int{2, 3} {
+		straight := dialDirect(t, s, proto)
+		straight.ask(t, commandLine(t, "SET a 1"))
+		for _, line := range []string{
+			`EVAL "local a={}; local b={a}; a[1]=b; return a" 0`, // nested arrays, and in the innermost an error
+			`EVAL "redis.setresp(3) local m={} m.map={a=m} return m" 0`,
+			`EVAL "redis.setresp(3) local s={} s.set={} return {s, {double=0/0}, {big_number='12'}, {verbatim_string={format='txt', string=''}}, true, false}" 0`,
+			`EVAL "return {ok=string.rep('x', 100000)}" 0`, `EVAL "return {ok='', 1}" 0`, `EVAL "return {err='-\r\n+'}" 0`,
+			"DEBUG PROTOCOL attrib", "DEBUG PROTOCOL null", "DEBUG PROTOCOL map", "DEBUG PROTOCOL verbatim", "DEBUG PROTOCOL bignum",
+		} {
+			want := straight.ask(t, commandLine(t, line))
+			require.Equal(t, []string{"$1\r\n1\r\n", want, "$1\r\n1\r\n"}, forwardAll(t, f, proto, "GET a", line, "GET a"), line)
+		}
+		require.Equal(t, "$1\r\n1\r\n", forwardAll(t, f, proto, "GET a", "DEBUG PROTOCOL push", "GET a")[2])
+	}
+	require.Zero(t, f.Traffic()[0].Failed)
+}
+
+// A reply that is malformed after all costs those that follow it, and the log says so.
+func TestMalformedReply(t *testing.T) {
+	sound := open(t, nil, redistest.Start(t))
+	require.NoError(t, sound.Join(new(Pipeline), new(Transaction), commandLine(t, "GET a")))
+	var log proxytest.LockedBuffer
+	fleet, err := backend.Open(backend.Config{
+		Backends: []string{babble(t, "+fine\r\n*?\r\n")}, Timeout: time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil)),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
+	f := openOn(t, fleet, Config{Settings: Settings{Timeout: 20 * time.Second}})
+	f.table.table.Store(sound.table.table.Load())
+	got := forwardAll(t, f, 2, "GET a", "GET b")
+	require.Equal(t, "+fine\r\n", got[0])
+	require.Contains(t, got[1], ": malformed reply")
+	require.Contains(t, log.String(), "the node sent a malformed reply; what waited on the same connection gets none")
 }

@@ -1,0 +1,113 @@
+package forward
+
+import (
+	"sync/atomic"
+	"time"
+)
+
+// The memory of a pipeline's replies is bounded by what its client has not read yet, and not by what
+// the client asked for. When a reply has no room, its worker gives the client the replies before it
+// (batch.collect) and waits until enough of them are written. Another worker takes its place
+// meanwhile, so that other clients' commands do not wait for this one.
+
+const (
+	// maxAside is how many workers of a queue may wait for clients at a time.
+	maxAside = 4
+	// stalled is how long a worker waits for a client that reads nothing.
+	stalled = 250 * time.Millisecond
+	// roomPoll is how often a worker looks for room.
+	roomPoll = time.Millisecond
+)
+
+// reservedMemory counts the bytes of replies that one pipeline holds.
+type reservedMemory struct {
+	config   *Config      // has the bounds
+	reserved atomic.Int64 // bytes
+	released atomic.Int64 // 1 and the bytes that were released since Start
+	gaveUp   atomic.Int64 // released when a worker last gave up waiting for more
+}
+
+// begin prepares for the replies to a pipeline.
+func (m *reservedMemory) begin(config *Config) {
+	m.config = config
+	m.released.Store(1)
+	m.gaveUp.Store(0)
+}
+
+// reserve reserves n bytes and reports whether there was room.
+func (m *reservedMemory) reserve(n int64) bool {
+	if m.reserved.Add(n) > m.config.ReplyLimit || !m.config.Reserve(n) {
+		m.reserved.Add(-n)
+		return false
+	}
+	return true
+}
+
+// release releases n bytes.
+func (m *reservedMemory) release(n int64) {
+	if n > 0 {
+		m.config.Reserve(-n)
+		m.reserved.Add(-n)
+		m.released.Add(n)
+	}
+}
+
+// awaitRoom reserves n more bytes for w, for which there is no room, once the client has read enough
+// of the replies before it. It returns false if the client holds no others, or does not read. A client
+// that has not read makes a worker wait once, and not for each of its replies.
+func (b *batch) awaitRoom(w *rawReply, n int64) bool {
+	p := b.items[w.item].from
+	m := &p.memory
+	released, since := m.released.Load(), time.Now()
+	if m.reserved.Load() == int64(w.reserved) || m.gaveUp.Load() == released || !b.queue.stepAside() {
+		return false
+	}
+	defer b.queue.stepBack()
+	b.collect(w.item)
+	p.makeRoom()
+	for now := since; now.Sub(since) < stalled && now.Before(b.until); now = time.Now() {
+		time.Sleep(roomPoll)
+		if m.reserve(n) {
+			return true
+		}
+		if r := m.released.Load(); r != released {
+			released, since = r, now
+		} else if m.reserved.Load() == int64(w.reserved) {
+			return false
+		}
+	}
+	m.gaveUp.Store(released)
+	return false
+}
+
+// stepAside makes another worker take the place of one that is going to wait for a client. It returns
+// false if too many do.
+func (q *queue) stepAside() bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.aside == maxAside {
+		return false
+	}
+	q.aside++
+	q.workers.Add(1)
+	go q.work() // until close, or the waiting worker is back
+	return true
+}
+
+// stepBack ends the wait of a worker. The worker that took its place, or another one, ends with its
+// next batch.
+func (q *queue) stepBack() {
+	q.mu.Lock()
+	q.aside--
+	q.surplus++
+	q.mu.Unlock()
+	q.ready.Signal()
+}
+
+// makeRoom makes Wait return, so that replies are written before all are there.
+func (p *Pipeline) makeRoom() {
+	p.mu.Lock()
+	p.short = true
+	p.changed.Signal()
+	p.mu.Unlock()
+}
