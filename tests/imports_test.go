@@ -51,7 +51,10 @@ var allowed = map[string][]string{
 		"engine", "engine/backend", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
 		"internal/histogram",
 	},
-	"engine/forward": {"engine", "engine/backend", "lua", "internal/histogram", "internal/redisline"},
+	"engine/forward": {
+		"engine", "engine/backend", "engine/forward/replies", "lua", "internal/histogram", "internal/redisline",
+	},
+	"engine/forward/replies": nil,
 
 	"policy/store":       {"commands/word", "engine", "engine/backend", "policy", "internal/machine"},
 	"policy":             {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},

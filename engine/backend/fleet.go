@@ -142,7 +142,7 @@ func (f *Fleet) Topology() *Topology { return f.topology.Load() }
 // show that a node is away.
 func (f *Fleet) Check() {
 	for _, n := range f.Topology().Nodes {
-		n.health.check()
+		n.Check()
 	}
 }
 

@@ -116,6 +116,9 @@ func (n *Node) Record(err error) {
 	}
 }
 
+// Check makes the prober probe the node soon.
+func (n *Node) Check() { n.health.check() }
+
 // warnMalformed logs, once a minute, that the node has sent a malformed reply.
 func (n *Node) warnMalformed(err error) {
 	now, last := n.fleet.config.Now().UnixNano(), n.malformed.Load()

@@ -3,17 +3,24 @@ package forward
 import (
 	"bytes"
 	"errors"
-	"strconv"
+	"slices"
+
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/forward/replies"
 )
 
 // merge is the way to merge the replies of several nodes.
 type merge uint8
 
 const (
-	mergeNone   merge = iota // the command cannot be fanned out
-	mergeSum                 // add up the integers
-	mergeOK                  // all replies are the same status
-	mergeArrays              // merge arrays with one element per key, in the order of the keys
+	mergeNone    merge = iota // the command cannot be fanned out
+	mergeSum                  // add up the integers
+	mergeOK                   // all replies are the same status
+	mergeArrays               // merge arrays with one element per key, in the order of the keys
+	mergeLists                // concatenate arrays
+	mergeEvery                // merge arrays of 0 and 1: 1 where all nodes reply 1; nodes that are away reply 0
+	mergeReached              // the reply of a node, if all those that are not away succeed
+	mergeOne                  // the reply of a node that succeeds
 )
 
 // pieceKeys is the most keys of a piece of a fan-out.
@@ -25,15 +32,15 @@ const pieceKeys = 1024
 type fanout struct {
 	at       int // the command's index in its pipeline
 	how      merge
+	row      *commandRow
 	command  *Command
 	step     int // distance between keys; 0: the command goes to all nodes
 	next     int // the first argument that is not in a piece yet
 	branches []branch
 	order    []int // for mergeArrays: the index in branches of each key of the piece
 
-	total    int64    // for mergeSum: of the pieces so far
-	keys     int      // for mergeArrays: of the pieces so far
-	elements [][]byte // for mergeArrays: of the pieces so far, in the order of the keys
+	total int64         // for mergeSum: of the pieces so far
+	array replies.Array // for arrays: of the pieces so far
 }
 
 // branch is the command to one node. In a cluster, its keys are in one slot.
@@ -46,7 +53,7 @@ type branch struct {
 // byKeys fans command i out to the nodes of its keys. The keys go from the first argument
 // to the last, each followed by the arguments that belong to it.
 func byKeys(row *commandRow, i int, c *Command) *fanout {
-	return &fanout{at: i, how: row.mergeKeys, command: c, step: row.specs[0].step, next: 1}
+	return &fanout{at: i, how: row.mergeKeys, row: row, command: c, step: row.specs[0].step, next: 1}
 }
 
 // piece makes the branches of the next piece, of at most that many keys.
@@ -72,7 +79,7 @@ func (o *fanout) piece(v *view, keys int) {
 
 // toAll fans command i out to all nodes.
 func toAll(v *view, row *commandRow, i int, c *Command) *fanout {
-	o := &fanout{at: i, how: row.mergeNodes, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
+	o := &fanout{at: i, how: row.mergeNodes, row: row, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
 	for n := range o.branches {
 		o.branches[n] = branch{node: n, command: *c, result: Result{Name: row.name}}
 	}
@@ -81,98 +88,66 @@ func toAll(v *view, row *commandRow, i int, c *Command) *fanout {
 
 // merge merges the results of the branches with those of earlier pieces. It returns true
 // if another piece follows, and sets the result otherwise. If branches failed, the first
-// of them is the result, although others may have run; no other piece follows.
+// of them is the result as a rule, although others may have run; no other piece follows.
 func (o *fanout) merge(to *Result) (more bool) {
-	for i := range o.branches {
-		res := &o.branches[i].result
-		if res.Err != nil {
-			to.Err = res.Err
-			return false
-		}
-		if res.Raw[0] == '-' || res.Raw[0] == '!' {
-			to.Raw = res.Raw
-			return false
-		}
+	first := slices.MinFunc(o.branches, func(a, b branch) int { return o.rank(&a.result) - o.rank(&b.result) }).result
+	if first.failed() {
+		to.Raw, to.Err = first.Raw, first.Err
+		return false
 	}
+	raws := make([][]byte, len(o.branches))
+	for i := range o.branches {
+		raws[i] = o.branches[i].result.Raw
+	}
+	ok := true
 	switch o.how {
 	case mergeSum:
-		to.Err = o.sum()
+		ok = replies.Sum(&o.total, raws)
 	case mergeArrays:
-		to.Err = o.arrays()
+		ok = replies.ByKey(&o.array, raws, o.order)
+	case mergeLists:
+		ok = replies.Concat(&o.array, raws)
+	case mergeEvery:
+		away := slices.ContainsFunc(o.branches, func(b branch) bool { return b.result.away() })
+		ok = replies.Every(&o.array, raws, away)
 	}
 	switch {
-	case to.Err != nil:
-		return false
+	case !ok:
+		to.Err = errMerge
 	case o.command != nil && o.next < len(o.command.Args):
 		return true
 	case o.how == mergeSum:
-		to.Raw = line(':', o.total)
-	case o.how == mergeArrays:
-		to.Raw, to.Rest = line('*', int64(o.keys)), o.elements
+		to.Raw = replies.Line(':', o.total)
+	case o.how == mergeArrays, o.how == mergeLists, o.how == mergeEvery:
+		to.Raw, to.Rest = replies.Line('*', int64(o.array.Len)), o.array.Parts
 	default:
-		to.Raw = o.branches[0].result.Raw
+		to.Raw = first.Raw
 	}
 	return false
 }
 
-// line returns a line of a reply.
-func line(kind byte, n int64) []byte {
-	return append(strconv.AppendInt([]byte{kind}, n, 10), "\r\n"...)
-}
-
 var errMerge = errors.New("ERR the replies of the nodes cannot be merged")
 
-// sum adds up the branches' integers.
-func (o *fanout) sum() error {
-	for i := range o.branches {
-		line, ok := bytes.CutSuffix(o.branches[i].result.Raw, []byte("\r\n"))
-		if !ok || len(line) == 0 || line[0] != ':' {
-			return errMerge
-		}
-		n, err := strconv.ParseInt(string(line[1:]), 10, 64)
-		if err != nil {
-			return errMerge
-		}
-		o.total += n
-	}
-	return nil
-}
-
-// arrays merges the branches' arrays, with the elements in the order of the keys. It does
-// not copy them.
-func (o *fanout) arrays() error {
-	rest := make([][]byte, len(o.branches))
-	for i := range o.branches {
-		raw := o.branches[i].result.Raw
-		if raw[0] != '*' {
-			return errMerge
-		}
-		rest[i] = raw[bytes.IndexByte(raw, '\n')+1:]
-	}
-	for _, at := range o.order {
-		n := elementSize(rest[at])
-		if n == 0 {
-			return errMerge
-		}
-		o.elements, rest[at] = append(o.elements, rest[at][:n:n]), rest[at][n:]
-	}
-	o.keys += len(o.order)
-	return nil
-}
-
-// elementSize returns the size of the string, null or number at the start of b, or 0 if
-// there is none.
-func elementSize(b []byte) int {
-	n := bytes.IndexByte(b, '\n') + 1
-	if n < len("_\r\n") || b[0] == '*' || b[0] == '%' || b[0] == '~' {
+// rank orders the results of branches: the first one of the least rank decides whether the command
+// has failed.
+func (o *fanout) rank(r *Result) int {
+	switch {
+	case o.how == mergeOne && bytes.HasPrefix(r.Raw, []byte("-NOTBUSY")): // this node has nothing to end
+		return 2
+	case o.how == mergeOne && !r.failed():
+		return 0
+	case (o.how == mergeReached || o.how == mergeEvery) && r.away():
+		return 2
+	case r.failed() && o.how != mergeOne:
 		return 0
 	}
-	if b[0] != '$' || b[1] == '-' {
-		return n
-	}
-	length, err := strconv.Atoi(string(b[1 : n-2]))
-	if err != nil || length > len(b) || n+length+2 > len(b) {
-		return 0
-	}
-	return n + length + 2
+	return 1
+}
+
+// failed reports whether the result is an error.
+func (r *Result) failed() bool { return r.Err != nil || r.Raw[0] == '-' || r.Raw[0] == '!' }
+
+// away reports whether the node did not answer, or with an error that says that it serves no request.
+func (r *Result) away() bool {
+	return r.Err != nil || r.Raw[0] == '-' && backend.Failed(backend.Reply(r.Raw[1:]))
 }

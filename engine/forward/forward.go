@@ -212,7 +212,7 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 	case row.toAll(v, r):
 		o = toAll(v, row, i, c)
 	default:
-		p.group(v, r.node, item{command: c, result: res, from: p})
+		p.group(v, r.node, item{command: c, result: res, from: p, always: row.whileBusy})
 		return 1
 	}
 	p.fanouts = append(p.fanouts, o)

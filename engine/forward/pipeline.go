@@ -50,6 +50,7 @@ type item struct {
 	from    *Pipeline // nil if the item was redirected to another node's queue
 	at      time.Time // when the command was submitted first; set by Start
 
+	always bool  // the command is sent to a node that is down, too, since it may end what keeps the node busy
 	asking bool  // the command was redirected with ASK
 	hops   uint8 // how often the command was redirected
 }
@@ -112,7 +113,7 @@ func (p *Pipeline) group(v *view, node int, it item) {
 func (p *Pipeline) groupAll(v *view, o *fanout) int {
 	for i := range o.branches {
 		b := &o.branches[i]
-		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p})
+		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p, always: o.row.whileBusy})
 	}
 	return len(o.branches)
 }
@@ -172,11 +173,12 @@ func (p *Pipeline) wait(enough func() bool) (all bool) {
 	return p.left == 0
 }
 
-// refuse sets the results of items to an error.
+// refuse sets the results of items to an error, and marks them as answered.
 func refuse(items []item, err error) {
 	for i := range items {
 		if items[i].from != nil {
 			items[i].result.Raw, items[i].result.Err = nil, err
 		}
 	}
+	answered(items)
 }

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -54,28 +55,31 @@ type queue struct {
 const whyLeft = "the node has left the topology"
 
 // submit queues commands of one pipeline. It refuses them at once if the node is down or
-// has left the pipeline waiting before, or if the queue is full. It copies the items.
+// has left the pipeline waiting before, or if the queue is full. It copies the items, and may reorder
+// the slice.
 func (q *queue) submit(items []item) {
-	why := items[0].from.unable(q.node)
-	if why == "" {
-		q.mu.Lock()
-		switch {
-		case q.closed:
-			why = whyLeft
-		case len(q.items)+len(items) > q.config.MaxWaiting:
-			why = "queue full"
-		default:
-			q.open()
-			q.items = append(q.items, items...)
-		}
-		q.mu.Unlock()
+	if why := items[0].from.unable(q.node); why != "" {
+		sent := func(it item) bool { return it.always && q.node.Client() != nil }
+		refuse(slices.DeleteFunc(slices.Clone(items), sent), unavailable(q.node, why))
+		items = slices.DeleteFunc(items, func(it item) bool { return !sent(it) })
 	}
-	if why == "" {
-		q.ready.Signal()
+	why := ""
+	q.mu.Lock()
+	switch {
+	case q.closed:
+		why = whyLeft
+	case len(q.items)+len(items) > q.config.MaxWaiting:
+		why = "queue full"
+	case len(items) > 0:
+		q.open()
+		q.items = append(q.items, items...)
+	}
+	q.mu.Unlock()
+	if why != "" {
+		refuse(items, unavailable(q.node, why))
 		return
 	}
-	refuse(items, unavailable(q.node, why))
-	answered(items)
+	q.ready.Signal()
 }
 
 // open makes the client and starts the workers, unless it was called before. The caller
@@ -170,7 +174,6 @@ func (q *queue) work() {
 			rest := b.items[b.next:]
 			b = &batch{queue: q}
 			refuse(rest, unavailable(q.node, "internal error"))
-			answered(rest)
 			continue
 		}
 		clear(items)
@@ -200,7 +203,8 @@ func (q *queue) serve(b *batch) {
 }
 
 // dropLate refuses commands that have little of their time left, since the deadline of the
-// oldest command is that of the whole batch. If the node is down, it refuses all commands.
+// oldest command is that of the whole batch. If the node is down, it refuses all but those that are
+// always sent.
 // It returns when the oldest of the others was submitted.
 func (q *queue) dropLate(b *batch) (oldest time.Time) {
 	now, timeout := time.Now(), q.live.Load().Timeout
@@ -211,25 +215,25 @@ func (q *queue) dropLate(b *batch) (oldest time.Time) {
 	oldest = now
 	kept := b.items[:0]
 	for _, it := range b.items {
-		if !down && now.Sub(it.at) < timeout-timeout/backend.LastPart {
+		if (!down || it.always) && now.Sub(it.at) < timeout-timeout/backend.LastPart {
 			if it.at.Before(oldest) {
 				oldest = it.at
 			}
 			kept = append(kept, it)
 			continue
 		}
-		late := []item{it}
-		refuse(late, unavailable(q.node, why))
-		answered(late)
+		refuse([]item{it}, unavailable(q.node, why))
 	}
 	b.items = kept
 	return oldest
 }
 
-// record updates the node's health after a failure. It ignores timeouts, since some
+// record updates the node's health after a failure. After a timeout the node is only probed, since some
 // commands take long on a healthy node.
 func (q *queue) record(err error) {
 	if !backend.TimedOut(err) || backend.NeverConnected(err) {
 		q.node.Record(err)
+	} else {
+		q.node.Check()
 	}
 }

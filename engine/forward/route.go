@@ -12,7 +12,10 @@ import (
 
 // errCrossSlot is the error of a command that has keys on several nodes and cannot be
 // fanned out.
-var errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot")
+var errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot: " + useHashTag)
+
+// useHashTag says how keys get to one node.
+const useHashTag = "give them the same hash tag, as in {user1}:a and {user1}:b"
 
 // route says on which nodes the keys of a command are.
 type route struct {
@@ -113,7 +116,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		return row, r, errCrossSlot
 	case r.scattered && (len(args)-1)%row.specs[0].step != 0:
 		r.scattered = false // a key lacks its value: any node replies with the error
-	case r.keys == 0 && row.wholeNode(args) && row.mergeNodes == mergeNone && len(v.Nodes) > 1:
+	case r.keys == 0 && row.wholeNode(args) && row.mergeNodes == mergeNone && !row.is(sameOnNodes) && len(v.Nodes) > 1:
 		return row, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
 	}
 	if r.keys == 0 {

@@ -26,6 +26,12 @@ const (
 	// are marked as incomplete. Redis 8 marks those of XREAD, since a key may be called STREAMS like
 	// the word before the keys; place reports that case as ambiguous.
 	specsSuffice
+	// sameOnNodes is the trait of commands without keys that all nodes answer alike, since what they are
+	// about is loaded on all.
+	sameOnNodes
+	// mendsItself is the trait of commands to all nodes that need not reach those that are away, since
+	// clients repeat them when they find that one of these misses something.
+	mendsItself
 	// readsPatterns is the trait of commands with BY and GET, which read keys that they make of
 	// patterns, as addPatterns finds them.
 	readsPatterns
@@ -52,6 +58,9 @@ var traits = map[string]trait{
 	"sort": readsPatterns, "sort_ro": readsPatterns,
 
 	"function|load": changesLibrary, "function|delete": changesLibrary,
+	"function|list": sameOnNodes, "function|dump": sameOnNodes,
+
+	"script|load": mendsItself, // EVALSHA replies NOSCRIPT
 
 	"scan": listsKeys, "clusterscan": listsKeys, "keys": listsKeys, "cluster|getkeysinslot": listsKeys, "randomkey": picksKey,
 
@@ -156,8 +165,16 @@ func (r *commandRow) readTips(tips map[string]bool) {
 	switch {
 	case tips["response_policy:agg_sum"]:
 		how = mergeSum
+	case tips["response_policy:all_succeeded"] && r.is(mendsItself):
+		how = mergeReached
 	case tips["response_policy:all_succeeded"]:
 		how = mergeOK
+	case tips["response_policy:one_succeeded"]:
+		how = mergeOne
+	case tips["response_policy:agg_logical_and"]:
+		how = mergeEvery
+	case tips["nondeterministic_output_order"] && len(r.specs) == 0:
+		how = mergeLists
 	}
 	switch {
 	case tips["request_policy:all_shards"] || tips["request_policy:all_nodes"]:

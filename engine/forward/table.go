@@ -16,6 +16,7 @@ type commandRow struct {
 	complete   bool                   // the specs find all keys of every form of the command
 	keyless    bool                   // without keys, the command concerns the whole node
 	readOnly   bool                   // the command changes no key
+	whileBusy  bool                   // a node runs the command although it is busy with a script
 	askKeys    bool                   // the specs do not find all keys that the command may write: ask a node for them
 	traits     trait                  // the properties that are not in the reply to COMMAND
 	form       form                   // refuses some forms of the command; nil: none
@@ -183,7 +184,7 @@ func parseCommand(v any) (row *commandRow, name string) {
 	}
 	row.askKeys = !all && !flags["readonly"] || flags["movablekeys"] && len(row.specs) == 0
 	row.complete = all && (len(row.specs) > 0 || !flags["movablekeys"])
-	row.readOnly, row.noMulti = flags["readonly"], flags["no_multi"]
+	row.readOnly, row.noMulti, row.whileBusy = flags["readonly"], flags["no_multi"], flags["allow_busy"]
 	row.categories = categories
 	row.judge(flags, categories)
 	row.readTips(tips)

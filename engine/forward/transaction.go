@@ -13,8 +13,7 @@ type Transaction struct {
 }
 
 // errSeveralNodes is the error of a command that would take a transaction to another node.
-var errSeveralNodes = errors.New("CROSSSLOT the keys of a transaction must be on one node: " +
-	"give them the same hash tag, as in {user1}:a and {user1}:b")
+var errSeveralNodes = errors.New("CROSSSLOT the keys of a transaction must be on one node: " + useHashTag)
 
 // Join adds a command of p to the transaction. It returns an error, and does not add the command, if
 // the command would not be sent to a node, has a wrong number of arguments, or would go to another
