@@ -128,6 +128,8 @@ type Handler struct {
 	nextLoginLog atomic.Int64 // when refused logins may be logged again, in Unix ns
 	loggedLogins atomic.Int64 // the value of noLogin in the last line of the log about it
 
+	warnedDB atomic.Bool // a refused SELECT was logged
+
 	clients clients.List // open sessions
 }
 

@@ -54,9 +54,9 @@ func connectionRows() []row {
 		run: func(c *client, args [][]byte) { c.Bulk(args[1]) },
 	}, {Command: table.Command{
 		Name: "select", Arity: 2, Flags: localFlags, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
-		Summary: "Selects a database. The only one is 0",
+		Summary: "Selects a database. The only one is 0: the backend's URL selects the nodes' database",
 		Args:    []table.Arg{{Name: "index", Type: "integer", About: "0"}},
-		Replies: "OK.",
+		Replies: "OK, or the error.",
 	},
 		run: runSelect,
 	}, {Command: table.Command{
@@ -151,10 +151,21 @@ func runSelect(c *client, args [][]byte) {
 	switch {
 	case !ok:
 		c.Error(reply.ErrNotInteger)
-	case n != 0:
+	case n == 0:
+		c.OK()
+	case c.h.cfg.Forward == nil:
 		c.Error(reply.ErrDB)
 	default:
-		c.OK()
+		c.warnDatabase(n)
+		c.Error(reply.ErrNodeDB)
+	}
+}
+
+// warnDatabase logs, once, that a client selected a database: some clients ignore the error.
+func (c *client) warnDatabase(n int64) {
+	if c.h.warnedDB.CompareAndSwap(false, true) {
+		c.h.cfg.Logger.Warn("a client was refused a database other than 0, and may go on in 0; the backend's URL selects the nodes' database",
+			"database", n, "addr", clients.Addr(c.s.Remote), "name", c.own.Name, "lib", c.own.Lib)
 	}
 }
 

@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"fmt"
+	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/redis"
+	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -243,6 +245,20 @@ func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 	require.NoError(t, node.Client.Set(t.Context(), "large", large, 0).Err())
 	bulk := fmt.Sprintf("$%d\r\n%s\r\n", len(large), large)
 	require.Equal(t, bulk+"+PONG\r\n"+bulk+bulk+"+OK\r\n"+bulk, ask(h, s, lines("GET large\nPING\nGET large\nGET large\nSET a 1\nGET large")...))
+}
+
+// The database of the nodes is that of the backend's URL. A client that selects it is told so, and the
+// log says so once, since some clients ignore the error.
+func TestSelectSaysWhereTheDatabaseBelongs(t *testing.T) {
+	var log proxytest.LockedBuffer
+	h := New(Config{Engine: newFakeEngine(), Forward: new(fakeForward), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	s := open(h, 1)
+	for range 2 {
+		require.Equal(t, "+OK\r\n-ERR DB index is out of range: there is only database 0. Another database of the nodes belongs in the backend's URL, "+
+			"as in redis://host:6379/1\r\n-ERR value is not an integer or out of range\r\n", ask(h, s, lines("SELECT 0\nSELECT 15\nSELECT x")...))
+	}
+	require.Equal(t, 1, strings.Count(log.String(), "a client was refused a database other than 0"))
+	require.Contains(t, log.String(), "database=15")
 }
 
 func TestRedisCommandsAreUnknownWithoutAForwarder(t *testing.T) {

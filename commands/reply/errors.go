@@ -36,7 +36,8 @@ const (
 	ErrAuthUnset    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
 	ErrNoProto      = "NOPROTO unsupported protocol version"
 	ErrProtoInteger = "ERR Protocol version is not an integer or out of range"
-	ErrDB           = "ERR DB index is out of range"
+	ErrDB           = "ERR DB index is out of range: there is only database 0"
+	ErrNodeDB       = ErrDB + ". Another database of the nodes belongs in the backend's URL, as in redis://host:6379/1"
 	ErrClusterOff   = "ERR This instance has cluster support disabled"
 
 	ErrNested      = "ERR MULTI calls can not be nested"
