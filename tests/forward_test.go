@@ -1,9 +1,13 @@
 package tests
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -59,6 +63,35 @@ func TestPassthroughDirectivesRestrictForwarding(t *testing.T) {
 	require.ErrorContains(t, c.Get(ctx, "a").Err(), "UNAVAILABLE "+node.Addr+": no answer in time")
 	node.Resume()
 	hurried.stop(t)
+}
+
+// TestPipelineBeyondTheBoundTakesLittleMemory reads at once 100 replies of 1 MB, while 16 MB may wait for the client. A
+// client that reads nothing does not keep others waiting.
+func TestPipelineBeyondTheBoundTakesLittleMemory(t *testing.T) {
+	t.Parallel()
+	const size, replies, limit = 1 << 20, 100, 16
+	node := startNode(t)
+	require.NoError(t, node.SetRange(context.Background(), "big", size-1, "x").Err())
+	bound := strconv.Itoa(limit) + "mb"
+	p := startProxy(t, append(backends(node), "--client-output-buffer-limit", "normal", bound, "0", "0", "--maxmemory-clients", bound)...)
+	gets := slices.Repeat([][]any{{"GET", "big"}}, replies)
+	for range 2 {
+		got := dial(t, p.addr).pipeline(t, gets...)
+		require.Len(t, got, replies)
+		for i, reply := range got {
+			require.Len(t, reply, size, i)
+		}
+	}
+	silent, err := net.Dial("tcp", p.addr)
+	require.NoError(t, err)
+	_, err = silent.Write(bytes.Repeat([]byte("*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n"), replies))
+	require.NoError(t, err)
+	require.Equal(t, int64(1), dial(t, p.addr).do(t, "EXISTS", "big"))
+	if !raceEnabled {
+		require.Less(t, peakMB(t, p.Cmd.Process.Pid), limit+besidesMB)
+	}
+	require.NoError(t, silent.Close())
+	p.stop(t)
 }
 
 // TestLargeReplyPassesInLittleMemory reads a reply of 100 MB from a node. The proxy needs little

@@ -14,7 +14,7 @@ const (
 	// maxAside is how many workers of a queue may wait for clients at a time.
 	maxAside = 4
 	// stalled is how long a worker waits for a client that reads nothing.
-	stalled = 250 * time.Millisecond
+	stalled = time.Second
 	// roomPoll is how often a worker looks for room.
 	roomPoll = time.Millisecond
 )
@@ -72,8 +72,6 @@ func (b *batch) awaitRoom(w *rawReply, n int64) bool {
 		}
 		if r := m.released.Load(); r != released {
 			released, since = r, now
-		} else if m.reserved.Load() == int64(w.reserved) {
-			return false
 		}
 	}
 	m.gaveUp.Store(released)

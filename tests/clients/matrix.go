@@ -46,8 +46,8 @@ const matrixLegend = `
 - **cache**: rueidis turns client-side caching on by default. rlproxy accepts CLIENT TRACKING and caches nothing: a
   cached read gets an uncached reply or an error, and the connection stays usable.
 
-**Databases.** rlproxy has database 0 only, and answers SELECT of another one with an error: put the nodes' database into the backend's URL. ioredis and
-phpredis ignore the error of the SELECT that they send when they connect, and go on in database 0. rlproxy logs the first such SELECT.
+**Databases.** rlproxy has database 0 only, and answers SELECT of another one with an error: put the nodes' database into the backend's
+URL. Two clients go on in database 0 all the same: ioredis emits an error event, and select() of phpredis returns false. rlproxy logs the first such SELECT.
 `
 
 // writeMatrix writes the page with the results of all trials and demonstrations.

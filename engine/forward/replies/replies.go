@@ -39,10 +39,11 @@ func Sum(total *int64, replies [][]byte) bool {
 func ByKey(a *Array, replies [][]byte, order []int) bool {
 	rest := make([][]byte, len(replies))
 	for i, raw := range replies {
-		ok := false
-		if _, rest[i], ok = split(raw); !ok {
+		_, elements, ok := split(raw)
+		if !ok {
 			return false
 		}
+		rest[i] = elements
 	}
 	for _, at := range order {
 		n := elementSize(rest[at])
