@@ -24,16 +24,17 @@ func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
 // batch is the commands that go to a node in one round trip. A worker reuses its batch;
 // only the memory of replies is new.
 type batch struct {
-	queue   *queue
-	until   time.Time // when the worker stops waiting for clients, so that it still reads the other replies in time
-	items   []item
-	next    int                   // the first item that has no result yet
-	at      int                   // the reply to it, or to the ASKING before it
-	words   []any                 // the arguments of all commands, concatenated
-	replies []rawReply            // the replies, by index in cmds
-	cmds    []redis.RawWriteToCmd // a command type that go-redis never retries
-	list    []redis.Cmder         // pointers to cmds
-	block   replyBlock            // memory for small replies
+	queue    *queue
+	until    time.Time // when the worker stops waiting for clients, so that it still reads the other replies in time
+	items    []item
+	patience time.Duration         // how long it waits for a client that reads nothing
+	next     int                   // the first item that has no result yet
+	at       int                   // the reply to it, or to the ASKING before it
+	words    []any                 // the arguments of all commands, concatenated
+	replies  []rawReply            // the replies, by index in cmds
+	cmds     []redis.RawWriteToCmd // a command type that go-redis never retries
+	list     []redis.Cmder         // pointers to cmds
+	block    replyBlock            // memory for small replies
 }
 
 // asking is the command that must precede a command redirected with ASK.
@@ -61,7 +62,7 @@ func (b *batch) build(ctx context.Context) {
 	}
 	b.words = room(b.words, words)
 	b.replies, b.cmds, b.list = room(b.replies, cmds), room(b.cmds, cmds), room(b.list, cmds)
-	b.next, b.at = 0, 0
+	b.next, b.at, b.patience = 0, 0, patience
 	for i := range b.items {
 		it := &b.items[i]
 		if words := it.prelude(); words != nil {

@@ -13,10 +13,10 @@ import (
 const (
 	// maxAside is how many workers of a queue may wait for clients at a time.
 	maxAside = 4
-	// stalled is how long a worker waits for a client that reads nothing.
-	stalled = time.Second
-	// roomPoll is how often a worker looks for room.
-	roomPoll = time.Millisecond
+	// patience is how long a worker waits for a client that reads nothing. For each further one of the
+	// same batch it waits half as long, so that the other replies of the batch come in time.
+	patience = time.Second
+	roomPoll = time.Millisecond // how often a worker looks for room
 )
 
 // reservedMemory counts the bytes of replies that one pipeline holds.
@@ -65,7 +65,7 @@ func (b *batch) awaitRoom(w *rawReply, n int64) bool {
 	defer b.queue.stepBack()
 	b.collect(w.item)
 	p.makeRoom()
-	for now := since; now.Sub(since) < stalled && now.Before(b.until); now = time.Now() {
+	for now := since; now.Sub(since) < b.patience && now.Before(b.until); now = time.Now() {
 		time.Sleep(roomPoll)
 		if m.reserve(n) {
 			return true
@@ -75,6 +75,7 @@ func (b *batch) awaitRoom(w *rawReply, n int64) bool {
 		}
 	}
 	m.gaveUp.Store(released)
+	b.patience /= 2
 	return false
 }
 
