@@ -164,7 +164,8 @@ func runSelect(c *client, args [][]byte) {
 // warnDatabase logs, once, that a client selected a database: some clients ignore the error.
 func (c *client) warnDatabase(n int64) {
 	if c.h.warnedDB.CompareAndSwap(false, true) {
-		c.h.cfg.Logger.Warn("a client was refused a database other than 0, and may go on in 0; the backend's URL selects the nodes' database",
+		c.h.cfg.Logger.Warn("a client was refused a database other than 0, and may go on in 0; "+
+			"the backend's URL selects the nodes' database",
 			"database", n, "addr", clients.Addr(c.s.Remote), "name", c.own.Name, "lib", c.own.Lib)
 	}
 }

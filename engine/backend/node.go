@@ -123,7 +123,8 @@ func (n *Node) Check() { n.health.check() }
 func (n *Node) warnMalformed(err error) {
 	now, last := n.fleet.config.Now().UnixNano(), n.malformed.Load()
 	if now-last >= int64(remindEvery) && n.malformed.CompareAndSwap(last, now) {
-		n.fleet.config.Logger.Warn("the node sent a malformed reply; what waited on the same connection gets none", "node", n.name, "why", err)
+		n.fleet.config.Logger.Warn("the node sent a malformed reply; what waited on the same connection gets none",
+			"node", n.name, "why", err)
 	}
 }
 

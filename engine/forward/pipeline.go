@@ -19,7 +19,7 @@ type Pipeline struct {
 	changed sync.Cond // signaled for Wait and Await; uses mu
 	left    int       // items without a result; guarded by mu
 	short   bool      // a reply waits until others are written; guarded by mu
-	silent  []string  // names of nodes that did not answer in time: the pipeline does not wait for them again; guarded by mu
+	silent  []string  // names of nodes that did not answer in time, and are not waited for again; guarded by mu
 
 	noTable error // why the nodes' table is missing; nil: it is there, or nobody has asked
 }

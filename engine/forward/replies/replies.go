@@ -78,7 +78,9 @@ func Every(a *Array, replies [][]byte, away bool) bool {
 		n, elements, ok := split(raw)
 		switch {
 		case !ok && away:
-		case !ok || bytes.Count(elements, no)+bytes.Count(elements, yes) != n || len(elements) != n*len(yes) || all != nil && n != a.Len:
+		case !ok || len(elements) != n*len(yes) || bytes.Count(elements, no)+bytes.Count(elements, yes) != n:
+			return false
+		case all != nil && n != a.Len:
 			return false
 		case all == nil:
 			a.Len, all = n, bytes.Clone(elements)
