@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/forward/replies"
 )
 
 // maxHops is how often a command is redirected before the redirect becomes its reply.
@@ -128,6 +129,9 @@ func (b *batch) collect(end int) {
 		case reply.raw[0] == '-' && moved.add(q, it, reply.raw):
 		default:
 			it.result.Raw = reply.raw[:len(reply.raw):len(reply.raw)]
+			if it.result.traits&listsKeys != 0 {
+				it.result.Raw = replies.Without(reservedPrefix, it.result.Raw)
+			}
 			demoted = demoted || it.demotes(reply.raw)
 			if reply.raw[0] == '-' && backend.CutOff(backend.Reply(reply.raw[1:])) {
 				q.node.Doubt()

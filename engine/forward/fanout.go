@@ -81,7 +81,7 @@ func (o *fanout) piece(v *view, keys int) {
 func toAll(v *view, row *commandRow, i int, c *Command) *fanout {
 	o := &fanout{at: i, how: row.mergeNodes, row: row, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
 	for n := range o.branches {
-		o.branches[n] = branch{node: n, command: *c, result: Result{Name: row.name}}
+		o.branches[n] = branch{node: n, command: *c, result: Result{Name: row.name, traits: row.traits}}
 	}
 	return o
 }

@@ -86,42 +86,6 @@ func TestKeysOfLimitsAreNotListed(t *testing.T) {
 
 func nullOf(proto int) string { return map[int]string{2: "$-1\r\n", 3: "_\r\n"}[proto] }
 
-func TestHide(t *testing.T) {
-	bulk := func(keys ...string) (s string) {
-		for _, k := range keys {
-			s += fmt.Sprintf("$%d\r\n%s\r\n", len(k), k)
-		}
-		return s
-	}
-	many := make([]string, 12)
-	for i := range many {
-		many[i] = fmt.Sprint("rl:{", i, "}")
-	}
-	for raw, want := range map[string]string{
-		"*1\r\n" + bulk("a"):                                           "*1\r\n" + bulk("a"),
-		"*2\r\n" + bulk("rl:{a}", ""):                                  "*1\r\n" + bulk(""),
-		"*12\r\n" + bulk(many...):                                      "*0\r\n",
-		"*13\r\n" + bulk(append(many, "a\nrl:{")...):                   "*1\r\n" + bulk("a\nrl:{"),
-		"*2\r\n" + bulk("17") + "*13\r\n" + bulk(append(many, "x")...): "*2\r\n" + bulk("17") + "*1\r\n" + bulk("x"),
-		"*2\r\n" + bulk("0") + "*0\r\n":                                "*2\r\n" + bulk("0") + "*0\r\n",
-		"-ERR rl:{\r\n":                                                "-ERR rl:{\r\n",
-		"*2\r\n" + bulk("0", "rl:{a}"):                                 "*1\r\n" + bulk("0"),
-		"*2\r\n*1\r\n" + bulk("rl:{a}") + bulk("x"):                    "*2\r\n*1\r\n" + bulk("rl:{a}") + bulk("x"),
-		"*2\r\n$9\r\nrl:{a\r\n":                                        "*2\r\n$9\r\nrl:{a\r\n",
-	} {
-		require.Equal(t, want, string(hide([]byte(raw))), "%q", raw)
-	}
-	require.Nil(t, hide(nil))
-}
-
-func FuzzHide(f *testing.F) {
-	f.Add("*2\r\n$1\r\n0\r\n*2\r\n$6\r\nrl:{a}\r\n$1\r\nb\r\n")
-	f.Add("*1\r\n$4\r\nrl:{\r\n")
-	f.Fuzz(func(t *testing.T, raw string) {
-		require.LessOrEqual(t, len(hide([]byte(raw))), len(raw))
-	})
-}
-
 func TestKeysStayInTheDatabaseOfClients(t *testing.T) {
 	s := redistest.Start(t)
 	f := open(t, nil, s)
@@ -139,4 +103,16 @@ func TestCommandsThatAreNotAllowedInTransactionsAreRefusedAtOnce(t *testing.T) {
 		require.EqualError(t, f.Join(new(Pipeline), new(Transaction), commandLine(t, line)), "ERR Command not allowed inside a transaction", line)
 	}
 	require.NoError(t, f.Join(new(Pipeline), new(Transaction), commandLine(t, "BGSAVE")))
+}
+
+// Each node's own listing is filtered before the listings are joined.
+func TestListingsOfSeveralNodesHideTheKeysOfLimits(t *testing.T) {
+	servers := []*redistest.Server{redistest.Start(t), redistest.Start(t)}
+	f := open(t, func(c *Config) { c.Admin = true }, servers...)
+	for i, s := range servers {
+		s.Do("MSET", "rl:{limit}", "1", fmt.Sprint("own", i), "1")
+	}
+	listed := strings.Fields(forwardAll(t, f, 2, "KEYS *")[0])
+	require.Equal(t, "*2", listed[0])
+	require.ElementsMatch(t, []string{"*2", "$4", "own0", "$4", "own1"}, listed)
 }

@@ -1,5 +1,5 @@
-// Package replies merges the replies of several nodes to one command. It does not copy what it merges.
-// Its functions return false if the replies cannot be merged.
+// Package replies merges the replies of several nodes to one command, and leaves keys out of replies. It does not
+// copy what it merges. Functions that merge return false if the replies cannot be merged.
 package replies
 
 import (
@@ -95,6 +95,46 @@ func Every(a *Array, replies [][]byte, away bool) bool {
 	}
 	a.Parts = [][]byte{all}
 	return true
+}
+
+// Without removes the strings that begin with prefix from the reply of a command that lists keys: an array of keys, or
+// one that ends in such an array, as that of SCAN does. It returns any other reply as it is. It works in place.
+func Without(prefix string, raw []byte) []byte {
+	if !bytes.Contains(raw, []byte("\n"+prefix)) {
+		return raw
+	}
+	at := 0 // where the array of keys begins
+	if first := bytes.IndexByte(raw, '\n') + 1; first < len(raw) && raw[first] == '$' {
+		if second := first + elementSize(raw[first:]); second < len(raw) && raw[second] == '*' {
+			at = second
+		}
+	}
+	keys := raw[at+bytes.IndexByte(raw[at:], '\n')+1:]
+	kept := int64(0)
+	for rest := keys; len(rest) > 0; {
+		size := elementSize(rest)
+		if size == 0 {
+			return raw // not an array of keys
+		}
+		if !Begins(rest[:size], prefix) {
+			kept++
+		}
+		rest = rest[size:]
+	}
+	out := append(raw[:at], Line('*', kept)...) // the line is not longer than the one before
+	for len(keys) > 0 {
+		size := elementSize(keys)
+		if !Begins(keys[:size], prefix) {
+			out = append(out, keys[:size]...)
+		}
+		keys = keys[size:]
+	}
+	return out
+}
+
+// Begins reports whether a reply is a string that begins with prefix.
+func Begins(raw []byte, prefix string) bool {
+	return len(raw) > 0 && raw[0] == '$' && bytes.HasPrefix(raw[bytes.IndexByte(raw, '\n')+1:], []byte(prefix))
 }
 
 // split returns the number of elements of an array, and its bytes after the header.
