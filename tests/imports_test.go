@@ -42,14 +42,15 @@ var allowed = map[string][]string{
 	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/machine"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio"},
+	"engine/backlog":     nil,
 	"engine/denials":     {"engine", "engine/limit"},
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},
 	"engine/layout":      {"engine", "engine/backend", "shard"},
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/split", "engine/wire", "lua", "shard",
-		"internal/histogram",
+		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/split",
+		"engine/wire", "lua", "shard", "internal/histogram",
 	},
 	"engine/forward": {
 		"engine", "engine/backend", "engine/forward/replies", "lua", "internal/histogram", "internal/redisline",

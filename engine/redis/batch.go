@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"math/bits"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -29,7 +30,6 @@ type batch struct {
 	calls []*entries
 	used  int // of calls
 	cmds  []*command
-	list  []redis.Cmder // cmds, as go-redis takes them
 
 	misrouted []pending // items whose key the node should have, but does not: to be submitted again
 
@@ -81,7 +81,7 @@ func (c *entries) takes(it *pending) bool {
 // else ends the call before it, so that order holds.
 func (b *batch) build(ctx context.Context, clock string) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
-	b.cmds, b.list, b.used = b.cmds[:0], b.list[:0], 0
+	b.cmds, b.used = b.cmds[:0], 0
 	var open *entries
 	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]
@@ -110,16 +110,9 @@ func (b *batch) build(ctx context.Context, clock string) {
 	b.addEntries(ctx, clock, open)
 }
 
-// add appends a command.
-func (b *batch) add(ctx context.Context, c *entries, item, items int, args ...any) {
-	cmd := &command{StringCmd: redis.NewStringCmd(ctx, args...), entries: c, item: item, items: items}
-	b.cmds, b.list = append(b.cmds, cmd), append(b.list, cmd)
-}
-
 // addService appends a command that answers no item.
 func (b *batch) addService(ctx context.Context, args ...any) {
-	b.add(ctx, nil, 0, 0, args...)
-	b.cmds[len(b.cmds)-1].service = true
+	b.cmds = append(b.cmds, &command{StringCmd: redis.NewStringCmd(ctx, args...), service: true})
 }
 
 // addEntries appends a call of entries, if there is one.
@@ -130,7 +123,8 @@ func (b *batch) addEntries(ctx context.Context, clock string, c *entries) {
 	if c.asking {
 		b.addService(ctx, "asking")
 	}
-	b.add(ctx, c, 0, 0, c.Args(clock, b.q.clustered, b.q.scripted.Load())...)
+	args := c.Args(clock, b.q.clustered, b.q.scripted.Load())
+	b.cmds = append(b.cmds, &command{StringCmd: redis.NewStringCmd(ctx, args...), entries: c})
 }
 
 // rebuild replaces the commands with one that loads the library, followed by those whose
@@ -138,7 +132,7 @@ func (b *batch) addEntries(ctx context.Context, clock string, c *entries) {
 // another proxy has just loaded the library: that cannot be told before the replies have come.
 func (b *batch) rebuild(ctx context.Context, clock string) {
 	refused := b.cmds
-	b.cmds, b.list = nil, nil
+	b.cmds = nil
 	if b.q.scripted.Load() {
 		b.addService(ctx, "script", "load", lua.Script.Source)
 	} else {
@@ -153,6 +147,34 @@ func (b *batch) rebuild(ctx context.Context, clock string) {
 			b.addSingle(ctx, clock, cmd.item, cmd.items)
 		}
 	}
+}
+
+// count counts the batch, which is about to be sent.
+func (b *batch) count() {
+	t := &b.q.traffic
+	entries := 0
+	for _, c := range b.calls[:b.used] {
+		entries += len(c.first)
+	}
+	inEntries := 0
+	for i := 0; i < len(b.items); {
+		at, n := b.items[i].at, int64(0)
+		for ; i < len(b.items) && b.items[i].at == at; i++ { // most often a whole pipeline
+			switch it := &b.items[i]; {
+			case it.call != nil: // its request was submitted before package split made the call
+				continue
+			case !it.single:
+				inEntries++
+			}
+			n++
+		}
+		if n > 0 {
+			t.waits.Add(b.sent-at, n)
+		}
+	}
+	t.combined.Add(int64(inEntries - entries))
+	t.sizes[min(bits.Len(uint(len(b.items)-1)), len(t.sizes)-1)].Add(1)
+	t.requests.Add(int64(len(b.items)))
 }
 
 // first returns the index of the first item that the command answers.

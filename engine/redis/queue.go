@@ -2,8 +2,8 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"maps"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 )
 
 // inFlight is the number of batches that a node may have under way. Requests that arrive
@@ -20,8 +21,7 @@ import (
 // batches. Two keep the node busy while this process reads the answers to the last one.
 const inFlight = 2
 
-// batchItems is the number of items after which a batch is closed, and the most of one run
-// of a pipeline. Runs are not divided, so a batch may have nearly twice as many.
+// batchItems is the most items of a batch, and of one run of a pipeline.
 const batchItems = 1024
 
 // A queue holds the requests that are waiting for one node, and runs the workers that
@@ -42,21 +42,17 @@ type queue struct {
 	loadFailure atomic.Pointer[loadFailure]
 	refused     atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
 
-	mu        sync.Mutex
-	ready     sync.Cond   // a worker may find something to do, or closed is set
-	items     []pending   // guarded by mu
-	unflushed atomic.Bool // items may wait for Flush
-	busy      int         // batches under way, guarded by mu
-	spare     *batch      // for the next caller of runInline, guarded by mu
-	closed    bool        // guarded by mu
-
-	workers sync.WaitGroup // the workers, and callers in runInline
+	waiting   backlog.Queue[pending]
+	unflushed atomic.Bool           // items may wait for Flush
+	spare     atomic.Pointer[batch] // for the next caller of runInline
+	workers   sync.WaitGroup
+	closing   sync.Once
 }
 
 // openQueue returns the queue of a node, and starts its workers.
 func openQueue(e *Engine, n *backend.Node) *queue {
 	q := &queue{Node: n, engine: e, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
-	q.ready.L = &q.mu
+	q.waiting.Open(backlog.Bounds{Waiting: e.config.MaxQueue, InFlight: inFlight, Items: batchItems})
 	if q.client == nil {
 		return q // absent: it is down for good, so nothing is queued
 	}
@@ -70,14 +66,10 @@ func openQueue(e *Engine, n *backend.Node) *queue {
 
 // close answers what is queued, and ends the workers. It may be called again.
 func (q *queue) close() error {
-	q.mu.Lock()
-	closed := q.closed
-	q.closed = true
-	q.ready.Broadcast()
-	q.mu.Unlock()
+	q.waiting.Close()
 	q.workers.Wait()
-	if !closed && q.client != nil {
-		q.resets.close()
+	if q.client != nil {
+		q.closing.Do(q.resets.close)
 	}
 	return nil
 }
@@ -85,7 +77,7 @@ func (q *queue) close() error {
 // submit adds items that belong to one pipeline, and wakes a worker for them.
 func (q *queue) submit(items []pending) {
 	if q.add(items) {
-		q.ready.Signal()
+		q.waiting.Wake()
 	}
 }
 
@@ -96,23 +88,18 @@ func (q *queue) add(items []pending) bool {
 	if q.Down() {
 		why = q.Reason()
 	} else {
-		q.mu.Lock()
-		switch {
-		case q.closed:
+		switch err := q.waiting.Add(items, 0); {
+		case err == nil:
+			return true
+		case errors.Is(err, backlog.ErrClosed):
 			why = "the node has left the topology"
-		case len(q.items)+len(items) > q.engine.config.MaxQueue:
+		default:
 			why = "queue full"
 			q.traffic.overflows.Add(int64(len(items)))
-		default:
-			q.items = append(q.items, items...)
 		}
-		q.mu.Unlock()
-	}
-	if why == "" {
-		return true
 	}
 	failed := 0
-	if !q.guard(func() {
+	if !backend.Guard(q.engine.config.Logger, q.doing, func() {
 		for ; failed < len(items); failed++ {
 			q.fail(&items[failed], why)
 		}
@@ -127,30 +114,17 @@ func (q *queue) add(items []pending) bool {
 // saves two wake-ups. Otherwise it submits them. The caller waits for the answers in
 // either case.
 func (q *queue) runInline(items []pending) {
-	q.mu.Lock()
-	if q.closed || q.busy > 0 || len(q.items) > 0 {
-		q.mu.Unlock()
+	if !q.waiting.DoIfIdle(func() {
+		b := q.spare.Swap(nil)
+		if b == nil {
+			b = &batch{q: q}
+		}
+		b.items = append(b.items[:0], items...)
+		q.answer(b)
+		q.spare.Store(b)
+	}) {
 		q.submit(items)
-		return
 	}
-	q.busy++
-	q.workers.Add(1)
-	b := q.spare
-	q.spare = nil
-	q.mu.Unlock()
-	if b == nil {
-		b = &batch{q: q}
-	}
-	b.items = append(b.items[:0], items...)
-	q.answer(b)
-	q.mu.Lock()
-	q.busy--
-	q.spare = b
-	if len(q.items) > 0 {
-		q.ready.Signal()
-	}
-	q.mu.Unlock()
-	q.workers.Done()
 }
 
 // notify notifies the pipelines of items that have their results, or were left open.
@@ -173,53 +147,17 @@ func notify(items []pending) {
 	}
 }
 
-// take waits for items and moves them to buf: whole runs, so that no two batches
-// carry parts of the same one. It returns nil when the queue is closed and empty.
-func (q *queue) take(buf []pending) []pending {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.items) == 0 || q.busy >= inFlight {
-		if q.closed && len(q.items) == 0 {
-			q.ready.Broadcast() // another worker may have waited for its turn
-			return nil
-		}
-		q.ready.Wait()
-		if len(q.items) > 0 {
-			// Let goroutines that are about to submit requests do so first: the requests
-			// go in one batch instead of two.
-			q.mu.Unlock()
-			runtime.Gosched()
-			q.mu.Lock()
-		}
-	}
-	end := min(batchItems, len(q.items))
-	for end < len(q.items) && q.items[end].wait == q.items[end-1].wait {
-		end++
-	}
-	buf = append(buf[:0], q.items[:end]...)
-	rest := copy(q.items, q.items[end:])
-	clear(q.items[rest:])
-	q.items = q.items[:rest]
-	q.busy++
-	if rest > 0 {
-		q.ready.Signal()
-	}
-	return buf
-}
-
 func (q *queue) work() {
 	defer q.workers.Done()
 	b := batch{q: q}
 	for {
-		items := q.take(b.items)
+		items := q.waiting.Take(b.items)
 		if items == nil {
 			return
 		}
 		b.items = items
 		q.answer(&b)
-		q.mu.Lock()
-		q.busy--
-		q.mu.Unlock()
+		q.waiting.End()
 	}
 }
 
@@ -227,7 +165,7 @@ func (q *queue) work() {
 // policies answer the batch, and the process goes on.
 func (q *queue) answer(b *batch) {
 	items := b.items
-	if !q.guard(func() { q.serve(b) }) {
+	if !backend.Guard(q.engine.config.Logger, q.doing, func() { q.serve(b) }) {
 		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
 		*b = batch{q: q, items: slices.Concat(b.items, b.misrouted, left, b.late)}
 		q.failAfterPanic(b.items)
@@ -242,15 +180,10 @@ func (q *queue) failAfterPanic(items []pending) {
 	for i := range items {
 		it := &items[i]
 		it.maybeApplied = true
-		if !q.guard(func() { q.fail(it, why) }) && it.res != nil {
+		if !backend.Guard(q.engine.config.Logger, q.doing, func() { q.fail(it, why) }) && it.res != nil {
 			it.res.Err = q.unavailable(why, it.maybeApplied)
 		}
 	}
-}
-
-// guard runs do. It logs a panic and returns false.
-func (q *queue) guard(do func()) (ok bool) {
-	return backend.Guard(q.engine.config.Logger, q.doing, do)
 }
 
 // serve gives every item of the batch its result. It returns by the deadline of the
@@ -274,7 +207,7 @@ func (q *queue) serve(b *batch) {
 		clock = strconv.FormatInt(e.clock(), 10)
 	}
 	b.build(ctx, clock)
-	q.traffic.countBatch(b)
+	b.count()
 	q.exec(ctx, b)
 	// A node without the library has not run what it refused for that. It may lose
 	// the library again and again.
@@ -318,11 +251,11 @@ const loadTries = 4
 func (q *queue) exec(ctx context.Context, b *batch) {
 	q.Batches.Add(1)
 	began := q.engine.elapsed()
-	if len(b.list) == 1 {
-		_ = q.client.Process(ctx, b.list[0])
+	if len(b.cmds) == 1 {
+		_ = q.client.Process(ctx, b.cmds[0])
 	} else {
 		pipe := q.client.Pipeline()
-		for _, cmd := range b.list {
+		for _, cmd := range b.cmds {
 			_ = pipe.Process(ctx, cmd)
 		}
 		_, _ = pipe.Exec(ctx)

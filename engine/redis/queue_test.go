@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -349,34 +348,6 @@ func panicInAPolicy(t *testing.T, answer func(q *queue, items []pending)) {
 	}
 }
 
-// A worker that waits while the queue is closed ends, even if other workers have taken the last
-// requests.
-func TestWorkersEndWithTheirQueue(t *testing.T) {
-	t.Parallel()
-	for range 100 {
-		q := &queue{items: make([]pending, 1), busy: inFlight}
-		q.ready.L = &q.mu
-		var waits sync.WaitGroup
-		waits.Go(func() { q.take(nil) }) // until it has ended, or has the item
-		runtime.Gosched()
-		q.mu.Lock()
-		q.closed = true
-		q.ready.Broadcast()
-		q.mu.Unlock()
-		runtime.Gosched()
-		q.mu.Lock()
-		q.busy-- // without a signal, as of a worker that goes on
-		q.mu.Unlock()
-		if q.take(nil) != nil {
-			q.mu.Lock()
-			q.busy--
-			q.mu.Unlock()
-			require.Nil(t, q.take(nil))
-		}
-		waits.Wait()
-	}
-}
-
 // A long pipeline is asked in runs, each with a deadline of its own: it may take longer than the timeout, and
 // leaves no memory behind.
 func TestALongPipelineMayTakeLongerThanTheTimeout(t *testing.T) {
@@ -402,9 +373,7 @@ func TestALongPipelineMayTakeLongerThanTheTimeout(t *testing.T) {
 		require.NoError(t, p.Results[i].Err, i)
 	}
 	require.True(t, allUp(e))
-	q := e.topology().queues[0]
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	require.NotNil(t, q.spare)
-	require.LessOrEqual(t, cap(q.spare.items), 2*batchItems)
+	b := e.topology().queues[0].spare.Load()
+	require.NotNil(t, b)
+	require.LessOrEqual(t, cap(b.items), 2*batchItems)
 }

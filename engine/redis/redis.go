@@ -14,7 +14,7 @@
 // answered by a FAIL policy (fail.go), and what FAIL LOCAL counted is written back later
 // (reconcile.go).
 //
-// Package backend finds the nodes and watches their health.
+// Package backend finds the nodes and watches their health, and package backlog queues what waits for them.
 //
 // Reading order: redis.go (this file), route.go, start.go, queue.go, batch.go,
 // library.go (how the library is loaded), apply.go, single.go, multikey.go, fail.go,

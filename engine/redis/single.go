@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/engine/wire"
@@ -51,7 +52,8 @@ func (b *batch) addSingle(ctx context.Context, clock string, i, n int) {
 			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
 		}
 	}
-	b.add(ctx, nil, i, n, wire.KeysArgs(f, stored, clock, args, apart, b.q.scripted.Load())...)
+	words := wire.KeysArgs(f, stored, clock, args, apart, b.q.scripted.Load())
+	b.cmds = append(b.cmds, &command{StringCmd: redis.NewStringCmd(ctx, words...), item: i, items: n})
 }
 
 // usesIDs reports whether the function that answers an item alone uses the ids of its key.

@@ -66,7 +66,7 @@ func (e *Engine) Flush() {
 	defer s.mu.Unlock()
 	for _, q := range s.queues {
 		q.unflushed.Store(false) // before the signal: a queue that is given requests later is listed again
-		q.ready.Signal()
+		q.waiting.Wake()
 	}
 	clear(s.queues)
 	s.queues = s.queues[:0]

@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -21,33 +20,6 @@ type traffic struct {
 	overflows  atomic.Int64                             // requests not sent because the queue was full or they had waited too long
 	failures   [backend.Kinds]atomic.Int64              // calls that failed
 	lastReply  atomic.Int64                             // when a call last succeeded, in ns of the engine's own clock; 0: never
-}
-
-// countBatch counts a batch that is about to be sent.
-func (t *traffic) countBatch(b *batch) {
-	entries := 0
-	for _, c := range b.calls[:b.used] {
-		entries += len(c.first)
-	}
-	inEntries := 0
-	for i := 0; i < len(b.items); {
-		at, n := b.items[i].at, int64(0)
-		for ; i < len(b.items) && b.items[i].at == at; i++ { // most often a whole pipeline
-			switch it := &b.items[i]; {
-			case it.call != nil: // its request was submitted before package split made the call
-				continue
-			case !it.single:
-				inEntries++
-			}
-			n++
-		}
-		if n > 0 {
-			t.waits.Add(b.sent-at, n)
-		}
-	}
-	t.combined.Add(int64(inEntries - entries))
-	t.sizes[min(bits.Len(uint(len(b.items)-1)), len(t.sizes)-1)].Add(1)
-	t.requests.Add(int64(len(b.items)))
 }
 
 // countFailure counts a call that failed.
@@ -96,9 +68,7 @@ func (q *queue) describe(d *engine.Node) {
 		return
 	}
 	d.Traffic = q.traffic.snapshot(q.engine.elapsed())
-	q.mu.Lock()
-	d.Traffic.Waiting = len(q.items)
-	q.mu.Unlock()
+	d.Traffic.Waiting = q.waiting.Waiting()
 	for p := range q.policies {
 		d.Traffic.FailAnswers[p] = q.policies[p].Load()
 	}

@@ -121,9 +121,7 @@ func TestTrafficCountsWhatIsNotSent(t *testing.T) {
 	}
 	busy := func(batches, waiting int) func() bool {
 		return func() bool {
-			q.mu.Lock()
-			defer q.mu.Unlock()
-			return q.busy == batches && len(q.items) == waiting
+			return q.waiting.Busy() == batches && q.waiting.Waiting() == waiting
 		}
 	}
 	for i := range inFlight { // they take all workers
@@ -148,14 +146,13 @@ func TestTrafficCountsWhatIsNotSent(t *testing.T) {
 func TestWaitsAreThoseOfRequests(t *testing.T) {
 	decide, inspect := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
 	at := 10 * time.Millisecond
-	b := &batch{sent: at + 8*time.Microsecond, items: []pending{
+	b := &batch{q: new(queue), sent: at + 8*time.Microsecond, items: []pending{
 		{req: &decide, at: at}, {call: &split.Call{}, at: 0, single: true}, {req: &decide, at: at}, {call: &split.Call{}, at: at, single: true},
 		{req: &inspect, at: at + 4*time.Microsecond, single: true},
 	}}
 	b.calls, b.used = []*entries{{first: []int{0}, last: []int{2}}}, 1
-	var tr traffic
-	require.Zero(t, testing.AllocsPerRun(9, func() { tr.countBatch(b) }))
-	s := tr.snapshot(0)
+	require.Zero(t, testing.AllocsPerRun(9, b.count))
+	s := b.q.traffic.snapshot(0)
 	require.EqualValues(t, 30, s.Waits.Count)
 	require.Equal(t, 10*20*time.Microsecond, s.Waits.Sum)
 	require.EqualValues(t, 10, s.Combined)
