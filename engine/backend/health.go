@@ -14,6 +14,8 @@ type State int32
 
 // The states. After one failure a node is Suspect and still gets requests. After two
 // failures in a row it is Down, and requests are answered by their FAIL policy at once.
+// However many requests have not been answered in time, only a probe that fails too takes
+// the node down: it may be slow for the requests of one caller.
 const (
 	Up State = iota
 	Suspect
@@ -30,7 +32,7 @@ type health struct {
 	name      string                      // the node's name, for the log
 	config    *Config                     // the configuration of the fleet
 	probe     func(context.Context) error // sends a probe
-	record    func(error)                 // records a failed probe: Node.Record
+	record    func(error)                 // records a failed probe
 	recovered func(was State)             // called when the node is up again
 	report    func() []any                // returns attributes for a log line about a node that is or was down
 
@@ -94,13 +96,20 @@ func (h *health) succeed() {
 	}
 }
 
-// fail records a failure. It reports whether the node was not down yet. After another failure, a connection that was closed on
-// this side, as Node.Record does it, is no reason of its own.
-func (h *health) fail(err error) bool {
-	if h.state() == Up || !errors.Is(err, net.ErrClosed) {
-		cause := Reason(err)
-		h.cause.Store(&cause)
+// late records that a request was not answered in time. It reports whether the node was not down yet.
+func (h *health) late(err error) bool {
+	if h.state() == Down {
+		return false
 	}
+	h.note(err)
+	h.failures.CompareAndSwap(int32(Up), int32(Suspect))
+	h.doubt()
+	return true
+}
+
+// fail records another failure. It reports whether the node was not down yet.
+func (h *health) fail(err error) bool {
+	h.note(err)
 	for {
 		was := h.failures.Load()
 		if State(was) == Down {
@@ -113,17 +122,30 @@ func (h *health) fail(err error) bool {
 		if !h.failures.CompareAndSwap(was, was+1) {
 			continue
 		}
-		h.failed.Add(1)
 		if State(was+1) == Down {
 			h.config.Logger.Warn("node is down", "node", h.name, "why", h.reason())
 		}
-		break
+		h.doubt()
+		return true
 	}
+}
+
+// note notes why the node is not up. After another failure, a connection that was closed on this side, as Node.Record
+// does it, is no reason of its own.
+func (h *health) note(err error) {
+	if h.state() == Up || !errors.Is(err, net.ErrClosed) {
+		cause := Reason(err)
+		h.cause.Store(&cause)
+	}
+}
+
+// doubt counts a failure while the node was not down, and has the node probed.
+func (h *health) doubt() {
+	h.failed.Add(1)
 	if due := h.config.Now().Add(probeMin).UnixNano(); h.due.Load() < due { // else the prober waits for longer
 		h.due.Store(due)
 	}
 	h.check()
-	return true
 }
 
 // check makes the prober probe the node soon.

@@ -251,3 +251,30 @@ func TestAnyReplyBringsASuspectNodeUp(t *testing.T) {
 		require.Empty(t, p.log.String())
 	})
 }
+
+// A node may be slow for the requests of one caller. Requests that were not answered in time do not take it down, unless a probe fails too.
+func TestLateAnswersTakeNoNodeDownThatAnswersProbes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		release := p.holdProbes()
+		p.well.Store(true)
+		for range 10 {
+			require.True(t, p.late(context.DeadlineExceeded))
+			require.Equal(t, Suspect, p.state())
+		}
+		require.Equal(t, NoAnswer, p.reason())
+		require.Equal(t, int64(10), p.failed.Load())
+		release()
+		synctest.Wait()
+		require.Equal(t, Up, p.state())
+		require.Equal(t, []State{Suspect}, p.heard)
+
+		p.well.Store(false)
+		require.True(t, p.late(context.DeadlineExceeded))
+		synctest.Wait() // the first probe comes at once
+		require.Equal(t, Down, p.state())
+		require.False(t, p.late(context.DeadlineExceeded), "the node is down already")
+		require.Contains(t, p.log.String(), `msg="node is down"`)
+	})
+}

@@ -50,7 +50,8 @@ func absentNode(f *Fleet, name, why string) *Node {
 
 func (n *Node) openHealth() {
 	n.health.name, n.health.config = n.name, &n.fleet.config
-	n.health.probe, n.health.record, n.health.recovered = n.probe, n.Record, n.recovered
+	n.health.probe, n.health.recovered = n.probe, n.recovered
+	n.health.record = func(err error) { n.failed(err, n.health.fail) }
 	n.health.report = n.report
 }
 
@@ -105,13 +106,22 @@ func (n *Node) Record(err error) {
 		}
 		return
 	}
+	if TimedOut(err) && !NeverConnected(err) {
+		n.failed(err, n.health.late)
+	} else {
+		n.failed(err, n.health.fail)
+	}
+}
+
+// failed records, by record, that the node has failed a request or a probe.
+func (n *Node) failed(err error, record func(error) bool) {
 	if Demoted(err) {
 		n.conns.DropAll()
 	}
 	if errors.Is(err, ErrMalformed) {
 		n.warnMalformed(err)
 	}
-	if n.health.fail(err) {
+	if record(err) {
 		n.fleet.CheckTopology()
 	}
 }
