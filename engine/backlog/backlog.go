@@ -1,10 +1,10 @@
 // Package backlog holds what waits for one node, and decides what is sent to it together. It knows runs of
 // items, their number and their expected cost, and nothing of what the items ask for.
 //
-// A caller adds a run: items that are answered together, such as those of one pipeline for one node. A worker
-// takes a batch: whole runs, in the order in which they were added, for as long as the batch stays within the
-// bounds. While batches are under way, runs wait and become the next batch, so the busier a node is, the larger
-// its batches are, up to the bounds.
+// A caller adds a run: items that are answered together, such as those of one pipeline for one node. It waits for
+// their answers before it adds the next one, so the order of runs does not matter. A worker takes a batch: the oldest run,
+// and all others that fit. So dear runs share the batches with cheap ones, which do not wait for all of them. While batches
+// are under way, runs wait and become the next batch, so the busier a node is, the larger its batches are, up to the bounds.
 package backlog
 
 import (
@@ -16,10 +16,9 @@ import (
 
 // Bounds are what a Queue allows.
 type Bounds struct {
-	Waiting  int           // the most items that may wait
-	InFlight int           // the most batches that may be under way
-	Items    int           // the most items of a batch of several runs
-	Cost     time.Duration // the most expected cost of a batch of several runs: how long the node works for it
+	Waiting  int // the most items that may wait
+	InFlight int // the most batches that may be under way
+	Items    int // the most items of a batch of several runs
 }
 
 // The errors of Add.
@@ -97,14 +96,14 @@ func (q *Queue[T]) DoIfIdle(do func()) bool {
 	return true
 }
 
-// Take waits for runs and moves a batch of them to buf. The caller sends it and calls End. Take returns nil when the
-// queue is closed and empty.
-func (q *Queue[T]) Take(buf []T) []T {
+// Take waits for runs, moves a batch of them to buf, and returns it and its cost. room returns the most cost of a batch of several
+// runs. The caller sends the batch and calls End. The batch is nil when the queue is closed and empty.
+func (q *Queue[T]) Take(buf []T, room func() time.Duration) (batch []T, cost time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for len(q.runs) == 0 || q.busy >= q.bounds.InFlight {
 		if q.closed && len(q.runs) == 0 {
-			return nil
+			return nil, 0
 		}
 		q.ready.Wait()
 		if len(q.runs) > 0 {
@@ -114,34 +113,30 @@ func (q *Queue[T]) Take(buf []T) []T {
 			q.mu.Lock()
 		}
 	}
-	runs, items := q.batch()
-	buf = append(buf[:0], q.items[:items]...)
-	q.items, q.runs = drop(q.items, items), drop(q.runs, runs)
+	batch, cost = q.moveBatch(buf[:0], room())
 	q.busy++
 	if len(q.runs) > 0 {
 		q.ready.Signal()
 	}
-	return buf
+	return batch, cost
 }
 
-// batch returns how many runs, with how many items, the next batch has. The caller holds mu, and there is a run.
-func (q *Queue[T]) batch() (runs, items int) {
-	cost := time.Duration(0)
-	for _, r := range q.runs {
-		items, cost = items+r.items, cost+r.cost
-		if runs > 0 && (items > q.bounds.Items || cost > q.bounds.Cost) {
-			return runs, items - r.items
+// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit. It returns their cost,
+// too. The caller holds mu, and there is a run.
+func (q *Queue[T]) moveBatch(buf []T, room time.Duration) (batch []T, cost time.Duration) {
+	from, kept, items := 0, q.runs[:0], q.items[:0]
+	for i, r := range q.runs {
+		run := q.items[from : from+r.items]
+		from += r.items
+		if i == 0 || len(buf)+r.items <= q.bounds.Items && cost+r.cost <= room {
+			buf, cost = append(buf, run...), cost+r.cost
+		} else {
+			kept, items = append(kept, r), append(items, run...)
 		}
-		runs++
 	}
-	return runs, items
-}
-
-// drop removes the first n elements of s, and keeps its memory.
-func drop[E any](s []E, n int) []E {
-	rest := copy(s, s[n:])
-	clear(s[rest:])
-	return s[:rest]
+	clear(q.items[len(items):])
+	q.runs, q.items = kept, items
+	return buf, cost
 }
 
 // End says that a batch has ended.

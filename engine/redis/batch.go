@@ -26,7 +26,8 @@ func (*command) NoRetry() bool { return true }
 type batch struct {
 	q     *queue // of the node
 	items []pending
-	next  []int // next[i]: the item after i in its entry
+	cost  time.Duration // of the items
+	next  []int         // next[i]: the item after i in its entry
 	calls []*entries
 	used  int // of calls
 	cmds  []*command

@@ -151,5 +151,5 @@ func TestOpenAndClosedAllocateNothing(t *testing.T) {
 	r, res := charge("k", 5), engine.Result{}
 	r.Fail = engine.FailOpen
 	items := []pending{{req: &r, res: &res, at: e.elapsed()}}
-	require.Zero(t, testing.AllocsPerRun(100, func() { q.submit(items) }))
+	require.Zero(t, testing.AllocsPerRun(100, func() { q.submit(items, 0) }))
 }

@@ -30,7 +30,7 @@ func (m *multiKey) stored() (keys []string) {
 }
 
 // routeMultiKey plans the multi-key request that begins with request i. It reports whether one call can
-// answer it: all keys are on one node, and none is known to be split.
+// answer it, in this run: all keys are on one node, and none is known to be split.
 func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Duration) bool {
 	m := &multiKey{requests: p.Requests[i : i+1+p.Requests[i].With], results: p.Results[i : i+1+p.Requests[i].With], index: i}
 	first := &m.requests[0]
@@ -42,13 +42,12 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 			return false
 		}
 	}
-	plan.byNode[node] = append(plan.byNode[node], pending{
-		req: first, res: &m.results[0], multi: m, wait: &plan.waiter, at: at, index: i, single: true,
-	})
+	if !plan.add(node, pending{req: first, res: &m.results[0], multi: m, at: at, index: i, single: true}) {
+		return false
+	}
 	for j := range m.requests {
 		e.denials.Outdate(&m.requests[j])
 	}
-	plan.asked++
 	plan.multi = append(plan.multi, m)
 	return true
 }

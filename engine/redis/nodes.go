@@ -61,9 +61,6 @@ func (e *Engine) Topology() *backend.Topology { return e.topology().Topology }
 
 // Call implements split.Nodes. If the node is idle, the caller sends the calls itself.
 func (e *Engine) Call(key []byte, calls []*split.Call) {
-	if len(calls) == 0 {
-		return
-	}
 	plan := e.plans.Get().(*plan)
 	plan.begin(e.topology())
 	now := e.elapsed()
@@ -72,9 +69,12 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 		if c.Sent > 0 {
 			at = min(at, time.Duration(c.Sent)*time.Millisecond)
 		}
-		node := plan.topology.Locate(key, c.Shard)
-		plan.byNode[node] = append(plan.byNode[node], pending{call: c, key: key, wait: &plan.waiter, shard: c.Shard, at: at, single: true})
-		plan.asked++
+		node, it := plan.topology.Locate(key, c.Shard), pending{call: c, key: key, shard: c.Shard, at: at, single: true}
+		if !plan.add(node, it) {
+			e.send(plan)
+			plan.begin(e.topology())
+			plan.add(plan.topology.Locate(key, c.Shard), it)
+		}
 	}
 	e.send(plan)
 	e.plans.Put(plan)
@@ -83,7 +83,8 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 // Post implements split.Nodes.
 func (e *Engine) Post(key []byte, c *split.Call) {
 	top := e.topology()
-	top.queues[top.Locate(key, c.Shard)].submit([]pending{{call: c, key: key, shard: c.Shard, at: e.elapsed(), single: true}})
+	it := pending{call: c, key: key, shard: c.Shard, at: e.elapsed(), single: true}
+	top.queues[top.Locate(key, c.Shard)].submit([]pending{it}, it.cost())
 }
 
 // resolve answers, through package split, the requests that nodes left open. FAIL policies

@@ -43,8 +43,10 @@ type queue struct {
 	refused     atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
 
 	waiting   backlog.Queue[pending]
+	allowance atomic.Int64          // ns: see leastAllowance
+	lastEnded atomic.Int64          // when the last batch ended, in ns of the engine's own clock
 	unflushed atomic.Bool           // items may wait for Flush
-	spare     atomic.Pointer[batch] // for the next caller of runInline
+	spare     atomic.Pointer[batch] // for the next caller that asks the node itself
 	workers   sync.WaitGroup
 	closing   sync.Once
 }
@@ -53,6 +55,7 @@ type queue struct {
 func openQueue(e *Engine, n *backend.Node) *queue {
 	q := &queue{Node: n, engine: e, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
 	q.waiting.Open(backlog.Bounds{Waiting: e.config.MaxQueue, InFlight: inFlight, Items: batchItems})
+	q.allowance.Store(int64(mostAllowance))
 	if q.client == nil {
 		return q // absent: it is down for good, so nothing is queued
 	}
@@ -74,21 +77,24 @@ func (q *queue) close() error {
 	return nil
 }
 
+// room returns the most cost of a batch: that of a run, and a quarter of it for cheap ones beside it.
+func (q *queue) room() time.Duration { return time.Duration(q.allowance.Load()) * 5 / 4 }
+
 // submit adds items that belong to one pipeline, and wakes a worker for them.
-func (q *queue) submit(items []pending) {
-	if q.add(items) {
+func (q *queue) submit(items []pending, cost time.Duration) {
+	if q.add(items, cost) {
 		q.waiting.Wake()
 	}
 }
 
 // add adds items that belong to one pipeline, or answers them at once and returns false if
 // the node is down or its queue is full. It copies the items.
-func (q *queue) add(items []pending) bool {
+func (q *queue) add(items []pending, cost time.Duration) bool {
 	why := ""
 	if q.Down() {
 		why = q.Reason()
 	} else {
-		switch err := q.waiting.Add(items, 0); {
+		switch err := q.waiting.Add(items, cost); {
 		case err == nil:
 			return true
 		case errors.Is(err, backlog.ErrClosed):
@@ -108,23 +114,6 @@ func (q *queue) add(items []pending) bool {
 	}
 	notify(items)
 	return false
-}
-
-// runInline executes items on the caller's goroutine when the node is idle, which
-// saves two wake-ups. Otherwise it submits them. The caller waits for the answers in
-// either case.
-func (q *queue) runInline(items []pending) {
-	if !q.waiting.DoIfIdle(func() {
-		b := q.spare.Swap(nil)
-		if b == nil {
-			b = &batch{q: q}
-		}
-		b.items = append(b.items[:0], items...)
-		q.answer(b)
-		q.spare.Store(b)
-	}) {
-		q.submit(items)
-	}
 }
 
 // notify notifies the pipelines of items that have their results, or were left open.
@@ -151,11 +140,10 @@ func (q *queue) work() {
 	defer q.workers.Done()
 	b := batch{q: q}
 	for {
-		items := q.waiting.Take(b.items)
-		if items == nil {
+		b.items, b.cost = q.waiting.Take(b.items, q.room)
+		if b.items == nil {
 			return
 		}
-		b.items = items
 		q.answer(&b)
 		q.waiting.End()
 	}
@@ -262,4 +250,16 @@ func (q *queue) exec(ctx context.Context, b *batch) {
 	}
 	b.ended = q.engine.elapsed()
 	q.traffic.roundTrips.Add(b.ended-began, 1)
+	before := time.Duration(q.lastEnded.Swap(int64(b.ended))) // the node has worked for another batch until then
+	if b.cost < leastAllowance/2 {
+		return // it says little: it may have waited for other batches of the node, or for the machine
+	}
+	was, worked := time.Duration(q.allowance.Load()), b.ended-max(began, before)
+	now := min(was+was/16, mostAllowance)
+	if worked > slowBatch {
+		now = max(was*slowBatch/worked, leastAllowance)
+	}
+	if now != was {
+		q.allowance.Store(int64(now))
+	}
 }

@@ -313,7 +313,7 @@ func TestPanicInAPolicy(t *testing.T) {
 		"batch": func(q *queue, items []pending) { q.answer(&batch{q: q, items: items}) },
 		"closed queue": func(q *queue, items []pending) {
 			require.NoError(t, q.close())
-			q.submit(items)
+			q.submit(items, 0)
 		},
 	} {
 		t.Run(name, func(t *testing.T) { panicInAPolicy(t, answer) })

@@ -97,9 +97,9 @@ func (b *batch) misrouteItem(j int) {
 func (b *batch) resubmit() {
 	for to, items := range b.redirected {
 		delete(b.redirected, to) // the other queue owns these items now
-		to.submit(items)
+		to.submit(items, runCost(items))
 	}
-	b.q.submit(b.misrouted)
+	b.q.submit(b.misrouted, runCost(b.misrouted))
 	clear(b.misrouted)
 	b.misrouted = b.misrouted[:0]
 }

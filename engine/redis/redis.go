@@ -3,8 +3,8 @@
 // of all connections that are waiting for the same node go to it together.
 //
 // The path of a pipeline: Do routes its requests, some of which are answered from
-// memory, to the queues of their nodes (route.go, queue.go). A queue's requests
-// become a batch of calls (batch.go), encoded by package wire and sent by the
+// memory, to the queues of their nodes (route.go, queue.go), in runs that take a node a few
+// ms at most (cost.go). A queue's requests become a batch of calls (batch.go), encoded by package wire and sent by the
 // caller itself if the node is idle. The replies, decoded by package wire, are
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
@@ -16,7 +16,7 @@
 //
 // Package backend finds the nodes and watches their health, and package backlog queues what waits for them.
 //
-// Reading order: redis.go (this file), route.go, start.go, queue.go, batch.go,
+// Reading order: redis.go (this file), route.go, cost.go, start.go, queue.go, batch.go,
 // library.go (how the library is loaded), apply.go, single.go, multikey.go, fail.go,
 // redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (counters for metrics).
 package redis
@@ -156,7 +156,7 @@ func (e *Engine) Configure(s Settings) {
 }
 
 // Do implements engine.Engine. A pipeline is one run of requests that are asked at
-// the same time, unless it is long, or requests about a split key have to wait for others.
+// the same time, unless it is long or dear, or requests about a split key have to wait for others.
 func (e *Engine) Do(p *engine.Pipeline) {
 	p.Grow()
 	plan := e.plans.Get().(*plan)

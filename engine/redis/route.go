@@ -105,11 +105,17 @@ func (e *Engine) topology() *topology {
 type plan struct {
 	waiter
 	topology *topology
-	byNode   [][]pending // by index of the node
-	asked    int         // requests in byNode
+	byNode   []part // by index of the node
+	asked    int    // requests in byNode
 	routes   split.Routes
 	multi    []*multiKey // the multi-key requests in byNode
 	started  started     // set for a pipeline that no goroutine waits for
+}
+
+// part is the part of a run that goes to one node.
+type part struct {
+	items []pending
+	cost  time.Duration
 }
 
 func (e *Engine) newPlan() any {
@@ -122,14 +128,32 @@ func (e *Engine) newPlan() any {
 func (p *plan) begin(t *topology) {
 	p.topology, p.asked, p.routes, p.multi = t, 0, split.Routes{}, nil
 	if len(p.byNode) < len(t.queues) {
-		p.byNode = make([][]pending, len(t.queues))
+		p.byNode = make([]part, len(t.queues))
 	}
+}
+
+// add adds an item to the run. If it would exceed what the node allows to a run, add returns false and the run ends before the item.
+func (p *plan) add(node int, it pending) bool {
+	part, cost := &p.byNode[node], entryCost
+	switch n := len(part.items); {
+	case n > 0 && !it.single && !part.items[n-1].single && it.shard == part.items[n-1].shard && it.req.Repeats(part.items[n-1].req):
+		cost = repeatCost
+	case it.single || it.req.N != 1:
+		cost = it.cost()
+	}
+	if len(part.items) > 0 && part.cost+cost > time.Duration(p.topology.queues[node].allowance.Load()) {
+		return false
+	}
+	it.wait = &p.waiter
+	part.items, part.cost = append(part.items, it), part.cost+cost
+	p.asked++
+	return true
 }
 
 // route plans the run of requests that begins at from, and returns where it ends. It
 // answers requests that are known to be denied itself. A run for nodes to answer has at most
-// batchItems requests, so that nodes can answer it in time; the next one has a deadline of its
-// own. A multi-key request that no single call can answer ends the run before it, which may
+// batchItems requests, and at most a cost that each node sets, so that nodes can answer it in time; the next one has a
+// deadline of its own. A multi-key request that no single call can answer ends the run before it, which may
 // leave the run empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
@@ -175,38 +199,46 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 				continue
 			}
 		}
+		single := r.Op > engine.OpReset || r.Hold != nil && (r.Cost > 0 || r.Kind == limit.Concurrency)
+		if !plan.add(plan.topology.Locate(r.Key, shard), pending{req: r, res: res, at: at, shard: shard, index: i, single: single}) {
+			return i
+		}
 		if r.Op == engine.OpReset {
 			e.denials.Forget(r.Key)
 			e.reconciler.forget(r.Key)
 		}
-		node := plan.topology.Locate(r.Key, shard)
-		single := r.Op > engine.OpReset || r.Hold != nil && (r.Cost > 0 || r.Kind == limit.Concurrency)
-		plan.byNode[node] = append(plan.byNode[node], pending{req: r, res: res, wait: &plan.waiter, at: at, shard: shard, index: i, single: single})
-		plan.asked++
 	}
 	return len(p.Requests)
 }
 
 // send hands the planned requests to their nodes and returns when all are answered
-// or left open. The caller asks the last node itself if that node is idle.
+// or left open. The caller asks the last node itself if that node is idle, which saves two wake-ups.
 func (e *Engine) send(plan *plan) {
 	if plan.asked == 0 {
 		return
 	}
 	plan.left.Store(int64(plan.asked))
 	left := plan.asked
-	for node, items := range plan.byNode {
-		if len(items) == 0 {
+	for node := range plan.byNode {
+		part := &plan.byNode[node]
+		if len(part.items) == 0 {
 			continue
 		}
 		q := plan.topology.queues[node]
-		if left -= len(items); left == 0 {
-			q.runInline(items)
-		} else {
-			q.submit(items)
+		left -= len(part.items)
+		if left > 0 || !q.waiting.DoIfIdle(func() {
+			b := q.spare.Swap(nil)
+			if b == nil {
+				b = &batch{q: q}
+			}
+			b.items, b.cost = append(b.items[:0], part.items...), part.cost
+			q.answer(b)
+			q.spare.Store(b)
+		}) {
+			q.submit(part.items, part.cost)
 		}
-		clear(items)
-		plan.byNode[node] = items[:0]
+		clear(part.items)
+		part.items, part.cost = part.items[:0], 0
 	}
 	<-plan.done
 }

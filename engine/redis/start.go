@@ -44,15 +44,16 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 	plan.started.to = e.route(plan, p, 0)
 	plan.then = plan.started.proceed
 	plan.left.Store(int64(plan.asked) + 1) // one for this function, which uses the plan until it returns
-	for node, items := range plan.byNode {
-		if len(items) == 0 {
+	for node := range plan.byNode {
+		part := &plan.byNode[node]
+		if len(part.items) == 0 {
 			continue
 		}
-		if q := plan.topology.queues[node]; q.add(items) {
+		if q := plan.topology.queues[node]; q.add(part.items, part.cost) {
 			e.unflushed.add(q)
 		}
-		clear(items)
-		plan.byNode[node] = items[:0]
+		clear(part.items)
+		part.items, part.cost = part.items[:0], 0
 	}
 	if plan.left.Add(-1) == 0 {
 		e.proceed(plan)

@@ -1,0 +1,74 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+)
+
+// A request's cost is how long a node works for it at most, whatever is stored, as far as a proxy can know that before it asks. Runs of
+// pipelines, and batches, are closed by cost, so that requests that take a node long leave time for others. The figures are
+// the node's CPU time, by INFO cpu, for the dearest requests of each kind: in pipelines of 50, of Redis 7.0 on a core of 3 GHz.
+const (
+	// entryCost is that of a decision about one window, or of ending a hold. Most take a tenth of it: the rest is for what may be
+	// stored, such as ids, holds and many sub-windows.
+	entryCost = 60 * time.Microsecond
+
+	// windowCost is that of each further window.
+	windowCost = 10 * time.Microsecond
+
+	// repeatCost is that of a request that is equal to the one before it, and shares its entry.
+	repeatCost = time.Microsecond
+
+	// resetCost is that of RL.RESET of one key.
+	resetCost = 10 * time.Microsecond
+
+	// inspectCost is that of RL.INSPECT of a key with engine.MaxStates states.
+	inspectCost = 600 * time.Microsecond
+
+	// callCost is that of a call of package split.
+	callCost = 60 * time.Microsecond
+)
+
+// cost returns the cost of an item that is not a plain decision about one window.
+func (it *pending) cost() time.Duration {
+	switch {
+	case it.call != nil:
+		return callCost
+	case it.req.Op == engine.OpReset:
+		return resetCost
+	case it.req.Op == engine.OpInspect:
+		return inspectCost
+	case it.multi != nil:
+		sum := time.Duration(0)
+		for i := range it.multi.requests {
+			sum += decisionCost(&it.multi.requests[i])
+		}
+		return sum
+	}
+	return decisionCost(it.req)
+}
+
+// decisionCost returns the cost of a decision, or of ending a hold.
+func decisionCost(r *engine.Request) time.Duration {
+	return entryCost + time.Duration(max(r.N, 1)-1)*windowCost
+}
+
+// runCost returns the cost of items that are sent again together.
+func runCost(items []pending) (sum time.Duration) {
+	for i := range items {
+		sum += items[i].cost()
+	}
+	return sum
+}
+
+// The cost of a run is at most the node's allowance. At first, and nearly always, that is mostAllowance, so that long pipelines
+// take few round trips. Each slow batch lowers it, because what is stored makes requests dear, down to leastAllowance: then no run
+// can hold the node for longer. Each other batch raises it a little. Batches of few requests do neither.
+const (
+	leastAllowance = 2 * time.Millisecond
+	mostAllowance  = batchItems / 4 * entryCost
+
+	// slowBatch is how long a node may work for a batch before its allowance falls.
+	slowBatch = 2 * time.Millisecond
+)

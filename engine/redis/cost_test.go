@@ -1,0 +1,91 @@
+package redis
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// A run ends by cost as well as by number. What repeats the request before it costs next to nothing.
+func TestARunEndsByCost(t *testing.T) {
+	t.Parallel()
+	e := openAlways(t, time.Minute, "redis://"+startFake(t).addr)
+	e.topology().queues[0].allowance.Store(int64(leastAllowance))
+	eight := conformance.Slide("k", 5, minute, 1)
+	for eight.N < limit.MaxWindows {
+		eight.Windows[eight.N] = limit.Window{Limit: 5, Length: minute * int64(1+eight.N)}
+		eight.N++
+	}
+	together := conformance.Slide("k", 5, minute, 1)
+	together.With = 1
+	for name, c := range map[string]struct {
+		requests []engine.Request // again and again
+		other    bool             // each is about another key
+		run      int              // requests in the first run
+	}{
+		"decisions":    {[]engine.Request{conformance.Slide("", 5, minute, 1)}, true, int(leastAllowance / entryCost)},
+		"equal":        {[]engine.Request{conformance.Slide("k", 5, minute, 1)}, false, batchItems},
+		"with windows": {[]engine.Request{eight}, true, int(leastAllowance / (entryCost + 7*windowCost))},
+		"with ids":     {[]engine.Request{reserve("k", "id", 1000, 10)}, false, int(leastAllowance / entryCost)},
+		"settles":      {[]engine.Request{settle("k", "id", 10)}, false, int(leastAllowance / entryCost)},
+		"resets":       {[]engine.Request{conformance.Reset("")}, true, int(leastAllowance / resetCost)},
+		"inspect":      {[]engine.Request{conformance.Inspect("k")}, false, int(leastAllowance / inspectCost)},
+		"several keys": {[]engine.Request{together, conformance.Slide("l", 5, minute, 1)}, false, 2 * int(leastAllowance/(2*entryCost))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := &engine.Pipeline{}
+			for i := range 2 * batchItems {
+				r := p.Add()
+				if *r = c.requests[i%len(c.requests)]; c.other {
+					r.Key = fmt.Append(nil, "key", i)
+				}
+			}
+			p.Grow()
+			require.Equal(t, c.run, e.route(e.newPlan().(*plan), p, 0))
+		})
+	}
+}
+
+// While batches are slow, what is stored makes requests dearer than most are: pipelines are asked in shorter runs. A slow answer to a
+// few requests says nothing, because they may have waited for others.
+func TestTheAllowanceFollowsWhatBatchesTake(t *testing.T) {
+	t.Parallel()
+	n := startFake(t)
+	e := openAlways(t, time.Minute, "redis://"+n.addr)
+	ready(t, e, "k")
+	var wait time.Duration // guarded by the order of requests
+	n.set(func(args []string) reply {
+		if args[0] == "fcall" {
+			time.Sleep(wait)
+		}
+		return n.well(args)
+	})
+	allowance := func() time.Duration { return time.Duration(e.topology().queues[0].allowance.Load()) }
+	ask := func(requests int) {
+		p := &engine.Pipeline{}
+		for i := range requests {
+			*p.Add() = conformance.Slide(fmt.Sprint("key", i), 5, minute, 1)
+		}
+		e.Do(p)
+		require.NoError(t, p.Results[0].Err)
+	}
+	require.Equal(t, mostAllowance, allowance())
+	wait = 5 * slowBatch
+	ask(5)
+	require.Equal(t, mostAllowance, allowance())
+	ask(50)
+	require.LessOrEqual(t, allowance(), mostAllowance/5)
+	ask(50)
+	ask(50)
+	require.LessOrEqual(t, allowance(), leastAllowance*3/2)
+	wait = 0
+	require.Eventually(t, func() bool { // a busy machine may be slow now and then
+		ask(50)
+		return allowance() == mostAllowance
+	}, 20*time.Second, time.Microsecond)
+}
