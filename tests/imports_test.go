@@ -44,12 +44,13 @@ var allowed = map[string][]string{
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio"},
 	"engine/backlog":     nil,
 	"engine/denials":     {"engine", "engine/limit"},
+	"engine/resets":      {"engine/backend", "shard"},
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},
 	"engine/layout":      {"engine", "engine/backend", "shard"},
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/split",
+		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/resets", "engine/split",
 		"engine/wire", "lua", "shard", "internal/histogram",
 	},
 	"engine/forward": {
@@ -101,7 +102,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 
 // alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{
-	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis", "policy/store"},
+	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis", "engine/resets", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
 	"go.yaml.in/yaml":           {"policy/envoy"},

@@ -10,6 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/resets"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -169,7 +170,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 	s := redistest.Start(t)
 	here, there := openAt(t, nil, s), openAt(t, nil, s)
 	require.Eventually(t, func() bool { // here and there listen
-		return s.Client.PubSubNumSub(t.Context(), resetChannel).Val()[resetChannel] == 2
+		return s.Client.PubSubNumSub(t.Context(), resets.Channel).Val()[resets.Channel] == 2
 	}, 5*time.Second, time.Millisecond)
 	// Messages of earlier resets may still be under way, and also clear the memory.
 	key := "k"

@@ -28,6 +28,12 @@ func (e *Engine) queue(n *backend.Node) *queue {
 	return q
 }
 
+// forget forgets a key that was reset.
+func (e *Engine) forget(key []byte) {
+	e.denials.Forget(key)
+	e.reconciler.forget(key)
+}
+
 // recovered is called by the fleet when a node answers again.
 func (e *Engine) recovered(n *backend.Node, was backend.State) {
 	if q := e.openedQueue(n); q != nil && was == backend.Suspect {

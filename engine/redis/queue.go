@@ -14,6 +14,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
+	"github.com/rlproxy/rlproxy/engine/resets"
 )
 
 // inFlight is the number of batches that a node may have under way. Requests that arrive
@@ -35,7 +36,7 @@ type queue struct {
 	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
 	log       engine.FailLog
 	traffic   traffic
-	resets    resetListener
+	resets    resets.Listener
 	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
 
 	// loadFailure is the last time that the node failed to load or run the library; nil if it never did.
@@ -59,7 +60,7 @@ func openQueue(e *Engine, n *backend.Node) *queue {
 	if q.client == nil {
 		return q // absent: it is down for good, so nothing is queued
 	}
-	q.resets.open(n, &e.denials, e.reconciler, e.config.Logger)
+	q.resets.Open(n, e.forget, e.denials.ForgetAll, e.config.Logger)
 	for range inFlight {
 		q.workers.Add(1)
 		go q.work() // until close
@@ -72,7 +73,7 @@ func (q *queue) close() error {
 	q.waiting.Close()
 	q.workers.Wait()
 	if q.client != nil {
-		q.closing.Do(q.resets.close)
+		q.closing.Do(q.resets.Close)
 	}
 	return nil
 }

@@ -18,7 +18,7 @@
 //
 // Reading order: redis.go (this file), route.go, cost.go, start.go, queue.go, batch.go,
 // library.go (how the library is loaded), apply.go, single.go, multikey.go, fail.go,
-// redirect.go, nodes.go, reconcile.go, resets.go, traffic.go (counters for metrics).
+// redirect.go, nodes.go, reconcile.go, traffic.go (counters for metrics).
 package redis
 
 import (

@@ -204,8 +204,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			return i
 		}
 		if r.Op == engine.OpReset {
-			e.denials.Forget(r.Key)
-			e.reconciler.forget(r.Key)
+			e.forget(r.Key)
 		}
 	}
 	return len(p.Requests)

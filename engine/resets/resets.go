@@ -1,4 +1,5 @@
-package redis
+// Package resets listens for resets that other proxies make: the library publishes the key of each on its node.
+package resets
 
 import (
 	"context"
@@ -8,46 +9,48 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
-	"github.com/rlproxy/rlproxy/engine/denials"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// resetChannel is the channel on which the library publishes the stored key of each reset.
-const resetChannel = "rl:reset"
+// Channel is the channel on which the library publishes the stored key of each reset.
+const Channel = "rl:reset"
 
-// resetListener forgets remembered denials, and what FAIL LOCAL counted, when another
+// A Listener has a proxy forget remembered denials, and what FAIL LOCAL counted, when another
 // proxy resets their key. Messages may be lost: a remembered denial expires within a
 // second anyway, and FAIL LOCAL then denies more than it has to, never less.
-type resetListener struct {
-	client *redis.Client // of sub alone
-	sub    *redis.PubSub
-	stop   chan struct{}
-	done   sync.WaitGroup
+type Listener struct {
+	forget    func(key []byte) // called for each reset
+	forgetAll func()           // called when messages may have been lost
+	client    *redis.Client    // of sub alone
+	sub       *redis.PubSub
+	stop      chan struct{}
+	done      sync.WaitGroup
 }
 
 // resubscribe is the wait between attempts to listen to a node that cannot be reached.
 const resubscribe = 200 * time.Millisecond
 
-// open listens on the node until close.
-func (l *resetListener) open(n *backend.Node, known *denials.Memory, local *reconciler, log *slog.Logger) {
+// Open listens on the node until Close.
+func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func(), log *slog.Logger) {
+	l.forget, l.forgetAll = forget, forgetAll
 	l.client = n.Subscriber()
 	l.sub = l.client.Subscribe(context.Background()) // without a channel, it does not connect
 	l.stop = make(chan struct{})
 	l.done.Add(1)
-	go l.run(n.Name(), known, local, log) // until close
+	go l.run(n.Name(), log) // until Close
 }
 
-func (l *resetListener) run(node string, known *denials.Memory, local *reconciler, log *slog.Logger) {
+func (l *Listener) run(node string, log *slog.Logger) {
 	defer l.done.Done()
 	subscribed, refused := false, false
 	for {
 		var err error
 		ok := backend.Guard(log, "listening for resets on "+node, func() {
 			if !subscribed {
-				_ = l.sub.Subscribe(context.Background(), resetChannel) // if it fails, receive tries again
+				_ = l.sub.Subscribe(context.Background(), Channel) // if it fails, receive tries again
 				subscribed = true
 			}
-			err = l.receive(known, local)
+			err = l.receive()
 		})
 		if ok && err == nil {
 			refused = false
@@ -66,22 +69,21 @@ func (l *resetListener) run(node string, known *denials.Memory, local *reconcile
 }
 
 // receive waits for a message and acts on it. go-redis connects again by itself.
-func (l *resetListener) receive(known *denials.Memory, local *reconciler) error {
+func (l *Listener) receive() error {
 	message, err := l.next()
 	switch m := message.(type) {
 	case *redis.Message:
 		if key, _, ok := shard.ParseStoredKey(nil, []byte(m.Payload)); ok {
-			known.Forget(key)
-			local.forget(key)
+			l.forget(key)
 		}
 	case *redis.Subscription:
-		known.ForgetAll() // messages may have been lost
+		l.forgetAll()
 	}
 	return err
 }
 
 // next waits for a message. go-redis panics at a push that is not of the form of one.
-func (l *resetListener) next() (message any, err error) {
+func (l *Listener) next() (message any, err error) {
 	defer func() {
 		if recover() != nil {
 			err = backend.ErrMalformed
@@ -90,7 +92,8 @@ func (l *resetListener) next() (message any, err error) {
 	return l.sub.Receive(context.Background())
 }
 
-func (l *resetListener) close() {
+// Close ends listening.
+func (l *Listener) Close() {
 	close(l.stop)
 	_ = l.sub.Close() // ends Receive
 	_ = l.client.Close()
