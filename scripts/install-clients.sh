@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # Usage: install-clients.sh
-# Installs every client of tests/clients and builds every program of examples, where
-# `go run ./tests/clients` expects them. Languages and C libraries are Debian packages,
-# installed as root or with sudo. The clients come from PyPI, npm, the Go module proxy,
-# crates.io and Maven Central, and go into tests/.cache and node_modules. Whatever is up
-# to date is kept, so that a second run takes seconds.
+# Installs every client of tests/clients, fetches the suites of tests/clients/suites and
+# builds every program of examples, where `go run ./tests/clients` expects them. Languages
+# and C libraries are Debian packages, installed as root or with sudo. The clients and
+# suites come from PyPI, npm, the Go module proxy, crates.io, Maven Central and Debian's
+# source packages, and go into tests/.cache and node_modules. Whatever is up to date is
+# kept, so that a second run takes seconds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cache=$PWD/tests/.cache
@@ -36,6 +37,7 @@ missing ruby command -v ruby
 missing ruby-redis ruby -e 'require "redis"'
 missing ruby-webrick ruby -e 'require "webrick"'
 missing socat command -v socat
+missing tcl command -v tclsh
 
 if [ ${#packages[@]} -gt 0 ]; then
 	as_root=()
@@ -63,6 +65,13 @@ changed() {
 	[ "$(cat "$cache/$1.sum" 2>/dev/null)" != "$sum" ]
 }
 done_with() { echo "$sum" >"$cache/$1.sum"; }
+
+# unpack <archive> <name> makes it a folder of tests/.cache/suites.
+unpack() {
+	rm -rf "${cache:?}/suites/$2"
+	mkdir -p "$cache/suites/$2"
+	tar -xf "$1" -C "$cache/suites/$2" --strip-components 1
+}
 
 for version in 5 7 8; do
 	list=tests/clients/redis-py/requirements-$version.txt
@@ -94,9 +103,41 @@ for client in jedis lettuce; do
 	fi
 done
 
+suites=tests/clients/suites
+if changed suites-python $suites/requirements.txt $suites/sources.txt; then
+	echo "suites in Python"
+	mkdir -p "$cache/suites"
+	python3 -m venv --clear "$cache/suites/python"
+	"$cache/suites/python/bin/pip" install -q -r $suites/requirements.txt
+	work=$(mktemp -d)
+	"$cache/suites/python/bin/pip" download -q --no-deps --no-binary :all: --require-hashes \
+		-d "$work" -r $suites/sources.txt
+	unpack "$work"/redis-*.tar.gz redis-py
+	unpack "$work"/pyrate_limiter-*.tar.gz pyrate-limiter
+	rm -rf "$work"
+	done_with suites-python
+fi
+
+# Redis's own suite is in Debian's source package. apt-get checks its signed hash, and keeps the
+# list of source packages apart from the system's lists.
+if changed suites-redis $suites/redis/version $suites/redis/debian.sources; then
+	echo "suite of redis"
+	work=$(mktemp -d)
+	mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$cache/suites"
+	apt_source=(apt-get -q -o APT::Sandbox::User=root -o Dir::Etc::sourceparts=/dev/null
+		-o "Dir::Etc::sourcelist=$PWD/$suites/redis/debian.sources"
+		-o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache")
+	"${apt_source[@]}" update
+	(cd "$work" && "${apt_source[@]}" source --download-only redis)
+	unpack "$work/redis_$(cat $suites/redis/version).orig.tar.gz" redis
+	rm -rf "$work"
+	done_with suites-redis
+fi
+
 # The compilers find out themselves what is up to date.
 go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .
 go build -C tests/clients/rueidis -o "$cache/bin/rueidis" .
+go vet -C tests/clients/suites/go github.com/ulule/limiter/v3/drivers/store/redis # builds what its tests import
 go build -C examples/go -o "$cache/bin/example-go" .
 for folder in tests/clients/redis-rs examples/rust; do
 	cargo build --quiet --locked --manifest-path $folder/Cargo.toml --target-dir "$cache/cargo"

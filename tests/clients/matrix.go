@@ -50,8 +50,8 @@ const matrixLegend = `
 URL. Two clients go on in database 0 all the same: ioredis emits an error event, and select() of phpredis returns false. rlproxy logs the first such SELECT.
 `
 
-// writeMatrix writes the page with the results of all trials and demonstrations.
-func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
+// writeMatrix writes the page with the results of all trials, demonstrations and suites.
+func writeMatrix(path string, trials []*trial, shown []*demonstration, tried []*audition) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, matrixTop, redisVersion())
 	columns := slices.Clone(common)
@@ -82,7 +82,34 @@ func writeMatrix(path string, trials []*trial, shown []*demonstration) error {
 		}
 		fmt.Fprintf(&b, "| %s | [%s](../%s) | %s |\n", d.language, d.source, d.source, mark)
 	}
+	b.WriteString(suitesTable(tried))
 	return os.WriteFile(path, []byte(b.String()), 0o644)
+}
+
+const suitesTop = `
+## Other projects' tests
+
+Test suites that other projects wrote for Redis, run through rlproxy with ` + "`passthrough-admin yes`" + `, unchanged except for the
+address, and first with Redis alone. The table counts the tests that Redis passes. What rlproxy fails is listed with the
+reason in [expected.txt](../tests/clients/suites/expected.txt); any other failure fails the run, and so does a listed test that
+passes. Left out are tests that depend on timing, or that upset the tests after them; the folders in
+[tests/clients/suites](../tests/clients/suites) name them. Redis's own suite changes a server's settings with CONFIG, which
+rlproxy answers for itself; there CONFIG goes to the node.
+
+| suite | version | nodes | tests | passed | expected failures |
+|---|---|---|---|---|---|
+`
+
+// suitesTable returns the section with the results of the suites.
+func suitesTable(tried []*audition) string {
+	var b strings.Builder
+	b.WriteString(suitesTop)
+	for _, a := range tried {
+		for i, v := range a.verdicts {
+			fmt.Fprintf(&b, "| %s | %s | %d | %d | %d | %d |\n", a.name, a.version, a.nodes[i], v.run, v.passed, v.expected)
+		}
+	}
+	return b.String()
 }
 
 // groups returns the trials of one client and protocol together, in the table's order.

@@ -32,8 +32,9 @@ func startProxy(args ...string) (*server, error) {
 	return start(argv)
 }
 
-func startRedis() (*server, error) {
-	return start([]string{"redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"})
+func startRedis(args ...string) (*server, error) {
+	argv := []string{"redis-server", "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"}
+	return start(append(argv, args...))
 }
 
 // start runs a server on a free port.
