@@ -66,11 +66,11 @@ changed() {
 }
 done_with() { echo "$sum" >"$cache/$1.sum"; }
 
-# unpack <archive> <name> makes it a folder of tests/.cache/suites.
+# unpack <archive> <folder> <name> makes a folder of the archive one of tests/.cache/suites.
 unpack() {
-	rm -rf "${cache:?}/suites/$2"
-	mkdir -p "$cache/suites/$2"
-	tar -xf "$1" -C "$cache/suites/$2" --strip-components 1
+	rm -rf "${cache:?}/suites/$3"
+	mkdir -p "$cache/suites/$3"
+	tar -xf "$1" -C "$cache/suites/$3" --strip-components 1 "$2"
 }
 
 for version in 5 7 8; do
@@ -112,27 +112,36 @@ if changed suites-python $suites/requirements.txt $suites/sources.txt; then
 	work=$(mktemp -d)
 	"$cache/suites/python/bin/pip" download -q --no-deps --no-binary :all: --require-hashes \
 		-d "$work" -r $suites/sources.txt
-	unpack "$work"/redis-*.tar.gz redis-py
-	unpack "$work"/pyrate_limiter-*.tar.gz pyrate-limiter
+	unpack "$work/redis-8.1.0.tar.gz" redis-8.1.0 redis-py
+	unpack "$work/pyrate_limiter-4.5.1.tar.gz" pyrate_limiter-4.5.1 pyrate-limiter
 	rm -rf "$work"
 	done_with suites-python
 fi
 
-# Redis's own suite is in Debian's source package. apt-get checks its signed hash, and keeps the
-# list of source packages apart from the system's lists.
-if changed suites-redis $suites/redis/version $suites/redis/debian.sources; then
-	echo "suite of redis"
+# debian_source <package> <version> <folder> <name> unpacks a folder of a source package of
+# Debian, from where the system's own packages come. apt-get checks its signed hash, and keeps
+# the list of source packages apart from the system's lists.
+debian_source() {
+	changed "suite-$4" <(echo "$1 $2") || return 0
+	echo "suite of $4"
+	local work
 	work=$(mktemp -d)
-	mkdir -p "$work/lists/partial" "$work/cache/archives/partial" "$cache/suites"
-	apt_source=(apt-get -q -o APT::Sandbox::User=root -o Dir::Etc::sourceparts=/dev/null
-		-o "Dir::Etc::sourcelist=$PWD/$suites/redis/debian.sources"
+	mkdir -p "$work/lists/partial" "$work/cache/archives/partial"
+	# shellcheck disable=SC2016 # apt-get expands these
+	apt-get indextargets --format 'deb-src $(REPO_URI) $(RELEASE) $(COMPONENT)' \
+		'Created-By: Packages' 'Origin: Debian' | sort -u >"$work/sources.list"
+	local apt=(apt-get -qq -o APT::Sandbox::User=root -o Dir::Etc::sourceparts=/dev/null
+		-o "Dir::Etc::sourcelist=$work/sources.list"
+		-o Dir::Etc::trustedparts=/usr/share/keyrings
 		-o "Dir::State::lists=$work/lists" -o "Dir::Cache=$work/cache")
-	"${apt_source[@]}" update
-	(cd "$work" && "${apt_source[@]}" source --download-only redis)
-	unpack "$work/redis_$(cat $suites/redis/version).orig.tar.gz" redis
+	"${apt[@]}" update
+	(cd "$work" && "${apt[@]}" source --download-only "$1")
+	unpack "$work/$1_$2".orig.tar.* "$3" "$4"
 	rm -rf "$work"
-	done_with suites-redis
-fi
+	done_with "suite-$4"
+}
+debian_source redis 7.0.15 redis-7.0.15 redis
+debian_source php-redis 5.3.7+4.3.0 redis-5.3.7 phpredis
 
 # The compilers find out themselves what is up to date.
 go build -C tests/clients/go-redis -o "$cache/bin/go-redis" .

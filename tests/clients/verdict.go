@@ -52,16 +52,12 @@ type outcomes map[string]bool
 // note records one line of a suite's output. A test whose name comes twice has passed if
 // both have.
 func (o outcomes) note(s *suite, line string) {
-	for _, pattern := range s.failed {
-		if m := pattern.FindStringSubmatch(line); m != nil {
-			o[m[1]] = false
-		}
+	if m := s.failed.FindStringSubmatch(line); m != nil {
+		o[m[1]] = false
 	}
-	for _, pattern := range s.passed {
-		if m := pattern.FindStringSubmatch(line); m != nil {
-			_, known := o[m[1]]
-			o[m[1]] = !known || o[m[1]]
-		}
+	if m := s.passed.FindStringSubmatch(line); m != nil {
+		_, known := o[m[1]]
+		o[m[1]] = !known || o[m[1]]
 	}
 }
 

@@ -81,7 +81,7 @@ func TestOutcomesAreReadFromTheSuitesOutput(t *testing.T) {
 		"a suite that ended early": {
 			"redis",
 			[]string{"[exception]: Executing test client: too many nested evaluations."},
-			outcomes{"exception": false},
+			outcomes{"Executing test client: too many nested evaluations.": false},
 		},
 		"pytest": {
 			"redis-py",

@@ -3,13 +3,13 @@
 # rlproxy forwards.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
-version=$(cat "$here/version")
-echo "version $version"
+suite=$here/../../../.cache/suites/redis
+echo "version $(sed -n 's/.*REDIS_VERSION "\(.*\)"/\1/p' "$suite/src/version.h")"
 
 # The suite writes into its folder, and finds programs in src.
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-cp -r "$here/../../../.cache/suites/redis/tests" "$work"
+cp -r "$suite/tests" "$work"
 cat "$here/nodes.tcl" >>"$work/tests/support/redis.tcl"
 mkdir "$work/src"
 for program in redis-server redis-cli redis-benchmark; do
