@@ -72,10 +72,10 @@ func (f *Forwarder) Describe(p *Pipeline, args [][]byte) (Description, error) {
 	d := Description{Name: row.name, Categories: row.categories, All: row.complete, Whole: row.seesAll(args), ReadOnly: row.readOnly}
 	for i := range row.specs {
 		s := &row.specs[i]
-		first, last, ok, ambiguous := s.place(args)
+		first, last, ok, ambiguous := s.Place(args)
 		d.All = d.All && !ambiguous
-		for k := first; ok && k <= last; k += s.step {
-			d.Uses = append(d.Uses, KeyUse{Key: args[k], Read: s.access, Write: s.change})
+		for k := first; ok && k <= last; k += s.Step {
+			d.Uses = append(d.Uses, KeyUse{Key: args[k], Read: s.Access, Write: s.Change})
 		}
 	}
 	return d, nil

@@ -53,7 +53,7 @@ type branch struct {
 // byKeys fans command i out to the nodes of its keys. The keys go from the first argument
 // to the last, each followed by the arguments that belong to it.
 func byKeys(row *commandRow, i int, c *Command) *fanout {
-	return &fanout{at: i, how: row.mergeKeys, row: row, command: c, step: row.specs[0].step, next: 1}
+	return &fanout{at: i, how: row.mergeKeys, row: row, command: c, step: row.specs[0].Step, next: 1}
 }
 
 // piece makes the branches of the next piece, of at most that many keys.

@@ -3,7 +3,7 @@
 //
 // A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of
 // each command (route.go), from the description in the nodes' COMMAND (table.go), the
-// positions of its keys (keys.go), and the rules about commands that are not forwarded
+// positions of its keys (package keyspec), and the rules about commands that are not forwarded
 // (rules.go). Facts that all nodes agree on are asked of any node that answers (ask.go). A command
 // with keys on several nodes is fanned out, and the replies are merged (fanout.go). The
 // commands between MULTI and EXEC are kept on one node (transaction.go).
@@ -21,7 +21,7 @@
 // (own.go). describe.go describes commands for permission checks, and traffic.go counts
 // what is sent.
 //
-// Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, keys.go,
+// Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go,
 // rules.go, own.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, room.go, answer.go, describe.go, traffic.go.
 package forward
 

@@ -93,12 +93,12 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 	}
 	for i := range row.specs {
 		s := &row.specs[i]
-		first, last, ok, ambiguous := s.place(args)
-		if ambiguous && s.writes {
+		first, last, ok, ambiguous := s.Place(args)
+		if ambiguous && s.Writes {
 			r.reserve(reservedWord(args))
 		}
-		for k := first; ok && k <= last; k += s.step {
-			r.add(v, args[k], s.writes)
+		for k := first; ok && k <= last; k += s.Step {
+			r.add(v, args[k], s.Writes)
 		}
 	}
 	if row.askKeys {
@@ -114,7 +114,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		return row, r, errReserved(r.reserved)
 	case r.scattered && row.mergeKeys == mergeNone:
 		return row, r, errCrossSlot
-	case r.scattered && (len(args)-1)%row.specs[0].step != 0:
+	case r.scattered && (len(args)-1)%row.specs[0].Step != 0:
 		r.scattered = false // a key lacks its value: any node replies with the error
 	case r.keys == 0 && row.wholeNode(args) && row.mergeNodes == mergeNone && !row.is(sameOnNodes) && len(v.Nodes) > 1:
 		return row, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
@@ -170,8 +170,8 @@ func (f *Forwarder) ReadsLimits(p *Pipeline, args [][]byte) bool {
 	keys := 0
 	for i := range row.specs {
 		s := &row.specs[i]
-		first, last, ok, _ := s.place(args)
-		for k := first; ok && k <= last; k += s.step {
+		first, last, ok, _ := s.Place(args)
+		for k := first; ok && k <= last; k += s.Step {
 			if keys++; reserved(args[k]) {
 				return true
 			}

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"slices"
 	"strings"
+
+	"github.com/rlproxy/rlproxy/engine/forward/keyspec"
 )
 
 // dataTypes are the categories of commands on values. Those of them that are marked as
@@ -180,7 +182,7 @@ func (r *commandRow) readTips(tips map[string]bool) {
 	case tips["request_policy:all_shards"] || tips["request_policy:all_nodes"]:
 		r.mergeNodes = how
 	case !tips["request_policy:multi_shard"]:
-	case len(r.specs) != 1 || r.specs[0].index != 1 || r.specs[0].last != -1:
+	case len(r.specs) != 1 || r.specs[0].Index != 1 || r.specs[0].Last != -1:
 	case how != mergeNone:
 		r.mergeKeys = how
 	case !hasPolicy(tips, "response_policy:"):
@@ -203,7 +205,7 @@ func (r *commandRow) wholeNode(args [][]byte) bool {
 	if !r.keyless || len(r.specs) == 0 {
 		return r.keyless
 	}
-	at := r.specs[0].index + r.specs[0].number
+	at := r.specs[0].Index + r.specs[0].Number
 	return 0 < at && at < len(args) && string(args[at]) == "0"
 }
 
@@ -215,7 +217,7 @@ func (r *commandRow) seesAll(args [][]byte) bool {
 
 // namesKeys reports whether the command has keys among its arguments.
 func (r *commandRow) namesKeys() bool {
-	return slices.ContainsFunc(r.specs, func(s keySpec) bool { return !s.notKey })
+	return slices.ContainsFunc(r.specs, func(s keyspec.Spec) bool { return !s.NotKey })
 }
 
 // toAll reports whether the command goes to all nodes.

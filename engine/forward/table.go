@@ -6,13 +6,15 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rlproxy/rlproxy/engine/forward/keyspec"
 )
 
 // commandRow is a command or subcommand, as a node's COMMAND describes it.
 type commandRow struct {
 	name       string // in lower case; a subcommand is named as in config|get
 	arity      int    // number of words; negative: the minimum
-	specs      []keySpec
+	specs      []keyspec.Spec
 	complete   bool                   // the specs find all keys of every form of the command
 	keyless    bool                   // without keys, the command concerns the whole node
 	readOnly   bool                   // the command changes no key
@@ -171,13 +173,13 @@ func parseCommand(v any) (row *commandRow, name string) {
 	}
 	full, _ := f[0].(string)
 	full = strings.ToLower(full) // a module may register its commands in upper case
-	row = &commandRow{name: full, arity: integerOf(f[1]), fields: f[:9]}
+	row = &commandRow{name: full, arity: keyspec.Integer(f[1]), fields: f[:9]}
 	flags, categories, tips := setOf(f[2]), setOf(f[6]), setOf(f[7])
 	specs, _ := f[8].([]any)
 	all := true
 	for _, v := range specs {
-		s, ok := parseKeySpec(v, traitsOf(full)&specsSuffice != 0)
-		s.writes = s.writes && !flags["readonly"]
+		s, ok := keyspec.Parse(v, traitsOf(full)&specsSuffice != 0)
+		s.Writes = s.Writes && !flags["readonly"]
 		if all = all && ok; ok {
 			row.specs = append(row.specs, s)
 		}
@@ -203,7 +205,7 @@ func parseCommand(v any) (row *commandRow, name string) {
 
 func setOf(v any) map[string]bool {
 	set := make(map[string]bool)
-	for _, w := range wordsOf(v) {
+	for _, w := range keyspec.Words(v) {
 		set[w] = true
 	}
 	return set

@@ -1,35 +1,36 @@
-package forward
+// Package keyspec reads the key specifications of COMMAND, by which the keys of a command are found among its words.
+package keyspec
 
 import (
 	"strconv"
 	"strings"
 )
 
-// keySpec is a key specification of COMMAND. The search for keys begins at an index or
+// Spec is a key specification of COMMAND. The search for keys begins at an index or
 // after a keyword. The keys are those of a range, or their number is an argument.
-type keySpec struct {
+type Spec struct {
 	keyword string // the search begins after this word; empty: at index
-	index   int    // the argument at which the search begins, if there is no keyword
+	Index   int    // the argument at which the search begins, if there is no keyword
 	from    int    // where to look for the keyword; negative: from the end, backwards
 
 	byNumber bool // the number of keys is an argument; else the keys are a range
-	number   int  // by number: offset of that argument from the beginning of the search
+	Number   int  // by number: offset of that argument from the beginning of the search
 	skip     int  // by number: offset of the first key from the beginning of the search
-	last     int  // range: offset of the last key from the first; negative: from the end
+	Last     int  // range: offset of the last key from the first; negative: from the end
 	limit    int  // range with a negative last: only 1/limit of the arguments, if above 1
-	step     int  // distance between keys, from 1 to maxStep
+	Step     int  // distance between keys, from 1 to maxStep
 
-	notKey bool // what is found is not a key, and only determines the node
-	writes bool // the command writes to the keys
-	access bool // the command reads the keys' values, for permission checks
-	change bool // the command changes the keys' values, for permission checks
+	NotKey bool // what is found is not a key, and only determines the node
+	Writes bool // the command writes to the keys
+	Access bool // the command reads the keys' values, for permission checks
+	Change bool // the command changes the keys' values, for permission checks
 }
 
-// place returns the indices in args of the first and last key. ok is false if the command
+// Place returns the indices in args of the first and last key. ok is false if the command
 // has no such keys, or is so wrong that any node refuses it. ambiguous reports that the
 // keyword occurs again, so that the key may be after the other one.
-func (s *keySpec) place(args [][]byte) (first, last int, ok, ambiguous bool) {
-	first = s.index
+func (s *Spec) Place(args [][]byte) (first, last int, ok, ambiguous bool) {
+	first = s.Index
 	if s.keyword != "" {
 		if first, ambiguous = s.find(args); first == 0 {
 			return 0, 0, false, ambiguous
@@ -37,7 +38,7 @@ func (s *keySpec) place(args [][]byte) (first, last int, ok, ambiguous bool) {
 	}
 	switch {
 	case s.byNumber:
-		at := first + s.number
+		at := first + s.Number
 		if at <= 0 || at >= len(args) {
 			return 0, 0, false, ambiguous
 		}
@@ -46,20 +47,20 @@ func (s *keySpec) place(args [][]byte) (first, last int, ok, ambiguous bool) {
 			return 0, 0, false, ambiguous
 		}
 		first += s.skip
-		last = first + (n-1)*s.step
-	case s.last >= 0:
-		last = first + s.last
+		last = first + (n-1)*s.Step
+	case s.Last >= 0:
+		last = first + s.Last
 	case s.limit > 1:
-		last = first + (len(args)-first)/s.limit + s.last
+		last = first + (len(args)-first)/s.limit + s.Last
 	default:
-		last = len(args) + s.last
+		last = len(args) + s.Last
 	}
 	return first, last, 0 < first && first <= last && last < len(args), ambiguous
 }
 
 // find returns the index after the keyword, or 0 if args does not contain it. again
 // reports that the keyword occurs twice.
-func (s *keySpec) find(args [][]byte) (at int, again bool) {
+func (s *Spec) find(args [][]byte) (at int, again bool) {
 	from, by := s.from, 1
 	if from < 0 {
 		from, by = len(args)+from, -1
@@ -80,22 +81,22 @@ func (s *keySpec) find(args [][]byte) (at int, again bool) {
 // replies. In real commands keys are at most a few words apart.
 const maxStep = 1 << 10
 
-// parseKeySpec parses a key specification of COMMAND. ok is false if it is unknown, or is marked as
+// Parse parses a key specification of COMMAND. ok is false if it is unknown, or is marked as
 // incomplete and that is not to be ignored, so that a node has to be asked for the keys of each
 // such command.
-func parseKeySpec(v any, ignoreIncomplete bool) (s keySpec, ok bool) {
+func Parse(v any, ignoreIncomplete bool) (s Spec, ok bool) {
 	spec := pairsOf(v)
 	ok = true
-	for _, flag := range wordsOf(spec["flags"]) {
+	for _, flag := range Words(spec["flags"]) {
 		switch flag {
 		case "RW", "OW", "RM":
-			s.writes = true
+			s.Writes = true
 		case "access":
-			s.access = true
+			s.Access = true
 		case "insert", "update", "delete":
-			s.change = true
+			s.Change = true
 		case "not_key":
-			s.notKey = true
+			s.NotKey = true
 		case "incomplete":
 			ok = ignoreIncomplete
 		}
@@ -104,22 +105,22 @@ func parseKeySpec(v any, ignoreIncomplete bool) (s keySpec, ok bool) {
 	at, how := pairsOf(begin["spec"]), pairsOf(find["spec"])
 	switch begin["type"] {
 	case "index":
-		s.index = integerOf(at["index"])
+		s.Index = Integer(at["index"])
 	case "keyword":
 		s.keyword, _ = at["keyword"].(string)
-		s.from = integerOf(at["startfrom"])
+		s.from = Integer(at["startfrom"])
 	default:
 		ok = false
 	}
 	switch find["type"] {
 	case "range":
-		s.last, s.limit = integerOf(how["lastkey"]), integerOf(how["limit"])
+		s.Last, s.limit = Integer(how["lastkey"]), Integer(how["limit"])
 	case "keynum":
-		s.byNumber, s.number, s.skip = true, integerOf(how["keynumidx"]), integerOf(how["firstkey"])
+		s.byNumber, s.Number, s.skip = true, Integer(how["keynumidx"]), Integer(how["firstkey"])
 	default:
 		ok = false
 	}
-	s.step = min(max(integerOf(how["keystep"]), 1), maxStep)
+	s.Step = min(max(Integer(how["keystep"]), 1), maxStep)
 	return s, ok
 }
 
@@ -135,7 +136,8 @@ func pairsOf(v any) map[string]any {
 	return m
 }
 
-func wordsOf(v any) (words []string) {
+// Words returns the words of a RESP2 array.
+func Words(v any) (words []string) {
 	list, _ := v.([]any)
 	for _, w := range list {
 		if word, ok := w.(string); ok {
@@ -148,7 +150,8 @@ func wordsOf(v any) (words []string) {
 // maxIndex bounds the integers of COMMAND, so that their sums cannot overflow.
 const maxIndex = 1 << 24
 
-func integerOf(v any) int {
+// Integer returns an integer of COMMAND, within bounds.
+func Integer(v any) int {
 	n, _ := v.(int64)
 	return int(min(max(n, -maxIndex), maxIndex))
 }
