@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
@@ -62,9 +63,6 @@ func runCost(items []pending) (sum time.Duration) {
 	return sum
 }
 
-// The cost of a run is at most the node's allowance. At first, and nearly always, that is mostAllowance, so that long pipelines
-// take few round trips. Each slow batch lowers it, because what is stored makes requests dear, down to leastAllowance: then no run
-// can hold the node for longer. Each other batch raises it a little. Batches of few requests do neither.
 const (
 	leastAllowance = 2 * time.Millisecond
 	mostAllowance  = batchItems / 4 * entryCost
@@ -72,3 +70,39 @@ const (
 	// slowBatch is how long a node may work for a batch before its allowance falls.
 	slowBatch = 2 * time.Millisecond
 )
+
+// allowance is the most cost of a run for a node. At first, and nearly always, that is mostAllowance, so that long pipelines take few
+// round trips. Each slow batch lowers it, because what is stored makes requests dear, down to leastAllowance: then no run can hold
+// the node for longer. Each other batch raises it a little. Batches of few requests do neither.
+type allowance struct {
+	cost     atomic.Int64 // ns
+	ended    atomic.Int64 // when the last batch ended, in ns of the engine's own clock
+	distance atomic.Int64 // ns of the way to the node and back: the shortest round trip, of which older ones are forgotten slowly
+}
+
+func (a *allowance) open() {
+	a.cost.Store(int64(mostAllowance))
+	a.distance.Store(int64(time.Hour)) // until the first batch has ended
+}
+
+// load returns the most cost of a run.
+func (a *allowance) load() time.Duration { return time.Duration(a.cost.Load()) }
+
+// observe adjusts the allowance to a batch that has ended. Times are those of the engine's own clock. Batches may overlap: the node
+// has worked for the last one until that was on its way back.
+func (a *allowance) observe(cost, began, ended time.Duration) {
+	before := time.Duration(a.ended.Swap(int64(ended)))
+	was := time.Duration(a.distance.Load())
+	distance := min(was+was/1024, ended-began)
+	a.distance.Store(int64(distance))
+	if cost < leastAllowance/2 {
+		return // it says little: it may have waited for other batches of the node, or for the machine
+	}
+	now, worked := a.load(), min(ended-began-distance, ended-before)
+	if worked > slowBatch {
+		now = max(now*slowBatch/worked, leastAllowance)
+	} else {
+		now = min(now+now/16, mostAllowance)
+	}
+	a.cost.Store(int64(now))
+}

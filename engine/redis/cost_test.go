@@ -15,7 +15,7 @@ import (
 func TestARunEndsByCost(t *testing.T) {
 	t.Parallel()
 	e := openAlways(t, time.Minute, "redis://"+startFake(t).addr)
-	e.topology().queues[0].allowance.Store(int64(leastAllowance))
+	e.topology().queues[0].allowance.cost.Store(int64(leastAllowance))
 	eight := conformance.Slide("k", 5, minute, 1)
 	for eight.N < limit.MaxWindows {
 		eight.Windows[eight.N] = limit.Window{Limit: 5, Length: minute * int64(1+eight.N)}
@@ -65,7 +65,7 @@ func TestTheAllowanceFollowsWhatBatchesTake(t *testing.T) {
 		}
 		return n.well(args)
 	})
-	allowance := func() time.Duration { return time.Duration(e.topology().queues[0].allowance.Load()) }
+	allowance := func() time.Duration { return e.topology().queues[0].allowance.load() }
 	ask := func(requests int) {
 		p := &engine.Pipeline{}
 		for i := range requests {
@@ -75,11 +75,15 @@ func TestTheAllowanceFollowsWhatBatchesTake(t *testing.T) {
 		require.NoError(t, p.Results[0].Err)
 	}
 	require.Equal(t, mostAllowance, allowance())
+	require.Eventually(t, func() bool { // the way to the node is known
+		ask(1)
+		return e.topology().queues[0].allowance.distance.Load() < int64(slowBatch)
+	}, 20*time.Second, time.Microsecond)
 	wait = 5 * slowBatch
 	ask(5)
 	require.Equal(t, mostAllowance, allowance())
 	ask(50)
-	require.LessOrEqual(t, allowance(), mostAllowance/5)
+	require.LessOrEqual(t, allowance(), mostAllowance/4)
 	ask(50)
 	ask(50)
 	require.LessOrEqual(t, allowance(), leastAllowance*3/2)
@@ -88,4 +92,23 @@ func TestTheAllowanceFollowsWhatBatchesTake(t *testing.T) {
 		ask(50)
 		return allowance() == mostAllowance
 	}, 20*time.Second, time.Microsecond)
+}
+
+// How far a node is away does not lower its allowance, also when batches overlap on the way.
+func TestTheAllowanceDoesNotDependOnTheDistance(t *testing.T) {
+	t.Parallel()
+	var a allowance
+	a.open()
+	const (
+		ms   = time.Millisecond
+		dear = 10 * ms
+	)
+	for at := time.Duration(0); at < 10*time.Second; at += 20 * ms { // a batch each 20 ms, on a way of 40 ms
+		a.observe(dear, at, at+40*ms+at%3)
+		require.Equal(t, mostAllowance, a.load())
+	}
+	a.observe(dear, 20*time.Second, 20*time.Second+60*ms) // the node has worked for 20 ms
+	require.InDelta(t, mostAllowance/10, a.load(), float64(ms))
+	a.observe(dear, 20*time.Second+30*ms, 20*time.Second+80*ms) // for 10 ms, after the batch before
+	require.Equal(t, leastAllowance, a.load())
 }

@@ -44,8 +44,7 @@ type queue struct {
 	refused     atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
 
 	waiting   backlog.Queue[pending]
-	allowance atomic.Int64          // ns: see leastAllowance
-	lastEnded atomic.Int64          // when the last batch ended, in ns of the engine's own clock
+	allowance allowance
 	unflushed atomic.Bool           // items may wait for Flush
 	spare     atomic.Pointer[batch] // for the next caller that asks the node itself
 	workers   sync.WaitGroup
@@ -56,7 +55,7 @@ type queue struct {
 func openQueue(e *Engine, n *backend.Node) *queue {
 	q := &queue{Node: n, engine: e, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
 	q.waiting.Open(backlog.Bounds{Waiting: e.config.MaxQueue, InFlight: inFlight, Items: batchItems})
-	q.allowance.Store(int64(mostAllowance))
+	q.allowance.open()
 	if q.client == nil {
 		return q // absent: it is down for good, so nothing is queued
 	}
@@ -79,7 +78,7 @@ func (q *queue) close() error {
 }
 
 // room returns the most cost of a batch: that of a run, and a quarter of it for cheap ones beside it.
-func (q *queue) room() time.Duration { return time.Duration(q.allowance.Load()) * 5 / 4 }
+func (q *queue) room() time.Duration { return q.allowance.load() * 5 / 4 }
 
 // submit adds items that belong to one pipeline, and wakes a worker for them.
 func (q *queue) submit(items []pending, cost time.Duration) {
@@ -251,16 +250,5 @@ func (q *queue) exec(ctx context.Context, b *batch) {
 	}
 	b.ended = q.engine.elapsed()
 	q.traffic.roundTrips.Add(b.ended-began, 1)
-	before := time.Duration(q.lastEnded.Swap(int64(b.ended))) // the node has worked for another batch until then
-	if b.cost < leastAllowance/2 {
-		return // it says little: it may have waited for other batches of the node, or for the machine
-	}
-	was, worked := time.Duration(q.allowance.Load()), b.ended-max(began, before)
-	now := min(was+was/16, mostAllowance)
-	if worked > slowBatch {
-		now = max(was*slowBatch/worked, leastAllowance)
-	}
-	if now != was {
-		q.allowance.Store(int64(now))
-	}
+	q.allowance.observe(b.cost, began, b.ended)
 }

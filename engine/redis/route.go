@@ -141,7 +141,7 @@ func (p *plan) add(node int, it pending) bool {
 	case it.single || it.req.N != 1:
 		cost = it.cost()
 	}
-	if len(part.items) > 0 && part.cost+cost > time.Duration(p.topology.queues[node].allowance.Load()) {
+	if len(part.items) > 0 && part.cost+cost > p.topology.queues[node].allowance.load() {
 		return false
 	}
 	it.wait = &p.waiter
