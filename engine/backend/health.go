@@ -14,8 +14,8 @@ type State int32
 
 // The states. After one failure a node is Suspect and still gets requests. After two
 // failures in a row it is Down, and requests are answered by their FAIL policy at once.
-// However many requests have not been answered in time, only a probe that fails too takes
-// the node down: it may be slow for the requests of one caller.
+// A request that is not answered in time counts as a failure only if a probe fails too, or
+// if no request was answered for lateTime: the node may be slow for the requests of one caller.
 const (
 	Up State = iota
 	Suspect
@@ -41,6 +41,7 @@ type health struct {
 	due      atomic.Int64              // when the next probe is due, in Unix ns
 	cause    atomic.Pointer[string]    // the reason for the last failure
 	since    atomic.Pointer[time.Time] // when the node went down
+	lateFrom atomic.Int64              // when the first request was late of those since the last answer, in Unix ns; 0: none was
 
 	lastUp  time.Time     // when a probe last brought the node up; used only by the prober
 	trouble chan struct{} // wakes the prober
@@ -53,6 +54,7 @@ const (
 	probeMax    = 500 * time.Millisecond // the longest pause between probes
 	steadyAfter = time.Second            // a node that goes down sooner after it came up is flapping
 	remindEvery = time.Minute            // the time between log lines about a node that stays down
+	lateTime    = time.Second            // for so long, late requests do not take down a node that answers probes
 )
 
 // open starts the prober.
@@ -89,8 +91,9 @@ func (h *health) untilProbe() int64 {
 	return max((due + time.Millisecond - 1).Milliseconds(), 1)
 }
 
-// succeed records a reply of a node that was Suspect. It does not bring up a node that is down.
+// succeed records a reply. It does not bring up a node that is down.
 func (h *health) succeed() {
+	h.lateFrom.Store(0)
 	if h.failures.CompareAndSwap(int32(Suspect), int32(Up)) {
 		h.recovered(Suspect)
 	}
@@ -100,6 +103,10 @@ func (h *health) succeed() {
 func (h *health) late(err error) bool {
 	if h.state() == Down {
 		return false
+	}
+	now := h.config.Now().UnixNano()
+	if !h.lateFrom.CompareAndSwap(0, now) && now-h.lateFrom.Load() >= int64(lateTime) {
+		return h.fail(err)
 	}
 	h.note(err)
 	h.failures.CompareAndSwap(int32(Up), int32(Suspect))

@@ -278,3 +278,28 @@ func TestLateAnswersTakeNoNodeDownThatAnswersProbes(t *testing.T) {
 		require.Contains(t, p.log.String(), `msg="node is down"`)
 	})
 }
+
+// A node that answers probes and no request is down after a second, and one that answers some requests is not.
+func TestANodeThatAnswersOnlyProbesIsDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := openPatient()
+		defer p.close()
+		p.well.Store(true)
+		late := func(times int) {
+			for range times {
+				p.late(context.DeadlineExceeded)
+				synctest.Wait()
+				time.Sleep(lateTime / 4)
+			}
+		}
+		late(4)
+		require.Equal(t, Up, p.state())
+		p.succeed()
+		late(4)
+		require.NotContains(t, p.log.String(), "node is down")
+		release := p.holdProbes()
+		defer release()
+		late(2)
+		require.Equal(t, Down, p.state())
+	})
+}

@@ -101,7 +101,7 @@ func (n *Node) Failures() int64 { return n.health.failed.Load() }
 // even with an error, unless Failed returns true for that error.
 func (n *Node) Record(err error) {
 	if err == nil {
-		if n.health.failures.Load() == int32(Suspect) {
+		if n.health.failures.Load() == int32(Suspect) || n.health.lateFrom.Load() != 0 {
 			n.health.succeed()
 		}
 		return
