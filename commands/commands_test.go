@@ -134,7 +134,6 @@ var dialogues = map[string]string{
 		ROLE
 		SELECT 0
 		SELECT x
-		SELECT 99
 		SELECT 99999999999999999999
 		RESET
 		RESET a`,

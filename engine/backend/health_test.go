@@ -102,6 +102,7 @@ func TestReasonIsNotThatConnectionsWereDropped(t *testing.T) {
 		require.Contains(t, p.log.String(), `msg="node is down" node=10.0.0.1:6379 why="READONLY You can't write"`)
 		p.fail(errors.New("another"))
 		require.Equal(t, "connection failed: another", p.reason())
+		synctest.Wait() // the prober waits for its probe
 		p.probed()
 		p.fail(&net.OpError{Op: "read", Err: net.ErrClosed})
 		require.Equal(t, "connection failed: use of closed network connection", p.reason(), "the node was up since that failure")
