@@ -121,7 +121,8 @@ func Without(prefix string, raw []byte) []byte {
 		}
 		rest = rest[size:]
 	}
-	out := append(raw[:at], Line('*', kept)...) // the line is not longer than the one before
+	out := raw[:at]
+	out = append(out, Line('*', kept)...) // not longer than the line before
 	for len(keys) > 0 {
 		size := elementSize(keys)
 		if !Begins(keys[:size], prefix) {
