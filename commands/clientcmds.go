@@ -174,6 +174,7 @@ func (c *client) kill(f clients.Filter, skipMe bool) int64 {
 			c.s.CloseAfterReply()
 			n++
 		case other != c.public && c.h.cfg.Clients != nil && c.h.cfg.Clients.Kill(other.ID):
+			c.h.clients.Remove(other.ID) // as in Redis, it is gone at once
 			n++
 		}
 	}

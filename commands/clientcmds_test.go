@@ -27,8 +27,9 @@ func TestClientListAndKillReachOtherSessions(t *testing.T) {
 	require.Equal(t, ":1\r\n", ask(h, one, words("CLIENT", "KILL", "TYPE", "PUBSUB")))
 	require.Equal(t, "+OK\r\n", ask(h, one, words("CLIENT", "KILL", "127.0.0.1:50002")))
 	require.Equal(t, []int64{3, 2}, kills.killed)
+	require.NotContains(t, ask(h, one, words("CLIENT", "LIST")), "id=2 ", "a killed client is gone at once")
 	require.False(t, one.Closing())
-	h.Close(three)
+	h.Close(three) // its own end comes later
 	require.NotContains(t, ask(h, one, words("CLIENT", "LIST")), "id=3")
 }
 
