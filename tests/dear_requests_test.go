@@ -175,7 +175,7 @@ func TestDearRequestsDelayNoOthers(t *testing.T) {
 				p99 := waits[len(waits)*99/100]
 				t.Logf("%d decisions, %.2f %% by policy, p50 %v, p99 %v, worst %v", len(waits), 100*float64(byPolicy)/float64(len(waits)),
 					waits[len(waits)/2], p99, waits[len(waits)-1])
-				if byPolicy <= len(waits)/500 && p99 < mostDelay() {
+				if byPolicy <= len(waits)/500 && p99 < mostDelay {
 					return
 				}
 				require.Positive(t, attempts, "dear requests delayed others")
@@ -184,8 +184,8 @@ func TestDearRequestsDelayNoOthers(t *testing.T) {
 	}
 }
 
-// mostDelay is the longest that 99 of 100 plain decisions may take: 20 ms on an idle machine, on which make soak should run.
-func mostDelay() time.Duration { return soakOr(20*time.Millisecond, 80*time.Millisecond) }
+// mostDelay is the longest that 99 of 100 plain decisions may take. On an idle machine they take 9 to 15 ms.
+const mostDelay = 50 * time.Millisecond
 
 // store stores what makes requests dear.
 func (kind dear) store(t *testing.T, n *node) {
@@ -221,7 +221,7 @@ func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byPolicy 
 		attackers = append(attackers, c)
 		attacking.Go(func() { sendDear(c, depth, i*50_000, kind.request) }) // until c is closed
 	}
-	time.Sleep(soakOr(20*time.Second, time.Second)) // the length of the attack
+	time.Sleep(soakOr(5*time.Second, time.Second)) // the length of the attack
 	close(stop)
 	asking.Wait()
 	for _, c := range attackers {
