@@ -18,6 +18,9 @@ const (
 	// windowCost is that of each further window.
 	windowCost = 10 * time.Microsecond
 
+	// shardCost is that of each further shard of a key, of which the home reads what was lent.
+	shardCost = 5 * time.Microsecond
+
 	// repeatCost is that of a request that is equal to the one before it, and shares its entry.
 	repeatCost = time.Microsecond
 
@@ -52,7 +55,7 @@ func (it *pending) cost() time.Duration {
 
 // decisionCost returns the cost of a decision, or of ending a hold.
 func decisionCost(r *engine.Request) time.Duration {
-	return entryCost + time.Duration(max(r.N, 1)-1)*windowCost
+	return entryCost + time.Duration(max(r.N, 1)-1)*windowCost + time.Duration(max(r.Shards, 1)-1)*shardCost
 }
 
 // runCost returns the cost of items that are sent again together.
@@ -64,16 +67,20 @@ func runCost(items []pending) (sum time.Duration) {
 }
 
 const (
-	leastAllowance = 2 * time.Millisecond
+	leastAllowance = 2 * entryCost
 	mostAllowance  = batchItems / 4 * entryCost
 
 	// slowBatch is how long a node may work for a batch before its allowance falls.
 	slowBatch = 2 * time.Millisecond
+
+	// judgedCost is the cost from which on a batch changes the allowance. A batch of less may have waited for other batches of the
+	// node, or for the machine, unless it costs half of the allowance.
+	judgedCost = time.Millisecond
 )
 
 // allowance is the most cost of a run for a node. At first, and nearly always, that is mostAllowance, so that long pipelines take few
-// round trips. Each slow batch lowers it, because what is stored makes requests dear, down to leastAllowance: then no run can hold
-// the node for longer. Each other batch raises it a little. Batches of few requests do neither.
+// round trips. Each slow batch lowers it, because what is stored makes requests dear, down to that of two requests. Each other batch
+// raises it a little. Batches of few requests do neither.
 type allowance struct {
 	cost     atomic.Int64 // ns
 	ended    atomic.Int64 // when the last batch ended, in ns of the engine's own clock
@@ -95,13 +102,13 @@ func (a *allowance) observe(cost, began, ended time.Duration) {
 	was := time.Duration(a.distance.Load())
 	distance := min(was+was/1024, ended-began)
 	a.distance.Store(int64(distance))
-	if cost < leastAllowance/2 {
-		return // it says little: it may have waited for other batches of the node, or for the machine
-	}
 	now, worked := a.load(), min(ended-began-distance, ended-before)
-	if worked > slowBatch {
+	switch {
+	case cost < min(now/2, judgedCost):
+		return
+	case worked > slowBatch:
 		now = max(now*slowBatch/worked, leastAllowance)
-	} else {
+	default:
 		now = min(now+now/16, mostAllowance)
 	}
 	a.cost.Store(int64(now))

@@ -138,7 +138,7 @@ func (p *plan) add(node int, it pending) bool {
 	switch n := len(part.items); {
 	case n > 0 && !it.single && !part.items[n-1].single && it.shard == part.items[n-1].shard && it.req.Repeats(part.items[n-1].req):
 		cost = repeatCost
-	case it.single || it.req.N != 1:
+	case it.single || it.req.N != 1 || it.req.Shards > 1:
 		cost = it.cost()
 	}
 	if len(part.items) > 0 && part.cost+cost > p.topology.queues[node].allowance.load() {
