@@ -55,47 +55,31 @@ func TestARunEndsByCost(t *testing.T) {
 	}
 }
 
-// While batches are slow, what is stored makes requests dearer than most are: pipelines are asked in shorter runs. A slow answer to a
-// few requests says nothing, because they may have waited for others.
+// While batches are slow, what is stored makes requests dearer than most are: pipelines are asked in shorter runs, down to two
+// requests. Batches that are not slow make them longer again.
 func TestTheAllowanceFollowsWhatBatchesTake(t *testing.T) {
 	t.Parallel()
-	n := startFake(t)
-	e := openAlways(t, time.Minute, "redis://"+n.addr)
-	ready(t, e, "k")
-	var wait time.Duration // guarded by the order of requests
-	n.set(func(args []string) reply {
-		if args[0] == "fcall" {
-			time.Sleep(wait)
-		}
-		return n.well(args)
-	})
-	allowance := func() time.Duration { return e.topology().queues[0].allowance.load() }
-	ask := func(requests int) {
-		p := &engine.Pipeline{}
-		for i := range requests {
-			*p.Add() = conformance.Slide(fmt.Sprint("key", i), 5, minute, 1)
-		}
-		e.Do(p)
-		require.NoError(t, p.Results[0].Err)
+	var a allowance
+	a.open()
+	var at time.Duration
+	batch := func(cost, took time.Duration) time.Duration {
+		at += time.Second
+		a.observe(cost, at, at+took)
+		return a.load()
 	}
-	require.Equal(t, mostAllowance, allowance())
-	require.Eventually(t, func() bool { // the way to the node is known
-		ask(1)
-		return e.topology().queues[0].allowance.distance.Load() < int64(slowBatch)
-	}, 20*time.Second, time.Microsecond)
-	wait = 5 * slowBatch
-	ask(5)
-	require.Equal(t, mostAllowance, allowance())
-	ask(50)
-	require.LessOrEqual(t, allowance(), mostAllowance/4)
-	ask(50)
-	ask(50)
-	require.LessOrEqual(t, allowance(), leastAllowance*3/2)
-	wait = 0
-	require.Eventually(t, func() bool { // a busy machine may be slow now and then
-		ask(50)
-		return allowance() == mostAllowance
-	}, 20*time.Second, time.Microsecond)
+	const quick, slow = slowBatch / 100, 5 * slowBatch
+	batch(entryCost, quick) // the way to the node is known
+	require.Equal(t, mostAllowance, a.load())
+	require.Equal(t, mostAllowance, batch(5*entryCost, slow), "it may have waited for others")
+	require.InDelta(t, mostAllowance/5, batch(50*entryCost, slow), float64(entryCost))
+	for a.load() > leastAllowance {
+		require.Less(t, batch(a.load(), slow), mostAllowance/20)
+	}
+	require.Equal(t, leastAllowance, batch(entryCost, slow))
+	for range 200 {
+		batch(a.load(), quick)
+	}
+	require.Equal(t, mostAllowance, a.load())
 }
 
 // How far a node is away does not lower its allowance, also when batches overlap on the way.
