@@ -8,7 +8,7 @@
 --           length of the rest 2; for a hold: 1 if it is forgotten when it lapses 1, the ms that it lasts 5, and its state 6: 0
 --           while it is out, else its final cost plus 1; then the request: the length of a spec 1, and the spec; then the
 --           first reply, except for kind 3
---   n       a field: the number of entries of each kind 3 each, the ms at which the hash expires 6, the ms of the newest
+--   n       a field: the number of entries of each kind 3 each, the last ms at which the hash matters 6, the ms of the newest
 --           request that changed an id 6
 --
 -- Expired entries are dropped when their bucket is written. So an id costs two Redis calls, however many ids there are. The ids
@@ -39,7 +39,7 @@ lib.ids = ids
 --                     if the id is known, the other fields of its entry
 --   crowded           whether its bucket has no room for another id
 -- Only this file uses the key (record_key), its hash, the bucket and the digest of the id, the other entries in its bucket
--- (others), and the ms at which the hash expires (ending).
+-- (others), and the last ms at which the hash matters (ending).
 local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0, crowded = false }
 local record_key, hash, bucket, digest, others, ending = '', '', '', '', '', 0
 ids.id = id
