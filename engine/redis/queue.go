@@ -252,3 +252,51 @@ func (q *queue) exec(ctx context.Context, b *batch) {
 	q.traffic.roundTrips.Add(b.ended-began, 1)
 	q.allowance.observe(b.cost, began, b.ended)
 }
+
+const (
+	leastAllowance = 2 * entryCost
+	mostAllowance  = batchItems / 4 * entryCost
+
+	// slowBatch is how long a node may work for a batch before its allowance falls.
+	slowBatch = 2 * time.Millisecond
+
+	// judgedCost is the cost from which on a batch changes the allowance. A batch of less may have waited for other batches of the
+	// node, or for the machine, unless it costs half of the allowance.
+	judgedCost = time.Millisecond
+)
+
+// allowance is the most cost of a run for a node. At first, and nearly always, that is mostAllowance, so that long pipelines take few
+// round trips. Each slow batch lowers it, because what is stored makes requests dear, down to that of two requests. Each other batch
+// raises it a little. Batches of few requests do neither.
+type allowance struct {
+	cost     atomic.Int64 // ns
+	ended    atomic.Int64 // when the last batch ended, in ns of the engine's own clock
+	distance atomic.Int64 // ns of the way to the node and back: the shortest round trip, of which older ones are forgotten slowly
+}
+
+func (a *allowance) open() {
+	a.cost.Store(int64(mostAllowance))
+	a.distance.Store(int64(time.Hour)) // until the first batch has ended
+}
+
+// load returns the most cost of a run.
+func (a *allowance) load() time.Duration { return time.Duration(a.cost.Load()) }
+
+// observe adjusts the allowance to a batch that has ended. Times are those of the engine's own clock. Batches may overlap: the node
+// has worked for the last one until that was on its way back.
+func (a *allowance) observe(cost, began, ended time.Duration) {
+	before := time.Duration(a.ended.Swap(int64(ended)))
+	was := time.Duration(a.distance.Load())
+	distance := min(was+was/1024, ended-began)
+	a.distance.Store(int64(distance))
+	now, worked := time.Duration(a.cost.Load()), min(ended-began-distance, ended-before)
+	switch {
+	case cost < min(now/2, judgedCost):
+		return
+	case worked > slowBatch:
+		now = max(now*slowBatch/worked, leastAllowance)
+	default:
+		now = min(now+now/16, mostAllowance)
+	}
+	a.cost.Store(int64(now))
+}
