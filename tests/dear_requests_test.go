@@ -229,7 +229,7 @@ func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byPolicy 
 		attackers = append(attackers, c)
 		attacking.Go(func() { sendDear(c, depth, i*50_000, kind.request) }) // until c is closed
 	}
-	time.Sleep(soakOr(5*time.Second, time.Second)) // the length of the attack
+	time.Sleep(soakOr(3*time.Second, time.Second)) // the length of the attack
 	close(stop)
 	asking.Wait()
 	for _, c := range attackers {
