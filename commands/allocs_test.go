@@ -65,15 +65,14 @@ func TestAllocationsPerDecisionStayAtTheirBaseline(t *testing.T) {
 					name := fmt.Sprintf("%s/%s/keys=%s/pipeline=%d", e.name, ask, keys, depth)
 					t.Run(name, func(t *testing.T) {
 						allocs := allocsPerDecision(t, addr, ask, keys == "many", depth)
-						for tries := 0; tries < 5 && allocs > old[name]+allocsTolerance(depth); tries++ {
-							// On a busy machine batches may be slow, and then pipelines are asked in shorter runs for a while.
-							allocs = min(allocs, allocsPerDecision(t, addr, ask, keys == "many", depth))
-						}
 						fmt.Fprintf(&found, "%s %.2f\n", name, allocs)
 						if depth > 1 {
 							require.LessOrEqual(t, allocs, e.most)
 						}
-						if !*update {
+						// Beside other tests, batches may be slow, and then pipelines are asked in shorter runs, of which each has
+						// allocations. make memory compares all with the baseline.
+						divided := proxytest.Race && e.name == "redis"
+						if !*update && !divided {
 							require.Contains(t, old, name)
 							require.LessOrEqual(t, allocs, old[name]+allocsTolerance(depth), "the baseline is in %s", allocsFile)
 						}
