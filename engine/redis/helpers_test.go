@@ -46,6 +46,7 @@ func openOn(t testing.TB, nodes backend.Config, config Config) *Engine {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, fleet.Close()) })
 	e := Open(fleet, config)
+	e.steady = true
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e
 }

@@ -250,7 +250,9 @@ func (q *queue) exec(ctx context.Context, b *batch) {
 	}
 	b.ended = q.engine.elapsed()
 	q.traffic.roundTrips.Add(b.ended-began, 1)
-	q.allowance.observe(b.cost, began, b.ended)
+	if !q.engine.steady {
+		q.allowance.observe(b.cost, began, b.ended)
+	}
 }
 
 const (

@@ -102,6 +102,7 @@ type Engine struct {
 	now    func() time.Time
 	opened time.Time
 	clock  func() int64 // ms that functions take for the node's clock; nil outside of tests
+	steady bool         // allowances stay as they are, for tests that count calls on a busy machine
 }
 
 // Open returns an engine on the nodes of a fleet, which must be closed after it. It
