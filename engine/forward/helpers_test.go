@@ -165,6 +165,16 @@ func keysOn(f *Forwarder) []any {
 // babble starts a node that answers greetings and probes, and every other command with the
 // same bytes, until the test ends. It returns the node's URL.
 func babble(t testing.TB, reply string) string {
+	return answering(t, reply, func(*net.TCPConn) {})
+}
+
+// breakOff starts a node like babble, which sends nothing more after its first such answer.
+func breakOff(t testing.TB, reply string) string {
+	return answering(t, reply, func(c *net.TCPConn) { _ = c.CloseWrite() })
+}
+
+// answering starts the node of babble, which calls then after each answer with reply.
+func answering(t testing.TB, reply string, then func(*net.TCPConn)) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = l.Close() })
@@ -182,16 +192,17 @@ func babble(t testing.TB, reply string) string {
 					if d.copyReply(&command) != nil {
 						return
 					}
-					text := reply
+					text, after := reply, then
 					switch line := strings.ToLower(command.String()); {
 					case strings.Contains(line, "\r\nhello\r\n"):
-						text = "-ERR unknown command\r\n"
+						text, after = "-ERR unknown command\r\n", func(*net.TCPConn) {}
 					case strings.Contains(line, "\r\nclient\r\n"), strings.Contains(line, "\r\neval\r\n"):
-						text = "+OK\r\n"
+						text, after = "+OK\r\n", func(*net.TCPConn) {}
 					}
 					if _, err := conn.Write([]byte(text)); err != nil {
 						return
 					}
+					after(conn.(*net.TCPConn))
 				}
 			}()
 		}

@@ -78,6 +78,7 @@ func (w *rawReply) ReadFrom(r io.Reader) (int64, error) {
 	}
 	w.raw = w.raw[:at+n]
 	read, err := io.ReadFull(r, w.raw[at:])
+	w.raw = w.raw[:at+read]
 	return int64(read), err
 }
 

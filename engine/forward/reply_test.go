@@ -89,3 +89,19 @@ func TestMalformedReply(t *testing.T) {
 	require.Contains(t, got[1], ": malformed reply")
 	require.Contains(t, log.String(), "the node sent a malformed reply; what waited on the same connection gets none")
 }
+
+// A reply that a connection's end cuts off is lost, wherever that is, and the whole ones before it are not.
+func TestCutReplyIsNoReply(t *testing.T) {
+	sound := open(t, nil, redistest.Start(t))
+	require.NoError(t, sound.Join(new(Pipeline), new(Transaction), commandLine(t, "GET a")))
+	const whole = "$1\r\n1\r\n"
+	for _, reply := range []string{"$5\r\nvalue\r\n", "*2\r\n$1\r\na\r\n$2\r\nbc\r\n", "$0\r\n\r\n", ":12\r\n", "=7\r\ntxt:abc\r\n"} {
+		for n := 1; n < len(reply); n++ {
+			f := openOn(t, openNodes(t, time.Second, breakOff(t, whole+reply[:n])), Config{Settings: Settings{Timeout: 20 * time.Second}})
+			f.table.table.Store(sound.table.table.Load())
+			got := forwardAll(t, f, 2, "GET a", "GET b")
+			require.Equal(t, whole, got[0], "%q", reply[:n])
+			require.Contains(t, got[1], "UNAVAILABLE ", "%q", reply[:n])
+		}
+	}
+}
