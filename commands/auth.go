@@ -90,7 +90,7 @@ func runAuth(c *client, args [][]byte) {
 
 // renew applies new rules to the session. It closes a session whose user is gone, so that the
 // client reconnects instead of getting errors forever.
-func (c *client) renew(a *acl.List) {
+func (c *client) renew(a *acl.Users) {
 	c.acl = a
 	if c.user == nil {
 		c.setUser(a.Anonymous()) // perhaps no login is needed any more

@@ -30,9 +30,9 @@ type client struct {
 	h *Handler
 	s *resp.Session
 
-	acl     *acl.List // the rules that apply to the session
-	user    *acl.User // nil while a login is needed
-	refused int       // logins of this session that were refused
+	acl     *acl.Users // the rules that apply to the session
+	user    *acl.User  // nil while a login is needed
+	refused int        // logins of this session that were refused
 	tx      transaction
 	subs    []string // channels, in the order of subscription
 	subSize int      // bytes in subs
@@ -59,19 +59,19 @@ type workspace struct {
 	forward    forward.Pipeline // forwarded commands
 	forwarding bool             // forward.Begin was called for this pipeline
 	checked    int              // how many commands of forward are known not to read the state of rate limits
-	pending    []entry          // commands that are not answered yet, in order
+	pending    []pendingCommand // commands that are not answered yet, in order
 }
 
 var workspaces = sync.Pool{New: func() any {
 	const usual = 64 // commands of a pipeline
 	return &workspace{
 		pipe:    engine.Pipeline{Requests: make([]engine.Request, 0, usual), Results: make([]engine.Result, 0, usual)},
-		pending: make([]entry, 0, usual),
+		pending: make([]pendingCommand, 0, usual),
 	}
 }}
 
-// entry is a command that waits for its reply.
-type entry struct {
+// pendingCommand is a command that waits for its reply.
+type pendingCommand struct {
 	row  *row     // nil if the command was rejected
 	args [][]byte // the command's words; nil if it was rejected
 	n    int      // the number of the command's requests to the engine
@@ -159,7 +159,7 @@ func (c *client) reject(r *row, msg string) {
 	if r != nil {
 		r.counts.Reject()
 	}
-	c.push(entry{err: msg})
+	c.push(pendingCommand{err: msg})
 }
 
 // dispatch runs a command at once, or adds it to the commands of the next flush.
@@ -171,15 +171,15 @@ func (c *client) dispatch(r *row, args [][]byte) {
 			c.s.Out = append(c.s.Out, muted...) // CLIENT REPLY ON
 		}
 	case r.run != nil:
-		c.push(entry{row: r, args: args})
+		c.push(pendingCommand{row: r, args: args})
 	case r == &forwardRow && len(args) > maxBatch:
 		c.flush() // alone, it may go to its nodes in pieces
 		c.queueForward(args)
-		c.push(entry{row: r, args: args})
+		c.push(pendingCommand{row: r, args: args})
 		c.flush()
 	case r == &forwardRow:
 		c.addForwardInOrder(args)
-		c.push(entry{row: r, args: args})
+		c.push(pendingCommand{row: r, args: args})
 	case r.mergeCount != nil && len(args) > maxBatch/2: // a key may be two requests
 		c.flush()
 		c.run(r, args, c.off || c.skip)
@@ -188,7 +188,7 @@ func (c *client) dispatch(r *row, args [][]byte) {
 			c.beforeDecision()
 		}
 		n := len(c.pipe.Requests)
-		e := entry{row: r, args: args, err: r.parse(args, &c.pipe)}
+		e := pendingCommand{row: r, args: args, err: r.parse(args, &c.pipe)}
 		if e.err == "" && r.tied != nil {
 			e.tied = r.tied(args)
 			e.err = c.slots.Claim(&c.pipe.Requests[n], e.tied)
@@ -278,11 +278,11 @@ func (c *client) decide() (took time.Duration) {
 
 // observe shows the answered requests to the Observer.
 func (c *client) observe(sent time.Time, took time.Duration) {
-	c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Client{Addr: c.s.Remote, Name: c.own.Name})
+	c.h.cfg.Observer.Observe(&c.pipe, sent, took, observe.Sender{Addr: c.s.Remote, Name: c.own.Name})
 }
 
 // push adds a command to the pending ones.
-func (c *client) push(e entry) {
+func (c *client) push(e pendingCommand) {
 	e.mute = c.off || c.skip
 	c.pending = append(c.pending, e)
 	if len(c.pending) >= maxBatch || len(c.pipe.Requests) >= maxBatch { // a command may have many requests

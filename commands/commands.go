@@ -65,10 +65,10 @@ type Config struct {
 	FleetKeys func() (keys []observe.HotKey, proxies int)
 
 	// ACL holds the users; nil: every client may do everything without a login.
-	ACL *acl.List
+	ACL *acl.Users
 
 	// Policies are the named policies, for RL.CHECK; nil: there are none.
-	Policies *policy.Book
+	Policies *policy.Catalog
 
 	// ChangePolicies changes the stored policies, for RL.POLICY; nil: they cannot be changed. Several
 	// sessions may call it at once.
@@ -114,7 +114,7 @@ type Clients interface {
 // Handler answers the sessions of one server.
 type Handler struct {
 	cfg     Config
-	acl     atomic.Pointer[acl.List]
+	acl     atomic.Pointer[acl.Users]
 	table   *registry
 	starter engine.Starter // cfg.Engine, if it is one
 	stats   *stats.Stats
@@ -159,7 +159,7 @@ func New(cfg Config) *Handler {
 		}
 	}
 	if cfg.Policies == nil {
-		cfg.Policies = new(policy.Book)
+		cfg.Policies = new(policy.Catalog)
 	}
 	h := &Handler{
 		cfg:     cfg,
@@ -182,7 +182,7 @@ func New(cfg Config) *Handler {
 // SetACL replaces the users. Sessions use the new rules from their next pipeline on; a
 // session whose user is gone or off is then closed. A changed password applies to later
 // logins.
-func (h *Handler) SetACL(a *acl.List) { h.acl.Store(a) }
+func (h *Handler) SetACL(a *acl.Users) { h.acl.Store(a) }
 
 // Connected returns the number of open sessions.
 func (h *Handler) Connected() int { return h.clients.Len() }

@@ -60,7 +60,7 @@ func (c *client) countRun(r *row, args [][]byte, took time.Duration) {
 // logPipeline adds an entry to the slow log for a pipeline that took that long to answer: its
 // first command, and the number of the others.
 func (c *client) logPipeline(took time.Duration) {
-	var first *entry
+	var first *pendingCommand
 	of, n, forwarded := "", 0, c.forward.Results
 	for i := range c.pending {
 		e := &c.pending[i]
@@ -81,7 +81,7 @@ func (c *client) logPipeline(took time.Duration) {
 }
 
 func (c *client) logSlow(took time.Duration, words []string) {
-	c.h.stats.Slow.Add(stats.Entry{
+	c.h.stats.Slow.Add(stats.SlowCommand{
 		At: c.h.cfg.Now(), Took: took, Args: words, Addr: clients.Addr(c.s.Remote), Name: c.own.Name,
 	})
 }

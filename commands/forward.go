@@ -112,7 +112,7 @@ const maxCopy = 256 << 10
 
 // forwarded passes a node's reply on byte for byte, unless the command gets no reply, and releases its
 // memory. It counts and reports whether the reply is an error.
-func (c *client) forwarded(e *entry, res *forward.Result) (failed bool) {
+func (c *client) forwarded(e *pendingCommand, res *forward.Result) (failed bool) {
 	defer c.forward.Release(res)
 	if res.Err != nil {
 		c.Error(c.forwardError(e.args, res.Err))

@@ -53,7 +53,7 @@ func (f *fakeEngine) Do(p *engine.Pipeline) {
 	f.calls = append(f.calls, len(p.Requests))
 	p.Results = make([]engine.Result, len(p.Requests))
 	for i := 0; i < len(p.Requests); {
-		last := i + p.Requests[i].With
+		last := i + p.Requests[i].MoreKeys
 		with := p.Requests[i : last+1]
 		for j := range with {
 			p.Results[i+j] = f.answer(&with[j])
@@ -95,7 +95,7 @@ func (f *fakeEngine) answer(r *engine.Request) (res engine.Result) {
 		delete(f.used, key)
 	case engine.OpInspect:
 		if used, ok := f.used[key]; ok {
-			res.States = []engine.State{{
+			res.States = []engine.Inspection{{
 				Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: used, Limit: 5, Remaining: 5 - used,
 				Node: "embedded", TTL: 60_001, Rate: 1,
 				Shards: []engine.Shard{{Number: 1, Node: "10.0.0.2:6379", Held: 3, Used: 2, Lease: 900}},
@@ -167,8 +167,8 @@ func (f *fakeEngine) Where(key []byte) (node string, shards int) {
 }
 
 // Nodes returns a node that is up, with the layouts of two proxies, and one that is down.
-func (f *fakeEngine) Nodes() []engine.Node {
-	return []engine.Node{{
+func (f *fakeEngine) Nodes() []engine.NodeInfo {
+	return []engine.NodeInfo{{
 		Name: "a:1", Placement: "a:1/0", State: "up", Measured: true, Latency: 250 * time.Microsecond, Offset: -3 * time.Millisecond,
 		Layouts: []engine.Layout{
 			{Own: true, Names: []string{"a:1/0", "b:2/0"}, Proxies: []string{"web-1:7:0a"}},
@@ -192,14 +192,14 @@ var at = time.Date(2026, 1, 2, 3, 4, 5, 678_901_000, time.UTC)
 
 // testConfig returns the configuration of a handler on e with fakes for everything else.
 func testConfig(e engine.Engine) Config {
-	book := policiesOf(`
+	catalog := policiesOf(`
 		policy api SLIDE 5 60
 		policy-override api tenant:* 9 1s 100 1h
 		policy-override api tenant:42 2 60
 		policy-override api free UNLIMITED
 		policy-override api out BLOCKED
 		policy web COUNTER 100 60 BUCKETS 6 STRICT SHARDS 4 FAIL OPEN`)
-	kept, err := store.Open(nil, "", book, slog.New(slog.DiscardHandler))
+	kept, err := store.Open(nil, "", catalog, slog.New(slog.DiscardHandler))
 	if err != nil {
 		panic(err)
 	}
@@ -212,7 +212,7 @@ func testConfig(e engine.Engine) Config {
 				{Key: []byte("busy"), Rate: 2700.5, DeniedRate: 2690, Admitted: 300, Denied: 26_700, ByFail: 5, Limit: 100, Remaining: -1, Shards: 4, ShadowDenied: 7},
 			}, 3
 		},
-		Policies:       book,
+		Policies:       catalog,
 		ChangePolicies: kept.Change,
 		Clients:        new(fakeClients),
 		Now:            func() time.Time { return at },
@@ -224,12 +224,12 @@ func testConfig(e engine.Engine) Config {
 }
 
 // policiesOf returns the policies of a text in force.
-func policiesOf(text string) *policy.Book {
+func policiesOf(text string) *policy.Catalog {
 	s, err := policy.Parse(text)
 	if err != nil {
 		panic(err)
 	}
-	b := new(policy.Book)
+	b := new(policy.Catalog)
 	b.Configure(s)
 	return b
 }
@@ -279,7 +279,7 @@ func observed(e engine.Engine) *observe.Observer {
 		p.Requests[0].Key, p.Requests[0].Kind = []byte(key), limit.Slide
 		p.Results[0].Decision = limit.Decision{Allowed: allowed, Limit: 100, Remaining: 90}
 		for range n {
-			o.Observe(&p, at, time.Millisecond, observe.Client{})
+			o.Observe(&p, at, time.Millisecond, observe.Sender{})
 		}
 	}
 	see("busy", 100, true)
@@ -316,7 +316,7 @@ func ask(h *Handler, s *resp.Session, pipeline ...resp.Command) string {
 }
 
 // requiring returns a list in which the default user has a password.
-func requiring(password string) *acl.List {
+func requiring(password string) *acl.Users {
 	a, err := NewACL(nil, password)
 	if err != nil {
 		panic(err)
@@ -329,8 +329,8 @@ type cannedEngine struct{}
 
 func (cannedEngine) Close() error { return nil }
 
-func (cannedEngine) Stats() []engine.Stat { return nil }
-func (cannedEngine) Nodes() []engine.Node { return nil }
+func (cannedEngine) Stats() []engine.Stat     { return nil }
+func (cannedEngine) Nodes() []engine.NodeInfo { return nil }
 
 func (cannedEngine) Where([]byte) (node string, shards int) { return "embedded", 1 }
 
@@ -353,7 +353,7 @@ func slides(n int) []resp.Command {
 }
 
 // users parses users from lines of a configuration.
-func users(t *testing.T, lines ...string) *acl.List {
+func users(t *testing.T, lines ...string) *acl.Users {
 	t.Helper()
 	var words [][]string
 	for _, l := range lines {

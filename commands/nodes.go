@@ -31,7 +31,7 @@ func runNodes(c *client, _ [][]byte) {
 	}
 }
 
-func (c *client) node(n *engine.Node) {
+func (c *client) node(n *engine.NodeInfo) {
 	c.Map(7)
 	c.Field("node", n.Name)
 	c.Field("name", n.Placement)
@@ -59,7 +59,7 @@ func (c *client) node(n *engine.Node) {
 }
 
 // measured writes a figure of a node, or null if it is not known.
-func (c *client) measured(n *engine.Node, figure int64) {
+func (c *client) measured(n *engine.NodeInfo, figure int64) {
 	if n.Measured {
 		c.Int(figure)
 	} else {

@@ -7,7 +7,7 @@ import (
 )
 
 // NewACL parses users for the commands of the table, see acl.New.
-func NewACL(lines [][]string, password string) (*acl.List, error) {
+func NewACL(lines [][]string, password string) (*acl.Users, error) {
 	known := make(acl.Commands)
 	for name, r := range newRegistry(new(Config)).byName {
 		known[name] = r.InCategory
@@ -16,7 +16,7 @@ func NewACL(lines [][]string, password string) (*acl.List, error) {
 }
 
 // everybody is the list in which every client may do everything without a login.
-var everybody = func() *acl.List {
+var everybody = func() *acl.Users {
 	l, err := NewACL(nil, "")
 	if err != nil {
 		panic(err)
@@ -56,7 +56,7 @@ func (c *client) denied(r *row, args [][]byte) string {
 }
 
 // check checks whether the user may run a command of the table.
-func (c *client) check(r *row, args [][]byte) acl.Verdict {
+func (c *client) check(r *row, args [][]byte) acl.Permission {
 	return c.user.Check(
 		func(s *acl.Selector) bool { return s.Allows(r.Name) },
 		func(s *acl.Selector) bool { return s.AllKeys() || mayUse(s, r, args) })
@@ -95,7 +95,7 @@ func mayEach(s *acl.Selector, uses []forward.KeyUse) bool {
 // since it sees only rlproxy's own user. So scripts need a user who may do everything, and
 // commands with unnamed keys need a selector that allows every key. So do commands such as
 // SCAN and DBSIZE, which concern all keys; in Redis they need no key at all.
-func (c *client) checkForwarded(o *forward.Description) acl.Verdict {
+func (c *client) checkForwarded(o *forward.Description) acl.Permission {
 	in := func(category string) bool { return o.Categories[category] }
 	if o.Categories["@scripting"] {
 		return acl.NoCommand

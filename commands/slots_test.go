@@ -23,11 +23,11 @@ type slotsServer struct {
 	server *resp.Server
 	engine engine.Engine
 	keeper *slots.Keeper
-	memory *resp.Memory
+	memory *resp.Budget
 }
 
 func serveSlots(t *testing.T, clientMemory int64) *slotsServer {
-	s := &slotsServer{engine: memory.Open(memory.Config{}), memory: resp.NewMemory(clientMemory)}
+	s := &slotsServer{engine: memory.Open(memory.Config{}), memory: resp.NewBudget(clientMemory)}
 	s.keeper = slots.Open(slots.Config{Engine: s.engine, Reserve: s.memory.Reserve})
 	clients := new(serverClients)
 	s.server = resp.NewServer(resp.Config{Memory: s.memory}, New(Config{

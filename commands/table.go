@@ -74,7 +74,7 @@ type registry struct {
 func newRegistry(cfg *Config) *registry {
 	t := &registry{byName: make(map[string]*row), stats: stats.New(), forward: cfg.Forward}
 	plain := append(stats.Rows(t.stats), table.CommandCommand(t),
-		policies.Row(policies.Config{Book: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
+		policies.Row(policies.Config{Catalog: cfg.Policies, Change: cfg.ChangePolicies, Logger: cfg.Logger}),
 		config.Row(config.Config{Settings: cfg.Settings, ResetStat: t.stats.Reset}),
 		hotkeys.Row(hotkeys.Config{Observer: cfg.Observer, FleetKeys: cfg.FleetKeys}))
 	for _, family := range [][]row{
@@ -90,9 +90,9 @@ func newRegistry(cfg *Config) *registry {
 }
 
 // rateLimitRows returns the commands of package ratelimit, RL.CHECK and RL.NODES.
-func rateLimitRows(book *policy.Book) []row {
+func rateLimitRows(catalog *policy.Catalog) []row {
 	rows := []row{nodesRow()}
-	for _, c := range append(ratelimit.Commands(), policies.Check(book)) {
+	for _, c := range append(ratelimit.Commands(), policies.Check(catalog)) {
 		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount, keepWords: c.KeepWords, tied: c.Tied})
 	}
 	return rows

@@ -83,7 +83,7 @@ func (c *client) enqueue(r *row, args [][]byte) {
 		c.tx.queue = append(c.tx.queue, queued{r, clone(args, words)})
 		c.tx.size += size
 	}
-	c.push(entry{row: &queuedRow})
+	c.push(pendingCommand{row: &queuedRow})
 }
 
 // queuedRow replies for a command that was queued.

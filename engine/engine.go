@@ -34,7 +34,7 @@ type Engine interface {
 
 	// Nodes returns what RL.NODES shows: the nodes that keep the state, none if this
 	// process keeps it.
-	Nodes() []Node
+	Nodes() []NodeInfo
 
 	// Stats returns what INFO and metrics show of the engine, in order.
 	Stats() []Stat
@@ -183,13 +183,13 @@ type Request struct {
 
 	Hold *Hold // for a request with an id; else nil
 
-	// With is the number of following requests that belong to the same multi-key request (AND).
+	// MoreKeys is the number of following requests that belong to the same multi-key request (AND).
 	// It is set on the first of them. Either all are admitted or none is. No two of them name the same key.
-	With int
+	MoreKeys int
 
-	// Place is the position of the key in a multi-key request, from 1; 0 in other requests. The
+	// KeyNumber is the position of the key in a multi-key request, from 1; 0 in other requests. The
 	// reply needs it: keys that need not be decided together with the others are moved behind them.
-	Place uint8
+	KeyNumber uint8
 
 	Policy  string  // the policy that gave the limits; empty if the command had them
 	Verdict Verdict // the answer, if the policy has one that needs no state
@@ -239,15 +239,15 @@ func (r *Request) Repeats(s *Request) bool {
 // the operation. If Err is set, the other fields mean nothing.
 type Result struct {
 	limit.Decision
-	Fail       FailPolicy // OpDecide: what answered in place of the key's state; FailDefault if the state did
-	Remembered bool       // OpDecide: a denial that was answered from memory, without asking the node again
-	Reset      bool       // OpReset: the key had state
-	States     []State    // OpInspect
-	Again      bool       // OpDecide with a Hold: the id is known, and this repeats its first answer
-	Clock      int64      // OpDecide with a Hold: the clock by which its node decided, in ms
-	Lapsed     int64      // holds that had lapsed and that this request removed
-	Settled    Settlement // OpSettle
-	Renewed    bool       // OpRenew: the hold was extended
+	Fail       FailPolicy   // OpDecide: what answered in place of the key's state; FailDefault if the state did
+	Remembered bool         // OpDecide: a denial that was answered from memory, without asking the node again
+	Reset      bool         // OpReset: the key had state
+	States     []Inspection // OpInspect
+	Again      bool         // OpDecide with a Hold: the id is known, and this repeats its first answer
+	Clock      int64        // OpDecide with a Hold: the clock by which its node decided, in ms
+	Lapsed     int64        // holds that had lapsed and that this request removed
+	Settled    Settlement   // OpSettle
+	Renewed    bool         // OpRenew: the hold was extended
 
 	// Err is ErrStates, one of the errors of ids in hold.go, an *Unavailable, or the text that a node gives for a
 	// key whose stored record it cannot use. Its text is the client's reply.

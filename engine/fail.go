@@ -85,7 +85,7 @@ func FailAll(fail func(r, failed *Request, res *Result), requests []Request, res
 			*res = Result{Fail: first.Fail, Err: first.Err}
 		case j != i && res.Fail != first.Fail:
 			r := requests[j]
-			r.With, r.Fail = 0, first.Fail
+			r.MoreKeys, r.Fail = 0, first.Fail
 			*res = Result{}
 			fail(&r, &requests[i], res)
 			if first.Fail == FailClosed { // the others wait for the same node

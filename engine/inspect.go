@@ -7,8 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// State is what RL.INSPECT shows of one state of a key.
-type State struct {
+// Inspection is what RL.INSPECT shows of one state of a key.
+type Inspection struct {
 	Kind      limit.Kind
 	Window    int64 // ms
 	Buckets   int64
@@ -33,10 +33,10 @@ type Shard struct {
 	Lease  int64 // ms until its lease ends
 }
 
-// SortStates puts states in the order in which RL.INSPECT shows them: by command,
+// SortInspections puts states in the order in which RL.INSPECT shows them: by command,
 // window and buckets.
-func SortStates(states []State) {
-	slices.SortFunc(states, func(a, b State) int {
+func SortInspections(states []Inspection) {
+	slices.SortFunc(states, func(a, b Inspection) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Buckets, b.Buckets))
 	})
 }

@@ -2,8 +2,8 @@ package engine
 
 import "time"
 
-// Node is what RL.NODES and metrics show of one node.
-type Node struct {
+// NodeInfo is what RL.NODES and metrics show of one node.
+type NodeInfo struct {
 	Name      string // host:port, or host:port/db if another node is a database of the same server
 	Placement string // the name by which keys are placed; empty in a Redis Cluster
 	State     string // up, suspect, down, or refuses: up, but it refuses calls

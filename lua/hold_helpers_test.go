@@ -175,7 +175,7 @@ func (h *holder) renew(ttl int64, ids ...string) (renewed []bool) {
 	return renewed
 }
 
-func (h *holder) inspect() []engine.State {
+func (h *holder) inspect() []engine.Inspection {
 	h.Helper()
 	states, _, err := wire.DecodeStates(h.must(lua.Inspect, nil), "node")
 	require.NoError(h, err)

@@ -167,7 +167,7 @@ func lookups() (names, keys [][]byte) {
 }
 
 func TestALookupAllocatesNothing(t *testing.T) {
-	b := new(Book)
+	b := new(Catalog)
 	b.Configure(parse(t, thousand()))
 	names, keys := lookups()
 	var pipe engine.Pipeline
@@ -188,13 +188,13 @@ func TestALookupAllocatesNothing(t *testing.T) {
 }
 
 func BenchmarkLookup(b *testing.B) {
-	var book Book
-	book.Configure(parse(b, thousand()))
+	var catalog Catalog
+	catalog.Configure(parse(b, thousand()))
 	names, keys := lookups()
 	b.Run("override", func(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
-			if book.Find(names[i%4096]).Override(keys[i%4096]) == &sink {
+			if catalog.Find(names[i%4096]).Override(keys[i%4096]) == &sink {
 				b.Fatal()
 			}
 		}
@@ -204,7 +204,7 @@ func BenchmarkLookup(b *testing.B) {
 		b.ReportAllocs()
 		for i := range b.N {
 			pipe.Reset()
-			if book.Find(names[i%4096]).Fill(pipe.Add(), &pipe, keys[i%4096]) != "" {
+			if catalog.Find(names[i%4096]).Fill(pipe.Add(), &pipe, keys[i%4096]) != "" {
 				b.Fatal()
 			}
 		}
@@ -223,10 +223,10 @@ func BenchmarkMemory(b *testing.B) {
 	}
 	for range b.N {
 		before := heap()
-		var book Book
-		book.Configure(parse(b, text))
+		var catalog Catalog
+		catalog.Configure(parse(b, text))
 		b.ReportMetric(heap()-before, "B")
-		runtime.KeepAlive(&book)
+		runtime.KeepAlive(&catalog)
 	}
 }
 

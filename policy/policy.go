@@ -2,14 +2,14 @@
 // keys and prefixes. It does no I/O, reads no clock and starts no goroutine.
 //
 // A Set is an immutable collection of policies. Its text form is the same as in the
-// configuration: one line for each policy and override. A change makes a new Set. A Book holds
+// configuration: one line for each policy and override. A change makes a new Set. A Catalog holds
 // the policies in effect: those of the configuration and those that were stored by a command.
 //
 // The words of a policy are those of RL.SLIDE, RL.COUNTER and RL.FIXED, and are parsed by package
 // ratelimit.
 //
 // Reading order: policy.go (this file), index.go (which override a key has), text.go and
-// builder.go (lines), set.go (changes and bounds), book.go.
+// builder.go (lines), set.go (changes and bounds), catalog.go.
 package policy
 
 import (
@@ -32,8 +32,8 @@ type Policy struct {
 	Shadow    bool              // requests are decided, but not denied
 	Overrides []Override        // sorted by pattern
 
-	Configured bool  // the policy is in the configuration; only set in a Book
-	Version    int64 // the version of the stored policies; only set in a Book; 0 if Configured
+	Configured bool  // the policy is in the configuration; only set in a Catalog
+	Version    int64 // the version of the stored policies; only set in a Catalog; 0 if Configured
 
 	size  int // bytes of the policy's lines
 	index index

@@ -42,7 +42,7 @@ type Config struct {
 	// Memory bounds the bytes that all connections together hold beyond the small buffers
 	// of each; the connection that asks for more is closed. Default NewMemory(1 GiB). It
 	// bounds many clients that each stop in the middle of a large command.
-	Memory *Memory
+	Memory *Budget
 
 	// ProtectedMode refuses TCP clients that are not on the loopback interface. Set it
 	// where clients need no password.
@@ -62,7 +62,7 @@ func (c Config) withDefaults() Config {
 	c.QueryBufferLimit = cmp.Or(c.QueryBufferLimit, 128<<20)
 	c.OutputBufferLimit = cmp.Or(c.OutputBufferLimit, 256<<20)
 	if c.Memory == nil {
-		c.Memory = NewMemory(1 << 30)
+		c.Memory = NewBudget(1 << 30)
 	}
 	c.Logger = cmp.Or(c.Logger, slog.Default())
 	return c

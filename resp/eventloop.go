@@ -55,7 +55,7 @@ type eventLoop struct {
 	failed  atomic.Bool    // nobody waits for clients any more: sessions need their goroutines
 
 	mu       sync.Mutex
-	set      *epoll.Set         // the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
+	set      *epoll.Poller      // the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
 	sessions map[int64]*Session // the sessions in set; guarded by mu
 }
 
@@ -125,7 +125,7 @@ func (l *eventLoop) remove(s *Session) {
 }
 
 // run serves the sessions.
-func (l *eventLoop) run(set *epoll.Set) {
+func (l *eventLoop) run(set *epoll.Poller) {
 	type readable struct {
 		*Session
 		closed bool

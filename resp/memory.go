@@ -2,20 +2,20 @@ package resp
 
 import "sync/atomic"
 
-// Memory counts the bytes that all clients together make the process hold, and bounds
+// Budget counts the bytes that all clients together make the process hold, and bounds
 // them. The server counts what it reads and writes. A handler has the rest counted by
 // Session.Reserve or, where there is no session, by Reserve.
-type Memory struct {
+type Budget struct {
 	limit    int64
 	reserved atomic.Int64 // bytes
 }
 
-// NewMemory returns a Memory of at most limit bytes.
-func NewMemory(limit int64) *Memory { return &Memory{limit: limit} }
+// NewBudget returns a Budget of at most limit bytes.
+func NewBudget(limit int64) *Budget { return &Budget{limit: limit} }
 
 // Reserve reserves delta bytes, or releases them if delta is negative. It reports whether
 // they were available.
-func (m *Memory) Reserve(delta int64) bool {
+func (m *Budget) Reserve(delta int64) bool {
 	if m.reserved.Add(delta) <= m.limit || delta < 0 {
 		return true
 	}
@@ -24,10 +24,10 @@ func (m *Memory) Reserve(delta int64) bool {
 }
 
 // Reserved returns how many bytes are reserved.
-func (m *Memory) Reserved() int64 { return m.reserved.Load() }
+func (m *Budget) Reserved() int64 { return m.reserved.Load() }
 
 // Limit returns the most bytes that can be reserved.
-func (m *Memory) Limit() int64 { return m.limit }
+func (m *Budget) Limit() int64 { return m.limit }
 
 // reserve is Memory.Reserve for a session.
 func (s *Server) reserve(delta int) bool { return s.cfg.Memory.Reserve(int64(delta)) }

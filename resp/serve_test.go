@@ -53,7 +53,7 @@ func TestLimitsCloseConnection(t *testing.T) {
 	half := "*1\r\n$1000000\r\n" + strings.Repeat("x", 900_000)
 	for name, cfg := range map[string]Config{
 		"query buffer":          {QueryBufferLimit: 100_000},
-		"memory of all clients": {Memory: NewMemory(100_000)},
+		"memory of all clients": {Memory: NewBudget(100_000)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			closed, over := ended()

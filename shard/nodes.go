@@ -8,21 +8,21 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Nodes places keys on nodes by rendezvous hashing: every node has a score for every key,
+// Placement places keys on nodes by rendezvous hashing: every node has a score for every key,
 // and the key is placed on the node with the highest score. Adding the n-th node moves 1/n of
 // the keys, all of them to the new node. The order of the list does not matter. The method is
 // highest random weight hashing (Thaler and Ravishankar, "Using Name-Based Mappings to
 // Increase Hit Rates", 1998).
-type Nodes struct {
+type Placement struct {
 	names []string
 	seeds []uint64 // Hash of each node's name in lower case.
 }
 
-// NewNodes returns the placement on the named nodes. A name is the node's host:port/db, and
+// NewPlacement returns the placement on the named nodes. A name is the node's host:port/db, and
 // its case does not matter. The names should differ: of two nodes with the same name the
 // second gets no keys.
-func NewNodes(names []string) *Nodes {
-	n := &Nodes{names: slices.Clone(names), seeds: make([]uint64, len(names))}
+func NewPlacement(names []string) *Placement {
+	n := &Placement{names: slices.Clone(names), seeds: make([]uint64, len(names))}
 	for i, name := range names {
 		n.seeds[i] = xxhash.Sum64String(strings.ToLower(name))
 	}
@@ -30,10 +30,10 @@ func NewNodes(names []string) *Nodes {
 }
 
 // Names returns the names of the nodes. The caller must not modify it.
-func (n *Nodes) Names() []string { return n.names }
+func (n *Placement) Names() []string { return n.names }
 
 // Home returns the index of the key's node. There must be at least one node.
-func (n *Nodes) Home(key []byte) int {
+func (n *Placement) Home(key []byte) int {
 	hash := xxhash.Sum64(key)
 	home, best := 0, uint64(0)
 	for i, seed := range n.seeds {
@@ -47,7 +47,7 @@ func (n *Nodes) Home(key []byte) int {
 // Order appends to dst the indexes of all nodes: the key's home first, then each node that
 // would be the home without the nodes before it. Shard i of a split key is placed on node i
 // of this order, modulo the number of nodes.
-func (n *Nodes) Order(key []byte, dst []int) []int {
+func (n *Placement) Order(key []byte, dst []int) []int {
 	hash, from := xxhash.Sum64(key), len(dst)
 	for i := range n.seeds {
 		dst = append(dst, i)

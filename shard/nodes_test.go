@@ -11,7 +11,7 @@ import (
 func TestKeysAreBalancedOverNodes(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{2, 3, 4, 7, 16} {
-		nodes := NewNodes(nodeNames(size))
+		nodes := NewPlacement(nodeNames(size))
 		var rank [2][16]int
 		var order []int
 		for i := range keys {
@@ -33,7 +33,7 @@ func TestKeysAreBalancedOverNodes(t *testing.T) {
 // shared by all others, and the shards of split keys spread evenly.
 func TestPairsOfNodesAreBalanced(t *testing.T) {
 	const keys, size = 40_000, 5
-	nodes := NewNodes(nodeNames(size))
+	nodes := NewPlacement(nodeNames(size))
 	var pairs [size][size]int
 	var order []int
 	for i := range keys {
@@ -52,7 +52,7 @@ func TestPairsOfNodesAreBalanced(t *testing.T) {
 
 // The case of a node's name does not matter. Of two nodes with the same name, the second gets no keys.
 func TestNodesWithTheSameNameHaveTheirOrder(t *testing.T) {
-	nodes := NewNodes([]string{"a:1", "A:1"})
+	nodes := NewPlacement([]string{"a:1", "A:1"})
 	for i := range 10 {
 		require.Zero(t, nodes.Home(testKey(i)))
 		require.Equal(t, []int{0, 1}, nodes.Order(testKey(i), nil))
@@ -62,7 +62,7 @@ func TestNodesWithTheSameNameHaveTheirOrder(t *testing.T) {
 func TestAddingANodeMovesFewKeys(t *testing.T) {
 	const keys = 20_000
 	for _, size := range []int{1, 3, 8} {
-		before, after := NewNodes(nodeNames(size)), NewNodes(nodeNames(size+1))
+		before, after := NewPlacement(nodeNames(size)), NewPlacement(nodeNames(size+1))
 		moved := 0
 		for i := range keys {
 			was, is := before.Home(testKey(i)), after.Home(testKey(i))
@@ -78,7 +78,7 @@ func TestAddingANodeMovesFewKeys(t *testing.T) {
 
 func TestOrderBeginsWithTheHome(t *testing.T) {
 	names := nodeNames(6)
-	nodes := NewNodes(names)
+	nodes := NewPlacement(names)
 	require.Equal(t, 6, len(nodes.Names()))
 	for i := range 200 {
 		order := nodes.Order(testKey(i), []int{99})
@@ -89,7 +89,7 @@ func TestOrderBeginsWithTheHome(t *testing.T) {
 
 		// Without the home the second node is the home.
 		left := append(append([]string{}, names[:order[0]]...), names[order[0]+1:]...)
-		require.Equal(t, names[order[1]], left[NewNodes(left).Home(testKey(i))])
+		require.Equal(t, names[order[1]], left[NewPlacement(left).Home(testKey(i))])
 	}
 }
 
@@ -98,7 +98,7 @@ func TestPlacementIgnoresTheOrderAndCaseOfNames(t *testing.T) {
 	a := []string{"Alpha:1/0", "beta:1/0", "gamma:1/0"}
 	b := []string{"GAMMA:1/0", "alpha:1/0", "Beta:1/0"}
 	toB := []int{1, 2, 0}
-	na, nb := NewNodes(a), NewNodes(b)
+	na, nb := NewPlacement(a), NewPlacement(b)
 	for i := range 500 {
 		require.Equal(t, toB[na.Home(testKey(i))], nb.Home(testKey(i)))
 	}
@@ -107,7 +107,7 @@ func TestPlacementIgnoresTheOrderAndCaseOfNames(t *testing.T) {
 // Placement must not change between versions: if this test fails, running systems would lose
 // their counts to other nodes.
 func TestPlacementStaysTheSameBetweenVersions(t *testing.T) {
-	nodes := NewNodes(nodeNames(5))
+	nodes := NewPlacement(nodeNames(5))
 	for key, want := range map[string][]int{
 		"":         {0, 4, 3, 1, 2},
 		"a":        {4, 2, 1, 0, 3},
@@ -120,13 +120,13 @@ func TestPlacementStaysTheSameBetweenVersions(t *testing.T) {
 }
 
 func TestPlacementAllocatesNothing(t *testing.T) {
-	nodes, key, dst := NewNodes(nodeNames(16)), testKey(1), make([]int, 0, 16)
+	nodes, key, dst := NewPlacement(nodeNames(16)), testKey(1), make([]int, 0, 16)
 	require.Zero(t, testing.AllocsPerRun(100, func() { nodes.Home(key) }))
 	require.Zero(t, testing.AllocsPerRun(100, func() { dst = nodes.Order(key, dst[:0]) }))
 }
 
 func BenchmarkHome16(b *testing.B) {
-	nodes, key := NewNodes(nodeNames(16)), testKey(1)
+	nodes, key := NewPlacement(nodeNames(16)), testKey(1)
 	for b.Loop() {
 		nodes.Home(key)
 	}

@@ -19,7 +19,7 @@ import (
 // Connections that send nothing, or never complete a header, are replaced by new ones.
 func TestSilentConnectionsDoNotLockOthersOut(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	var silent []net.Conn
 	for i := range 3 * MaxConnections {
 		c, err := net.Dial("tcp", s.addr)
@@ -133,7 +133,7 @@ func TestConnectionsAreIdleWhileTheAnswerIsNotRead(t *testing.T) {
 // A connection that is kept open after a request is idle.
 func TestConnectionsAreIdleAfterARequest(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	c, err := net.Dial("tcp", s.addr)
 	require.NoError(t, err)
 	defer func() { _ = c.Close() }()
@@ -153,7 +153,7 @@ func TestConnectionsAreIdleAfterARequest(t *testing.T) {
 func TestBusyConnectionsAreNotReplaced(t *testing.T) {
 	t.Parallel()
 	release := make(chan struct{})
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) {
 		s.conns.max = 2
 		s.http.Handler = s.guard(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			<-release
@@ -186,7 +186,7 @@ func TestBusyConnectionsAreNotReplaced(t *testing.T) {
 
 func TestHugeAndSlowHeadersAreRefused(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.http.ReadHeaderTimeout = 100 * time.Millisecond })
+	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) { s.http.ReadHeaderTimeout = 100 * time.Millisecond })
 	got := s.raw(t, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n"+strings.Repeat(fmt.Sprintf("X: %01000d\r\n", 0), 30)+"\r\n")
 	require.True(t, strings.HasPrefix(got, "HTTP/1.1 431 "), got)
 	require.Empty(t, s.raw(t, "GET /healthz HTTP/1.1\r\nHost: "), "the connection is closed without an answer")
@@ -254,7 +254,7 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var arrived atomic.Int64
-			rules := Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "none on >hush ~* +ping")}
+			rules := Access{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "none on >hush ~* +ping")}
 			s := start(t, rules, NoNodes, func(s *Server) {
 				guarded := s.http.Handler
 				s.http.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +285,7 @@ func TestProbesAreAnsweredWhateverOthersHold(t *testing.T) {
 // connection is closed soon after.
 func TestARefusalDoesNotWaitForTheBody(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{Admin: true, ACL: users(t, "default off", "none on >hush ~* +ping")}, NoNodes, nil)
+	s := start(t, Access{Admin: true, ACL: users(t, "default off", "none on >hush ~* +ping")}, NoNodes, nil)
 	began := time.Now()
 	for login, want := range map[string]string{"": "401", "Authorization: Basic bm9uZTpodXNo\r\n": "403"} {
 		for _, path := range []string{"/api/reset", "/metrics", "/none"} {

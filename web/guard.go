@@ -14,7 +14,7 @@ import (
 // visitor is the sender of a request.
 type visitor struct {
 	*identity
-	rules *Rules // the rules in effect when the request arrived
+	rules *Access // the rules in effect when the request arrived
 }
 
 type visitorKey struct{}
@@ -85,7 +85,7 @@ func (s *Server) recover(r *http.Request) {
 
 // admit reports whether these rules allow a request, whichever user sends it. If not, it answers
 // the request.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Rules) bool {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Access) bool {
 	c := connOf(r)
 	switch {
 	case rules.Protected && !onLoopback(c.RemoteAddr()):

@@ -14,7 +14,7 @@ var everyPath = []string{"/", "/metrics", "/api/stream", "/api/key?id=AA", "/api
 
 func TestOnlyHealthNeedsNoUser(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "default off", "boss on >hush ~* +@all")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "default off", "boss on >hush ~* +@all")}, NoNodes, nil)
 	code, body := s.get(t, "/healthz", "")
 	require.Equal(t, http.StatusOK, code)
 	require.Equal(t, "ok\n", body)
@@ -48,7 +48,7 @@ func TestProtectedModeRefusesOtherMachines(t *testing.T) {
 	t.Parallel()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := startOn(t, foreign{l}, Rules{ACL: users(t), Protected: true}, NoNodes, nil)
+	s := startOn(t, foreign{l}, Access{ACL: users(t), Protected: true}, NoNodes, nil)
 	code, _ := s.get(t, "/healthz", "")
 	require.Equal(t, http.StatusOK, code)
 	for _, path := range everyPath {
@@ -56,14 +56,14 @@ func TestProtectedModeRefusesOtherMachines(t *testing.T) {
 		require.Equal(t, http.StatusForbidden, code, path)
 		require.Contains(t, body, "protected mode")
 	}
-	s.SetRules(Rules{ACL: users(t)})
+	s.SetRules(Access{ACL: users(t)})
 	code, _ = s.get(t, "/metrics", "")
 	require.Equal(t, http.StatusOK, code)
 }
 
 func TestHostMustNameThisMachineIfThereIsNoPassword(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	ask := func(host string) string {
 		return s.raw(t, "GET /readyz HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n")[9:12]
 	}
@@ -74,7 +74,7 @@ func TestHostMustNameThisMachineIfThereIsNoPassword(t *testing.T) {
 		require.Equal(t, want, ask(host), host)
 	}
 	require.Equal(t, "200", s.raw(t, "GET /readyz HTTP/1.0\r\n\r\n")[9:12], "a probe that sends no Host")
-	s.SetRules(Rules{ACL: users(t, "default on >hush ~* +@all")})
+	s.SetRules(Access{ACL: users(t, "default on >hush ~* +@all")})
 	require.Equal(t, "401", ask("evil.example"))
 	code, _ := s.get(t, "/readyz", "default:hush")
 	require.Equal(t, http.StatusOK, code)
@@ -82,7 +82,7 @@ func TestHostMustNameThisMachineIfThereIsNoPassword(t *testing.T) {
 
 func TestPanicCostsOneRequest(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, AnyNode, func(s *Server) {
+	s := start(t, Access{ACL: users(t)}, AnyNode, func(s *Server) {
 		s.http.Handler = s.guard(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a mistake") }))
 	})
 	_, err := http.Get("http://" + s.addr + "/metrics") //nolint:bodyclose // there is none
@@ -97,7 +97,7 @@ func TestPanicCostsOneRequest(t *testing.T) {
 
 func TestEveryAnswerHasSecurityHeaders(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
 	for _, path := range append(everyPath, "/healthz") {
 		answer, err := http.Get("http://" + s.addr + path)
 		require.NoError(t, err)

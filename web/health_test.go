@@ -13,26 +13,26 @@ import (
 
 func TestReadinessFollowsTheNodes(t *testing.T) {
 	t.Parallel()
-	rules := Rules{ACL: users(t, "default off", "boss on >hush ~* +@all", "probe on >hush")}
-	up, down := engine.Node{Name: "a:1", State: "up"}, engine.Node{Name: "b:1", State: "down", Why: "connection refused"}
-	suspect := engine.Node{Name: "c:1", State: "suspect", Why: "no answer in time"}
-	refuses := engine.Node{Name: "d:1", State: "refuses", Why: "it refused the last call"}
+	rules := Access{ACL: users(t, "default off", "boss on >hush ~* +@all", "probe on >hush")}
+	up, down := engine.NodeInfo{Name: "a:1", State: "up"}, engine.NodeInfo{Name: "b:1", State: "down", Why: "connection refused"}
+	suspect := engine.NodeInfo{Name: "c:1", State: "suspect", Why: "no answer in time"}
+	refuses := engine.NodeInfo{Name: "d:1", State: "refuses", Why: "it refused the last call"}
 	for _, c := range []struct {
 		ready Ready
-		nodes []engine.Node
+		nodes []engine.NodeInfo
 		code  int
 		body  string
 	}{
 		{NoNodes, nil, 200, "ok\n"},
-		{NoNodes, []engine.Node{down}, 200, "ok\n"},
+		{NoNodes, []engine.NodeInfo{down}, 200, "ok\n"},
 		{AnyNode, nil, 503, "no node is known yet\n"},
-		{AnyNode, []engine.Node{down, up}, 200, "ok\n"},
-		{AnyNode, []engine.Node{suspect}, 200, "ok\n"},
-		{AnyNode, []engine.Node{down}, 503, "b:1: down, connection refused\n"},
-		{AnyNode, []engine.Node{refuses}, 503, "d:1: refuses, it refused the last call\n"},
+		{AnyNode, []engine.NodeInfo{down, up}, 200, "ok\n"},
+		{AnyNode, []engine.NodeInfo{suspect}, 200, "ok\n"},
+		{AnyNode, []engine.NodeInfo{down}, 503, "b:1: down, connection refused\n"},
+		{AnyNode, []engine.NodeInfo{refuses}, 503, "d:1: refuses, it refused the last call\n"},
 		{AllNodes, nil, 503, "no node is known yet\n"},
-		{AllNodes, []engine.Node{up, suspect}, 200, "ok\n"},
-		{AllNodes, []engine.Node{down, up, down}, 503, "b:1: down, connection refused\nb:1: down, connection refused\n"},
+		{AllNodes, []engine.NodeInfo{up, suspect}, 200, "ok\n"},
+		{AllNodes, []engine.NodeInfo{down, up, down}, 503, "b:1: down, connection refused\nb:1: down, connection refused\n"},
 	} {
 		s := start(t, rules, c.ready, nil)
 		s.engine.set(c.nodes...)
@@ -52,8 +52,8 @@ func TestProcessThatWaitsIsNotReady(t *testing.T) {
 	for ready, code := range map[Ready]int{NoNodes: 200, AnyNode: 503, AllNodes: 503} {
 		var why atomic.Value
 		why.Store("a:1: policies have not been read yet")
-		s := start(t, Rules{ACL: users(t)}, ready, func(s *Server) { s.cfg.Waiting = func() string { return why.Load().(string) } })
-		s.engine.set(engine.Node{Name: "a:1", State: "up"})
+		s := start(t, Access{ACL: users(t)}, ready, func(s *Server) { s.cfg.Waiting = func() string { return why.Load().(string) } })
+		s.engine.set(engine.NodeInfo{Name: "a:1", State: "up"})
 		got, body := s.get(t, "/readyz", "")
 		require.Equal(t, code, got)
 		if code == 503 {
@@ -68,13 +68,13 @@ func TestProcessThatWaitsIsNotReady(t *testing.T) {
 // Nodes are checked even if they get no requests, so that /readyz knows their state.
 func TestNodesAreCheckedBeforeAnyRequest(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, AnyNode, nil)
+	s := start(t, Access{ACL: users(t)}, AnyNode, nil)
 	require.Eventually(t, func() bool { return s.checks.Load() > 0 }, 20*time.Second, time.Millisecond)
 }
 
 func TestProcessThatStopsIsNotReadyButHealthy(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	s.Drain()
 	code, body := s.get(t, "/readyz", "")
 	require.Equal(t, http.StatusServiceUnavailable, code)

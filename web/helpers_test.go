@@ -29,7 +29,7 @@ type fakeEngine struct {
 	engine.Engine // nil: a call that a test does not expect panics
 	node          string
 	mu            sync.Mutex
-	nodes         []engine.Node                             // guarded by mu
+	nodes         []engine.NodeInfo                         // guarded by mu
 	answer        func(r *engine.Request, a *engine.Result) // guarded by mu
 }
 
@@ -61,13 +61,13 @@ func (e *fakeEngine) answers(f func(r *engine.Request, a *engine.Result)) {
 	e.answer = f
 }
 
-func (e *fakeEngine) Nodes() []engine.Node {
+func (e *fakeEngine) Nodes() []engine.NodeInfo {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.nodes
 }
 
-func (e *fakeEngine) set(nodes ...engine.Node) {
+func (e *fakeEngine) set(nodes ...engine.NodeInfo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.nodes = nodes
@@ -86,7 +86,7 @@ type site struct {
 }
 
 // users parses lines of a configuration.
-func users(t testing.TB, lines ...string) *acl.List {
+func users(t testing.TB, lines ...string) *acl.Users {
 	t.Helper()
 	var words [][]string
 	for _, l := range lines {
@@ -98,14 +98,14 @@ func users(t testing.TB, lines ...string) *acl.List {
 }
 
 // start serves on 127.0.0.1 until the test ends. change, if it is not nil, changes the server first.
-func start(t *testing.T, rules Rules, ready Ready, change func(*Server)) *site {
+func start(t *testing.T, rules Access, ready Ready, change func(*Server)) *site {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	return startOn(t, l, rules, ready, change)
 }
 
-func startOn(t *testing.T, l net.Listener, rules Rules, ready Ready, change func(*Server)) *site {
+func startOn(t *testing.T, l net.Listener, rules Access, ready Ready, change func(*Server)) *site {
 	t.Helper()
 	s := &site{engine: &fakeEngine{node: "a:1"}, log: &proxytest.LockedBuffer{}}
 	s.deny()

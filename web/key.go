@@ -20,7 +20,7 @@ type keyState struct {
 	States []state `json:"states"`
 }
 
-// state is the state of a key for one window of one command. Its fields are those of engine.State.
+// state is the state of a key for one window of one command. Its fields are those of engine.Inspection.
 type state struct {
 	Command   string       `json:"command"`
 	Window    int64        `json:"window_ms"`
@@ -72,7 +72,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 }
 
 // stateOf converts a state of a key or of its shadow to JSON form.
-func stateOf(from *engine.State, shadow bool) state {
+func stateOf(from *engine.Inspection, shadow bool) state {
 	to := state{
 		strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
 		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed, make([]shardState, len(from.Shards)),

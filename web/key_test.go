@@ -28,18 +28,18 @@ func (s *site) post(t *testing.T, body, user string, headers ...string) (int, st
 
 func TestKeyShowsItsStates(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	s.engine.answers(func(r *engine.Request, a *engine.Result) {
 		switch string(r.Key) {
 		case "away":
 			a.Err = &engine.Unavailable{Node: "a:1", Why: "no answer in time"}
 		case "shop":
-			a.States = []engine.State{{
+			a.States = []engine.Inspection{{
 				Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 2, Limit: 3, Remaining: 4, Node: "b:1", TTL: 5, Rate: 6, Held: 10, Holds: 11, Lapsed: 12,
 				Shards: []engine.Shard{{Number: 1, Node: "c:1", Held: 7, Used: 8, Lease: 9}},
 			}}
 		case "shop\xffs": // its shadow
-			a.States = []engine.State{{Kind: limit.Fixed, Window: 10, Buckets: 1, Node: "d:1"}}
+			a.States = []engine.Inspection{{Kind: limit.Fixed, Window: 10, Buckets: 1, Node: "d:1"}}
 		}
 	})
 	code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), "")
@@ -62,7 +62,7 @@ func TestKeyShowsItsStates(t *testing.T) {
 
 func TestUsersSeeOnlyTheKeysThatTheyMay(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "default off", "shop on >hush %R~shop* +@ratelimit", "mute on >hush ~* +@all -rl.inspect", "blind on >hush %W~* +@all")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "default off", "shop on >hush %R~shop* +@ratelimit", "mute on >hush ~* +@all -rl.inspect", "blind on >hush %W~* +@all")}, NoNodes, nil)
 	for user, want := range map[string]int{"shop": 200, "mute": 403, "blind": 403} {
 		code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), user+":hush")
 		require.Equal(t, want, code, "%s: %s", user, body)
@@ -74,7 +74,7 @@ func TestUsersSeeOnlyTheKeysThatTheyMay(t *testing.T) {
 
 func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 	t.Parallel()
-	rules := Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop* +@ratelimit", "view on >hush %R~* +@all")}
+	rules := Access{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop* +@ratelimit", "view on >hush %R~* +@all")}
 	s := start(t, rules, NoNodes, nil)
 	var resets []string // used only by the goroutine of the current request
 	s.engine.answers(func(r *engine.Request, a *engine.Result) {
@@ -139,7 +139,7 @@ func TestUsersResetOnlyTheKeysThatTheyMay(t *testing.T) {
 // Pages of other sites can neither read keys nor use up streams.
 func TestRequestsFromOtherSitesAreRefused(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	for _, path := range []string{"/api/stream", "/api/key?id=c2hvcA"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+s.addr+path, nil)
 		require.NoError(t, err)

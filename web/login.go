@@ -39,7 +39,7 @@ type logins struct {
 
 // identify returns the sender of a request. If the sender cannot be identified as a user, it
 // answers the request and returns nil.
-func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.List) *identity {
+func (l *logins) identify(w http.ResponseWriter, r *http.Request, users *acl.Users) *identity {
 	name, password, given := r.BasicAuth()
 	if !given {
 		if u := users.Anonymous(); u != nil {

@@ -13,7 +13,7 @@ import (
 
 func TestUsersLogInWithTheirPasswords(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all", "shop on >secret ~shop:* +@ratelimit", "gone off >secret +@all")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "default on >hush ~* +@all", "shop on >secret ~shop:* +@ratelimit", "gone off >secret +@all")}, NoNodes, nil)
 	for user, want := range map[string]int{
 		"default:hush": 200, ":hush": 200, "shop:secret": 403, "shop:hush": 401, "gone:secret": 401, "none:": 401, ":": 401,
 	} {
@@ -21,7 +21,7 @@ func TestUsersLogInWithTheirPasswords(t *testing.T) {
 		require.Equal(t, want, code, user)
 	}
 	require.EqualValues(t, 4, s.refused.Load())
-	s.SetRules(Rules{ACL: users(t, "default on >hush ~* +@all")})
+	s.SetRules(Access{ACL: users(t, "default on >hush ~* +@all")})
 	code, _ := s.get(t, "/metrics", "shop:secret")
 	require.Equal(t, http.StatusUnauthorized, code, "a user who was removed")
 }
@@ -30,7 +30,7 @@ func TestUsersLogInWithTheirPasswords(t *testing.T) {
 // password from the same address is checked, but /healthz is still answered.
 func TestGuessingPasswordsIsSlow(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
 	began := time.Now()
 	codes := make(chan int, 40)
 	var all sync.WaitGroup
@@ -65,7 +65,7 @@ func TestGuessingPasswordsIsSlow(t *testing.T) {
 // Wrong passwords delay no connection of the same address that has logged in, and comes with no other one.
 func TestGuessesDelayNoConnectionThatHasLoggedIn(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "default on >hush ~* +@all")}, NoNodes, nil)
 	kept := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{MaxConnsPerHost: 1}}
 	defer kept.CloseIdleConnections()
 	get := func(password string) int {

@@ -28,7 +28,7 @@ func decideBy(o *observe.Observer, policy, key string, kind limit.Kind, n int, t
 	for i := range p.Results {
 		p.Results[i] = a
 	}
-	o.Observe(&p, time.Now(), took, observe.Client{})
+	o.Observe(&p, time.Now(), took, observe.Sender{})
 }
 
 func TestPointsHaveTheFiguresOfASecond(t *testing.T) {
@@ -42,7 +42,7 @@ func TestPointsHaveTheFiguresOfASecond(t *testing.T) {
 	start := time.Now()
 	for _, before := range []engine.Result{{}, {Fail: engine.FailOpen}} {
 		decide(o, "k", limit.Slide, 1000, time.Hour, before)
-		o.Observe(&trial, start, time.Hour, observe.Client{})
+		o.Observe(&trial, start, time.Hour, observe.Sender{})
 	}
 	before := count(o, start)
 	empty := count(o, start.Add(time.Second)).since(before)
@@ -56,7 +56,7 @@ func TestPointsHaveTheFiguresOfASecond(t *testing.T) {
 	decide(o, "k", limit.Fixed, 4, 50*time.Millisecond, engine.Result{Fail: engine.FailError, Err: engine.ErrStates})
 	decide(o, "k", limit.Fixed, 6, 50*time.Millisecond, engine.Result{Err: engine.ErrStates}) // nothing was decided
 	decide(o, "k", limit.Slide, 20, 100*time.Microsecond, engine.Result{Again: true, Decision: allowed.Decision})
-	o.Observe(&trial, start, 100*time.Microsecond, observe.Client{})
+	o.Observe(&trial, start, 100*time.Microsecond, observe.Sender{})
 	p := count(o, start.Add(2*time.Second)).since(before)
 	require.InDelta(t, 67, p.Decisions, 1e-6)
 	require.InDelta(t, 4, p.Fail, 1e-6)
@@ -109,7 +109,7 @@ func TestHealthFailsIfTheProcessHangs(t *testing.T) {
 	}
 	for node, embedded := range map[string]bool{"embedded": true, "a:1": false} {
 		release, asked := make(chan struct{}), make(chan struct{}, 100)
-		s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+		s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) {
 			s.maxSilence = 3 * time.Second
 			e := s.cfg.Engine.(*fakeEngine)
 			e.node = node
@@ -135,7 +135,7 @@ func TestHealthFailsIfTheProcessHangs(t *testing.T) {
 
 func TestPanicCostsOneSample(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) {
 		e, first := s.cfg.Engine.(*fakeEngine), true
 		e.node = "embedded"
 		e.answers(func(*engine.Request, *engine.Result) {

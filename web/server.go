@@ -75,18 +75,18 @@ type Config struct {
 	Logger  *slog.Logger
 }
 
-// Rules are the access rules. They are immutable.
-type Rules struct {
-	ACL       *acl.List // users and their permissions
-	Protected bool      // answer only clients on this machine
-	Admin     bool      // let users reset the keys that they may reset with RL.RESET
+// Access has the access rules. It is immutable.
+type Access struct {
+	ACL       *acl.Users // users and their permissions
+	Protected bool       // answer only clients on this machine
+	Admin     bool       // let users reset the keys that they may reset with RL.RESET
 }
 
 // Server is an HTTP server. It accepts connections once Serve is called.
 type Server struct {
 	cfg      Config
 	log      *slog.Logger
-	rules    atomic.Pointer[Rules]
+	rules    atomic.Pointer[Access]
 	http     http.Server
 	conns    conns
 	logins   logins
@@ -108,7 +108,7 @@ type Server struct {
 }
 
 // New returns a server with these rules.
-func New(cfg Config, rules Rules) *Server {
+func New(cfg Config, rules Access) *Server {
 	s := &Server{
 		cfg: cfg, log: cfg.Logger, started: time.Now(), maxSilence: maxSilence, eventTime: eventTime,
 		conns: conns{max: MaxConnections}, streams: streams{open: make(map[*stream]struct{})},
@@ -135,7 +135,7 @@ func New(cfg Config, rules Rules) *Server {
 }
 
 // SetRules replaces the rules for later requests.
-func (s *Server) SetRules(rules Rules) { s.rules.Store(&rules) }
+func (s *Server) SetRules(rules Access) { s.rules.Store(&rules) }
 
 // Serve accepts connections from l until Shutdown, then returns nil. It may be called for
 // several listeners at once. secure wraps a listener in one for TLS; it is nil without TLS.

@@ -99,7 +99,7 @@ type view struct {
 }
 
 // viewOf returns what a user may see.
-func viewOf(u *acl.User, rules *Rules) view {
+func viewOf(u *acl.User, rules *Access) view {
 	v := view{
 		keys:    u,
 		admin:   rules.Admin && u.MayRun("rl.reset"),
@@ -154,7 +154,7 @@ func (s *Server) scene(p point) *scene {
 }
 
 // nodeOf converts a node to JSON form, and adds its round trips so far to trips.
-func (s *Server) nodeOf(n *engine.Node, trips map[string]*histogram.Snapshot) node {
+func (s *Server) nodeOf(n *engine.NodeInfo, trips map[string]*histogram.Snapshot) node {
 	shown := node{Name: n.Name, State: n.State, Why: n.Why}
 	if n.Measured {
 		latency, offset := n.Latency.Microseconds(), n.Offset.Microseconds()

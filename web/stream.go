@@ -145,7 +145,7 @@ func (t *stream) offer(event []byte) {
 }
 
 // renew applies changed rules, and reports whether the watcher may continue to watch.
-func (t *stream) renew(rules *Rules) bool {
+func (t *stream) renew(rules *Access) bool {
 	if rules == t.rules {
 		return true
 	}

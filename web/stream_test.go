@@ -61,7 +61,7 @@ func (w *watcher) next(t *testing.T, to any) string {
 
 func TestStreamShowsHistoryThenSnapshots(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) {
 		s.cfg.Engine.(*fakeEngine).node = "embedded"
 		s.http.ReadTimeout, s.http.WriteTimeout = 500*time.Millisecond, 500*time.Millisecond // the stream outlasts those of a request
 	})
@@ -98,7 +98,7 @@ func TestStreamShowsHistoryThenSnapshots(t *testing.T) {
 
 func TestStreamShowsTheNewestDenials(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "shop on >hush ~shop:* +rl.hotkeys")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "shop on >hush ~shop:* +rl.hotkeys")}, NoNodes, nil)
 	var skip any
 	all, shop := snapshot{}, snapshot{}
 	at := time.UnixMilli(1_700_000_000_123)
@@ -125,9 +125,9 @@ func TestStreamShowsTheNewestDenials(t *testing.T) {
 // Users see only what they may see.
 func TestStreamShowsWhatTheUserMaySee(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop:* +rl.hotkeys",
+	s := start(t, Access{Admin: true, ACL: users(t, "default off", "boss on >hush ~* +@all", "shop on >hush ~shop:* +rl.hotkeys",
 		"reader on >hush %R~* +rl.hotkeys +rl.nodes", "none on >hush ~* +@all -rl.hotkeys")}, NoNodes, nil)
-	s.engine.set(engine.Node{Name: "a:1", State: "up", Measured: true, Latency: 2 * time.Millisecond, Offset: -time.Millisecond}, engine.Node{Name: "b:1", State: "down", Why: "cut off"})
+	s.engine.set(engine.NodeInfo{Name: "a:1", State: "up", Measured: true, Latency: 2 * time.Millisecond, Offset: -time.Millisecond}, engine.NodeInfo{Name: "b:1", State: "down", Why: "cut off"})
 	for i := range 30 {
 		for _, tenant := range []string{"mail", "shop"} {
 			decide(s.observer, fmt.Sprintf("%s:%d", tenant, i), limit.Slide, 20*(i+1), time.Millisecond, engine.Result{})
@@ -168,21 +168,21 @@ func TestFiguresNeedTheRightToTheirCommands(t *testing.T) {
 	for _, command := range []string{"ping", "info", "rl.nodes", "client|list", "rl.reset"} {
 		u, ok := users(t, "some on >hush ~* +rl.hotkeys +"+command).Login([]byte("some"), []byte("hush"))
 		require.True(t, ok)
-		shown := all.seenAs(viewOf(u, &Rules{Admin: true}))
+		shown := all.seenAs(viewOf(u, &Access{Admin: true}))
 		require.Equal(t, command == "info", shown.Memory != nil, command)
 		require.Equal(t, command == "rl.nodes", len(shown.Nodes) > 0, command)
 		require.Equal(t, command == "client|list", shown.Denials[0].Client != "", command)
 		require.Equal(t, command == "rl.reset", shown.Admin, command)
-		require.False(t, all.seenAs(viewOf(u, &Rules{})).Admin, command)
+		require.False(t, all.seenAs(viewOf(u, &Access{})).Admin, command)
 	}
 }
 
 func TestNodesShowTheirRecentRoundTrips(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) { s.sampling.Do(func() {}) }) // the test is the sampler
+	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) { s.sampling.Do(func() {}) }) // the test is the sampler
 	var trips histogram.H
 	latency := func() *int64 {
-		s.engine.set(engine.Node{Name: "a:1", State: "up", Traffic: &engine.Traffic{Waiting: 7, RoundTrips: trips.Snapshot()}})
+		s.engine.set(engine.NodeInfo{Name: "a:1", State: "up", Traffic: &engine.Traffic{Waiting: 7, RoundTrips: trips.Snapshot()}})
 		n := s.scene(point{}).Nodes[0]
 		require.Equal(t, 7, n.Queue)
 		return n.Latency
@@ -196,14 +196,14 @@ func TestNodesShowTheirRecentRoundTrips(t *testing.T) {
 
 func TestReloadEndsStreamsThatAreNoLongerAllowed(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t, "shop on >hush ~* +rl.hotkeys", "mail on >hush ~* +rl.hotkeys", "gone on >hush ~* +rl.hotkeys")}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t, "shop on >hush ~* +rl.hotkeys", "mail on >hush ~* +rl.hotkeys", "gone on >hush ~* +rl.hotkeys")}, NoNodes, nil)
 	var skip any
 	all := make(map[string]*watcher)
 	for _, user := range []string{"shop:hush", "mail:hush", "gone:hush", ""} {
 		all[user] = s.watch(t, user)
 		require.Equal(t, "history", all[user].next(t, &skip))
 	}
-	s.SetRules(Rules{ACL: users(t, "default on >new ~* +@all", "shop on >new ~* +rl.hotkeys", "mail on >hush ~* +ping")})
+	s.SetRules(Access{ACL: users(t, "default on >new ~* +@all", "shop on >new ~* +rl.hotkeys", "mail on >hush ~* +ping")})
 	for _, user := range []string{"mail:hush", "gone:hush", ""} {
 		for all[user].next(t, &skip) != "" { // ends with the stream
 			continue
@@ -216,7 +216,7 @@ func TestReloadEndsStreamsThatAreNoLongerAllowed(t *testing.T) {
 
 func TestStreamsAreBounded(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, nil)
+	s := start(t, Access{ACL: users(t)}, NoNodes, nil)
 	var skip any
 	var all []*watcher
 	for range maxStreams {
@@ -235,7 +235,7 @@ func TestStreamsAreBounded(t *testing.T) {
 // A watcher that does not read misses snapshots. It delays nothing, and its stream ends.
 func TestSlowWatchersMissSnapshots(t *testing.T) {
 	t.Parallel()
-	s := start(t, Rules{ACL: users(t)}, NoNodes, func(s *Server) {
+	s := start(t, Access{ACL: users(t)}, NoNodes, func(s *Server) {
 		s.eventTime = 100 * time.Millisecond
 		s.sampling.Do(func() {}) // the test is the sampler
 	})

@@ -35,7 +35,7 @@ func runCheck(load func() (*config.Config, error), stdout io.Writer) error {
 		return err
 	}
 	if len(c.Backends) == 0 {
-		s, err := store.Open(nil, c.PolicyFile, new(policy.Book), slog.New(slog.DiscardHandler))
+		s, err := store.Open(nil, c.PolicyFile, new(policy.Catalog), slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
 		}

@@ -28,11 +28,11 @@ type engines struct {
 	fleet   *backend.Fleet     // nil with the embedded engine
 	layout  *layout.Guard      // nil with the embedded engine
 	forward *forward.Forwarder // nil with the embedded engine
-	memory  *resp.Memory       // counts the bytes that clients make the process hold
+	memory  *resp.Budget       // counts the bytes that clients make the process hold
 	slots   *slots.Keeper      // keeps the leases that are tied to clients' connections
 
-	policies *policy.Book // the named policies in effect
-	store    *store.Store // keeps the policies that are set by command; nil before keepPolicies
+	policies *policy.Catalog // the named policies in effect
+	store    *store.Store    // keeps the policies that are set by command; nil before keepPolicies
 
 	// configure applies the live directives of the engines to later requests.
 	configure func(c *config.Config)
@@ -44,10 +44,10 @@ type engines struct {
 
 // openEngines opens the engines that the configuration asks for.
 func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
-	clients := resp.NewMemory(c.ClientMemory)
+	clients := resp.NewBudget(c.ClientMemory)
 	if len(c.Backends) == 0 {
 		own := memory.Open(memory.Config{MaxMemory: c.MaxMemory, Logger: log})
-		e := &engines{memory: clients, policies: new(policy.Book), decide: own, configure: func(c *config.Config) {
+		e := &engines{memory: clients, policies: new(policy.Catalog), decide: own, configure: func(c *config.Config) {
 			own.Configure(memory.Settings{Fail: c.FailPolicy, FailRules: c.FailRules})
 		}}
 		e.observe(log)
@@ -65,7 +65,7 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	guard := layout.Open(fleet, c.LayoutGuard, log)
 	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.MaxMemory, Layout: guard, Logger: log})
 	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Reserve: clients.Reserve, Logger: log})
-	e := &engines{memory: clients, policies: new(policy.Book), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config.Config) {
+	e := &engines{memory: clients, policies: new(policy.Catalog), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config.Config) {
 		fleet.SetTimeout(c.BackendTimeout)
 		guard.SetMode(c.LayoutGuard)
 		nodes.Configure(redis.Settings{

@@ -61,8 +61,8 @@ func newWeb(c *config.Config, now *live, ready prepared, eng *engines, log *slog
 }
 
 // rules returns the access rules of the HTTP server.
-func (p *prepared) rules(c *config.Config) web.Rules {
-	return web.Rules{ACL: p.acl, Protected: p.protected(c), Admin: c.PageAdmin}
+func (p *prepared) rules(c *config.Config) web.Access {
+	return web.Access{ACL: p.acl, Protected: p.protected(c), Admin: c.PageAdmin}
 }
 
 // serveHTTP answers HTTP on listeners, over TLS if there is a tls-port. Each sends to ended

@@ -44,7 +44,7 @@ func serverStats(now *live, eng *engines) []engine.Stat {
 
 // connectionStats returns the part of serverStats about connections that are open or were
 // closed, and the memory that they take.
-func connectionStats(st *resp.Stats, memory *resp.Memory) []engine.Stat {
+func connectionStats(st *resp.Stats, memory *resp.Budget) []engine.Stat {
 	return []engine.Stat{
 		{Name: "connections_open", Value: st.Current.Load(), Metric: "connections", Help: "Connections of clients that are open."},
 		{Name: "mem_clients_max", Value: memory.Limit(), Metric: "client_memory_max_bytes", Help: "The setting maxmemory-clients."},

@@ -28,7 +28,7 @@ type live struct {
 
 	mu       sync.Mutex     // held while the configuration changes
 	lastRead *config.Config // the configuration as last read, without the changes of CONFIG SET; guarded by mu
-	acl      *acl.List      // the users in effect; guarded by mu
+	acl      *acl.Users     // the users in effect; guarded by mu
 
 	// Set while serve starts, before apply is called.
 	log     *slog.Logger
@@ -87,7 +87,7 @@ func (l *live) use(c *config.Config) {
 // prepared holds what live directives refer to, loaded and valid.
 type prepared struct {
 	tls *tls.Config // nil without tls-port
-	acl *acl.List
+	acl *acl.Users
 }
 
 // protected reports whether only clients on this machine are answered.

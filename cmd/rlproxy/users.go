@@ -11,7 +11,7 @@ import (
 )
 
 // users builds the list of users from the configuration or from aclfile.
-func users(c *config.Config) (*acl.List, error) {
+func users(c *config.Config) (*acl.Users, error) {
 	if c.ACLFile == "" {
 		return commands.NewACL(c.Users, c.RequirePass)
 	}

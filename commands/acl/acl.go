@@ -1,6 +1,6 @@
 // Package acl implements users and their permissions, with the rules of Redis's ACLs.
 //
-// A List has Users, and a User has Selectors. A selector is a set of rules about commands
+// Users are a list of users, and a User has Selectors. A selector is a set of rules about commands
 // and keys. One selector must allow a command together with all of its keys. The effect of
 // the rules on the known commands is computed when the rules are parsed, so a check takes
 // one map lookup and allocates nothing.
@@ -17,8 +17,8 @@ import (
 	"slices"
 )
 
-// List is an immutable list of users. When rules change, a new List is made.
-type List struct {
+// Users is an immutable list of users. When rules change, a new list is made.
+type Users struct {
 	users map[string]*User // by name
 }
 
@@ -32,8 +32,8 @@ const DefaultUser = "default"
 
 // New parses users, each of which is a name followed by rules. If the default user is not among
 // them, New adds one that may do everything, and that needs password unless it is empty.
-func New(lines [][]string, password string, commands Commands) (*List, error) {
-	l := &List{users: make(map[string]*User)}
+func New(lines [][]string, password string, commands Commands) (*Users, error) {
+	l := &Users{users: make(map[string]*User)}
 	for _, line := range lines {
 		if len(line) == 0 || line[0] == "" {
 			return nil, fmt.Errorf("a user needs a name")
@@ -67,7 +67,7 @@ func New(lines [][]string, password string, commands Commands) (*List, error) {
 
 // Anonymous returns the user of a session that has not logged in, or nil if a session must
 // log in.
-func (l *List) Anonymous() *User {
+func (l *Users) Anonymous() *User {
 	if u := l.users[DefaultUser]; u.on && u.noPass {
 		return u
 	}
@@ -77,7 +77,7 @@ func (l *List) Anonymous() *User {
 // Login returns the user with this name, and reports whether the user may log in with the
 // password. It returns nil if there is no such user. It compares the hash with those of all of
 // the user's passwords, so that its duration reveals nothing about them.
-func (l *List) Login(name, password []byte) (*User, bool) {
+func (l *Users) Login(name, password []byte) (*User, bool) {
 	hash := sha256.Sum256(password)
 	u := l.users[string(name)]
 	if u == nil {
@@ -92,11 +92,11 @@ func (l *List) Login(name, password []byte) (*User, bool) {
 
 // NeedsPassword reports whether the default user needs a password. If so, AUTH may be sent with
 // only a password.
-func (l *List) NeedsPassword() bool { return !l.users[DefaultUser].noPass }
+func (l *Users) NeedsPassword() bool { return !l.users[DefaultUser].noPass }
 
-// Renew returns the user that has the name of u, a user of an earlier List. It returns nil
+// Renew returns the user that has the name of u, a user of an earlier list. It returns nil
 // if there is no such user, or if the user is off.
-func (l *List) Renew(u *User) *User {
+func (l *Users) Renew(u *User) *User {
 	if u = l.users[u.Name]; u == nil || !u.on {
 		return nil
 	}
@@ -104,7 +104,7 @@ func (l *List) Renew(u *User) *User {
 }
 
 // Names returns the sorted names of all users.
-func (l *List) Names() []string { return slices.Sorted(maps.Keys(l.users)) }
+func (l *Users) Names() []string { return slices.Sorted(maps.Keys(l.users)) }
 
 // User returns the user with this name, or nil.
-func (l *List) User(name string) *User { return l.users[name] }
+func (l *Users) User(name string) *User { return l.users[name] }

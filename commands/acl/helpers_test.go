@@ -22,7 +22,7 @@ var known = func() Commands {
 }()
 
 // list parses lines of a configuration, each of which defines a user.
-func list(t *testing.T, lines ...string) *List {
+func list(t *testing.T, lines ...string) *Users {
 	t.Helper()
 	var words [][]string
 	for _, l := range lines {

@@ -17,20 +17,20 @@ type User struct {
 	free      bool                // a selector allows everything
 }
 
-// Verdict is the result of a permission check.
-type Verdict uint8
+// Permission is the result of a permission check.
+type Permission uint8
 
 // The verdicts.
 const (
-	Allowed   Verdict = iota
-	NoCommand         // no selector allows the command
-	NoKey             // selectors allow the command, but none of them allows all of its keys
+	Allowed   Permission = iota
+	NoCommand            // no selector allows the command
+	NoKey                // selectors allow the command, but none of them allows all of its keys
 )
 
 // Check looks for a selector that allows a command together with its keys. command and keys
 // report whether a selector allows the command and its keys. If no selector allows both,
 // Check returns NoKey if one allows the command, as in Redis, else NoCommand.
-func (u *User) Check(command, keys func(s *Selector) bool) Verdict {
+func (u *User) Check(command, keys func(s *Selector) bool) Permission {
 	verdict := NoCommand
 	for i := range u.selectors {
 		s := &u.selectors[i]

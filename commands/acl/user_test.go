@@ -39,7 +39,7 @@ func TestCheckReturnsNoKeyIfASelectorAllowsTheCommand(t *testing.T) {
 	u := list(t, "a on nopass ~own:* +ping (~shared:* +get) (~x +get)").User("a")
 	for _, c := range []struct {
 		command, key string
-		want         Verdict
+		want         Permission
 	}{
 		{"ping", "own:1", Allowed}, {"ping", "shared:1", NoKey}, {"get", "shared:1", Allowed},
 		{"get", "x", Allowed}, {"get", "own:1", NoKey}, {"set", "own:1", NoCommand},

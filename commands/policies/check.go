@@ -11,8 +11,8 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Check returns RL.CHECK, which applies the policies in effect of a book.
-func Check(book *policy.Book) ratelimit.Command {
+// Check returns RL.CHECK, which applies the policies in effect of a catalog.
+func Check(catalog *policy.Catalog) ratelimit.Command {
 	return ratelimit.ByPolicy(table.Command{
 		Name: "rl.check", Arity: -3, Since: "0.1.0",
 		Complexity: "As the command that the policy names",
@@ -27,7 +27,7 @@ func Check(book *policy.Book) ratelimit.Command {
 			{Line: "RL.CHECK api scraper:9", Reply: "1) (integer) 0\n2) (integer) 0\n3) (integer) 0\n4) (integer) 1000\n5) (integer) 1000"},
 		},
 	}, func(r *engine.Request, pipe *engine.Pipeline, name, key []byte) string {
-		p, msg := find(book, name)
+		p, msg := find(catalog, name)
 		if msg == "" {
 			msg = p.Fill(r, pipe, key)
 		}
@@ -36,10 +36,10 @@ func Check(book *policy.Book) ratelimit.Command {
 }
 
 // find returns the policy in effect with this name, or an error reply.
-func find(book *policy.Book, name []byte) (*policy.Policy, string) {
-	p := book.Find(name)
+func find(catalog *policy.Catalog, name []byte) (*policy.Policy, string) {
+	p := catalog.Find(name)
 	if p == nil {
-		if err := book.WhyUnknown(); err != nil {
+		if err := catalog.WhyUnknown(); err != nil {
 			return nil, err.Error()
 		}
 		return nil, policy.Unknown(name)

@@ -20,12 +20,12 @@ import (
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// book returns a book in which the policies of a text are in effect.
-func book(t *testing.T, text string) *policy.Book {
+// catalog returns a catalog in which the policies of a text are in effect.
+func catalog(t *testing.T, text string) *policy.Catalog {
 	t.Helper()
 	s, err := policy.Parse(text)
 	require.NoError(t, err, text)
-	b := new(policy.Book)
+	b := new(policy.Catalog)
 	b.Configure(s)
 	return b
 }
@@ -124,7 +124,7 @@ func TestACheckBecomesTheRequestOfTheEquivalentCommand(t *testing.T) {
 	wrong := 0
 	for range 20_000 {
 		p := randomPair(random, "api", true)
-		got, msg := parse(Check(book(t, p.policy)), p.check)
+		got, msg := parse(Check(catalog(t, p.policy)), p.check)
 		want, wantMsg := parse(plainCommand(t, p.plain), p.plain)
 		require.Equal(t, wantMsg, msg, "%+v", p)
 		if msg != "" {
@@ -149,7 +149,7 @@ func TestACheckIsAnsweredLikeTheEquivalentCommand(t *testing.T) {
 		p := randomPair(random, "api", true)
 		for range 40 {
 			now = now.Add(time.Duration(random.ExpFloat64()*1000) * time.Millisecond)
-			got := answer(checks, Check(book(t, p.policy)), p.check)
+			got := answer(checks, Check(catalog(t, p.policy)), p.check)
 			want := answer(plains, plainCommand(t, p.plain), p.plain)
 			require.Equal(t, want, got, "%+v", p)
 			if strings.HasPrefix(got, "*5\r\n:0\r\n") {
@@ -184,7 +184,7 @@ func TestANodeAnswersACheckLikeTheEquivalentCommand(t *testing.T) {
 	denied := 0
 	for round := range 200 {
 		p := randomPair(random, "apj", false)
-		check, plain := Check(book(t, p.policy)), plainCommand(t, p.plain)
+		check, plain := Check(catalog(t, p.policy)), plainCommand(t, p.plain)
 		reset := command(t, "rl.reset")
 		_ = answer(e, reset, "RL.RESET api:k apj:k")
 		for range 5 {
@@ -215,7 +215,7 @@ func TestANodeAnswersACheckLikeTheEquivalentCommand(t *testing.T) {
 }
 
 func TestACheckIsUnavailableUntilTheStoredPoliciesAreRead(t *testing.T) {
-	b := book(t, "policy api SLIDE 5 60")
+	b := catalog(t, "policy api SLIDE 5 60")
 	b.SetUnknown(&engine.Unavailable{Node: "10.0.0.1:6379", Why: "policies have not been read yet"})
 	c := Check(b)
 	_, msg := parse(c, "RL.CHECK api k") // policies of the configuration are known
@@ -234,7 +234,7 @@ func TestACheckIsUnavailableUntilTheStoredPoliciesAreRead(t *testing.T) {
 }
 
 func TestTheLengthOfAKeyIncludesThePolicysName(t *testing.T) {
-	c := Check(book(t, "policy api SLIDE 5 60"))
+	c := Check(catalog(t, "policy api SLIDE 5 60"))
 	for n, want := range map[int]string{
 		0:    "ERR key must be 1 to 4096 bytes; it had 0",
 		1:    "",
@@ -248,7 +248,7 @@ func TestTheLengthOfAKeyIncludesThePolicysName(t *testing.T) {
 }
 
 func TestACheckAllocatesNothing(t *testing.T) {
-	b := book(t, "policy api SLIDE 100 60 SHADOW\npolicy web COUNTER 5 60\npolicy-override web k* 7 1h\npolicy-override web x BLOCKED")
+	b := catalog(t, "policy api SLIDE 100 60 SHADOW\npolicy web COUNTER 5 60\npolicy-override web k* 7 1h\npolicy-override web x BLOCKED")
 	c := Check(b)
 	for _, line := range []string{"RL.CHECK api tenant:42 COST 3 ID x", "RL.CHECK web key", "RL.CHECK web x"} {
 		args := words(line)
@@ -271,7 +271,7 @@ func FuzzCheck(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	b := new(policy.Book)
+	b := new(policy.Catalog)
 	b.Configure(s)
 	c := Check(b)
 	for _, line := range []string{"api\x00k", "api\x00a1\x00COST\x002\x00ID\x00x", "api\x00free\x00cost\x0099", "what\x00k", "api\x00" + string(shard.AppendName(nil, []byte("k"), true)), "api\x00\x00cost", "api\x00k\x00id"} {
@@ -317,8 +317,8 @@ func BenchmarkCheckAndSlide(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	book := new(policy.Book)
-	book.Configure(s)
+	catalog := new(policy.Catalog)
+	catalog.Configure(s)
 	e := memory.New(memory.Config{})
 	var slide ratelimit.Command
 	for _, c := range ratelimit.Commands() {
@@ -331,7 +331,7 @@ func BenchmarkCheckAndSlide(b *testing.B) {
 		lines   [][][]byte
 		took    time.Duration
 	}
-	both := [2]measured{{command: Check(book)}, {command: slide}}
+	both := [2]measured{{command: Check(catalog)}, {command: slide}}
 	for i := range 1000 {
 		both[0].lines = append(both[0].lines, words(fmt.Sprintf("RL.CHECK policy-%d tenant:%d", i, i%20)))
 		both[1].lines = append(both[1].lines, words(fmt.Sprintf("RL.SLIDE policy-%d:tenant:%d 1000000 60", i, i%20)))
@@ -365,7 +365,7 @@ func BenchmarkCheckAndSlide(b *testing.B) {
 // The keys against which a user's rules are checked are those of the requests, wherever the words
 // of keys and options are.
 func TestKeysOfACommandAreThoseOfItsRequests(t *testing.T) {
-	check := Check(book(t, "policy api SLIDE 5 60\npolicy and FIXED 5 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api k UNLIMITED\npolicy-override api l BLOCKED"))
+	check := Check(catalog(t, "policy api SLIDE 5 60\npolicy and FIXED 5 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api k UNLIMITED\npolicy-override api l BLOCKED"))
 	random := rand.New(rand.NewPCG(11, 12)) // #nosec G404 -- a test's choices
 	vocabulary := []string{"AND", "AND", "and", "api", "try", "k", "l", "m", "ID", "COST", "1"}
 	several, joined := 0, 0
@@ -383,10 +383,10 @@ func TestKeysOfACommandAreThoseOfItsRequests(t *testing.T) {
 		for i := range pipe.Requests {
 			r := &pipe.Requests[i]
 			key, _ := shard.ClientKey(r.Key)
-			require.Equal(t, string(keys[max(int(r.Place), 1)-1]), string(key), line)
-			together := i <= pipe.Requests[0].With && pipe.Requests[0].With > 0
+			require.Equal(t, string(keys[max(int(r.KeyNumber), 1)-1]), string(key), line)
+			together := i <= pipe.Requests[0].MoreKeys && pipe.Requests[0].MoreKeys > 0
 			require.False(t, together && (r.Shadow || r.Verdict != engine.VerdictNone), line)
-			joined += r.With
+			joined += r.MoreKeys
 		}
 		if len(keys) > 1 {
 			several++
@@ -397,7 +397,7 @@ func TestKeysOfACommandAreThoseOfItsRequests(t *testing.T) {
 }
 
 func TestKeysWithoutLimitsAreNotPartOfAMultiKeyRequest(t *testing.T) {
-	check := Check(book(t, "policy api SLIDE 5 60\npolicy web FIXED 9 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api free UNLIMITED\npolicy-override api out BLOCKED\npolicy-override try out BLOCKED"))
+	check := Check(catalog(t, "policy api SLIDE 5 60\npolicy web FIXED 9 60\npolicy try COUNTER 5 60 SHADOW\npolicy-override api free UNLIMITED\npolicy-override api out BLOCKED\npolicy-override try out BLOCKED"))
 	for line, want := range map[string]string{ // place:verdict+number of requests decided together with it
 		"RL.CHECK api a AND web a AND api b":     "1:0+2 2:0 3:0",
 		"RL.CHECK api free AND web a AND api b":  "2:0+1 3:0 1:1",
@@ -415,9 +415,9 @@ func TestKeysWithoutLimitsAreNotPartOfAMultiKeyRequest(t *testing.T) {
 		require.Empty(t, check.Parse(words(line), &pipe), line)
 		var got []string
 		for _, r := range pipe.Requests {
-			text := fmt.Sprintf("%d:%d", r.Place, r.Verdict)
-			if r.With > 0 {
-				text += fmt.Sprintf("+%d", r.With)
+			text := fmt.Sprintf("%d:%d", r.KeyNumber, r.Verdict)
+			if r.MoreKeys > 0 {
+				text += fmt.Sprintf("+%d", r.MoreKeys)
 			}
 			got = append(got, text)
 		}

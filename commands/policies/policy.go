@@ -16,8 +16,8 @@ import (
 
 // Config configures RL.POLICY.
 type Config struct {
-	// Book has the policies in effect.
-	Book *policy.Book
+	// Catalog has the policies in effect.
+	Catalog *policy.Catalog
 
 	// Change changes the stored policies.
 	Change Change
@@ -169,7 +169,7 @@ func (c *Config) del(w reply.Writer, args [][]byte, by table.Caller) string {
 
 // change changes the stored policies, unless the configuration has a policy with this name.
 func (c *Config) change(name []byte, change func(*policy.Set) (*policy.Set, string)) (version int64, msg string) {
-	if c.Book.Configured(name) != nil {
+	if c.Catalog.Configured(name) != nil {
 		return 0, "ERR policy " + word.Literal(name) + " is set in the configuration"
 	}
 	return c.Change(change)
@@ -200,7 +200,7 @@ func (c *Config) changed(w reply.Writer, version int64, windows []int64) {
 }
 
 func (c *Config) get(w reply.Writer, args [][]byte) string {
-	p, msg := find(c.Book, args[2])
+	p, msg := find(c.Catalog, args[2])
 	if msg == "" {
 		show(w, p)
 	}
@@ -208,10 +208,10 @@ func (c *Config) get(w reply.Writer, args [][]byte) string {
 }
 
 func (c *Config) list(w reply.Writer, _ [][]byte) string {
-	if err := c.Book.WhyUnknown(); err != nil {
+	if err := c.Catalog.WhyUnknown(); err != nil {
 		return err.Error()
 	}
-	all := c.Book.InEffect().All()
+	all := c.Catalog.InEffect().All()
 	w.Array(len(all))
 	for _, p := range all {
 		if w.Closing() {

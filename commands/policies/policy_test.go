@@ -20,7 +20,7 @@ func TestEveryOptionOfAPolicyIsKept(t *testing.T) {
 		return string(s.Out)
 	}
 	const plain = "COUNTER 5 60"
-	without := shown(book(t, "policy api "+plain).Find([]byte("api")))
+	without := shown(catalog(t, "policy api "+plain).Find([]byte("api")))
 	options := 0
 	for _, a := range ratelimit.PolicyArgs() {
 		if a.Token == "" {
@@ -38,7 +38,7 @@ func TestEveryOptionOfAPolicyIsKept(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "policy api COUNTER 5 1m "+option+"\n", set.Text())
 
-		got, msg := parse(Check(book(t, set.Text())), "RL.CHECK api k")
+		got, msg := parse(Check(catalog(t, set.Text())), "RL.CHECK api k")
 		require.Empty(t, msg)
 		want, msg := parse(command(t, "rl.counter"), "RL.COUNTER api:k 5 60 "+option)
 		require.Empty(t, msg)

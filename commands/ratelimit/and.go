@@ -144,7 +144,7 @@ func arrange(requests []engine.Request) {
 	together := 0
 	for i := range requests {
 		r := &requests[i]
-		r.Place = uint8(i + 1)
+		r.KeyNumber = uint8(i + 1)
 		if blocked && !apart(r) {
 			r.Verdict = engine.Unasked
 		}
@@ -160,7 +160,7 @@ func arrange(requests []engine.Request) {
 			return rank(&a) - rank(&b)
 		})
 	}
-	requests[0].With = together - 1
+	requests[0].MoreKeys = together - 1
 }
 
 // apart reports whether a key's request is not decided together with the others.
@@ -189,7 +189,7 @@ func replyMultiKey(dst []byte, requests []engine.Request, results []engine.Resul
 	}
 	dst = resp.AppendArray(dst, len(requests))
 	for place := range requests {
-		i := slices.IndexFunc(requests, func(r engine.Request) bool { return int(r.Place) == place+1 })
+		i := slices.IndexFunc(requests, func(r engine.Request) bool { return int(r.KeyNumber) == place+1 })
 		r, res := &requests[i], &results[i]
 		d := res.Decision
 		if r.Shadow && (res.Fail != engine.FailDefault || res.Err != nil) {

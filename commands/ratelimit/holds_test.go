@@ -106,7 +106,7 @@ func TestRepliesToMultiKeyRequestsAreInTheOrderOfTheKeys(t *testing.T) {
 		requests, msg := parseAll(find([]byte("RL.SLIDE")), proxytest.Words(t, line))
 		require.Empty(t, msg)
 		require.Equal(t, []string{"b", "c", "a\xffs"}, []string{string(requests[0].Key), string(requests[1].Key), string(requests[2].Key)})
-		require.Equal(t, []int{1, 0, 0}, []int{requests[0].With, requests[1].With, requests[2].With})
+		require.Equal(t, []int{1, 0, 0}, []int{requests[0].MoreKeys, requests[1].MoreKeys, requests[2].MoreKeys})
 		got := find([]byte("RL.SLIDE")).Reply(nil, 2, requests, c.results)
 		require.Equal(t, c.want, strings.ReplaceAll(string(got), "\r\n", " "))
 	}

@@ -60,7 +60,7 @@ func replyInspect(dst []byte, proto int, _ []engine.Request, results []engine.Re
 }
 
 // appendState appends a state; shadow is 1 if it is of the key's shadow, else 0.
-func appendState(dst []byte, proto int, s *engine.State, shadow int64) []byte {
+func appendState(dst []byte, proto int, s *engine.Inspection, shadow int64) []byte {
 	dst = resp.AppendMap(dst, proto, 14)
 	dst = resp.AppendBulkString(dst, "command")
 	dst = resp.AppendBulkString(dst, s.Kind.String())

@@ -307,7 +307,7 @@ func FuzzParse(f *testing.F) {
 		require.Len(t, keys, len(got))
 		for i := range got {
 			key, _ := shard.ClientKey(got[i].Key)
-			require.Equal(t, string(keys[max(int(got[i].Place), 1)-1]), string(key))
+			require.Equal(t, string(keys[max(int(got[i].KeyNumber), 1)-1]), string(key))
 		}
 	})
 }
@@ -366,14 +366,14 @@ func slowParse(args [][]byte) (all []engine.Request, err error) {
 	if len(all) > 1 { // those with SHADOW last
 		var together, apart []engine.Request
 		for i, r := range all {
-			if r.Place = uint8(i + 1); r.Shadow {
+			if r.KeyNumber = uint8(i + 1); r.Shadow {
 				apart = append(apart, r)
 			} else {
 				together = append(together, r)
 			}
 		}
 		if len(together) > 0 {
-			together[0].With = len(together) - 1
+			together[0].MoreKeys = len(together) - 1
 		}
 		all = slices.Concat(together, apart)
 	}

@@ -81,7 +81,7 @@ var (
 
 // replyDecision encodes the reply to RL.SLIDE, RL.COUNTER and RL.FIXED.
 func replyDecision(dst []byte, _ int, requests []engine.Request, results []engine.Result) []byte {
-	if requests[0].Place > 0 {
+	if requests[0].KeyNumber > 0 {
 		return replyMultiKey(dst, requests, results)
 	}
 	r := &results[0]

@@ -213,6 +213,6 @@ func (s slow) Do(p *engine.Pipeline) {
 }
 
 func (f fake) Where([]byte) (node string, shards int) { return "a:1", 1 }
-func (f fake) Nodes() []engine.Node                   { return nil }
+func (f fake) Nodes() []engine.NodeInfo               { return nil }
 func (f fake) Stats() []engine.Stat                   { return nil }
 func (f fake) Close() error                           { return nil }

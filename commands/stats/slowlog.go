@@ -20,13 +20,13 @@ type SlowLog struct {
 	most   atomic.Int64 // entries that are kept
 
 	mu   sync.Mutex
-	ring []Entry // guarded by mu, as is all that follows
-	next int     // where the next entry goes when the ring is full, else 0
-	id   int64   // of the next entry
+	ring []SlowCommand // guarded by mu, as is all that follows
+	next int           // where the next entry goes when the ring is full, else 0
+	id   int64         // of the next entry
 }
 
-// Entry is one entry of the slow log.
-type Entry struct {
+// SlowCommand is one entry of the slow log.
+type SlowCommand struct {
 	ID   int64 // from 0; never reused
 	At   time.Time
 	Took time.Duration
@@ -54,7 +54,7 @@ func (l *SlowLog) Slow(took time.Duration) bool {
 }
 
 // Add adds an entry. It sets the entry's ID.
-func (l *SlowLog) Add(e Entry) {
+func (l *SlowLog) Add(e SlowCommand) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e.ID = l.id
@@ -69,7 +69,7 @@ func (l *SlowLog) Add(e Entry) {
 }
 
 // Newest returns the n newest entries, the newest first; all if n is negative.
-func (l *SlowLog) Newest(n int64) []Entry {
+func (l *SlowLog) Newest(n int64) []SlowCommand {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if all := int64(len(l.ring)); n < 0 || n > all {
@@ -79,8 +79,8 @@ func (l *SlowLog) Newest(n int64) []Entry {
 }
 
 // newest returns at most n entries, the newest first. The caller holds mu.
-func (l *SlowLog) newest(n int) []Entry {
-	var found []Entry
+func (l *SlowLog) newest(n int) []SlowCommand {
+	var found []SlowCommand
 	for i := range min(n, len(l.ring)) {
 		found = append(found, l.ring[(l.next-1-i+2*len(l.ring))%len(l.ring)])
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func ids(entries []Entry) []int64 {
+func ids(entries []SlowCommand) []int64 {
 	all := []int64{}
 	for _, e := range entries {
 		all = append(all, e.ID)
@@ -21,7 +21,7 @@ func TestSlowLogKeepsTheNewestEntries(t *testing.T) {
 	var l SlowLog
 	l.Configure(0, 3)
 	for range 5 {
-		l.Add(Entry{})
+		l.Add(SlowCommand{})
 	}
 	require.Equal(t, []int64{4, 3, 2}, ids(l.Newest(-1)))
 	require.Equal(t, []int64{4, 3}, ids(l.Newest(2)))
@@ -30,21 +30,21 @@ func TestSlowLogKeepsTheNewestEntries(t *testing.T) {
 
 	l.Configure(0, 2)
 	require.Equal(t, []int64{4, 3}, ids(l.Newest(-1)), "the oldest go when less is kept")
-	l.Add(Entry{})
+	l.Add(SlowCommand{})
 	require.Equal(t, []int64{5, 4}, ids(l.Newest(-1)))
 	l.Configure(0, 4)
 	for range 3 {
-		l.Add(Entry{})
+		l.Add(SlowCommand{})
 	}
 	require.Equal(t, []int64{8, 7, 6, 5}, ids(l.Newest(-1)))
 	require.Equal(t, 4, l.Len())
 
 	l.Reset()
 	require.Zero(t, l.Len())
-	l.Add(Entry{})
+	l.Add(SlowCommand{})
 	require.Equal(t, []int64{9}, ids(l.Newest(-1)), "IDs go on after a reset")
 	l.Configure(0, 0)
-	l.Add(Entry{})
+	l.Add(SlowCommand{})
 	require.Zero(t, l.Len())
 }
 

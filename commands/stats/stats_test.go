@@ -96,7 +96,7 @@ func TestManyMayCountAtOnce(t *testing.T) {
 				s.Command("c"+strconv.Itoa(j%50)).Add(time.Duration(i), 1, 0)
 				s.Error([]byte("E" + strconv.Itoa(j%50) + " x"))
 				if j%100 == 0 {
-					s.Slow.Add(Entry{Args: []string{"x"}})
+					s.Slow.Add(SlowCommand{Args: []string{"x"}})
 					s.Slow.Configure(0, j%7)
 					s.Commandstats()
 				}

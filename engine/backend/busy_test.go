@@ -41,7 +41,7 @@ func TestFunctionThatKeepsTheNodeBusyIsEnded(t *testing.T) {
 			n.Record(Reply("BUSY Redis is busy running a script."))
 			if tt.own {
 				require.ErrorContains(t, <-ended, "killed")
-				require.Eventually(t, func() bool { return n.State() == Up }, 20*time.Second, time.Millisecond)
+				require.Eventually(t, func() bool { return n.Health() == Up }, 20*time.Second, time.Millisecond)
 				return
 			}
 			n.endBusyFunction(t.Context())

@@ -71,7 +71,7 @@ func (w *watcher) slotRanges(ctx context.Context, b *backend, now *Topology) ([]
 	var failures []error
 	for i := range now.Nodes {
 		n := now.Nodes[(w.turn+i)%len(now.Nodes)]
-		if n.State() != Up {
+		if n.Health() != Up {
 			continue
 		}
 		ranges, err := w.askSlots(ctx, n.client, n.addr)

@@ -70,7 +70,7 @@ type Fleet struct {
 	tls       atomic.Pointer[tls.Config] // for new connections to rediss:// backends
 	watcher   *watcher                   // nil if all backends are single nodes
 	recovered atomic.Pointer[[]Recovered]
-	reports   atomic.Pointer[[]Report]
+	reports   atomic.Pointer[[]Attrs]
 
 	mu    sync.Mutex
 	known map[address]*Node // all open nodes; guarded by mu; nil when closed
@@ -88,11 +88,11 @@ const maxNodes = 4096
 
 // Recovered is called when a node answers again after it was Suspect or Down, as given by
 // was.
-type Recovered func(n *Node, was State)
+type Recovered func(n *Node, was Health)
 
-// Report returns attributes, pairs of a name and a value, for a log line that says that a node
+// Attrs returns attributes, pairs of a name and a value, for a log line that says that a node
 // is still down, or is up again.
-type Report func(n *Node) []any
+type Attrs func(n *Node) []any
 
 // Open returns the nodes of the configuration. It does not wait for them: if a node cannot
 // be reached, its requests fail, but Open does not.
@@ -113,7 +113,7 @@ func Open(config Config) (*Fleet, error) {
 	f := &Fleet{config: config, known: make(map[address]*Node)}
 	f.SetTimeout(config.Timeout)
 	f.recovered.Store(new([]Recovered))
-	f.reports.Store(new([]Report))
+	f.reports.Store(new([]Attrs))
 	if err := f.SetTLS(config.TLS); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func Open(config Config) (*Fleet, error) {
 	for _, b := range backends {
 		top.Nodes, names = append(top.Nodes, f.node(b, b.seeds[0])), append(names, b.name())
 	}
-	top.place = shard.NewNodes(names)
+	top.place = shard.NewPlacement(names)
 	f.topology.Store(top)
 	return f, nil
 }
@@ -165,12 +165,12 @@ func (f *Fleet) OnRecovered(call Recovered) {
 	f.recovered.Store(&calls)
 }
 
-// OnReport registers a function that adds attributes to log lines about nodes that are down.
+// AddAttrs registers a function that adds attributes to log lines about nodes that are down.
 // Register functions before the fleet is used.
-func (f *Fleet) OnReport(call Report) {
+func (f *Fleet) AddAttrs(call Attrs) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	calls := slices.Concat(*f.reports.Load(), []Report{call})
+	calls := slices.Concat(*f.reports.Load(), []Attrs{call})
 	f.reports.Store(&calls)
 }
 

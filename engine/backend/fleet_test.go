@@ -35,8 +35,8 @@ func TestOnCloseFunctionsRunBeforeTheClientIsClosed(t *testing.T) {
 func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
 	s := redistest.Start(t)
 	f := openTest(t, Config{Backends: []string{s.URL()}, Timeout: 200 * time.Millisecond})
-	heard := make(chan State, 10)
-	f.OnRecovered(func(n *Node, was State) {
+	heard := make(chan Health, 10)
+	f.OnRecovered(func(n *Node, was Health) {
 		require.Equal(t, s.Addr, n.Name())
 		heard <- was
 	})
@@ -52,7 +52,7 @@ func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
 	require.Eventually(t, n.Down, 10*time.Second, time.Millisecond)
 	require.Equal(t, "no answer in time", n.Reason())
 	s.Resume()
-	require.Eventually(t, func() bool { return n.State() == Up }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Health() == Up }, 10*time.Second, time.Millisecond)
 	require.Equal(t, Down, <-heard)
 	require.Equal(t, int64(2), n.Failures())
 	require.Nil(t, f.Redirected(n, "127.0.0.1:1"), "redirects are not followed without a watcher")
@@ -71,7 +71,7 @@ func TestDemotedNodeLosesItsConnections(t *testing.T) {
 	before := id()
 	require.Equal(t, before, id())
 	n.Record(Reply("READONLY You can't write against a read only replica."))
-	require.Eventually(t, func() bool { return n.State() == Up }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return n.Health() == Up }, 10*time.Second, time.Millisecond)
 	require.NotEqual(t, before, id())
 }
 

@@ -9,34 +9,34 @@ import (
 	"time"
 )
 
-// State is the state of a node's health.
-type State int32
+// Health says whether a node answers.
+type Health int32
 
-// The states. After one failure a node is Suspect and still gets requests. After two
+// After one failure a node is Suspect and still gets requests. After two
 // failures in a row it is Down, and requests are answered by their FAIL policy at once.
 // A request that is not answered in time counts as a failure only if a probe fails too, or
 // if no request was answered for lateTime: the node may be slow for the requests of one caller.
 const (
-	Up State = iota
+	Up Health = iota
 	Suspect
 	Down
 )
 
-// String returns the state as INFO shows it.
-func (s State) String() string { return [...]string{"up", "suspect", "down"}[s] }
+// String returns the health as INFO shows it.
+func (s Health) String() string { return [...]string{"up", "suspect", "down"}[s] }
 
-// health tracks a node's state. After a failure or a check, a goroutine probes the node until
+// healthCheck tracks the health of a node. After a failure or a check, a goroutine probes the node until
 // it answers. A Suspect node is Up again after any reply, but a Down node only after the reply
 // to a probe.
-type health struct {
+type healthCheck struct {
 	name      string                      // the node's name, for the log
 	config    *Config                     // the configuration of the fleet
 	probe     func(context.Context) error // sends a probe
 	record    func(error)                 // records a failed probe
-	recovered func(was State)             // called when the node is up again
+	recovered func(was Health)            // called when the node is up again
 	report    func() []any                // returns attributes for a log line about a node that is or was down
 
-	failures atomic.Int32              // failures in a row, at most 2: the numeric value of the State
+	failures atomic.Int32              // failures in a row, at most 2: the numeric value of the Health
 	failed   atomic.Int64              // failures in total while the node was not down, for INFO
 	due      atomic.Int64              // when the next probe is due, in Unix ns
 	cause    atomic.Pointer[string]    // the reason for the last failure
@@ -58,7 +58,7 @@ const (
 )
 
 // open starts the prober.
-func (h *health) open() {
+func (h *healthCheck) open() {
 	h.trouble = make(chan struct{}, 1)
 	ctx, stop := context.WithCancel(context.Background())
 	h.stop = stop
@@ -66,15 +66,15 @@ func (h *health) open() {
 	go h.run(ctx) // until close
 }
 
-func (h *health) close() {
+func (h *healthCheck) close() {
 	h.stop()
 	h.prober.Wait()
 }
 
-func (h *health) state() State { return State(h.failures.Load()) }
+func (h *healthCheck) state() Health { return Health(h.failures.Load()) }
 
 // reason returns why the node is not up.
-func (h *health) reason() string {
+func (h *healthCheck) reason() string {
 	if cause := h.cause.Load(); cause != nil {
 		return *cause
 	}
@@ -83,7 +83,7 @@ func (h *health) reason() string {
 
 // untilProbe returns the ms until the next probe, at least 1. It is at most probeMax, also if the machine's clock
 // was stepped back since the probe was planned.
-func (h *health) untilProbe() int64 {
+func (h *healthCheck) untilProbe() int64 {
 	due := min(time.Unix(0, h.due.Load()).Sub(h.config.Now()), probeMax)
 	if due <= 0 && h.state() != Down {
 		due = probeMin // no probe is planned: the next failure plans one
@@ -92,7 +92,7 @@ func (h *health) untilProbe() int64 {
 }
 
 // succeed records a reply. It does not bring up a node that is down.
-func (h *health) succeed() {
+func (h *healthCheck) succeed() {
 	h.lateFrom.Store(0)
 	if h.failures.CompareAndSwap(int32(Suspect), int32(Up)) {
 		h.recovered(Suspect)
@@ -100,7 +100,7 @@ func (h *health) succeed() {
 }
 
 // late records that a request was not answered in time. It reports whether the node was not down yet.
-func (h *health) late(err error) bool {
+func (h *healthCheck) late(err error) bool {
 	if h.state() == Down {
 		return false
 	}
@@ -115,21 +115,21 @@ func (h *health) late(err error) bool {
 }
 
 // fail records another failure. It reports whether the node was not down yet.
-func (h *health) fail(err error) bool {
+func (h *healthCheck) fail(err error) bool {
 	h.note(err)
 	for {
 		was := h.failures.Load()
-		if State(was) == Down {
+		if Health(was) == Down {
 			return false
 		}
-		if State(was+1) == Down {
+		if Health(was+1) == Down {
 			now := h.config.Now()
 			h.since.Store(&now) // before the state: the prober reads it at once
 		}
 		if !h.failures.CompareAndSwap(was, was+1) {
 			continue
 		}
-		if State(was+1) == Down {
+		if Health(was+1) == Down {
 			h.config.Logger.Warn("node is down", "node", h.name, "why", h.reason())
 		}
 		h.doubt()
@@ -139,7 +139,7 @@ func (h *health) fail(err error) bool {
 
 // note notes why the node is not up. After another failure, a connection that was closed on this side, as Node.Record
 // does it, is no reason of its own.
-func (h *health) note(err error) {
+func (h *healthCheck) note(err error) {
 	if h.state() == Up || !errors.Is(err, net.ErrClosed) {
 		cause := Reason(err)
 		h.cause.Store(&cause)
@@ -147,7 +147,7 @@ func (h *health) note(err error) {
 }
 
 // doubt counts a failure while the node was not down, and has the node probed.
-func (h *health) doubt() {
+func (h *healthCheck) doubt() {
 	h.failed.Add(1)
 	if due := h.config.Now().Add(probeMin).UnixNano(); h.due.Load() < due { // else the prober waits for longer
 		h.due.Store(due)
@@ -156,7 +156,7 @@ func (h *health) doubt() {
 }
 
 // check makes the prober probe the node soon.
-func (h *health) check() {
+func (h *healthCheck) check() {
 	select {
 	case h.trouble <- struct{}{}:
 	default: // the prober will wake up already, or there is none
@@ -164,7 +164,7 @@ func (h *health) check() {
 }
 
 // plan records that the next probe is due after wait.
-func (h *health) plan(wait time.Duration) {
+func (h *healthCheck) plan(wait time.Duration) {
 	h.due.Store(h.config.Now().Add(wait).UnixNano())
 }
 
@@ -172,7 +172,7 @@ func (h *health) plan(wait time.Duration) {
 // often only a connection was lost. But a node that answers probes and fails requests goes down again as soon as it is up.
 // The pause before its first probe grows each time; without it, the node would go up and down, with two log lines each,
 // hundreds of times a second.
-func (h *health) run(ctx context.Context) {
+func (h *healthCheck) run(ctx context.Context) {
 	defer h.prober.Done()
 	var first time.Duration // the pause before the first probe
 	for {
@@ -210,7 +210,7 @@ func longer(wait time.Duration) time.Duration { return min(max(2*wait, probeMin)
 
 // remind logs once a minute that the node is still down. logged is when the latest line about it was
 // written, and remind returns that time as it is now.
-func (h *health) remind(logged time.Time) time.Time {
+func (h *healthCheck) remind(logged time.Time) time.Time {
 	now := h.config.Now()
 	if h.state() != Down || now.Sub(logged) < remindEvery {
 		return logged
@@ -222,8 +222,8 @@ func (h *health) remind(logged time.Time) time.Time {
 }
 
 // probed records that the node has answered a probe.
-func (h *health) probed() {
-	was := State(h.failures.Swap(int32(Up)))
+func (h *healthCheck) probed() {
+	was := Health(h.failures.Swap(int32(Up)))
 	if was == Down {
 		h.lastUp = h.config.Now()
 		after := h.lastUp.Sub(*h.since.Load()).Round(time.Millisecond)

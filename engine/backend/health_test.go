@@ -17,10 +17,10 @@ import (
 
 // patient is a health whose probes fail until well is set.
 type patient struct {
-	health
+	healthCheck
 	well   atomic.Bool
 	probes atomic.Int64 // probes sent
-	heard  []State      // the arguments of the calls of recovered
+	heard  []Health     // the arguments of the calls of recovered
 	log    bytes.Buffer
 }
 
@@ -36,7 +36,7 @@ func openPatient() *patient {
 		return errors.New("refused")
 	}
 	p.record = func(err error) { p.fail(err) }
-	p.recovered = func(was State) { p.heard = append(p.heard, was) }
+	p.recovered = func(was Health) { p.heard = append(p.heard, was) }
 	p.report = func() []any { return []any{"closed", 3} }
 	p.open()
 	return p
@@ -82,7 +82,7 @@ func TestTwoFailuresInARowTakeANodeDownUntilAProbeSucceeds(t *testing.T) {
 		time.Sleep(probeMax)
 		synctest.Wait()
 		require.Equal(t, Up, p.state())
-		require.Equal(t, []State{Down}, p.heard)
+		require.Equal(t, []Health{Down}, p.heard)
 		require.Equal(t, int64(2), p.failed.Load())
 		require.Contains(t, p.log.String(), `msg="node is down" node=10.0.0.1:6379 why="connection failed: refused"`)
 		require.Contains(t, p.log.String(), `msg="node is up" node=10.0.0.1:6379 after=40.25s closed=3`)
@@ -196,8 +196,8 @@ func TestTheLogRemindsOfANodeThatStaysDown(t *testing.T) {
 // A probe may succeed while another goroutine takes the node down, and then needs the time
 // since when the node is down.
 func TestTheTimeIsSetBeforeANodeIsDown(t *testing.T) {
-	h := health{config: &Config{Logger: slog.New(slog.DiscardHandler)}}
-	h.recovered, h.report = func(State) {}, func() []any { return nil }
+	h := healthCheck{config: &Config{Logger: slog.New(slog.DiscardHandler)}}
+	h.recovered, h.report = func(Health) {}, func() []any { return nil }
 	h.config.Now = func() time.Time {
 		if h.state() == Down {
 			require.NotNil(t, h.since.Load())
@@ -231,7 +231,7 @@ func TestACheckShowsThatAnIdleNodeIsAway(t *testing.T) {
 		time.Sleep(probeMax)
 		synctest.Wait()
 		require.Equal(t, Up, p.state())
-		(&health{}).check() // an absent node, which has no prober
+		(&healthCheck{}).check() // an absent node, which has no prober
 	})
 }
 
@@ -244,11 +244,11 @@ func TestAnyReplyBringsASuspectNodeUp(t *testing.T) {
 		p.fail(errors.New("refused"))
 		p.succeed()
 		require.Equal(t, Up, p.state())
-		require.Equal(t, []State{Suspect}, p.heard)
+		require.Equal(t, []Health{Suspect}, p.heard)
 		release()
 		synctest.Wait()
 		require.Equal(t, int64(1), p.probes.Load())
-		require.Equal(t, []State{Suspect}, p.heard, "recovered is called once")
+		require.Equal(t, []Health{Suspect}, p.heard, "recovered is called once")
 		require.Empty(t, p.log.String())
 	})
 }
@@ -269,7 +269,7 @@ func TestLateAnswersTakeNoNodeDownThatAnswersProbes(t *testing.T) {
 		release()
 		synctest.Wait()
 		require.Equal(t, Up, p.state())
-		require.Equal(t, []State{Suspect}, p.heard)
+		require.Equal(t, []Health{Suspect}, p.heard)
 
 		p.well.Store(false)
 		require.True(t, p.late(context.DeadlineExceeded))

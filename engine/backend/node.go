@@ -18,7 +18,7 @@ type Node struct {
 	name    string   // host:port, or host:port/db if another node is a database of the same server
 	client  *redis.Client
 	conns   Connections // open connections of client
-	health  health
+	health  healthCheck
 
 	// Batches counts round trips, for INFO. Users of the node increment it.
 	Batches atomic.Int64
@@ -80,12 +80,12 @@ func (n *Node) Timeout() time.Duration { return n.fleet.Timeout() }
 // slots.
 func (n *Node) Clustered() bool { return n.backend != nil && n.backend.kind == cluster }
 
-// State returns the state of the node's health.
-func (n *Node) State() State { return n.health.state() }
+// Health returns the state of the node's health.
+func (n *Node) Health() Health { return n.health.state() }
 
 // Down reports whether the node's state is Down: requests should be answered by their FAIL
 // policy at once.
-func (n *Node) Down() bool { return State(n.health.failures.Load()) == Down }
+func (n *Node) Down() bool { return Health(n.health.failures.Load()) == Down }
 
 // Reason returns why the node is not up, in a few words.
 func (n *Node) Reason() string { return n.health.reason() }
@@ -204,7 +204,7 @@ func (n *Node) probe(ctx context.Context) error {
 }
 
 // recovered calls the fleet's OnRecovered functions.
-func (n *Node) recovered(was State) {
+func (n *Node) recovered(was Health) {
 	for _, call := range *n.fleet.recovered.Load() {
 		call(n, was)
 	}

@@ -9,7 +9,7 @@ import (
 // Topology holds the nodes in use and places keys on them. It is immutable.
 type Topology struct {
 	Nodes []*Node              // at least one; must not be modified
-	place *shard.Nodes         // places keys by the backends' names; nil for a cluster
+	place *shard.Placement     // places keys by the backends' names; nil for a cluster
 	slots *[shard.Slots]uint16 // the index in Nodes of each slot's master; nil without a cluster
 }
 

@@ -22,7 +22,7 @@ func clients() (keys [][]byte) {
 // same nodes as its key.
 func TestMarksOfNamesDoNotChangeThePlacement(t *testing.T) {
 	names := []string{"a:1/0", "b:1/0", "c:1/0"}
-	top := &Topology{Nodes: []*Node{{}, {}, {}}, place: shard.NewNodes(names)}
+	top := &Topology{Nodes: []*Node{{}, {}, {}}, place: shard.NewPlacement(names)}
 	for _, key := range clients() {
 		for _, shadow := range []bool{false, true} {
 			name := shard.AppendName(nil, key, shadow)

@@ -119,7 +119,7 @@ func (w *watcher) first() *Topology {
 		t.slots = new([shard.Slots]uint16)
 		return t
 	}
-	t.place = shard.NewNodes(names)
+	t.place = shard.NewPlacement(names)
 	return t
 }
 
@@ -201,7 +201,7 @@ func (w *watcher) find(ctx context.Context) (healthy bool, err error) {
 	}
 	healthy = err == nil
 	for _, n := range next.Nodes {
-		healthy = healthy && n.State() == Up
+		healthy = healthy && n.Health() == Up
 	}
 	if !healthy {
 		w.turn++ // another server may know more

@@ -157,7 +157,7 @@ func RunAlike(t *testing.T, open, other Subject, random int) {
 
 // shown returns the states in the order of RL.INSPECT without what may differ between engines: the node, and the rate of a
 // state that may have expired, and been dropped, within the last 2 s.
-func shown(states []engine.State) []engine.State {
+func shown(states []engine.Inspection) []engine.Inspection {
 	for i := range states {
 		s := &states[i]
 		s.Node = ""
@@ -316,10 +316,10 @@ func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 }
 
 // counting returns the compared fields of the states with units that count. An engine may show other states until the next write.
-func counting(states []engine.State) (out []engine.State) {
+func counting(states []engine.Inspection) (out []engine.Inspection) {
 	for _, s := range states {
 		if s.Used > 0 || s.Held > 0 {
-			out = append(out, engine.State{Kind: s.Kind, Window: s.Window, Buckets: s.Buckets, Used: s.Used, Held: s.Held, Holds: s.Holds})
+			out = append(out, engine.Inspection{Kind: s.Kind, Window: s.Window, Buckets: s.Buckets, Used: s.Used, Held: s.Held, Holds: s.Holds})
 		}
 	}
 	return out

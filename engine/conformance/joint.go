@@ -31,7 +31,7 @@ func jointWindows(t *testing.T, open Subject) {
 	full := Slide("full", 10, 50_000, 1)
 	full.N, full.Windows[1] = 2, limit.Window{Limit: 10, Length: 40_000}
 	p := engine.Pipeline{Requests: []engine.Request{Slide("other", 10, 60_000, 1), full}}
-	p.Requests[0].With = 1
+	p.Requests[0].MoreKeys = 1
 	e.Do(&p)
 	for _, res := range p.Results {
 		require.ErrorContains(t, res.Err, engine.ErrStates.Error())
@@ -49,7 +49,7 @@ func jointLapses(t *testing.T, open Subject) {
 	require.True(t, Ask(e, held).Allowed)
 	clock += 50
 	p := engine.Pipeline{Requests: []engine.Request{Slide("other", 10, 60_000, 1), Slide("held", 10, 60_000, 1)}}
-	p.Requests[0].With = 1
+	p.Requests[0].MoreKeys = 1
 	e.Do(&p)
 	require.True(t, p.Results[1].Allowed)
 	require.Equal(t, []int64{0, 1}, []int64{p.Results[0].Lapsed, p.Results[1].Lapsed})
@@ -78,11 +78,11 @@ func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 				of = append(of, k)
 				*p.Add() = jointRequest(rng, fmt.Sprintf("joint-%d-%d", seed, k))
 			}
-			p.Requests[first].With = len(of) - first - 1
+			p.Requests[first].MoreKeys = len(of) - first - 1
 		}
 		e.Do(&p)
 		for i := 0; i < len(of); {
-			n := 1 + p.Requests[i].With
+			n := 1 + p.Requests[i].MoreKeys
 			models := make([]*holds.Key, n)
 			for j := range models {
 				models[j] = keys[of[i+j]]

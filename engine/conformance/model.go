@@ -224,12 +224,12 @@ func (s *modelState) live(now int64) bool {
 }
 
 // inspect describes the states that can still matter, in no order.
-func (m *model) inspect(key string, clock int64) []engine.State {
+func (m *model) inspect(key string, clock int64) []engine.Inspection {
 	k := m.keys[key]
 	if k == nil {
 		return nil
 	}
-	var out []engine.State
+	var out []engine.Inspection
 	now := max(clock, k.newest)
 	for _, s := range k.states {
 		if !s.live(now) {
@@ -237,7 +237,7 @@ func (m *model) inspect(key string, clock int64) []engine.State {
 		}
 		used, second := s.used(now, false), now/1000
 		rate := s.calls[second] + int64(math.Floor(float64(s.calls[second-1])*float64(1000-now%1000)/1000))
-		out = append(out, engine.State{Kind: s.kind, Window: s.window, Buckets: s.buckets, Used: used,
+		out = append(out, engine.Inspection{Kind: s.kind, Window: s.window, Buckets: s.buckets, Used: used,
 			Limit: s.limit, Remaining: max(s.limit-used, 0), Rate: rate})
 	}
 	return out

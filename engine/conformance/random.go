@@ -276,7 +276,7 @@ func sameValue(t *testing.T, want, got any) bool {
 
 // sorted sorts states and clears what only the engine can know, such as the rate of a state
 // that may have expired, and been dropped, within the last 2 s.
-func sorted(states []engine.State) []engine.State {
+func sorted(states []engine.Inspection) []engine.Inspection {
 	out := slices.Clone(states)
 	for i := range out {
 		s := &out[i]
@@ -285,7 +285,7 @@ func sorted(states []engine.State) []engine.State {
 			s.Rate = 0
 		}
 	}
-	engine.SortStates(out)
+	engine.SortInspections(out)
 	return out
 }
 

@@ -89,11 +89,11 @@ func play(t *testing.T, e engine.Engine, clock *int64, prefix, line string) {
 			words = append([]string{words[0]}, words[and+1:]...)
 		}
 		*p.Add() = parse(t, prefix, words)
-		p.Requests[first].With = len(p.Requests) - first - 1
+		p.Requests[first].MoreKeys = len(p.Requests) - first - 1
 	}
 	e.Do(&p)
 	var answers []string
-	for i := range 1 + p.Requests[0].With {
+	for i := range 1 + p.Requests[0].MoreKeys {
 		answers = append(answers, spoken(t, &p.Requests[i], &p.Results[i]))
 	}
 	got := strings.Join(answers, ", ")

@@ -91,7 +91,7 @@ func readLines(t testing.TB, path string) (all []map[string]any) {
 }
 
 // from is the client of all tests.
-var from = observe.Client{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 51234}, Name: "checkout"}
+var from = observe.Sender{Addr: &net.TCPAddr{IP: net.IPv4(10, 0, 0, 9), Port: 51234}, Name: "checkout"}
 
 // asked is a request and its answer.
 type asked struct {

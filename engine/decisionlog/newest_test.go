@@ -35,7 +35,7 @@ func TestNewestDenials(t *testing.T) {
 	}, b.Newest(2))
 	require.Len(t, b.Newest(20), 3)
 	b.Record(&engine.Pipeline{Requests: []engine.Request{slide("f").Request}, Results: []engine.Result{slide("f").Result}},
-		observe.Client{Addr: &net.UnixAddr{Net: "unix", Name: "@"}})
+		observe.Sender{Addr: &net.UnixAddr{Net: "unix", Name: "@"}})
 	require.Equal(t, "unix", b.Newest(1)[0].Client)
 	for i := range 100 {
 		b.show(slide(fmt.Sprint("key", i)))

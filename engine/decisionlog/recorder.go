@@ -132,7 +132,7 @@ func (r *Recorder) Close() {
 }
 
 // Record implements observe.Recorder.
-func (r *Recorder) Record(p *engine.Pipeline, from observe.Client) {
+func (r *Recorder) Record(p *engine.Pipeline, from observe.Sender) {
 	sample := r.current.Load().Sample > 0
 	var n noting
 	for i := range p.Requests {
@@ -155,7 +155,7 @@ func (r *Recorder) Record(p *engine.Pipeline, from observe.Client) {
 type noting struct {
 	r      *Recorder
 	target *target
-	from   observe.Client
+	from   observe.Sender
 	now    time.Time
 	since  time.Duration // since the Recorder started
 

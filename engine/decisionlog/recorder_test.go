@@ -27,7 +27,7 @@ func TestWhatIsWorthALine(t *testing.T) {
 	reserve := slide("k")
 	reserve.Hold = &engine.Hold{}
 	spared, full := slide("spared"), slide("full") // keys of one request
-	spared.Place, spared.RetryAfter, full.Place = 1, 0, 2
+	spared.KeyNumber, spared.RetryAfter, full.KeyNumber = 1, 0, 2
 	spent := slide("spared") // now it has no room
 	spent.RetryAfter = 40
 	type step struct {

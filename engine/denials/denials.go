@@ -18,10 +18,10 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Memory remembers denials, at most maxDenials of them and maxKeyBytes of their keys:
-// one more takes another's place. The zero Memory is empty and ready for use by many goroutines. Times are ms
+// Cache remembers denials, at most maxDenials of them and maxKeyBytes of their keys:
+// one more takes another's place. The zero Cache is empty and ready for use by many goroutines. Times are ms
 // of one clock of this process that does not step back.
-type Memory struct {
+type Cache struct {
 	kept    atomic.Int64
 	resets  atomic.Uint64
 	answers atomic.Int64
@@ -58,30 +58,30 @@ func (d *denial) contradicts(r *engine.Request) bool {
 	return d.spec != r.Spec && d.spec.SharesState(&r.Spec)
 }
 
-func (m *Memory) stripe(key []byte) (*stripe, uint64) {
+func (m *Cache) stripe(key []byte) (*stripe, uint64) {
 	h := xxhash.Sum64(key)
 	return &m.stripes[h%stripes], h
 }
 
 // Kept returns how many denials are in memory. One that has expired stays until its key is asked about, or
 // another takes its place.
-func (m *Memory) Kept() int64 { return m.kept.Load() }
+func (m *Cache) Kept() int64 { return m.kept.Load() }
 
 // Answers returns how many requests were answered from memory.
-func (m *Memory) Answers() int64 { return m.answers.Load() }
+func (m *Cache) Answers() int64 { return m.answers.Load() }
 
 // Resets returns a number that grows with each reset. Remember takes the number
 // that was read before the node was asked.
-func (m *Memory) Resets() uint64 { return m.resets.Load() }
+func (m *Cache) Resets() uint64 { return m.resets.Load() }
 
 // Repeat counts one more answer, of a request equal to one that was just answered
 // from memory.
-func (m *Memory) Repeat() { m.answers.Add(1) }
+func (m *Cache) Repeat() { m.answers.Add(1) }
 
 // Answer fills in the decision if r is known to be denied now. Otherwise r will be sent to a node, and Answer forgets
 // a denial that r may make wrong, or show to be wrong: what the node says of the key then holds for the requests that
 // follow, too.
-func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
+func (m *Cache) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 	inspects := r.Op == engine.OpInspect
 	if m.kept.Load() == 0 || r.Op != engine.OpDecide && !inspects {
 		return false
@@ -109,7 +109,7 @@ func (m *Memory) Answer(r *engine.Request, now int64, res *engine.Result) bool {
 
 // Outdate forgets a denial that r, which a node will answer together with requests for other keys, may
 // make wrong, or show to be wrong.
-func (m *Memory) Outdate(r *engine.Request) {
+func (m *Cache) Outdate(r *engine.Request) {
 	if m.kept.Load() == 0 {
 		return
 	}
@@ -123,7 +123,7 @@ func (m *Memory) Outdate(r *engine.Request) {
 
 // Remember keeps a node's denial of r, which was sent to the node at sent, unless
 // there was a reset since Resets returned seen.
-func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {
+func (m *Cache) Remember(r *engine.Request, decision limit.Decision, sent int64, seen uint64) {
 	if r.Cost == 0 || r.Hold != nil || decision.RetryAfter <= 1 || m.resets.Load() != seen {
 		return
 	}
@@ -147,7 +147,7 @@ func (m *Memory) Remember(r *engine.Request, decision limit.Decision, sent int64
 }
 
 // add adds an empty denial for the key; in a full stripe it takes the place of others. The stripe's lock is held.
-func (s *stripe) add(m *Memory, h uint64, key []byte) *denial {
+func (s *stripe) add(m *Cache, h uint64, key []byte) *denial {
 	if s.denied == nil {
 		s.denied = make(map[uint64]*denial)
 	}
@@ -165,14 +165,14 @@ func (s *stripe) add(m *Memory, h uint64, key []byte) *denial {
 }
 
 // remove drops a denial. The stripe's lock is held.
-func (s *stripe) remove(m *Memory, h uint64, old *denial) {
+func (s *stripe) remove(m *Cache, h uint64, old *denial) {
 	delete(s.denied, h)
 	s.keyBytes -= len(old.key)
 	m.kept.Add(-1)
 }
 
 // Forget drops the denial of a key that was, or is about to be, reset.
-func (m *Memory) Forget(key []byte) {
+func (m *Cache) Forget(key []byte) {
 	m.resets.Add(1)
 	s, h := m.stripe(key)
 	s.mu.Lock()
@@ -183,7 +183,7 @@ func (m *Memory) Forget(key []byte) {
 }
 
 // ForgetAll drops everything: messages about resets may have been lost.
-func (m *Memory) ForgetAll() {
+func (m *Cache) ForgetAll() {
 	m.resets.Add(1)
 	for i := range m.stripes {
 		s := &m.stripes[i]

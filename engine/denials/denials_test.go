@@ -18,7 +18,7 @@ func denied(retry int64) limit.Decision {
 }
 
 // answer returns what is remembered about a request.
-func answer(m *Memory, r engine.Request, now int64) (limit.Decision, bool) {
+func answer(m *Cache, r engine.Request, now int64) (limit.Decision, bool) {
 	var res engine.Result
 	known := m.Answer(&r, now, &res)
 	return res.Decision, known
@@ -27,7 +27,7 @@ func answer(m *Memory, r engine.Request, now int64) (limit.Decision, bool) {
 // A denial answers the same request until its retry-after has passed, and counts down. The last ms is left to the node, whose
 // clock may be a part of a ms ahead.
 func TestDenialsCountDown(t *testing.T) {
-	var m Memory
+	var m Cache
 	r := conformance.Slide("k", 5, 60_000, 2)
 	m.Remember(&r, denied(300), 1000, m.Resets())
 	require.EqualValues(t, 1, m.Kept())
@@ -49,7 +49,7 @@ func TestDenialsCountDown(t *testing.T) {
 // Only equal requests are answered from memory. The node may admit another request that counts in the same state, or
 // say that there is room, so such a request removes the denial.
 func TestOtherRequestsAreNotAnswered(t *testing.T) {
-	var m Memory
+	var m Cache
 	r := conformance.Slide("k", 5, 60_000, 2)
 	for _, row := range []struct {
 		why    string
@@ -105,7 +105,7 @@ func TestOtherRequestsAreNotAnswered(t *testing.T) {
 // A denial is remembered for at most a second, because the message of a reset elsewhere may be
 // lost. Denials without a retry-after, or with one of a ms, or of requests without cost, are not remembered.
 func TestWhatIsRemembered(t *testing.T) {
-	var m Memory
+	var m Cache
 	r := conformance.Slide("k", 5, 60_000, 2)
 	m.Remember(&r, denied(60_000), 1000, m.Resets())
 	got, known := answer(&m, r, 1000+maxAge-1)
@@ -128,7 +128,7 @@ func TestWhatIsRemembered(t *testing.T) {
 
 // A newer denial of a key replaces the older one.
 func TestOneDenialAKey(t *testing.T) {
-	var m Memory
+	var m Cache
 	r, other := conformance.Slide("k", 5, 60_000, 2), conformance.Slide("k", 5, 60_000, 3)
 	m.Remember(&r, denied(300), 1000, m.Resets())
 	m.Remember(&other, denied(400), 1000, m.Resets())
@@ -142,7 +142,7 @@ func TestOneDenialAKey(t *testing.T) {
 
 // A reset forgets its key, and whatever a node said before it.
 func TestResetsForget(t *testing.T) {
-	var m Memory
+	var m Cache
 	r, other := conformance.Slide("k", 5, 60_000, 2), conformance.Slide("other", 5, 60_000, 2)
 	before := m.Resets()
 	m.Remember(&r, denied(300), 1000, before)
@@ -174,7 +174,7 @@ func TestResetsForget(t *testing.T) {
 }
 
 func TestDenialsAreBounded(t *testing.T) {
-	var m Memory
+	var m Cache
 	for i := range 10 * maxDenials {
 		r := conformance.Slide(fmt.Sprint("key", i), 1, 1000, 1)
 		m.Remember(&r, denied(500), 0, 0)
@@ -193,7 +193,7 @@ func TestDenialsAreBounded(t *testing.T) {
 // Whatever many goroutines do at once, the count is right, and no answer is another
 // key's.
 func TestDenialsConcurrently(t *testing.T) {
-	var m Memory
+	var m Cache
 	var done sync.WaitGroup
 	for g := range 8 {
 		done.Add(1)
@@ -230,7 +230,7 @@ func TestDenialsConcurrently(t *testing.T) {
 
 // Long keys take the place of more than one short one.
 func TestKeysOfDenialsAreBoundedInBytes(t *testing.T) {
-	var m Memory
+	var m Cache
 	for i := range 2 * maxDenials {
 		r := conformance.Slide(fmt.Sprint(strings.Repeat("k", 4000), i), 1, 1000, 1)
 		m.Remember(&r, denied(500), 0, 0)

@@ -39,7 +39,7 @@ type flight struct {
 
 // Ask answers the multi-key request that begins with request i of p.
 func (e Engine) Ask(p *engine.Pipeline, i int) {
-	end := i + 1 + p.Requests[i].With
+	end := i + 1 + p.Requests[i].MoreKeys
 	f := flight{
 		Engine: e, requests: p.Requests[i:end], results: p.Results[i:end],
 		hold: engine.Hold{ID: engine.RandomDigest(), TTL: ttl, Release: true, Joint: true},
@@ -74,7 +74,7 @@ func (f *flight) holdAll() (failed int, denied bool) {
 	for i := range f.requests {
 		r := p.Add()
 		*r = f.requests[i]
-		if r.With = 0; r.Cost > 0 {
+		if r.MoreKeys = 0; r.Cost > 0 {
 			r.Hold = &f.hold
 		}
 	}

@@ -71,7 +71,7 @@ func (w *world) fail(r *engine.Request, res *engine.Result) {
 // ask sends one multi-key request.
 func (w *world) ask(requests ...engine.Request) []engine.Result {
 	p := engine.Pipeline{Requests: requests}
-	requests[0].With = len(requests) - 1
+	requests[0].MoreKeys = len(requests) - 1
 	p.Grow()
 	joint.Engine{Do: w.do, Now: conformance.At(func() int64 { return w.clock }), Fail: func(r, _ *engine.Request, res *engine.Result) {
 		w.fail(r, res)
@@ -341,7 +341,7 @@ func TestOverlappingQuestions(t *testing.T) {
 				p := engine.Pipeline{Requests: []engine.Request{
 					conformance.Slide(string(rune('a'+first)), most, 600_000, 1), conformance.Slide(string(rune('a'+second)), most, 600_000, 1),
 				}}
-				p.Requests[0].With = 1
+				p.Requests[0].MoreKeys = 1
 				p.Grow()
 				joined.Ask(&p, 0)
 				if p.Results[0].Allowed != p.Results[1].Allowed {

@@ -12,9 +12,9 @@ import (
 // Conflict describes a disagreement between proxies: their layouts place some keys on different
 // servers. It is immutable.
 type Conflict struct {
-	place  *shard.Nodes // the placement of this proxy's layout
-	server []int        // for each node of this proxy's layout, the index of the first node that is the same server
-	others []*other     // the layouts of other proxies that differ from this one's
+	place  *shard.Placement // the placement of this proxy's layout
+	server []int            // for each node of this proxy's layout, the index of the first node that is the same server
+	others []*other         // the layouts of other proxies that differ from this one's
 }
 
 // other is a layout of other proxies that differs from this proxy's.
@@ -22,7 +22,7 @@ type other struct {
 	list    list
 	renamed bool                 // it has this proxy's names, but they stand for different servers
 	proxies map[string]time.Time // the proxies that have the layout, and until when, by this process's clock
-	place   *shard.Nodes         // the placement of the layout
+	place   *shard.Placement     // the placement of the layout
 	server  []int                // for each node of the layout, the same server as in Conflict.server; -1 if it is unknown
 }
 
@@ -73,7 +73,7 @@ type finding struct {
 // are ignored.
 func compare(own list, self string, readings []*reading, now time.Time) finding {
 	var found finding
-	c := &Conflict{place: shard.NewNodes(own), server: make([]int, len(own))}
+	c := &Conflict{place: shard.NewPlacement(own), server: make([]int, len(own))}
 	for i := range own {
 		c.server[i] = i
 	}
@@ -103,7 +103,7 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 			}
 			o := groups[text]
 			if o == nil {
-				o = &other{list: e.list, renamed: same, proxies: map[string]time.Time{}, place: shard.NewNodes(e.list)}
+				o = &other{list: e.list, renamed: same, proxies: map[string]time.Time{}, place: shard.NewPlacement(e.list)}
 				groups[text], servers[o] = o, map[int]int{}
 			}
 			for name, till := range proxies {

@@ -84,7 +84,7 @@ func TestLayoutsAreComparedByServers(t *testing.T) {
 func TestContestedKeysAreThosePlacedElsewhere(t *testing.T) {
 	ab, abc := list{"a/0", "b/0"}, list{"a/0", "b/0", "c/0"}
 	c := compare(ab, "me", []*reading{record(entryOf(time.Minute, 0, abc, "you")), nil}, now).conflict
-	here, there := shard.NewNodes(ab), shard.NewNodes(abc)
+	here, there := shard.NewPlacement(ab), shard.NewPlacement(abc)
 	for i := range 500 {
 		key := strconv.AppendInt(nil, int64(i), 10)
 		want := ab[here.Home(key)] != abc[there.Home(key)]

@@ -93,7 +93,7 @@ func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
 		fleet: fleet, log: log, self: newSelf(), seen: make(map[*backend.Node]seen), wake: make(chan struct{}, 1),
 	}
 	g.mode.Store(int32(mode))
-	fleet.OnRecovered(func(*backend.Node, backend.State) { g.roundSoon() })
+	fleet.OnRecovered(func(*backend.Node, backend.Health) { g.roundSoon() })
 	ctx, stop := context.WithCancel(context.Background())
 	g.stop = stop
 	g.round(ctx)

@@ -122,7 +122,7 @@ func (g *Guard) Stats() []engine.Stat {
 }
 
 // Describe adds to d what is known of a node: its clock, its latency and the layouts in its record.
-func (g *Guard) Describe(n *backend.Node, d *engine.Node) {
+func (g *Guard) Describe(n *backend.Node, d *engine.NodeInfo) {
 	v := g.view.Load()
 	if v == nil {
 		return

@@ -81,7 +81,7 @@ func TestThrottleEndsWhenDrained(t *testing.T) {
 	states := conformance.Ask(e, conformance.Inspect("k")).States
 	require.Len(t, states, 1)
 	states[0].Rate = 0
-	require.Equal(t, engine.State{Kind: limit.GCRA, Window: 10_000, Used: 1, Limit: 10, Remaining: 9, Node: "embedded", TTL: 1}, states[0])
+	require.Equal(t, engine.Inspection{Kind: limit.GCRA, Window: 10_000, Used: 1, Limit: 10, Remaining: 9, Node: "embedded", TTL: 1}, states[0])
 	*clock++
 	e.sweepAll(*clock + linger)
 	require.Zero(t, e.Memory())

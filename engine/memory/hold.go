@@ -211,7 +211,7 @@ func (e *Engine) forgetIDs(h *stripe, k *record, clock, end int64) (due int64) {
 }
 
 // describeHeld adds the held units of a key's windows to its states.
-func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) []engine.State {
+func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.Inspection) []engine.Inspection {
 	x := &holder{target: target{key: k}}
 	b.Windows(x, func(s *limit.Spec, w hold.Window) {
 		units, holds := w.Cells.Held(now)
@@ -224,7 +224,7 @@ func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.State) 
 			if units == 0 && used == 0 {
 				return
 			}
-			out = append(out, engine.State{Kind: s.Kind, Window: w.Length, Buckets: s.Buckets, Node: nodeName, TTL: ttl})
+			out = append(out, engine.Inspection{Kind: s.Kind, Window: w.Length, Buckets: s.Buckets, Node: nodeName, TTL: ttl})
 			w.State = nil
 		}
 		o, charged := &out[i], w.Calls(now)

@@ -141,7 +141,7 @@ func (e *Engine) Refused() int64 { return e.refused.Load() }
 func (e *Engine) Where([]byte) (node string, shards int) { return nodeName, 1 }
 
 // Nodes implements engine.Engine.
-func (e *Engine) Nodes() []engine.Node { return nil }
+func (e *Engine) Nodes() []engine.NodeInfo { return nil }
 
 // Stats implements engine.Engine.
 func (e *Engine) Stats() []engine.Stat {
@@ -167,8 +167,8 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		switch r.Op {
 		case engine.OpDecide:
 			switch {
-			case r.With > 0:
-				end := i + 1 + r.With
+			case r.MoreKeys > 0:
+				end := i + 1 + r.MoreKeys
 				e.decideTogether(clock, p.Requests[i:end], p.Results[i:end])
 				i = end - 1
 			case r.AnswerVerdict(res):

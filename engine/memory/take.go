@@ -5,7 +5,7 @@ import "github.com/rlproxy/rlproxy/engine"
 // Taken is a key that was taken out of an engine, with its states.
 type Taken struct {
 	Key    string
-	States []engine.State
+	States []engine.Inspection
 }
 
 // Take removes the keys of one stripe, from 0 to Stripes-1, that match, and returns

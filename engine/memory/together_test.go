@@ -14,7 +14,7 @@ import (
 
 // and sends one multi-key request.
 func and(e *Engine, requests ...engine.Request) []engine.Result {
-	requests[0].With = len(requests) - 1
+	requests[0].MoreKeys = len(requests) - 1
 	p := engine.Pipeline{Requests: requests}
 	e.Do(&p)
 	return p.Results

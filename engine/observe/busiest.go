@@ -122,7 +122,7 @@ func countAnswer(seen *topk.Decisions, r *engine.Request, res *engine.Result) bo
 		return false
 	case res.Allowed && !res.Again:
 		seen.Admitted++
-	case res.Allowed || r.Place > 0 && res.RetryAfter == 0: // Repeated and DeniedOther
+	case res.Allowed || r.KeyNumber > 0 && res.RetryAfter == 0: // Repeated and DeniedOther
 		seen.Others++
 	default:
 		seen.Denied++

@@ -165,8 +165,8 @@ func TestHoldsAreSeenWithTheirKey(t *testing.T) {
 	require.Nil(t, s.find("k"))
 	ask("k", engine.Request{}, yes)
 	ask("k", engine.Request{}, again)
-	ask("k", engine.Request{Place: 1}, no)
-	ask("k", engine.Request{Place: 1}, lapsed)
+	ask("k", engine.Request{KeyNumber: 1}, no)
+	ask("k", engine.Request{KeyNumber: 1}, lapsed)
 	ask("k", engine.Request{Op: engine.OpSettle}, overrun)
 	overrun.Settled.Again, overrun.Lapsed = true, 0
 	ask("k", engine.Request{Op: engine.OpSettle}, overrun)

@@ -47,7 +47,7 @@ func TestWhatBecomesOfHoldsIsCounted(t *testing.T) {
 	show(release, engine.Result{Settled: engine.Settlement{Settled: true, Returned: 1}}, engine.Result{Lapsed: 5}, engine.Result{Err: away})
 	show(renew, engine.Result{Renewed: true}, engine.Result{Renewed: true}, engine.Result{}, engine.Result{Err: away})
 	o := New(Config{})
-	o.Observe(p, time.Now(), time.Millisecond, Client{})
+	o.Observe(p, time.Now(), time.Millisecond, Sender{})
 	require.Equal(t, map[string]int64{
 		"repeated": 1,
 		"settled":  2, "settled_again": 2, "settle_unknown": 1, "settle_errors": 1,

@@ -68,7 +68,7 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 			return Repeated
 		}
 		return Allowed
-	case r.Place > 0 && res.RetryAfter == 0:
+	case r.KeyNumber > 0 && res.RetryAfter == 0:
 		return DeniedOther
 	default:
 		return Denied
@@ -120,8 +120,8 @@ func CommandOf(r *engine.Request) Command {
 	return Command(r.Kind)
 }
 
-// Client is the client that sent the requests.
-type Client struct {
+// Sender is the client that sent the requests.
+type Sender struct {
 	Addr net.Addr
 	Name string // as set by CLIENT SETNAME; empty if it was not
 }
@@ -129,7 +129,7 @@ type Client struct {
 // Recorder gets every pipeline of decisions once it is answered. It is called by many
 // goroutines, does not block, and keeps nothing of the pipeline.
 type Recorder interface {
-	Record(p *engine.Pipeline, from Client)
+	Record(p *engine.Pipeline, from Sender)
 }
 
 // Observer keeps statistics of all decisions. It is safe for concurrent use.
@@ -162,7 +162,7 @@ func New(c Config) *Observer {
 
 // Observe records a pipeline that was answered, the time at which it was sent to the engine, and
 // how long the answer took, which is how long each of its requests has waited. It reads no clock.
-func (o *Observer) Observe(p *engine.Pipeline, sent time.Time, took time.Duration, from Client) {
+func (o *Observer) Observe(p *engine.Pipeline, sent time.Time, took time.Duration, from Sender) {
 	o.count(p, took)
 	o.busiest.observe(p, sent.Sub(o.busiest.started)+took)
 	if o.recorder != nil {

@@ -60,9 +60,9 @@ func TestEveryDecisionHasOneOutcome(t *testing.T) {
 			p := decided(results[out])
 			p.Requests[0].Shadow = ShadowAllowed <= Outcome(out) && Outcome(out) <= ShadowFail
 			if Outcome(out) == DeniedOther {
-				p.Requests[0].Place = 2
+				p.Requests[0].KeyNumber = 2
 			}
-			o.Observe(p, time.Now(), time.Millisecond, Client{})
+			o.Observe(p, time.Now(), time.Millisecond, Sender{})
 		}
 	}
 	names := make(map[string]bool)
@@ -83,9 +83,9 @@ func TestShadowsAreCountedApart(t *testing.T) {
 	} {
 		p := decided(res)
 		p.Requests[0].Shadow = true
-		o.Observe(p, time.Now(), time.Millisecond, Client{})
+		o.Observe(p, time.Now(), time.Millisecond, Sender{})
 		p.Requests[0].Policy = "trial"
-		o.Observe(p, time.Now(), time.Millisecond, Client{})
+		o.Observe(p, time.Now(), time.Millisecond, Sender{})
 	}
 	var got [Outcomes]int64
 	for out := range got {
@@ -101,7 +101,7 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	p.Requests[3].Kind, p.Requests[4].Kind = limit.GCRA, limit.GCRA
 	p.Requests[5].Op = engine.OpReset
 	o := New(Config{})
-	o.Observe(p, time.Now(), 3*time.Millisecond, Client{})
+	o.Observe(p, time.Now(), 3*time.Millisecond, Sender{})
 	require.EqualValues(t, 2, o.counts.Of(Slide, Allowed))
 	require.EqualValues(t, 1, o.counts.Of(Slide, Denied))
 	require.EqualValues(t, 1, o.counts.Of(Throttle, Allowed))
@@ -109,7 +109,7 @@ func TestPipelinesAreCountedDecisionByDecision(t *testing.T) {
 	slide := o.Durations(Slide).Snapshot()
 	require.EqualValues(t, 3, slide.Count)
 	require.Equal(t, 9*time.Millisecond, slide.Sum)
-	o.Observe(decided(), time.Now(), time.Hour, Client{})
+	o.Observe(decided(), time.Now(), time.Hour, Sender{})
 	require.EqualValues(t, 3, o.Durations(Slide).Snapshot().Count)
 }
 
@@ -121,7 +121,7 @@ func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
 	p.Requests[1].Hold = &engine.Hold{TTL: 1000}
 	p.Requests[2].Hold, p.Requests[2].Kind = &engine.Hold{TTL: 1000}, limit.Concurrency
 	p.Requests[3].Hold = &engine.Hold{Once: true}
-	o.Observe(p, time.Now(), time.Millisecond, Client{})
+	o.Observe(p, time.Now(), time.Millisecond, Sender{})
 	require.EqualValues(t, 2, o.counts.Of(Slide, Allowed), "one of them with ONCE")
 	require.EqualValues(t, 1, o.counts.Of(Reserve, Allowed))
 	require.EqualValues(t, 1, o.counts.Of(Acquire, Denied))
@@ -141,18 +141,18 @@ func TestReservationsAndLeasesHaveCountsOfTheirOwn(t *testing.T) {
 func TestAKeyWithRoomIsNotDenied(t *testing.T) {
 	t.Parallel()
 	full := engine.Result{Decision: limit.Decision{RetryAfter: 5}}
-	require.Equal(t, DeniedOther, OutcomeOf(&engine.Request{Place: 1}, &denied))
-	require.Equal(t, Denied, OutcomeOf(&engine.Request{Place: 1}, &full))
+	require.Equal(t, DeniedOther, OutcomeOf(&engine.Request{KeyNumber: 1}, &denied))
+	require.Equal(t, Denied, OutcomeOf(&engine.Request{KeyNumber: 1}, &full))
 	require.Equal(t, Denied, OutcomeOf(&engine.Request{}, &denied))
 }
 
 // recorder keeps what it was given.
 type recorder struct {
 	decisions int
-	from      Client
+	from      Sender
 }
 
-func (r *recorder) Record(p *engine.Pipeline, from Client) {
+func (r *recorder) Record(p *engine.Pipeline, from Sender) {
 	r.decisions += len(p.Requests)
 	r.from = from
 }
@@ -161,21 +161,21 @@ func TestTheRecorderGetsEveryPipeline(t *testing.T) {
 	t.Parallel()
 	var r recorder
 	o := New(Config{Recorder: &r})
-	o.Observe(decided(allowed, denied), time.Now(), 0, Client{Name: "web"})
-	require.Equal(t, recorder{2, Client{Name: "web"}}, r)
+	o.Observe(decided(allowed, denied), time.Now(), 0, Sender{Name: "web"})
+	require.Equal(t, recorder{2, Sender{Name: "web"}}, r)
 }
 
 func TestObserveDoesNotAllocate(t *testing.T) {
 	o := New(Config{})
 	p := decided(allowed, allowed, denied)
 	sent := time.Now()
-	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Client{}) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Sender{}) }))
 	p.Requests[1].Policy, p.Requests[2].Policy = "api", "login"
-	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Client{}) }))
+	require.Zero(t, testing.AllocsPerRun(1000, func() { o.Observe(p, sent, time.Millisecond, Sender{}) }))
 }
 
 func BenchmarkObserve(b *testing.B) {
-	benchmark(b, func(o *Observer, p *engine.Pipeline, sent time.Time) { o.Observe(p, sent, time.Millisecond, Client{}) })
+	benchmark(b, func(o *Observer, p *engine.Pipeline, sent time.Time) { o.Observe(p, sent, time.Millisecond, Sender{}) })
 }
 
 // BenchmarkCount measures the counters alone, without the busiest keys.

@@ -35,7 +35,7 @@ func TestDecisionsAreCountedByPolicy(t *testing.T) {
 		p.Requests[i].Policy = name
 	}
 	p.Requests[7].Op = engine.OpReset
-	o.Observe(p, time.Now(), time.Millisecond, Client{})
+	o.Observe(p, time.Now(), time.Millisecond, Sender{})
 	require.Equal(t, map[string]int64{"": 2, "api": 2}, o.by(Allowed))
 	require.Equal(t, map[string]int64{"api": 1, "login": 1}, o.by(Denied))
 	require.Equal(t, map[string]int64{"login": 1}, o.by(FailOpen))
@@ -44,7 +44,7 @@ func TestDecisionsAreCountedByPolicy(t *testing.T) {
 	p = decided(denied, denied)
 	p.Requests[0].Policy, p.Requests[1].Policy = "api", "api"
 	p.Requests[1].Kind = limit.Fixed // it was set anew between two requests
-	o.Observe(p, time.Now(), time.Millisecond, Client{})
+	o.Observe(p, time.Now(), time.Millisecond, Sender{})
 	require.Equal(t, map[string]int64{"api": 2, "login": 1}, o.by(Denied))
 	require.EqualValues(t, 1, o.policies.of("api").Of(Fixed, Denied))
 }
@@ -56,7 +56,7 @@ func TestCountsOfPoliciesAreBounded(t *testing.T) {
 	ask := func(name string) {
 		p := decided(allowed)
 		p.Requests[0].Policy = name
-		o.Observe(p, time.Now(), time.Millisecond, Client{})
+		o.Observe(p, time.Now(), time.Millisecond, Sender{})
 	}
 	want := map[string]int64{OtherPolicies: 20}
 	for i := range maxPolicies + 10 {

@@ -63,7 +63,7 @@ func requireAnswer(t *testing.T, r *engine.Request, res *engine.Result) {
 		require.ErrorAs(t, res.Err, new(*engine.Unavailable))
 		return
 	}
-	if r.Op != engine.OpDecide || r.Place > 0 || res.Again { // of several keys, or of another request
+	if r.Op != engine.OpDecide || r.KeyNumber > 0 || res.Again { // of several keys, or of another request
 		return
 	}
 	d := res.Decision
@@ -122,8 +122,8 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 					r := p.Add()
 					*r = conformance.Request(limit.Kind(1+kind), fmt.Sprint("k", key), 1+rng.Int64N(100), 1+rng.Int64N(60_000))
 					r.Buckets = 1 // an exact log has one, too
-					if r.Place = uint8(key + 1); key == 0 {
-						r.With = 2
+					if r.KeyNumber = uint8(key + 1); key == 0 {
+						r.MoreKeys = 2
 					}
 				}
 				began := time.Now()

@@ -43,7 +43,7 @@ type batch struct {
 
 	sent   time.Duration // when it was first sent, by the engine's own clock
 	ended  time.Duration // when the last round trip ended, by the engine's own clock
-	resets uint64        // denials.Memory.Resets before it was sent
+	resets uint64        // denials.Cache.Resets before it was sent
 }
 
 // entries is one call of rl_decide, and the items behind each of its entries, linked

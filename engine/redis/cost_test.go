@@ -25,7 +25,7 @@ func TestARunEndsByCost(t *testing.T) {
 	sharded := conformance.Slide("", 500, minute, 1)
 	sharded.Shards = 100
 	together := conformance.Slide("k", 5, minute, 1)
-	together.With = 1
+	together.MoreKeys = 1
 	for name, c := range map[string]struct {
 		requests []engine.Request // again and again
 		other    bool             // each is about another key

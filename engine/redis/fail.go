@@ -84,7 +84,7 @@ func (e *Engine) policyFor(r *engine.Request) engine.FailPolicy {
 func (e *Engine) countPolicy(q *queue, policy engine.FailPolicy, why string) {
 	e.policies[policy].Add(1)
 	q.policies[policy].Add(1)
-	q.logPolicies(q.log.Count(policy, e.now(), q.State() != backend.Up), why)
+	q.logPolicies(q.log.Count(policy, e.now(), q.Health() != backend.Up), why)
 }
 
 // contested reports whether another proxy places the request's key on another node, so
@@ -123,4 +123,4 @@ func (q *queue) noteAccepted(r *engine.Request) {
 }
 
 // takesWrites reports whether the node is up and did not refuse the last call.
-func (q *queue) takesWrites() bool { return q.State() == backend.Up && q.refused.Load() == nil }
+func (q *queue) takesWrites() bool { return q.Health() == backend.Up && q.refused.Load() == nil }

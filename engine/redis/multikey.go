@@ -32,7 +32,7 @@ func (m *multiKey) stored() (keys []string) {
 // routeMultiKey plans the multi-key request that begins with request i. It reports whether one call can
 // answer it, in this run: all keys are on one node, and none is known to be split.
 func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Duration) bool {
-	m := &multiKey{requests: p.Requests[i : i+1+p.Requests[i].With], results: p.Results[i : i+1+p.Requests[i].With], index: i}
+	m := &multiKey{requests: p.Requests[i : i+1+p.Requests[i].MoreKeys], results: p.Results[i : i+1+p.Requests[i].MoreKeys], index: i}
 	first := &m.requests[0]
 	node, conflict := plan.topology.Locate(first.Key, 0), e.layout.Conflict.Load()
 	for j := range m.requests {
@@ -63,7 +63,7 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	}
 	if to == from {
 		e.askJointly(p, from)
-		to += 1 + p.Requests[from].With
+		to += 1 + p.Requests[from].MoreKeys
 	}
 	return to
 }
@@ -82,7 +82,7 @@ func (e *Engine) askJointly(p *engine.Pipeline, i int) {
 		top := e.topology()
 		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, notInTime, true)
 	}}.Ask(p, i)
-	end := i + 1 + p.Requests[i].With
+	end := i + 1 + p.Requests[i].MoreKeys
 	e.decideLocally(p.Requests[i:end], p.Results[i:end], charged)
 }
 

@@ -20,7 +20,7 @@ import (
 // and makes one multi-key request of requests.
 func and(requests ...engine.Request) []engine.Request {
 	requests = slices.Clone(requests)
-	requests[0].With = len(requests) - 1
+	requests[0].MoreKeys = len(requests) - 1
 	return requests
 }
 

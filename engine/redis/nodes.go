@@ -35,7 +35,7 @@ func (e *Engine) forget(key []byte) {
 }
 
 // recovered is called by the fleet when a node answers again.
-func (e *Engine) recovered(n *backend.Node, was backend.State) {
+func (e *Engine) recovered(n *backend.Node, was backend.Health) {
 	if q := e.openedQueue(n); q != nil && was == backend.Suspect {
 		q.logPolicies(q.log.Line(e.now()), n.Reason())
 	}

@@ -49,7 +49,7 @@ func TestClusterWithoutASlot(t *testing.T) {
 
 	c.Nodes[1].Do("CLUSTER", "ADDSLOTS", slotOf(keys[0]))
 	ready(t, e, keys[0])
-	states := func() []engine.State { return conformance.Ask(e, conformance.Inspect(keys[0])).States }
+	states := func() []engine.Inspection { return conformance.Ask(e, conformance.Inspect(keys[0])).States }
 	require.NoError(t, conformance.Ask(e, charge(keys[0], 10)).Err)
 	require.Equal(t, c.Nodes[1].Addr, states()[0].Node)
 }

@@ -273,7 +273,7 @@ func TestPanicInABatch(t *testing.T) {
 	done.Wait()
 	require.Contains(t, log.String(), `msg="internal error" doing="asking `+n.addr+`" panic="at the disco" stack=`)
 	require.Contains(t, log.String(), "TestPanicInABatch")
-	require.Equal(t, backend.Up, e.Topology().Nodes[0].State(), "the node is not to blame")
+	require.Equal(t, backend.Up, e.Topology().Nodes[0].Health(), "the node is not to blame")
 
 	broken.Store(false)
 	p := pipeline()

@@ -113,11 +113,11 @@ func (rc *reconciler) decide(requests []engine.Request, maybeApplied bool) []eng
 	p := engine.Pipeline{Requests: requests}
 	for i := range requests {
 		r := &requests[i]
-		r.Hold, r.With, r.Fail = nil, 0, engine.FailDefault // if memory is full, see newReconciler
+		r.Hold, r.MoreKeys, r.Fail = nil, 0, engine.FailDefault // if memory is full, see newReconciler
 	}
-	requests[0].With = len(requests) - 1
+	requests[0].MoreKeys = len(requests) - 1
 	rc.counted.Do(&p)
-	requests[0].With = 0
+	requests[0].MoreKeys = 0
 	for i := range p.Results {
 		res := &p.Results[i]
 		res.Remaining = -1
@@ -157,7 +157,7 @@ func (rc *reconciler) round(ctx context.Context) {
 	takes := make([]bool, len(top.queues))
 	for i, q := range top.queues {
 		switch refused := q.refused.Load(); {
-		case q.State() != backend.Up:
+		case q.Health() != backend.Up:
 		case refused == nil:
 			takes[i] = true
 		case top.Locate([]byte(refused.key), 0) != i: // a shard of the key was refused: ask would reach another node

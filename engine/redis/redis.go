@@ -91,7 +91,7 @@ type Engine struct {
 	queues  map[*backend.Node]*queue // guarded by mu
 
 	layout     *layout.Guard
-	denials    denials.Memory
+	denials    denials.Cache
 	splits     *split.Splitter
 	reconciler *reconciler // decides for FAIL LOCAL, and writes back what it counted
 	plans      sync.Pool   // of *plan
@@ -136,7 +136,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	e.Configure(config.Settings)
 	e.reconciler = newReconciler(e)
 	fleet.OnRecovered(e.recovered)
-	fleet.OnReport(e.report)
+	fleet.AddAttrs(e.report)
 	e.topology() // opens the queues, which begin to listen for resets
 	e.reconciler.open()
 	return e
@@ -238,9 +238,9 @@ func (e *Engine) Stats() []engine.Stat {
 }
 
 // Nodes implements engine.Engine.
-func (e *Engine) Nodes() []engine.Node {
+func (e *Engine) Nodes() []engine.NodeInfo {
 	t := e.topology()
-	names, nodes := t.Names(), make([]engine.Node, len(t.Nodes))
+	names, nodes := t.Names(), make([]engine.NodeInfo, len(t.Nodes))
 	for i, n := range t.Nodes {
 		d := &nodes[i]
 		d.Name, d.State = n.Name(), t.queues[i].condition()
@@ -266,10 +266,10 @@ const refuses = "refuses"
 
 // condition returns the state of the node's health, or refuses.
 func (q *queue) condition() string {
-	if q.State() == backend.Up && q.refused.Load() != nil {
+	if q.Health() == backend.Up && q.refused.Load() != nil {
 		return refuses
 	}
-	return q.State().String()
+	return q.Health().String()
 }
 
 // line describes the node's health and how often policies answered in its place.

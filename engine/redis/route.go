@@ -164,11 +164,11 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			return i
 		}
 		r, res := &p.Requests[i], &p.Results[i]
-		if r.With > 0 {
+		if r.MoreKeys > 0 {
 			if !e.routeMultiKey(plan, p, i, at) {
 				return i
 			}
-			i += r.With
+			i += r.MoreKeys
 			continue
 		}
 		if r.AnswerVerdict(res) {

@@ -142,7 +142,7 @@ func TestPanicAfterTheFirstRunOfWhatWasStarted(t *testing.T) {
 	keys := keysOn(e)
 	request := and(charge(keys[0], 10), charge(keys[1], 10)) // of two nodes: it ends the first run
 	broken := charge("broken", 10)
-	broken.With = 100 // more than there are
+	broken.MoreKeys = 100 // more than there are
 	b := begin(e, append(append([]engine.Request{charge("first", 10)}, request...), broken)...)
 	e.Flush()
 	b.wait(t)

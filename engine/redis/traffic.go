@@ -63,7 +63,7 @@ func (t *traffic) snapshot(now time.Duration) *engine.Traffic {
 }
 
 // describe adds the queue's counters to d.
-func (q *queue) describe(d *engine.Node) {
+func (q *queue) describe(d *engine.NodeInfo) {
 	if q.client == nil {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 )
 
 // failures returns how many calls of a node have failed, by kind. Kinds without failures are left out.
-func failures(n *engine.Node) map[string]int64 {
+func failures(n *engine.NodeInfo) map[string]int64 {
 	all := make(map[string]int64)
 	for _, f := range n.Traffic.Failures {
 		if f.Count > 0 {
@@ -66,7 +66,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.Error(t, conformance.Ask(e, conformance.Inspect("other")).Err)
 	require.Equal(t, map[string]int64{"key": 2}, failures(&e.Nodes()[0]))
 	and := &engine.Pipeline{Requests: []engine.Request{conformance.Slide("k", 5, 60_000, 1), conformance.Slide("other", 5, 60_000, 1)}}
-	and.Requests[0].With = 1
+	and.Requests[0].MoreKeys = 1
 	e.Do(and)
 	require.Error(t, and.Results[1].Err)
 	require.Equal(t, map[string]int64{"key": 3}, failures(&e.Nodes()[0]))

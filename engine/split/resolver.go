@@ -226,7 +226,7 @@ func (f *resolver) recall(open []*group) {
 	}
 }
 
-// resets returns the count of resets, for denials.Memory.Remember.
+// resets returns the count of resets, for denials.Cache.Remember.
 func (s *Splitter) resets() uint64 {
 	if s.config.Denials == nil {
 		return 0

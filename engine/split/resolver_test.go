@@ -158,7 +158,7 @@ func TestLoansArePassedOn(t *testing.T) {
 
 // A denial of the home is remembered, and equal requests that wait are denied by it.
 func TestDenialsOfHomesAreRemembered(t *testing.T) {
-	var known denials.Memory
+	var known denials.Cache
 	s, n := open(t, 3, Config{Denials: &known})
 	n.reply = script([]string{homeReply(0, 3, 10)}, nil)
 	r := ask("k", 10, 3)
@@ -210,7 +210,7 @@ func TestHomeThatDoesNotDecide(t *testing.T) {
 // A panic is logged and fails the requests of the round, except those that were answered before
 // it. Later requests are answered.
 func TestPanicOfAResolverFailsOnlyItsRound(t *testing.T) {
-	var known denials.Memory
+	var known denials.Cache
 	s, n := open(t, 3, Config{Denials: &known})
 	r, costly := ask("k", 10, 3), ask("k", 10, 3)
 	costly.Cost = 2

@@ -108,8 +108,8 @@ type Config struct {
 	// any of the time to answer it is left; nil: requests never fail for that reason.
 	Patience func() int64
 
-	Denials *denials.Memory // remembered denials, which are answered without a call; nil: none
-	Now     func() int64    // returns the time in ms, by a clock that does not step back
+	Denials *denials.Cache // remembered denials, which are answered without a call; nil: none
+	Now     func() int64   // returns the time in ms, by a clock that does not step back
 	Logger  *slog.Logger
 }
 

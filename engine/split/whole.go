@@ -134,7 +134,7 @@ func (w *whole) inspect() *Failure {
 		slices.SortFunc(s.Shards, func(a, b engine.Shard) int { return a.Number - b.Number })
 		s.Remaining = max(s.Limit-s.Used-s.Held, 0)
 	}
-	engine.SortStates(res.States)
+	engine.SortInspections(res.States)
 	return nil
 }
 
@@ -187,21 +187,21 @@ func (w *whole) node(shard int) string {
 
 // state returns the named state of the result. If the result does not have it, because the home
 // itself has admitted nothing of it, state adds it.
-func (w *whole) state(name lease.State) *engine.State {
+func (w *whole) state(name lease.State) *engine.Inspection {
 	res, buckets := w.requests[0].Result, max(name.Buckets, 1)
 	for i := range res.States {
 		if s := &res.States[i]; byte(s.Kind) == name.Kind && s.Window == name.Window && s.Buckets == buckets {
 			return s
 		}
 	}
-	res.States = append(res.States, engine.State{
+	res.States = append(res.States, engine.Inspection{
 		Kind: limit.Kind(name.Kind), Window: name.Window, Buckets: buckets, Node: w.node(0),
 	})
 	return &res.States[len(res.States)-1]
 }
 
 // addShard adds a shard to a state. Before the first one it adds the home.
-func addShard(s *engine.State, shard engine.Shard) {
+func addShard(s *engine.Inspection, shard engine.Shard) {
 	if len(s.Shards) == 0 {
 		s.Shards = append(s.Shards, engine.Shard{Node: s.Node, Used: s.Used, Held: s.Used})
 	}

@@ -53,10 +53,10 @@ func TestInspectShowsShards(t *testing.T) {
 	n.reply = script([]string{whole, homeReply(0, 3, 5, lent{1, 77, 6, states}, lent{2, 88, 7, states})},
 		map[int]string{1: shardReport(77, 4, 300, 6)})
 	requests := left(nil, conformance.Inspect("k"))
-	requests[0].Result.States = []engine.State{{Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5, Limit: 20, Rate: 1, Node: node(0)}}
+	requests[0].Result.States = []engine.Inspection{{Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5, Limit: 20, Rate: 1, Node: node(0)}}
 	resolve(t, s, requests)
 	require.Nil(t, requests[0].Failure)
-	require.Equal(t, []engine.State{{
+	require.Equal(t, []engine.Inspection{{
 		Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5 + 4 + 7, Limit: 20, Remaining: 4, Rate: 3, Node: node(0),
 		Shards: []engine.Shard{
 			{Node: node(0), Used: 5, Held: 5},
@@ -95,7 +95,7 @@ func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 // A reset makes all shards forget, then the home. It is tried again if shards get loans
 // meanwhile, and fails if a shard is unreachable.
 func TestResetForgetsEverywhere(t *testing.T) {
-	var known denials.Memory
+	var known denials.Cache
 	s, n := open(t, 3, Config{Denials: &known})
 	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 1, 4, 1, 6, 77, 2, 1, 4, 1, 7, 9, 1, 0, 1, 0))
 	report := string(bytesOf(7, 9, 6, 77, 1, 0, 6, 700, 6, clock))

@@ -15,7 +15,7 @@ func TestDecodeStates(t *testing.T) {
 	states, split, err := DecodeStates(join([]byte{1}, slots, counter, log), "node:1")
 	require.NoError(t, err)
 	require.True(t, split)
-	require.Equal(t, []engine.State{
+	require.Equal(t, []engine.Inspection{
 		{Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 12, Limit: 10, Node: "node:1", TTL: 2000},
 		{Kind: limit.Counter, Window: 60_000, Buckets: 6, Used: 5, Limit: 100, Remaining: 95, Node: "node:1", TTL: 2000, Rate: 1},
 		{Kind: limit.Concurrency, Buckets: 1, Limit: 10, Remaining: 7, Node: "node:1", TTL: 2000, Held: 3, Holds: 2, Lapsed: 7},

@@ -9,9 +9,9 @@ import (
 // maxEvents is the most events that one Wait returns.
 const maxEvents = 256
 
-// Set is a set of descriptors. Only one goroutine at a time may call Wait. The other methods may be
+// Poller is a set of descriptors. Only one goroutine at a time may call Wait. The other methods may be
 // called from several goroutines at once.
-type Set struct {
+type Poller struct {
 	file   *os.File                      // the epoll descriptor
 	raw    syscall.RawConn               // access to file
 	try    func(fd uintptr) bool         // poll as a func value, created once so that Wait does not allocate
@@ -21,7 +21,7 @@ type Set struct {
 }
 
 // New returns an empty set.
-func New() (*Set, error) {
+func New() (*Poller, error) {
 	fd, err := syscall.EpollCreate1(syscall.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("epoll_create1", err)
@@ -30,7 +30,7 @@ func New() (*Set, error) {
 		_ = syscall.Close(fd)
 		return nil, os.NewSyscallError("fcntl", err)
 	}
-	s := &Set{file: os.NewFile(uintptr(fd), "epoll")}
+	s := &Poller{file: os.NewFile(uintptr(fd), "epoll")}
 	if s.raw, err = s.file.SyscallConn(); err != nil {
 		return nil, errors.Join(err, s.file.Close())
 	}
@@ -40,7 +40,7 @@ func New() (*Set, error) {
 
 // Add adds a descriptor. id identifies it in events. If it can be read already, there is an event at
 // once.
-func (s *Set) Add(conn syscall.RawConn, id int64) error {
+func (s *Poller) Add(conn syscall.RawConn, id int64) error {
 	return s.control(conn, syscall.EPOLL_CTL_ADD, &syscall.EpollEvent{
 		Events: syscall.EPOLLIN | syscall.EPOLLRDHUP | 1<<31, // EPOLLET, which is negative in package syscall
 		Fd:     int32(id), Pad: int32(id >> 32),
@@ -48,11 +48,11 @@ func (s *Set) Add(conn syscall.RawConn, id int64) error {
 }
 
 // Remove removes a descriptor. Closing a descriptor removes it too.
-func (s *Set) Remove(conn syscall.RawConn) error {
+func (s *Poller) Remove(conn syscall.RawConn) error {
 	return s.control(conn, syscall.EPOLL_CTL_DEL, nil)
 }
 
-func (s *Set) control(conn syscall.RawConn, op int, event *syscall.EpollEvent) error {
+func (s *Poller) control(conn syscall.RawConn, op int, event *syscall.EpollEvent) error {
 	var err error
 	outer := conn.Control(func(fd uintptr) {
 		inner := s.raw.Control(func(set uintptr) {
@@ -65,7 +65,7 @@ func (s *Set) control(conn syscall.RawConn, op int, event *syscall.EpollEvent) e
 
 // Wait waits until there is at least one event, and appends the pending events to events. It returns
 // an error once the set is closed.
-func (s *Set) Wait(events []Event) ([]Event, error) {
+func (s *Poller) Wait(events []Event) ([]Event, error) {
 	err := s.raw.Read(s.try)
 	if err == nil {
 		err = s.err
@@ -84,7 +84,7 @@ func (s *Set) Wait(events []Event) ([]Event, error) {
 }
 
 // poll takes the pending events. It returns false if there are none.
-func (s *Set) poll(fd uintptr) bool {
+func (s *Poller) poll(fd uintptr) bool {
 	for {
 		n, err := wait(fd, s.events[:])
 		if errors.Is(err, syscall.EINTR) {
@@ -96,4 +96,4 @@ func (s *Set) poll(fd uintptr) bool {
 }
 
 // Close closes the set, and ends a Wait. The descriptors stay open.
-func (s *Set) Close() error { return s.file.Close() }
+func (s *Poller) Close() error { return s.file.Close() }

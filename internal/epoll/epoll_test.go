@@ -27,7 +27,7 @@ func connection(t *testing.T) (near, far net.Conn, raw syscall.RawConn) {
 }
 
 // next waits for events in a goroutine that the scheduler parks.
-func next(t *testing.T, s *Set) []Event {
+func next(t *testing.T, s *Poller) []Event {
 	got := make(chan []Event, 1)
 	go func() {
 		events, err := s.Wait(nil)

@@ -50,7 +50,7 @@ func Run(args []string, open func(name string) (io.ReadCloser, error), stdout, s
 		return 0
 	}
 	for _, r := range im.Remarks {
-		_, _ = fmt.Fprintf(stderr, "%v: %s\n", r.Place, r.Text) // as above
+		_, _ = fmt.Fprintf(stderr, "%v: %s\n", r.Position, r.Text) // as above
 	}
 	return 1
 }

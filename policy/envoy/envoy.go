@@ -37,24 +37,24 @@ type Options struct {
 	Separator string
 }
 
-// A Place is a line of a file.
-type Place struct {
+// A Position is a line of a file.
+type Position struct {
 	File string // name of the file
 	Line int    // number of the line, from 1
 }
 
-func (p Place) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
+func (p Position) String() string { return fmt.Sprintf("%s:%d", p.File, p.Line) }
 
 // A Remark describes a part of a line that is not carried over, and the effect of that.
 type Remark struct {
-	Place
+	Position
 	Text string
 }
 
 // Import is the result of an import.
 type Import struct {
 	// Policies are in the order of the files.
-	Policies []Policy
+	Policies []Imported
 	// Remarks are in the order of the files and lines. If there are none, the policies decide
 	// as envoyproxy/ratelimit does.
 	Remarks []Remark
@@ -63,11 +63,11 @@ type Import struct {
 	files   []string // names of the files, as given
 }
 
-// A Policy has the limits of one domain and one sequence of descriptor keys.
-type Policy struct {
+// Imported has the limits of one domain and one sequence of descriptor keys.
+type Imported struct {
 	policy.Policy
 	// Place is the place of the first limit.
-	Place Place
+	Place Position
 	// Domain is the domain of the requests.
 	Domain string
 	// Keys are the keys of a descriptor, in the order of envoyproxy/ratelimit.
@@ -122,6 +122,6 @@ func Read(sources []Source, options Options) (*Import, error) {
 	return im, nil
 }
 
-func (im *Import) remark(at Place, text string) {
+func (im *Import) remark(at Position, text string) {
 	im.Remarks = append(im.Remarks, Remark{at, text})
 }

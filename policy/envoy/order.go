@@ -180,13 +180,13 @@ func (t *table) pattern(c int, order []int, separator string) string {
 // policies returns the policies of a shape: one, or two if some of its limits are in shadow mode
 // and others are not. It returns none, with a remark, if there would be more than left
 // combinations. names has the names of policies that are taken.
-func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Policy, error) {
+func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Imported, error) {
 	if err := s.separable(im.options.Separator); err != nil {
 		return nil, err
 	}
 	t, ok := newTable(s, *left)
 	if !ok {
-		im.remark(s.limits[0].Place, fmt.Sprintf("%s is not carried over: its fixed values can be combined in too many ways", keyNames(s.keys)))
+		im.remark(s.limits[0].Position, fmt.Sprintf("%s is not carried over: its fixed values can be combined in too many ways", keyNames(s.keys)))
 		return nil, nil
 	}
 	*left -= len(t.effects)
@@ -199,7 +199,7 @@ func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Policy
 		}
 	}
 	name := policyName(names, s.domain.name, s.keys, "")
-	var policies []Policy
+	var policies []Imported
 	if shadows < len(s.limits) {
 		policies = append(policies, t.policy(order, im, name, false))
 	}
@@ -221,7 +221,7 @@ func (s *shape) separable(separator string) error {
 		for i, c := range v.classes {
 			if strings.Contains(c.text, separator) {
 				return fmt.Errorf("%v: the value %s contains the separator %s: choose another with --separator",
-					v.sources[i].Place, word.Literal([]byte(c.text)), word.Literal([]byte(separator)))
+					v.sources[i].Position, word.Literal([]byte(c.text)), word.Literal([]byte(separator)))
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func (s *shape) separable(separator string) error {
 }
 
 // policy returns the policy with the limits that are in shadow mode, or with those that are not.
-func (t *table) policy(order []int, im *Import, name string, shadow bool) Policy {
+func (t *table) policy(order []int, im *Import, name string, shadow bool) Imported {
 	all := len(t.decided) - 1 // the last class of each entry: all values
 	w := &writer{table: t, order: order, im: im, shadow: shadow, given: make(map[int]*given), refused: make(map[*descriptor]bool)}
 	w.Policy = policy.Policy{Name: name, Kind: im.options.Algorithm, Shadow: shadow}
@@ -248,7 +248,7 @@ func (t *table) policy(order []int, im *Import, name string, shadow bool) Policy
 	}
 	slices.SortFunc(w.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	first := slices.IndexFunc(t.shape.limits, func(d *descriptor) bool { return d.shadows() == shadow })
-	return Policy{Policy: w.Policy, Place: t.shape.limits[first].Place, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
+	return Imported{Policy: w.Policy, Place: t.shape.limits[first].Position, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
 }
 
 // A writer makes the overrides of a policy.
@@ -301,7 +301,7 @@ func (w *writer) check(c int) string {
 func (w *writer) refuse(c int, g *given, why string) {
 	if d := cmp.Or(w.decided[c], g.from); !w.refused[d] {
 		w.refused[d] = true
-		w.im.remark(d.Place, keyNames(w.shape.keys)+" is not carried over completely, because no override can be for "+w.example(c)+": "+
+		w.im.remark(d.Position, keyNames(w.shape.keys)+" is not carried over completely, because no override can be for "+w.example(c)+": "+
 			strings.TrimPrefix(why, "ERR "))
 	}
 }
@@ -345,9 +345,9 @@ func (t *table) remarks(order, lost []int, im *Import) {
 		case instead == nil:
 			text += " has no limit"
 		default:
-			text += fmt.Sprintf(" has the limit of %v", instead.Place)
+			text += fmt.Sprintf(" has the limit of %v", instead.Position)
 		}
-		im.remark(d.Place, text)
+		im.remark(d.Position, text)
 	}
 }
 

@@ -247,7 +247,7 @@ func (e *entry) effect() int {
 }
 
 // ask returns the number of the limit that a policy has for a list of values, see entry.effect.
-func ask(t *testing.T, set *policy.Set, p *Policy, values []string) int {
+func ask(t *testing.T, set *policy.Set, p *Imported, values []string) int {
 	t.Helper()
 	var joined []string
 	for _, i := range p.Order {

@@ -42,11 +42,11 @@ var fieldNames = []string{
 
 // reader reads files into domains.
 type reader struct {
-	domains map[string]*domain  // by name
-	ordered []*domain           // in the order of the files
-	remark  func(Place, string) // adds a remark
-	visits  int                 // entries of maps and lists so far
-	name    string              // name of the file that is being read
+	domains map[string]*domain     // by name
+	ordered []*domain              // in the order of the files
+	remark  func(Position, string) // adds a remark
+	visits  int                    // entries of maps and lists so far
+	name    string                 // name of the file that is being read
 }
 
 // file adds the domain of a file.
@@ -84,7 +84,7 @@ func (r *reader) damaged(err error) error {
 	return fmt.Errorf("%s:%s: not YAML: %s", r.name, line, found[2])
 }
 
-func (r *reader) at(n *yaml.Node) Place { return Place{r.name, n.Line} }
+func (r *reader) at(n *yaml.Node) Position { return Position{r.name, n.Line} }
 
 // errorf returns an error that begins with the place of n.
 func (r *reader) errorf(n *yaml.Node, format string, args ...any) error {
@@ -147,7 +147,7 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 	if err != nil {
 		return err
 	}
-	d := &descriptor{Place: r.at(n), order: r.visits}
+	d := &descriptor{Position: r.at(n), order: r.visits}
 	var below, rate, share, quota *yaml.Node
 	var on bool
 	for _, f := range fields {
@@ -199,7 +199,7 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 		return r.descriptors(new(level), below, depth+1) // only to report its errors
 	}
 	if other := l.add(d); other != nil {
-		return r.errorf(n, "the same key and value as at %v", other.Place)
+		return r.errorf(n, "the same key and value as at %v", other.Position)
 	}
 	return r.descriptors(&d.below, below, depth+1)
 }
@@ -220,12 +220,12 @@ func (r *reader) matchable(d *descriptor, share *yaml.Node) bool {
 		return false
 	}
 	if strings.Contains(d.key, "*") {
-		r.remark(d.Place, "a key with a * is not carried over, nor what is below it: "+word.Literal([]byte(d.key)))
+		r.remark(d.Position, "a key with a * is not carried over, nor what is below it: "+word.Literal([]byte(d.key)))
 		return false
 	}
 	prefix, rest, wildcard := strings.Cut(d.value, "*")
 	if rest != "" {
-		r.remark(d.Place, "a * inside a value is not carried over, nor what is below it: what matches "+word.Literal([]byte(d.value))+" is treated as any other value")
+		r.remark(d.Position, "a * inside a value is not carried over, nor what is below it: what matches "+word.Literal([]byte(d.value))+" is treated as any other value")
 		return false
 	}
 	d.value, d.wildcard = prefix, wildcard

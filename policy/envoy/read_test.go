@@ -143,7 +143,7 @@ func TestTooManyPoliciesAndCombinationsAreNotWritten(t *testing.T) {
 	}
 	im, err := readText(wide)
 	require.NoError(t, err)
-	require.Equal(t, []Remark{{Place{"a.yaml", 9}, "(a), (b), (c) is not carried over: its fixed values can be combined in too many ways"}}, im.Remarks)
+	require.Equal(t, []Remark{{Position{"a.yaml", 9}, "(a), (b), (c) is not carried over: its fixed values can be combined in too many ways"}}, im.Remarks)
 	require.Equal(t, "policy d.small FIXED 1 1s\npolicy-override d.small * BLOCKED\n", bare(im))
 }
 

@@ -26,7 +26,7 @@ type pair struct{ key, value string }
 
 // A descriptor is an entry of the configuration.
 type descriptor struct {
-	Place
+	Position
 	pair             // value is "" for any value, and lacks the * of a wildcard
 	wildcard bool    // value is a prefix
 	limit    *effect // nil without rate_limit, and if leftOut

@@ -82,7 +82,7 @@ func (im *Import) head(b *strings.Builder) {
 }
 
 // write writes the lines of a policy and its overrides. They begin with set and override.
-func (p *Policy) write(b *strings.Builder, set, override string) {
+func (p *Imported) write(b *strings.Builder, set, override string) {
 	line := func(first string, words []string) {
 		b.WriteString(first)
 		for _, w := range words {
@@ -97,12 +97,12 @@ func (p *Policy) write(b *strings.Builder, set, override string) {
 }
 
 // descriptor returns the domain and the keys for a comment: shop (user), (path).
-func (p *Policy) descriptor() string {
+func (p *Imported) descriptor() string {
 	return plain(p.Domain) + " " + keyNames(p.Keys)
 }
 
 // key returns the client's key with the descriptor's keys in place of their values.
-func (p *Policy) key(separator string) string {
+func (p *Imported) key(separator string) string {
 	parts := make([]string, len(p.Order))
 	for k, i := range p.Order {
 		parts[k] = "<" + plain(p.Keys[i]) + ">"

@@ -112,7 +112,7 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// memory is a place: this process. It keeps only the first line of the record, because the Book
+// memory is a place: this process. It keeps only the first line of the record, because the Catalog
 // has the policies.
 type memory string
 

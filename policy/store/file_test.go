@@ -67,7 +67,7 @@ func TestFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 // A change that was stored takes effect, even if a crash of the machine may undo it.
 func TestFileInAFolderThatCannotBeSynced(t *testing.T) {
 	p := new(proxy)
-	p.Store = newStore(nil, filepath.Join(t.TempDir(), "policies"), new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+	p.Store = newStore(nil, filepath.Join(t.TempDir(), "policies"), new(policy.Catalog), slog.New(slog.NewTextHandler(&p.log, nil)))
 	p.own.(*file).sync = func(string) error { return errors.New("permission denied") }
 	require.Empty(t, p.set("a SLIDE 5 60"))
 	require.Equal(t, "1 policy a SLIDE 5 1m;", p.inEffect())

@@ -59,11 +59,11 @@ type maybeApplied struct{ error }
 
 func (u maybeApplied) Unwrap() error { return u.error }
 
-// Store keeps the stored policies of a Book and the record equal. It is safe for concurrent use.
+// Store keeps the stored policies of a Catalog and the record equal. It is safe for concurrent use.
 type Store struct {
 	fleet *backend.Fleet // the nodes; nil: the record is in own
 	own   place          // the place of the record without a fleet
-	book  *policy.Book
+	book  *policy.Catalog
 	log   *slog.Logger
 	now   func() time.Time
 
@@ -84,7 +84,7 @@ type Store struct {
 //
 // If fleet is nil, the store keeps the policies in the file at path, or only in memory if path is
 // empty. Open then returns an error if the file exists and is not a record.
-func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) (*Store, error) {
+func Open(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Logger) (*Store, error) {
 	s := newStore(fleet, path, book, log)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
@@ -106,7 +106,7 @@ func Open(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger
 	return s, nil
 }
 
-func newStore(fleet *backend.Fleet, path string, book *policy.Book, log *slog.Logger) *Store {
+func newStore(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Logger) *Store {
 	s := &Store{fleet: fleet, own: &file{path, log, syncFolder}, book: book, log: log, now: time.Now}
 	if path == "" {
 		s.own = new(memory)

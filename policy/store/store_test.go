@@ -29,7 +29,7 @@ func start(t testing.TB, urls ...string) *proxy {
 	t.Helper()
 	p := new(proxy)
 	fleet := openFleet(t, urls...)
-	p.Store = newStore(fleet, "", new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+	p.Store = newStore(fleet, "", new(policy.Catalog), slog.New(slog.NewTextHandler(&p.log, nil)))
 	p.await(homeOf(fleet.Topology()), "")
 	return p
 }
@@ -258,7 +258,7 @@ func TestPatternsOfEarlierVersionsCostNoPolicy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies")
 	_, whole := record{7, old}.encode()
 	require.NoError(t, os.WriteFile(path, whole, 0o600))
-	book := new(policy.Book)
+	book := new(policy.Catalog)
 	f := newStore(nil, path, book, slog.New(slog.DiscardHandler))
 	f.round(t.Context())
 	require.Equal(t, old, book.InEffect().Text())
@@ -442,7 +442,7 @@ func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "policies")
 	open := func() (*proxy, error) {
 		p := new(proxy)
-		s, err := Open(nil, path, new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+		s, err := Open(nil, path, new(policy.Catalog), slog.New(slog.NewTextHandler(&p.log, nil)))
 		p.Store = s
 		return p, err
 	}
@@ -478,7 +478,7 @@ func TestPoliciesOfThisProcessAreInItsFile(t *testing.T) {
 
 func TestPoliciesWithoutAFileAreKeptInMemory(t *testing.T) {
 	p := new(proxy)
-	s, err := Open(nil, "", new(policy.Book), slog.New(slog.NewTextHandler(&p.log, nil)))
+	s, err := Open(nil, "", new(policy.Catalog), slog.New(slog.NewTextHandler(&p.log, nil)))
 	require.NoError(t, err)
 	p.Store = s
 	require.Empty(t, p.set("api SLIDE 100 1m"))

@@ -103,7 +103,7 @@ func homes(key string, index, count int, nodes ...*testbed.Server) (numbers []in
 	for _, n := range nodes {
 		names = append(names, n.Address()+"/0")
 	}
-	place := shard.NewNodes(names)
+	place := shard.NewPlacement(names)
 	for i := 0; len(numbers) < count; i++ {
 		if place.Home([]byte(strings.Replace(key, traffic.Variable, fmt.Sprintf("%012d", i), 1))) == index {
 			numbers = append(numbers, i)

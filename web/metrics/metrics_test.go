@@ -24,10 +24,10 @@ import (
 // fakeEngine is an engine whose nodes a test sets.
 type fakeEngine struct {
 	engine.Engine // nil: a call that a test does not expect panics
-	nodes         []engine.Node
+	nodes         []engine.NodeInfo
 }
 
-func (e *fakeEngine) Nodes() []engine.Node                   { return e.nodes }
+func (e *fakeEngine) Nodes() []engine.NodeInfo               { return e.nodes }
 func (e *fakeEngine) Where([]byte) (node string, shards int) { return "embedded", 1 }
 
 // observed returns a configuration whose Observer has seen 20 decisions about each of the keys, and
@@ -49,7 +49,7 @@ func decide(o *observe.Observer, key string, kind limit.Kind, results ...engine.
 	for i := range p.Requests {
 		p.Requests[i].Key, p.Requests[i].Kind = []byte(key), kind
 	}
-	o.Observe(p, time.Now(), 16*time.Microsecond, observe.Client{})
+	o.Observe(p, time.Now(), 16*time.Microsecond, observe.Sender{})
 }
 
 // scrape returns the text of /metrics, for a user who may or may not see keys.
@@ -107,7 +107,7 @@ func TestDecisionsAreCountedByPolicy(t *testing.T) {
 		p.Requests[i] = engine.Request{Key: []byte("api:k"), Policy: "api", Spec: limit.Spec{Kind: limit.Fixed}}
 	}
 	p.Results[2].Allowed = true
-	c.Observer.Observe(p, time.Now(), time.Millisecond, observe.Client{})
+	c.Observer.Observe(p, time.Now(), time.Millisecond, observe.Sender{})
 	var got []string
 	for line := range strings.Lines(scrape(t, c, false)) {
 		if strings.HasPrefix(line, "rlproxy_decisions_total{") && !strings.Contains(line, `policy=""`) {
@@ -144,7 +144,7 @@ func TestEachNodeHasItsOwnSeries(t *testing.T) {
 	c, e := observed(t)
 	var times histogram.H
 	times.Add(time.Millisecond, 2)
-	e.nodes = []engine.Node{
+	e.nodes = []engine.NodeInfo{
 		{Name: "a:1/0", State: "up", Measured: true, Latency: time.Millisecond, Offset: -2 * time.Second, Traffic: &engine.Traffic{
 			Waiting: 5, Waits: times.Snapshot(), RoundTrips: times.Snapshot(), Combined: 6, Overflows: 7, Answered: time.UnixMilli(1500),
 			Batches:     engine.Sizes{Sum: 9, AtMost: [12]int64{1, 1, 1, 2, 2, 2, 2, 2, 2, 2, 2, 3}},

@@ -45,7 +45,7 @@ func (c *Config) collectNodes(to chan<- prometheus.Metric) {
 	}
 }
 
-func collectNode(to chan<- prometheus.Metric, n *engine.Node) {
+func collectNode(to chan<- prometheus.Metric, n *engine.NodeInfo) {
 	label := n.Name
 	nodeUp.send(to, oneIf(n.State != "down"), label)
 	nodeRefuses.send(to, oneIf(n.State == "refuses"), label)

@@ -26,9 +26,9 @@ func (k *Key) Live(clock int64) bool {
 }
 
 // Inspect describes the windows that can still matter, in the order of RL.INSPECT, without rates.
-func (k *Key) Inspect(clock int64) (out []engine.State) {
+func (k *Key) Inspect(clock int64) (out []engine.Inspection) {
 	now := k.Now(clock, false)
-	all := map[window]engine.State{}
+	all := map[window]engine.Inspection{}
 	for _, c := range k.charges {
 		n := max(c.buckets, 1)
 		live := now <= c.t+c.length
@@ -39,23 +39,23 @@ func (k *Key) Inspect(clock int64) (out []engine.State) {
 			}
 		}
 		if live {
-			all[c.window] = engine.State{}
+			all[c.window] = engine.Inspection{}
 		}
 	}
 	for _, h := range k.holds {
 		for _, w := range h.windows {
 			of := windowOf(h.kind, h.buckets, w)
 			if now < h.deadline || !h.release && now <= grid(h.deadline, k.last[of].limit, w.Length)+w.Length {
-				all[of] = engine.State{}
+				all[of] = engine.Inspection{}
 			}
 		}
 	}
 	for of := range all {
-		s := engine.State{Kind: of.kind, Window: of.length, Buckets: of.buckets, Used: k.charged(of, now, false)}
+		s := engine.Inspection{Kind: of.kind, Window: of.length, Buckets: of.buckets, Used: k.charged(of, now, false)}
 		s.Held, s.Holds = k.held(of, now)
 		out = append(out, s)
 	}
-	engine.SortStates(out)
+	engine.SortInspections(out)
 	return out
 }
 

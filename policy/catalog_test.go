@@ -11,7 +11,7 @@ import (
 )
 
 func TestPoliciesOfTheConfigurationTakePrecedenceOverStoredOnes(t *testing.T) {
-	b := new(Book)
+	b := new(Catalog)
 	require.Nil(t, b.Find([]byte("api")))
 	require.Empty(t, b.InEffect().All())
 	stored, version := b.Stored()
@@ -38,7 +38,7 @@ func TestPoliciesOfTheConfigurationTakePrecedenceOverStoredOnes(t *testing.T) {
 }
 
 func TestStoredPoliciesAreUnknownUntilTheyAreStored(t *testing.T) {
-	b := new(Book)
+	b := new(Catalog)
 	require.Nil(t, b.WhyUnknown())
 	b.SetUnknown(&engine.Unavailable{Node: "h:1"})
 	b.Configure(parse(t, "policy api SLIDE 1 60"))
@@ -49,7 +49,7 @@ func TestStoredPoliciesAreUnknownUntilTheyAreStored(t *testing.T) {
 
 // While policies change, each request has the limits of either the old or the new ones.
 func TestPoliciesChangeWhileTheyAreUsed(t *testing.T) {
-	b := new(Book)
+	b := new(Catalog)
 	one, two := parse(t, "policy api SLIDE 1 60 1 1h\npolicy-override api k* 11 60 11 1h"), parse(t, "policy api SLIDE 2 60 2 1h\npolicy-override api k* 22 60 22 1h")
 	b.Configure(one)
 	var readers sync.WaitGroup

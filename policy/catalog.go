@@ -7,9 +7,9 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 )
 
-// A Book holds the policies in effect: those of the configuration, and stored ones with other
-// names. It is safe for concurrent use. The zero Book is empty.
-type Book struct {
+// A Catalog holds the policies in effect: those of the configuration, and stored ones with other
+// names. It is safe for concurrent use. The zero Catalog is empty.
+type Catalog struct {
 	mu         sync.Mutex
 	configured *Set  // policies of the configuration, or nil; guarded by mu
 	stored     *Set  // policies stored by commands, or nil; guarded by mu
@@ -20,11 +20,11 @@ type Book struct {
 }
 
 // Find returns the policy with this name that is in effect, or nil.
-func (b *Book) Find(name []byte) *Policy { return b.InEffect().Find(name) }
+func (c *Catalog) Find(name []byte) *Policy { return c.InEffect().Find(name) }
 
 // InEffect returns all policies in effect.
-func (b *Book) InEffect() *Set {
-	if s := b.effective.Load(); s != nil {
+func (c *Catalog) InEffect() *Set {
+	if s := c.effective.Load(); s != nil {
 		return s
 	}
 	return &none
@@ -33,66 +33,66 @@ func (b *Book) InEffect() *Set {
 var none Set
 
 // Configured returns the policy with this name if it is in the configuration, else nil.
-func (b *Book) Configured(name []byte) *Policy {
-	if p := b.Find(name); p != nil && p.Configured {
+func (c *Catalog) Configured(name []byte) *Policy {
+	if p := c.Find(name); p != nil && p.Configured {
 		return p
 	}
 	return nil
 }
 
 // Configure replaces the policies of the configuration.
-func (b *Book) Configure(s *Set) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.configured = s
-	b.merge()
+func (c *Catalog) Configure(s *Set) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.configured = s
+	c.merge()
 }
 
 // Store replaces the stored policies and their version. From then on they are known.
-func (b *Book) Store(s *Set, version int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.stored, b.version = s, version
-	b.merge()
-	b.unread.Store(nil)
+func (c *Catalog) Store(s *Set, version int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stored, c.version = s, version
+	c.merge()
+	c.unread.Store(nil)
 }
 
 // Stored returns the stored policies and their version.
-func (b *Book) Stored() (s *Set, version int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stored == nil {
-		return &none, b.version
+func (c *Catalog) Stored() (s *Set, version int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.stored == nil {
+		return &none, c.version
 	}
-	return b.stored, b.version
+	return c.stored, c.version
 }
 
 // SetUnknown records that the stored policies are unknown until Store is called, and why.
-func (b *Book) SetUnknown(why *engine.Unavailable) { b.unread.Store(why) }
+func (c *Catalog) SetUnknown(why *engine.Unavailable) { c.unread.Store(why) }
 
 // WhyUnknown returns why the stored policies are unknown, or nil if they are known.
-func (b *Book) WhyUnknown() *engine.Unavailable { return b.unread.Load() }
+func (c *Catalog) WhyUnknown() *engine.Unavailable { return c.unread.Load() }
 
 // merge combines the configured and the stored policies and puts them into effect. The caller
 // holds mu.
-func (b *Book) merge() {
+func (c *Catalog) merge() {
 	var all []*Policy
-	if b.configured != nil {
-		for _, p := range b.configured.all {
+	if c.configured != nil {
+		for _, p := range c.configured.all {
 			own := *p
 			own.Configured, own.Version = true, 0
 			all = append(all, &own)
 		}
 	}
-	if b.stored != nil {
-		for _, p := range b.stored.all {
-			if b.configured != nil && b.configured.byName[p.Name] != nil {
+	if c.stored != nil {
+		for _, p := range c.stored.all {
+			if c.configured != nil && c.configured.byName[p.Name] != nil {
 				continue
 			}
 			own := *p
-			own.Configured, own.Version = false, b.version
+			own.Configured, own.Version = false, c.version
 			all = append(all, &own)
 		}
 	}
-	b.effective.Store(newSet(all))
+	c.effective.Store(newSet(all))
 }
