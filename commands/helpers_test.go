@@ -96,7 +96,7 @@ func (f *fakeEngine) answer(r *engine.Request) (res engine.Result) {
 	case engine.OpInspect:
 		if used, ok := f.used[key]; ok {
 			res.States = []engine.Inspection{{
-				Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: used, Limit: 5, Remaining: 5 - used,
+				Kind: limit.Slide, Window: 60_000, Param: 1, Used: used, Limit: 5, Remaining: 5 - used,
 				Node: "embedded", TTL: 60_001, Rate: 1,
 				Shards: []engine.Shard{{Number: 1, Node: "10.0.0.2:6379", Held: 3, Used: 2, Lease: 900}},
 			}}

@@ -81,7 +81,7 @@ func say(t *testing.T, c *proxytest.Conn, lines ...string) string {
 func (s *slotsServer) free() int64 {
 	var p engine.Pipeline
 	r := p.Add()
-	r.Kind, r.Key, r.N, r.Buckets, r.Hold = limit.Concurrency, []byte("k"), 1, 1, &engine.Hold{TTL: 1000, Release: true}
+	r.Kind, r.Key, r.N, r.Param, r.Hold = limit.Concurrency, []byte("k"), 1, 1, &engine.Hold{TTL: 1000, Release: true}
 	r.Windows[0].Limit = 8
 	s.engine.Do(&p)
 	return p.Results[0].Remaining

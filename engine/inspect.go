@@ -11,7 +11,7 @@ import (
 type Inspection struct {
 	Kind      limit.Kind
 	Window    int64 // ms
-	Buckets   int64
+	Param     int64
 	Used      int64 // units charged that count now
 	Held      int64 // units held now: they count in addition to Used
 	Holds     int64 // number of holds that have the units in Held
@@ -37,6 +37,6 @@ type Shard struct {
 // window and buckets.
 func SortInspections(states []Inspection) {
 	slices.SortFunc(states, func(a, b Inspection) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Buckets, b.Buckets))
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Param, b.Param))
 	})
 }

@@ -126,7 +126,7 @@ func windows(n int, most, length int64) (pairs []int64) {
 // counter returns a request of RL.COUNTER with 1,000 BUCKETS.
 func counter(cost int64, pairs ...int64) *engine.Request {
 	r := asking(limit.Counter, cost, pairs...)
-	r.Buckets = 1000
+	r.Param = 1000
 	return r
 }
 

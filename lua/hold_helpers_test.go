@@ -62,7 +62,7 @@ func slide(cost int64, pairs ...int64) *engine.Request {
 }
 
 func asking(kind limit.Kind, cost int64, pairs ...int64) *engine.Request {
-	r := &engine.Request{Key: []byte("k"), Spec: limit.Spec{Kind: kind, Cost: cost, Buckets: 1, N: len(pairs) / 2}}
+	r := &engine.Request{Key: []byte("k"), Spec: limit.Spec{Kind: kind, Cost: cost, Param: 1, N: len(pairs) / 2}}
 	for i := range r.N {
 		r.Windows[i] = limit.Window{Limit: pairs[2*i], Length: pairs[2*i+1]}
 	}

@@ -83,7 +83,7 @@ func TestHoldsLapse(t *testing.T) {
 		s, lapsed := h.settle(limit.Slide, "a", 1)
 		require.Equal(t, engine.Settlement{}, s)
 		require.Zero(t, lapsed)
-		require.Equal(t, []engine.Inspection{{Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 7, Limit: 10, Remaining: 3, Node: "node",
+		require.Equal(t, []engine.Inspection{{Kind: limit.Slide, Window: 1000, Param: 1, Used: 7, Limit: 10, Remaining: 3, Node: "node",
 			TTL: 1001, Rate: 2, Lapsed: 1}}, h.inspect())
 		a, _ = h.answer(slide(3, 10, 1000))
 		require.EqualValues(t, 1, a.Granted)
@@ -181,7 +181,7 @@ func TestLeasesAreRenewedReleasedOrEnd(t *testing.T) {
 	require.Equal(t, limit.Usage{Used: 2, Last: 80}, u(again))
 	require.Equal(t, []bool{true, false, true}, h.renew(100, "b", "c", "a"))
 	require.EqualValues(t, 109, h.kept().until)
-	require.Equal(t, []engine.Inspection{{Kind: limit.Concurrency, Buckets: 1, Limit: 2, Node: "node", TTL: 100, Held: 3, Holds: 2, Rate: h.inspect()[0].Rate}}, h.inspect())
+	require.Equal(t, []engine.Inspection{{Kind: limit.Concurrency, Param: 1, Limit: 2, Node: "node", TTL: 100, Held: 3, Holds: 2, Rate: h.inspect()[0].Rate}}, h.inspect())
 
 	s, _ := h.settle(limit.Slide, "a", 0)
 	require.False(t, s.Settled)
@@ -439,7 +439,7 @@ func TestOverrunOfAStrictCounter(t *testing.T) {
 	t.Parallel()
 	h := startHolder(t)
 	r := asking(limit.Counter, 1, limit.MaxLimit, 60_000)
-	r.Strict = true
+	r.Manner = limit.Strict
 	h.at = 60_000 - base%60_000
 	h.reserve(with(r, "before", 60_000, true))
 	s, _ := h.settle(limit.Slide, "before", limit.MaxLimit-10)

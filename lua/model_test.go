@@ -149,7 +149,7 @@ func (d *differ) request() *engine.Request {
 	case 1:
 		r.N, r.Windows[1] = 2, limit.Window{Limit: 300, Length: 2000}
 	case 2, 3:
-		r.Kind, r.Buckets, r.Strict = limit.Counter, 4, d.rng.IntN(3) > 0
+		r.Kind, r.Param, r.Manner = limit.Counter, 4, min(d.rng.Int64N(3), limit.Strict)
 	case 4:
 		r.Kind = limit.Fixed
 	}
@@ -160,7 +160,7 @@ func (d *differ) request() *engine.Request {
 // demand returns a request, and a number of them as a demand of the protocol.
 func (d *differ) demand() (*engine.Request, *lease.Demand) {
 	r := d.request()
-	return r, &lease.Demand{Pairs: wire.Pairs(&r.Spec), Strict: r.Strict, Cost: r.Cost, N: 1 + d.rng.Int64N(12)}
+	return r, &lease.Demand{Pairs: wire.Pairs(&r.Spec), Strict: r.Strict(), Cost: r.Cost, N: 1 + d.rng.Int64N(12)}
 }
 
 func (d *differ) askShard() {

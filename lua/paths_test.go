@@ -295,7 +295,7 @@ func TestPathsDropTheSameStates(t *testing.T) {
 	w := startTwins(t)
 	ask := func(clock int64, kind limit.Kind, window, buckets int64) {
 		r := request(kind, limit.Window{Limit: 100, Length: window})
-		r.Buckets = buckets
+		r.Param = buckets
 		require.EqualValues(t, 1, w.decide(base+clock, r, 0, 1).Granted)
 	}
 	states := func() int { return int(w.stored(storedKey(request(limit.Fixed), 0)).text[2]) }
@@ -346,7 +346,7 @@ func straight(t *testing.T) (kinds []limit.Kind) {
 // walk sends random requests for one key, most with the same spec, of n windows or of a rate.
 func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 	r := request(kind)
-	r.N, r.Strict = n, rng.IntN(3) == 0
+	r.N, r.Manner = n, rng.Int64N(3)/2
 	for i := range r.N {
 		// Windows of up to a second, and of up to some hundred; limits close to the cost of the requests, and some that give
 		// a log a grid.
@@ -381,7 +381,9 @@ func walk(w *twins, kind limit.Kind, n int, rng *rand.Rand) {
 		case 24, 25, 26, 27, 28, 29, 30, 31:
 			clock -= rng.Int64N(step)
 		case 32, 33: // another rate
-			asked.Interval += rng.Int64N(2) * asked.Interval
+			if asked.Kind.Rated() {
+				asked.Manner += rng.Int64N(2) * asked.Manner
+			}
 		}
 		w.decide(clock, &asked, 0, 1+rng.Int64N(3))
 		clock += rng.Int64N(2 * step)
@@ -432,9 +434,9 @@ func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 			r.Windows[0].Limit++
 			ask(base+1811, 1, 0, false) // lent for another limit
 			r.Windows[0].Limit--
-			r.Strict = true
+			r.Manner = limit.Strict
 			ask(base+1811, 1, 0, false) // and for another way to count
-			r.Strict, r.Windows[0].Length = false, window/2
+			r.Manner, r.Windows[0].Length = 0, window/2
 			lend(base+1900, 93)
 			ask(base+1901, 1, 1, false) // the record's state is of another window
 			ask(base+1902, 1, 1, true)  // two states

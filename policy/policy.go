@@ -25,8 +25,8 @@ type Policy struct {
 	Name      string            // 1 to MaxName letters, digits, _, . and -
 	Kind      limit.Kind        // limit.Slide, limit.Counter or limit.Fixed
 	Limits    []limit.Window    // at least one, in the order given
-	Buckets   int64             // sub-windows per window, 1 unless Kind is limit.Counter
-	Strict    bool              // count the oldest sub-window in full
+	Param     int64             // that of limit.Spec
+	Manner    int64             // that of limit.Spec
 	Shards    int               // shards per key as given, which may be more than a limit; 0: not given
 	Fail      engine.FailPolicy // FAIL policy; engine.FailDefault: not given
 	Shadow    bool              // requests are decided, but not denied
@@ -61,7 +61,7 @@ func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) stri
 	}
 	joined := append(append(append(pipe.Room(n), p.Name...), ':'), key...)
 	r.Key = pipe.Name(joined, p.Shadow)
-	r.Kind, r.Buckets, r.Strict, r.Shards = p.Kind, p.Buckets, p.Strict, p.Shards
+	r.Kind, r.Param, r.Manner, r.Shards = p.Kind, p.Param, p.Manner, p.Shards
 	r.Fail, r.Shadow, r.Policy = p.Fail, p.Shadow, p.Name
 	limits := p.Limits
 	if o := p.Override(key); o != nil {

@@ -87,7 +87,7 @@ func (s *Set) WithPolicy(words [][]byte) (next *Set, msg string) {
 		p.Overrides = slices.Clone(old.Overrides)
 		for i := range p.Overrides {
 			o := &p.Overrides[i]
-			if msg := ratelimit.CheckBuckets(p.Buckets, o.Limits); msg != "" {
+			if msg := ratelimit.CheckBuckets(p.Param, o.Limits); msg != "" {
 				return nil, msg + " of the override " + word.Literal([]byte(o.Pattern))
 			}
 		}

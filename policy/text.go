@@ -53,7 +53,7 @@ func parsePolicy(words [][]byte) (*Policy, string) {
 		return nil, msg
 	}
 	return &Policy{
-		Name: string(words[0]), Kind: r.Kind, Limits: limits(&r), Buckets: r.Buckets, Strict: r.Strict,
+		Name: string(words[0]), Kind: r.Kind, Limits: limits(&r), Param: r.Param, Manner: r.Manner,
 		Shards: r.Shards, Fail: r.Fail, Shadow: r.Shadow,
 	}, ""
 }
@@ -78,7 +78,7 @@ func parseOverride(p *Policy, words [][]byte, check func(name string, pattern []
 		return o, msg
 	}
 	var r engine.Request
-	msg = ratelimit.ParseOverride(&r, words[1:], p.Buckets)
+	msg = ratelimit.ParseOverride(&r, words[1:], p.Param)
 	o.Limits = limits(&r)
 	return o, msg
 }
@@ -150,10 +150,10 @@ func wrongName(words [][]byte) string {
 // Words returns the policy's line without its first word, PolicyLine.
 func (p *Policy) Words() []string {
 	words := appendLimits([]string{p.Name, ratelimit.Algorithm(p.Kind)}, p.Limits)
-	if p.Buckets > 1 {
-		words = append(words, "BUCKETS", strconv.FormatInt(p.Buckets, 10))
+	if p.Param > 1 {
+		words = append(words, "BUCKETS", strconv.FormatInt(p.Param, 10))
 	}
-	if p.Strict {
+	if p.Manner == limit.Strict {
 		words = append(words, "STRICT")
 	}
 	if p.Shards > 0 {

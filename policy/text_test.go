@@ -41,7 +41,7 @@ policy web FIXED 5 1d 7 2h SHARDS 16 FAIL OPEN
 	require.Equal(t, 3, s.Overrides())
 	c := s.Find([]byte("c.1_-Z"))
 	require.Equal(t, &Policy{
-		Name: "c.1_-Z", Kind: limit.Counter, Limits: []limit.Window{{Limit: 10, Length: 120_000}}, Buckets: 6, Strict: true,
+		Name: "c.1_-Z", Kind: limit.Counter, Limits: []limit.Window{{Limit: 10, Length: 120_000}}, Param: 6, Manner: limit.Strict,
 		Fail: engine.FailLocal, size: len("policy c.1_-Z COUNTER 10 2m BUCKETS 6 STRICT FAIL LOCAL\n"),
 	}, c)
 	require.Nil(t, s.Find([]byte("API")))

@@ -24,7 +24,7 @@ type keyState struct {
 type state struct {
 	Command   string       `json:"command"`
 	Window    int64        `json:"window_ms"`
-	Buckets   int64        `json:"buckets"`
+	Param     int64        `json:"buckets"`
 	Used      int64        `json:"used"`
 	Limit     int64        `json:"limit"`
 	Remaining int64        `json:"remaining"`
@@ -74,7 +74,7 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 // stateOf converts a state of a key or of its shadow to JSON form.
 func stateOf(from *engine.Inspection, shadow bool) state {
 	to := state{
-		strings.ToLower(from.Kind.String()), from.Window, from.Buckets, from.Used, from.Limit, from.Remaining,
+		strings.ToLower(from.Kind.String()), from.Window, from.Param, from.Used, from.Limit, from.Remaining,
 		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed, make([]shardState, len(from.Shards)),
 	}
 	for i, p := range from.Shards {

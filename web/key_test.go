@@ -35,11 +35,11 @@ func TestKeyShowsItsStates(t *testing.T) {
 			a.Err = &engine.Unavailable{Node: "a:1", Why: "no answer in time"}
 		case "shop":
 			a.States = []engine.Inspection{{
-				Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 2, Limit: 3, Remaining: 4, Node: "b:1", TTL: 5, Rate: 6, Held: 10, Holds: 11, Lapsed: 12,
+				Kind: limit.Slide, Window: 1000, Param: 1, Used: 2, Limit: 3, Remaining: 4, Node: "b:1", TTL: 5, Rate: 6, Held: 10, Holds: 11, Lapsed: 12,
 				Shards: []engine.Shard{{Number: 1, Node: "c:1", Held: 7, Used: 8, Lease: 9}},
 			}}
 		case "shop\xffs": // its shadow
-			a.States = []engine.Inspection{{Kind: limit.Fixed, Window: 10, Buckets: 1, Node: "d:1"}}
+			a.States = []engine.Inspection{{Kind: limit.Fixed, Window: 10, Param: 1, Node: "d:1"}}
 		}
 	})
 	code, body := s.get(t, "/api/key?id="+ids.EncodeToString([]byte("shop")), "")

@@ -12,7 +12,7 @@ import (
 // is nil if p is new. There is a count for each algorithm, window and BUCKETS of a key, and
 // shadows have counts of their own.
 func newWindows(old, p *policy.Policy) []int64 {
-	if old != nil && old.Kind == p.Kind && old.Buckets == p.Buckets && old.Shadow == p.Shadow {
+	if old != nil && old.Kind == p.Kind && old.Param == p.Param && old.Shadow == p.Shadow {
 		return without(p.Limits, old.Limits)
 	}
 	all := slices.Clone(p.Limits)

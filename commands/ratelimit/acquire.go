@@ -59,7 +59,7 @@ func acquire() Command {
 
 func parseAcquire(args [][]byte, p *engine.Pipeline) string {
 	r := p.Add()
-	r.Kind, r.Key, r.Cost, r.Buckets = limit.Concurrency, args[1], 1, 1
+	r.Kind, r.Key, r.Cost, r.Param = limit.Concurrency, args[1], 1, 1
 	r.Hold = &engine.Hold{TTL: defaultSlots, Release: true}
 	if !keyFits(r.Key) {
 		return keyError(r.Key)

@@ -41,7 +41,7 @@ func grammarOf(kind limit.Kind) *grammar {
 		known: known, pairs: true, words: 3, least: "a key, a limit and a window",
 		keys: table.Keys{First: key, Last: key, Step: 1, Next: nextKey(key)},
 		begin: func(r *engine.Request, _ *engine.Pipeline, words [][]byte) ([][]byte, string) {
-			r.Kind, r.Key, r.Cost, r.Buckets = kind, words[0], 1, 1
+			r.Kind, r.Key, r.Cost, r.Param = kind, words[0], 1, 1
 			if !keyFits(r.Key) {
 				return nil, keyError(r.Key)
 			}

@@ -15,7 +15,7 @@ import (
 func TestLinesAboutHoldsParseToRequests(t *testing.T) {
 	a := engine.DigestOf([]byte("a"))
 	reserve := func(ttl, cost int64, change func(r *engine.Request)) engine.Request {
-		r := engine.Request{Key: []byte("k"), ID: []byte("a"), Spec: limit.Spec{Kind: limit.Slide, N: 1, Cost: cost, Buckets: 1}, Hold: &engine.Hold{ID: a, TTL: ttl}}
+		r := engine.Request{Key: []byte("k"), ID: []byte("a"), Spec: limit.Spec{Kind: limit.Slide, N: 1, Cost: cost, Param: 1}, Hold: &engine.Hold{ID: a, TTL: ttl}}
 		r.Windows[0] = limit.Window{Limit: 5, Length: 60_000}
 		if change != nil {
 			change(&r)
@@ -23,7 +23,7 @@ func TestLinesAboutHoldsParseToRequests(t *testing.T) {
 		return r
 	}
 	acquire := func(ttl, cost int64) engine.Request {
-		r := engine.Request{Key: []byte("k"), ID: []byte("a"), Spec: limit.Spec{Kind: limit.Concurrency, N: 1, Cost: cost, Buckets: 1}, Hold: &engine.Hold{ID: a, TTL: ttl, Release: true}}
+		r := engine.Request{Key: []byte("k"), ID: []byte("a"), Spec: limit.Spec{Kind: limit.Concurrency, N: 1, Cost: cost, Param: 1}, Hold: &engine.Hold{ID: a, TTL: ttl, Release: true}}
 		r.Windows[0] = limit.Window{Limit: 5}
 		return r
 	}

@@ -65,7 +65,7 @@ func appendState(dst []byte, proto int, s *engine.Inspection, shadow int64) []by
 	dst = resp.AppendBulkString(dst, "command")
 	dst = resp.AppendBulkString(dst, s.Kind.String())
 	dst = appendField(dst, "window-ms", s.Window)
-	dst = appendField(dst, "buckets", s.Buckets)
+	dst = appendField(dst, "buckets", s.Param)
 	dst = appendField(dst, "used", s.Used)
 	dst = appendField(dst, "limit", s.Limit)
 	dst = appendField(dst, "remaining", s.Remaining)

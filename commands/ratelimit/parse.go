@@ -76,7 +76,7 @@ func optionsOf(kind limit.Kind) option {
 // parseLimits parses the pairs and options of a policy, and checks what does not depend on the cost.
 // It returns an error reply, or "".
 func parseLimits(r *engine.Request, words [][]byte, known option) string {
-	r.Cost, r.Buckets = 1, 1
+	r.Cost, r.Param = 1, 1
 	options, msg := parsePairs(r, words, known)
 	if msg == "" {
 		_, _, msg = parseOptions(r, options, known, true)
@@ -132,7 +132,9 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (
 			return words[1:], seen, ""
 		}
 		if o&flagOptions != 0 {
-			r.Strict = r.Strict || o == optStrict
+			if o == optStrict {
+				r.Manner = limit.Strict
+			}
 			r.Shadow = r.Shadow || o == optShadow
 			words = words[1:]
 			continue
@@ -204,7 +206,7 @@ func setOption(r *engine.Request, o option, value []byte) string {
 		if !ok || n < 1 || n > limit.MaxBuckets {
 			return wrong(reply.ErrBuckets, value)
 		}
-		r.Buckets = n
+		r.Param = n
 		return CheckBuckets(n, r.Limits())
 	}
 	return ""

@@ -178,7 +178,7 @@ func requireBegins(t *testing.T, want, got string, line any) {
 
 func TestLinesParseToRequests(t *testing.T) {
 	base := func(change func(r *engine.Request)) engine.Request {
-		r := engine.Request{Key: []byte("k"), Spec: limit.Spec{Kind: limit.Slide, N: 1, Cost: 1, Buckets: 1}}
+		r := engine.Request{Key: []byte("k"), Spec: limit.Spec{Kind: limit.Slide, N: 1, Cost: 1, Param: 1}}
 		r.Windows[0] = limit.Window{Limit: 5, Length: 60_000}
 		change(&r)
 		return r
@@ -211,15 +211,15 @@ func TestLinesParseToRequests(t *testing.T) {
 		"RL.FIXED k 5 60":   base(func(r *engine.Request) { r.Kind = limit.Fixed }),
 		"RL.COUNTER k 5 60": base(func(r *engine.Request) { r.Kind = limit.Counter }),
 		"RL.COUNTER k 5 60 strict BUCKETS 1000": base(func(r *engine.Request) {
-			r.Kind, r.Strict, r.Buckets = limit.Counter, true, 1000
+			r.Kind, r.Manner, r.Param = limit.Counter, limit.Strict, 1000
 		}),
 		"RL.SLIDE k 5 60 shadow": base(func(r *engine.Request) { r.Shadow, r.Key = true, []byte("k\xffs") }),
 		"RL.COUNTER k 5 60 SHADOW ID x STRICT": base(func(r *engine.Request) {
-			r.Kind, r.Shadow, r.Key, r.ID, r.Strict = limit.Counter, true, []byte("k\xffs"), []byte("x"), true
+			r.Kind, r.Shadow, r.Key, r.ID, r.Manner = limit.Counter, true, []byte("k\xffs"), []byte("x"), limit.Strict
 		}),
 		`RL.SLIDE "k\xffs" 5 60`: base(func(r *engine.Request) { r.Key = []byte("k\xffs\xffk") }), // a key that ends like a shadow's name
 		"RL.COUNTER k 5 2ms BUCKETS 2": base(func(r *engine.Request) {
-			r.Kind, r.Buckets, r.Windows[0].Length = limit.Counter, 2, 2
+			r.Kind, r.Param, r.Windows[0].Length = limit.Counter, 2, 2
 		}),
 	} {
 		got, msg := parseLine(proxytest.Words(t, line))
@@ -392,7 +392,7 @@ func slowKey(name string, args [][]byte) (r engine.Request, after [][]byte, late
 	if len(args[0]) == 0 || len(args[0]) > 4096 {
 		return fail(reply.ErrKey)
 	}
-	r.Key, r.Cost, r.Buckets = args[0], 1, 1
+	r.Key, r.Cost, r.Param = args[0], 1, 1
 	rest := args[1:]
 	for len(rest) > 0 && (r.N == 0 || integerForm.Match(rest[0])) {
 		if r.N == 8 {
@@ -428,7 +428,7 @@ func slowKey(name string, args [][]byte) (r engine.Request, after [][]byte, late
 		rest = rest[1:]
 		switch o {
 		case "STRICT":
-			r.Strict = true
+			r.Manner = limit.Strict
 			continue
 		case "SHADOW":
 			r.Shadow = true
@@ -466,11 +466,11 @@ func slowKey(name string, args [][]byte) (r engine.Request, after [][]byte, late
 			}
 			r.Shards = int(n)
 		case "BUCKETS":
-			if r.Buckets, ok = between(value, 1, 1000); !ok {
+			if r.Param, ok = between(value, 1, 1000); !ok {
 				return fail(reply.ErrBuckets)
 			}
 			for _, w := range r.Windows[:r.N] {
-				if r.Buckets > w.Length {
+				if r.Param > w.Length {
 					return fail(reply.ErrFine)
 				}
 			}

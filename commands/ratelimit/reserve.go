@@ -44,7 +44,7 @@ func reserve() Command {
 
 func parseReserve(args [][]byte, p *engine.Pipeline) string {
 	r := p.Add()
-	r.Kind, r.Key, r.Buckets, r.Hold = limit.Slide, args[1], 1, new(engine.Hold)
+	r.Kind, r.Key, r.Param, r.Hold = limit.Slide, args[1], 1, new(engine.Hold)
 	if !keyFits(r.Key) {
 		return keyError(r.Key)
 	}

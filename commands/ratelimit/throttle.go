@@ -91,7 +91,7 @@ func parseThrottle(args [][]byte, p *engine.Pipeline) string {
 	}
 	r := p.Add()
 	r.Kind, r.Key, r.Cost = limit.GCRA, p.Name(args[1], false), quantity
-	r.Interval, r.N = interval, 1
+	r.Manner, r.N = interval, 1
 	r.Windows[0] = limit.Window{Limit: burst + 1}
 	return ""
 }

@@ -47,7 +47,7 @@ func TestThrottleErrorsAreThoseOfRedisCell(t *testing.T) {
 
 func TestThrottleParsesIntegersAsRustDoes(t *testing.T) {
 	want := engine.Request{Key: []byte("k"), Spec: limit.Spec{
-		Kind: limit.GCRA, N: 1, Cost: 1, Interval: 2_000_000_000, Windows: [limit.MaxWindows]limit.Window{{Limit: 16}},
+		Kind: limit.GCRA, N: 1, Cost: 1, Manner: 2_000_000_000, Windows: [limit.MaxWindows]limit.Window{{Limit: 16}},
 	}}
 	for _, line := range []string{"CL.THROTTLE k 15 30 60", "cl.throttle k +15 030 60 1"} {
 		got, msg := parseLine(proxytest.Words(t, line))

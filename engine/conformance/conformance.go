@@ -81,7 +81,7 @@ func Kinds(has func(limit.Kind) bool) (kinds []limit.Kind) {
 // Request returns a request of cost 1 with one window, in ms.
 func Request(kind limit.Kind, key string, most, window int64) engine.Request {
 	return engine.Request{Key: []byte(key), Spec: limit.Spec{
-		Kind: kind, N: 1, Windows: [limit.MaxWindows]limit.Window{{Limit: most, Length: window}}, Cost: 1, Buckets: 1,
+		Kind: kind, N: 1, Windows: [limit.MaxWindows]limit.Window{{Limit: most, Length: window}}, Cost: 1, Param: 1,
 	}}
 }
 
@@ -95,7 +95,7 @@ func Slide(key string, most, window, cost int64) engine.Request {
 // Throttle returns a request as CL.THROTTLE makes it; the period is in seconds.
 func Throttle(key string, burst, count, period, quantity int64) engine.Request {
 	r := Request(limit.GCRA, key, burst+1, 0)
-	r.Cost, r.Buckets, r.Interval = quantity, 0, limit.Interval(count, period)
+	r.Cost, r.Param, r.Manner = quantity, 0, limit.Interval(count, period)
 	return r
 }
 

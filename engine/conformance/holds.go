@@ -223,7 +223,7 @@ func (run *randomHold) request(seed uint64) engine.Request {
 	case n < 45:
 		return Reset(key)
 	}
-	r := engine.Request{Key: []byte(key), Spec: limit.Spec{Kind: kind, Buckets: 1, Cost: 1}}
+	r := engine.Request{Key: []byte(key), Spec: limit.Spec{Kind: kind, Param: 1, Cost: 1}}
 	for r.N < 1+run.IntN(2) {
 		w := limit.Window{Limit: among(run, run.limits...), Length: among(run, run.windows...)}
 		if !slices.ContainsFunc(r.Limits(), func(o limit.Window) bool { return o.Length == w.Length }) {
@@ -232,10 +232,10 @@ func (run *randomHold) request(seed uint64) engine.Request {
 		}
 	}
 	if kind == limit.Counter {
-		r.Strict = run.IntN(2) == 0
-		r.Buckets = among[int64](run, 1, 1, 2, 7, 60)
+		r.Manner = run.Int64N(2)
+		r.Param = among[int64](run, 1, 1, 2, 7, 60)
 		for _, w := range r.Limits() {
-			r.Buckets = min(r.Buckets, w.Length)
+			r.Param = min(r.Param, w.Length)
 		}
 	}
 	switch run.IntN(8) {
@@ -254,7 +254,7 @@ func (run *randomHold) request(seed uint64) engine.Request {
 	case n < 70:
 		r.Hold = &engine.Hold{ID: r.Hold.ID, Once: true}
 	case n < 80:
-		r.Kind, r.Strict, r.Buckets, r.N, r.Windows[1] = limit.Concurrency, false, 1, 1, limit.Window{}
+		r.Kind, r.Manner, r.Param, r.N, r.Windows[1] = limit.Concurrency, 0, 1, 1, limit.Window{}
 		r.Windows[0].Length, r.Hold.Release = 0, true
 		r.Cost = min(r.Cost, r.Windows[0].Limit)
 	}
@@ -274,7 +274,7 @@ func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 		run.keys[key] = k
 	}
 	differs := func(want, got any) string {
-		return fmt.Sprintf("%v %v COST %d BUCKETS %d STRICT %v %+v\nmodel  %+v\nengine %+v %v", r.Kind, r.Limits(), r.Cost, r.Buckets, r.Strict, r.Hold, want, got, res.Err)
+		return fmt.Sprintf("%v %v COST %d BUCKETS %d STRICT %v %+v\nmodel  %+v\nengine %+v %v", r.Kind, r.Limits(), r.Cost, r.Param, r.Strict(), r.Hold, want, got, res.Err)
 	}
 	count := func(is bool, yes, no string) {
 		if is {
@@ -319,7 +319,7 @@ func (run *randomHold) compare(r *engine.Request, res *engine.Result) string {
 func counting(states []engine.Inspection) (out []engine.Inspection) {
 	for _, s := range states {
 		if s.Used > 0 || s.Held > 0 {
-			out = append(out, engine.Inspection{Kind: s.Kind, Window: s.Window, Buckets: s.Buckets, Used: s.Used, Held: s.Held, Holds: s.Holds})
+			out = append(out, engine.Inspection{Kind: s.Kind, Window: s.Window, Param: s.Param, Used: s.Used, Held: s.Held, Holds: s.Holds})
 		}
 	}
 	return out

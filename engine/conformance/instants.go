@@ -37,7 +37,7 @@ func RunInstants(t *testing.T, open Instants, random int) {
 		e.Do(&p)
 		for i := range p.Requests {
 			r, compare := &p.Requests[i], run.compare
-			if r.Interval > 0 {
+			if r.Kind.Rated() {
 				compare = run.compareRate
 			}
 			require.Empty(t, compare(r, &p.Results[i]), "-seed %d, step %d, clock base+%d us, %q", seed, step+i, run.us()-Base*1000, r.Key)
@@ -71,7 +71,7 @@ func (run *instants) throttle(seed uint64) engine.Request {
 func (run *instants) compareRate(r *engine.Request, res *engine.Result) string {
 	now, key, most := run.us()*1000, string(r.Key), r.Windows[0].Limit
 	drained := max(run.rates[key], now)
-	after, full := drained+r.Cost*r.Interval, now+most*r.Interval
+	after, full := drained+r.Cost*r.Manner, now+most*r.Manner
 	want := limit.Decision{Allowed: after <= full, Limit: most}
 	switch {
 	case want.Allowed:
@@ -84,10 +84,10 @@ func (run *instants) compareRate(r *engine.Request, res *engine.Result) string {
 		run.seen["rate denied"]++
 		want.RetryAfter = (after - full) / 1_000_000
 	}
-	want.Remaining = max(full-drained, 0) / r.Interval
+	want.Remaining = max(full-drained, 0) / r.Manner
 	want.ResetAfter = (drained - now) / 1_000_000
 	if res.Err != nil || want != res.Decision {
-		return fmt.Sprintf("a unit in %d ns, COST %d\nmodel  %+v\nengine %+v %v", r.Interval, r.Cost, want, res.Decision, res.Err)
+		return fmt.Sprintf("a unit in %d ns, COST %d\nmodel  %+v\nengine %+v %v", r.Manner, r.Cost, want, res.Decision, res.Err)
 	}
 	return ""
 }

@@ -92,7 +92,7 @@ func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 				res := &p.Results[i+j]
 				require.NoError(t, res.Err)
 				got[j] = res.Decision
-				if !exact && p.Requests[i+j].Buckets > 1 && got[j].ResetAfter == want[j].ResetAfter+1 {
+				if !exact && p.Requests[i+j].Param > 1 && got[j].ResetAfter == want[j].ResetAfter+1 {
 					got[j].ResetAfter--
 				}
 				if !exact && !want[j].Allowed && want[j].RetryAfter == 0 {
@@ -120,7 +120,7 @@ func jointRequest(rng *rand.Rand, key string) engine.Request {
 		r.N, r.Windows[1] = 2, limit.Window{Limit: 50, Length: 60_000}
 	}
 	if r.Kind == limit.Counter {
-		r.Buckets, r.Strict = []int64{1, 1, 2, 7, 20}[rng.IntN(5)], rng.IntN(3) == 0
+		r.Param, r.Manner = []int64{1, 1, 2, 7, 20}[rng.IntN(5)], rng.Int64N(3)/2
 	}
 	if rng.IntN(3) == 0 {
 		r.Cost = rng.Int64N(4)

@@ -41,7 +41,7 @@ type admission struct {
 
 func newModel() *model { return &model{keys: map[string]*modelKey{}} }
 
-func idOf(r *engine.Request, w limit.Window) modelID { return modelID{r.Kind, w.Length, r.Buckets} }
+func idOf(r *engine.Request, w limit.Window) modelID { return modelID{r.Kind, w.Length, r.Param} }
 
 // now is the later of the clock and the key's newest admission.
 func (m *model) now(key string, clock int64) int64 {
@@ -55,7 +55,7 @@ func (m *model) now(key string, clock int64) int64 {
 func (m *model) used(r *engine.Request, w limit.Window, now int64) int64 {
 	if k := m.keys[string(r.Key)]; k != nil {
 		if s := k.states[idOf(r, w)]; s != nil {
-			return s.used(now, r.Strict)
+			return s.used(now, r.Strict())
 		}
 	}
 	return 0
@@ -237,7 +237,7 @@ func (m *model) inspect(key string, clock int64) []engine.Inspection {
 		}
 		used, second := s.used(now, false), now/1000
 		rate := s.calls[second] + int64(math.Floor(float64(s.calls[second-1])*float64(1000-now%1000)/1000))
-		out = append(out, engine.Inspection{Kind: s.kind, Window: s.window, Buckets: s.buckets, Used: used,
+		out = append(out, engine.Inspection{Kind: s.kind, Window: s.window, Param: s.buckets, Used: used,
 			Limit: s.limit, Remaining: max(s.limit-used, 0), Rate: rate})
 	}
 	return out

@@ -152,17 +152,17 @@ func parse(t *testing.T, prefix string, words []string) engine.Request {
 	}
 	named := Kinds(func(k limit.Kind) bool { return k.String() == words[0] })
 	require.Len(t, named, 1, words[0])
-	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Kind: named[0], Cost: cost, Buckets: 1}}
+	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Kind: named[0], Cost: cost, Param: 1}}
 	for words = words[2:]; len(words) > 0; {
 		switch words[0] {
 		case "STRICT":
-			r.Strict = true
+			r.Manner = limit.Strict
 			words = words[1:]
 			continue
 		case "COST":
 			r.Cost = number(t, words[1])
 		case "BUCKETS":
-			r.Buckets = number(t, words[1])
+			r.Param = number(t, words[1])
 		case "ID", "ONCE":
 			hold.ID, hold.Once = engine.DigestOf([]byte(words[1])), words[0] == "ONCE"
 			r.Hold = hold
@@ -207,7 +207,7 @@ func spoken(t *testing.T, r *engine.Request, res *engine.Result) string {
 		}
 		var out []string
 		for _, s := range sorted(res.States) {
-			text := fmt.Sprint(s.Kind, s.Window, s.Buckets, s.Used, s.Limit, s.Remaining)
+			text := fmt.Sprint(s.Kind, s.Window, s.Param, s.Used, s.Limit, s.Remaining)
 			if s.Holds > 0 {
 				text += fmt.Sprint(" +", s.Held, " ", s.Holds)
 				if s.Lapsed > 0 {

@@ -17,7 +17,7 @@ func TestLinesSayWhatWasDecided(t *testing.T) {
 	two.N, two.Windows[1], two.Window, two.Limit = 2, limit.Window{Limit: 900, Length: 60_000}, 1, 900
 	two.Cost, two.Remaining, two.RetryAfter = 7, 3, 1234
 	throttle := slide("k")
-	throttle.Kind, throttle.Interval, throttle.Windows[0].Length = limit.GCRA, 2_000_000_000, 0
+	throttle.Kind, throttle.Manner, throttle.Windows[0].Length = limit.GCRA, 2_000_000_000, 0
 	remembered := slide("<k>&")
 	remembered.Remembered = true
 	trial := slide("k\xffs")

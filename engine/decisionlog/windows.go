@@ -99,8 +99,5 @@ func (w *windows) hash(req *engine.Request, res *engine.Result, span time.Durati
 // time in which as much as the limit drains. Leases of RL.ACQUIRE have none.
 func length(req *engine.Request, res *engine.Result) time.Duration {
 	w := &req.Windows[res.Window]
-	if req.Interval > 0 {
-		return time.Duration(req.Interval * w.Limit)
-	}
-	return time.Duration(w.Length) * time.Millisecond
+	return req.Span(*w)
 }

@@ -66,8 +66,8 @@ func TestOtherRequestsAreNotAnswered(t *testing.T) {
 		{"one more window", func(r *engine.Request) { r.N, r.Windows[1] = 2, limit.Window{Limit: 9, Length: 9} }, true},
 		{"another command", func(r *engine.Request) { r.Kind = limit.Fixed }, false},
 		{"a rate", func(r *engine.Request) { *r = conformance.Throttle("k", 4, 1, 60, 2) }, false},
-		{"more sub-windows", func(r *engine.Request) { r.Buckets = 2 }, false},
-		{"STRICT", func(r *engine.Request) { r.Strict = true }, true},
+		{"more sub-windows", func(r *engine.Request) { r.Param = 2 }, false},
+		{"STRICT", func(r *engine.Request) { r.Manner = limit.Strict }, true},
 		{"an id", func(r *engine.Request) { r.Hold = &engine.Hold{} }, false},
 		{"a reset", func(r *engine.Request) { *r = conformance.Reset("k") }, false}, // see Forget
 		{"an inspection", func(r *engine.Request) { *r = conformance.Inspect("k") }, true},

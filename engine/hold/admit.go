@@ -113,12 +113,12 @@ func (b *Book) addHold(now int64, r *engine.Request) *holdRecord {
 	h := &holdRecord{
 		at: Deadline(now, r.Hold.TTL, b.crowded(&r.Spec)), units: r.Cost, ttl: r.Hold.TTL,
 		release: r.Hold.Release || r.Kind != limit.Slide, // only RL.SLIDE can charge units as of a past deadline
-		kind:    r.Kind, buckets: r.Buckets, windows: slices.Clone(r.Limits()),
+		kind:    r.Kind, buckets: r.Param, windows: slices.Clone(r.Limits()),
 	}
 	for _, w := range h.windows {
 		to := b.findWindow(&r.Spec, w.Length)
 		if to == nil {
-			to = &heldWindow{kind: r.Kind, length: w.Length, buckets: r.Buckets}
+			to = &heldWindow{kind: r.Kind, length: w.Length, buckets: r.Param}
 			b.windows = append(b.windows, to)
 		}
 		to.Add(now, w.Limit, h.at, h.units, h.release)

@@ -14,7 +14,7 @@ func TestExpiredIDsMakeRoom(t *testing.T) {
 	k := &subject{mutant: sound()}
 	ask := func(clock int64, id string, length int64, hold engine.Hold) error {
 		hold.ID = engine.DigestOf([]byte(id))
-		r := engine.Request{Spec: limit.Spec{Kind: limit.Slide, N: 1, Cost: 1, Buckets: 1}, Hold: &hold}
+		r := engine.Request{Spec: limit.Spec{Kind: limit.Slide, N: 1, Cost: 1, Param: 1}, Hold: &hold}
 		r.Windows[0] = limit.Window{Limit: limit.MaxLimit, Length: length}
 		_, err := k.decide(clock, &r)
 		return err

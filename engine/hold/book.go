@@ -109,7 +109,7 @@ func (b *Book) Complete(st States, clock, now int64, s *limit.Spec, charged int6
 // now. It returns the most holds that lapsed in one window: a hold is in each of its windows.
 func (b *Book) Lapse(st States, now int64) (holds int64) {
 	for _, w := range b.windows {
-		s := limit.Spec{Kind: w.kind, N: 1, Buckets: w.buckets}
+		s := limit.Spec{Kind: w.kind, N: 1, Param: w.buckets}
 		under := limit.Window{Limit: w.limit, Length: w.length}
 		holds = max(holds, w.Lapse(now, func(at, units int64) {
 			s.Cost = units
@@ -136,7 +136,7 @@ func (b *Book) Forget(now int64, most int) bool { return b.ids.forget(now, most)
 // Windows calls yield for each window with holds, including those that have lapsed and were not removed.
 func (b *Book) Windows(st States, yield func(s *limit.Spec, w Window)) {
 	for _, held := range b.windows {
-		s := limit.Spec{Kind: held.kind, Buckets: held.buckets}
+		s := limit.Spec{Kind: held.kind, Param: held.buckets}
 		w := limit.Window{Limit: held.limit, Length: held.length}
 		yield(&s, Window{Window: w, State: st.Find(&s, w.Length), Cells: &held.Cells})
 	}
@@ -148,7 +148,7 @@ func (b *Book) Live(clock int64, yield func(s limit.Spec)) {
 		w := limit.Window{Limit: held.limit, Length: held.length}
 		view := Window{Window: w, Cells: &held.Cells}
 		if view.Until() >= clock {
-			yield(limit.Spec{Kind: held.kind, N: 1, Buckets: held.buckets, Windows: [limit.MaxWindows]limit.Window{w}})
+			yield(limit.Spec{Kind: held.kind, N: 1, Param: held.buckets, Windows: [limit.MaxWindows]limit.Window{w}})
 		}
 	}
 }
@@ -173,7 +173,7 @@ func (b *Book) crowded(s *limit.Spec) bool {
 // findWindow returns the window of s of that length if it has holds, else nil.
 func (b *Book) findWindow(s *limit.Spec, length int64) *heldWindow {
 	for _, w := range b.windows {
-		if w.kind == s.Kind && w.length == length && w.buckets == s.Buckets {
+		if w.kind == s.Kind && w.length == length && w.buckets == s.Param {
 			return w
 		}
 	}

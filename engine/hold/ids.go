@@ -49,7 +49,7 @@ type holdRecord struct {
 
 // spec returns a spec of the windows of a hold, without cost.
 func (h *holdRecord) spec() limit.Spec {
-	s := limit.Spec{Kind: h.kind, Buckets: h.buckets, N: len(h.windows)}
+	s := limit.Spec{Kind: h.kind, Param: h.buckets, N: len(h.windows)}
 	copy(s.Windows[:], h.windows)
 	return s
 }

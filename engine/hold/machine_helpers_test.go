@@ -206,7 +206,7 @@ func (m *machine) step() string {
 }
 
 func (m *machine) request(kind limit.Kind) engine.Request {
-	r := engine.Request{Spec: limit.Spec{Kind: kind, Buckets: 1, Cost: 1}}
+	r := engine.Request{Spec: limit.Spec{Kind: kind, Param: 1, Cost: 1}}
 	for r.N < 1+m.IntN(2) {
 		w := limit.Window{Limit: pick(m.Rand, m.limits...), Length: pick(m.Rand, m.windows...)}
 		if !slices.ContainsFunc(r.Limits(), func(o limit.Window) bool { return o.Length == w.Length }) {
@@ -215,7 +215,7 @@ func (m *machine) request(kind limit.Kind) engine.Request {
 		}
 	}
 	if kind == limit.Counter {
-		r.Buckets, r.Strict = pick[int64](m.Rand, 1, min(3, shortest(&r.Spec))), m.IntN(2) == 0
+		r.Param, r.Manner = pick[int64](m.Rand, 1, min(3, shortest(&r.Spec))), m.Int64N(2)
 	}
 	switch m.IntN(6) {
 	case 0:
@@ -348,11 +348,11 @@ func (m *machine) inspect() string {
 	m.key.book.Windows(m.key, func(s *limit.Spec, w Window) {
 		if units, holds := w.Cells.Held(now); holds > 0 {
 			r := w.Read(now, s)
-			got[fmt.Sprint(s.Kind, w.Length, s.Buckets)] = fmt.Sprint(units, holds, r.Used)
+			got[fmt.Sprint(s.Kind, w.Length, s.Param)] = fmt.Sprint(units, holds, r.Used)
 		}
 	})
 	for _, s := range m.model.Inspect(m.clock) {
-		id := fmt.Sprint(s.Kind, s.Window, s.Buckets)
+		id := fmt.Sprint(s.Kind, s.Window, s.Param)
 		if want := fmt.Sprint(s.Held, s.Holds, s.Used+s.Held); s.Holds > 0 && got[id] != want {
 			return fmt.Sprintf("%s: the model holds %s, the key %s", id, want, got[id])
 		}

@@ -141,7 +141,7 @@ func TestResetAfterIsThatOfCharges(t *testing.T) {
 					w.clock += at
 					r := conformance.Request(kind, "a", 100, length)
 					if kind == limit.Counter {
-						r.Buckets = buckets
+						r.Param = buckets
 					}
 					for range 3 {
 						alone := r

@@ -8,6 +8,24 @@ package limit
 // previous one (Cloudflare, "How we built rate limiting capable of scaling to
 // millions of domains", 2017).
 
+// Counter is the kind of RL.COUNTER. Its Param is the number of sub-windows per window.
+const Counter Kind = 2
+
+// Strict is the Manner of a request that counts the oldest sub-window in full.
+const Strict = 1
+
+// MaxBuckets is the most sub-windows per window.
+const MaxBuckets = 1000
+
+var _ = register(Counter, algorithm{
+	name: "RL.COUNTER", additive: true, peek: 1,
+	fresh: counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
+	newest: counterNewest, forgotten: counterForgotten, redated: counterRedated,
+})
+
+// Strict reports whether the request counts the oldest sub-window in full.
+func (s *Spec) Strict() bool { return s.Kind == Counter && s.Manner == Strict }
+
 func counterFresh(s *State) {
 	if s.buckets > 1 { // with one, past is the one cell
 		cells := make([]int64, s.buckets)
@@ -18,7 +36,7 @@ func counterFresh(s *State) {
 func counterUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
 	k := s.sub(now)
 	oldest, rest := s.divide(k)
-	return usedAt(now, k, int64(s.buckets), s.window, oldest, rest, spec.Strict), 0
+	return usedAt(now, k, int64(s.buckets), s.window, oldest, rest, spec.Strict()), 0
 }
 
 func counterCharge(s *State, now int64, _ Window, units int64, _ int) {
@@ -48,7 +66,7 @@ func counterRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
 	oldest, rest := s.divide(k)
 	for {
 		if rest <= most {
-			if t := lighter(oldest, most-rest, k, n, s.window, now+1, spec.Strict); t < subStart(k+1, n, s.window) {
+			if t := lighter(oldest, most-rest, k, n, s.window, now+1, spec.Strict()); t < subStart(k+1, n, s.window) {
 				return t
 			}
 		}
@@ -66,14 +84,14 @@ func counterUntil(s *State) int64 {
 // In counterForgotten, older sub-windows are forgotten before the newest, which is forgotten
 // when it has become the oldest and its weight is 0.
 func counterForgotten(s *Spec, w Window, clock int64, u Usage, newest int64) int64 {
-	n := s.Buckets
+	n := s.Param
 	k := subIndex(clock+u.Last, n, w.Length) + n
-	return lighter(newest, 0, k, n, w.Length, 0, s.Strict) - clock
+	return lighter(newest, 0, k, n, w.Length, 0, s.Strict()) - clock
 }
 
 func counterRedated(s *Spec, w Window, clock, last, reset int64) int64 {
-	later := subIndex(last, s.Buckets, w.Length) - subIndex(clock, s.Buckets, w.Length)
-	return max(reset-later*w.Length/s.Buckets, 1)
+	later := subIndex(last, s.Param, w.Length) - subIndex(clock, s.Param, w.Length)
+	return max(reset-later*w.Length/s.Param, 1)
 }
 
 // units returns the count of sub-window k.

@@ -31,7 +31,9 @@ func TestCounterWeighsThePreviousWindow(t *testing.T) {
 func TestCounterAtABoundary(t *testing.T) {
 	for _, strict := range []bool{false, true} {
 		s, k := spec(Counter, 50, 10_000), key{}
-		s.Strict = strict
+		if strict {
+			s.Manner = Strict
+		}
 		admitted := 0
 		for range 100 {
 			if k.one(s, 9000).Allowed {
@@ -56,7 +58,7 @@ func TestCounterAtABoundary(t *testing.T) {
 // With n buckets only the oldest of n+1 counters is weighed.
 func TestCounterBuckets(t *testing.T) {
 	s, k := spec(Counter, 100, 1000), key{}
-	s.Buckets = 10
+	s.Param = 10
 	for ms := int64(0); ms < 1000; ms += 100 {
 		require.True(t, k.one(s, ms).Allowed)
 	}

@@ -3,6 +3,15 @@ package limit
 // The fixed window of RL.FIXED: one count per window. Windows start at multiples of
 // their length since the epoch. The count is a State's newest.
 
+// Fixed is the kind of RL.FIXED.
+const Fixed Kind = 3
+
+var _ = register(Fixed, algorithm{
+	name: "RL.FIXED", additive: true, peek: 1,
+	fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
+	newest: fixedNewest, forgotten: fixedForgotten, redated: fixedRedated,
+})
+
 func fixedFresh(*State) {}
 
 func fixedUsage(s *State, now int64, _ *Spec) (used int64, edge int) {

@@ -14,6 +14,15 @@ import "math"
 // whole seconds. RetryAfter is -1 when the cost exceeds the limit, because then waiting
 // never helps; it may be 0 in a denial that lasts less than 1 ms.
 
+// GCRA is the kind of CL.THROTTLE. Its Manner is the ns between units.
+const GCRA Kind = 4
+
+var _ = register(GCRA, algorithm{
+	name: "CL.THROTTLE", rate: true,
+	fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
+	answer: gcraAnswer,
+})
+
 // MaxDrain is the longest time, in ns, in which the units of a limit may drain: 146 years.
 // An engine then stores when they have drained without overflow, until the year 2116.
 const MaxDrain = 1 << 62
@@ -32,7 +41,7 @@ func (st *State) draining(now int64) int64 { return max(st.newest-now, 0) }
 // gcraUsage counts the units that have not drained, a fraction of one as a whole.
 func gcraUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
 	left := s.draining(now)
-	return left/spec.Interval + min(left%spec.Interval, 1), 0
+	return left/spec.Manner + min(left%spec.Manner, 1), 0
 }
 
 func gcraCharge(s *State, now int64, _ Window, units int64, _ int) {
@@ -40,7 +49,7 @@ func gcraCharge(s *State, now int64, _ Window, units int64, _ int) {
 }
 
 func gcraRoom(s *State, _, most int64, spec *Spec, _ int) int64 {
-	at := s.newest - most*spec.Interval // ns since the epoch
+	at := s.newest - most*spec.Manner // ns since the epoch
 	return at/nsPerMs + min(max(at%nsPerMs, 0), 1)
 }
 
@@ -48,7 +57,7 @@ func gcraUntil(s *State) int64 { return (s.newest - 1) / nsPerMs }
 
 func gcraAnswer(s *Spec, u Usage, granted, j int64) Decision {
 	limit := s.Windows[0].Limit
-	tolerance, increment := s.Interval*limit, s.Interval*s.Cost
+	tolerance, increment := s.Manner*limit, s.Manner*s.Cost
 	left := max(u.Last*nsPerMs+u.Newest, 0) + min(j+1, granted)*increment
 	d := Decision{Allowed: j < granted, Limit: limit}
 	switch {
@@ -58,7 +67,7 @@ func gcraAnswer(s *Spec, u Usage, granted, j int64) Decision {
 	default:
 		d.RetryAfter = max(increment-(tolerance-left), 0) / nsPerMs
 	}
-	d.Remaining = max(tolerance-left, 0) / s.Interval
+	d.Remaining = max(tolerance-left, 0) / s.Manner
 	d.ResetAfter = left / nsPerMs
 	return d
 }

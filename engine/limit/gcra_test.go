@@ -39,7 +39,7 @@ func TestGCRAWithinAMillisecond(t *testing.T) {
 					admitted++
 				}
 			}
-			most := burst + (us-1)*1000/s.Interval + 1
+			most := burst + (us-1)*1000/s.Manner + 1
 			require.LessOrEqual(t, admitted, most, "%d a second", count)
 			require.GreaterOrEqual(t, admitted, most-most/250, "%d a second: a request comes up to 1 us late", count)
 		}
@@ -53,7 +53,7 @@ func TestGCRARemaining(t *testing.T) {
 		for left := int64(6000); left >= 0; left-- {
 			require.Equal(t, left, k.one(s, 0).Remaining, "%d a second", count)
 		}
-		denied := Decision{Limit: 6001, RetryAfter: s.Interval / nsPerMs, ResetAfter: 6001 * s.Interval / nsPerMs}
+		denied := Decision{Limit: 6001, RetryAfter: s.Manner / nsPerMs, ResetAfter: 6001 * s.Manner / nsPerMs}
 		require.Equal(t, denied, k.one(s, 0))
 	}
 }

@@ -6,12 +6,12 @@ const testBase = 4102444800000
 
 // spec returns a spec of cost 1 with one window.
 func spec(kind Kind, most, length int64) *Spec {
-	return &Spec{Kind: kind, N: 1, Cost: 1, Buckets: 1, Windows: [MaxWindows]Window{{Limit: most, Length: length}}}
+	return &Spec{Kind: kind, N: 1, Cost: 1, Param: 1, Windows: [MaxWindows]Window{{Limit: most, Length: length}}}
 }
 
 // rate returns a spec as CL.THROTTLE makes it.
 func rate(burst, count, period, quantity int64) *Spec {
-	return &Spec{Kind: GCRA, N: 1, Cost: quantity, Interval: Interval(count, period), Windows: [MaxWindows]Window{{Limit: burst + 1}}}
+	return &Spec{Kind: GCRA, N: 1, Cost: quantity, Manner: Interval(count, period), Windows: [MaxWindows]Window{{Limit: burst + 1}}}
 }
 
 // key is one state, used as an engine uses it: for n equal requests together.

@@ -4,18 +4,17 @@
 // whole milliseconds since the epoch unless a name says otherwise, and in ns for a rate.
 //
 // A Spec says what a request asks for. A State has what one key has counted for one
-// window. An algorithm is five operations on a State, and algorithms.go names them
-// in one table; CONTRIBUTING.md says what a new one needs. The embedded engine
+// window. An algorithm is five operations on a State, and each has a file with its row; CONTRIBUTING.md says what a new one needs. The embedded engine
 // keeps States in memory; a Redis node keeps the same thing in a stored record, and
 // lua/ has the same operations, except fresh: the fields of a new state are 0 there.
 // Both hand over a Usage per window, and Decide turns that into the answer, so that
 // the two cannot differ.
 //
 // Most algorithms count units in windows. One with a rate lets them drain at a
-// constant interval instead: its Spec has an Interval, and a window without a length. Slots
+// constant interval instead: its Spec has that as its Manner, and a window without a length. Slots
 // have no State: only held units count (package hold).
 //
-// Reading order: limit.go (this file), algorithms.go, state.go, calls.go, one of the algorithms,
+// Reading order: limit.go (this file), kinds.go, state.go, calls.go, one of the algorithms,
 // and decide.go.
 package limit
 
@@ -27,7 +26,6 @@ const (
 	MaxLimit   = 1_000_000_000_000      // most cost per window
 	MaxWindow  = 366 * 24 * 3600 * 1000 // ms
 	MaxWindows = 8                      // windows in one request
-	MaxBuckets = 1000                   // sub-windows per window
 )
 
 // Window is one limit over one length of time.
@@ -39,13 +37,12 @@ type Window struct {
 // Spec is what a request asks of a key: everything that decides, except for the key
 // itself. Requests with equal specs for one key may be answered together.
 type Spec struct {
-	Kind     Kind
-	Strict   bool // count the oldest sub-window in full, for Counter
-	N        int  // windows in use, 1 to MaxWindows
-	Cost     int64
-	Buckets  int64 // sub-windows per window, for Counter; 1 for other windows, 0 for a rate
-	Interval int64 // ns between units, for an algorithm with a rate; 0 otherwise
-	Windows  [MaxWindows]Window
+	Kind    Kind
+	N       int // windows in use, 1 to MaxWindows
+	Cost    int64
+	Param   int64 // the algorithm's parameter that names the state, with the kind and the window: see its file
+	Manner  int64 // how this request counts what a state has, which does not name the state: see the algorithm's file
+	Windows [MaxWindows]Window
 }
 
 // Limits returns the windows in use, in the order given.
@@ -53,7 +50,7 @@ func (s *Spec) Limits() []Window { return s.Windows[:s.N] }
 
 // SharesState reports whether both specs count in the same state, so that units charged for one of them count for the other.
 func (s *Spec) SharesState(o *Spec) bool {
-	if s.Kind != o.Kind || s.Buckets != o.Buckets {
+	if s.Kind != o.Kind || s.Param != o.Param {
 		return false
 	}
 	for _, w := range s.Limits() {

@@ -14,7 +14,7 @@ func TestKindsKeepTheirNumbersAndNames(t *testing.T) {
 		require.Equal(t, name, n.String())
 		require.Equal(t, n <= Fixed, n.Additive(), name)
 	}
-	for _, n := range []Kind{0, 5, 6, 7, Kind(Kinds), 255} {
+	for _, n := range []Kind{0, 5, 6, 7, 9, Kinds, 255} {
 		require.False(t, n.Known(), "%d", n)
 		require.Equal(t, "unknown", n.String())
 	}

@@ -27,6 +27,15 @@ type slideLog struct {
 	small [3]entry // the first ring, so that a short log is one allocation
 }
 
+// Slide is the kind of RL.SLIDE.
+const Slide Kind = 1
+
+var _ = register(Slide, algorithm{
+	name: "RL.SLIDE", additive: true, peek: 1,
+	fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
+	newest: slideNewest, forgotten: slideForgotten, redated: slideRedated,
+})
+
 const (
 	logBytes   = int64(unsafe.Sizeof(slideLog{}))
 	entryBytes = int64(unsafe.Sizeof(entry{}))

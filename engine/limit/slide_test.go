@@ -45,7 +45,7 @@ func TestSlideCountsAtTheEpoch(t *testing.T) {
 // Rings grow and shrink with the number of entries that count.
 func TestLogLength(t *testing.T) {
 	w := Window{Limit: MaxLimit, Length: MaxWindow}
-	spec := Spec{Kind: Slide, N: 1, Cost: 1, Buckets: 1, Windows: [MaxWindows]Window{w}}
+	spec := Spec{Kind: Slide, N: 1, Cost: 1, Param: 1, Windows: [MaxWindows]Window{w}}
 	var s State
 	s.Init(&spec, w)
 	now := int64(testBase)

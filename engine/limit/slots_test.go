@@ -7,7 +7,7 @@ import (
 )
 
 func TestSlotsAnswer(t *testing.T) {
-	s := Spec{Kind: Concurrency, N: 1, Cost: 2, Buckets: 1, Windows: [MaxWindows]Window{{Limit: 5}}}
+	s := Spec{Kind: Concurrency, N: 1, Cost: 2, Param: 1, Windows: [MaxWindows]Window{{Limit: 5}}}
 	for _, c := range []struct {
 		what    string
 		used    Usage

@@ -1,5 +1,7 @@
 package limit
 
+import "time"
+
 // State has what a key has counted for one algorithm, window and number of buckets.
 type State struct {
 	Limit int64 // as last charged
@@ -23,7 +25,7 @@ const nsPerMs = 1_000_000
 
 // Init makes st a state that has counted nothing, for one window of a spec.
 func (st *State) Init(s *Spec, w Window) {
-	*st = State{window: w.Length, buckets: uint16(s.Buckets), kind: s.Kind}
+	*st = State{window: w.Length, buckets: uint16(s.Param), kind: s.Kind}
 	algorithms[s.Kind].fresh(st)
 }
 
@@ -32,22 +34,30 @@ func (s *Spec) FreshBytes() int64 {
 	switch {
 	case s.Kind == Slide:
 		return logBytes
-	case s.Buckets > 1:
-		return cellBytes(s.Buckets)
+	case s.Param > 1:
+		return cellBytes(s.Param)
 	}
 	return 0
 }
 
 // Is reports whether the state is that of s for a window of that length.
 func (st *State) Is(s *Spec, length int64) bool {
-	return st.kind == s.Kind && st.window == length && st.buckets == uint16(s.Buckets)
+	return st.kind == s.Kind && st.window == length && st.buckets == uint16(s.Param)
 }
 
 // Kind returns the state's algorithm.
 func (st *State) Kind() Kind { return st.kind }
 
-// Buckets returns the number of sub-windows per window.
-func (st *State) Buckets() int64 { return int64(st.buckets) }
+// Param returns the parameter that names the state.
+func (st *State) Param() int64 { return int64(st.buckets) }
+
+// Span returns the length of a window of the spec. For a rate it is the time in which a full use drains; slots have none.
+func (s *Spec) Span(w Window) time.Duration {
+	if s.Kind.Rated() {
+		return time.Duration(s.Manner * w.Limit)
+	}
+	return time.Duration(w.Length) * time.Millisecond
+}
 
 // Window returns the length of the window in ms. For a rate it is the time in which a
 // full use drains.
@@ -73,9 +83,9 @@ func (st *State) Read(now int64, s *Spec) Reading {
 
 // Spec returns a spec without windows and cost, by which the state can be read.
 func (st *State) Spec() Spec {
-	s := Spec{Kind: st.kind, Buckets: int64(st.buckets)}
+	s := Spec{Kind: st.kind, Param: int64(st.buckets)}
 	if st.window == 0 { // a rate
-		s.Interval = st.past
+		s.Manner = st.past
 	}
 	return s
 }
@@ -84,8 +94,8 @@ func (st *State) Spec() Spec {
 // r is what was read at now.
 func (st *State) Charge(now int64, s *Spec, w Window, requests int64, r Reading) {
 	ms := now
-	if s.Interval > 0 {
-		st.past, ms = s.Interval, now/nsPerMs
+	if st.kind.Rated() {
+		st.past, ms = s.Manner, now/nsPerMs
 	}
 	algorithms[st.kind].charge(st, now, w, requests*s.Cost, r.edge)
 	st.Count(ms, requests)

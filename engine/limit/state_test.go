@@ -14,10 +14,10 @@ func TestStateIsNamedByKindWindowAndBuckets(t *testing.T) {
 	require.False(t, st.Is(s, 1001))
 	require.False(t, st.Is(spec(Fixed, 5, 1000), 1000))
 	other := *s
-	other.Buckets = 2
+	other.Param = 2
 	require.False(t, st.Is(&other, 1000))
 	other = *s
-	other.Strict, other.Cost = true, 7
+	other.Manner, other.Cost = Strict, 7
 	require.True(t, st.Is(&other, 1000), "how it is asked does not matter")
 }
 

@@ -20,12 +20,12 @@ var kinds = []struct {
 	{"counter", func(k string, most int64) engine.Request { return conformance.Request(limit.Counter, k, most, 60_000) }},
 	{"buckets=60", func(k string, most int64) engine.Request {
 		r := conformance.Request(limit.Counter, k, most, 60_000)
-		r.Buckets = 60
+		r.Param = 60
 		return r
 	}},
 	{"buckets=1000", func(k string, most int64) engine.Request {
 		r := conformance.Request(limit.Counter, k, most, 60_000)
-		r.Buckets = 1000
+		r.Param = 1000
 		return r
 	}},
 	{"fixed", func(k string, most int64) engine.Request { return conformance.Request(limit.Fixed, k, most, 60_000) }},

@@ -52,7 +52,7 @@ func (e *Engine) ask(
 	defer h.mu.Unlock()
 	t := target{clock: clock, now: r.Now(clock, ns, clock), key: h.keys[string(r.Key)]}
 	if t.key != nil {
-		if t.key.book && r.Interval == 0 { // units of a rate are never held
+		if t.key.book && !r.Kind.Rated() { // units of a rate are never held
 			return e.askHeld(h, clock, r, us)
 		}
 		t.now = r.Now(clock, ns, t.key.newest())

@@ -38,7 +38,7 @@ func TestThrottleBound(t *testing.T) {
 			var units int64
 			for _, c := range all[i:] {
 				units += c.units
-				if (units-rate.Windows[0].Limit)*rate.Interval > (c.at-all[i].at)*1_000_000 {
+				if (units-rate.Windows[0].Limit)*rate.Manner > (c.at-all[i].at)*1_000_000 {
 					t.Fatalf("%+v admitted %d units in %d ms", rate.Spec, units, c.at-all[i].at)
 				}
 			}

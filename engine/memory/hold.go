@@ -217,14 +217,14 @@ func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.Inspect
 		units, holds := w.Cells.Held(now)
 		used := w.Read(now, s).Used - units
 		i := 0
-		for i < len(out) && (out[i].Kind != s.Kind || out[i].Window != w.Length || out[i].Buckets != s.Buckets) {
+		for i < len(out) && (out[i].Kind != s.Kind || out[i].Window != w.Length || out[i].Param != s.Param) {
 			i++
 		}
 		if i == len(out) { // nothing that was charged matters any more
 			if units == 0 && used == 0 {
 				return
 			}
-			out = append(out, engine.Inspection{Kind: s.Kind, Window: w.Length, Buckets: s.Buckets, Node: nodeName, TTL: ttl})
+			out = append(out, engine.Inspection{Kind: s.Kind, Window: w.Length, Param: s.Param, Node: nodeName, TTL: ttl})
 			w.State = nil
 		}
 		o, charged := &out[i], w.Calls(now)

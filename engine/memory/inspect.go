@@ -30,7 +30,7 @@ func (h *stripe) describe(k *record, clock int64) []engine.Inspection {
 		spec := s.Spec()
 		used := s.Read(spec.Now(now, 0, now), &spec).Used
 		out = append(out, engine.Inspection{
-			Kind: s.Kind(), Window: s.Window(), Buckets: s.Buckets(),
+			Kind: s.Kind(), Window: s.Window(), Param: s.Param(),
 			Used: used, Limit: s.Limit, Remaining: max(s.Limit-used, 0),
 			Node: nodeName, TTL: ttl, Rate: s.Rate(now),
 		})

@@ -84,7 +84,7 @@ func TestResetGivesMemoryBack(t *testing.T) {
 		key := fmt.Sprint("k", rng.IntN(300))
 		r := conformance.Request(limit.Kind(1+rng.IntN(3)), key, 1000, 1000<<rng.IntN(4))
 		if r.Kind == limit.Counter {
-			r.Buckets = 1 + rng.Int64N(5)
+			r.Param = 1 + rng.Int64N(5)
 		}
 		conformance.Ask(e, r)
 		*clock += rng.Int64N(3)
@@ -211,7 +211,7 @@ func TestMemoryAccount(t *testing.T) {
 		{"fixed", 100_000, 1, 200, func(k string) engine.Request { return conformance.Request(limit.Fixed, k, 10, 60_000) }},
 		{"buckets", 20_000, 1, 750, func(k string) engine.Request {
 			r := conformance.Request(limit.Counter, k, 10, 60_000)
-			r.Buckets = 60
+			r.Param = 60
 			return r
 		}},
 		{"slide", 100_000, 1, 320, func(k string) engine.Request { return conformance.Request(limit.Slide, k, 10, 60_000) }},

@@ -26,7 +26,7 @@ func randomRequest(rng *rand.Rand, shards int) engine.Request {
 	r := conformance.Request(limit.Kind(1+rng.IntN(3)), key, 1+rng.Int64N(100), 1+rng.Int64N(60_000))
 	r.Cost, r.Shards = rng.Int64N(min(3, r.Windows[0].Limit)), shards
 	if r.Kind == limit.Counter {
-		r.Buckets, r.Strict = 1+rng.Int64N(min(20, r.Windows[0].Length)), rng.IntN(2) == 0
+		r.Param, r.Manner = 1+rng.Int64N(min(20, r.Windows[0].Length)), rng.Int64N(2)
 	}
 	id := fmt.Sprint("id", rng.IntN(4))
 	switch rng.IntN(18) {
@@ -121,7 +121,7 @@ func babbleAt(t *testing.T, bytes []byte, kinds ...func(b *babble, args []string
 				for key, kind := range rng.Perm(3) { // a multi-key request
 					r := p.Add()
 					*r = conformance.Request(limit.Kind(1+kind), fmt.Sprint("k", key), 1+rng.Int64N(100), 1+rng.Int64N(60_000))
-					r.Buckets = 1 // an exact log has one, too
+					r.Param = 1 // an exact log has one, too
 					if r.KeyNumber = uint8(key + 1); key == 0 {
 						r.MoreKeys = 2
 					}

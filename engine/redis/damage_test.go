@@ -170,7 +170,7 @@ func (a *attacked) samples(t testing.TB) (all []sample) {
 	}
 	windows := func(kind limit.Kind, buckets int64, ws ...limit.Window) engine.Request {
 		r := conformance.Request(kind, "", 0, 0)
-		r.N, r.Buckets = copy(r.Windows[:], ws), buckets
+		r.N, r.Param = copy(r.Windows[:], ws), buckets
 		return r
 	}
 	minute, hour := limit.Window{Limit: 1000, Length: 60_000}, limit.Window{Limit: 5000, Length: 3_600_000}
@@ -304,8 +304,8 @@ func (a *attacked) impossible(t *testing.T, store func()) {
 		requests = append(requests, r)
 	}
 	r := conformance.Request(limit.Counter, "k", 10, 60_000)
-	for r.Buckets = range int64(1001) {
-		if r.Buckets == 10 || r.Buckets == 1000 {
+	for r.Param = range int64(1001) {
+		if r.Param == 10 || r.Param == 1000 {
 			requests = append(requests, r)
 		}
 	}

@@ -43,7 +43,7 @@ func TestRememberedDenialIsTheNodes(t *testing.T) {
 	for _, kind := range conformance.Kinds(limit.Kind.Windowed) {
 		r := conformance.Request(kind, kind.String(), 20, 700)
 		if kind == limit.Counter {
-			r.Buckets = 7
+			r.Param = 7
 		}
 		for range 4000 {
 			asked := r

@@ -84,8 +84,8 @@ func claims() (all []claim) {
 			r := conformance.Throttle("", burst, count, 1, 1)
 			all = append(all, claim{
 				name: fmt.Sprintf("CL.THROTTLE %d %d 1", burst, count), request: func() engine.Request { return r },
-				depth: int(1 + min(count/1000, 31)), limit: burst + 1, interval: r.Interval,
-				most: func(from, to int64) int64 { return burst + 1 + (to-from)/r.Interval },
+				depth: int(1 + min(count/1000, 31)), limit: burst + 1, interval: r.Manner,
+				most: func(from, to int64) int64 { return burst + 1 + (to-from)/r.Manner },
 			})
 		}
 	}
@@ -112,7 +112,7 @@ func claims() (all []claim) {
 			strict.name += " STRICT"
 			strict.request = func() engine.Request {
 				r := weighted.request()
-				r.Strict = true
+				r.Manner = limit.Strict
 				return r
 			}
 			held := func(r engine.Request, release bool) func() engine.Request {

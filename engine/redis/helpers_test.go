@@ -114,7 +114,7 @@ func splitRequest(key string, kind limit.Kind, cost int64, shards int, windows .
 	r := conformance.Request(kind, key, 0, 0)
 	r.Cost, r.Shards, r.N = cost, shards, len(windows)
 	if kind == limit.Counter {
-		r.Buckets, r.Strict = 10, true
+		r.Param, r.Manner = 10, limit.Strict
 	}
 	copy(r.Windows[:], windows)
 	return r

@@ -195,7 +195,7 @@ func chargeOf(key string, kind limit.Kind, window, buckets, units int64) engine.
 	return engine.Request{
 		Key: []byte(key), Fail: engine.FailError, Shards: 1,
 		Spec: limit.Spec{
-			Kind: kind, N: 1, Cost: units, Buckets: buckets,
+			Kind: kind, N: 1, Cost: units, Param: buckets,
 			Windows: [limit.MaxWindows]limit.Window{{Limit: limit.MaxLimit, Length: window}},
 		},
 	}
@@ -209,14 +209,14 @@ func (rc *reconciler) charge(ctx context.Context, p *engine.Pipeline, t memory.T
 	for _, st := range t.States {
 		units := int64(0)
 		for _, all := range inspect.Results[0].States {
-			if all.Kind == st.Kind && all.Window == st.Window && all.Buckets == st.Buckets {
+			if all.Kind == st.Kind && all.Window == st.Window && all.Param == st.Param {
 				units = min(st.Used, all.Used)
 			}
 		}
 		if units <= 0 {
 			continue
 		}
-		if *p.Add() = chargeOf(t.Key, st.Kind, st.Window, st.Buckets, units); len(p.Requests) == writeBatch {
+		if *p.Add() = chargeOf(t.Key, st.Kind, st.Window, st.Param, units); len(p.Requests) == writeBatch {
 			rc.write(ctx, p)
 		}
 	}

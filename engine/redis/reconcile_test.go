@@ -47,9 +47,9 @@ func TestLocalCountsAreWrittenBack(t *testing.T) {
 					for i := range keys {
 						r := p.Add()
 						*r = charge(key(i), most)
-						r.Kind, r.Buckets, r.Fail, r.Cost = limit.Counter, 10, engine.FailLocal, 2
+						r.Kind, r.Param, r.Fail, r.Cost = limit.Counter, 10, engine.FailLocal, 2
 						if i%2 == 0 {
-							r.Kind, r.Buckets = limit.Slide, 1
+							r.Kind, r.Param = limit.Slide, 1
 						}
 					}
 					e.Do(p)

@@ -42,7 +42,7 @@ func settle(key, id string, cost int64) engine.Request {
 // acquire returns a request for one of a number of slots, for a minute.
 func acquire(key, id string, slots int64) engine.Request {
 	r := engine.Request{Key: []byte(key), Fail: engine.FailError, Hold: &engine.Hold{ID: engine.DigestOf([]byte(id)), TTL: minute, Release: true}}
-	r.Spec = limit.Spec{Kind: limit.Concurrency, N: 1, Buckets: 1, Cost: 1}
+	r.Spec = limit.Spec{Kind: limit.Concurrency, N: 1, Param: 1, Cost: 1}
 	r.Windows[0].Limit = slots
 	return r
 }

@@ -84,7 +84,7 @@ func (a *alike) narrow(step int) {
 func (a *alike) request(step int) engine.Request {
 	r := conformance.Request(one(a.Rand, limit.Slide, limit.Slide, limit.Slide, limit.Counter, limit.Fixed), a.key, one(a.Rand, a.limits...), one(a.Rand, a.windows...))
 	if r.Kind == limit.Counter {
-		r.Buckets, r.Strict = one[int64](a.Rand, 1, 4, 10), a.IntN(2) == 0
+		r.Param, r.Manner = one[int64](a.Rand, 1, 4, 10), a.Int64N(2)
 	}
 	if len(a.windows) > 1 && a.IntN(4) == 0 {
 		r.N = 2

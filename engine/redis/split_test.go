@@ -128,22 +128,22 @@ func TestStrictSplitCounterCountsWhatWeighsLittle(t *testing.T) {
 	const length, units = 60_000, 100
 	var ms atomic.Int64
 	e := openAt(t, ms.Load, servers...)
-	ask := func(at, cost int64, strict bool) bool {
+	ask := func(at, cost, manner int64) bool {
 		t.Helper()
 		ms.Store(at)
 		r := splitRequest("k", limit.Counter, cost, 4, limit.Window{Limit: units, Length: length})
-		r.Buckets, r.Strict = 1, strict
+		r.Param, r.Manner = 1, manner
 		res := conformance.Ask(e, r)
 		require.NoError(t, res.Err)
 		return res.Allowed
 	}
 	const start = 4102444800000 // of a window, in the future: nodes expire keys by their own clock
 	for range units {
-		require.True(t, ask(start-1, 1, false))
+		require.True(t, ask(start-1, 1, 0))
 	}
-	require.False(t, ask(start+57_000, units, false), "the units still weigh something")
-	require.False(t, ask(start+59_500, 20, true), "all of them are in the trailing window")
-	require.True(t, ask(start+length, units, true))
+	require.False(t, ask(start+57_000, units, 0), "the units still weigh something")
+	require.False(t, ask(start+59_500, 20, limit.Strict), "all of them are in the trailing window")
+	require.True(t, ask(start+length, units, limit.Strict))
 }
 
 // timely is a request that a proxy admitted: it was charged at some time between from and to.

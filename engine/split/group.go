@@ -25,7 +25,7 @@ type group struct {
 func newGroup(requests []*Request, refusal *wire.Refusal) *group {
 	r := requests[0].Request
 	g := &group{requests: requests, refusal: refusal, reports: map[int]report{}}
-	demand := lease.Demand{Pairs: wire.Pairs(&r.Spec), Strict: r.Strict, Cost: r.Cost, N: int64(len(requests))}
+	demand := lease.Demand{Pairs: wire.Pairs(&r.Spec), Strict: r.Strict(), Cost: r.Cost, N: int64(len(requests))}
 	if refusal == nil {
 		g.flow = lease.NewFlow(demand, 0)
 		return g

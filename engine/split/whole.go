@@ -71,7 +71,7 @@ func (w *whole) peek() *Failure {
 		states = append(states, p.State)
 	}
 	for i := range reply.Recalls {
-		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict
+		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict()
 	}
 	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.Report, reply.Recalls)
 	g := &group{requests: w.requests, reports: map[int]report{}}
@@ -162,7 +162,7 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 // lentOf returns what the home has lent of a state to all shards. It asks the home once for each
 // state.
 func (w *whole) lentOf(state lease.State) ([]wire.Lent, *Failure) {
-	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Buckets: max(state.Buckets, 1)}
+	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Param: max(state.Buckets, 1)}
 	lent, asked := w.lent[state]
 	if asked || !s.Kind.Known() { // the state of a newer rlproxy has an unknown kind
 		return lent, nil
@@ -190,12 +190,12 @@ func (w *whole) node(shard int) string {
 func (w *whole) state(name lease.State) *engine.Inspection {
 	res, buckets := w.requests[0].Result, max(name.Buckets, 1)
 	for i := range res.States {
-		if s := &res.States[i]; byte(s.Kind) == name.Kind && s.Window == name.Window && s.Buckets == buckets {
+		if s := &res.States[i]; byte(s.Kind) == name.Kind && s.Window == name.Window && s.Param == buckets {
 			return s
 		}
 	}
 	res.States = append(res.States, engine.Inspection{
-		Kind: limit.Kind(name.Kind), Window: name.Window, Buckets: buckets, Node: w.node(0),
+		Kind: limit.Kind(name.Kind), Window: name.Window, Param: buckets, Node: w.node(0),
 	})
 	return &res.States[len(res.States)-1]
 }

@@ -53,11 +53,11 @@ func TestInspectShowsShards(t *testing.T) {
 	n.reply = script([]string{whole, homeReply(0, 3, 5, lent{1, 77, 6, states}, lent{2, 88, 7, states})},
 		map[int]string{1: shardReport(77, 4, 300, 6)})
 	requests := left(nil, conformance.Inspect("k"))
-	requests[0].Result.States = []engine.Inspection{{Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5, Limit: 20, Rate: 1, Node: node(0)}}
+	requests[0].Result.States = []engine.Inspection{{Kind: limit.Slide, Window: 60_000, Param: 1, Used: 5, Limit: 20, Rate: 1, Node: node(0)}}
 	resolve(t, s, requests)
 	require.Nil(t, requests[0].Failure)
 	require.Equal(t, []engine.Inspection{{
-		Kind: limit.Slide, Window: 60_000, Buckets: 1, Used: 5 + 4 + 7, Limit: 20, Remaining: 4, Rate: 3, Node: node(0),
+		Kind: limit.Slide, Window: 60_000, Param: 1, Used: 5 + 4 + 7, Limit: 20, Remaining: 4, Rate: 3, Node: node(0),
 		Shards: []engine.Shard{
 			{Node: node(0), Used: 5, Held: 5},
 			{Number: 1, Node: node(1), Used: 4, Held: 6, Lease: 700},

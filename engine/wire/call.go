@@ -187,19 +187,19 @@ func (s *spec) append(b []byte) []byte {
 	}
 	b = appendUint(b, s.Cost, 6)
 	flags := byte(0)
-	if s.Strict {
+	if s.Manner != 0 && !s.Kind.Rated() {
 		flags |= flagStrict
 	}
 	if s.atShard {
 		flags |= flagAtShard
 	}
-	if s.Interval > 0 {
+	if s.Kind.Rated() {
 		flags |= flagRate
 	}
 	b = append(b, flags, kind)
-	b = appendUint(b, s.Buckets, 2)
-	if s.Interval > 0 {
-		b = appendUint(b, s.Interval, 8)
+	b = appendUint(b, s.Param, 2)
+	if s.Kind.Rated() {
+		b = appendUint(b, s.Manner, 8)
 		return appendUint(b, s.Windows[0].Limit, 8)
 	}
 	for _, w := range s.Windows[:s.N] {
@@ -213,7 +213,7 @@ func (s *spec) append(b []byte) []byte {
 // not that of a reset, and has windows instead of a rate.
 func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	in := reader{s: text}
-	s := limit.Spec{Cost: in.uint(6), Strict: in.uint(1)&flagStrict != 0, Kind: limit.Kind(in.uint(1)), Buckets: in.uint(2)} // #nosec G115 -- one byte
+	s := limit.Spec{Cost: in.uint(6), Manner: in.uint(1) & flagStrict, Kind: limit.Kind(in.uint(1)), Param: in.uint(2)} // #nosec G115 -- one byte
 	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
 		s.Windows[s.N] = limit.Window{Length: in.uint(5), Limit: in.uint(5)}
 		s.N++
@@ -221,12 +221,12 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	if err := in.end(); err != nil {
 		return s, err
 	}
-	if s.N == 0 || s.Cost == 0 || s.Buckets == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
+	if s.N == 0 || s.Cost == 0 || s.Param == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
 		return s, errInconsistent
 	}
 	for _, w := range s.Limits() {
 		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow || (w.Length == 0) != (s.Kind == limit.Concurrency) ||
-			s.Buckets > max(w.Length, 1) || s.Buckets > limit.MaxBuckets {
+			s.Param > max(w.Length, 1) || s.Param > limit.MaxBuckets {
 			return s, errInconsistent
 		}
 	}

@@ -83,7 +83,7 @@ func TestAFullCallTakesNoOtherKey(t *testing.T) {
 
 func TestArgs(t *testing.T) {
 	strict := conformance.Request(limit.Counter, "k", 100, 60_000)
-	strict.Strict, strict.Buckets, strict.Cost = true, 6, 2
+	strict.Manner, strict.Param, strict.Cost = limit.Strict, 6, 2
 	packed := string(bytesOf(6, 2, 1, flagStrict, 1, 2, 2, 6, 5, 60_000, 5, 100))
 	for name, tt := range map[string]struct {
 		call            *Call
@@ -143,7 +143,7 @@ func TestCallAllocations(t *testing.T) {
 // Two specs that differ in any field are packed differently, and unpacked as they were.
 func TestEveryFieldOfASpecIsSent(t *testing.T) {
 	r := reserve()
-	base := limit.Spec{Kind: limit.Counter, N: 1, Cost: 3, Buckets: 6}
+	base := limit.Spec{Kind: limit.Counter, N: 1, Cost: 3, Param: 6}
 	base.Windows = [limit.MaxWindows]limit.Window{{Limit: 20, Length: 1000}, {Limit: 30, Length: 2000}}
 	packed := func(s limit.Spec) string {
 		sent := spec{Spec: s}
@@ -163,7 +163,7 @@ func TestEveryFieldOfASpecIsSent(t *testing.T) {
 			field.SetInt(field.Int() + 1)
 		}
 		require.NotEqual(t, packed(base), packed(s), name)
-		if s.Interval > 0 {
+		if s.Kind.Rated() {
 			continue // a rate is never unpacked: CL.THROTTLE has no ids
 		}
 		if s.N == 1 {
@@ -183,12 +183,12 @@ func TestDecodeSpecOfTheFirstRequest(t *testing.T) {
 	}
 	got, err := decodeSpec(spec(3, flagStrict, limit.Counter, 6, 1000, 20), &r)
 	require.NoError(t, err)
-	want := limit.Spec{Cost: 3, Strict: true, Kind: limit.Counter, Buckets: 6, N: 1}
+	want := limit.Spec{Cost: 3, Manner: limit.Strict, Kind: limit.Counter, Param: 6, N: 1}
 	want.Windows[0] = limit.Window{Limit: 20, Length: 1000}
 	require.Equal(t, want, got)
 	got, err = decodeSpec(spec(1, 0, limit.Fixed, 1, limit.MaxWindow, limit.MaxLimit), &r)
 	require.NoError(t, err)
-	require.False(t, got.Strict)
+	require.False(t, got.Strict())
 	for name, text := range map[string]string{
 		"no cost":                       spec(0, 0, limit.Slide, 1, 1000, 20),
 		"no buckets":                    spec(3, 0, limit.Slide, 0, 1000, 20),

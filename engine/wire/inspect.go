@@ -14,7 +14,7 @@ func DecodeStates(reply, node string) (states []engine.Inspection, split bool, e
 	split = r.uint(1) == 1
 	for !r.bad && r.s != "" {
 		s := engine.Inspection{
-			Kind: limit.Kind(r.uint(1)), Window: r.uint(5), Buckets: r.uint(2), // #nosec G115 -- one byte
+			Kind: limit.Kind(r.uint(1)), Window: r.uint(5), Param: r.uint(2), // #nosec G115 -- one byte
 			Used: r.uint(6), Limit: r.uint(5), Rate: r.uint(3), TTL: r.uint(6),
 			Held: r.uint(6), Holds: r.uint(3), Lapsed: r.uint(4), Node: node,
 		}

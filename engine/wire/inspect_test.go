@@ -16,9 +16,9 @@ func TestDecodeStates(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, split)
 	require.Equal(t, []engine.Inspection{
-		{Kind: limit.Slide, Window: 1000, Buckets: 1, Used: 12, Limit: 10, Node: "node:1", TTL: 2000},
-		{Kind: limit.Counter, Window: 60_000, Buckets: 6, Used: 5, Limit: 100, Remaining: 95, Node: "node:1", TTL: 2000, Rate: 1},
-		{Kind: limit.Concurrency, Buckets: 1, Limit: 10, Remaining: 7, Node: "node:1", TTL: 2000, Held: 3, Holds: 2, Lapsed: 7},
+		{Kind: limit.Slide, Window: 1000, Param: 1, Used: 12, Limit: 10, Node: "node:1", TTL: 2000},
+		{Kind: limit.Counter, Window: 60_000, Param: 6, Used: 5, Limit: 100, Remaining: 95, Node: "node:1", TTL: 2000, Rate: 1},
+		{Kind: limit.Concurrency, Param: 1, Limit: 10, Remaining: 7, Node: "node:1", TTL: 2000, Held: 3, Holds: 2, Lapsed: 7},
 	}, states)
 
 	_, _, err = DecodeStates(join([]byte{0}, counter[:10]), "")

@@ -18,7 +18,7 @@ func Pairs(s *limit.Spec) []lease.Pair {
 func State(s *limit.Spec, w limit.Window) lease.State {
 	state := lease.State{Kind: byte(s.Kind), Window: w.Length}
 	if s.Kind == limit.Counter {
-		state.Buckets = s.Buckets
+		state.Buckets = s.Param
 	}
 	return state
 }
@@ -159,7 +159,7 @@ func DecodeHomeReply(reply string, s *limit.Spec, requests int64, refusal *Refus
 	}
 	if r.s != "" && refusal != nil {
 		h.Loan = &lease.Loan{
-			Shard: refusal.Shard, Seq: r.uint(7), Pairs: Pairs(s), Strict: s.Strict,
+			Shard: refusal.Shard, Seq: r.uint(7), Pairs: Pairs(s), Strict: s.Strict(),
 			Clock: refusal.Clock, Incarnation: refusal.Incarnation,
 		}
 		for range s.N {

@@ -11,7 +11,7 @@ import (
 
 func counter() limit.Spec {
 	r := conformance.Request(limit.Counter, "k", 100, 60_000)
-	r.Buckets = 6
+	r.Param = 6
 	return r.Spec
 }
 

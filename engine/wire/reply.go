@@ -124,7 +124,7 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 	if a.Granted > a.Requests {
 		return false
 	}
-	if s.Interval > 0 {
+	if s.Kind.Rated() {
 		return a.Usages[0].Last <= maxDrain
 	}
 	denies := false

@@ -170,7 +170,7 @@ func fuzzCall(seed uint64) *Call {
 		case 1:
 			r = conformance.Throttle("a", rng.Int64N(20), 1+rng.Int64N(1e9), 1+rng.Int64N(60), rng.Int64N(3))
 		case 2:
-			r.Kind, r.Buckets, r.Strict = limit.Counter, 1+rng.Int64N(10), rng.IntN(2) == 0
+			r.Kind, r.Param, r.Manner = limit.Counter, 1+rng.Int64N(10), rng.Int64N(2)
 		case 3:
 			r.Kind, r.N, r.Windows[1] = limit.Fixed, 2, limit.Window{Limit: 7, Length: limit.MaxWindow}
 		}

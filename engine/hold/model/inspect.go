@@ -11,7 +11,7 @@ import (
 // reset_after of commands that count by sub-windows is not exact.
 func (k *Key) Uses(s *limit.Spec) bool {
 	return slices.ContainsFunc(k.holds, func(h *hold) bool {
-		return slices.ContainsFunc(s.Limits(), func(w limit.Window) bool { return h.has(windowOf(s.Kind, s.Buckets, w)) })
+		return slices.ContainsFunc(s.Limits(), func(w limit.Window) bool { return h.has(windowOf(s.Kind, s.Param, w)) })
 	})
 }
 
@@ -51,7 +51,7 @@ func (k *Key) Inspect(clock int64) (out []engine.Inspection) {
 		}
 	}
 	for of := range all {
-		s := engine.Inspection{Kind: of.kind, Window: of.length, Buckets: of.buckets, Used: k.charged(of, now, false)}
+		s := engine.Inspection{Kind: of.kind, Window: of.length, Param: of.buckets, Used: k.charged(of, now, false)}
 		s.Held, s.Holds = k.held(of, now)
 		out = append(out, s)
 	}

@@ -192,9 +192,9 @@ func (h *hold) has(of window) bool {
 }
 
 func (k *Key) used(s *limit.Spec, i int, now int64) int64 {
-	of := windowOf(s.Kind, s.Buckets, s.Windows[i])
+	of := windowOf(s.Kind, s.Param, s.Windows[i])
 	units, _ := k.held(of, now)
-	return k.charged(of, now, s.Strict) + units
+	return k.charged(of, now, s.Strict()) + units
 }
 
 // Fits reports whether window i of s has room for one more request at the clock.
@@ -257,9 +257,9 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 		}
 		return a
 	}
-	h := &hold{kind: s.Kind, buckets: s.Buckets, windows: slices.Clone(s.Limits()), units: s.Cost}
+	h := &hold{kind: s.Kind, buckets: s.Param, windows: slices.Clone(s.Limits()), units: s.Cost}
 	for _, w := range h.windows {
-		of := windowOf(s.Kind, s.Buckets, w)
+		of := windowOf(s.Kind, s.Param, w)
 		k.largest[of] = max(k.largest[of], w.Limit)
 	}
 	switch {
@@ -273,7 +273,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 		h.release = with.Release || s.Kind != limit.Slide
 		k.holds = append(k.holds, h)
 		for _, w := range h.windows {
-			k.last[windowOf(s.Kind, s.Buckets, w)] = held{now, w.Limit}
+			k.last[windowOf(s.Kind, s.Param, w)] = held{now, w.Limit}
 		}
 	}
 	a.Decision = k.describe(clock, s, 0, true, with != nil)

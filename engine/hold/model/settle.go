@@ -24,7 +24,7 @@ func (k *Key) Settle(clock int64, kind limit.Kind, id engine.Digest, cost int64)
 	}
 	over := max(cost-h.units, 0)
 	if over > 0 {
-		s := limit.Spec{Kind: h.kind, Buckets: h.buckets, N: len(h.windows)}
+		s := limit.Spec{Kind: h.kind, Param: h.buckets, N: len(h.windows)}
 		copy(s.Windows[:], h.windows)
 		for i := range h.windows {
 			if k.used(&s, i, now)+over > engine.MaxCount(h.kind) {

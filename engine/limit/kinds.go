@@ -1,22 +1,24 @@
 package limit
 
-// Kind is the number of an algorithm on the wire to nodes and in stored records;
-// lua/layout.lua has the same numbers. A number is never reused for another algorithm. 5 to
-// 7 are used for stored records and requests that are not algorithms.
+// Kind is the number of an algorithm on the wire to nodes and in stored records, where lua/x.lua has the same number.
+// A number is never reused for another algorithm. 5 to 7 are used for stored records and requests that are not algorithms.
 type Kind uint8
 
-// The kinds.
-const (
-	Slide   Kind = 1 // the exact log of RL.SLIDE
-	Counter Kind = 2 // the weighted sub-windows of RL.COUNTER
-	Fixed   Kind = 3 // the fixed window of RL.FIXED
-	GCRA    Kind = 4 // the generic cell rate algorithm of CL.THROTTLE
+// Kinds is one more than the largest kind there can be, the length of an array by kind: stored records have other states
+// from 16 on.
+const Kinds = 16
 
-	Concurrency Kind = 8 // the leases of RL.ACQUIRE: nothing is charged, only held units count
-)
+// algorithms has the row of each kind that register was given. Row 0 is for a zero State, which has expired.
+var algorithms = [Kinds]algorithm{{until: func(*State) int64 { return -1 }}}
 
-// Kinds is one more than the largest kind, the length of an array by kind.
-const Kinds = len(algorithms)
+// register enters the row of an algorithm, which its file declares, and returns the kind.
+func register(k Kind, row algorithm) Kind {
+	if k == 0 || k.Known() {
+		panic("limit: two algorithms have one number")
+	}
+	algorithms[k] = row
+	return k
+}
 
 // String returns the name of the kind's command, in upper case.
 func (k Kind) String() string {
@@ -27,14 +29,17 @@ func (k Kind) String() string {
 }
 
 // Known reports whether there is an algorithm of this kind.
-func (k Kind) Known() bool { return int(k) < len(algorithms) && algorithms[k].name != "" }
+func (k Kind) Known() bool { return k < Kinds && algorithms[k].name != "" }
 
 // Windowed reports whether units of this kind count in windows. They can be held, and charged by requests with an id.
 func (k Kind) Windowed() bool { return k.Known() && algorithms[k].forgotten != nil }
 
 // Additive reports whether units of this kind that were counted in several places
 // add up, so that they can be lent to shards and written back to a node.
-func (k Kind) Additive() bool { return algorithms[k].additive }
+func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
+
+// Rated reports whether units of this kind drain at a rate, so that its decisions go by a clock in ns.
+func (k Kind) Rated() bool { return k.Known() && algorithms[k].rate }
 
 // algorithm is how one kind counts: five operations on a State, of which lua/ has
 // all but fresh, and what its answers need. Times are in ms, except that now is in ns for a rate: see Spec.Now.
@@ -42,7 +47,7 @@ type algorithm struct {
 	name     string // of the command, in upper case
 	additive bool   // see Kind.Additive
 	peek     int64  // the units that a request without cost asks for
-	rate     bool   // units drain at the Spec's Interval: requests go by the clock alone, and answers by the state before the entry
+	rate     bool   // units drain at a rate: requests go by the clock alone, and answers by the state before the entry
 
 	// fresh makes s a state that has counted nothing.
 	fresh func(s *State)
@@ -69,30 +74,4 @@ type algorithm struct {
 	// answer, if set, replaces the rule by which Decide describes windows. For a rate, its
 	// Usage has Last and Newest as they were before the entry.
 	answer func(s *Spec, u Usage, granted, j int64) Decision
-}
-
-// algorithms has all algorithms. The first row is for a zero State, which has expired.
-var algorithms = [...]algorithm{
-	0: {until: func(*State) int64 { return -1 }},
-	Slide: {
-		name: "RL.SLIDE", additive: true, peek: 1,
-		fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
-		newest: slideNewest, forgotten: slideForgotten, redated: slideRedated,
-	},
-	Counter: {
-		name: "RL.COUNTER", additive: true, peek: 1,
-		fresh: counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
-		newest: counterNewest, forgotten: counterForgotten, redated: counterRedated,
-	},
-	Fixed: {
-		name: "RL.FIXED", additive: true, peek: 1,
-		fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
-		newest: fixedNewest, forgotten: fixedForgotten, redated: fixedRedated,
-	},
-	GCRA: {
-		name: "CL.THROTTLE", rate: true,
-		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
-		answer: gcraAnswer,
-	},
-	Concurrency: {name: "RL.ACQUIRE", peek: 1, answer: slotsAnswer}, // has no State
 }
