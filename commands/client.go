@@ -313,7 +313,7 @@ func (c *client) reply(took time.Duration) {
 		switch {
 		case e.err != "":
 			c.Error(e.err)
-			var command *stats.Command
+			var command *stats.CommandStats
 			if e.row != nil {
 				command = e.row.counts
 			}

@@ -15,12 +15,12 @@ import (
 type streak struct {
 	took time.Duration // of the pipeline
 
-	command       *stats.Command
+	command       *stats.CommandStats
 	calls, failed int64
 }
 
 // add adds a call. It is inlined.
-func (s *streak) add(command *stats.Command) {
+func (s *streak) add(command *stats.CommandStats) {
 	if command != s.command {
 		s.next(command)
 	}
@@ -30,7 +30,7 @@ func (s *streak) add(command *stats.Command) {
 // next counts the calls so far, and begins with those of another command.
 //
 //go:noinline
-func (s *streak) next(command *stats.Command) {
+func (s *streak) next(command *stats.CommandStats) {
 	s.command.Add(s.took, s.calls, s.failed)
 	s.command, s.calls, s.failed = command, 0, 0
 }

@@ -25,8 +25,8 @@ type row struct {
 	table.Command
 	subs []row
 
-	under  *row           // the row of the command, if this is a subcommand; else nil
-	counts *stats.Command // what is counted of the command; nil: nothing is
+	under  *row                // the row of the command, if this is a subcommand; else nil
+	counts *stats.CommandStats // what is counted of the command; nil: nothing is
 
 	// parse appends a command's requests to the pipeline. It returns an error reply, or "".
 	parse func(args [][]byte, p *engine.Pipeline) string

@@ -20,16 +20,16 @@ const (
 	FailError              // the error UNAVAILABLE
 )
 
-// FailPolicies is the number of policies, FailDefault included: the length of an
+// FailPolicies is the number of FAIL policies, FailDefault included: the length of an
 // array that counts by FAIL policy.
 const FailPolicies = int(FailError) + 1
 
 var failPolicies = [FailPolicies]string{"default", "closed", "open", "local", "error"}
 
-// String returns the policy's name in INFO and in the log.
+// String returns the name in INFO and in the log.
 func (p FailPolicy) String() string { return failPolicies[p] }
 
-// ParseFailPolicy returns the policy with that name, in any case. It returns false for any
+// ParseFailPolicy returns the FAIL policy with that name, in any case. It returns false for any
 // other word, and for "default".
 func ParseFailPolicy[S string | []byte](name S) (FailPolicy, bool) {
 	for p := FailClosed; p <= FailError; p++ {
@@ -40,10 +40,10 @@ func ParseFailPolicy[S string | []byte](name S) (FailPolicy, bool) {
 	return FailDefault, false
 }
 
-// FailRule gives keys that match Glob a policy.
+// FailRule gives keys that match Glob a FAIL policy.
 type FailRule struct {
-	Glob   string
-	Policy FailPolicy
+	Glob string
+	Fail FailPolicy
 }
 
 // FailPolicyFor returns the FAIL policy of r: its own, else that of the first rule that
@@ -55,14 +55,14 @@ func (r *Request) FailPolicyFor(rules []FailRule, other FailPolicy) FailPolicy {
 	key, _ := shard.ClientKey(r.Key)
 	for _, rule := range rules {
 		if glob.Match(rule.Glob, key) {
-			return rule.Policy
+			return rule.Fail
 		}
 	}
 	return other
 }
 
-// Decide returns the policy's decision about r in place of its node. retry is the ms
-// after which a retry makes sense, at least 1. The policy is FailOpen or FailClosed.
+// Decide returns the FAIL policy's decision about r in place of its node. retry is the ms
+// after which a retry makes sense, at least 1. It is FailOpen or FailClosed.
 func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
 	d := limit.Decision{Limit: r.Windows[0].Limit, Remaining: -1}
 	if p == FailOpen {
@@ -75,7 +75,7 @@ func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
 }
 
 // FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the
-// same error, or are answered by fail with the same policy. To fail, failed is request i.
+// same error, or are answered by fail with the same FAIL policy. To fail, failed is request i.
 func FailAll(fail func(r, failed *Request, res *Result), requests []Request, results []Result, i int) {
 	first := results[i]
 	allowed := true

@@ -81,9 +81,9 @@ func (l *FailLog) line(now time.Time) []any {
 }
 
 func (l *FailLog) attributes() (out []any) {
-	for policy, n := range l.counts {
+	for fail, n := range l.counts {
 		if n > 0 {
-			out = append(out, FailPolicy(policy).String(), n)
+			out = append(out, FailPolicy(fail).String(), n)
 		}
 	}
 	return out

@@ -60,7 +60,7 @@ var dearRequests = []dear{
 		setup:   many(1, func(int) []any { return line("RL.COUNTER windows" + windows(8) + " BUCKETS 700 COST 100000") }),
 		request: func(i int) []any { return line("RL.COUNTER windows"+windows(8)+" BUCKETS 700 COST", 1+i%100_000) },
 	}, {
-		name: "eight windows of 700 buckets, by policy",
+		name: "eight windows of 700 buckets, by FAIL policy",
 		setup: func() [][]any {
 			return [][]any{line("RL.POLICY SET plan COUNTER" + windows(8) + " BUCKETS 700"), line("RL.CHECK plan user COST 100000")}
 		},
@@ -109,9 +109,9 @@ var dearRequests = []dear{
 
 // neighbour is what a client got that asks for plain decisions.
 type neighbour struct {
-	waits    []time.Duration
-	byPolicy int
-	err      error
+	waits  []time.Duration
+	byFail int
+	err    error
 }
 
 // ask sends one request after another until stop is closed.
@@ -135,7 +135,7 @@ func (n *neighbour) ask(c *conn, key string, stop <-chan struct{}) {
 			return
 		}
 		if d.remaining < 0 {
-			n.byPolicy++
+			n.byFail++
 		}
 	}
 }
@@ -171,12 +171,12 @@ func TestDearRequestsDelayNoOthers(t *testing.T) {
 			n := startNode(t)
 			kind.store(t, n)
 			for attempts := 4; ; attempts-- {
-				waits, byPolicy := kind.attack(t, n)
+				waits, byFail := kind.attack(t, n)
 				p99 := waits[len(waits)*99/100]
-				t.Logf("%d decisions, %.2f %% by policy, p50 %v, p99 %v, worst %v", len(waits), 100*float64(byPolicy)/float64(len(waits)),
+				t.Logf("%d decisions, %.2f %% by FAIL policy, p50 %v, p99 %v, worst %v", len(waits), 100*float64(byFail)/float64(len(waits)),
 					waits[len(waits)/2], p99, waits[len(waits)-1])
 				share, delay := bounds()
-				if float64(byPolicy) <= share*float64(len(waits)) && p99 < delay {
+				if float64(byFail) <= share*float64(len(waits)) && p99 < delay {
 					return
 				}
 				require.Positive(t, attempts, "dear requests delayed others")
@@ -185,10 +185,10 @@ func TestDearRequestsDelayNoOthers(t *testing.T) {
 	}
 }
 
-// bounds returns the largest share of plain decisions that may be answered by policy, and the longest that 99 of 100 may take. make soak
+// bounds returns the largest share of plain decisions that may be answered by FAIL policy, and the longest that 99 of 100 may take. make soak
 // runs the test alone: on an idle machine they take 9 to 20 ms. Beside other tests, the share only shows that the node decides: without
 // bounds on the cost of batches it is 0.8 and more.
-func bounds() (byPolicy float64, p99 time.Duration) {
+func bounds() (byFail float64, p99 time.Duration) {
 	if soak > 0 && !raceEnabled {
 		return 0.002, 50 * time.Millisecond
 	}
@@ -212,7 +212,7 @@ func (kind dear) store(t *testing.T, n *node) {
 }
 
 // attack returns how long plain decisions take during an attack, in order, and how many of them were made by a FAIL policy.
-func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byPolicy int) {
+func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byFail int) {
 	proxies := startProxies(t, 2, []string{"--backend", n.URL(), "--backend-timeout", "100"})
 	stop := make(chan struct{})
 	var asking, attacking sync.WaitGroup
@@ -238,12 +238,12 @@ func (kind dear) attack(t *testing.T, n *node) (waits []time.Duration, byPolicy 
 	attacking.Wait()
 	for i := range neighbours {
 		require.NoError(t, neighbours[i].err)
-		waits, byPolicy = append(waits, neighbours[i].waits...), byPolicy+neighbours[i].byPolicy
+		waits, byFail = append(waits, neighbours[i].waits...), byFail+neighbours[i].byFail
 	}
 	for _, p := range proxies {
 		p.stop(t)
 	}
 	require.Greater(t, len(waits), 100)
 	slices.Sort(waits)
-	return waits, byPolicy
+	return waits, byFail
 }

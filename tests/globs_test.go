@@ -28,7 +28,7 @@ func TestGlobsWithManyStarsAreFast(t *testing.T) {
 	for _, n := range nodes {
 		n.Kill()
 	}
-	for range 100 { // by policy: the glob does not match
+	for range 100 { // by FAIL policy: the glob does not match
 		require.Equal(t, []any{int64(0), int64(1000), int64(-1)}, c.do(t, "RL.SLIDE", key, 1000, 60).([]any)[:3])
 	}
 	require.Less(t, time.Since(began), 20*time.Second)

@@ -196,7 +196,7 @@ func (c *caller) ask(link *conn, asked []int) (broken bool, err error) {
 				return false, bad
 			}
 			if a.unknown() && !c.demand.away {
-				return false, fmt.Errorf("answered by policy: %v", pipeline[i])
+				return false, fmt.Errorf("answered by FAIL policy: %v", pipeline[i])
 			}
 		}
 		c.answers[tenant] = append(c.answers[tenant], a)

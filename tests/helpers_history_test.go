@@ -54,7 +54,7 @@ func (h *history) denied() []answer {
 	return h.filter(func(a *answer) bool { return a.allowed == 0 && !a.unknown() })
 }
 
-// lost returns the answers by policy: the node may have charged them.
+// lost returns the answers by FAIL policy: the node may have charged them.
 func (h *history) lost() []answer { return h.filter((*answer).unknown) }
 
 // checkLimit checks that no window certainly admitted more than the limit. It looks at the

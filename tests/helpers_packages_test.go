@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -22,6 +23,12 @@ type goPackage struct {
 
 // name returns the import path without the module.
 func (p goPackage) name() string { return strings.TrimPrefix(p.ImportPath, module) }
+
+// ships reports whether the package is part of the program, rather than of its tests.
+func (p goPackage) ships() bool {
+	name := p.name()
+	return !strings.HasPrefix(name, "tests/") && name != "tests" && !strings.HasPrefix(name, "examples/") && !slices.Contains(testSupport, name)
+}
 
 // goPackages returns all packages of the project.
 func goPackages(t *testing.T) (all []goPackage) {

@@ -77,7 +77,7 @@ func startProxies(t *testing.T, count int, args []string) []*proxy {
 }
 
 // backends returns the arguments that name nodes. The timeouts are long because tests
-// share a machine: an answer by policy would not be the node's.
+// share a machine: an answer by FAIL policy would not be the node's.
 func backends(nodes ...*node) []string {
 	args := []string{"--backend-timeout", "10000", "--passthrough-timeout", "20000"}
 	for _, n := range nodes {

@@ -135,7 +135,7 @@ func TestLayoutGuardOnlyWarnsUnlessStrict(t *testing.T) {
 	require.Zero(t, contested(), "nodes decide")
 	rewrite(t, conf, "layout-guard strict\n")
 	p.Signal(t, syscall.SIGHUP)
-	eventually(t, "contested keys to be answered by policy", func() bool { return contested() > 10 })
+	eventually(t, "contested keys to be answered by FAIL policy", func() bool { return contested() > 10 })
 	rewrite(t, conf, "layout-guard warn\n")
 	p.Signal(t, syscall.SIGHUP)
 	eventually(t, "nodes to decide again", func() bool { return contested() == 0 })

@@ -44,7 +44,7 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 	for k := range left {
 		left[k] = make([]int64, ids)
 	}
-	var next, asked, lost, byPolicy atomic.Int64
+	var next, asked, lost, byFail atomic.Int64
 	began := time.Now()
 	var wg sync.WaitGroup
 	for i := range clients {
@@ -84,7 +84,7 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 							t.Errorf("%v", err)
 							return
 						case d.remaining < 0:
-							byPolicy.Add(1)
+							byFail.Add(1)
 							again = append(again, n)
 						case d.allowed == 0 || left[n%keys][n/keys] > 0 && left[n%keys][n/keys] != d.remaining+1:
 							t.Errorf("id%d of once:%d: %+v", n/keys, n%keys, d)
@@ -102,10 +102,10 @@ func TestOnceIsChargedOnceWhateverIsLost(t *testing.T) {
 		}()
 	}
 	wg.Wait()
-	t.Logf("%d ids in %v: asked %d times, %d replies lost on their way to clients, %d answers by policy",
-		keys*ids, time.Since(began).Round(time.Millisecond), asked.Load(), lost.Load(), byPolicy.Load())
+	t.Logf("%d ids in %v: asked %d times, %d replies lost on their way to clients, %d answers by FAIL policy",
+		keys*ids, time.Since(began).Round(time.Millisecond), asked.Load(), lost.Load(), byFail.Load())
 	require.Positive(t, lost.Load())
-	require.Positive(t, byPolicy.Load())
+	require.Positive(t, byFail.Load())
 
 	for _, net := range nets {
 		net.Set(faultnet.Faults{})

@@ -31,7 +31,7 @@ type awayCase struct {
 	links    []*conn
 	turn     int
 	admitted int64
-	failed   int64 // number of requests answered by policy
+	failed   int64 // number of requests answered by FAIL policy
 }
 
 const awayLimit = 400
@@ -98,14 +98,14 @@ func TestSplitKeySurvivesTheLossOfAShard(t *testing.T) {
 			n := nodeAt(t, a.nodes, missing.node)
 			c.leave(n)
 			a.ask(t, 400)
-			require.LessOrEqual(t, a.failed, int64(9), "only requests that were sent to the missing node are answered by policy")
+			require.LessOrEqual(t, a.failed, int64(9), "only requests that were sent to the missing node are answered by FAIL policy")
 			require.Equal(t, int64(awayLimit), a.admitted+unused, "what the missing shard holds counts, and no more")
 			during := a.link().inspect(t, "k")
 			require.Equal(t, shardState{missing.node, missing.held, missing.held, 0}, during.shards[2])
 			require.Equal(t, int64(awayLimit), during.used)
 			require.Equal(t, int64(awayLimit), a.sum(t))
 
-			t.Logf("%d admitted, %d answered by policy, %d unused on the missing shard", a.admitted, a.failed, unused)
+			t.Logf("%d admitted, %d answered by FAIL policy, %d unused on the missing shard", a.admitted, a.failed, unused)
 
 			c.back(n)
 			failed := a.failed
@@ -261,12 +261,12 @@ func TestSplitKeyHoldsItsLimitWhileNodesFail(t *testing.T) {
 	require.NoError(t, before.checkLimit())
 	require.NoError(t, after.checkLimit())
 	require.NoError(t, around.checkLimit())
-	t.Logf("before the home was killed %d admitted, %d denied, %d by policy; afterwards %d, %d, %d",
+	t.Logf("before the home was killed %d admitted, %d denied, %d by FAIL policy; afterwards %d, %d, %d",
 		len(before.admitted()), len(before.denied()), len(before.lost()),
 		len(after.admitted()), len(after.denied()), len(after.lost()))
 	for _, h := range []*history{before, after} {
 		require.NotEmpty(t, h.admitted())
-		require.Less(t, 10*len(h.lost()), len(h.answers), "the policy answers only requests that were sent to a missing node")
+		require.Less(t, 10*len(h.lost()), len(h.answers), "the FAIL policy answers only requests that were sent to a missing node")
 	}
 	f.stop(t)
 }

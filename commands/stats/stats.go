@@ -33,7 +33,7 @@ const overflow = "ERRORSTATS_OVERFLOW"
 type Stats struct {
 	Slow SlowLog
 
-	commands names[Command]
+	commands names[CommandStats]
 	errors   names[atomic.Int64] // how often, by the first word
 }
 
@@ -50,7 +50,7 @@ func New() *Stats {
 
 // Command returns what is counted of a command. Its name must be of a bounded set: of the
 // command table, or of a node's. It returns nil for an empty name, and if there are too many.
-func (s *Stats) Command(name string) *Command {
+func (s *Stats) Command(name string) *CommandStats {
 	if name == "" {
 		return nil
 	}
@@ -91,8 +91,8 @@ func (s *Stats) Reset() {
 	}
 }
 
-// Command is what is counted of one command. A nil Command counts nothing.
-type Command struct {
+// CommandStats is what is counted of one command. A nil CommandStats counts nothing.
+type CommandStats struct {
 	counts atomic.Pointer[counts] // nil until the command is used
 }
 
@@ -104,7 +104,7 @@ type counts struct {
 }
 
 // Add counts n calls that took that long each. Of these, failed had an error as their reply.
-func (c *Command) Add(took time.Duration, n, failed int64) {
+func (c *CommandStats) Add(took time.Duration, n, failed int64) {
 	if c == nil || n == 0 {
 		return
 	}
@@ -117,14 +117,14 @@ func (c *Command) Add(took time.Duration, n, failed int64) {
 
 // Reject counts a command that was refused before it ran: its arity was wrong, or the user may
 // not run it.
-func (c *Command) Reject() {
+func (c *CommandStats) Reject() {
 	if c != nil {
 		c.current().rejected.Add(1)
 	}
 }
 
 // current returns the counts, and makes them at the first use.
-func (c *Command) current() *counts {
+func (c *CommandStats) current() *counts {
 	for {
 		if now := c.counts.Load(); now != nil {
 			return now

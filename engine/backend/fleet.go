@@ -51,7 +51,7 @@ type Config struct {
 	Backends []string
 
 	// TLS configures connections to rediss backends.
-	TLS TLS
+	TLS NodeTLS
 
 	// Timeout bounds a dial and a probe. Users of nodes should bound their requests by
 	// Fleet.Timeout. The default is 100 ms: well above a healthy round trip, and short
@@ -202,7 +202,7 @@ func (f *Fleet) Knows(n *Node, addr string) bool {
 
 // SetTLS reads the files of t and uses them for new connections. Open connections are not
 // affected. If SetTLS returns an error, it has changed nothing.
-func (f *Fleet) SetTLS(t TLS) error {
+func (f *Fleet) SetTLS(t NodeTLS) error {
 	config, err := t.load()
 	if err != nil {
 		return err

@@ -2,28 +2,28 @@ package backend
 
 import "errors"
 
-// Kind is a kind of error of a call, for metrics.
-type Kind uint8
+// ErrorKind is a kind of error of a call, for metrics.
+type ErrorKind uint8
 
 // The kinds.
 const (
-	KindTimeout    Kind = iota // no reply in time
-	KindConnection             // there was no connection, or it was lost
-	KindMalformed              // the reply is malformed
-	KindLoading                // the node is loading its data
-	KindReplica                // the node is a replica
-	KindBusy                   // the node is busy with a script
-	KindPermission             // the node refuses the login, or the user may not make the call
-	KindMemory                 // the node has no memory left
-	KindKey                    // the error is about one key of the call; KindOf never returns it
-	KindOther                  // any other error reply
+	KindTimeout    ErrorKind = iota // no reply in time
+	KindConnection                  // there was no connection, or it was lost
+	KindMalformed                   // the reply is malformed
+	KindLoading                     // the node is loading its data
+	KindReplica                     // the node is a replica
+	KindBusy                        // the node is busy with a script
+	KindPermission                  // the node refuses the login, or the user may not make the call
+	KindMemory                      // the node has no memory left
+	KindKey                         // the error is about one key of the call; KindOf never returns it
+	KindOther                       // any other error reply
 )
 
 // Kinds is the number of kinds.
 const Kinds = int(KindOther) + 1
 
 // String returns the kind's name in metrics.
-func (k Kind) String() string {
+func (k ErrorKind) String() string {
 	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory", "key", "other"}[k]
 }
 
@@ -34,7 +34,7 @@ const (
 )
 
 // KindOf returns the kind of err, the error of a call.
-func KindOf(err error) Kind {
+func KindOf(err error) ErrorKind {
 	switch {
 	case !IsReply(err) && errors.Is(err, ErrMalformed):
 		return KindMalformed

@@ -15,7 +15,7 @@ func TestEveryErrorHasAKind(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		err  error
-		kind Kind
+		kind ErrorKind
 	}{
 		{os.ErrDeadlineExceeded, KindTimeout},
 		{context.DeadlineExceeded, KindTimeout},
@@ -39,7 +39,7 @@ func TestEveryErrorHasAKind(t *testing.T) {
 	}
 	names := make(map[string]bool)
 	for k := range Kinds {
-		names[Kind(k).String()] = true
+		names[ErrorKind(k).String()] = true
 	}
 	require.Len(t, names, Kinds, "two kinds have one name")
 }

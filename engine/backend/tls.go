@@ -11,8 +11,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/keypair"
 )
 
-// TLS configures connections to rediss:// backends.
-type TLS struct {
+// NodeTLS configures connections to rediss:// backends.
+type NodeTLS struct {
 	CACertFile string // PEM file with the authorities to trust; empty: those of the system
 	CertFile   string // PEM file with the client certificate, for nodes that require one; empty: none
 	KeyFile    string // PEM file with the private key of CertFile
@@ -20,7 +20,7 @@ type TLS struct {
 }
 
 // load reads the files and returns the configuration for all nodes.
-func (t TLS) load() (*tls.Config, error) {
+func (t NodeTLS) load() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.ServerName}
 	if t.CACertFile != "" {
 		pem, err := os.ReadFile(t.CACertFile)

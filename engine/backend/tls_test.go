@@ -12,13 +12,13 @@ import (
 
 // startTLS runs a server that also accepts TLS connections at addr, from clients with a
 // certificate. files has what such a client needs.
-func startTLS(t *testing.T) (s *redistest.Server, addr string, files TLS) {
+func startTLS(t *testing.T) (s *redistest.Server, addr string, files NodeTLS) {
 	t.Helper()
 	authority, certificate, key := redistest.Certificates(t)
 	port := strconv.Itoa(redistest.FreePort(t))
 	s = redistest.Start(t, "--tls-port", port, "--tls-ca-cert-file", authority,
 		"--tls-cert-file", certificate, "--tls-key-file", key, "--tls-auth-clients", "yes")
-	return s, net.JoinHostPort("127.0.0.1", port), TLS{CACertFile: authority, CertFile: certificate, KeyFile: key}
+	return s, net.JoinHostPort("127.0.0.1", port), NodeTLS{CACertFile: authority, CertFile: certificate, KeyFile: key}
 }
 
 // count increments a counter on the fleet's only node, and returns it.
@@ -30,7 +30,7 @@ func count(t *testing.T, f *Fleet) (int64, error) {
 func TestTLSBackends(t *testing.T) {
 	s, addr, both := startTLS(t)
 	s.Do("ACL", "SETUSER", "proxy", "on", ">hush", "~rl:*", "&rl:*", "+@all")
-	open := func(files TLS) *Fleet {
+	open := func(files NodeTLS) *Fleet {
 		return openTest(t, Config{
 			Backends: []string{"rediss://proxy:hush@" + addr + "/2"},
 			Timeout:  2 * time.Second, TLS: files,
@@ -58,13 +58,13 @@ func TestTLSBackends(t *testing.T) {
 	named.ServerName = "other.test"
 	refused("not other.test", open(named))
 
-	refused("unknown authority", open(TLS{}))
-	refused("", open(TLS{CACertFile: both.CACertFile})) // the node wants a certificate
+	refused("unknown authority", open(NodeTLS{}))
+	refused("", open(NodeTLS{CACertFile: both.CACertFile})) // the node wants a certificate
 
 	// New files apply to new connections. Invalid ones change nothing.
-	require.Error(t, f.SetTLS(TLS{CACertFile: both.KeyFile}))
-	require.Error(t, f.SetTLS(TLS{CertFile: both.CertFile}))
-	require.Error(t, f.SetTLS(TLS{CACertFile: both.CACertFile + ".missing"}))
+	require.Error(t, f.SetTLS(NodeTLS{CACertFile: both.KeyFile}))
+	require.Error(t, f.SetTLS(NodeTLS{CertFile: both.CertFile}))
+	require.Error(t, f.SetTLS(NodeTLS{CACertFile: both.CACertFile + ".missing"}))
 	s.Do("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
 	counts(3, f, "a connection that the node closed is not used")
 }

@@ -32,7 +32,7 @@ func newWorld(t *testing.T) *world {
 	return w
 }
 
-// do answers as the Redis engine does: a decision without an answer gets its policy, anything else an error.
+// do answers as the Redis engine does: a decision without an answer gets its FAIL policy, anything else an error.
 func (w *world) do(p *engine.Pipeline) {
 	w.pipes++
 	w.before(p)

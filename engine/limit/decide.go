@@ -26,7 +26,7 @@ type Decision struct {
 	Allowed    bool
 	Window     int   // index in Spec.Windows of the window that the other fields describe
 	Limit      int64 // the limit of that window
-	Remaining  int64 // cost still admitted now; -1: answered by a policy
+	Remaining  int64 // cost still admitted now; -1: answered by a FAIL policy
 	RetryAfter int64 // ms; 0 when allowed
 	ResetAfter int64 // ms until nothing is used; 0 if nothing is
 }

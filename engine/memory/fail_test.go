@@ -16,7 +16,7 @@ import (
 
 // Without backends, FAIL rules answer for keys that do not fit into memory.
 func TestPolicyRulesWhenMemoryIsFull(t *testing.T) {
-	e := New(Config{MaxMemory: 1, Settings: Settings{FailRules: []engine.FailRule{{Glob: "open:*", Policy: engine.FailOpen}, {Glob: "error:*", Policy: engine.FailError}}}})
+	e := New(Config{MaxMemory: 1, Settings: Settings{FailRules: []engine.FailRule{{Glob: "open:*", Fail: engine.FailOpen}, {Glob: "error:*", Fail: engine.FailError}}}})
 	open := conformance.Ask(e, conformance.Slide("open:1", 1, 1000, 1))
 	require.True(t, open.Allowed)
 	require.Equal(t, engine.FailOpen, open.Fail, "what answered")

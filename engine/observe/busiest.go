@@ -17,13 +17,13 @@ import (
 // smoothed: a decision counts by exp(-age / 10 s).
 type HotKey struct {
 	Key        []byte
-	Rate       float64 // Decisions per second, with denials, answers by policy, repeated ones and those with SHADOW.
+	Rate       float64 // Decisions per second, with denials, answers by FAIL policy, repeated ones and those with SHADOW.
 	DeniedRate float64 // Denials per second.
 	Admitted   int64   // Admissions since the key was last among the busiest.
 	Denied     int64   // Denials since then.
 	ByFail     int64   // Answers by a FAIL policy since then, which are neither admissions nor denials.
 	Limit      int64   // The limit in the last answer; in one without SHADOW if there was any.
-	Remaining  int64   // What remained of Limit in that answer; -1: unknown, as a policy answered.
+	Remaining  int64   // What remained of Limit in that answer; -1: unknown, as a FAIL policy answered.
 	Shards     int     // The shards of the key, or of its shadow if it has more; 1: not split.
 
 	ShadowDenied int64 // What SHADOW would have denied since then, which is neither admissions nor denials.
@@ -111,7 +111,7 @@ func (b *busiest) observe(p *engine.Pipeline, at time.Duration) {
 }
 
 // countAnswer counts a result, and reports whether it is an answer that counts: an error is none,
-// unless a policy gave it.
+// unless a FAIL policy gave it.
 func countAnswer(seen *topk.Decisions, r *engine.Request, res *engine.Result) bool {
 	switch {
 	case res.Fail != engine.FailDefault:

@@ -9,7 +9,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// maxPolicies is the most policies whose decisions are counted apart: as many as there may be
+// maxPolicies is the most policies whose decisions are counted separately: as many as there may be
 // at a time. Those that were deleted keep their counts, so that no count ever falls.
 const maxPolicies = 4096
 

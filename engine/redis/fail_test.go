@@ -28,7 +28,7 @@ func TestPolicies(t *testing.T) {
 	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 5 * time.Second, Logger: logger}, Config{
 		Settings: Settings{
 			Fail:      engine.FailClosed,
-			FailRules: []engine.FailRule{{Glob: "api:*", Policy: engine.FailOpen}, {Glob: "*:x", Policy: engine.FailLocal}},
+			FailRules: []engine.FailRule{{Glob: "api:*", Fail: engine.FailOpen}, {Glob: "*:x", Fail: engine.FailLocal}},
 		},
 		AskAlways: true, Logger: logger,
 	})

@@ -38,7 +38,7 @@ func TestClusterTLS(t *testing.T) {
 	c := redistest.StartCluster(t, 3, nil, redistest.TLS(authority, certificate, key))
 	e := openOn(t, backend.Config{
 		Backends: []string{c.URL()}, Timeout: 20 * time.Second,
-		TLS: backend.TLS{CACertFile: authority, CertFile: certificate, KeyFile: key},
+		TLS: backend.NodeTLS{CACertFile: authority, CertFile: certificate, KeyFile: key},
 	}, Config{AskAlways: true})
 	clusterMoves(t, c, e)
 

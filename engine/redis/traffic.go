@@ -57,7 +57,7 @@ func (t *traffic) snapshot(now time.Duration) *engine.Traffic {
 		s.Answered = time.Now().Add(time.Duration(at) - now)
 	}
 	for k := range backend.Kinds {
-		s.Failures = append(s.Failures, engine.Failures{Kind: backend.Kind(k).String(), Count: t.failures[k].Load()})
+		s.Failures = append(s.Failures, engine.Failures{Kind: backend.ErrorKind(k).String(), Count: t.failures[k].Load()})
 	}
 	return s
 }

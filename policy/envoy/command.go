@@ -83,13 +83,13 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 	case !separates(*separator):
 		return nil, "", fmt.Errorf("--separator must be 1 to 8 printable ASCII characters without blanks, quotes, backslashes, *, ? and [, not %q", *separator)
 	}
-	var sources []Source
+	var sources []Input
 	for _, name := range names {
 		text, err := read(name, open)
 		if err != nil {
 			return nil, "", err
 		}
-		sources = append(sources, Source{name, text})
+		sources = append(sources, Input{name, text})
 	}
 	im, err := Read(sources, Options{Algorithm: kind, Separator: *separator})
 	return im, *format, err

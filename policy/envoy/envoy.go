@@ -77,8 +77,8 @@ type Imported struct {
 	Order []int
 }
 
-// A Source is a file to import.
-type Source struct {
+// Input is a file to import.
+type Input struct {
 	Name string // name of the file, for errors and remarks
 	Text []byte // content of the file
 }
@@ -86,7 +86,7 @@ type Source struct {
 // Read turns files into policies. Files of one domain are merged. Read returns an error if
 // envoyproxy/ratelimit would also refuse a file, or if a file or the result is too large. If the
 // error is about a file, it begins with the place.
-func Read(sources []Source, options Options) (*Import, error) {
+func Read(sources []Input, options Options) (*Import, error) {
 	im := &Import{options: options}
 	r := reader{domains: make(map[string]*domain), remark: im.remark}
 	for _, s := range sources {

@@ -32,7 +32,7 @@ func FuzzImport(f *testing.F) {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		im, err := Read([]Source{{"a.yaml", text}}, Options{limit.Counter, "|"})
+		im, err := Read([]Input{{"a.yaml", text}}, Options{limit.Counter, "|"})
 		if err != nil {
 			require.NotContains(t, err.Error(), "\n")
 			require.Regexp(t, `^(a\.yaml(:\d+)?: |there is no limit in |rlproxy would not accept the output: line \d+: )`, err.Error())

@@ -50,7 +50,7 @@ type reader struct {
 }
 
 // file adds the domain of a file.
-func (r *reader) file(s Source) error {
+func (r *reader) file(s Input) error {
 	r.name = s.Name
 	if len(s.Text) > maxFile {
 		return fmt.Errorf("%s: the file has more than %d MiB", s.Name, maxFile>>20)

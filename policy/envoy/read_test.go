@@ -13,7 +13,7 @@ import (
 
 // readText imports one file with the default options.
 func readText(text string) (*Import, error) {
-	return Read([]Source{{"a.yaml", []byte(text)}}, Options{limit.Fixed, "|"})
+	return Read([]Input{{"a.yaml", []byte(text)}}, Options{limit.Fixed, "|"})
 }
 
 // lines imports a configuration without remarks, and returns the lines of its policies.

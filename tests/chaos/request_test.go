@@ -20,7 +20,7 @@ type outcome int
 
 const (
 	answered outcome = iota // the node's reply, or rlproxy's own where no node is needed
-	byPolicy                // a reply by OPEN, CLOSED or LOCAL
+	byFail                  // a reply by OPEN, CLOSED or LOCAL
 	refused                 // an error that names the unavailable node
 	wrong                   // a reply that must not occur
 )
@@ -115,7 +115,7 @@ func (a *author) unique() request {
 		case d[2] == limit-1 && d[0] == 1:
 			return answered
 		case d[2] == -1 && policy != "ERROR" && d[0] == map[string]int64{"OPEN": 1, "CLOSED": 0, "LOCAL": 1}[policy]:
-			return byPolicy
+			return byFail
 		}
 		return wrong
 	}}

@@ -104,8 +104,8 @@ func (t *tally) String() string {
 	for _, n := range t.outcomes {
 		lost -= n
 	}
-	fmt.Fprintf(&b, "%d faults, %d requests: %d answered, %d by policy, %d refused with an error, %d lost with a killed proxy\n",
-		times, t.requests, t.outcomes[answered], t.outcomes[byPolicy], t.outcomes[refused], lost)
+	fmt.Fprintf(&b, "%d faults, %d requests: %d answered, %d by FAIL policy, %d refused with an error, %d lost with a killed proxy\n",
+		times, t.requests, t.outcomes[answered], t.outcomes[byFail], t.outcomes[refused], lost)
 	fmt.Fprintf(&b, "%d pipelines: the slowest took %v, %d were late by more than %v\n%d units beyond limits, all because Redis forgot; %d wrong\n",
 		t.rounds, t.worst.Round(time.Millisecond), t.late, lateness, t.lost, t.all)
 	return b.String()

@@ -64,9 +64,9 @@ func (d *demonstration) run() {
 		fmt.Printf("ok   example-%s\n", d.language)
 		return
 	}
-	for _, policy := range []string{"OPEN", "CLOSED"} {
-		if d.err = d.show(policy); d.err != nil {
-			fmt.Printf("FAIL example-%s, FAIL %s: %v\n", d.language, policy, d.err)
+	for _, fail := range []string{"OPEN", "CLOSED"} {
+		if d.err = d.show(fail); d.err != nil {
+			fmt.Printf("FAIL example-%s, FAIL %s: %v\n", d.language, fail, d.err)
 			return
 		}
 	}
@@ -75,7 +75,7 @@ func (d *demonstration) run() {
 
 // show starts the example and does what a visitor would: while rlproxy is away, while it
 // answers, while it hangs, and when it is away again.
-func (d *demonstration) show(policy string) error {
+func (d *demonstration) show(fail string) error {
 	var args []string
 	if d.policies != "" {
 		args = []string{"--include", d.policies}
@@ -94,7 +94,7 @@ func (d *demonstration) show(policy string) error {
 	}
 	var log logBuffer
 	cmd := exec.Command(d.program[0], d.program[1:]...)
-	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "RLPROXY="+proxy.address(), "FAIL="+policy)
+	cmd.Env = append(os.Environ(), "PORT="+strconv.Itoa(port), "RLPROXY="+proxy.address(), "FAIL="+fail)
 	cmd.Stdout, cmd.Stderr = &log, &log
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // a server may have workers
 	if err := cmd.Start(); err != nil {
@@ -114,14 +114,14 @@ func (d *demonstration) show(policy string) error {
 	first := visitor{url: url, from: net.IPv4(127, 0, 0, 2)}
 	v := visitor{url: url, from: net.IPv4(127, 0, 0, 1)}
 	for _, step := range []func() error{
-		func() error { return first.wait(exited, func(a answer) bool { return a.status == alone(policy) }) },
+		func() error { return first.wait(exited, func(a answer) bool { return a.status == alone(fail) }) },
 		proxy.launch,
 		func() error { return first.wait(exited, answer.limited) },
 		func() error { return d.someLimited(url) },
-		func() error { return d.customers(url, policy, exited) },
-		func() error { return v.hanging(proxy, policy) },
+		func() error { return d.customers(url, fail, exited) },
+		func() error { return v.hanging(proxy, fail) },
 		proxy.stop,
-		func() error { return v.unlimited(policy) },
+		func() error { return v.unlimited(fail) },
 	} {
 		if err := step(); err != nil {
 			return fmt.Errorf("%w\n%s", err, log.String())
@@ -134,8 +134,8 @@ func (d *demonstration) show(policy string) error {
 }
 
 // alone returns the status of an example that cannot ask rlproxy.
-func alone(policy string) int {
-	if policy == "CLOSED" {
+func alone(fail string) int {
+	if fail == "CLOSED" {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusOK
@@ -298,21 +298,21 @@ func (e example) customers(url, fail string, exited <-chan struct{}) error {
 }
 
 // hanging makes a request while rlproxy does not answer.
-func (v visitor) hanging(proxy *server, policy string) error {
+func (v visitor) hanging(proxy *server, fail string) error {
 	if err := proxy.freeze(); err != nil {
 		return err
 	}
-	err := v.unlimited(policy)
+	err := v.unlimited(fail)
 	return errors.Join(err, proxy.cmd.Process.Signal(syscall.SIGCONT))
 }
 
 // unlimited makes a request that the example must answer without rlproxy.
-func (v visitor) unlimited(policy string) error {
+func (v visitor) unlimited(fail string) error {
 	a, err := v.get()
 	if err != nil {
 		return err
 	}
-	if want := alone(policy); a.status != want || a.limited() {
+	if want := alone(fail); a.status != want || a.limited() {
 		return fmt.Errorf("without rlproxy: status %d, not %d", a.status, want)
 	}
 	return nil

@@ -85,7 +85,7 @@ func TestStreamAsksCommandsInTurn(t *testing.T) {
 }
 
 func TestSkipReplyKnowsAnswersByPolicy(t *testing.T) {
-	for reply, byPolicy := range map[string]bool{
+	for reply, byFail := range map[string]bool{
 		":1\r\n":              false,
 		"*2\r\n:1\r\n:99\r\n": false,
 		"*5\r\n:1\r\n:9\r\n:8\r\n:0\r\n:60001\r\n": false,
@@ -95,7 +95,7 @@ func TestSkipReplyKnowsAnswersByPolicy(t *testing.T) {
 		r := bufio.NewReader(strings.NewReader(reply + ":5\r\n"))
 		got, err := skipReply(r)
 		require.NoError(t, err, reply)
-		require.Equal(t, byPolicy, got, reply)
+		require.Equal(t, byFail, got, reply)
 		rest, err := r.ReadString('\n')
 		require.NoError(t, err)
 		require.Equal(t, ":5\r\n", rest, "after %q", reply)

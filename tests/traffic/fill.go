@@ -58,14 +58,14 @@ func (p *Plan) fillFrom(ctx context.Context, server string, from, to, together i
 			return failed, err
 		}
 		for range end - begin {
-			byPolicy, err := skipReply(c.r)
+			byFail, err := skipReply(c.r)
 			if errors.Is(err, errUnavailable) {
-				byPolicy, err = true, nil
+				byFail, err = true, nil
 			}
 			if err != nil {
 				return failed, err
 			}
-			if byPolicy {
+			if byFail {
 				failed++
 			}
 		}

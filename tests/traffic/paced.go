@@ -53,11 +53,11 @@ func (p *Plan) Pace(ctx context.Context, n int, rate float64, pause *Pause) (f F
 	go func() { // ends when every answer has come, or when the connections are closed
 		answered <- each(len(conns), func(c int) error {
 			for i := c; i < n; i += len(conns) {
-				byPolicy, err := skipReply(conns[c].r)
+				byFail, err := skipReply(conns[c].r)
 				if err != nil {
 					return err
 				}
-				if took[i] = time.Since(plan.at(i)); byPolicy {
+				if took[i] = time.Since(plan.at(i)); byFail {
 					failed[c]++
 				}
 			}

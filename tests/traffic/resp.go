@@ -147,9 +147,9 @@ func (t template) append(dst []byte, n int) []byte {
 // errUnavailable is the reply with which rlproxy says that a node does not answer.
 var errUnavailable = errors.New("UNAVAILABLE")
 
-// skipReply reads a decision: an integer, or an array of integers. It reports whether a FAIL
-// policy answered: then the third integer, the remaining units, is -1.
-func skipReply(r *bufio.Reader) (byPolicy bool, err error) {
+// skipReply reads a decision: an integer, or an array of integers. It reports whether a
+// FAIL policy answered: then the third integer, the remaining units, is -1.
+func skipReply(r *bufio.Reader) (byFail bool, err error) {
 	line, err := r.ReadSlice('\n')
 	if err != nil {
 		return false, err
@@ -172,10 +172,10 @@ func skipReply(r *bufio.Reader) (byPolicy bool, err error) {
 			return false, fmt.Errorf("not a decision: %q", line)
 		}
 		if i == 2 {
-			byPolicy = line[1] == '-'
+			byFail = line[1] == '-'
 		}
 	}
-	return byPolicy, nil
+	return byFail, nil
 }
 
 func hangUp(conns []*Conn) {

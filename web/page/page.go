@@ -15,10 +15,10 @@ import (
 //go:embed page.html
 var text []byte
 
-// Policy returns the Content-Security-Policy of the page. It allows only the script and the
+// ContentSecurity returns the Content-Security-Policy of the page. It allows only the script and the
 // style of page.html, by their hashes, which are computed at the first call. The script can
 // connect only to this server, and cannot turn text into markup.
-var Policy = sync.OnceValue(func() string {
+var ContentSecurity = sync.OnceValue(func() string {
 	return strings.Join([]string{
 		"default-src 'none'",
 		"script-src " + inline("script"),
@@ -33,7 +33,7 @@ var Policy = sync.OnceValue(func() string {
 	}, "; ")
 })
 
-// inline returns the sources with which a policy allows the elements of page.html that
+// inline returns the sources with which it allows the elements of page.html that
 // have this name.
 func inline(name string) string {
 	var sources []string
@@ -44,9 +44,9 @@ func inline(name string) string {
 	return strings.Join(sources, " ")
 }
 
-// Serve answers with the page and its policy.
+// Serve answers with the page and its Content-Security-Policy.
 func Serve(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", Policy())
+	w.Header().Set("Content-Security-Policy", ContentSecurity())
 	_, _ = w.Write(text) // the client may be gone
 }

@@ -25,7 +25,7 @@ type Config struct {
 	Bind           []string // IP addresses; a leading - makes one optional
 	Port           int      // 0 picks a free port, or none when TLSPort is set
 	TLSPort        int      // 0: none
-	TLS            TLS
+	TLS            ListenerTLS
 	HTTPPort       int // 0: none
 	ReadyNodes     string
 	PageAdmin      bool
@@ -58,7 +58,7 @@ type Config struct {
 
 	MaxMemory      int64
 	Backends       []string
-	BackendTLS     backend.TLS
+	BackendTLS     backend.NodeTLS
 	BackendTimeout time.Duration
 	FailPolicy     engine.FailPolicy
 	FailRules      []engine.FailRule

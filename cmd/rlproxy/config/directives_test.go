@@ -49,8 +49,8 @@ fail-policy login:* local
 	require.Equal(t, 250*time.Millisecond, c.BackendTimeout)
 	require.Equal(t, engine.FailError, c.FailPolicy)
 	require.Equal(t, []engine.FailRule{
-		{Glob: "api:*", Policy: engine.FailOpen},
-		{Glob: "login:*", Policy: engine.FailLocal},
+		{Glob: "api:*", Fail: engine.FailOpen},
+		{Glob: "login:*", Fail: engine.FailLocal},
 	}, c.FailRules)
 }
 

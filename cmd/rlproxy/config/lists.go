@@ -106,14 +106,14 @@ func (v failPolicies) set(words []string) bool {
 	if len(words) == 0 || len(words) > 2 {
 		return false
 	}
-	policy, ok := engine.ParseFailPolicy(words[len(words)-1])
+	fail, ok := engine.ParseFailPolicy(words[len(words)-1])
 	switch {
 	case !ok:
 		return false
 	case len(words) == 1:
-		*v.all = policy
+		*v.all = fail
 	default:
-		*v.rules = append(*v.rules, engine.FailRule{Glob: words[0], Policy: policy})
+		*v.rules = append(*v.rules, engine.FailRule{Glob: words[0], Fail: fail})
 	}
 	return true
 }
@@ -139,7 +139,7 @@ func (v failPolicies) lines(words []string) [][]string {
 func (v failPolicies) words() [][]string {
 	lines := line(v.all.String())
 	for _, r := range *v.rules {
-		lines = append(lines, []string{r.Glob, r.Policy.String()})
+		lines = append(lines, []string{r.Glob, r.Fail.String()})
 	}
 	return lines
 }

@@ -78,7 +78,7 @@ func TestCommandLineHasTheLastWord(t *testing.T) {
 	require.Equal(t, 7*time.Second, c.Timeout)
 	require.Equal(t, []string{"redis://c", "redis://d"}, c.Backends)
 	require.Equal(t, engine.FailClosed, c.FailPolicy)
-	require.Equal(t, []engine.FailRule{{Glob: "y", Policy: engine.FailLocal}}, c.FailRules)
+	require.Equal(t, []engine.FailRule{{Glob: "y", Fail: engine.FailLocal}}, c.FailRules)
 
 	_, err = Load([]string{"--port", "x"}, memory)
 	require.EqualError(t, err, `command line: port must be an integer from 0 to 65535; it was "x"`)

@@ -12,8 +12,8 @@ import (
 	"github.com/rlproxy/rlproxy/internal/keypair"
 )
 
-// TLS holds the directives that begin with tls-, except tls-port.
-type TLS struct {
+// ListenerTLS holds the directives that begin with tls-, except tls-port.
+type ListenerTLS struct {
 	CertFile    string
 	KeyFile     string
 	CAFile      string
@@ -46,7 +46,7 @@ var ciphers = []uint16{
 }
 
 // Load reads the files and returns the configuration of the TLS listeners.
-func (s *TLS) Load() (*tls.Config, error) {
+func (s *ListenerTLS) Load() (*tls.Config, error) {
 	if s.CertFile == "" || s.KeyFile == "" {
 		return nil, errors.New("tls-port needs tls-cert-file and tls-key-file")
 	}
@@ -80,7 +80,7 @@ func (s *TLS) Load() (*tls.Config, error) {
 }
 
 // askClients makes t ask clients for a certificate, as configured by tls-auth-clients.
-func (s *TLS) askClients(t *tls.Config) error {
+func (s *ListenerTLS) askClients(t *tls.Config) error {
 	if s.AuthClients == "no" {
 		return nil
 	}
