@@ -1,4 +1,25 @@
--- algorithms.lua: the table of algorithms.
+-- algorithms.lua: the register of all kinds of states. The file of an algorithm registers it, and nothing else lists them.
+--
+-- What a file passes to lib.register:
+--
+--   kind           its number, in names and in specs, below HOLDS. A number is never reused for another algorithm
+--   valid(parameter, window)
+--                  reports whether a state can have this parameter and this window. The parameter is 1 if there is none to choose
+--   fields(parameter)
+--                  returns a table about the fields of a state:
+--                    bytes                their size. They begin with last 6, the ms of the newest call that charged, and rate 4,
+--                                         see rate.lua
+--                    read(st, s, at)      sets them in a state's table from s at an index
+--                    write(st)            packs them
+--                    slot                 if the state's area has slots, whose number is a field 3 at SLOTS_AT: the bytes of one
+--                    area                 otherwise the bytes of the state's area, 0 without one
+--   least, most    for how many windows a state matters after its last charge, at least and at most
+--   additive       true if units that were counted in several places add up. Only these are lent to shards of a split key
+--   weighted       true if strict makes a difference
+--   life(parameter, window)
+--                  returns for how long, in ms, a unit may count after it is admitted, without rounding; the window, if absent
+--   countable      the most units of a window that the stored fields can count; 2^45, if absent
+--   holdable       true if units can be held. Held units are in a state of their own, of the kind HOLDS plus this one
 --
 -- An algorithm is four operations on a state's table. st.limit is the limit as last charged. All fields of a state without
 -- admissions are 0.
@@ -12,23 +33,19 @@
 -- usage and charge also set reported_last and reported_newest: what a reply says of the newest admission, see decide.lua. The
 -- proxy computes from them when nothing is used any more.
 --
--- additive is true if units that were counted in several places add up. Only these are lent to the shards of a split key.
---
--- An algorithm may have one more function, straight, which decides the most common case in one step: one window of an inline
--- record. It gives the same reply and stores the same bytes as the operations.
+-- An algorithm may have two more functions. `straight` decides the most common case in one step: one window of an inline
+-- record. It gives the same reply and stores the same bytes as the operations. `asked(q, text, at)`
+-- sets in a spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
 local lib = ...
 
-local layout = lib.layout
+lib.algorithms = {} -- by kind; written only by register, while the library is loaded
 
-lib.algorithms = {
-  [layout.SLIDE] = lib.slide,
-  [layout.COUNTER] = lib.counter,
-  [layout.FIXED] = lib.fixed,
-  [layout.GCRA] = lib.gcra,
-  [layout.HOME] = lib.lease, -- a lease record is not charged; it only has matters_until
-  [layout.SHARD] = lib.lease,
-  [layout.CONCURRENCY] = lib.holds.nothing, -- is never charged
-}
+-- register adds a kind of states, and returns it.
+function lib.register(algorithm)
+  assert(not lib.algorithms[algorithm.kind], 'a kind that is registered twice')
+  lib.algorithms[algorithm.kind] = algorithm
+  return algorithm
+end
 
--- The states of held units only have matters_until.
-for _, kind in ipairs(layout.HOLDABLE) do lib.algorithms[layout.HOLDS + kind] = lib.holds end
+-- is_window reports whether a window has a valid length.
+function lib.is_window(_, window) return window >= 1 and window <= lib.layout.YEAR end

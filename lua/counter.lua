@@ -12,9 +12,53 @@ local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, ceil, rep = math.max, math.min, math.floor, math.ceil, lib.layout.rep
 local layout, record, rate_at, charged = lib.layout, lib.record, lib.rate.at, lib.rate.charged
 local BYTES, WRAP, TOTALS = layout.COUNTER_BYTES, layout.COUNTER_WRAP, layout.TOTALS
-local FIELDS = layout.FIELDS[layout.COUNTER].bytes
-local counter = { additive = true }
-lib.counter = counter
+local FIELDS = 16 -- bytes
+local MOST = 1000 -- sub-windows per window
+
+-- The parameter of a state is its number of sub-windows.
+local counter = lib.register({ kind = 2, additive = true, holdable = true, least = 1, most = 3, weighted = true,
+  countable = WRAP - 1 })
+
+function counter.valid(n, window) return lib.is_window(n, window) and n >= 1 and n <= min(window, MOST) end
+
+function counter.life(n, window) return window + ceil(window / n) end
+
+-- used: the units in all sub-windows. The area has n + 1 totals; that of sub-window k is in slot k % (n + 1). counts, in memory:
+-- it has counts instead, which an earlier version stored; then TOTALS is not added to used.
+local function read(st, s, at)
+  local used
+  st.last, st.rate, used = unpack('>I6I4I6', s, at)
+  st.used, st.counts = used % TOTALS, used > 0 and used < TOTALS
+end
+local function write(st) return pack('>I6I4I6', st.last, st.rate, st.counts and st.used or st.used + TOTALS) end
+
+-- An RL.COUNTER with one sub-window stores two counts among its fields, of the even and of the odd sub-window, and has no stored
+-- area. In memory the two totals are its area.
+local pair_fields = {
+  bytes = 20, area = 0,
+  read = function(st, s, at)
+    local last, calls, even, odd = unpack('>I6I4I5I5', s, at)
+    local total = even + odd
+    if floor(last / st.window) % 2 == 0 then even = total else odd = total end
+    st.last, st.rate, st.used = last, calls, total
+    st.area = pack('>I5I5', even % WRAP, odd % WRAP)
+  end,
+  write = function(st)
+    local even, odd = unpack('>I5I5', st.area)
+    if floor(st.last / st.window) % 2 == 0 then
+      even = (even - odd) % WRAP
+      odd = st.used - even
+    else
+      odd = (odd - even) % WRAP
+      even = st.used - odd
+    end
+    return pack('>I6I4I5I5', st.last, st.rate, even, odd)
+  end,
+}
+
+function counter.fields(n)
+  return n == 1 and pair_fields or { bytes = FIELDS, area = (n + 1) * BYTES, read = read, write = write }
+end
 
 -- total_after returns the stored total of sub-window k. The `ahead` - 1 totals after it are read along with it.
 local function total_after(st, k, ahead)

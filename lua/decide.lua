@@ -40,7 +40,7 @@ local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.s
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
 local layout, record, rate, gcra, spec, holds, lease, home, shard =
   lib.layout, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard
-local RESET, SLIDE, HOLDS = layout.RESET, layout.SLIDE, layout.HOLDS
+local RESET, SLIDE, HOLDS = layout.RESET, lib.slide.kind, layout.HOLDS
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
 
@@ -162,7 +162,7 @@ local function beside(q, d, j, key, s, clock, requests, long)
       if areas then
         local lives, slot = last + d.lives[i], d.slots[i]
         if lives > stored then stored = lives end
-        if i < j then begin = begin + (slot and unpack('>I3', s, from + SLOTS_AT) * slot or d.counters[i]) end
+        if i < j then begin = begin + (slot and unpack('>I3', s, from + SLOTS_AT) * slot or d.area[i]) end
       end
     end
   end

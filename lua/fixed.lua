@@ -4,8 +4,18 @@ local lib = ...
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local YEAR, UNITS = lib.layout.YEAR, lib.layout.UNITS
-local fixed = { additive = true }
-lib.fixed = fixed
+local FIELDS = '>I6I4I6' -- last, rate, the units in the window of last
+
+local fixed = lib.register({
+  kind = 3, additive = true, holdable = true, least = 0, most = 1, valid = lib.is_window,
+})
+
+local form = {
+  bytes = struct.size(FIELDS), area = 0,
+  read = function(st, s, at) st.last, st.rate, st.used = unpack(FIELDS, s, at) end,
+  write = function(st) return pack(FIELDS, st.last, st.rate, st.used) end,
+}
+function fixed.fields() return form end
 
 function fixed.usage(st, rec)
   local now, window = rec.now, st.window

@@ -11,10 +11,25 @@ local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that fits into a reply
 local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
-local gcra = {
+
+-- last, rate; the ms, and the ns beyond it, at which all charged units have drained; the ns between units.
+local FIELDS = '>I6I4I6I3I8'
+
+local gcra = lib.register({
+  kind = 4,
   ns = 0, -- of the call's clock, beyond its ms; see lib.clock_of
-}
+})
 lib.gcra = gcra
+
+-- valid: a key has one such state, whatever the rate.
+function gcra.valid(_, window) return window == 0 end
+
+local form = {
+  bytes = struct.size(FIELDS), area = 0,
+  read = function(st, s, at) st.last, st.rate, st.drained, st.beyond, st.interval = unpack(FIELDS, s, at) end,
+  write = function(st) return pack(FIELDS, st.last, st.rate, st.drained, st.beyond, st.interval) end,
+}
+function gcra.fields() return form end
 
 -- usage also sets left, the ns until all has drained. A part of a unit counts as one. A request is decided by its own interval
 -- and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec and goes by whole ms.
@@ -33,6 +48,14 @@ function gcra.charge(st, rec, _, units)
   st.left = st.left + units * st.interval
   local ns = gcra.ns + st.left
   st.drained, st.beyond = rec.clock + floor(ns / NS), ns % NS
+end
+
+-- asked reads the ns between units 8, and the limit 8: the units that are admitted at once.
+function gcra.asked(q, text, at)
+  q.interval, q.limits[1] = unpack('>I8I8', text, at)
+  q.needs = q.cost -- may be 0: then it is denied only while more than the limit is in use
+  q.count, q.buckets, q.windows[1] = 1, 1, 0
+  q.pairs = pack('>BI2I5I5', q.kind, 1, 0, min(q.limits[1], 1e12))
 end
 
 function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end

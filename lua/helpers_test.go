@@ -29,13 +29,10 @@ type window struct{ ms, limit uint64 }
 
 // spec packs a spec as spec.lua reads it.
 func spec(kind, flags byte, cost uint64, buckets uint16, windows ...window) string {
-	if kind == 4 {
-		flags |= 4 // a rate: ns between units, and the limit
-	}
 	b := put(nil, cost, 6)
 	b = binary.BigEndian.AppendUint16(append(b, flags, kind), buckets)
 	for _, w := range windows {
-		if kind == 4 {
+		if kind == 4 { // ns between units, and the limit
 			b = put(put(b, w.ms, 8), w.limit, 8)
 			continue
 		}

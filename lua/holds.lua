@@ -10,7 +10,7 @@ local lib = ...
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, zeros = math.max, math.min, math.floor, string.rep
 local layout, record, rate, slide = lib.layout, lib.record, lib.rate, lib.slide
-local HOLDS, SLIDE, CONCURRENCY, CELL = layout.HOLDS, layout.SLIDE, layout.CONCURRENCY, layout.CELL_BYTES
+local HOLDS, SLIDE, CELL = layout.HOLDS, slide.kind, layout.CELL_BYTES
 local NO_CELL = zeros('\0', CELL)
 local SPARE = 16 -- spare cells in the area of a patched record
 local MOST_LEASES = 65536 -- of RL.ACQUIRE on one key
@@ -21,12 +21,49 @@ local holds = {
 }
 lib.holds = holds
 
--- CONCURRENCY as an algorithm: nothing is charged.
-holds.nothing = {
+-- The slots of RL.ACQUIRE as an algorithm: nothing is charged, they are only held.
+local no_fields = { bytes = 0, area = 0, read = function() end }
+local slots = lib.register({
+  kind = 8, holdable = true,
+  valid = function(_, window) return window == 0 end,
+  fields = function() return no_fields end,
   usage = function(st) st.reported_last, st.reported_newest = 0, 0 return 0 end,
   charge = function() error({ err = 'ERR a lease is held and not charged' }) end,
   matters_until = function() return 0 end,
+})
+local CONCURRENCY = slots.kind
+holds.CONCURRENCY = CONCURRENCY
+
+-- The fields of a window's held units. last: the ms of the newest hold. rate: of holds, see rate.lua. cells, slots: how many
+-- cells there are, and the size of the area in cells. holds, charge, release: the sums over all cells. lapsed: how many holds
+-- have lapsed. last_charge, last_release: the latest deadlines of units to charge and to release, 0 without any. next: the
+-- earliest deadline, 0 without cells. The fast path reads it instead of the cells.
+local FIELDS = '>I6I4I3I3I3I6I6I4I6I6I6'
+local form = {
+  bytes = struct.size(FIELDS), slot = CELL,
+  read = function(st, s, at)
+    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.last_charge, st.last_release, st.next =
+      unpack(FIELDS, s, at)
+  end,
+  write = function(st)
+    if st.cells == 0 then return pack('>I10I3I3', 0, 0, st.slots) .. string.rep('\0', 37) end -- this also resets lapsed
+    return pack(FIELDS, st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed,
+      st.last_charge, st.last_release, st.next)
+  end,
 }
+holds.BYTES = form.bytes
+
+-- Each holdable kind has a kind of states for its held units. They only have matters_until.
+local holdable = {}
+for kind, algorithm in pairs(lib.algorithms) do
+  if algorithm.holdable then holdable[kind] = algorithm end
+end
+for kind, algorithm in pairs(holdable) do
+  lib.register({
+    kind = HOLDS + kind, valid = algorithm.valid, fields = function() return form end,
+    matters_until = function(st) return holds.matters_until(st) end,
+  })
+end
 
 -- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64, or ttl/8 in a
 -- crowded window.
@@ -288,7 +325,7 @@ end
 -- room_at returns the first ms at which at most `most` units of the window count; now, `over` more do. Charged and held
 -- units expire independently: room_at finds the first moment such that there is room before the next one.
 function holds.room_at(st, rec, over, most, strict)
-  local algorithm = lib.algorithms[st.kind]
+  local algorithm = st.algorithm
   if not st.held or st.held.cells == 0 then return algorithm.room_at(st, rec, over, most, strict) end
   local used = most + over - st.held.charge - st.held.release
   local count = ends(st.held, rec, st.newest, most - used)

@@ -21,7 +21,7 @@ lib.home = home
 
 -- units_out returns how many units of a state a shard may have in use, or nil if a strict count of a weighted out is unknown.
 local function units_out(l, name, strict)
-  if not strict or l.strict or not l.out[name] or byte(name) ~= layout.COUNTER then return l.out[name] or 0 end
+  if not strict or l.strict or not l.out[name] or not lib.algorithms[byte(name)].weighted then return l.out[name] or 0 end
 end
 
 -- open returns the home's table, without units that no shard can use any more; or nothing if there is no table.

@@ -15,7 +15,7 @@ local NOTHING = { last = -1, rate = 0, charge = 0, release = 0, holds = 0, lapse
 lib.inspect = record.guarded(function(key, clock)
   local rec = record.open(key, clock)
   local ending, now, out = record.ends(), rec.now, { '\0' }
-  local function matters(st) return st and lib.algorithms[st.kind].matters_until(st) >= now end
+  local function matters(st) return st and st.algorithm.matters_until(st) >= now end
   local function row(st, kind, window, buckets, used, held)
     local h = held or NOTHING
     out[#out + 1] = pack('>BI5I2I6I5I3I6I6I3I4', kind, window, buckets, used, h.last < st.last and st.limit or h.limit,
@@ -29,7 +29,7 @@ lib.inspect = record.guarded(function(key, clock)
     elseif kind > HOLDS and st.holds > 0 and not matters(record.find(kind - HOLDS, buckets, window)) then
       row(st, kind - HOLDS, window, buckets, 0, st)
     elseif kind < HOLDS and matters(st) then
-      local used, held = lib.algorithms[kind].usage(st, rec, false), rec.held and record.find(HOLDS + kind, buckets, window)
+      local used, held = st.algorithm.usage(st, rec, false), rec.held and record.find(HOLDS + kind, buckets, window)
       if window == 0 then window, buckets = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0 end
       row(st, kind, window, buckets, used, held)
     end

@@ -13,7 +13,7 @@ local lib = ...
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, ceil, zeros = math.max, math.ceil, string.rep
 local layout, record = lib.layout, lib.record
-local HOME, SHARD, COUNTER = layout.HOME, layout.SHARD, layout.COUNTER
+local HOME, SHARD = layout.HOME, layout.SHARD
 local UNITS, NAME, DIGEST = layout.UNITS, layout.NAME_BYTES, layout.DIGEST_BYTES
 local PAD = 64
 local lease = {
@@ -23,12 +23,27 @@ local lease = {
 }
 lib.lease = lease
 
-function lease.matters_until(st) return st.ending end
+-- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area. ending: the
+-- last ms at which the lease record matters. A lease record is not charged: last and rate stay 0.
+local form = {
+  bytes = 12 + layout.SUMMARY_BYTES, slot = 1,
+  read = function(st, s, at)
+    st.last, st.rate, st.size, st.slots, st.ending, st.summary = 0, 0, unpack('>I3I3I6c40', s, at)
+  end,
+  write = function(st) return pack('>I3I3I6c40', st.size, st.slots, st.ending, st.summary) end,
+}
+for _, kind in ipairs({ HOME, SHARD }) do
+  lib.register({
+    kind = kind, valid = function() return true end, fields = function() return form end,
+    matters_until = function(st) return st.ending end,
+  })
+end
 
 -- life returns for how long, in ms, a unit may count after it is admitted, without the rounding of a log's grid.
 function lease.life(name)
   local kind, buckets, window = unpack('>BI2I5', name)
-  return kind == COUNTER and window + ceil(window / max(buckets, 1)) or window
+  local life = lib.algorithms[kind].life
+  return life and life(buckets, window) or window
 end
 
 -- each calls back(i, name, limit) for each of the pairs.

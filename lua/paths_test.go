@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -334,9 +333,9 @@ func TestFastPathLeavesRebuildingToTheSlowPath(t *testing.T) {
 
 // straight returns the kinds whose algorithms have straight functions.
 func straight(t *testing.T) (kinds []limit.Kind) {
-	for name, kind := range kindNames {
-		if strings.Contains(lua.Library.Source, "function "+strings.ToLower(name)+".straight(") {
-			kinds = append(kinds, kind)
+	for _, a := range registered(t) {
+		if a.Straight {
+			kinds = append(kinds, a.Kind)
 		}
 	}
 	require.NotEmpty(t, kinds)

@@ -16,10 +16,11 @@
 local lib = ...
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
-local sub, format, concat, max, min = string.sub, string.format, table.concat, math.max, math.min
+local sub, format, concat, max = string.sub, string.format, table.concat, math.max
 local layout = lib.layout
 local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
-local SLIDE, COUNTER, FIXED, HOME, SHARD = layout.SLIDE, layout.COUNTER, layout.FIXED, layout.HOME, layout.SHARD
+local HOME, SHARD = layout.HOME, layout.SHARD
+local algorithms = lib.algorithms
 local STATES, YEAR, HOLDS, LINGER = layout.STATES, layout.YEAR, layout.HOLDS, layout.LINGER
 local LONG = 16384 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
 local SPARE = 8 -- the most states that have ended and stay when such a record is rewritten
@@ -82,19 +83,17 @@ function record.cache(most, make)
   end
 end
 
--- KEPT has for how many windows a state may matter after its last charge, at most. A log with a grid may for more than one.
-local KEPT = { [FIXED] = 1, [SLIDE] = 2, [COUNTER] = 3 }
-
--- windowed reports whether a state of a kind, or of its held units, can have this many buckets and this window.
-local function windowed(kind, buckets, window)
-  kind = kind % HOLDS
-  if kind == layout.GCRA or kind == layout.CONCURRENCY then return window == 0 end
-  return window >= 1 and window <= YEAR and (kind ~= COUNTER or buckets >= 1 and buckets <= min(window, layout.BUCKETS))
+-- area_bytes returns the size of a state's area.
+local function area_bytes(st)
+  local fields = st.fields
+  return fields.slot and st.slots * fields.slot or fields.area
 end
 
--- blank returns a state without fields.
+-- blank returns a state without values in its fields.
 local function blank(kind, buckets, window)
-  return { kind = kind, buckets = buckets, window = window, limit = 0, last = 0, rate = 0, begin = 0, area = false,
+  local algorithm = algorithms[kind]
+  return { kind = kind, buckets = buckets, window = window, algorithm = algorithm,
+    fields = algorithm.fields(buckets), limit = 0, last = 0, rate = 0, begin = 0, area = false,
     patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false, tail = false }
 end
 
@@ -105,35 +104,34 @@ end
 -- and by state
 --   twins               the index of the state of its window's held units, or false
 --   kinds, limits, names
---   fields              how to read and write its fields, see layout.FIELDS
 --   at, offsets         the index in the record at which its fields begin, and the same as text, counted from 0
 --   keep, lives         for how many ms after its last charge it may matter at most, and is stored at least
---   slots, counters     the bytes of a slot of its area, or false, and the bytes of the area if it has no slots
+--   slots, area         the bytes of a slot of its area, or false, and the bytes of the area if it has no slots
 --   states              a table to read it into
 local directory_of = record.cache(1000, function(s, key)
   local count = (#s - HEAD) / NAME
   local d = { text = s, bytes = #s, count = count, kinds = {}, limits = {}, names = {}, at = {},
-    keep = {}, lives = {}, slots = {}, counters = {}, states = {}, fields = {}, offsets = {}, twins = {}, lease = false,
+    keep = {}, lives = {}, slots = {}, area = {}, states = {}, offsets = {}, twins = {}, lease = false,
     inline = layout.INLINE + layout.INLINE_MORE * max(count - 1, 0) }
   local at, held = #s + 1, false
   for i = 1, count do
     local from = HEAD + (i - 1) * NAME
     local kind, buckets, window, limit = unpack('>BI2I5I5', s, from + 1)
-    local fields = layout.fields_of(kind, buckets)
-    if not fields then record.damaged(key, 'a state of unknown kind ' .. kind) end
+    local algorithm = algorithms[kind]
+    if not algorithm then record.damaged(key, 'a state of unknown kind ' .. kind) end
+    if not algorithm.valid(buckets, window) then record.damaged(key, 'a state without a window') end
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
-    elseif not windowed(kind, buckets, window) then
-      record.damaged(key, 'a state without a window')
     end
     held = held or kind > HOLDS
     d.kinds[i], d.limits[i], d.at[i] = kind, limit, at
-    d.states[i] = blank(kind, buckets, window)
-    d.names[i], d.keep[i] = sub(s, from + 1, from + NAME), KEPT[kind] and KEPT[kind] * window or 2 ^ 50
-    d.lives[i] = kind == SLIDE and window or 0
-    d.slots[i], d.counters[i] = fields.slot or false, layout.counters_bytes(kind, buckets)
-    d.twins[i], d.fields[i], d.offsets[i], at = false, fields, tostring(at - 1), at + fields.bytes
+    local st = blank(kind, buckets, window)
+    d.states[i], d.names[i] = st, sub(s, from + 1, from + NAME)
+    d.keep[i] = algorithm.most and algorithm.most * window or 2 ^ 50
+    d.lives[i] = (algorithm.least or 0) * window
+    d.slots[i], d.area[i] = st.fields.slot or false, st.fields.area
+    d.twins[i], d.offsets[i], at = false, tostring(at - 1), at + st.fields.bytes
   end
   d.head, d.last = at - 1, tostring(d.inline - 1)
   for i = 1, held and count or 0 do
@@ -191,10 +189,8 @@ local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 --   held, asked       the state of its window's held units, and whether the request is about it, see holds.weigh
 function record.state(kind, buckets, window)
   local st = blank(kind, buckets, window)
-  if kind ~= layout.CONCURRENCY then -- whose states have no fields
-    layout.fields_of(kind, buckets).read(st, ZEROS, 1)
-    st.area = st.area or layout.rep('\0', layout.area_bytes(st))
-  end
+  st.fields.read(st, ZEROS, 1)
+  st.area = st.area or layout.rep('\0', area_bytes(st))
   return st
 end
 
@@ -225,10 +221,10 @@ function record.load(key, clock, s, d)
   for i = 1, d.count do
     local st, kind = d.states[i], d.kinds[i]
     rec[i], rec.count = st, i
-    d.fields[i].read(st, s, d.at[i])
+    st.fields.read(st, s, d.at[i])
     st.limit, st.begin, st.held, st.asked = d.limits[i], begin, false, false
-    begin = begin + layout.area_bytes(st)
-    if kind == SLIDE then
+    begin = begin + area_bytes(st)
+    if kind == lib.slide.kind then
       if st.count > st.slots or st.first >= st.slots or st.slots > layout.SLOTS then
         record.damaged(key, 'a log of ' .. st.slots .. ' slots')
       end
@@ -270,7 +266,7 @@ function record.find(kind, buckets, window)
   end
 end
 
-local function matters(st) return lib.algorithms[st.kind].matters_until(st) >= rec.clock end
+local function matters(st) return st.algorithm.matters_until(st) >= rec.clock end
 
 -- windows returns how many windows have a state, of charged or of held units, that can still matter, or is about to.
 local function windows()
@@ -330,7 +326,7 @@ end
 
 -- area returns a state's area with its changes.
 function record.area(st)
-  local size, change = layout.area_bytes(st), st.patch
+  local size, change = area_bytes(st), st.patch
   if size == 0 then return '' end
   if st.area then return st.area end
   local s, at = record.bytes(st, 0, size, size)
@@ -341,7 +337,7 @@ end
 -- ends returns the last ms at which any state matters.
 function record.ends()
   local ending = 0
-  for i = 1, rec.count do ending = max(ending, lib.algorithms[rec[i].kind].matters_until(rec[i])) end
+  for i = 1, rec.count do ending = max(ending, rec[i].algorithm.matters_until(rec[i])) end
   return ending
 end
 
@@ -382,7 +378,7 @@ end
 
 -- fields packs the fields of all states.
 local function fields()
-  for i = 1, rec.count do pieces[i + 1] = layout.fields_of(rec[i].kind, rec[i].buckets).write(rec[i]) end
+  for i = 1, rec.count do pieces[i + 1] = rec[i].fields.write(rec[i]) end
 end
 
 -- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer matter,
@@ -407,12 +403,12 @@ local function compose()
   local bytes = d.head
   for i = 1, count do
     local st = rec[i]
-    local s = st.kind == SLIDE and lib.slide.straighten(st) or record.area(st)
+    local s = st.kind == lib.slide.kind and lib.slide.straighten(st) or record.area(st)
     pieces[count + 1 + i], bytes = s, bytes + #s
   end
   for i = 1, bytes >= d.inline and count or 0 do
     local st = rec[i]
-    if st.kind == SLIDE then
+    if st.kind == lib.slide.kind then
       local room = math.floor(st.count / 8) + 8
       st.slots = st.count + room
       pieces[count + 1 + i] = pieces[count + 1 + i] .. layout.rep('\0', room * ENTRY)

@@ -9,8 +9,7 @@ local lib = ...
 
 local unpack, pack, max = struct.unpack, struct.pack, math.max
 local record, ids, id, holds, by_id, fast_holds = lib.record, lib.ids, lib.ids.id, lib.holds, lib.by_id, lib.fast_holds
--- The most units of a window, and of a window of RL.COUNTER, that the stored fields can count.
-local COUNTABLE, IN_A_COUNTER = 2 ^ 45, 2 ^ 40 - 1
+local COUNTABLE = 2 ^ 45 -- the most units of a window that the stored fields can count, see algorithms.lua
 
 local function reply(settled, cost, units, lapsed)
   return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
@@ -37,7 +36,7 @@ function lib.settle_one(key, clock, asked)
   if not id.found or settled > 0 or not holds.still_held(q, id.till, q.cost, release) then return reply(0, 0, 0, 0) end
   local was, states, uses = record.ends(), {}, {}
   holds.weigh(rec, q, states, uses, false)
-  local most = q.kind == lib.layout.COUNTER and IN_A_COUNTER or COUNTABLE
+  local most = q.algorithm.countable or COUNTABLE
   for i = 1, q.count do
     if cost > q.cost and uses[i] - q.cost + cost > most then error({ err = 'ERR cost exceeds what this key can count' }) end
   end

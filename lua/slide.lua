@@ -8,15 +8,32 @@ local lib = ...
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local min, floor, ceil = math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
-local ENTRY, FIELDS = lib.layout.ENTRY_BYTES, lib.layout.FIELDS[lib.layout.SLIDE].bytes
+local ENTRY, FIELDS = lib.layout.ENTRY_BYTES, 37 -- bytes
 local WRAP, SHIFT = lib.layout.WRAP, lib.layout.SHIFT
 local YEAR, UNITS, DELAY, SLOTS, GRID =
   lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS, lib.layout.GRID
 local record = lib.record
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
 local FRONT = 16 -- oldest entries that the fast path of a patched record looks at
-local slide = { additive = true }
+
+-- most: a log with a grid may matter for more than one window.
+local slide = lib.register({
+  kind = 1, additive = true, holdable = true, least = 1, most = 2, valid = lib.is_window,
+})
 lib.slide = slide
+
+-- count, slots, first: the ring's number of entries, its number of slots, and the slot of its oldest entry. base, total: the
+-- running totals before the oldest entry and after the newest. newest: the ms of the newest entry.
+local form = {
+  bytes = FIELDS, slot = ENTRY,
+  read = function(st, s, at)
+    st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
+  end,
+  write = function(st)
+    return pack('>I6I4I6I3I6I6I6', st.last, st.rate, st.count * SHIFT + st.slots, st.first, st.base, st.total, st.newest)
+  end,
+}
+function slide.fields() return form end
 
 -- dated returns the ms that is stored for units admitted at now. With limits above 65,536 it is rounded up to a grid, so
 -- that a log has at most some 65,537 entries.

@@ -1,15 +1,27 @@
 -- spec.lua: what a request asks for, as it is sent over the wire.
 --
---   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard, 4: a rate), kind 1, buckets 2, then per window its length 5 and
---          limit 5; for a rate, instead of windows, the ns between units 8 and the limit 8, the units that are admitted at once
+--   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard), kind 1, buckets 2, then per window its length 5 and limit 5, or
+--          what the algorithm's function `asked` reads, see algorithms.lua
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local layout, record = lib.layout, lib.record
 local RESET = layout.RESET
+local WINDOWS = 11 -- index of the first window in a spec
 local NONE = { text = '', bytes = -1, names = {} } -- stands for a directory that no record has
 local spec = {}
 lib.spec = spec
+
+-- windows_of reads the windows in a spec's text from an index on.
+local function windows_of(q, text, from)
+  for at = from, #text, 10 do
+    local i = q.count + 1
+    q.count, q.windows[i], q.limits[i] = i, unpack('>I5I5', text, at)
+    q.longest = math.max(q.longest, q.windows[i])
+    q.names[i] = sub(text, 8, 10) .. sub(text, at, at + 4)
+    q.pairs = q.pairs .. q.names[i] .. sub(text, at + 5, at + 9)
+  end
+end
 
 -- of returns a table with what a spec's text says. Its fields:
 --   cost, needs     the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a rate, the
@@ -35,34 +47,21 @@ lib.spec = spec
 --   prefixed        the length of the text 1 byte, and the text
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, buckets = unpack('>I6BBI2', text)
-  local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags % 4 >= 2,
+  local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
     kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, place = false,
     last = tostring(layout.INLINE - 1), interval = 0, only_by_clock = false, areas = false, longest = 0, forms = false,
     prefixed = pack('>B', #text) .. text }
-  if kind == RESET or #text == 10 then return q end
+  if kind == RESET or #text < WINDOWS then return q end
   if not q.algorithm or not q.algorithm.charge then
     error({ err = 'ERR a spec of unknown kind ' .. kind })
   end
-  local rate = flags % 8 >= 4
-  if rate then
-    q.interval, q.limits[1] = unpack('>I8I8', text, 11)
-    q.needs = cost -- may be 0: then it is denied only while more than the limit is in use
-    q.count, q.buckets, q.windows[1] = 1, 1, 0 -- a key has one such state, whatever the rate
-    q.pairs = pack('>BI2I5I5', kind, 1, 0, math.min(q.limits[1], 1e12))
-  end
-  for at = 11, rate and 0 or #text, 10 do
-    local i = q.count + 1
-    q.count, q.windows[i], q.limits[i] = i, unpack('>I5I5', text, at)
-    q.longest = math.max(q.longest, q.windows[i])
-    q.names[i] = sub(text, 8, 10) .. sub(text, at, at + 4)
-    q.pairs = q.pairs .. q.names[i] .. sub(text, at + 5, at + 9)
-  end
-  if kind == layout.CONCURRENCY then return q end
+  local read = q.algorithm.asked or windows_of
+  read(q, text, WINDOWS)
   q.fresh = record.new(q.pairs, q.count)
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
   q.place, q.only_by_clock = q.straight and 1 or false, q.count > 1 or q.shard
-  q.areas = kind == layout.SLIDE or q.buckets > 1
+  q.areas = (q.fresh.slots[1] or q.fresh.area[1]) > 0
   return q
 end)
 

@@ -168,7 +168,6 @@ const kindReset = 5
 const (
 	flagStrict  = 1 // the oldest sub-window counts in full
 	flagAtShard = 2 // the key is a shard of a split key, not its home
-	flagRate    = 4 // the spec has a rate instead of windows
 )
 
 // spec is what an entry asks of its key. A call has each different spec once.
@@ -192,9 +191,6 @@ func (s *spec) append(b []byte) []byte {
 	}
 	if s.atShard {
 		flags |= flagAtShard
-	}
-	if s.Kind.Rated() {
-		flags |= flagRate
 	}
 	b = append(b, flags, kind)
 	b = appendUint(b, s.Param, 2)

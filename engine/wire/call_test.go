@@ -97,7 +97,7 @@ func TestArgs(t *testing.T) {
 		"two keys, apart": {call: call(0, slide("a", 5), slide("b", 5)), apart: true, want: []string{"fcall", lua.Decide.Name, "\x00", "7", "", string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), "rl:{a}", "rl:{b}"}},
 		"a reset":         {call: call(0, conformance.Reset("k")), want: []string{"fcall", lua.Reset.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0))}},
 		"at a shard":      {call: call(3, slide("k", 5)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k%p3}", "7", "", string(bytesOf(6, 1, 1, flagAtShard, 1, 1, 2, 1, 5, 1000, 5, 5))}},
-		"CL.THROTTLE":     {call: call(0, conformance.Throttle("k", 15, 30, 60, 1)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 1, 1, flagRate, 1, 4, 2, 0, 8, 2_000_000_000, 8, 16))}},
+		"CL.THROTTLE":     {call: call(0, conformance.Throttle("k", 15, 30, 60, 1)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 1, 1, 0, 1, 4, 2, 0, 8, 2_000_000_000, 8, 16))}},
 		"different specs": {call: call(0, slide("a", 5), slide("b", 6)), want: []string{"fcall", lua.Decide.Name, "\x02", "rl:{a}", "rl:{b}", "7", string(bytesOf(2, 3, 4, 1, 2, 4, 4, 1)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 6))}},
 	} {
 		t.Run(name, func(t *testing.T) {
