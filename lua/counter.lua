@@ -11,7 +11,7 @@ local lib = ...
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, min, floor, ceil, rep = math.max, math.min, math.floor, math.ceil, lib.layout.rep
 local layout, record, rate_at, charged = lib.layout, lib.record, lib.rate.at, lib.rate.charged
-local BYTES, WRAP, TOTALS = layout.COUNTER_BYTES, layout.COUNTER_WRAP, layout.TOTALS
+local BYTES, WRAP = layout.COUNTER_BYTES, layout.COUNTER_WRAP
 local FIELDS = 16 -- bytes
 local MOST = 1000 -- sub-windows per window
 
@@ -23,14 +23,9 @@ function counter.valid(n, window) return lib.is_window(n, window) and n >= 1 and
 
 function counter.life(n, window) return window + ceil(window / n) end
 
--- used: the units in all sub-windows. The area has n + 1 totals; that of sub-window k is in slot k % (n + 1). counts, in memory:
--- it has counts instead, which an earlier version stored; then TOTALS is not added to used.
-local function read(st, s, at)
-  local used
-  st.last, st.rate, used = unpack('>I6I4I6', s, at)
-  st.used, st.counts = used % TOTALS, used > 0 and used < TOTALS
-end
-local function write(st) return pack('>I6I4I6', st.last, st.rate, st.counts and st.used or st.used + TOTALS) end
+-- used: the units in all sub-windows. The area has n + 1 totals; that of sub-window k is in slot k % (n + 1).
+local function read(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end
+local function write(st) return pack('>I6I4I6', st.last, st.rate, st.used) end
 
 -- An RL.COUNTER with one sub-window stores two counts among its fields, of the even and of the odd sub-window, and has no stored
 -- area. In memory the two totals are its area.
@@ -62,7 +57,7 @@ end
 
 -- total_after returns the stored total of sub-window k. The `ahead` - 1 totals after it are read along with it.
 local function total_after(st, k, ahead)
-  local slots = st.buckets + 1
+  local slots = st.parameter + 1
   local slot = k % slots
   local s, at = record.bytes(st, slot * BYTES, BYTES, min(ahead, slots - slot) * BYTES)
   return (unpack('>I5', s, at))
@@ -80,27 +75,15 @@ local function filled(s, n, from, to, packed)
   return s
 end
 
--- sum_up gives a state that an earlier version stored, which has a count for each sub-window, its totals.
-local function sum_up(st, was)
-  local s, slots, total, totals = record.area(st), st.buckets + 1, 0, {}
-  for k = was - st.buckets, was do
-    total = (total + unpack('>I5', s, k % slots * BYTES + 1)) % WRAP
-    totals[k % slots + 1] = pack('>I5', total)
-  end
-  st.area, st.counts = table.concat(totals), false
-  st.patch, st.patch_at = st.area, 0
-end
-
 -- usage also keeps in st: k, the sub-window of now; e, the time since it began, in n-ths of a ms; was, the sub-window of the
 -- newest charge, and before, the total after it; total, that of k; and the units of the oldest sub-window (oldest), of all
 -- others (rest), and of k (current).
 function counter.usage(st, rec, strict)
-  local n, window, now = st.buckets, st.window, rec.now
+  local n, window, now = st.parameter, st.window, rec.now
   local e = now * n
   local k, was = floor(e / window), floor(st.last * n / window)
   local total, oldest, rest, newest = 0, 0, 0, 0
   if k - was <= n then
-    if st.counts then sum_up(st, was) end
     newest = total_after(st, was - 1, 3)
     total = total_after(st, was, 2)
     newest = (total - newest) % WRAP
@@ -133,16 +116,16 @@ end
 
 -- rest_at returns the units of all sub-windows but the oldest when k is the newest.
 local function rest_at(st, k)
-  local from, total, size = k - st.buckets, st.total, (st.buckets + 1) * BYTES
+  local from, total, size = k - st.parameter, st.total, (st.parameter + 1) * BYTES
   if from >= st.was then return (total - st.before) % WRAP end
   local s, at = record.bytes(st, 0, size, size)
-  return (total - unpack('>I5', s, at + from % (st.buckets + 1) * BYTES)) % WRAP
+  return (total - unpack('>I5', s, at + from % (st.parameter + 1) * BYTES)) % WRAP
 end
 
 -- room_at searches for the first sub-window at which the rest leaves room. There is room before it ends, or when it ends: by then
 -- the oldest is gone, and the next one is a part of that rest.
 function counter.room_at(st, rec, _, most, strict)
-  local n, window, k, e, oldest, rest = st.buckets, st.window, st.k, st.e, st.oldest, st.rest
+  local n, window, k, e, oldest, rest = st.parameter, st.window, st.k, st.e, st.oldest, st.rest
   if most < 0 then record.damaged(rec.key, 'counters that do not add up') end
   if rest > most then
     local high, before = k + n, rest -- before is the rest one sub-window before k
@@ -162,7 +145,7 @@ function counter.room_at(st, rec, _, most, strict)
 end
 
 function counter.charge(st, rec, _, more)
-  local n, k, was, packed = st.buckets, st.k, st.was, pack('>I5', st.total)
+  local n, k, was, packed = st.parameter, st.k, st.was, pack('>I5', st.total)
   local from = k == was and k or was + 1 -- the totals from here to k change
   st.reported_last, st.reported_newest = rec.now, st.current
   st.total = (st.total + more) % WRAP
@@ -180,16 +163,16 @@ function counter.charge(st, rec, _, more)
 end
 
 function counter.matters_until(st)
-  local n, window = st.buckets, st.window
+  local n, window = st.parameter, st.window
   return ceil((floor(st.last * n / window) + n + 1) * window / n) - 1
 end
 
 -- What straight passes to room_at.
-local pair = { buckets = 1, window = 0, k = 0, e = 0, oldest = 0, rest = 0 }
+local pair = { parameter = 1, window = 0, k = 0, e = 0, oldest = 0, rest = 0 }
 
 -- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
-  local n, window, limit, needs, strict = q.buckets, q.windows[i], q.limits[i], q.needs, q.strict
+  local n, window, limit, needs, strict = q.parameter, q.windows[i], q.limits[i], q.needs, q.strict
   local stop, last, calls, rest, oldest, current, newest, total = begin, 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
     if n == 1 then
@@ -198,7 +181,6 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       stop = begin + (n + 1) * BYTES
       if stop > #s + 1 then return end
       last, calls, rest = unpack('>I6I4I6', s, at)
-      if rest < TOTALS then return end -- counts of an earlier version
     end
     if last > now then
       if q.only_by_clock or last > clock + layout.YEAR then return end
@@ -216,7 +198,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     if was % 2 == 0 then oldest, newest = newest, oldest end
     if moves then oldest = newest else rest, current = newest, newest end
   else
-    local slots, all = n + 1, rest - TOTALS
+    local slots, all = n + 1, rest
     local slot = was % slots
     if slot > 0 and slot < n and not moves then -- nearly always
       newest, total, rest = unpack('>I5I5I5', s, begin + (slot - 1) * BYTES)
@@ -251,7 +233,7 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
       area = s == '' and rep('\0', (n + 1) * BYTES) or sub(s, begin, stop - 1)
       if moves and s ~= '' then area = filled(area, n, was + 1, k, pack('>I5', total)) end
       area = sub(area, 1, slot) .. pack('>I5', (total + units) % WRAP) .. sub(area, slot + BYTES + 1)
-      fields = pack('>I6I4I6', now, calls, oldest + rest + units + TOTALS)
+      fields = pack('>I6I4I6', now, calls, oldest + rest + units)
       if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
     else
       local even, odd = oldest, current

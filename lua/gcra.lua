@@ -54,8 +54,8 @@ end
 function gcra.asked(q, text, at)
   q.interval, q.limits[1] = unpack('>I8I8', text, at)
   q.needs = q.cost -- may be 0: then it is denied only while more than the limit is in use
-  q.count, q.buckets, q.windows[1] = 1, 1, 0
-  q.pairs = pack('>BI2I5I5', q.kind, 1, 0, min(q.limits[1], 1e12))
+  q.count, q.windows[1] = 1, 0
+  q.pairs = pack(lib.layout.NAME, q.kind, q.parameter, 0, min(q.limits[1], 1e12))
 end
 
 function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end

@@ -2,7 +2,6 @@ package lua
 
 import (
 	"context"
-	"encoding/binary"
 	"strconv"
 	"strings"
 	"testing"
@@ -28,9 +27,9 @@ func start(t *testing.T, args ...string) *redistest.Server {
 type window struct{ ms, limit uint64 }
 
 // spec packs a spec as spec.lua reads it.
-func spec(kind, flags byte, cost uint64, buckets uint16, windows ...window) string {
+func spec(kind, flags byte, cost, parameter uint64, windows ...window) string {
 	b := put(nil, cost, 6)
-	b = binary.BigEndian.AppendUint16(append(b, flags, kind), buckets)
+	b = put(append(b, flags, kind), parameter, 5)
 	for _, w := range windows {
 		if kind == 4 { // ns between units, and the limit
 			b = put(put(b, w.ms, 8), w.limit, 8)

@@ -13,7 +13,7 @@ local lib = ...
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 local max, min, floor, concat = math.max, math.min, math.floor, table.concat
 local layout, record, lease, holds = lib.layout, lib.record, lib.lease, lib.holds
-local HOME, LEASE = layout.HOME, lease.LEASE
+local HOME, STATE, LEASE = layout.HOME, layout.STATE_BYTES, lease.LEASE
 local GRACE = 20  -- ms that a loan has to arrive before its shard is lent more
 local SCARCE = 32 -- nothing is lent when less than the limit divided by SCARCE is left
 local home = {}
@@ -50,7 +50,7 @@ end
 -- keep puts the table into the record in memory, to live for as long as lent units may count.
 local function keep(rec, h)
   local ending, lapse, lent = h.no_lending_until, -1, 0
-  local name, limit = sub(h.pairs, 1, 8), lease.limit(h.pairs)
+  local name, limit = sub(h.pairs, 1, STATE), lease.limit(h.pairs)
   for _, l in ipairs(h.lent) do
     lent = lent + (units_out(l, name, h.strict) or limit)
     for of, n in pairs(l.out) do
@@ -198,8 +198,7 @@ local function reported(s)
     r.shard, r.seq, r.incarnation, flags, n, at = unpack('>I4I7I6BB', s, at)
     r.stale, r.ended, r.strict = flags % 2 == 1, flags % 4 >= 2, flags >= 4
     for _ = 1, n do
-      r.used[sub(s, at, at + 7)] = unpack('>I6', s, at + 8)
-      at = at + 14
+      r.used[sub(s, at, at + STATE - 1)], at = unpack('>I6', s, at + STATE)
     end
     list[#list + 1] = r
   end
@@ -213,7 +212,7 @@ end
 -- ARGV[3] the spec, see spec.lua
 -- ARGV[4] empty, or the number of the shard that refused 4, then its refusal, see shard.lua
 -- ARGV[5] reports, each: shard 4, seq 7, incarnation 6, flags 1 (1: stale, 2: its lease has ended, 4: counted in full),
---         states 1, per state its name 8, used 6
+--         states 1, per state its name 11, used 6
 -- ARGV[6] the numbers of shards that cannot be reached, 4 each
 -- ARGV[7] absent or empty, or the fields of the id of the only request, see admit.lua
 -- returns with such fields, first 1 byte: 1 if its id is known, and then the rest is as rl_admit returns it. Otherwise

@@ -4,7 +4,7 @@
 -- lease record of a split key. Integers are unsigned and big-endian; times are in ms since the epoch.
 --
 --   head    version 1 byte, number of states 2
---   names   per state: kind 1, buckets 2, window 5, limit as last charged 5
+--   names   per state: kind 1, parameter 5, window 5, limit as last charged 5
 --   fields  per state, as the file of its kind describes them
 --   areas   of the states that have one, in the same order
 --
@@ -15,7 +15,7 @@
 local lib = ...
 
 local layout = {
-  VERSION = 3,
+  VERSION = 4,
 
   -- Kinds that are not algorithms, in names and in specs, see algorithms.lua. RESET names no state: a spec of this kind
   -- deletes the key.
@@ -26,15 +26,17 @@ local layout = {
   DECIDED = 0, FAILED = 1, AT_HOME = 2, AT_SHARD = 3, HELD = 4,
 
   HEAD_BYTES = 3,
-  NAME_BYTES = 13,          -- the first 8 name the state, the other 5 are the limit
+  NAME_BYTES = 16,
+  NAME = '>BI5I5I5',        -- how a name is packed
+  STATE_BYTES = 11,         -- of what names the state: the name without the limit
+  STATE = '>BI5I5',
   ENTRY_BYTES = 12,         -- of an entry of an RL.SLIDE log: ms 6, running total 6
   COUNTER_BYTES = 5,        -- of one sub-window of RL.COUNTER
   CELL_BYTES = 21,          -- of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
-  SUMMARY_BYTES = 40,       -- of a lease summary, see lease.lua
+  SUMMARY_BYTES = 43,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals of a log are kept modulo 2^48
   COUNTER_WRAP = 2 ^ 40,    -- those of RL.COUNTER
-  TOTALS = 2 ^ 47,          -- is added to an RL.COUNTER's used: its area has totals. Earlier versions stored counts, and not this
 
   -- Offsets in the fields of a state, counted from 0: of slots in a log and in held units, and of ending and summary in a lease
   -- record.

@@ -4,22 +4,22 @@
 -- digits of the SHA-1 of a packed table, and the table, packed by cmsgpack. It is padded so that most changes can be written in
 -- place. Its fields end with the lease summary: what the fast path must know to admit without reading the table.
 --
---   summary  the spec that it is about, from its flags on, 14 bytes; the units that may be in use here 6; what is added to
+--   summary  the spec that it is about, from its flags on, 17 bytes; the units that may be in use here 6; what is added to
 --            the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at a shard)
 --
--- States are named by the first 8 bytes of their names in a record. pairs has, per window, the state's name 8 and limit 5.
+-- States are named by their names in a record without the limit. pairs has, per window, the state's name 11 and limit 5.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local max, ceil, zeros = math.max, math.ceil, string.rep
 local layout, record = lib.layout, lib.record
 local HOME, SHARD = layout.HOME, layout.SHARD
-local UNITS, NAME, DIGEST = layout.UNITS, layout.NAME_BYTES, layout.DIGEST_BYTES
+local UNITS, NAME, STATE, DIGEST = layout.UNITS, layout.NAME_BYTES, layout.STATE_BYTES, layout.DIGEST_BYTES
 local PAD = 64
 local lease = {
   LEASE = 1000,  -- ms that a loan lasts, counted from before it was requested
   SHARDS = 1024, -- the most shards of a key
-  NAMES = 9216,  -- the most states, over all shards, in a home's table: with more it would not fit into LEASE_BYTES
+  NAMES = 8192,  -- the most states, over all shards, in a home's table: with more it would not fit into LEASE_BYTES
 }
 lib.lease = lease
 
@@ -28,9 +28,9 @@ lib.lease = lease
 local form = {
   bytes = 12 + layout.SUMMARY_BYTES, slot = 1,
   read = function(st, s, at)
-    st.last, st.rate, st.size, st.slots, st.ending, st.summary = 0, 0, unpack('>I3I3I6c40', s, at)
+    st.last, st.rate, st.size, st.slots, st.ending, st.summary = 0, 0, unpack('>I3I3I6c43', s, at)
   end,
-  write = function(st) return pack('>I3I3I6c40', st.size, st.slots, st.ending, st.summary) end,
+  write = function(st) return pack('>I3I3I6c43', st.size, st.slots, st.ending, st.summary) end,
 }
 for _, kind in ipairs({ HOME, SHARD }) do
   lib.register({
@@ -41,20 +41,23 @@ end
 
 -- life returns for how long, in ms, a unit may count after it is admitted, without the rounding of a log's grid.
 function lease.life(name)
-  local kind, buckets, window = unpack('>BI2I5', name)
+  local kind, parameter, window = unpack(layout.STATE, name)
   local life = lib.algorithms[kind].life
-  return life and life(buckets, window) or window
+  return life and life(parameter, window) or window
 end
 
 -- each calls back(i, name, limit) for each of the pairs.
 function lease.each(pairs, back)
-  for i = 1, #pairs / NAME do back(i, sub(pairs, i * NAME - 12, i * NAME - 5), (unpack('>I5', pairs, i * NAME - 4))) end
+  for i = 1, #pairs / NAME do
+    local at = (i - 1) * NAME
+    back(i, sub(pairs, at + 1, at + STATE), (unpack('>I5', pairs, at + STATE + 1)))
+  end
 end
 
 -- used returns the units in use of a state, the ms until the first of them no longer counts, and the state, if there is one.
 function lease.used(rec, name, strict)
-  local kind, buckets, window = unpack('>BI2I5', name)
-  local st = record.find(kind, buckets, window)
+  local kind, parameter, window = unpack(layout.STATE, name)
+  local st = record.find(kind, parameter, window)
   if not st or st.kind == HOME or st.kind == SHARD then return 0, 0 end
   local used = lib.algorithms[kind].usage(st, rec, strict)
   return used, lease.first(rec, st, used, strict), st
@@ -89,19 +92,19 @@ end
 local function summarize(kind, t, bound, offset, from, till)
   if #t.pairs ~= NAME or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
   local flags = (t.strict and 1 or 0) + (kind == SHARD and 2 or 0)
-  return pack('>Bc13I6I6I6I6I2', flags, t.pairs, bound, offset, from, till, t.shards or 0)
+  return pack('>Bc16I6I6I6I6I2', flags, t.pairs, bound, offset, from, till, t.shards or 0)
 end
 
 -- summary reads the lease summary in s at an index. It returns the bound, the offset and the shards; nil, 0, 0 if the summary
 -- is not about the spec q or not valid at the clock.
 function lease.summary(q, s, at, clock)
-  local about, bound, offset, from, till, shards = unpack('>c14I6I6I6I6I2', s, at)
+  local about, bound, offset, from, till, shards = unpack('>c17I6I6I6I6I2', s, at)
   if about == q.about and clock >= from and clock <= till and bound + offset <= UNITS then return bound, offset, shards end
   return nil, 0, 0
 end
 
 -- limit returns the limit of pairs if they are about one window, and otherwise 0.
-function lease.limit(pairs) return #pairs == NAME and unpack('>I5', pairs, 9) or 0 end
+function lease.limit(pairs) return #pairs == NAME and unpack('>I5', pairs, STATE + 1) or 0 end
 
 -- keep puts a table into the record in memory, which record.save writes. bound to till are for its summary.
 function lease.keep(rec, kind, t, ending, bound, offset, from, till)

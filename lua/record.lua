@@ -18,7 +18,7 @@ local lib = ...
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
 local sub, format, concat, max = string.sub, string.format, table.concat, math.max
 local layout = lib.layout
-local HEAD, NAME, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ENTRY_BYTES
+local HEAD, NAME, STATE, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.STATE_BYTES, layout.ENTRY_BYTES
 local HOME, SHARD = layout.HOME, layout.SHARD
 local algorithms = lib.algorithms
 local STATES, YEAR, HOLDS, LINGER = layout.STATES, layout.YEAR, layout.HOLDS, layout.LINGER
@@ -90,10 +90,10 @@ local function area_bytes(st)
 end
 
 -- blank returns a state without values in its fields.
-local function blank(kind, buckets, window)
+local function blank(kind, parameter, window)
   local algorithm = algorithms[kind]
-  return { kind = kind, buckets = buckets, window = window, algorithm = algorithm,
-    fields = algorithm.fields(buckets), limit = 0, last = 0, rate = 0, begin = 0, area = false,
+  return { kind = kind, parameter = parameter, window = window, algorithm = algorithm,
+    fields = algorithm.fields(parameter), limit = 0, last = 0, rate = 0, begin = 0, area = false,
     patch = false, patch_at = 0, block = false, from = 0, held = false, asked = false, tail = false }
 end
 
@@ -116,17 +116,17 @@ local directory_of = record.cache(1000, function(s, key)
   local at, held = #s + 1, false
   for i = 1, count do
     local from = HEAD + (i - 1) * NAME
-    local kind, buckets, window, limit = unpack('>BI2I5I5', s, from + 1)
+    local kind, parameter, window, limit = unpack(layout.NAME, s, from + 1)
     local algorithm = algorithms[kind]
     if not algorithm then record.damaged(key, 'a state of unknown kind ' .. kind) end
-    if not algorithm.valid(buckets, window) then record.damaged(key, 'a state without a window') end
+    if not algorithm.valid(parameter, window) then record.damaged(key, 'a state without a window') end
     if kind == HOME or kind == SHARD then
       if i < count then record.damaged(key, 'a state after the lease record') end
       d.lease = i
     end
     held = held or kind > HOLDS
     d.kinds[i], d.limits[i], d.at[i] = kind, limit, at
-    local st = blank(kind, buckets, window)
+    local st = blank(kind, parameter, window)
     d.states[i], d.names[i] = st, sub(s, from + 1, from + NAME)
     d.keep[i] = algorithm.most and algorithm.most * window or 2 ^ 50
     d.lives[i] = (algorithm.least or 0) * window
@@ -136,13 +136,13 @@ local directory_of = record.cache(1000, function(s, key)
   d.head, d.last = at - 1, tostring(d.inline - 1)
   for i = 1, held and count or 0 do
     for j = 1, count do
-      if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, 8) == sub(d.names[i], 2, 8) then d.twins[i] = j end
+      if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, STATE) == sub(d.names[i], 2, STATE) then d.twins[i] = j end
     end
   end
   return d
 end)
 
--- new returns the directory of a record with `count` states; names is the 13 bytes of each.
+-- new returns the directory of a record with `count` states; names is that of each.
 function record.new(names, count) return directory_of(pack('>BI2', layout.VERSION, count) .. names, '') end
 
 -- directory returns the directory of the record that begins with s, and s, or more of the record if s ends within it.
@@ -179,7 +179,7 @@ local rec = { key = '', clock = 0, now = 0, text = '', directory = false, count 
 local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 
 -- state returns a state without admissions, which belongs to no record:
---   kind, buckets, window, limit
+--   kind, parameter, window, limit
 --                     its name in the record
 --   begin             the index in the record at which its area begins; 0 if the state is in no record
 --   area              the whole area, if all of it has changed
@@ -187,8 +187,8 @@ local ZEROS = string.rep('\0', 64) -- as many as any fields have bytes
 --   tail              entries of a log that lapsed holds have added behind those of the ring, see slide.append
 --   block, from       bytes that were read of a patched record, and the index in the record at which they begin
 --   held, asked       the state of its window's held units, and whether the request is about it, see holds.weigh
-function record.state(kind, buckets, window)
-  local st = blank(kind, buckets, window)
+function record.state(kind, parameter, window)
+  local st = blank(kind, parameter, window)
   st.fields.read(st, ZEROS, 1)
   st.area = st.area or layout.rep('\0', area_bytes(st))
   return st
@@ -258,11 +258,11 @@ function record.open(key, clock)
   return record.load(key, clock, call('GETRANGE', key, '0', layout.INLINE - 1))
 end
 
--- find returns the state with this kind, number of buckets and window, if the record has one.
-function record.find(kind, buckets, window)
+-- find returns the state with this kind, parameter and window, if the record has one.
+function record.find(kind, parameter, window)
   for i = 1, rec.count do
     local st = rec[i]
-    if st.kind == kind and st.window == window and st.buckets == buckets then return st end
+    if st.kind == kind and st.window == window and st.parameter == parameter then return st end
   end
 end
 
@@ -273,7 +273,7 @@ local function windows()
   local seen, n = {}, 0
   for i = 1, rec.count do
     local st = rec[i]
-    local name = pack('>BI2I5', st.kind % HOLDS, st.buckets, st.window)
+    local name = pack(layout.STATE, st.kind % HOLDS, st.parameter, st.window)
     if st ~= rec.lease and not seen[name] and (st.asked or matters(st)) then seen[name], n = true, n + 1 end
   end
   return n
@@ -283,7 +283,7 @@ end
 local function replace(st)
   for i = 1, not rec.inline and rec.bytes >= LONG and rec.count or 0 do
     local old = rec[i]
-    if old.kind == st.kind and old.buckets == st.buckets and old ~= rec.lease and not old.asked and not matters(old) then
+    if old.kind == st.kind and old.parameter == st.parameter and old ~= rec.lease and not old.asked and not matters(old) then
       record.clean(old)
       rec[i], rec.renamed, st.begin, st.slots = st, true, old.begin, old.slots
       return true
@@ -371,7 +371,7 @@ local function directory_now()
   if not changed then return d end
   for i = 1, rec.count do
     local st = rec[i]
-    pieces[i] = pack('>BI2I5I5', st.kind, st.buckets, st.window, st.limit)
+    pieces[i] = pack(layout.NAME, st.kind, st.parameter, st.window, st.limit)
   end
   return record.new(concat(pieces, '', 1, rec.count), rec.count)
 end

@@ -29,14 +29,14 @@ func TestFailedEntryLeavesNothingBehind(t *testing.T) {
 				s.Do("SET", bad, whole[:min(len(whole), 20)])
 				why = "damaged"
 			case 2:
-				s.Do("SET", bad, "\x03\x00\x01\x0f\x00\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01")
+				s.Do("SET", bad, "\x04\x00\x01\x0f\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01\x00\x00\x00\x00\x01")
 				why = "unknown kind"
 			case 3:
-				s.Do("SET", bad, "\x01 of another version")
+				s.Do("SET", bad, "\x03 of another version")
 				why = "not of this version"
 			case 4: // directory and fields are as they should be, the rest is not
 				whole := text(t, s, "first "+name)
-				s.Do("SET", bad, whole[:16]+strings.Repeat("\xff", len(whole)-16), "PX", 1000)
+				s.Do("SET", bad, whole[:19]+strings.Repeat("\xff", len(whole)-19), "PX", 1000)
 			}
 			keys := []any{"first " + name, bad, "last " + name}
 			args := append(append([]any{"fcall", Decide.Name, 3}, keys...), itoa(int(base+step)), "", q)
@@ -165,7 +165,7 @@ func TestDamagedRecordsFailWithAnError(t *testing.T) {
 func TestLogWithAnEntryOfTheFutureIsDamaged(t *testing.T) {
 	t.Parallel()
 	s := start(t)
-	const newest, grid = 3 + 13 + 37 - 6, 482_520 // the index of the ms of the newest entry, and ms
+	const newest, grid = 3 + 16 + 37 - 6, 482_520 // the index of the ms of the newest entry, and ms
 	q := all["slide"]
 	for _, count := range []int{5, 90} {
 		s.Do("DEL", "k")
@@ -252,9 +252,9 @@ func TestNewWindowsInALongRecord(t *testing.T) {
 	for i := range 3000 {
 		clock += rng.Int64N(40)
 		kind := byte(1 + rng.IntN(3))
-		buckets := uint16(1)
+		buckets := uint64(1)
 		if kind == 2 {
-			buckets = []uint16{1, 3, 10}[rng.IntN(3)]
+			buckets = []uint64{1, 3, 10}[rng.IntN(3)]
 		}
 		windows := []window{{10 + rng.Uint64N(30), 2 + rng.Uint64N(4)}}
 		if rng.IntN(4) == 0 {

@@ -67,7 +67,7 @@ end
 -- or never.
 --
 -- ARGV[2] seq 7 bytes, incarnation 6, clock 6 (of the refusal that it answers), strict 1, then per window the state's
---         name 8, limit 5, held 6, headroom at home 6
+--         name 11, limit 5, held 6, headroom at home 6
 -- returns 1 byte: 1 if it was taken
 -- Cost: O(windows), one write.
 lib.take = record.guarded(function(key, clock, s)
@@ -78,7 +78,7 @@ lib.take = record.guarded(function(key, clock, s)
   if not p or incarnation ~= p.incarnation or seq <= p.seq or clock < asked or clock >= asked + LEASE then return '\0' end
   local names, ending = {}, st.ending -- a reset may have made it too short, see remember
   p.held, p.headroom = {}, {}
-  for at = 21, #s, 25 do
+  for at = 21, #s, layout.NAME_BYTES + 12 do
     names[#names + 1] = sub(s, at, at + layout.NAME_BYTES - 1)
     p.held[#names], p.headroom[#names] = unpack('>I6I6', s, at + layout.NAME_BYTES)
     ending = max(ending, asked + 2 * LEASE + lease.life(names[#names]))
@@ -110,7 +110,7 @@ local RECALL, FORGET = 0, 1
 -- sent any number of times.
 --
 -- ARGV[2] what to do 1 byte (0: recall, 1: forget, 2: report only), seq 7, flags 1 (1: end the lease, 2: count in full),
---         then the names of states to report on, 8 each
+--         then the names of states to report on, 11 each
 -- returns seq 7, incarnation 6, flags 1 (1: stale, 2: its lease has ended, 4: counted in full), ms until its lease ends 6,
 --         the clock 6, per state the units in use 6, ms until the first of them no longer counts 6, units held 6, limit as
 --         last charged 5, rate 3, last 6, newest 6, see decide.lua
@@ -140,8 +140,8 @@ lib.recall = record.guarded(function(key, clock, s)
   if p then lease.each(p.pairs, function(i, name) held[name] = p.held[i] end) end
   local out = { pack('>I7I6BI6I6', seq, p and p.incarnation or 0, (stale and 1 or 0) + (p and not stale and not alive and 2 or 0)
     + (strict and 4 or 0), alive and p.lease - clock or 0, clock) }
-  for at = 10, #s, 8 do
-    local name = sub(s, at, at + 7)
+  for at = 10, #s, layout.STATE_BYTES do
+    local name = sub(s, at, at + layout.STATE_BYTES - 1)
     local used, first, of = lease.used(rec, name, strict)
     out[#out + 1] = pack('>I6I6I6I5I3I6I6', used, first, held[name] or 0, of and of.limit or 0,
       of and lib.rate.at(clock, of.last, of.rate) or 0, of and of.reported_last or 0, of and of.reported_newest or 0)

@@ -17,7 +17,7 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	q := spec(1, 2, 1, 1, w)
 	require.Equal(t, byte(3), decide(t, s, key, base, q)[0])
 	loan := put(put(put(put(nil, (base+1)*1000, 7), base, 6), base+1, 6), 0, 1)
-	loan = put(put(put(put(append(loan, 1, 0, 1), w.ms, 5), w.limit, 5), 5000, 6), 5000, 6)
+	loan = put(put(put(put(append(loan, 1, 0, 0, 0, 0, 1), w.ms, 5), w.limit, 5), 5000, 6), 5000, 6)
 	reply, err := call(s, Take.Name, key, base+1, string(loan))
 	require.NoError(t, err)
 	require.Equal(t, "\x01", reply)
@@ -29,7 +29,7 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	for range 90 {
 		admit()
 	}
-	recall := "\x00" + string(put(nil, (base+1)*1000, 7)) + "\x01" + string(put([]byte{1, 0, 1}, ms, 5))
+	recall := "\x00" + string(put(nil, (base+1)*1000, 7)) + "\x01" + string(put([]byte{1, 0, 0, 0, 0, 1}, ms, 5))
 	clock += 250 // what was admitted more than 250 ms before the last admission has left the window
 	was := len(text(t, s, key))
 	reply, err = call(s, Recall.Name, key, clock, recall)
@@ -48,7 +48,7 @@ func TestShardTakesALoanAfterAReset(t *testing.T) {
 	require.Equal(t, byte(3), decide(t, s, key, base, q)[0])
 	take := func(seq uint64) string {
 		loan := put(put(put(put(nil, seq, 7), base, 6), base, 6), 0, 1)
-		loan = put(put(put(put(append(loan, 1, 0, 1), ms, 5), 100, 5), 50, 6), 50, 6)
+		loan = put(put(put(put(append(loan, 1, 0, 0, 0, 0, 1), ms, 5), 100, 5), 50, 6), 50, 6)
 		reply, err := call(s, Take.Name, key, base+3, string(loan))
 		require.NoError(t, err)
 		return reply

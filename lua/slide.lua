@@ -100,8 +100,8 @@ function slide.charge(st, rec, limit, units)
   st.reported_last = ms
   st.patch = pack('>I6I6', ms, st.total)
   if rec.inline then return end
-  if st.count >= st.slots or st.slots > 256 and st.count * 4 < st.slots then
-    rec.rewrite = true -- to grow, or to shrink. It grows before it is full: earlier versions read a full ring from slot 0
+  if st.count > st.slots or st.slots > 256 and st.count * 4 < st.slots then
+    rec.rewrite = true -- to grow, or to shrink
   else
     st.patch_at = (st.first + kept) % st.slots * ENTRY
   end
@@ -240,7 +240,7 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     n, total, newest = kept + 1, (total + units) % WRAP, ms
     calls, rated = charged(now, last, calls, clock)
     if key then
-      if n >= slots or slots > 256 and n * 4 < slots then return end
+      if n > slots or slots > 256 and n * 4 < slots then return end
       first = (first + gone) % slots
       fields = pack('>I6I4I6I3I6I6I6', now, calls, n * SHIFT + slots, first, base, total, ms)
       if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then -- it returns the record's length

@@ -1,13 +1,13 @@
 -- spec.lua: what a request asks for, as it is sent over the wire.
 --
---   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard), kind 1, buckets 2, then per window its length 5 and limit 5, or
+--   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard), kind 1, parameter 5, then per window its length 5 and limit 5, or
 --          what the algorithm's function `asked` reads, see algorithms.lua
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
 local layout, record = lib.layout, lib.record
 local RESET = layout.RESET
-local WINDOWS = 11 -- index of the first window in a spec
+local WINDOWS = 14 -- index of the first window in a spec
 local NONE = { text = '', bytes = -1, names = {} } -- stands for a directory that no record has
 local spec = {}
 lib.spec = spec
@@ -18,7 +18,7 @@ local function windows_of(q, text, from)
     local i = q.count + 1
     q.count, q.windows[i], q.limits[i] = i, unpack('>I5I5', text, at)
     q.longest = math.max(q.longest, q.windows[i])
-    q.names[i] = sub(text, 8, 10) .. sub(text, at, at + 4)
+    q.names[i] = sub(text, 8, 13) .. sub(text, at, at + 4)
     q.pairs = q.pairs .. q.names[i] .. sub(text, at + 5, at + 9)
   end
 end
@@ -27,10 +27,10 @@ end
 --   cost, needs     the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a rate, the
 --                   cost)
 --   strict, shard   its flags
---   kind, buckets, algorithm
+--   kind, parameter, algorithm
 --   count, windows, limits, names
---                   the number of windows, and by window its ms, its limit, and the 8 bytes that name its state
---   pairs           per window, the 13 bytes of its name and limit, in one string
+--                   the number of windows, and by window its ms, its limit, and the bytes that name its state
+--   pairs           per window, its name with the limit, in one string
 --   interval        of a rate; otherwise 0
 --   about           the text from the flags to the end: what a lease summary is about
 --   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last one of
@@ -46,9 +46,9 @@ end
 --   forms           see fast_holds.lua
 --   prefixed        the length of the text 1 byte, and the text
 spec.of = record.cache(1000, function(text)
-  local cost, flags, kind, buckets = unpack('>I6BBI2', text)
+  local cost, flags, kind, parameter = unpack('>I6BBI5', text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
-    kind = kind, buckets = buckets, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
+    kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
     pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, place = false,
     last = tostring(layout.INLINE - 1), interval = 0, only_by_clock = false, areas = false, longest = 0, forms = false,
     prefixed = pack('>B', #text) .. text }

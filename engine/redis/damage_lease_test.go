@@ -30,8 +30,8 @@ var tables = map[int]string{
 func (a *attacked) lease(t testing.TB, kind int, change, damage string) {
 	t.Helper()
 	script := fmt.Sprintf(`
-		local clock, kind, summary, year = %d, %d, string.rep('\0', 40), 31622400000
-		local function state(kind, buckets, window) return struct.pack('>BI2I5', kind, buckets, window) end
+		local clock, kind, summary, year = %d, %d, string.rep('\0', 43), 31622400000
+		local function state(kind, buckets, window) return struct.pack('>BI5I5', kind, buckets, window) end
 		local name = state(1, 1, 60000)
 		local pair = name .. struct.pack('>I5', 10)
 		local t = %s
@@ -41,7 +41,7 @@ func (a *attacked) lease(t testing.TB, kind int, change, damage string) {
 		%s
 		packed = digest .. packed
 		local slots = math.ceil(#packed / 64) * 64
-		return redis.call('SET', KEYS[1], struct.pack('>BI2BI2I5I5I3I3I6', 3, 1, kind, 1, 0, 0, #packed, slots, clock + 60000)
+		return redis.call('SET', KEYS[1], struct.pack('>BI2BI5I5I5I3I3I6', 4, 1, kind, 1, 0, 0, #packed, slots, clock + 60000)
 			.. summary .. packed .. string.rep('\0', slots - #packed), 'PX', 600000)`, a.ms.Load(), kind, tables[kind], change, damage)
 	number := map[int]int{homeKind: 0, shardKind: 1}[kind]
 	require.NoError(t, a.node.Client.Eval(t.Context(), script, []string{stored("k", number)}).Err())
@@ -146,7 +146,7 @@ func TestShardTablesAtTheirBounds(t *testing.T) {
 	a := startAttacked(t)
 	requests, through := a.aboutLeases()
 	summary := func(bound int) string {
-		return fmt.Sprintf("summary = struct.pack('>BBI2I5I5I6I6I6I6I2', 2, 1, 1, 60000, 10, %d, 0, clock, clock + 999, 3)", bound)
+		return fmt.Sprintf("summary = struct.pack('>BBI5I5I5I6I6I6I6I2', 2, 1, 1, 60000, 10, %d, 0, clock, clock + 999, 3)", bound)
 	}
 	for name, change := range map[string]string{
 		"as it is":                   "",

@@ -364,7 +364,7 @@ var nonsense = []struct {
 		now := time.Now().UnixMilli()
 		home = append(home, bytesOf(6, 9, 6, 1, 6, 0, 6, now, 6, 0, 6, 8)...)
 		home = append(home, bytesOf(2, 1, 4, int64(1+b.next()%4), 6, 0, 6, 8, 2, 1, 4, int64(1+b.next()%4), 7, 9, 1, 1, 1, 1)...)
-		return reply{text: bulk(string(append(home, bytesOf(1, int64(b.next()%9), 2, 1, 5, 60_000)...)))}
+		return reply{text: bulk(string(append(home, bytesOf(1, int64(b.next()%9), 5, 1, 5, 60_000)...)))}
 	}},
 	{"known ids", func(b *babble, args []string) reply { // with limits of their own
 		if strings.ToLower(args[0]) != "fcall" || args[1] != lua.Admit.Name {

@@ -122,7 +122,7 @@ func homeReply(granted, shards, own int64, lends ...lent) string {
 		count++
 		recalls = append(recalls, bytesOf(4, l.shard, 7, 9, 1, 0, 1, int64(len(l.states)))...)
 		for _, s := range l.states {
-			recalls = append(recalls, bytesOf(1, int64(s.Kind), 2, max(s.Buckets, 1), 5, s.Window)...)
+			recalls = append(recalls, bytesOf(1, int64(s.Kind), 5, max(s.Buckets, 1), 5, s.Window)...)
 		}
 	}
 	return string(b) + string(bytesOf(2, count)) + string(recalls)

@@ -118,7 +118,7 @@ func TestShardsAreRecalled(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 0}, []int{asked[0].Shard, asked[1].Shard, asked[2].Shard, asked[3].Shard})
 	last := asked[3].Args
 	require.Equal(t, bytesOf(4, 2, 2, 3), last[0], "one has been granted")
-	require.Equal(t, bytesOf(4, 1, 7, 9, 6, 77, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000, 6, 2), last[3], "the report")
+	require.Equal(t, bytesOf(4, 1, 7, 9, 6, 77, 1, 0, 1, 1, 1, 1, 5, 1, 5, 60_000, 6, 2), last[3], "the report")
 	require.Equal(t, bytesOf(4, 2), last[4], "the other shard is unreachable")
 	require.EqualValues(t, 1, s.rounds.Load())
 }

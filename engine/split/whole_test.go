@@ -48,7 +48,7 @@ func TestInspectShowsShards(t *testing.T) {
 	states := []lease.State{slideState}
 	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 2, 4, 1, 6, 77, 4, 2, 6, 88, 2, 2)) // without windows
 	for _, shard := range []int64{1, 2} {
-		whole += string(bytesOf(4, shard, 7, 9, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000))
+		whole += string(bytesOf(4, shard, 7, 9, 1, 0, 1, 1, 1, 1, 5, 1, 5, 60_000))
 	}
 	n.reply = script([]string{whole, homeReply(0, 3, 5, lent{1, 77, 6, states}, lent{2, 88, 7, states})},
 		map[int]string{1: shardReport(77, 4, 300, 6)})
@@ -75,7 +75,7 @@ func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 	var lends []lent
 	for shard := range int64(99) {
 		whole = append(whole, bytesOf(4, shard+1, 6, 77)...)
-		recalls = append(recalls, bytesOf(4, shard+1, 7, 9, 1, 0, 1, 1, 1, 1, 2, 1, 5, 60_000)...)
+		recalls = append(recalls, bytesOf(4, shard+1, 7, 9, 1, 0, 1, 1, 1, 1, 5, 1, 5, 60_000)...)
 		lends = append(lends, lent{shard + 1, 77, 2, states})
 	}
 	whole = append(append(whole, bytesOf(2, 99)...), recalls...)

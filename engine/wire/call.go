@@ -177,7 +177,7 @@ type spec struct {
 	atShard    bool // the entry is about a shard of a split key, not its home
 }
 
-// append packs a spec: cost 6, flags 1, kind 1, buckets 2, then for each window its length 5
+// append packs a spec: cost 6, flags 1, kind 1, parameter 5, then for each window its length 5
 // and limit 5, or for a rate its interval 8 and limit 8.
 func (s *spec) append(b []byte) []byte {
 	kind := byte(s.Kind)
@@ -193,7 +193,7 @@ func (s *spec) append(b []byte) []byte {
 		flags |= flagAtShard
 	}
 	b = append(b, flags, kind)
-	b = appendUint(b, s.Param, 2)
+	b = appendUint(b, s.Param, 5)
 	if s.Kind.Rated() {
 		b = appendUint(b, s.Manner, 8)
 		return appendUint(b, s.Windows[0].Limit, 8)
@@ -209,7 +209,7 @@ func (s *spec) append(b []byte) []byte {
 // not that of a reset, and has windows instead of a rate.
 func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	in := reader{s: text}
-	s := limit.Spec{Cost: in.uint(6), Manner: in.uint(1) & flagStrict, Kind: limit.Kind(in.uint(1)), Param: in.uint(2)} // #nosec G115 -- one byte
+	s := limit.Spec{Cost: in.uint(6), Manner: in.uint(1) & flagStrict, Kind: limit.Kind(in.uint(1)), Param: in.uint(5)} // #nosec G115 -- one byte
 	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
 		s.Windows[s.N] = limit.Window{Length: in.uint(5), Limit: in.uint(5)}
 		s.N++

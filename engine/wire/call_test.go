@@ -84,7 +84,7 @@ func TestAFullCallTakesNoOtherKey(t *testing.T) {
 func TestArgs(t *testing.T) {
 	strict := conformance.Request(limit.Counter, "k", 100, 60_000)
 	strict.Manner, strict.Param, strict.Cost = limit.Strict, 6, 2
-	packed := string(bytesOf(6, 2, 1, flagStrict, 1, 2, 2, 6, 5, 60_000, 5, 100))
+	packed := string(bytesOf(6, 2, 1, flagStrict, 1, 2, 5, 6, 5, 60_000, 5, 100))
 	for name, tt := range map[string]struct {
 		call            *Call
 		apart, scripted bool
@@ -94,11 +94,11 @@ func TestArgs(t *testing.T) {
 		"as a script":     {call: call(0, strict), scripted: true, want: []string{"evalsha", lua.Script.SHA, "\x01", "rl:{k}", "decide", "7", "", packed}},
 		"combined":        {call: call(0, strict, strict), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", string(bytesOf(2, 3, 4, 2)), packed}},
 		"one key, apart":  {call: call(0, strict), apart: true, want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", packed}},
-		"two keys, apart": {call: call(0, slide("a", 5), slide("b", 5)), apart: true, want: []string{"fcall", lua.Decide.Name, "\x00", "7", "", string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), "rl:{a}", "rl:{b}"}},
-		"a reset":         {call: call(0, conformance.Reset("k")), want: []string{"fcall", lua.Reset.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0))}},
-		"at a shard":      {call: call(3, slide("k", 5)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k%p3}", "7", "", string(bytesOf(6, 1, 1, flagAtShard, 1, 1, 2, 1, 5, 1000, 5, 5))}},
-		"CL.THROTTLE":     {call: call(0, conformance.Throttle("k", 15, 30, 60, 1)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 1, 1, 0, 1, 4, 2, 0, 8, 2_000_000_000, 8, 16))}},
-		"different specs": {call: call(0, slide("a", 5), slide("b", 6)), want: []string{"fcall", lua.Decide.Name, "\x02", "rl:{a}", "rl:{b}", "7", string(bytesOf(2, 3, 4, 1, 2, 4, 4, 1)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 5)), string(bytesOf(6, 1, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 6))}},
+		"two keys, apart": {call: call(0, slide("a", 5), slide("b", 5)), apart: true, want: []string{"fcall", lua.Decide.Name, "\x00", "7", "", string(bytesOf(6, 1, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 5)), "rl:{a}", "rl:{b}"}},
+		"a reset":         {call: call(0, conformance.Reset("k")), want: []string{"fcall", lua.Reset.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 0, 1, 0, 1, kindReset, 5, 0))}},
+		"at a shard":      {call: call(3, slide("k", 5)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k%p3}", "7", "", string(bytesOf(6, 1, 1, flagAtShard, 1, 1, 5, 1, 5, 1000, 5, 5))}},
+		"CL.THROTTLE":     {call: call(0, conformance.Throttle("k", 15, 30, 60, 1)), want: []string{"fcall", lua.Decide.Name, "\x01", "rl:{k}", "7", "", string(bytesOf(6, 1, 1, 0, 1, 4, 5, 0, 8, 2_000_000_000, 8, 16))}},
+		"different specs": {call: call(0, slide("a", 5), slide("b", 6)), want: []string{"fcall", lua.Decide.Name, "\x02", "rl:{a}", "rl:{b}", "7", string(bytesOf(2, 3, 4, 1, 2, 4, 4, 1)), string(bytesOf(6, 1, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 5)), string(bytesOf(6, 1, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 6))}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, tt.want, argsOf(tt.call.Args("7", tt.apart, tt.scripted)))
@@ -179,7 +179,7 @@ func TestEveryFieldOfASpecIsSent(t *testing.T) {
 func TestDecodeSpecOfTheFirstRequest(t *testing.T) {
 	r := reserve()
 	spec := func(cost, flags int64, kind limit.Kind, buckets, length, most int64) string {
-		return join(bytesOf(6, cost, 1, flags, 1, int64(kind), 2, buckets, 5, length, 5, most))
+		return join(bytesOf(6, cost, 1, flags, 1, int64(kind), 5, buckets, 5, length, 5, most))
 	}
 	got, err := decodeSpec(spec(3, flagStrict, limit.Counter, 6, 1000, 20), &r)
 	require.NoError(t, err)

@@ -21,7 +21,7 @@ func TestHoldArgs(t *testing.T) {
 	fields := join([]byte{2}, id[:], bytesOf(5, 500, 1, 1))
 	require.Equal(t, fields, string(IDFields(&r)))
 	args := AdmitArgs(&r)
-	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 10)), fields}, []string{string(args[0]), string(args[1])})
+	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 10)), fields}, []string{string(args[0]), string(args[1])})
 	require.Equal(t, args[1], HomeAdmitArgs(&r, make([][]byte, 5))[5])
 	require.Equal(t, join([]byte{2}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
 	require.Equal(t, [][]byte{args[0], args[0]}, AllArgs([]engine.Request{r, r}))
@@ -56,7 +56,7 @@ func TestDecodeAdmit(t *testing.T) {
 	require.Equal(t, limit.Decision{Limit: 10, Remaining: 2, RetryAfter: 30, ResetAfter: 1041}, a.Decision())
 
 	// The first request with the id had two windows and another cost.
-	first := bytesOf(6, 4, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 20, 5, 2000, 5, 30)
+	first := bytesOf(6, 4, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 20, 5, 2000, 5, 30)
 	again := join(bytesOf(1, 1, 1, int64(len(first))), first, bytesOf(1, 0, 6, clock-9, 1, int64(held), 3, 5, 4, 1, 3, 7), usage(2, 0, -9), usage(3, 0, -9))
 	a, err = DecodeAdmit(again, &r)
 	require.NoError(t, err)
@@ -211,7 +211,7 @@ func TestKeyErrorsOfHolds(t *testing.T) {
 func FuzzDecodeHold(f *testing.F) {
 	f.Add([]byte{})
 	f.Add([]byte(join([]byte{0}, bytesOf(6, clock, 1, 4, 3, 5, 4, 0, 3, 7), usage(8, 30, 40))))
-	f.Add([]byte(join(bytesOf(1, 1, 1, 20, 6, 3, 1, 0, 1, 1, 2, 1, 5, 1000, 5, 10, 6, clock, 1, 0, 4, 1, 3, 7), usage(2, 0, 40))))
+	f.Add([]byte(join(bytesOf(1, 1, 1, 23, 6, 3, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 10, 6, clock, 1, 0, 4, 1, 3, 7), usage(2, 0, 40))))
 	f.Add(bytesOf(1, 1, 6, 3, 6, 2, 6, 0, 3, 4))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		r := reserve()

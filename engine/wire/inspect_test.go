@@ -9,9 +9,9 @@ import (
 )
 
 func TestDecodeStates(t *testing.T) {
-	counter := bytesOf(1, 2, 5, 60_000, 2, 6, 6, 5, 5, 100, 3, 1, 6, 2000, 6, 0, 3, 0, 4, 0)
-	log := bytesOf(1, 1, 5, 1000, 2, 1, 6, 12, 5, 10, 3, 0, 6, 2000, 6, 0, 3, 0, 4, 0)
-	slots := bytesOf(1, 8, 5, 0, 2, 1, 6, 0, 5, 10, 3, 0, 6, 2000, 6, 3, 3, 2, 4, 7)
+	counter := bytesOf(1, 2, 5, 60_000, 5, 6, 6, 5, 5, 100, 3, 1, 6, 2000, 6, 0, 3, 0, 4, 0)
+	log := bytesOf(1, 1, 5, 1000, 5, 1, 6, 12, 5, 10, 3, 0, 6, 2000, 6, 0, 3, 0, 4, 0)
+	slots := bytesOf(1, 8, 5, 0, 5, 1, 6, 0, 5, 10, 3, 0, 6, 2000, 6, 3, 3, 2, 4, 7)
 	states, split, err := DecodeStates(join([]byte{1}, slots, counter, log), "node:1")
 	require.NoError(t, err)
 	require.True(t, split)

@@ -23,16 +23,16 @@ func State(s *limit.Spec, w limit.Window) lease.State {
 	return state
 }
 
-// appendState packs a state: kind 1, buckets 2, window 5. The header of a state in the stored
+// appendState packs a state: kind 1, parameter 5, window 5. The header of a state in the stored
 // record begins with the same bytes.
 func appendState(b []byte, s lease.State) []byte {
 	b = append(b, s.Kind)
-	b = appendUint(b, max(s.Buckets, 1), 2)
+	b = appendUint(b, max(s.Buckets, 1), 5)
 	return appendUint(b, s.Window, 5)
 }
 
 func (r *reader) state() lease.State {
-	s := lease.State{Kind: byte(r.uint(1)), Buckets: r.uint(2), Window: r.uint(5)} // #nosec G115 -- one byte
+	s := lease.State{Kind: byte(r.uint(1)), Buckets: r.uint(5), Window: r.uint(5)} // #nosec G115 -- one byte
 	if limit.Kind(s.Kind) != limit.Counter {
 		s.Buckets = 0
 	}

@@ -25,15 +25,15 @@ func TestHomeArgs(t *testing.T) {
 		Unreachable: []int{4},
 	}
 	refusal := &Refusal{lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9, Seq: 10, LeaseEnded: true, Used: []lease.Units{{State: state, N: 11}}}, []int64{12}}
-	name := []int64{1, 2, 2, 6, 5, 60_000}
+	name := []int64{1, 2, 5, 6, 5, 60_000}
 	require.Equal(t, [][]byte{
 		bytesOf(4, 3, 2, 5),
-		bytesOf(6, 1, 1, 0, 1, 2, 2, 6, 5, 60_000, 5, 100),
+		bytesOf(6, 1, 1, 0, 1, 2, 5, 6, 5, 60_000, 5, 100),
 		bytesOf(4, 1, 6, 8, 6, 9, 7, 10, 1, 1, 6, 11, 6, 12),
 		append(bytesOf(4, 2, 7, 5, 6, 6, 1, 1, 1, 1), bytesOf(append(name, 6, 7)...)...),
 		bytesOf(4, 4),
 	}, HomeArgs(&s, 5, q, refusal))
-	require.Equal(t, bytesOf(6, 0, 1, 0, 1, kindReset, 2, 0), HomeArgs(&limit.Spec{}, 1, nil, nil)[1], "without windows")
+	require.Equal(t, bytesOf(6, 0, 1, 0, 1, kindReset, 5, 0), HomeArgs(&limit.Spec{}, 1, nil, nil)[1], "without windows")
 }
 
 // homeReply returns a reply with one shard that was lent to, one recall and a loan.
@@ -41,7 +41,7 @@ func homeReply(granted int64) []byte {
 	return bytesOf(6, clock, 4, granted, 3, 2, 2, 4, // granted, rate, shards
 		6, 50, 6, 20, 6, 900, 6, clock-5, 6, 3, 6, 30, // the tally
 		2, 1, 4, 2, 6, 77, 6, 30, // the shard that was lent to
-		2, 1, 4, 2, 7, 99, 1, 1, 1, 1, 1, 2, 2, 6, 5, 60_000, // the recall
+		2, 1, 4, 2, 7, 99, 1, 1, 1, 1, 1, 2, 5, 6, 5, 60_000, // the recall
 		7, 100, 6, 12, 6, 40) // the loan
 }
 
@@ -74,7 +74,7 @@ func TestDecodeHomeReplyRefusesWhatCannotBe(t *testing.T) {
 		fields := []int64{clock, 2, 2, 4, 50, 20, 900, clock - 5, 3, 30, 1, 2, 77, 30, 1, 2, 99, 1, 1, 2, 6, 60_000}
 		change(fields)
 		var pairs []int64
-		for i, size := range []int64{6, 4, 3, 2, 6, 6, 6, 6, 6, 6, 2, 4, 6, 6, 2, 4, 7, 1, 1, 1, 2, 5} {
+		for i, size := range []int64{6, 4, 3, 2, 6, 6, 6, 6, 6, 6, 2, 4, 6, 6, 2, 4, 7, 1, 1, 1, 5, 5} {
 			pairs = append(pairs, size, fields[i])
 		}
 		return string(bytesOf(pairs...))
@@ -115,13 +115,13 @@ func TestStatesAreReadAsTheyAreWritten(t *testing.T) {
 		require.Equal(t, state, r.state())
 		require.NoError(t, r.end())
 	}
-	require.Equal(t, bytesOf(1, int64(limit.Slide), 2, 1, 5, 60_000), appendState(nil, State(&slide, slide.Windows[0])), "as in a record's header")
+	require.Equal(t, bytesOf(1, int64(limit.Slide), 5, 1, 5, 60_000), appendState(nil, State(&slide, slide.Windows[0])), "as in a record's header")
 }
 
 func TestLoanAndForgetArgs(t *testing.T) {
 	s := counter()
 	l := &lease.Loan{Shard: 1, Seq: 100, Pairs: Pairs(&s), Strict: true, Held: []int64{12}, Headroom: []int64{40}, Clock: 8, Incarnation: 9}
-	require.Equal(t, bytesOf(7, 100, 6, 9, 6, 8, 1, 1, 1, 2, 2, 6, 5, 60_000, 5, 100, 6, 12, 6, 40), LoanArgs(l)[0])
+	require.Equal(t, bytesOf(7, 100, 6, 9, 6, 8, 1, 1, 1, 2, 5, 6, 5, 60_000, 5, 100, 6, 12, 6, 40), LoanArgs(l)[0])
 	reports := []*ShardReport{{Report: lease.Report{Shard: 3, Seq: 4}}}
 	require.Equal(t, bytesOf(4, 3, 7, 4), ForgetArgs(reports)[0])
 }
@@ -129,7 +129,7 @@ func TestLoanAndForgetArgs(t *testing.T) {
 func TestRecallAndItsReport(t *testing.T) {
 	s := counter()
 	to := &lease.Recall{Shard: 2, Seq: 99, EndLease: true, Strict: true, States: []lease.State{State(&s, s.Windows[0])}}
-	require.Equal(t, bytesOf(1, 0, 7, 99, 1, 3, 1, 2, 2, 6, 5, 60_000), RecallArgs(Return, to)[0])
+	require.Equal(t, bytesOf(1, 0, 7, 99, 1, 3, 1, 2, 5, 6, 5, 60_000), RecallArgs(Return, to)[0])
 	reply := bytesOf(7, 99, 6, 77, 1, 2, 6, 0, 6, clock, 6, 5, 6, 250, 6, 30, 5, 100, 3, 8, 6, clock-20, 6, 4)
 	p, err := DecodeShardReport(string(reply), to)
 	require.NoError(t, err)
