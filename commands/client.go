@@ -137,7 +137,8 @@ func (c *client) find(args [][]byte) (*row, string) {
 		}
 	}
 	if len(c.subs) > 0 && c.s.Proto < 3 && !r.subscribed {
-		return r, "ERR Can't execute '" + r.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context"
+		return r, "ERR Can't execute '" + r.Name + "': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET " +
+			"are allowed in this context"
 	}
 	switch {
 	case r == &forwardRow && c.tx.open:

@@ -64,7 +64,8 @@ const maxName = 512
 
 // longName returns the error reply to a name that is too long.
 func longName(what string, name []byte) string {
-	return fmt.Sprintf("ERR %s must have at most %d bytes; it has %d: '%s...'", what, maxName, len(name), word.Quote(name))
+	return fmt.Sprintf("ERR %s must have at most %d bytes; it has %d: '%s...'", what, maxName, len(name),
+		word.Quote(name))
 }
 
 // setName sets the session's name and reports success. It replies only with an error.

@@ -251,7 +251,8 @@ func (h *Handler) CanStart(s *resp.Session, pipeline []resp.Command) bool {
 	}
 	for _, args := range pipeline {
 		r := h.table.get(args[0])
-		if r == nil || r.parse == nil || r.mergeCount != nil || r.tied != nil || r.Has("readonly") { // RL.INSPECT has large replies
+		// RL.INSPECT has large replies
+		if r == nil || r.parse == nil || r.mergeCount != nil || r.tied != nil || r.Has("readonly") {
 			return false
 		}
 	}

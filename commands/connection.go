@@ -39,7 +39,9 @@ func connectionRows() []row {
 	},
 		run: runAuth, barrier: true, early: true,
 	}, {Command: table.Command{
-		Name: "ping", Arity: -1, Flags: []string{"fast"}, Tips: []string{"request_policy:all_shards", "response_policy:all_succeeded"}, Group: "connection", Since: "1.0.0", Complexity: "O(1)",
+		Name: "ping", Arity: -1, Flags: []string{"fast"},
+		Tips: []string{"request_policy:all_shards", "response_policy:all_succeeded"}, Group: "connection",
+		Since: "1.0.0", Complexity: "O(1)",
 		Summary: "Replies, to show that the connection works",
 		Args:    []table.Arg{{Name: "message", Type: "string", Optional: true}},
 		Replies: "PONG, or the message.",

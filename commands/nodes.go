@@ -14,10 +14,20 @@ func nodesRow() row {
 		Replies: "Array of maps (flat arrays in RESP2), one for each node; empty without backends:\n\n" +
 			"- `node`: its address.\n" +
 			"- `name`: what keys are placed by; empty in a Redis Cluster.\n" +
-			"- `state`, `why`: up, suspect, down or refuses (it is up, but refused the last call), and why it is not up.\n" +
-			"- `latency-us`, `clock-offset-ms`: of the latest comparison of lists; null before the first one, and where there is none: in a Redis Cluster, and with `layout-guard off`. The offset is the node's clock minus that of the proxy.\n" +
-			"- `layouts`: a map for each list of backends with which a proxy uses the node, if lists are compared: `own`, 1 for the list of this proxy; `names`, of the nodes; and `proxies`, which have it, as host:process:digits.",
-		Examples: []table.Example{{Line: "RL.NODES", Reply: "1)  1) \"node\"\n    2) \"127.0.0.1:6379\"\n    3) \"name\"\n    4) \"127.0.0.1:6379/0\"\n    5) \"state\"\n    6) \"up\"\n    7) \"why\"\n    8) \"\"\n    9) \"latency-us\"\n   10) (integer) 214\n   11) \"clock-offset-ms\"\n   12) (integer) 0\n   13) \"layouts\"\n   14) 1) 1) \"own\"\n          2) (integer) 1\n          3) \"names\"\n          4) 1) \"127.0.0.1:6379/0\"\n          5) \"proxies\"\n          6) 1) \"web-7:4242:9f86d081\""}},
+			"- `state`, `why`: up, suspect, down or refuses (it is up, but refused the last call), and why it is not " +
+			"up.\n" +
+			"- `latency-us`, `clock-offset-ms`: of the latest comparison of lists; null before the first one, and " +
+			"where there is none: in a Redis Cluster, and with `layout-guard off`. The offset is the node's " +
+			"clock minus that of the proxy.\n" +
+			"- `layouts`: a map for each list of backends with which a proxy uses the node, if lists are compared: " +
+			"`own`, 1 for the list of this proxy; `names`, of the nodes; and `proxies`, which have it, as " +
+			"host:process:digits.",
+		Examples: []table.Example{{Line: "RL.NODES",
+			Reply: "1)  1) \"node\"\n    2) \"127.0.0.1:6379\"\n    3) \"name\"\n    4) \"127.0.0.1:6379/0\"\n    5) " +
+				"\"state\"\n    6) \"up\"\n    7) \"why\"\n    8) \"\"\n    9) \"latency-us\"\n   10) (integer) 214\n" +
+				"   11) \"clock-offset-ms\"\n   12) (integer) 0\n   13) \"layouts\"\n   14) 1) 1) \"own\"\n" +
+				"          2) (integer) 1\n          3) \"names\"\n          4) 1) \"127.0.0.1:6379/0\"\n" +
+				"          5) \"proxies\"\n          6) 1) \"web-7:4242:9f86d081\""}},
 	},
 		run: runNodes,
 	}

@@ -18,7 +18,9 @@ func serverRows() []row {
 		Tips:  []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		Group: "server", Since: "1.0.0", Complexity: "O(1)",
 		Summary: "Returns information about the server: all sections, or the given ones",
-		Args:    []table.Arg{{Name: "section", Type: "string", Optional: true, Multiple: true, About: "the name of a section, or `default`, `all` or `everything`. The default has all sections but commandstats and latencystats"}},
+		Args: []table.Arg{{Name: "section", Type: "string", Optional: true, Multiple: true,
+			About: "the name of a section, or `default`, `all` or `everything`. The default has all sections but " +
+				"commandstats and latencystats"}},
 		Replies: "Lines of key:value, in sections.",
 	},
 		run: runInfo, barrier: true,
@@ -29,7 +31,8 @@ func serverRows() []row {
 	},
 		run: runTime,
 	}, {Command: table.Command{
-		Name: "role", Arity: 1, Flags: quietFastFlags, ACL: []string{"@admin", "@dangerous"}, Group: "server", Since: "2.8.12", Complexity: "O(1)",
+		Name: "role", Arity: 1, Flags: quietFastFlags, ACL: []string{"@admin", "@dangerous"}, Group: "server",
+		Since: "2.8.12", Complexity: "O(1)",
 		Summary: "Reports a master without replicas",
 		Replies: "Array: master, 0, an empty array.",
 	},
@@ -40,9 +43,11 @@ func serverRows() []row {
 			c.Array(0)
 		},
 	}, {Command: table.Command{
-		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, AllKeys: true, Group: "server", Since: "1.0.0", Complexity: "O(1)",
-		Tips:    []string{"request_policy:all_shards", "response_policy:agg_sum"},
-		Summary: "Returns how many keys have state in this process. With backends it is forwarded, and the nodes' numbers of keys are added up",
+		Name: "dbsize", Arity: 1, Flags: []string{"readonly", "fast"}, ACL: []string{"@keyspace"}, AllKeys: true,
+		Group: "server", Since: "1.0.0", Complexity: "O(1)",
+		Tips: []string{"request_policy:all_shards", "response_policy:agg_sum"},
+		Summary: "Returns how many keys have state in this process. With backends it is forwarded, and the nodes' " +
+			"numbers of keys are added up",
 		Replies: "Integer.",
 	},
 		run: runDBSize, barrier: true, embedded: true,
@@ -52,9 +57,11 @@ func serverRows() []row {
 	},
 		embedded: true,
 		subs: []row{{Command: table.Command{
-			Name: "module|list", Arity: 2, Flags: []string{"admin", "noscript"}, Tips: []string{"nondeterministic_output_order"},
+			Name: "module|list", Arity: 2, Flags: []string{"admin", "noscript"},
+			Tips:  []string{"nondeterministic_output_order"},
 			Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of loaded modules.",
-			Summary: "Returns a list of loaded modules: rlproxy has none. With backends it is forwarded, if passthrough-admin is yes",
+			Summary: "Returns a list of loaded modules: rlproxy has none. With backends it is forwarded, if " +
+				"passthrough-admin is yes",
 			Replies: "An empty array.",
 		},
 			run: func(c *client, _ [][]byte) { c.Array(0) },
@@ -118,7 +125,8 @@ func runInfo(c *client, args [][]byte) {
 func selected(section string, words [][]byte) bool {
 	byDefault := section != "Commandstats" && section != "Latencystats"
 	for _, w := range words {
-		if byDefault && word.Is(w, "DEFAULT") || word.Is(w, "ALL") || word.Is(w, "EVERYTHING") || strings.EqualFold(section, string(w)) {
+		if byDefault && word.Is(w, "DEFAULT") || word.Is(w, "ALL") || word.Is(w, "EVERYTHING") ||
+			strings.EqualFold(section, string(w)) {
 			return true
 		}
 	}

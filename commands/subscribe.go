@@ -19,17 +19,21 @@ const (
 func subscribeRows() []row {
 	flags := []string{"pubsub", "noscript", "loading", "stale"}
 	return []row{{Command: table.Command{
-		Name: "subscribe", Arity: -2, Flags: flags, Group: "pubsub", Since: "2.0.0", Complexity: "O(N) where N is the number of channels to subscribe to.",
-		Summary: "An error with passthrough, since no message could be delivered. Otherwise acknowledges a subscription; rlproxy publishes nothing",
+		Name: "subscribe", Arity: -2, Flags: flags, Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of channels to subscribe to.",
+		Summary: "An error with passthrough, since no message could be delivered. Otherwise acknowledges a " +
+			"subscription; rlproxy publishes nothing",
 		Args:    []table.Arg{{Name: "channel", Type: "string", Multiple: true}},
 		Replies: "For each channel a message (a push in RESP3): subscribe, channel, number of subscriptions.",
 	},
 		run: runSubscribe, barrier: true, subscribed: true, loud: true, alone: reply.ErrNoChannel,
 	}, {Command: table.Command{
-		Name: "unsubscribe", Arity: -1, Flags: flags, Group: "pubsub", Since: "2.0.0", Complexity: "O(N) where N is the number of clients already subscribed to a channel.",
-		Summary: "Ends subscriptions: the given ones, or all",
-		Args:    []table.Arg{{Name: "channel", Type: "string", Optional: true, Multiple: true}},
-		Replies: "For each channel a message (a push in RESP3): unsubscribe, channel, number of remaining subscriptions.",
+		Name: "unsubscribe", Arity: -1, Flags: flags, Group: "pubsub", Since: "2.0.0",
+		Complexity: "O(N) where N is the number of clients already subscribed to a channel.",
+		Summary:    "Ends subscriptions: the given ones, or all",
+		Args:       []table.Arg{{Name: "channel", Type: "string", Optional: true, Multiple: true}},
+		Replies: "For each channel a message (a push in RESP3): unsubscribe, channel, number of remaining " +
+			"subscriptions.",
 	},
 		run: runUnsubscribe, barrier: true, subscribed: true, loud: true,
 	}}

@@ -93,7 +93,8 @@ func newRegistry(cfg *Config) *registry {
 func rateLimitRows(catalog *policy.Catalog) []row {
 	rows := []row{nodesRow()}
 	for _, c := range append(ratelimit.Commands(), policies.Check(catalog)) {
-		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount, keepWords: c.KeepWords, tied: c.Tied})
+		rows = append(rows, row{Command: c.Command, parse: c.Parse, reply: c.Reply, mergeCount: c.MergeCount,
+			keepWords: c.KeepWords, tied: c.Tied})
 	}
 	return rows
 }

@@ -33,21 +33,25 @@ func transactionRows() []row {
 	},
 		run: runMulti, barrier: true, direct: true,
 	}, {Command: table.Command{
-		Name: "exec", Arity: 1, Flags: []string{"noscript", "loading", "stale", "skip_slowlog"}, Group: "transactions", Since: "1.2.0",
+		Name: "exec", Arity: 1, Flags: []string{"noscript", "loading", "stale", "skip_slowlog"}, Group: "transactions",
+		Since:      "1.2.0",
 		Complexity: "Depends on commands in the transaction",
 		Summary:    "Runs the queued commands in order, but not atomically",
 		Replies:    "Array of the commands' replies.",
 	},
 		run: runExec, barrier: true, direct: true,
 	}, {Command: table.Command{
-		Name: "discard", Arity: 1, Flags: fast, Group: "transactions", Since: "2.0.0", Complexity: "O(N), when N is the number of queued commands",
-		Summary: "Discards the queued commands",
-		Replies: "OK.",
+		Name: "discard", Arity: 1, Flags: fast, Group: "transactions", Since: "2.0.0",
+		Complexity: "O(N), when N is the number of queued commands",
+		Summary:    "Discards the queued commands",
+		Replies:    "OK.",
 	},
 		run: runDiscard, barrier: true, direct: true,
 	}, {Command: table.Command{
-		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions", Since: "2.2.0", Complexity: "O(1)",
-		Summary: "An error with passthrough, since the connections to nodes are shared. Otherwise accepted without effect: there is nothing " +
+		Name: "watch", Arity: -2, Flags: fast, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "transactions",
+		Since: "2.2.0", Complexity: "O(1)",
+		Summary: "An error with passthrough, since the connections to nodes are shared. Otherwise accepted without " +
+			"effect: there is nothing " +
 			"to watch, and EXEC always runs",
 		Args:    []table.Arg{{Name: "key", Type: "key", Multiple: true}},
 		Replies: "OK, or the error.",
@@ -73,7 +77,8 @@ func (c *client) enqueue(r *row, args [][]byte) {
 		words += len(a)
 	}
 	size := overhead + header*len(args) + words
-	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes || !c.tx.spoiled && !c.s.Reserve(size) {
+	if len(c.tx.queue) >= c.h.cfg.MaxQueue || c.tx.size+size > c.h.cfg.MaxQueueBytes || !c.tx.spoiled &&
+		!c.s.Reserve(size) {
 		c.s.Reserve(-c.tx.size)
 		c.tx.queue, c.tx.size = nil, 0 // EXEC will discard the transaction
 		c.reject(r, reply.ErrQueueFull)

@@ -150,8 +150,9 @@ const (
 	OpDecide  Op = iota // decide by the request's Spec, and its Hold if it has one
 	OpReset             // RL.RESET, one key
 	OpInspect           // RL.INSPECT
-	OpSettle            // RL.SETTLE and, with the kind limit.Concurrency, RL.RELEASE: end the hold Hold.ID and charge Cost
-	OpRenew             // RL.RENEW: extend the hold Hold.ID of the kind limit.Concurrency to Hold.TTL from now
+	// RL.SETTLE and, with the kind limit.Concurrency, RL.RELEASE: end the hold Hold.ID and charge Cost
+	OpSettle
+	OpRenew // RL.RENEW: extend the hold Hold.ID of the kind limit.Concurrency to Hold.TTL from now
 )
 
 // Bounds of a request, in addition to those of package limit. The parser of commands

@@ -74,8 +74,8 @@ func (p FailPolicy) Decide(r *Request, retry int64) limit.Decision {
 	return d
 }
 
-// FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get the
-// same error, or are answered by fail with the same FAIL policy. To fail, failed is request i.
+// FailAll answers a multi-key request whose request i was answered by a FAIL policy or with an error: the others get
+// the same error, or are answered by fail with the same FAIL policy. To fail, failed is request i.
 func FailAll(fail func(r, failed *Request, res *Result), requests []Request, results []Result, i int) {
 	first := results[i]
 	allowed := true

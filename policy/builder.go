@@ -37,7 +37,8 @@ func (b *Builder) Add(first string, words []string) error {
 	case OverrideLine:
 		msg = b.addOverride(args)
 	default:
-		return errors.New("a line must begin with " + PolicyLine + " or " + OverrideLine + "; it was " + word.Literal([]byte(first)))
+		return errors.New("a line must begin with " + PolicyLine + " or " + OverrideLine + "; it was " +
+			word.Literal([]byte(first)))
 	}
 	if msg != "" {
 		return errors.New(strings.TrimPrefix(msg, "ERR "))

@@ -63,8 +63,10 @@ func (x *index) link(p *prefix, shorter int32) {
 	next := &x.prefixes[shorter]
 	p.depth += next.depth
 	// If the next two jumps are equally far, this one covers both of them and one step more.
-	if far := next.jump; far >= 0 && next.depth-x.prefixes[far].depth == x.prefixes[far].depth-x.depthOf(x.prefixes[far].jump) {
-		p.jump = x.prefixes[far].jump
+	if far := next.jump; far >= 0 {
+		if f := &x.prefixes[far]; next.depth-f.depth == f.depth-x.depthOf(f.jump) {
+			p.jump = f.jump
+		}
 	}
 }
 

@@ -83,8 +83,8 @@ func parseOverride(p *Policy, words [][]byte, check func(name string, pattern []
 	return o, msg
 }
 
-// CheckPattern returns an error reply if a policy with this name can have no override with a pattern, else "". It refuses
-// patterns that look as if they matched more than they do.
+// CheckPattern returns an error reply if a policy with this name can have no override with a pattern, else "". It
+// refuses patterns that look as if they matched more than they do.
 func CheckPattern(name string, pattern []byte) string {
 	msg := checkStored(name, pattern)
 	_, err := netip.ParsePrefix(string(pattern))
@@ -98,8 +98,8 @@ func CheckPattern(name string, pattern []byte) string {
 	return msg
 }
 
-// checkStored returns an error reply if a stored override can have no such pattern, else "". It accepts what earlier versions
-// stored and CheckPattern refuses. Such a pattern is a key, or a prefix with those bytes.
+// checkStored returns an error reply if a stored override can have no such pattern, else "". It accepts what earlier
+// versions stored and CheckPattern refuses. Such a pattern is a key, or a prefix with those bytes.
 func checkStored(name string, pattern []byte) string {
 	if i := bytes.IndexByte(pattern, '*'); len(pattern) == 0 || i >= 0 && i < len(pattern)-1 {
 		return errPattern + "; it was " + word.Literal(pattern)

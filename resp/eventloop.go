@@ -54,8 +54,9 @@ type eventLoop struct {
 	running sync.WaitGroup // counts run and expire
 	failed  atomic.Bool    // nobody waits for clients any more: sessions need their goroutines
 
-	mu       sync.Mutex
-	set      *epoll.Poller      // the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
+	mu sync.Mutex
+	// the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
+	set      *epoll.Poller
 	sessions map[int64]*Session // the sessions in set; guarded by mu
 }
 
@@ -63,7 +64,8 @@ type eventLoop struct {
 func newEventLoops(srv *Server) []*eventLoop {
 	loops := make([]*eventLoop, (runtime.GOMAXPROCS(0)+loopCores-1)/loopCores)
 	for i := range loops {
-		loops[i] = &eventLoop{srv: srv, timeout: srv.cfg.Timeout, created: time.Now(), done: make(chan struct{}), sessions: map[int64]*Session{}}
+		loops[i] = &eventLoop{srv: srv, timeout: srv.cfg.Timeout, created: time.Now(), done: make(chan struct{}),
+			sessions: map[int64]*Session{}}
 	}
 	return loops
 }

@@ -5,8 +5,8 @@
 // The path of a byte: server.go accepts a connection, and admit.go starts its session or
 // refuses it; serve.go is the session's loop; reader.go reads; frame.go finds where each
 // command ends, refuses what is not a command, and splits the others into words;
-// the Handler appends replies by reply.go, which encodes them with redcon; write.go writes them. eventloop.go serves sessions
-// that have no goroutine of their own.
+// the Handler appends replies by reply.go, which encodes them with redcon; write.go writes them. eventloop.go serves
+// sessions that have no goroutine of their own.
 //
 // Reading order: session.go (this file), config.go, the files above, memory.go (what clients
 // may hold), errors.go, stats.go.

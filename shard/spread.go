@@ -10,8 +10,9 @@ import "strconv"
 // The number of a shard is part of the name of its stored key, and so determines its slot:
 // with another number the shard may be on another master.
 func Spread(dst []int, name []byte, n, masters int, owner func(slot int) int) []int {
-	shards := make([]int, masters)              // Number of shards on each master.
-	begin := Tag(AppendStoredKey(nil, name, 1)) // The tags of all shards but the home differ only in the number at the end.
+	shards := make([]int, masters) // Number of shards on each master.
+	// The tags of all shards but the home differ only in the number at the end.
+	begin := Tag(AppendStoredKey(nil, name, 1))
 	crc := crc16(0, begin[:len(begin)-1])
 	var digits [20]byte
 	most := 1 // Shards that each master may have for now.

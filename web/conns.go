@@ -33,7 +33,8 @@ type conn struct {
 	busy bool          // a request has arrived and is not answered yet; guarded by all.mu
 	slow int           // writes for which the client has to make room; guarded by all.mu
 
-	login string // the Authorization header of the previous request, if its password was right; used only by the request in progress
+	// the Authorization header of the previous request, if its password was right; used only by the request in progress
+	login string
 }
 
 // bound returns a listener whose connections count towards the bound.

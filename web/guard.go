@@ -78,7 +78,8 @@ func (s *Server) recover(r *http.Request) {
 		panic(p)
 	default:
 		s.panics.Add(1)
-		s.log.Error("panic while answering a request", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		s.log.Error("panic while answering a request", "path", r.URL.Path, "panic", fmt.Sprint(p), "stack",
+			string(debug.Stack()))
 		panic(http.ErrAbortHandler) // closes the connection, since part of an answer may be written
 	}
 }
@@ -89,9 +90,11 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, rules *Access) bo
 	c := connOf(r)
 	switch {
 	case rules.Protected && !onLoopback(c.RemoteAddr()):
-		fail(w, r, http.StatusForbidden, "protected mode: only clients on this machine are answered while there is no password")
+		fail(w, r, http.StatusForbidden, "protected mode: only clients on this machine are answered while there is "+
+			"no password")
 	case rules.ACL.Anonymous() != nil && onLoopback(c.LocalAddr()) && !localName(r.Host):
-		fail(w, r, http.StatusForbidden, fmt.Sprintf("the Host %q does not name this machine; use localhost or an IP address, or set a password", r.Host))
+		fail(w, r, http.StatusForbidden, fmt.Sprintf("the Host %q does not name this machine; use localhost or an IP "+
+			"address, or set a password", r.Host))
 	default:
 		return true
 	}

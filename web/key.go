@@ -75,7 +75,8 @@ func (s *Server) inspect(w http.ResponseWriter, r *http.Request) {
 func stateOf(from *engine.Inspection, shadow bool) state {
 	to := state{
 		strings.ToLower(from.Kind.String()), from.Window, from.Param, from.Used, from.Limit, from.Remaining,
-		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed, make([]shardState, len(from.Shards)),
+		from.Node, from.TTL, from.Rate, shadow, from.Held, from.Holds, from.Lapsed,
+		make([]shardState, len(from.Shards)),
 	}
 	for i, p := range from.Shards {
 		to.Shards[i] = shardState{p.Number, p.Node, p.Held, p.Used, p.Lease}
@@ -122,9 +123,10 @@ func (s *Server) reset(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, done)
 }
 
-// answers asks the engine, unless there are maxAsking requests to it in progress. In that case it answers the request and
-// returns false.
-func (s *Server) answers(w http.ResponseWriter, r *http.Request, op engine.Op, key []byte) (answers [2]engine.Result, ok bool) {
+// answers asks the engine, unless there are maxAsking requests to it in progress. In that case it answers the request
+// and returns false.
+func (s *Server) answers(w http.ResponseWriter, r *http.Request, op engine.Op, key []byte) (answers [2]engine.Result,
+	ok bool) {
 	select {
 	case s.asking <- struct{}{}:
 		defer func() { <-s.asking }()
@@ -141,7 +143,8 @@ func (s *Server) answers(w http.ResponseWriter, r *http.Request, op engine.Op, k
 func decodeKey(w http.ResponseWriter, r *http.Request, id string) (key []byte, ok bool) {
 	key, err := ids.DecodeString(id)
 	if err != nil || len(key) == 0 || len(key) > engine.MaxKey {
-		fail(w, r, http.StatusBadRequest, fmt.Sprintf("id must be the base64url of 1 to %d bytes, without padding", engine.MaxKey))
+		fail(w, r, http.StatusBadRequest, fmt.Sprintf("id must be the base64url of 1 to %d bytes, without padding",
+			engine.MaxKey))
 		return nil, false
 	}
 	return key, true
@@ -168,7 +171,8 @@ func sameOrigin(next http.HandlerFunc) http.Handler {
 			return
 		}
 		if r.Method == http.MethodPost {
-			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+			if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil ||
+				kind != "application/json" {
 				fail(w, r, http.StatusUnsupportedMediaType, "the Content-Type must be application/json")
 				return
 			}

@@ -58,7 +58,8 @@ func count(o *observe.Observer, now time.Time) *totals {
 			for _, outcome := range []observe.Outcome{observe.Denied, observe.Remembered, observe.DeniedOther} {
 				denied += counts.Of(by, outcome)
 			}
-			for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal, observe.FailError} {
+			for _, outcome := range []observe.Outcome{observe.FailOpen, observe.FailClosed, observe.FailLocal,
+				observe.FailError} {
 				fail += counts.Of(by, outcome)
 			}
 			t.decisions += denied + fail + counts.Of(by, observe.Allowed) + counts.Of(by, observe.Repeated)
@@ -101,7 +102,8 @@ type history struct {
 func (h *history) add(p point) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if n, _ := slices.BinarySearchFunc(h.points, p.Time, func(q point, t int64) int { return cmp.Compare(q.Time, t) }); n < len(h.points) {
+	if n, _ := slices.BinarySearchFunc(h.points, p.Time,
+		func(q point, t int64) int { return cmp.Compare(q.Time, t) }); n < len(h.points) {
 		h.points = slices.Clone(h.points[:n])
 	}
 	if len(h.points) == maxHistory {

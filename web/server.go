@@ -99,12 +99,13 @@ type Server struct {
 	end      context.CancelFunc
 
 	started    time.Time
-	beat       atomic.Int64                   // when the sampler last completed a round, in ns after started
-	maxSilence time.Duration                  // the constant maxSilence, except in tests
-	eventTime  time.Duration                  // the constant eventTime, except in tests
-	trips      map[string]*histogram.Snapshot // round trips of the nodes at the last snapshot, by name; used only by the sampler
-	sampling   sync.Once                      // starts the sampler
-	sampled    sync.WaitGroup                 // the sampler's goroutine
+	beat       atomic.Int64  // when the sampler last completed a round, in ns after started
+	maxSilence time.Duration // the constant maxSilence, except in tests
+	eventTime  time.Duration // the constant eventTime, except in tests
+	// round trips of the nodes at the last snapshot, by name; used only by the sampler
+	trips    map[string]*histogram.Snapshot
+	sampling sync.Once      // starts the sampler
+	sampled  sync.WaitGroup // the sampler's goroutine
 }
 
 // New returns a server with these rules.
@@ -129,7 +130,8 @@ func New(cfg Config, rules Access) *Server {
 		Protocols:                    &only,
 		DisableGeneralOptionsHandler: true, // it would answer without the guard
 		ConnContext:                  withConn,
-		ErrorLog:                     slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug), // errors of single clients
+		// errors of single clients
+		ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	return s
 }
@@ -158,9 +160,12 @@ func (s *Server) Serve(l net.Listener, secure func(net.Listener) net.Listener) e
 func (s *Server) Stats() []engine.Stat {
 	return []engine.Stat{
 		{Value: int64(s.conns.len()), Metric: "http_connections", Help: "Connections to http-port that are open."},
-		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total", Help: "Connections to http-port that were refused because there were too many, and rlproxy was working for each."},
+		{Value: s.conns.refused.Load(), Metric: "http_connections_refused_total",
+			Help: "Connections to http-port that were refused because there were too many, and rlproxy was working " +
+				"for each."},
 		{Value: int64(len(s.streams.all())), Metric: "http_streams", Help: "Open pages that are being updated."},
-		{Value: s.panics.Load(), Metric: "http_panics_total", Help: "Requests to http-port, and samples for the page, that ended with a panic."},
+		{Value: s.panics.Load(), Metric: "http_panics_total",
+			Help: "Requests to http-port, and samples for the page, that ended with a panic."},
 	}
 }
 

@@ -45,12 +45,14 @@ type hotKey struct {
 
 // node is the state of one node.
 type node struct {
-	Name    string `json:"name"`
-	State   string `json:"state"`
-	Why     string `json:"why"`
-	Latency *int64 `json:"latency_us"` // median of the round trips since the last snapshot, or the latest measurement if there were none; nil: not measured yet
-	Offset  *int64 `json:"offset_us"`  // the node's clock minus this machine's; nil: not measured yet
-	Queue   int    `json:"queue"`      // requests that wait for the node
+	Name  string `json:"name"`
+	State string `json:"state"`
+	Why   string `json:"why"`
+	// median of the round trips since the last snapshot, or the latest measurement if there were none; nil: not
+	// measured yet
+	Latency *int64 `json:"latency_us"`
+	Offset  *int64 `json:"offset_us"` // the node's clock minus this machine's; nil: not measured yet
+	Queue   int    `json:"queue"`     // requests that wait for the node
 }
 
 // memory is the memory that the states of keys take in this process.
@@ -188,7 +190,8 @@ func (c *scene) seenAs(v view) *snapshot {
 		}
 		if v.may(k.Key) {
 			shown.Keys = append(shown.Keys, hotKey{
-				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied, Fail: k.ByFail, Shadow: k.ShadowDenied,
+				named: name(k.Key), Rate: int64(math.Round(k.Rate)), Admitted: k.Admitted, Denied: k.Denied,
+				Fail: k.ByFail, Shadow: k.ShadowDenied,
 				Limit: k.Limit, Remaining: k.Remaining, Shards: k.Shards,
 			})
 		}
@@ -208,8 +211,9 @@ func (c *scene) seenAs(v view) *snapshot {
 // denialOf converts a denial to JSON form, with or without the client.
 func denialOf(d *decisionlog.Denial, client bool) denial {
 	shown := denial{
-		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Policy: d.Policy, Limit: d.Limit, Window: d.Window.Milliseconds(),
-		Used: d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node, Shadow: d.Shadow,
+		named: name(d.Key), Time: d.Time.UnixMilli(), Command: d.Command, Policy: d.Policy, Limit: d.Limit,
+		Window: d.Window.Milliseconds(),
+		Used:   d.Used, RetryAfter: d.RetryAfter.Milliseconds(), Node: d.Node, Shadow: d.Shadow,
 	}
 	if d.Fail != engine.FailDefault {
 		shown.Fail = d.Fail.String()

@@ -20,7 +20,8 @@ func runCheck(load func() (*config.Config, error), stdout io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(machine.CheckFolder("unixsocket", c.UnixSocket), checkSocket(c.UnixSocket), machine.CheckFolder("logfile", c.LogFile)); err != nil {
+	if err := errors.Join(machine.CheckFolder("unixsocket", c.UnixSocket), checkSocket(c.UnixSocket),
+		machine.CheckFolder("logfile", c.LogFile)); err != nil {
 		return err
 	}
 	if c.LogFile != "" {

@@ -65,15 +65,17 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 	guard := layout.Open(fleet, c.LayoutGuard, log)
 	nodes := redis.Open(fleet, redis.Config{LocalMemory: c.MaxMemory, Layout: guard, Logger: log})
 	forwarder := forward.Open(fleet, forward.Config{ReplyLimit: c.OutputBuffer, Reserve: clients.Reserve, Logger: log})
-	e := &engines{memory: clients, policies: new(policy.Catalog), fleet: fleet, layout: guard, decide: nodes, forward: forwarder, configure: func(c *config.Config) {
-		fleet.SetTimeout(c.BackendTimeout)
-		guard.SetMode(c.LayoutGuard)
-		nodes.Configure(redis.Settings{
-			Fail: c.FailPolicy, FailRules: c.FailRules,
-			HotKeys: c.HotKeys, HotThreshold: int64(c.HotThreshold),
-		})
-		forwarder.Configure(forward.Settings{Off: !c.Passthrough, Admin: c.PassthroughAdmin, Timeout: c.PassthroughTimeout})
-	}}
+	e := &engines{memory: clients, policies: new(policy.Catalog), fleet: fleet, layout: guard, decide: nodes,
+		forward: forwarder, configure: func(c *config.Config) {
+			fleet.SetTimeout(c.BackendTimeout)
+			guard.SetMode(c.LayoutGuard)
+			nodes.Configure(redis.Settings{
+				Fail: c.FailPolicy, FailRules: c.FailRules,
+				HotKeys: c.HotKeys, HotThreshold: int64(c.HotThreshold),
+			})
+			forwarder.Configure(forward.Settings{Off: !c.Passthrough, Admin: c.PassthroughAdmin,
+				Timeout: c.PassthroughTimeout})
+		}}
 	e.observe(log)
 	return e, nil
 }
@@ -82,7 +84,8 @@ func openEngines(c *config.Config, log *slog.Logger) (*engines, error) {
 func (e *engines) observe(log *slog.Logger) {
 	e.decisions = decisionlog.New(decisionlog.Config{Where: e.decide.Where, Logger: log})
 	e.observer = observe.New(observe.Config{Engine: e.decide, Recorder: e.decisions})
-	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Lapsed: e.observer.CountLapsedLeases, Logger: log})
+	e.slots = slots.Open(slots.Config{Engine: e.decide, Reserve: e.memory.Reserve, Lapsed: e.observer.CountLapsedLeases,
+		Logger: log})
 	e.hotkeys = hotkeys.Open(e.fleet, e.observer, log)
 }
 

@@ -103,7 +103,8 @@ func (q *logQueue) put(lines []byte) bool {
 // report writes a line to the log that says how many lines are missing.
 func (q *logQueue) report() {
 	var line bytes.Buffer
-	slog.New(slog.NewTextHandler(&line, q.options)).Warn("the log did not take some lines, and they were dropped", "lines", q.missing)
+	slog.New(slog.NewTextHandler(&line, q.options)).Warn("the log did not take some lines, and they were dropped",
+		"lines", q.missing)
 	missing := q.missing
 	q.missing = 0
 	if !q.put(line.Bytes()) {

@@ -24,7 +24,8 @@ import (
 
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == "import" {
-		os.Exit(envoy.Run(os.Args[2:], func(name string) (io.ReadCloser, error) { return os.Open(name) }, os.Stdout, os.Stderr))
+		os.Exit(envoy.Run(os.Args[2:], func(name string) (io.ReadCloser, error) { return os.Open(name) }, os.Stdout,
+			os.Stderr))
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	signals := make(chan os.Signal, 1)

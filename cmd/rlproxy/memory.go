@@ -85,7 +85,8 @@ func limitMemory(c *config.Config, s space, log *slog.Logger) {
 		debug.SetMemoryLimit(s.goLimit(c))
 	}
 	if s.limit > 0 && c.MaxMemory+c.ClientMemory > s.limit/10*9 {
-		log.Warn("maxmemory plus maxmemory-clients exceeds 90% of the container's memory limit; the process may be OOM-killed",
+		log.Warn("maxmemory plus maxmemory-clients exceeds 90% of the container's memory limit; the process may be "+
+			"OOM-killed",
 			"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory, "container", s.limit)
 	}
 }

@@ -20,10 +20,11 @@ import (
 
 // live is the state that SIGHUP and CONFIG SET replace while the process runs.
 type live struct {
-	load             func() (*config.Config, error) // reads the configuration again
-	config           atomic.Pointer[config.Config]  // the configuration in effect; never modified
-	changedByCommand atomic.Int64                   // directives that CONFIG SET has changed since the configuration was read
-	level            slog.LevelVar                  // the log level in effect
+	load   func() (*config.Config, error) // reads the configuration again
+	config atomic.Pointer[config.Config]  // the configuration in effect; never modified
+	// directives that CONFIG SET has changed since the configuration was read
+	changedByCommand atomic.Int64
+	level            slog.LevelVar // the log level in effect
 	tls              listenerTLS
 
 	mu       sync.Mutex     // held while the configuration changes
@@ -154,7 +155,8 @@ func (l *live) reload() (waiting []string, err error) {
 	l.eng.decisions.Use(decisions, logging(next))
 	l.eng.policies.Configure(next.Policies.Set())
 	for _, d := range l.lastRead.Changed(now, true) {
-		l.log.Warn("reload discards a CONFIG SET change", "directive", d.Name, "from", d.Setting(now), "to", d.Setting(next))
+		l.log.Warn("reload discards a CONFIG SET change", "directive", d.Name, "from", d.Setting(now), "to",
+			d.Setting(next))
 	}
 	l.apply(next, p)
 	warnOpen(next, p, l.log)

@@ -82,7 +82,8 @@ func serve(ctx context.Context, load func() (*config.Config, error), stdout io.W
 // start opens what serves clients: the policies, the decision log, the listeners and the servers. Each
 // listener sends to ended when it has ended, which has room for all of them. If start returns an error,
 // nothing is served, and the caller closes the engines.
-func start(ctx context.Context, c *config.Config, state *live, ready prepared, eng *engines, log *slog.Logger) (ended chan error, err error) {
+func start(ctx context.Context, c *config.Config, state *live, ready prepared, eng *engines,
+	log *slog.Logger) (ended chan error, err error) {
 	log.Info("starting", "version", commands.Version, "build", built(), "engine", engineName(c),
 		"maxmemory", c.MaxMemory, "maxmemory-clients", c.ClientMemory)
 	limitMemory(c, available(), log)
@@ -137,7 +138,8 @@ func drain(c *config.Config, state *live, eng *engines) error {
 	// Sessions may still use the engines, so they stay open.
 	last, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	return errors.Join(err, within(last, func() error { eng.decisions.Close(); return nil }, "the decision log did not close"))
+	return errors.Join(err, within(last, func() error { eng.decisions.Close(); return nil },
+		"the decision log did not close"))
 }
 
 // within returns do's error, or one with the text late if ctx ends first.

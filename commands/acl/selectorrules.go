@@ -115,7 +115,8 @@ func (s *Selector) addCommand(commands Commands, allow bool, name string) error 
 	case name == allCommands:
 		s.commands = nil // earlier rules no longer have an effect
 	case isCategory && !slices.Contains(categories, category),
-		!isCategory && commands[name] == nil && (ours || !printable(name) || name == "" || strings.ContainsAny(name, "()")):
+		!isCategory && commands[name] == nil && (ours || !printable(name) || name == "" ||
+			strings.ContainsAny(name, "()")):
 		return errNoCommand
 	}
 	s.commands = append(s.commands, commandRule{allow, name})

@@ -17,9 +17,10 @@ var (
 	errQuotes    = errors.New("quotes in a selector are not supported")
 	errUnmatched = errors.New("unmatched parenthesis in acl selector")
 	errNoCommand = errors.New("unknown command or category name in ACL")
-	errHash      = errors.New("the password hash must be exactly 64 characters and contain only lowercase hexadecimal characters")
-	errNoPass    = errors.New("the password to be removed does not exist")
-	errAllKeys   = errors.New("a pattern after ~* or allkeys has no effect: use resetkeys first")
+	errHash      = errors.New("the password hash must be exactly 64 characters and contain only lowercase " +
+		"hexadecimal characters")
+	errNoPass  = errors.New("the password to be removed does not exist")
+	errAllKeys = errors.New("a pattern after ~* or allkeys has no effect: use resetkeys first")
 )
 
 // newUser parses the rules of a user. A user without rules may do nothing.

@@ -50,16 +50,18 @@ func Row(c Config) table.Row {
 		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for server configuration commands",
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
-		Summary: "Returns the parameters whose names match a glob pattern, with their values",
-		Args:    []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
-		Replies: "Map (flat in RESP2) of names and values; empty if nothing matches.",
+		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0",
+		Complexity: "O(N) when N is the number of configuration parameters provided",
+		Summary:    "Returns the parameters whose names match a glob pattern, with their values",
+		Args:       []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
+		Replies:    "Map (flat in RESP2) of names and values; empty if nothing matches.",
 	},
 		Run: c.get,
 	}, {Command: table.HelpCommand("config", "server", "5.0.0")}, {Command: table.Command{
-		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0", Complexity: "O(1)",
-		Summary: "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
-		Replies: "OK.",
+		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0",
+		Complexity: "O(1)",
+		Summary:    "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
+		Replies:    "OK.",
 	},
 		Run: func(w reply.Writer, _ [][]byte) string {
 			c.ResetStat()
@@ -73,17 +75,23 @@ func Row(c Config) table.Row {
 	},
 		Run: func(reply.Writer, [][]byte) string { return errRewrite },
 	}, {Command: table.Command{
-		Name: "config|set", Arity: -4, Flags: table.AdminFlags, Tips: []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		Name: "config|set", Arity: -4, Flags: table.AdminFlags,
+		Tips:  []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 		Group: "server", Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
 		Summary: "Changes directives of this proxy until its configuration is read again: all of them or none",
 		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{
-			{Name: "parameter", Type: "string", About: "the name of a directive that can change while rlproxy runs, see docs/operations.md"},
-			{Name: "value", Type: "string", About: "its words as in the configuration; of `fail-policy` and `hot-key`, those of all lines in a row"},
+			{Name: "parameter", Type: "string",
+				About: "the name of a directive that can change while rlproxy runs, see docs/operations.md"},
+			{Name: "value", Type: "string",
+				About: "its words as in the configuration; of `fail-policy` and `hot-key`, those of all lines in a " +
+					"row"},
 		}}},
-		Replies: "OK. The new settings apply to later requests, until SIGHUP or a restart. The log says who changed what.",
+		Replies: "OK. The new settings apply to later requests, until SIGHUP or a restart. The log says who changed " +
+			"what.",
 		Examples: []table.Example{
 			{Line: "CONFIG SET fail-policy \"closed api:* open\" backend-timeout 250", Reply: "OK"},
-			{Line: "CONFIG SET port 1", Reply: "(error) " + errFailed + "port') - can't set immutable config: it changes at the next start"},
+			{Line: "CONFIG SET port 1", Reply: "(error) " + errFailed +
+				"port') - can't set immutable config: it changes at the next start"},
 		},
 	},
 		RunBy: c.set, Barrier: true,

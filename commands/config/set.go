@@ -14,7 +14,8 @@ const (
 	errUnknown   = "ERR Unknown option or number of arguments for CONFIG SET - '" // followed by the name
 	errFailed    = "ERR CONFIG SET failed (possibly related to argument '"        // followed by the name
 	errImmutable = "can't set immutable config"                                   // followed by when it changes
-	errRewrite   = "ERR CONFIG REWRITE is not supported: rlproxy does not write to its configuration. Change the file and send SIGHUP"
+	errRewrite   = "ERR CONFIG REWRITE is not supported: rlproxy does not write to its configuration. Change the " +
+		"file and send SIGHUP"
 )
 
 // maxValue is the most bytes of a value.

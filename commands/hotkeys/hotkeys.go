@@ -27,31 +27,42 @@ type Config struct {
 func Row(c Config) table.Row {
 	return table.Row{Command: table.Command{
 		Name: "rl.hotkeys", Arity: -1, Flags: []string{"readonly"}, Group: "ratelimit", Since: "0.1.0",
-		Complexity: "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024, and with FLEET those that other proxies note, at most 100 of each",
-		Summary:    "Lists the busiest keys seen by this proxy, or by all proxies of the same nodes",
+		Complexity: "O(N*log(N)) with N the number of keys that this proxy tracks, at most 1,024, and with FLEET " +
+			"those that other proxies note, at most 100 of each",
+		Summary: "Lists the busiest keys seen by this proxy, or by all proxies of the same nodes",
 		Args: []table.Arg{
 			{
-				Name: "order", Type: "oneof", Token: "BY", Optional: true, About: "what comes first: the keys with the most decisions per second, or with the most denials per second; default RATE",
-				Args: []table.Arg{{Name: "rate", Type: "pure-token", Token: "RATE"}, {Name: "denied", Type: "pure-token", Token: "DENIED"}},
+				Name: "order", Type: "oneof", Token: "BY", Optional: true,
+				About: "what comes first: the keys with the most decisions per second, or with the most denials per " +
+					"second; default RATE",
+				Args: []table.Arg{{Name: "rate", Type: "pure-token", Token: "RATE"},
+					{Name: "denied", Type: "pure-token", Token: "DENIED"}},
 			},
 			{Name: "n", Type: "integer", Token: "COUNT", Optional: true, About: "the most keys to list; default 10"},
-			{Name: "fleet", Type: "pure-token", Token: "FLEET", Optional: true, About: "add up what all proxies of the same nodes see, instead of this one alone"},
+			{Name: "fleet", Type: "pure-token", Token: "FLEET", Optional: true,
+				About: "add up what all proxies of the same nodes see, instead of this one alone"},
 		},
-		Replies: "Array with an element for each key that the user may read. In RESP2 it is an array of the first five fields, in RESP3 a map of all of them. Totals " +
+		Replies: "Array with an element for each key that the user may read. In RESP2 it is an array of the first " +
+			"five fields, in RESP3 a map of all of them. Totals " +
 			"count from when the key was last among the busiest:\n\n" +
 			"- `key`.\n" +
 			"- `rate`: decisions per second, smoothed over 10 s (docs/hot-keys.md says how) and rounded.\n" +
-			"- `admitted`, `denied`: totals, which include requests with COST 0. Neither has answers by a FAIL policy, decisions with SHADOW, answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and answers of a key that " +
+			"- `admitted`, `denied`: totals, which include requests with COST 0. Neither has answers by a FAIL " +
+			"policy, decisions with SHADOW, answers to an id that was known (ONCE, RL.RESERVE, RL.ACQUIRE), and " +
+			"answers of a key that " +
 			"had room when another key of the same request denied; `rate` has all of these.\n" +
 			"- `shards`: their number.\n" +
 			"- `denied-rate`: denials per second, smoothed likewise.\n" +
 			"- `fail-policy`: a total of answers by a FAIL policy.\n" +
 			"- `limit`, `remaining`: as last answered; remaining is -1 if a FAIL policy answered.\n" +
-			"- `proxies`: how many proxies were added up, 1 without FLEET; fewer than there are if nodes are away or proxies have no busy keys.\n" +
+			"- `proxies`: how many proxies were added up, 1 without FLEET; fewer than there are if nodes are away or " +
+			"proxies have no busy keys.\n" +
 			"- `shadow-denied`: a total of what SHADOW would have denied.\n" +
 			"- `lapsed`: a total of reservations and leases of RL.ACQUIRE that lapsed.\n" +
 			"- `overrun`: a total of units that RL.SETTLE charged beyond those held.",
-		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1", Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) (integer) 1"}},
+		Examples: []table.Example{{Line: "RL.HOTKEYS COUNT 1",
+			Reply: "1) 1) \"user:42\"\n   2) (integer) 1250\n   3) (integer) 100\n   4) (integer) 1150\n   5) " +
+				"(integer) 1"}},
 	},
 		RunBy: c.run, Barrier: true,
 	}
@@ -106,7 +117,8 @@ func write(w reply.Writer, k *observe.HotKey, proxies int) {
 		value int64
 	}{
 		{"rate", rate}, {"admitted", k.Admitted}, {"denied", k.Denied}, {"shards", int64(k.Shards)},
-		{"denied-rate", int64(math.Round(k.DeniedRate))}, {"fail-policy", k.ByFail}, {"limit", k.Limit}, {"remaining", k.Remaining},
+		{"denied-rate", int64(math.Round(k.DeniedRate))}, {"fail-policy", k.ByFail}, {"limit", k.Limit},
+		{"remaining", k.Remaining},
 		{"proxies", int64(proxies)}, {"shadow-denied", k.ShadowDenied}, {"lapsed", k.Lapsed}, {"overrun", k.Overrun},
 	}
 	w.Map(1 + len(numbers))

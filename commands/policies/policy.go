@@ -36,13 +36,18 @@ var (
 )
 
 // shown is what RL.POLICY GET replies.
-const shown = "Map (flat in RESP2): name; algorithm, `slide`, `counter` or `fixed`; limits, an array of maps of limit and window-ms; buckets; strict, 0 or 1; " +
-	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; overrides, an array of maps of pattern and limits, or of pattern and access, which is `unlimited` " +
-	"or `blocked`; source, `configuration` or `runtime`; version, the number of changes by RL.POLICY so far, or 0 if the source is the configuration."
+const shown = "Map (flat in RESP2): name; algorithm, `slide`, `counter` or `fixed`; limits, an array of maps of " +
+	"limit and window-ms; buckets; strict, 0 or 1; " +
+	"shards, 0 if not given; fail, `default` if not given; shadow, 0 or 1; overrides, an array of maps of pattern " +
+	"and limits, or of pattern and access, which is `unlimited` " +
+	"or `blocked`; source, `configuration` or `runtime`; version, the number of changes by RL.POLICY so far, or 0 if " +
+	"the source is the configuration."
 
 var (
 	nameArg    = table.Arg{Name: "name", Type: "string", About: "1 to 64 letters, digits, `_`, `.` and `-`"}
-	patternArg = table.Arg{Name: "pattern", Type: "string", About: "a key, or a key prefix followed by `*`. It has no other `*`, no `?` and no `[`, and is no network. The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
+	patternArg = table.Arg{Name: "pattern", Type: "string",
+		About: "a key, or a key prefix followed by `*`. It has no other `*`, no `?` and no `[`, and is no network. " +
+			"The override of a key itself wins over those of prefixes, and a longer prefix over a shorter one"}
 )
 
 // Row returns RL.POLICY.
@@ -51,43 +56,57 @@ func Row(c Config) table.Row {
 		Name: "rl.policy", Arity: -2, Group: "policies", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for commands about named policies",
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
-		Summary:  "Deletes a policy and its overrides, or one override of it",
-		Args:     []table.Arg{nameArg, optional(patternArg)},
-		Replies:  "1; 0 if there is no such policy or override.",
-		Examples: []table.Example{{Line: "RL.POLICY DEL api tenant:42", Reply: "(integer) 1"}},
+		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Complexity: "O(N) with N the size of all policies",
+		Summary:    "Deletes a policy and its overrides, or one override of it",
+		Args:       []table.Arg{nameArg, optional(patternArg)},
+		Replies:    "1; 0 if there is no such policy or override.",
+		Examples:   []table.Example{{Line: "RL.POLICY DEL api tenant:42", Reply: "(integer) 1"}},
 	}, RunBy: c.del, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the number of the policy's overrides",
-		Summary: "Returns a policy",
-		Args:    []table.Arg{nameArg},
-		Replies: shown,
-		Examples: []table.Example{{Line: "RL.POLICY GET api", Reply: " 1) \"name\"\n 2) \"api\"\n 3) \"algorithm\"\n 4) \"slide\"\n 5) \"limits\"\n 6) 1) 1) \"limit\"\n" +
-			"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) (integer) 1\n 9) ..."}},
+		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Complexity: "O(N) with N the number of the policy's overrides",
+		Summary:    "Returns a policy",
+		Args:       []table.Arg{nameArg},
+		Replies:    shown,
+		Examples: []table.Example{{Line: "RL.POLICY GET api",
+			Reply: " 1) \"name\"\n 2) \"api\"\n 3) \"algorithm\"\n 4) \"slide\"\n 5) \"limits\"\n 6) 1) 1) " +
+				"\"limit\"\n" +
+				"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) " +
+				"(integer) 1\n 9) ..."}},
 	}, Run: c.get,
 	}, {Command: table.HelpCommand("rl.policy", "policies", "0.1.0")}, {Command: table.Command{
-		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the number of policies and overrides",
-		Summary:  "Returns all policies in effect",
-		Replies:  "Array of maps as in RL.POLICY GET, sorted by name.",
-		Examples: []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
+		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Complexity: "O(N) with N the number of policies and overrides",
+		Summary:    "Returns all policies in effect",
+		Replies:    "Array of maps as in RL.POLICY GET, sorted by name.",
+		Examples:   []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
 	}, Run: c.list,
 	}, {Command: table.Command{
-		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
-		Summary: "Gives some keys of a policy other limits",
-		Args:    append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
-		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because these keys did not have them before.",
+		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Complexity: "O(N) with N the size of all policies",
+		Summary:    "Gives some keys of a policy other limits",
+		Args:       append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
+		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of " +
+			"those windows, in ms, that begin to count at 0 because these keys did not have them before.",
 		Examples: []table.Example{
-			{Line: "RL.POLICY OVERRIDE api tenant:42 1000 60", Reply: "1) \"version\"\n2) (integer) 7\n3) \"new-windows\"\n4) (empty array)"},
-			{Line: "RL.POLICY OVERRIDE api scraper:* BLOCKED", Reply: "1) \"version\"\n2) (integer) 8\n3) \"new-windows\"\n4) (empty array)"},
+			{Line: "RL.POLICY OVERRIDE api tenant:42 1000 60",
+				Reply: "1) \"version\"\n2) (integer) 7\n3) \"new-windows\"\n4) (empty array)"},
+			{Line: "RL.POLICY OVERRIDE api scraper:* BLOCKED",
+				Reply: "1) \"version\"\n2) (integer) 8\n3) \"new-windows\"\n4) (empty array)"},
 		},
 	}, RunBy: c.override, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0", Complexity: "O(N) with N the size of all policies",
-		Summary: "Adds a policy, or replaces one and keeps its overrides",
-		Args:    append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
-		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of those windows, in ms, that begin to count at 0 because the policy did not have them " +
-			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS or SHADOW has changed.",
-		Examples: []table.Example{{Line: "RL.POLICY SET api SLIDE 100 60", Reply: "1) \"version\"\n2) (integer) 6\n3) \"new-windows\"\n4) 1) (integer) 60000"}},
+		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Complexity: "O(N) with N the size of all policies",
+		Summary:    "Adds a policy, or replaces one and keeps its overrides",
+		Args:       append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),
+		Replies: "Map (flat in RESP2): version, the number of changes by RL.POLICY so far; new-windows, an array of " +
+			"those windows, in ms, that begin to count at 0 because the policy did not have them " +
+			"before. These are all windows, also those of its overrides, if it is new or if its algorithm, BUCKETS " +
+			"or SHADOW has changed.",
+		Examples: []table.Example{{Line: "RL.POLICY SET api SLIDE 100 60",
+			Reply: "1) \"version\"\n2) (integer) 6\n3) \"new-windows\"\n4) 1) (integer) 60000"}},
 	}, RunBy: c.set, Barrier: true,
 	}}}
 }

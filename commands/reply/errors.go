@@ -26,14 +26,17 @@ const (
 
 // Errors that Redis has too, with its texts.
 const (
-	ErrNotInteger   = "ERR value is not an integer or out of range"
-	ErrNotPositive  = "ERR value is out of range, must be positive"
-	ErrNoAuth       = "NOAUTH Authentication required."
-	ErrNoAuthHello  = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time"
-	ErrNoRun        = "NOPERM this user has no permissions to run the '" // followed by the command
-	ErrNoKey        = "NOPERM this user has no permissions to access one of the keys used as arguments"
-	ErrWrongPass    = "WRONGPASS invalid username-password pair or user is disabled."
-	ErrAuthUnset    = "ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?"
+	ErrNotInteger  = "ERR value is not an integer or out of range"
+	ErrNotPositive = "ERR value is out of range, must be positive"
+	ErrNoAuth      = "NOAUTH Authentication required."
+	ErrNoAuthHello = "NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO AUTH " +
+		"<user> <pass> option can be used to authenticate the client and select the RESP protocol version at the " +
+		"same time"
+	ErrNoRun     = "NOPERM this user has no permissions to run the '" // followed by the command
+	ErrNoKey     = "NOPERM this user has no permissions to access one of the keys used as arguments"
+	ErrWrongPass = "WRONGPASS invalid username-password pair or user is disabled."
+	ErrAuthUnset = "ERR AUTH <password> called without any password configured for the default user. Are you sure " +
+		"your configuration is correct?"
 	ErrNoProto      = "NOPROTO unsupported protocol version"
 	ErrProtoInteger = "ERR Protocol version is not an integer or out of range"
 	ErrDB           = "ERR DB index is out of range: there is only database 0"
@@ -59,11 +62,16 @@ const (
 
 // Errors that Redis does not have.
 const (
-	ErrQueueFull = "ERR transaction queue is full: at most 131072 commands and 32 MB, within maxmemory-clients for all clients together"
-	ErrNoMemory  = "ERR no room for the reply: maxmemory-clients is reached"
-	ErrChannels  = "ERR too many channels: at most 1024 with 64 kB of names, within maxmemory-clients for all clients together"
-	ErrNotAll    = "NOPERM this user has no permissions to access all keys, as needed by the '" // followed by the command
-	ErrNoWatch   = "ERR WATCH is not supported with passthrough: clients share the connections to nodes, so no key can be watched. Use a script to check and set"
-	ErrNoChannel = "ERR SUBSCRIBE is not supported with passthrough: clients share the connections to nodes, so no message can be delivered"
-	ErrTracking  = "ERR only CLIENT TRACKING ON OPTIN and OFF are supported"
+	ErrQueueFull = "ERR transaction queue is full: at most 131072 commands and 32 MB, within maxmemory-clients for " +
+		"all clients together"
+	ErrNoMemory = "ERR no room for the reply: maxmemory-clients is reached"
+	ErrChannels = "ERR too many channels: at most 1024 with 64 kB of names, within maxmemory-clients for all " +
+		"clients together"
+	// followed by the command
+	ErrNotAll  = "NOPERM this user has no permissions to access all keys, as needed by the '"
+	ErrNoWatch = "ERR WATCH is not supported with passthrough: clients share the connections to nodes, so no key " +
+		"can be watched. Use a script to check and set"
+	ErrNoChannel = "ERR SUBSCRIBE is not supported with passthrough: clients share the connections to nodes, so no " +
+		"message can be delivered"
+	ErrTracking = "ERR only CLIENT TRACKING ON OPTIN and OFF are supported"
 )

@@ -38,7 +38,8 @@ func UnknownSubcommand(command string, name []byte) string {
 
 // WrongSubcommand returns Redis's error for a subcommand with a wrong number of arguments.
 func WrongSubcommand(command string, name []byte) string {
-	return "ERR unknown subcommand or wrong number of arguments for '" + string(word.Quote(name)) + "'. Try " + strings.ToUpper(command) + " HELP."
+	return "ERR unknown subcommand or wrong number of arguments for '" + string(word.Quote(name)) + "'. Try " +
+		strings.ToUpper(command) + " HELP."
 }
 
 // forwardable holds the commands of Redis 7.0 that read and write keys. It is used only by

@@ -15,7 +15,8 @@ const (
 // Conn is the connection of a client. The zero value has no Keeper, and nothing can be tied to it.
 type Conn struct {
 	keeper *Keeper
-	leases map[*lease]struct{} // leases tied to the connection. Only its session creates the map; Keeper.mu guards the entries
+	// leases tied to the connection. Only its session creates the map; Keeper.mu guards the entries
+	leases map[*lease]struct{}
 }
 
 // Conn returns a connection that nothing is tied to. k may be nil.

@@ -103,8 +103,8 @@ func (k *Keeper) do(p *engine.Pipeline) {
 	}
 }
 
-// A renewal is a lease that is being renewed, with its TTL in ms when the renewal was sent. An RL.ACQUIRE may change that of
-// the lease meanwhile.
+// A renewal is a lease that is being renewed, with its TTL in ms when the renewal was sent. An RL.ACQUIRE may change
+// that of the lease meanwhile.
 type renewal struct {
 	lease *lease
 	ttl   int64
@@ -141,8 +141,8 @@ func (k *Keeper) renew(renewals []renewal, now int64) {
 	answered = true
 }
 
-// renewed records the answer to a renewal that was sent at sent. An RL.ACQUIRE or RL.RENEW since then, or an RL.ACQUIRE that
-// is under way, may have been decided after it, so the lease may be held even if it had ended. k.mu is held.
+// renewed records the answer to a renewal that was sent at sent. An RL.ACQUIRE or RL.RENEW since then, or an RL.ACQUIRE
+// that is under way, may have been decided after it, so the lease may be held even if it had ended. k.mu is held.
 func (k *Keeper) renewed(l *lease, n renewal, res *engine.Result, sent int64) {
 	switch {
 	case l.place >= 0 || l.claims > 0 || res.Err == nil && res.Renewed:

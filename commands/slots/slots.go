@@ -119,8 +119,10 @@ func (k *Keeper) Close() {
 // Stats returns what INFO and metrics show.
 func (k *Keeper) Stats() []engine.Stat {
 	return []engine.Stat{
-		{Name: "slot_leases_tied", Value: k.tied.Load(), Metric: "slot_leases_tied", Help: "Leases of RL.ACQUIRE that are tied to a client's connection (CONN)."},
-		{Name: "slot_leases_lost", Value: k.lost.Load(), Metric: "slot_leases_lost_total", Help: "Leases with CONN that had ended when they were to be renewed."},
+		{Name: "slot_leases_tied", Value: k.tied.Load(), Metric: "slot_leases_tied",
+			Help: "Leases of RL.ACQUIRE that are tied to a client's connection (CONN)."},
+		{Name: "slot_leases_lost", Value: k.lost.Load(), Metric: "slot_leases_lost_total",
+			Help: "Leases with CONN that had ended when they were to be renewed."},
 	}
 }
 
@@ -157,8 +159,8 @@ func (k *Keeper) plan(l *lease, at int64) {
 	}
 }
 
-// lasts records that a lease has a TTL, in ms, from a time on, or may have. Which of several requests under way a node decides
-// last is not known, so each of them may bring the next renewal forward, and none puts it off. k.mu is held.
+// lasts records that a lease has a TTL, in ms, from a time on, or may have. Which of several requests under way a node
+// decides last is not known, so each of them may bring the next renewal forward, and none puts it off. k.mu is held.
 func (k *Keeper) lasts(l *lease, since, ttl int64) {
 	l.end = max(l.end, ends(since, ttl))
 	if at := renewAt(since, ttl); l.owner != nil && (l.place < 0 || at < l.at) {

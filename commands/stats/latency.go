@@ -18,16 +18,19 @@ func latency(s *Stats) table.Row {
 		Command: table.Command{
 			Name: "latency|histogram", Arity: -2, Flags: []string{"admin", "noscript", "loading", "stale"},
 			Tips:  []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
-			Group: "server", Since: "7.0.0", Complexity: "O(N) where N is the number of commands with latency information being retrieved.",
-			Summary: "Returns how long commands took, as cumulative histograms",
-			Replies: "Map of commands that were called to maps: calls, and histogram_usec, a map of microseconds to the calls that took so long or less.",
+			Group: "server", Since: "7.0.0",
+			Complexity: "O(N) where N is the number of commands with latency information being retrieved.",
+			Summary:    "Returns how long commands took, as cumulative histograms",
+			Replies: "Map of commands that were called to maps: calls, and histogram_usec, a map of microseconds to " +
+				"the calls that took so long or less.",
 			Args: []table.Arg{{
 				Name: "command", Type: "string", Optional: true, Multiple: true,
 				About: "the name of a command, or of a container for its subcommands; default: all",
 			}},
 			Examples: []table.Example{{
-				Line:  "LATENCY HISTOGRAM rl.slide",
-				Reply: "1# \"rl.slide\" =>\n   1# \"calls\" => (integer) 3\n   2# \"histogram_usec\" =>\n      1# (integer) 128 => (integer) 2\n      2# (integer) 256 => (integer) 3",
+				Line: "LATENCY HISTOGRAM rl.slide",
+				Reply: "1# \"rl.slide\" =>\n   1# \"calls\" => (integer) 3\n   2# \"histogram_usec\" =>\n      1# " +
+					"(integer) 128 => (integer) 2\n      2# (integer) 256 => (integer) 3",
 			}},
 		},
 		Run: s.histogram,

@@ -19,19 +19,26 @@ func slowLog(s *Stats) table.Row {
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "slowlog|get", Arity: -2, Flags: logFlags, Tips: append(nodes[:1:1], "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
-		Summary: "Returns the newest entries of the slow log: pipelines and commands that took slowlog-log-slower-than microseconds or longer",
-		Args:    []table.Arg{{Name: "count", Type: "integer", Optional: true, About: "the most entries; default 10; -1: all"}},
-		Replies: "Array of entries, the newest first. Each is an array: ID, Unix time, microseconds, arguments, client address, client name. " +
-			"There is one entry for a pipeline, with its first command and, as the last argument, the number of other commands that took part.",
+		Summary: "Returns the newest entries of the slow log: pipelines and commands that took " +
+			"slowlog-log-slower-than microseconds or longer",
+		Args: []table.Arg{{Name: "count", Type: "integer", Optional: true,
+			About: "the most entries; default 10; -1: all"}},
+		Replies: "Array of entries, the newest first. Each is an array: ID, Unix time, microseconds, arguments, " +
+			"client address, client name. " +
+			"There is one entry for a pipeline, with its first command and, as the last argument, the number of " +
+			"other commands that took part.",
 		Examples: []table.Example{{
 			Line: "SLOWLOG GET 1",
-			Reply: "1) 1) (integer) 14\n   2) (integer) 1792000000\n   3) (integer) 10412\n   4) 1) \"RL.SLIDE\"\n      2) \"user:42\"\n      3) \"100\"\n" +
-				"      4) \"60\"\n      5) \"... (15 more commands in the pipeline)\"\n   5) \"127.0.0.1:50188\"\n   6) \"worker-1\"",
+			Reply: "1) 1) (integer) 14\n   2) (integer) 1792000000\n   3) (integer) 10412\n   4) 1) \"RL.SLIDE\"\n   " +
+				"   2) \"user:42\"\n      3) \"100\"\n" +
+				"      4) \"60\"\n      5) \"... (15 more commands in the pipeline)\"\n   5) \"127.0.0.1:50188\"\n   " +
+				"6) \"worker-1\"",
 		}},
 	},
 		Run: s.Slow.get,
 	}, {Command: table.HelpCommand("slowlog", "server", "6.2.0")}, {Command: table.Command{
-		Name: "slowlog|len", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
+		Name: "slowlog|len", Arity: 2, Flags: logFlags,
+		Tips:  append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
 		Group: "server", Since: "2.2.12", Complexity: "O(1)",
 		Summary: "Returns the length of the slow log",
 		Replies: "Integer.",

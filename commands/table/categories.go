@@ -6,7 +6,8 @@ import "slices"
 func (c *Command) Categories() []string {
 	var cats []string
 	for _, cat := range []string{
-		"@keyspace", "@read", "@write", "@pubsub", "@admin", "@fast", "@slow", "@dangerous", "@connection", "@transaction", "@ratelimit",
+		"@keyspace", "@read", "@write", "@pubsub", "@admin", "@fast", "@slow", "@dangerous", "@connection",
+		"@transaction", "@ratelimit",
 	} {
 		if c.InCategory(cat) {
 			cats = append(cats, cat)

@@ -10,13 +10,14 @@ import "slices"
 
 // Command describes one command, or one subcommand of a command.
 type Command struct {
-	Name       string     // in lower case; a subcommand is named as in client|setname
-	Arity      int        // number of words, including the name; if negative, the minimum is -Arity
-	Flags      []string   // flags as in COMMAND INFO, such as readonly
-	ACL        []string   // ACL categories in addition to those that follow from the flags and the group
-	Tips       []string   // Redis's tips for cluster clients
-	Keys       Keys       // positions of the keys
-	AllKeys    bool       // the command has no keys, but concerns all of them: only users who may use every key may run it
+	Name  string   // in lower case; a subcommand is named as in client|setname
+	Arity int      // number of words, including the name; if negative, the minimum is -Arity
+	Flags []string // flags as in COMMAND INFO, such as readonly
+	ACL   []string // ACL categories in addition to those that follow from the flags and the group
+	Tips  []string // Redis's tips for cluster clients
+	Keys  Keys     // positions of the keys
+	// the command has no keys, but concerns all of them: only users who may use every key may run it
+	AllKeys    bool
 	Group      string     // group as in COMMAND DOCS
 	Since      string     // the version of Redis, or of rlproxy, that introduced the command
 	Complexity string     // time complexity, as in COMMAND DOCS

@@ -67,7 +67,8 @@ func keySpecs(w reply.Writer, c *Command) {
 		return
 	}
 	w.Map(4)
-	w.Field("notes", "The keys after AND. Marked 'unknown' because the keyword can appear more than once, and as the value of an option")
+	w.Field("notes", "The keys after AND. Marked 'unknown' because the keyword can appear more than once, and as the "+
+		"value of an option")
 	w.Text("flags")
 	w.Statuses(keyFlags(c))
 	for _, unknown := range []string{"begin_search", "find_keys"} {

@@ -29,7 +29,8 @@ func nodeInfo(w reply.Writer, c *Command) {
 	}
 }
 
-// nodeSpec appends a key specification or a part of it: a map whose values are texts, numbers and maps, and a set of flags.
+// nodeSpec appends a key specification or a part of it: a map whose values are texts, numbers and maps, and a set of
+// flags.
 func nodeSpec(w reply.Writer, v any) {
 	pairs, _ := v.([]any)
 	w.Map(len(pairs) / 2)

@@ -133,7 +133,8 @@ func (u unopened) SetWriteDeadline(time.Time) error { return nil }
 
 // dialer returns a dial function for go-redis. It never fails, but may return an unopened
 // connection. within returns how long opening a connection may take.
-func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config, within func() time.Duration) func(context.Context, string, string) (net.Conn, error) {
+func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config,
+	within func() time.Duration) func(context.Context, string, string) (net.Conn, error) {
 	open := cs.opener(target, config)
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := open(ctx, network, addr, within())
@@ -145,7 +146,8 @@ func (cs *Connections) dialer(target *tlsTarget, config func() *tls.Config, with
 }
 
 // opener returns a function that opens connections within a time, with TLS if target is not nil.
-func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string, time.Duration) (net.Conn, error) {
+func (cs *Connections) opener(target *tlsTarget, config func() *tls.Config) func(context.Context, string, string,
+	time.Duration) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string, within time.Duration) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, within)
 		defer cancel()

@@ -42,8 +42,8 @@ func Demoted(err error) bool { return hasCode(err, demoted) }
 // One of these may have become the master, while this node and the sentinels on its side do not know.
 func CutOff(err error) bool { return hasCode(err, cutOff) }
 
-// refusesWrites lists the error codes of a master that refuses all calls that may write: it cannot save its data, or it lacks
-// replicas.
+// refusesWrites lists the error codes of a master that refuses all calls that may write: it cannot save its data, or it
+// lacks replicas.
 var refusesWrites = []string{"MISCONF", "NOREPLICAS"}
 
 // RefusesWrites reports whether err is the reply of a master that runs only what does not write.

@@ -41,7 +41,8 @@ type healthCheck struct {
 	due      atomic.Int64              // when the next probe is due, in Unix ns
 	cause    atomic.Pointer[string]    // the reason for the last failure
 	since    atomic.Pointer[time.Time] // when the node went down
-	lateFrom atomic.Int64              // when the first request was late of those since the last answer, in Unix ns; 0: none was
+	// when the first request was late of those since the last answer, in Unix ns; 0: none was
+	lateFrom atomic.Int64
 
 	lastUp  time.Time     // when a probe last brought the node up; used only by the prober
 	trouble chan struct{} // wakes the prober
@@ -168,10 +169,10 @@ func (h *healthCheck) plan(wait time.Duration) {
 	h.due.Store(h.config.Now().Add(wait).UnixNano())
 }
 
-// run probes the node after each failure or check until it answers. There is no pause before the first probe, because most
-// often only a connection was lost. But a node that answers probes and fails requests goes down again as soon as it is up.
-// The pause before its first probe grows each time; without it, the node would go up and down, with two log lines each,
-// hundreds of times a second.
+// run probes the node after each failure or check until it answers. There is no pause before the first probe, because
+// most often only a connection was lost. But a node that answers probes and fails requests goes down again as soon as
+// it is up. The pause before its first probe grows each time; without it, the node would go up and down, with two log
+// lines each, hundreds of times a second.
 func (h *healthCheck) run(ctx context.Context) {
 	defer h.prober.Done()
 	var first time.Duration // the pause before the first probe
@@ -216,7 +217,8 @@ func (h *healthCheck) remind(logged time.Time) time.Time {
 		return logged
 	}
 	Guard(h.config.Logger, "report on "+h.name, func() {
-		h.config.Logger.Warn("node is still down", append([]any{"node", h.name, "why", h.reason(), "since", *h.since.Load()}, h.report()...)...)
+		h.config.Logger.Warn("node is still down",
+			append([]any{"node", h.name, "why", h.reason(), "since", *h.since.Load()}, h.report()...)...)
 	})
 	return now
 }

@@ -24,7 +24,8 @@ const Kinds = int(KindOther) + 1
 
 // String returns the kind's name in metrics.
 func (k ErrorKind) String() string {
-	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory", "key", "other"}[k]
+	return [Kinds]string{"timeout", "connection", "malformed", "loading", "replica", "busy", "permission", "memory",
+		"key", "other"}[k]
 }
 
 // How a node begins the error of a function that lacks a right: Redis 7.0, and later versions.

@@ -89,8 +89,9 @@ func otherHost(names any, kind string) string {
 	return ""
 }
 
-// fullAddress returns addr in the form of net.JoinHostPort. In MOVED and ASK, an IPv6 address has no brackets. If addr has
-// no host, fullAddress inserts the host of asked, the node that named addr: this is what Redis means by a missing host.
+// fullAddress returns addr in the form of net.JoinHostPort. In MOVED and ASK, an IPv6 address has no brackets. If addr
+// has no host, fullAddress inserts the host of asked, the node that named addr: this is what Redis means by a missing
+// host.
 func fullAddress(addr, asked string) string {
 	colon := strings.LastIndexByte(addr, ':')
 	if colon < 0 {

@@ -28,11 +28,13 @@ type watcher struct {
 	unserved *Node   // the stand-in for the master of slots that no node serves; one of absent
 
 	// Used only by the watcher's goroutine:
-	clients map[address]*redis.Client // clients of seeds and sentinels; backends may have different logins for one server
-	left    map[*Node]time.Time       // when a node that is in no topology left it
-	turn    int                       // the index of the server to ask first, modulo their number
+	// clients of seeds and sentinels; backends may have different logins for one server
+	clients map[address]*redis.Client
+	left    map[*Node]time.Time // when a node that is in no topology left it
+	turn    int                 // the index of the server to ask first, modulo their number
 
-	doubted atomic.Pointer[Node] // the node about which Node.Doubt was called since the last request; nil if there is none
+	// the node about which Node.Doubt was called since the last request; nil if there is none
+	doubted atomic.Pointer[Node]
 
 	woken chan struct{} // wakes the goroutine
 	stop  context.CancelFunc
@@ -57,8 +59,8 @@ const (
 var errNoAnswer = errors.New("no sentinel or cluster node answered")
 
 // noAnswer returns the error after every server has failed to answer, with the given failures, in any order. The error
-// includes one that a server replied with, such as NOPERM, because an operator can fix its cause. Of several it is always
-// the same one, as run logs each error that differs from the one before.
+// includes one that a server replied with, such as NOPERM, because an operator can fix its cause. Of several it is
+// always the same one, as run logs each error that differs from the one before.
 func noAnswer(failures []error) error {
 	said := slices.DeleteFunc(failures, func(err error) bool { return !IsReply(err) })
 	if len(said) == 0 {

@@ -28,25 +28,29 @@ func (e event) String() string { return [events]string{"denial", "fail", "sample
 
 // line is a line about a decision. Times are in ms.
 type line struct {
-	Time       string `json:"time"` // RFC 3339 in UTC, with ms
-	Event      string `json:"event"`
-	Command    string `json:"command"`
-	Policy     string `json:"policy,omitempty"`      // the policy that gave the limits, if one did
-	Result     string `json:"result"`                // allowed, denied or error; with shadow, denied says what would have been
-	Shadow     bool   `json:"shadow,omitempty"`      // the request was with SHADOW, so that the client was not denied
-	Key        string `json:"key,omitempty"`         // not valid UTF-8 in each place is replaced by U+FFFD
-	KeyBase64  string `json:"key_base64,omitempty"`  // the key's bytes, if they are not valid UTF-8
-	KeySHA256  string `json:"key_sha256,omitempty"`  // in place of the key, in hex
-	Limit      int64  `json:"limit"`                 // that of the window that denied
-	Window     int64  `json:"window"`                // its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
-	Used       *int64 `json:"used,omitempty"`        // of the limit; nil if a FAIL policy answered, so that it is not known
-	Cost       int64  `json:"cost"`                  // what was asked for
-	RetryAfter int64  `json:"retry_after"`           // as the client was told
-	Node       string `json:"node"`                  // the key's node, its home if it is split
-	Fail       string `json:"fail,omitempty"`        // the FAIL policy that answered in place of the node
-	Again      bool   `json:"repeated,omitempty"`    // the request's id was known, and its first answer was given again
-	Remembered bool   `json:"remembered,omitempty"`  // the node gave this denial a moment ago, and was not asked again
-	Error      string `json:"error,omitempty"`       // as the client was told; not with hashed keys, because it may name the key
+	Time    string `json:"time"` // RFC 3339 in UTC, with ms
+	Event   string `json:"event"`
+	Command string `json:"command"`
+	Policy  string `json:"policy,omitempty"` // the policy that gave the limits, if one did
+	// allowed, denied or error; with shadow, denied says what would have been
+	Result    string `json:"result"`
+	Shadow    bool   `json:"shadow,omitempty"`     // the request was with SHADOW, so that the client was not denied
+	Key       string `json:"key,omitempty"`        // not valid UTF-8 in each place is replaced by U+FFFD
+	KeyBase64 string `json:"key_base64,omitempty"` // the key's bytes, if they are not valid UTF-8
+	KeySHA256 string `json:"key_sha256,omitempty"` // in place of the key, in hex
+	Limit     int64  `json:"limit"`                // that of the window that denied
+	// its length; for CL.THROTTLE the time in which a full burst drains; 0 for RL.ACQUIRE
+	Window int64 `json:"window"`
+	// of the limit; nil if a FAIL policy answered, so that it is not known
+	Used       *int64 `json:"used,omitempty"`
+	Cost       int64  `json:"cost"`                 // what was asked for
+	RetryAfter int64  `json:"retry_after"`          // as the client was told
+	Node       string `json:"node"`                 // the key's node, its home if it is split
+	Fail       string `json:"fail,omitempty"`       // the FAIL policy that answered in place of the node
+	Again      bool   `json:"repeated,omitempty"`   // the request's id was known, and its first answer was given again
+	Remembered bool   `json:"remembered,omitempty"` // the node gave this denial a moment ago, and was not asked again
+	// as the client was told; not with hashed keys, because it may name the key
+	Error      string `json:"error,omitempty"`
 	Client     string `json:"client"`                // address
 	ClientName string `json:"client_name,omitempty"` // by CLIENT SETNAME
 	OneOf      int    `json:"one_of,omitempty"`      // how many decisions the sample stands for
@@ -64,8 +68,9 @@ type leftOutLine struct {
 // line returns a line about a decision.
 func (n *noting) line(e event, d *Denial, req *engine.Request, res *engine.Result) []byte {
 	l := line{
-		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res), Shadow: d.Shadow,
-		Limit: d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
+		Time: formatTime(d.Time), Event: e.String(), Command: d.Command, Policy: d.Policy, Result: result(res),
+		Shadow: d.Shadow,
+		Limit:  d.Limit, Window: d.Window.Milliseconds(), Cost: req.Cost, RetryAfter: d.RetryAfter.Milliseconds(),
 		Node: d.Node, Again: res.Again, Remembered: res.Remembered, Client: d.Client, ClientName: d.ClientName,
 	}
 	if d.Fail != engine.FailDefault {

@@ -1,7 +1,7 @@
-// Package joint answers a multi-key request, all or nothing, on any engine that decides single keys. It holds the units of
-// all keys at once. If every key has admitted them, each hold is settled with the cost of its request; otherwise the holds
-// that were granted are released. A hold that is never settled lapses, and is released, about a second later. So no key
-// ever has more units charged or held than its limit; during that second it may deny other requests.
+// Package joint answers a multi-key request, all or nothing, on any engine that decides single keys. It holds the units
+// of all keys at once. If every key has admitted them, each hold is settled with the cost of its request; otherwise the
+// holds that were granted are released. A hold that is never settled lapses, and is released, about a second later. So
+// no key ever has more units charged or held than its limit; during that second it may deny other requests.
 package joint
 
 import (
@@ -67,8 +67,8 @@ func (f *flight) ask() {
 	}
 }
 
-// holdAll holds the cost of each request, and stores the answers. It returns the index of a request that its key did not
-// answer, or -1, and whether any was denied.
+// holdAll holds the cost of each request, and stores the answers. It returns the index of a request that its key did
+// not answer, or -1, and whether any was denied.
 func (f *flight) holdAll() (failed int, denied bool) {
 	var p engine.Pipeline
 	for i := range f.requests {

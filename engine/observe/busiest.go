@@ -16,8 +16,9 @@ import (
 // HotKey is what RL.HOTKEYS shows of one client's key, and of its shadow with it. Rates are
 // smoothed: a decision counts by exp(-age / 10 s).
 type HotKey struct {
-	Key        []byte
-	Rate       float64 // Decisions per second, with denials, answers by FAIL policy, repeated ones and those with SHADOW.
+	Key []byte
+	// Decisions per second, with denials, answers by FAIL policy, repeated ones and those with SHADOW.
+	Rate       float64
 	DeniedRate float64 // Denials per second.
 	Admitted   int64   // Admissions since the key was last among the busiest.
 	Denied     int64   // Denials since then.
@@ -168,7 +169,8 @@ func (b *busiest) top(n int) []HotKey {
 		for _, k := range tracked {
 			keys = append(keys, HotKey{
 				Key: k.Key, Rate: k.Rate, DeniedRate: k.DeniedRate, Shards: 1,
-				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Limit: k.Seen.Limit, Remaining: k.Seen.Remaining,
+				Admitted: k.Seen.Admitted, Denied: k.Seen.Denied, ByFail: k.Seen.ByFail, Limit: k.Seen.Limit,
+				Remaining:    k.Seen.Remaining,
 				ShadowDenied: k.Seen.ShadowDenied, Lapsed: k.Seen.Lapsed, Overrun: k.Seen.Overrun,
 			})
 		}

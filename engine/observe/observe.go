@@ -2,7 +2,8 @@
 // which outcome by which policy, how long they took, and which keys are the busiest. All
 // counting, logging and display of decisions starts here.
 //
-// Reading order: observe.go (this file), policies.go (counts by policy), holds.go (outcomes of holds), busiest.go (the busiest keys).
+// Reading order: observe.go (this file), policies.go (counts by policy), holds.go (outcomes of holds), busiest.go (the
+// busiest keys).
 package observe
 
 import (
@@ -35,7 +36,8 @@ const (
 	ShadowDenied  // what SHADOW would have denied, by the state or from memory; nobody was denied
 	ShadowFail    // any FAIL policy answered a request with SHADOW
 
-	Repeated    // the request's id was known: it got the answer of then, or renewed a lease of RL.ACQUIRE, and charged nothing
+	// the request's id was known: it got the answer of then, or renewed a lease of RL.ACQUIRE, and charged nothing
+	Repeated
 	DeniedOther // the key had room, but another key of the same request denied
 )
 
@@ -57,7 +59,8 @@ func OutcomeOf(r *engine.Request, res *engine.Result) Outcome {
 		return shadowOutcome(res)
 	case res.Fail != engine.FailDefault:
 		return [engine.FailPolicies]Outcome{
-			engine.FailOpen: FailOpen, engine.FailClosed: FailClosed, engine.FailLocal: FailLocal, engine.FailError: FailError,
+			engine.FailOpen: FailOpen, engine.FailClosed: FailClosed, engine.FailLocal: FailLocal,
+			engine.FailError: FailError,
 		}[res.Fail]
 	case res.Err != nil:
 		return Error
@@ -241,5 +244,6 @@ func (o *Observer) Stats() []engine.Stat {
 			repeated += counts.Of(by, Repeated)
 		}
 	}
-	return append([]engine.Stat{{Name: "shadow_denied", Value: denied}, {Name: "repeated", Value: repeated}}, o.holds.stats()...)
+	return append([]engine.Stat{{Name: "shadow_denied", Value: denied}, {Name: "repeated", Value: repeated}},
+		o.holds.stats()...)
 }

@@ -28,10 +28,11 @@ func (c *Counts) Of(by Command, outcome Outcome) int64 { return c.n[by][outcome]
 // policies has the counts of each policy, from its first decision on. It is a hash table that
 // only grows, so that nothing waits for a lock.
 type policies struct {
-	seed   maphash.Seed
-	places [2 * maxPolicies]atomic.Pointer[policyCounts] // A policy has the first free place from its hash on; nil: free.
-	taken  atomic.Int64                                  // The places taken or about to be, at most maxPolicies.
-	others Counts                                        // The counts of OtherPolicies.
+	seed maphash.Seed
+	// A policy has the first free place from its hash on; nil: free.
+	places [2 * maxPolicies]atomic.Pointer[policyCounts]
+	taken  atomic.Int64 // The places taken or about to be, at most maxPolicies.
+	others Counts       // The counts of OtherPolicies.
 }
 
 type policyCounts struct {
@@ -62,7 +63,8 @@ func (p *policies) take(place *atomic.Pointer[policyCounts], name string) *polic
 	if p.taken.Load() >= maxPolicies {
 		return nil
 	}
-	if p.taken.Add(1) <= maxPolicies && place.CompareAndSwap(nil, &policyCounts{name: strings.Clone(name)}) { // the name may be part of a long text
+	// the name may be part of a long text
+	if p.taken.Add(1) <= maxPolicies && place.CompareAndSwap(nil, &policyCounts{name: strings.Clone(name)}) {
 		return place.Load()
 	}
 	p.taken.Add(-1)

@@ -58,7 +58,8 @@ func (l *Listener) run(node string, log *slog.Logger) {
 		}
 		if backend.IsReply(err) && !refused {
 			refused = true
-			log.Warn("node refused SUBSCRIBE: resets made through other proxies take up to 1 s to reach this one", "node", node, "why", err)
+			log.Warn("node refused SUBSCRIBE: resets made through other proxies take up to 1 s to reach this one",
+				"node", node, "why", err)
 		}
 		select {
 		case <-l.stop:

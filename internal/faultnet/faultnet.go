@@ -45,7 +45,8 @@ func Start(t testing.TB, target string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	p := &Proxy{Addr: l.Addr().String(), Port: l.Addr().(*net.TCPAddr).Port, target: target, listen: l, conns: make(map[net.Conn]struct{})}
+	p := &Proxy{Addr: l.Addr().String(), Port: l.Addr().(*net.TCPAddr).Port, target: target, listen: l,
+		conns: make(map[net.Conn]struct{})}
 	p.Set(Faults{})
 	p.done.Add(1)
 	go p.accept() // until the listener is closed

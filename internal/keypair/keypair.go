@@ -21,7 +21,8 @@ func Load(certFile, keyFile string) (tls.Certificate, error) {
 	case now.After(pair.Leaf.NotAfter):
 		err = fmt.Errorf("the certificate in %s expired on %s", certFile, pair.Leaf.NotAfter.Format(time.DateOnly))
 	case now.Before(pair.Leaf.NotBefore):
-		err = fmt.Errorf("the certificate in %s is not valid before %s", certFile, pair.Leaf.NotBefore.Format(time.RFC3339))
+		err = fmt.Errorf("the certificate in %s is not valid before %s", certFile,
+			pair.Leaf.NotBefore.Format(time.RFC3339))
 	}
 	if err != nil {
 		return tls.Certificate{}, err

@@ -28,7 +28,8 @@ func Main(m *testing.M, folder string) int {
 	if Race {
 		args = append(args, "-race")
 	}
-	if out, err := exec.Command("go", append(args, folder)...).CombinedOutput(); err != nil { // #nosec G204 -- the test's own arguments
+	// #nosec G204 -- the test's own arguments
+	if out, err := exec.Command("go", append(args, folder)...).CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "building rlproxy: %v\n%s", err, out)
 		return 1
 	}

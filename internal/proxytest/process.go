@@ -27,7 +27,8 @@ type Process struct {
 // output is logged.
 func Spawn(t testing.TB, name string, args ...string) *Process {
 	t.Helper()
-	p := &Process{Cmd: exec.Command(name, args...), Output: new(Output), exited: make(chan struct{})} // #nosec G204 -- the test's own arguments
+	// #nosec G204 -- the test's own arguments
+	p := &Process{Cmd: exec.Command(name, args...), Output: new(Output), exited: make(chan struct{})}
 	p.Cmd.Stdout, p.Cmd.Stderr = p.Output, p.Output
 	if Race {
 		// Without this a process with the race detector sleeps for a second before it exits.

@@ -21,7 +21,8 @@ func OwnClocks(t testing.TB) Option {
 	dir := t.TempDir()
 	source, library := filepath.Join(dir, "clock.c"), filepath.Join(dir, "clock.so")
 	require.NoError(t, os.WriteFile(source, clockSource, 0o600))
-	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput() // #nosec G204 -- the test's own arguments
+	// #nosec G204 -- the test's own arguments
+	out, err := exec.Command("gcc", "-O2", "-shared", "-fPIC", "-o", library, source).CombinedOutput()
 	require.NoError(t, err, "gcc must be installed: make test does it\n%s", out)
 	return func(s *Server) {
 		s.clock = filepath.Join(t.TempDir(), "clock")
@@ -55,7 +56,8 @@ func (s *Server) setClock(shift, stopped int64) {
 	s.t.Helper()
 	f, err := os.OpenFile(s.clock, os.O_CREATE|os.O_WRONLY, 0o600)
 	require.NoError(s.t, err)
-	_, err = f.Write(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, uint64(shift)), uint64(stopped)))
+	_, err = f.Write(binary.NativeEndian.AppendUint64(binary.NativeEndian.AppendUint64(nil, uint64(shift)),
+		uint64(stopped)))
 	require.NoError(s.t, err)
 	require.NoError(s.t, f.Close())
 }

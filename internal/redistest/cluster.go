@@ -41,7 +41,8 @@ func startCluster(t testing.TB, masters, count int, announce func(addr string) i
 	for range count {
 		c.Nodes = append(c.Nodes, start(t, options, "--cluster-enabled", "yes",
 			"--cluster-port", strconv.Itoa(FreePort(t)), "--cluster-node-timeout", strconv.Itoa(clusterTimeout),
-			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no", "--repl-diskless-sync-delay", "0"))
+			"--cluster-replica-validity-factor", "0", "--cluster-require-full-coverage", "no",
+			"--repl-diskless-sync-delay", "0"))
 	}
 	if announce != nil {
 		for _, n := range c.Nodes {

@@ -31,7 +31,8 @@ const sentinelTimeout = 600
 // as long before they start another one on their own.
 const FailoverTimeout = 3 * time.Second
 
-// tiltPeriod is for how long a sentinel does nothing after it had to wait for its core for 2 s. By itself it does nothing for 30 s.
+// tiltPeriod is for how long a sentinel does nothing after it had to wait for its core for 2 s. By itself it does
+// nothing for 30 s.
 const tiltPeriod = time.Second
 
 // StartGuarded runs a master, its replica and three sentinels, and waits until they know
@@ -89,10 +90,12 @@ func StartSentinel(t testing.TB, master string) *Server {
 	require.NoError(t, err)
 	own := FreePort(t)
 	file := filepath.Join(t.TempDir(), "sentinel.conf")
-	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s %d\n",
+	conf := fmt.Sprintf("port %d\nbind 127.0.0.1\nsentinel monitor %s %s %s 2\nsentinel down-after-milliseconds %s "+
+		"%d\nsentinel failover-timeout %s %d\n",
 		own, SentinelName, host, port, SentinelName, sentinelTimeout, SentinelName, FailoverTimeout.Milliseconds())
 	require.NoError(t, os.WriteFile(file, []byte(conf), 0o600))
-	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(own)), Port: own, t: t, args: []string{file, "--sentinel"}}
+	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(own)), Port: own, t: t,
+		args: []string{file, "--sentinel"}}
 	s.Client = redis.NewClient(&redis.Options{Addr: s.Addr, MaxRetries: -1, Protocol: 2})
 	t.Cleanup(func() {
 		_ = s.Client.Close()

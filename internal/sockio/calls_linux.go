@@ -16,7 +16,8 @@ func write(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_WRITE, f
 
 // call makes a raw system call, without notifying Go's scheduler. It must not block.
 func call(number, fd uintptr, p []byte) (int, error) {
-	n, _, err := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))) //nolint:gosec // G103: the kernel gets the slice as it is
+	//nolint:gosec // G103: the kernel gets the slice as it is
+	n, _, err := syscall.RawSyscall(number, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
 	if err != 0 {
 		return 0, err
 	}
@@ -26,7 +27,9 @@ func call(number, fd uintptr, p []byte) (int, error) {
 // empty reports whether nothing has arrived, not even the end of the stream.
 func empty(fd uintptr) bool {
 	var b byte
-	_, _, err := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1, syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0) //nolint:gosec // G103: the kernel gets the byte as it is
+	//nolint:gosec // G103: the kernel gets the byte as it is
+	_, _, err := syscall.RawSyscall6(syscall.SYS_RECVFROM, fd, uintptr(unsafe.Pointer(&b)), 1,
+		syscall.MSG_PEEK|syscall.MSG_DONTWAIT, 0, 0)
 	return err == syscall.EAGAIN
 }
 

@@ -188,5 +188,6 @@ func explain(conn net.Conn, call string, err error) error {
 	} else if no, ok := errors.AsType[syscall.Errno](err); ok {
 		err = os.NewSyscallError(call, no)
 	}
-	return &net.OpError{Op: call, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(), Err: err}
+	return &net.OpError{Op: call, Net: conn.LocalAddr().Network(), Source: conn.LocalAddr(), Addr: conn.RemoteAddr(),
+		Err: err}
 }

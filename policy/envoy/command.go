@@ -72,7 +72,8 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 		}
 		names, args = append(names, flags.Arg(0)), flags.Args()[1:]
 	}
-	kind, known := map[string]limit.Kind{"fixed": limit.Fixed, "slide": limit.Slide, "counter": limit.Counter}[*algorithm]
+	kind, known := map[string]limit.Kind{"fixed": limit.Fixed, "slide": limit.Slide,
+		"counter": limit.Counter}[*algorithm]
 	switch {
 	case len(names) == 0:
 		return nil, "", errors.New("no file was given; see rlproxy import --help")
@@ -81,7 +82,8 @@ func parse(args []string, open func(string) (io.ReadCloser, error)) (*Import, st
 	case !known:
 		return nil, "", fmt.Errorf("--algorithm must be fixed, slide or counter, not %q", *algorithm)
 	case !separates(*separator):
-		return nil, "", fmt.Errorf("--separator must be 1 to 8 printable ASCII characters without blanks, quotes, backslashes, *, ? and [, not %q", *separator)
+		return nil, "", fmt.Errorf("--separator must be 1 to 8 printable ASCII characters without blanks, quotes, "+
+			"backslashes, *, ? and [, not %q", *separator)
 	}
 	var sources []Input
 	for _, name := range names {

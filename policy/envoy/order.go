@@ -186,7 +186,8 @@ func (s *shape) policies(names map[string]bool, left *int, im *Import) ([]Import
 	}
 	t, ok := newTable(s, *left)
 	if !ok {
-		im.remark(s.limits[0].Position, fmt.Sprintf("%s is not carried over: its fixed values can be combined in too many ways", keyNames(s.keys)))
+		im.remark(s.limits[0].Position, fmt.Sprintf("%s is not carried over: its fixed values can be combined in too "+
+			"many ways", keyNames(s.keys)))
 		return nil, nil
 	}
 	*left -= len(t.effects)
@@ -231,7 +232,8 @@ func (s *shape) separable(separator string) error {
 // policy returns the policy with the limits that are in shadow mode, or with those that are not.
 func (t *table) policy(order []int, im *Import, name string, shadow bool) Imported {
 	all := len(t.decided) - 1 // the last class of each entry: all values
-	w := &writer{table: t, order: order, im: im, shadow: shadow, given: make(map[int]*given), refused: make(map[*descriptor]bool)}
+	w := &writer{table: t, order: order, im: im, shadow: shadow, given: make(map[int]*given),
+		refused: make(map[*descriptor]bool)}
 	w.Policy = policy.Policy{Name: name, Kind: im.options.Algorithm, Shadow: shadow}
 	e := w.wanted(all)
 	w.given[all] = &given{e, t.decided[all]}
@@ -248,7 +250,8 @@ func (t *table) policy(order []int, im *Import, name string, shadow bool) Import
 	}
 	slices.SortFunc(w.Overrides, func(a, b policy.Override) int { return strings.Compare(a.Pattern, b.Pattern) })
 	first := slices.IndexFunc(t.shape.limits, func(d *descriptor) bool { return d.shadows() == shadow })
-	return Imported{Policy: w.Policy, Place: t.shape.limits[first].Position, Domain: t.shape.domain.name, Keys: t.shape.keys, Order: order}
+	return Imported{Policy: w.Policy, Place: t.shape.limits[first].Position, Domain: t.shape.domain.name,
+		Keys: t.shape.keys, Order: order}
 }
 
 // A writer makes the overrides of a policy.
@@ -276,8 +279,8 @@ func (w *writer) wanted(c int) effect {
 	return unlimited
 }
 
-// give gives the combination c, which has a pattern, the effect that it should have: that of the next shorter pattern, or an
-// override, unless there can be none. It returns what c has then.
+// give gives the combination c, which has a pattern, the effect that it should have: that of the next shorter pattern,
+// or an override, unless there can be none. It returns what c has then.
 func (w *writer) give(c int) *given {
 	if g := w.given[c]; g != nil {
 		return g
@@ -296,12 +299,13 @@ func (w *writer) check(c int) string {
 	return policy.CheckPattern(w.Name, []byte(w.pattern(c, w.order, w.im.options.Separator)))
 }
 
-// refuse adds a remark that the combination c, since there can be no override, has g instead of what it should have. There is
-// one remark for each descriptor whose limit does not apply as it should.
+// refuse adds a remark that the combination c, since there can be no override, has g instead of what it should have.
+// There is one remark for each descriptor whose limit does not apply as it should.
 func (w *writer) refuse(c int, g *given, why string) {
 	if d := cmp.Or(w.decided[c], g.from); !w.refused[d] {
 		w.refused[d] = true
-		w.im.remark(d.Position, keyNames(w.shape.keys)+" is not carried over completely, because no override can be for "+w.example(c)+": "+
+		w.im.remark(d.Position, keyNames(w.shape.keys)+" is not carried over completely, because no override can be "+
+			"for "+w.example(c)+": "+
 			strings.TrimPrefix(why, "ERR "))
 	}
 }
@@ -338,7 +342,8 @@ func (t *table) remarks(order, lost []int, im *Import) {
 			continue
 		}
 		said[d] = true
-		text := keyNames(t.shape.keys) + " is not carried over completely, because an override is for a key or a key prefix: " + t.example(c)
+		text := keyNames(t.shape.keys) + " is not carried over completely, because an override is for a key or a key " +
+			"prefix: " + t.example(c)
 		switch {
 		case t.decided[c] == nil:
 			text += " should have no limit, but has this one"

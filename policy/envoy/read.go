@@ -30,13 +30,15 @@ const day = 24 * 3600 * 1000
 // units has the lengths of envoyproxy/ratelimit's units in ms. Its month has 30 days and its year
 // 365. Like windows of rlproxy, each begins at a multiple of its length since 1970.
 var units = map[string]int64{
-	"second": 1000, "minute": 60 * 1000, "hour": 3600 * 1000, "day": day, "week": 7 * day, "month": 30 * day, "year": 365 * day,
+	"second": 1000, "minute": 60 * 1000, "hour": 3600 * 1000, "day": day, "week": 7 * day, "month": 30 * day,
+	"year": 365 * day,
 }
 
-// fieldNames are the names of fields that some map of a configuration may have. envoyproxy/ratelimit ignores such a field in
-// another map, and refuses a file with other names.
+// fieldNames are the names of fields that some map of a configuration may have. envoyproxy/ratelimit ignores such a
+// field in another map, and refuses a file with other names.
 var fieldNames = []string{
-	"domain", "descriptors", "key", "value", "rate_limit", "shadow_mode", "quota_mode", "share_threshold", "detailed_metric",
+	"domain", "descriptors", "key", "value", "rate_limit", "shadow_mode", "quota_mode", "share_threshold",
+	"detailed_metric",
 	"value_to_metric", "metadata", "unit", "unit_multiplier", "requests_per_unit", "unlimited", "name", "replaces",
 }
 
@@ -172,7 +174,8 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 			}
 		case "detailed_metric", "value_to_metric":
 			if on, err = r.bool(f); on {
-				r.remark(r.at(f.at), f.name+" is not carried over: metrics are by policy, and RL.HOTKEYS has the busiest keys")
+				r.remark(r.at(f.at), f.name+" is not carried over: metrics are by policy, and RL.HOTKEYS has the "+
+					"busiest keys")
 			}
 		case "metadata":
 			r.remark(r.at(f.at), "metadata is not carried over: replies have none")
@@ -204,8 +207,8 @@ func (r *reader) descriptor(l *level, n *yaml.Node, depth int) error {
 	return r.descriptors(&d.below, below, depth+1)
 }
 
-// leaveOut leaves out the limit of d, because of a field at n that makes it one that no policy can be. The requests that it
-// was for are treated as if it did not exist. Descriptors below d are not affected.
+// leaveOut leaves out the limit of d, because of a field at n that makes it one that no policy can be. The requests
+// that it was for are treated as if it did not exist. Descriptors below d are not affected.
 func (r *reader) leaveOut(d *descriptor, n *yaml.Node, name, why string) {
 	r.remark(r.at(n), name+" is not carried over, nor the limit of "+d.String()+": "+why)
 	d.limit, d.leftOut = nil, true
@@ -215,7 +218,8 @@ func (r *reader) leaveOut(d *descriptor, n *yaml.Node, name, why string) {
 // share_threshold, if it is true.
 func (r *reader) matchable(d *descriptor, share *yaml.Node) bool {
 	if share != nil {
-		r.remark(r.at(share), "share_threshold is not carried over, nor are "+d.String()+" and what is below it: each value would have a count of its own; "+
+		r.remark(r.at(share), "share_threshold is not carried over, nor are "+
+			d.String()+" and what is below it: each value would have a count of its own; "+
 			"what matches is treated as any other value")
 		return false
 	}
@@ -225,7 +229,8 @@ func (r *reader) matchable(d *descriptor, share *yaml.Node) bool {
 	}
 	prefix, rest, wildcard := strings.Cut(d.value, "*")
 	if rest != "" {
-		r.remark(d.Position, "a * inside a value is not carried over, nor what is below it: what matches "+word.Literal([]byte(d.value))+" is treated as any other value")
+		r.remark(d.Position, "a * inside a value is not carried over, nor what is below it: what matches "+
+			word.Literal([]byte(d.value))+" is treated as any other value")
 		return false
 	}
 	d.value, d.wildcard = prefix, wildcard
@@ -277,11 +282,13 @@ func (r *reader) rateLimit(d *descriptor, n *yaml.Node) error {
 	case free:
 		d.limit = &effect{verdict: engine.Unlimited}
 	case !known:
-		return r.errorf(n, "unit must be second, minute, hour, day, week, month or year, not %s", word.Literal([]byte(unit)))
+		return r.errorf(n, "unit must be second, minute, hour, day, week, month or year, not %s",
+			word.Literal([]byte(unit)))
 	case requests == 0:
 		d.limit = &effect{verdict: engine.Blocked}
 	case multiplier > limit.MaxWindow/length:
-		r.leaveOut(d, multiple, "unit_multiplier", fmt.Sprintf("a window has at most 366 days, and %d times a %s is longer", multiplier, strings.ToLower(unit)))
+		r.leaveOut(d, multiple, "unit_multiplier", fmt.Sprintf("a window has at most 366 days, and %d times a %s is "+
+			"longer", multiplier, strings.ToLower(unit)))
 	default:
 		d.limit = &effect{window: limit.Window{Limit: requests, Length: length * multiplier}}
 	}
@@ -316,13 +323,14 @@ func (r *reader) replaces(name string, list *yaml.Node) error {
 		case name:
 			return r.errorf(item, "a limit must not replace itself: %s", word.Literal([]byte(other)))
 		}
-		r.remark(r.at(item), "replaces is not carried over: where this limit applies, do not check the limit "+word.Literal([]byte(other)))
+		r.remark(r.at(item), "replaces is not carried over: where this limit applies, do not check the limit "+
+			word.Literal([]byte(other)))
 	}
 	return nil
 }
 
-// unknown returns an error about a field that a map should not have, because it may mean something: it may be misspelled, or
-// newer than the importer. If another map may have it, unknown only adds a remark.
+// unknown returns an error about a field that a map should not have, because it may mean something: it may be
+// misspelled, or newer than the importer. If another map may have it, unknown only adds a remark.
 func (r *reader) unknown(f field) error {
 	name := word.Literal([]byte(f.name))
 	if slices.Contains(fieldNames, f.name) {

@@ -16,7 +16,8 @@ type shape struct {
 type values struct {
 	classes []class
 	sources []*descriptor // by class: the first descriptor that has it; nil for the last class
-	wider   []int         // by class: the class that would cover its values if it did not exist; its own index for the last class
+	// by class: the class that would cover its values if it did not exist; its own index for the last class
+	wider []int
 }
 
 // shapes returns the shapes of a domain, in the order of the files.

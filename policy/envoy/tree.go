@@ -61,7 +61,8 @@ var unlimited = effect{verdict: engine.Unlimited}
 // that one and adds nothing.
 func (l *level) add(d *descriptor) *descriptor {
 	if l.exact == nil {
-		*l = level{exact: make(map[pair]*descriptor), wildcards: make(map[string][]*descriptor), others: make(map[string]*descriptor)}
+		*l = level{exact: make(map[pair]*descriptor), wildcards: make(map[string][]*descriptor),
+			others: make(map[string]*descriptor)}
 	}
 	switch {
 	case d.wildcard:

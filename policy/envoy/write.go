@@ -65,8 +65,10 @@ func (im *Import) Commands() string {
 // head writes comments that say which RL.CHECK to send for each descriptor.
 func (im *Import) head(b *strings.Builder) {
 	fmt.Fprintf(b, "# Imported by rlproxy from %s, for envoyproxy/ratelimit.\n#\n", list(im.files))
-	b.WriteString("# For each descriptor of a request, send the command below, with the values in place of their keys.\n")
-	b.WriteString("# hits_addend becomes COST. If a descriptor is listed twice, send both commands. If it is not listed, it has no limit.\n#\n")
+	b.WriteString("# For each descriptor of a request, send the command below, with the values in place of their " +
+		"keys.\n")
+	b.WriteString("# hits_addend becomes COST. If a descriptor is listed twice, send both commands. If it is not " +
+		"listed, it has no limit.\n#\n")
 	width := 0
 	for i := range im.Policies {
 		width = max(width, len(im.Policies[i].descriptor()))
@@ -122,7 +124,8 @@ func keyNames(keys []string) string {
 // plain returns s for a comment or a remark: unchanged, or quoted if it could be misread.
 func plain(s string) string {
 	odd := func(c rune) bool {
-		return !unicode.IsGraphic(c) || unicode.IsSpace(c) || strings.ContainsRune(`'"\,()<>`+string(unicode.ReplacementChar), c)
+		return !unicode.IsGraphic(c) || unicode.IsSpace(c) ||
+			strings.ContainsRune(`'"\,()<>`+string(unicode.ReplacementChar), c)
 	}
 	if s == "" || len(s) > word.Quoted || strings.ContainsFunc(s, odd) {
 		return word.Literal([]byte(s))

@@ -39,7 +39,8 @@ func (r *reader) fields(n *yaml.Node, what string, merges int) ([]field, error) 
 		case name.ShortTag() == "!!merge":
 			merged = append(merged, value)
 		case lines[name.Value] > 0:
-			return nil, r.errorf(name, "%s appears twice, first in line %d", word.Literal([]byte(name.Value)), lines[name.Value])
+			return nil, r.errorf(name, "%s appears twice, first in line %d", word.Literal([]byte(name.Value)),
+				lines[name.Value])
 		default:
 			lines[name.Value] = name.Line
 			fields = append(fields, field{name.Value, name, value})
@@ -123,7 +124,8 @@ func (r *reader) bool(f field) (bool, error) {
 func (r *reader) count(f field, least int64) (int64, error) {
 	var n int64
 	if f.value.ShortTag() != "!!int" || f.value.Decode(&n) != nil || n < least || n > math.MaxUint32 {
-		return 0, r.errorf(f.value, "%s must be an integer between %d and %d, not %s", f.name, least, uint32(math.MaxUint32), kindOf(f.value))
+		return 0, r.errorf(f.value, "%s must be an integer between %d and %d, not %s", f.name, least,
+			uint32(math.MaxUint32), kindOf(f.value))
 	}
 	return n, nil
 }

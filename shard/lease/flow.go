@@ -77,7 +77,9 @@ func (f *Flow) FromHome(r HomeReply) {
 func (f *Flow) FromRecalls(reports []Report, unreachable []int) {
 	q := &f.request
 	for _, r := range reports {
-		q.Reports = slices.DeleteFunc(q.Reports, func(old Report) bool { return old.Shard == r.Shard && old.Seq <= r.Seq })
+		q.Reports = slices.DeleteFunc(q.Reports, func(old Report) bool {
+			return old.Shard == r.Shard && old.Seq <= r.Seq
+		})
 		q.Reports = append(q.Reports, r)
 	}
 	q.Unreachable, f.Step = append(q.Unreachable, unreachable...), AskHome

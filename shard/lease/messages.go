@@ -30,8 +30,9 @@ type HomeReply struct {
 // Loan lends rights to a shard. It states the total that the shard may have in use, which
 // includes what it uses already, so that lost loans do not add up.
 type Loan struct {
-	Shard       int     // Number of the shard.
-	Seq         int64   // Number of the loan. A shard takes a loan only if it is newer than every loan and recall it knows.
+	Shard int // Number of the shard.
+	// Number of the loan. A shard takes a loan only if it is newer than every loan and recall it knows.
+	Seq         int64
 	Pairs       []Pair  // Limits that the loan serves.
 	Strict      bool    // Demand.Strict of the requests that the loan serves.
 	Held        []int64 // Units that the shard may have in use, by pair.

@@ -172,7 +172,8 @@ func (t *Tracker) advance(now int64) {
 	decay := math.Exp(-age)
 	for i := range t.keys {
 		k := &t.keys[i]
-		k.weight, k.heapWeight, k.inherited, k.denied = k.weight*decay, k.heapWeight*decay, k.inherited*decay, k.denied*decay
+		k.weight, k.heapWeight = k.weight*decay, k.heapWeight*decay
+		k.inherited, k.denied = k.inherited*decay, k.denied*decay
 	}
 }
 

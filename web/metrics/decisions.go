@@ -8,7 +8,8 @@ import (
 
 var (
 	decisions = counter("decisions_total",
-		"Requests for a decision, by command, by the policy that has the limits, and by result.", "command", "policy", "result")
+		"Requests for a decision, by command, by the policy that has the limits, and by "+
+			"result.", "command", "policy", "result")
 	decisionTime = distributionOf("decision_duration_seconds",
 		"Duration of decisions, from when the engine gets a pipeline until it has answered all of it.", "command")
 )

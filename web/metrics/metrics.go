@@ -119,7 +119,8 @@ func (c *Config) collect(to chan<- prometheus.Metric) {
 	c.collectForward(to)
 }
 
-var buildInfo = gauge("build_info", "Always 1. The labels have the version and the build of rlproxy.", "version", "build")
+var buildInfo = gauge("build_info", "Always 1. The labels have the version and the build of rlproxy.", "version",
+	"build")
 
 // collectStats sends the statistics that INFO also shows.
 func (c *Config) collectStats(to chan<- prometheus.Metric) {

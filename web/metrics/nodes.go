@@ -10,11 +10,14 @@ var (
 	nodeUp = gauge("node_up",
 		"1 while requests are sent to the node, 0 while it is down and FAIL policies answer in its place.", "node")
 	nodeRefuses = gauge("node_refuses",
-		"1 while the node is up but refused the last call, for example because it lacks memory or permissions, else 0.", "node")
+		"1 while the node is up but refused the last call, for example because it lacks memory or permissions, else "+
+			"0.", "node")
 	nodeLatency = gauge("node_latency_seconds",
-		"How long the node took to reply to the latest comparison of lists of backends, which is made every second, except in a Redis Cluster and with layout-guard off.", "node")
+		"How long the node took to reply to the latest comparison of lists of backends, which is made every second, "+
+			"except in a Redis Cluster and with layout-guard off.", "node")
 	nodeOffset = gauge("node_clock_offset_seconds",
-		"The node's clock minus this machine's, accurate to half of the latency. It is measured together with rlproxy_node_latency_seconds.", "node")
+		"The node's clock minus this machine's, accurate to half of the latency. It is measured together with "+
+			"rlproxy_node_latency_seconds.", "node")
 	nodeWaiting = gauge("node_queue_requests",
 		"Requests that wait to be sent to the node.", "node")
 	nodeWaits = distributionOf("node_queue_duration_seconds",

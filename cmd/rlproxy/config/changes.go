@@ -56,7 +56,8 @@ func (c *Config) With(next *Config) (merged *Config, waiting []string) {
 func (c *Config) Changed(next *Config, bySet bool) (found []*Directive) {
 	for i := range directives {
 		d := &directives[i]
-		if d.value != nil && (d.BySet || !bySet) && !slices.EqualFunc(d.value(next).words(), d.value(c).words(), slices.Equal) {
+		if d.value != nil && (d.BySet || !bySet) &&
+			!slices.EqualFunc(d.value(next).words(), d.value(c).words(), slices.Equal) {
 			found = append(found, d)
 		}
 	}

@@ -73,7 +73,8 @@ func (s *ListenerTLS) Load() (*tls.Config, error) {
 		}
 		usable := func(name string) bool { return strings.HasPrefix(name, "ECDHE-"+kind) }
 		if t.MinVersion == tls.VersionTLS12 && !slices.ContainsFunc(s.Ciphers, usable) {
-			return nil, fmt.Errorf("tls-ciphers has no suite for the key of %s, which needs one with %s: no client could use TLS 1.2", s.CertFile, kind)
+			return nil, fmt.Errorf("tls-ciphers has no suite for the key of %s, which needs one with %s: no client "+
+				"could use TLS 1.2", s.CertFile, kind)
 		}
 	}
 	return t, s.askClients(t)

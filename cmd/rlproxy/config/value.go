@@ -101,7 +101,8 @@ func (v span) set(words []string) bool {
 }
 
 func (v span) allowed() string {
-	unit := map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds", time.Microsecond: "microseconds"}[v.unit]
+	unit := map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds",
+		time.Microsecond: "microseconds"}[v.unit]
 	return unit + ", " + integer{nil, v.low, v.high}.allowed()
 }
 

@@ -18,8 +18,9 @@ type Home struct {
 
 // Lent is what the home knows about one shard that it has lent to.
 type Lent struct {
-	Shard       int           // Number of the shard.
-	Seq         int64         // Number of the newest loan: at least 1000 times the home's clock in ms when the loan was made.
+	Shard int // Number of the shard.
+	// Number of the newest loan: at least 1000 times the home's clock in ms when the loan was made.
+	Seq         int64
 	Incarnation int64         // Incarnation of the shard's record that the loan was for.
 	LeaseEnded  bool          // The shard has reported that its lease has ended.
 	Strict      bool          // Out counts the oldest sub-window of counters in full.
@@ -166,12 +167,15 @@ func (l *Lent) mayHave(s lease.State, strict bool) bool {
 // missingRecalls returns the recalls that the home needs before it may deny the rest of a
 // demand: one for each shard that uses up room or whose lease lowers the limit, unless it
 // was heard from since the demand arrived or is unreachable.
-func (h *Home) missingRecalls(rules lease.Rules, clock int64, d *lease.Demand, reports []lease.Report, unreachable []int) []lease.Recall {
+func (h *Home) missingRecalls(rules lease.Rules, clock int64, d *lease.Demand, reports []lease.Report,
+	unreachable []int) []lease.Recall {
 	var recalls []lease.Recall
 	matches := d.Matches(h.Pairs, h.Strict)
 	for _, l := range h.Lent {
 		counts := slices.ContainsFunc(d.Pairs, func(p lease.Pair) bool { return l.mayHave(p.State, d.Strict) })
-		heard := slices.ContainsFunc(reports, func(r lease.Report) bool { return r.Shard == l.Shard && r.Seq >= l.Seq && !r.Stale })
+		heard := slices.ContainsFunc(reports, func(r lease.Report) bool {
+			return r.Shard == l.Shard && r.Seq >= l.Seq && !r.Stale
+		})
 		if heard || slices.Contains(unreachable, l.Shard) || !counts && (matches || !l.live(rules, clock)) {
 			continue
 		}
@@ -204,8 +208,9 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 			return nil // The shard lost its memory, or another proxy's loan is on its way.
 		}
 	}
-	loan := &lease.Loan{Shard: l.Shard, Seq: max(h.Seq+1, q.Refusal.Seq+1, clock*1000), Pairs: d.Pairs, Strict: d.Strict,
-		Clock: q.Refusal.Clock, Incarnation: q.Refusal.Incarnation}
+	loan := &lease.Loan{Shard: l.Shard, Seq: max(h.Seq+1, q.Refusal.Seq+1, clock*1000), Pairs: d.Pairs,
+		Strict: d.Strict,
+		Clock:  q.Refusal.Clock, Incarnation: q.Refusal.Incarnation}
 	more := false
 	for j, pair := range d.Pairs {
 		share := room[j] / int64(h.Shards)
@@ -231,7 +236,8 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 		if _, known := l.counts(u.State, d.Strict); !known {
 			return nil
 		}
-		if l.mayHave(u.State, true) && !slices.ContainsFunc(out, func(o lease.Units) bool { return o.State == u.State }) {
+		if l.mayHave(u.State, true) &&
+			!slices.ContainsFunc(out, func(o lease.Units) bool { return o.State == u.State }) {
 			out = append(out, u)
 		}
 	}
@@ -265,7 +271,9 @@ func (h *Home) Recalls(rules lease.Rules, clock int64) []lease.Recall {
 // still does. If no such shard is left, the caller may delete the home's record.
 func (h *Home) Reset(reports []lease.Report) {
 	h.Lent = slices.DeleteFunc(h.Lent, func(l Lent) bool {
-		return slices.ContainsFunc(reports, func(r lease.Report) bool { return r.Shard == l.Shard && !r.Stale && r.Seq >= l.Seq })
+		return slices.ContainsFunc(reports, func(r lease.Report) bool {
+			return r.Shard == l.Shard && !r.Stale && r.Seq >= l.Seq
+		})
 	})
 	if len(h.Lent) == 0 {
 		*h = Home{Shards: h.Shards}

@@ -30,7 +30,8 @@ func (s *Shard) live(clock, newest int64) bool {
 // the record, which may be new or have a later Expires.
 //
 // clock is the node's clock and newest is the time of its newest admission, both in ms.
-func (s *Shard) Admit(rules lease.Rules, clock, newest int64, d *lease.Demand, used usedFunc) (granted int64, refusal lease.Refusal) {
+func (s *Shard) Admit(rules lease.Rules, clock, newest int64, d *lease.Demand, used usedFunc) (granted int64,
+	refusal lease.Refusal) {
 	live := s.live(clock, newest)
 	if live && d.Matches(s.Pairs, s.Strict) {
 		granted = d.N
@@ -71,7 +72,8 @@ func (s *Shard) remember(rules lease.Rules, clock int64, d *lease.Demand) {
 // a loan or recall that it knows, that answers the refusal of another incarnation, or whose
 // lease has ended already.
 func (s *Shard) Take(rules lease.Rules, clock int64, l *lease.Loan) bool {
-	if s.Incarnation == 0 || l.Incarnation != s.Incarnation || l.Seq <= s.Seq || clock < l.Clock || clock >= l.Clock+rules.Lease {
+	if s.Incarnation == 0 || l.Incarnation != s.Incarnation || l.Seq <= s.Seq || clock < l.Clock ||
+		clock >= l.Clock+rules.Lease {
 		return false
 	}
 	s.Seq, s.Pairs, s.Strict = l.Seq, l.Pairs, l.Strict
