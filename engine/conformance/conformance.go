@@ -99,6 +99,21 @@ func Throttle(key string, burst, count, period, quantity int64) engine.Request {
 	return r
 }
 
+// Equal returns the indexes of the later requests that are equal to request i, with no other about the key before them. An
+// engine may charge them all at one moment, and say of each when the units of all of them are forgotten.
+func Equal(requests []engine.Request, i int) (later []int) {
+	r := &requests[i]
+	for j := i + 1; j < len(requests); j++ {
+		if o := &requests[j]; string(o.Key) == string(r.Key) {
+			if !r.Repeats(o) {
+				break
+			}
+			later = append(later, j)
+		}
+	}
+	return later
+}
+
 // Reset returns an RL.RESET of a key.
 func Reset(key string) engine.Request {
 	return engine.Request{Op: engine.OpReset, Key: []byte(key)}

@@ -76,6 +76,10 @@ func randomRun(t *testing.T, open Subject, steps int) {
 			}
 		}
 		step += len(p.Requests)
+		for key, e := range run.entries {
+			require.True(t, e.settled(t), "-seed %d, step %d, %s", seed, step, key)
+		}
+		clear(run.entries)
 		run.pass()
 	}
 	t.Logf("%d steps, %d denials", steps, denied)
@@ -85,17 +89,18 @@ func randomRun(t *testing.T, open Subject, steps int) {
 
 type randomised struct {
 	*rand.Rand
-	clock int64
-	model *model
-	again engine.Request    // the last decision asked for
-	known map[string][]byte // by the name that engines know a key or shadow by: as the model knows it
+	clock   int64
+	model   *model
+	again   engine.Request          // the last decision asked for
+	entries map[string]*sharedEntry // of the pipeline, by the model's name of the key
+	known   map[string][]byte       // by the name that engines know a key or shadow by: as the model knows it
 
 	// The current choices of requests: few, so that many requests use the same states.
 	windows, limits, buckets []int64
 }
 
 func newRandomised(seed uint64) *randomised {
-	return &randomised{Rand: rand.New(rand.NewPCG(seed, 0)), clock: Base, model: newModel(), known: map[string][]byte{}}
+	return &randomised{Rand: rand.New(rand.NewPCG(seed, 0)), clock: Base, model: newModel(), known: map[string][]byte{}, entries: map[string]*sharedEntry{}}
 }
 
 // spec returns the spec of a random request.
@@ -244,6 +249,12 @@ func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result
 	modelled := *r
 	modelled.Key = []byte(key)
 	r = &modelled
+	if e := run.entries[key]; e != nil && r.Op != engine.OpDecide {
+		delete(run.entries, key)
+		if !e.settled(t) {
+			return false
+		}
+	}
 	switch r.Op {
 	case engine.OpReset:
 		live := len(m.inspect(key, clock)) > 0
@@ -262,7 +273,43 @@ func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result
 	now := m.now(key, clock)
 	over := !m.admits(r, clock)
 	want := m.do(r, clock)
-	return sameValue(t, want, res.Decision) && run.invariants(t, r, res.Decision, now, over)
+	return run.together(t, r, want, res.Decision) && run.invariants(t, r, res.Decision, now, over)
+}
+
+// together compares an answer with the model's. Equal requests that are made together are charged at one moment: an engine may
+// say of the first ones already when the units of the last one are forgotten. So a reset that differs must be that of a
+// later one.
+func (run *randomised) together(t *testing.T, r *engine.Request, want, got limit.Decision) bool {
+	t.Helper()
+	e := run.entries[string(r.Key)]
+	if e == nil || e.spec != r.Spec {
+		if e != nil && !e.settled(t) {
+			return false
+		}
+		e = &sharedEntry{spec: r.Spec}
+		run.entries[string(r.Key)] = e
+	}
+	e.resets = slices.DeleteFunc(e.resets, func(reset int64) bool { return reset == want.ResetAfter })
+	if got.Allowed && got.ResetAfter > want.ResetAfter {
+		e.resets = append(e.resets, got.ResetAfter)
+		got.ResetAfter = want.ResetAfter
+	}
+	return sameValue(t, want, got)
+}
+
+// settled reports whether each reset was that of a later equal request.
+func (e *sharedEntry) settled(t *testing.T) bool {
+	t.Helper()
+	if len(e.resets) > 0 {
+		t.Errorf("no equal request had the resets %v", e.resets)
+	}
+	return len(e.resets) == 0
+}
+
+// sharedEntry has the resets of requests about one key with one spec that no later one has had yet.
+type sharedEntry struct {
+	spec   limit.Spec
+	resets []int64
 }
 
 func sameValue(t *testing.T, want, got any) bool {

@@ -51,11 +51,7 @@ func (b *Book) Admit(st States, clock, now int64, r *engine.Request, resources R
 		return a, err
 	}
 	if granted > 0 {
-		charged := int64(0)
-		if e.class == once {
-			charged = r.Cost
-		}
-		b.Complete(st, clock, now, &r.Spec, charged, &us)
+		b.Complete(st, clock, now, &r.Spec, &us)
 	}
 	a.Decision = r.Decide(us[:r.N], clock, granted, 0)
 	if granted > 0 {
@@ -133,10 +129,8 @@ func (b *Book) renewKnown(st States, clock, now int64, e *entry, r *engine.Reque
 	}
 	w := r.Windows[0]
 	view := b.window(st, &r.Spec, w)
-	var u limit.Usage
-	view.Complete(&u, clock, now, 0, &r.Spec)
 	free := max(w.Limit-view.Read(now, &r.Spec).Used, 0)
-	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: u.Last}
+	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: view.EmptyAt(now, &r.Spec) - clock}
 	a.Again = true
 	return a, true
 }

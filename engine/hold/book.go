@@ -77,7 +77,7 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 		view := b.window(st, s, w)
 		rs[i] = view.Read(now, s)
 		us[i] = limit.Usage{Used: rs[i].Used}
-		view.Complete(&us[i], clock, now, 0, s)
+		us[i].Empty = view.EmptyAt(now, s) - clock
 		granted = min(granted, s.Fits(w, rs[i].Used, 1))
 	}
 	if granted > 0 {
@@ -98,10 +98,10 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 }
 
 // Complete completes the usages for the answer after the request has charged its units, or held some.
-func (b *Book) Complete(st States, clock, now int64, s *limit.Spec, charged int64, us *[limit.MaxWindows]limit.Usage) {
+func (b *Book) Complete(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage) {
 	for i, w := range s.Limits() {
 		view := b.window(st, s, w)
-		view.Complete(&us[i], clock, now, charged, s)
+		us[i].Empty = view.EmptyAt(now, s) - clock
 	}
 }
 

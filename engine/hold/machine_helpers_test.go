@@ -78,7 +78,7 @@ func (k *subject) decide(clock int64, r *engine.Request) (Admission, error) {
 		return nil
 	})
 	if granted > 0 && r.Cost > 0 {
-		book.Complete(k, clock, now, &r.Spec, r.Cost, &us)
+		book.Complete(k, clock, now, &r.Spec, &us)
 	}
 	if granted == 0 {
 		k.mutant.denied(k, clock, now, r, &us)

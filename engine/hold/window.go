@@ -112,53 +112,34 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 	return w.State.RoomAt(now, most, s, r.state)
 }
 
-// Complete completes the usage of the window for the answer to a request. charged is the units that the request has charged: 0 if
-// it was denied or has held them.
-func (w *Window) Complete(u *limit.Usage, clock, now, charged int64, s *limit.Spec) {
+// EmptyAt returns the first ms at which nothing counts any more, if nothing is charged, held or settled until then: when the
+// charged units have expired, those of cells that release have lapsed, and those of other cells have left the window. Units
+// that only a multi-key request holds count as if they were charged in the last ms at which they are held.
+func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
+	dated := int64(0)
 	if w.State != nil {
-		w.State.Complete(u, clock, now, charged)
+		at, dated = w.State.EmptyAt(now, s), newest(w.State)
 	}
 	if w.Cells == nil {
-		return
+		return at
 	}
-	last := int64(0)
-	switch s.Kind {
-	case limit.Slide:
-		last = w.lastToLeave(now) - clock
-	case limit.Concurrency:
-		if n := len(w.Cells.list); w.Cells.past(now) < n {
-			last = w.Cells.list[n-1].at - clock
-		}
-	default: // as if something were admitted in the last ms at which units are held
-		last = w.Cells.list[len(w.Cells.list)-1].at - 1 - clock
-	}
-	if w.State != nil {
-		last = max(last, u.Last)
-	}
-	u.Last = last
-}
-
-// lastToLeave returns the admission time of a hypothetical log entry that would expire together with the last units of the
-// cells.
-func (w *Window) lastToLeave(now int64) int64 {
-	last, dated := int64(math.MinInt64/2), int64(0)
-	if w.State != nil {
-		dated = newest(w.State)
+	if s.Kind.Windowed() && s.Kind != limit.Slide {
+		return max(at, s.EmptyIf(w.State, w.Window, w.Cells.list[len(w.Cells.list)-1].at-1))
 	}
 	charge, release := false, false
 	for i := len(w.Cells.list) - 1; i >= 0 && (!charge || !release); i-- {
 		l := w.Cells.list[i]
 		if !charge && l.charge > 0 {
-			charge, last = true, max(last, w.leaves(l, dated)-w.Length-1)
+			charge, at = true, max(at, w.leaves(l, dated))
 		}
 		if !release && l.release > 0 {
 			release = true
 			if l.at > now {
-				last = max(last, l.at-w.Length-1)
+				at = max(at, l.at)
 			}
 		}
 	}
-	return last
+	return at
 }
 
 // Until returns the last ms at which the cells can matter.
@@ -172,9 +153,10 @@ func (w *Window) Until() int64 {
 	return last
 }
 
-// newest returns the ms of a state's newest charge, as its algorithm dates it.
+// newest returns the ms of a state's newest charge, as RL.SLIDE dates it.
 func newest(s *limit.State) int64 {
-	var u limit.Usage
-	s.Complete(&u, 0, 0, 0)
-	return u.Last
+	if s.Kind() != limit.Slide {
+		return 0 // only RL.SLIDE has cells that charge
+	}
+	return s.Until() - s.Window()
 }

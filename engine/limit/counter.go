@@ -20,7 +20,7 @@ const MaxBuckets = 1000
 var _ = register(Counter, algorithm{
 	name: "RL.COUNTER", additive: true, peek: 1,
 	fresh: counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
-	newest: counterNewest, forgotten: counterForgotten, redated: counterRedated,
+	empty: counterEmpty, dated: counterDated, redated: counterRedated,
 })
 
 // Strict reports whether the request counts the oldest sub-window in full.
@@ -74,19 +74,23 @@ func counterRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
 	}
 }
 
-func counterNewest(s *State) (at, units int64) { return s.last, s.newest }
-
 func counterUntil(s *State) int64 {
 	n := int64(s.buckets)
 	return subStart(s.sub(s.last)+n+1, n, s.window) - 1
 }
 
-// In counterForgotten, older sub-windows are forgotten before the newest, which is forgotten
-// when it has become the oldest and its weight is 0.
-func counterForgotten(s *Spec, w Window, clock int64, u Usage, newest int64) int64 {
-	n := s.Param
-	k := subIndex(clock+u.Last, n, w.Length) + n
-	return lighter(newest, 0, k, n, w.Length, 0, s.Strict()) - clock
+func counterEmpty(s *State, _ int64, spec *Spec) int64 {
+	return spec.lighterFrom(s.last, s.newest, s.window)
+}
+
+// lighterFrom returns the first ms at which units charged at a ms weigh nothing. The sub-windows before theirs are empty
+// earlier.
+func (s *Spec) lighterFrom(at, units, w int64) int64 {
+	return lighter(units, 0, subIndex(at, s.Param, w)+s.Param, s.Param, w, 0, s.Strict())
+}
+
+func counterDated(s *Spec, w Window, clock int64, u *Usage, last, newest, charged int64) {
+	u.Empty = s.lighterFrom(clock+last, newest+charged, w.Length) - clock
 }
 
 func counterRedated(s *Spec, w Window, clock, last, reset int64) int64 {

@@ -1,23 +1,21 @@
 package limit
 
-// Usage is the state of one window for the answer to an entry: n equal requests that were
-// made together, of which the first ones were granted.
+// Usage is what the side that has the state says of one window, for the answer to an entry: n equal requests that were made
+// together, of which the first ones were granted. Whatever the algorithm, it is
+//
+//   - how many units are used,
+//   - when there is room for one more request,
+//   - and when nothing is used any more, if nothing else comes.
 type Usage struct {
 	Used int64 // units that counted before the entry
 
 	// Room is the ms from the clock until this window has room for one more request,
-	// 0 if it has room now or if the request was granted.
+	// 0 if it has room now or if all requests were granted.
 	Room int64
 
-	// Last is the ms from the clock to the window's newest admission, the entry's own
-	// included. It is at most 0 unless the clock stepped back or units are held: see package
-	// hold. For a rate it is the ms to when all that was charged before the entry has drained,
-	// for slots the ms to when the last lease ends, 0 if there is none.
-	Last int64
-
-	// Newest is the units in the newest sub-window before the entry, if sub-windows
-	// are counted. For a rate it is ns to be added to Last.
-	Newest int64
+	// Empty is the ms from the clock until nothing counts any more after the entry, with what it was granted: equal
+	// requests are charged at one moment. It has no meaning if nothing was used and nothing granted.
+	Empty int64
 }
 
 // Decision is the answer to one rate-limit request. A denial is a decision, not an
@@ -38,10 +36,6 @@ type Decision struct {
 // With several windows the decision describes the one that denied with the longest
 // retry, otherwise the one with the least remaining; the first wins ties.
 func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
-	a := &algorithms[s.Kind]
-	if a.answer != nil {
-		return a.answer(s, us[0], granted, j)
-	}
 	allowed := j < granted
 	charged := min(j+1, granted) * s.Cost // by the entry's requests up to and including j
 	picked, remaining := 0, s.Windows[0].Limit-us[0].Used-charged
@@ -53,19 +47,31 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 	}
 	u, w := us[picked], s.Windows[picked]
 	d := Decision{Allowed: allowed, Window: picked, Limit: w.Limit, Remaining: max(remaining, 0)}
-	if !allowed {
-		d.RetryAfter = max(u.Room, 1)
+	least := int64(1)
+	if s.Kind.Rated() {
+		least = 0 // what is less than a ms away is now
+	}
+	switch {
+	case allowed:
+	case s.Cost > w.Limit:
+		d.RetryAfter = -1 // waiting never helps
+	default:
+		d.RetryAfter = max(u.Room, least)
 	}
 	if u.Used+charged > 0 {
-		d.ResetAfter = max(a.forgotten(s, w, clock, u, u.Newest+charged), 1)
+		d.ResetAfter = max(u.Empty, least)
 	}
 	return d
 }
 
-// Forgotten returns the ms from the clock until nothing counts any more of a window with the
-// usage u, of which units are in use.
-func (s *Spec) Forgotten(w Window, clock int64, u Usage) int64 {
-	return algorithms[s.Kind].forgotten(s, w, clock, u, u.Newest)
+// Date completes the usage of a window of which a node reports when it was charged last instead of when it is empty. last is
+// the ms from the clock to the newest admission, and newest the units in its sub-window before the entry, which charged more.
+func (s *Spec) Date(w Window, clock int64, u *Usage, last, newest, charged int64) {
+	if dated := algorithms[s.Kind].dated; dated != nil {
+		dated(s, w, clock, u, last, newest, charged)
+		return
+	}
+	u.Empty = last
 }
 
 // Redate corrects the answer to a hold, which dates the units as of the last ms at which they are held, when they are charged at

@@ -10,7 +10,7 @@ import (
 func TestDecideRequestByRequest(t *testing.T) {
 	s := spec(Slide, 10, 1000)
 	s.Cost = 3
-	us := []Usage{{Used: 2, Room: 40}}
+	us := []Usage{{Used: 2, Room: 40, Empty: 1001}}
 	require.Equal(t, Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 1001}, s.Decide(us, testBase, 2, 0))
 	require.Equal(t, Decision{Allowed: true, Limit: 10, Remaining: 2, ResetAfter: 1001}, s.Decide(us, testBase, 2, 1))
 	require.Equal(t, Decision{Limit: 10, Remaining: 2, RetryAfter: 40, ResetAfter: 1001}, s.Decide(us, testBase, 2, 2))

@@ -9,7 +9,7 @@ const Fixed Kind = 3
 var _ = register(Fixed, algorithm{
 	name: "RL.FIXED", additive: true, peek: 1,
 	fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
-	newest: fixedNewest, forgotten: fixedForgotten, redated: fixedRedated,
+	empty: fixedEmpty, dated: fixedDated, redated: fixedRedated,
 })
 
 func fixedFresh(*State) {}
@@ -32,13 +32,12 @@ func fixedRoom(s *State, now, _ int64, _ *Spec, _ int) int64 {
 	return subStart(s.sub(now)+1, 1, s.window)
 }
 
-func fixedNewest(s *State) (at, units int64) { return s.last, s.newest }
+func fixedUntil(s *State) int64 { return fixedEmpty(s, 0, nil) - 1 }
 
-func fixedUntil(s *State) int64 { return subStart(s.sub(s.last)+1, 1, s.window) - 1 }
+func fixedEmpty(s *State, _ int64, _ *Spec) int64 { return subStart(s.sub(s.last)+1, 1, s.window) }
 
-// fixedForgotten returns the ms until the window of the newest admission ends: then nothing counts.
-func fixedForgotten(_ *Spec, w Window, clock int64, u Usage, _ int64) int64 {
-	return subStart(subIndex(clock+u.Last, 1, w.Length)+1, 1, w.Length) - clock
+func fixedDated(_ *Spec, w Window, clock int64, u *Usage, last, _, _ int64) {
+	u.Empty = subStart(subIndex(clock+last, 1, w.Length)+1, 1, w.Length) - clock
 }
 
 func fixedRedated(_ *Spec, w Window, _, _, reset int64) int64 { return (reset-1)%w.Length + 1 }

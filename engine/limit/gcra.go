@@ -20,7 +20,7 @@ const GCRA Kind = 4
 var _ = register(GCRA, algorithm{
 	name: "CL.THROTTLE", rate: true,
 	fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
-	answer: gcraAnswer,
+	empty: gcraEmpty, dated: gcraDated,
 })
 
 // MaxDrain is the longest time, in ns, in which the units of a limit may drain: 146 years.
@@ -48,26 +48,19 @@ func gcraCharge(s *State, now int64, _ Window, units int64, _ int) {
 	s.newest = now + min(s.draining(now)+units*s.past, math.MaxInt64-now)
 }
 
-func gcraRoom(s *State, _, most int64, spec *Spec, _ int) int64 {
-	at := s.newest - most*spec.Manner // ns since the epoch
-	return at/nsPerMs + min(max(at%nsPerMs, 0), 1)
+func gcraRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
+	return now/nsPerMs + max(s.draining(now)-most*spec.Manner, 0)/nsPerMs
 }
 
 func gcraUntil(s *State) int64 { return (s.newest - 1) / nsPerMs }
 
-func gcraAnswer(s *Spec, u Usage, granted, j int64) Decision {
-	limit := s.Windows[0].Limit
-	tolerance, increment := s.Manner*limit, s.Manner*s.Cost
-	left := max(u.Last*nsPerMs+u.Newest, 0) + min(j+1, granted)*increment
-	d := Decision{Allowed: j < granted, Limit: limit}
-	switch {
-	case d.Allowed:
-	case increment > tolerance:
-		d.RetryAfter = -1
-	default:
-		d.RetryAfter = max(increment-(tolerance-left), 0) / nsPerMs
+func gcraEmpty(s *State, now int64, _ *Spec) int64 { return now/nsPerMs + s.draining(now)/nsPerMs }
+
+// gcraDated gets the time until all that was charged before the entry has drained: last ms and newest ns.
+func gcraDated(s *Spec, w Window, _ int64, u *Usage, last, newest, charged int64) {
+	left := max(last*nsPerMs+newest, 0) + charged*s.Manner
+	u.Empty = left / nsPerMs
+	if s.Denies(w, u, 0) || u.Room > 0 {
+		u.Room = max(left-(w.Limit-s.Cost)*s.Manner, 0) / nsPerMs
 	}
-	d.Remaining = max(tolerance-left, 0) / s.Manner
-	d.ResetAfter = left / nsPerMs
-	return d
 }

@@ -33,13 +33,13 @@ func (k *key) ask(s *Spec, ns, n int64) []Decision {
 	if k.used {
 		r = k.state.Read(now, s)
 		u[0].Used = r.Used
-		k.state.Complete(&u[0], clock, now, 0)
+		u[0].Empty = k.state.EmptyAt(now, s) - clock
 	}
 	granted := s.Fits(w, u[0].Used, n)
 	if granted > 0 && s.Cost > 0 {
 		k.state.Charge(now, s, w, granted, r)
 		k.used = true
-		k.state.Complete(&u[0], clock, now, granted*s.Cost)
+		u[0].Empty = k.state.EmptyAt(now, s) - clock
 	}
 	if granted < n && k.used && s.Denies(w, &u[0], granted) {
 		u[0].Room = k.state.RoomAt(now, w.Limit-s.Wanted(), s, k.state.Read(now, s)) - clock

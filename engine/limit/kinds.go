@@ -32,22 +32,23 @@ func (k Kind) String() string {
 func (k Kind) Known() bool { return k < Kinds && algorithms[k].name != "" }
 
 // Windowed reports whether units of this kind count in windows. They can be held, and charged by requests with an id.
-func (k Kind) Windowed() bool { return k.Known() && algorithms[k].forgotten != nil }
+func (k Kind) Windowed() bool { return k.Known() && algorithms[k].fresh != nil && !algorithms[k].rate }
 
 // Additive reports whether units of this kind that were counted in several places
 // add up, so that they can be lent to shards and written back to a node.
 func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
 
-// Rated reports whether units of this kind drain at a rate, so that its decisions go by a clock in ns.
+// Rated reports whether units of this kind drain at a rate, so that its requests go by the clock alone,
+// and in ns.
 func (k Kind) Rated() bool { return k.Known() && algorithms[k].rate }
 
-// algorithm is how one kind counts: five operations on a State, of which lua/ has
-// all but fresh, and what its answers need. Times are in ms, except that now is in ns for a rate: see Spec.Now.
+// algorithm is how one kind counts: six operations on a State, of which lua/ has all but fresh. Times are in ms, except
+// that now is in ns for a rate: see Spec.Now.
 type algorithm struct {
 	name     string // of the command, in upper case
 	additive bool   // see Kind.Additive
 	peek     int64  // the units that a request without cost asks for
-	rate     bool   // units drain at a rate: requests go by the clock alone, and answers by the state before the entry
+	rate     bool   // see Kind.Rated
 
 	// fresh makes s a state that has counted nothing.
 	fresh func(s *State)
@@ -62,16 +63,12 @@ type algorithm struct {
 	// until returns the last ms at which the state can matter.
 	until func(s *State) int64
 
-	// newest returns the ms of the newest admission, as the algorithm dates it, and
-	// the units in its sub-window, which forgotten or answer will need.
-	newest func(s *State) (at, units int64)
-	// forgotten returns the ms from the clock until nothing of a window counts. u has the
-	// newest admission, and newest is the number of units in its sub-window.
-	forgotten func(s *Spec, w Window, clock int64, u Usage, newest int64) int64
-	// redated returns what forgotten returns of a window whose newest units are dated at clock, given what it returned when
-	// they were dated at last, which is later.
-	redated func(s *Spec, w Window, clock, last, reset int64) int64
-	// answer, if set, replaces the rule by which Decide describes windows. For a rate, its
-	// Usage has Last and Newest as they were before the entry.
-	answer func(s *Spec, u Usage, granted, j int64) Decision
+	// empty returns the first ms at which nothing counts any more for a request with the spec.
+	empty func(s *State, now int64, spec *Spec) int64
+
+	// dated completes a usage of which a node says in another way when it is empty: see Spec.Date.
+	dated func(s *Spec, w Window, clock int64, u *Usage, last, newest, charged int64)
+	// redated returns the Empty of a window whose newest units are dated at clock, given the one that it had when they were
+	// dated at last, which is later.
+	redated func(s *Spec, w Window, clock, last, empty int64) int64
 }

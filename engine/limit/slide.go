@@ -33,7 +33,7 @@ const Slide Kind = 1
 var _ = register(Slide, algorithm{
 	name: "RL.SLIDE", additive: true, peek: 1,
 	fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
-	newest: slideNewest, forgotten: slideForgotten, redated: slideRedated,
+	empty: slideEmpty, dated: slideDated, redated: slideRedated,
 })
 
 const (
@@ -78,19 +78,19 @@ func slideCharge(s *State, now int64, w Window, units int64, edge int) {
 
 func slideUntil(s *State) int64 { return s.log.newest() + s.window }
 
-func slideNewest(s *State) (at, units int64) { return s.log.newest(), 0 }
-
-// slideForgotten counts from the newest entry's time, as rounded to the grid: an
+// slideEmpty counts from the newest entry's time, as rounded to the grid: an
 // entry counts until its time plus the window, inclusive.
-func slideForgotten(_ *Spec, w Window, _ int64, u Usage, _ int64) int64 {
-	return u.Last + w.Length + 1
+func slideEmpty(s *State, _ int64, _ *Spec) int64 { return s.log.newest() + s.window + 1 }
+
+func slideDated(_ *Spec, w Window, _ int64, u *Usage, last, _, _ int64) {
+	u.Empty = last + w.Length + 1
 }
 
-func slideRedated(_ *Spec, w Window, clock, last, reset int64) int64 {
-	if reset <= last+1-clock { // that of the hold
-		reset = 0
+func slideRedated(_ *Spec, w Window, clock, last, empty int64) int64 {
+	if empty <= last+1-clock { // that of the hold
+		empty = 0
 	}
-	return max(reset, w.Length+1)
+	return max(empty, w.Length+1)
 }
 
 // gridLimit is the largest limit whose log keeps the ms of every admission. Above

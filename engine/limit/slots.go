@@ -6,17 +6,4 @@ package limit
 // Concurrency is the kind of the leases of RL.ACQUIRE.
 const Concurrency Kind = 8
 
-var _ = register(Concurrency, algorithm{name: "RL.ACQUIRE", peek: 1, answer: slotsAnswer})
-
-func slotsAnswer(s *Spec, u Usage, granted, j int64) Decision {
-	w := s.Windows[0]
-	d := Decision{
-		Allowed: j < granted, Limit: w.Limit,
-		Remaining:  max(w.Limit-u.Used-min(j+1, granted)*s.Cost, 0),
-		ResetAfter: max(u.Last, 0),
-	}
-	if !d.Allowed {
-		d.RetryAfter = max(u.Room, 1)
-	}
-	return d
-}
+var _ = register(Concurrency, algorithm{name: "RL.ACQUIRE", peek: 1})

@@ -111,18 +111,20 @@ func (st *State) RoomAt(now, most int64, s *Spec, r Reading) int64 {
 // Until returns the last ms at which the state can matter.
 func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
 
-// Complete fills in what the answer to an entry needs in addition to the used units.
-// charged is the units that the entry has charged: 0 before it has.
-func (st *State) Complete(u *Usage, clock, now, charged int64) {
-	a := &algorithms[st.kind]
-	if a.rate {
-		if left := st.draining(now); charged == 0 {
-			u.Last, u.Newest = left/nsPerMs, left%nsPerMs
-		}
-		return
+// EmptyAt returns the first ms at which nothing counts any more for a request with spec s, if nothing else is charged.
+func (st *State) EmptyAt(now int64, s *Spec) int64 { return algorithms[st.kind].empty(st, now, s) }
+
+// EmptyIf returns the first ms at which nothing counts any more if the cost of s is charged at a ms, in addition to what the
+// state of a window has, which may be nil. It is not for a log.
+func (s *Spec) EmptyIf(st *State, w Window, at int64) int64 {
+	var then State
+	if st != nil {
+		then = *st
+	} else {
+		then = State{window: w.Length, buckets: uint16(s.Param), kind: s.Kind}
 	}
-	at, newest := a.newest(st)
-	u.Last, u.Newest = at-clock, newest-charged
+	then.last, then.newest = at, then.newest+s.Cost
+	return then.EmptyAt(at, s)
 }
 
 // Growth returns by how many bytes a charge at now changes the size of the state.

@@ -66,7 +66,7 @@ func (e *Engine) ask(
 		if s := t.states[i]; s != nil {
 			t.readings[i] = s.Read(t.now, &r.Spec)
 			us[i].Used = t.readings[i].Used
-			s.Complete(&us[i], clock, t.now, 0)
+			us[i].Empty = s.EmptyAt(t.now, &r.Spec) - clock
 		}
 		granted = min(granted, r.Fits(w, us[i].Used, 1))
 	}
@@ -82,7 +82,7 @@ func (e *Engine) ask(
 			return 0, 0, err
 		}
 		for i := range r.N {
-			t.states[i].Complete(&us[i], clock, t.now, r.Cost)
+			us[i].Empty = t.states[i].EmptyAt(t.now, &r.Spec) - clock
 		}
 	}
 	return granted, 0, nil

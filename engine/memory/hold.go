@@ -122,7 +122,7 @@ func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.M
 		return x.chargeNow(r)
 	})
 	if granted > 0 && r.Cost > 0 {
-		x.book.Complete(x, clock, x.now, &r.Spec, r.Cost, us)
+		x.book.Complete(x, clock, x.now, &r.Spec, us)
 	}
 	x.done(r.Key)
 	return granted, lapsed, err

@@ -125,7 +125,7 @@ func (t *together) charge() (failed int, err error) {
 		}
 		if err == nil {
 			t.e.apply(x.h, &x.target, r)
-			x.book.Complete(x, t.clock, x.now, &r.Spec, r.Cost, &t.usages[i])
+			x.book.Complete(x, t.clock, x.now, &r.Spec, &t.usages[i])
 		}
 		x.done(r.Key)
 	}

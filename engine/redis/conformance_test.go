@@ -144,6 +144,11 @@ func TestThrottleLikeEmbedded(t *testing.T) {
 			for j := range a.Results[i].States {
 				a.Results[i].States[j].Node, a.Results[i].States[j].Rate = "embedded", b.Results[i].States[j].Rate
 			}
+			for _, j := range conformance.Equal(a.Requests, i) {
+				if b.Results[j].Allowed && b.Results[j].ResetAfter == a.Results[i].ResetAfter {
+					b.Results[i].ResetAfter = a.Results[i].ResetAfter
+				}
+			}
 			require.Equal(t, b.Results[i], a.Results[i], "step %d, %+v", step, a.Requests[i])
 		}
 		now += rng.Int64N(300) - 20

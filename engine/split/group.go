@@ -130,7 +130,7 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 	r := g.request()
 	var us [limit.MaxWindows]limit.Usage
 	for i := range reply.Tallies {
-		us[i] = reply.Tallies[i].Usage()
+		us[i] = reply.Tallies[i].Usage(&r.Spec, r.Windows[i], reply.Clock, reply.Granted*r.Cost)
 		if reply.Granted < n {
 			us[i].Room = g.room(i, reply, sent)
 		}
@@ -158,30 +158,27 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 	return len(g.requests) == 0
 }
 
-// date sets Last and Newest of the usage of window i, from which Decide computes when nothing is
-// used any more: to those of the home or of a shard, whichever has units in use for longest. A shard
+// date sets when the usage of window i is empty: when the home and all shards have no unit in use any more. A shard
 // that has not reported may have admitted until now.
 func (g *group) date(u *limit.Usage, i int, reply *wire.HomeReply) {
 	r, t := g.request(), &reply.Tallies[i]
 	var latest int64
-	consider := func(part limit.Usage, used int64) {
-		if used == 0 {
-			return
-		}
-		if ms := r.Forgotten(r.Windows[i], reply.Clock, part); ms > latest {
-			latest, u.Last, u.Newest = ms, part.Last, part.Newest
+	consider := func(used, last, newest, charged int64) {
+		if used > 0 {
+			r.Date(r.Windows[i], reply.Clock, u, last, newest, charged)
+			latest = max(latest, u.Empty)
 		}
 	}
-	consider(limit.Usage{Last: t.Last, Newest: t.Newest}, t.Own)
+	consider(t.Own, t.Last, t.Newest, reply.Granted*r.Cost)
 	state := wire.State(&r.Spec, r.Windows[i])
 	for _, l := range reply.Lent {
-		part := limit.Usage{Newest: l.Out[i]}
+		h := holding{newest: l.Out[i]}
 		if p, ok := g.reports[l.Shard]; ok && p.Incarnation == l.Incarnation {
-			h := p.of(state)
-			part = limit.Usage{Last: h.last, Newest: h.newest}
+			h = p.of(state)
 		}
-		consider(part, l.Out[i])
+		consider(l.Out[i], h.last, h.newest, 0)
 	}
+	u.Empty = latest
 }
 
 // room returns a lower bound of the ms until window i has room for one more request. No unit of

@@ -86,9 +86,9 @@ func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 		Lent:    []wire.Lent{{Shard: 1, Out: []int64{3}}, {Shard: 2, Out: []int64{0}}},
 	}
 	date := func() int64 {
-		u := limit.Usage{Last: 77}
+		u := limit.Usage{Empty: 77}
 		g.date(&u, 0, home)
-		return u.Last
+		return u.Empty - g.request().Windows[0].Length - 1 // from the newest admission on
 	}
 	g.reports = map[int]report{1: {reported(1, 3, 1, -1000), 0}, 2: {reported(2, 0, 1, -5), 0}}
 	require.EqualValues(t, -1000, date())

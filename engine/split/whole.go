@@ -93,7 +93,7 @@ func (w *whole) peek() *Failure {
 		if t.Used >= r.Windows[i].Limit {
 			granted = 0
 		}
-		us[i] = t.Usage()
+		us[i] = t.Usage(&r.Spec, r.Windows[i], reply.Clock, 0)
 		us[i].Room = g.room(i, reply, w.s.now())
 		g.date(&us[i], i, reply)
 	}

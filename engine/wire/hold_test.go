@@ -46,7 +46,7 @@ func TestDecodeAdmit(t *testing.T) {
 	a, err := DecodeAdmit("\x00"+entry, &r)
 	require.NoError(t, err)
 	require.Equal(t, Admitted{Clock: clock, Spec: r.Spec,
-		Answer: Answer{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Last: 40}}}}, a)
+		Answer: Answer{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Empty: 1041}}}}, a)
 	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 1041}, a.Decision())
 
 	a, err = DecodeAdmit(join([]byte{0}, bytesOf(6, clock, 1, int64(held), 3, 5, 4, 0, 3, 7), usage(8, 30, 40)), &r)
@@ -181,8 +181,8 @@ func TestDecodeAll(t *testing.T) {
 	answers, _, all, err = DecodeAll(join(bytesOf(6, clock, 1, 0))+granted+denied, requests)
 	require.NoError(t, err)
 	require.False(t, all)
-	require.Equal(t, []Answer{{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2}}},
-		{Requests: 1, Rate: 7, Usages: []limit.Usage{{Used: 5, Room: 30}}}}, answers)
+	require.Equal(t, []Answer{{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Empty: 1001}}},
+		{Requests: 1, Rate: 7, Usages: []limit.Usage{{Used: 5, Room: 30, Empty: 1001}}}}, answers)
 	yes := join(bytesOf(6, clock, 1, 1))
 	timeless := bytesOf(1, 0, 4, 1, 3, 7, 6, 2, 6, 0, 6, 0, 6, 0) // as usage does, but of any clock
 	for name, bad := range map[string]string{

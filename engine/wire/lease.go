@@ -118,12 +118,13 @@ type Tally struct {
 }
 
 // Usage returns the tally as the usage from which a decision is made. Since the home does not know
-// when the shards admitted, the window's newest admission is as late as it can be.
-func (t *Tally) Usage() limit.Usage {
-	u := limit.Usage{Used: t.Used, Last: t.Last, Newest: t.Newest}
+// when the shards admitted, the window's newest admission is as late as it can be. charged is the units just granted.
+func (t *Tally) Usage(s *limit.Spec, w limit.Window, clock, charged int64) limit.Usage {
+	u, last, newest := limit.Usage{Used: t.Used}, t.Last, t.Newest
 	if t.Lent > 0 { // shards admit until now
-		u.Last, u.Newest = max(t.Last, 0), t.Newest+t.Lent
+		last, newest = max(t.Last, 0), t.Newest+t.Lent
 	}
+	s.Date(w, clock, &u, last, newest, charged)
 	return u
 }
 

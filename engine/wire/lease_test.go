@@ -52,7 +52,7 @@ func TestDecodeHomeReply(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, clock, h.Clock)
 	require.Equal(t, []Tally{{Used: 50, Own: 20, First: 900, Last: -5, Newest: 3, Lent: 30}}, h.Tallies)
-	require.Equal(t, limit.Usage{Used: 50, Last: 0, Newest: 33}, h.Tallies[0].Usage(), "shards admit until now")
+	require.Equal(t, usageOf(50, 0, 33), h.Tallies[0].Usage(&s, s.Windows[0], clock, 0), "shards admit until now")
 	require.Equal(t, []Lent{{Shard: 2, Incarnation: 77, Out: []int64{30}}}, h.Lent)
 	require.Equal(t, []lease.Recall{{Shard: 2, Seq: 99, EndLease: true, States: []lease.State{State(&s, s.Windows[0])}}}, h.Recalls)
 	require.Equal(t, &lease.Loan{Shard: 1, Seq: 100, Pairs: Pairs(&s), Held: []int64{12}, Headroom: []int64{40}, Clock: 8, Incarnation: 9}, h.Loan)
@@ -100,11 +100,18 @@ func TestDecodeHomeReplyRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
+// usageOf returns a usage of counter() whose newest admission, of newest units in its sub-window, is last ms from the clock.
+func usageOf(used, last, newest int64) limit.Usage {
+	s, u := counter(), limit.Usage{Used: used}
+	s.Date(s.Windows[0], clock, &u, last, newest, 0)
+	return u
+}
+
 func TestUsageOfAKeyWithoutLoansIsTheHomes(t *testing.T) {
-	tally := Tally{Used: 5, Last: -7, Newest: 2}
-	require.Equal(t, limit.Usage{Used: 5, Last: -7, Newest: 2}, tally.Usage())
+	s, tally := counter(), Tally{Used: 5, Last: -7, Newest: 2}
+	require.Equal(t, usageOf(5, -7, 4), tally.Usage(&s, s.Windows[0], clock, 2))
 	tally.Lent = 1
-	require.Equal(t, limit.Usage{Used: 5, Newest: 3}, tally.Usage())
+	require.Equal(t, usageOf(5, 0, 3), tally.Usage(&s, s.Windows[0], clock, 0))
 }
 
 func TestStatesAreReadAsTheyAreWritten(t *testing.T) {
@@ -182,7 +189,7 @@ func FuzzDecodeLease(f *testing.F) {
 		refusal := &Refusal{Refusal: lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9}}
 		if h, err := DecodeHomeReply(string(reply), &s, 3, refusal); err == nil {
 			require.LessOrEqual(t, h.Granted, int64(3))
-			s.Decide([]limit.Usage{h.Tallies[0].Usage()}, h.Clock, h.Granted, 2)
+			s.Decide([]limit.Usage{h.Tallies[0].Usage(&s, s.Windows[0], h.Clock, 0)}, h.Clock, h.Granted, 2)
 		}
 		_, _ = DecodeShardReport(string(reply), &lease.Recall{States: []lease.State{State(&s, s.Windows[0])}})
 		if states, _, err := DecodeStates(string(reply), "node"); err == nil {

@@ -91,10 +91,25 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	}
 	a.Granted, a.Rate = r.uint(4), r.uint(3)
 	from := len(c.usages)
-	for range s.N { // used 6 bytes, room 6, last 6, newest 6
-		u := limit.Usage{Used: r.uint(6), Room: r.uint(6), Last: r.uint(6) - clock, Newest: r.uint(6)}
+	beyond := false      // a bound of the numbers
+	for i := range s.N { // used 6 bytes, room 6, last 6, newest 6
+		u := limit.Usage{Used: r.uint(6), Room: r.uint(6)}
 		if u.Room > 0 {
 			u.Room -= clock
+		}
+		last, newest := r.uint(6)-clock, r.uint(6)
+		most := int64(maxDelay)
+		if s.Kind.Rated() {
+			most = maxDrain
+		}
+		if last > most || newest > maxUnits {
+			beyond = true
+		} else if !s.reset {
+			charged := min(a.Granted, requests) * s.Cost
+			if c.uncharged {
+				charged = 0
+			}
+			s.Date(s.Windows[i], clock, &u, last, newest, charged)
 		}
 		c.usages = append(c.usages, u)
 	}
@@ -112,7 +127,7 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	if (a.Status == AtShard) != s.atShard {
 		return a, errInconsistent
 	}
-	if !s.reset && !a.consistent(&s.Spec) {
+	if !s.reset && (beyond || !a.consistent(&s.Spec)) {
 		return Answer{Status: Failed, Failure: errInconsistent.Error(), MaybeApplied: true, Requests: requests}, nil
 	}
 	return a, nil
@@ -125,12 +140,12 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 		return false
 	}
 	if s.Kind.Rated() {
-		return a.Usages[0].Last <= maxDrain
+		return true
 	}
 	denies := false
 	for i, w := range s.Windows[:s.N] {
 		u := &a.Usages[i]
-		if u.Used > maxUnits || u.Newest > maxUnits || u.Last > maxDelay || u.Room > maxDelay {
+		if u.Used > maxUnits || u.Room > maxDelay {
 			return false
 		}
 		denies = denies || s.Denies(w, u, a.Granted)

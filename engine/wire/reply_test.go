@@ -24,10 +24,10 @@ func TestDecode(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, clock, at)
 	require.Equal(t, []Answer{
-		{Status: AtNode, Requests: 2, Granted: 2, Rate: 7, Usages: []limit.Usage{{Used: 3}}},
-		{Status: AtNode, Requests: 1, Usages: []limit.Usage{{Used: 5, Room: 40, Last: -960}}},
+		{Status: AtNode, Requests: 2, Granted: 2, Rate: 7, Usages: []limit.Usage{{Used: 3, Empty: 1001}}},
+		{Status: AtNode, Requests: 1, Usages: []limit.Usage{{Used: 5, Room: 40, Empty: 41}}},
 		{Status: Failed, Requests: 1, Failure: "WRONG"},
-		{Status: AtHome, Requests: 1, Shards: 4, Undecided: true, Rate: 9, Usages: []limit.Usage{{Used: 5}}},
+		{Status: AtHome, Requests: 1, Shards: 4, Undecided: true, Rate: 9, Usages: []limit.Usage{{Used: 5, Empty: 1001}}},
 	}, answers)
 
 	c = call(0, conformance.Reset("c"))
@@ -129,7 +129,7 @@ func TestDecodeFailsOneAnswer(t *testing.T) {
 		require.Equal(t, Answer{Status: Failed, Failure: errInconsistent.Error(), MaybeApplied: true, Requests: 1}, answers[1], name)
 		for _, i := range []int{0, 2} {
 			require.EqualValues(t, 1, answers[i].Granted, name)
-			require.Equal(t, []limit.Usage{{Used: 3}}, answers[i].Usages, name)
+			require.Equal(t, []limit.Usage{{Used: 3, Empty: 1001}}, answers[i].Usages, name)
 		}
 	}
 }
