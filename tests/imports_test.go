@@ -59,29 +59,31 @@ var allowed = map[string][]string{
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,
 
-	"policy/store":       {"commands/word", "engine", "engine/backend", "policy", "internal/machine"},
-	"policy":             {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
-	"policy/envoy":       {"commands/word", "engine", "engine/limit", "policy"},
-	"shard":              nil,
-	"shard/topk":         nil,
-	"shard/lease":        nil,
-	"shard/lease/model":  {"shard/lease"},
-	"lua":                nil,
-	"resp":               {"internal/redisline", "internal/epoll", "internal/sockio"},
-	"web":                {"commands/acl", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "internal/histogram", "shard", "web/metrics", "web/page"},
-	"web/metrics":        {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
-	"web/page":           nil,
-	"internal/redisline": nil,
-	"internal/machine":   nil,
-	"internal/glob":      nil,
-	"internal/histogram": nil,
-	"internal/keypair":   nil,
-	"internal/shrink":    nil,
-	"internal/sockio":    nil,
-	"internal/epoll":     nil,
-	"internal/freeport":  nil,
-	"internal/redistest": {"internal/freeport"},
-	"tests":              {"commands", "engine/backend", "engine/redis", "resp", "shard", "internal/freeport", "tests/peers", "tests/proc", "tests/testbed", "tests/traffic"}, // of the walk, which runs them in one process
+	"policy/store":         {"commands/word", "engine", "engine/backend", "policy", "internal/machine"},
+	"policy":               {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
+	"policy/envoy":         {"commands/word", "engine", "engine/limit", "policy"},
+	"shard":                nil,
+	"shard/topk":           nil,
+	"shard/lease":          nil,
+	"shard/lease/model":    {"shard/lease"},
+	"engine/advance":       nil,
+	"engine/advance/model": {"engine/advance"},
+	"lua":                  nil,
+	"resp":                 {"internal/redisline", "internal/epoll", "internal/sockio"},
+	"web":                  {"commands/acl", "engine", "engine/decisionlog", "engine/limit", "engine/observe", "internal/histogram", "shard", "web/metrics", "web/page"},
+	"web/metrics":          {"engine", "engine/forward", "engine/limit", "engine/observe", "internal/histogram"},
+	"web/page":             nil,
+	"internal/redisline":   nil,
+	"internal/machine":     nil,
+	"internal/glob":        nil,
+	"internal/histogram":   nil,
+	"internal/keypair":     nil,
+	"internal/shrink":      nil,
+	"internal/sockio":      nil,
+	"internal/epoll":       nil,
+	"internal/freeport":    nil,
+	"internal/redistest":   {"internal/freeport"},
+	"tests":                {"commands", "engine/backend", "engine/redis", "resp", "shard", "internal/freeport", "tests/peers", "tests/proc", "tests/testbed", "tests/traffic"}, // of the walk, which runs them in one process
 }
 
 // inTests lists what the tests of a package may import in addition.
@@ -99,7 +101,7 @@ var inTests = map[string][]string{
 }
 
 // testSupport lists the packages that only tests may import.
-var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "engine/conformance", "engine/hold/model", "shard/lease/model"}
+var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "engine/conformance", "engine/hold/model", "engine/advance/model", "shard/lease/model"}
 
 // alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{

@@ -1,0 +1,133 @@
+package advance
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const ms = time.Millisecond
+
+// at returns the moment of so many ms by both clocks.
+func at(n int64) Instant { return Instant{time.Duration(n) * ms, time.Duration(n) * ms} }
+
+// advanced returns an advance of 100 units from 1,000 to 1,250 by the node's clock, which was asked for at moment 0.
+func advanced() *Advance {
+	a := new(Advance)
+	a.Answered(nil, at(0), Terms{Number: 7, Units: 100, Deadline: 1250, Clock: 1000})
+	return a
+}
+
+func TestDrawsEndBeforeTheDeadline(t *testing.T) {
+	a := advanced()
+	require.True(t, a.Draw(at(248), 1))
+	require.False(t, a.Draw(at(249), 1), "the node's clock may show 1250")
+	require.False(t, a.Draw(Instant{Monotonic: ms, Wall: 249 * ms}, 1), "the machine was suspended")
+	require.False(t, a.Draw(Instant{Monotonic: 249 * ms, Wall: -time.Hour}, 1), "the wall clock was set back")
+	require.EqualValues(t, 2, a.Remaining(at(247)))
+}
+
+func TestDrawsAreAtMostTheUnits(t *testing.T) {
+	a := advanced()
+	require.False(t, a.Draw(at(1), 101))
+	require.True(t, a.Draw(at(1), 60))
+	require.False(t, a.Draw(at(1), 41))
+	require.True(t, a.Draw(at(1), 40))
+	require.Zero(t, a.Left())
+}
+
+// Times are rounded up to a sixteenth of the span, here 15 ms, so that an account has few draws.
+func TestDrawsAreGrouped(t *testing.T) {
+	a := advanced()
+	for n := range int64(50) {
+		require.True(t, a.Draw(at(n), 1))
+	}
+	require.Equal(t, []Draw{{1005, 5}, {1020, 15}, {1035, 15}, {1050, 15}}, a.Account(0).Draws)
+}
+
+func TestAnAccountStaysTheSameUntilItIsAnswered(t *testing.T) {
+	a := advanced()
+	require.True(t, a.Draw(at(1), 10))
+	sent := a.Account(20)
+	require.Equal(t, &Account{Number: 7, Draws: []Draw{{1005, 10}}, Keep: 20}, sent)
+	require.True(t, a.Draw(at(2), 15), "of what was kept")
+	require.False(t, a.Draw(at(2), 6))
+	require.Same(t, sent, a.Account(90))
+	require.Equal(t, []Draw{{1005, 10}}, sent.Draws)
+
+	a.Answered(nil, at(3), Terms{Number: 9, Units: 1000, Deadline: 9999})
+	require.EqualValues(t, 7, a.Number(), "no call without an account is about this advance")
+	a.Answered(sent, at(3), Terms{Number: 8, Units: 50, Deadline: 1300, Clock: 1004})
+	require.EqualValues(t, 35, a.Left(), "15 of the 50 are drawn")
+	a.Answered(sent, at(4), Terms{})
+	require.EqualValues(t, 8, a.Number(), "an answer that comes twice changes nothing")
+	require.Equal(t, &Account{Number: 8, Draws: []Draw{{1005, 15}}, Keep: 35}, a.Account(90))
+}
+
+func TestARecalledAdvanceIsGivenBack(t *testing.T) {
+	a := advanced()
+	a.Recall(6)
+	require.True(t, a.Draw(at(1), 10), "a recall of earlier advances")
+	a.Recall(7)
+	require.False(t, a.Draw(at(1), 1))
+	require.Equal(t, &Account{Number: 7, Draws: []Draw{{1005, 10}}}, a.Account(50))
+}
+
+func TestAKeyAsksForAnAdvanceWhenItIsHot(t *testing.T) {
+	var k Balance
+	for n := range int64(3) {
+		require.False(t, k.Request(at(n), 1))
+	}
+	_, ok := k.Call(at(3), 1)
+	require.False(t, ok)
+	for n := range int64(7) {
+		k.Request(at(n), 1)
+	}
+	c, ok := k.Call(at(7), 1)
+	require.True(t, ok)
+	require.Equal(t, Message{Want: 100}, c, "10 in 50 ms, for twice 250 ms")
+	_, ok = k.Call(at(8), 1)
+	require.False(t, ok, "one call at a time")
+	k.End(c, at(7), &Terms{Number: 3, Units: 100, Deadline: 5250, Clock: 5000})
+	require.True(t, k.Request(at(9), 1))
+	require.False(t, k.Due(at(9)))
+	require.True(t, k.Due(at(133)), "half of the span is over")
+}
+
+func TestAKeyThatWentQuietGivesBackWhatItHas(t *testing.T) {
+	var k Balance
+	for range 20 {
+		k.Request(at(0), 1)
+	}
+	c, _ := k.Call(at(1), 1)
+	k.End(c, at(1), &Terms{Number: 3, Units: 100, Deadline: 5250, Clock: 5000})
+	require.True(t, k.Due(at(200)))
+	c, ok := k.Call(at(200), 1)
+	require.True(t, ok)
+	require.Equal(t, Message{Account: &Account{Number: 3}}, c)
+	k.End(c, at(200), nil)
+	require.False(t, k.Due(at(201)))
+	require.True(t, k.Due(at(250)), "its answer was lost")
+}
+
+func TestSpan(t *testing.T) {
+	for _, c := range []struct {
+		window int64
+		trip   time.Duration
+		span   int64
+	}{
+		{60_000, 100 * time.Microsecond, 250}, {1000, 100 * time.Microsecond, 125}, {799, 0, 0},
+		{60_000, 80 * ms, 640}, {4000, 80 * ms, 0}, {60_000, 300 * ms, 0},
+	} {
+		require.Equal(t, c.span, Span(c.window, c.trip), "%+v", c)
+	}
+}
+
+func TestGrant(t *testing.T) {
+	require.EqualValues(t, 100, Grant(100, 1000, 1000, 1, 8))
+	require.EqualValues(t, 250, Grant(600, 1000, 1000, 2, 8), "half of the room for two proxies")
+	require.EqualValues(t, 7, Grant(600, 69, 1000, 1, 7), "a sixteenth of the limit stays")
+	require.Zero(t, Grant(600, 60, 1000, 1, 7))
+	require.Zero(t, Grant(7, 1000, 1000, 1, 8), "it would not pay")
+}

@@ -1,0 +1,70 @@
+package advance
+
+import "time"
+
+const (
+	// Most is the most advances of a key at a time.
+	Most = 64
+	// Reserve is the part of a limit, 1/Reserve, that the home keeps: it advances nothing if less would be left.
+	Reserve = 16
+
+	usual    = 250 // ms for which an advance is made
+	shortest = 100 // ms; shorter ones would take more than 20 calls a second
+	longest  = 2000
+	grids    = 16 // an account has at most about as many draws
+	trips    = 8  // an advance takes at least as many round trips to the node
+	parts    = 8  // and at most this part of the shortest window
+)
+
+// Span returns the ms for which units are advanced, given the shortest window in ms and the time of a round trip to
+// the node. It is 0 if windows are too short for that.
+func Span(window int64, roundTrip time.Duration) int64 {
+	span := max(min(usual, window/parts), trips*int64((roundTrip+time.Millisecond-1)/time.Millisecond))
+	if span < shortest || span > min(longest, window/parts) {
+		return 0
+	}
+	return span
+}
+
+// Grant returns how many units the home advances to a proxy that wants some. room is what its limits leave, limit the
+// least of these, and proxies how many have an advance, the asker included. pays is the fewest for which an advance
+// pays.
+func Grant(want, room, limit, proxies, pays int64) int64 {
+	units := min(want, room/2/proxies, room-limit/Reserve)
+	if units < pays {
+		return 0
+	}
+	return units
+}
+
+// demand measures how many units requests ask for, whoever decides them.
+type demand struct {
+	period      time.Duration // the number of the current period since any moment
+	now, before int64         // units in the current and the previous period
+}
+
+// period is the time in which demand counts.
+const period = 50 * time.Millisecond
+
+// add counts units.
+func (d *demand) add(now Instant, units int64) {
+	d.move(now)
+	d.now += units
+}
+
+func (d *demand) move(now Instant) {
+	switch at := now.Monotonic / period; at - d.period {
+	case 0:
+		return
+	case 1:
+		d.period, d.before, d.now = at, d.now, 0
+	default:
+		d.period, d.before, d.now = at, 0, 0
+	}
+}
+
+// in returns how many units requests will ask for in a time, if they go on as they did lately.
+func (d *demand) in(now Instant, span time.Duration) int64 {
+	d.move(now)
+	return int64(float64(max(d.now, d.before)) * float64(span) / float64(period))
+}
