@@ -16,12 +16,13 @@ import (
 const (
 	maxPackageFiles = 20
 	maxPackageLines = 2500
+	maxFileLines    = 400
 )
 
 // generated matches the line by which Go's tools know a generated file.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
-// TestPackagesStaySmall checks the bounds of every package that ships. Files for other systems
+// TestPackagesStaySmall checks the bounds of every package that ships and of its files. Files for other systems
 // count; tests and generated files do not.
 func TestPackagesStaySmall(t *testing.T) {
 	t.Parallel()
@@ -37,7 +38,9 @@ func TestPackagesStaySmall(t *testing.T) {
 				continue
 			}
 			files++
-			lines += bytes.Count(text, []byte("\n"))
+			n := bytes.Count(text, []byte("\n"))
+			lines += n
+			require.LessOrEqual(t, n, maxFileLines, "lines of %s/%s", p.name(), f)
 		}
 		require.LessOrEqual(t, files, maxPackageFiles, "files of %s", p.name())
 		require.LessOrEqual(t, lines, maxPackageLines, "lines of %s", p.name())
