@@ -47,9 +47,9 @@ type Hold struct {
 	// Release reports whether a hold that lapses is forgotten. Otherwise it is charged at the ms at which it lapses.
 	Release bool
 
-	// Joint reports whether the hold is part of a multi-key request. FAIL LOCAL decides all keys of such a request
+	// MultiKey says that the hold is part of a multi-key request. FAIL LOCAL decides all keys of such a request
 	// together, and none for its hold alone.
-	Joint bool
+	MultiKey bool
 }
 
 // Settlement is the answer to OpSettle.

@@ -37,7 +37,7 @@ var allowed = map[string][]string{
 	"engine/limit":       nil,
 	"engine/hold":        {"engine", "engine/limit", "internal/shrink"},
 	"engine/hold/model":  {"engine", "engine/limit"},
-	"engine/joint":       {"engine", "engine/hold", "engine/limit"},
+	"engine/multikey":    {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink"},
 	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/machine"},
@@ -50,7 +50,7 @@ var allowed = map[string][]string{
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/joint", "engine/layout", "engine/limit", "engine/memory", "engine/resets", "engine/split",
+		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/multikey", "engine/layout", "engine/limit", "engine/memory", "engine/resets", "engine/split",
 		"engine/wire", "lua", "shard", "internal/histogram",
 	},
 	"engine/forward": {
@@ -89,7 +89,7 @@ var allowed = map[string][]string{
 // inTests lists what the tests of a package may import in addition.
 var inTests = map[string][]string{
 	"tests":              {"engine", "engine/memory"}, // of accuracy, which sets their clocks
-	"engine/joint":       {"engine/memory"},
+	"engine/multikey":    {"engine/memory"},
 	"engine/hotkeys":     {"shard"},
 	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},

@@ -145,10 +145,10 @@ func arrange(requests []engine.Request) {
 	for i := range requests {
 		r := &requests[i]
 		r.KeyNumber = uint8(i + 1)
-		if blocked && !apart(r) {
+		if blocked && !alone(r) {
 			r.Verdict = engine.Unasked
 		}
-		if !apart(r) {
+		if !alone(r) {
 			together++
 		}
 	}
@@ -163,12 +163,12 @@ func arrange(requests []engine.Request) {
 	requests[0].MoreKeys = together - 1
 }
 
-// apart reports whether a key's request is not decided together with the others.
-func apart(r *engine.Request) bool { return r.Shadow || r.Verdict != engine.VerdictNone }
+// alone reports whether a key's request is not decided with the others.
+func alone(r *engine.Request) bool { return r.Shadow || r.Verdict != engine.VerdictNone }
 
 // rank sorts requests that are decided together before the others.
 func rank(r *engine.Request) int {
-	if apart(r) {
+	if alone(r) {
 		return 1
 	}
 	return 0

@@ -3,7 +3,7 @@
 // Only tests import it.
 //
 // Reading order: conformance.go (this file), transcript.go and transcripts/,
-// random.go, model.go; holds.go and holds/ for requests that hold units or have an id; joint.go and joint/ for multi-key
+// random.go, model.go; holds.go and holds/ for requests that hold units or have an id; multikey.go and multikey/ for multi-key
 // requests; instants.go for the ends of states and for rates, by a clock finer than a ms.
 package conformance
 

@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A transcript is a text file in transcripts/, holds/ or joint/ with one step per line:
+// A transcript is a text file in transcripts/, holds/ or multikey/ with one step per line:
 //
 //	@<ms> <command> -> <answer>             the clock is set, then the command sent
 //	@<ms> <n> x <command> -> <m> admitted   the same n times in one pipeline
@@ -32,7 +32,7 @@ import (
 // integers, RL.RELEASE of one id and RL.RENEW 1 or 0. A state with held units has their number and that of the holds after a
 // plus sign, and then the number of holds that have lapsed, if there are any. A multi-key request, with AND, has an answer for each key, separated by commas.
 
-//go:embed transcripts/*.txt holds/*.txt joint/*.txt throttle.txt
+//go:embed transcripts/*.txt holds/*.txt multikey/*.txt throttle.txt
 var files embed.FS
 
 func transcripts(t *testing.T, open Subject, pattern string) {

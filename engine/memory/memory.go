@@ -7,9 +7,9 @@
 // them through package limit, and accounts for their memory (decide.go). A key is
 // dropped once it can no longer matter (expiry.go, heap.go). Few keys have holds and
 // remembered ids (hold.go). A multi-key request is decided under the locks of all its keys
-// (together.go).
+// (multikey.go).
 //
-// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, together.go, expiry.go,
+// Reading order: memory.go (this file), stripe.go, decide.go, hold.go, multikey.go, expiry.go,
 // heap.go, inspect.go (for RL.INSPECT), take.go (for writing back what FAIL LOCAL counted).
 package memory
 
@@ -169,7 +169,7 @@ func (e *Engine) Do(p *engine.Pipeline) {
 			switch {
 			case r.MoreKeys > 0:
 				end := i + 1 + r.MoreKeys
-				e.decideTogether(clock, p.Requests[i:end], p.Results[i:end])
+				e.decideMultiKey(clock, p.Requests[i:end], p.Results[i:end])
 				i = end - 1
 			case r.AnswerVerdict(res):
 			case r.Hold != nil && r.Cost > 0:

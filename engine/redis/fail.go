@@ -50,7 +50,7 @@ func (e *Engine) answerByFail(q *queue, r *engine.Request, res *engine.Result, w
 	case engine.FailError:
 		res.Err = q.unavailable(why, maybeApplied)
 	case engine.FailLocal:
-		if r.Hold != nil && r.Hold.Joint {
+		if r.Hold != nil && r.Hold.MultiKey {
 			res.Allowed = true // until decideLocally decides all keys together
 			break
 		}

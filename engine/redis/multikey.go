@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/joint"
+	"github.com/rlproxy/rlproxy/engine/multikey"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard"
@@ -52,17 +52,17 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 	return true
 }
 
-// compose answers, through package joint, the multi-key requests that a single call could not answer: those
+// compose answers, through package multikey, the multi-key requests that a single call could not answer: those
 // that their node marked apart and, if the run is empty, the one that ended it. It returns the index after
 // the last answered request. Requests of the run that follow one marked apart were decided before it.
 func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 	for _, m := range plan.multi {
 		if m.apart {
-			e.askJointly(p, m.index)
+			e.askMultiKey(p, m.index)
 		}
 	}
 	if to == from {
-		e.askJointly(p, from)
+		e.askMultiKey(p, from)
 		to += 1 + p.Requests[from].MoreKeys
 	}
 	return to
@@ -72,10 +72,10 @@ func (e *Engine) compose(plan *plan, p *engine.Pipeline, from, to int) int {
 // was gone before its units were charged: reset, evicted, or lapsed.
 const notInTime = "the units of all keys were not held and charged in time"
 
-// askJointly answers the multi-key request that begins with request i of p through package joint.
-func (e *Engine) askJointly(p *engine.Pipeline, i int) {
+// askMultiKey answers the multi-key request that begins with request i of p through package multikey.
+func (e *Engine) askMultiKey(p *engine.Pipeline, i int) {
 	charged := false // keys may have been charged, not only held
-	joint.Engine{Now: e.now, Do: func(p *engine.Pipeline) {
+	multikey.Engine{Now: e.now, Do: func(p *engine.Pipeline) {
 		charged = charged || p.Requests[0].Op == engine.OpSettle && p.Requests[0].Cost > 0
 		e.Do(p)
 	}, Fail: func(r, failed *engine.Request, res *engine.Result) {
@@ -139,7 +139,7 @@ func (e *Engine) failMultiKey(q *queue, m *multiKey, why string, maybeApplied bo
 // failKey answers one key of a multi-key request by its FAIL policy. FAIL LOCAL is left to decideLocally.
 func (e *Engine) failKey(q *queue, r *engine.Request, res *engine.Result, why string, maybeApplied bool) {
 	part := *r
-	part.Hold = &engine.Hold{Joint: true}
+	part.Hold = &engine.Hold{MultiKey: true}
 	e.answerByFail(q, &part, res, why, maybeApplied)
 }
 

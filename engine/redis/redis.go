@@ -9,7 +9,7 @@
 // applied in one place (apply.go): results are set, denials remembered, and what a
 // shard of a split key refused is left to package split (nodes.go), once all
 // answers have arrived. Requests with ids have calls without other requests (single.go).
-// A multi-key request whose keys are all on one node has a call of its own; package joint
+// A multi-key request whose keys are all on one node has a call of its own; package multikey
 // composes the others of holds (multikey.go). Requests that no node could answer are
 // answered by a FAIL policy (fail.go), and what FAIL LOCAL counted is written back later
 // (reconcile.go).

@@ -20,7 +20,7 @@ func appendID(b []byte, r *engine.Request) []byte {
 	kind := byte(idReservation)
 	if r.Hold.Once {
 		kind = idOnce
-	} else if r.Kind == limit.Concurrency || r.Hold.Joint {
+	} else if r.Kind == limit.Concurrency || r.Hold.MultiKey {
 		kind = idEnds
 	}
 	return append(append(b, kind), r.Hold.ID[:]...)
@@ -92,7 +92,7 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 	if a.Clock == 0 || a.Clock > maxClock {
 		return a, errMalformed
 	}
-	if a.Status == Failed || a.Again && (a.Granted != 1 || r.Hold.Joint) { // the id of a multi-key request is random
+	if a.Status == Failed || a.Again && (a.Granted != 1 || r.Hold.MultiKey) { // the id of a multi-key request is random
 		return a, errInconsistent
 	}
 	if a.Again && r.Kind != limit.Concurrency {

@@ -93,9 +93,9 @@ func TestDecodeAdmit(t *testing.T) {
 	}
 	_, err = DecodeAdmit(again, &slots)
 	require.ErrorIs(t, err, errInconsistent, "ids of different kinds are independent")
-	joint := reserve()
-	joint.Hold.Joint = true
-	_, err = DecodeAdmit(again, &joint)
+	part := reserve()
+	part.Hold.MultiKey = true
+	_, err = DecodeAdmit(again, &part)
 	require.ErrorIs(t, err, errInconsistent, "no node can know the id of a multi-key request, which is random")
 }
 

@@ -1,4 +1,4 @@
-package joint_test
+package multikey_test
 
 import (
 	"fmt"
@@ -7,9 +7,9 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/conformance"
-	"github.com/rlproxy/rlproxy/engine/joint"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/memory"
+	"github.com/rlproxy/rlproxy/engine/multikey"
 	"github.com/stretchr/testify/require"
 )
 
@@ -73,7 +73,7 @@ func (w *world) ask(requests ...engine.Request) []engine.Result {
 	p := engine.Pipeline{Requests: requests}
 	requests[0].MoreKeys = len(requests) - 1
 	p.Grow()
-	joint.Engine{Do: w.do, Now: conformance.At(func() int64 { return w.clock }), Fail: func(r, _ *engine.Request, res *engine.Result) {
+	multikey.Engine{Do: w.do, Now: conformance.At(func() int64 { return w.clock }), Fail: func(r, _ *engine.Request, res *engine.Result) {
 		w.fail(r, res)
 	}}.Ask(&p, 0)
 	return p.Results
@@ -161,7 +161,7 @@ func TestKeysAreHeldUnderOneID(t *testing.T) {
 	seen := map[engine.Digest]int{}
 	w.lose = func(r *engine.Request) (bool, bool) {
 		seen[r.Hold.ID]++
-		require.True(t, r.Hold.Joint, "FAIL LOCAL decides the keys together")
+		require.True(t, r.Hold.MultiKey, "FAIL LOCAL decides the keys together")
 		return true, false
 	}
 	for range 100 {
@@ -330,7 +330,7 @@ func TestErrorOfOneKeyIsThatOfAll(t *testing.T) {
 func TestOverlappingQuestions(t *testing.T) {
 	now := conformance.At(func() int64 { return conformance.Base })
 	e := memory.New(memory.Config{Now: now})
-	joined := joint.Engine{Do: e.Do, Now: now, Fail: func(_, _ *engine.Request, _ *engine.Result) { panic("no answer") }}
+	joined := multikey.Engine{Do: e.Do, Now: now, Fail: func(_, _ *engine.Request, _ *engine.Result) { panic("no answer") }}
 	const workers, rounds, most = 8, 300, 500
 	admitted := make([][3]int, workers)
 	var wg sync.WaitGroup

@@ -7,8 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// together is a multi-key request that is being decided.
-type together struct {
+// multiKey is a multi-key request that is being decided.
+type multiKey struct {
 	e        *Engine
 	clock    int64 // ms
 	requests []engine.Request
@@ -18,10 +18,10 @@ type together struct {
 	granted  []int64 // 1 for each key that has room
 }
 
-// decideTogether answers a multi-key request. If a key's windows are too many, or do not fit into
+// decideMultiKey answers a multi-key request. If a key's windows are too many, or do not fit into
 // memory, that key's error or FAIL policy answers for all keys, and nothing is charged.
-func (e *Engine) decideTogether(clock int64, requests []engine.Request, results []engine.Result) {
-	t := together{
+func (e *Engine) decideMultiKey(clock int64, requests []engine.Request, results []engine.Result) {
+	t := multiKey{
 		e: e, clock: clock, requests: requests, results: results, keys: make([]*holder, len(requests)),
 		usages: make([][limit.MaxWindows]limit.Usage, len(requests)), granted: make([]int64, len(requests)),
 	}
@@ -58,7 +58,7 @@ func unlockAll(stripes []*stripe) {
 
 // decide locks all keys, and charges them if each of them has room. With an error, which is about the
 // key of request failed, nothing is charged.
-func (t *together) decide() (failed int, err error) {
+func (t *multiKey) decide() (failed int, err error) {
 	stripes := t.e.lockAll(t.requests)
 	defer unlockAll(stripes)
 	all := true
@@ -86,7 +86,7 @@ func (t *together) decide() (failed int, err error) {
 }
 
 // ask returns 1 if the key of request i has room, and 0 if it denies.
-func (t *together) ask(i int) (granted int64, err error) {
+func (t *multiKey) ask(i int) (granted int64, err error) {
 	r := &t.requests[i]
 	h := t.e.stripe(r.Key)
 	x := t.e.holder(h, t.clock, r, false)
@@ -101,7 +101,7 @@ func (t *together) ask(i int) (granted int64, err error) {
 }
 
 // charge charges all keys or, if memory does not suffice for the key of request failed, none.
-func (t *together) charge() (failed int, err error) {
+func (t *multiKey) charge() (failed int, err error) {
 	reserved := int64(0)
 	for i, x := range t.keys {
 		r := &t.requests[i]

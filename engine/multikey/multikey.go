@@ -1,8 +1,9 @@
-// Package joint answers a multi-key request, all or nothing, on any engine that decides single keys. It holds the units
-// of all keys at once. If every key has admitted them, each hold is settled with the cost of its request; otherwise the
-// holds that were granted are released. A hold that is never settled lapses, and is released, about a second later. So
-// no key ever has more units charged or held than its limit; during that second it may deny other requests.
-package joint
+// Package multikey answers a multi-key request, all or nothing, on any engine that decides single keys. It holds the
+// units of all keys at once. If every key has admitted them, each hold is settled with the cost of its request;
+// otherwise the holds that were granted are released. A hold that is never settled lapses, and is released, about a
+// second later. So no key ever has more units charged or held than its limit; during that second it may deny other
+// requests.
+package multikey
 
 import (
 	"time"
@@ -42,7 +43,7 @@ func (e Engine) Ask(p *engine.Pipeline, i int) {
 	end := i + 1 + p.Requests[i].MoreKeys
 	f := flight{
 		Engine: e, requests: p.Requests[i:end], results: p.Results[i:end],
-		hold: engine.Hold{ID: engine.RandomDigest(), TTL: ttl, Release: true, Joint: true},
+		hold: engine.Hold{ID: engine.RandomDigest(), TTL: ttl, Release: true, MultiKey: true},
 	}
 	f.ask()
 }

@@ -15,15 +15,15 @@ import (
 // set, the random ones do not compare reset_after of keys with room in a denied request, and that of RL.COUNTER with BUCKETS may
 // be a ms too long: an engine that holds units first may return too much.
 func RunJoint(t *testing.T, open Subject, random int, exact bool) {
-	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "joint/*.txt") })
-	t.Run("windows", func(t *testing.T) { jointWindows(t, open) })
-	t.Run("lapses", func(t *testing.T) { jointLapses(t, open) })
+	t.Run("transcripts", func(t *testing.T) { transcripts(t, open, "multikey/*.txt") })
+	t.Run("windows", func(t *testing.T) { multiKeyWindows(t, open) })
+	t.Run("lapses", func(t *testing.T) { multiKeyLapses(t, open) })
 	most := 10 * random // in a soak, because each consists of many requests
 	t.Run("random", func(t *testing.T) { randomJoint(t, open, min(Soak(t, random), most), exact) })
 }
 
-// jointWindows checks that a multi-key request with more windows than one of its keys may have charges none of them.
-func jointWindows(t *testing.T, open Subject) {
+// multiKeyWindows checks that a multi-key request with more windows than one of its keys may have charges none of them.
+func multiKeyWindows(t *testing.T, open Subject) {
 	e := open(t, func() int64 { return Base })
 	for i := range int64(engine.MaxStates) - 1 {
 		require.NoError(t, Ask(e, Slide("full", 10, 60_000+i, 1)).Err)
@@ -40,8 +40,8 @@ func jointWindows(t *testing.T, open Subject) {
 	require.Len(t, Ask(e, Inspect("full")).States, engine.MaxStates-1)
 }
 
-// jointLapses checks that a multi-key request reports the lapsed reservations that it removes.
-func jointLapses(t *testing.T, open Subject) {
+// multiKeyLapses checks that a multi-key request reports the lapsed reservations that it removes.
+func multiKeyLapses(t *testing.T, open Subject) {
 	clock := int64(Base)
 	e := open(t, func() int64 { return clock })
 	held := Slide("held", 10, 60_000, 1)
@@ -60,7 +60,7 @@ func jointLapses(t *testing.T, open Subject) {
 func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 	seed := Seed()
 	rng := rand.New(rand.NewPCG(seed, 2))
-	requireEveryField(t, func() limit.Spec { return jointRequest(rng, "").Spec })
+	requireEveryField(t, func() limit.Spec { return multiKeyRequest(rng, "").Spec })
 	clock := int64(Base)
 	e := open(t, func() int64 { return clock })
 	var keys [5]*holds.Key
@@ -76,7 +76,7 @@ func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 			first := len(of)
 			for _, k := range rng.Perm(len(keys))[:1+rng.IntN(len(keys))] {
 				of = append(of, k)
-				*p.Add() = jointRequest(rng, fmt.Sprintf("joint-%d-%d", seed, k))
+				*p.Add() = multiKeyRequest(rng, fmt.Sprintf("multikey-%d-%d", seed, k))
 			}
 			p.Requests[first].MoreKeys = len(of) - first - 1
 		}
@@ -87,7 +87,7 @@ func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 			for j := range models {
 				models[j] = keys[of[i+j]]
 			}
-			want, got := jointModel(models, clock, p.Requests[i:i+n]), make([]limit.Decision, n)
+			want, got := multiKeyModel(models, clock, p.Requests[i:i+n]), make([]limit.Decision, n)
 			for j := range got {
 				res := &p.Results[i+j]
 				require.NoError(t, res.Err)
@@ -114,7 +114,7 @@ func randomJoint(t *testing.T, open Subject, requests int, exact bool) {
 	require.Greater(t, seen["false"], requests/20)
 }
 
-func jointRequest(rng *rand.Rand, key string) engine.Request {
+func multiKeyRequest(rng *rand.Rand, key string) engine.Request {
 	r := Request(holds.Kinds[rng.IntN(len(holds.Kinds))], key, []int64{3, 10, 40}[rng.IntN(3)], []int64{20, 1000, 7777}[rng.IntN(3)])
 	if rng.IntN(3) == 0 {
 		r.N, r.Windows[1] = 2, limit.Window{Limit: 50, Length: 60_000}
@@ -128,8 +128,8 @@ func jointRequest(rng *rand.Rand, key string) engine.Request {
 	return r
 }
 
-// jointModel answers a multi-key request: either all keys admit it and are charged, or none is charged.
-func jointModel(keys []*holds.Key, clock int64, requests []engine.Request) []limit.Decision {
+// multiKeyModel answers a multi-key request: either all keys admit it and are charged, or none is charged.
+func multiKeyModel(keys []*holds.Key, clock int64, requests []engine.Request) []limit.Decision {
 	out := make([]limit.Decision, len(keys))
 	all := true
 	for i, k := range keys {
