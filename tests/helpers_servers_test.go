@@ -34,10 +34,10 @@ func startNodes(t *testing.T, count int) []*node {
 	return nodes
 }
 
-// layouts is the stored key in which proxies record their lists of backends. The stored keys in which they record
-// their busiest keys begin with busiest.
+// The stored keys in which proxies record their lists of backends begin with layouts, and those in which they record
+// their busiest keys with busiest.
 const (
-	layouts = "rl:{%layouts}"
+	layouts = "rl:{%backends"
 	busiest = "rl:{%hotkeys"
 )
 
@@ -46,7 +46,7 @@ func (n *node) keys(t *testing.T) []string {
 	t.Helper()
 	var keys []string
 	for it := n.Scan(context.Background(), 0, "*", 1000).Iterator(); it.Next(context.Background()); {
-		if it.Val() != layouts && !strings.HasPrefix(it.Val(), busiest) {
+		if !strings.HasPrefix(it.Val(), layouts) && !strings.HasPrefix(it.Val(), busiest) {
 			keys = append(keys, it.Val())
 		}
 	}

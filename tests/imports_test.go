@@ -45,8 +45,9 @@ var allowed = map[string][]string{
 	"engine/backlog":     nil,
 	"engine/denials":     {"engine", "engine/limit"},
 	"engine/resets":      {"engine/backend", "shard"},
-	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe"},
-	"engine/layout":      {"engine", "engine/backend", "shard"},
+	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe", "engine/registry"},
+	"engine/layout":      {"engine", "engine/backend", "engine/registry", "shard"},
+	"engine/registry":    {"engine/backend"},
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
@@ -59,7 +60,7 @@ var allowed = map[string][]string{
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,
 
-	"policy/store":         {"commands/word", "engine", "engine/backend", "policy", "internal/machine"},
+	"policy/store":         {"commands/word", "engine", "engine/backend", "engine/registry", "policy", "internal/machine"},
 	"policy":               {"commands/ratelimit", "commands/reply", "commands/word", "engine", "engine/limit"},
 	"policy/envoy":         {"commands/word", "engine", "engine/limit", "policy"},
 	"shard":                nil,
@@ -105,7 +106,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 
 // alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{
-	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/hotkeys", "engine/layout", "engine/redis", "engine/resets", "policy/store"},
+	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/redis", "engine/registry", "engine/resets", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
 	"github.com/prometheus":     {"web/metrics"},
 	"go.yaml.in/yaml":           {"policy/envoy"},

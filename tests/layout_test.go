@@ -104,7 +104,7 @@ func TestProxiesWithOtherBackendsDoNotAdmitTwice(t *testing.T) {
 	require.Equal(t, 100, askBoth(t, changed, changed, "m", 100))
 	changed.stop(t)
 	for _, n := range nodes[2:] {
-		require.Zero(t, n.Exists(t.Context(), layouts).Val(), "a proxy that stops removes its note")
+		require.Zero(t, n.Exists(t.Context(), layouts+"}").Val(), "a proxy that stops removes its note")
 	}
 }
 

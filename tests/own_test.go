@@ -102,7 +102,7 @@ var attacks = []attack{
 	{"SET rl:{k} x", kept, false},
 	{"DEL a rl:{k}", kept, false},
 	{"UNLINK rl:{%policies}", kept, false},
-	{"EXPIRE rl:{%layouts} 1", kept, false},
+	{"EXPIRE rl:{%backends} 1", kept, false},
 	{"PERSIST rl:{k}", kept, false},
 	{"RENAME rl:{k} {k}", kept, false},
 	{"RENAME {k} rl:{k}", kept, false},

@@ -1,16 +1,12 @@
-// Package hotkeys adds up the busiest keys of all proxies of the same nodes, for
-// RL.HOTKEYS FLEET.
+// Package hotkeys adds up the busiest keys of all proxies of the same nodes, for RL.HOTKEYS FLEET.
 //
-// Every two seconds a proxy stores its busiest keys in a record of its own (record.go), by a
-// script (publish.lua) that also adds the proxy to the node's index. It does so on two nodes,
-// the first two that it can reach of a list of places that all proxies have in the same order
-// (places.go). A proxy that needs the sum reads all these places (read.go). So two proxies
-// that disagree about whether a node is up still find each other. A record expires soon
-// after its proxy has stopped.
+// Every two seconds a proxy stores its busiest keys in a record of its own (record.go, package registry). It does so on
+// two nodes, the first two that it can reach of a list of places that all proxies have in the same order (places.go). A
+// proxy that needs the sum reads all these places (read.go). So two proxies that disagree about whether a node is up
+// still find each other. A record expires soon after its proxy has stopped.
 //
-// An Exchange (this file) does this for one proxy. It costs nodes nothing while there is
-// nothing to store, and never delays a decision: records that cannot be stored or read are
-// left out.
+// An Exchange (this file) does this for one proxy. It costs nodes nothing while there is nothing to store, and never
+// delays a decision: records that cannot be stored or read are left out.
 //
 // Reading order: hotkeys.go (this file), record.go, places.go, read.go.
 package hotkeys
@@ -18,8 +14,8 @@ package hotkeys
 import (
 	"context"
 	"crypto/rand"
-	_ "embed"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"maps"
 	"math"
@@ -28,17 +24,17 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/engine/registry"
 )
 
 const (
 	// publishEvery is the pause between two records that a proxy publishes.
 	publishEvery = 2 * time.Second
-	// publishFor is how long a record counts, so that one may get lost, and how long a proxy
-	// that was killed is still seen.
+	// publishFor is how long a record counts, so that one may get lost, and how long a proxy that was killed is still
+	// seen.
 	publishFor = 5 * time.Second
 	// copies is the number of nodes on which a proxy publishes its keys.
 	copies = 2
@@ -48,17 +44,13 @@ const (
 	within = time.Second
 )
 
-//go:embed publish.lua
-var script string
-
 // Source has the busiest keys of this proxy.
 type Source interface {
 	// HotKeys returns at most n keys, the busiest first.
 	HotKeys(n int) []observe.HotKey
 }
 
-// Exchange publishes the keys of this proxy for others, and adds up those of all. It is safe for
-// concurrent use.
+// Exchange publishes the keys of this proxy for others, and adds up those of all. It is safe for concurrent use.
 type Exchange struct {
 	fleet *backend.Fleet
 	own   Source
@@ -79,12 +71,11 @@ type Exchange struct {
 	warning sync.Mutex
 	warned  map[string]time.Time // when each text was last logged; guarded by warning
 
-	stop context.CancelFunc
-	done sync.WaitGroup
+	loop *registry.Loop
 }
 
-// Open returns an exchange of the keys of own, which must be closed before the fleet and
-// before own. If fleet is nil, there are no nodes, and no other proxies.
+// Open returns an exchange of the keys of own, which must be closed before the fleet and before own. If fleet is nil,
+// there are no nodes, and no other proxies.
 func Open(fleet *backend.Fleet, own Source, log *slog.Logger) *Exchange {
 	return open(fleet, own, log, publishEvery)
 }
@@ -95,33 +86,21 @@ func open(fleet *backend.Fleet, own Source, log *slog.Logger, every time.Duratio
 	x := &Exchange{
 		fleet: fleet, own: own, log: log, self: hex.EncodeToString(digits[:]), now: time.Now, warned: make(map[string]time.Time),
 	}
-	ctx, stop := context.WithCancel(context.Background())
-	x.stop = stop
+	loop, ctx := registry.NewLoop()
+	x.loop = loop
 	if fleet != nil {
-		x.done.Add(1)
-		go x.run(ctx, every) // until Close
+		loop.Go(ctx, func() time.Duration { return every }, func(ctx context.Context) {
+			backend.Guard(log, "publishing the busiest keys", func() { x.round(ctx) })
+		})
 	}
 	return x
 }
 
 // Close removes this proxy's record from the nodes that answer.
 func (x *Exchange) Close() {
-	x.stop()
-	x.done.Wait()
+	x.loop.Close()
 	for _, p := range x.published {
-		_ = x.publish(context.Background(), p, nil) // else it ends by itself
-	}
-}
-
-func (x *Exchange) run(ctx context.Context, every time.Duration) {
-	defer x.done.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(every):
-		}
-		backend.Guard(x.log, "publishing the busiest keys", func() { x.round(ctx) })
+		_ = x.registry(p).Remove(context.Background(), x.self) // else it ends by itself
 	}
 }
 
@@ -148,40 +127,20 @@ func (x *Exchange) round(ctx context.Context) {
 	x.published = published
 }
 
-// publish stores this proxy's record in a place, or removes it if it is empty.
+// publish stores this proxy's record in a place.
 func (x *Exchange) publish(ctx context.Context, p place, text []byte) error {
-	if !reachable(p.node) {
-		return errUnreachable
-	}
-	ctx, cancel := context.WithTimeout(ctx, x.roundTripTimeout())
-	defer cancel()
-	cmd := redis.NewIntCmd(ctx, "eval", script, 2, p.index, p.record(x.self), x.self, text, publishFor.Milliseconds())
-	err := p.node.Client().Process(ctx, cmd)
-	switch {
-	case err != nil:
-		x.trouble("cannot publish the busiest keys", p.node, err)
-		return err
-	case cmd.Val() == 0:
+	_, err := x.registry(p).Put(ctx, x.self, text, publishFor)
+	if errors.Is(err, registry.ErrFull) {
 		x.warn("cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies", "node", p.node.Name())
-		return errFull
+	} else if registry.Refused(x.fleet, err) {
+		x.warn("cannot publish the busiest keys", "node", p.node.Name(), "why", err)
 	}
-	return nil
+	return err
 }
 
-func reachable(n *backend.Node) bool { return n.Client() != nil && !n.Down() }
-
-func (x *Exchange) roundTripTimeout() time.Duration { return min(x.fleet.Timeout(), within) }
-
-// trouble logs that a node refuses a command of this package. A node that does not answer is
-// logged elsewhere.
-func (x *Exchange) trouble(what string, n *backend.Node, err error) {
-	if redis.HasErrorPrefix(err, "MOVED") {
-		x.fleet.CheckTopology()
-		return
-	}
-	if backend.IsReply(err) && !backend.Failed(err) {
-		x.warn(what, "node", n.Name(), "why", err)
-	}
+// registry returns where the records of a place are.
+func (x *Exchange) registry(p place) registry.Registry {
+	return registry.Registry{Node: p.node, Key: p.index, Bytes: maxRecord, Limit: min(x.fleet.Timeout(), within)}
 }
 
 // warn logs a warning, at most once a minute for the same text.
@@ -194,10 +153,9 @@ func (x *Exchange) warn(text string, attrs ...any) {
 	}
 }
 
-// HotKeys returns the sums over the busiest keys of all proxies, the busiest first, and the
-// number of proxies, this one included. It reads nodes at most once a second, so it may be
-// called often; a call that reads waits at most twice the fleet's timeout. Without nodes it
-// returns this proxy's keys.
+// HotKeys returns the sums over the busiest keys of all proxies, the busiest first, and the number of proxies, this one
+// included. It reads nodes at most once a second, so it may be called often; a call that reads waits at most twice the
+// fleet's timeout. Without nodes it returns this proxy's keys.
 func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
 	others := x.readOthers()
 	sums := make(map[string]*observe.HotKey)
@@ -222,8 +180,7 @@ func (x *Exchange) HotKeys() (keys []observe.HotKey, proxies int) {
 	return keys, 1 + len(others)
 }
 
-// add adds the key of another proxy to sum, which keeps the limit and the remaining units of
-// the first proxy.
+// add adds the key of another proxy to sum, which keeps the limit and the remaining units of the first proxy.
 func add(sum *observe.HotKey, k *key) {
 	sum.Rate += k.Rate
 	sum.DeniedRate += k.DeniedRate

@@ -6,9 +6,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// indexKey is the stored key of a node's index. No client's key is stored under this name,
-// as in an escaped key p or two hexadecimal digits follow a %. In a Redis Cluster there is
-// one for each place, with the place's number in it.
+// indexKey is the stored key of a node's index. No client's key is stored under this name, as in an escaped key p or
+// two hexadecimal digits follow a %. In a Redis Cluster there is one for each place, with the place's number in it.
 const indexKey = "rl:{%hotkeys}"
 
 // maxPlaces bounds the number of nodes on which records are looked for.
@@ -20,11 +19,7 @@ type place struct {
 	index string // the stored key of its index
 }
 
-// record returns the stored key of a proxy's record, which is in the slot of the index.
-func (p place) record(proxy string) string { return p.index + proxy }
-
-// places returns the places of a topology, in an order in which all proxies with the same
-// nodes have them.
+// places returns the places of a topology, in an order in which all proxies with the same nodes have them.
 func places(top *backend.Topology) []place {
 	var found []place
 	seen := make(map[int]bool)

@@ -18,8 +18,8 @@ const (
 	maxCount  = 1 << 50  // of every number, so that no sum over all proxies overflows
 )
 
-// version is the version of the format of records. Records of other versions are ignored. A field
-// appended to a key's array does not need a new version, as older proxies ignore it.
+// version is the version of the format of records. Records of other versions are ignored. A field appended to a key's
+// array does not need a new version, as older proxies ignore it.
 const version = 1
 
 // record is what one proxy publishes on a node.
@@ -99,8 +99,8 @@ func encode(keys []observe.HotKey, seq int64) []byte {
 	return b
 }
 
-// pick returns at most maxKeys of the keys, which are sorted by rate: half of them because they are the
-// busiest, and the others because they are denied most often.
+// pick returns at most maxKeys of the keys, which are sorted by rate: half of them because they are the busiest, and
+// the others because they are denied most often.
 func pick(keys []observe.HotKey) []observe.HotKey {
 	if len(keys) <= maxKeys {
 		return keys

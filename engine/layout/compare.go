@@ -6,11 +6,12 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/rlproxy/rlproxy/engine/registry"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
-// Conflict describes a disagreement between proxies: their layouts place some keys on different
-// servers. It is immutable.
+// Conflict describes a disagreement between proxies: their layouts place some keys on different servers. It is
+// immutable.
 type Conflict struct {
 	place  *shard.Placement // the placement of this proxy's layout
 	server []int            // for each node of this proxy's layout, the index of the first node that is the same server
@@ -26,8 +27,8 @@ type other struct {
 	server  []int                // for each node of the layout, the same server as in Conflict.server; -1 if it is unknown
 }
 
-// Contested reports whether two proxies' layouts place the named key on different servers. If
-// the key has several shards, it is contested if any of them is placed on different servers.
+// Contested reports whether two proxies' layouts place the named key on different servers. If the key has several
+// shards, it is contested if any of them is placed on different servers.
 func (c *Conflict) Contested(name []byte, shards int) bool {
 	key, _ := shard.ClientKey(name) // as backend.Topology places it
 	return slices.ContainsFunc(c.others, func(o *other) bool { return c.moves(o, key, shards) })
@@ -48,8 +49,7 @@ func (c *Conflict) moves(o *other, key []byte, shards int) bool {
 	return false
 }
 
-// share returns the percentage of keys that o places on other servers, measured on a sample and
-// rounded up.
+// share returns the percentage of keys that o places on other servers, measured on a sample and rounded up.
 func (c *Conflict) share(o *other) int {
 	const sample = 2000
 	moved := 0
@@ -68,9 +68,8 @@ type finding struct {
 	twice    [][2]int  // pairs of nodes of this proxy's layout that are the same server
 }
 
-// compare compares own, the layout of the proxy self, with what was read from its nodes.
-// readings[i] is about the node own[i]; it is nil if nothing is known. Entries that have expired
-// are ignored.
+// compare compares own, the layout of the proxy self, with what was read from its nodes. readings[i] is about the node
+// own[i]; it is nil if nothing is known. Entries that have expired are ignored.
 func compare(own list, self string, readings []*reading, now time.Time) finding {
 	var found finding
 	c := &Conflict{place: shard.NewPlacement(own), server: make([]int, len(own))}
@@ -107,7 +106,7 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 				groups[text], servers[o] = o, map[int]int{}
 			}
 			for name, till := range proxies {
-				if len(o.proxies) < maxProxies && till.After(o.proxies[name]) {
+				if len(o.proxies) < registry.MaxNames && till.After(o.proxies[name]) {
 					o.proxies[name] = till
 				}
 			}
@@ -150,8 +149,8 @@ func (f *finding) addTwice(a, b int) {
 	}
 }
 
-// locate returns the server of each node of another layout: the one in whose record the node was
-// found, else the one with the same name. found maps indexes in names to indexes in own.
+// locate returns the server of each node of another layout: the one in whose record the node was found, else the one
+// with the same name. found maps indexes in names to indexes in own.
 func (c *Conflict) locate(own, names list, found map[int]int) []int {
 	servers := make([]int, len(names))
 	for j, name := range names {

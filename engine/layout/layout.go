@@ -1,16 +1,15 @@
-// Package layout checks that all proxies have the same list of nodes. A layout is the list of
-// the names by which a proxy places keys. Proxies with different layouts place some keys on
-// different nodes, where each of them admits up to the limit.
+// Package layout checks that all proxies have the same list of nodes. A layout is the list of the names by which a
+// proxy places keys. Proxies with different layouts place some keys on different nodes, where each of them admits up to
+// the limit.
 //
-// Once a second, each proxy stores its layout in a record on each of its nodes (record.lua,
-// record.go), and reads those of other proxies there. A layout expires some seconds after
-// its proxy has stopped. If layouts differ, compare.go determines which keys they place on
-// different servers. Because one server may have several names, it identifies a server not only
-// by its name but also by the record in which a layout was found. A Guard (this file) logs the
-// differences (report.go), and in mode Strict publishes which keys are contested.
+// Once a second, each proxy reads a record on each of its nodes with the layouts of all proxies (record.go, package
+// registry), and sees to it that its own is there. A layout expires some seconds after its proxy has stopped. If
+// layouts differ, compare.go determines which keys they place on different servers. Because one server may have several
+// names, it identifies a server not only by its name but also by the record in which a layout was found. A Guard (this
+// file) logs the differences (report.go), and in mode Strict publishes which keys are contested.
 //
-// Proxies whose layouts have no node in common cannot find each other. In a Redis Cluster
-// the nodes themselves place the keys, and there is nothing to guard.
+// Proxies whose layouts have no node in common cannot find each other. In a Redis Cluster the nodes themselves place
+// the keys, and there is nothing to guard.
 //
 // Reading order: layout.go (this file), record.go, compare.go, report.go.
 package layout
@@ -19,16 +18,19 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/registry"
 )
 
 // Mode says what a Guard does.
@@ -47,15 +49,13 @@ func (m Mode) String() string { return [...]string{"off", "warn", "strict"}[m] }
 const (
 	// usualPause is the time between two rounds of reading the records.
 	usualPause = time.Second
-	// longPause is the time between two rounds if so many proxies have the same nodes that a
-	// record cannot list them all. More frequent rounds would take a noticeable part of a
-	// node's time.
+	// longPause is the time between two rounds if so many proxies have the same nodes that a record cannot list them
+	// all. More frequent rounds would take a noticeable part of a node's time.
 	longPause = 3 * time.Second
-	// maxRound bounds a round, as the fleet's timeout does. A proxy serves only after its first
-	// round.
+	// maxRound bounds a round, as the fleet's timeout does. A proxy serves only after its first round.
 	maxRound = 2 * time.Second
-	// entryTTL is the time to live of a proxy's entry in a record. The entry is renewed when
-	// half of it has passed, so that most rounds write nothing.
+	// entryTTL is the time to live of a proxy's entry in a record. The entry is renewed when half of it has passed, so
+	// that most rounds write nothing.
 	entryTTL = 10 * time.Second
 )
 
@@ -80,38 +80,30 @@ type Guard struct {
 	mu   sync.Mutex
 	seen map[*backend.Node]seen // what is known of each node's record; guarded by mu
 
-	wake chan struct{} // starts the next round at once
-	stop context.CancelFunc
-	done sync.WaitGroup
+	loop *registry.Loop
 }
 
-// Open returns a guard of the fleet's layout, which must be closed before the fleet. Open has
-// read the records of all nodes that answer in time, so that a proxy knows other layouts before
-// it decides anything.
+// Open returns a guard of the fleet's layout, which must be closed before the fleet. Open has read the records of all
+// nodes that answer in time, so that a proxy knows other layouts before it decides anything.
 func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
-	g := &Guard{
-		fleet: fleet, log: log, self: newSelf(), seen: make(map[*backend.Node]seen), wake: make(chan struct{}, 1),
-	}
+	loop, ctx := registry.NewLoop()
+	g := &Guard{fleet: fleet, log: log, self: newSelf(), seen: make(map[*backend.Node]seen), loop: loop}
 	g.mode.Store(int32(mode))
-	fleet.OnRecovered(func(*backend.Node, backend.Health) { g.roundSoon() })
-	ctx, stop := context.WithCancel(context.Background())
-	g.stop = stop
+	fleet.OnRecovered(func(*backend.Node, backend.Health) { loop.Soon() })
 	g.round(ctx)
-	g.done.Add(1)
-	go g.run(ctx) // until Close
+	loop.Go(ctx, g.pause, g.round)
 	return g
 }
 
 // SetMode changes the mode.
 func (g *Guard) SetMode(mode Mode) {
 	g.mode.Store(int32(mode))
-	g.roundSoon()
+	g.loop.Soon()
 }
 
 // Close removes this proxy from the records of nodes that answer, if it may be in them.
 func (g *Guard) Close() {
-	g.stop()
-	g.done.Wait()
+	g.loop.Close()
 	g.mu.Lock()
 	stored := len(g.seen) > 0
 	g.mu.Unlock()
@@ -129,28 +121,7 @@ func newSelf() string {
 	}
 	var digits [4]byte
 	_, _ = rand.Read(digits[:]) // it never fails
-	return host[:min(len(host), 64)] + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
-}
-
-// roundSoon starts the next round at once.
-func (g *Guard) roundSoon() {
-	select {
-	case g.wake <- struct{}{}:
-	default:
-	}
-}
-
-func (g *Guard) run(ctx context.Context) {
-	defer g.done.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-g.wake:
-		case <-time.After(g.pause()):
-		}
-		g.round(ctx)
-	}
+	return strings.ReplaceAll(host[:min(len(host), 64)], " ", "-") + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
 }
 
 // pause returns the time until the next round.
@@ -158,7 +129,7 @@ func (g *Guard) pause() time.Duration {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for _, s := range g.seen {
-		if s.reading != nil && slices.ContainsFunc(s.reading.entries, func(e entry) bool { return e.crowded() }) {
+		if s.reading != nil && s.reading.crowded {
 			return longPause
 		}
 	}
@@ -192,8 +163,8 @@ func (g *Guard) publish(v *view) {
 	g.view.Store(v)
 }
 
-// readAll reads the records of all nodes in parallel, and stores this proxy's layout in them for
-// ttl, or removes it if ttl is 0. What is known of a node that does not answer is kept.
+// readAll reads the records of all nodes in parallel, and stores this proxy's layout in them for ttl, or removes it if
+// ttl is 0. What is known of a node that does not answer is kept.
 func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Duration) {
 	if top.Clustered() {
 		return
@@ -201,27 +172,21 @@ func (g *Guard) readAll(ctx context.Context, top *backend.Topology, ttl time.Dur
 	own, index := newList(top.Names())
 	ctx, cancel := context.WithTimeout(ctx, min(g.fleet.Timeout(), maxRound))
 	defer cancel()
-	var all sync.WaitGroup
-	for i, n := range top.Nodes {
-		if n.Client() == nil || n.Down() {
-			continue
+	registry.Each(g.log, "reading the record of", top.Nodes, func(i int, n *backend.Node) {
+		g.mu.Lock()
+		was := g.seen[n].reading
+		g.mu.Unlock()
+		r, err := ask(ctx, n, own, index[i], g.self, ttl, was)
+		switch {
+		case errors.As(err, new(registry.Unreachable)):
+			return
+		case err != nil:
+			r = was
 		}
-		all.Go(func() { // ends with ctx
-			backend.Guard(g.log, "reading the record of "+n.Name(), func() {
-				r, err := ask(ctx, n, own, index[i], g.self, ttl)
-				g.mu.Lock()
-				defer g.mu.Unlock()
-				was := g.seen[n].reading
-				if err != nil {
-					g.seen[n] = seen{was, err}
-					return
-				}
-				r.earlier = was != nil
-				g.seen[n] = seen{&r, nil}
-			})
-		})
-	}
-	all.Wait()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.seen[n] = seen{r, err}
+	})
 }
 
 // judge compares the records, and stores the result in v.

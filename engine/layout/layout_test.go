@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The list of nodes is changed in twenty proxies, one after the other. A proxy that starts with
-// the new list knows at once which keys are contested, and all proxies agree on them. In the end
-// no key is contested.
+// The list of nodes is changed in twenty proxies, one after the other. A proxy that starts with the new list knows at
+// once which keys are contested, and all proxies agree on them. In the end no key is contested.
 func TestProxiesAgreeWhileTheListOfNodesChanges(t *testing.T) {
 	var urls []string
 	for range 3 {
@@ -60,8 +59,7 @@ func TestProxiesAgreeWhileTheListOfNodesChanges(t *testing.T) {
 	}
 }
 
-// Proxies without a common node do not find each other. Those with common nodes do, even if one
-// of these nodes is away.
+// Proxies without a common node do not find each other. Those with common nodes do, even if one of these nodes is away.
 func TestProxiesFindEachOtherOnAnyNode(t *testing.T) {
 	one, two, away := redistest.Start(t), redistest.Start(t), redistest.Start(t)
 	away.Kill()
@@ -82,8 +80,8 @@ func TestProxiesFindEachOtherOnAnyNode(t *testing.T) {
 	}
 }
 
-// Layouts of masters found through Sentinel are guarded. In a cluster nothing is stored, because
-// the nodes themselves place the keys.
+// Layouts of masters found through Sentinel are guarded. In a cluster nothing is stored, because the nodes themselves
+// place the keys.
 func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	guarded := redistest.StartGuarded(t)

@@ -2,35 +2,30 @@ package layout
 
 import (
 	"context"
-	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/registry"
 )
 
-// recordKey is the stored key of a node's record. No client's key has this stored key: there, a %
-// is followed by p, s or two hexadecimal digits.
-const recordKey = "rl:{%layouts}"
+// recordKey is the stored key of the index of a node's record. No client's key has this stored key: there, a % is
+// followed by p, s or two hexadecimal digits.
+const recordKey = "rl:{%backends}"
 
-//go:embed record.lua
-var script string
-
-// Bounds of what is read from a node's record. The script observes them, but others may be able
-// to write to the node.
+// Bounds of what is read from a node's record.
 const (
-	maxRecord  = 1 << 20     // bytes of a record
-	maxEntries = 16          // entries of a record
-	maxProxies = 32          // proxies of an entry
-	maxNames   = 4096        // nodes of a layout
-	maxWord    = 1024        // bytes of a node's or a proxy's name
-	maxLive    = time.Minute // remaining time to live of a proxy
+	maxRecord = 1 << 20 // bytes of a layout
+	maxNames  = 4096    // nodes of a layout
+	maxWord   = 1024    // bytes of a node's name
 )
 
 // list is a layout: the nodes' names for placement, sorted.
@@ -55,6 +50,9 @@ func (l list) text() string {
 	return string(b)
 }
 
+// hash returns the hash of a layout's text.
+func hash(text string) string { return fmt.Sprintf("%016x", xxhash.Sum64String(text)) }
+
 // entry is one layout in a node's record.
 type entry struct {
 	list    list
@@ -69,78 +67,89 @@ func (e *entry) live(now time.Time) map[string]time.Time {
 	return live
 }
 
-// crowded reports whether more proxies may have the layout than the record lists.
-func (e entry) crowded() bool { return len(e.proxies) >= maxProxies }
-
 // reading is a node's record as a proxy has read it.
 type reading struct {
 	entries []entry
 	earlier bool          // this proxy has read the record before
+	crowded bool          // there may be proxies for which the record has no room
 	latency time.Duration // the time that reading the record took
 	offset  time.Duration // the node's clock minus that of this machine
 }
 
-// ask reads the record of a node, and stores in it for ttl that proxy has the layout own, in
-// which the node has the given index. If ttl is 0, ask removes the proxy.
-func ask(ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration) (reading, error) {
-	sent := time.Now()
-	cmd := redis.NewSliceCmd(ctx, "eval", script, 1, recordKey, own.text(), strconv.Itoa(index), proxy, ttl.Milliseconds())
-	if err := n.Client().Process(ctx, cmd); err != nil {
-		return reading{}, err
+// ask reads the record of a node, and sees to it that it has the layout own of the proxy, in which the node has the
+// given index. If ttl is 0, ask removes the proxy. was is the reading before, or nil.
+//
+// In the record, a layout's text has the name "<proxy> <index> <hash of the text>". So a text is read only if it is
+// new.
+func ask(
+	ctx context.Context, n *backend.Node, own list, index int, proxy string, ttl time.Duration, was *reading,
+) (*reading, error) {
+	r := registry.Registry{Node: n, Key: recordKey, Bytes: maxRecord, Limit: maxRound}
+	text := own.text()
+	name := proxy + " " + strconv.Itoa(index) + " " + hash(text)
+	if ttl == 0 {
+		return was, r.Remove(ctx, name)
 	}
-	return parse(cmd.Val(), sent, time.Now())
+	found, err := r.Keep(ctx, name, []byte(text), ttl)
+	if err != nil && !errors.Is(err, registry.ErrFull) { // else others are listed in place of this one
+		return nil, err
+	}
+	known := map[string]list{hash(text): own}
+	if was != nil {
+		for _, e := range was.entries {
+			known[hash(e.list.text())] = e.list
+		}
+	}
+	unknown := make(map[string]string) // a name for each hash, another one in each round if several have it
+	for name := range found.Names {
+		if _, _, sum := split(name); known[sum] == nil {
+			unknown[sum] = name
+		}
+	}
+	r.Values(ctx, slices.Collect(maps.Values(unknown)), func(name string, text []byte, err error) {
+		if _, _, sum := split(name); err == nil && hash(string(text)) == sum {
+			known[sum] = parse(text)
+		}
+	})
+	return &reading{entries(found.Names, known), was != nil, found.Full(), found.Latency, found.Offset}, nil
 }
 
-var errRecord = errors.New("malformed record of layouts")
+// entries returns the entries of a record with these names whose layouts are known, by their hashes.
+func entries(names map[string]time.Time, known map[string]list) (entries []entry) {
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		proxy, index, sum := split(name)
+		l := known[sum]
+		if index < 0 || index >= len(l) {
+			continue // its layout cannot be read
+		}
+		i := slices.IndexFunc(entries, func(e entry) bool { return e.index == index && slices.Equal(e.list, l) })
+		if i < 0 {
+			i, entries = len(entries), append(entries, entry{l, index, make(map[string]time.Time)})
+		}
+		entries[i].proxies[proxy] = names[name]
+	}
+	return entries
+}
 
-// parse parses the script's reply to a call that was sent and answered at the given times.
-func parse(reply []any, sent, received time.Time) (r reading, err error) {
-	var words [3]string
-	if len(reply) != len(words) {
-		return r, errRecord
+// split returns the parts of a name in a record. An invalid name has the index -1.
+func split(name string) (proxy string, index int, sum string) {
+	words := strings.Split(name, " ")
+	if len(words) != 3 {
+		return "", -1, ""
 	}
-	for i := range words {
-		word, ok := reply[i].(string)
-		if !ok || len(word) > maxRecord {
-			return r, errRecord
-		}
-		words[i] = word
+	index, err := strconv.Atoi(words[1])
+	if err != nil {
+		index = -1
 	}
-	seconds, err := strconv.ParseUint(words[0], 10, 40)
-	micros, err2 := strconv.ParseUint(words[1], 10, 20)
-	if err = errors.Join(err, err2); err != nil {
-		return r, fmt.Errorf("%w: %w", errRecord, err)
+	return words[0], index, words[2]
+}
+
+// parse parses a layout's text. It returns nil for what is none.
+func parse(text []byte) (l list) {
+	if len(text) > maxRecord || json.Unmarshal(text, &l) != nil || !l.valid() {
+		return nil
 	}
-	now := time.UnixMicro(int64(seconds)*1e6 + int64(micros))
-	r.latency = received.Sub(sent)
-	r.offset = now.Sub(sent.Add(r.latency / 2))
-	var stored []struct {
-		List    string             `json:"list"`
-		Index   string             `json:"index"`
-		Proxies map[string]float64 `json:"proxies"`
-	}
-	if err := json.Unmarshal([]byte(words[2]), &stored); err != nil {
-		return r, fmt.Errorf("%w: %w", errRecord, err)
-	}
-	for _, s := range stored[:min(len(stored), maxEntries)] {
-		e := entry{proxies: make(map[string]time.Time)}
-		if json.Unmarshal([]byte(s.List), &e.list) != nil || !e.list.valid() {
-			continue // it is not a layout
-		}
-		if e.index, err = strconv.Atoi(s.Index); err != nil || e.index < 0 || e.index >= len(e.list) {
-			continue
-		}
-		for name, till := range s.Proxies {
-			left := till - float64(now.UnixMilli())
-			if left > 0 && left <= float64(maxLive.Milliseconds()) && len(name) <= maxWord && len(e.proxies) < maxProxies {
-				e.proxies[name] = received.Add(time.Duration(left) * time.Millisecond)
-			}
-		}
-		if len(e.proxies) > 0 {
-			r.entries = append(r.entries, e)
-		}
-	}
-	return r, nil
+	return l
 }
 
 // valid reports whether l can be a proxy's layout.

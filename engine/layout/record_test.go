@@ -3,11 +3,14 @@ package layout
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/registry"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
@@ -26,18 +29,24 @@ func open(t testing.TB, urls ...string) *backend.Fleet {
 type asker struct {
 	t    testing.TB
 	node *backend.Node
+	was  *reading
 }
 
-func (a asker) ask(own list, index int, proxy string, ttl time.Duration) reading {
+func askerOf(t testing.TB, s *redistest.Server) *asker {
+	return &asker{t, open(t, s.URL()).Topology().Nodes[0], nil}
+}
+
+func (a *asker) ask(own list, index int, proxy string, ttl time.Duration) *reading {
 	a.t.Helper()
-	l, err := ask(context.Background(), a.node, own, index, proxy, ttl)
+	r, err := ask(context.Background(), a.node, own, index, proxy, ttl, a.was)
 	require.NoError(a.t, err)
-	return l
+	a.was = r
+	return r
 }
 
 func TestRecordHoldsTheLayoutsOfAllProxies(t *testing.T) {
 	s := redistest.Start(t)
-	a := asker{t, open(t, s.URL()).Topology().Nodes[0]}
+	a := askerOf(t, s)
 	one, two := list{"a/0"}, list{`"a"/0`, "b\n/0"}
 	l := a.ask(one, 0, "p1", entryTTL)
 	require.Len(t, l.entries, 1)
@@ -46,6 +55,9 @@ func TestRecordHoldsTheLayoutsOfAllProxies(t *testing.T) {
 	a.ask(one, 0, "p2", entryTTL)
 	l = a.ask(two, 1, "p3", entryTTL)
 	require.Len(t, l.entries, 2)
+	again := askerOf(t, s).ask(two, 1, "p3", entryTTL).entries
+	require.Equal(t, one, again[0].list, "a proxy that does not know the layout reads it")
+	require.Len(t, again[0].proxies, 2)
 	require.Equal(t, one, l.entries[0].list)
 	require.Contains(t, l.entries[0].proxies, "p1")
 	require.Contains(t, l.entries[0].proxies, "p2")
@@ -54,15 +66,16 @@ func TestRecordHoldsTheLayoutsOfAllProxies(t *testing.T) {
 	require.WithinDuration(t, time.Now().Add(entryTTL), l.entries[1].proxies["p3"], time.Second)
 
 	a.ask(one, 0, "p1", 0)
-	l = a.ask(one, 0, "p2", 0)
+	a.ask(one, 0, "p2", 0)
+	l = a.ask(two, 1, "p3", entryTTL)
 	require.Len(t, l.entries, 1, "the proxies of the first layout have left")
-	require.Empty(t, a.ask(two, 1, "p3", 0).entries)
+	a.ask(two, 1, "p3", 0)
 	require.Zero(t, s.Client.DBSize(t.Context()).Val(), "an empty record is not stored")
 }
 
 func TestEntriesExpire(t *testing.T) {
 	s := redistest.Start(t)
-	a := asker{t, open(t, s.URL()).Topology().Nodes[0]}
+	a := askerOf(t, s)
 	a.ask(list{"a/0"}, 0, "p1", 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return len(a.ask(list{"b/0"}, 0, "p2", time.Second).entries) == 1
@@ -70,45 +83,56 @@ func TestEntriesExpire(t *testing.T) {
 	require.Positive(t, s.Client.PTTL(t.Context(), recordKey).Val())
 }
 
-// Reading a record that has the proxy's entry writes nothing, so that nodes need not persist and
-// replicate anything.
+// Reading a record that has the proxy's entry writes nothing, so that nodes need not persist and replicate anything.
 func TestReadingARecordRarelyWrites(t *testing.T) {
 	s := redistest.Start(t)
-	a := asker{t, open(t, s.URL()).Topology().Nodes[0]}
+	a := askerOf(t, s)
 	for range 20 {
 		a.ask(list{"a/0"}, 0, "p1", entryTTL)
 	}
-	require.Contains(t, s.Do("INFO", "commandstats"), "cmdstat_set:calls=1,")
+	require.Contains(t, s.Do("INFO", "commandstats"), "cmdstat_set:calls=2,", "the layout and the index")
 }
 
-// If there are more proxies than the record has room for, they do not displace each other.
+// If there are more proxies than the record has room for, they do not displace each other. But each layout is there.
 func TestRecordIsBounded(t *testing.T) {
 	s := redistest.Start(t)
-	a := asker{t, open(t, s.URL()).Topology().Nodes[0]}
+	a := askerOf(t, s)
 	for range 2 {
-		for i := range maxProxies + 20 {
+		for i := range registry.MaxNames + 20 {
 			a.ask(list{"a/0"}, 0, fmt.Sprint("p", i), entryTTL)
 		}
 	}
-	require.Len(t, a.ask(list{"a/0"}, 0, "p1", entryTTL).entries[0].proxies, maxProxies)
-	require.Contains(t, s.Do("INFO", "commandstats"), fmt.Sprintf("cmdstat_set:calls=%d,", maxProxies))
-	for i := range 3 * maxEntries {
-		l := a.ask(list{fmt.Sprint(i)}, 0, "p", entryTTL)
-		require.LessOrEqual(t, len(l.entries), maxEntries)
-		require.Equal(t, list{fmt.Sprint(i)}, l.entries[len(l.entries)-1].list, "the newest is there")
+	l := a.ask(list{"a/0"}, 0, "p1", entryTTL)
+	require.True(t, l.crowded)
+	require.Len(t, l.entries[0].proxies, registry.MaxNames)
+	require.Contains(t, s.Do("INFO", "commandstats"), fmt.Sprintf("cmdstat_set:calls=%d,", 2*registry.MaxNames))
+	other := list{"b/0"}
+	for i := range 3 {
+		l = a.ask(other, 0, fmt.Sprint("q", i), entryTTL)
+		require.Len(t, l.entries, 2)
+		mine := slices.IndexFunc(l.entries, func(e entry) bool { return slices.Equal(e.list, other) })
+		require.Equal(t, []string{"q0"}, slices.Collect(maps.Keys(l.entries[mine].proxies)), "one takes the place of another layout's")
+	}
+	for i := range 3 * registry.MaxNames {
+		own := list{fmt.Sprint(i)}
+		l := a.ask(own, 0, "p", entryTTL)
+		require.LessOrEqual(t, len(l.entries), registry.MaxNames)
+		require.True(t, slices.ContainsFunc(l.entries, func(e entry) bool { return slices.Equal(e.list, own) }), "the newest is there")
 	}
 }
 
 // Any other value of the record's key counts as an empty record.
 func TestDamagedRecordsAreReplaced(t *testing.T) {
 	s := redistest.Start(t)
-	a := asker{t, open(t, s.URL()).Topology().Nodes[0]}
+	soon := time.Now().Add(5 * time.Second).UnixMilli()
 	for _, damaged := range []string{
-		"", "nonsense", "[", "{}", "7", "null", `[null]`, `[7]`, `["x"]`, `[{}]`, `[{"list":1,"index":{},"proxies":7}]`,
-		`[{"list":"[\"b\"]","index":"0","proxies":{"p":"x"}}]`, `[{"list":{},"index":"0","proxies":[1,2]}]`,
-		`[{"list":"[\"b\"]","index":"0","proxies":{"p":1e300}}]`, strings.Repeat("[", 100_000), strings.Repeat("9", 2_000_000),
-		`[{"proxies":{"p":-1}},{"proxies":{}}]`,
+		"", "nonsense", "[", "{}", "7", "null", `[null]`, `[7]`, `["x"]`, `[{}]`, `{"p":"x"}`, `{"p 0 x":1e300}`, `{"p":-1}`, `{"p":{}}`,
+		strings.Repeat("[", 100_000), strings.Repeat("9", 2_000_000),
+		fmt.Sprintf(`{"p 0 x":%d}`, time.Now().Add(time.Hour).UnixMilli()), // the clock was ahead by an hour
+		fmt.Sprintf(`{"":%d," ":%d,"p":%d,"p x y":%d,"p -1 y":%d,"p 0 y":%d,"p 9 %s":%d}`, soon, soon, soon, soon, soon, soon, hash(list{"a/0"}.text()), soon),
 	} {
+		a := askerOf(t, s)
+		require.NoError(t, s.Client.FlushAll(t.Context()).Err())
 		require.NoError(t, s.Client.Set(t.Context(), recordKey, damaged, 0).Err())
 		l := a.ask(list{"a/0"}, 0, "p1", entryTTL)
 		require.Len(t, l.entries, 1, "%.100q", damaged)
@@ -116,18 +140,36 @@ func TestDamagedRecordsAreReplaced(t *testing.T) {
 	}
 	require.NoError(t, s.Client.Del(t.Context(), recordKey).Err())
 	require.NoError(t, s.Client.LPush(t.Context(), recordKey, "x").Err())
-	require.Len(t, a.ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
+	require.Len(t, askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
+}
 
-	future := fmt.Sprintf(`[{"list":"[\"b\"]","index":"0","proxies":{"p":%d}}]`, time.Now().Add(time.Hour).UnixMilli())
-	require.NoError(t, s.Client.Set(t.Context(), recordKey, future, 0).Err())
-	require.Len(t, a.ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1, "the clock was ahead by an hour")
+// A layout that is not the one that its name says, or none at all, is ignored.
+func TestDamagedLayoutsAreIgnored(t *testing.T) {
+	s := redistest.Start(t)
+	for _, damaged := range []string{
+		"", "nonsense", "{}", "[]", "null", "7", `[7]`, `["b","a"]`, `["` + strings.Repeat("x", maxWord+1) + `"]`, strings.Repeat("[", 100_000),
+		"[" + strings.Repeat(`"x",`, maxNames) + `"x"]`, `["x` + strings.Repeat("x", maxRecord) + `"]`,
+	} {
+		for _, sum := range []string{hash(damaged), hash(`["a"]`)} {
+			name := "p 0 " + sum
+			askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL)
+			index := fmt.Sprintf(`{"%s":%d}`, name, time.Now().Add(5*time.Second).UnixMilli())
+			require.NoError(t, s.Client.Set(t.Context(), recordKey, index, 0).Err())
+			require.NoError(t, s.Client.Set(t.Context(), recordKey+name, damaged, 0).Err())
+			l := askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL)
+			require.Len(t, l.entries, 1, "%.100q", damaged)
+			require.Len(t, l.entries[0].proxies, 1, "%.100q", damaged)
+		}
+	}
+	require.NoError(t, s.Client.Set(t.Context(), recordKey+"p 0 "+hash("x"), strings.Repeat("x", 10<<20), 0).Err())
+	require.Len(t, askerOf(t, s).ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
 }
 
 // A node without free memory stores the record: it is small, and needed there too.
 func TestFullNodesStoreTheRecord(t *testing.T) {
 	s := redistest.Start(t, "--maxmemory", "1", "--maxmemory-policy", "noeviction")
 	require.ErrorContains(t, s.Client.Set(t.Context(), "k", strings.Repeat("x", 1000), 0).Err(), "OOM")
-	a := asker{t, open(t, s.URL()).Topology().Nodes[0]}
+	a := askerOf(t, s)
 	require.Len(t, a.ask(list{"a/0"}, 0, "p1", entryTTL).entries, 1)
 }
 
@@ -137,22 +179,20 @@ func TestRecordHasAKeyOfItsOwn(t *testing.T) {
 	require.False(t, ok)
 }
 
-func FuzzParse(f *testing.F) {
-	f.Add("1792000000", "5", `[{"list":"[\"a\"]","index":"0","proxies":{"p":1792000001000}}]`)
-	f.Add("-1", "x", `[]`)
-	f.Add("1792000000", "5", `[{"list":"[\"b\",\"a\"]","index":"-1","proxies":{"p":1e999}}]`)
-	f.Fuzz(func(t *testing.T, seconds, micros, text string) {
-		l, err := parse([]any{seconds, micros, text}, now, now.Add(time.Millisecond))
-		if err != nil {
-			return
-		}
-		for _, e := range l.entries {
-			if e.index < 0 || e.index >= len(e.list) || len(e.proxies) > maxProxies {
+func FuzzEntries(f *testing.F) {
+	f.Add("p 0 ", `["a"]`)
+	f.Add("p q -1 ", `["b","a"]`)
+	f.Add("", `[`)
+	f.Fuzz(func(t *testing.T, name, text string) {
+		name += hash(text)
+		known := map[string]list{hash(text): parse([]byte(text))}
+		r := reading{entries: entries(map[string]time.Time{name: now.Add(time.Second), text: now}, known)}
+		for _, e := range r.entries {
+			if e.index < 0 || e.index >= len(e.list) {
 				t.Fatalf("%q: an entry is out of bounds: %+v", text, e)
 			}
 		}
-		own := list{"a", "b"}
-		if c := compare(own, "p", []*reading{&l, &l}, now).conflict; c != nil {
+		if c := compare(list{"a", "b"}, "p", []*reading{&r, &r}, now).conflict; c != nil {
 			c.Contested([]byte("k"), 3)
 		}
 	})

@@ -7,9 +7,9 @@ import (
 	"github.com/rlproxy/rlproxy/policy"
 )
 
-// Change applies change to the stored policies, stores the result and puts it into effect. It
-// returns the new version, or an error reply: that of change, or that the result could not be
-// stored. change returns the set that it is given if nothing is to be changed.
+// Change applies change to the stored policies, stores the result and puts it into effect. It returns the new version,
+// or an error reply: that of change, or that the result could not be stored. change returns the set that it is given if
+// nothing is to be changed.
 //
 // Change waits for the record's node, up to some seconds if it does not answer.
 func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) (version int64, msg string) {
@@ -23,7 +23,7 @@ func (s *Store) Change(change func(*policy.Set) (next *policy.Set, msg string)) 
 	}
 	set, version := s.book.Stored()
 	if version == 0 && len(s.unheard) > 0 {
-		return 0, "UNAVAILABLE " + s.unheard[0].name() + ": the node may have stored policies, but has not answered yet"
+		return 0, "UNAVAILABLE " + s.unheard[0].Name() + ": the node may have stored policies, but has not answered yet"
 	}
 	next, msg := change(set)
 	if msg != "" || next == set {

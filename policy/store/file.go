@@ -45,8 +45,8 @@ func (f *file) head(n int64) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(r, n))
 }
 
-// replace writes a new file and renames it, so that a crash leaves the old one or the new one. If the
-// path is a symbolic link, the file that it leads to is replaced.
+// replace writes a new file and renames it, so that a crash leaves the old one or the new one. If the path is a
+// symbolic link, the file that it leads to is replaced.
 func (f *file) replace(ctx context.Context, was string, whole []byte) (bool, error) {
 	if line, err := f.line(ctx); err != nil || line != was {
 		return false, err
@@ -72,8 +72,8 @@ func (f *file) replace(ctx context.Context, was string, whole []byte) (bool, err
 // unfinished follows a file's name in the names of those that are to replace it. Digits follow.
 const unfinished = ".unfinished-"
 
-// write creates a file beside path, which only this user may read, and returns its path. When write
-// returns, the file is on disk. Another process that uses the same path writes another file.
+// write creates a file beside path, which only this user may read, and returns its path. When write returns, the file
+// is on disk. Another process that uses the same path writes another file.
 func write(path string, content []byte) (next string, err error) {
 	removeUnfinished(path)
 	w, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+unfinished+"*")
@@ -89,8 +89,8 @@ func write(path string, content []byte) (next string, err error) {
 	return w.Name(), err
 }
 
-// removeUnfinished removes the files that crashes in the middle of write have left. One that was written to
-// in the last minute may be in use by another process.
+// removeUnfinished removes the files that crashes in the middle of write have left. One that was written to in the last
+// minute may be in use by another process.
 func removeUnfinished(path string) {
 	entries, _ := os.ReadDir(filepath.Dir(path)) // without them, write fails or nothing is removed
 	for _, e := range entries {
@@ -112,8 +112,7 @@ func syncFolder(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// memory is a place: this process. It keeps only the first line of the record, because the Catalog
-// has the policies.
+// memory is a place: this process. It keeps only the first line of the record, because the Catalog has the policies.
 type memory string
 
 func (m *memory) name() string                         { return "this process" }

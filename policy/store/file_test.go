@@ -135,8 +135,8 @@ func TestFileThatIsAPipeIsAnError(t *testing.T) {
 	require.False(t, done)
 }
 
-// A crash in the middle of a write leaves a file that is not finished. The next write removes it, unless it is
-// so young that another process may be writing it.
+// A crash in the middle of a write leaves a file that is not finished. The next write removes it, unless it is so young
+// that another process may be writing it.
 func TestFilesThatCrashesLeftAreRemoved(t *testing.T) {
 	f := newFile(t, "policies")
 	_, whole := record{1, "a\n"}.encode()

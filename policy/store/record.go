@@ -7,6 +7,7 @@ import (
 	"github.com/cespare/xxhash/v2"
 
 	"github.com/rlproxy/rlproxy/commands/word"
+	"github.com/rlproxy/rlproxy/engine/registry"
 	"github.com/rlproxy/rlproxy/policy"
 )
 
@@ -14,7 +15,7 @@ import (
 const format = 1
 
 const (
-	maxLine   = 64 // bytes of the first line, with its newline
+	maxLine   = registry.MaxLine // bytes of the first line, with its newline
 	maxRecord = maxLine + policy.MaxText
 )
 
@@ -45,8 +46,8 @@ func (d damage) Unwrap() error { return d.error }
 
 func damaged(format string, args ...any) error { return damage{fmt.Errorf(format, args...)} }
 
-// firstLine returns the first line of what is stored, with its newline. If there is no newline within
-// maxLine bytes, it returns these bytes.
+// firstLine returns the first line of what is stored, with its newline. If there is no newline within maxLine bytes, it
+// returns these bytes.
 func firstLine(stored []byte) string {
 	stored = stored[:min(len(stored), maxLine)]
 	if i := bytes.IndexByte(stored, '\n'); i >= 0 {

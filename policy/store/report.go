@@ -5,10 +5,9 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/registry"
 )
 
 // report holds the outcome of the syncs.
@@ -23,8 +22,8 @@ type report struct {
 // cannotUse is the text of the log about a record that is malformed.
 const cannotUse = "cannot use the stored policies; keeping the ones in effect"
 
-// record records the outcome of a sync with the record in home, and logs it. A node that does not
-// answer is logged by package backend. The caller holds mu.
+// record records the outcome of a sync with the record in home, and logs it. A node that does not answer is logged by
+// package backend. The caller holds mu.
 func (s *Store) record(home place, err error) {
 	if err == nil {
 		s.report.synced.Store(s.now().UnixMilli())
@@ -34,7 +33,7 @@ func (s *Store) record(home place, err error) {
 		}
 		return
 	}
-	if !errors.As(err, new(unreachable)) { // else nothing was attempted
+	if !errors.As(err, new(registry.Unreachable)) { // else nothing was attempted
 		s.report.failed.Add(1)
 	}
 	why := err.Error()
@@ -42,9 +41,7 @@ func (s *Store) record(home place, err error) {
 	case errors.As(err, new(damage)):
 		s.report.damaged.Store(&why)
 		s.warn(cannotUse, append(where(home), "why", why)...)
-	case redis.HasErrorPrefix(err, "MOVED"):
-		s.fleet.CheckTopology()
-	case backend.IsReply(err) && !backend.Failed(err):
+	case registry.Refused(s.fleet, err):
 		s.warn("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
 	}
 	if s.book.WhyUnknown() != nil {
@@ -67,7 +64,7 @@ func (s *Store) await(home place, why string) {
 
 // reason describes the error of a place in a few words.
 func reason(err error) string {
-	if errors.As(err, new(damage)) || errors.As(err, new(unreachable)) || errors.Is(err, errChanging) {
+	if errors.As(err, new(damage)) || errors.As(err, new(registry.Unreachable)) || errors.Is(err, errChanging) {
 		return err.Error()
 	}
 	return backend.Reason(err)
@@ -81,11 +78,11 @@ func (s *Store) warn(text string, attrs ...any) {
 	}
 }
 
-// Waiting returns why this process is not ready: the stored policies are unknown although their
-// node is up. If it is ready, Waiting returns "".
+// Waiting returns why this process is not ready: the stored policies are unknown although their node is up. If it is
+// ready, Waiting returns "".
 func (s *Store) Waiting() string {
 	unread := s.book.WhyUnknown()
-	if unread == nil || s.fleet == nil || homeOf(s.fleet.Topology()).Down() {
+	if unread == nil || s.fleet == nil || homeOf(s.fleet.Topology()).Node.Down() {
 		return ""
 	}
 	return unread.Node + ": " + unread.Why

@@ -1,18 +1,16 @@
-// Package store keeps the policies that were set by commands in the same place as the counts: on a
-// node, for all proxies of the same nodes, or in this process and its policy-file.
+// Package store keeps the policies that were set by commands in the same place as the counts: on a node, for all
+// proxies of the same nodes, or in this process and its policy-file.
 //
-// The policies are stored as one record (record.go). It has a place: the node to which its stored
-// key belongs (nodes.go), or a file (file.go). A change replaces the whole record, and only if it is
-// still the one that was read (replace.lua, change.go).
+// The policies are stored as one record (record.go). It has a place: the node to which its stored key belongs
+// (nodes.go), or a file (file.go). A change replaces the whole record, and only if it is still the one that was read
+// (package registry, change.go).
 //
-// With nodes, each proxy checks every 500 ms whether the record's first line is still the one that
-// it has loaded. If the record is newer, the proxy loads it and puts it into effect. If it is
-// missing or older, because the node lost it, the proxy stores the policies in effect again. If
-// the list of nodes has changed since the record was stored, the record may belong to another node
-// now. So a proxy also looks at the other nodes, but less often.
+// With nodes, each proxy checks every 500 ms whether the record's first line is still the one that it has loaded. If
+// the record is newer, the proxy loads it and puts it into effect. If it is missing or older, because the node lost it,
+// the proxy stores the policies in effect again. If the list of nodes has changed since the record was stored, the
+// record may belong to another node now. So a proxy also looks at the other nodes, but less often.
 //
-// A record that is unreadable or malformed is ignored: the policies in effect stay, and the record
-// is not overwritten.
+// A record that is unreadable or malformed is ignored: the policies in effect stay, and the record is not overwritten.
 //
 // Reading order: record.go, store.go (this file), change.go, then nodes.go, file.go and report.go.
 package store
@@ -28,6 +26,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/registry"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/policy"
 )
@@ -47,8 +46,8 @@ type place interface {
 	line(ctx context.Context) (string, error)
 	// load returns what is stored, at most its first maxRecord+1 bytes.
 	load(ctx context.Context) ([]byte, error)
-	// replace stores a record if the first line of what is stored is still was, and reports
-	// whether it did. If the error is a maybeApplied, the record may have been stored.
+	// replace stores a record if the first line of what is stored is still was, and reports whether it did. If the
+	// error is a maybeApplied, the record may have been stored.
 	replace(ctx context.Context, was string, whole []byte) (bool, error)
 	// name returns the node's address, or the file's path.
 	name() string
@@ -70,29 +69,27 @@ type Store struct {
 	mu      sync.Mutex        // held during a sync or a change
 	known   string            // the first line of the record in effect; guarded by mu
 	top     *backend.Topology // the nodes at the latest sync; guarded by mu
-	unheard []node            // nodes of top, other than the record's place, that have not answered yet; guarded by mu
+	unheard []*backend.Node   // nodes of top, other than the record's place, that have not answered yet; guarded by mu
 	syncs   int               // syncs since top was set; guarded by mu
 	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
 	report report
-	stop   context.CancelFunc
-	done   sync.WaitGroup
+	loop   *registry.Loop
 }
 
-// Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed
-// before the fleet. Open syncs once, but does not wait for nodes that do not answer.
+// Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed before the fleet. Open
+// syncs once, but does not wait for nodes that do not answer.
 //
-// If fleet is nil, the store keeps the policies in the file at path, or only in memory if path is
-// empty. Open then returns an error if the file exists and is not a record.
+// If fleet is nil, the store keeps the policies in the file at path, or only in memory if path is empty. Open then
+// returns an error if the file exists and is not a record.
 func Open(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Logger) (*Store, error) {
 	s := newStore(fleet, path, book, log)
-	ctx, stop := context.WithCancel(context.Background())
-	s.stop = stop
+	loop, ctx := registry.NewLoop()
+	s.loop = loop
 	if fleet != nil {
 		s.await(homeOf(fleet.Topology()), "")
 		s.round(ctx)
-		s.done.Add(1)
-		go s.run(ctx) // until Close
+		loop.Go(ctx, func() time.Duration { return syncEvery }, s.round)
 		return s, nil
 	}
 	if err := machine.CheckFolder("policy-file", path); err != nil {
@@ -117,20 +114,7 @@ func newStore(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog
 
 // Close stops syncing. There is nothing left to store.
 func (s *Store) Close() {
-	s.stop()
-	s.done.Wait()
-}
-
-func (s *Store) run(ctx context.Context) {
-	defer s.done.Done()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(syncEvery):
-		}
-		s.round(ctx)
-	}
+	s.loop.Close()
 }
 
 // round syncs with the record on its node, and renews its time to live if that is due.
@@ -150,9 +134,8 @@ func (s *Store) round(ctx context.Context) {
 	})
 }
 
-// sync puts the record into effect if it is newer than the policies in effect, and replaces it with
-// them if it is older or missing. It returns the record's place and its current first line. The
-// caller holds mu.
+// sync puts the record into effect if it is newer than the policies in effect, and replaces it with them if it is older
+// or missing. It returns the record's place and its current first line. The caller holds mu.
 func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 	home = s.own
 	if s.fleet != nil {
@@ -177,9 +160,9 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 	return home, own, nil
 }
 
-// adopt puts the record at p into effect if it is newer than the policies in effect, or if it has the
-// same version but differs and home is true, which means that p is where the record belongs. It
-// returns the first line stored at p and its version, or "" and 0 if nothing is stored.
+// adopt puts the record at p into effect if it is newer than the policies in effect, or if it has the same version but
+// differs and home is true, which means that p is where the record belongs. It returns the first line stored at p and
+// its version, or "" and 0 if nothing is stored.
 func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, version int64, err error) {
 	_, current := s.book.Stored()
 	line, err = p.line(ctx)
@@ -221,46 +204,38 @@ func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, ver
 // errChanging is the error of a sync during which the record was replaced.
 var errChanging = errors.New("the stored policies are being changed")
 
-// readElsewhere looks for a record on the other nodes, where it may have been stored with an
-// earlier list of nodes. It asks each of them at each sync until the node has answered once, and
-// then at every elsewhereEvery-th sync.
+// readElsewhere looks for a record on the other nodes, where it may have been stored with an earlier list of nodes. It
+// asks each of them at each sync until the node has answered once, and then at every elsewhereEvery-th sync.
 func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 	if top.Clustered() {
 		return // the cluster itself places the record
 	}
-	home := homeOf(top)
-	var others []node
-	for _, n := range top.Nodes {
-		if n != home.Node {
-			others = append(others, node{n})
-		}
-	}
+	home := homeOf(top).Node
+	others := slices.DeleteFunc(slices.Clone(top.Nodes), func(n *backend.Node) bool { return n == home })
 	if top != s.top {
-		s.top, s.unheard, s.syncs = top, others, 0
+		s.top, s.unheard, s.syncs = top, slices.Clone(others), 0
 	}
 	asked := s.unheard
 	if s.syncs++; s.syncs%elsewhereEvery == 0 {
 		asked = others
 	}
 	lines, errs := make([]string, len(asked)), make([]error, len(asked))
-	var all sync.WaitGroup
-	for i, n := range asked {
-		all.Go(func() { // ends with the fleet's timeout
-			errs[i] = backend.ErrPanicked
-			backend.Guard(s.log, "looking for stored policies on "+n.name(), func() { lines[i], errs[i] = n.line(ctx) })
-		})
+	for i := range errs {
+		errs[i] = backend.ErrPanicked
 	}
-	all.Wait()
+	registry.Each(s.log, "looking for stored policies on", asked, func(i int, n *backend.Node) {
+		lines[i], errs[i] = nodePlace(n).line(ctx)
+	})
 	for i, n := range asked {
 		if errs[i] == nil && lines[i] != "" {
-			_, _, errs[i] = s.adopt(ctx, n, false)
+			_, _, errs[i] = s.adopt(ctx, nodePlace(n), false)
 		}
 		if errors.As(errs[i], new(damage)) {
-			s.warn("ignoring an invalid policy record on another node", "node", n.name(), "why", errs[i])
+			s.warn("ignoring an invalid policy record on another node", "node", n.Name(), "why", errs[i])
 			errs[i] = nil
 		}
 	}
-	s.unheard = slices.DeleteFunc(s.unheard, func(n node) bool {
+	s.unheard = slices.DeleteFunc(s.unheard, func(n *backend.Node) bool {
 		i := slices.Index(asked, n)
 		return i >= 0 && errs[i] == nil
 	})

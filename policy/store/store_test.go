@@ -336,8 +336,8 @@ func TestFirstPolicyWaitsForNodesThatMayHaveSome(t *testing.T) {
 	require.Equal(t, "8 policy api SLIDE 100 1m;policy login FIXED 5 1m;", stored(t, home))
 }
 
-// Two proxies change the policies as fast as they can. Each change adds a policy, so that a lost
-// change would be noticed.
+// Two proxies change the policies as fast as they can. Each change adds a policy, so that a lost change would be
+// noticed.
 func TestOneOfTwoConcurrentChangesFails(t *testing.T) {
 	const changes = 300
 	s := redistest.Start(t)
@@ -406,7 +406,7 @@ func TestNodeThatIsNotAskedIsNoFailedSync(t *testing.T) {
 	p.sync()
 	require.EqualValues(t, 1, p.report.failed.Load())
 	p.fleet.Check()
-	proxytest.Eventually(t, "the node to be down", func() bool { return homeOf(p.fleet.Topology()).Down() })
+	proxytest.Eventually(t, "the node to be down", func() bool { return homeOf(p.fleet.Topology()).Node.Down() })
 	p.sync()
 	require.EqualValues(t, 1, p.report.failed.Load())
 	require.Contains(t, p.book.WhyUnknown().Why, "policies have not been read yet: ")
