@@ -89,7 +89,7 @@ function lib.answer(rec, q, requests, take)
     local h = home.lent(rec)
     if h then
       local room, recalls
-      granted, room, recalls = home.decide(h, clock, q, uses, requests, nil, 0, {})
+      granted, room, recalls = home.decide(h, clock, q, uses, { requests = requests })
       for i = 1, n do uses[i] = limits[i] - room[i] end
       shards, open = h.shards, #recalls > 0 and granted < requests or q.cost == 0
     end

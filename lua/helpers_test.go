@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
+	"github.com/tinylib/msgp/msgp"
 )
 
 // base is the ms at which these tests begin. It is in the future because nodes expire keys by their own clock.
@@ -46,6 +47,19 @@ func put(b []byte, v uint64, n int) []byte {
 		b = append(b, byte(v>>(8*i)))
 	}
 	return b
+}
+
+type (
+	fields = map[string]any
+	list   = []any
+)
+
+// message packs a message as messages.lua names it.
+func message(t *testing.T, m fields) string {
+	t.Helper()
+	b, err := msgp.AppendIntf(nil, m)
+	require.NoError(t, err)
+	return string(b)
 }
 
 // call runs a function on one key.

@@ -235,7 +235,8 @@ func TestResetForgetsHolds(t *testing.T) {
 	require.Zero(t, h.reset())
 
 	h.reserve(with(slide(4, 10, 60_000), "a", 60_000, false))
-	require.Equal(t, wire.Forgotten, h.must(lua.Forget, [][]byte{nil}), "the end of the reset of a split key")
+	forgotten := string(wire.Pack(&wire.Forgotten{Forgotten: true}))
+	require.Equal(t, forgotten, h.must(lua.Forget, wire.Args(&wire.Forgot{})), "the end of the reset of a split key")
 	require.Equal(t, nothing, h.kept())
 }
 
@@ -523,10 +524,13 @@ func TestHomeRemembersIDs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := shared.on(t)
-			refusal := &wire.Refusal{Refusal: lease.Refusal{Shard: 1, Clock: base, Incarnation: base, Seq: 1}}
-			h.must(lua.Lend, wire.HomeArgs(&slide(1, 10, 1000).Spec, 2, nil, refusal))
+			refused := wire.NewLend(&slide(1, 10, 1000).Spec, 2, nil)
+			refused.Refusal = &lease.Refusal{Shard: 1, Clock: base, Incarnation: base, Seq: 1}
+			h.must(lua.Lend, wire.Args(refused))
 			ask := func(r *engine.Request) (*wire.HomeReply, *wire.Admitted) {
-				reply, known, err := wire.DecodeHomeAdmit(h.must(lua.Lend, wire.HomeAdmitArgs(r, wire.HomeArgs(&r.Spec, 2, nil, nil))), r, nil)
+				asked := wire.NewLend(&r.Spec, 2, nil)
+				asked.ID = string(wire.IDFields(r))
+				reply, known, err := wire.DecodeHomeAdmit(h.must(lua.Lend, wire.Args(asked)), r, nil)
 				require.NoError(t, err)
 				return reply, known
 			}

@@ -1,13 +1,16 @@
--- lease.lua: what the home and the other shards of a split key have in common. shard/lease/lease.go explains the protocol.
+-- lease.lua: what the home and the other shards of a split key have in common. shard/lease/lease.go explains the
+-- protocol.
 --
--- Each has a lease record: a state of the kind HOME or SHARD, always the last state of the key's record. Its area is the first
--- digits of the SHA-1 of a packed table, and the table, packed by cmsgpack. It is padded so that most changes can be written in
--- place. Its fields end with the lease summary: what the fast path must know to admit without reading the table.
+-- Each has a lease record: a state of the kind HOME or SHARD, always the last state of the key's record. Its area is
+-- the first digits of the SHA-1 of a packed table, and the table, packed by cmsgpack. It is padded so that most changes
+-- can be written in place. Its fields end with the lease summary: what the fast path must know to admit without reading
+-- the table.
 --
 --   summary  the spec that it is about, from its flags on, 17 bytes; the units that may be in use here 6; what is added to
 --            the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at a shard)
 --
--- States are named by their names in a record without the limit. pairs has, per window, the state's name 11 and limit 5.
+-- States are named by their names in a record without the limit. pairs has, per window, the state's name 11 and limit
+-- 5.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -23,8 +26,8 @@ local lease = {
 }
 lib.lease = lease
 
--- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area. ending: the
--- last ms at which the lease record matters. A lease record is not charged: last and rate stay 0.
+-- The fields of a lease record. size, slots: the bytes of the digest and the packed table, and of the padded area.
+-- ending: the last ms at which the lease record matters. A lease record is not charged: last and rate stay 0.
 local form = {
   bytes = 12 + layout.SUMMARY_BYTES, slot = 1,
   read = function(st, s, at)
@@ -54,7 +57,8 @@ function lease.each(pairs, back)
   end
 end
 
--- used returns the units in use of a state, the ms until the first of them no longer counts, and the state, if there is one.
+-- used returns the units in use of a state, the ms until the first of them no longer counts, and the state, if there is
+-- one.
 function lease.used(rec, name, strict)
   local kind, parameter, window = unpack(layout.STATE, name)
   local st = record.find(kind, parameter, window)
@@ -74,8 +78,9 @@ end
 -- digest returns what is stored before a packed table, to recognize bytes that have changed.
 local function digest(packed) return sub(redis.sha1hex(packed), 1, DIGEST) end
 
--- open returns the table of the record's lease record, and its state, if there is one. A lease record of another kind than the
--- given one is damage, and so is a table that is not as keep has stored it. No other number in a table is checked.
+-- open returns the table of the record's lease record, and its state, if there is one. A lease record of another kind
+-- than the given one is damage, and so is a table that is not as keep has stored it. No other number in a table is
+-- checked.
 function lease.open(rec, kind)
   local st = rec.lease
   if not st then return nil, st end
@@ -87,16 +92,18 @@ function lease.open(rec, kind)
   return cmsgpack.unpack(packed), st
 end
 
--- summarize packs a lease summary of a table. A summary can be about one window only, and its numbers must not be negative;
--- otherwise it is empty, and only the slow path can answer.
-local function summarize(kind, t, bound, offset, from, till)
-  if #t.pairs ~= NAME or bound < 0 or offset < 0 or till < from then return zeros('\0', layout.SUMMARY_BYTES) end
+-- summarize packs a lease summary of a table: its bound, offset, from and till. A summary can be about one window only,
+-- and its numbers must not be negative; otherwise it is empty, and only the slow path can answer.
+local function summarize(kind, t, says)
+  if #t.pairs ~= NAME or says.bound < 0 or says.offset < 0 or says.till < says.from then
+    return zeros('\0', layout.SUMMARY_BYTES)
+  end
   local flags = (t.strict and 1 or 0) + (kind == SHARD and 2 or 0)
-  return pack('>Bc16I6I6I6I6I2', flags, t.pairs, bound, offset, from, till, t.shards or 0)
+  return pack('>Bc16I6I6I6I6I2', flags, t.pairs, says.bound, says.offset, says.from, says.till, t.shards or 0)
 end
 
--- summary reads the lease summary in s at an index. It returns the bound, the offset and the shards; nil, 0, 0 if the summary
--- is not about the spec q or not valid at the clock.
+-- summary reads the lease summary in s at an index. It returns the bound, the offset and the shards; nil, 0, 0 if the
+-- summary is not about the spec q or not valid at the clock.
 function lease.summary(q, s, at, clock)
   local about, bound, offset, from, till, shards = unpack('>c17I6I6I6I6I2', s, at)
   if about == q.about and clock >= from and clock <= till and bound + offset <= UNITS then return bound, offset, shards end
@@ -106,8 +113,9 @@ end
 -- limit returns the limit of pairs if they are about one window, and otherwise 0.
 function lease.limit(pairs) return #pairs == NAME and unpack('>I5', pairs, STATE + 1) or 0 end
 
--- keep puts a table into the record in memory, which record.save writes. bound to till are for its summary.
-function lease.keep(rec, kind, t, ending, bound, offset, from, till)
+-- keep puts a table into the record in memory, which record.save writes. The record matters until `ending`, and its
+-- summary has what summarize takes.
+function lease.keep(rec, kind, t, ending, says)
   local st, packed = rec.lease, cmsgpack.pack(t)
   local s = digest(packed) .. packed
   local slots = ceil(#s / PAD) * PAD
@@ -116,7 +124,7 @@ function lease.keep(rec, kind, t, ending, bound, offset, from, till)
     record.add(st)
   end
   if st.slots ~= slots then rec.rewrite = true end
-  st.size, st.slots, st.ending, st.summary = #s, slots, ending, summarize(kind, t, bound, offset, from, till)
+  st.size, st.slots, st.ending, st.summary = #s, slots, ending, summarize(kind, t, says)
   st.area = s .. zeros('\0', slots - #s)
   st.patch, st.patch_at = st.area, 0
 end

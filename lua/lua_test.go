@@ -36,12 +36,12 @@ func TestErrorsNameFileAndLine(t *testing.T) {
 	require.Contains(t, Locate(reply), line("spec.lua", "unpack('>I6BBI5', text)"))
 	_, err := call(s, Recall.Name, "k", base, "")
 	require.ErrorContains(t, err, "user_function")
-	require.Contains(t, Locate(err.Error()), line("shard.lua", "unpack('>BI7B', s)"))
+	require.Contains(t, Locate(err.Error()), line("shard.lua", "order.recall"))
 	require.NotContains(t, Locate(err.Error()), "user_function")
 
 	_, err = s.Ask("EVAL", Script.Source, 1, "k", "recall", "", "")
 	require.ErrorContains(t, err, "user_script")
-	require.Contains(t, Locate(err.Error()), line("shard.lua", "unpack('>BI7B', s)"))
+	require.Contains(t, Locate(err.Error()), line("shard.lua", "order.recall"))
 	require.Equal(t, "ERR another error, line 3", Locate("ERR another error, line 3"))
 	require.Equal(t, "user_function:1: before all files", Locate("user_function:1: before all files"))
 }

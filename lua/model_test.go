@@ -229,10 +229,10 @@ func (d *differ) askHome() {
 		require.Equal(d.t, want.Granted, got.Granted)
 		return
 	}
-	reply := d.run(lua.Lend, s, wire.HomeArgs(&r.Spec, s.home.Shards, q, refusal))
+	reply := d.run(lua.Lend, s, wire.Args(wire.NewLend(&r.Spec, s.home.Shards, q)))
 	want := s.home.Decide(rules, s.clock, q, own)
 	s.admit(demand, want.Granted)
-	got, err := wire.DecodeHomeReply(reply, &r.Spec, demand.N, refusal)
+	got, err := wire.DecodeHomeReply(reply, &r.Spec, demand.N, q.Refusal)
 	require.NoError(d.t, err, "%q", reply)
 	require.Equal(d.t, want.Granted, got.Granted)
 	require.Equal(d.t, want.Loan, got.Loan)
@@ -261,9 +261,10 @@ func (d *differ) take() {
 		return
 	}
 	s := d.shards[loan.Shard-1]
-	reply := d.run(lua.Take, s, wire.LoanArgs(loan))
+	var got wire.LoanTaken
+	require.NoError(d.t, wire.Unpack(d.run(lua.Take, s, wire.Args(loan)), &got))
 	took := s.shard.Take(rules, s.clock, loan)
-	require.Equal(d.t, took, reply == "\x01")
+	require.Equal(d.t, took, got.Taken)
 	if took {
 		s.shard.Held, s.shard.Headroom = slices.Clone(loan.Held), slices.Clone(loan.Headroom)
 		d.taken++
@@ -276,16 +277,13 @@ func (d *differ) recall() {
 	}
 	to := recent(d, d.recalls)
 	s := d.shards[to.Shard-1]
-	purpose := wire.Return
-	if d.rng.IntN(20) == 0 {
-		purpose = wire.Forget
-	}
-	reply := d.run(lua.Recall, s, wire.RecallArgs(purpose, &to))
+	order := wire.ShardOrder{Forget: d.rng.IntN(20) == 0, Recall: to}
+	reply := d.run(lua.Recall, s, wire.Args(&order))
 	report, err := wire.DecodeShardReport(reply, &to)
 	require.NoError(d.t, err, "%q", reply)
 	got := report.Report
 	var want lease.Report
-	if purpose == wire.Forget {
+	if order.Forget {
 		want = s.shard.Forget(rules, s.clock, &to)
 		if !want.Stale {
 			s.charges = nil
@@ -303,19 +301,19 @@ func (d *differ) recall() {
 
 // reset completes a reset at the home, after some of the shards have forgotten their units.
 func (d *differ) reset() {
-	var forgot []*wire.ShardReport
+	var forgot wire.Forgot
 	var reports []lease.Report
 	for _, r := range d.home.home.Recalls(rules, d.home.clock) {
 		if d.rng.IntN(3) > 0 {
-			report := lease.Report{Shard: r.Shard, Seq: r.Seq}
-			reports = append(reports, report)
-			forgot = append(forgot, &wire.ShardReport{Report: report})
+			reports = append(reports, lease.Report{Shard: r.Shard, Seq: r.Seq})
+			forgot.Shards = append(forgot.Shards, wire.Forgetful{Shard: r.Shard, Seq: r.Seq})
 		}
 	}
-	reply := d.run(lua.Forget, d.home, wire.ForgetArgs(forgot))
+	var got wire.Forgotten
+	require.NoError(d.t, wire.Unpack(d.run(lua.Forget, d.home, wire.Args(&forgot)), &got))
 	d.home.home.Reset(reports)
 	d.home.charges = nil
-	require.Equal(d.t, len(d.home.home.Lent) == 0, reply == wire.Forgotten)
+	require.Equal(d.t, len(d.home.home.Lent) == 0, got.Forgotten)
 }
 
 func (d *differ) step() {

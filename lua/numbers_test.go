@@ -94,7 +94,7 @@ func TestNumbersAreTheSameInGo(t *testing.T) {
 		require.Equal(t, int(status), number(name), name)
 	}
 	require.Equal(t, linger, number("LINGER"))
-	reset := wire.HomeArgs(&limit.Spec{}, 0, nil, nil)[1] // a spec without windows
+	reset := wire.NewLend(&limit.Spec{}, 0, nil).Spec // a spec without windows
 	require.Equal(t, int(reset[7]), number("RESET"))
 	for _, name := range []string{"RESET", "HOME", "SHARD"} {
 		require.False(t, limit.Kind(number(name)).Known(), name)

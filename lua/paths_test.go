@@ -400,7 +400,7 @@ func TestShardDecidesByTheFastPathWithinItsLease(t *testing.T) {
 					Shard: 1, Seq: clock * 1000, Incarnation: base, Clock: clock,
 					Pairs: wire.Pairs(&r.Spec), Held: []int64{held}, Headroom: []int64{7},
 				}
-				require.Equal(t, "\x01", w.run(lua.Take, storedKey(r, 1), clock, texts(wire.LoanArgs(&loan))...))
+				require.True(t, w.take(clock, r, &loan))
 			}
 			ask := func(clock, n, granted int64, fast bool) {
 				t.Helper()
@@ -487,7 +487,7 @@ func TestHomeDecidesByTheFastPathUntilALoanLapses(t *testing.T) {
 			ask(lapse, 1, 1, true)
 			ask(lapse+1, 1, 1, false)
 			was := w.stored(storedKey(r, 0))
-			nothing := w.run(lua.Decide, storedKey(r, 0), lapse+2, "\x00\x03\x00\x00\x00\x00", texts(wire.HomeArgs(&r.Spec, 0, nil, nil))[1])
+			nothing := w.run(lua.Decide, storedKey(r, 0), lapse+2, "\x00\x03\x00\x00\x00\x00", wire.NewLend(&r.Spec, 0, nil).Spec)
 			require.Equal(t, "\x00\x00\x00\x00", nothing[6+4:6+4+4], "granted, of no requests")
 			require.False(t, w.last.fast)
 			require.Equal(t, was, w.stored(storedKey(r, 0)))

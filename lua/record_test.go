@@ -88,9 +88,11 @@ func TestDamagedRecordsFailWithAnError(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	whole := map[string]string{}
-	lend := func(key, q string, clock int64, part uint64) { // by the home, to a shard that refused
-		refusal := put(put(put(put(put(nil, part, 4), uint64(clock), 6), base, 6), 1, 7), 0, 1)
-		_, err := call(s, Lend.Name, key, clock, string(put(put(nil, 1, 4), 4, 2)), q, string(refusal), "", "")
+	lend := func(key, q string, clock int64, part int) { // by the home, to a shard that refused
+		_, err := call(s, Lend.Name, key, clock, message(t, fields{
+			"spec": q, "requests": 1, "shards": 4, "reports": list{}, "unreachable": list{},
+			"refusal": fields{"shard": part, "clock": clock, "incarnation": base, "seq": 1, "ended": false, "used": list{}},
+		}))
 		require.NoError(t, err)
 	}
 	for name, q := range all {
@@ -130,11 +132,13 @@ func TestDamagedRecordsFailWithAnError(t *testing.T) {
 		case 0:
 			reply, err = call(s, Inspect.Name, "k", clock)
 		case 1:
-			reply, err = call(s, Lend.Name, "k", clock, string(put(put(nil, 3, 4), 4, 2)), q, "", "", "")
+			reply, err = call(s, Lend.Name, "k", clock, message(t, fields{"spec": q, "requests": 3, "shards": 4, "reports": list{}, "unreachable": list{}}))
 		case 2:
-			reply, err = call(s, Recall.Name, "k", clock, "\x00\x00\x00\x00\x00\x00\x00\x01\x01"+q[7:8]+q[8:15])
+			reply, err = call(s, Recall.Name, "k", clock, message(t, fields{"forget": false, "report": false,
+				"recall": fields{"shard": 1, "seq": 1, "end_lease": true, "strict": false, "states": list{q[7:18]}}}))
 		case 3:
-			reply, err = call(s, Take.Name, "k", clock, string(put(put(put(put(nil, 1<<50, 7), base, 6), uint64(clock), 6), 0, 1)))
+			reply, err = call(s, Take.Name, "k", clock, message(t, fields{"shard": 1, "seq": 1 << 50, "incarnation": base, "clock": clock,
+				"strict": false, "pairs": list{}, "held": list{}, "headroom": list{}}))
 		default:
 			reply, err = call(s, Decide.Name, "k", clock, string(binary.BigEndian.AppendUint32([]byte{0, 3}, 5)), q)
 			if err == nil && reply[6] == 1 {

@@ -1,9 +1,13 @@
-package lua
+package lua_test
 
 import (
-	"encoding/binary"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
 )
 
@@ -11,53 +15,56 @@ import (
 // has a log whose ring wraps around, is written anew.
 func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	const key, ms = "k%p1", 500
-	w := window{ms, 10_000}
-	q := spec(1, 2, 1, 1, w)
-	require.Equal(t, byte(3), decide(t, s, key, base, q)[0])
-	loan := put(put(put(put(nil, (base+1)*1000, 7), base, 6), base+1, 6), 0, 1)
-	loan = put(put(put(put(append(loan, 1, 0, 0, 0, 0, 1), w.ms, 5), w.limit, 5), 5000, 6), 5000, 6)
-	reply, err := call(s, Take.Name, key, base+1, string(loan))
-	require.NoError(t, err)
-	require.Equal(t, "\x01", reply)
+	w := startTwins(t)
+	r := request(limit.Slide, limit.Window{Limit: 10_000, Length: 500})
+	require.Zero(t, w.decide(base, r, 1, 1).Granted)
+	loan := lease.Loan{Shard: 1, Seq: (base + 1) * 1000, Incarnation: base, Clock: base + 1,
+		Pairs: wire.Pairs(&r.Spec), Held: []int64{5000}, Headroom: []int64{5000}}
+	require.True(t, w.take(base+1, r, &loan))
 	clock := int64(base + 1)
-	admit := func() {
-		clock += 8
-		require.Equal(t, byte(1), decide(t, s, key, clock, q)[4], "granted")
-	}
 	for range 90 {
-		admit()
+		clock += 8
+		require.EqualValues(t, 1, w.decide(clock, r, 1, 1).Granted)
 	}
-	recall := "\x00" + string(put(nil, (base+1)*1000, 7)) + "\x01" + string(put([]byte{1, 0, 0, 0, 0, 1}, ms, 5))
 	clock += 250 // what was admitted more than 250 ms before the last admission has left the window
-	was := len(text(t, s, key))
-	reply, err = call(s, Recall.Name, key, clock, recall)
-	require.NoError(t, err)
-	require.NotEqual(t, was, len(text(t, s, key)))
-	require.EqualValues(t, 1+250/8, binary.BigEndian.Uint64([]byte("\x00\x00"+reply[26:32])))
+	was := len(w.stored(storedKey(r, 1)).text)
+	report := w.recall(clock, r, &wire.ShardOrder{Recall: lease.Recall{Shard: 1, Seq: loan.Seq, EndLease: true, States: []lease.State{loan.Pairs[0].State}}})
+	require.NotEqual(t, was, len(w.stored(storedKey(r, 1)).text))
+	require.EqualValues(t, 1+250/8, report.Used[0].N)
 }
 
 // A shard takes a loan that the home made after a reset, even if the loan answers a refusal from before it, and its lease
 // record then lives for as long as the home counts the loan. A loan from before the reset is void.
 func TestShardTakesALoanAfterAReset(t *testing.T) {
 	t.Parallel()
-	s := start(t)
-	const key, ms = "k%p1", 60_000
-	q := spec(1, 2, 1, 1, window{ms, 100})
-	require.Equal(t, byte(3), decide(t, s, key, base, q)[0])
-	take := func(seq uint64) string {
-		loan := put(put(put(put(nil, seq, 7), base, 6), base, 6), 0, 1)
-		loan = put(put(put(put(append(loan, 1, 0, 0, 0, 0, 1), ms, 5), 100, 5), 50, 6), 50, 6)
-		reply, err := call(s, Take.Name, key, base+3, string(loan))
-		require.NoError(t, err)
-		return reply
+	w := startTwins(t)
+	const ms, before = 60_000, (base + 1) * 1000
+	r := request(limit.Slide, limit.Window{Limit: 100, Length: ms})
+	require.Zero(t, w.decide(base, r, 1, 1).Granted)
+	take := func(seq int64) bool {
+		return w.take(base+3, r, &lease.Loan{Shard: 1, Seq: seq, Incarnation: base, Clock: base,
+			Pairs: wire.Pairs(&r.Spec), Held: []int64{50}, Headroom: []int64{50}})
 	}
-	const before = (base + 1) * 1000
-	_, err := call(s, Recall.Name, key, base+2, "\x01"+string(put(nil, before, 7))+"\x00")
-	require.NoError(t, err)
-	require.Equal(t, "\x00", take(before))
-	require.Equal(t, "\x01", take(before+1))
-	require.Equal(t, byte(1), decide(t, s, key, base+4, q)[4], "granted")
-	require.GreaterOrEqual(t, s.Client.PExpireTime(t.Context(), key).Val().Milliseconds(), int64(base+1000+ms))
+	w.recall(base+2, r, &wire.ShardOrder{Forget: true, Recall: lease.Recall{Shard: 1, Seq: before}})
+	require.False(t, take(before))
+	require.True(t, take(before+1))
+	require.EqualValues(t, 1, w.decide(base+4, r, 1, 1).Granted)
+	require.GreaterOrEqual(t, w.stored(storedKey(r, 1)).expires.Milliseconds(), int64(base+1000+ms))
+}
+
+// take gives a loan to its shard of the request's key, and reports whether the shard has taken it.
+func (w *twins) take(clock int64, r *engine.Request, loan *lease.Loan) bool {
+	w.t.Helper()
+	var reply wire.LoanTaken
+	require.NoError(w.t, wire.Unpack(w.run(lua.Take, storedKey(r, loan.Shard), clock, texts(wire.Args(loan))...), &reply))
+	return reply.Taken
+}
+
+// recall gives an order to a shard of the request's key, and returns its report.
+func (w *twins) recall(clock int64, r *engine.Request, order *wire.ShardOrder) *wire.ShardReport {
+	w.t.Helper()
+	reply := w.run(lua.Recall, storedKey(r, order.Recall.Shard), clock, texts(wire.Args(order))...)
+	report, err := wire.DecodeShardReport(reply, &order.Recall)
+	require.NoError(w.t, err, "%q", reply)
+	return report
 }

@@ -161,8 +161,9 @@ func (w *twins) decide(clock int64, r *engine.Request, number int, n int64) wire
 // lend asks the home of the request's key, which has `shards` shards, for one request and for a loan to the shard that refused.
 func (w *twins) lend(clock int64, r *engine.Request, number, shards int) {
 	w.t.Helper()
-	refusal := &wire.Refusal{Refusal: lease.Refusal{Shard: number, Clock: clock, Incarnation: conformance.Base, Seq: 1}}
-	w.run(lua.Lend, storedKey(r, 0), clock, texts(wire.HomeArgs(&r.Spec, shards, nil, refusal))...)
+	asked := wire.NewLend(&r.Spec, shards, nil)
+	asked.Refusal = &lease.Refusal{Shard: number, Clock: clock, Incarnation: conformance.Base, Seq: 1}
+	w.run(lua.Lend, storedKey(r, 0), clock, texts(wire.Args(asked))...)
 }
 
 func storedKey(r *engine.Request, number int) string {

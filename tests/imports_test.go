@@ -91,6 +91,7 @@ var allowed = map[string][]string{
 var inTests = map[string][]string{
 	"tests":              {"engine", "engine/memory"}, // of accuracy, which sets their clocks
 	"engine/multikey":    {"engine/memory"},
+	"engine/redis":       {"shard/lease"},
 	"engine/hotkeys":     {"shard"},
 	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},
@@ -108,6 +109,7 @@ var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/
 var alone = map[string][]string{
 	"github.com/redis/go-redis": {"engine/backend", "engine/forward", "engine/redis", "engine/registry", "engine/resets", "policy/store"},
 	"github.com/tidwall/redcon": {"resp"},
+	"github.com/tinylib":        {"engine/wire"},
 	"github.com/prometheus":     {"web/metrics"},
 	"go.yaml.in/yaml":           {"policy/envoy"},
 	"github.com/KimMachineGun":  {"cmd/rlproxy"},

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
 )
 
@@ -163,8 +164,6 @@ func (n *fakeNode) run(args []string) string {
 			}
 			return int(wire.AtNode)
 		})
-	case lua.Inspect.Name:
-		return "\x00"
 	case lua.Admit.Name: // a spec, and an id
 		return "\x00" + string(bytesOf(6, clock)) + admit(clock, own[0])
 	case lua.Settle.Name: // an id and a cost
@@ -187,18 +186,37 @@ func (n *fakeNode) run(args []string) string {
 			text += admit(clock, own[i])
 		}
 		return text
-	case lua.Lend.Name: // requests 4, shards 2; then the spec
-		b := append(bytesOf(6, clock), own[0][:4]...)
-		b = append(b, bytesOf(3, 0, 2, 0)...)
-		for range windowsOf(own[1]) {
-			b = append(b, bytesOf(6, 0, 6, 0, 6, 0, 6, clock, 6, 0, 6, 0)...)
+	case lua.Lend.Name:
+		var asked wire.Lend
+		unpack(own[0], &asked)
+		h := wire.HomeReply{Clock: clock}
+		h.Granted = asked.Requests
+		for range windowsOf(asked.Spec) {
+			h.Tallies = append(h.Tallies, wire.Tally{Last: clock})
 		}
-		return string(append(b, 0, 0, 0, 0))
-	case lua.Recall.Name: // purpose 1, seq 7, flags 1, names of states 8 each
-		b := append([]byte(own[0][1:8]), bytesOf(6, 0, 1, 2, 6, 0, 6, clock)...)
-		return string(b) + strings.Repeat("\x00", (len(own[0])-9)/8*38)
+		return string(wire.Pack(&wire.Lent{Home: &h}))
+	case lua.Recall.Name:
+		var order wire.ShardOrder
+		unpack(own[0], &order)
+		zeros := make([]int64, len(order.Recall.States))
+		p := wire.ShardReport{Clock: clock, First: zeros, Held: zeros, Limit: zeros, Rate: zeros, Last: zeros, Newest: zeros}
+		p.Shard, p.Seq, p.Strict, p.LeaseEnded = order.Recall.Shard, order.Recall.Seq, order.Recall.Strict, true
+		for _, s := range order.Recall.States {
+			p.Used = append(p.Used, lease.Units{State: s})
+		}
+		return string(wire.Pack(&p))
+	case lua.Forget.Name:
+		return string(wire.Pack(&wire.Forgotten{Forgotten: true}))
+	case lua.Inspect.Name, lua.Look.Name:
+		return string(wire.Pack(&wire.KeyStates{}))
 	}
 	return "\x01"
+}
+
+func unpack(text string, message any) {
+	if err := wire.Unpack(text, message); err != nil {
+		panic(err)
+	}
 }
 
 // keysOf returns the number of keys of a call that has so many arguments for each. Without declared keys they are the

@@ -86,9 +86,9 @@ func (g *group) decode(c *Call) (*wire.HomeReply, *Failure) {
 	var reply *wire.HomeReply
 	var err error
 	if r.Hold == nil {
-		reply, err = wire.DecodeHomeReply(c.Reply, &r.Spec, g.flow.Demand().N, g.refusal)
+		reply, err = wire.DecodeHomeReply(c.Reply, &r.Spec, g.flow.Demand().N, g.flow.HomeRequest().Refusal)
 	} else {
-		reply, g.known, err = wire.DecodeHomeAdmit(c.Reply, r, g.refusal)
+		reply, g.known, err = wire.DecodeHomeAdmit(c.Reply, r, g.flow.HomeRequest().Refusal)
 	}
 	if err != nil {
 		return nil, &Failure{Why: err.Error(), MaybeApplied: true}
@@ -100,11 +100,11 @@ func (g *group) decode(c *Call) (*wire.HomeReply, *Failure) {
 // the key should have.
 func (g *group) call(shards int) *Call {
 	r := g.request()
-	args := wire.HomeArgs(&r.Spec, shards, g.flow.HomeRequest(), g.refusal)
+	asked := wire.NewLend(&r.Spec, shards, g.flow.HomeRequest())
 	if r.Hold != nil {
-		args = wire.HomeAdmitArgs(r, args)
+		asked.ID = string(wire.IDFields(r))
 	}
-	return &Call{Function: lua.Lend, Args: args, Sent: g.since(), IDs: r.Hold != nil}
+	return &Call{Function: lua.Lend, Args: wire.Args(asked), Sent: g.since(), IDs: r.Hold != nil}
 }
 
 // answerAgain answers a group whose id is known, and reports whether it is.

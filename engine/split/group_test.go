@@ -51,7 +51,7 @@ func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 	g.reports = map[int]report{1: {reported(1, 4, 60, 0), 100}, 2: {reported(2, 4, 100, 0), 150}}
 	full := &wire.HomeReply{
 		Tallies: []wire.Tally{{Used: 10, Own: 2, First: 500, Lent: 8}},
-		Lent:    []wire.Lent{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
+		Lent:    []wire.Loaned{{Shard: 1, Out: []int64{4}}, {Shard: 2, Out: []int64{4}}},
 	}
 	require.Equal(t, int64(160-155-1), g.room(0, full, 155))
 	full.Tallies[0].Used++
@@ -83,7 +83,7 @@ func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 	g := newGroup(left(nil, ask("k", 10, 4)), nil)
 	home := &wire.HomeReply{
 		Tallies: []wire.Tally{{Used: 5, Own: 2, Last: -3000}},
-		Lent:    []wire.Lent{{Shard: 1, Out: []int64{3}}, {Shard: 2, Out: []int64{0}}},
+		Lent:    []wire.Loaned{{Shard: 1, Out: []int64{3}}, {Shard: 2, Out: []int64{0}}},
 	}
 	date := func() int64 {
 		u := limit.Usage{Empty: 77}

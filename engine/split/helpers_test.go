@@ -89,49 +89,62 @@ func left(refusal *wire.Refusal, requests ...engine.Request) (out []*Request) {
 	return out
 }
 
-// bytesOf encodes integers, big-endian. Its arguments are size, value, size, value ...
-func bytesOf(pairs ...int64) (b []byte) {
-	for i := 0; i < len(pairs); i += 2 {
-		for at := pairs[i] - 1; at >= 0; at-- {
-			b = append(b, byte(pairs[i+1]>>(8*at)))
-		}
-	}
-	return b
-}
-
 // lent is a shard with units on loan, in a home's reply about one window.
 type lent struct {
-	shard, incarnation, units int64
-	states                    []lease.State // states to recall; nil: the shard is not recalled
+	shard              int
+	incarnation, units int64
+	states             []lease.State // states to recall; nil: the shard is not recalled
 }
 
 // homeReply returns a home's reply about one window: the number of requests granted, each with a cost
 // of 1, the number of shards, the home's own use before them, and what it has lent.
-func homeReply(granted, shards, own int64, lends ...lent) string {
-	used, out := own, int64(0)
-	for _, l := range lends {
-		used, out = used+l.units, out+l.units
-	}
-	b := bytesOf(6, clock, 4, granted, 3, 0, 2, shards, 6, used, 6, own+granted, 6, 500, 6, clock, 6, 0, 6, out, 2, int64(len(lends)))
-	recalls, count := []byte(nil), int64(0)
-	for _, l := range lends {
-		b = append(b, bytesOf(4, l.shard, 6, l.incarnation, 6, l.units)...)
-		if l.states == nil {
-			continue
-		}
-		count++
-		recalls = append(recalls, bytesOf(4, l.shard, 7, 9, 1, 0, 1, int64(len(l.states)))...)
-		for _, s := range l.states {
-			recalls = append(recalls, bytesOf(1, int64(s.Kind), 5, max(s.Buckets, 1), 5, s.Window)...)
-		}
-	}
-	return string(b) + string(bytesOf(2, count)) + string(recalls)
+func homeReply(granted int64, shards int, own int64, lends ...lent) string {
+	return string(wire.Pack(&wire.Lent{Home: reply(granted, shards, own, lends...)}))
 }
 
-// shardReport returns a shard's report about one state.
-func shardReport(incarnation, used, first, held int64) string {
-	return string(bytesOf(7, 9, 6, incarnation, 1, 0, 6, 700, 6, clock, 6, used, 6, first, 6, held, 5, 10, 3, 2, 6, clock, 6, 0))
+// wholeReply returns a home's reply about no window.
+func wholeReply(shards int, lends ...lent) string {
+	h := reply(0, shards, 0, lends...)
+	h.Tallies = nil
+	for i := range h.Lent {
+		h.Lent[i].Out = nil
+	}
+	return string(wire.Pack(&wire.Lent{Home: h}))
 }
+
+func reply(granted int64, shards int, own int64, lends ...lent) *wire.HomeReply {
+	h := &wire.HomeReply{Clock: clock, Shards: shards}
+	h.Granted = granted
+	t := wire.Tally{Used: own, Own: own + granted, First: 500, Last: clock}
+	for _, l := range lends {
+		t.Used, t.Lent = t.Used+l.units, t.Lent+l.units
+		h.Lent = append(h.Lent, wire.Loaned{Shard: l.shard, Incarnation: l.incarnation, Out: []int64{l.units}})
+		if l.states != nil {
+			h.Recalls = append(h.Recalls, lease.Recall{Shard: l.shard, Seq: 9, States: l.states})
+		}
+	}
+	h.Tallies = []wire.Tally{t}
+	return h
+}
+
+// shardReport returns a shard's report about slideState, which has 10 as its limit.
+func shardReport(shard int, incarnation, used, first, held int64) string {
+	return string(wire.Pack(&wire.ShardReport{
+		Report: lease.Report{Shard: shard, Seq: 9, Incarnation: incarnation, Used: []lease.Units{{State: slideState, N: used}}},
+		Clock:  clock, LeaseLeft: 700, First: []int64{first}, Held: []int64{held}, Limit: []int64{10}, Rate: []int64{2}, Last: []int64{clock}, Newest: []int64{0},
+	}))
+}
+
+// lendOf returns what a home was asked.
+func lendOf(c *Call) (m wire.Lend) {
+	if err := wire.Unpack(string(c.Args[0]), &m); err != nil || len(c.Args) > 1 {
+		panic(fmt.Sprintf("%q: %v", c.Args, err))
+	}
+	return m
+}
+
+// forgotten returns the reply of a home that has forgotten the key, or has not.
+func forgotten(all bool) string { return string(wire.Pack(&wire.Forgotten{Forgotten: all})) }
 
 // slideState is the state that ask charges.
 var slideState = lease.State{Kind: byte(limit.Slide), Window: 60_000}
@@ -150,7 +163,7 @@ func script(home []string, shards map[int]string) func(c *Call) {
 				c.Failure = &Failure{Shard: c.Shard, Why: "no answer in time", MaybeApplied: true}
 			}
 		case lua.Forget:
-			c.Reply = wire.Forgotten
+			c.Reply = forgotten(true)
 		}
 	}
 }

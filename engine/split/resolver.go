@@ -186,7 +186,7 @@ func (f *resolver) lend(g *group, reply *wire.HomeReply) {
 	f.s.lent(f.key, g.refusal.Shard, reply.Loan != nil)
 	if reply.Loan != nil {
 		f.s.loans.Add(1)
-		f.s.nodes.Post(f.key, &Call{Function: lua.Take, Shard: reply.Loan.Shard, Args: wire.LoanArgs(reply.Loan)})
+		f.s.nodes.Post(f.key, &Call{Function: lua.Take, Shard: reply.Loan.Shard, Args: wire.Args(reply.Loan)})
 	}
 }
 
@@ -208,7 +208,7 @@ func (f *resolver) recall(open []*group) {
 			}
 		}
 	}
-	reports, unreachable := f.s.collect(f.key, since, wire.Return, recalls)
+	reports, unreachable := f.s.collect(f.key, since, wire.ShardOrder{}, recalls)
 	f.s.rounds.Add(1)
 	current := make([]lease.Report, 0, len(reports))
 	for _, r := range reports {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine/denials"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
@@ -66,7 +67,9 @@ func TestHomeDecidesRefusedRequests(t *testing.T) {
 	require.Len(t, asked, 1)
 	require.Same(t, lua.Lend, asked[0].Function)
 	require.Zero(t, asked[0].Shard)
-	require.Equal(t, bytesOf(4, 3, 2, 3), asked[0].Args[0], "number of requests, and of shards wanted")
+	require.EqualValues(t, 3, lendOf(asked[0]).Requests)
+	require.Equal(t, 3, lendOf(asked[0]).Shards, "as wanted")
+	require.Equal(t, &requests[0].Refusal.Refusal, lendOf(asked[0]).Refusal)
 	require.Equal(t, 3, s.Shards(r.Key), "as the home says")
 }
 
@@ -80,7 +83,7 @@ func TestGroupsOfOnePipelineKeepTheirRequests(t *testing.T) {
 			<-hold // the first call waits until all other requests have come
 		default:
 		}
-		c.Reply = homeReply(int64(c.Args[0][3]), 3, 0)
+		c.Reply = homeReply(lendOf(c).Requests, 3, 0)
 	}
 	r, costly := ask("k", 100, 3), ask("k", 100, 3)
 	costly.Cost = 7
@@ -108,7 +111,7 @@ func TestShardsAreRecalled(t *testing.T) {
 	reply := script([]string{
 		homeReply(1, 3, 2, lent{1, 77, 4, []lease.State{slideState}}, lent{2, 88, 4, []lease.State{slideState}}),
 		homeReply(1, 3, 3, lent{1, 77, 2, nil}, lent{2, 88, 4, nil}),
-	}, map[int]string{1: shardReport(77, 2, 300, 2)})
+	}, map[int]string{1: shardReport(1, 77, 2, 300, 2)})
 	n.reply = func(c *Call) { asked = append(asked, c); reply(c) }
 	r := ask("k", 10, 3)
 	requests := left(nil, r, r, r)
@@ -116,10 +119,10 @@ func TestShardsAreRecalled(t *testing.T) {
 	require.Equal(t, []bool{true, true, false}, decided(t, requests))
 	require.Len(t, asked, 4)
 	require.Equal(t, []int{0, 1, 2, 0}, []int{asked[0].Shard, asked[1].Shard, asked[2].Shard, asked[3].Shard})
-	last := asked[3].Args
-	require.Equal(t, bytesOf(4, 2, 2, 3), last[0], "one has been granted")
-	require.Equal(t, bytesOf(4, 1, 7, 9, 6, 77, 1, 0, 1, 1, 1, 1, 5, 1, 5, 60_000, 6, 2), last[3], "the report")
-	require.Equal(t, bytesOf(4, 2), last[4], "the other shard is unreachable")
+	last := lendOf(asked[3])
+	require.EqualValues(t, 2, last.Requests, "one has been granted")
+	require.Equal(t, []lease.Report{{Shard: 1, Seq: 9, Incarnation: 77, Used: []lease.Units{{State: slideState, N: 2}}}}, last.Reports)
+	require.Equal(t, []int{2}, last.Unreachable)
 	require.EqualValues(t, 1, s.rounds.Load())
 }
 
@@ -145,15 +148,17 @@ func TestLateRequestsAreNotSent(t *testing.T) {
 // A loan is passed on to the shard that refused, without waiting for the result.
 func TestLoansArePassedOn(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	loan := string(bytesOf(7, 12, 6, 3, 6, 4))
-	n.reply = script([]string{homeReply(1, 3, 0) + loan}, nil)
 	r := ask("k", 10, 3)
+	home := reply(1, 3, 0)
+	home.Loan = &lease.Loan{Shard: 2, Seq: 12, Clock: clock, Pairs: wire.Pairs(&r.Spec), Held: []int64{3}, Headroom: []int64{4}}
+	n.reply = script([]string{string(wire.Pack(&wire.Lent{Home: home}))}, nil)
 	requests := left(refusal(2, clock), r)
 	resolve(t, s, requests)
 	require.Equal(t, []bool{true}, decided(t, requests))
 	require.Len(t, n.posted, 1)
 	require.Same(t, lua.Take, n.posted[0].Function)
 	require.Equal(t, 2, n.posted[0].Shard)
+	require.Equal(t, wire.Args(home.Loan), n.posted[0].Args)
 }
 
 // A denial of the home is remembered, and equal requests that wait are denied by it.
@@ -199,7 +204,7 @@ func TestMalformedRepliesOfTheHomeAreFailures(t *testing.T) {
 // A home that keeps naming shards to recall does not delay requests forever.
 func TestHomeThatDoesNotDecide(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	n.reply = script([]string{homeReply(0, 3, 2, lent{1, 77, 9, []lease.State{slideState}})}, map[int]string{1: shardReport(77, 9, 5, 9)})
+	n.reply = script([]string{homeReply(0, 3, 2, lent{1, 77, 9, []lease.State{slideState}})}, map[int]string{1: shardReport(1, 77, 9, 5, 9)})
 	r := ask("k", 10, 3)
 	requests := left(nil, r, r)
 	resolve(t, s, requests)
@@ -244,7 +249,8 @@ func TestPanicOfAResolverFailsOnlyItsRound(t *testing.T) {
 func TestResolveDistinguishesRequests(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	n.reply = func(c *Call) {
-		if most := int64(c.Args[1][len(c.Args[1])-1]); most == 10 {
+		spec := lendOf(c).Spec
+		if most := int64(spec[len(spec)-1]); most == 10 {
 			c.Reply = homeReply(1, 3, 9)
 		} else {
 			c.Reply = homeReply(0, 3, most)

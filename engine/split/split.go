@@ -247,13 +247,14 @@ type report struct {
 	sent int64 // when the report was requested, in ms of Config.Now; its times count from then
 }
 
-// collect sends recalls to shards, in parallel. since is when the time to answer them began. It
+// collect sends each recall to its shard as such an order, in parallel. since is when the time to answer them began. It
 // returns the reports, and the shards that did not answer.
-func (s *Splitter) collect(key []byte, since int64, purpose wire.Purpose, recalls []lease.Recall) (reports []report, unreachable []int) {
+func (s *Splitter) collect(key []byte, since int64, order wire.ShardOrder, recalls []lease.Recall) (reports []report, unreachable []int) {
 	sent := s.now()
 	calls := make([]*Call, len(recalls))
 	for i := range recalls {
-		calls[i] = &Call{Function: lua.Recall, Shard: recalls[i].Shard, Args: wire.RecallArgs(purpose, &recalls[i]), Sent: since}
+		order.Recall = recalls[i]
+		calls[i] = &Call{Function: lua.Recall, Shard: recalls[i].Shard, Args: wire.Args(&order), Sent: since}
 	}
 	s.recalls.Add(int64(len(calls)))
 	s.nodes.Call(key, calls)

@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine/conformance"
-	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/stretchr/testify/require"
 )
@@ -15,25 +14,26 @@ import (
 // together with others. They are answered in order.
 func TestRequestsAboutAWholeKeyKeepTheirPlace(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	var forgotten, charged, wrong atomic.Bool
+	var forgets, charged, wrong atomic.Bool
 	n.reply = func(c *Call) {
 		cost, reset := 0, false
 		if c.Function == lua.Lend {
-			cost, reset = int(c.Args[1][5]), c.Args[1][7] == 5
+			spec := lendOf(c).Spec
+			cost, reset = int(spec[5]), spec[7] == 5
 		}
 		switch {
 		case c.Function == lua.Forget:
 			wrong.Store(wrong.Load() || charged.Load())
-			forgotten.Store(true)
-			c.Reply = wire.Forgotten
+			forgets.Store(true)
+			c.Reply = forgotten(true)
 		case reset:
 			for i := 0; i < 10_000 && !charged.Load(); i++ {
 				runtime.Gosched() // gives later requests the opportunity to come first
 			}
-			c.Reply = string(bytesOf(6, clock, 4, 0, 3, 0, 2, 0, 2, 0, 2, 0))
+			c.Reply = wholeReply(0)
 		case cost > 0:
 			charged.Store(true)
-			wrong.Store(wrong.Load() || !forgotten.Load())
+			wrong.Store(wrong.Load() || !forgets.Load())
 			c.Reply = homeReply(1, 3, 0)
 		default:
 			wrong.Store(wrong.Load() || !charged.Load())

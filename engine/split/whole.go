@@ -15,9 +15,9 @@ import (
 // RL.INSPECT and RL.RESET.
 type whole struct {
 	s        *Splitter
-	requests []*Request                  // equal requests
-	key      []byte                      // the key's name
-	lent     map[lease.State][]wire.Lent // results of lentOf
+	requests []*Request                    // equal requests
+	key      []byte                        // the key's name
+	lent     map[lease.State][]wire.Loaned // results of lentOf
 }
 
 // readWhole answers equal requests about a whole key in a goroutine.
@@ -50,7 +50,7 @@ func (w *whole) answer() *Failure {
 // home asks the home for the units that it and each shard have of a spec's windows. If the spec
 // has no windows, the reply names the shards that hold anything.
 func (w *whole) home(s *limit.Spec) (reply *wire.HomeReply, failure *Failure) {
-	c := &Call{Function: lua.Lend, Args: wire.HomeArgs(s, 1, nil, nil), Sent: w.requests[0].Sent}
+	c := &Call{Function: lua.Lend, Args: wire.Args(wire.NewLend(s, 1, nil)), Sent: w.requests[0].Sent}
 	failure = w.s.ask(w.key, c, func(text string) (err error) {
 		reply, err = wire.DecodeHomeReply(text, s, 1, nil)
 		return err
@@ -73,7 +73,7 @@ func (w *whole) peek() *Failure {
 	for i := range reply.Recalls {
 		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict()
 	}
-	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.Report, reply.Recalls)
+	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.ShardOrder{Report: true}, reply.Recalls)
 	g := &group{requests: w.requests, reports: map[int]report{}}
 	for _, p := range reports {
 		g.reports[p.Shard] = p
@@ -109,7 +109,7 @@ func (w *whole) inspect() *Failure {
 	if failure != nil {
 		return failure
 	}
-	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.Report, reply.Recalls)
+	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.ShardOrder{Report: true}, reply.Recalls)
 	res := w.requests[0].Result
 	for _, l := range reply.Lent {
 		i := slices.IndexFunc(reports, func(p report) bool { return p.Shard == l.Shard && p.Incarnation == l.Incarnation })
@@ -161,7 +161,7 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 
 // lentOf returns what the home has lent of a state to all shards. It asks the home once for each
 // state.
-func (w *whole) lentOf(state lease.State) ([]wire.Lent, *Failure) {
+func (w *whole) lentOf(state lease.State) ([]wire.Loaned, *Failure) {
 	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Param: max(state.Buckets, 1)}
 	lent, asked := w.lent[state]
 	if asked || !s.Kind.Known() { // the state of a newer rlproxy has an unknown kind
@@ -173,7 +173,7 @@ func (w *whole) lentOf(state lease.State) ([]wire.Lent, *Failure) {
 		return nil, failure
 	}
 	if w.lent == nil {
-		w.lent = make(map[lease.State][]wire.Lent)
+		w.lent = make(map[lease.State][]wire.Loaned)
 	}
 	w.lent[state] = reply.Lent
 	return reply.Lent, nil
@@ -220,22 +220,22 @@ func (w *whole) reset() *Failure {
 		if failure != nil {
 			return failure
 		}
-		reports, unreachable := w.s.collect(w.key, w.requests[0].Sent, wire.Forget, reply.Recalls)
+		reports, unreachable := w.s.collect(w.key, w.requests[0].Sent, wire.ShardOrder{Forget: true}, reply.Recalls)
 		if len(unreachable) > 0 {
 			return &Failure{Shard: unreachable[0], Why: "a shard of the key did not answer"}
 		}
-		var forgot []*wire.ShardReport
+		var forgot wire.Forgot
 		for _, p := range reports {
 			if !p.Stale || try >= resetTries/2 { // if it is still stale then, home and shard contradict each other
-				forgot = append(forgot, p.ShardReport)
+				forgot.Shards = append(forgot.Shards, wire.Forgetful{Shard: p.Shard, Seq: p.Seq})
 			}
 		}
-		c := &Call{Function: lua.Forget, Args: wire.ForgetArgs(forgot), Sent: w.requests[0].Sent}
-		w.s.nodes.Call(w.key, []*Call{c})
-		if c.Failure != nil {
-			return c.Failure
+		var all wire.Forgotten
+		c := &Call{Function: lua.Forget, Args: wire.Args(&forgot), Sent: w.requests[0].Sent}
+		if failure := w.s.ask(w.key, c, func(reply string) error { return wire.Unpack(reply, &all) }); failure != nil {
+			return failure
 		}
-		if c.Reply == wire.Forgotten {
+		if all.Forgotten {
 			w.requests[0].Result.Reset = true
 			w.forgetDenials()
 			return nil

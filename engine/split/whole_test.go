@@ -25,7 +25,7 @@ func TestPeekAddsUpAllShards(t *testing.T) {
 	s, n := open(t, 4, Config{})
 	states := []lease.State{slideState}
 	home := homeReply(0, 4, 3, lent{1, 77, 10, states}, lent{2, 88, 10, states}, lent{3, 99, 10, states})
-	n.reply = script([]string{home}, map[int]string{1: shardReport(77, 4, 300, 10), 2: shardReport(89, 1, 300, 10)})
+	n.reply = script([]string{home}, map[int]string{1: shardReport(1, 77, 4, 300, 10), 2: shardReport(2, 89, 1, 300, 10)})
 	requests := left(nil, peek(30), peek(30))
 	resolve(t, s, requests)
 	for _, r := range requests {
@@ -46,12 +46,9 @@ func TestInspectShowsShards(t *testing.T) {
 	top := n.Topology()
 	node := func(shard int) string { return top.Nodes[top.Locate([]byte("k"), shard)].Name() }
 	states := []lease.State{slideState}
-	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 2, 4, 1, 6, 77, 4, 2, 6, 88, 2, 2)) // without windows
-	for _, shard := range []int64{1, 2} {
-		whole += string(bytesOf(4, shard, 7, 9, 1, 0, 1, 1, 1, 1, 5, 1, 5, 60_000))
-	}
+	whole := wholeReply(3, lent{1, 77, 0, states}, lent{2, 88, 0, states})
 	n.reply = script([]string{whole, homeReply(0, 3, 5, lent{1, 77, 6, states}, lent{2, 88, 7, states})},
-		map[int]string{1: shardReport(77, 4, 300, 6)})
+		map[int]string{1: shardReport(1, 77, 4, 300, 6)})
 	requests := left(nil, conformance.Inspect("k"))
 	requests[0].Result.States = []engine.Inspection{{Kind: limit.Slide, Window: 60_000, Param: 1, Used: 5, Limit: 20, Rate: 1, Node: node(0)}}
 	resolve(t, s, requests)
@@ -70,16 +67,11 @@ func TestInspectShowsShards(t *testing.T) {
 func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	states := []lease.State{slideState}
-	whole := bytesOf(6, clock, 4, 0, 3, 0, 2, 100, 2, 99)
-	var recalls []byte
 	var lends []lent
-	for shard := range int64(99) {
-		whole = append(whole, bytesOf(4, shard+1, 6, 77)...)
-		recalls = append(recalls, bytesOf(4, shard+1, 7, 9, 1, 0, 1, 1, 1, 1, 5, 1, 5, 60_000)...)
+	for shard := range 99 {
 		lends = append(lends, lent{shard + 1, 77, 2, states})
 	}
-	whole = append(append(whole, bytesOf(2, 99)...), recalls...)
-	reply, asked := script([]string{string(whole), homeReply(0, 100, 5, lends...)}, nil), 0
+	reply, asked := script([]string{wholeReply(100, lends...), homeReply(0, 100, 5, lends...)}, nil), 0
 	n.reply = func(c *Call) {
 		if reply(c); c.Function == lua.Lend {
 			asked++
@@ -97,15 +89,15 @@ func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 func TestResetForgetsEverywhere(t *testing.T) {
 	var known denials.Cache
 	s, n := open(t, 3, Config{Denials: &known})
-	whole := string(bytesOf(6, clock, 4, 0, 3, 0, 2, 3, 2, 1, 4, 1, 6, 77, 2, 1, 4, 1, 7, 9, 1, 0, 1, 0))
-	report := string(bytesOf(7, 9, 6, 77, 1, 0, 6, 700, 6, clock))
+	whole := wholeReply(3, lent{1, 77, 0, []lease.State{}})
+	report := string(wire.Pack(&wire.ShardReport{Report: lease.Report{Shard: 1, Seq: 9, Incarnation: 77}, Clock: clock}))
 	forgets, tries := [][]byte(nil), 0
 	reply := script([]string{whole}, map[int]string{1: report})
 	n.reply = func(c *Call) {
 		if reply(c); c.Function == lua.Forget {
 			forgets = c.Args
 			if tries--; tries > 0 {
-				c.Reply = "\x00"
+				c.Reply = forgotten(false)
 			}
 		}
 	}
@@ -115,7 +107,7 @@ func TestResetForgetsEverywhere(t *testing.T) {
 	resolve(t, s, requests)
 	require.Nil(t, requests[0].Failure)
 	require.True(t, requests[0].Result.Reset)
-	require.Equal(t, [][]byte{bytesOf(4, 1, 7, 9)}, forgets)
+	require.Equal(t, wire.Args(&wire.Forgot{Shards: []wire.Forgetful{{Shard: 1, Seq: 9}}}), forgets)
 	require.Greater(t, known.Resets(), resets, "denials are forgotten")
 
 	tries = resetTries + 1
@@ -145,7 +137,7 @@ func TestMalformedRepliesAboutWholeKeysAreFailures(t *testing.T) {
 		require.Equal(t, "internal error: see the log", requests[0].Failure.Why)
 	}
 	require.Contains(t, n.log.String(), `doing="reading a split key" panic="at the disco"`)
-	n.reply = func(c *Call) { c.Reply = wire.Forgotten }
+	n.reply = func(c *Call) { c.Reply = forgotten(true) }
 	requests := left(nil, conformance.Reset("k"))
 	resolve(t, s, requests)
 	require.NotNil(t, requests[0].Failure)

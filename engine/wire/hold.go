@@ -6,6 +6,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard/lease"
 )
 
 // Kinds of ids, as nodes store them.
@@ -28,7 +29,7 @@ func appendID(b []byte, r *engine.Request) []byte {
 
 // IDFields returns what a request with an id of its own adds to its spec: the kind of the id 1, its
 // digest 16, the ms until the hold lapses 5, and what happens then 1 (0: its units are charged,
-// 1: they are forgotten). The function lend takes it as its last argument.
+// 1: they are forgotten).
 func IDFields(r *engine.Request) []byte {
 	b := appendUint(appendID(nil, r), r.Hold.TTL, 5)
 	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only the units of a log (RL.RESERVE) can be charged when they lapse
@@ -101,22 +102,26 @@ func decodeAdmitted(in *reader, r *engine.Request, again int64) (a Admitted, err
 	return a, nil
 }
 
-// HomeAdmitArgs returns the arguments of the function lend for a request with an id of its own.
-func HomeAdmitArgs(r *engine.Request, args [][]byte) [][]byte { return append(args, IDFields(r)) }
-
 // DecodeHomeAdmit decodes the reply of the function lend to a request with an id of its own. It
 // returns the home's reply, or if the id is known, the first answer to it instead.
-func DecodeHomeAdmit(reply string, r *engine.Request, refusal *Refusal) (*HomeReply, *Admitted, error) {
-	in := reader{s: reply}
-	switch in.uint(1) {
-	case 0:
-		h, err := DecodeHomeReply(in.s, &r.Spec, 1, refusal)
-		return h, nil, err
-	case 1:
-		a, err := decodeAdmitted(&in, r, 1)
-		return nil, &a, err
+func DecodeHomeAdmit(reply string, r *engine.Request, refusal *lease.Refusal) (*HomeReply, *Admitted, error) {
+	var lent Lent
+	if err := Unpack(reply, &lent); err != nil {
+		return nil, nil, err
 	}
-	return nil, nil, errMalformed
+	if (lent.Home == nil) == (lent.Known == "") {
+		return nil, nil, errMalformed
+	}
+	if lent.Home != nil {
+		h, err := lent.Home.check(&r.Spec, 1, refusal)
+		return h, nil, err
+	}
+	in := reader{s: lent.Known}
+	if in.uint(1) != 1 {
+		return nil, nil, errMalformed
+	}
+	a, err := decodeAdmitted(&in, r, 1)
+	return nil, &a, err
 }
 
 // SettleArgs returns the argument of the function settle: the kind of the id 1, its digest 16, cost 6.

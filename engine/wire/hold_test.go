@@ -5,6 +5,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,7 +23,6 @@ func TestHoldArgs(t *testing.T) {
 	require.Equal(t, fields, string(IDFields(&r)))
 	args := AdmitArgs(&r)
 	require.Equal(t, []string{join(bytesOf(6, 3, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 10)), fields}, []string{string(args[0]), string(args[1])})
-	require.Equal(t, args[1], HomeAdmitArgs(&r, make([][]byte, 5))[5])
 	require.Equal(t, join([]byte{2}, id[:], bytesOf(6, 3)), string(SettleArgs(&r)[0]))
 	require.Equal(t, [][]byte{args[0], args[0]}, AllArgs([]engine.Request{r, r}))
 
@@ -63,7 +63,7 @@ func TestDecodeAdmit(t *testing.T) {
 	require.True(t, a.Again)
 	require.Zero(t, a.Lapsed, "the first answer counted them")
 	require.Equal(t, limit.Decision{Allowed: true, Limit: 20, Remaining: 14, ResetAfter: 1001}, a.Decision())
-	h, known, err := DecodeHomeAdmit(again, &r, nil)
+	h, known, err := DecodeHomeAdmit(string(Pack(&Lent{Known: again})), &r, nil)
 	require.NoError(t, err)
 	require.Nil(t, h)
 	require.Equal(t, &a, known)
@@ -101,24 +101,22 @@ func TestDecodeAdmit(t *testing.T) {
 
 func TestDecodeHomeAdmit(t *testing.T) {
 	r := reserve()
-	reply := join([]byte{0}, bytesOf(6, clock, 4, 1, 3, 7, 2, 1<<15+4, 3, 2, 6, 3, 6, 3, 6, 9, 6, clock, 6, 0, 6, 0, 2, 0, 2, 0))
-	h, known, err := DecodeHomeAdmit(reply, &r, nil)
+	home := HomeReply{Clock: clock, Rate: 7, Shards: 4, Held: true, Lapsed: 2, Tallies: []Tally{{Used: 3, Own: 3, First: 9, Last: clock}}}
+	home.Granted = 1
+	h, known, err := DecodeHomeAdmit(string(Pack(&Lent{Home: &home})), &r, nil)
 	require.NoError(t, err)
 	require.Nil(t, known)
-	require.Equal(t, 4, h.Shards)
-	require.True(t, h.Held)
-	require.EqualValues(t, 2, h.Lapsed)
-	require.EqualValues(t, 1, h.Granted)
-	unsplit := join([]byte{0}, bytesOf(6, clock, 4, 1, 3, 7, 2, 1<<15, 3, 2, 6, 3, 6, 3, 6, 9, 6, clock, 6, 0, 6, 0, 2, 0, 2, 0))
-	h, _, err = DecodeHomeAdmit(unsplit, &r, nil)
-	require.NoError(t, err)
-	require.Zero(t, h.Shards)
-	require.True(t, h.Held)
-	two := join([]byte{0}, bytesOf(6, clock, 4, 2)) + reply[11:]
-	for _, bad := range []string{"", "\x02", reply[:20], reply + "\x00", two} {
-		_, _, err = DecodeHomeAdmit(bad, &r, nil)
+	home.Tallies[0].Last = 0
+	require.Equal(t, &home, h)
+	home.Granted = 2
+	_, _, err = DecodeHomeAdmit(string(Pack(&Lent{Home: &home})), &r, nil)
+	require.ErrorIs(t, err, errInconsistent)
+	for _, bad := range []Lent{{}, {Known: "\x00"}, {Known: "\x01"}, {Known: "\x01", Home: &home}} {
+		_, _, err = DecodeHomeAdmit(string(Pack(&bad)), &r, nil)
 		require.Error(t, err)
 	}
+	_, _, err = DecodeHomeAdmit("", &r, nil)
+	require.ErrorIs(t, err, errMalformed)
 }
 
 func TestDecodeSettle(t *testing.T) {
@@ -213,6 +211,7 @@ func FuzzDecodeHold(f *testing.F) {
 	f.Add([]byte(join([]byte{0}, bytesOf(6, clock, 1, 4, 3, 5, 4, 0, 3, 7), usage(8, 30, 40))))
 	f.Add([]byte(join(bytesOf(1, 1, 1, 23, 6, 3, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 10, 6, clock, 1, 0, 4, 1, 3, 7), usage(2, 0, 40))))
 	f.Add(bytesOf(1, 1, 6, 3, 6, 2, 6, 0, 3, 4))
+	f.Add(Pack(&Lent{Home: &HomeReply{Clock: clock, Tallies: []Tally{{Used: 3}}}}))
 	f.Fuzz(func(t *testing.T, reply []byte) {
 		r := reserve()
 		if a, err := DecodeAdmit(string(reply), &r); err == nil {
@@ -229,6 +228,6 @@ func FuzzDecodeHold(f *testing.F) {
 			require.Positive(t, at)
 			require.False(t, all && answers[0].Granted+answers[1].Granted < 2)
 		}
-		_, _, _ = DecodeHomeAdmit(string(reply), &r, &Refusal{})
+		_, _, _ = DecodeHomeAdmit(string(reply), &r, new(lease.Refusal))
 	})
 }

@@ -5,30 +5,41 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// DecodeStates decodes the reply of the function inspect: 1 if the key's shards must be asked
-// as well 1, then for each state kind 1, window 5, parameter 5, used 6, limit 5, rate 3, time to
-// live in ms 6, units held 6, holds 3 and holds that have lapsed 4. It returns the states,
-// sorted, with Node set to node.
+// KeyStates is the reply of the function inspect.
+type KeyStates struct {
+	Split  bool        `msg:"split"` // the key's shards must be asked as well
+	States []Inspected `msg:"states"`
+}
+
+// Inspected is a state, as engine.Inspection has it.
+type Inspected struct {
+	Kind   limit.Kind `msg:"kind,kind"`
+	Window int64      `msg:"window,number"`
+	Param  int64      `msg:"parameter,number"`
+	Used   int64      `msg:"used,number"`
+	Limit  int64      `msg:"limit,number"`
+	Rate   int64      `msg:"rate,count"`
+	TTL    int64      `msg:"ttl,number"`
+	Held   int64      `msg:"held,number"`
+	Holds  int64      `msg:"holds,count"`
+	Lapsed int64      `msg:"lapsed,count"`
+}
+
+// DecodeStates decodes the reply of the function inspect. It returns the states, sorted, with Node set to node.
 func DecodeStates(reply, node string) (states []engine.Inspection, split bool, err error) {
-	r := reader{s: reply}
-	split = r.uint(1) == 1
-	for !r.bad && r.s != "" {
-		s := engine.Inspection{
-			Kind: limit.Kind(r.uint(1)), Window: r.uint(5), Param: r.uint(5), // #nosec G115 -- one byte
-			Used: r.uint(6), Limit: r.uint(5), Rate: r.uint(3), TTL: r.uint(6),
-			Held: r.uint(6), Holds: r.uint(3), Lapsed: r.uint(4), Node: node,
-		}
-		s.Remaining = max(s.Limit-s.Used-s.Held, 0)
-		states = append(states, s)
-	}
-	if err := r.end(); err != nil {
+	var all KeyStates
+	if err := Unpack(reply, &all); err != nil {
 		return nil, false, err
 	}
-	for i := range states {
-		if k := states[i].Kind; !k.Known() && k != limit.Concurrency {
+	for _, s := range all.States {
+		if !s.Kind.Known() && s.Kind != limit.Concurrency {
 			return nil, false, errInconsistent
 		}
+		states = append(states, engine.Inspection{
+			Kind: s.Kind, Window: s.Window, Param: s.Param, Used: s.Used, Limit: s.Limit, Rate: s.Rate, TTL: s.TTL,
+			Held: s.Held, Holds: s.Holds, Lapsed: s.Lapsed, Node: node, Remaining: max(s.Limit-s.Used-s.Held, 0),
+		})
 	}
 	engine.SortInspections(states)
-	return states, split, nil
+	return states, all.Split, nil
 }

@@ -55,34 +55,34 @@ func TestNotHere(t *testing.T) {
 
 func TestDecodeRefusalOfAShard(t *testing.T) {
 	c := call(1, slide("a", 10), slide("a", 10), slide("a", 10))
-	refusal := bytesOf(6, clock-1, 6, 77, 7, 1<<50, 1, 1, 6, 4, 6, 250)
-	reply := join(bytesOf(6, clock, 1, int64(AtShard), 4, 1, 3, 0), usage(9, 0, 0), bytesOf(2, int64(len(refusal))), refusal)
-	answers, _, err := c.Decode(reply)
-	require.NoError(t, err)
-	f := answers[0].Refusal
-	require.EqualValues(t, clock-1, f.Clock)
-	require.EqualValues(t, 77, f.Incarnation)
-	require.EqualValues(t, 1<<50, f.Seq)
-	require.True(t, f.LeaseEnded)
-	require.EqualValues(t, 4, f.Used[0].N)
-	require.Equal(t, []int64{250}, f.First)
-
-	at := func(granted int64, refusal []byte) (*Refusal, error) {
-		answers, _, err := c.Decode(join(bytesOf(6, clock, 1, int64(AtShard), 4, granted, 3, 0), usage(9, 0, 0), bytesOf(2, int64(len(refusal))), refusal))
+	at := func(granted int64, refusal string) (*Refusal, error) {
+		answers, _, err := c.Decode(join(bytesOf(6, clock, 1, int64(AtShard), 4, granted, 3, 0), usage(9, 0, 0), bytesOf(2, int64(len(refusal))), []byte(refusal)))
 		if err != nil {
 			return nil, err
 		}
 		return answers[0].Refusal, nil
 	}
-	f, err = at(0, bytesOf(6, clock, 6, 77, 7, 9, 1, 0))
+	want := Refusal{lease.Refusal{Clock: clock - 1, Incarnation: 77, Seq: 1 << 50, LeaseEnded: true}, []int64{250}}
+	want.Used = []lease.Units{{State: lease.State{Kind: 1, Window: 1000}, N: 4}}
+	refusal := string(Pack(&want))
+	f, err := at(1, refusal)
 	require.NoError(t, err)
-	require.Equal(t, &Refusal{Refusal: lease.Refusal{Clock: clock, Incarnation: 77, Seq: 9}}, f, "the lease has not ended")
-	f, err = at(3, nil)
+	require.Equal(t, &want, f)
+	live := Refusal{Refusal: lease.Refusal{Clock: clock, Incarnation: 77, Seq: 9}}
+	f, err = at(0, string(Pack(&live)))
+	require.NoError(t, err)
+	require.Equal(t, &live, f, "the lease has not ended")
+	f, err = at(3, "")
 	require.NoError(t, err)
 	require.Nil(t, f, "all were granted")
-	for _, bad := range [][]byte{nil, refusal[:10], refusal[:len(refusal)-1], append(refusal, 0)} {
+	for _, bad := range []string{"", refusal[:10], refusal[:len(refusal)-1], refusal + "\x00"} {
 		_, err = at(0, bad)
 		require.ErrorIs(t, err, errMalformed)
+	}
+	live.Used, live.First = want.Used, want.First
+	for _, bad := range []*Refusal{&live, {Refusal: want.Refusal}, {lease.Refusal{LeaseEnded: true}, []int64{250}}} {
+		_, err = at(0, string(Pack(bad)))
+		require.ErrorIs(t, err, errInconsistent, "%v", bad)
 	}
 }
 
@@ -187,6 +187,8 @@ func FuzzDecode(f *testing.F) {
 	f.Add(uint64(2), bytesOf(6, clock, 1, 0, 4, 1, 3, 0, 6, 3, 6, 0, 6, clock, 6, 0))
 	f.Add(uint64(3), bytesOf(6, clock, 1, 2, 2, 4, 1, 1, 4, 0, 3, 9, 6, 5, 6, 0, 6, clock, 6, 0))
 	f.Add(uint64(4), bytesOf(6, clock, 1, 3, 4, 0, 3, 0, 6, 5, 6, 0, 6, clock, 6, 0, 2, 20, 6, clock, 6, 7, 7, 9, 1, 0))
+	refusal := Pack(&Refusal{Refusal: lease.Refusal{Clock: clock}})
+	f.Add(uint64(4), append(bytesOf(6, clock, 1, 3, 4, 0, 3, 0, 6, 5, 6, 0, 6, clock, 6, 0, 2, int64(len(refusal))), refusal...))
 	f.Fuzz(func(t *testing.T, seed uint64, reply []byte) {
 		c := fuzzCall(seed)
 		answers, at, err := c.Decode(string(reply))

@@ -34,6 +34,8 @@
 // executable specification of that side, in Go. docs/adr/0003-lend-and-recall.md lists the
 // rules and says why no limit is ever exceeded.
 //
+// The tags of fields are their names and types on the wire, see package wire.
+//
 // Reading order: lease.go, messages.go, flow.go, then model.
 package lease
 
@@ -58,14 +60,14 @@ func (s State) Life() int64 {
 
 // Pair is a state and a limit on it.
 type Pair struct {
-	State
-	Limit int64
+	State `msg:"state"`
+	Limit int64 `msg:"limit,units"`
 }
 
 // Units is a number of units of one state.
 type Units struct {
-	State
-	N int64
+	State `msg:"state"`
+	N     int64 `msg:"units,units"`
 }
 
 // Demand is N equal requests, combined into one entry. Of these, the first few for which there

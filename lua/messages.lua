@@ -1,0 +1,175 @@
+-- messages.lua: the table of the messages between rlproxy and the functions of the library. engine/wire has the other
+-- half, and a test compares the two.
+--
+-- KEYS are stored keys, and ARGV[1] is the clock in ms; empty: the node's own. The rest of ARGV, and the reply:
+--
+--   rl_decide    packed, see decide.lua
+--   rl_all       packed, see all.lua
+--   rl_each      packed, see each.lua
+--   rl_admit     packed, see admit.lua
+--   rl_settle    SETTLE -> SETTLED
+--   rl_inspect   nothing -> states
+--   rl_lend      lend -> lent
+--   rl_take      loan -> taken
+--   rl_recall    order -> reported
+--   rl_forget    forgot -> forgotten
+--
+-- A packed message is integers one after the other, in the formats at the end of this file. The others are maps with
+-- names, packed by cmsgpack. Their fields have these types:
+--
+--   flag    a boolean                       count   an integer up to 2^32
+--   text    a string of bytes               number  up to 2^53
+--   state   the name of a state             clock   a time in ms, up to 2^43
+--   kind    of a state                      ms      a period, up to 2^37
+--   shard   the number of a shard, from 1   units   up to 2^46
+--
+-- A type is also the name of another map. With * it is a list, and with ? the field may be absent.
+--
+-- lend: asks a home to decide, and to lend to the shard that refused
+--   spec         text       see spec.lua. Without cost, or without windows, nothing is decided but only read
+--   requests     count      how many equal requests there are
+--   shards       count      how many shards the caller wants
+--   id           text?      of the only request, as ID and HOLD
+--   refusal      refusal?   of the shard that was asked first
+--   reports      report*    of the shards that were recalled
+--   unreachable  shard*     the shards that did not answer a recall
+--
+-- lent: a home's reply, which is one of the two
+--   known        text?      the id is known: the reply of rl_admit
+--   home         home?      otherwise
+--
+-- home: a home's decision and what it knows
+--   clock        clock
+--   rate         count      calls per second that charge, at the home
+--   shards       count      in the layout; 0: nothing is lent
+--   held         flag       whether the key has held units
+--   lapsed       count      holds that had lapsed and that this call removed
+--   decision     decision
+--   tallies      tally*     by window of the spec
+--   lent         loaned*    to which shards
+--
+-- decision: what becomes of the requests
+--   granted      count      requests, from the first on. The others are denied if there are no recalls
+--   recalls      recall*    those that are needed before the others are decided
+--   loan         loan?      to the shard that refused
+--
+-- tally: the use of a window
+--   used         units      by all shards, as the home sees it, before the requests
+--   own          units      by the home, with what was just granted
+--   first        ms         until the first of those no longer counts; 0 if all requests were granted
+--   last         clock      the ms of the home's newest admission
+--   newest       units      in the sub-window of that
+--   lent         units      by all other shards
+--
+-- loaned: what a shard has on loan
+--   shard        shard
+--   incarnation  clock
+--   out          units*     that the shard may have in use, by window of the spec
+--
+-- loan: is given to a shard
+--   shard        shard
+--   seq          number
+--   clock        clock      of the refusal that it answers
+--   incarnation  clock      of the refusal that it answers
+--   pairs        pair*      the limits that it is for
+--   strict       flag       the limits that it is for
+--   held         units*     that the shard may have in use, by pair
+--   headroom     units*     that the home has left, by pair
+--
+-- pair: a limit of a state
+--   state        state
+--   limit        units
+--
+-- taken: a shard's reply to a loan
+--   taken        flag       false: the loan was outdated
+--
+-- refused: the end of a shard's entry in the reply of rl_decide if it did not admit all requests
+--   refusal      refusal
+--   first        ms*        by window, until the first of its units no longer counts; empty unless its lease has ended
+--
+-- refusal: what a home must know of that
+--   shard        shard?     a shard does not know its number
+--   clock        clock
+--   incarnation  clock
+--   seq          number     of the newest loan or recall that it knows
+--   ended        flag       it has no live lease
+--   used         use*       by window; empty unless its lease has ended
+--
+-- use: units in use of a state
+--   state        state
+--   units        units
+--
+-- order: tells a shard to give back what it has not used and to report, or one of the other two
+--   forget       flag       forget everything, for a reset
+--   report       flag       only report
+--   recall       recall
+--
+-- recall: is named by a home, and sent to the shard
+--   shard        shard
+--   seq          number
+--   end_lease    flag       it serves other limits than those of the requests
+--   strict       flag       units are counted in full
+--   states       state*     to report on
+--
+-- reported: a shard's reply to an order. Its lists are by state, as in the report
+--   report       report
+--   clock        clock
+--   lease_left   ms         until its lease ends
+--   first        ms*        until the first of the units in use no longer counts
+--   held         units*     that the shard may have in use
+--   limit        units*     as last charged
+--   rate         count*     calls per second that charge
+--   last         clock*     the ms of the newest admission
+--   newest       units*     in the sub-window of that
+--
+-- report: what a home must know of that
+--   shard        shard      those of the recall
+--   seq          number     those of the recall
+--   strict       flag       those of the recall
+--   incarnation  clock      0 without a lease record
+--   stale        flag       the shard knows a newer loan, and has given nothing back
+--   ended        flag       it has no live lease
+--   used         use*       by state
+--
+-- forgot: ends a reset at the home
+--   shards       forgetful*
+--
+-- forgetful: a shard that forgot
+--   shard        shard      of the recall with which it forgot
+--   seq          number     of the recall with which it forgot
+--
+-- forgotten: a home's reply to that
+--   forgotten    flag       false: shards remain that did not forget, or were lent to since
+--
+-- states: the states of a key, for RL.INSPECT
+--   split        flag       whether the key's other shards have to be asked as well
+--   states       inspected*
+--
+-- inspected: a state
+--   kind         kind
+--   window       number     in ms; for a rate, in which its limit drains; for leases of RL.ACQUIRE, 0
+--   parameter    number     for a rate, 0
+--   used         number
+--   limit        number
+--   rate         count
+--   ttl          number     of the key, in ms
+--   held         number
+--   holds        count
+--   lapsed       count      holds, since the window last held nothing
+
+local lib = ...
+
+lib.messages = {
+  -- The id of a request: its kind 1 byte, and its digest: the bucket of the hash 2, and the rest 14; see ids.lua. HOLD
+  -- follows it: for how many ms units are held at most 5; 1 if units that lapse are forgotten, 0 if they are charged 1.
+  ID = '>Bc2c14', HOLD = '>I5B', HOLD_AT = 18,
+
+  -- The id, as ID, and the final cost 6. The reply: 0 if there was nothing to settle, 1 if this call settled it, 2 if
+  -- an earlier call with the same cost did 1; units charged 6, given back 6, and charged beyond those held 6; the
+  -- number of lapsed holds that this call removed 3.
+  SETTLE = '>Bc2c14I6', SETTLED = '>BI6I6I6I3',
+
+  -- The digest of the id of a lease, as in ID, and for how many ms the lease lasts from now on 5. The reply: 1 if the
+  -- lease was renewed, 0 if it had ended 1; the number of lapsed holds that this call removed 3.
+  RENEW = '>c2c14I5', RENEWED = '>BI3',
+}
