@@ -16,24 +16,24 @@ func aclRows() []row {
 		Summary: "A container for commands about users, which are defined in the configuration",
 	},
 		subs: []row{{Command: table.Command{
-			Name: "acl|cat", Arity: -2, Flags: table.QuietFlags, Group: "server", Since: "6.0.0",
+			Name: "acl|cat", Arity: -2, Flags: table.QuietFlags, Since: "6.0.0",
 			Complexity: "O(1) since the categories and commands are a fixed set.",
 			Summary:    "Lists the ACL categories or the commands inside a category",
 			Args:       []table.Arg{{Name: "categoryname", Type: "string", Optional: true}},
 			Replies:    "Array of categories, or of the category's commands.",
 		},
 			run: runACLCat,
-		}, {Command: table.HelpCommand("acl", "server", "6.0.0"),
+		}, {Command: table.HelpCommand("acl", "6.0.0"),
 			run: runHelp,
 		}, {Command: table.Command{
-			Name: "acl|list", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "6.0.0",
+			Name: "acl|list", Arity: 2, Flags: table.AdminFlags, Since: "6.0.0",
 			Complexity: "O(N). Where N is the number of configured users.",
 			Summary:    "Lists users and their rules. Passwords are shown as #hidden",
 			Replies:    "Array of lines, as in a configuration.",
 		},
 			run: runACLList,
 		}, {Command: table.Command{
-			Name: "acl|users", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "6.0.0",
+			Name: "acl|users", Arity: 2, Flags: table.AdminFlags, Since: "6.0.0",
 			Complexity: "O(N). Where N is the number of configured users.",
 			Summary:    "Lists the names of users",
 			Replies:    "Array of names.",
@@ -42,7 +42,7 @@ func aclRows() []row {
 				c.Texts(c.acl.Names())
 			},
 		}, {Command: table.Command{
-			Name: "acl|whoami", Arity: 2, Flags: table.QuietFlags, Group: "server", Since: "6.0.0", Complexity: "O(1)",
+			Name: "acl|whoami", Arity: 2, Flags: table.QuietFlags, Since: "6.0.0", Complexity: "O(1)",
 			Summary: "Returns the name of the connection's user",
 			Replies: "The name.",
 		},

@@ -16,30 +16,28 @@ func clientRows() []row {
 		Summary: "A container for client connection commands",
 	},
 		subs: []row{{Command: table.Command{
-			Name: "client|getname", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection",
+			Name: "client|getname", Arity: 2, Flags: table.QuietFlags, ACL: connection,
 			Since: "2.6.9", Complexity: "O(1)",
 			Summary: "Returns the name of the current connection",
 			Replies: "The name, or null if there is none.",
 		},
 			run: runClientGetName,
-		}, {Command: table.HelpCommand("client", "connection", "5.0.0"),
+		}, {Command: table.HelpCommand("client", "5.0.0"),
 			run: runHelp,
 		}, {Command: table.Command{
-			Name: "client|id", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection", Since: "5.0.0",
-			Complexity: "O(1)",
-			Summary:    "Returns the ID of the current connection",
-			Replies:    "Integer. IDs are never reused.",
+			Name: "client|id", Arity: 2, Flags: table.QuietFlags, ACL: connection, Since: "5.0.0", Complexity: "O(1)",
+			Summary: "Returns the ID of the current connection",
+			Replies: "Integer. IDs are never reused.",
 		},
 			run: func(c *client, _ [][]byte) { c.Int(c.s.ID) },
 		}, {Command: table.Command{
-			Name: "client|info", Arity: 2, Flags: table.QuietFlags, ACL: connection, Group: "connection",
-			Since: "6.2.0", Complexity: "O(1)",
+			Name: "client|info", Arity: 2, Flags: table.QuietFlags, ACL: connection, Since: "6.2.0", Complexity: "O(1)",
 			Summary: "Returns information about the current client connection",
 			Replies: "One line of key=value fields.",
 		},
 			run: runClientInfo,
 		}, {Command: table.Command{
-			Name: "client|kill", Arity: -3, Flags: table.AdminFlags, ACL: connection, Group: "connection",
+			Name: "client|kill", Arity: -3, Flags: table.AdminFlags, ACL: connection,
 			Since: "2.4.0", Complexity: "O(N) where N is the number of client connections",
 			Summary: "Closes connections",
 			Args: []table.Arg{{Name: "filter", Type: "oneof", Args: []table.Arg{
@@ -59,7 +57,7 @@ func clientRows() []row {
 		},
 			run: runClientKill, barrier: true,
 		}, {Command: table.Command{
-			Name: "client|list", Arity: -2, Flags: table.AdminFlags, ACL: connection, Group: "connection",
+			Name: "client|list", Arity: -2, Flags: table.AdminFlags, ACL: connection,
 			Since: "2.4.0", Complexity: "O(N) where N is the number of client connections",
 			Summary: "Returns information about client connections",
 			Args: []table.Arg{
@@ -74,7 +72,7 @@ func clientRows() []row {
 		},
 			run: runClientList,
 		}, {Command: table.Command{
-			Name: "client|no-evict", Arity: 3, Flags: table.AdminFlags, ACL: connection, Group: "connection",
+			Name: "client|no-evict", Arity: 3, Flags: table.AdminFlags, ACL: connection,
 			Since: "7.0.0", Complexity: "O(1)",
 			Summary: "Accepted without effect: maxmemory-clients closes only the clients that need more memory " +
 				"themselves",
@@ -85,7 +83,7 @@ func clientRows() []row {
 				c.toggle(&c.own.NoEvict, args[2])
 			},
 		}, {Command: table.Command{
-			Name: "client|no-touch", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection",
+			Name: "client|no-touch", Arity: 3, Flags: table.QuietFlags, ACL: connection,
 			Since: "7.2.0", Complexity: "O(1)",
 			Summary: "Accepted without effect: rlproxy keeps no access times",
 			Args:    []table.Arg{{Name: "enabled", Type: "oneof", Args: onOff}},
@@ -95,7 +93,7 @@ func clientRows() []row {
 				c.toggle(&c.own.NoTouch, args[2])
 			},
 		}, {Command: table.Command{
-			Name: "client|reply", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection",
+			Name: "client|reply", Arity: 3, Flags: table.QuietFlags, ACL: connection,
 			Since: "3.2.0", Complexity: "O(1)",
 			Summary: "Controls the replies sent to the current connection",
 			Args: []table.Arg{{Name: "on_off_skip", Type: "oneof", Args: append(onOff[:2:2],
@@ -104,7 +102,7 @@ func clientRows() []row {
 		},
 			run: runClientReply, barrier: true,
 		}, {Command: table.Command{
-			Name: "client|setinfo", Arity: 4, Flags: table.QuietFlags, ACL: connection, Group: "connection",
+			Name: "client|setinfo", Arity: 4, Flags: table.QuietFlags, ACL: connection,
 			Since: "7.2.0", Complexity: "O(1)",
 			Summary: "Sets the name or version of the client library",
 			Args: []table.Arg{{Name: "attr", Type: "oneof", Args: []table.Arg{
@@ -115,7 +113,7 @@ func clientRows() []row {
 		},
 			run: runClientSetInfo,
 		}, {Command: table.Command{
-			Name: "client|setname", Arity: 3, Flags: table.QuietFlags, ACL: connection, Group: "connection",
+			Name: "client|setname", Arity: 3, Flags: table.QuietFlags, ACL: connection,
 			Since: "2.6.9", Complexity: "O(1)",
 			Summary: "Assigns a name to the current connection",
 			Args: []table.Arg{{Name: "connection-name", Type: "string",
@@ -128,7 +126,7 @@ func clientRows() []row {
 				}
 			},
 		}, {Command: table.Command{
-			Name: "client|tracking", Arity: -3, Flags: table.QuietFlags, ACL: connection, Group: "connection",
+			Name: "client|tracking", Arity: -3, Flags: table.QuietFlags, ACL: connection,
 			Since: "6.0.0", Complexity: "O(1)",
 			Summary: "Accepted without effect, in the mode in which nothing is tracked unless requested",
 			Args: []table.Arg{

@@ -59,7 +59,7 @@ func serverRows() []row {
 		subs: []row{{Command: table.Command{
 			Name: "module|list", Arity: 2, Flags: []string{"admin", "noscript"},
 			Tips:  []string{"nondeterministic_output_order"},
-			Group: "server", Since: "4.0.0", Complexity: "O(N) where N is the number of loaded modules.",
+			Since: "4.0.0", Complexity: "O(N) where N is the number of loaded modules.",
 			Summary: "Returns a list of loaded modules: rlproxy has none. With backends it is forwarded, if " +
 				"passthrough-admin is yes",
 			Replies: "An empty array.",

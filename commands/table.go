@@ -143,6 +143,7 @@ func (t *registry) add(r *row) {
 	r.counts = t.stats.Command(r.Name)
 	for i := range r.subs {
 		sub := &r.subs[i]
+		sub.Group = r.Group
 		r.Subs = append(r.Subs, &sub.Command)
 		sub.under = r
 		t.byName[sub.Name] = sub
@@ -202,7 +203,7 @@ func ofNode(e forward.Entry) *table.Command {
 // asksNode reports whether a subcommand of this table is about a command that is not in it, so that a
 // node has to answer.
 func (t *registry) asksNode(sub *row, args [][]byte) bool {
-	return len(args) > 2 && strings.HasPrefix(sub.Name, "command|getkeys") && t.get(args[2]) == nil
+	return len(args) > 2 && sub.Name == "command|getkeys" && t.get(args[2]) == nil
 }
 
 // sub returns the row of a subcommand of r, or nil.

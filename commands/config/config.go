@@ -50,18 +50,17 @@ func Row(c Config) table.Row {
 		Name: "config", Arity: -2, Group: "server", Since: "2.0.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for server configuration commands",
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Group: "server", Since: "2.0.0",
+		Name: "config|get", Arity: -3, Flags: table.AdminFlags, Since: "2.0.0",
 		Complexity: "O(N) when N is the number of configuration parameters provided",
 		Summary:    "Returns the parameters whose names match a glob pattern, with their values",
 		Args:       []table.Arg{{Name: "pattern", Type: "pattern", Multiple: true}},
 		Replies:    "Map (flat in RESP2) of names and values; empty if nothing matches.",
 	},
 		Run: c.get,
-	}, {Command: table.HelpCommand("config", "server", "5.0.0")}, {Command: table.Command{
-		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.0.0",
-		Complexity: "O(1)",
-		Summary:    "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
-		Replies:    "OK.",
+	}, {Command: table.HelpCommand("config", "5.0.0")}, {Command: table.Command{
+		Name: "config|resetstat", Arity: 2, Flags: table.AdminFlags, Since: "2.0.0", Complexity: "O(1)",
+		Summary: "Resets what INFO shows in commandstats, latencystats and errorstats, and LATENCY HISTOGRAM",
+		Replies: "OK.",
 	},
 		Run: func(w reply.Writer, _ [][]byte) string {
 			c.ResetStat()
@@ -69,7 +68,7 @@ func Row(c Config) table.Row {
 			return ""
 		},
 	}, {Command: table.Command{
-		Name: "config|rewrite", Arity: 2, Flags: table.AdminFlags, Group: "server", Since: "2.8.0", Complexity: "O(1)",
+		Name: "config|rewrite", Arity: 2, Flags: table.AdminFlags, Since: "2.8.0", Complexity: "O(1)",
 		Summary: "Not supported: rlproxy does not write to its configuration",
 		Replies: "An error.",
 	},
@@ -77,7 +76,7 @@ func Row(c Config) table.Row {
 	}, {Command: table.Command{
 		Name: "config|set", Arity: -4, Flags: table.AdminFlags,
 		Tips:  []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-		Group: "server", Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
+		Since: "2.0.0", Complexity: "O(N) when N is the number of configuration parameters provided",
 		Summary: "Changes directives of this proxy until its configuration is read again: all of them or none",
 		Args: []table.Arg{{Name: "parameter_value", Type: "block", Multiple: true, Args: []table.Arg{
 			{Name: "parameter", Type: "string",

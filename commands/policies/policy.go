@@ -56,7 +56,7 @@ func Row(c Config) table.Row {
 		Name: "rl.policy", Arity: -2, Group: "policies", Since: "0.1.0", Complexity: "Depends on subcommand.",
 		Summary: "A container for commands about named policies",
 	}, Rows: []table.Row{{Command: table.Command{
-		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Name: "rl.policy|del", Arity: -3, Flags: changing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the size of all policies",
 		Summary:    "Deletes a policy and its overrides, or one override of it",
 		Args:       []table.Arg{nameArg, optional(patternArg)},
@@ -64,7 +64,7 @@ func Row(c Config) table.Row {
 		Examples:   []table.Example{{Line: "RL.POLICY DEL api tenant:42", Reply: "(integer) 1"}},
 	}, RunBy: c.del, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Name: "rl.policy|get", Arity: 3, Flags: showing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the number of the policy's overrides",
 		Summary:    "Returns a policy",
 		Args:       []table.Arg{nameArg},
@@ -75,15 +75,15 @@ func Row(c Config) table.Row {
 				"       2) (integer) 100\n       3) \"window-ms\"\n       4) (integer) 60000\n 7) \"buckets\"\n 8) " +
 				"(integer) 1\n 9) ..."}},
 	}, Run: c.get,
-	}, {Command: table.HelpCommand("rl.policy", "policies", "0.1.0")}, {Command: table.Command{
-		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Group: "policies", Since: "0.1.0",
+	}, {Command: table.HelpCommand("rl.policy", "0.1.0")}, {Command: table.Command{
+		Name: "rl.policy|list", Arity: 2, Flags: showing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the number of policies and overrides",
 		Summary:    "Returns all policies in effect",
 		Replies:    "Array of maps as in RL.POLICY GET, sorted by name.",
 		Examples:   []table.Example{{Line: "RL.POLICY LIST", Reply: "1)  1) \"name\"\n    2) \"api\"\n    3) ..."}},
 	}, Run: c.list,
 	}, {Command: table.Command{
-		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Name: "rl.policy|override", Arity: -5, Flags: changing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the size of all policies",
 		Summary:    "Gives some keys of a policy other limits",
 		Args:       append([]table.Arg{nameArg, patternArg}, ratelimit.OverrideArgs()...),
@@ -97,7 +97,7 @@ func Row(c Config) table.Row {
 		},
 	}, RunBy: c.override, Barrier: true,
 	}, {Command: table.Command{
-		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Group: "policies", Since: "0.1.0",
+		Name: "rl.policy|set", Arity: -6, Flags: changing, AllKeys: true, Since: "0.1.0",
 		Complexity: "O(N) with N the size of all policies",
 		Summary:    "Adds a policy, or replaces one and keeps its overrides",
 		Args:       append([]table.Arg{nameArg}, ratelimit.PolicyArgs()...),

@@ -14,11 +14,11 @@ func latency(s *Stats) table.Row {
 	return table.Row{Command: table.Command{
 		Name: "latency", Arity: -2, Group: "server", Since: "2.8.13", Complexity: "Depends on subcommand.",
 		Summary: "A container for latency diagnostics commands",
-	}, Rows: []table.Row{{Command: table.HelpCommand("latency", "server", "2.8.13")}, {
+	}, Rows: []table.Row{{Command: table.HelpCommand("latency", "2.8.13")}, {
 		Command: table.Command{
 			Name: "latency|histogram", Arity: -2, Flags: []string{"admin", "noscript", "loading", "stale"},
-			Tips:  []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
-			Group: "server", Since: "7.0.0",
+			Tips:       []string{"nondeterministic_output", "request_policy:all_nodes", "response_policy:special"},
+			Since:      "7.0.0",
 			Complexity: "O(N) where N is the number of commands with latency information being retrieved.",
 			Summary:    "Returns how long commands took, as cumulative histograms",
 			Replies: "Map of commands that were called to maps: calls, and histogram_usec, a map of microseconds to " +

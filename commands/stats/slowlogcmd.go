@@ -18,7 +18,7 @@ func slowLog(s *Stats) table.Row {
 		Summary: "A container for slow log commands",
 	}, Rows: []table.Row{{Command: table.Command{
 		Name: "slowlog|get", Arity: -2, Flags: logFlags, Tips: append(nodes[:1:1], "nondeterministic_output"),
-		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
+		Since: "2.2.12", Complexity: "O(N) where N is the number of entries returned",
 		Summary: "Returns the newest entries of the slow log: pipelines and commands that took " +
 			"slowlog-log-slower-than microseconds or longer",
 		Args: []table.Arg{{Name: "count", Type: "integer", Optional: true,
@@ -36,10 +36,10 @@ func slowLog(s *Stats) table.Row {
 		}},
 	},
 		Run: s.Slow.get,
-	}, {Command: table.HelpCommand("slowlog", "server", "6.2.0")}, {Command: table.Command{
+	}, {Command: table.HelpCommand("slowlog", "6.2.0")}, {Command: table.Command{
 		Name: "slowlog|len", Arity: 2, Flags: logFlags,
 		Tips:  append(nodes[:1:1], "response_policy:agg_sum", "nondeterministic_output"),
-		Group: "server", Since: "2.2.12", Complexity: "O(1)",
+		Since: "2.2.12", Complexity: "O(1)",
 		Summary: "Returns the length of the slow log",
 		Replies: "Integer.",
 	},
@@ -49,7 +49,7 @@ func slowLog(s *Stats) table.Row {
 		},
 	}, {Command: table.Command{
 		Name: "slowlog|reset", Arity: 2, Flags: logFlags, Tips: append(nodes[:1:1], "response_policy:all_succeeded"),
-		Group: "server", Since: "2.2.12", Complexity: "O(N) where N is the number of entries in the slowlog",
+		Since: "2.2.12", Complexity: "O(N) where N is the number of entries in the slowlog",
 		Summary: "Removes all entries from the slow log",
 		Replies: "OK.",
 	},

@@ -50,12 +50,8 @@ type shown struct{ Table }
 func CommandCommand(of Table) Row {
 	t := shown{of}
 	name := Arg{Name: "command-name", Type: "string", Optional: true, Multiple: true}
-	full := []Arg{
-		{Name: "command", Type: "string"},
-		{Name: "arg", Type: "string", Multiple: true},
-	}
 	with := func(r Row) Row {
-		r.Flags, r.ACL, r.Group = HelpFlags, []string{"@connection"}, "server"
+		r.Flags, r.ACL = HelpFlags, []string{"@connection"}
 		return r
 	}
 	return Row{Command: Command{
@@ -87,19 +83,11 @@ func CommandCommand(of Table) Row {
 			Name: "command|getkeys", Arity: -4, Since: "2.8.13",
 			Complexity: "O(N) where N is the number of arguments to the command",
 			Summary:    "Returns the keys from a full command",
-			Args:       full,
+			Args:       []Arg{{Name: "command", Type: "string"}, {Name: "arg", Type: "string", Multiple: true}},
 			Replies:    "Array of keys.",
 		},
 			Run: t.getKeys,
-		}), with(Row{Command: Command{
-			Name: "command|getkeysandflags", Arity: -4, Since: "7.0.0",
-			Complexity: "O(N) where N is the number of arguments to the command",
-			Summary:    "Returns the keys from a full command, and what it does with each",
-			Args:       full,
-			Replies:    "Array of pairs: a key and its flags.",
-		},
-			Run: t.getKeysAndFlags,
-		}), with(Row{Command: HelpCommand("command", "server", "5.0.0")}), with(Row{Command: Command{
+		}), with(Row{Command: HelpCommand("command", "5.0.0")}), with(Row{Command: Command{
 			Name: "command|info", Arity: -2, Since: "2.8.13",
 			Complexity: "O(N) where N is the number of commands to look up",
 			Summary:    "Returns details about multiple commands",
@@ -228,7 +216,7 @@ func (t shown) list(w reply.Writer, args [][]byte) string {
 }
 
 func (t shown) getKeys(w reply.Writer, args [][]byte) string {
-	_, keys, msg := t.keysOf(args[2:])
+	keys, msg := t.keysOf(args[2:])
 	if msg == "" {
 		w.Array(len(keys))
 	}
@@ -238,32 +226,19 @@ func (t shown) getKeys(w reply.Writer, args [][]byte) string {
 	return msg
 }
 
-func (t shown) getKeysAndFlags(w reply.Writer, args [][]byte) string {
-	c, keys, msg := t.keysOf(args[2:])
-	if msg == "" {
-		w.Array(len(keys))
-	}
-	for _, k := range keys {
-		w.Array(2)
-		w.Bulk(k)
-		w.Statuses(keyFlags(c))
-	}
-	return msg
-}
-
-// keysOf returns the command that the words are, and its keys, or an error reply.
-func (t shown) keysOf(words [][]byte) (c *Command, keys [][]byte, msg string) {
-	c = t.Find(words[0])
+// keysOf returns the keys of the command that the words are, or an error reply.
+func (t shown) keysOf(words [][]byte) (keys [][]byte, msg string) {
+	c := t.Find(words[0])
 	if c != nil && len(c.Subs) > 0 && len(words) > 1 {
 		c = t.Find(append([]byte(c.Name+"|"), words[1]...))
 	}
 	switch {
 	case c == nil:
-		return nil, nil, reply.ErrInvalidCommand
+		return nil, reply.ErrInvalidCommand
 	case c.Keys.First == 0:
-		return nil, nil, reply.ErrNoKeys
+		return nil, reply.ErrNoKeys
 	case !c.Fits(len(words)):
-		return nil, nil, reply.ErrKeyArity
+		return nil, reply.ErrKeyArity
 	}
-	return c, c.Keys.Of(words), ""
+	return c.Keys.Of(words), ""
 }

@@ -72,9 +72,9 @@ var (
 )
 
 // HelpCommand returns the subcommand HELP of a command.
-func HelpCommand(of, group, since string) Command {
+func HelpCommand(of, since string) Command {
 	return Command{
-		Name: of + "|help", Arity: 2, Flags: HelpFlags, Group: group, Since: since, Complexity: "O(1)",
+		Name: of + "|help", Arity: 2, Flags: HelpFlags, Since: since, Complexity: "O(1)",
 		Summary: "Prints this help",
 		Replies: "Array of lines.",
 	}
