@@ -93,7 +93,8 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	from := len(c.usages)
 	beyond := false      // a bound of the numbers
 	for i := range s.N { // used 6 bytes, room 6, last 6, newest 6
-		u := limit.Usage{Used: r.uint(6), Room: r.uint(6)}
+		c.usages = append(c.usages, limit.Usage{Used: r.uint(6), Room: r.uint(6)})
+		u := &c.usages[len(c.usages)-1] // completed in place, so that it is not allocated
 		if u.Room > 0 {
 			u.Room -= clock
 		}
@@ -109,9 +110,8 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 			if c.uncharged {
 				charged = 0
 			}
-			s.Date(s.Windows[i], clock, &u, last, newest, charged)
+			s.Date(s.Windows[i], clock, u, last, newest, charged)
 		}
-		c.usages = append(c.usages, u)
 	}
 	a.Usages = c.usages[from:len(c.usages):len(c.usages)]
 	if a.Status == AtShard {
