@@ -35,7 +35,7 @@ func typeOf(t reflect.Type, of string) string {
 		return "flag"
 	case t.Kind() == reflect.String:
 		return "text"
-	case t == reflect.TypeFor[lease.State]():
+	case t == reflect.TypeFor[lease.StateName]():
 		return "state"
 	}
 	for name, message := range messages {

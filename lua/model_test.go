@@ -27,7 +27,7 @@ type side struct {
 
 // charge is units of a state.
 type charge struct {
-	state lease.State
+	state lease.StateName
 	at, n int64
 }
 
@@ -40,7 +40,7 @@ func (s *side) newest() int64 {
 }
 
 // used returns the units of a state that count, computed from the definition of its algorithm.
-func (s *side) used(st lease.State, strict bool) int64 {
+func (s *side) used(st lease.StateName, strict bool) int64 {
 	now, sum := max(s.clock, s.newest()), int64(0)
 	n := st.Buckets
 	oldest := int64(0)
@@ -77,7 +77,7 @@ func (s *side) admit(d *lease.Demand, granted int64) {
 	}
 	now := max(s.clock, s.newest())
 	for _, p := range d.Pairs {
-		s.charges = append(s.charges, charge{p.State, now, granted * d.Cost})
+		s.charges = append(s.charges, charge{p.StateName, now, granted * d.Cost})
 	}
 	s.charges = slices.DeleteFunc(s.charges, func(c charge) bool { return c.at+3*c.state.Window < now })
 }
@@ -170,7 +170,7 @@ func (d *differ) askShard() {
 	require.Equal(d.t, wire.AtShard, got.Status)
 	var before []int64
 	for _, p := range demand.Pairs {
-		before = append(before, s.used(p.State, demand.Strict))
+		before = append(before, s.used(p.StateName, demand.Strict))
 	}
 	want, refusal := s.shard.Admit(rules, s.clock, s.newest(), demand, s.used)
 	s.admit(demand, want)
@@ -194,7 +194,7 @@ func (d *differ) askHome() {
 	q := &lease.HomeRequest{Demand: demand}
 	refusal := recent(d, d.refusals)
 	if refusal != nil && (d.rng.IntN(3) == 0 ||
-		refusal.LeaseEnded && (len(refusal.Used) != r.N || refusal.Used[0].State != demand.Pairs[0].State)) {
+		refusal.LeaseEnded && (len(refusal.Used) != r.N || refusal.Used[0].StateName != demand.Pairs[0].StateName)) {
 		refusal = nil
 	}
 	if d.phase != (phase{}) && d.rng.IntN(2) == 0 { // as from a proxy that does not know of the split
@@ -214,7 +214,7 @@ func (d *differ) askHome() {
 	}
 	var own []int64
 	for _, p := range demand.Pairs {
-		own = append(own, s.used(p.State, demand.Strict))
+		own = append(own, s.used(p.StateName, demand.Strict))
 	}
 	if refusal == nil && len(q.Reports) == 0 && len(q.Unreachable) == 0 && d.rng.IntN(2) == 0 {
 		got := d.twins.decide(s.clock, r, 0, demand.N)
@@ -236,7 +236,7 @@ func (d *differ) askHome() {
 	require.NoError(d.t, err, "%q", reply)
 	require.Equal(d.t, want.Granted, got.Granted)
 	require.Equal(d.t, want.Loan, got.Loan)
-	byState := func(a, b lease.State) int {
+	byState := func(a, b lease.StateName) int {
 		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Window, b.Window), cmp.Compare(a.Buckets, b.Buckets))
 	}
 	for _, list := range [][]lease.Recall{want.Recalls, got.Recalls} {
@@ -246,7 +246,7 @@ func (d *differ) askHome() {
 	}
 	require.Equal(d.t, want.Recalls, got.Recalls)
 	for i, p := range demand.Pairs {
-		require.Equal(d.t, s.used(p.State, demand.Strict), got.Tallies[i].Own)
+		require.Equal(d.t, s.used(p.StateName, demand.Strict), got.Tallies[i].Own)
 	}
 	if want.Loan != nil {
 		d.loans = append(d.loans, want.Loan)

@@ -28,7 +28,7 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	}
 	clock += 250 // what was admitted more than 250 ms before the last admission has left the window
 	was := len(w.stored(storedKey(r, 1)).text)
-	report := w.recall(clock, r, &wire.ShardOrder{Recall: lease.Recall{Shard: 1, Seq: loan.Seq, EndLease: true, States: []lease.State{loan.Pairs[0].State}}})
+	report := w.recall(clock, r, &wire.ShardOrder{Recall: lease.Recall{Shard: 1, Seq: loan.Seq, EndLease: true, States: []lease.StateName{loan.Pairs[0].StateName}}})
 	require.NotEqual(t, was, len(w.stored(storedKey(r, 1)).text))
 	require.EqualValues(t, 1+250/8, report.Used[0].N)
 }

@@ -202,7 +202,7 @@ func (n *fakeNode) run(args []string) string {
 		p := wire.ShardReport{Clock: clock, First: zeros, Held: zeros, Limit: zeros, Rate: zeros, Last: zeros, Newest: zeros}
 		p.Shard, p.Seq, p.Strict, p.LeaseEnded = order.Recall.Shard, order.Recall.Seq, order.Recall.Strict, true
 		for _, s := range order.Recall.States {
-			p.Used = append(p.Used, lease.Units{State: s})
+			p.Used = append(p.Used, lease.Units{StateName: s})
 		}
 		return string(wire.Pack(&p))
 	case lua.Forget.Name:

@@ -217,9 +217,9 @@ type holding struct {
 }
 
 // of returns what the report says about a state.
-func (p *report) of(s lease.State) holding {
+func (p *report) of(s lease.StateName) holding {
 	for i, u := range p.Used {
-		if u.State == s {
+		if u.StateName == s {
 			return holding{u.N, p.First[i], p.Last[i], p.Newest[i]}
 		}
 	}

@@ -39,7 +39,7 @@ func TestGroupsOfDifferentCostsAreNotMerged(t *testing.T) {
 // reported returns the report of a shard that holds 9 units of slideState and uses some of them.
 func reported(shard int, used, first, last int64) *wire.ShardReport {
 	return &wire.ShardReport{
-		Report: lease.Report{Shard: shard, Used: []lease.Units{{State: slideState, N: used}}},
+		Report: lease.Report{Shard: shard, Used: []lease.Units{{StateName: slideState, N: used}}},
 		First:  []int64{first}, Held: []int64{9}, Last: []int64{last}, Newest: []int64{0},
 	}
 }
@@ -101,9 +101,9 @@ func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 }
 
 func TestAReportHasWhatASecondStateHolds(t *testing.T) {
-	other := lease.State{Kind: byte(limit.Slide), Window: 1000}
+	other := lease.StateName{Kind: byte(limit.Slide), Window: 1000}
 	p := report{ShardReport: &wire.ShardReport{
-		Report: lease.Report{Used: []lease.Units{{State: slideState, N: 1}, {State: other, N: 2}}},
+		Report: lease.Report{Used: []lease.Units{{StateName: slideState, N: 1}, {StateName: other, N: 2}}},
 		First:  []int64{10, 20}, Last: []int64{-10, -20}, Newest: []int64{3, 4},
 	}}
 	require.Equal(t, holding{2, 20, -20, 4}, p.of(other))

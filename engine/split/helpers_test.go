@@ -93,7 +93,7 @@ func left(refusal *wire.Refusal, requests ...engine.Request) (out []*Request) {
 type lent struct {
 	shard              int
 	incarnation, units int64
-	states             []lease.State // states to recall; nil: the shard is not recalled
+	states             []lease.StateName // states to recall; nil: the shard is not recalled
 }
 
 // homeReply returns a home's reply about one window: the number of requests granted, each with a cost
@@ -130,7 +130,7 @@ func reply(granted int64, shards int, own int64, lends ...lent) *wire.HomeReply 
 // shardReport returns a shard's report about slideState, which has 10 as its limit.
 func shardReport(shard int, incarnation, used, first, held int64) string {
 	return string(wire.Pack(&wire.ShardReport{
-		Report: lease.Report{Shard: shard, Seq: 9, Incarnation: incarnation, Used: []lease.Units{{State: slideState, N: used}}},
+		Report: lease.Report{Shard: shard, Seq: 9, Incarnation: incarnation, Used: []lease.Units{{StateName: slideState, N: used}}},
 		Clock:  clock, LeaseLeft: 700, First: []int64{first}, Held: []int64{held}, Limit: []int64{10}, Rate: []int64{2}, Last: []int64{clock}, Newest: []int64{0},
 	}))
 }
@@ -147,7 +147,7 @@ func lendOf(c *Call) (m wire.Lend) {
 func forgotten(all bool) string { return string(wire.Pack(&wire.Forgotten{Forgotten: all})) }
 
 // slideState is the state that ask charges.
-var slideState = lease.State{Kind: byte(limit.Slide), Window: 60_000}
+var slideState = lease.StateName{Kind: byte(limit.Slide), Window: 60_000}
 
 // script returns a function that replies for the home with each of the given replies in turn,
 // then with the last one repeatedly, and for each shard with its report.

@@ -109,7 +109,7 @@ func TestShardsAreRecalled(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	var asked []*Call
 	reply := script([]string{
-		homeReply(1, 3, 2, lent{1, 77, 4, []lease.State{slideState}}, lent{2, 88, 4, []lease.State{slideState}}),
+		homeReply(1, 3, 2, lent{1, 77, 4, []lease.StateName{slideState}}, lent{2, 88, 4, []lease.StateName{slideState}}),
 		homeReply(1, 3, 3, lent{1, 77, 2, nil}, lent{2, 88, 4, nil}),
 	}, map[int]string{1: shardReport(1, 77, 2, 300, 2)})
 	n.reply = func(c *Call) { asked = append(asked, c); reply(c) }
@@ -121,7 +121,7 @@ func TestShardsAreRecalled(t *testing.T) {
 	require.Equal(t, []int{0, 1, 2, 0}, []int{asked[0].Shard, asked[1].Shard, asked[2].Shard, asked[3].Shard})
 	last := lendOf(asked[3])
 	require.EqualValues(t, 2, last.Requests, "one has been granted")
-	require.Equal(t, []lease.Report{{Shard: 1, Seq: 9, Incarnation: 77, Used: []lease.Units{{State: slideState, N: 2}}}}, last.Reports)
+	require.Equal(t, []lease.Report{{Shard: 1, Seq: 9, Incarnation: 77, Used: []lease.Units{{StateName: slideState, N: 2}}}}, last.Reports)
 	require.Equal(t, []int{2}, last.Unreachable)
 	require.EqualValues(t, 1, s.rounds.Load())
 }
@@ -204,7 +204,7 @@ func TestMalformedRepliesOfTheHomeAreFailures(t *testing.T) {
 // A home that keeps naming shards to recall does not delay requests forever.
 func TestHomeThatDoesNotDecide(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	n.reply = script([]string{homeReply(0, 3, 2, lent{1, 77, 9, []lease.State{slideState}})}, map[int]string{1: shardReport(1, 77, 9, 5, 9)})
+	n.reply = script([]string{homeReply(0, 3, 2, lent{1, 77, 9, []lease.StateName{slideState}})}, map[int]string{1: shardReport(1, 77, 9, 5, 9)})
 	r := ask("k", 10, 3)
 	requests := left(nil, r, r)
 	resolve(t, s, requests)

@@ -15,9 +15,9 @@ import (
 // RL.INSPECT and RL.RESET.
 type whole struct {
 	s        *Splitter
-	requests []*Request                    // equal requests
-	key      []byte                        // the key's name
-	lent     map[lease.State][]wire.Loaned // results of lentOf
+	requests []*Request                        // equal requests
+	key      []byte                            // the key's name
+	lent     map[lease.StateName][]wire.Loaned // results of lentOf
 }
 
 // readWhole answers equal requests about a whole key in a goroutine.
@@ -66,9 +66,9 @@ func (w *whole) peek() *Failure {
 	if failure != nil {
 		return failure
 	}
-	var states []lease.State
+	var states []lease.StateName
 	for _, p := range wire.Pairs(&r.Spec) {
-		states = append(states, p.State)
+		states = append(states, p.StateName)
 	}
 	for i := range reply.Recalls {
 		reply.Recalls[i].States, reply.Recalls[i].Strict = states, r.Strict()
@@ -121,7 +121,7 @@ func (w *whole) inspect() *Failure {
 		}
 		p := reports[i]
 		for i, u := range p.Used {
-			s := w.state(u.State)
+			s := w.state(u.StateName)
 			s.Rate += p.Rate[i]
 			if s.Limit == 0 {
 				s.Limit = p.Limit[i]
@@ -161,7 +161,7 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 
 // lentOf returns what the home has lent of a state to all shards. It asks the home once for each
 // state.
-func (w *whole) lentOf(state lease.State) ([]wire.Loaned, *Failure) {
+func (w *whole) lentOf(state lease.StateName) ([]wire.Loaned, *Failure) {
 	s := limit.Spec{Kind: limit.Kind(state.Kind), N: 1, Param: max(state.Buckets, 1)}
 	lent, asked := w.lent[state]
 	if asked || !s.Kind.Known() { // the state of a newer rlproxy has an unknown kind
@@ -173,7 +173,7 @@ func (w *whole) lentOf(state lease.State) ([]wire.Loaned, *Failure) {
 		return nil, failure
 	}
 	if w.lent == nil {
-		w.lent = make(map[lease.State][]wire.Loaned)
+		w.lent = make(map[lease.StateName][]wire.Loaned)
 	}
 	w.lent[state] = reply.Lent
 	return reply.Lent, nil
@@ -187,7 +187,7 @@ func (w *whole) node(shard int) string {
 
 // state returns the named state of the result. If the result does not have it, because the home
 // itself has admitted nothing of it, state adds it.
-func (w *whole) state(name lease.State) *engine.Inspection {
+func (w *whole) state(name lease.StateName) *engine.Inspection {
 	res, buckets := w.requests[0].Result, max(name.Buckets, 1)
 	for i := range res.States {
 		if s := &res.States[i]; byte(s.Kind) == name.Kind && s.Window == name.Window && s.Param == buckets {

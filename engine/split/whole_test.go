@@ -23,7 +23,7 @@ func peek(most int64) engine.Request {
 // unreachable or has lost its memory, everything that it may hold counts.
 func TestPeekAddsUpAllShards(t *testing.T) {
 	s, n := open(t, 4, Config{})
-	states := []lease.State{slideState}
+	states := []lease.StateName{slideState}
 	home := homeReply(0, 4, 3, lent{1, 77, 10, states}, lent{2, 88, 10, states}, lent{3, 99, 10, states})
 	n.reply = script([]string{home}, map[int]string{1: shardReport(1, 77, 4, 300, 10), 2: shardReport(2, 89, 1, 300, 10)})
 	requests := left(nil, peek(30), peek(30))
@@ -45,7 +45,7 @@ func TestInspectShowsShards(t *testing.T) {
 	s, n := open(t, 3, Config{})
 	top := n.Topology()
 	node := func(shard int) string { return top.Nodes[top.Locate([]byte("k"), shard)].Name() }
-	states := []lease.State{slideState}
+	states := []lease.StateName{slideState}
 	whole := wholeReply(3, lent{1, 77, 0, states}, lent{2, 88, 0, states})
 	n.reply = script([]string{whole, homeReply(0, 3, 5, lent{1, 77, 6, states}, lent{2, 88, 7, states})},
 		map[int]string{1: shardReport(1, 77, 4, 300, 6)})
@@ -66,7 +66,7 @@ func TestInspectShowsShards(t *testing.T) {
 // However many shards are unreachable, RL.INSPECT asks the home once for each state.
 func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 	s, n := open(t, 3, Config{})
-	states := []lease.State{slideState}
+	states := []lease.StateName{slideState}
 	var lends []lent
 	for shard := range 99 {
 		lends = append(lends, lent{shard + 1, 77, 2, states})
@@ -89,7 +89,7 @@ func TestInspectAsksOnceForAllUnreachableShards(t *testing.T) {
 func TestResetForgetsEverywhere(t *testing.T) {
 	var known denials.Cache
 	s, n := open(t, 3, Config{Denials: &known})
-	whole := wholeReply(3, lent{1, 77, 0, []lease.State{}})
+	whole := wholeReply(3, lent{1, 77, 0, []lease.StateName{}})
 	report := string(wire.Pack(&wire.ShardReport{Report: lease.Report{Shard: 1, Seq: 9, Incarnation: 77}, Clock: clock}))
 	forgets, tries := [][]byte(nil), 0
 	reply := script([]string{whole}, map[int]string{1: report})

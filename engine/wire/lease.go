@@ -11,14 +11,14 @@ import (
 func Pairs(s *limit.Spec) []lease.Pair {
 	pairs := make([]lease.Pair, s.N)
 	for i, w := range s.Limits() {
-		pairs[i] = lease.Pair{State: State(s, w), Limit: w.Limit}
+		pairs[i] = lease.Pair{StateName: State(s, w), Limit: w.Limit}
 	}
 	return pairs
 }
 
 // State returns the state of package lease that a spec charges for one of its windows.
-func State(s *limit.Spec, w limit.Window) lease.State {
-	state := lease.State{Kind: byte(s.Kind), Window: w.Length}
+func State(s *limit.Spec, w limit.Window) lease.StateName {
+	state := lease.StateName{Kind: byte(s.Kind), Window: w.Length}
 	if s.Kind == limit.Counter {
 		state.Buckets = s.Param
 	}
@@ -26,14 +26,14 @@ func State(s *limit.Spec, w limit.Window) lease.State {
 }
 
 // appendState packs the name of a state as in a stored record: kind 1, parameter 5, window 5.
-func appendState(b []byte, s lease.State) []byte {
+func appendState(b []byte, s lease.StateName) []byte {
 	b = append(b, s.Kind)
 	b = appendUint(b, max(s.Buckets, 1), 5)
 	return appendUint(b, s.Window, 5)
 }
 
-func (r *reader) state() lease.State {
-	s := lease.State{Kind: byte(r.uint(1)), Buckets: r.uint(5), Window: r.uint(5)} // #nosec G115 -- one byte
+func (r *reader) state() lease.StateName {
+	s := lease.StateName{Kind: byte(r.uint(1)), Buckets: r.uint(5), Window: r.uint(5)} // #nosec G115 -- one byte
 	if limit.Kind(s.Kind) != limit.Counter {
 		s.Buckets = 0
 	}
@@ -52,10 +52,10 @@ func decodeRefusal(text string, s *limit.Spec) (*Refusal, error) {
 	if err := Unpack(text, f); err != nil {
 		return nil, err
 	}
-	var asked []lease.State
+	var asked []lease.StateName
 	if f.LeaseEnded {
 		for _, p := range Pairs(s) {
-			asked = append(asked, p.State)
+			asked = append(asked, p.StateName)
 		}
 	}
 	if !slices.Equal(statesOf(f.Used), asked) || len(f.First) != len(asked) {
@@ -64,9 +64,9 @@ func decodeRefusal(text string, s *limit.Spec) (*Refusal, error) {
 	return f, nil
 }
 
-func statesOf(used []lease.Units) (states []lease.State) {
+func statesOf(used []lease.Units) (states []lease.StateName) {
 	for _, u := range used {
-		states = append(states, u.State)
+		states = append(states, u.StateName)
 	}
 	return states
 }

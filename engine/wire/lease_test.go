@@ -17,7 +17,7 @@ func counter() limit.Spec {
 
 func TestNewLend(t *testing.T) {
 	s := counter()
-	require.Equal(t, lease.State{Kind: 2, Window: 60_000, Buckets: 6}, State(&s, s.Windows[0]))
+	require.Equal(t, lease.StateName{Kind: 2, Window: 60_000, Buckets: 6}, State(&s, s.Windows[0]))
 	q := &lease.HomeRequest{
 		Demand:      &lease.Demand{N: 3},
 		Refusal:     &lease.Refusal{Shard: 1},
@@ -39,7 +39,7 @@ func homeReply() (*HomeReply, *lease.Refusal) {
 		Lent:    []Loaned{{Shard: 2, Incarnation: 77, Out: []int64{30}}},
 	}
 	h.Granted = 2
-	h.Recalls = []lease.Recall{{Shard: 2, Seq: 99, EndLease: true, States: []lease.State{State(&s, s.Windows[0])}}}
+	h.Recalls = []lease.Recall{{Shard: 2, Seq: 99, EndLease: true, States: []lease.StateName{State(&s, s.Windows[0])}}}
 	h.Loan = &lease.Loan{Shard: 1, Seq: 100, Pairs: Pairs(&s), Held: []int64{12}, Headroom: []int64{40}, Clock: 8, Incarnation: 9}
 	return h, &lease.Refusal{Shard: 1, Clock: 8, Incarnation: 9}
 }
@@ -116,9 +116,9 @@ func TestUsageOfAKeyWithoutLoansIsTheHomes(t *testing.T) {
 // shardReport returns a report about one state, and the recall that it answers.
 func shardReport() (*ShardReport, *lease.Recall) {
 	s := counter()
-	to := &lease.Recall{Shard: 2, Seq: 99, Strict: true, States: []lease.State{State(&s, s.Windows[0])}}
+	to := &lease.Recall{Shard: 2, Seq: 99, Strict: true, States: []lease.StateName{State(&s, s.Windows[0])}}
 	return &ShardReport{
-		Report: lease.Report{Shard: 2, Seq: 99, Incarnation: 77, LeaseEnded: true, Strict: true, Used: []lease.Units{{State: to.States[0], N: 5}}},
+		Report: lease.Report{Shard: 2, Seq: 99, Incarnation: 77, LeaseEnded: true, Strict: true, Used: []lease.Units{{StateName: to.States[0], N: 5}}},
 		Clock:  clock, LeaseLeft: 6,
 		First: []int64{250}, Held: []int64{30}, Limit: []int64{100}, Rate: []int64{8}, Last: []int64{clock - 20}, Newest: []int64{4},
 	}, to

@@ -48,7 +48,7 @@ func fieldsOf(t reflect.Type) []field {
 	return all
 }
 
-var stateType = reflect.TypeFor[lease.State]()
+var stateType = reflect.TypeFor[lease.StateName]()
 
 // Args returns the arguments of a function that takes a rare message, given by its pointer.
 func Args(message any) [][]byte { return [][]byte{Pack(message)} }
@@ -76,7 +76,7 @@ func appendValue(b []byte, v reflect.Value) []byte {
 		return appendValue(b, v.Elem())
 	}
 	if v.Type() == stateType {
-		return msgp.AppendStringFromBytes(b, appendState(nil, v.Interface().(lease.State)))
+		return msgp.AppendStringFromBytes(b, appendState(nil, v.Interface().(lease.StateName)))
 	}
 	all, sent := fieldsOf(v.Type()), uint32(0)
 	for i, f := range all {

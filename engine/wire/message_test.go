@@ -12,21 +12,21 @@ import (
 
 // sample is a message with a field of every kind.
 type sample struct {
-	Flag   bool          `msg:"flag"`
-	Text   string        `msg:"text?"`
-	N      int64         `msg:"n,units"`
-	List   []int         `msg:"list,shard"`
-	State  lease.State   `msg:"state"`
-	Nested *Forgetful    `msg:"nested?"`
-	Uses   []lease.Units `msg:"uses"`
+	Flag   bool            `msg:"flag"`
+	Text   string          `msg:"text?"`
+	N      int64           `msg:"n,units"`
+	List   []int           `msg:"list,shard"`
+	State  lease.StateName `msg:"state"`
+	Nested *Forgetful      `msg:"nested?"`
+	Uses   []lease.Units   `msg:"uses"`
 }
 
 func TestMessagesAreUnpackedAsTheyWerePacked(t *testing.T) {
 	for _, m := range []sample{
 		{},
 		{Flag: true, Text: "a\x00\xff", N: maxUnits, List: []int{1, 999_999_999}},
-		{N: 1 << 33, State: lease.State{Kind: 2, Buckets: 6, Window: 60_000}, Nested: &Forgetful{Shard: 3, Seq: 1 << 53}},
-		{Text: string(bytes.Repeat([]byte("long"), 70_000)), Uses: []lease.Units{{State: lease.State{Kind: 1, Window: 5}, N: 7}, {N: 8}}},
+		{N: 1 << 33, State: lease.StateName{Kind: 2, Buckets: 6, Window: 60_000}, Nested: &Forgetful{Shard: 3, Seq: 1 << 53}},
+		{Text: string(bytes.Repeat([]byte("long"), 70_000)), Uses: []lease.Units{{StateName: lease.StateName{Kind: 1, Window: 5}, N: 7}, {N: 8}}},
 	} {
 		var got sample
 		require.NoError(t, Unpack(string(Pack(&m)), &got))
@@ -85,7 +85,7 @@ func TestMalformedMessagesAreErrors(t *testing.T) {
 		"a state of another type":   pairs(1, "states", []any{1}),
 	} {
 		var m struct {
-			States []lease.State `msg:"states"`
+			States []lease.StateName `msg:"states"`
 		}
 		require.ErrorIs(t, Unpack(text, &m), errMalformed, name)
 	}

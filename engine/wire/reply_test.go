@@ -63,7 +63,7 @@ func TestDecodeRefusalOfAShard(t *testing.T) {
 		return answers[0].Refusal, nil
 	}
 	want := Refusal{lease.Refusal{Clock: clock - 1, Incarnation: 77, Seq: 1 << 50, LeaseEnded: true}, []int64{250}}
-	want.Used = []lease.Units{{State: lease.State{Kind: 1, Window: 1000}, N: 4}}
+	want.Used = []lease.Units{{StateName: lease.StateName{Kind: 1, Window: 1000}, N: 4}}
 	refusal := string(Pack(&want))
 	f, err := at(1, refusal)
 	require.NoError(t, err)

@@ -7,7 +7,7 @@ import (
 )
 
 func testDemand(n int64) Demand {
-	return Demand{Pairs: []Pair{{State{Window: 1000}, 100}}, Cost: 1, N: n}
+	return Demand{Pairs: []Pair{{StateName{Window: 1000}, 100}}, Cost: 1, N: n}
 }
 
 func TestFlowEndsAtTheShardThatAdmitsAll(t *testing.T) {

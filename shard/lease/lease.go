@@ -41,9 +41,9 @@ package lease
 
 import "slices"
 
-// State identifies what a node charges: one window of one algorithm. Several limits may
+// StateName identifies what a node charges: one window of one algorithm. Several limits may
 // apply to the same state.
-type State struct {
+type StateName struct {
 	Kind    byte  // Number of the algorithm. A log and a counter of the same window are different states.
 	Window  int64 // Length of the window in ms.
 	Buckets int64 // Number of sub-windows of a counter; 0 for logs and fixed windows.
@@ -51,7 +51,7 @@ type State struct {
 
 // Life returns the longest time in ms for which a unit counts after its admission: the
 // window, and for counters one sub-window more.
-func (s State) Life() int64 {
+func (s StateName) Life() int64 {
 	if s.Buckets == 0 {
 		return s.Window
 	}
@@ -60,14 +60,14 @@ func (s State) Life() int64 {
 
 // Pair is a state and a limit on it.
 type Pair struct {
-	State `msg:"state"`
-	Limit int64 `msg:"limit,units"`
+	StateName `msg:"state"`
+	Limit     int64 `msg:"limit,units"`
 }
 
 // Units is a number of units of one state.
 type Units struct {
-	State `msg:"state"`
-	N     int64 `msg:"units,units"`
+	StateName `msg:"state"`
+	N         int64 `msg:"units,units"`
 }
 
 // Demand is N equal requests, combined into one entry. Of these, the first few for which there

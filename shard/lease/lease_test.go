@@ -10,7 +10,7 @@ import (
 func TestStateLife(t *testing.T) {
 	for _, c := range []struct{ window, buckets, life int64 }{{1000, 0, 1000}, {1000, 1, 2000}, {1000, 3, 1334}, {10, 10, 11}} {
 		t.Run(fmt.Sprint(c.window, "/", c.buckets), func(t *testing.T) {
-			require.Equal(t, c.life, State{Window: c.window, Buckets: c.buckets}.Life())
+			require.Equal(t, c.life, StateName{Window: c.window, Buckets: c.buckets}.Life())
 		})
 	}
 }
@@ -23,7 +23,7 @@ func TestDemandFit(t *testing.T) {
 }
 
 func TestDemandMatchesOnlyTheSameLimitsInTheSameOrder(t *testing.T) {
-	a, b := Pair{State{Window: 1000}, 10}, Pair{State{Window: 2000}, 10}
+	a, b := Pair{StateName{Window: 1000}, 10}, Pair{StateName{Window: 2000}, 10}
 	d := &Demand{Pairs: []Pair{a, b}, Strict: true}
 	require.True(t, d.Matches([]Pair{a, b}, true))
 	require.False(t, d.Matches([]Pair{a, b}, false))

@@ -42,11 +42,11 @@ type Loan struct {
 
 // Recall asks a shard to return what it has not used, and to report.
 type Recall struct {
-	Shard    int     `msg:"shard,shard"` // Number of the shard.
-	Seq      int64   `msg:"seq,number"`  // Number of the newest loan to that shard, which is void if it arrives later.
-	EndLease bool    `msg:"end_lease"`   // The lease ends too, because it serves other limits than the caller's.
-	States   []State `msg:"states"`      // States to report.
-	Strict   bool    `msg:"strict"`      // Count the oldest sub-window of counters in full in the report.
+	Shard    int         `msg:"shard,shard"` // Number of the shard.
+	Seq      int64       `msg:"seq,number"`  // Number of the newest loan to that shard, which is void if it arrives later.
+	EndLease bool        `msg:"end_lease"`   // The lease ends too, because it serves other limits than the caller's.
+	States   []StateName `msg:"states"`      // States to report.
+	Strict   bool        `msg:"strict"`      // Count the oldest sub-window of counters in full in the report.
 }
 
 // Report is a shard's answer to a Recall.

@@ -16,7 +16,7 @@ func faultless(shards, proxies int, limit, window int64, load float64, remember 
 	w := newWorld(rng, shards, lease.Rules{Lease: 1000, Grace: 20}, sound())
 	w.timeout = 1e6
 	w.latency = func() int64 { return 50 + rng.Int64N(200) }
-	d := lease.Demand{Pairs: []lease.Pair{{State: lease.State{Window: window}, Limit: limit}}, Strict: true, Cost: 1, N: 1}
+	d := lease.Demand{Pairs: []lease.Pair{{StateName: lease.StateName{Window: window}, Limit: limit}}, Strict: true, Cost: 1, N: 1}
 	pause := float64(window) * 1000 / float64(limit) / load * float64(proxies)
 	var all []*proxy
 	for range proxies {

@@ -90,7 +90,7 @@ func chaosDemands(rng *rand.Rand) []lease.Demand {
 		demands[i].Strict = true
 		for _, j := range rng.Perm(3)[:1+rng.IntN(2)] {
 			limit := 1 + rng.Int64N(most)
-			demands[i].Pairs = append(demands[i].Pairs, lease.Pair{State: lease.State{Window: windows[j], Buckets: buckets}, Limit: limit})
+			demands[i].Pairs = append(demands[i].Pairs, lease.Pair{StateName: lease.StateName{Window: windows[j], Buckets: buckets}, Limit: limit})
 		}
 	}
 	return demands

@@ -73,7 +73,7 @@ func (h *Home) expire(rules lease.Rules, clock int64) {
 		l.Out = slices.DeleteFunc(l.Out, func(u lease.Units) bool { return clock > l.Seq/1000+rules.Lease+u.Life() })
 	}
 	h.Lent = slices.DeleteFunc(h.Lent, func(l Lent) bool {
-		return !slices.ContainsFunc(l.Out, func(u lease.Units) bool { return l.mayHave(u.State, true) })
+		return !slices.ContainsFunc(l.Out, func(u lease.Units) bool { return l.mayHave(u.StateName, true) })
 	})
 }
 
@@ -93,7 +93,7 @@ func (h *Home) collect(r *lease.Report) (complete bool) {
 	}
 	for _, used := range r.Used {
 		for j := range l.Out {
-			if out := &l.Out[j]; out.State == used.State && (used.N < out.N || r.Strict != l.Strict) {
+			if out := &l.Out[j]; out.StateName == used.StateName && (used.N < out.N || r.Strict != l.Strict) {
 				out.N = used.N
 			}
 		}
@@ -105,7 +105,7 @@ func (h *Home) collect(r *lease.Report) (complete bool) {
 // covers reports whether the report includes all states of out.
 func covers(r *lease.Report, out []lease.Units) bool {
 	return !slices.ContainsFunc(out, func(o lease.Units) bool {
-		return !slices.ContainsFunc(r.Used, func(u lease.Units) bool { return u.State == o.State })
+		return !slices.ContainsFunc(r.Used, func(u lease.Units) bool { return u.StateName == o.StateName })
 	})
 }
 
@@ -128,7 +128,7 @@ func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
 	for i, pair := range d.Pairs {
 		limit := pair.Limit
 		for _, lent := range h.Pairs {
-			if others && lent.State == pair.State {
+			if others && lent.StateName == pair.StateName {
 				limit = min(limit, lent.Limit)
 				if h.Strict != d.Strict {
 					limit = 0
@@ -137,7 +137,7 @@ func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
 		}
 		room[i] = limit - own[i]
 		for _, l := range h.Lent {
-			if n, known := l.counts(pair.State, d.Strict); known {
+			if n, known := l.counts(pair.StateName, d.Strict); known {
 				room[i] -= n
 			} else {
 				room[i] = min(room[i], 0)
@@ -150,8 +150,8 @@ func (h *Home) room(d *lease.Demand, own []int64, others bool) []int64 {
 // counts returns the most units of a state that the shard may have in use. They are not known if
 // they are to be counted in full and Out counts them by weight: what was admitted long ago weighs
 // little by now.
-func (l *Lent) counts(s lease.State, strict bool) (units int64, known bool) {
-	i := slices.IndexFunc(l.Out, func(u lease.Units) bool { return u.State == s })
+func (l *Lent) counts(s lease.StateName, strict bool) (units int64, known bool) {
+	i := slices.IndexFunc(l.Out, func(u lease.Units) bool { return u.StateName == s })
 	if i < 0 {
 		return 0, true
 	}
@@ -159,7 +159,7 @@ func (l *Lent) counts(s lease.State, strict bool) (units int64, known bool) {
 }
 
 // mayHave reports whether the shard may have units of a state in use.
-func (l *Lent) mayHave(s lease.State, strict bool) bool {
+func (l *Lent) mayHave(s lease.StateName, strict bool) bool {
 	units, known := l.counts(s, strict)
 	return units > 0 || !known
 }
@@ -172,7 +172,7 @@ func (h *Home) missingRecalls(rules lease.Rules, clock int64, d *lease.Demand, r
 	var recalls []lease.Recall
 	matches := d.Matches(h.Pairs, h.Strict)
 	for _, l := range h.Lent {
-		counts := slices.ContainsFunc(d.Pairs, func(p lease.Pair) bool { return l.mayHave(p.State, d.Strict) })
+		counts := slices.ContainsFunc(d.Pairs, func(p lease.Pair) bool { return l.mayHave(p.StateName, d.Strict) })
 		heard := slices.ContainsFunc(reports, func(r lease.Report) bool {
 			return r.Shard == l.Shard && r.Seq >= l.Seq && !r.Stale
 		})
@@ -181,7 +181,7 @@ func (h *Home) missingRecalls(rules lease.Rules, clock int64, d *lease.Demand, r
 		}
 		r := lease.Recall{Shard: l.Shard, Seq: l.Seq, EndLease: !matches, Strict: d.Strict}
 		for _, out := range l.Out {
-			r.States = append(r.States, out.State)
+			r.States = append(r.States, out.StateName)
 		}
 		recalls = append(recalls, r)
 	}
@@ -217,7 +217,7 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 		if room[j] < pair.Limit/scarce {
 			share = 0 // The loan may still renew the lease.
 		}
-		has, _ := l.counts(pair.State, d.Strict) // it is known, since there is room
+		has, _ := l.counts(pair.StateName, d.Strict) // it is known, since there is room
 		if has+share < d.Cost {
 			return nil // Too little for a single request.
 		}
@@ -230,14 +230,14 @@ func (h *Home) lend(rules lease.Rules, clock int64, q *lease.HomeRequest, room [
 	}
 	out := make([]lease.Units, 0, len(d.Pairs))
 	for j, pair := range d.Pairs {
-		out = append(out, lease.Units{State: pair.State, N: loan.Held[j]})
+		out = append(out, lease.Units{StateName: pair.StateName, N: loan.Held[j]})
 	}
 	for _, u := range l.Out { // What the shard used of other states still counts.
-		if _, known := l.counts(u.State, d.Strict); !known {
+		if _, known := l.counts(u.StateName, d.Strict); !known {
 			return nil
 		}
-		if l.mayHave(u.State, true) &&
-			!slices.ContainsFunc(out, func(o lease.Units) bool { return o.State == u.State }) {
+		if l.mayHave(u.StateName, true) &&
+			!slices.ContainsFunc(out, func(o lease.Units) bool { return o.StateName == u.StateName }) {
 			out = append(out, u)
 		}
 	}

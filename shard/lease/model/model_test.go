@@ -34,7 +34,7 @@ func (w *world) settle(t *testing.T) {
 }
 
 func slide(limit, window int64) []lease.Pair {
-	return []lease.Pair{{State: lease.State{Window: window}, Limit: limit}}
+	return []lease.Pair{{StateName: lease.StateName{Window: window}, Limit: limit}}
 }
 
 // Exactly the limit is admitted, whether or not the number of shards divides it.
@@ -85,7 +85,7 @@ func TestChangedLimitTakesEffectAtOnce(t *testing.T) {
 // With several windows the tighter one decides, and neither is charged if one denies.
 func TestSeveralWindowsDecideTogether(t *testing.T) {
 	w, p := sequential(4)
-	pairs := []lease.Pair{{State: lease.State{Window: 1000}, Limit: 8}, {State: lease.State{Window: 100_000}, Limit: 20}}
+	pairs := []lease.Pair{{StateName: lease.StateName{Window: 1000}, Limit: 8}, {StateName: lease.StateName{Window: 100_000}, Limit: 20}}
 	admitted := int64(0)
 	for i := range 60 {
 		if i%20 == 0 {
@@ -111,7 +111,7 @@ func TestUnreachableShardCountsUntilItsUnitsExpire(t *testing.T) {
 	for i := range 200 {
 		admitted += p.one(t, pairs, 1, 1, i%4)
 	}
-	used := w.nodes[2].used(pairs[0].State, true)
+	used := w.nodes[2].used(pairs[0].StateName, true)
 	require.Equal(t, 100-held+used, admitted)
 	w.now += 6_001_000
 	require.Equal(t, int64(100), p.one(t, pairs, 1, 200, 0))
@@ -126,7 +126,7 @@ func TestResetForgetsEverywhere(t *testing.T) {
 	p.reset()
 	w.settle(t)
 	require.Equal(t, int64(100), p.one(t, pairs, 1, 200, 0))
-	require.Zero(t, w.nodes[1].used(pairs[0].State, true))
+	require.Zero(t, w.nodes[1].used(pairs[0].StateName, true))
 }
 
 // The home of a key that is no longer split makes no loans, and those it has made end.

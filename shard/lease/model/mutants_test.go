@@ -89,7 +89,7 @@ func mutants() []mutant {
 					r.Incarnation = n.home.Lent[l].Incarnation
 					r.Used = nil
 					for _, out := range n.home.Lent[l].Out {
-						r.Used = append(r.Used, lease.Units{State: out.State, N: 0})
+						r.Used = append(r.Used, lease.Units{StateName: out.StateName, N: 0})
 					}
 				}
 			}

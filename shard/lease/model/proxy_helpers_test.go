@@ -159,7 +159,7 @@ func (w *world) decide(t *trip, q *lease.HomeRequest) lease.HomeReply {
 	w.mutant.decide(n, q)
 	own := make([]int64, len(q.Demand.Pairs))
 	for i, pair := range q.Demand.Pairs {
-		own[i] = n.used(pair.State, true)
+		own[i] = n.used(pair.StateName, true)
 	}
 	reply := n.home.Decide(w.rules, n.clock(), q, own)
 	n.charge(q.Demand, reply.Granted)
@@ -168,7 +168,7 @@ func (w *world) decide(t *trip, q *lease.HomeRequest) lease.HomeReply {
 		t.retry = 1000
 		for _, other := range w.nodes {
 			for _, pair := range q.Demand.Pairs {
-				t.retry = min(t.retry, other.retry(pair.State))
+				t.retry = min(t.retry, other.retry(pair.StateName))
 			}
 		}
 	}
@@ -177,10 +177,10 @@ func (w *world) decide(t *trip, q *lease.HomeRequest) lease.HomeReply {
 
 func (w *world) checkDenial(n *node, q *lease.HomeRequest, unreachable []int) {
 	for _, pair := range q.Demand.Pairs {
-		sum := n.used(pair.State, true)
+		sum := n.used(pair.StateName, true)
 		for _, l := range n.home.Lent {
-			units, heard := lastReported(&l, pair.State, q)
-			if !heard && !slices.Contains(unreachable, l.Shard) && l.mayHave(pair.State, true) {
+			units, heard := lastReported(&l, pair.StateName, q)
+			if !heard && !slices.Contains(unreachable, l.Shard) && l.mayHave(pair.StateName, true) {
 				w.fail("denied although shard %d was not recalled", l.Shard)
 			}
 			sum += units
@@ -189,7 +189,7 @@ func (w *world) checkDenial(n *node, q *lease.HomeRequest, unreachable []int) {
 		for _, l := range n.home.Lent { // The live lease of an unreachable shard lowers the limit.
 			if l.live(w.rules, n.clock()) && !q.Demand.Matches(n.home.Pairs, n.home.Strict) {
 				for _, lent := range n.home.Pairs {
-					if lent.State == pair.State {
+					if lent.StateName == pair.StateName {
 						limit = min(limit, lent.Limit)
 					}
 				}
@@ -205,7 +205,7 @@ func (w *world) checkDenial(n *node, q *lease.HomeRequest, unreachable []int) {
 // lastReported returns the units that a shard has in use according to its reports in this
 // request, or the most that it may have if there is no report. heard reports whether the shard
 // has answered.
-func lastReported(l *Lent, s lease.State, q *lease.HomeRequest) (units int64, heard bool) {
+func lastReported(l *Lent, s lease.StateName, q *lease.HomeRequest) (units int64, heard bool) {
 	reports := q.Reports
 	if r := q.Refusal; r != nil && r.LeaseEnded {
 		reports = append(slices.Clip(reports), lease.Report{Shard: r.Shard, Seq: r.Seq, Incarnation: r.Incarnation, Used: r.Used})
@@ -216,7 +216,7 @@ func lastReported(l *Lent, s lease.State, q *lease.HomeRequest) (units int64, he
 		}
 		heard = true
 		for _, used := range r.Used {
-			if used.State == s && r.Incarnation == l.Incarnation {
+			if used.StateName == s && r.Incarnation == l.Incarnation {
 				return used.N, true
 			}
 		}

@@ -17,7 +17,7 @@ type Shard struct {
 }
 
 // usedFunc returns the units of a state that count now.
-type usedFunc = func(s lease.State, strict bool) int64
+type usedFunc = func(s lease.StateName, strict bool) int64
 
 // live reports whether the shard has a live lease. If the clock has stepped back behind a time
 // that the shard has seen, the lease has ended, because it would last too long otherwise.
@@ -36,7 +36,7 @@ func (s *Shard) Admit(rules lease.Rules, clock, newest int64, d *lease.Demand, u
 	if live && d.Matches(s.Pairs, s.Strict) {
 		granted = d.N
 		for i, pair := range s.Pairs {
-			granted = min(granted, d.Fit(s.Held[i]-used(pair.State, s.Strict)))
+			granted = min(granted, d.Fit(s.Held[i]-used(pair.StateName, s.Strict)))
 		}
 	}
 	if granted == d.N {
@@ -46,7 +46,7 @@ func (s *Shard) Admit(rules lease.Rules, clock, newest int64, d *lease.Demand, u
 	refusal = lease.Refusal{Clock: clock, Incarnation: s.Incarnation, Seq: s.Seq, LeaseEnded: !live}
 	if refusal.LeaseEnded {
 		for _, pair := range d.Pairs {
-			refusal.Used = append(refusal.Used, lease.Units{State: pair.State, N: used(pair.State, d.Strict)})
+			refusal.Used = append(refusal.Used, lease.Units{StateName: pair.StateName, N: used(pair.StateName, d.Strict)})
 		}
 	}
 	return granted, refusal
@@ -98,11 +98,11 @@ func (s *Shard) Recall(clock, newest int64, r *lease.Recall, used usedFunc) leas
 		s.LeaseEnds = 0
 	}
 	for i, pair := range s.Pairs {
-		s.Held[i] = min(s.Held[i], used(pair.State, s.Strict))
+		s.Held[i] = min(s.Held[i], used(pair.StateName, s.Strict))
 	}
 	report.LeaseEnded = !s.live(clock, newest)
 	for _, state := range r.States {
-		report.Used = append(report.Used, lease.Units{State: state, N: used(state, r.Strict)})
+		report.Used = append(report.Used, lease.Units{StateName: state, N: used(state, r.Strict)})
 	}
 	return report
 }

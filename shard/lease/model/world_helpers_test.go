@@ -114,9 +114,9 @@ type node struct {
 	w      *world
 	offset int64 // Clock's offset from true time, in us.
 	up     bool
-	calls  int                    // Calls that have reached the node.
-	logs   map[lease.State]*usage // Admissions that the node remembers, by its own clock in ms.
-	truth  map[lease.State]*usage // All admissions of the node, by true time in us, even if it lost its memory.
+	calls  int                        // Calls that have reached the node.
+	logs   map[lease.StateName]*usage // Admissions that the node remembers, by its own clock in ms.
+	truth  map[lease.StateName]*usage // All admissions of the node, by true time in us, even if it lost its memory.
 	shard  Shard
 	home   Home
 }
@@ -131,7 +131,7 @@ func (n *node) newest() int64 {
 	return t
 }
 
-func (n *node) used(s lease.State, _ bool) int64 {
+func (n *node) used(s lease.StateName, _ bool) int64 {
 	l := n.logs[s]
 	if l == nil {
 		return 0
@@ -143,7 +143,7 @@ func (n *node) used(s lease.State, _ bool) int64 {
 // counts reports whether a unit that was admitted at t counts now. A log's
 // unit counts while now <= t + window, and a strict counter's while its sub-window is one
 // of the last n+1.
-func counts(s lease.State, t, now int64) bool {
+func counts(s lease.StateName, t, now int64) bool {
 	if s.Buckets == 0 {
 		return now <= t+s.Window
 	}
@@ -160,22 +160,22 @@ func (n *node) charge(d *lease.Demand, granted int64) {
 		n.w.lent += granted * d.Cost
 	}
 	for _, p := range d.Pairs {
-		if n.logs[p.State] == nil {
-			n.logs[p.State] = &usage{}
+		if n.logs[p.StateName] == nil {
+			n.logs[p.StateName] = &usage{}
 		}
-		if n.truth[p.State] == nil {
-			n.truth[p.State] = &usage{}
+		if n.truth[p.StateName] == nil {
+			n.truth[p.StateName] = &usage{}
 		}
-		n.logs[p.State].add(max(n.clock(), n.logs[p.State].newest()), granted*d.Cost)
-		n.truth[p.State].add(n.w.now, granted*d.Cost)
+		n.logs[p.StateName].add(max(n.clock(), n.logs[p.StateName].newest()), granted*d.Cost)
+		n.truth[p.StateName].add(n.w.now, granted*d.Cost)
 		sum := int64(0)
 		for _, other := range n.w.nodes {
-			if l := other.truth[p.State]; l != nil {
+			if l := other.truth[p.StateName]; l != nil {
 				sum += l.sum(func(t int64) bool { return n.w.now <= t+p.Window*1000 })
 			}
 		}
 		if sum > p.Limit {
-			n.w.fail("%d units of %v within its window, limit %d", sum, p.State, p.Limit)
+			n.w.fail("%d units of %v within its window, limit %d", sum, p.StateName, p.Limit)
 		}
 	}
 }
@@ -185,7 +185,7 @@ func newWorld(rng *rand.Rand, nodes int, rules lease.Rules, m mutant) *world {
 	w := &world{rng: rng, now: 1e9, rules: rules, mutant: m}
 	for range nodes {
 		w.nodes = append(w.nodes, &node{w: w, offset: rng.Int64N(1e8), up: true,
-			logs: map[lease.State]*usage{}, truth: map[lease.State]*usage{}})
+			logs: map[lease.StateName]*usage{}, truth: map[lease.StateName]*usage{}})
 	}
 	w.nodes[0].home.Shards = nodes
 	return w
@@ -252,7 +252,7 @@ func (u *usage) sum(counts func(t int64) bool) int64 {
 
 // retry returns the time in ms until the oldest unit no longer counts, or a second if there
 // is none.
-func (n *node) retry(s lease.State) int64 {
+func (n *node) retry(s lease.StateName) int64 {
 	l := n.logs[s]
 	if l == nil || len(l.times) == 0 {
 		return 1000
