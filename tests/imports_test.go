@@ -55,7 +55,7 @@ var allowed = map[string][]string{
 		"engine/wire", "lua", "shard", "internal/histogram",
 	},
 	"engine/forward": {
-		"engine", "engine/backend", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/histogram", "internal/redisline",
+		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/histogram", "internal/redisline",
 	},
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,

@@ -29,6 +29,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -149,10 +150,6 @@ func (f *Fleet) Check() {
 // Timeout returns how long a request may wait for its node.
 func (f *Fleet) Timeout() time.Duration { return time.Duration(f.timeout.Load()) }
 
-// LastPart is the part of a timeout, 1/LastPart, in which a request that has waited until then is no
-// longer worth sending, because its FAIL policy or an error will answer shortly.
-const LastPart = 8
-
 // SetTimeout changes the timeout of later requests. Requests under way keep their deadlines.
 func (f *Fleet) SetTimeout(d time.Duration) { f.timeout.Store(int64(d)) }
 
@@ -182,22 +179,31 @@ func (f *Fleet) CheckTopology() {
 	}
 }
 
-// Redirected returns the node at the address to which n redirects with MOVED or ASK. It
-// returns nil if redirects are not followed, because all backends are single nodes, if the
-// fleet is closed, or if there are maxNodes already.
-func (f *Fleet) Redirected(n *Node, addr string) *Node {
-	if f.watcher == nil || n.backend == nil {
-		return nil
+// Redirected returns the node to which n redirects a command with the error err, if that is MOVED or ASK, and whether it is
+// ASK. Such a command has not run. Redirected returns nil for other errors, and if redirects are not followed, because all
+// backends are single nodes, if the fleet is closed, or if there are maxNodes already. If known is true, it also returns nil
+// if the fleet does not have the node yet.
+func (f *Fleet) Redirected(n *Node, err error, known bool) (to *Node, asking bool) {
+	if !IsReply(err) || f.watcher == nil || n.backend == nil {
+		return nil, false
+	}
+	words := strings.Fields(err.Error())
+	if len(words) != 3 || words[0] != "MOVED" && words[0] != "ASK" {
+		return nil, false
 	}
 	f.watcher.wake()
-	return f.node(n.backend, fullAddress(addr, n.addr))
+	addr := fullAddress(words[2], n.addr)
+	if known && !f.knows(address{n.backend, addr}) {
+		return nil, false
+	}
+	return f.node(n.backend, addr), words[0] == "ASK"
 }
 
-// Knows reports whether the fleet has a node at the address to which n redirects.
-func (f *Fleet) Knows(n *Node, addr string) bool {
+// knows reports whether the fleet has a node at the address.
+func (f *Fleet) knows(at address) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.known[address{n.backend, fullAddress(addr, n.addr)}] != nil
+	return f.known[at] != nil
 }
 
 // SetTLS reads the files of t and uses them for new connections. Open connections are not

@@ -55,7 +55,7 @@ func TestFailedNodeIsProbedUntilItRecovers(t *testing.T) {
 	require.Eventually(t, func() bool { return n.Health() == Up }, 10*time.Second, time.Millisecond)
 	require.Equal(t, Down, <-heard)
 	require.Equal(t, int64(2), n.Failures())
-	require.Nil(t, f.Redirected(n, "127.0.0.1:1"), "redirects are not followed without a watcher")
+	require.Nil(t, redirected(f, n, "127.0.0.1:1"), "redirects are not followed without a watcher")
 }
 
 // The address of a demoted node may resolve to another server.
@@ -105,9 +105,9 @@ func TestFleetOfAClusterFindsItsNodes(t *testing.T) {
 		time.Sleep(50 * time.Millisecond) // some rounds of the watcher
 	}
 	require.Same(t, top, f.Topology())
-	require.Same(t, top.Nodes[0], f.Redirected(top.Nodes[1], top.Nodes[0].Name()))
+	require.Same(t, top.Nodes[0], redirected(f, top.Nodes[1], top.Nodes[0].Name()))
 	require.NoError(t, f.Close())
-	require.Nil(t, f.Redirected(top.Nodes[1], "127.0.0.1:1"))
+	require.Nil(t, redirected(f, top.Nodes[1], "127.0.0.1:1"))
 	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+1 }, 10*time.Second, 10*time.Millisecond,
 		"goroutines are left") // +1: Eventually's own
 }

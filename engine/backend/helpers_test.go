@@ -95,3 +95,9 @@ func fakeSentinel(t testing.TB, port *atomic.Int64) string {
 	}()
 	return l.Addr().String()
 }
+
+// redirected returns the node at an address to which a node redirects.
+func redirected(f *Fleet, n *Node, addr string) *Node {
+	to, _ := f.Redirected(n, Reply("MOVED 1 "+addr), false)
+	return to
+}

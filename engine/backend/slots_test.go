@@ -85,7 +85,7 @@ func TestFleetFindsTheNodesOfAClusterByAnyNames(t *testing.T) {
 				require.NoError(t, top.Nodes[i].Client().Ping(t.Context()).Err())
 				_, err := c.Nodes[(i+1)%3].Ask("GET", []string{"b", "c", "a"}[i])
 				require.ErrorContains(t, err, " "+row.moved+port)
-				require.Same(t, top.Nodes[i], f.Redirected(top.Nodes[(i+1)%3], row.moved+port))
+				require.Same(t, top.Nodes[i], redirected(f, top.Nodes[(i+1)%3], row.moved+port))
 			}
 		})
 	}

@@ -1,7 +1,11 @@
 package backend
 
 import (
+	"errors"
+	"maps"
 	"slices"
+	"sync"
+	"sync/atomic"
 
 	"github.com/rlproxy/rlproxy/shard"
 )
@@ -75,4 +79,81 @@ func (t *Topology) equal(o *Topology) bool {
 		return false
 	}
 	return t.slots == nil || t.slots == o.slots || *t.slots == *o.slots
+}
+
+// Queues has a queue of type Q for each node that is in use or that others redirect to. A user of the fleet has one. Its zero
+// value must get its fields.
+type Queues[Q interface{ Close() error }] struct {
+	Fleet *Fleet
+
+	// OpenQueue opens the queue of a node that is new. It is called with a lock held.
+	OpenQueue func(*Node) Q
+
+	current atomic.Pointer[Lanes[Q]] // the last result of OpenAll
+	mu      sync.Mutex
+	opened  map[*Node]Q // guarded by mu
+}
+
+// Lanes is a topology with the queues of its nodes. It is immutable.
+type Lanes[Q any] struct {
+	*Topology
+	Queues []Q // by index in Topology.Nodes
+}
+
+// OpenAll returns the topology with its queues, and opens those of nodes that are new. While nothing changes it returns the same
+// pointer.
+func (q *Queues[Q]) OpenAll() *Lanes[Q] {
+	now := q.Fleet.Topology()
+	if l := q.current.Load(); l != nil && l.Topology == now {
+		return l
+	}
+	l := &Lanes[Q]{Topology: now}
+	for _, n := range now.Nodes {
+		l.Queues = append(l.Queues, q.Of(n))
+	}
+	q.current.Store(l)
+	return l
+}
+
+// Of returns the queue of a node, opened if it is new. It is closed before the node's client is.
+func (q *Queues[Q]) Of(n *Node) Q {
+	q.mu.Lock()
+	of, known := q.opened[n]
+	if !known {
+		if q.opened == nil {
+			q.opened = make(map[*Node]Q)
+		}
+		of = q.OpenQueue(n)
+		q.opened[n] = of
+	}
+	q.mu.Unlock()
+	if !known {
+		n.OnClose(func() error { // not with the lock held: it may run now
+			q.mu.Lock()
+			delete(q.opened, n)
+			q.mu.Unlock()
+			return of.Close()
+		})
+	}
+	return of
+}
+
+// Opened returns the queue of a node, if it has one.
+func (q *Queues[Q]) Opened(n *Node) (of Q, ok bool) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	of, ok = q.opened[n]
+	return of, ok
+}
+
+// Close closes all queues.
+func (q *Queues[Q]) Close() error {
+	q.mu.Lock()
+	all := slices.Collect(maps.Values(q.opened))
+	q.mu.Unlock()
+	var errs []error
+	for _, of := range all {
+		errs = append(errs, of.Close())
+	}
+	return errors.Join(errs...)
 }

@@ -1,42 +1,60 @@
-// Package backlog holds what waits for one node, and decides what is sent to it together. It knows runs of
+// Package backlog holds what waits for one node, and decides what is sent to it together and by whom. It knows runs of
 // items, their number and their expected cost, and nothing of what the items ask for.
 //
-// A caller adds a run: items that are answered together, such as those of one pipeline for one node. It waits for
-// their answers before it adds the next one, so the order of runs does not matter. A worker takes a batch: the oldest run,
-// and all others that fit. So dear runs share the batches with cheap ones, which do not wait for all of them. While batches
-// are under way, runs wait and become the next batch, so the busier a node is, the larger its batches are, up to the bounds.
+// A caller adds a run: items that are answered together, such as those of one pipeline for one node. It waits for their
+// answers before it adds the next one, so the order of runs does not matter. A worker takes a batch: the oldest run, and all
+// others that fit. So dear runs share the batches with cheap ones, which do not wait for all of them. While batches are
+// under way, runs wait and become the next batch, so the busier a node is, the larger its batches are, up to the bounds.
+//
+// Reading order: backlog.go (this file), worker.go (who serves batches, and how much a node gets at a time).
 package backlog
 
 import (
 	"errors"
-	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
+// InFlight is the number of batches that a node may have under way. Two keep the node busy while this process reads the
+// answers to the last one.
+const InFlight = 2
+
+// MaxItems is the most items of a batch of several runs.
+const MaxItems = 1024
+
 // Bounds are what a Queue allows.
 type Bounds struct {
-	Waiting  int // the most items that may wait
-	InFlight int // the most batches that may be under way
-	Items    int // the most items of a batch of several runs
+	Waiting int // the most items that may wait
+	Aside   int // the most workers that may step aside at a time
+
+	// Least and Most are the bounds of the allowance. Without them, runs must cost nothing.
+	Least, Most time.Duration
 }
 
 // The errors of Add.
 var (
-	ErrClosed = errors.New("the queue is closed")
+	ErrClosed = errors.New("the node has left the topology")
 	ErrFull   = errors.New("queue full")
 )
 
 // A Queue holds the runs that wait for a node. Its zero value must get its Bounds from Open.
 type Queue[T any] struct {
-	bounds Bounds
+	allowance // of a run
+	bounds    Bounds
+	carrier   func() Carrier[T]
 
-	mu     sync.Mutex
-	ready  sync.Cond // a worker may find something to do, or closed is set, or the last batch has ended since
-	items  []T       // of all runs; guarded by mu
-	runs   []run     // guarded by mu
-	busy   int       // batches under way; guarded by mu
-	closed bool      // guarded by mu
+	mu      sync.Mutex
+	ready   sync.Cond // a worker may find something to do, or closed is set, or the last batch has ended since
+	items   []T       // of all runs; guarded by mu
+	runs    []run     // guarded by mu
+	busy    int       // batches under way, but for those of workers that have stepped aside; guarded by mu
+	aside   int       // workers that have stepped aside; guarded by mu
+	started int       // workers; guarded by mu
+	closed  bool      // guarded by mu
+
+	spare   atomic.Pointer[worker[T]] // for the next caller that serves a batch itself
+	workers sync.WaitGroup
 }
 
 // run is items that one caller has added together.
@@ -45,21 +63,23 @@ type run struct {
 	cost  time.Duration
 }
 
-// Open sets the bounds. It comes before every other call.
-func (q *Queue[T]) Open(bounds Bounds) {
-	q.bounds = bounds
+// Open sets the bounds, and what returns a carrier for each worker. It comes before every other call.
+func (q *Queue[T]) Open(bounds Bounds, carrier func() Carrier[T]) {
+	q.bounds, q.carrier = bounds, carrier
 	q.ready.L = &q.mu
+	q.allowance.set(bounds)
 }
 
-// Close makes Add fail, and waits until all runs are taken and all batches have ended.
+// Close makes Add fail, and waits until all runs are served and the workers have ended. It may be called again.
 func (q *Queue[T]) Close() {
 	q.mu.Lock()
-	defer q.mu.Unlock()
 	q.closed = true
 	q.ready.Broadcast()
 	for q.busy > 0 || len(q.runs) > 0 {
 		q.ready.Wait()
 	}
+	q.mu.Unlock()
+	q.workers.Wait()
 }
 
 // Add adds a run, of which it copies the items. It wakes no worker: see Wake.
@@ -75,60 +95,23 @@ func (q *Queue[T]) Add(items []T, cost time.Duration) error {
 	if len(items) > 0 {
 		q.items = append(q.items, items...)
 		q.runs = append(q.runs, run{len(items), cost})
+		q.startWorkers()
 	}
 	return nil
 }
 
-// Wake wakes a worker that waits in Take.
+// Wake wakes a worker that waits for runs.
 func (q *Queue[T]) Wake() { q.ready.Signal() }
 
-// DoIfIdle calls do, which sends a batch that was not added, if the node is idle. It reports whether it was.
-func (q *Queue[T]) DoIfIdle(do func()) bool {
-	q.mu.Lock()
-	if q.closed || q.busy > 0 || len(q.runs) > 0 {
-		q.mu.Unlock()
-		return false
-	}
-	q.busy++
-	q.mu.Unlock()
-	defer q.End()
-	do()
-	return true
-}
-
-// Take waits for runs, moves a batch of them to buf, and returns it and its cost. room returns the most cost of a batch of several
-// runs. The caller sends the batch and calls End. The batch is nil when the queue is closed and empty.
-func (q *Queue[T]) Take(buf []T, room func() time.Duration) (batch []T, cost time.Duration) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	for len(q.runs) == 0 || q.busy >= q.bounds.InFlight {
-		if q.closed && len(q.runs) == 0 {
-			return nil, 0
-		}
-		q.ready.Wait()
-		if len(q.runs) > 0 {
-			// Let goroutines that are about to add runs do so first: the runs go in one batch instead of two.
-			q.mu.Unlock()
-			runtime.Gosched()
-			q.mu.Lock()
-		}
-	}
-	batch, cost = q.moveBatch(buf[:0], room())
-	q.busy++
-	if len(q.runs) > 0 {
-		q.ready.Signal()
-	}
-	return batch, cost
-}
-
-// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit. It returns their cost,
-// too. The caller holds mu, and there is a run.
-func (q *Queue[T]) moveBatch(buf []T, room time.Duration) (batch []T, cost time.Duration) {
-	from, kept, items := 0, q.runs[:0], q.items[:0]
+// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit: they cost no more
+// than the allowance of a run, and a quarter of it for cheap ones beside it. It returns their cost, too. The caller holds mu,
+// and there is a run.
+func (q *Queue[T]) moveBatch(buf []T) (batch []T, cost time.Duration) {
+	from, kept, items, most := 0, q.runs[:0], q.items[:0], q.Allowance()*5/4
 	for i, r := range q.runs {
 		run := q.items[from : from+r.items]
 		from += r.items
-		if i == 0 || len(buf)+r.items <= q.bounds.Items && cost+r.cost <= room {
+		if i == 0 || len(buf)+r.items <= MaxItems && cost+r.cost <= most {
 			buf, cost = append(buf, run...), cost+r.cost
 		} else {
 			kept, items = append(kept, r), append(items, run...)
@@ -137,18 +120,6 @@ func (q *Queue[T]) moveBatch(buf []T, room time.Duration) (batch []T, cost time.
 	clear(q.items[len(items):])
 	q.runs, q.items = kept, items
 	return buf, cost
-}
-
-// End says that a batch has ended.
-func (q *Queue[T]) End() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.busy--
-	if q.closed {
-		q.ready.Broadcast()
-	} else if len(q.runs) > 0 {
-		q.ready.Signal()
-	}
 }
 
 // Waiting returns how many items wait.
@@ -163,4 +134,52 @@ func (q *Queue[T]) Busy() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.busy
+}
+
+// Item is what a queue knows of each of its items, which embed it.
+type Item struct {
+	At     time.Duration // when it was submitted first, by the clock of the queue's user
+	Asking bool          // it was redirected with ASK, and is sent after an ASKING
+	hops   uint8         // how often it was redirected
+}
+
+// maxHops is how often an item is redirected. One hop is usual; more mean that nodes disagree on which of them owns a slot.
+const maxHops = 8
+
+// Lost reports whether an item was redirected so often that it is no longer.
+func (it *Item) Lost() bool { return it.hops >= maxHops }
+
+// Redirect counts that a node has redirected the item to another one, with ASK or MOVED.
+func (it *Item) Redirect(asking bool) {
+	it.hops++
+	it.Asking = asking
+}
+
+// Common returns what is common to all items.
+func (it *Item) Common() *Item { return it }
+
+// lastPart is the part of a timeout, 1/lastPart, in which an item that has waited until then is no longer worth sending: whoever
+// has asked gets another answer shortly.
+const lastPart = 8
+
+// Patience returns how long an item with that timeout may wait to be sent.
+func Patience(timeout time.Duration) time.Duration { return timeout - timeout/lastPart }
+
+// Late moves the items that have waited for the Patience of timeout behind the others, since the deadline of the oldest item is
+// that of a whole batch. It returns both, and when the oldest of those in time was submitted.
+func Late[T any, P interface {
+	*T
+	Common() *Item
+}](items []T, now, timeout time.Duration) (inTime, late []T, oldest time.Duration) {
+	oldest = now
+	inTime = items[:0]
+	for i := range items {
+		if at := P(&items[i]).Common().At; now-at < timeout-timeout/lastPart {
+			oldest = min(oldest, at)
+			inTime = append(inTime, items[i])
+		} else {
+			late = append(late, items[i])
+		}
+	}
+	return inTime, items[len(inTime):][:copy(items[len(inTime):], late)], oldest
 }

@@ -33,7 +33,7 @@ func (r *nodeReply) refused() bool {
 // node that is slow or fails does not keep the others from being asked. The node that
 // answered last is asked first. If no node answers, p does not wait for any of them again.
 func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
-	v := f.view()
+	v := f.lanes()
 	first := max(0, slices.Index(v.Nodes, f.answered.Load()))
 	timeout := f.live.Load().Timeout
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -53,7 +53,7 @@ func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 				continue
 			}
 			waiting++
-			v.queues[at][resp2].ask(ctx, replies, words)
+			v.Queues[at][resp2].ask(ctx, replies, words)
 		}
 		select {
 		case <-next.C:
@@ -76,21 +76,16 @@ func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 // ask sends a query without queuing it. The reply goes to a channel that has room for it,
 // by the deadline of ctx.
 func (q *queue) ask(ctx context.Context, to chan<- nodeReply, words []any) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.closed {
-		to <- nodeReply{node: q.node, err: backend.Reply(whyLeft)}
+	if err := q.open(1); err != nil {
+		to <- nodeReply{node: q.node, err: backend.Reply(err.Error())}
 		return
 	}
-	q.open()
-	q.asks.Add(1)
-	client := q.client
 	go func() { // until the reply, the deadline of ctx, or close
 		defer q.asks.Done()
 		var raw answer
 		r := nodeReply{node: q.node, err: backend.ErrMalformed}
 		backend.Guard(q.config.Logger, "COMMAND to "+q.node.Name(), func() {
-			r.err = client.Process(ctx, redis.NewRawWriteToCmd(ctx, &raw, words...))
+			r.err = q.client.Process(ctx, redis.NewRawWriteToCmd(ctx, &raw, words...))
 		})
 		if r.err == nil {
 			r.array, r.err = parseArray(raw)

@@ -8,12 +8,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/forward/replies"
 )
-
-// maxHops is how often a command is redirected before the redirect becomes its reply.
-// Once is usual; more means that nodes disagree about a slot.
-const maxHops = 8
 
 // word is an argument in the client's buffer. go-redis writes a *word without copying it
 // and without allocating.
@@ -26,6 +23,7 @@ func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
 // only the memory of replies is new.
 type batch struct {
 	queue    *queue
+	doing    string    // what it does, for the log line of a panic
 	until    time.Time // when the worker stops waiting for clients, so that it still reads the other replies in time
 	items    []item
 	patience time.Duration         // how long it waits for a client that reads nothing
@@ -44,7 +42,7 @@ var asking = []any{"asking"}
 // prelude returns the command that must precede the item on its connection, or nil. Its reply is ignored.
 func (it *item) prelude() []any {
 	switch {
-	case it.asking:
+	case it.Asking:
 		return asking
 	case it.result.Name == "function|load":
 		return loadOwn
@@ -88,7 +86,7 @@ func (b *batch) add(ctx context.Context, item int, words ...any) {
 // room returns s, empty, with a capacity of at least n. It does not keep the memory that
 // only a large batch needed.
 func room[T any](s []T, n int) []T {
-	const keep = 4 * batchItems
+	const keep = 4 * backlog.MaxItems
 	if cap(s) < n || cap(s) > keep && n <= keep {
 		return make([]T, 0, n)
 	}
@@ -144,7 +142,7 @@ func (b *batch) collect(end int) {
 	}
 	if demoted {
 		q.conns.DropAll()
-		q.checkTopology()
+		q.fleet.CheckTopology()
 	}
 	moved.submit()
 	answered(b.items[b.next:end])
@@ -171,11 +169,6 @@ func (it *item) isScript() bool {
 	return strings.HasPrefix(it.result.Name, "eval") || strings.HasPrefix(it.result.Name, "fcall")
 }
 
-// redirected returns the queue of the node at an address, or nil if the redirect is not followed. A
-// script could name any address, and so make rlproxy connect to it and log in. It is redirected only
-// to nodes that are known.
-type redirected func(addr string, script bool) *queue
-
 // redirects are the items of a batch that go on to other nodes. Those of one pipeline to one
 // node are submitted together, so that they stay in order.
 type redirects map[redirection][]*item
@@ -186,26 +179,21 @@ type redirection struct {
 	from *Pipeline
 }
 
-// add adds an item if raw, the reply to it, is the error MOVED or ASK, which means that the
-// command has not run, and names a node that q redirects to. It reports whether it did.
+// add adds an item if raw, the reply to it, redirects it from the node of q. A script could name any address, and so make rlproxy
+// connect to it and log in. It is redirected only to nodes that are known. add reports whether the item is redirected.
 func (r *redirects) add(q *queue, it *item, raw []byte) bool {
-	if it.hops >= maxHops {
+	if it.Lost() {
 		return false
 	}
-	f := strings.Fields(string(raw[1:]))
-	if len(f) != 3 || f[0] != "MOVED" && f[0] != "ASK" {
-		return false
-	}
-	to := q.redirected(f[2], it.isScript())
+	to, asking := q.fleet.Redirected(q.node, backend.Reply(raw[1:]), it.isScript())
 	if to == nil {
 		return false
 	}
 	if *r == nil {
 		*r = make(redirects)
 	}
-	it.hops++
-	it.asking = f[0] == "ASK"
-	of := redirection{to, it.from}
+	it.Redirect(asking)
+	of := redirection{q.queues.Of(to)[q.protocol], it.from}
 	(*r)[of] = append((*r)[of], it)
 	return true
 }

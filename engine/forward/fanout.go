@@ -57,7 +57,7 @@ func byKeys(row *commandRow, i int, c *Command) *fanout {
 }
 
 // piece makes the branches of the next piece, of at most that many keys.
-func (o *fanout) piece(v *view, keys int) {
+func (o *fanout) piece(v *lanes, keys int) {
 	args := o.command.Args
 	o.branches, o.order = nil, o.order[:0]
 	index := make(map[[2]int]int)
@@ -78,7 +78,7 @@ func (o *fanout) piece(v *view, keys int) {
 }
 
 // toAll fans command i out to all nodes.
-func toAll(v *view, row *commandRow, i int, c *Command) *fanout {
+func toAll(v *lanes, row *commandRow, i int, c *Command) *fanout {
 	o := &fanout{at: i, how: row.mergeNodes, row: row, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
 	for n := range o.branches {
 		o.branches[n] = branch{node: n, command: *c, result: Result{Name: row.name, traits: row.traits}}

@@ -28,9 +28,6 @@ package forward
 import (
 	"errors"
 	"log/slog"
-	"maps"
-	"slices"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -75,16 +72,9 @@ type Config struct {
 // Forwarder sends commands to the nodes of a fleet. It is safe for concurrent
 // use by goroutines that each have their own Pipeline.
 type Forwarder struct {
-	config  Config
-	live    atomic.Pointer[Settings] // in effect, never modified
-	fleet   *backend.Fleet
-	table   tableCache
-	current atomic.Pointer[view] // the last result of the method view
+	parts
 
 	answered atomic.Pointer[backend.Node] // the node that answered the last query of ask; nil before the first
-
-	mu     sync.Mutex
-	queues map[*backend.Node]*queues // guarded by mu
 }
 
 // queues holds the forward queues of a node, indexed by resp2 and resp3.
@@ -96,11 +86,8 @@ const (
 	resp3
 )
 
-// view is a topology with the queues of its nodes. It is immutable.
-type view struct {
-	*backend.Topology
-	queues []*queues // by index in Topology.Nodes
-}
+// lanes are the nodes in use with their queues.
+type lanes = backend.Lanes[queues]
 
 // Open returns a forwarder to the nodes of a fleet, which must be closed after the
 // forwarder. The forwarder connects to a node when there is a command for it.
@@ -117,7 +104,12 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.Logger == nil {
 		config.Logger = slog.Default()
 	}
-	f := &Forwarder{config: config, fleet: fleet, queues: make(map[*backend.Node]*queues)}
+	f := &Forwarder{parts: parts{config: config, fleet: fleet, opened: time.Now()}}
+	f.queues.Fleet = fleet
+	f.queues.OpenQueue = func(n *backend.Node) queues {
+		t := new(traffic)
+		return queues{newQueue(&f.parts, n, t, resp2), newQueue(&f.parts, n, t, resp3)}
+	}
 	f.Configure(config.Settings)
 	return f
 }
@@ -149,11 +141,11 @@ func (f *Forwarder) Start(p *Pipeline) {
 	p.grow()
 	p.changed.L, p.short = &p.mu, false
 	p.memory.begin(&f.config)
-	v, sent := f.view(), 0
+	v, sent := f.lanes(), 0
 	for i := range p.Commands {
 		sent += f.send(p, v, i)
 	}
-	p.submit(v, sent)
+	p.submit(v, sent, f.elapsed())
 }
 
 // Wait waits until all commands that Start sent have their results, or until there is no room for
@@ -187,8 +179,8 @@ func (f *Forwarder) pickAgain(p *Pipeline, i int) {
 		switch {
 		case tries < maxPicks:
 			p.forget(r)
-			v := f.view()
-			p.submit(v, f.send(p, v, i))
+			v := f.lanes()
+			p.submit(v, f.send(p, v, i), f.elapsed())
 			p.wait(func() bool { return r.done })
 		case p.Commands[i].RESP3:
 			r.Raw = []byte("_\r\n")
@@ -202,9 +194,9 @@ func (f *Forwarder) pickAgain(p *Pipeline, i int) {
 func (f *Forwarder) merge(p *Pipeline) {
 	for _, o := range p.fanouts {
 		for o.merge(&p.Results[o.at]) {
-			v := f.view()
+			v := f.lanes()
 			o.piece(v, pieceKeys)
-			p.submit(v, p.groupAll(v, o))
+			p.submit(v, p.groupAll(v, o), f.elapsed())
 			p.wait(func() bool { return false })
 		}
 	}
@@ -214,7 +206,7 @@ func (f *Forwarder) merge(p *Pipeline) {
 
 // send adds command i to the group of its node. It returns how many replies the command
 // waits for: none if it has its result already.
-func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
+func (f *Forwarder) send(p *Pipeline, v *lanes, i int) int {
 	c, res := &p.Commands[i], &p.Results[i]
 	row, r, err := f.route(p, v, c.Args)
 	if row != nil {
@@ -245,71 +237,10 @@ func (f *Forwarder) send(p *Pipeline, v *view, i int) int {
 
 // Close answers the queued commands and ends the workers. No caller may be in Do, and none
 // may use the forwarder afterwards.
-func (f *Forwarder) Close() error {
-	f.mu.Lock()
-	all := slices.Collect(maps.Values(f.queues))
-	f.mu.Unlock()
-	var errs []error
-	for _, qs := range all {
-		errs = append(errs, qs.close())
-	}
-	return errors.Join(errs...)
-}
+func (f *Forwarder) Close() error { return f.queues.Close() }
 
-// view returns the nodes in use. It returns the same pointer until the topology changes.
-func (f *Forwarder) view() *view {
-	now := f.fleet.Topology()
-	if v := f.current.Load(); v != nil && v.Topology == now {
-		return v
-	}
-	v := &view{Topology: now}
-	for _, n := range now.Nodes {
-		v.queues = append(v.queues, f.of(n))
-	}
-	f.current.Store(v)
-	return v
-}
+// lanes returns the nodes in use, whose queues it opens. It returns the same pointer until the topology changes.
+func (f *Forwarder) lanes() *lanes { return f.queues.OpenAll() }
 
-// of returns the queues of a node, and makes them if the node is new.
-func (f *Forwarder) of(n *backend.Node) *queues {
-	f.mu.Lock()
-	qs := f.queues[n]
-	made := qs == nil
-	if made {
-		t := new(traffic)
-		qs = &queues{f.newQueue(n, t, resp2), f.newQueue(n, t, resp3)}
-		f.queues[n] = qs
-	}
-	f.mu.Unlock()
-	if made {
-		n.OnClose(func() error { // without the lock: OnClose may call it at once
-			f.mu.Lock()
-			delete(f.queues, n)
-			f.mu.Unlock()
-			return qs.close()
-		})
-	}
-	return qs
-}
-
-func (f *Forwarder) newQueue(n *backend.Node, t *traffic, protocol int) *queue {
-	q := &queue{
-		node: n, traffic: t, protocol: protocol, config: &f.config, live: &f.live,
-		connected:     f.table.suspect,
-		checkTopology: f.fleet.CheckTopology,
-		redirected: func(addr string, script bool) *queue {
-			if script && !f.fleet.Knows(n, addr) {
-				f.fleet.CheckTopology()
-				return nil
-			}
-			if to := f.fleet.Redirected(n, addr); to != nil {
-				return f.of(to)[protocol]
-			}
-			return nil
-		},
-	}
-	q.ready.L = &q.mu
-	return q
-}
-
-func (qs *queues) close() error { return errors.Join(qs[resp2].close(), qs[resp3].close()) }
+// Close implements io.Closer. It may be called twice.
+func (qs queues) Close() error { return errors.Join(qs[resp2].close(), qs[resp3].close()) }

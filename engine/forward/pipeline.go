@@ -3,6 +3,8 @@ package forward
 import (
 	"sync"
 	"time"
+
+	"github.com/rlproxy/rlproxy/engine/backlog"
 )
 
 // Pipeline is the commands to be forwarded that arrived together on one connection. It can be
@@ -45,14 +47,11 @@ type Result struct {
 
 // item is a command that waits for a node.
 type item struct {
+	backlog.Item
 	command *Command
 	result  *Result
 	from    *Pipeline // nil if the item was redirected to another node's queue
-	at      time.Time // when the command was submitted first; set by Start
-
-	always bool  // the command is sent to a node that is down, too, since it may end what keeps the node busy
-	asking bool  // the command was redirected with ASK
-	hops   uint8 // how often the command was redirected
+	always  bool      // the command is sent to a node that is down, too, since it may end what keeps the node busy
 }
 
 // Begin begins another pipeline, possibly of another connection. It must be called before the
@@ -104,7 +103,7 @@ func (p *Pipeline) grow() {
 }
 
 // group adds an item to the group of a node.
-func (p *Pipeline) group(v *view, node int, it item) {
+func (p *Pipeline) group(v *lanes, node int, it item) {
 	if n := 2 * len(v.Nodes); len(p.groups) < n {
 		p.groups = append(p.groups, make([][]item, n-len(p.groups))...)
 	}
@@ -117,7 +116,7 @@ func (p *Pipeline) group(v *view, node int, it item) {
 
 // groupAll adds the branches of a fan-out to the groups of their nodes. It returns their
 // number.
-func (p *Pipeline) groupAll(v *view, o *fanout) int {
+func (p *Pipeline) groupAll(v *lanes, o *fanout) int {
 	for i := range o.branches {
 		b := &o.branches[i]
 		p.group(v, b.node, item{command: &b.command, result: &b.result, from: p, always: o.row.whileBusy})
@@ -125,20 +124,19 @@ func (p *Pipeline) groupAll(v *view, o *fanout) int {
 	return len(o.branches)
 }
 
-// submit hands in the items in the pipeline's groups.
-func (p *Pipeline) submit(v *view, sent int) {
+// submit hands in the items in the pipeline's groups. now is the time of the forwarder's clock, without that which queries took.
+func (p *Pipeline) submit(v *lanes, sent int, now time.Duration) {
 	p.mu.Lock()
 	p.left += sent
 	p.mu.Unlock()
-	now := time.Now() // the queries before took their own time
 	for i, items := range p.groups {
 		if len(items) == 0 {
 			continue
 		}
 		for j := range items {
-			items[j].at = now
+			items[j].At = now
 		}
-		v.queues[i/2][i%2].submit(items)
+		v.Queues[i/2][i%2].submit(items)
 		clear(items)
 		p.groups[i] = items[:0]
 	}

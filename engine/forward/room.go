@@ -59,10 +59,10 @@ func (b *batch) awaitRoom(w *rawReply, n int64) bool {
 	p := b.items[w.item].from
 	m := &p.memory
 	released, since := m.released.Load(), time.Now()
-	if m.reserved.Load() == int64(w.reserved) || m.gaveUp.Load() == released || !b.queue.stepAside() {
+	if m.reserved.Load() == int64(w.reserved) || m.gaveUp.Load() == released || !b.queue.waiting.StepAside() {
 		return false
 	}
-	defer b.queue.stepBack()
+	defer b.queue.waiting.StepBack()
 	b.collect(w.item)
 	p.makeRoom()
 	for now := since; now.Sub(since) < b.patience && now.Before(b.until); now = time.Now() {
@@ -77,30 +77,6 @@ func (b *batch) awaitRoom(w *rawReply, n int64) bool {
 	m.gaveUp.Store(released)
 	b.patience /= 2
 	return false
-}
-
-// stepAside makes another worker take the place of one that is going to wait for a client. It returns
-// false if too many do.
-func (q *queue) stepAside() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.aside == maxAside {
-		return false
-	}
-	q.aside++
-	q.workers.Add(1)
-	go q.work() // until close, or the waiting worker is back
-	return true
-}
-
-// stepBack ends the wait of a worker. The worker that took its place, or another one, ends with its
-// next batch.
-func (q *queue) stepBack() {
-	q.mu.Lock()
-	q.aside--
-	q.surplus++
-	q.mu.Unlock()
-	q.ready.Signal()
 }
 
 // makeRoom makes Wait return, so that replies are written before all are there.

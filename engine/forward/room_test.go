@@ -68,11 +68,6 @@ func TestClientsThatDoNotReadDoNotHoldUpOthers(t *testing.T) {
 		p.Reset()
 		require.Zero(t, p.memory.reserved.Load())
 	}
-	q := f.view().queues[0][resp2]
-	require.Eventually(t, func() bool {
-		forwardAll(t, f, 2, "GET small") // a worker that is to end does so before it takes commands
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		return q.aside == 0 && q.surplus == 0
-	}, 20*time.Second, time.Millisecond)
+	q := f.lanes().Queues[0][resp2]
+	require.Eventually(t, func() bool { return q.waiting.Busy() == 0 }, 20*time.Second, time.Millisecond, "all are back")
 }

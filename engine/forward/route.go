@@ -27,7 +27,7 @@ type route struct {
 }
 
 // add adds a key.
-func (r *route) add(v *view, key []byte, writes bool) {
+func (r *route) add(v *lanes, key []byte, writes bool) {
 	node, slot := v.LocateStored(key)
 	if r.keys++; r.keys == 1 {
 		r.node, r.slot = node, slot
@@ -48,7 +48,7 @@ func (r *route) reserve(key []byte) {
 
 // addPatterns adds the keys that the patterns of a SORT stand for. It takes them for scattered if
 // they do not have the same hash tag.
-func (r *route) addPatterns(v *view, args [][]byte) {
+func (r *route) addPatterns(v *lanes, args [][]byte) {
 	for i := 2; i+1 < len(args); i++ {
 		switch strings.ToUpper(string(args[i][:min(len(args[i]), len("STORE")+1)])) {
 		case "LIMIT":
@@ -75,7 +75,7 @@ func (f *Forwarder) refuses(row *commandRow) bool {
 
 // route returns the row of a command of p, nil if the nodes do not know it, and the route of its
 // keys. If it returns an error, the error is the command's reply.
-func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow, r route, err error) {
+func (f *Forwarder) route(p *Pipeline, v *lanes, args [][]byte) (row *commandRow, r route, err error) {
 	if row, err = f.find(p, args); err != nil {
 		return nil, r, err
 	}
@@ -83,7 +83,7 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 	case f.refuses(row):
 		return row, r, errors.New(row.refusal)
 	case !row.fits(len(args)):
-		r.node = v.anyNode(p)
+		r.node = anyNode(v, p)
 		return row, r, nil // any node replies with the error
 	case row.form != nil:
 		err = row.form(row, args)
@@ -120,14 +120,14 @@ func (f *Forwarder) route(p *Pipeline, v *view, args [][]byte) (row *commandRow,
 		return row, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
 	}
 	if r.keys == 0 {
-		r.node = v.anyNode(p)
+		r.node = anyNode(v, p)
 	}
 	return row, r, nil
 }
 
 // askKeys asks a node for the keys of a command and whether it writes to them, and puts
 // these keys in place of those in r.
-func (f *Forwarder) askKeys(p *Pipeline, v *view, r *route, args [][]byte) error {
+func (f *Forwarder) askKeys(p *Pipeline, v *lanes, r *route, args [][]byte) error {
 	query := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
 	for _, a := range args {
 		query = append(query, string(a)) // a copy: a slow node may read it after the command has its reply
@@ -155,7 +155,7 @@ func (f *Forwarder) askKeys(p *Pipeline, v *view, r *route, args [][]byte) error
 
 // anyNode returns the index of a node for a command without keys: the first one that p need
 // not give up on.
-func (v *view) anyNode(p *Pipeline) int {
+func anyNode(v *lanes, p *Pipeline) int {
 	return max(0, slices.IndexFunc(v.Nodes, func(n *backend.Node) bool { return p.unable(n) == "" }))
 }
 

@@ -221,7 +221,7 @@ func (r *commandRow) namesKeys() bool {
 }
 
 // toAll reports whether the command goes to all nodes.
-func (r *commandRow) toAll(v *view, to route) bool {
+func (r *commandRow) toAll(v *lanes, to route) bool {
 	return to.keys == 0 && r.mergeNodes != mergeNone && len(v.Nodes) > 1
 }
 

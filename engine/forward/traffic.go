@@ -24,15 +24,13 @@ type traffic struct {
 
 // Traffic returns what was asked of each node in use.
 func (f *Forwarder) Traffic() []Traffic {
-	v := f.view()
+	v := f.lanes()
 	all := make([]Traffic, len(v.Nodes))
-	for i, qs := range v.queues {
+	for i, qs := range v.Queues {
 		t, d := qs[resp2].traffic, &all[i]
 		d.Node, d.Commands, d.Failed, d.RoundTrips = v.Nodes[i].Name(), t.commands.Load(), t.failed.Load(), t.roundTrips.Snapshot()
 		for _, q := range qs {
-			q.mu.Lock()
-			d.Waiting += len(q.items)
-			q.mu.Unlock()
+			d.Waiting += q.waiting.Waiting()
 		}
 	}
 	return all

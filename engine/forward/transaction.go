@@ -19,7 +19,7 @@ var errSeveralNodes = errors.New("CROSSSLOT the keys of a transaction must be on
 // the command would not be sent to a node, has a wrong number of arguments, or would go to another
 // node than the others.
 func (f *Forwarder) Join(p *Pipeline, t *Transaction, args [][]byte) error {
-	v := f.view()
+	v := f.lanes()
 	row, r, err := f.route(p, v, args)
 	switch {
 	case err != nil:

@@ -242,7 +242,7 @@ func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
 	e.reconciler.stopWriting() // it asks a node that refuses
-	q := e.topology().queues[0]
+	q := e.queues.OpenAll().Queues[0]
 	const until = time.Second
 	q.loadFailure.Store(&loadFailure{backend.Reply("NOPERM"), until})
 	for name, at := range map[string][]time.Duration{"becomes old": {0, until}, "becomes recent": {until, 0}} {

@@ -2,10 +2,15 @@ package redis
 
 import (
 	"context"
+	"maps"
 	"math/bits"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 )
@@ -74,8 +79,84 @@ func (c *entries) add(it *pending, i int, next []int) bool {
 // keys are on one node and some on the other, and a node redirects a call about one key
 // only.
 func (c *entries) takes(it *pending) bool {
-	return c.misrouted == it.misrouted && c.asking == it.asking &&
-		(!it.misrouted && !it.asking || c.About(it.req.Key, it.shard))
+	return c.misrouted == it.misrouted && c.asking == it.Asking &&
+		(!it.misrouted && !it.Asking || c.About(it.req.Key, it.shard))
+}
+
+// Serve implements backlog.Carrier. It serves a batch and notifies the pipelines that wait. After a panic, FAIL policies
+// answer the batch, and the process goes on.
+func (b *batch) Serve(items []pending, cost time.Duration) {
+	q := b.q
+	b.items, b.cost = items, cost
+	if !backend.Guard(q.engine.config.Logger, q.doing, b.serve) {
+		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
+		*b = batch{q: q, items: slices.Concat(b.items, b.misrouted, left, b.late)}
+		q.failAfterPanic(b.items)
+	}
+	notify(b.items)
+	b.items = nil
+}
+
+// loadTries is how often a batch is sent to a node that does not have the library: as it is,
+// after loading functions, after loading a script, and once more if the node has just lost it.
+const loadTries = 4
+
+// serve gives every item of the batch its result. It returns by the deadline of the
+// oldest item, give or take the time to write and read.
+func (b *batch) serve() {
+	q := b.q
+	e := q.engine
+	if q.Down() {
+		b.fail(q.Reason())
+		return
+	}
+	b.sent, b.resets = e.elapsed(), e.denials.Resets()
+	timeout := e.fleet.Timeout()
+	var oldest time.Duration
+	b.items, b.late, oldest = backlog.Late(b.items, b.sent, timeout)
+	for ; len(b.late) > 0; b.late = b.late[1:] {
+		q.traffic.overflows.Add(1)
+		q.fail(&b.late[0], "not sent: too little of backend-timeout was left")
+		notify(b.late[:1])
+	}
+	if len(b.items) == 0 {
+		return
+	}
+	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+timeout))
+	defer cancel()
+	clock := ""
+	if e.clock != nil {
+		clock = strconv.FormatInt(e.clock(), 10)
+	}
+	b.build(ctx, clock)
+	b.count()
+	// A node without the library has not run what it refused for that. It may lose
+	// the library again and again.
+	for try := 1; ; try++ {
+		q.Batches.Add(1)
+		began := e.elapsed()
+		if len(b.cmds) == 1 {
+			_ = q.client.Process(ctx, b.cmds[0]) // errors are the commands' own
+		} else {
+			pipe := q.client.Pipeline()
+			for _, cmd := range b.cmds {
+				_ = pipe.Process(ctx, cmd)
+			}
+			_, _ = pipe.Exec(ctx)
+		}
+		b.ended = e.elapsed()
+		q.traffic.roundTrips.Add(b.ended-began, 1)
+		if !e.steady {
+			q.waiting.Observe(b.cost, began, b.ended)
+		}
+		if !b.collect(try == loadTries) {
+			break
+		}
+		b.rebuild(ctx, clock)
+	}
+	if len(b.misrouted)+len(b.redirected) > 0 {
+		b.resubmit()
+	}
 }
 
 // build turns the items into commands. Decisions share calls, and so do resets; anything
@@ -105,7 +186,7 @@ func (b *batch) build(ctx context.Context, clock string) {
 		b.used++
 		open.Reset()
 		open.first, open.last = open.first[:0], open.last[:0]
-		open.misrouted, open.asking = it.misrouted, it.asking
+		open.misrouted, open.asking = it.misrouted, it.Asking
 		open.add(it, i, b.next)
 	}
 	b.addEntries(ctx, clock, open)
@@ -159,8 +240,8 @@ func (b *batch) count() {
 	}
 	inEntries := 0
 	for i := 0; i < len(b.items); {
-		at, n := b.items[i].at, int64(0)
-		for ; i < len(b.items) && b.items[i].at == at; i++ { // most often a whole pipeline
+		at, n := b.items[i].At, int64(0)
+		for ; i < len(b.items) && b.items[i].At == at; i++ { // most often a whole pipeline
 			switch it := &b.items[i]; {
 			case it.call != nil: // its request was submitted before package split made the call
 				continue

@@ -162,7 +162,7 @@ func TestOnceOnCluster(t *testing.T) {
 func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
-	q := e.topology().queues[0]
+	q := e.queues.OpenAll().Queues[0]
 	refused := refusal{key: "k"}
 	for name, c := range map[string]struct {
 		before, after *refusal

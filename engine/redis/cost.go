@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 )
 
 // A request's cost is how long a node works for it at most, whatever is stored, as far as a proxy can know that before it asks. Runs of
@@ -31,6 +32,10 @@ const (
 
 	// callCost is that of a call of package split.
 	callCost = 60 * time.Microsecond
+
+	// leastAllowance and mostAllowance bound the cost of a run.
+	leastAllowance = 2 * entryCost
+	mostAllowance  = backlog.MaxItems / 4 * entryCost
 )
 
 // cost returns the cost of an item that is not a plain decision about one window.

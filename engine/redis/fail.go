@@ -19,7 +19,7 @@ func (q *queue) fail(it *pending, why string) {
 		it.call.Failure = &split.Failure{Shard: it.call.Shard, Why: why, MaybeApplied: it.maybeApplied}
 	case it.multi != nil:
 		q.engine.failMultiKey(q, it.multi, why, it.maybeApplied)
-	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.at < q.engine.patience():
+	case it.shard > 0 && !it.maybeApplied && q.engine.elapsed()-it.At < q.engine.patience():
 		q.engine.leave(it, split.Request{})
 	default:
 		q.engine.answerByFail(q, it.req, it.res, why, it.maybeApplied)
@@ -96,7 +96,7 @@ func (e *Engine) contested(c *layout.Conflict, r *engine.Request) bool {
 // answerContested answers a request about a contested key.
 func (e *Engine) answerContested(t *topology, r *engine.Request, res *engine.Result) {
 	e.layout.Answers.Add(1)
-	e.answerByFail(t.queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
+	e.answerByFail(t.Queues[t.Locate(r.Key, 0)], r, res, layout.Why, false)
 }
 
 // logPolicies logs that policies answer in place of a node that is up, because it

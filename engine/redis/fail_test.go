@@ -12,6 +12,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
@@ -140,16 +141,16 @@ func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
 // A node that is down does not make the proxy allocate for each request.
 func TestOpenAndClosedAllocateNothing(t *testing.T) {
 	e := openAlways(t, time.Minute, "redis://"+startFake(t).addr)
-	q := e.topology().queues[0]
+	q := e.queues.OpenAll().Queues[0]
 	for _, policy := range []engine.FailPolicy{engine.FailOpen, engine.FailClosed} {
 		r, res := charge("k", 5), engine.Result{}
 		r.Fail = policy
 		require.Zero(t, testing.AllocsPerRun(100, func() { e.answerByFail(q, &r, &res, backend.NoAnswer, false) }), policy.String())
 		require.Equal(t, policy, res.Fail)
 	}
-	require.NoError(t, q.close())
+	require.NoError(t, q.Close())
 	r, res := charge("k", 5), engine.Result{}
 	r.Fail = engine.FailOpen
-	items := []pending{{req: &r, res: &res, at: e.elapsed()}}
+	items := []pending{{Item: backlog.Item{At: e.elapsed()}, req: &r, res: &res}}
 	require.Zero(t, testing.AllocsPerRun(100, func() { q.submit(items, 0) }))
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/multikey"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
@@ -42,7 +43,7 @@ func (e *Engine) routeMultiKey(plan *plan, p *engine.Pipeline, i int, at time.Du
 			return false
 		}
 	}
-	if !plan.add(node, pending{req: first, res: &m.results[0], multi: m, at: at, index: i, single: true}) {
+	if !plan.add(node, pending{Item: backlog.Item{At: at}, req: first, res: &m.results[0], multi: m, index: i, single: true}) {
 		return false
 	}
 	for j := range m.requests {
@@ -79,8 +80,8 @@ func (e *Engine) askMultiKey(p *engine.Pipeline, i int) {
 		charged = charged || p.Requests[0].Op == engine.OpSettle && p.Requests[0].Cost > 0
 		e.Do(p)
 	}, Fail: func(r, failed *engine.Request, res *engine.Result) {
-		top := e.topology()
-		e.failKey(top.queues[top.Locate(failed.Key, 0)], r, res, notInTime, true)
+		top := e.queues.OpenAll()
+		e.failKey(top.Queues[top.Locate(failed.Key, 0)], r, res, notInTime, true)
 	}}.Ask(p, i)
 	end := i + 1 + p.Requests[i].MoreKeys
 	e.decideLocally(p.Requests[i:end], p.Results[i:end], charged)
@@ -152,7 +153,7 @@ func (e *Engine) decideLocally(requests []engine.Request, results []engine.Resul
 	for i := range results {
 		results[i].Fail = engine.FailLocal
 	}
-	if slices.ContainsFunc(e.topology().queues, (*queue).takesWrites) {
+	if slices.ContainsFunc(e.queues.OpenAll().Queues, (*queue).takesWrites) {
 		e.reconciler.wake()
 	}
 }

@@ -35,8 +35,8 @@ func used(t testing.TB, e *Engine, key string) (charged, held int64) {
 
 // keysOn returns keys of which each node has one, by the node's index.
 func keysOn(e *Engine) []string {
-	top := e.topology()
-	keys := make([]string, len(top.queues))
+	top := e.queues.OpenAll()
+	keys := make([]string, len(top.Queues))
 	for i, left := 0, len(keys); left > 0; i++ {
 		key := fmt.Sprintf("key%d", i)
 		if at := top.Locate([]byte(key), 0); keys[at] == "" {
@@ -136,7 +136,7 @@ func TestMultiKeyRequestsKeepTheirPlaceInAPipeline(t *testing.T) {
 	a, b := charge(keys[0], 4), charge(keys[1], 4)
 	near := charge("", 4) // on the node of a
 	for i := 0; len(near.Key) == 0; i++ {
-		if key := fmt.Appendf(nil, "near%d", i); e.topology().Locate(key, 0) == 0 {
+		if key := fmt.Appendf(nil, "near%d", i); e.queues.OpenAll().Locate(key, 0) == 0 {
 			near.Key = key
 		}
 	}
@@ -299,16 +299,16 @@ func TestLocalDecidesAllKeysOfARequestTogether(t *testing.T) {
 			servers[nodes-1].Pause()
 			require.Eventually(t, func() bool {
 				conformance.Ask(e, charge(away, 1))
-				return e.topology().queues[nodes-1].Down()
+				return e.queues.OpenAll().Queues[nodes-1].Down()
 			}, 10*time.Second, time.Millisecond)
 			first := charge("", 100)
 			for i := 0; len(first.Key) == 0; i++ { // another key, of the first node
-				if key := fmt.Appendf(nil, "other%d", i); e.topology().Locate(key, 0) == 0 {
+				if key := fmt.Appendf(nil, "other%d", i); e.queues.OpenAll().Locate(key, 0) == 0 {
 					first.Key = key
 				}
 			}
 			last := charge(away+"!", 2)
-			for i := 0; e.topology().Locate(last.Key, 0) != nodes-1; i++ { // nobody has asked about it
+			for i := 0; e.queues.OpenAll().Locate(last.Key, 0) != nodes-1; i++ { // nobody has asked about it
 				last.Key = fmt.Appendf(nil, "last%d", i)
 			}
 			first.Fail, last.Fail = engine.FailLocal, engine.FailLocal

@@ -4,29 +4,9 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
-
-// queue returns the queue of a node, opened if it is new.
-func (e *Engine) queue(n *backend.Node) *queue {
-	e.mu.Lock()
-	q := e.queues[n]
-	opened := q == nil
-	if opened {
-		q = openQueue(e, n)
-		e.queues[n] = q
-	}
-	e.mu.Unlock()
-	if opened {
-		n.OnClose(func() error { // not with the lock held: it may run now
-			e.mu.Lock()
-			delete(e.queues, n)
-			e.mu.Unlock()
-			return q.close()
-		})
-	}
-	return q
-}
 
 // forget forgets a key that was reset.
 func (e *Engine) forget(key []byte) {
@@ -36,7 +16,7 @@ func (e *Engine) forget(key []byte) {
 
 // recovered is called by the fleet when a node answers again.
 func (e *Engine) recovered(n *backend.Node, was backend.Health) {
-	if q := e.openedQueue(n); q != nil && was == backend.Suspect {
+	if q, ok := e.queues.Opened(n); ok && was == backend.Suspect {
 		q.logPolicies(q.log.Line(e.now()), n.Reason())
 	}
 	e.reconciler.wake()
@@ -45,8 +25,8 @@ func (e *Engine) recovered(n *backend.Node, was backend.Health) {
 // report returns, for the log, how often policies answered in place of a node that is
 // down or has just recovered.
 func (e *Engine) report(n *backend.Node) []any {
-	switch q := e.openedQueue(n); {
-	case q == nil:
+	switch q, ok := e.queues.Opened(n); {
+	case !ok:
 		return nil
 	case n.Down():
 		return q.log.Counts()
@@ -55,30 +35,23 @@ func (e *Engine) report(n *backend.Node) []any {
 	}
 }
 
-// openedQueue returns the queue of a node, or nil if there is none.
-func (e *Engine) openedQueue(n *backend.Node) *queue {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.queues[n]
-}
-
 // Topology implements split.Nodes.
-func (e *Engine) Topology() *backend.Topology { return e.topology().Topology }
+func (e *Engine) Topology() *backend.Topology { return e.fleet.Topology() }
 
 // Call implements split.Nodes. If the node is idle, the caller sends the calls itself.
 func (e *Engine) Call(key []byte, calls []*split.Call) {
 	plan := e.plans.Get().(*plan)
-	plan.begin(e.topology())
+	plan.begin(e.queues.OpenAll())
 	now := e.elapsed()
 	for _, c := range calls {
 		at := now
 		if c.Sent > 0 {
 			at = min(at, time.Duration(c.Sent)*time.Millisecond)
 		}
-		node, it := plan.topology.Locate(key, c.Shard), pending{call: c, key: key, shard: c.Shard, at: at, single: true}
+		node, it := plan.topology.Locate(key, c.Shard), pending{Item: backlog.Item{At: at}, call: c, key: key, shard: c.Shard, single: true}
 		if !plan.add(node, it) {
 			e.send(plan)
-			plan.begin(e.topology())
+			plan.begin(e.queues.OpenAll())
 			plan.add(plan.topology.Locate(key, c.Shard), it)
 		}
 	}
@@ -88,19 +61,19 @@ func (e *Engine) Call(key []byte, calls []*split.Call) {
 
 // Post implements split.Nodes.
 func (e *Engine) Post(key []byte, c *split.Call) {
-	top := e.topology()
-	it := pending{call: c, key: key, shard: c.Shard, at: e.elapsed(), single: true}
-	top.queues[top.Locate(key, c.Shard)].submit([]pending{it}, it.cost())
+	top := e.queues.OpenAll()
+	it := pending{Item: backlog.Item{At: e.elapsed()}, call: c, key: key, shard: c.Shard, single: true}
+	top.Queues[top.Locate(key, c.Shard)].submit([]pending{it}, it.cost())
 }
 
 // resolve answers, through package split, the requests that nodes left open. FAIL policies
 // answer those that no node could.
 func (e *Engine) resolve(open []*split.Request) {
 	e.splits.Resolve(open)
-	top := e.topology()
+	top := e.queues.OpenAll()
 	for _, r := range open {
 		if f := r.Failure; f != nil {
-			q := top.queues[top.Locate(r.Key, f.Shard)]
+			q := top.Queues[top.Locate(r.Key, f.Shard)]
 			e.answerByFail(q, r.Request, r.Result, f.Why, f.MaybeApplied)
 		}
 	}
@@ -112,6 +85,6 @@ func (e *Engine) leave(it *pending, r split.Request) {
 		return
 	}
 	it.open = true
-	r.Request, r.Result, r.Index, r.Sent = it.req, it.res, it.index, it.at.Milliseconds()
+	r.Request, r.Result, r.Index, r.Sent = it.req, it.res, it.index, it.At.Milliseconds()
 	it.wait.leave(&r)
 }

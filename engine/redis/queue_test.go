@@ -13,6 +13,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/internal/faultnet"
@@ -293,13 +294,13 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	results := make([]engine.Result, 3)
 	at := e.elapsed()
 	wait.left.Store(3)
-	q := e.topology().queues[0]
-	q.answer(&batch{
+	q := e.queues.OpenAll().Queues[0]
+	b := &batch{
 		q:          q,
-		items:      []pending{{req: &r, res: &results[0], wait: &wait, at: at}},
-		misrouted:  []pending{{req: &r, res: &results[1], wait: &wait, at: at, misrouted: true}},
-		redirected: map[*queue][]pending{nil: {{req: &r, res: &results[2], wait: &wait, at: at}}},
-	})
+		misrouted:  []pending{{Item: backlog.Item{At: at}, req: &r, res: &results[1], wait: &wait, misrouted: true}},
+		redirected: map[*queue][]pending{nil: {{Item: backlog.Item{At: at}, req: &r, res: &results[2], wait: &wait}}},
+	}
+	b.Serve([]pending{{Item: backlog.Item{At: at}, req: &r, res: &results[0], wait: &wait}}, 0)
 	<-wait.done
 	for _, res := range results {
 		require.ErrorContains(t, res.Err, "internal error")
@@ -310,9 +311,9 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 // not accepted by the queue. Every pipeline is answered once.
 func TestPanicInAPolicy(t *testing.T) {
 	for name, answer := range map[string]func(q *queue, items []pending){
-		"batch": func(q *queue, items []pending) { q.answer(&batch{q: q, items: items}) },
+		"batch": func(q *queue, items []pending) { (&batch{q: q}).Serve(items, 0) },
 		"closed queue": func(q *queue, items []pending) {
-			require.NoError(t, q.close())
+			require.NoError(t, q.Close())
 			q.submit(items, 0)
 		},
 	} {
@@ -334,9 +335,9 @@ func panicInAPolicy(t *testing.T, answer func(q *queue, items []pending)) {
 	for i, at := range []time.Duration{late, late, late, now} {
 		waits[i].done = make(chan struct{}, 2)
 		waits[i].left.Store(1)
-		items[i] = pending{req: requests[i], res: &results[i], wait: &waits[i], at: at}
+		items[i] = pending{Item: backlog.Item{At: at}, req: requests[i], res: &results[i], wait: &waits[i]}
 	}
-	answer(e.topology().queues[0], items)
+	answer(e.queues.OpenAll().Queues[0], items)
 	for i := range results {
 		require.Len(t, waits[i].done, 1, "request %d", i)
 		if requests[i] == &bad {
@@ -348,8 +349,7 @@ func panicInAPolicy(t *testing.T, answer func(q *queue, items []pending)) {
 	}
 }
 
-// A long pipeline is asked in runs, each with a deadline of its own: it may take longer than the timeout, and
-// leaves no memory behind.
+// A long pipeline is asked in runs, each with a deadline of its own: it may take longer than the timeout.
 func TestALongPipelineMayTakeLongerThanTheTimeout(t *testing.T) {
 	t.Parallel()
 	const timeout = 3 * time.Second
@@ -363,7 +363,7 @@ func TestALongPipelineMayTakeLongerThanTheTimeout(t *testing.T) {
 		return n.well(args)
 	})
 	p := &engine.Pipeline{}
-	for i := range 15 * batchItems {
+	for i := range 15 * backlog.MaxItems {
 		*p.Add() = conformance.Reset(fmt.Sprint("key", i))
 	}
 	began := time.Now()
@@ -373,7 +373,4 @@ func TestALongPipelineMayTakeLongerThanTheTimeout(t *testing.T) {
 		require.NoError(t, p.Results[i].Err, i)
 	}
 	require.True(t, allUp(e))
-	b := e.topology().queues[0].spare.Load()
-	require.NotNil(t, b)
-	require.LessOrEqual(t, cap(b.items), 2*batchItems)
 }

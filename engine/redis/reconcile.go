@@ -153,9 +153,9 @@ func (rc *reconciler) forget(key []byte) {
 func (rc *reconciler) round(ctx context.Context) {
 	conflict := rc.e.layout.Conflict.Load()
 	rc.again = conflict != nil
-	top := rc.e.topology()
-	takes := make([]bool, len(top.queues))
-	for i, q := range top.queues {
+	top := rc.e.queues.OpenAll()
+	takes := make([]bool, len(top.Queues))
+	for i, q := range top.Queues {
 		switch refused := q.refused.Load(); {
 		case q.Health() != backend.Up:
 		case refused == nil:

@@ -4,31 +4,21 @@ import (
 	"bytes"
 	"slices"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// maxHops is how often an item is redirected before its policy answers. One hop is
-// usual; more mean that nodes disagree on which of them owns a slot.
-const maxHops = 8
-
 // redirect takes the items of a command out of the batch, to be submitted to the node that
 // the error names, if it is MOVED or ASK: such a command has not run. It reports whether it did.
 func (b *batch) redirect(cmd *command, err error) bool {
-	addr, moved := redis.IsMovedError(err)
-	asked, ask := redis.IsAskError(err)
-	if !moved && !ask {
-		return false
-	}
-	to := b.q.engine.fleet.Redirected(b.q.Node, addr+asked)
+	to, asking := b.q.engine.fleet.Redirected(b.q.Node, err, false)
 	if to == nil {
 		return false
 	}
 	late, follows := false, false
 	b.each(cmd, func(j int) {
 		it := &b.items[j]
-		late = late || it.hops == maxHops
+		late = late || it.Lost()
 		follows = follows || slices.ContainsFunc(b.misrouted, it.follows)
 	})
 	if late {
@@ -41,11 +31,10 @@ func (b *batch) redirect(cmd *command, err error) bool {
 	if b.redirected == nil {
 		b.redirected = make(map[*queue][]pending)
 	}
-	other := b.q.engine.queue(to)
+	other := b.q.engine.queues.Of(to)
 	b.each(cmd, func(j int) {
 		it := b.items[j]
-		it.hops++
-		it.asking = !moved
+		it.Redirect(asking)
 		b.redirected[other] = append(b.redirected[other], it)
 		b.items[j] = pending{}
 	})

@@ -24,9 +24,7 @@ package redis
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"math"
-	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -34,6 +32,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/denials"
 	"github.com/rlproxy/rlproxy/engine/layout"
 	"github.com/rlproxy/rlproxy/engine/split"
@@ -86,9 +85,7 @@ type Engine struct {
 	live   atomic.Pointer[Settings] // in effect, never modified
 	fleet  *backend.Fleet
 
-	current atomic.Pointer[topology] // see topology()
-	mu      sync.Mutex
-	queues  map[*backend.Node]*queue // guarded by mu
+	queues backend.Queues[*queue]
 
 	layout     *layout.Guard
 	denials    denials.Cache
@@ -120,10 +117,11 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	}
 	e := &Engine{
 		layout: config.Layout,
-		config: config, fleet: fleet, queues: make(map[*backend.Node]*queue),
+		config: config, fleet: fleet,
 		now: time.Now, opened: time.Now(),
 	}
 	e.plans.New = e.newPlan
+	e.queues.Fleet, e.queues.OpenQueue = fleet, e.openQueue
 	splits := split.Config{
 		Logger:   config.Logger,
 		Patience: func() int64 { return e.patience().Milliseconds() },
@@ -137,7 +135,7 @@ func Open(fleet *backend.Fleet, config Config) *Engine {
 	e.reconciler = newReconciler(e)
 	fleet.OnRecovered(e.recovered)
 	fleet.AddAttrs(e.report)
-	e.topology() // opens the queues, which begin to listen for resets
+	e.queues.OpenAll() // opens the queues, which begin to listen for resets
 	e.reconciler.open()
 	return e
 }
@@ -190,32 +188,26 @@ func (e *Engine) elapsed() time.Duration { return e.now().Sub(e.opened) }
 
 // patience returns how long a request may wait before it is no longer worth sending.
 func (e *Engine) patience() time.Duration {
-	timeout := e.fleet.Timeout()
-	return timeout - timeout/backend.LastPart
+	return backlog.Patience(e.fleet.Timeout())
 }
 
 // Close implements engine.Engine.
 func (e *Engine) Close() error {
 	e.splits.Close()
 	e.reconciler.stopWriting()
-	e.mu.Lock()
-	queues := slices.Collect(maps.Values(e.queues))
-	e.mu.Unlock()
-	for _, q := range queues {
-		_ = q.close() // it never fails
-	}
+	_ = e.queues.Close() // it never fails
 	return e.reconciler.close()
 }
 
 // Where implements engine.Engine.
 func (e *Engine) Where(key []byte) (node string, shards int) {
-	t := e.topology()
-	return t.queues[t.Locate(key, 0)].Name(), e.splits.Shards(key)
+	t := e.queues.OpenAll()
+	return t.Queues[t.Locate(key, 0)].Name(), e.splits.Shards(key)
 }
 
 // Stats implements engine.Engine: one line per node comes last.
 func (e *Engine) Stats() []engine.Stat {
-	queues := e.topology().queues
+	queues := e.queues.OpenAll().Queues
 	stats := []engine.Stat{
 		{Name: "engine", Text: "redis"},
 		{Name: "nodes", Value: int64(len(queues)), Metric: "nodes", Help: "Nodes that keep state."},
@@ -239,12 +231,12 @@ func (e *Engine) Stats() []engine.Stat {
 
 // Nodes implements engine.Engine.
 func (e *Engine) Nodes() []engine.NodeInfo {
-	t := e.topology()
+	t := e.queues.OpenAll()
 	names, nodes := t.Names(), make([]engine.NodeInfo, len(t.Nodes))
 	for i, n := range t.Nodes {
 		d := &nodes[i]
-		d.Name, d.State = n.Name(), t.queues[i].condition()
-		if r := t.queues[i].refused.Load(); r != nil && d.State == refuses {
+		d.Name, d.State = n.Name(), t.Queues[i].condition()
+		if r := t.Queues[i].refused.Load(); r != nil && d.State == refuses {
 			d.Why = "it refused the last call: " + r.why
 		} else if d.State != backend.Up.String() {
 			d.Why = n.Reason()
@@ -253,7 +245,7 @@ func (e *Engine) Nodes() []engine.NodeInfo {
 			d.Placement = names[i]
 		}
 		e.layout.Describe(n, d)
-		t.queues[i].describe(d)
+		t.Queues[i].describe(d)
 	}
 	return nodes
 }

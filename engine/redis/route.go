@@ -9,6 +9,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/split"
 )
@@ -16,6 +17,7 @@ import (
 // pending is something that waits for its node: a request, or a call of package
 // split.
 type pending struct {
+	backlog.Item
 	req *engine.Request
 	res *engine.Result
 
@@ -25,19 +27,16 @@ type pending struct {
 	multi  *multiKey // the multi-key request that req is the first of; nil if there is none
 	single bool      // it is not an entry of a call of rl_decide, see single.go
 
-	wait  *waiter       // notified when the item is answered; nil if nobody waits for it
-	at    time.Duration // when it was submitted, by the engine's own clock
-	shard int           // the shard of the key that is asked; 0 is the home
-	index int           // in the pipeline
+	wait  *waiter // notified when the item is answered; nil if nobody waits for it
+	shard int     // the shard of the key that is asked; 0 is the home
+	index int     // in the pipeline
 
 	open         bool // left to package split
 	maybeApplied bool // the node may have run it without saying so
 	readOnly     bool // an RL.INSPECT, which the node has refused because it refuses all that may write
 
 	// In a Redis Cluster:
-	misrouted bool  // it has not run, and is sent again in a call about its key only: a node without the key then names the one that has it
-	asking    bool  // it was redirected with ASK, and is sent after an ASKING
-	hops      uint8 // how often it was redirected
+	misrouted bool // it has not run, and is sent again in a call about its key only: a node without the key then names the one that has it
 }
 
 // name returns the name of the key that the node is asked about.
@@ -81,25 +80,28 @@ func (w *waiter) takeOpen() []*split.Request {
 	return open
 }
 
-// topology is the nodes in use, each with its queue. It is immutable.
-type topology struct {
-	*backend.Topology
-	queues []*queue // by index in Topology.Nodes
+// notify notifies the pipelines of items that have their results, or were left open.
+// The results must be written before: waiting goroutines may use them afterwards.
+func notify(items []pending) {
+	for len(items) > 0 {
+		w, i := items[0].wait, 1
+		for i < len(items) && items[i].wait == w {
+			i++
+		}
+		switch {
+		case w == nil: // nobody waits, or the item was redirected to another node
+		case w.left.Add(int64(-i)) != 0:
+		case w.then != nil:
+			w.then()
+		default:
+			w.done <- struct{}{}
+		}
+		items = items[i:]
+	}
 }
 
-// topology returns the nodes in use. While nothing changes it is the same pointer.
-func (e *Engine) topology() *topology {
-	now := e.fleet.Topology()
-	if t := e.current.Load(); t != nil && t.Topology == now {
-		return t
-	}
-	t := &topology{Topology: now}
-	for _, n := range now.Nodes {
-		t.queues = append(t.queues, e.queue(n))
-	}
-	e.current.Store(t)
-	return t
-}
+// topology is the nodes in use, each with its queue.
+type topology = backend.Lanes[*queue]
 
 // A plan holds the routes of one run of requests. Plans are pooled.
 type plan struct {
@@ -127,8 +129,8 @@ func (e *Engine) newPlan() any {
 // begin empties the plan.
 func (p *plan) begin(t *topology) {
 	p.topology, p.asked, p.routes, p.multi = t, 0, split.Routes{}, nil
-	if len(p.byNode) < len(t.queues) {
-		p.byNode = make([]part, len(t.queues))
+	if len(p.byNode) < len(t.Queues) {
+		p.byNode = make([]part, len(t.Queues))
 	}
 }
 
@@ -141,7 +143,7 @@ func (p *plan) add(node int, it pending) bool {
 	case it.single || it.req.N != 1 || it.req.Shards > 1:
 		cost = it.cost()
 	}
-	if len(part.items) > 0 && part.cost+cost > p.topology.queues[node].allowance.load() {
+	if len(part.items) > 0 && part.cost+cost > p.topology.Queues[node].waiting.Allowance() {
 		return false
 	}
 	it.wait = &p.waiter
@@ -152,15 +154,15 @@ func (p *plan) add(node int, it pending) bool {
 
 // route plans the run of requests that begins at from, and returns where it ends. It
 // answers requests that are known to be denied itself. A run for nodes to answer has at most
-// batchItems requests, and at most a cost that each node sets, so that nodes can answer it in time; the next one has a
+// backlog.MaxItems requests, and at most a cost that each node sets, so that nodes can answer it in time; the next one has a
 // deadline of its own. A multi-key request that no single call can answer ends the run before it, which may
 // leave the run empty.
 func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 	at := e.elapsed()
-	plan.begin(e.topology())
+	plan.begin(e.queues.OpenAll())
 	denied := -1 // the last request that was answered from memory
 	for i := from; i < len(p.Requests); i++ {
-		if plan.asked >= batchItems {
+		if plan.asked >= backlog.MaxItems {
 			return i
 		}
 		r, res := &p.Requests[i], &p.Results[i]
@@ -200,7 +202,7 @@ func (e *Engine) route(plan *plan, p *engine.Pipeline, from int) (to int) {
 			}
 		}
 		single := r.Op > engine.OpReset || r.Hold != nil && (r.Cost > 0 || r.Kind == limit.Concurrency)
-		if !plan.add(plan.topology.Locate(r.Key, shard), pending{req: r, res: res, at: at, shard: shard, index: i, single: single}) {
+		if !plan.add(plan.topology.Locate(r.Key, shard), pending{Item: backlog.Item{At: at}, req: r, res: res, shard: shard, index: i, single: single}) {
 			return i
 		}
 		if r.Op == engine.OpReset {
@@ -223,17 +225,9 @@ func (e *Engine) send(plan *plan) {
 		if len(part.items) == 0 {
 			continue
 		}
-		q := plan.topology.queues[node]
+		q := plan.topology.Queues[node]
 		left -= len(part.items)
-		if left > 0 || !q.waiting.DoIfIdle(func() {
-			b := q.spare.Swap(nil)
-			if b == nil {
-				b = &batch{q: q}
-			}
-			b.items, b.cost = append(b.items[:0], part.items...), part.cost
-			q.answer(b)
-			q.spare.Store(b)
-		}) {
+		if left > 0 || !q.waiting.ServeIfIdle(part.items, part.cost) {
 			q.submit(part.items, part.cost)
 		}
 		clear(part.items)

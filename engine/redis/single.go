@@ -44,7 +44,7 @@ func (b *batch) addSingle(ctx context.Context, clock string, i, n int) {
 		f, args = lua.Admit, wire.AdmitArgs(it.req)
 	}
 	apart := b.q.clustered && len(stored) > 1
-	if it.asking {
+	if it.Asking {
 		b.addService(ctx, "asking")
 		if it.usesIDs() {
 			// If the key had arrived without its ids, a request could be charged twice. With both keys
@@ -76,7 +76,7 @@ func (b *batch) sharing(i int) int {
 // shares reports whether an item may share the call of an earlier one: requests with ids do, unless misrouted or redirected with
 // ASK. While the node refuses admissions, those have calls of their own, because a full node still runs the others.
 func (it *pending) shares(first *pending, refuses bool) bool {
-	return it.single && it.req != nil && it.req.Hold != nil && it.multi == nil && !it.misrouted && !it.asking &&
+	return it.single && it.req != nil && it.req.Hold != nil && it.multi == nil && !it.misrouted && !it.Asking &&
 		(!refuses || (it.req.Op == engine.OpDecide) == (first.req.Op == engine.OpDecide))
 }
 

@@ -312,9 +312,9 @@ func TestSplitKeysAreAnsweredInTheTimeOfOneRequest(t *testing.T) {
 			break
 		}
 	}
-	top := e.topology()
+	top := e.queues.OpenAll()
 	home, shard := top.Locate(ask.Key, 0), top.Locate(ask.Key, 1)
-	asked := func(node int) int64 { return top.queues[node].Batches.Load() }
+	asked := func(node int) int64 { return top.Queues[node].Batches.Load() }
 	for _, s := range servers {
 		s.Pause()
 		t.Cleanup(s.Resume)

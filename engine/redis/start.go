@@ -49,7 +49,7 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 		if len(part.items) == 0 {
 			continue
 		}
-		if q := plan.topology.queues[node]; q.add(part.items, part.cost) {
+		if q := plan.topology.Queues[node]; q.add(part.items, part.cost) {
 			e.unflushed.add(q)
 		}
 		clear(part.items)

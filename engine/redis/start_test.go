@@ -96,11 +96,11 @@ func TestWhatIsStartedForANodeThatLeavesIsAnswered(t *testing.T) {
 				}
 				all = append(all, begin(e, requests...))
 			}
-			left := e.topology().queues[0]
+			left := e.queues.OpenAll().Queues[0]
 			names(next.Addr)
 			require.Eventually(t, func() bool {
 				e.fleet.CheckTopology()
-				return e.topology().queues[0] != left
+				return e.queues.OpenAll().Queues[0] != left
 			}, 10*time.Second, time.Millisecond)
 			after := begin(e, charge("new", 10))
 			e.Flush()

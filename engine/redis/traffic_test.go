@@ -6,6 +6,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -77,7 +78,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.Equal(t, "refuses", n.State)
 	require.Contains(t, n.Why, "it refused the last call: OOM command not allowed")
 	require.EqualValues(t, 1, n.Traffic.FailAnswers[engine.FailClosed])
-	lastReply := &e.topology().queues[0].traffic.lastReply
+	lastReply := &e.queues.OpenAll().Queues[0].traffic.lastReply
 	answered := lastReply.Load()
 	e.fleet.SetTimeout(200 * time.Millisecond)
 	s.Pause()
@@ -110,7 +111,7 @@ func TestTrafficCountsWhatIsNotSent(t *testing.T) {
 	e := openOn(t, backend.Config{Backends: []string{s.URL()}, Timeout: 2 * time.Second}, Config{AskAlways: true, MaxQueue: 3})
 	ready(t, e, "k")
 	s.Pause()
-	q := e.topology().queues[0]
+	q := e.queues.OpenAll().Queues[0]
 	answers := make(chan *engine.Pipeline, 3)
 	ask := func(n int) {
 		p := &engine.Pipeline{}
@@ -124,19 +125,19 @@ func TestTrafficCountsWhatIsNotSent(t *testing.T) {
 			return q.waiting.Busy() == batches && q.waiting.Waiting() == waiting
 		}
 	}
-	for i := range inFlight { // they take all workers
+	for i := range backlog.InFlight { // they take all workers
 		ask(1)
 		require.Eventually(t, busy(i+1, 0), 20*time.Second, time.Millisecond)
 	}
 	ask(2)
-	require.Eventually(t, busy(inFlight, 2), 20*time.Second, time.Millisecond)
+	require.Eventually(t, busy(backlog.InFlight, 2), 20*time.Second, time.Millisecond)
 	require.Equal(t, 2, e.Nodes()[0].Traffic.Waiting)
 	p := &engine.Pipeline{}
 	*p.Add(), *p.Add() = conformance.Slide("k", 5, 60_000, 1), conformance.Slide("k", 5, 60_000, 1)
 	e.Do(p)
 	require.EqualValues(t, 2, e.Nodes()[0].Traffic.Overflows)
 	s.Resume()
-	for range inFlight + 1 {
+	for range backlog.InFlight + 1 {
 		<-answers
 	}
 }
@@ -147,8 +148,8 @@ func TestWaitsAreThoseOfRequests(t *testing.T) {
 	decide, inspect := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
 	at := 10 * time.Millisecond
 	b := &batch{q: new(queue), sent: at + 8*time.Microsecond, items: []pending{
-		{req: &decide, at: at}, {call: &split.Call{}, at: 0, single: true}, {req: &decide, at: at}, {call: &split.Call{}, at: at, single: true},
-		{req: &inspect, at: at + 4*time.Microsecond, single: true},
+		{Item: backlog.Item{At: at}, req: &decide}, {call: &split.Call{}, single: true}, {Item: backlog.Item{At: at}, req: &decide}, {Item: backlog.Item{At: at}, call: &split.Call{}, single: true},
+		{Item: backlog.Item{At: at + 4*time.Microsecond}, req: &inspect, single: true},
 	}}
 	b.calls, b.used = []*entries{{first: []int{0}, last: []int{2}}}, 1
 	require.Zero(t, testing.AllocsPerRun(9, b.count))
