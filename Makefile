@@ -90,7 +90,7 @@ test-servers: ## run the tests that depend on the server on Redis 8 and Valkey 8
 	@set -e; for folder in tests/.cache/servers/*/; do \
 		$$folder/redis-server --version; \
 		PATH="$(CURDIR)/$$folder:$$PATH" $(GO) test -count 1 -timeout 10m ./lua ./engine/backend ./engine/redis ./engine/forward ./policy/store \
-			-run 'Conformance|Cluster|Sentinel|Librar|Script|Functions|Version|Replica|Specification|Judged|Connection|Redirects|ByteForByte|Record'; \
+			-run 'Conformance|Cluster|Sentinel|Librar|Script|Functions|Version|Replica|Specification|Judged|Connection|Redirects|ByteForByte|Record|Messages'; \
 	done
 
 .PHONY: memory

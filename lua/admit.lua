@@ -3,8 +3,7 @@
 --
 -- ARGV[2] the spec, see spec.lua; that of RL.ACQUIRE has the kind CONCURRENCY, 1 bucket, and one window of 0 ms whose limit is
 --         the number of slots
--- ARGV[3] the fields of the id: its kind 1 byte, see ids.lua; its digest 16; for how many ms units are held at most 5; 1 if
---         units that lapse are forgotten, 0 if they are charged 1
+-- ARGV[3] the fields of the id: ID and HOLD of messages.lua
 -- returns a byte 0, the clock 6, the reply of one entry, see decide.lua; or if the id is known, a byte 1, the length of a spec
 --         1, the spec that the reply is about, and then what was returned at first
 -- Cost: as rl_decide, and one Redis call to read the id and one to write it.
@@ -12,7 +11,7 @@ local lib = ...
 
 local unpack, pack, sub, byte = struct.unpack, struct.pack, string.sub, string.byte
 local layout, record, spec, ids, holds = lib.layout, lib.record, lib.spec, lib.ids, lib.holds
-local fast_holds, id, ONCE, LEASE = lib.fast_holds, ids.id, ids.ONCE, ids.LEASE
+local messages, fast_holds, id, ONCE, LEASE = lib.messages, lib.fast_holds, ids.id, ids.ONCE, ids.LEASE
 local by_id = {}
 lib.by_id = by_id
 
@@ -22,8 +21,8 @@ local ttl, release = 0, 0
 
 -- open reads the fields of an id, and what is stored about the id.
 function by_id.open(text, key, clock)
-  local kind, field, digest = unpack('>Bc2c14', text)
-  if kind ~= ONCE then ttl, release = unpack('>I5B', text, 18) end
+  local kind, field, digest = unpack(messages.ID, text)
+  if kind ~= ONCE then ttl, release = unpack(messages.HOLD, text, messages.HOLD_AT) end
   ids.open(key, kind, field, digest, clock)
 end
 

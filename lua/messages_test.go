@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine/wire"
+	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/shard/lease"
 	"github.com/stretchr/testify/require"
 )
@@ -80,4 +81,26 @@ func TestMapsAreTheSameInGo(t *testing.T) {
 		}
 	}
 	require.Equal(t, inLua, inGo)
+}
+
+// What rlproxy packs comes back unchanged from a node that unpacks and packs it: integers up to 2^53, empty lists, and texts
+// of any bytes and length.
+func TestNodesKeepMessagesAsTheyAre(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	echo := func(message, into any) {
+		reply := s.Do("EVAL", "return cmsgpack.pack(cmsgpack.unpack(ARGV[1]))", 0, string(wire.Pack(message)))
+		require.NoError(t, wire.Unpack(reply, into))
+		require.Equal(t, message, into)
+	}
+	var forgot wire.Forgot
+	for bits := range 54 {
+		for _, n := range []int64{-1, 0, 1} {
+			forgot.Shards = append(forgot.Shards, wire.Forgetful{Shard: 1 + bits, Seq: min(max(1<<bits+n, 0), 1<<53)})
+		}
+	}
+	echo(&forgot, new(wire.Forgot))
+	for _, length := range []int{0, 1, 31, 32, 255, 256, 65_535, 65_536} {
+		echo(&wire.Lend{Spec: strings.Repeat("\xff\x00", length)[:length]}, new(wire.Lend))
+	}
 }

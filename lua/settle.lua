@@ -1,18 +1,17 @@
--- settle.lua: the end and the renewal of holds. The function rl_settle ends a hold and charges its final cost, for RL.SETTLE;
--- RL.RELEASE uses it with a cost of 0. Renewals are part of a call of rl_each.
+-- settle.lua: the end and the renewal of holds. The function rl_settle ends a hold and charges its final cost, for
+-- RL.SETTLE; RL.RELEASE uses it with a cost of 0. Renewals are part of a call of rl_each. The messages are in messages.lua.
 --
--- ARGV[2] kind of the id 1 byte, see ids.lua, its digest 16, cost 6
--- returns settled 1 (0: no, 1: by this call, 2: by an earlier call with the same cost), units charged 6, given back 6, charged
---         beyond those held 6, the number of lapsed holds that this call removed 3
 -- Cost: two Redis calls to read, and usually two to write.
 local lib = ...
 
 local unpack, pack, max = struct.unpack, struct.pack, math.max
 local record, ids, id, holds, by_id, fast_holds = lib.record, lib.ids, lib.ids.id, lib.holds, lib.by_id, lib.fast_holds
+local messages = lib.messages
+local SETTLE, SETTLED, RENEW, RENEWED = messages.SETTLE, messages.SETTLED, messages.RENEW, messages.RENEWED
 local COUNTABLE = 2 ^ 45 -- the most units of a window that the stored fields can count, see algorithms.lua
 
 local function reply(settled, cost, units, lapsed)
-  return pack('>BI6I6I6I3', settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
+  return pack(SETTLED, settled, cost, max(units - cost, 0), max(cost - units, 0), lapsed)
 end
 
 -- ended stores that the hold of an id has ended. The id of a lease, or of a multi-key request, is forgotten.
@@ -20,9 +19,9 @@ local function ended(kind, now)
   if kind == ids.LEASE then ids.drop(now) else ids.keep(now, holds.deadline(now, id.ttl), id.found, '') end
 end
 
--- settle_one ends a hold; asked is ARGV[2] of rl_settle.
+-- settle_one ends a hold; asked is the argument of rl_settle.
 function lib.settle_one(key, clock, asked)
-  local kind, field, digest, cost = unpack('>Bc2c14I6', asked)
+  local kind, field, digest, cost = unpack(SETTLE, asked)
   ids.open(key, kind, field, digest, clock)
   if not id.found then return reply(0, 0, 0, 0) end
   local q, release, settled = by_id.first_spec(), id.release == 1, id.settled
@@ -38,7 +37,9 @@ function lib.settle_one(key, clock, asked)
   holds.weigh(rec, q, states, uses, false)
   local most = q.algorithm.countable or COUNTABLE
   for i = 1, q.count do
-    if cost > q.cost and uses[i] - q.cost + cost > most then error({ err = 'ERR cost exceeds what this key can count' }) end
+    if cost > q.cost and uses[i] - q.cost + cost > most then
+      error({ err = 'ERR cost exceeds what this key can count' })
+    end
   end
   if cost > 0 then lib.charge(rec, q, states, cost) end
   holds.remove(rec, q, id.till, q.cost, release)
@@ -48,11 +49,10 @@ function lib.settle_one(key, clock, asked)
 end
 lib.settle = record.guarded(lib.settle_one)
 
--- renew_one extends a lease of RL.ACQUIRE: asked is the first argument of a renewal in a call of rl_each. It returns 1 byte, 1 if
--- the lease was renewed, 0 if it had ended; and the number of lapsed holds that it removed 3.
+-- renew_one extends a lease of RL.ACQUIRE: asked is the first argument of a renewal in a call of rl_each.
 function lib.renew_one(key, clock, asked)
-  local field, digest, ttl = unpack('>c2c14I5', asked)
+  local field, digest, ttl = unpack(RENEW, asked)
   ids.open(key, ids.LEASE, field, digest, clock)
   local rec = ids.record(clock)
-  return by_id.renew(rec, ttl) and pack('>BI3', 1, rec.lapsed) or pack('>BI3', 0, 0)
+  return by_id.renew(rec, ttl) and pack(RENEWED, 1, rec.lapsed) or pack(RENEWED, 0, 0)
 end

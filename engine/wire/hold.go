@@ -13,26 +13,25 @@ import (
 const (
 	idOnce        = 1 // ONCE
 	idReservation = 2 // RL.RESERVE and RL.SETTLE
-	idEnds        = 3 // forgotten as soon as its hold ends: RL.ACQUIRE, RL.RENEW and RL.RELEASE; and multi-key requests, which are not repeated
+	idEnds        = 3 // forgotten as soon as its hold ends: RL.ACQUIRE, and multi-key requests, which are not repeated
 )
 
-// appendID appends the id of r: its kind 1 and its digest 16.
-func appendID(b []byte, r *engine.Request) []byte {
-	kind := byte(idReservation)
-	if r.Hold.Once {
-		kind = idOnce
-	} else if r.Kind == limit.Concurrency || r.Hold.MultiKey {
-		kind = idEnds
+// kindOfID returns the kind of the id of r.
+func kindOfID(r *engine.Request) int64 {
+	switch {
+	case r.Hold.Once:
+		return idOnce
+	case r.Kind == limit.Concurrency || r.Hold.MultiKey:
+		return idEnds
 	}
-	return append(append(b, kind), r.Hold.ID[:]...)
+	return idReservation
 }
 
-// IDFields returns what a request with an id of its own adds to its spec: the kind of the id 1, its
-// digest 16, the ms until the hold lapses 5, and what happens then 1 (0: its units are charged,
-// 1: they are forgotten).
+// IDFields returns what a request with an id of its own adds to its spec. Only the units of a log (RL.RESERVE) can be
+// charged when they lapse.
 func IDFields(r *engine.Request) []byte {
-	b := appendUint(appendID(nil, r), r.Hold.TTL, 5)
-	return append(b, flag(r.Hold.Release || r.Kind != limit.Slide, 1)) // only the units of a log (RL.RESERVE) can be charged when they lapse
+	b := formatID.append(nil, r.Hold.ID[:], kindOfID(r))
+	return formatHOLD.append(b, nil, r.Hold.TTL, int64(flag(r.Hold.Release || r.Kind != limit.Slide, 1)))
 }
 
 // AdmitArgs returns the arguments of the function admit, which decides a request with an id of its own.
@@ -124,18 +123,17 @@ func DecodeHomeAdmit(reply string, r *engine.Request, refusal *lease.Refusal) (*
 	return nil, &a, err
 }
 
-// SettleArgs returns the argument of the function settle: the kind of the id 1, its digest 16, cost 6.
+// SettleArgs returns the argument of the function settle.
 func SettleArgs(r *engine.Request) [][]byte {
-	return [][]byte{appendUint(appendID(nil, r), r.Cost, 6)}
+	return [][]byte{formatSETTLE.append(nil, r.Hold.ID[:], kindOfID(r), r.Cost)}
 }
 
-// DecodeSettle decodes the reply of the function settle: settled 1 (0: no, 1: by this call, 2: by
-// an earlier one), charged 6, returned 6, overrun 6, and the number of holds that had lapsed 3.
+// DecodeSettle decodes the reply of the function settle. lapsed is the number of holds that had lapsed.
 func DecodeSettle(reply string) (s engine.Settlement, lapsed int64, err error) {
 	r := reader{s: reply}
-	how := r.uint(1)
-	s = engine.Settlement{Settled: how > 0, Again: how == 2, Charged: r.uint(6), Returned: r.uint(6), Overrun: r.uint(6)}
-	lapsed = r.uint(3)
+	var how int64 // 1: by this call, 2: by an earlier one
+	r.packed(formatSETTLED, &how, &s.Charged, &s.Returned, &s.Overrun, &lapsed)
+	s.Settled, s.Again = how > 0, how == 2
 	if err := r.end(); err != nil {
 		return engine.Settlement{}, 0, err
 	}
@@ -154,13 +152,12 @@ func EachFunction(requests []*engine.Request) *lua.Function {
 	return lua.End
 }
 
-// EachArgs returns the arguments of the function each: two for each request. Those of an OpRenew are the
-// digest of its id 16 and its time to live in ms 5, and a word.
+// EachArgs returns the arguments of the function each: two for each request. Those of an OpRenew end in a word.
 func EachArgs(requests []*engine.Request) (args [][]byte) {
 	for _, r := range requests {
 		switch r.Op {
 		case engine.OpRenew:
-			args = append(args, appendUint(slices.Clone(r.Hold.ID[:]), r.Hold.TTL, 5), []byte("renew"))
+			args = append(args, formatRENEW.append(nil, r.Hold.ID[:], r.Hold.TTL), []byte("renew"))
 		case engine.OpSettle:
 			args = append(args, SettleArgs(r)[0], nil)
 		default:
@@ -191,12 +188,11 @@ func DecodeEach(reply string, n int) ([]Each, error) {
 	return all, in.end()
 }
 
-// DecodeRenew decodes the reply to an OpRenew: renewed 1 byte, 1 if the lease was renewed, 0 if it had ended; and the number
-// of holds that had lapsed 3.
+// DecodeRenew decodes the reply to an OpRenew. renewed is false if the lease had ended.
 func DecodeRenew(reply string) (renewed bool, lapsed int64, err error) {
 	r := reader{s: reply}
-	n := r.uint(1)
-	lapsed = r.uint(3)
+	var n int64
+	r.packed(formatRENEWED, &n, &lapsed)
 	if err := r.end(); err != nil || n > 1 {
 		return false, 0, errMalformed
 	}
