@@ -1,11 +1,11 @@
 -- admit.lua: the function rl_admit answers one request with an id. The request is charged once, or holds units that are
 -- charged later. A request with a known id gets the same reply as the first one.
 --
--- ARGV[2] the spec, see spec.lua; that of RL.ACQUIRE has the kind CONCURRENCY, 1 bucket, and one window of 0 ms whose limit is
---         the number of slots
--- ARGV[3] the fields of the id: ID and HOLD of messages.lua
--- returns a byte 0, the clock 6, the reply of one entry, see decide.lua; or if the id is known, a byte 1, the length of a spec
---         1, the spec that the reply is about, and then what was returned at first
+-- ARGV[2] the spec, see spec.lua; that of RL.ACQUIRE has the kind CONCURRENCY, 1 bucket, and one window of 0 ms whose
+--         limit is the number of slots
+-- ARGV[3] the fields of the id: ID and HOLD of messages.lua returns a byte 0, the clock 6, the reply of one entry, see
+-- decide.lua; or if the id is known, a byte 1, the length of a
+--         spec 1, the spec that the reply is about, and then what was returned at first
 -- Cost: as rl_decide, and one Redis call to read the id and one to write it.
 local lib = ...
 
@@ -39,15 +39,15 @@ end
 -- first_spec returns the spec of the first request with the id, which is known.
 function by_id.first_spec() return spec.of(sub(id.found, 2, 1 + byte(id.found))) end
 
--- renew extends a lease of RL.ACQUIRE: from now on it lasts for `lasts` ms. It returns the lease's spec, with `slots` as its
--- limit if that is given, or nothing if the lease has ended.
+-- renew extends a lease of RL.ACQUIRE: from now on it lasts for `lasts` ms. It returns the lease's spec, with `slots`
+-- as its limit if that is given, or nothing if the lease has ended.
 function by_id.renew(rec, lasts, slots)
   if not id.found then return end
   local q = by_id.first_spec()
   if slots then q = spec.of(sub(q.text, 1, -6) .. pack('>I5', slots)) end
   if not holds.still_held(q, id.till, q.cost, true) then return end
   local was, till = record.ends(), holds.deadline(rec.now, lasts, holds.crowded(q))
-  holds.add(rec, q, till, q.cost, true) -- before the old one is removed: a window without holds counts lapsed ones from 0
+  holds.add(rec, q, till, q.cost, true) -- first: a window without holds would count lapsed ones from 0
   holds.remove(rec, q, id.till, q.cost, true)
   record.save(was)
   id.ttl = lasts

@@ -6,8 +6,9 @@
 --   pairs, strict      what the live leases were granted for, see lease.lua
 --   seq                that of the newest loan
 --   no_lending_until   ms
---   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, ended (whether
---                      its lease has ended), strict (out counts in full), and out (by state, the units that it may have in use)
+--   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, ended
+--                      (whether its lease has ended), strict (out counts in full), and out (by state, the units that it may
+--                      have in use)
 local lib = ...
 
 local pack, sub, byte = struct.pack, string.sub, string.byte
@@ -22,7 +23,9 @@ lib.home = home
 -- units_out returns how many units of a state a shard may have in use, or nil if a strict count of a weighted out is
 -- unknown.
 local function units_out(l, name, strict)
-  if not strict or l.strict or not l.out[name] or not lib.algorithms[byte(name)].weighted then return l.out[name] or 0 end
+  local n = l.out[name]
+  if not n then return 0 end
+  if not strict or l.strict or not lib.algorithms[byte(name)].weighted then return n end
 end
 
 -- open returns the home's table, without units that no shard can use any more; or nothing if there is no table.
@@ -182,8 +185,8 @@ local function lend(h, clock, q, refusal, room)
   h.pairs, h.strict, h.seq = q.pairs, q.strict, max(h.seq + 1, refusal.seq + 1, clock * 1000)
   h.lent[at or #h.lent + 1] = { shard = refusal.shard, seq = h.seq, incarnation = refusal.incarnation, ended = false,
     strict = q.strict, out = out }
-  local loan = { shard = refusal.shard, seq = h.seq, clock = refusal.clock, incarnation = refusal.incarnation, pairs = {},
-    strict = q.strict, held = held, headroom = headroom }
+  local loan = { shard = refusal.shard, seq = h.seq, clock = refusal.clock, incarnation = refusal.incarnation,
+    pairs = {}, strict = q.strict, held = held, headroom = headroom }
   for i, name in ipairs(q.names) do loan.pairs[i] = { state = name, limit = q.limits[i] } end
   return loan
 end

@@ -21,7 +21,8 @@ lib.inspect = record.guarded(function(key, clock)
       window, parameter = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0
     end
     states[#states + 1] = {
-      kind = kind, window = window, parameter = parameter, used = used, limit = h.last < st.last and st.limit or h.limit,
+      kind = kind, window = window, parameter = parameter, used = used,
+      limit = h.last < st.last and st.limit or h.limit,
       rate = max(rate(now, st.last, st.rate), rate(now, h.last, h.rate)), ttl = ending + 1 - clock,
       held = h.charge + h.release, holds = h.holds, lapsed = h.lapsed,
     }

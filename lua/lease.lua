@@ -6,8 +6,9 @@
 -- can be written in place. Its fields end with the lease summary: what the fast path must know to admit without reading
 -- the table.
 --
---   summary  the spec that it is about, from its flags on, 17 bytes; the units that may be in use here 6; what is added to
---            the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at a shard)
+--   summary  the spec that it is about, from its flags on, 17 bytes; the units that may be in use here 6; what is added
+--            to the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at
+--            a shard)
 --
 -- States are named by their names in a record without the limit. pairs has, per window, the state's name 11 and limit
 -- 5.
@@ -106,7 +107,9 @@ end
 -- summary is not about the spec q or not valid at the clock.
 function lease.summary(q, s, at, clock)
   local about, bound, offset, from, till, shards = unpack('>c17I6I6I6I6I2', s, at)
-  if about == q.about and clock >= from and clock <= till and bound + offset <= UNITS then return bound, offset, shards end
+  if about == q.about and clock >= from and clock <= till and bound + offset <= UNITS then
+    return bound, offset, shards
+  end
   return nil, 0, 0
 end
 

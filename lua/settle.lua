@@ -1,5 +1,6 @@
 -- settle.lua: the end and the renewal of holds. The function rl_settle ends a hold and charges its final cost, for
--- RL.SETTLE; RL.RELEASE uses it with a cost of 0. Renewals are part of a call of rl_each. The messages are in messages.lua.
+-- RL.SETTLE; RL.RELEASE uses it with a cost of 0. Renewals are part of a call of rl_each. The messages are in
+-- messages.lua.
 --
 -- Cost: two Redis calls to read, and usually two to write.
 local lib = ...

@@ -26,7 +26,8 @@ local function keep(rec, p, ending)
 end
 
 local function fresh(incarnation, seq)
-  return { incarnation = incarnation, seq = seq, pairs = '', strict = false, held = {}, headroom = {}, taken = 0, lease = 0 }
+  return { incarnation = incarnation, seq = seq, pairs = '', strict = false, held = {}, headroom = {}, taken = 0,
+    lease = 0 }
 end
 
 -- remember creates the lease record if there is none, and extends its life to as long as the home may count a loan that
@@ -107,8 +108,8 @@ local function reported(rec, p, recall)
   local clock, alive, held, strict = rec.clock, live(p, rec), {}, recall.strict
   if p then lease.each(p.pairs, function(i, name) held[name] = p.held[i] end) end
   local m = {
-    report = { shard = recall.shard, seq = recall.seq, strict = strict, incarnation = p and p.incarnation or 0, stale = false,
-      ended = p ~= nil and not alive, used = {} },
+    report = { shard = recall.shard, seq = recall.seq, strict = strict, incarnation = p and p.incarnation or 0,
+      stale = false, ended = p ~= nil and not alive, used = {} },
     clock = clock, lease_left = alive and p.lease - clock or 0,
     first = {}, held = {}, limit = {}, rate = {}, last = {}, newest = {},
   }

@@ -89,7 +89,8 @@ func (s *Splitter) observeRate(r *engine.Request, shard int, calls int64) {
 		l = s.layout(r.Key, n)
 		l.load, l.learned, l.hot = true, false, now
 		s.byLoad.Add(1)
-		s.config.Logger.Info("splitting a key because of its load", "key", clientKey(r.Key), "shards", n, "calls_per_second", calls)
+		s.config.Logger.Info("splitting a key because of its load",
+			"key", clientKey(r.Key), "shards", n, "calls_per_second", calls)
 		return
 	}
 	if l.rates == nil {

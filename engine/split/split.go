@@ -249,7 +249,9 @@ type report struct {
 
 // collect sends each recall to its shard as such an order, in parallel. since is when the time to answer them began. It
 // returns the reports, and the shards that did not answer.
-func (s *Splitter) collect(key []byte, since int64, order wire.ShardOrder, recalls []lease.Recall) (reports []report, unreachable []int) {
+func (s *Splitter) collect(
+	key []byte, since int64, order wire.ShardOrder, recalls []lease.Recall,
+) (reports []report, unreachable []int) {
 	sent := s.now()
 	calls := make([]*Call, len(recalls))
 	for i := range recalls {
@@ -276,12 +278,19 @@ func (s *Splitter) Stats() []engine.Stat {
 	resolvers := len(s.resolvers)
 	s.mu.Unlock()
 	return []engine.Stat{
-		{Name: "splits", Value: s.known.Load(), Metric: "split_keys", Help: "Keys that this proxy knows to be split over several nodes."},
-		{Name: "splits_by_load", Value: s.byLoad.Load(), Metric: "split_keys_by_load", Help: "Keys that are split because of their load."},
-		{Name: "split_resolvers", Value: int64(resolvers), Metric: "split_resolvers", Help: "Split keys whose home is being asked now."},
-		{Name: "split_home_calls", Value: s.homeCalls.Load(), Metric: "split_home_calls_total", Help: "Calls of homes about what shards refused."},
-		{Name: "split_loans", Value: s.loans.Load(), Metric: "split_loans_total", Help: "Portions of a limit that homes have lent to shards."},
-		{Name: "split_rounds", Value: s.rounds.Load(), Metric: "split_recall_rounds_total", Help: "Rounds in which shards were recalled."},
-		{Name: "split_recalls", Value: s.recalls.Load(), Metric: "split_recalls_total", Help: "Recalls of what shards hold."},
+		{Name: "splits", Value: s.known.Load(), Metric: "split_keys",
+			Help: "Keys that this proxy knows to be split over several nodes."},
+		{Name: "splits_by_load", Value: s.byLoad.Load(), Metric: "split_keys_by_load",
+			Help: "Keys that are split because of their load."},
+		{Name: "split_resolvers", Value: int64(resolvers), Metric: "split_resolvers",
+			Help: "Split keys whose home is being asked now."},
+		{Name: "split_home_calls", Value: s.homeCalls.Load(), Metric: "split_home_calls_total",
+			Help: "Calls of homes about what shards refused."},
+		{Name: "split_loans", Value: s.loans.Load(), Metric: "split_loans_total",
+			Help: "Portions of a limit that homes have lent to shards."},
+		{Name: "split_rounds", Value: s.rounds.Load(), Metric: "split_recall_rounds_total",
+			Help: "Rounds in which shards were recalled."},
+		{Name: "split_recalls", Value: s.recalls.Load(), Metric: "split_recalls_total",
+			Help: "Recalls of what shards hold."},
 	}
 }

@@ -1,7 +1,7 @@
 package wire
 
-// format says how a packed message is packed, as in lua/messages.lua, which has the same formats under the same names: after
-// a >, B is an integer of 1 byte, I one of as many bytes as follow it, and c a text of that size.
+// format says how a packed message is packed, as in lua/messages.lua, which has the same formats under the same names:
+// after a >, B is an integer of 1 byte, I one of as many bytes as follow it, and c a text of that size.
 type format string
 
 const (

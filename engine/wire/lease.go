@@ -116,7 +116,7 @@ type Tally struct {
 	Used   int64 `msg:"used,units"`   // units used by the home, and by the shards as the home counts them
 	Own    int64 `msg:"own,units"`    // units used by the home itself, including those just granted
 	First  int64 `msg:"first,ms"`     // ms until the first unit of Own is free again
-	Last   int64 `msg:"last,clock"`   // ms of the home's newest admission; when decoded, from Clock on, so negative if that is past
+	Last   int64 `msg:"last,clock"`   // ms of the home's newest admission; decoded, from Clock on: negative if past
 	Newest int64 `msg:"newest,units"` // units in the home's newest sub-window
 	Lent   int64 `msg:"lent,units"`   // units that the home counts against all shards together
 }
@@ -155,7 +155,10 @@ func DecodeHomeReply(reply string, s *limit.Spec, requests int64, refusal *lease
 // check makes the times of the reply relative to Clock, and returns an error if the reply does not answer what was
 // asked.
 func (h *HomeReply) check(s *limit.Spec, requests int64, refusal *lease.Refusal) (*HomeReply, error) {
-	sane := h.Granted <= requests && len(h.Tallies) == s.N && (h.Loan == nil || refusal != nil && answers(h.Loan, s, refusal))
+	sane := h.Granted <= requests && len(h.Tallies) == s.N
+	if h.Loan != nil {
+		sane = sane && refusal != nil && answers(h.Loan, s, refusal)
+	}
 	for i := range h.Tallies {
 		t := &h.Tallies[i]
 		t.Last -= h.Clock
@@ -172,12 +175,12 @@ func (h *HomeReply) check(s *limit.Spec, requests int64, refusal *lease.Refusal)
 
 // answers reports whether a loan is one for requests with the spec s that a shard has refused.
 func answers(l *lease.Loan, s *limit.Spec, refusal *lease.Refusal) bool {
-	return l.Shard == refusal.Shard && l.Clock == refusal.Clock && l.Incarnation == refusal.Incarnation && l.Strict == s.Strict() &&
-		slices.Equal(l.Pairs, Pairs(s)) && len(l.Held) == s.N && len(l.Headroom) == s.N
+	return l.Shard == refusal.Shard && l.Clock == refusal.Clock && l.Incarnation == refusal.Incarnation &&
+		l.Strict == s.Strict() && slices.Equal(l.Pairs, Pairs(s)) && len(l.Held) == s.N && len(l.Headroom) == s.N
 }
 
-// ShardOrder is the request of the function recall: a recall for a shard. Without Forget and Report, the shard returns the
-// units that are not used, and reports.
+// ShardOrder is the request of the function recall: a recall for a shard. Without Forget and Report, the shard returns
+// the units that are not used, and reports.
 type ShardOrder struct {
 	Forget bool         `msg:"forget"` // forget everything, for a reset
 	Report bool         `msg:"report"` // only report
@@ -193,7 +196,7 @@ type ShardReport struct {
 	Held         []int64 `msg:"held,units"`    // by state: units that the shard may have in use
 	Limit        []int64 `msg:"limit,units"`   // by state: the limit as last charged
 	Rate         []int64 `msg:"rate,count"`    // by state: charging calls per second
-	Last         []int64 `msg:"last,clock"`    // by state: ms of the newest admission; when decoded, from Clock on, so negative if that is past
+	Last         []int64 `msg:"last,clock"`    // by state: ms of the newest admission; decoded, from Clock on: negative if past
 	Newest       []int64 `msg:"newest,units"`  // by state: units in the shard's newest sub-window
 }
 

@@ -26,7 +26,7 @@ const (
 type Answer struct {
 	Status       Status
 	Failure      string        // with Failed: the error, which is about this entry only
-	MaybeApplied bool          // with Failed: the answer contradicts itself, so the entry may have been charged; otherwise it was not
+	MaybeApplied bool          // with Failed: the answer contradicts itself; otherwise the entry was not charged
 	Requests     int64         // number of requests of the entry
 	Granted      int64         // number of requests admitted, from the first on; for a reset, 1 if the key had state
 	Rate         int64         // charging calls per second on this key
@@ -44,8 +44,8 @@ type Answer struct {
 const (
 	maxUnits = 1 << 46 // units that count: 70 times the largest limit
 	maxClock = 1 << 43 // clock in ms: in the year 2248
-	maxDelay = 1 << 37 // ms from the clock to when a window has room, or to its newest admission: over 4 times the longest window
-	maxDrain = 1 << 43 // ms until everything that was charged at a rate has drained: limit.MaxDrain, and more if the clock stepped back
+	maxDelay = 1 << 37 // ms from the clock to any time about a window: over 4 times the longest one
+	maxDrain = 1 << 43 // ms until all charges at a rate have drained: limit.MaxDrain, more if the clock stepped back
 )
 
 // Decode decodes the reply to the call. It returns an Answer for each entry, valid until the
@@ -156,7 +156,8 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 
 // elsewhere has the beginnings of the errors with which a node of a cluster refuses a key that it
 // does not serve: those of Redis and of Valkey 8, and those of Valkey 9.1, which runs Lua in a module.
-var elsewhere = regexp.MustCompile(`^ERR (Script attempted to |Attempted to access |Can not execute a (write )?command )`)
+var elsewhere = regexp.MustCompile(
+	`^ERR (Script attempted to |Attempted to access |Can not execute a (write )?command )`)
 
 // NotHere reports whether a failure says that a node of a cluster does not serve the key. Then
 // the node has read and written nothing for the entry or the request.
@@ -165,7 +166,8 @@ func NotHere(failure string) bool { return elsewhere.MatchString(failure) }
 // KeyError returns the error for the client if text, a function's error, is about the state of
 // one key, so that another attempt would fail too. Otherwise it returns nil.
 func KeyError(text string) error {
-	for _, known := range []error{engine.ErrStates, engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrOverrun} {
+	known := []error{engine.ErrStates, engine.ErrIDs, engine.ErrHolds, engine.ErrSlotHolds, engine.ErrOverrun}
+	for _, known := range known {
 		if strings.HasPrefix(text, known.Error()) {
 			return known
 		}
