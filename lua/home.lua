@@ -6,9 +6,9 @@
 --   pairs, strict      what the live leases were granted for, see lease.lua
 --   seq                that of the newest loan
 --   no_lending_until   ms
---   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation, ended
---                      (whether its lease has ended), strict (out counts in full), and out (by state, the units that it may
---                      have in use)
+--   lent               a list with a table for each shard that was lent to: shard (its number), seq, incarnation,
+--                      ended (whether its lease has ended), strict (out counts in full), and out (by state, the units
+--                      that it may have in use)
 local lib = ...
 
 local pack, sub, byte = struct.pack, string.sub, string.byte

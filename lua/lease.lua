@@ -6,9 +6,9 @@
 -- can be written in place. Its fields end with the lease summary: what the fast path must know to admit without reading
 -- the table.
 --
---   summary  the spec that it is about, from its flags on, 17 bytes; the units that may be in use here 6; what is added
---            to the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6; shards 2 (0 at
---            a shard)
+--   summary  the spec that it is about, from its flags on, 17 bytes; the units that may be in use here 6; what is
+--            added to the usage for the reply 6; the first and the last ms at which the summary is valid 6 and 6;
+--            shards 2 (0 at a shard)
 --
 -- States are named by their names in a record without the limit. pairs has, per window, the state's name 11 and limit
 -- 5.

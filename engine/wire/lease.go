@@ -196,7 +196,7 @@ type ShardReport struct {
 	Held         []int64 `msg:"held,units"`    // by state: units that the shard may have in use
 	Limit        []int64 `msg:"limit,units"`   // by state: the limit as last charged
 	Rate         []int64 `msg:"rate,count"`    // by state: charging calls per second
-	Last         []int64 `msg:"last,clock"`    // by state: ms of the newest admission; decoded, from Clock on: negative if past
+	Last         []int64 `msg:"last,clock"`    // by state: ms of the newest admission; decoded, from Clock on
 	Newest       []int64 `msg:"newest,units"`  // by state: units in the shard's newest sub-window
 }
 

@@ -1,14 +1,15 @@
 // Package wire encodes the arguments and decodes the replies of the functions of the library
-// on the nodes. It is pure. lua/layout.lua documents the same bytes on the other side, and the
-// header of each function's file says which of them the function takes and returns.
+// on the nodes. It is pure. lua/messages.lua is the table of the messages on the other side.
 //
-// Integers are unsigned and big-endian, and comments give the size of each in bytes after its
-// name: "clock 6". Replies are not trusted: decoding checks lengths and bounds, and returns an
-// error rather than a number that package limit cannot handle.
+// Messages that decide are packed: their integers are unsigned and big-endian, and comments give the size
+// of each in bytes after its name: "clock 6". The rare ones are maps with names (message.go). Replies are
+// not trusted: decoding checks lengths and bounds, and returns an error rather than a number that package
+// limit cannot handle.
 //
-// Reading order: wire.go (this file), call.go (a batch of decisions as it is sent,
-// and its specs), reply.go (its reply), hold.go (requests with an id, and requests about several keys),
-// inspect.go (RL.INSPECT), lease.go (the messages of split keys) and library.go (errors about the library).
+// Reading order: wire.go (this file), call.go (a batch of decisions as it is sent, and its specs), reply.go
+// (its reply), hold.go (requests with an id, and multi-key requests), format.go (how some of these are
+// packed), message.go, inspect.go (RL.INSPECT), lease.go (the messages of split keys) and library.go
+// (errors about the library).
 package wire
 
 import "errors"
