@@ -43,6 +43,9 @@ var allowed = map[string][]string{
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/machine"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio"},
 	"engine/backlog":     nil,
+	"engine/library":     {"engine/backend", "lua"},
+	"engine/local":       {"engine", "engine/backend", "engine/limit", "engine/memory"},
+	"engine/traffic":     {"engine", "engine/backend", "engine/wire", "internal/histogram"},
 	"engine/denials":     {"engine", "engine/limit"},
 	"engine/resets":      {"engine/backend", "shard"},
 	"engine/hotkeys":     {"engine", "engine/backend", "engine/observe", "engine/registry"},
@@ -51,8 +54,8 @@ var allowed = map[string][]string{
 	"engine/wire":        {"engine", "engine/limit", "lua", "shard", "shard/lease"},
 	"engine/split":       {"engine", "engine/backend", "engine/denials", "engine/limit", "engine/wire", "lua", "shard", "shard/lease", "internal/glob"},
 	"engine/redis": {
-		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/multikey", "engine/layout", "engine/limit", "engine/memory", "engine/resets", "engine/split",
-		"engine/wire", "lua", "shard", "internal/histogram",
+		"engine", "engine/backend", "engine/backlog", "engine/denials", "engine/layout", "engine/library", "engine/limit", "engine/local",
+		"engine/multikey", "engine/resets", "engine/split", "engine/traffic", "engine/wire", "lua", "shard",
 	},
 	"engine/forward": {
 		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/histogram", "internal/redisline",
@@ -91,7 +94,7 @@ var allowed = map[string][]string{
 var inTests = map[string][]string{
 	"tests":              {"engine", "engine/memory"}, // of accuracy, which sets their clocks
 	"engine/multikey":    {"engine/memory"},
-	"engine/redis":       {"shard/lease"},
+	"engine/redis":       {"engine/memory", "shard/lease"},
 	"engine/hotkeys":     {"shard"},
 	"policy/store":       {"shard"},
 	"commands":           {"engine/backend", "engine/limit", "engine/memory", "engine/redis", "policy/store"},

@@ -19,6 +19,9 @@ const (
 	maxFileLines    = 400
 )
 
+// smaller are packages that have lower bounds: they have grown too large before.
+var smaller = map[string]struct{ files, lines int }{"engine/redis": {14, 2000}}
+
 // generated matches the line by which Go's tools know a generated file.
 var generated = regexp.MustCompile(`(?m)^// Code generated .* DO NOT EDIT\.$`)
 
@@ -42,7 +45,11 @@ func TestPackagesStaySmall(t *testing.T) {
 			lines += n
 			require.LessOrEqual(t, n, maxFileLines, "lines of %s/%s", p.name(), f)
 		}
-		require.LessOrEqual(t, files, maxPackageFiles, "files of %s", p.name())
-		require.LessOrEqual(t, lines, maxPackageLines, "lines of %s", p.name())
+		bound, ok := smaller[p.name()]
+		if !ok {
+			bound.files, bound.lines = maxPackageFiles, maxPackageLines
+		}
+		require.LessOrEqual(t, files, bound.files, "files of %s", p.name())
+		require.LessOrEqual(t, lines, bound.lines, "lines of %s", p.name())
 	}
 }

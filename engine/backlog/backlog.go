@@ -2,9 +2,10 @@
 // items, their number and their expected cost, and nothing of what the items ask for.
 //
 // A caller adds a run: items that are answered together, such as those of one pipeline for one node. It waits for their
-// answers before it adds the next one, so the order of runs does not matter. A worker takes a batch: the oldest run, and all
-// others that fit. So dear runs share the batches with cheap ones, which do not wait for all of them. While batches are
-// under way, runs wait and become the next batch, so the busier a node is, the larger its batches are, up to the bounds.
+// answers before it adds the next one, so the order of runs does not matter. A worker takes a batch: the oldest run,
+// and all others that fit. So dear runs share the batches with cheap ones, which do not wait for all of them. While
+// batches are under way, runs wait and become the next batch, so the busier a node is, the larger its batches are, up
+// to the bounds.
 //
 // Reading order: backlog.go (this file), worker.go (who serves batches, and how much a node gets at a time).
 package backlog
@@ -53,6 +54,7 @@ type Queue[T any] struct {
 	started int       // workers; guarded by mu
 	closed  bool      // guarded by mu
 
+	held    atomic.Bool               // it is in a Held
 	spare   atomic.Pointer[worker[T]] // for the next caller that serves a batch itself
 	workers sync.WaitGroup
 }
@@ -103,9 +105,39 @@ func (q *Queue[T]) Add(items []T, cost time.Duration) error {
 // Wake wakes a worker that waits for runs.
 func (q *Queue[T]) Wake() { q.ready.Signal() }
 
-// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit: they cost no more
-// than the allowance of a run, and a quarter of it for cheap ones beside it. It returns their cost, too. The caller holds mu,
-// and there is a run.
+// Held are queues that were given runs whose workers are woken later. Its zero value is ready.
+type Held[T any] struct {
+	mu     sync.Mutex
+	queues []*Queue[T] // guarded by mu
+}
+
+// Hold puts off waking a worker of q until the next Wake.
+func (h *Held[T]) Hold(q *Queue[T]) {
+	if q.held.Load() {
+		return // it is listed, or will be before another Wake gets mu
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !q.held.Swap(true) {
+		h.queues = append(h.queues, q)
+	}
+}
+
+// Wake wakes a worker of each queue that is held.
+func (h *Held[T]) Wake() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, q := range h.queues {
+		q.held.Store(false) // before the signal: a queue that is given runs later is listed again
+		q.Wake()
+	}
+	clear(h.queues)
+	h.queues = h.queues[:0]
+}
+
+// moveBatch appends the items of the next batch to buf: those of the oldest run, and of all others that fit: they cost
+// no more than the allowance of a run, and a quarter of it for cheap ones beside it. It returns their cost, too. The
+// caller holds mu, and there is a run.
 func (q *Queue[T]) moveBatch(buf []T) (batch []T, cost time.Duration) {
 	from, kept, items, most := 0, q.runs[:0], q.items[:0], q.Allowance()*5/4
 	for i, r := range q.runs {
@@ -143,7 +175,8 @@ type Item struct {
 	hops   uint8         // how often it was redirected
 }
 
-// maxHops is how often an item is redirected. One hop is usual; more mean that nodes disagree on which of them owns a slot.
+// maxHops is how often an item is redirected. One hop is usual; more mean that nodes disagree on which of them owns a
+// slot.
 const maxHops = 8
 
 // Lost reports whether an item was redirected so often that it is no longer.
@@ -158,15 +191,15 @@ func (it *Item) Redirect(asking bool) {
 // Common returns what is common to all items.
 func (it *Item) Common() *Item { return it }
 
-// lastPart is the part of a timeout, 1/lastPart, in which an item that has waited until then is no longer worth sending: whoever
-// has asked gets another answer shortly.
+// lastPart is the part of a timeout, 1/lastPart, in which an item that has waited until then is no longer worth
+// sending: whoever has asked gets another answer shortly.
 const lastPart = 8
 
 // Patience returns how long an item with that timeout may wait to be sent.
 func Patience(timeout time.Duration) time.Duration { return timeout - timeout/lastPart }
 
-// Late moves the items that have waited for the Patience of timeout behind the others, since the deadline of the oldest item is
-// that of a whole batch. It returns both, and when the oldest of those in time was submitted.
+// Late moves the items that have waited for the Patience of timeout behind the others, since the deadline of the oldest
+// item is that of a whole batch. It returns both, and when the oldest of those in time was submitted.
 func Late[T any, P interface {
 	*T
 	Common() *Item

@@ -8,8 +8,8 @@ import (
 
 // A Carrier takes the batches of one worker to the node.
 type Carrier[T any] interface {
-	// Serve sends a batch to the node, and returns when all of its items have been answered, or were added to another queue.
-	// It may modify items, and must not keep it.
+	// Serve sends a batch to the node, and returns when all of its items have been answered, or were added to another
+	// queue. It may modify items, and must not keep it.
 	Serve(items []T, cost time.Duration)
 }
 
@@ -43,8 +43,8 @@ func (q *Queue[T]) work() {
 	}
 }
 
-// take waits for runs, moves a batch of them to the worker, and returns its cost. It returns false when the queue is closed
-// and empty.
+// take waits for runs, moves a batch of them to the worker, and returns its cost. It returns false when the queue is
+// closed and empty.
 func (q *Queue[T]) take(w *worker[T]) (cost time.Duration, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -80,7 +80,8 @@ func (q *Queue[T]) end() {
 	}
 }
 
-// ServeIfIdle serves a run that was not added, on the goroutine of the caller, if the node is idle. It reports whether it was.
+// ServeIfIdle serves a run that was not added, on the goroutine of the caller, if the node is idle. It reports whether
+// it was.
 func (q *Queue[T]) ServeIfIdle(items []T, cost time.Duration) bool {
 	q.mu.Lock()
 	if q.closed || q.busy > 0 || len(q.runs) > 0 {
@@ -101,8 +102,8 @@ func (q *Queue[T]) ServeIfIdle(items []T, cost time.Duration) bool {
 	return true
 }
 
-// StepAside makes another worker take the place of the caller, which serves a batch and is going to wait for something other
-// than the node. It returns false if too many do. Otherwise the caller calls StepBack when it has waited.
+// StepAside makes another worker take the place of the caller, which serves a batch and is going to wait for something
+// other than the node. It returns false if too many do. Otherwise the caller calls StepBack when it has waited.
 func (q *Queue[T]) StepAside() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -128,19 +129,20 @@ const (
 	// slowBatch is how long a node may work for a batch before its allowance falls.
 	slowBatch = 2 * time.Millisecond
 
-	// judgedCost is the cost from which on a batch changes the allowance. A batch of less may have waited for other batches of
-	// the node, or for the machine, unless it costs half of the allowance.
+	// judgedCost is the cost from which on a batch changes the allowance. A batch of less may have waited for other
+	// batches of the node, or for the machine, unless it costs half of the allowance.
 	judgedCost = time.Millisecond
 )
 
-// allowance is the most cost of a run for a node. At first, and nearly always, that is Bounds.Most, so that long pipelines
-// take few round trips. Each slow batch lowers it, because what is stored makes requests dear, down to Bounds.Least. Each
-// other batch raises it a little. Batches of few requests do neither.
+// allowance is the most cost of a run for a node. At first, and nearly always, that is Bounds.Most, so that long
+// pipelines take few round trips. Each slow batch lowers it, because what is stored makes requests dear, down to
+// Bounds.Least. Each other batch raises it a little. Batches of few requests do neither.
 type allowance struct {
-	bounds   Bounds
-	cost     atomic.Int64 // ns
-	ended    atomic.Int64 // when the last batch ended, in ns of the user's clock
-	distance atomic.Int64 // ns of the way to the node and back: the shortest round trip, of which older ones are forgotten slowly
+	bounds Bounds
+	cost   atomic.Int64 // ns
+	ended  atomic.Int64 // when the last batch ended, in ns of the user's clock
+	// ns of the way to the node and back: the shortest round trip, of which older ones are forgotten slowly
+	distance atomic.Int64
 }
 
 func (a *allowance) set(bounds Bounds) {
@@ -152,8 +154,8 @@ func (a *allowance) set(bounds Bounds) {
 // Allowance returns the most cost of a run.
 func (a *allowance) Allowance() time.Duration { return time.Duration(a.cost.Load()) }
 
-// Observe adjusts the allowance to a batch of that cost that has ended. Times are those of the user's clock. Batches may overlap:
-// the node has worked for the last one until that was on its way back.
+// Observe adjusts the allowance to a batch of that cost that has ended. Times are those of the user's clock. Batches
+// may overlap: the node has worked for the last one until that was on its way back.
 func (a *allowance) Observe(cost, began, ended time.Duration) {
 	before := time.Duration(a.ended.Swap(int64(ended)))
 	was := time.Duration(a.distance.Load())

@@ -10,8 +10,7 @@ import (
 // answer collects a node's reply to a command of the forwarder's own, in bounded memory.
 type answer []byte
 
-// maxAnswer bounds an answer, in bytes. It is larger than the reply to COMMAND of any
-// server.
+// maxAnswer bounds an answer, in bytes. It is larger than the reply to COMMAND of any server.
 const maxAnswer = 16 << 20
 
 // Write implements io.Writer.
@@ -23,8 +22,8 @@ func (a *answer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// parseArray parses an answer that is an array in RESP2. If the answer is an error,
-// parseArray returns it as an error for which backend.IsReply returns true.
+// parseArray parses an answer that is an array in RESP2. If the answer is an error, parseArray returns it as an error
+// for which backend.IsReply returns true.
 func parseArray(raw []byte) ([]any, error) {
 	if len(raw) > 0 && raw[0] == '-' {
 		return nil, backend.Reply(bytes.TrimRight(raw[1:], "\r\n"))
@@ -39,8 +38,7 @@ func parseArray(raw []byte) ([]any, error) {
 // maxLevels bounds the nesting of arrays.
 const maxLevels = 32
 
-// parseElement parses a string, an integer, a null or an array of these, and returns the
-// rest of b.
+// parseElement parses a string, an integer, a null or an array of these, and returns the rest of b.
 func parseElement(b []byte, levels int) (v any, rest []byte, ok bool) {
 	line, rest, found := bytes.Cut(b, []byte("\r\n"))
 	if !found || len(line) == 0 || levels == 0 {

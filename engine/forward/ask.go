@@ -12,8 +12,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// askNext is how long ask waits for one node before it also asks the next one. If
-// passthrough-timeout is short, an eighth of it takes its place.
+// askNext is how long ask waits for one node before it also asks the next one. If passthrough-timeout is short, an
+// eighth of it takes its place.
 const askNext = 50 * time.Millisecond
 
 // nodeReply is a node's reply to a query.
@@ -23,15 +23,14 @@ type nodeReply struct {
 	err   error
 }
 
-// refused reports whether the node has replied that the query is wrong. All other errors
-// say something about the node.
+// refused reports whether the node has replied that the query is wrong. All other errors say something about the node.
 func (r *nodeReply) refused() bool {
 	return backend.IsReply(r.err) && strings.HasPrefix(r.err.Error(), "ERR ")
 }
 
-// ask sends a query that all nodes answer alike, and returns the reply of one of them. A
-// node that is slow or fails does not keep the others from being asked. The node that
-// answered last is asked first. If no node answers, p does not wait for any of them again.
+// ask sends a query that all nodes answer alike, and returns the reply of one of them. A node that is slow or fails
+// does not keep the others from being asked. The node that answered last is asked first. If no node answers, p does not
+// wait for any of them again.
 func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 	v := f.lanes()
 	first := max(0, slices.Index(v.Nodes, f.answered.Load()))
@@ -73,8 +72,7 @@ func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 	return nodeReply{}, err
 }
 
-// ask sends a query without queuing it. The reply goes to a channel that has room for it,
-// by the deadline of ctx.
+// ask sends a query without queuing it. The reply goes to a channel that has room for it, by the deadline of ctx.
 func (q *queue) ask(ctx context.Context, to chan<- nodeReply, words []any) {
 	if err := q.open(1); err != nil {
 		to <- nodeReply{node: q.node, err: backend.Reply(err.Error())}
@@ -97,8 +95,8 @@ func (q *queue) ask(ctx context.Context, to chan<- nodeReply, words []any) {
 	}()
 }
 
-// unable returns why a node gets no commands of the pipeline: it is down, or has not
-// answered an earlier one in time. It returns "" if the node gets them.
+// unable returns why a node gets no commands of the pipeline: it is down, or has not answered an earlier one in time.
+// It returns "" if the node gets them.
 func (p *Pipeline) unable(n *backend.Node) string {
 	if n.Down() {
 		return n.Reason()
@@ -111,8 +109,8 @@ func (p *Pipeline) unable(n *backend.Node) string {
 	return ""
 }
 
-// noteSilence notes the node that has not answered in time, if that is what err says. The
-// pipeline does not wait for it again.
+// noteSilence notes the node that has not answered in time, if that is what err says. The pipeline does not wait for it
+// again.
 func (p *Pipeline) noteSilence(err error) {
 	if err == nil {
 		return // without the allocation below

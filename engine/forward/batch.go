@@ -12,15 +12,14 @@ import (
 	"github.com/rlproxy/rlproxy/engine/forward/replies"
 )
 
-// word is an argument in the client's buffer. go-redis writes a *word without copying it
-// and without allocating.
+// word is an argument in the client's buffer. go-redis writes a *word without copying it and without allocating.
 type word []byte
 
 // MarshalBinary returns the bytes of the argument.
 func (w *word) MarshalBinary() ([]byte, error) { return *w, nil }
 
-// batch is the commands that go to a node in one round trip. A worker reuses its batch;
-// only the memory of replies is new.
+// batch is the commands that go to a node in one round trip. A worker reuses its batch; only the memory of replies is
+// new.
 type batch struct {
 	queue    *queue
 	doing    string    // what it does, for the log line of a panic
@@ -75,16 +74,15 @@ func (b *batch) build(ctx context.Context) {
 	}
 }
 
-// add appends a command of an item. The caller has made room, since cmds and replies must not be
-// reallocated: pointers to their elements are kept.
+// add appends a command of an item. The caller has made room, since cmds and replies must not be reallocated: pointers
+// to their elements are kept.
 func (b *batch) add(ctx context.Context, item int, words ...any) {
 	b.replies = append(b.replies, rawReply{from: b, item: item})
 	b.cmds = append(b.cmds, *redis.NewRawWriteToCmd(ctx, &b.replies[len(b.replies)-1], words...))
 	b.list = append(b.list, &b.cmds[len(b.cmds)-1])
 }
 
-// room returns s, empty, with a capacity of at least n. It does not keep the memory that
-// only a large batch needed.
+// room returns s, empty, with a capacity of at least n. It does not keep the memory that only a large batch needed.
 func room[T any](s []T, n int) []T {
 	const keep = 4 * backlog.MaxItems
 	if cap(s) < n || cap(s) > keep && n <= keep {
@@ -93,8 +91,8 @@ func room[T any](s []T, n int) []T {
 	return s[:0]
 }
 
-// collect sets the results of the items before item end, except of those that it redirects to other
-// nodes, and of those that have one already. A caller of Await may use them at once.
+// collect sets the results of the items before item end, except of those that it redirects to other nodes, and of those
+// that have one already. A caller of Await may use them at once.
 func (b *batch) collect(end int) {
 	q := b.queue
 	if end == len(b.items) {
@@ -149,19 +147,18 @@ func (b *batch) collect(end int) {
 	b.next = end
 }
 
-// release releases what the batch refers to, so that a worker without commands holds no memory of
-// clients.
+// release releases what the batch refers to, so that a worker without commands holds no memory of clients.
 func (b *batch) release() {
 	clear(b.words)
 	clear(b.replies)
 	clear(b.cmds)
 }
 
-// demotes reports whether raw, the reply to the item, is the error of a node that may no longer be
-// the master. A script may reply with the same code for a reason of its own, but not with
-// the server's text.
+// demotes reports whether raw, the reply to the item, is the error of a node that may no longer be the master. A script
+// may reply with the same code for a reason of its own, but not with the server's text.
 func (it *item) demotes(raw []byte) bool {
-	return raw[0] == '-' && backend.Demoted(backend.Reply(raw[1:])) && (!it.isScript() || bytes.Contains(raw, []byte("replica")))
+	return raw[0] == '-' && backend.Demoted(backend.Reply(raw[1:])) &&
+		(!it.isScript() || bytes.Contains(raw, []byte("replica")))
 }
 
 // isScript reports whether the item runs a script or a function, whose errors may have any text.
@@ -169,8 +166,8 @@ func (it *item) isScript() bool {
 	return strings.HasPrefix(it.result.Name, "eval") || strings.HasPrefix(it.result.Name, "fcall")
 }
 
-// redirects are the items of a batch that go on to other nodes. Those of one pipeline to one
-// node are submitted together, so that they stay in order.
+// redirects are the items of a batch that go on to other nodes. Those of one pipeline to one node are submitted
+// together, so that they stay in order.
 type redirects map[redirection][]*item
 
 // redirection is a pipeline and the queue to which some of its items go.
@@ -179,8 +176,9 @@ type redirection struct {
 	from *Pipeline
 }
 
-// add adds an item if raw, the reply to it, redirects it from the node of q. A script could name any address, and so make rlproxy
-// connect to it and log in. It is redirected only to nodes that are known. add reports whether the item is redirected.
+// add adds an item if raw, the reply to it, redirects it from the node of q. A script could name any address, and so
+// make rlproxy connect to it and log in. It is redirected only to nodes that are known. add reports whether the item is
+// redirected.
 func (r *redirects) add(q *queue, it *item, raw []byte) bool {
 	if it.Lost() {
 		return false

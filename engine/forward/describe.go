@@ -12,8 +12,7 @@ type Description struct {
 	Uses       []KeyUse        // the keys that the command names
 	All        bool            // Uses has every key that the command can access
 
-	// Whole is set if the command names no key and may see or change every key of its
-	// node, as DBSIZE and SCAN may.
+	// Whole is set if the command names no key and may see or change every key of its node, as DBSIZE and SCAN may.
 	Whole bool
 	// ReadOnly is set if the command changes no key.
 	ReadOnly bool
@@ -26,7 +25,8 @@ type Entry struct {
 	Subs   []Entry // the subcommands that are forwarded
 }
 
-// Commands returns the commands that are forwarded, sorted by name. It returns none if no node says what its commands are.
+// Commands returns the commands that are forwarded, sorted by name. It returns none if no node says what its commands
+// are.
 func (f *Forwarder) Commands(p *Pipeline) []Entry {
 	_, _ = f.find(p, [][]byte{[]byte("command")}) // fetches the table if there is none
 	if t := f.table.table.Load(); t != nil && f.On() {
@@ -51,16 +51,16 @@ func (f *Forwarder) entry(row *commandRow) (e Entry, ok bool) {
 	return e, len(e.Subs) > 0 || len(row.subs) == 0 && !f.refuses(row)
 }
 
-// KeyUse is a key that a command names, and how the command uses it. If neither Read nor
-// Write is set, the command uses only the key's metadata.
+// KeyUse is a key that a command names, and how the command uses it. If neither Read nor Write is set, the command uses
+// only the key's metadata.
 type KeyUse struct {
 	Key   []byte
 	Read  bool // the command reads the value
 	Write bool // the command changes the value
 }
 
-// Describe describes a command of p, by the command table of the nodes. It returns the error of a
-// wrong number of words, which as in Redis comes before that of a missing right.
+// Describe describes a command of p, by the command table of the nodes. It returns the error of a wrong number of
+// words, which as in Redis comes before that of a missing right.
 func (f *Forwarder) Describe(p *Pipeline, args [][]byte) (Description, error) {
 	row, err := f.find(p, args)
 	if err != nil {
@@ -69,7 +69,9 @@ func (f *Forwarder) Describe(p *Pipeline, args [][]byte) (Description, error) {
 	if !row.fits(len(args)) {
 		return Description{}, row.arityError()
 	}
-	d := Description{Name: row.name, Categories: row.categories, All: row.complete, Whole: row.seesAll(args), ReadOnly: row.readOnly}
+	d := Description{
+		Name: row.name, Categories: row.categories, All: row.complete, Whole: row.seesAll(args), ReadOnly: row.readOnly,
+	}
 	for i := range row.specs {
 		s := &row.specs[i]
 		first, last, ok, ambiguous := s.Place(args)

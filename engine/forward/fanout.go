@@ -26,9 +26,9 @@ const (
 // pieceKeys is the most keys of a piece of a fan-out.
 const pieceKeys = 1024
 
-// fanout is a command that goes to several nodes. Its branches run independently: other
-// clients' commands may run between them. One with many keys goes piece by piece, so that
-// it takes little memory and no node is busy with it for long.
+// fanout is a command that goes to several nodes. Its branches run independently: other clients' commands may run
+// between them. One with many keys goes piece by piece, so that it takes little memory and no node is busy with it for
+// long.
 type fanout struct {
 	at       int // the command's index in its pipeline
 	how      merge
@@ -50,8 +50,8 @@ type branch struct {
 	result  Result
 }
 
-// byKeys fans command i out to the nodes of its keys. The keys go from the first argument
-// to the last, each followed by the arguments that belong to it.
+// byKeys fans command i out to the nodes of its keys. The keys go from the first argument to the last, each followed by
+// the arguments that belong to it.
 func byKeys(row *commandRow, i int, c *Command) *fanout {
 	return &fanout{at: i, how: row.mergeKeys, row: row, command: c, step: row.specs[0].Step, next: 1}
 }
@@ -67,7 +67,8 @@ func (o *fanout) piece(v *lanes, keys int) {
 		if !seen {
 			at = len(o.branches)
 			index[[2]int{node, int(slot)}] = at
-			o.branches = append(o.branches, branch{node: node, command: Command{RESP3: o.command.RESP3, Args: [][]byte{args[0]}}})
+			c := Command{RESP3: o.command.RESP3, Args: [][]byte{args[0]}}
+			o.branches = append(o.branches, branch{node: node, command: c})
 		}
 		to, end := &o.branches[at].command, min(o.next+o.step, len(args))
 		to.Args = append(to.Args, args[o.next:end]...)
@@ -79,16 +80,17 @@ func (o *fanout) piece(v *lanes, keys int) {
 
 // toAll fans command i out to all nodes.
 func toAll(v *lanes, row *commandRow, i int, c *Command) *fanout {
-	o := &fanout{at: i, how: row.mergeNodes, row: row, command: c, next: len(c.Args), branches: make([]branch, len(v.Nodes))}
+	o := &fanout{at: i, how: row.mergeNodes, row: row, command: c, next: len(c.Args)}
+	o.branches = make([]branch, len(v.Nodes))
 	for n := range o.branches {
 		o.branches[n] = branch{node: n, command: *c, result: Result{Name: row.name, traits: row.traits}}
 	}
 	return o
 }
 
-// merge merges the results of the branches with those of earlier pieces. It returns true
-// if another piece follows, and sets the result otherwise. If branches failed, the first
-// of them is the result as a rule, although others may have run; no other piece follows.
+// merge merges the results of the branches with those of earlier pieces. It returns true if another piece follows, and
+// sets the result otherwise. If branches failed, the first of them is the result as a rule, although others may have
+// run; no other piece follows.
 func (o *fanout) merge(to *Result) (more bool) {
 	first := slices.MinFunc(o.branches, func(a, b branch) int { return o.rank(&a.result) - o.rank(&b.result) }).result
 	if first.failed() {
@@ -128,8 +130,7 @@ func (o *fanout) merge(to *Result) (more bool) {
 
 var errMerge = errors.New("ERR the replies of the nodes cannot be merged")
 
-// rank orders the results of branches: the first one of the least rank decides whether the command
-// has failed.
+// rank orders the results of branches: the first one of the least rank decides whether the command has failed.
 func (o *fanout) rank(r *Result) int {
 	switch {
 	case o.how == mergeOne && bytes.HasPrefix(r.Raw, []byte("-NOTBUSY")): // this node has nothing to end

@@ -1,28 +1,24 @@
-// Package forward sends commands that rlproxy does not implement to the nodes of their keys,
-// and returns the replies byte for byte.
+// Package forward sends commands that rlproxy does not implement to the nodes of their keys, and returns the replies
+// byte for byte.
 //
-// A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of
-// each command (route.go), from the description in the nodes' COMMAND (table.go), the
-// positions of its keys (package keyspec), and the rules about commands that are not forwarded
-// (rules.go). Facts that all nodes agree on are asked of any node that answers (ask.go). A command
-// with keys on several nodes is fanned out, and the replies are merged (fanout.go). The
-// commands between MULTI and EXEC are kept on one node (transaction.go).
+// A connection collects its commands in a Pipeline (pipeline.go). Start finds the route of each command (route.go),
+// from the description in the nodes' COMMAND (table.go), the positions of its keys (package keyspec), and the rules
+// about commands that are not forwarded (rules.go). Facts that all nodes agree on are asked of any node that answers
+// (ask.go). A command with keys on several nodes is fanned out, and the replies are merged (fanout.go). The commands
+// between MULTI and EXEC are kept on one node (transaction.go).
 //
-// Each node has a forward queue for each protocol (queue.go), with its own connections and
-// workers, so that a slow command does not delay decisions on the same node. A worker
-// sends the queued commands as one batch (batch.go), and copies the replies, without
-// parsing them, to memory that is bounded over all clients (reply.go, room.go). The replies to the
-// forwarder's own commands are bounded as well (answer.go).
+// Each node has a forward queue for each protocol (queue.go), with its own connections and workers, so that a slow
+// command does not delay decisions on the same node. A worker sends the queued commands as one batch (batch.go), and
+// copies the replies, without parsing them, to memory that is bounded over all clients (reply.go, room.go). The replies
+// to the forwarder's own commands are bounded as well (answer.go).
 //
-// No command is sent twice, unless a node of a cluster redirected it without running it.
-// If its node does not answer, a command gets an engine.Unavailable error, and so do
-// later commands of the pipeline on that node, without waiting again. Commands may
-// read the state of rate limits but not write to it, and not touch rlproxy's functions
-// (own.go). describe.go describes commands for permission checks, and traffic.go counts
-// what is sent.
+// No command is sent twice, unless a node of a cluster redirected it without running it. If its node does not answer, a
+// command gets an engine.Unavailable error, and so do later commands of the pipeline on that node, without waiting
+// again. Commands may read the state of rate limits but not write to it, and not touch rlproxy's functions (own.go).
+// describe.go describes commands for permission checks, and traffic.go counts what is sent.
 //
-// Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go,
-// rules.go, own.go, transaction.go, fanout.go, queue.go, batch.go, reply.go, room.go, answer.go, describe.go, traffic.go.
+// Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, rules.go, own.go, transaction.go,
+// fanout.go, queue.go, batch.go, reply.go, room.go, answer.go, describe.go, traffic.go.
 package forward
 
 import (
@@ -43,8 +39,7 @@ type Settings struct {
 	// Admin also forwards commands that administer a node.
 	Admin bool
 
-	// Timeout is how long a command waits for its node, which may be busy with another
-	// command. Default 5 s.
+	// Timeout is how long a command waits for its node, which may be busy with another command. Default 5 s.
 	Timeout time.Duration
 }
 
@@ -53,24 +48,22 @@ type Config struct {
 	// Settings are those with which the forwarder begins.
 	Settings
 
-	// ReplyLimit is the most bytes of replies that one pipeline holds until they are
-	// written to its client. A reply that exceeds it, and stays without room while others are
-	// written, becomes an error. Default 256 MiB.
+	// ReplyLimit is the most bytes of replies that one pipeline holds until they are written to its client. A reply
+	// that exceeds it, and stays without room while others are written, becomes an error. Default 256 MiB.
 	ReplyLimit int64
-	// Reserve reserves delta bytes for replies, or releases them if delta is negative. It
-	// reports whether they were available. A reply for which they are not becomes an
-	// error. nil: any number is available.
+	// Reserve reserves delta bytes for replies, or releases them if delta is negative. It reports whether they were
+	// available. A reply for which they are not becomes an error. nil: any number is available.
 	Reserve func(delta int64) bool
 
-	// MaxWaiting is the most commands that wait for one node, per protocol. Further ones
-	// are refused at once. Default 100,000.
+	// MaxWaiting is the most commands that wait for one node, per protocol. Further ones are refused at once. Default
+	// 100,000.
 	MaxWaiting int
 
 	Logger *slog.Logger // default slog.Default()
 }
 
-// Forwarder sends commands to the nodes of a fleet. It is safe for concurrent
-// use by goroutines that each have their own Pipeline.
+// Forwarder sends commands to the nodes of a fleet. It is safe for concurrent use by goroutines that each have their
+// own Pipeline.
 type Forwarder struct {
 	parts
 
@@ -89,8 +82,8 @@ const (
 // lanes are the nodes in use with their queues.
 type lanes = backend.Lanes[queues]
 
-// Open returns a forwarder to the nodes of a fleet, which must be closed after the
-// forwarder. The forwarder connects to a node when there is a command for it.
+// Open returns a forwarder to the nodes of a fleet, which must be closed after the forwarder. The forwarder connects to
+// a node when there is a command for it.
 func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	if config.ReplyLimit <= 0 {
 		config.ReplyLimit = 256 << 20
@@ -114,8 +107,7 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 	return f
 }
 
-// Configure applies settings to the commands to come. Those that wait for a node get its
-// reply.
+// Configure applies settings to the commands to come. Those that wait for a node get its reply.
 func (f *Forwarder) Configure(s Settings) {
 	if s.Timeout <= 0 {
 		s.Timeout = 5 * time.Second
@@ -135,8 +127,7 @@ func (f *Forwarder) Do(p *Pipeline) {
 	}
 }
 
-// Start sends the commands of p to their nodes. The caller must not use p until Wait has
-// returned.
+// Start sends the commands of p to their nodes. The caller must not use p until Wait has returned.
 func (f *Forwarder) Start(p *Pipeline) {
 	p.grow()
 	p.changed.L, p.short = &p.mu, false
@@ -148,16 +139,15 @@ func (f *Forwarder) Start(p *Pipeline) {
 	p.submit(v, sent, f.elapsed())
 }
 
-// Wait waits until all commands that Start sent have their results, or until there is no room for
-// further replies before the first ones are written.
+// Wait waits until all commands that Start sent have their results, or until there is no room for further replies
+// before the first ones are written.
 func (f *Forwarder) Wait(p *Pipeline) {
 	if p.wait(func() bool { return p.short }) {
 		f.merge(p)
 	}
 }
 
-// Await returns the result of command i after Wait. There may be no room for further results before
-// it is released.
+// Await returns the result of command i after Wait. There may be no room for further results before it is released.
 func (f *Forwarder) Await(p *Pipeline, i int) *Result {
 	r := &p.Results[i]
 	if p.wait(func() bool { return r.done }) {
@@ -171,8 +161,8 @@ func (f *Forwarder) Await(p *Pipeline, i int) *Result {
 // maxPicks is how often a command that picks a key is sent again because it has picked one of rate limits.
 const maxPicks = 16
 
-// pickAgain sends command i again for as long as its reply is a key of rate limits. At last it makes the reply a null, as
-// if there were no key.
+// pickAgain sends command i again for as long as its reply is a key of rate limits. At last it makes the reply a null,
+// as if there were no key.
 func (f *Forwarder) pickAgain(p *Pipeline, i int) {
 	r := &p.Results[i]
 	for tries := 0; r.traits&picksKey != 0 && replies.Begins(r.Raw, reservedPrefix); tries++ {
@@ -204,8 +194,8 @@ func (f *Forwarder) merge(p *Pipeline) {
 	p.fanouts = p.fanouts[:0]
 }
 
-// send adds command i to the group of its node. It returns how many replies the command
-// waits for: none if it has its result already.
+// send adds command i to the group of its node. It returns how many replies the command waits for: none if it has its
+// result already.
 func (f *Forwarder) send(p *Pipeline, v *lanes, i int) int {
 	c, res := &p.Commands[i], &p.Results[i]
 	row, r, err := f.route(p, v, c.Args)
@@ -235,8 +225,8 @@ func (f *Forwarder) send(p *Pipeline, v *lanes, i int) int {
 	return p.groupAll(v, o)
 }
 
-// Close answers the queued commands and ends the workers. No caller may be in Do, and none
-// may use the forwarder afterwards.
+// Close answers the queued commands and ends the workers. No caller may be in Do, and none may use the forwarder
+// afterwards.
 func (f *Forwarder) Close() error { return f.queues.Close() }
 
 // lanes returns the nodes in use, whose queues it opens. It returns the same pointer until the topology changes.

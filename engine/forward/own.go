@@ -10,8 +10,8 @@ import (
 	"github.com/rlproxy/rlproxy/lua"
 )
 
-// What is on a node for rlproxy itself: the stored keys of rate limits, which clients may read
-// but not write, and the library of functions, which clients may neither call nor replace.
+// What is on a node for rlproxy itself: the stored keys of rate limits, which clients may read but not write, and the
+// library of functions, which clients may neither call nor replace.
 
 // reservedPrefix is the prefix of the stored keys.
 const reservedPrefix = "rl:{"
@@ -42,8 +42,7 @@ func errOwned(name []byte) error {
 	return errors.New("ERR " + quote(name) + " is rlproxy's own: clients can't call, load or delete it")
 }
 
-// namesOwnCode refuses a command whose word at that index is the name of a library, a function or a script
-// of rlproxy.
+// namesOwnCode refuses a command whose word at that index is the name of a library, a function or a script of rlproxy.
 func namesOwnCode(at int) form {
 	return func(_ *commandRow, args [][]byte) error {
 		if lua.Owns(args[at]) {
@@ -53,8 +52,8 @@ func namesOwnCode(at int) form {
 	}
 }
 
-// loadsOwnLibrary refuses a FUNCTION LOAD of a library with a name of rlproxy's. The name is on the first
-// line of the text, which servers split into words as they split an inline command.
+// loadsOwnLibrary refuses a FUNCTION LOAD of a library with a name of rlproxy's. The name is on the first line of the
+// text, which servers split into words as they split an inline command.
 func loadsOwnLibrary(_ *commandRow, args [][]byte) error {
 	line, _, _ := bytes.Cut(args[len(args)-1], []byte("\n"))
 	words, _ := redisline.Split(line)
@@ -67,6 +66,6 @@ func loadsOwnLibrary(_ *commandRow, args [][]byte) error {
 	return nil
 }
 
-// loadOwn is the command that loads rlproxy's library. It precedes the libraries of clients, whatever its
-// reply: the names of its functions are taken then, so that no other library can register them.
+// loadOwn is the command that loads rlproxy's library. It precedes the libraries of clients, whatever its reply: the
+// names of its functions are taken then, so that no other library can register them.
 var loadOwn = []any{"function", "load", lua.Library.Source}

@@ -7,8 +7,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backlog"
 )
 
-// Pipeline is the commands to be forwarded that arrived together on one connection. It can be
-// reused after Reset and Begin. It is not safe for concurrent use.
+// Pipeline is the commands to be forwarded that arrived together on one connection. It can be reused after Reset and
+// Begin. It is not safe for concurrent use.
 type Pipeline struct {
 	Commands []Command
 	Results  []Result // by index in Commands
@@ -26,8 +26,7 @@ type Pipeline struct {
 	noTable error // why the nodes' table is missing; nil: it is there, or nobody has asked
 }
 
-// Command is one command. Its arguments alias the connection's buffer and must not change
-// until Wait has returned.
+// Command is one command. Its arguments alias the connection's buffer and must not change until Wait has returned.
 type Command struct {
 	Args  [][]byte // the name and its arguments; at least one word
 	RESP3 bool     // the protocol of the reply
@@ -54,10 +53,9 @@ type item struct {
 	always  bool      // the command is sent to a node that is down, too, since it may end what keeps the node busy
 }
 
-// Begin begins another pipeline, possibly of another connection. It must be called before the
-// first use of p for the pipeline, which may be a call of Describe, Join or ReadsLimits. Until the
-// next Begin, Start and Wait may be called several times, and p waits only once for a node that
-// does not answer.
+// Begin begins another pipeline, possibly of another connection. It must be called before the first use of p for the
+// pipeline, which may be a call of Describe, Join or ReadsLimits. Until the next Begin, Start and Wait may be called
+// several times, and p waits only once for a node that does not answer.
 func (p *Pipeline) Begin() { p.silent, p.noTable = p.silent[:0], nil }
 
 // Add appends a command.
@@ -65,8 +63,8 @@ func (p *Pipeline) Add(args [][]byte, resp3 bool) {
 	p.Commands = append(p.Commands, Command{Args: args, RESP3: resp3})
 }
 
-// Reset empties the pipeline and releases the memory of the replies. It keeps the
-// pipeline's own memory unless a large pipeline has made it unusually large.
+// Reset empties the pipeline and releases the memory of the replies. It keeps the pipeline's own memory unless a large
+// pipeline has made it unusually large.
 func (p *Pipeline) Reset() {
 	const keep = 1024
 	p.memory.release(p.memory.reserved.Load())
@@ -114,8 +112,7 @@ func (p *Pipeline) group(v *lanes, node int, it item) {
 	p.groups[at] = append(p.groups[at], it)
 }
 
-// groupAll adds the branches of a fan-out to the groups of their nodes. It returns their
-// number.
+// groupAll adds the branches of a fan-out to the groups of their nodes. It returns their number.
 func (p *Pipeline) groupAll(v *lanes, o *fanout) int {
 	for i := range o.branches {
 		b := &o.branches[i]
@@ -124,7 +121,8 @@ func (p *Pipeline) groupAll(v *lanes, o *fanout) int {
 	return len(o.branches)
 }
 
-// submit hands in the items in the pipeline's groups. now is the time of the forwarder's clock, without that which queries took.
+// submit hands in the items in the pipeline's groups. now is the time of the forwarder's clock, without that which
+// queries took.
 func (p *Pipeline) submit(v *lanes, sent int, now time.Duration) {
 	p.mu.Lock()
 	p.left += sent
@@ -142,8 +140,7 @@ func (p *Pipeline) submit(v *lanes, sent int, now time.Duration) {
 	}
 }
 
-// answered marks items as answered. Their results must be set before: a caller of Wait or Await may
-// use them at once.
+// answered marks items as answered. Their results must be set before: a caller of Wait or Await may use them at once.
 func answered(items []item) {
 	for len(items) > 0 {
 		p, n := items[0].from, 1

@@ -29,8 +29,8 @@ type parts struct {
 // elapsed returns the time since the forwarder was opened.
 func (s *parts) elapsed() time.Duration { return time.Since(s.opened) }
 
-// queue is a forward queue: it sends commands to a node, over connections of one
-// protocol. It opens them with the first command.
+// queue is a forward queue: it sends commands to a node, over connections of one protocol. It opens them with the first
+// command.
 type queue struct {
 	*parts
 	node     *backend.Node
@@ -54,9 +54,8 @@ func newQueue(s *parts, n *backend.Node, t *traffic, protocol int) *queue {
 	return q
 }
 
-// submit queues commands of one pipeline. It refuses them at once if the node is down or
-// has left the pipeline waiting before, or if the queue is full. It copies the items, and may reorder
-// the slice.
+// submit queues commands of one pipeline. It refuses them at once if the node is down or has left the pipeline waiting
+// before, or if the queue is full. It copies the items, and may reorder the slice.
 func (q *queue) submit(items []item) {
 	if why := items[0].from.unable(q.node); why != "" {
 		items = q.keepAlways(items, why)
@@ -79,8 +78,8 @@ func (q *queue) keepAlways(items []item, why string) []item {
 	return slices.DeleteFunc(items, func(it item) bool { return !sent(it) })
 }
 
-// open makes the client, unless it is there already, and counts queries that are about to be sent. It returns an error if the
-// queue is closed.
+// open makes the client, unless it is there already, and counts queries that are about to be sent. It returns an error
+// if the queue is closed.
 func (q *queue) open(asks int) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -98,8 +97,8 @@ func (q *queue) open(asks int) error {
 	return nil
 }
 
-// connect prepares a new connection. The options name RESP2, because with RESP3 go-redis looks for push
-// messages before each reply, and discards attributes as it does.
+// connect prepares a new connection. The options name RESP2, because with RESP3 go-redis looks for push messages before
+// each reply, and discards attributes as it does.
 func (q *queue) connect(ctx context.Context, conn *redis.Conn) error {
 	if q.protocol == resp3 { // a node that refuses it replies in RESP2
 		if err := conn.Process(ctx, redis.NewRawWriteToCmd(ctx, io.Discard, "hello", 3)); err != nil {
@@ -160,8 +159,8 @@ func (b *batch) serve() {
 	b.release()
 }
 
-// dropLate refuses commands that have little of their time left and, if the node is down, all but those that are always sent.
-// It returns when the oldest of the others was submitted.
+// dropLate refuses commands that have little of their time left and, if the node is down, all but those that are always
+// sent. It returns when the oldest of the others was submitted.
 func (b *batch) dropLate() (oldest time.Duration) {
 	q := b.queue
 	if q.node.Down() {
@@ -173,8 +172,8 @@ func (b *batch) dropLate() (oldest time.Duration) {
 	return oldest
 }
 
-// record updates the node's health after a failure. After a timeout the node is only probed, since some
-// commands take long on a healthy node.
+// record updates the node's health after a failure. After a timeout the node is only probed, since some commands take
+// long on a healthy node.
 func (q *queue) record(err error) {
 	if !backend.TimedOut(err) || backend.NeverConnected(err) {
 		q.node.Record(err)

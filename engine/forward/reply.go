@@ -5,8 +5,8 @@ import (
 	"io"
 )
 
-// rawReply stores a node's reply byte for byte. Small replies share blocks of memory; a
-// large one has memory of its own, of exactly its size.
+// rawReply stores a node's reply byte for byte. Small replies share blocks of memory; a large one has memory of its
+// own, of exactly its size.
 type rawReply struct {
 	from     *batch
 	item     int    // the index in from.items of the command that it replies to
@@ -23,8 +23,8 @@ type replyBlock struct {
 
 const (
 	blockSize = 32 << 10 // bytes of the memory that small replies share
-	// freeReply is the size in bytes up to which a reply is not counted, for it is in what
-	// the reader of commands reserves for each.
+	// freeReply is the size in bytes up to which a reply is not counted, for it is in what the reader of commands
+	// reserves for each.
 	freeReply = 512
 )
 
@@ -63,8 +63,8 @@ func (w *rawReply) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// ReadFrom implements io.ReaderFrom. go-redis calls it with a bulk string of the reply, in
-// an *io.LimitedReader with the string's length.
+// ReadFrom implements io.ReaderFrom. go-redis calls it with a bulk string of the reply, in an *io.LimitedReader with
+// the string's length.
 func (w *rawReply) ReadFrom(r io.Reader) (int64, error) {
 	limited, ok := r.(*io.LimitedReader)
 	if !ok || !w.reserve(int(limited.N)) {
@@ -82,8 +82,7 @@ func (w *rawReply) ReadFrom(r io.Reader) (int64, error) {
 	return int64(read), err
 }
 
-// reserve counts n more bytes if the reply exceeds freeReply. It returns false if there is no
-// room for them.
+// reserve counts n more bytes if the reply exceeds freeReply. It returns false if there is no room for them.
 func (w *rawReply) reserve(n int) bool {
 	if w.lost {
 		return false

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// The memory of a pipeline's replies is bounded by what its client has not read yet, and not by what
-// the client asked for. When a reply has no room, its worker gives the client the replies before it
-// (batch.collect) and waits until enough of them are written. Another worker takes its place
-// meanwhile, so that other clients' commands do not wait for this one.
+// The memory of a pipeline's replies is bounded by what its client has not read yet, and not by what the client asked
+// for. When a reply has no room, its worker gives the client the replies before it (batch.collect) and waits until
+// enough of them are written. Another worker takes its place meanwhile, so that other clients' commands do not wait for
+// this one.
 
 const (
 	// maxAside is how many workers of a queue may wait for clients at a time.
 	maxAside = 4
-	// patience is how long a worker waits for a client that reads nothing. For each further one of the
-	// same batch it waits half as long, so that the other replies of the batch come in time.
+	// patience is how long a worker waits for a client that reads nothing. For each further one of the same batch it
+	// waits half as long, so that the other replies of the batch come in time.
 	patience = time.Second
 	roomPoll = time.Millisecond // how often a worker looks for room
 )
@@ -52,9 +52,9 @@ func (m *reservedMemory) release(n int64) {
 	}
 }
 
-// awaitRoom reserves n more bytes for w, for which there is no room, once the client has read enough
-// of the replies before it. It returns false if the client holds no others, or does not read. A client
-// that has not read makes a worker wait once, and not for each of its replies.
+// awaitRoom reserves n more bytes for w, for which there is no room, once the client has read enough of the replies
+// before it. It returns false if the client holds no others, or does not read. A client that has not read makes a
+// worker wait once, and not for each of its replies.
 func (b *batch) awaitRoom(w *rawReply, n int64) bool {
 	p := b.items[w.item].from
 	m := &p.memory

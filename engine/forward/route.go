@@ -10,8 +10,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
 
-// errCrossSlot is the error of a command that has keys on several nodes and cannot be
-// fanned out.
+// errCrossSlot is the error of a command that has keys on several nodes and cannot be fanned out.
 var errCrossSlot = errors.New("CROSSSLOT Keys in request don't hash to the same slot: " + useHashTag)
 
 // useHashTag says how keys get to one node.
@@ -46,8 +45,8 @@ func (r *route) reserve(key []byte) {
 	}
 }
 
-// addPatterns adds the keys that the patterns of a SORT stand for. It takes them for scattered if
-// they do not have the same hash tag.
+// addPatterns adds the keys that the patterns of a SORT stand for. It takes them for scattered if they do not have the
+// same hash tag.
 func (r *route) addPatterns(v *lanes, args [][]byte) {
 	for i := 2; i+1 < len(args); i++ {
 		switch strings.ToUpper(string(args[i][:min(len(args[i]), len("STORE")+1)])) {
@@ -73,8 +72,8 @@ func (f *Forwarder) refuses(row *commandRow) bool {
 	return row.refusal != "" && (!row.admin || !f.live.Load().Admin)
 }
 
-// route returns the row of a command of p, nil if the nodes do not know it, and the route of its
-// keys. If it returns an error, the error is the command's reply.
+// route returns the row of a command of p, nil if the nodes do not know it, and the route of its keys. If it returns an
+// error, the error is the command's reply.
 func (f *Forwarder) route(p *Pipeline, v *lanes, args [][]byte) (row *commandRow, r route, err error) {
 	if row, err = f.find(p, args); err != nil {
 		return nil, r, err
@@ -117,7 +116,8 @@ func (f *Forwarder) route(p *Pipeline, v *lanes, args [][]byte) (row *commandRow
 	case r.scattered && (len(args)-1)%row.specs[0].Step != 0:
 		r.scattered = false // a key lacks its value: any node replies with the error
 	case r.keys == 0 && row.wholeNode(args) && row.mergeNodes == mergeNone && !row.is(sameOnNodes) && len(v.Nodes) > 1:
-		return row, r, errors.New("ERR '" + row.name + "' without keys is not forwarded: there are several nodes, and only a key would select one")
+		return row, r, errors.New("ERR '" + row.name +
+			"' without keys is not forwarded: there are several nodes, and only a key would select one")
 	}
 	if r.keys == 0 {
 		r.node = anyNode(v, p)
@@ -125,8 +125,8 @@ func (f *Forwarder) route(p *Pipeline, v *lanes, args [][]byte) (row *commandRow
 	return row, r, nil
 }
 
-// askKeys asks a node for the keys of a command and whether it writes to them, and puts
-// these keys in place of those in r.
+// askKeys asks a node for the keys of a command and whether it writes to them, and puts these keys in place of those in
+// r.
 func (f *Forwarder) askKeys(p *Pipeline, v *lanes, r *route, args [][]byte) error {
 	query := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
 	for _, a := range args {
@@ -153,15 +153,14 @@ func (f *Forwarder) askKeys(p *Pipeline, v *lanes, r *route, args [][]byte) erro
 	return nil
 }
 
-// anyNode returns the index of a node for a command without keys: the first one that p need
-// not give up on.
+// anyNode returns the index of a node for a command without keys: the first one that p need not give up on.
 func anyNode(v *lanes, p *Pipeline) int {
 	return max(0, slices.IndexFunc(v.Nodes, func(n *backend.Node) bool { return p.unable(n) == "" }))
 }
 
-// ReadsLimits reports whether a command of p may read the state of rate limits: it names one of
-// their keys, or no key, so that it may read anything. Such a command must wait for the
-// decisions before it, and the decisions after it must wait for the command.
+// ReadsLimits reports whether a command of p may read the state of rate limits: it names one of their keys, or no key,
+// so that it may read anything. Such a command must wait for the decisions before it, and the decisions after it must
+// wait for the command.
 func (f *Forwarder) ReadsLimits(p *Pipeline, args [][]byte) bool {
 	row, err := f.find(p, args)
 	if err != nil {

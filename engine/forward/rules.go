@@ -8,40 +8,39 @@ import (
 	"github.com/rlproxy/rlproxy/engine/forward/keyspec"
 )
 
-// dataTypes are the categories of commands on values. Those of them that are marked as
-// dangerous are only expensive; they do not administer the node.
-var dataTypes = []string{"@string", "@hash", "@list", "@set", "@sortedset", "@stream", "@bitmap", "@geo", "@hyperloglog"}
+// dataTypes are the categories of commands on values. Those of them that are marked as dangerous are only expensive;
+// they do not administer the node.
+var dataTypes = []string{"@string", "@hash", "@list", "@set", "@sortedset", "@stream", "@bitmap",
+	"@geo", "@hyperloglog"}
 
 // trait is a property of a command that is not in the reply to COMMAND.
 type trait uint16
 
 const (
-	// changesConnection is the trait of commands that change the state of the connection,
-	// or make the node send more than one reply.
+	// changesConnection is the trait of commands that change the state of the connection, or make the node send more
+	// than one reply.
 	changesConnection trait = 1 << iota
-	// blocksOnRequest is the trait of commands that block only with the option BLOCK, as
-	// asksToBlock finds it.
+	// blocksOnRequest is the trait of commands that block only with the option BLOCK, as asksToBlock finds it.
 	blocksOnRequest
 	// touchesNoKey is the trait of commands that neither see nor change keys.
 	touchesNoKey
-	// specsSuffice is the trait of commands whose key specifications name all keys, even if they
-	// are marked as incomplete. Redis 8 marks those of XREAD, since a key may be called STREAMS like
-	// the word before the keys; place reports that case as ambiguous.
+	// specsSuffice is the trait of commands whose key specifications name all keys, even if they are marked as
+	// incomplete. Redis 8 marks those of XREAD, since a key may be called STREAMS like the word before the keys; place
+	// reports that case as ambiguous.
 	specsSuffice
-	// sameOnNodes is the trait of commands without keys that all nodes answer alike, since what they are
-	// about is loaded on all.
+	// sameOnNodes is the trait of commands without keys that all nodes answer alike, since what they are about is
+	// loaded on all.
 	sameOnNodes
-	// mendsItself is the trait of commands to all nodes that need not reach those that are away, since
-	// clients repeat them when they find that one of these misses something.
+	// mendsItself is the trait of commands to all nodes that need not reach those that are away, since clients repeat
+	// them when they find that one of these misses something.
 	mendsItself
-	// readsPatterns is the trait of commands with BY and GET, which read keys that they make of
-	// patterns, as addPatterns finds them.
+	// readsPatterns is the trait of commands with BY and GET, which read keys that they make of patterns, as
+	// addPatterns finds them.
 	readsPatterns
-	// changesLibrary is the trait of commands that write to one library of functions, and to no
-	// key. The forms below keep them from rlproxy's own.
+	// changesLibrary is the trait of commands that write to one library of functions, and to no key. The forms below
+	// keep them from rlproxy's own.
 	changesLibrary
-	// listsKeys is the trait of commands that reply with keys that they do not name, as hide
-	// expects them.
+	// listsKeys is the trait of commands that reply with keys that they do not name, as hide expects them.
 	listsKeys
 	// picksKey is the trait of commands that reply with one key, taken at random.
 	picksKey
@@ -49,8 +48,8 @@ const (
 	describesCommands
 )
 
-// traits holds the traits of commands and of subcommands. A command's traits are also
-// those of its subcommands. Whatever else the rules need is in the reply to COMMAND.
+// traits holds the traits of commands and of subcommands. A command's traits are also those of its subcommands.
+// Whatever else the rules need is in the reply to COMMAND.
 var traits = map[string]trait{
 	"monitor": changesConnection, "sync": changesConnection, "psync": changesConnection, "replconf": changesConnection,
 	"script|debug": changesConnection, // later scripts on the connection run in the debugger
@@ -64,15 +63,16 @@ var traits = map[string]trait{
 
 	"script|load": mendsItself, // EVALSHA replies NOSCRIPT
 
-	"scan": listsKeys, "clusterscan": listsKeys, "keys": listsKeys, "cluster|getkeysinslot": listsKeys, "randomkey": picksKey,
+	"scan": listsKeys, "clusterscan": listsKeys, "keys": listsKeys, "cluster|getkeysinslot": listsKeys,
+	"randomkey": picksKey,
 
 	"command|getkeys": describesCommands | touchesNoKey, "command|getkeysandflags": describesCommands | touchesNoKey,
 
 	"time": touchesNoKey, "lolwut": touchesNoKey,
 }
 
-// form returns the error of a command that is not forwarded because of its words, or nil. The
-// command has a right number of words.
+// form returns the error of a command that is not forwarded because of its words, or nil. The command has a right
+// number of words.
 type form func(row *commandRow, args [][]byte) error
 
 // forms holds the forms of commands and subcommands that are not forwarded, although others are.
@@ -95,12 +95,11 @@ func traitsOf(name string) trait {
 	return t
 }
 
-// judge decides whether a command is forwarded, by the node's description. All clients
-// share the connections to nodes, so a command must not block a connection, change its
-// state, or make the node send unsolicited data.
+// judge decides whether a command is forwarded, by the node's description. All clients share the connections to nodes,
+// so a command must not block a connection, change its state, or make the node send unsolicited data.
 //
-// A command that writes but names no key may write to the state of rate limits, so it counts as one
-// that administers the node.
+// A command that writes but names no key may write to the state of rate limits, so it counts as one that administers
+// the node.
 func (r *commandRow) judge(flags, categories map[string]bool) {
 	r.traits, r.form = traitsOf(r.name), forms[r.name]
 	why := ""
@@ -108,7 +107,8 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 	case categories["@connection"] && !r.is(describesCommands), categories["@transaction"], r.is(changesConnection):
 		why = "it concerns the connection or the server, and clients share the connections to nodes"
 	case flags["pubsub"]:
-		why = "pub/sub is not supported, since subscribers need connections of their own and clients share the connections to nodes"
+		why = "pub/sub is not supported, since subscribers need connections of their own " +
+			"and clients share the connections to nodes"
 	case (flags["blocking"] || categories["@blocking"]) && !r.is(blocksOnRequest):
 		why = "it blocks, and clients share the connections to nodes"
 	case flags["admin"], categories["@dangerous"] && !hasAny(dataTypes, categories),
@@ -124,13 +124,14 @@ func (r *commandRow) judge(flags, categories map[string]bool) {
 // is reports whether the command has a trait.
 func (r *commandRow) is(t trait) bool { return r.traits&t != 0 }
 
-// asksToBlock refuses an XREAD or XREADGROUP with the option BLOCK. Like Redis, it reads the
-// options one by one up to STREAMS, since a group may have any name.
+// asksToBlock refuses an XREAD or XREADGROUP with the option BLOCK. Like Redis, it reads the options one by one up to
+// STREAMS, since a group may have any name.
 func asksToBlock(row *commandRow, args [][]byte) error {
 	for i := 1; i < len(args); i++ {
 		switch strings.ToUpper(string(args[i][:min(len(args[i]), len("STREAMS")+1)])) {
 		case "BLOCK":
-			return errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: clients share the connections to nodes. " +
+			return errors.New("ERR '" + row.name + "' is not forwarded with BLOCK: " +
+				"clients share the connections to nodes. " +
 				"A client that sends BLOCK by default has an option against it, as go-redis has Block: -1")
 		case "STREAMS":
 			return nil
@@ -143,13 +144,15 @@ func asksToBlock(row *commandRow, args [][]byte) error {
 	return nil
 }
 
-// leavesDatabase refuses a MOVE, and a COPY with the option DB. Clients can select only one database, so
-// the key would be out of their reach. The text begins as that of SELECT.
+// leavesDatabase refuses a MOVE, and a COPY with the option DB. Clients can select only one database, so the key would
+// be out of their reach. The text begins as that of SELECT.
 func leavesDatabase(row *commandRow, args [][]byte) error {
-	if row.name == "copy" && !slices.ContainsFunc(args[3:], func(word []byte) bool { return strings.EqualFold(string(word), "DB") }) {
+	isDB := func(word []byte) bool { return strings.EqualFold(string(word), "DB") }
+	if row.name == "copy" && !slices.ContainsFunc(args[3:], isDB) {
 		return nil
 	}
-	return errors.New("ERR DB index is out of range: clients reach one database, so '" + row.name + "' would put the key out of reach")
+	return errors.New("ERR DB index is out of range: clients reach one database, so '" + row.name +
+		"' would put the key out of reach")
 }
 
 func hasAny(names []string, set map[string]bool) bool {
@@ -199,8 +202,8 @@ func hasPolicy(tips map[string]bool, kind string) bool {
 	return false
 }
 
-// wholeNode reports whether the command concerns the whole node: it needs no keys and
-// names none. If it has a wrong number of keys, any node refuses it.
+// wholeNode reports whether the command concerns the whole node: it needs no keys and names none. If it has a wrong
+// number of keys, any node refuses it.
 func (r *commandRow) wholeNode(args [][]byte) bool {
 	if !r.keyless || len(r.specs) == 0 {
 		return r.keyless
@@ -209,8 +212,8 @@ func (r *commandRow) wholeNode(args [][]byte) bool {
 	return 0 < at && at < len(args) && string(args[at]) == "0"
 }
 
-// seesAll reports whether the command may see or change every key of its node: it names no
-// key, and is not known to touch none.
+// seesAll reports whether the command may see or change every key of its node: it names no key, and is not known to
+// touch none.
 func (r *commandRow) seesAll(args [][]byte) bool {
 	return !r.is(touchesNoKey) && (!r.namesKeys() || r.wholeNode(args))
 }

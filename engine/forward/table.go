@@ -36,8 +36,7 @@ type commandRow struct {
 // commandTable holds a node's commands by name. It is immutable.
 type commandTable map[string]*commandRow
 
-// tableCache caches the table of one node for all nodes, which are assumed to run the same
-// version.
+// tableCache caches the table of one node for all nodes, which are assumed to run the same version.
 type tableCache struct {
 	table atomic.Pointer[commandTable]
 	stale atomic.Bool // a connection was opened since, possibly to another server
@@ -50,8 +49,8 @@ type tableCache struct {
 // suspect makes the next command fetch the table again.
 func (c *tableCache) suspect() { c.stale.Store(true) }
 
-// Unknown commands may be new, so they fetch the table again. Clients may send many of
-// them, so there is a minimum pause between two requests for the table.
+// Unknown commands may be new, so they fetch the table again. Clients may send many of them, so there is a minimum
+// pause between two requests for the table.
 const (
 	learnEvery = time.Second            // the pause while there is a table
 	learnSoon  = 100 * time.Millisecond // the pause while there is none
@@ -63,8 +62,7 @@ var (
 	ErrUnknownSubcommand = errors.New("ERR unknown subcommand")
 )
 
-// find returns the row of a command of p. It fetches the table if there is none or the
-// command is not in it.
+// find returns the row of a command of p. It fetches the table if there is none or the command is not in it.
 func (f *Forwarder) find(p *Pipeline, args [][]byte) (*commandRow, error) {
 	if !f.On() {
 		return nil, ErrUnknownCommand
@@ -103,8 +101,7 @@ func (t commandTable) find(args [][]byte) (*commandRow, error) {
 	return row, nil
 }
 
-// lower appends b in lower case. It appends nothing if b does not fit, since it is then
-// longer than any name.
+// lower appends b in lower case. It appends nothing if b does not fit, since it is then longer than any name.
 func lower(dst, b []byte) []byte {
 	if len(b) > cap(dst) {
 		return dst
@@ -118,8 +115,8 @@ func lower(dst, b []byte) []byte {
 	return dst
 }
 
-// learn fetches the table in place of old, unless it was fetched a short time ago. It
-// returns nil if there is a usable table afterwards.
+// learn fetches the table in place of old, unless it was fetched a short time ago. It returns nil if there is a usable
+// table afterwards.
 func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 	c := &f.table
 	if old == nil {
@@ -190,7 +187,8 @@ func parseCommand(v any) (row *commandRow, name string) {
 	row.categories = categories
 	row.judge(flags, categories)
 	row.readTips(tips)
-	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 && (row.admin || flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
+	row.keyless = flags["no_mandatory_keys"] || len(specs) == 0 &&
+		(row.admin || flags["readonly"] || flags["write"] || hasPolicy(tips, "request_policy:"))
 	subs, _ := f[9].([]any)
 	for _, v := range subs {
 		if sub, name := parseCommand(v); sub != nil {

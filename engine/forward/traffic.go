@@ -28,7 +28,8 @@ func (f *Forwarder) Traffic() []Traffic {
 	all := make([]Traffic, len(v.Nodes))
 	for i, qs := range v.Queues {
 		t, d := qs[resp2].traffic, &all[i]
-		d.Node, d.Commands, d.Failed, d.RoundTrips = v.Nodes[i].Name(), t.commands.Load(), t.failed.Load(), t.roundTrips.Snapshot()
+		d.Node, d.Commands, d.Failed = v.Nodes[i].Name(), t.commands.Load(), t.failed.Load()
+		d.RoundTrips = t.roundTrips.Snapshot()
 		for _, q := range qs {
 			d.Waiting += q.waiting.Waiting()
 		}

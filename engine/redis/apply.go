@@ -2,52 +2,36 @@ package redis
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
-	"github.com/rlproxy/rlproxy/engine/split"
+	"github.com/rlproxy/rlproxy/engine/library"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 )
 
-// collect sets the results of all commands. Unless final, it leaves out the commands that
-// failed because the node lacks the library, and reports whether there were any.
+// collect sets the results of all commands. Unless final, it leaves out the commands that failed because the node lacks
+// the library, and reports whether there were any.
 func (b *batch) collect(final bool) (missing bool) {
 	failed := false
 	b.missing, b.loadErr = false, nil
 	for _, cmd := range b.cmds {
 		reply, err := cmd.Result()
-		switch {
-		case err != nil && reply == "": // a reply that arrived before the rest of the pipeline failed counts
-			if err = b.notRun(cmd, err, final); err == nil {
+		if err != nil && reply == "" { // a reply that arrived before the rest of the pipeline failed counts
+			if err = cmd.notRun(b, err, final); err == nil {
 				continue
 			}
-		case cmd.entries != nil:
-			err = b.applyEntries(cmd.entries, reply)
-		case !cmd.service:
-			if err = b.applySingle(cmd, reply); err != nil {
-				err = malformed{err}
-			}
+		} else if err = cmd.apply(b, reply); err != nil {
+			err = malformed{err}
 		}
 		if err != nil {
-			b.q.traffic.countFailure(err)
-			if backend.CutOff(err) {
-				b.q.Doubt()
-			}
-			if !cmd.service && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
-				b.q.noteRefused(b.items[cmd.first()].name(), err)
-			}
-			if !failed && backend.Failed(err) {
-				failed = true
-				b.q.Record(err) // first: how policies answer depends on the node's health
-			}
-			b.failCommand(cmd, err)
-		} else if !cmd.service {
-			b.q.traffic.lastReply.Store(int64(b.ended))
-			if b.q.refused.Load() != nil {
-				b.q.noteAccepted(b.items[cmd.first()].req)
-			}
+			failed = b.fail(cmd, err, failed)
+			continue
+		}
+		b.q.traffic.LastReply.Store(int64(b.ended))
+		if b.q.refused.Load() != nil && cmd.first(b).decides() { // a full node still runs what admits nothing
+			b.q.refused.Store(nil)
+			b.local.Wake()
 		}
 	}
 	if !failed {
@@ -56,46 +40,57 @@ func (b *batch) collect(final bool) (missing bool) {
 	return b.missing
 }
 
-// notRun handles the error of a command. It returns nil if the node has not run the
-// command and nothing is left to answer here: its items are sent again, redirected, or
-// there are none. Otherwise it returns the error for the items.
-func (b *batch) notRun(cmd *command, err error, final bool) error {
-	unknown := !cmd.service && wire.UnknownFunction(err)
+// fail answers the items of a command that failed. failed reports whether the health of the node has been told, and so
+// does the result of fail.
+func (b *batch) fail(cmd command, err error, failed bool) bool {
+	b.q.traffic.Failure(err)
+	if backend.CutOff(err) {
+		b.q.Doubt()
+	}
+	if it := cmd.first(b); it != nil && backend.IsReply(err) && wire.KeyError(err.Error()) == nil {
+		b.noteRefused(b.q, it.name(), err)
+	}
+	if !failed && backend.Failed(err) {
+		failed = true
+		b.q.Record(err) // first: how policies answer depends on the node's health
+	}
+	maybe, why := backend.MaybeApplied(err), lua.Locate(backend.Reason(err))
+	cmd.each(b, func(j int) { b.failItem(j, why, maybe) })
+	return failed
+}
+
+// failItem answers an item that failed. maybe reports whether the node may have run it nevertheless.
+func (b *batch) failItem(j int, why string, maybe bool) {
+	b.items[j].maybeApplied = maybe
+	b.q.fail(&b.items[j], why)
+}
+
+// noteRefused notes that the node refused, with the error err, to run a function for a key, such as for lack of memory.
+func (p *parts) noteRefused(q *queue, key []byte, err error) {
+	if q.refused.Swap(&refusal{string(key), lua.Locate(err.Error())}) == nil {
+		p.local.Wake()
+	}
+}
+
+// notRun is command.notRun for a call.
+func (b *batch) notRun(cmd command, err error, final bool) error {
+	unknown := library.Missing(err)
 	if unknown && !b.missing { // all such commands fail or none does: rebuild sends all of them again
-		if b.loadErr = cmp.Or(b.loadErr, b.q.recentLoadFailure()); b.loadErr != nil {
+		if b.loadErr = cmp.Or(b.loadErr, b.q.library.RecentFailure(b.elapsed())); b.loadErr != nil {
 			return b.loadErr
 		}
 	}
 	switch {
-	case cmd.service && wire.AlreadyLoaded(err):
-	case cmd.service && wire.RefusesFunctions(err):
-		b.q.scripted.Store(true)
-	case cmd.service:
-		b.loadErr = b.q.noteLoadFailure(err, true)
-		return err
 	case unknown && !final:
-		if wire.RefusesFunctions(err) {
-			b.q.scripted.Store(true)
-		} else if strings.HasPrefix(err.Error(), "NOSCRIPT") {
-			b.q.scripted.Store(false) // a node that has lost the script may accept functions by now
-		}
+		b.q.library.NoteMissing(err)
 		b.missing = true
-	case b.redirect(cmd, err) || b.misroute(cmd, err) || b.readOnly(cmd, err):
+	case b.redirect(cmd, err) || cmd.refused(b, err):
 	case backend.IsReply(err):
-		return b.q.noteLoadFailure(err, false)
+		return b.q.library.NoteCall(err, b.elapsed())
 	default:
 		return err
 	}
 	return nil
-}
-
-// failCommand answers the items of a command that failed.
-func (b *batch) failCommand(cmd *command, err error) {
-	maybe, why := backend.MaybeApplied(err), lua.Locate(backend.Reason(err))
-	b.each(cmd, func(j int) {
-		b.items[j].maybeApplied = maybe
-		b.q.fail(&b.items[j], why)
-	})
 }
 
 // malformed is the error of a reply that cannot be decoded.
@@ -103,38 +98,35 @@ type malformed struct{ error }
 
 func (malformed) Is(target error) bool { return target == backend.ErrMalformed }
 
-// applyEntries sets the results of a call of entries.
-func (b *batch) applyEntries(c *entries, reply string) error {
-	answers, clock, err := c.Decode(reply)
+// apply implements command.
+func (c *entriesCommand) apply(b *batch, reply string) error {
+	answers, clock, err := c.entries.Decode(reply)
 	if err != nil {
-		return malformed{err}
+		return err
 	}
 	for at := range answers {
-		b.applyAnswer(c, at, &answers[at], clock)
+		b.applyAnswer(c.entries, at, &answers[at], clock)
 	}
 	return nil
 }
 
-// applyAnswer sets the results of one entry's items. It remembers a denial, and passes
-// what the answer reveals about splits to package split.
+// applyAnswer sets the results of one entry's items. It remembers a denial, and passes what the answer reveals about
+// splits to package split.
 func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 	if a.Status == wire.Failed {
 		if wire.NotHere(a.Failure) && b.q.clustered && !c.misrouted {
-			b.eachOf(c, at, b.misrouteItem)
+			b.eachOf(c, at, b.misroute)
 			return
 		}
-		b.q.traffic.countFailedEntry(a.MaybeApplied)
+		b.q.traffic.FailedEntry(a.MaybeApplied)
 		why := lua.Locate(a.Failure)
-		b.eachOf(c, at, func(j int) {
-			b.items[j].maybeApplied = a.MaybeApplied
-			b.q.fail(&b.items[j], why)
-		})
+		b.eachOf(c, at, func(j int) { b.failItem(j, why, a.MaybeApplied) })
 		return
 	}
-	e, first := b.q.engine, &b.items[c.first[at]]
+	first := &b.items[c.first[at]]
 	r := first.req
-	if a.Status != wire.AtNode || a.Rate >= e.hotRate.Load() || e.splits.PossiblySplit.Load() > 0 { // as in learn, without a call
-		e.splits.Observe(r, first.shard, a)
+	if a.Status != wire.AtNode || a.Rate >= b.hotRate.Load() || b.splits.PossiblySplit.Load() > 0 { // without a call
+		b.splits.Observe(r, first.shard, a)
 	}
 	if a.Refusal != nil {
 		a.Refusal.Shard = first.shard
@@ -152,10 +144,10 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 		it := &b.items[j]
 		switch {
 		case n >= decided:
-			e.leave(it, split.Request{Refusal: a.Refusal})
+			it.leave(a.Refusal)
 		case r.Op == engine.OpReset:
 			it.res.Reset = a.Granted > 0
-			e.denials.Forget(r.Key)
+			b.denials.Forget(r.Key)
 		default:
 			it.res.Decision = r.Decide(a.Usages, clock, a.Granted, n)
 			if n == 0 {
@@ -164,7 +156,14 @@ func (b *batch) applyAnswer(c *entries, at int, a *wire.Answer, clock int64) {
 		}
 		j = b.next[j]
 	}
-	if last := &b.items[c.last[at]]; a.Granted < decided && !a.Held && !e.config.AskAlways && r.Op == engine.OpDecide {
-		e.denials.Remember(last.req, last.res.Decision, b.sent.Milliseconds(), b.resets)
+	if last := &b.items[c.last[at]]; a.Granted < decided && !a.Held && b.remember && r.Op == engine.OpDecide {
+		b.denials.Remember(last.req, last.res.Decision, b.sent.Milliseconds(), b.resets)
+	}
+}
+
+// learn passes a home's answer to package split, if it shows that its key is split or may have to be.
+func (p *parts) learn(r *engine.Request, a *wire.Answer) {
+	if a.Status != wire.AtNode || a.Rate >= p.hotRate.Load() || p.splits.PossiblySplit.Load() > 0 {
+		p.splits.Observe(r, 0, a)
 	}
 }

@@ -241,10 +241,10 @@ func TestAContradictoryAnswerIsNotChargedTwice(t *testing.T) {
 func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
 	n := startFake(t)
 	e := openAlways(t, 5*time.Second, "redis://"+n.addr)
-	e.reconciler.stopWriting() // it asks a node that refuses
+	e.local.Stop() // it asks a node that refuses
 	q := e.queues.OpenAll().Queues[0]
 	const until = time.Second
-	q.loadFailure.Store(&loadFailure{backend.Reply("NOPERM"), until})
+	require.Error(t, q.library.NoteLoad(backend.Reply("NOPERM"), until-time.Second)) // the last failure counts until then
 	for name, at := range map[string][]time.Duration{"becomes old": {0, until}, "becomes recent": {until, 0}} {
 		e.now = func() time.Time {
 			now := at[0]
@@ -252,11 +252,11 @@ func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
 			return e.opened.Add(now)
 		}
 		requests, results := []engine.Request{charge("k", 10), conformance.Inspect("k")}, make([]engine.Result, 2)
-		b := &batch{q: q}
+		b := &batch{parts: q.parts, q: q}
 		for i := range requests {
-			b.items = append(b.items, pending{req: &requests[i], res: &results[i], single: requests[i].Op == engine.OpInspect})
+			b.items = append(b.items, item{task: taskOf(&requests[i]), req: &requests[i], res: &results[i]})
 		}
-		b.build(t.Context(), "")
+		b.build(t.Context())
 		require.Len(t, b.cmds, 2)
 		for _, cmd := range b.cmds {
 			cmd.SetErr(backend.Reply("ERR Function not found"))

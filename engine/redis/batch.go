@@ -11,37 +11,25 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
+	"github.com/rlproxy/rlproxy/engine/library"
 	"github.com/rlproxy/rlproxy/engine/wire"
-	"github.com/rlproxy/rlproxy/lua"
 )
-
-// command is a command that go-redis never sends twice.
-type command struct {
-	*redis.StringCmd
-	service bool     // it answers no item: it loads the library, or is an ASKING
-	entries *entries // the decisions it asks for; nil for a call of its own
-	item    int      // index of the first item that it answers, if it has no entries and is no service
-	items   int      // number of consecutive items that it answers; 0 with entries or service
-}
-
-// NoRetry tells go-redis never to send the command again.
-func (*command) NoRetry() bool { return true }
 
 // A batch is what goes to a node in one round trip. Workers reuse theirs.
 type batch struct {
+	*parts
 	q     *queue // of the node
-	items []pending
+	items []item
 	cost  time.Duration // of the items
 	next  []int         // next[i]: the item after i in its entry
 	calls []*entries
 	used  int // of calls
-	cmds  []*command
+	cmds  []command
+	clock string // replaces the node's in tests
 
-	misrouted []pending // items whose key the node should have, but does not: to be submitted again
-
-	redirected map[*queue][]pending // items to be submitted to other nodes
-
-	late []pending // items that have waited for too long and are not answered yet
+	misrouted  []item            // items whose key the node should have, but does not: to be submitted again
+	redirected map[*queue][]item // items to be submitted to other nodes
+	late       []item            // items that have waited for too long and are not answered yet
 
 	missing bool  // the node does not have the library
 	loadErr error // why the node refused to load it
@@ -51,8 +39,7 @@ type batch struct {
 	resets uint64        // denials.Cache.Resets before it was sent
 }
 
-// entries is one call of rl_decide, and the items behind each of its entries, linked
-// from first to last by batch.next.
+// entries is one call of rl_decide, and the items behind each of its entries, linked from first to last by batch.next.
 type entries struct {
 	wire.Call
 	first, last []int
@@ -61,7 +48,7 @@ type entries struct {
 }
 
 // add puts item i into the call. It returns false if the call is full.
-func (c *entries) add(it *pending, i int, next []int) bool {
+func (c *entries) add(it *item, i int, next []int) bool {
 	at, ok := c.Add(it.req, it.shard)
 	switch {
 	case !ok:
@@ -75,66 +62,99 @@ func (c *entries) add(it *pending, i int, next []int) bool {
 	return true
 }
 
-// takes reports whether the item may be in the call. While a slot migrates, some of its
-// keys are on one node and some on the other, and a node redirects a call about one key
-// only.
-func (c *entries) takes(it *pending) bool {
+// takes reports whether the item may be in the call. While a slot migrates, some of its keys are on one node and some
+// on the other, and a node redirects a call about one key only.
+func (c *entries) takes(it *item) bool {
 	return c.misrouted == it.misrouted && c.asking == it.Asking &&
 		(!it.misrouted && !it.Asking || c.About(it.req.Key, it.shard))
 }
 
-// Serve implements backlog.Carrier. It serves a batch and notifies the pipelines that wait. After a panic, FAIL policies
-// answer the batch, and the process goes on.
-func (b *batch) Serve(items []pending, cost time.Duration) {
-	q := b.q
+// entriesCommand sends a call of entries.
+type entriesCommand struct {
+	sendOnce
+	entries *entries
+}
+
+func (c *entriesCommand) each(b *batch, do func(j int)) {
+	for at := range c.entries.first {
+		b.eachOf(c.entries, at, do)
+	}
+}
+
+func (c *entriesCommand) first(b *batch) *item { return &b.items[c.entries.first[0]] }
+
+func (c *entriesCommand) again(ctx context.Context, b *batch) { b.addEntries(ctx, c.entries) }
+
+func (c *entriesCommand) notRun(b *batch, err error, final bool) error {
+	return b.notRun(c, err, final)
+}
+
+// refused implements command. A node that is no longer a master refuses the call, but redirects one about one key.
+func (c *entriesCommand) refused(b *batch, err error) bool {
+	again := b.q.clustered && backend.Demoted(err) && !c.entries.misrouted
+	if again {
+		c.each(b, b.misroute)
+	}
+	return again
+}
+
+// eachOf calls do with the indices of the items of one entry, in order.
+func (b *batch) eachOf(c *entries, at int, do func(j int)) {
+	for j := c.first[at]; ; j = b.next[j] {
+		next := j == c.last[at]
+		do(j)
+		if next {
+			return
+		}
+	}
+}
+
+// Serve implements backlog.Carrier. It serves a batch and notifies the pipelines that wait. After a panic, FAIL
+// policies answer the batch, and the process goes on.
+func (b *batch) Serve(items []item, cost time.Duration) {
 	b.items, b.cost = items, cost
-	if !backend.Guard(q.engine.config.Logger, q.doing, b.serve) {
+	if q := b.q; !backend.Guard(b.logger, q.doing, b.serve) {
 		left := slices.Concat(slices.Collect(maps.Values(b.redirected))...)
-		*b = batch{q: q, items: slices.Concat(b.items, b.misrouted, left, b.late)}
+		*b = batch{parts: b.parts, q: q, items: slices.Concat(b.items, b.misrouted, left, b.late)}
 		q.failAfterPanic(b.items)
 	}
 	notify(b.items)
 	b.items = nil
 }
 
-// loadTries is how often a batch is sent to a node that does not have the library: as it is,
-// after loading functions, after loading a script, and once more if the node has just lost it.
-const loadTries = 4
-
-// serve gives every item of the batch its result. It returns by the deadline of the
-// oldest item, give or take the time to write and read.
+// serve gives every item of the batch its result. It returns by the deadline of the oldest item, give or take the time
+// to write and read.
 func (b *batch) serve() {
 	q := b.q
-	e := q.engine
 	if q.Down() {
-		b.fail(q.Reason())
+		for i := range b.items {
+			q.fail(&b.items[i], q.Reason())
+		}
 		return
 	}
-	b.sent, b.resets = e.elapsed(), e.denials.Resets()
-	timeout := e.fleet.Timeout()
+	b.sent, b.resets = b.elapsed(), b.denials.Resets()
 	var oldest time.Duration
+	timeout := b.fleet.Timeout()
 	b.items, b.late, oldest = backlog.Late(b.items, b.sent, timeout)
 	for ; len(b.late) > 0; b.late = b.late[1:] {
-		q.traffic.overflows.Add(1)
+		q.traffic.Overflows.Add(1)
 		q.fail(&b.late[0], "not sent: too little of backend-timeout was left")
 		notify(b.late[:1])
 	}
 	if len(b.items) == 0 {
 		return
 	}
-	ctx, cancel := context.WithDeadline(context.Background(), e.opened.Add(oldest+timeout))
+	ctx, cancel := context.WithDeadline(context.Background(), b.opened.Add(oldest+timeout))
 	defer cancel()
-	clock := ""
-	if e.clock != nil {
-		clock = strconv.FormatInt(e.clock(), 10)
+	if b.nodeClock != nil {
+		b.clock = strconv.FormatInt(b.nodeClock(), 10)
 	}
-	b.build(ctx, clock)
+	b.build(ctx)
 	b.count()
-	// A node without the library has not run what it refused for that. It may lose
-	// the library again and again.
+	// A node without the library has not run what it refused for that. It may lose the library again and again.
 	for try := 1; ; try++ {
 		q.Batches.Add(1)
-		began := e.elapsed()
+		began := b.elapsed()
 		if len(b.cmds) == 1 {
 			_ = q.client.Process(ctx, b.cmds[0]) // errors are the commands' own
 		} else {
@@ -144,41 +164,41 @@ func (b *batch) serve() {
 			}
 			_, _ = pipe.Exec(ctx)
 		}
-		b.ended = e.elapsed()
-		q.traffic.roundTrips.Add(b.ended-began, 1)
-		if !e.steady {
+		b.ended = b.elapsed()
+		q.traffic.RoundTrips.Add(b.ended-began, 1)
+		if !b.steady {
 			q.waiting.Observe(b.cost, began, b.ended)
 		}
-		if !b.collect(try == loadTries) {
+		if !b.collect(try == library.Tries) {
 			break
 		}
-		b.rebuild(ctx, clock)
+		b.rebuild(ctx)
 	}
 	if len(b.misrouted)+len(b.redirected) > 0 {
 		b.resubmit()
 	}
 }
 
-// build turns the items into commands. Decisions share calls, and so do resets; anything
-// else ends the call before it, so that order holds.
-func (b *batch) build(ctx context.Context, clock string) {
+// build turns the items into commands. Decisions share calls, and so do resets; anything else ends the call before it,
+// so that order holds.
+func (b *batch) build(ctx context.Context) {
 	b.next = append(b.next[:0], make([]int, len(b.items))...)
 	b.cmds, b.used = b.cmds[:0], 0
 	var open *entries
 	for i := 0; i < len(b.items); i++ {
 		it := &b.items[i]
-		if it.single {
-			b.addEntries(ctx, clock, open)
+		if it.task != (entry{}) {
+			b.addEntries(ctx, open)
 			open = nil
 			n := b.sharing(i)
-			b.addSingle(ctx, clock, i, n)
+			b.addOwn(ctx, i, n)
 			i += n - 1
 			continue
 		}
 		if open != nil && open.takes(it) && open.add(it, i, b.next) {
 			continue
 		}
-		b.addEntries(ctx, clock, open)
+		b.addEntries(ctx, open)
 		if b.used == len(b.calls) {
 			b.calls = append(b.calls, new(entries))
 		}
@@ -189,44 +209,36 @@ func (b *batch) build(ctx context.Context, clock string) {
 		open.misrouted, open.asking = it.misrouted, it.Asking
 		open.add(it, i, b.next)
 	}
-	b.addEntries(ctx, clock, open)
-}
-
-// addService appends a command that answers no item.
-func (b *batch) addService(ctx context.Context, args ...any) {
-	b.cmds = append(b.cmds, &command{StringCmd: redis.NewStringCmd(ctx, args...), service: true})
+	b.addEntries(ctx, open)
 }
 
 // addEntries appends a call of entries, if there is one.
-func (b *batch) addEntries(ctx context.Context, clock string, c *entries) {
+func (b *batch) addEntries(ctx context.Context, c *entries) {
 	if c == nil {
 		return
 	}
 	if c.asking {
 		b.addService(ctx, "asking")
 	}
-	args := c.Args(clock, b.q.clustered, b.q.scripted.Load())
-	b.cmds = append(b.cmds, &command{StringCmd: redis.NewStringCmd(ctx, args...), entries: c})
+	args := c.Args(b.clock, b.q.clustered, b.q.library.Scripted.Load())
+	b.cmds = append(b.cmds, &entriesCommand{sendOnce{redis.NewStringCmd(ctx, args...)}, c})
 }
 
-// rebuild replaces the commands with one that loads the library, followed by those whose
-// function the node did not know. Later ones of the same pipeline may have run before them, if
-// another proxy has just loaded the library: that cannot be told before the replies have come.
-func (b *batch) rebuild(ctx context.Context, clock string) {
+// addService appends a command that answers no item.
+func (b *batch) addService(ctx context.Context, args ...any) {
+	b.cmds = append(b.cmds, &service{sendOnce{redis.NewStringCmd(ctx, args...)}})
+}
+
+// rebuild replaces the commands with one that loads the library, followed by those whose function the node did not
+// know. Later ones of the same pipeline may have run before them, if another proxy has just loaded the library: that
+// cannot be told before the replies have come.
+func (b *batch) rebuild(ctx context.Context) {
 	refused := b.cmds
 	b.cmds = nil
-	if b.q.scripted.Load() {
-		b.addService(ctx, "script", "load", lua.Script.Source)
-	} else {
-		b.addService(ctx, "function", "load", lua.Library.Source)
-	}
+	b.addService(ctx, b.q.library.Load()...)
 	for _, cmd := range refused {
-		switch {
-		case cmd.service || !wire.UnknownFunction(cmd.Err()):
-		case cmd.entries != nil:
-			b.addEntries(ctx, clock, cmd.entries)
-		default:
-			b.addSingle(ctx, clock, cmd.item, cmd.items)
+		if library.Missing(cmd.Err()) {
+			cmd.again(ctx, b)
 		}
 	}
 }
@@ -242,51 +254,19 @@ func (b *batch) count() {
 	for i := 0; i < len(b.items); {
 		at, n := b.items[i].At, int64(0)
 		for ; i < len(b.items) && b.items[i].At == at; i++ { // most often a whole pipeline
-			switch it := &b.items[i]; {
-			case it.call != nil: // its request was submitted before package split made the call
+			switch b.items[i].task.(type) {
+			case *splitCall: // its request was submitted before package split made the call
 				continue
-			case !it.single:
+			case entry:
 				inEntries++
 			}
 			n++
 		}
 		if n > 0 {
-			t.waits.Add(b.sent-at, n)
+			t.Waits.Add(b.sent-at, n)
 		}
 	}
-	t.combined.Add(int64(inEntries - entries))
-	t.sizes[min(bits.Len(uint(len(b.items)-1)), len(t.sizes)-1)].Add(1)
-	t.requests.Add(int64(len(b.items)))
-}
-
-// first returns the index of the first item that the command answers.
-func (c *command) first() int {
-	if c.entries != nil {
-		return c.entries.first[0]
-	}
-	return c.item
-}
-
-// each calls do with the indices of the items that cmd answers, in order.
-func (b *batch) each(cmd *command, do func(j int)) {
-	if cmd.entries == nil {
-		for j := cmd.item; j < cmd.item+cmd.items; j++ {
-			do(j)
-		}
-		return
-	}
-	for at := range cmd.entries.first {
-		b.eachOf(cmd.entries, at, do)
-	}
-}
-
-// eachOf calls do with the indices of the items of one entry, in order.
-func (b *batch) eachOf(c *entries, at int, do func(j int)) {
-	for j := c.first[at]; ; j = b.next[j] {
-		next := j == c.last[at]
-		do(j)
-		if next {
-			return
-		}
-	}
+	t.Combined.Add(int64(inEntries - entries))
+	t.Sizes[min(bits.Len(uint(len(b.items)-1)), len(t.Sizes)-1)].Add(1)
+	t.Requests.Add(int64(len(b.items)))
 }

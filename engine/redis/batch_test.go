@@ -172,20 +172,20 @@ func TestACallIsBuiltAgainForTheSameRequests(t *testing.T) {
 		"ceases": {&refused, nil, []int{1, 1, 1}},
 	} {
 		requests := []engine.Request{reserve("k", "a", 10, 1), settle("k", "b", 1), reserve("k", "c", 10, 1)}
-		b := &batch{q: q}
+		b := &batch{parts: q.parts, q: q}
 		for i := range requests {
-			b.items = append(b.items, pending{req: &requests[i], res: new(engine.Result), single: true})
+			b.items = append(b.items, item{task: withID{}, req: &requests[i], res: new(engine.Result)})
 		}
 		q.refused.Store(c.before)
-		b.build(t.Context(), "")
+		b.build(t.Context())
 		for _, cmd := range b.cmds {
 			cmd.SetErr(backend.Reply("ERR Function not found"))
 		}
 		q.refused.Store(c.after)
-		b.rebuild(t.Context(), "")
+		b.rebuild(t.Context())
 		var built []int
 		for _, cmd := range b.cmds[1:] { // after the one that loads the library
-			built = append(built, cmd.items)
+			built = append(built, cmd.(*ownCommand).items)
 		}
 		require.Equal(t, c.built, built, name)
 	}

@@ -54,7 +54,7 @@ func TestARunEndsByCost(t *testing.T) {
 				}
 			}
 			p.Grow()
-			require.Equal(t, c.run, e.route(e.newPlan().(*plan), p, 0))
+			require.Equal(t, c.run, e.route(newPlan().(*plan), p, 0))
 		})
 	}
 }

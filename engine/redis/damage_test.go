@@ -45,7 +45,7 @@ func startAttacked(t testing.TB) *attacked {
 	a.Engine = openOn(t, backend.Config{Backends: []string{a.node.URL()}, Timeout: 10 * time.Second, Logger: logger},
 		Config{AskAlways: true, Logger: logger})
 	a.ms.Store(conformance.Base)
-	a.clock = a.ms.Load
+	a.nodeClock = a.ms.Load
 	require.False(t, conformance.Ask(a, charge("warm", 1)).Err != nil) // the library is there
 	return a
 }

@@ -35,7 +35,7 @@ func TestRememberedDenialIsTheNodes(t *testing.T) {
 	clock := func() int64 { return now.UnixMilli() + nodeAhead }
 	truth := openAt(t, clock, s)
 	e := openAt(t, clock, s)
-	e.config.AskAlways = false
+	e.remember = true
 	e.now, e.opened = func() time.Time { return now }, now
 
 	rng := rand.New(rand.NewPCG(3, 4)) // #nosec G404 -- a test's choices
@@ -73,7 +73,7 @@ func TestRememberedDenialOfARateIsTheNodes(t *testing.T) {
 	now := time.Now().Add(200 * 24 * time.Hour)
 	clock := func() int64 { return now.UnixMilli() - nodeBehind }
 	truth, e := openAt(t, clock, s), openAt(t, clock, s)
-	e.config.AskAlways = false
+	e.remember = true
 	e.now, e.opened = func() time.Time { return now }, now
 
 	rng := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
@@ -212,7 +212,7 @@ func TestDenialsAreForgotten(t *testing.T) {
 func TestRememberedDenialAnswersEquals(t *testing.T) {
 	s := redistest.Start(t)
 	e := openAt(t, nil, s)
-	e.config.AskAlways = false
+	e.remember = true
 	full := conformance.Slide("full", 2, 600_000, 1)
 	require.True(t, conformance.Ask(e, conformance.Slide("full", 2, 600_000, 2)).Allowed)
 	require.False(t, conformance.Ask(e, full).Allowed) // and remembered

@@ -151,6 +151,6 @@ func TestOpenAndClosedAllocateNothing(t *testing.T) {
 	require.NoError(t, q.Close())
 	r, res := charge("k", 5), engine.Result{}
 	r.Fail = engine.FailOpen
-	items := []pending{{Item: backlog.Item{At: e.elapsed()}, req: &r, res: &res}}
+	items := []item{{Item: backlog.Item{At: e.elapsed()}, task: entry{}, req: &r, res: &res}}
 	require.Zero(t, testing.AllocsPerRun(100, func() { q.submit(items, 0) }))
 }

@@ -66,7 +66,7 @@ func openAt(t testing.TB, clock func() int64, servers ...*redistest.Server) *Eng
 		nodes.Backends = append(nodes.Backends, s.URL())
 	}
 	e := openOn(t, nodes, Config{AskAlways: clock != nil})
-	e.clock = clock
+	e.nodeClock = clock
 	if clock == nil {
 		listens(t, e, len(servers))
 	}

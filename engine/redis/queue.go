@@ -10,39 +10,39 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
+	"github.com/rlproxy/rlproxy/engine/library"
 	"github.com/rlproxy/rlproxy/engine/resets"
+	"github.com/rlproxy/rlproxy/engine/traffic"
 )
 
-// A queue holds the requests that are waiting for one node, and runs the workers that
-// send them.
+// topology is the nodes in use, each with its queue.
+type topology = backend.Lanes[*queue]
+
+// A queue holds the items that wait for one node, and what is known of the node.
 type queue struct {
 	*backend.Node
-	engine    *Engine
-	clustered bool                              // the node is one of a Redis Cluster
-	client    *redis.Client                     // the node's
-	doing     string                            // what it does, for the log line of a panic
+	parts     *parts
+	clustered bool          // the node is one of a Redis Cluster
+	client    *redis.Client // the node's
+	doing     string        // what it does, for the log line of a panic
+	library   library.Loader
 	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
 	log       engine.FailLog
-	traffic   traffic
+	traffic   traffic.Counters
 	resets    resets.Listener
-	scripted  atomic.Bool // the node refuses functions: the library runs there as a script
+	refused   atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
 
-	// loadFailure is the last time that the node failed to load or run the library; nil if it never did.
-	loadFailure atomic.Pointer[loadFailure]
-	refused     atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
-
-	waiting   backlog.Queue[pending]
-	unflushed atomic.Bool // items may wait for Flush
-	closing   sync.Once
+	waiting backlog.Queue[item]
+	closing sync.Once
 }
 
 // openQueue returns the queue of a node, which listens for resets.
-func (e *Engine) openQueue(n *backend.Node) *queue {
-	q := &queue{Node: n, engine: e, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
-	q.waiting.Open(backlog.Bounds{Waiting: e.config.MaxQueue, Least: leastAllowance, Most: mostAllowance},
-		func() backlog.Carrier[pending] { return &batch{q: q} })
+func openQueue(p *parts, n *backend.Node) *queue {
+	q := &queue{Node: n, parts: p, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
+	q.waiting.Open(backlog.Bounds{Waiting: p.maxQueue, Least: leastAllowance, Most: mostAllowance},
+		func() backlog.Carrier[item] { return &batch{parts: p, q: q} })
 	if q.client != nil { // else it is down for good, so nothing is queued
-		q.resets.Open(n, e.forget, e.denials.ForgetAll, e.config.Logger)
+		q.resets.Open(n, p.forget, p.denials.ForgetAll, p.logger)
 	}
 	return q
 }
@@ -57,15 +57,24 @@ func (q *queue) Close() error {
 }
 
 // submit adds items that belong to one pipeline, and wakes a worker for them.
-func (q *queue) submit(items []pending, cost time.Duration) {
+func (q *queue) submit(items []item, cost time.Duration) {
 	if q.add(items, cost) {
 		q.waiting.Wake()
 	}
 }
 
-// add adds items that belong to one pipeline, or answers them at once and returns false if
-// the node is down or its queue is full. It copies the items.
-func (q *queue) add(items []pending, cost time.Duration) bool {
+// submitAgain submits items that have not run, as one run, so that a pipeline's requests about a key keep their order.
+func (q *queue) submitAgain(items []item) {
+	cost := time.Duration(0)
+	for i := range items {
+		cost += items[i].task.cost(&items[i])
+	}
+	q.submit(items, cost)
+}
+
+// add adds items that belong to one pipeline, or answers them at once and returns false if the node is down or its
+// queue is full. It copies the items.
+func (q *queue) add(items []item, cost time.Duration) bool {
 	why := ""
 	if q.Down() {
 		why = q.Reason()
@@ -75,12 +84,12 @@ func (q *queue) add(items []pending, cost time.Duration) bool {
 			return true
 		}
 		if errors.Is(err, backlog.ErrFull) {
-			q.traffic.overflows.Add(int64(len(items)))
+			q.traffic.Overflows.Add(int64(len(items)))
 		}
 		why = err.Error()
 	}
 	failed := 0
-	if !backend.Guard(q.engine.config.Logger, q.doing, func() {
+	if !backend.Guard(q.parts.logger, q.doing, func() {
 		for ; failed < len(items); failed++ {
 			q.fail(&items[failed], why)
 		}
@@ -91,14 +100,38 @@ func (q *queue) add(items []pending, cost time.Duration) bool {
 	return false
 }
 
+// fail answers an item that the node could not.
+func (q *queue) fail(it *item, why string) {
+	if !it.open { // else it is left to package split
+		it.task.fail(q.parts, q, it, why)
+	}
+}
+
 // failAfterPanic answers items by policy, or with an error if that panics too.
-func (q *queue) failAfterPanic(items []pending) {
+func (q *queue) failAfterPanic(items []item) {
 	why := backend.ErrPanicked.Error()
 	for i := range items {
 		it := &items[i]
 		it.maybeApplied = true
-		if !backend.Guard(q.engine.config.Logger, q.doing, func() { q.fail(it, why) }) && it.res != nil {
+		if !backend.Guard(q.parts.logger, q.doing, func() { q.fail(it, why) }) && it.res != nil {
 			it.res.Err = q.unavailable(why, it.maybeApplied)
 		}
 	}
 }
+
+// refusal is a call that a node refused.
+type refusal struct{ key, why string } // the name of a key of the call, and the node's error
+
+// refuses is the condition of a node that is up but refused the last call.
+const refuses = "refuses"
+
+// condition returns the state of the node's health, or refuses.
+func (q *queue) condition() string {
+	if q.Health() == backend.Up && q.refused.Load() != nil {
+		return refuses
+	}
+	return q.Health().String()
+}
+
+// takesWrites reports whether the node is up and did not refuse the last call.
+func (q *queue) takesWrites() bool { return q.Health() == backend.Up && q.refused.Load() == nil }

@@ -224,7 +224,7 @@ func TestPanicInABatch(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: 5 * time.Second, Logger: logger}, Config{Logger: logger})
 	var broken atomic.Bool
-	e.clock = func() int64 {
+	e.nodeClock = func() int64 {
 		if broken.Load() {
 			panic("at the disco")
 		}
@@ -289,18 +289,19 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 	n := startFake(t)
 	logger := slog.New(slog.DiscardHandler)
 	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Logger: logger}, Config{Logger: logger})
-	e.clock = func() int64 { panic("at the disco") }
+	e.nodeClock = func() int64 { panic("at the disco") }
 	r, wait := charge("k", 10), waiter{done: make(chan struct{}, 1)}
 	results := make([]engine.Result, 3)
 	at := e.elapsed()
 	wait.left.Store(3)
 	q := e.queues.OpenAll().Queues[0]
 	b := &batch{
+		parts:      q.parts,
 		q:          q,
-		misrouted:  []pending{{Item: backlog.Item{At: at}, req: &r, res: &results[1], wait: &wait, misrouted: true}},
-		redirected: map[*queue][]pending{nil: {{Item: backlog.Item{At: at}, req: &r, res: &results[2], wait: &wait}}},
+		misrouted:  []item{{Item: backlog.Item{At: at}, task: entry{}, req: &r, res: &results[1], wait: &wait, misrouted: true}},
+		redirected: map[*queue][]item{nil: {{Item: backlog.Item{At: at}, task: entry{}, req: &r, res: &results[2], wait: &wait}}},
 	}
-	b.Serve([]pending{{Item: backlog.Item{At: at}, req: &r, res: &results[0], wait: &wait}}, 0)
+	b.Serve([]item{{Item: backlog.Item{At: at}, task: entry{}, req: &r, res: &results[0], wait: &wait}}, 0)
 	<-wait.done
 	for _, res := range results {
 		require.ErrorContains(t, res.Err, "internal error")
@@ -310,9 +311,9 @@ func TestPanicAnswersWhatWasMisrouted(t *testing.T) {
 // If a policy panics, only its own request gets an error, also if the request has waited too long or was
 // not accepted by the queue. Every pipeline is answered once.
 func TestPanicInAPolicy(t *testing.T) {
-	for name, answer := range map[string]func(q *queue, items []pending){
-		"batch": func(q *queue, items []pending) { (&batch{q: q}).Serve(items, 0) },
-		"closed queue": func(q *queue, items []pending) {
+	for name, answer := range map[string]func(q *queue, items []item){
+		"batch": func(q *queue, items []item) { (&batch{parts: q.parts, q: q}).Serve(items, 0) },
+		"closed queue": func(q *queue, items []item) {
 			require.NoError(t, q.Close())
 			q.submit(items, 0)
 		},
@@ -321,7 +322,7 @@ func TestPanicInAPolicy(t *testing.T) {
 	}
 }
 
-func panicInAPolicy(t *testing.T, answer func(q *queue, items []pending)) {
+func panicInAPolicy(t *testing.T, answer func(q *queue, items []item)) {
 	n := startFake(t)
 	logger := slog.New(slog.DiscardHandler)
 	e := openOn(t, backend.Config{Backends: []string{"redis://" + n.addr}, Timeout: time.Minute, Logger: logger}, Config{Logger: logger})
@@ -331,11 +332,11 @@ func panicInAPolicy(t *testing.T, answer func(q *queue, items []pending)) {
 	good.Fail, bad.Fail = engine.FailOpen, engine.FailPolicy(engine.FailPolicies) // no such policy
 	requests := []*engine.Request{&good, &bad, &good, &good}
 	results, waits := make([]engine.Result, len(requests)), make([]waiter, len(requests))
-	items := make([]pending, len(requests))
+	items := make([]item, len(requests))
 	for i, at := range []time.Duration{late, late, late, now} {
 		waits[i].done = make(chan struct{}, 2)
 		waits[i].left.Store(1)
-		items[i] = pending{Item: backlog.Item{At: at}, req: requests[i], res: &results[i], wait: &waits[i]}
+		items[i] = item{Item: backlog.Item{At: at}, task: entry{}, req: requests[i], res: &results[i], wait: &waits[i]}
 	}
 	answer(e.queues.OpenAll().Queues[0], items)
 	for i := range results {

@@ -3,8 +3,6 @@ package redis
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -102,8 +100,8 @@ func TestLocalCountsAreWrittenBackLater(t *testing.T) {
 	servers[e.Topology().Locate(ask.Key, 1)].Kill()
 	r := ask
 	r.Cost = 200
-	require.True(t, e.reconciler.decide([]engine.Request{r}, false)[0].Allowed)
-	e.reconciler.wake()
+	require.True(t, e.local.Decide([]engine.Request{r}, false)[0].Allowed)
+	e.local.Wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "0", info(t, e, "local_lost"))
 	require.Equal(t, "0", info(t, e, "local_unwritten"))
@@ -123,39 +121,9 @@ func TestLocalCountsAreWrittenBackAfterAShardWasRefused(t *testing.T) {
 	e := openAlways(t, 5*time.Second, urls...)
 	keys := keysOn(e)
 	ready(t, e, keys...)
-	e.queues.OpenAll().Queues[0].noteRefused([]byte(keys[1]), errors.New("OOM"))
-	require.True(t, e.reconciler.decide([]engine.Request{charge(keys[0], 5)}, false)[0].Allowed)
-	e.reconciler.wake()
+	e.noteRefused(e.queues.OpenAll().Queues[0], []byte(keys[1]), errors.New("OOM"))
+	require.True(t, e.local.Decide([]engine.Request{charge(keys[0], 5)}, false)[0].Allowed)
+	e.local.Wake()
 	require.Eventually(t, func() bool { return info(t, e, "local_written_back") == "1" }, 10*time.Second, time.Millisecond)
 	require.Equal(t, "up", e.Nodes()[0].State)
-}
-
-// Close does not wait until a node has taken everything that LOCAL counted. What was not written stays
-// counted.
-func TestTheEndStopsWritingBack(t *testing.T) {
-	t.Parallel()
-	n := startFake(t)
-	e := openAlways(t, time.Minute, "redis://"+n.addr)
-	ready(t, e, "k")
-	const keys = 20 * writeBatch
-	for i := range keys {
-		require.True(t, e.reconciler.decide([]engine.Request{charge(fmt.Sprint("key", i), 5)}, false)[0].Allowed)
-	}
-	asked, answer := make(chan struct{}), make(chan struct{})
-	var first sync.Once
-	n.set(func(args []string) reply {
-		if strings.EqualFold(args[0], "fcall") {
-			first.Do(func() { close(asked) })
-			<-answer
-		}
-		return n.well(args)
-	})
-	e.reconciler.wake()
-	<-asked
-	e.reconciler.stop()
-	close(answer)
-	e.reconciler.stopWriting()
-	require.EqualValues(t, writeBatch, e.reconciler.written.Load(), "only the batch under way")
-	require.EqualValues(t, keys-writeBatch, e.reconciler.unwritten.Keys())
-	require.Zero(t, e.reconciler.lost.Load())
 }

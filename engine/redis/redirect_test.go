@@ -52,7 +52,7 @@ func clusterSubject(t *testing.T, c *redistest.Cluster, clock func() int64) engi
 		n.Do("FLUSHALL")
 	}
 	e := openAlways(t, 20*time.Second, c.URL())
-	e.clock = clock
+	e.nodeClock = clock
 	ready(t, e, clusterKeys()...)
 	return e
 }

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"slices"
-	"sync"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
@@ -13,33 +12,16 @@ type started struct {
 	pipeline *engine.Pipeline
 	to       int    // the end of the first run of requests
 	done     func() // called when all results are set
-	proceed  func() // Engine.proceed with the plan, created once so that Start does not allocate
+	proceed  func() // Engine.proceed with the plan, made once so that Start does not allocate
 }
 
-// unflushedQueues are the queues that were given requests since the last Flush. Some may have left the
-// topology since.
-type unflushedQueues struct {
-	mu     sync.Mutex
-	queues []*queue // guarded by mu
-}
-
-// add lists a queue for the next Flush.
-func (s *unflushedQueues) add(q *queue) {
-	if q.unflushed.Load() {
-		return // it is listed, or will be before another Flush gets mu
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !q.unflushed.Swap(true) {
-		s.queues = append(s.queues, q)
-	}
-}
-
-// Start implements engine.Starter. It starts no goroutine if one round trip per node answers the
-// whole pipeline.
+// Start implements engine.Starter. It starts no goroutine if one round trip per node answers the whole pipeline.
 func (e *Engine) Start(p *engine.Pipeline, done func()) {
 	p.Grow()
 	plan := e.plans.Get().(*plan)
+	if plan.started.proceed == nil {
+		plan.started.proceed = func() { e.proceed(plan) }
+	}
 	plan.started.pipeline, plan.started.done = p, done
 	plan.started.to = e.route(plan, p, 0)
 	plan.then = plan.started.proceed
@@ -50,7 +32,7 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 			continue
 		}
 		if q := plan.topology.Queues[node]; q.add(part.items, part.cost) {
-			e.unflushed.add(q)
+			e.held.Hold(&q.waiting)
 		}
 		clear(part.items)
 		part.items, part.cost = part.items[:0], 0
@@ -61,32 +43,23 @@ func (e *Engine) Start(p *engine.Pipeline, done func()) {
 }
 
 // Flush implements engine.Starter.
-func (e *Engine) Flush() {
-	s := &e.unflushed
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, q := range s.queues {
-		q.unflushed.Store(false) // before the signal: a queue that is given requests later is listed again
-		q.waiting.Wake()
-	}
-	clear(s.queues)
-	s.queues = s.queues[:0]
-}
+func (e *Engine) Flush() { e.held.Wake() }
 
 // proceed continues a plan whose first run is answered.
 func (e *Engine) proceed(plan *plan) {
 	s, p := plan.started, plan.started.pipeline
 	plan.then, plan.started.pipeline, plan.started.done = nil, nil, nil
-	apart := func(m *multiKey) bool { return m.apart }
-	if s.to == len(p.Requests) && !plan.opened.Load() && !slices.ContainsFunc(plan.multi, apart) {
+	joint := func(m *multiKey) bool { return m.joint }
+	if s.to == len(p.Requests) && !plan.opened.Load() && !slices.ContainsFunc(plan.multi, joint) {
 		e.plans.Put(plan)
 		s.done()
 		return
 	}
 	go func() { // ends when all results are set
-		if !backend.Guard(e.config.Logger, "answering what was started", func() { e.rest(plan, p, s.to) }) {
+		if !backend.Guard(e.logger, "answering what was started", func() { e.rest(plan, p, s.to) }) {
 			for i := range p.Results {
-				p.Results[i] = engine.Result{Err: &engine.Unavailable{Node: "rlproxy", Why: backend.ErrPanicked.Error(), MaybeApplied: true}}
+				err := &engine.Unavailable{Node: "rlproxy", Why: backend.ErrPanicked.Error(), MaybeApplied: true}
+				p.Results[i] = engine.Result{Err: err}
 			}
 		}
 		s.done()

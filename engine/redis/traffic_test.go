@@ -8,7 +8,6 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/backlog"
 	"github.com/rlproxy/rlproxy/engine/conformance"
-	"github.com/rlproxy/rlproxy/engine/split"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -60,7 +59,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	e := openAlways(t, 5*time.Second, s.URL())
-	e.reconciler.stopWriting() // it asks a node that refuses
+	e.local.Stop() // it asks a node that refuses
 	ready(t, e, "k")
 	s.Do("SET", stored("other", 0), "x")
 	require.Error(t, conformance.Ask(e, conformance.Slide("other", 5, 60_000, 1)).Err)
@@ -78,7 +77,7 @@ func TestTrafficCountsFailuresByKind(t *testing.T) {
 	require.Equal(t, "refuses", n.State)
 	require.Contains(t, n.Why, "it refused the last call: OOM command not allowed")
 	require.EqualValues(t, 1, n.Traffic.FailAnswers[engine.FailClosed])
-	lastReply := &e.queues.OpenAll().Queues[0].traffic.lastReply
+	lastReply := &e.queues.OpenAll().Queues[0].traffic.LastReply
 	answered := lastReply.Load()
 	e.fleet.SetTimeout(200 * time.Millisecond)
 	s.Pause()
@@ -145,15 +144,17 @@ func TestTrafficCountsWhatIsNotSent(t *testing.T) {
 // Each request is counted by the time that it has waited, and calls of package split are not:
 // their time began earlier.
 func TestWaitsAreThoseOfRequests(t *testing.T) {
-	decide, inspect := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
+	decide, inspection := conformance.Slide("k", 5, 60_000, 1), conformance.Inspect("k")
 	at := 10 * time.Millisecond
-	b := &batch{q: new(queue), sent: at + 8*time.Microsecond, items: []pending{
-		{Item: backlog.Item{At: at}, req: &decide}, {call: &split.Call{}, single: true}, {Item: backlog.Item{At: at}, req: &decide}, {Item: backlog.Item{At: at}, call: &split.Call{}, single: true},
-		{Item: backlog.Item{At: at + 4*time.Microsecond}, req: &inspect, single: true},
+	late := backlog.Item{At: at + 4*time.Microsecond}
+	b := &batch{q: new(queue), sent: at + 8*time.Microsecond, items: []item{
+		{Item: backlog.Item{At: at}, task: entry{}, req: &decide}, {task: &splitCall{}},
+		{Item: backlog.Item{At: at}, task: entry{}, req: &decide}, {Item: backlog.Item{At: at}, task: &splitCall{}},
+		{Item: late, task: inspect{}, req: &inspection},
 	}}
 	b.calls, b.used = []*entries{{first: []int{0}, last: []int{2}}}, 1
 	require.Zero(t, testing.AllocsPerRun(9, b.count))
-	s := b.q.traffic.snapshot(0)
+	s := b.q.traffic.Snapshot(0)
 	require.EqualValues(t, 30, s.Waits.Count)
 	require.Equal(t, 10*20*time.Microsecond, s.Waits.Sum)
 	require.EqualValues(t, 10, s.Combined)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Spec is a key specification of COMMAND. The search for keys begins at an index or
-// after a keyword. The keys are those of a range, or their number is an argument.
+// Spec is a key specification of COMMAND. The search for keys begins at an index or after a keyword. The keys are those
+// of a range, or their number is an argument.
 type Spec struct {
 	keyword string // the search begins after this word; empty: at index
 	Index   int    // the argument at which the search begins, if there is no keyword
@@ -26,9 +26,9 @@ type Spec struct {
 	Change bool // the command changes the keys' values, for permission checks
 }
 
-// Place returns the indices in args of the first and last key. ok is false if the command
-// has no such keys, or is so wrong that any node refuses it. ambiguous reports that the
-// keyword occurs again, so that the key may be after the other one.
+// Place returns the indices in args of the first and last key. ok is false if the command has no such keys, or is so
+// wrong that any node refuses it. ambiguous reports that the keyword occurs again, so that the key may be after the
+// other one.
 func (s *Spec) Place(args [][]byte) (first, last int, ok, ambiguous bool) {
 	first = s.Index
 	if s.keyword != "" {
@@ -58,8 +58,8 @@ func (s *Spec) Place(args [][]byte) (first, last int, ok, ambiguous bool) {
 	return first, last, 0 < first && first <= last && last < len(args), ambiguous
 }
 
-// find returns the index after the keyword, or 0 if args does not contain it. again
-// reports that the keyword occurs twice.
+// find returns the index after the keyword, or 0 if args does not contain it. again reports that the keyword occurs
+// twice.
 func (s *Spec) find(args [][]byte) (at int, again bool) {
 	from, by := s.from, 1
 	if from < 0 {
@@ -77,13 +77,12 @@ func (s *Spec) find(args [][]byte) (at int, again bool) {
 	return at, false
 }
 
-// maxStep bounds the distance between keys, so that indices cannot overflow whatever a node
-// replies. In real commands keys are at most a few words apart.
+// maxStep bounds the distance between keys, so that indices cannot overflow whatever a node replies. In real commands
+// keys are at most a few words apart.
 const maxStep = 1 << 10
 
-// Parse parses a key specification of COMMAND. ok is false if it is unknown, or is marked as
-// incomplete and that is not to be ignored, so that a node has to be asked for the keys of each
-// such command.
+// Parse parses a key specification of COMMAND. ok is false if it is unknown, or is marked as incomplete and that is not
+// to be ignored, so that a node has to be asked for the keys of each such command.
 func Parse(v any, ignoreIncomplete bool) (s Spec, ok bool) {
 	spec := pairsOf(v)
 	ok = true

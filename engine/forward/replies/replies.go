@@ -1,5 +1,5 @@
-// Package replies merges the replies of several nodes to one command, and leaves keys out of replies. It does not
-// copy what it merges. Functions that merge return false if the replies cannot be merged.
+// Package replies merges the replies of several nodes to one command, and leaves keys out of replies. It does not copy
+// what it merges. Functions that merge return false if the replies cannot be merged.
 package replies
 
 import (
@@ -34,8 +34,8 @@ func Sum(total *int64, replies [][]byte) bool {
 	return true
 }
 
-// ByKey appends to a the elements of arrays that have an element for each key. order has the index of
-// the array for each key.
+// ByKey appends to a the elements of arrays that have an element for each key. order has the index of the array for
+// each key.
 func ByKey(a *Array, replies [][]byte, order []int) bool {
 	rest := make([][]byte, len(replies))
 	for i, raw := range replies {
@@ -69,8 +69,8 @@ func Concat(a *Array, replies [][]byte) bool {
 	return true
 }
 
-// Every appends to a what holds on all nodes: an element is 1 if it is 1 in all replies and no node is
-// away, and otherwise 0. Replies that are not arrays are those of nodes that are away.
+// Every appends to a what holds on all nodes: an element is 1 if it is 1 in all replies and no node is away, and
+// otherwise 0. Replies that are not arrays are those of nodes that are away.
 func Every(a *Array, replies [][]byte, away bool) bool {
 	no, yes := Line(':', 0), Line(':', 1)
 	var all []byte
@@ -148,8 +148,7 @@ func split(raw []byte) (n int, elements []byte, ok bool) {
 	return n, elements, err == nil && 0 <= n && n <= len(elements)
 }
 
-// elementSize returns the size of the string, null or number at the start of b, or 0 if
-// there is none.
+// elementSize returns the size of the string, null or number at the start of b, or 0 if there is none.
 func elementSize(b []byte) int {
 	n := bytes.IndexByte(b, '\n') + 1
 	if n < len("_\r\n") || b[0] == '*' || b[0] == '%' || b[0] == '~' {

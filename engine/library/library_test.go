@@ -1,4 +1,4 @@
-package wire
+package library
 
 import (
 	"errors"
@@ -24,9 +24,9 @@ func TestErrorsAboutTheLibrary(t *testing.T) {
 		"NOPERM this user has no permissions to run the 'get' command":                    {},
 	} {
 		err := errors.New(text)
-		require.Equal(t, is.unknown, UnknownFunction(err), text)
-		require.Equal(t, is.refused, RefusesFunctions(err), text)
-		require.Equal(t, is.loaded, AlreadyLoaded(err), text)
+		require.Equal(t, is.unknown, Missing(err), text)
+		require.Equal(t, is.refused, refusesFunctions(err), text)
+		require.Equal(t, is.loaded, alreadyLoaded(err), text)
 	}
-	require.False(t, UnknownFunction(nil) || RefusesFunctions(nil) || AlreadyLoaded(nil), "no error")
+	require.False(t, Missing(nil), "no error")
 }

@@ -1,0 +1,91 @@
+package local
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/limit"
+	"github.com/stretchr/testify/require"
+)
+
+// charge returns a request of cost 1.
+func charge(key string) engine.Request {
+	r := engine.Request{Key: []byte(key), Spec: limit.Spec{Kind: limit.Fixed, N: 1, Cost: 1, Param: 1}}
+	r.Windows[0] = limit.Window{Limit: 5, Length: 3_600_000}
+	return r
+}
+
+func every(string) bool { return true }
+
+// admit admits all requests.
+func admit(p *engine.Pipeline) {
+	p.Grow()
+	for i := range p.Results {
+		p.Results[i].Allowed = true
+	}
+}
+
+// Stop does not wait until a node has taken everything that LOCAL counted. What was not written stays counted.
+func TestTheEndStopsWritingBack(t *testing.T) {
+	t.Parallel()
+	l := Open(0, slog.New(slog.DiscardHandler))
+	const keys = 20 * writeBatch
+	for i := range keys {
+		require.True(t, l.Decide([]engine.Request{charge(fmt.Sprint("key", i))}, false)[0].Allowed)
+	}
+	asked, answer := make(chan struct{}), make(chan struct{})
+	l.Start(func(ctx context.Context) bool {
+		return l.WriteBack(ctx, every, func(p *engine.Pipeline) {
+			close(asked)
+			<-answer
+			admit(p)
+		})
+	})
+	l.Wake()
+	<-asked
+	l.stop()
+	close(answer)
+	l.Stop()
+	require.EqualValues(t, writeBatch, l.written.Load(), "only the batch under way")
+	require.EqualValues(t, keys-writeBatch, l.unwritten.Keys())
+	require.Zero(t, l.lost.Load())
+	require.NoError(t, l.Close())
+}
+
+// What a node may have charged is never written back, and what it certainly has not charged is written in another round.
+func TestOnlyWhatWasNotChargedIsWrittenAgain(t *testing.T) {
+	t.Parallel()
+	l := Open(0, slog.New(slog.DiscardHandler))
+	for _, key := range []string{"denied", "failed", "perhaps", "charged"} {
+		require.True(t, l.Decide([]engine.Request{charge(key)}, false)[0].Allowed)
+	}
+	require.True(t, l.Decide([]engine.Request{charge("before")}, true)[0].Allowed, "a node may have charged it")
+	require.True(t, l.WriteBack(t.Context(), every, func(p *engine.Pipeline) {
+		require.Len(t, p.Requests, 4)
+		admit(p)
+		for i, r := range p.Requests {
+			require.Equal(t, limit.Window{Limit: limit.MaxLimit, Length: 3_600_000}, r.Windows[0], "it was admitted")
+			switch string(r.Key) {
+			case "denied":
+				p.Results[i].Allowed = false
+			case "failed":
+				p.Results[i].Err = &engine.Unavailable{}
+			case "perhaps":
+				p.Results[i].Err = &engine.Unavailable{MaybeApplied: true}
+			}
+		}
+	}))
+	require.EqualValues(t, 1, l.written.Load())
+	require.EqualValues(t, 1, l.lost.Load())
+	require.False(t, l.WriteBack(t.Context(), every, func(p *engine.Pipeline) {
+		require.Len(t, p.Requests, 2)
+		admit(p)
+	}))
+	require.EqualValues(t, 3, l.written.Load())
+	require.Zero(t, l.unwritten.Keys())
+	require.EqualValues(t, 5, l.counted.Keys(), "it counts here until it has left its window")
+	require.NoError(t, l.Close())
+}

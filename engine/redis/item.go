@@ -1,0 +1,124 @@
+package redis
+
+import (
+	"time"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backlog"
+	"github.com/rlproxy/rlproxy/lua"
+	"github.com/rlproxy/rlproxy/shard"
+)
+
+// item is something that waits for its node. Its task says by its type what the node is asked for. The other fields are
+// common to all items.
+type item struct {
+	backlog.Item // At is by the engine's own clock
+
+	task  task
+	req   *engine.Request // the first one of a multi-key request; nil for a call of package split
+	res   *engine.Result  // that of req
+	wait  *waiter         // notified when the item is answered; nil if nobody waits for it
+	shard int             // the shard of the key that is asked; 0 is the home
+	index int             // of req in the pipeline
+
+	open         bool // left to package split
+	maybeApplied bool // the node may have run it without saying so
+
+	// misrouted is set in a Redis Cluster: the item has not run, and is sent again in a call about its key only. A node
+	// without the key then names the one that has it.
+	misrouted bool
+}
+
+// name returns the name of the key that the node is asked about.
+func (it *item) name() []byte { return it.task.name(it) }
+
+// task is what an item asks its node for: entry, withID, inspect, *multiKey or *splitCall; or nothing any more: sentOn.
+type task interface {
+	// name returns the name of the item's key.
+	name(it *item) []byte
+
+	// cost returns how long a node works for the item at most.
+	cost(it *item) time.Duration
+
+	// fail answers an item that the node of the queue could not, unless it was left to package split.
+	fail(p *parts, q *queue, it *item, why string)
+}
+
+// ownCall is a task that has a call of its own, or shares one only with equal tasks, see withID.
+type ownCall interface {
+	task
+
+	// call returns the function that answers items, its arguments, and the keys as they are stored.
+	call(items []item) (f *lua.Function, args [][]byte, stored []string)
+
+	// refused takes the items of c out of the batch, to be submitted again in another way, if the error says that this
+	// helps.
+	refused(b *batch, c *ownCommand, err error) bool
+
+	// usesIDs reports whether the function uses the ids of the key.
+	usesIDs() bool
+
+	// apply sets the results of the items of c. If the reply is malformed, it returns an error.
+	apply(b *batch, c *ownCommand, reply string) error
+}
+
+// entry is a decision without an id, or an RL.RESET. It shares a call of rl_decide or rl_reset with others.
+type entry struct{ request }
+
+// sentOn takes the place of an item that was moved to another batch, which answers it.
+type sentOn struct{ request }
+
+func (sentOn) fail(*parts, *queue, *item, string) {}
+
+// request is what is common to the tasks that ask for one request.
+type request struct{}
+
+func (request) name(it *item) []byte { return it.req.Key }
+
+func (request) usesIDs() bool { return true }
+
+func (request) cost(it *item) time.Duration {
+	if it.req.Op == engine.OpReset {
+		return resetCost
+	}
+	return decisionCost(it.req)
+}
+
+// fail implements task. If a shard of a split key is known not to have decided the request, the key's home decides it;
+// otherwise its FAIL policy answers.
+func (request) fail(p *parts, q *queue, it *item, why string) {
+	if it.shard > 0 && !it.maybeApplied && p.elapsed()-it.At < backlog.Patience(p.fleet.Timeout()) {
+		it.leave(nil)
+		return
+	}
+	p.answerByFail(q, it.req, it.res, why, it.maybeApplied)
+}
+
+// stored returns the item's key as it is stored.
+func (it *item) stored() string { return string(shard.AppendStoredKey(nil, it.name(), it.shard)) }
+
+// A request's cost is how long a node works for it at most, whatever is stored, as far as a proxy can know that before
+// it asks. Runs of pipelines, and batches, are closed by cost, so that requests that take a node long leave time for
+// others. The figures are the node's CPU time, by INFO cpu, for the dearest requests of each kind: in pipelines of 50,
+// of Redis 7.0 on a core of 3 GHz.
+const (
+	// entryCost is that of a decision about one window, or of ending a hold. Most take a tenth of it: the rest is for
+	// what may be stored, such as ids, holds and many sub-windows.
+	entryCost = 60 * time.Microsecond
+
+	windowCost  = 10 * time.Microsecond  // of each further window
+	shardCost   = 5 * time.Microsecond   // of each further shard of a key, of which the home reads what was lent
+	repeatCost  = time.Microsecond       // of a request that is equal to the one before it, and shares its entry
+	resetCost   = 10 * time.Microsecond  // of RL.RESET of one key
+	inspectCost = 600 * time.Microsecond // of RL.INSPECT of a key with engine.MaxStates states
+	callCost    = 60 * time.Microsecond  // of a call of package split
+
+	// leastAllowance and mostAllowance bound the cost of a run.
+	leastAllowance = 2 * entryCost
+	mostAllowance  = backlog.MaxItems / 4 * entryCost
+)
+
+// decisionCost returns the cost of a decision, or of ending a hold.
+func decisionCost(r *engine.Request) time.Duration {
+	return entryCost + time.Duration(max(r.N, 1)-1)*windowCost + time.Duration(max(r.Shards, 1)-1)*shardCost
+}

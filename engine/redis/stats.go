@@ -1,0 +1,76 @@
+package redis
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/backend"
+)
+
+// describe adds the queue's counters to d.
+func (q *queue) describe(d *engine.NodeInfo) {
+	if q.client == nil {
+		return
+	}
+	d.Traffic = q.traffic.Snapshot(q.parts.elapsed())
+	d.Traffic.Waiting = q.waiting.Waiting()
+	for p := range q.policies {
+		d.Traffic.FailAnswers[p] = q.policies[p].Load()
+	}
+}
+
+// Stats implements engine.Engine: one line per node comes last.
+func (e *Engine) Stats() []engine.Stat {
+	queues := e.queues.OpenAll().Queues
+	stats := []engine.Stat{
+		{Name: "engine", Text: "redis"},
+		{Name: "nodes", Value: int64(len(queues)), Metric: "nodes", Help: "Nodes that keep state."},
+		{
+			Name: "denials_remembered", Value: e.denials.Kept(), Metric: "denials_remembered",
+			Help: "Denials in memory. Those that have expired count until their key is asked about or another takes their place.",
+		},
+		{
+			Name: "denials_answered", Value: e.denials.Answers(), Metric: "denials_answered_total",
+			Help: "Requests that were denied from memory, without asking a node.",
+		},
+	}
+	for policy := engine.FailClosed; int(policy) < engine.FailPolicies; policy++ {
+		stats = append(stats, engine.Stat{Name: "answered_" + policy.String(), Value: e.policies[policy].Load()})
+	}
+	stats = append(stats, e.local.Stats()...)
+	stats = append(stats, e.splits.Stats()...)
+	stats = append(stats, e.layout.Stats()...)
+	for i, q := range queues {
+		stats = append(stats, engine.Stat{Name: "node" + strconv.Itoa(i), Text: q.line()})
+	}
+	return stats
+}
+
+// Nodes implements engine.Engine.
+func (e *Engine) Nodes() []engine.NodeInfo {
+	t := e.queues.OpenAll()
+	names, nodes := t.Names(), make([]engine.NodeInfo, len(t.Nodes))
+	for i, n := range t.Nodes {
+		d := &nodes[i]
+		d.Name, d.State = n.Name(), t.Queues[i].condition()
+		if r := t.Queues[i].refused.Load(); r != nil && d.State == refuses {
+			d.Why = "it refused the last call: " + r.why
+		} else if d.State != backend.Up.String() {
+			d.Why = n.Reason()
+		}
+		if names != nil {
+			d.Placement = names[i]
+		}
+		e.layout.Describe(n, d)
+		t.Queues[i].describe(d)
+	}
+	return nodes
+}
+
+// line describes the node's health and how often policies answered in its place.
+func (q *queue) line() string {
+	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
+		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.policies[engine.FailClosed].Load(),
+		q.policies[engine.FailOpen].Load(), q.policies[engine.FailLocal].Load(), q.policies[engine.FailError].Load())
+}
