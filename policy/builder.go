@@ -100,7 +100,7 @@ func (b *Builder) addOverride(words [][]byte) string {
 	if msg != "" {
 		return msg
 	}
-	size := len(appendLine(nil, OverrideLine, o.Words(d.policy.Name)))
+	size := len(appendLine(nil, OverrideLine, o.Words(d.policy)))
 	_, twice := d.overrides[o.Pattern]
 	switch {
 	case twice:

@@ -13,6 +13,7 @@
 package policy
 
 import (
+	"cmp"
 	"strconv"
 
 	"github.com/rlproxy/rlproxy/commands/reply"
@@ -23,7 +24,7 @@ import (
 // Policy is a named set of limits. It must not be modified once it is in a Set.
 type Policy struct {
 	Name      string            // 1 to MaxName letters, digits, _, . and -
-	Kind      limit.Kind        // limit.Slide, limit.Counter or limit.Fixed
+	Kind      limit.Kind        // its algorithm
 	Limits    []limit.Window    // at least one, in the order given
 	Param     int64             // that of limit.Spec
 	Manner    int64             // that of limit.Spec
@@ -45,6 +46,8 @@ type Override struct {
 	Pattern string
 	// Limits replace those of the policy. It is empty if there is a Verdict.
 	Limits []limit.Window
+	// Param is that of limit.Spec, if the limits say it; 0: the policy's.
+	Param int64
 	// Verdict is the answer to all requests about these keys. It is engine.VerdictNone if there
 	// are Limits.
 	Verdict engine.Verdict
@@ -66,6 +69,7 @@ func (p *Policy) Fill(r *engine.Request, pipe *engine.Pipeline, key []byte) stri
 	limits := p.Limits
 	if o := p.Override(key); o != nil {
 		limits, r.Verdict = o.Limits, o.Verdict
+		r.Param = cmp.Or(o.Param, r.Param)
 	}
 	r.N = copy(r.Windows[:], limits)
 	return ""

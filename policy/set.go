@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -87,7 +88,10 @@ func (s *Set) WithPolicy(words [][]byte) (next *Set, msg string) {
 		p.Overrides = slices.Clone(old.Overrides)
 		for i := range p.Overrides {
 			o := &p.Overrides[i]
-			if msg := ratelimit.CheckBuckets(p.Param, o.Limits); msg != "" {
+			if p.Kind != old.Kind {
+				o.Param = 0
+			}
+			if msg := ratelimit.CheckLimits(p.Kind, cmp.Or(o.Param, p.Param), o.Limits); msg != "" {
 				return nil, msg + " of the override " + word.Literal([]byte(o.Pattern))
 			}
 		}

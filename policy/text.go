@@ -2,6 +2,7 @@ package policy
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"net/netip"
 	"strconv"
@@ -78,8 +79,8 @@ func parseOverride(p *Policy, words [][]byte, check func(name string, pattern []
 		return o, msg
 	}
 	var r engine.Request
-	msg = ratelimit.ParseOverride(&r, words[1:], p.Param)
-	o.Limits = limits(&r)
+	msg = ratelimit.ParseOverride(&r, p.Kind, words[1:], p.Param)
+	o.Limits, o.Param = limits(&r), r.Param
 	return o, msg
 }
 
@@ -149,13 +150,8 @@ func wrongName(words [][]byte) string {
 
 // Words returns the policy's line without its first word, PolicyLine.
 func (p *Policy) Words() []string {
-	words := appendLimits([]string{p.Name, ratelimit.Algorithm(p.Kind)}, p.Limits)
-	if p.Param > 1 {
-		words = append(words, "BUCKETS", strconv.FormatInt(p.Param, 10))
-	}
-	if p.Manner == limit.Strict {
-		words = append(words, "STRICT")
-	}
+	words := append([]string{p.Name, ratelimit.Algorithm(p.Kind)}, ratelimit.LimitWords(p.Kind, p.Param, p.Limits)...)
+	words = append(words, ratelimit.OptionWords(p.Kind, p.Param, p.Manner)...)
 	if p.Shards > 0 {
 		words = append(words, "SHARDS", strconv.Itoa(p.Shards))
 	}
@@ -168,37 +164,16 @@ func (p *Policy) Words() []string {
 	return words
 }
 
-// Words returns the line of an override without its first word, OverrideLine. name is the name of
-// the policy.
-func (o *Override) Words(name string) []string {
-	words := []string{name, o.Pattern}
+// Words returns the line of an override of p without its first word, OverrideLine.
+func (o *Override) Words(p *Policy) []string {
+	words := []string{p.Name, o.Pattern}
 	switch o.Verdict {
 	case engine.Unlimited:
 		return append(words, unlimited)
 	case engine.Blocked:
 		return append(words, blocked)
 	}
-	return appendLimits(words, o.Limits)
-}
-
-func appendLimits(words []string, ws []limit.Window) []string {
-	for _, w := range ws {
-		words = append(words, strconv.FormatInt(w.Limit, 10), window(w.Length))
-	}
-	return words
-}
-
-// window formats the length of a window in the largest unit of which it is a multiple.
-func window(ms int64) string {
-	for _, u := range []struct {
-		ms   int64
-		name string
-	}{{24 * 3600 * 1000, "d"}, {3600 * 1000, "h"}, {60 * 1000, "m"}, {1000, "s"}} {
-		if ms%u.ms == 0 {
-			return strconv.FormatInt(ms/u.ms, 10) + u.name
-		}
-	}
-	return strconv.FormatInt(ms, 10) + "ms"
+	return append(words, ratelimit.LimitWords(p.Kind, cmp.Or(o.Param, p.Param), o.Limits)...)
 }
 
 // appendLine appends a line of text.
@@ -215,7 +190,7 @@ func appendLine(dst []byte, first string, words []string) []byte {
 func (p *Policy) appendText(dst []byte) []byte {
 	dst = appendLine(dst, PolicyLine, p.Words())
 	for i := range p.Overrides {
-		dst = appendLine(dst, OverrideLine, p.Overrides[i].Words(p.Name))
+		dst = appendLine(dst, OverrideLine, p.Overrides[i].Words(p))
 	}
 	return dst
 }

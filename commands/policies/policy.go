@@ -138,11 +138,13 @@ func (c *Config) override(w reply.Writer, args [][]byte, by table.Caller) string
 	name, pattern := args[2], args[3]
 	var was []limit.Window
 	var o *policy.Override
+	var p *policy.Policy
 	version, msg := c.change(name, func(s *policy.Set) (*policy.Set, string) {
 		next, msg := s.WithOverride(args[2:])
 		if msg == "" {
 			was = limitsOf(s.Find(name), string(pattern))
-			all := next.Find(name).Overrides
+			p = next.Find(name)
+			all := p.Overrides
 			o = &all[slices.IndexFunc(all, func(o policy.Override) bool { return o.Pattern == string(pattern) })]
 		}
 		return next, msg
@@ -150,7 +152,7 @@ func (c *Config) override(w reply.Writer, args [][]byte, by table.Caller) string
 	if msg != "" {
 		return msg
 	}
-	c.log("an override was set", by, version, o.Words(string(name)))
+	c.log("an override was set", by, version, o.Words(p))
 	c.changed(w, version, without(o.Limits, was))
 	return ""
 }

@@ -33,19 +33,19 @@ type grammar struct {
 	begin func(r *engine.Request, p *engine.Pipeline, words [][]byte) ([][]byte, string)
 }
 
-// grammarOf returns the grammar of RL.SLIDE, RL.COUNTER or RL.FIXED.
+// grammarOf returns the grammar of an algorithm's command.
 func grammarOf(kind limit.Kind) *grammar {
 	const key = 1 // index of the first key
 	known := optionsOf(kind)
 	return &grammar{
-		known: known, pairs: true, words: 3, least: "a key, a limit and a window",
+		known: known, pairs: true, words: algorithms[kind].words, least: algorithms[kind].least,
 		keys: table.Keys{First: key, Last: key, Step: 1, Next: nextKey(key)},
 		begin: func(r *engine.Request, _ *engine.Pipeline, words [][]byte) ([][]byte, string) {
 			r.Kind, r.Key, r.Cost, r.Param = kind, words[0], 1, 1
 			if !keyFits(r.Key) {
 				return nil, keyError(r.Key)
 			}
-			return parsePairs(r, words[1:], known)
+			return beginLimits(r, words[1:], known)
 		},
 	}
 }

@@ -83,5 +83,5 @@ func tooCostly(cost, most int64) string {
 
 // String returns the name of a single option.
 func (o option) String() string {
-	return optionNames[slices.IndexFunc(optionNames[:], func(n optionName) bool { return n.option == o })].name
+	return optionNames[slices.IndexFunc(optionNames, func(n optionName) bool { return n.option == o })].name
 }

@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"slices"
+
 	"github.com/rlproxy/rlproxy/commands/reply"
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine"
@@ -21,38 +23,59 @@ import (
 //   - AND may come where an option may, and begins another key (and.go).
 
 // option is a set of options.
-type option uint16
+type option uint32
 
 const (
 	optCost option = 1 << iota
 	optID
 	optShards
 	optFail
-	optBuckets
-	optStrict
 	optShadow
 	optOnce
 	optAnd
 	optTTL
 	optLapse
 	optConn
+
+	optOwn // the first of those that only one algorithm has: see newOption
 )
 
 // commonOptions are the options of RL.SLIDE, RL.COUNTER and RL.FIXED.
 const commonOptions = optCost | optID | optShards | optFail | optShadow | optOnce | optAnd
 
-// flagOptions are the options without a value.
-const flagOptions = optStrict | optShadow | optConn
-
-// optionNames has the name of each option, in the order in which errors list them.
-var optionNames = [...]optionName{
-	{optCost, "COST"}, {optBuckets, "BUCKETS"}, {optStrict, "STRICT"}, {optID, "ID"}, {optOnce, "ONCE"}, {optTTL, "TTL"}, {optLapse, "LAPSE"},
-	{optConn, "CONN"}, {optShards, "SHARDS"}, {optFail, "FAIL"}, {optShadow, "SHADOW"}, {optAnd, "AND"},
+// optionNames has the options, in the order in which errors list them. newOption adds to them.
+var optionNames = []optionName{
+	{optCost, "COST", nil}, {optID, "ID", nil}, {optOnce, "ONCE", nil}, {optTTL, "TTL", nil}, {optLapse, "LAPSE", nil},
+	{optConn, "CONN", nil}, {optShards, "SHARDS", nil}, {optFail, "FAIL", nil}, {optShadow, "SHADOW", nil}, {optAnd, "AND", nil},
 }
 
 type optionName struct {
 	option option
 	name   string
+	set    func(r *engine.Request, value []byte) string // of an option of one algorithm; nil for one without a value
+}
+
+// flagOptions are the options without a value; ownFlags are those of them that one algorithm has, which set Manner to 1.
+var (
+	flagOptions = optShadow | optConn
+	ownFlags    option
+)
+
+var nextOwn = optOwn
+
+// newOption adds an option that only one algorithm has, after COST and those added before. set parses its value, and returns an
+// error reply or "". An option without a value sets the request's Manner to 1.
+func newOption(name string, set func(r *engine.Request, value []byte) string) option {
+	o, at := nextOwn, 1
+	nextOwn <<= 1
+	for optionNames[at].option >= optOwn {
+		at++
+	}
+	optionNames = slices.Insert(optionNames, at, optionName{o, name, set})
+	if set == nil {
+		flagOptions, ownFlags = flagOptions|o, ownFlags|o
+	}
+	return o
 }
 
 // optionOf returns the option that a word names, in any case, or 0.
@@ -67,17 +90,18 @@ func optionOf(w []byte) option {
 
 // optionsOf returns the options of a decision command.
 func optionsOf(kind limit.Kind) option {
-	if kind == limit.Counter {
-		return commonOptions | optBuckets | optStrict
+	known := commonOptions | algorithms[kind].options
+	if !kind.Additive() {
+		known &^= optID | optShards
 	}
-	return commonOptions
+	return known
 }
 
 // parseLimits parses the pairs and options of a policy, and checks what does not depend on the cost.
 // It returns an error reply, or "".
 func parseLimits(r *engine.Request, words [][]byte, known option) string {
 	r.Cost, r.Param = 1, 1
-	options, msg := parsePairs(r, words, known)
+	options, msg := beginLimits(r, words, known)
 	if msg == "" {
 		_, _, msg = parseOptions(r, options, known, true)
 	}
@@ -85,6 +109,14 @@ func parseLimits(r *engine.Request, words [][]byte, known option) string {
 		msg = checkWindows(r.Limits(), words)
 	}
 	return msg
+}
+
+// beginLimits parses the limits of a request of a kind. It returns the words after them, and an error reply or "".
+func beginLimits(r *engine.Request, words [][]byte, known option) ([][]byte, string) {
+	if begin := algorithms[r.Kind].begin; begin != nil {
+		return begin(r, words)
+	}
+	return parsePairs(r, words, known)
 }
 
 // parsePairs parses limits and windows. It returns the words after the last pair, and an
@@ -132,8 +164,8 @@ func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (
 			return words[1:], seen, ""
 		}
 		if o&flagOptions != 0 {
-			if o == optStrict {
-				r.Manner = limit.Strict
+			if o&ownFlags != 0 {
+				r.Manner = 1
 			}
 			r.Shadow = r.Shadow || o == optShadow
 			words = words[1:]
@@ -202,12 +234,8 @@ func setOption(r *engine.Request, o option, value []byte) string {
 			return wrong(reply.ErrShards, value)
 		}
 		r.Shards = int(n)
-	case optBuckets:
-		if !ok || n < 1 || n > limit.MaxBuckets {
-			return wrong(reply.ErrBuckets, value)
-		}
-		r.Param = n
-		return CheckBuckets(n, r.Limits())
+	default:
+		return optionNames[slices.IndexFunc(optionNames, func(of optionName) bool { return of.option == o })].set(r, value)
 	}
 	return ""
 }
@@ -233,16 +261,6 @@ func checkRequest(r *engine.Request) string {
 			return tooCostly(r.Cost, w.Limit)
 		}
 		r.Shards = int(min(int64(r.Shards), w.Limit))
-	}
-	return ""
-}
-
-// CheckBuckets returns an error reply if a window has fewer milliseconds than buckets, else "".
-func CheckBuckets(n int64, ws []limit.Window) string {
-	for _, w := range ws {
-		if n > w.Length {
-			return tooFine(n, w.Length)
-		}
 	}
 	return ""
 }

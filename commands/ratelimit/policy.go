@@ -1,6 +1,7 @@
 package ratelimit
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -17,9 +18,6 @@ import (
 
 // requestOptions are the options of a request by a policy, which the policy does not have.
 const requestOptions = optCost | optID | optOnce | optAnd
-
-// algorithms has the kinds of policies, in the order in which errors list them.
-var algorithms = [...]limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
 
 // ByPolicy returns a command that answers as RL.SLIDE does, about keys that stand after the name of a
 // policy. It has the flags of all such commands; c.Args are its first arguments, and c.Replies follows
@@ -44,14 +42,20 @@ func ByPolicy(c table.Command, fill func(r *engine.Request, p *engine.Pipeline, 
 
 // PolicyArgs returns the arguments of a policy after its name.
 func PolicyArgs() []table.Arg {
-	buckets, strict := bucketsArg, strictArg
-	buckets.About += "; only with COUNTER"
-	strict.About += "; only with COUNTER"
-	return []table.Arg{{Name: "algorithm", Type: "oneof", About: "as RL.SLIDE, RL.COUNTER or RL.FIXED", Args: []table.Arg{
-		{Name: "slide", Type: "pure-token", Token: "SLIDE"},
-		{Name: "counter", Type: "pure-token", Token: "COUNTER"},
-		{Name: "fixed", Type: "pure-token", Token: "FIXED"},
-	}}, pairs, buckets, strict, shardsArg, failArg, shadowArg}
+	one := table.Arg{Name: "algorithm", Type: "oneof", About: "as " + list(limit.Kind.String)}
+	var own []table.Arg
+	for k, a := range algorithms {
+		if a == nil {
+			continue
+		}
+		name := Algorithm(limit.Kind(k))
+		one.Args = append(one.Args, table.Arg{Name: strings.ToLower(name), Type: "pure-token", Token: name})
+		for _, arg := range a.args {
+			arg.About += "; only with " + name
+			own = append(own, arg)
+		}
+	}
+	return append(append([]table.Arg{one, pairs}, own...), shardsArg, failArg, shadowArg)
 }
 
 // OverrideArgs returns the arguments of an override after its pattern.
@@ -63,30 +67,27 @@ func OverrideArgs() []table.Arg {
 	}}}
 }
 
-// Algorithm returns the word for a kind in a policy: SLIDE, COUNTER or FIXED.
-func Algorithm(k limit.Kind) string { return strings.TrimPrefix(k.String(), "RL.") }
-
 // ParsePolicy parses the algorithm, pairs and options of a policy. r has them afterwards, with
 // the number of shards as it is given, whatever the limits are. It returns an error reply, or "".
 func ParsePolicy(r *engine.Request, words [][]byte) string {
-	i := -1
-	if len(words) > 0 {
-		i = slices.IndexFunc(algorithms[:], func(k limit.Kind) bool { return word.Is(words[0], Algorithm(k)) })
-		if i < 0 {
-			return wrong(reply.ErrSyntax+": the algorithm must be SLIDE, COUNTER or FIXED", words[0])
-		}
-	}
-	if len(words) < 2 {
+	if len(words) == 0 {
 		return reply.ErrSyntax + ": a policy has an algorithm, a limit and a window"
 	}
-	r.Kind = algorithms[i]
+	kind, a := named(words[0])
+	switch {
+	case a == nil:
+		return wrong(reply.ErrSyntax+": the algorithm must be "+list(Algorithm), words[0])
+	case len(words) < 2:
+		return reply.ErrSyntax + ": a policy has an algorithm, a limit and a window"
+	}
+	r.Kind = kind
 	return parseLimits(r, words[1:], optionsOf(r.Kind)&^requestOptions)
 }
 
 // ParseOverride parses the pairs that replace those of a policy. r has them afterwards. The
 // windows must have as many milliseconds as the policy has buckets. It returns an error reply,
 // or "".
-func ParseOverride(r *engine.Request, words [][]byte, buckets int64) string {
+func ParseOverride(r *engine.Request, kind limit.Kind, words [][]byte, param int64) string {
 	const grammar = reply.ErrSyntax + ": an override has limits and windows, or UNLIMITED or BLOCKED"
 	switch {
 	case len(words) == 0:
@@ -94,9 +95,13 @@ func ParseOverride(r *engine.Request, words [][]byte, buckets int64) string {
 	case len(words) == 1 && !word.IsInteger(words[0]):
 		return wrong(grammar, words[0])
 	}
+	r.Kind = kind
 	msg := parseLimits(r, words, 0)
+	if algorithms[kind].begin == nil {
+		r.Param = 0
+	}
 	if msg == "" {
-		msg = CheckBuckets(buckets, r.Limits())
+		msg = CheckLimits(kind, cmp.Or(r.Param, param), r.Limits())
 	}
 	return msg
 }

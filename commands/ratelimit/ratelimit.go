@@ -36,7 +36,7 @@ type Command struct {
 
 // Commands returns all rate limit commands.
 func Commands() []Command {
-	return []Command{slide(), counter(), fixed(), throttle(), reset(), inspect(), reserve(), settle(), acquire(), renew(), release()}
+	return append(decisions(), reset(), inspect(), reserve(), settle(), acquire(), renew(), release())
 }
 
 const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: answered by a FAIL policy), " +
@@ -67,9 +67,7 @@ var (
 		{Name: "local", Type: "pure-token", Token: "LOCAL"},
 		{Name: "error", Type: "pure-token", Token: "ERROR"},
 	}}
-	bucketsArg = table.Arg{Name: "n", Type: "integer", Token: "BUCKETS", Optional: true, About: "sub-windows per window, 1 to 1000 and at most one per millisecond; default 1"}
-	strictArg  = table.Arg{Name: "strict", Type: "pure-token", Token: "STRICT", Optional: true, About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"}
-	shadowArg  = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true, About: "try the limit: decide and charge on a separate state, and deny nothing"}
+	shadowArg = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true, About: "try the limit: decide and charge on a separate state, and deny nothing"}
 )
 
 var (

@@ -11,6 +11,8 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
+var _ = registerOther(limit.GCRA, throttle)
+
 // throttle returns CL.THROTTLE, redis-cell's command. It follows
 // github.com/brandur/redis-cell at commit 769d908: src/lib.rs for the arguments, the
 // rounding and the reply, src/cell/mod.rs for the algorithm (GCRA) and "Zero rates".

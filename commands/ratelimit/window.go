@@ -1,6 +1,8 @@
 package ratelimit
 
 import (
+	"strconv"
+
 	"github.com/rlproxy/rlproxy/commands/word"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
@@ -32,4 +34,17 @@ func window(b []byte) (int64, bool) {
 		return 0, false
 	}
 	return n * unit, true
+}
+
+// windowWord formats the length of a window in the largest unit of which it is a multiple.
+func windowWord(ms int64) string {
+	for _, u := range []struct {
+		ms   int64
+		name string
+	}{{24 * 3600 * 1000, "d"}, {3600 * 1000, "h"}, {60 * 1000, "m"}, {1000, "s"}} {
+		if ms%u.ms == 0 {
+			return strconv.FormatInt(ms/u.ms, 10) + u.name
+		}
+	}
+	return strconv.FormatInt(ms, 10) + "ms"
 }

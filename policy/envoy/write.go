@@ -94,7 +94,7 @@ func (p *Imported) write(b *strings.Builder, set, override string) {
 	}
 	line(set, p.Words())
 	for i := range p.Overrides {
-		line(override, p.Overrides[i].Words(p.Name))
+		line(override, p.Overrides[i].Words(&p.Policy))
 	}
 }
 

@@ -21,7 +21,7 @@ func (v policyLines) words() (lines [][]string) {
 			continue
 		}
 		for i := range p.Overrides {
-			lines = append(lines, p.Overrides[i].Words(p.Name))
+			lines = append(lines, p.Overrides[i].Words(p))
 		}
 	}
 	return lines
