@@ -39,7 +39,7 @@ var allowed = map[string][]string{
 	"engine/hold/model":  {"engine", "engine/limit"},
 	"engine/multikey":    {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink"},
-	"engine/conformance": {"engine", "engine/hold/model", "engine/limit", "shard"},
+	"engine/conformance": {"commands/ratelimit", "engine", "engine/hold/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/machine"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio"},
 	"engine/backlog":     nil,

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/shard"
@@ -79,17 +80,7 @@ func play(t *testing.T, e engine.Engine, clock *int64, prefix, line string) {
 	}
 	var p engine.Pipeline
 	for range times {
-		first := len(p.Requests)
-		for {
-			and := slices.Index(words, "AND")
-			if and < 0 {
-				break
-			}
-			*p.Add() = parse(t, prefix, words[:and])
-			words = append([]string{words[0]}, words[and+1:]...)
-		}
-		*p.Add() = parse(t, prefix, words)
-		p.Requests[first].MoreKeys = len(p.Requests) - first - 1
+		parse(t, &p, prefix, words)
 	}
 	e.Do(&p)
 	var answers []string
@@ -117,79 +108,51 @@ func number(t *testing.T, s string) int64 {
 	return n
 }
 
-// parse reads a command as a client writes it.
-func parse(t *testing.T, prefix string, words []string) engine.Request {
+// parse adds the requests of a command, which its own parser reads. Each test has keys of its own, with a prefix.
+func parse(t *testing.T, p *engine.Pipeline, prefix string, words []string) {
 	t.Helper()
-	last := len(words) - 1
-	shadow := words[last] == "SHADOW"
-	if shadow {
-		words = words[:last]
-	}
-	key, cost := string(shard.AppendName(nil, []byte(prefix+words[1]), shadow)), int64(1)
-	switch words[0] {
-	case "RL.RESET":
-		return Reset(key)
-	case "RL.INSPECT":
-		return Inspect(key)
-	case "CL.THROTTLE":
-		if len(words) > 5 {
-			cost = number(t, words[5])
+	words = slices.Clone(words)
+	for i, w := range words {
+		if i == 0 || w == "AND" {
+			words[i+1] = prefix + words[i+1]
 		}
-		return Throttle(key, number(t, words[2]), number(t, words[3]), number(t, words[4]), cost)
+	}
+	switch last := len(words) - 1; words[0] {
+	case "RL.RESET", "RL.INSPECT": // of one state: the commands ask for that of the shadow, too
+		r := p.Add()
+		*r = Reset(string(shard.AppendName(nil, []byte(words[1]), words[last] == "SHADOW")))
+		if words[0] == "RL.INSPECT" {
+			r.Op = engine.OpInspect
+		}
+		return
 	case "RL.SETTLE":
-		return Settle(key, limit.Slide, words[2], number(t, words[3]))
-	case "RL.RELEASE":
-		return Settle(key, limit.Concurrency, words[2], 0)
-	case "RL.RENEW":
-		return Renew(key, words[2], duration(t, words[3]))
-	}
-	hold := &engine.Hold{TTL: 60_000}
-	if words[0] == "RL.ACQUIRE" {
-		words = append([]string{words[0], words[1], words[2], "0"}, words[3:]...) // a window without a length
-	}
-	if words[0] == "RL.RESERVE" {
-		words = append([]string{"RL.SLIDE"}, words[1:]...)
-	}
-	named := Kinds(func(k limit.Kind) bool { return k.String() == words[0] })
-	require.Len(t, named, 1, words[0])
-	r := engine.Request{Key: []byte(key), Shadow: shadow, Spec: limit.Spec{Kind: named[0], Cost: cost, Param: 1}}
-	for words = words[2:]; len(words) > 0; {
-		switch words[0] {
-		case "STRICT":
-			r.Manner = limit.Strict
-			words = words[1:]
-			continue
-		case "COST":
-			r.Cost = number(t, words[1])
-		case "BUCKETS":
-			r.Param = number(t, words[1])
-		case "ID", "ONCE":
-			hold.ID, hold.Once = engine.DigestOf([]byte(words[1])), words[0] == "ONCE"
-			r.Hold = hold
-		case "TTL":
-			hold.TTL = duration(t, words[1])
-		case "LAPSE":
-			hold.Release = words[1] == "RELEASE"
-		default:
-			r.Windows[r.N] = limit.Window{Limit: number(t, words[0]), Length: duration(t, words[1])}
-			r.N++
+		if cost := number(t, words[3]); cost > limit.MaxLimit { // as only many overruns can
+			*p.Add() = Settle(words[1], limit.Slide, words[2], cost)
+			return
 		}
-		words = words[2:]
 	}
-	return r
+	Command(t, p, strings.Join(words, " "))
 }
 
-func duration(t *testing.T, s string) int64 {
-	t.Helper()
-	for _, unit := range []struct {
-		name string
-		ms   int64
-	}{{"ms", 1}, {"s", 1000}, {"m", 60_000}, {"h", 3_600_000}, {"d", 86_400_000}} {
-		if digits, ok := strings.CutSuffix(s, unit.name); ok {
-			return number(t, digits) * unit.ms
-		}
+// commands has the rate limit commands by name.
+var commands = func() map[string]ratelimit.Command {
+	byName := map[string]ratelimit.Command{}
+	for _, c := range ratelimit.Commands() {
+		byName[c.Name] = c
 	}
-	return number(t, s) * 1000
+	return byName
+}()
+
+// Command adds the requests of a command line.
+func Command(t *testing.T, p *engine.Pipeline, line string) {
+	t.Helper()
+	var args [][]byte
+	for _, w := range strings.Fields(line) {
+		args = append(args, []byte(w))
+	}
+	c, found := commands[strings.ToLower(string(args[0]))]
+	require.True(t, found, line)
+	require.Empty(t, c.Parse(args, p), line)
 }
 
 // spoken writes an answer as a transcript has it.
