@@ -14,6 +14,7 @@
 --                    slot                 if the state's area has slots, whose number is a field 3 at SLOTS_AT: the bytes of one
 --                    area                 otherwise the bytes of the state's area, 0 without one
 --   least, most    for how many windows a state matters after its last charge, at least and at most
+--   drains         true if units drain at a rate, for longer than a window if many are used
 --   additive       true if units that were counted in several places add up. Only these are lent to shards of a split key
 --   weighted       true if strict makes a difference
 --   life(parameter, window)

@@ -103,7 +103,7 @@ function lib.answer(rec, q, requests, take)
     if granted < requests and over > 0 and not open and not q.shard then
       room = holds.room_at(st, rec, over, limits[i] - needs, strict)
     end
-    if q.interval == 0 and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
+    if not q.algorithm.drains and (uses[i] > UNITS or room > clock + DELAY or room > 0 and room <= clock) then
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))

@@ -16,7 +16,7 @@ local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
 local FIELDS = '>I6I4I6I3I8'
 
 local gcra = lib.register({
-  kind = 4,
+  kind = 4, drains = true,
   ns = 0, -- of the call's clock, beyond its ms; see lib.clock_of
 })
 lib.gcra = gcra

@@ -31,7 +31,7 @@ end
 --   count, windows, limits, names
 --                   the number of windows, and by window its ms, its limit, and the bytes that name its state
 --   pairs           per window, its name with the limit, in one string
---   interval        of a rate; otherwise 0
+--   interval        of a rate the ns between units, 1 if units drain in another way; otherwise 0
 --   about           the text from the flags to the end: what a lease summary is about
 --   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last one of
 --                   an inline record with that directory

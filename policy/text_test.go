@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
@@ -58,7 +59,7 @@ func TestErrorsGiveTheLineAndTheWrongWord(t *testing.T) {
 		"policy " + strings.Repeat("a", 65) + " SLIDE 5 60": "line 1: policy name must be 1 to 64 letters, digits, _, . and -; it was '" + strings.Repeat("a", 65) + "'",
 		"policy api":                                                                       "line 1: syntax error: a policy has an algorithm, a limit and a window",
 		"policy api SLIDE":                                                                 "line 1: syntax error: a policy has an algorithm, a limit and a window",
-		"policy api GCRA 5 60":                                                             "line 1: syntax error: the algorithm must be SLIDE, COUNTER or FIXED; it was 'GCRA'",
+		"policy api GCRA 5 60":                                                             "line 1: syntax error: the algorithm must be " + ratelimit.Algorithms() + "; it was 'GCRA'",
 		"policy api SLIDE 5":                                                               "line 1: syntax error: limit 5 has no window",
 		"policy api SLIDE x 60":                                                            "line 1: limit must be an integer between 1 and 1000000000000; it was 'x'",
 		"policy api SLIDE 5 60 6":                                                          "line 1: syntax error: limit 6 has no window",

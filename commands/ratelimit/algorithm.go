@@ -107,6 +107,9 @@ func list(name func(k limit.Kind) string) string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
+// Algorithms returns the words for all kinds that policies have, as errors list them.
+func Algorithms() string { return list(Algorithm) }
+
 // LimitWords returns the words of limits, as they follow the name of an algorithm in a policy.
 func LimitWords(k limit.Kind, param int64, ws []limit.Window) (words []string) {
 	for _, w := range ws {

@@ -24,6 +24,7 @@ const maxKeys = 8
 // policy, key and options.
 type grammar struct {
 	known option
+	many  bool // several limits and windows may come before the options
 	pairs bool // limits and windows come before the options
 	keys  table.Keys
 	words int    // least number of words before the options
@@ -38,7 +39,7 @@ func grammarOf(kind limit.Kind) *grammar {
 	const key = 1 // index of the first key
 	known := optionsOf(kind)
 	return &grammar{
-		known: known, pairs: true, words: algorithms[kind].words, least: algorithms[kind].least,
+		known: known, pairs: true, many: algorithms[kind].begin == nil, words: algorithms[kind].words, least: algorithms[kind].least,
 		keys: table.Keys{First: key, Last: key, Step: 1, Next: nextKey(key)},
 		begin: func(r *engine.Request, _ *engine.Pipeline, words [][]byte) ([][]byte, string) {
 			r.Kind, r.Key, r.Cost, r.Param = kind, words[0], 1, 1
@@ -78,7 +79,7 @@ func (g *grammar) parse(args [][]byte, p *engine.Pipeline) string {
 			return msg
 		}
 		var seen option
-		if words, seen, msg = parseOptions(r, options, g.known, g.pairs); msg != "" {
+		if words, seen, msg = parseOptions(r, options, g.known, g.many); msg != "" {
 			return msg
 		}
 		and = seen&optAnd != 0

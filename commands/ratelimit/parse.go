@@ -103,7 +103,7 @@ func parseLimits(r *engine.Request, words [][]byte, known option) string {
 	r.Cost, r.Param = 1, 1
 	options, msg := beginLimits(r, words, known)
 	if msg == "" {
-		_, _, msg = parseOptions(r, options, known, true)
+		_, _, msg = parseOptions(r, options, known, algorithms[r.Kind].begin == nil)
 	}
 	if msg == "" {
 		msg = checkWindows(r.Limits(), words)

@@ -49,7 +49,11 @@ func PolicyArgs() []table.Arg {
 			continue
 		}
 		name := Algorithm(limit.Kind(k))
-		one.Args = append(one.Args, table.Arg{Name: strings.ToLower(name), Type: "pure-token", Token: name})
+		arg := table.Arg{Name: strings.ToLower(name), Type: "pure-token", Token: name}
+		if a.begin != nil {
+			arg.About = "with " + strings.TrimPrefix(a.least, "a key, ") + " in place of the pairs"
+		}
+		one.Args = append(one.Args, arg)
 		for _, arg := range a.args {
 			arg.About += "; only with " + name
 			own = append(own, arg)
@@ -76,7 +80,7 @@ func ParsePolicy(r *engine.Request, words [][]byte) string {
 	kind, a := named(words[0])
 	switch {
 	case a == nil:
-		return wrong(reply.ErrSyntax+": the algorithm must be "+list(Algorithm), words[0])
+		return wrong(reply.ErrSyntax+": the algorithm must be "+Algorithms(), words[0])
 	case len(words) < 2:
 		return reply.ErrSyntax + ": a policy has an algorithm, a limit and a window"
 	}

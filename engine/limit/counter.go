@@ -18,8 +18,9 @@ const Strict = 1
 const MaxBuckets = 1000
 
 var _ = register(Counter, algorithm{
-	name: "RL.COUNTER", additive: true, peek: 1,
-	fresh: counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
+	name: "RL.COUNTER", additive: true, windows: true, peek: 1,
+	mostParam: func(w Window) int64 { return min(w.Length, MaxBuckets) },
+	fresh:     counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
 	empty: counterEmpty, dated: counterDated, redated: counterRedated,
 })
 
@@ -27,8 +28,8 @@ var _ = register(Counter, algorithm{
 func (s *Spec) Strict() bool { return s.Kind == Counter && s.Manner == Strict }
 
 func counterFresh(s *State) {
-	if s.buckets > 1 { // with one, past is the one cell
-		cells := make([]int64, s.buckets)
+	if s.Param() > 1 { // with one, past is the one cell
+		cells := make([]int64, s.Param())
 		s.cells = &cells
 	}
 }
@@ -36,11 +37,11 @@ func counterFresh(s *State) {
 func counterUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
 	k := s.sub(now)
 	oldest, rest := s.divide(k)
-	return usedAt(now, k, int64(s.buckets), s.window, oldest, rest, spec.Strict()), 0
+	return usedAt(now, k, s.Param(), s.window, oldest, rest, spec.Strict()), 0
 }
 
-func counterCharge(s *State, now int64, _ Window, units int64, _ int) {
-	k, top, n := s.sub(now), s.sub(s.last), int64(s.buckets)
+func counterCharge(s *State, now int64, _ *Spec, _ Window, units int64, _ int) {
+	k, top, n := s.sub(now), s.sub(s.last), s.Param()
 	switch {
 	case k > top+n:
 		s.newest, s.past = 0, 0
@@ -62,7 +63,7 @@ func counterCharge(s *State, now int64, _ Window, units int64, _ int) {
 // counterRoom looks through the sub-windows in which there might be room, n+2 at
 // most: then nothing counts.
 func counterRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
-	k, n := s.sub(now), int64(s.buckets)
+	k, n := s.sub(now), s.Param()
 	oldest, rest := s.divide(k)
 	for {
 		if rest <= most {
@@ -75,7 +76,7 @@ func counterRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
 }
 
 func counterUntil(s *State) int64 {
-	n := int64(s.buckets)
+	n := s.Param()
 	return subStart(s.sub(s.last)+n+1, n, s.window) - 1
 }
 
@@ -100,7 +101,7 @@ func counterRedated(s *Spec, w Window, clock, last, reset int64) int64 {
 
 // units returns the count of sub-window k.
 func (st *State) units(k int64) int64 {
-	top, n := st.sub(st.last), int64(st.buckets)
+	top, n := st.sub(st.last), st.Param()
 	switch {
 	case k == top:
 		return st.newest
@@ -115,7 +116,7 @@ func (st *State) units(k int64) int64 {
 // divide returns the count of the oldest sub-window when k is the newest, and the
 // sum of the others. It takes as long as k is ahead of the last charge.
 func (st *State) divide(k int64) (oldest, rest int64) {
-	top, n := st.sub(st.last), int64(st.buckets)
+	top, n := st.sub(st.last), st.Param()
 	if k > top+n {
 		return 0, 0
 	}
@@ -129,7 +130,7 @@ func (st *State) divide(k int64) (oldest, rest int64) {
 // pass moves from sub-window k to the next, and past those in which rest is above
 // most. It returns the sub-window that it reaches, the oldest count there and the rest.
 func (st *State) pass(k, rest, most int64) (at, oldest, left int64) {
-	top, n := st.sub(st.last), int64(st.buckets)
+	top, n := st.sub(st.last), st.Param()
 	if n > 1 {
 		cells := *st.cells
 		for i := (k + 1) % n; k+1-n < top; i++ {

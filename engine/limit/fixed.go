@@ -7,7 +7,7 @@ package limit
 const Fixed Kind = 3
 
 var _ = register(Fixed, algorithm{
-	name: "RL.FIXED", additive: true, peek: 1,
+	name: "RL.FIXED", additive: true, windows: true, peek: 1,
 	fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
 	empty: fixedEmpty, dated: fixedDated, redated: fixedRedated,
 })
@@ -21,7 +21,7 @@ func fixedUsage(s *State, now int64, _ *Spec) (used int64, edge int) {
 	return s.newest, 0
 }
 
-func fixedCharge(s *State, now int64, _ Window, units int64, _ int) {
+func fixedCharge(s *State, now int64, _ *Spec, _ Window, units int64, _ int) {
 	if s.sub(now) != s.sub(s.last) {
 		s.newest = 0
 	}

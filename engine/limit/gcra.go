@@ -18,7 +18,7 @@ import "math"
 const GCRA Kind = 4
 
 var _ = register(GCRA, algorithm{
-	name: "CL.THROTTLE", rate: true,
+	name: "CL.THROTTLE", rate: true, drains: true,
 	fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
 	empty: gcraEmpty, dated: gcraDated,
 })
@@ -44,7 +44,7 @@ func gcraUsage(s *State, now int64, spec *Spec) (used int64, edge int) {
 	return left/spec.Manner + min(left%spec.Manner, 1), 0
 }
 
-func gcraCharge(s *State, now int64, _ Window, units int64, _ int) {
+func gcraCharge(s *State, now int64, _ *Spec, _ Window, units int64, _ int) {
 	s.newest = now + min(s.draining(now)+units*s.past, math.MaxInt64-now)
 }
 

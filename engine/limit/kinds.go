@@ -32,7 +32,7 @@ func (k Kind) String() string {
 func (k Kind) Known() bool { return k < Kinds && algorithms[k].name != "" }
 
 // Windowed reports whether units of this kind count in windows. They can be held, and charged by requests with an id.
-func (k Kind) Windowed() bool { return k.Known() && algorithms[k].fresh != nil && !algorithms[k].rate }
+func (k Kind) Windowed() bool { return k.Known() && algorithms[k].windows }
 
 // Additive reports whether units of this kind that were counted in several places
 // add up, so that they can be lent to shards and written back to a node.
@@ -42,6 +42,18 @@ func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
 // and in ns.
 func (k Kind) Rated() bool { return k.Known() && algorithms[k].rate }
 
+// Drains reports whether units of this kind drain at a rate, for longer than a window if many are used.
+func (k Kind) Drains() bool { return k.Known() && algorithms[k].drains }
+
+// ParamFits reports whether a state with this window can have the parameter of s.
+func (s *Spec) ParamFits(w Window) bool {
+	most := int64(1)
+	if of := algorithms[s.Kind].mostParam; of != nil {
+		most = of(w)
+	}
+	return 1 <= s.Param && s.Param <= most
+}
+
 // algorithm is how one kind counts: six operations on a State, of which lua/ has all but fresh. Times are in ms, except
 // that now is in ns for a rate: see Spec.Now.
 type algorithm struct {
@@ -49,6 +61,11 @@ type algorithm struct {
 	additive bool   // see Kind.Additive
 	peek     int64  // the units that a request without cost asks for
 	rate     bool   // see Kind.Rated
+	windows  bool   // see Kind.Windowed
+	drains   bool   // see Kind.Drains
+
+	// mostParam returns the largest parameter of a state with a window; nil: 1.
+	mostParam func(w Window) int64
 
 	// fresh makes s a state that has counted nothing.
 	fresh func(s *State)
@@ -56,7 +73,7 @@ type algorithm struct {
 	// first entry that counts, from which charge and room continue.
 	usage func(s *State, now int64, spec *Spec) (used int64, edge int)
 	// charge admits units at now, under the limit of w.
-	charge func(s *State, now int64, w Window, units int64, edge int)
+	charge func(s *State, now int64, spec *Spec, w Window, units int64, edge int)
 	// room returns the first ms after now at which at most a number of units count.
 	// More than that count at now.
 	room func(s *State, now, most int64, spec *Spec, edge int) int64

@@ -43,6 +43,17 @@ type Spec struct {
 	Param   int64 // the algorithm's parameter that names the state, with the kind and the window: see its file
 	Manner  int64 // how this request counts what a state has, which does not name the state: see the algorithm's file
 	Windows [MaxWindows]Window
+
+	// Clock is the embedded engine's, in ns, when it decides, for algorithms finer than a ms; nodes have their own.
+	Clock int64
+}
+
+// beyond returns the us of the clock beyond now, 0 if a state's newest charge is later than the clock.
+func (s *Spec) beyond(now int64) int64 {
+	if s == nil || s.Clock/nsPerMs != now {
+		return 0
+	}
+	return s.Clock % nsPerMs / 1000
 }
 
 // Limits returns the windows in use, in the order given.

@@ -31,7 +31,7 @@ type slideLog struct {
 const Slide Kind = 1
 
 var _ = register(Slide, algorithm{
-	name: "RL.SLIDE", additive: true, peek: 1,
+	name: "RL.SLIDE", additive: true, windows: true, peek: 1,
 	fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
 	empty: slideEmpty, dated: slideDated, redated: slideRedated,
 })
@@ -59,7 +59,7 @@ func slideRoom(s *State, _, most int64, _ *Spec, edge int) int64 {
 	return l.at(i).t + s.window + 1
 }
 
-func slideCharge(s *State, now int64, w Window, units int64, edge int) {
+func slideCharge(s *State, now int64, _ *Spec, w Window, units int64, edge int) {
 	l := s.log
 	t := l.dated(now, w)
 	if length := l.wanted(t, edge); length != len(l.ring) {

@@ -7,9 +7,8 @@ type State struct {
 	Limit int64 // as last charged
 	Calls       // that charged it
 
-	window  int64 // ms
-	buckets uint16
-	kind    Kind
+	window int64 // ms
+	name   int64 // the kind, and the parameter times 256
 
 	// The other fields are the algorithm's own. newest is the units in the sub-window of last. For a
 	// rate it is the ns since the epoch at which all has drained.
@@ -25,7 +24,7 @@ const nsPerMs = 1_000_000
 
 // Init makes st a state that has counted nothing, for one window of a spec.
 func (st *State) Init(s *Spec, w Window) {
-	*st = State{window: w.Length, buckets: uint16(s.Param), kind: s.Kind}
+	*st = State{window: w.Length, name: s.stateName()}
 	algorithms[s.Kind].fresh(st)
 }
 
@@ -34,7 +33,7 @@ func (s *Spec) FreshBytes() int64 {
 	switch {
 	case s.Kind == Slide:
 		return logBytes
-	case s.Param > 1:
+	case s.Kind == Counter && s.Param > 1:
 		return cellBytes(s.Param)
 	}
 	return 0
@@ -42,14 +41,17 @@ func (s *Spec) FreshBytes() int64 {
 
 // Is reports whether the state is that of s for a window of that length.
 func (st *State) Is(s *Spec, length int64) bool {
-	return st.kind == s.Kind && st.window == length && st.buckets == uint16(s.Param)
+	return st.name == s.stateName() && st.window == length
 }
 
 // Kind returns the state's algorithm.
-func (st *State) Kind() Kind { return st.kind }
+func (st *State) Kind() Kind { return Kind(st.name & 255) } // #nosec G115 -- one byte
 
 // Param returns the parameter that names the state.
-func (st *State) Param() int64 { return int64(st.buckets) }
+func (st *State) Param() int64 { return st.name >> 8 }
+
+// stateName returns the kind and the parameter of s in one number.
+func (s *Spec) stateName() int64 { return s.Param<<8 | int64(s.Kind) }
 
 // Span returns the length of a window of the spec. For a rate it is the time in which a full use drains; slots have none.
 func (s *Spec) Span(w Window) time.Duration {
@@ -77,13 +79,13 @@ type Reading struct {
 // Read returns the use of the state at now for a request with spec s. Here and below, now is in ms, and of a rate in
 // ns: see Spec.Now.
 func (st *State) Read(now int64, s *Spec) Reading {
-	used, edge := algorithms[st.kind].usage(st, now, s)
+	used, edge := algorithms[st.Kind()].usage(st, now, s)
 	return Reading{used, edge}
 }
 
 // Spec returns a spec without windows and cost, by which the state can be read.
 func (st *State) Spec() Spec {
-	s := Spec{Kind: st.kind, Param: int64(st.buckets)}
+	s := Spec{Kind: st.Kind(), Param: st.Param()}
 	if st.window == 0 { // a rate
 		s.Manner = st.past
 	}
@@ -94,10 +96,10 @@ func (st *State) Spec() Spec {
 // r is what was read at now.
 func (st *State) Charge(now int64, s *Spec, w Window, requests int64, r Reading) {
 	ms := now
-	if st.kind.Rated() {
+	if st.Kind().Rated() {
 		st.past, ms = s.Manner, now/nsPerMs
 	}
-	algorithms[st.kind].charge(st, now, w, requests*s.Cost, r.edge)
+	algorithms[st.Kind()].charge(st, now, s, w, requests*s.Cost, r.edge)
 	st.Count(ms, requests)
 	st.Limit = w.Limit
 }
@@ -105,14 +107,14 @@ func (st *State) Charge(now int64, s *Spec, w Window, requests int64, r Reading)
 // RoomAt returns the first ms after now at which at most a number of units count.
 // More count at now, when r was read.
 func (st *State) RoomAt(now, most int64, s *Spec, r Reading) int64 {
-	return algorithms[st.kind].room(st, now, most, s, r.edge)
+	return algorithms[st.Kind()].room(st, now, most, s, r.edge)
 }
 
 // Until returns the last ms at which the state can matter.
-func (st *State) Until() int64 { return algorithms[st.kind].until(st) }
+func (st *State) Until() int64 { return algorithms[st.Kind()].until(st) }
 
 // EmptyAt returns the first ms at which nothing counts any more for a request with spec s, if nothing else is charged.
-func (st *State) EmptyAt(now int64, s *Spec) int64 { return algorithms[st.kind].empty(st, now, s) }
+func (st *State) EmptyAt(now int64, s *Spec) int64 { return algorithms[st.Kind()].empty(st, now, s) }
 
 // EmptyIf returns the first ms at which nothing counts any more if the cost of s is charged at a ms, in addition to what the
 // state of a window has, which may be nil. It is not for a log.
@@ -121,9 +123,14 @@ func (s *Spec) EmptyIf(st *State, w Window, at int64) int64 {
 	if st != nil {
 		then = *st
 	} else {
-		then = State{window: w.Length, buckets: uint16(s.Param), kind: s.Kind}
+		then = State{window: w.Length, name: s.stateName()}
 	}
-	then.last, then.newest = at, then.newest+s.Cost
+	if then.cells == nil {
+		algorithms[s.Kind].charge(&then, at, s, w, s.Cost, 0)
+	} else { // which the copy shares: only their newest matters
+		then.newest += s.Cost
+	}
+	then.last = at
 	return then.EmptyAt(at, s)
 }
 
@@ -142,7 +149,7 @@ func (st *State) Bytes() int64 {
 	case st.log != nil:
 		return logBytes + st.log.bytes()
 	case st.cells != nil:
-		return cellBytes(int64(st.buckets))
+		return cellBytes(st.Param())
 	}
 	return 0
 }
@@ -151,4 +158,4 @@ func (st *State) Bytes() int64 {
 func cellBytes(n int64) int64 { return 24 + 8*n }
 
 // sub returns the sub-window that holds t.
-func (st *State) sub(t int64) int64 { return subIndex(t, int64(st.buckets), st.window) }
+func (st *State) sub(t int64) int64 { return subIndex(t, st.Param(), st.window) }

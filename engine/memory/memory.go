@@ -166,9 +166,13 @@ func (e *Engine) Do(p *engine.Pipeline) {
 		r, res := &p.Requests[i], &p.Results[i]
 		switch r.Op {
 		case engine.OpDecide:
+			r.Clock = clock*1_000_000 + ns
 			switch {
 			case r.MoreKeys > 0:
 				end := i + 1 + r.MoreKeys
+				for j := i; j < end; j++ {
+					p.Requests[j].Clock = r.Clock
+				}
 				e.decideMultiKey(clock, p.Requests[i:end], p.Results[i:end])
 				i = end - 1
 			case r.AnswerVerdict(res):

@@ -224,7 +224,7 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	}
 	for _, w := range s.Limits() {
 		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow || (w.Length == 0) != (s.Kind == limit.Concurrency) ||
-			s.Param > max(w.Length, 1) || s.Param > limit.MaxBuckets {
+			!s.ParamFits(w) {
 			return s, errInconsistent
 		}
 	}

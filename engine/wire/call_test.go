@@ -157,10 +157,14 @@ func TestEveryFieldOfASpecIsSent(t *testing.T) {
 			field.SetBool(true)
 		case reflect.Uint8: // the kind
 			field.SetUint(field.Uint() + 1)
+			s.Param = 1
 		case reflect.Array:
 			s.Windows[0].Limit++
 		default:
 			field.SetInt(field.Int() + 1)
+		}
+		if name == "Clock" {
+			continue // a node has its own
 		}
 		require.NotEqual(t, packed(base), packed(s), name)
 		if s.Kind.Rated() {

@@ -100,7 +100,7 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 		}
 		last, newest := r.uint(6)-clock, r.uint(6)
 		most := int64(maxDelay)
-		if s.Kind.Rated() {
+		if s.Kind.Drains() {
 			most = maxDrain
 		}
 		if last > most || newest > maxUnits {
@@ -142,10 +142,14 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 	if s.Kind.Rated() {
 		return true
 	}
+	most := int64(maxDelay)
+	if s.Kind.Drains() {
+		most = maxDrain
+	}
 	denies := false
 	for i, w := range s.Windows[:s.N] {
 		u := &a.Usages[i]
-		if u.Used > maxUnits || u.Room > maxDelay {
+		if u.Used > maxUnits || u.Room > most {
 			return false
 		}
 		denies = denies || s.Denies(w, u, a.Granted)
