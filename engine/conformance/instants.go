@@ -18,7 +18,7 @@ type Instants func(t *testing.T, clock func() time.Time) engine.Engine
 // a ns. The clock stops anywhere within a ms, most often just before and after what was charged stops to matter: each
 // decision must be that of a model, neither more units nor fewer.
 func RunInstants(t *testing.T, open Instants, random int) {
-	run := instants{rates: map[string]int64{}}
+	run := instants{rates: map[string]int64{}, buckets: map[string]*bucketReference{}}
 	var seed uint64
 	run.randomHold, seed = newRandomHold()
 	run.ttls, run.clock = []int64{1, 2, 5}, Base
@@ -30,8 +30,13 @@ func RunInstants(t *testing.T, open Instants, random int) {
 		run.limits = []int64{1, among[int64](run.randomHold, 2, 3, 12)}
 		p.Reset()
 		for range 1 + run.IntN(12) {
-			if *p.Add() = run.throttle(seed); run.IntN(2) == 0 {
-				p.Requests[len(p.Requests)-1] = run.request(seed)
+			switch run.IntN(4) {
+			case 0:
+				*p.Add() = run.throttle(seed)
+			case 1:
+				run.bucket(&p, seed)
+			default:
+				*p.Add() = run.request(seed)
 			}
 		}
 		e.Do(&p)
@@ -39,24 +44,30 @@ func RunInstants(t *testing.T, open Instants, random int) {
 			r, compare := &p.Requests[i], run.compare
 			if r.Kind.Rated() {
 				compare = run.compareRate
-				run.later = Equal(p.Requests, i)
 			}
+			if r.Kind == limit.Bucket {
+				compare = run.compareBucket
+			}
+			run.later = Equal(p.Requests, i)
 			require.Empty(t, compare(r, &p.Results[i]), "-seed %d, step %d, clock base+%d us, %q", seed, step+i, run.us()-Base*1000, r.Key)
 		}
 		run.pass()
 	}
 	t.Logf("seed %d, %d steps: %v", seed, steps, run.seen)
 	for _, what := range []string{"held", "charged", "denied", "again", "lapsed", "settled", "not settled", "renewed", "not renewed",
-		"rate admitted", "rate denied"} {
+		"rate admitted", "rate denied", "bucket admitted", "bucket denied"} {
 		require.Positive(t, run.seen[what], what)
 	}
 }
 
 type instants struct {
 	*randomHold
-	beyond int64            // us of the clock beyond its ms
-	rates  map[string]int64 // by key: the ns at which all has drained
-	later  []int            // the later requests that equal the one to compare
+	beyond  int64            // us of the clock beyond its ms
+	rates   map[string]int64 // by key: the ns at which all has drained
+	buckets map[string]*bucketReference
+	line    [3]string // of the buckets that requests are about, with a place for the capacity
+	most    [3]int64  // their capacities
+	later   []int     // the later requests that equal the one to compare
 }
 
 func (run *instants) us() int64 { return run.clock*1000 + run.beyond }
