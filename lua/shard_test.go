@@ -21,7 +21,7 @@ func TestShardReportsALogThatTheRecallRewrites(t *testing.T) {
 	loan := lease.Loan{Shard: 1, Seq: (base + 1) * 1000, Incarnation: base, Clock: base + 1,
 		Pairs: wire.Pairs(&r.Spec), Held: []int64{5000}, Headroom: []int64{5000}}
 	require.True(t, w.take(base+1, r, &loan))
-	clock := int64(base + 1)
+	clock := base + 1
 	for range 90 {
 		clock += 8
 		require.EqualValues(t, 1, w.decide(clock, r, 1, 1).Granted)
@@ -49,7 +49,7 @@ func TestShardTakesALoanAfterAReset(t *testing.T) {
 	require.False(t, take(before))
 	require.True(t, take(before+1))
 	require.EqualValues(t, 1, w.decide(base+4, r, 1, 1).Granted)
-	require.GreaterOrEqual(t, w.stored(storedKey(r, 1)).expires.Milliseconds(), int64(base+1000+ms))
+	require.GreaterOrEqual(t, w.stored(storedKey(r, 1)).expires.Milliseconds(), base+1000+ms)
 }
 
 // take gives a loan to its shard of the request's key, and reports whether the shard has taken it.

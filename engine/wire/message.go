@@ -158,11 +158,12 @@ func (u *unpacker) integer(v reflect.Value, bounds [2]int64) {
 	if !u.took(rest, err) {
 		return
 	}
-	if n < bounds[0] || n > bounds[1] {
+	switch {
+	case n < bounds[0] || n > bounds[1]:
 		u.err = errInconsistent
-	} else if v.CanInt() {
+	case v.CanInt():
 		v.SetInt(n)
-	} else {
+	default:
 		v.SetUint(uint64(n)) // #nosec G115 -- within bounds
 	}
 }
