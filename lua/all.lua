@@ -3,21 +3,23 @@
 -- KEYS    the stored keys, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
 -- ARGV[2] and on: a spec for each key, see spec.lua
--- returns the clock 6 bytes, 1 if all were granted 1, then for each key the reply of an entry, see decide.lua. If not all were
---         granted, nothing is charged, and granted is 1 for each request that there was room for.
+-- returns the clock 6 bytes, 1 if all were granted 1, then for each key the reply of an entry, see decide.lua. If not
+--         all were granted, nothing is charged, and granted is 1 for each request that there was room for.
 -- Cost: as rl_decide, but each record is read twice.
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local record, spec = lib.record, lib.spec
 
--- tried, in place of lib.charge, raises an error if a charge could not be stored: if the record has no room for a new state, or
--- is shorter than it should be. What it adds to the record in memory is not saved.
+-- tried, in place of lib.charge, raises an error if a charge could not be stored: if the record has no room for a new
+-- state, or is shorter than it should be. What it adds to the record in memory is not saved.
 local function tried(rec, q, states)
   for i = 1, q.count do
     if states[i].begin == 0 then record.add(states[i]) end
   end
-  if not rec.inline and redis.call('STRLEN', rec.key) < rec.bytes then record.damaged(rec.key, 'it ends within its areas') end
+  if not rec.inline and redis.call('STRLEN', rec.key) < rec.bytes then
+    record.damaged(rec.key, 'it ends within its areas')
+  end
   return false
 end
 

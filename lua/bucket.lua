@@ -1,8 +1,9 @@
--- bucket.lua: RL.BUCKET, the token bucket. The limit is its capacity, and `parameter` tokens come per window, continuously.
+-- bucket.lua: RL.BUCKET, the token bucket. The limit is its capacity, and `parameter` tokens come per window,
+-- continuously.
 --
--- A state is one time: when the bucket is full again, in us and a fraction of one, whose denominator is the parameter. With that, a
--- token takes window / parameter exactly, and nothing is ever rounded. What counts is the tokens that are missing, a part of one
--- as a whole. Products may be longer than 53 bits: see divide.
+-- A state is one time: when the bucket is full again, in us and a fraction of one, whose denominator is the parameter.
+-- With that, a token takes window / parameter exactly, and nothing is ever rounded. What counts is the tokens that are
+-- missing, a part of one as a whole. Products may be longer than 53 bits: see divide.
 local lib = ...
 
 local max, min, floor, ceil, fmod = math.max, math.min, math.floor, math.ceil, math.fmod
@@ -14,7 +15,9 @@ local FILL = 4611686018427387 -- us in which a bucket may fill, at most: limit.M
 
 local bucket = lib.register({ kind = 9, holdable = true, drains = true })
 
-function bucket.valid(parameter, window) return parameter >= 1 and parameter <= 1e12 and lib.is_window(parameter, window) end
+function bucket.valid(parameter, window)
+  return parameter >= 1 and parameter <= 1e12 and lib.is_window(parameter, window)
+end
 
 local form = {
   bytes = struct.size(FIELDS), area = 0,
@@ -23,8 +26,8 @@ local form = {
 }
 function bucket.fields() return form end
 
--- divide returns the quotient of a * b + more and c, and the remainder, exactly: by long division with digits of 7 bits where the
--- product has more than 53. a is below 2^53, b, c and more are below 2^45, and more is below c.
+-- divide returns the quotient of a * b + more and c, and the remainder, exactly: by long division with digits of 7 bits
+-- where the product has more than 53. a is below 2^53, b, c and more are below 2^45, and more is below c.
 local function divide(a, b, c, more)
   local rest = b % c
   local whole = a * ((b - rest) / c)
@@ -42,8 +45,8 @@ local function divide(a, b, c, more)
   return whole + quotient, left
 end
 
--- look sets left, the us until the bucket is full, and rest, the fraction of one; both are 0 if it is. A request goes by the us of
--- the clock, unless the key's newest charge is later; RL.INSPECT, which has no spec, goes by whole ms.
+-- look sets left, the us until the bucket is full, and rest, the fraction of one; both are 0 if it is. A request goes
+-- by the us of the clock, unless the key's newest charge is later; RL.INSPECT, which has no spec, goes by whole ms.
 local function look(st, rec, spec)
   local us = spec and rec.now == rec.clock and floor(lib.gcra.ns / 1000) or 0
   if st.full > rec.clock + DRAIN or st.part >= st.parameter then
@@ -58,7 +61,8 @@ local function later(rec, us) return rec.now + ceil(us / 1000) end
 
 function bucket.usage(st, rec, _, spec)
   look(st, rec, spec)
-  st.reported_last, st.reported_newest = later(rec, st.left + min(st.rest, 1)), 0 -- when it is full, see limit.Usage in Go
+  -- When it is full, see limit.Usage in Go.
+  st.reported_last, st.reported_newest = later(rec, st.left + min(st.rest, 1)), 0
   local missing, part = divide(st.left, st.parameter, st.window * 1000, st.rest)
   return min(missing + min(part, 1), MOST)
 end

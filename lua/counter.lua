@@ -1,11 +1,11 @@
 -- counter.lua: RL.COUNTER, the sliding-window counter.
 --
--- A window of w ms is divided into n sub-windows; sub-window k has the ms t for which floor(t * n / w) = k. n + 1 of them count.
--- All but the oldest count in full. The oldest, k - n, is weighted by the part of it that the window still covers, or
--- counts in full if strict. With n = 1 this is the classic pair of the current and the previous window.
+-- A window of w ms is divided into n sub-windows; sub-window k has the ms t for which floor(t * n / w) = k. n + 1 of
+-- them count. All but the oldest count in full. The oldest, k - n, is weighted by the part of it that the window still
+-- covers, or counts in full if strict. With n = 1 this is the classic pair of the current and the previous window.
 --
--- A state's area has a running total for each sub-window: that after its last charge. What sub-windows have counted is the
--- difference of two totals, so a decision reads a few of them, however many there are.
+-- A state's area has a running total for each sub-window: that after its last charge. What sub-windows have counted is
+-- the difference of two totals, so a decision reads a few of them, however many there are.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -27,8 +27,8 @@ function counter.life(n, window) return window + ceil(window / n) end
 local function read(st, s, at) st.last, st.rate, st.used = unpack('>I6I4I6', s, at) end
 local function write(st) return pack('>I6I4I6', st.last, st.rate, st.used) end
 
--- An RL.COUNTER with one sub-window stores two counts among its fields, of the even and of the odd sub-window, and has no stored
--- area. In memory the two totals are its area.
+-- An RL.COUNTER with one sub-window stores two counts among its fields, of the even and of the odd sub-window, and has
+-- no stored area. In memory the two totals are its area.
 local pair_fields = {
   bytes = 20, area = 0,
   read = function(st, s, at)
@@ -75,9 +75,9 @@ local function filled(s, n, from, to, packed)
   return s
 end
 
--- usage also keeps in st: k, the sub-window of now; e, the time since it began, in n-ths of a ms; was, the sub-window of the
--- newest charge, and before, the total after it; total, that of k; and the units of the oldest sub-window (oldest), of all
--- others (rest), and of k (current).
+-- usage also keeps in st: k, the sub-window of now; e, the time since it began, in n-ths of a ms; was, the sub-window
+-- of the newest charge, and before, the total after it; total, that of k; and the units of the oldest sub-window
+-- (oldest), of all others (rest), and of k (current).
 function counter.usage(st, rec, strict)
   local n, window, now = st.parameter, st.window, rec.now
   local e = now * n
@@ -103,9 +103,9 @@ function counter.usage(st, rec, strict)
   return floor(oldest * (window - e % window) / window) + rest
 end
 
--- lighter returns the least e, not below the given one, at which the weighted oldest sub-window counts at most `left` units;
--- window if there is none. e is the time since the newest sub-window began, in n-ths of a ms. The division gives e to within
--- one, because of rounding; the comparisons after it correct that.
+-- lighter returns the least e, not below the given one, at which the weighted oldest sub-window counts at most `left`
+-- units; window if there is none. e is the time since the newest sub-window began, in n-ths of a ms. The division gives
+-- e to within one, because of rounding; the comparisons after it correct that.
 local function lighter(window, oldest, left, e)
   if oldest <= left then return e end
   e = max(e, floor(window - (left + 1) * window / oldest) + 1)
@@ -122,8 +122,8 @@ local function rest_at(st, k)
   return (total - unpack('>I5', s, at + from % (st.parameter + 1) * BYTES)) % WRAP
 end
 
--- room_at searches for the first sub-window at which the rest leaves room. There is room before it ends, or when it ends: by then
--- the oldest is gone, and the next one is a part of that rest.
+-- room_at searches for the first sub-window at which the rest leaves room. There is room before it ends, or when it
+-- ends: by then the oldest is gone, and the next one is a part of that rest.
 function counter.room_at(st, rec, _, most, strict)
   local n, window, k, e, oldest, rest = st.parameter, st.window, st.k, st.e, st.oldest, st.rest
   if most < 0 then record.damaged(rec.key, 'counters that do not add up') end
@@ -170,7 +170,8 @@ end
 -- What straight passes to room_at.
 local pair = { parameter = 1, window = 0, k = 0, e = 0, oldest = 0, rest = 0 }
 
--- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the operations.
+-- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the
+-- operations.
 function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   local n, window, limit, needs, strict = q.parameter, q.windows[i], q.limits[i], q.needs, q.strict
   local stop, last, calls, rest, oldest, current, newest, total = begin, 0, 0, 0, 0, 0, 0, 0

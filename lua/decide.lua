@@ -1,20 +1,21 @@
--- decide.lua: the function rl_decide answers a batch of entries. An entry is a key, a spec, and a number of equal requests.
+-- decide.lua: the function rl_decide answers a batch of entries. An entry is a key, a spec, and a number of equal
+-- requests.
 --
 -- For each entry, answer reads the first bytes of the key's record and calls
 --   fast_path   for nearly all entries. It reads fields at offsets that the record's directory determines, and lets the
---               algorithm's straight function decide and pack the bytes to store. Two cases differ from one window that is
---               the whole record: beside (one window among other states, or of a split key) and together (several windows).
---               fast_path returns nothing if it cannot decide.
+--               algorithm's straight function decide and pack the bytes to store. Two cases differ from one window that
+--               is the whole record: beside (one window among other states, or of a split key) and together (several
+--               windows). fast_path returns nothing if it cannot decide.
 --   slow_path   otherwise. reset deletes a key. For any other entry, record.load reads the record into memory, and
---               lib.answer decides: holds.weigh finds the states and the units in use; home.decide or shard.ask decides for a
---               split key; take (lib.charge) charges; holds.room_at computes when there is room again after a
+--               lib.answer decides: holds.weigh finds the states and the units in use; home.decide or shard.ask decides
+--               for a split key; take (lib.charge) charges; holds.room_at computes when there is room again after a
 --               denial; record.save writes the record.
--- Both give the same reply and store the same record, byte for byte. If either raises an error, lib.failure makes the reply,
--- and the batch continues with the next entry. rl_admit and rl_all also use lib.entry and lib.answer.
+-- Both give the same reply and store the same record, byte for byte. If either raises an error, lib.failure makes the
+-- reply, and the batch continues with the next entry. rl_admit and rl_all also use lib.entry and lib.answer.
 --
--- Example: an entry has 3 requests of cost 1 for a window of 60 s with limit 10, of which 8 units are used. granted is 2 and
--- used is 8. The proxy answers that the first two requests are admitted, with 1 and 0 remaining, and that the third is denied
--- until room at. The record is written once, with 2 more units.
+-- Example: an entry has 3 requests of cost 1 for a window of 60 s with limit 10, of which 8 units are used. granted is
+-- 2 and used is 8. The proxy answers that the first two requests are admitted, with 1 and 0 remaining, and that the
+-- third is denied until room at. The record is written once, with 2 more units.
 --
 -- KEYS    the stored key of each entry. For a node of a cluster they are at the end of ARGV instead, because a call may
 --         declare keys of only one slot; the node still checks every key when it is used.
@@ -25,8 +26,9 @@
 -- returns one string: the clock 6 bytes, then per entry a status 1 byte, and
 --         DECIDED   granted 4, rate 3, per window used 6, room at 6, last 6, newest 6
 --         FAILED    length 2, the text of an error; nothing was charged
---         AT_HOME   for a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided; 2: the key has
---                   held units, and the number of lapsed holds that this call removed 3 follows), then as DECIDED
+--         AT_HOME   for a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided; 2: the
+--                   key has held units, and the number of lapsed holds that this call removed 3 follows), then as
+--                   DECIDED
 --         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
 --         HELD      the key has held units: the number of lapsed holds that this call removed 3, then as DECIDED
 --         used: units before the entry. room at: the ms at which there is room for one more request, 0 if there is now.
@@ -59,8 +61,8 @@ function lib.clock_of(given)
   return time[1] * 1000 + (us - beyond) / 1000
 end
 
--- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged record
--- is deleted in any case. A record that no longer matters counts as none.
+-- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged
+-- record is deleted in any case. A record that no longer matters counts as none.
 local function reset(key, s, clock)
   local sound, lent, live = pcall(function() return home.lent(record.load(key, clock, s)), record.ends() >= clock end)
   if sound and lent then return pack('>BI2BI4I3', layout.AT_HOME, lent.shards, 1, 1, 0) end
@@ -71,9 +73,9 @@ end
 
 local states, uses, out = {}, {}, {} -- by window, of the entry being decided
 
--- answer decides any entry from the record in memory, by the operations of its algorithm: any number of windows, records
--- of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to save the record.
--- answer returns the reply, and the ms by which the windows were decided.
+-- answer decides any entry from the record in memory, by the operations of its algorithm: any number of windows,
+-- records of any form, homes and shards of split keys. take admits units, as lib.charge does, and reports whether to
+-- save the record. answer returns the reply, and the ms by which the windows were decided.
 function lib.answer(rec, q, requests, take)
   local key, clock, n, limits, strict, needs = rec.key, rec.clock, q.count, q.limits, q.strict, q.needs
   local granted = requests
@@ -136,9 +138,9 @@ function lib.charge(rec, q, sts, units)
   return true
 end
 
--- beside is the fast path of one window when the record has other states too, or belongs to the home or a shard of a split
--- key. j is the index of the window's state. long says whether the record is patched. At a split key with held units, the slow
--- path decides.
+-- beside is the fast path of one window when the record has other states too, or belongs to the home or a shard of a
+-- split key. j is the index of the window's state. long says whether the record is patched. At a split key with held
+-- units, the slow path decides.
 local function beside(q, d, j, key, s, clock, requests, long)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   local bound, offset, shards = nil, 0, 0
@@ -203,7 +205,9 @@ local function beside(q, d, j, key, s, clock, requests, long)
     if room == 0 then return pack('>I8I6I12I6', granted * SHIFT + calls, used, last, newest), last end
     return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, newest), last
   end
-  if q.shard then return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * SHIFT + calls, used + offset, last, newest, 0) end
+  if q.shard then
+    return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * SHIFT + calls, used + offset, last, newest, 0)
+  end
   return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * SHIFT + calls, used + offset, last, newest), last
 end
 
@@ -231,10 +235,11 @@ local function together(q, d, key, s, clock, requests)
   return pack('>I8c0', granted * SHIFT + rated, usages)
 end
 
--- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with unchanged
--- limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing. For one window it also
--- returns the newest admission that it reports; several windows it only decides by the clock. If it is given `front`, a number of
--- 7 bytes, the reply may begin with it, which saves a string; then the third result is true.
+-- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with
+-- unchanged limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing. For
+-- one window it also returns the newest admission that it reports; several windows it only decides by the clock. If it
+-- is given `front`, a number of 7 bytes, the reply may begin with it, which saves a string; then the third result is
+-- true.
 local function fast_path(q, key, s, clock, requests, front)
   local d, place = q.directory, q.place
   if s == '' then
@@ -264,8 +269,8 @@ local function fast_path(q, key, s, clock, requests, front)
   return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, newest), last
 end
 
--- entry decides one request for one key. It returns the reply, which begins with the 7 bytes of `front` if that is given, and
--- the ms by which its windows were decided.
+-- entry decides one request for one key. It returns the reply, which begins with the 7 bytes of `front` if that is
+-- given, and the ms by which its windows were decided.
 function lib.entry(q, key, clock, front)
   local s = call('GETRANGE', key, '0', q.last)
   local reply, newest, fronted = fast_path(q, key, s, clock, 1, front)
@@ -282,8 +287,8 @@ end
 
 local replies, done = {}, 0
 
--- failure returns the reply for an entry that has failed, and so has charged nothing. A reset still deletes whatever is stored.
--- At a shard, a damaged record is deleted: the home still counts everything that it lent.
+-- failure returns the reply for an entry that has failed, and so has charged nothing. A reset still deletes whatever is
+-- stored. At a shard, a damaged record is deleted: the home still counts everything that it lent.
 function lib.failure(key, text, why)
   local wrong
   why, wrong = record.explain(key, why)

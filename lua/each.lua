@@ -1,12 +1,12 @@
--- each.lua: the function rl_each answers several requests that have ids, in order. Each is answered as by a call of rl_admit
--- or rl_settle, or renews a lease.
+-- each.lua: the function rl_each answers several requests that have ids, in order. Each is answered as by a call of
+-- rl_admit or rl_settle, or renews a lease.
 --
 -- KEYS    the stored key of each request, unless they are at the end of ARGV, as for rl_decide
 -- ARGV[1] the clock in ms; empty: the node's own
--- ARGV[2] and on: per request two arguments: those of rl_admit; the one of rl_settle and an empty one; or for a renewal the
---         digest of the id 16 bytes and for how many ms the lease lasts from now on 5, and 'renew'
--- returns per request the length of the reply 2 bytes, and the reply; or if the request failed, which charges nothing, the
---         length of the error plus 32768 2, and the text of the error
+-- ARGV[2] and on: per request two arguments: those of rl_admit; the one of rl_settle and an empty one; or for a renewal
+--         the digest of the id 16 bytes and for how many ms the lease lasts from now on 5, and 'renew'
+-- returns per request the length of the reply 2 bytes, and the reply; or if the request failed, which charges nothing,
+--         the length of the error plus 32768 2, and the text of the error
 -- Cost: the sum of the single calls, with one call of TIME in all.
 local lib = ...
 

@@ -1,24 +1,26 @@
--- fast_holds.lua: the fast path of RL.RESERVE and RL.SETTLE, and of RL.ACQUIRE and RL.RELEASE. It decides the most common case:
--- one window of RL.SLIDE, or slots, and a record whose only states are the log of this window and its held units, all of which
--- are charged when they lapse, or all forgotten. It composes an inline record anew, and patches a longer one. It stores the
--- same bytes and gives the same answers as the slow path.
+-- fast_holds.lua: the fast path of RL.RESERVE and RL.SETTLE, and of RL.ACQUIRE and RL.RELEASE. It decides the most
+-- common case: one window of RL.SLIDE, or slots, and a record whose only states are the log of this window and its held
+-- units, all of which are charged when they lapse, or all forgotten. It composes an inline record anew, and patches a
+-- longer one. It stores the same bytes and gives the same answers as the slow path.
 local lib = ...
 
-local call, unpack, pack, sub, byte, format = redis.call, struct.unpack, struct.pack, string.sub, string.byte, string.format
+local call, unpack, pack, format = redis.call, struct.unpack, struct.pack, string.format
+local sub, byte = string.sub, string.byte
 local max, min = math.max, math.min
 local layout, record, rate, slide, holds = lib.layout, lib.record, lib.rate, lib.slide, lib.holds
 local SLIDE, CONCURRENCY, ENTRY, CELL = slide.kind, holds.CONCURRENCY, layout.ENTRY_BYTES, layout.CELL_BYTES
 local HEAD, NAME, SHIFT = layout.HEAD_BYTES, layout.NAME_BYTES, layout.SHIFT
-local ONE, TWO = HEAD + NAME + 1, HEAD + 2 * NAME + 1 -- the index of the first field of a record with one state, and with two
+-- the index of the first field of a record with one state, and with two
+local ONE, TWO = HEAD + NAME + 1, HEAD + 2 * NAME + 1
 local FIELDS, HELD = slide.fields().bytes, holds.BYTES
 local LAST = tostring(layout.INLINE + layout.INLINE_MORE - 1) -- the last byte of an inline record with two states
 local NO_CELL = string.rep('\0', CELL)
 local fast_holds = {}
 lib.fast_holds = fast_holds
 
--- forms_of returns the forms that such a record can have, by directory, for a spec. A form has the directory (head), the size
--- below which the record is inline (inline), the indexes of the fields of the held units and of the log (held, log), false if
--- there are none, and the index of the first area (begin). Other specs have no forms.
+-- forms_of returns the forms that such a record can have, by directory, for a spec. A form has the directory (head),
+-- the size below which the record is inline (inline), the indexes of the fields of the held units and of the log (held,
+-- log), false if there are none, and the index of the first area (begin). Other specs have no forms.
 local function forms_of(q)
   local log, held, forms = q.pairs, pack('>B', layout.HOLDS + q.kind) .. sub(q.pairs, 2), {}
   local function form(count, names, held_at, log_at, begin)
@@ -43,11 +45,12 @@ end
 --   stored        the number of cells
 --   forgets       whether the held units are forgotten when they lapse
 --   count to soonest
---                 the fields of the held units, which the functions below change: count is cells in layout.lua, calls is
---                 rate, n is holds, units is charge or release, latest is charged or released, soonest is next, and the
---                 others have their names there
+--                 the fields of the held units, which the functions below change: count is cells in layout.lua, calls
+--                 is rate, n is holds, units is charge or release, latest is charged or released, soonest is next, and
+--                 the others have their names there
 local form, s, long, was, ending, text, cells, entries = false, '', false, 0, 0, '', 0, 0
-local stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, false, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local stored, forgets, count, slots, last, calls = 0, false, 0, 0, 0, 0
+local n, units, lapsed, latest, soonest = 0, 0, 0, 0, 0
 
 -- matters_until returns the last ms at which units with a deadline matter.
 local function matters_until(q, deadline)
@@ -55,8 +58,8 @@ local function matters_until(q, deadline)
   return slide.dated(deadline, q.limits[1], q.windows[1]) + q.windows[1]
 end
 
--- read reads a key's record, for units that are forgotten when they lapse or not. It returns false if the record has none of the
--- forms, or its log or a cell has ended.
+-- read reads a key's record, for units that are forgotten when they lapse or not. It returns false if the record has
+-- none of the forms, or its log or a cell has ended.
 local function read(q, key, clock, release)
   q.forms = q.forms or forms_of(q)
   if not q.forms.both then return false end
@@ -67,9 +70,12 @@ local function read(q, key, clock, release)
   stored, forgets, count, slots, last, calls, n, units, lapsed, latest, soonest = 0, release, 0, 0, 0, 0, 0, 0, 0, 0, 0
   if form.held then
     local others, other
-    last, calls, count, slots, n, units, others, lapsed, latest, other, soonest = unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, form.held)
+    last, calls, count, slots, n, units, others, lapsed, latest, other, soonest =
+      unpack('>I6I4I3I3I3I6I6I4I6I6I6', s, form.held)
     if release then units, others, latest, other = others, units, other, latest end
-    if last > clock or count > 0 and soonest <= clock or others + other > 0 or units > layout.UNITS then return false end
+    if last > clock or count > 0 and soonest <= clock or others + other > 0 or units > layout.UNITS then
+      return false
+    end
     if count > slots or slots > layout.CELLS or count < slots and not long then return false end
     stored, entries = count, cells + slots * CELL
     if count > 0 then was = matters_until(q, latest) end
@@ -102,11 +108,14 @@ local function seek(deadline)
 end
 
 -- cell_of packs a cell.
-local function cell_of(deadline, had, in_cell) return pack(forgets and '>I6I12I3' or '>I6I6I9', deadline, had, in_cell) end
+local function cell_of(deadline, had, in_cell)
+  return pack(forgets and '>I6I12I3' or '>I6I6I9', deadline, had, in_cell)
+end
 
--- write stores a changed cell and the fields of the held units. The cell belongs at index `at` of text. It takes the place of the
--- one that is there, or is inserted if there is none for its deadline. An empty cell removes it. write also stores the fields and
--- the area of an inline record's log, if they are given. It returns false, and has written nothing, if there is no room.
+-- write stores a changed cell and the fields of the held units. The cell belongs at index `at` of text. It takes the
+-- place of the one that is there, or is inserted if there is none for its deadline. An empty cell removes it. write
+-- also stores the fields and the area of an inline record's log, if they are given. It returns false, and has written
+-- nothing, if there is no room.
 local function write(q, key, at, there, cell, expires, log_fields, log_area)
   local after = at + (there and CELL or 0)
   if long then
@@ -115,7 +124,8 @@ local function write(q, key, at, there, cell, expires, log_fields, log_area)
     if count < stored then cell = cell .. NO_CELL end
     call('SETRANGE', key, format('%d', form.held - 1), fields())
     local area = entries - slots * CELL
-    if call('SETRANGE', key, format('%d', area + at - cells - 1), cell) < entries - 1 then -- it returns the record's length
+    -- it returns the record's length
+    if call('SETRANGE', key, format('%d', area + at - cells - 1), cell) < entries - 1 then
       record.damaged(key, 'it ends within its areas')
     end
     if expires ~= was then record.expire(key, expires) end
@@ -141,8 +151,8 @@ local ANY = 2 ^ 50 -- in place of a limit: any cost fits
 -- The spec that ask passes on, see spec.lua.
 local asked = { windows = {}, limits = {}, needs = 0, cost = 0, only_by_clock = true }
 
--- ask has the log, which may not exist yet, decided by slide.straight, which also writes it if the record is long. It asks for
--- the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
+-- ask has the log, which may not exist yet, decided by slide.straight, which also writes it if the record is long. It
+-- asks for the wanted units, and charges cost of them. bound is nil, ANY, or what the held units leave of the limit.
 local function ask(q, key, clock, wanted, cost, bound)
   if q.kind == CONCURRENCY then -- nothing is charged
     if bound >= wanted then return 1, 0, 0, 0, 0 end
@@ -150,7 +160,8 @@ local function ask(q, key, clock, wanted, cost, bound)
   end
   asked.windows, asked.limits, asked.needs, asked.cost = q.windows, q.limits, wanted, cost
   local log = form.log
-  return slide.straight(asked, 1, log and s or '', log, entries, clock, clock, 1, bound, nil, units, long and log and key)
+  local patched = long and log and key
+  return slide.straight(asked, 1, log and s or '', log, entries, clock, clock, 1, bound, nil, units, patched)
 end
 
 -- ends returns the last ms at which the first cells that have `over` units count in the window of a log.
@@ -168,8 +179,8 @@ local function reported(q, newest)
   return holds.reported(q.kind, q.windows[1], q.limits[1], newest, forgets and 0 or latest, forgets and latest or 0)
 end
 
--- reserve holds units for ttl ms, if there is room. It returns the reply of an entry, see decide.lua, and the deadline if it
--- holds them. It returns nothing, and has written nothing, if the slow path has to decide.
+-- reserve holds units for ttl ms, if there is room. It returns the reply of an entry, see decide.lua, and the deadline
+-- if it holds them. It returns nothing, and has written nothing, if the slow path has to decide.
 function fast_holds.reserve(q, ttl, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost
@@ -194,12 +205,14 @@ function fast_holds.reserve(q, ttl, release, key, clock)
   return pack('>I4I7I6I12I6', layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0), till
 end
 
--- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing, if the
--- slow path has to decide.
+-- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing,
+-- if the slow path has to decide.
 function fast_holds.settle(q, till, release, key, clock, cost)
   if cost > q.cost or not read(q, key, clock, release) or long and cost > 0 and not form.log then return false end
   local at, had, in_cell = seek(till)
-  if in_cell == 0 or had < q.cost or (in_cell == 1) ~= (had == q.cost) or n < in_cell or units < had then return false end
+  if in_cell == 0 or had < q.cost or (in_cell == 1) ~= (had == q.cost) or n < in_cell or units < had then
+    return false
+  end
   local cell, log_fields, log_area = ''
   if cost > 0 then
     local granted, newest, lasts, _

@@ -65,5 +65,6 @@ function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end
-  return granted, rated or rate_at(clock, last, calls), used, room, last, 0, fields, from + window - 1, moves, nil, begin
+  rated = rated or rate_at(clock, last, calls)
+  return granted, rated, used, room, last, 0, fields, from + window - 1, moves, nil, begin
 end

@@ -31,8 +31,9 @@ local form = {
 }
 function gcra.fields() return form end
 
--- usage also sets left, the ns until all has drained. A part of a unit counts as one. A request is decided by its own interval
--- and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec and goes by whole ms.
+-- usage also sets left, the ns until all has drained. A part of a unit counts as one. A request is decided by its own
+-- interval and the clock; the stored interval and rec.now are used only for RL.INSPECT, which has no spec and goes by
+-- whole ms.
 function gcra.usage(st, rec, _, spec)
   if st.drained > rec.clock + DRAIN then lib.record.damaged(rec.key, 'a rate that never drains') end
   local clock, ns = rec.now, 0

@@ -1,10 +1,10 @@
--- holds.lua: held units of a key, which count now but have not been charged: those of RL.RESERVE, RL.ACQUIRE and multi-key
--- requests. Units that are not settled before their deadline lapse: they are charged as of that ms (RL.SLIDE only), or
--- forgotten.
+-- holds.lua: held units of a key, which count now but have not been charged: those of RL.RESERVE, RL.ACQUIRE and
+-- multi-key requests. Units that are not settled before their deadline lapse: they are charged as of that ms (RL.SLIDE
+-- only), or forgotten.
 --
--- The held units of a window are a state of their own, whose kind is HOLDS plus the window's kind. Its area is a list of cells
--- in the order of their deadlines. A hold adds to the cell of its deadline. Deadlines are rounded up, which bounds the number
--- of cells, so the cost of a decision does not grow with the number of holds. The area may be padded.
+-- The held units of a window are a state of their own, whose kind is HOLDS plus the window's kind. Its area is a list
+-- of cells in the order of their deadlines. A hold adds to the cell of its deadline. Deadlines are rounded up, which
+-- bounds the number of cells, so the cost of a decision does not grow with the number of holds. The area may be padded.
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -34,16 +34,16 @@ local slots = lib.register({
 local CONCURRENCY = slots.kind
 holds.CONCURRENCY = CONCURRENCY
 
--- The fields of a window's held units. last: the ms of the newest hold. rate: of holds, see rate.lua. cells, slots: how many
--- cells there are, and the size of the area in cells. holds, charge, release: the sums over all cells. lapsed: how many holds
--- have lapsed. last_charge, last_release: the latest deadlines of units to charge and to release, 0 without any. next: the
--- earliest deadline, 0 without cells. The fast path reads it instead of the cells.
+-- The fields of a window's held units. last: the ms of the newest hold. rate: of holds, see rate.lua. cells, slots: how
+-- many cells there are, and the size of the area in cells. holds, charge, release: the sums over all cells. lapsed: how
+-- many holds have lapsed. last_charge, last_release: the latest deadlines of units to charge and to release, 0 without
+-- any. next: the earliest deadline, 0 without cells. The fast path reads it instead of the cells.
 local FIELDS = '>I6I4I3I3I3I6I6I4I6I6I6'
 local form = {
   bytes = struct.size(FIELDS), slot = CELL,
   read = function(st, s, at)
-    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.last_charge, st.last_release, st.next =
-      unpack(FIELDS, s, at)
+    st.last, st.rate, st.cells, st.slots, st.holds, st.charge, st.release, st.lapsed, st.last_charge,
+      st.last_release, st.next = unpack(FIELDS, s, at)
   end,
   write = function(st)
     if st.cells == 0 then return pack('>I10I3I3', 0, 0, st.slots) .. string.rep('\0', 37) end -- this also resets lapsed
@@ -65,8 +65,8 @@ for kind, algorithm in pairs(holdable) do
   })
 end
 
--- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64, or ttl/8 in a
--- crowded window.
+-- deadline returns the ms at which units held at now for ttl ms lapse: now + ttl, rounded up by at most ttl/64, or
+-- ttl/8 in a crowded window.
 function holds.deadline(now, ttl, crowded)
   local bits = crowded and COARSE or FINE
   local _, digits = math.frexp(max(ttl, 2 ^ bits)) -- binary digits of ttl
@@ -92,7 +92,8 @@ local function keep(st, rec, s)
   elseif count > st.slots then
     st.slots, rec.rewrite = count + SPARE, true
   end
-  if count == 0 and rec.inline then rec.rewrite = true end -- drops the state; in a patched record it stays until the next rewrite
+  -- drops the state; in a patched record it stays until the next rewrite
+  if count == 0 and rec.inline then rec.rewrite = true end
   st.area, st.cells = s .. zeros('\0', (st.slots - count) * CELL), count
   st.next = count > 0 and unpack('>I6', s) or 0
   st.patch, st.patch_at = st.area, 0
@@ -110,8 +111,9 @@ local function latest(st)
   return last_charge, last_release
 end
 
--- seek searches `count` cells that begin at an index of s. It returns the index of the first cell whose deadline is not before
--- the given one, and the units to charge, the units to release and the holds of the cell with that deadline, 0 if there is none.
+-- seek searches `count` cells that begin at an index of s. It returns the index of the first cell whose deadline is not
+-- before the given one, and the units to charge, the units to release and the holds of the cell with that deadline, 0
+-- if there is none.
 function holds.seek(s, begin, count, deadline)
   local low, high = 0, count
   while low < high do
@@ -150,7 +152,8 @@ local function change(st, rec, deadline, charge, release, n)
     if at == begin then st.next = st.cells > 0 and unpack('>I6', cell) or 0 end
   end
   if n > 0 then
-    if charge > 0 then st.last_charge = max(st.last_charge, deadline) else st.last_release = max(st.last_release, deadline) end
+    local latest_of = charge > 0 and 'last_charge' or 'last_release'
+    st[latest_of] = max(st[latest_of], deadline)
   elseif charged == 0 and st.last_charge == deadline or released == 0 and st.last_release == deadline then
     st.last_charge, st.last_release = latest(st)
   end
@@ -166,7 +169,8 @@ function holds.admits(q, states)
   end
 end
 
--- add holds units of each window of a spec until a deadline. states, if given, are those of weigh. They report as when charged.
+-- add holds units of each window of a spec until a deadline. states, if given, are those of weigh. They report as when
+-- charged.
 function holds.add(rec, q, deadline, units, release, states)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.parameter, q.windows[i])
@@ -243,7 +247,8 @@ function holds.charge(rec, held, moments, units)
   st.limit, rec.rewrite, rec.now = held.limit, true, now
 end
 
--- counts_until returns the last ms at which units count that are charged at a deadline to a log whose newest entry is `newest`.
+-- counts_until returns the last ms at which units count that are charged at a deadline to a log whose newest entry is
+-- `newest`.
 local function counts_until(st, deadline, newest)
   return max(slide.dated(deadline, st.limit, st.window), newest) + st.window
 end
@@ -252,9 +257,9 @@ function holds.matters_until(st)
   return max(st.last_release - 1, st.last_charge > 0 and counts_until(st, st.last_charge, 0) or 0)
 end
 
--- reported returns the ms that a reply reports as the newest admission of a window whose newest one is `last`: with held units
--- it is later, such that the window seems empty exactly when all held units have ended, too. last_charge and last_release are
--- the latest deadlines of these, and limit is that of their state.
+-- reported returns the ms that a reply reports as the newest admission of a window whose newest one is `last`: with
+-- held units it is later, such that the window seems empty exactly when all held units have ended, too. last_charge and
+-- last_release are the latest deadlines of these, and limit is that of their state.
 function holds.reported(kind, window, limit, last, last_charge, last_release)
   if kind == CONCURRENCY then return last_release end
   if kind ~= SLIDE then return max(last, last_release - 1) end
@@ -268,17 +273,18 @@ function holds.reported_last(st)
   return holds.reported(st.kind, st.window, held.limit, st.reported_last, held.last_charge, held.last_release)
 end
 
--- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest deadlines of
--- units to charge and to release. It returns nothing if the slow path has to decide: if some have lapsed, or the clock is
--- before the newest hold. Deadlines are later than any charge, so the clock of the node is enough to find what has lapsed.
+-- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest
+-- deadlines of units to charge and to release. It returns nothing if the slow path has to decide: if some have lapsed,
+-- or the clock is before the newest hold. Deadlines are later than any charge, so the clock of the node is enough to
+-- find what has lapsed.
 function holds.beside(s, at, clock)
   local last, _, charge, release, _, last_charge, last_release, next = unpack('>I6I13I6I6I4I6I6I6', s, at)
   if last > clock or next > 0 and next <= clock then return end
   return charge + release, last_charge, last_release
 end
 
--- weigh sets, for each window of a spec, its state and the units that count: those charged and those held. If strict, an
--- RL.COUNTER counts its oldest sub-window in full.
+-- weigh sets, for each window of a spec, its state and the units that count: those charged and those held. If strict,
+-- an RL.COUNTER counts its oldest sub-window in full.
 function holds.weigh(rec, q, states, uses, strict)
   for i = 1, q.count do
     local st = record.find(q.kind, q.parameter, q.windows[i]) or record.state(q.kind, q.parameter, q.windows[i])
@@ -290,8 +296,8 @@ end
 
 local moments, rest = {}, {} -- see ends
 
--- ends finds the moments at which held units end, in order, until at most `enough` are left, and the units still held from
--- each of them on. Index 0 is now. It returns the index of the last moment.
+-- ends finds the moments at which held units end, in order, until at most `enough` are left, and the units still held
+-- from each of them on. Index 0 is now. It returns the index of the last moment.
 local function ends(st, rec, newest, enough)
   local s, stop = cells(st), st.cells * CELL
   local count, left, at, upto = 0, st.charge + st.release, 1, 1 -- at: the next cell to charge, upto: to release

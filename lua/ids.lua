@@ -1,19 +1,20 @@
--- ids.lua: the remembered ids of a key. They are in a hash beside the record, whose name is the stored key's followed by %i.
+-- ids.lua: the remembered ids of a key. They are in a hash beside the record, whose name is the stored key's followed
+-- by %i.
 --
 -- An id is stored as its digest, and ids of different kinds are independent. The first 2 bytes of a digest, which have
--- 12 bits, are the name of a field of the hash, a bucket. A bucket's value is the concatenation of its entries. The fields
--- are, with their lengths in bytes:
+-- 12 bits, are the name of a field of the hash, a bucket. A bucket's value is the concatenation of its entries. The
+-- fields are, with their lengths in bytes:
 --
---   entry   the rest of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE or AND), the ms at which it expires 6,
---           length of the rest 2; for a hold: 1 if it is forgotten when it lapses 1, the ms that it lasts 5, and its state 6: 0
---           while it is out, else its final cost plus 1; then the request: the length of a spec 1, and the spec; then the
---           first reply, except for kind 3
---   n       a field: the number of entries of each kind 3 each, the last ms at which the hash matters 6, the ms of the newest
---           request that changed an id 6
+--   entry   the rest of the digest 14, kind 1 (1: ONCE, 2: a reservation, 3: RL.ACQUIRE or AND), the ms at which it
+--           expires 6, length of the rest 2; for a hold: 1 if it is forgotten when it lapses 1, the ms that it lasts 5,
+--           and its state 6: 0 while it is out, else its final cost plus 1; then the request: the length of a spec 1,
+--           and the spec; then the first reply, except for kind 3
+--   n       a field: the number of entries of each kind 3 each, the last ms at which the hash matters 6, the ms of the
+--           newest request that changed an id 6
 --
--- Expired entries are dropped when their bucket is written. So an id costs two Redis calls, however many ids there are. The ids
--- of a bucket are bounded, too: with as many ids of all kinds as a key can have, digests that nobody has chosen leave all buckets
--- below this bound.
+-- Expired entries are dropped when their bucket is written. So an id costs two Redis calls, however many ids there are.
+-- The ids of a bucket are bounded, too: with as many ids of all kinds as a key can have, digests that nobody has chosen
+-- leave all buckets below this bound.
 local lib = ...
 
 local call, unpack, pack, sub, find = redis.call, struct.unpack, struct.pack, string.sub, string.find
@@ -38,14 +39,15 @@ lib.ids = ids
 --   till, release, ttl, settled
 --                     if the id is known, the other fields of its entry
 --   crowded           whether its bucket has no room for another id
--- Only this file uses the key (record_key), its hash, the bucket and the digest of the id, the other entries in its bucket
--- (others), and the last ms at which the hash matters (ending).
+-- Only this file uses the key (record_key), its hash, the bucket and the digest of the id, the other entries in its
+-- bucket (others), and the last ms at which the hash matters (ending).
 local id = { 0, 0, 0, kind = 0, last = 0, found = false, till = 0, release = 0, ttl = 0, settled = 0, crowded = false }
 local record_key, hash, bucket, digest, others, ending = '', '', '', '', '', 0
 ids.id = id
 
--- sift returns a bucket's entries without those that have expired at now, and how many it had. If the bucket is the id's own, it
--- also removes the id's entry, and reads it into memory unless it has expired. It subtracts what it removes from the counts.
+-- sift returns a bucket's entries without those that have expired at now, and how many it had. If the bucket is the
+-- id's own, it also removes the id's entry, and reads it into memory unless it has expired. It subtracts what it
+-- removes from the counts.
 local function sift(s, now, own)
   if #s > layout.BUCKET_BYTES then record.damaged(record_key, 'a bucket of ' .. #s .. ' bytes of ids') end
   local at, from, left, count, place = 1, 1, '', 0, own and find(s, digest, 1, true)
@@ -92,8 +94,8 @@ function ids.open(key, kind, field, rest_of_digest, clock)
   end
 end
 
--- record opens the key's record at the clock, or at the newest change of an id if that is later. The id may have expired by
--- then.
+-- record opens the key's record at the clock, or at the newest change of an id if that is later. The id may have
+-- expired by then.
 function ids.record(clock)
   local rec = record.open(record_key, max(clock, id.last))
   if id.till <= rec.now then id.found = false end
@@ -102,7 +104,8 @@ end
 
 local function counted() return pack(COUNTS, id[1], id[2] * SHIFT + id[3], ending, id.last) end
 
--- sweep drops the expired entries of the id's bucket and of some buckets after it. It writes nothing if none has expired.
+-- sweep drops the expired entries of the id's bucket and of some buckets after it. It writes nothing if none has
+-- expired.
 local function sweep(now)
   local fields, set, first, looks = {}, { bucket, others }, unpack('>I2', bucket), 0
   for i = 1, SLICE do fields[i] = pack('>I2', (first + i) % BUCKETS) end
@@ -116,8 +119,8 @@ local function sweep(now)
   if #set > 2 then call('HSET', hash, 'n', counted(), _G.unpack(set)) end
 end
 
--- many reports whether the key may have as many ids of the kind as it can have. It does not count leases, which have cells that
--- count.
+-- many reports whether the key may have as many ids of the kind as it can have. It does not count leases, which have
+-- cells that count.
 local function many() return id[id.kind] >= MOST and id.kind ~= LEASE end
 
 -- full reports whether there may be no room for another id.
@@ -129,8 +132,8 @@ function ids.admits(now)
   if ids.full() then error({ err = 'ERR too many ' .. NAMES[id.kind] .. ' for this key' }) end
 end
 
--- keep stores an id from now until the ms `till`, with its request and the answer. The hash expires somewhat later, so that its
--- expiry seldom has to be changed.
+-- keep stores an id from now until the ms `till`, with its request and the answer. The hash expires somewhat later, so
+-- that its expiry seldom has to be changed.
 function ids.keep(now, till, asked, answer)
   local kind, moves, bytes, front = id.kind, till > ending, #asked + #answer
   if kind == ONCE then

@@ -1,4 +1,5 @@
--- layout.lua: the layout of the stored record, and the constants of the wire. docs/storage.md shows the layout with an example.
+-- layout.lua: the layout of the stored record, and the constants of the wire. docs/storage.md shows the layout with an
+-- example.
 --
 -- A client key has one stored record, which holds all of its states. A state is one window of one command, or the
 -- lease record of a split key. Integers are unsigned and big-endian; times are in ms since the epoch.
@@ -32,19 +33,20 @@ local layout = {
   STATE = '>BI5I5',
   ENTRY_BYTES = 12,         -- of an entry of an RL.SLIDE log: ms 6, running total 6
   COUNTER_BYTES = 5,        -- of one sub-window of RL.COUNTER
-  CELL_BYTES = 21,          -- of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
+  -- Bytes of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
+  CELL_BYTES = 21,
   DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
   SUMMARY_BYTES = 43,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals of a log are kept modulo 2^48
   COUNTER_WRAP = 2 ^ 40,    -- those of RL.COUNTER
 
-  -- Offsets in the fields of a state, counted from 0: of slots in a log and in held units, and of ending and summary in a lease
-  -- record.
+  -- Offsets in the fields of a state, counted from 0: of slots in a log and in held units, and of ending and summary in
+  -- a lease record.
   SLOTS_AT = 13, ENDING_AT = 6, SUMMARY_AT = 12,
 
-  -- Packing costs time by the number of values. So the fast path and the fields of a log pack adjacent values as one: SHIFT
-  -- times the first plus the second, which has 3 bytes. For example, '>I8' packs a byte 0, granted 4 and rate 3 as granted *
-  -- SHIFT + rate, and '>I12' packs a 0 of 6 bytes before a value of 6.
+  -- Packing costs time by the number of values. So the fast path and the fields of a log pack adjacent values as one:
+  -- SHIFT times the first plus the second, which has 3 bytes. For example, '>I8' packs a byte 0, granted 4 and rate 3
+  -- as granted * SHIFT + rate, and '>I12' packs a 0 of 6 bytes before a value of 6.
   SHIFT = 16777216,
 
   LINGER = 1000,            -- ms for which a key is stored after the last ms at which it matters, see record.expire
@@ -52,14 +54,18 @@ local layout = {
   INLINE = 320,             -- the inline size of a record with one state, in bytes
   INLINE_MORE = 400,        -- bytes that each further state adds to it: patching takes two Redis calls for each log
 
-  -- Bounds. A record that exceeds one of these is damaged: no function writes it, and processing it could take too long.
+  -- Bounds. A record that exceeds one of these is damaged: no function writes it, and processing it could take too
+  -- long.
   STATES = 64,              -- windows of a key: each has a state of charged units, one of held units, or both
   SLOTS = 262144,           -- of an RL.SLIDE log
-  CELLS = 4096,             -- of a window: TTLs fall into 30 ranges, each twice the one before, with at most 129 deadlines each
+  -- Cells of a window: TTLs fall into 30 ranges, each twice the one before, with at most 129 deadlines each
+  CELLS = 4096,
   BUCKET_BYTES = 65536,     -- of the ids in one bucket of their hash, see ids.lua
   LEASE_BYTES = 262144,     -- of a lease record's area
-  YEAR = 31622400000,       -- ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
-  GRID = 482520,            -- ms by which the newest entry of a log may be later than the charge: YEAR / 65536, see slide.dated
+  -- Ms of the longest window; the newest charge may be as far ahead of a clock that stepped back
+  YEAR = 31622400000,
+  -- Ms by which the newest entry of a log may be later than the charge: YEAR / 65536, see slide.dated
+  GRID = 482520,
   DELAY = 2 ^ 37,           -- ms from the clock to any time in a reply, except a rate's
   DRAIN = 2 ^ 43,           -- the same for a rate: limit.MaxDrain in Go, and more if the clock stepped back
   UNITS = 2 ^ 46,           -- units in use of a window, in all shards together

@@ -1,11 +1,13 @@
--- rate.lua: how often a state is charged, for RL.INSPECT and for splitting by load. A rate is stored as one number: how many
--- calls charged in this second, which is that of the newest charge, plus 65536 times the number for the previous second.
+-- rate.lua: how often a state is charged, for RL.INSPECT and for splitting by load. A rate is stored as one number: how
+-- many calls charged in this second, which is that of the newest charge, plus 65536 times the number for the previous
+-- second.
 local lib = ...
 
 local rate = {}
 lib.rate = rate
 
--- charged returns a rate after one more call at now, and what at returns for it at the clock. last is the ms of the call before.
+-- charged returns a rate after one more call at now, and what at returns for it at the clock. last is the ms of the
+-- call before.
 function rate.charged(now, last, calls, clock)
   local elapsed, this = now % 1000, calls % 65536
   local passed = now - elapsed - last + last % 1000

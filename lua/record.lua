@@ -6,13 +6,14 @@
 --   local was = record.ends()                the last ms at which the stored record matters
 --   local st = record.find(kind, 1, window)  a state; record.add(st) adds a new one
 --   ...                                      an algorithm changes st, and reads its area with record.bytes
---   record.save(was)                         writes an inline record in one piece (compose, store), and of a patched one
---                                            the directory, the fields, and the bytes of areas that have changed (patch)
--- The fast path does not load the record: it reads fields at the directory's offsets, and writes with store. A value that no
--- function writes raises the error of record.damaged, which fails the entry and changes nothing.
+--   record.save(was)                         writes an inline record in one piece (compose, store), and of a patched
+--                                            one the directory, the fields, and the bytes of areas that have changed
+--                                            (patch)
+-- The fast path does not load the record: it reads fields at the directory's offsets, and writes with store. A value
+-- that no function writes raises the error of record.damaged, which fails the entry and changes nothing.
 --
--- Only one record is in memory at a time. Its tables are reused, because new ones for each entry cost time to create and
--- to collect. load sets every field that is read later.
+-- Only one record is in memory at a time. Its tables are reused, because new ones for each entry cost time to create
+-- and to collect. load sets every field that is read later.
 local lib = ...
 
 local call, unpack, pack = redis.call, struct.unpack, struct.pack
@@ -22,7 +23,8 @@ local HEAD, NAME, STATE, ENTRY = layout.HEAD_BYTES, layout.NAME_BYTES, layout.ST
 local HOME, SHARD = layout.HOME, layout.SHARD
 local algorithms = lib.algorithms
 local STATES, YEAR, HOLDS, LINGER = layout.STATES, layout.YEAR, layout.HOLDS, layout.LINGER
-local LONG = 16384 -- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
+-- bytes of a record from which on it is not rewritten to drop or to add a state, if that can be avoided
+local LONG = 16384
 local SPARE = 8 -- the most states that have ended and stay when such a record is rewritten
 local record = {}
 lib.record = record
@@ -35,9 +37,10 @@ end
 -- damaged raises the error for a key whose record is inconsistent, which fails the entry.
 function record.damaged(key, why) error({ err = about(key, 'damaged: ' .. why) }) end
 
--- explain returns the text of an error that was raised for a key, and what is wrong with its record: 'damaged', 'not' (not of
--- this version of rlproxy), or nil. An error of Lua itself, which begins with a line of the library, comes from an invalid
--- number in the record. Other errors begin with a code. Redis's pcall returns the text of an error table, not the table.
+-- explain returns the text of an error that was raised for a key, and what is wrong with its record: 'damaged', 'not'
+-- (not of this version of rlproxy), or nil. An error of Lua itself, which begins with a line of the library, comes from
+-- an invalid number in the record. Other errors begin with a code. Redis's pcall returns the text of an error table,
+-- not the table.
 function record.explain(key, why)
   why = tostring(type(why) == 'table' and why.err or why)
   if string.find(why, '^WRONGTYPE') then why = about(key, 'damaged: it is not a string') end
@@ -45,8 +48,8 @@ function record.explain(key, why)
   return why, string.match(why, "^ERR the stored record of '.*' is (%a+)")
 end
 
--- guarded returns the function of the library that calls f(key, clock, ...) and raises its errors as explain words them. Its
--- arguments are
+-- guarded returns the function of the library that calls f(key, clock, ...) and raises its errors as explain words
+-- them. Its arguments are
 --   KEYS[1]         the stored key
 --   ARGV[1]         the clock in ms; empty: the node's own
 --   ARGV[2] and on  the other arguments of f
@@ -58,16 +61,16 @@ function record.guarded(f)
   end
 end
 
--- text_of returns the decimal text of a number. It caches the last one: a batch often converts the same number again, and that
--- is slow.
+-- text_of returns the decimal text of a number. It caches the last one: a batch often converts the same number again,
+-- and that is slow.
 local converted, decimal
 local function text_of(n)
   if n ~= converted then converted, decimal = n, format('%d', n) end
   return decimal
 end
 
--- cache returns a function that calls make(key, more) and caches what it returned, for at most `most` keys. A full cache is
--- emptied.
+-- cache returns a function that calls make(key, more) and caches what it returned, for at most `most` keys. A full
+-- cache is emptied.
 function record.cache(most, make)
   local kept, count = {}, 0
   return function(key, more)
@@ -136,7 +139,9 @@ local directory_of = record.cache(1000, function(s, key)
   d.head, d.last = at - 1, tostring(d.inline - 1)
   for i = 1, held and count or 0 do
     for j = 1, count do
-      if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, STATE) == sub(d.names[i], 2, STATE) then d.twins[i] = j end
+      if d.kinds[j] == d.kinds[i] + HOLDS and sub(d.names[j], 2, STATE) == sub(d.names[i], 2, STATE) then
+        d.twins[i] = j
+      end
     end
   end
   return d
@@ -194,14 +199,16 @@ function record.state(kind, parameter, window)
   return st
 end
 
--- clean discards what a state in memory has apart from its fields: changes, and what was read of its area. It returns the state.
+-- clean discards what a state in memory has apart from its fields: changes, and what was read of its area. It returns
+-- the state.
 function record.clean(st)
   st.area, st.patch, st.block, st.tail = false, false, false, false
   return st
 end
 
--- load reads the record that begins with s into memory, and applies the holds that have lapsed. s has at least INLINE bytes of a
--- longer record; load reads up to the inline size if there may be more. d is the record's directory, if that is known.
+-- load reads the record that begins with s into memory, and applies the holds that have lapsed. s has at least INLINE
+-- bytes of a longer record; load reads up to the inline size if there may be more. d is the record's directory, if that
+-- is known.
 function record.load(key, clock, s, d)
   for i = 1, rec.count do record.clean(rec[i]) end -- the states of the last record, whose tables are cached
   rec.key, rec.clock, rec.text, rec.directory, rec.count, rec.lease, rec.rewrite = key, clock, s, d, 0, false, false
@@ -279,11 +286,13 @@ local function windows()
   return n
 end
 
--- replace lets a state take the place and the area of one that has ended, in a long record. It reports whether there is one.
+-- replace lets a state take the place and the area of one that has ended, in a long record. It reports whether there is
+-- one.
 local function replace(st)
   for i = 1, not rec.inline and rec.bytes >= LONG and rec.count or 0 do
     local old = rec[i]
-    if old.kind == st.kind and old.parameter == st.parameter and old ~= rec.lease and not old.asked and not matters(old) then
+    local alike = old.kind == st.kind and old.parameter == st.parameter and old ~= rec.lease
+    if alike and not old.asked and not matters(old) then
       record.clean(old)
       rec[i], rec.renamed, st.begin, st.slots = st, true, old.begin, old.slots
       return true
@@ -292,9 +301,9 @@ local function replace(st)
   return false
 end
 
--- add adds a state to the record: held units before all others, so that they seldom move, and others at the end, before the
--- lease record if there is one. States that have ended are dropped when the record is rewritten, so they do not count towards
--- the most that a record may have.
+-- add adds a state to the record: held units before all others, so that they seldom move, and others at the end, before
+-- the lease record if there is one. States that have ended are dropped when the record is rewritten, so they do not
+-- count towards the most that a record may have.
 function record.add(st)
   if replace(st) then return end
   local count = rec.count + 1
@@ -308,8 +317,8 @@ function record.add(st)
   end
 end
 
--- bytes returns a string that has `need` bytes of a state's area from `offset` on, and the index in it at which they begin. If
--- it has to read them from a patched record, it reads `ahead` bytes.
+-- bytes returns a string that has `need` bytes of a state's area from `offset` on, and the index in it at which they
+-- begin. If it has to read them from a patched record, it reads `ahead` bytes.
 function record.bytes(st, offset, need, ahead)
   if st.area then return st.area, offset + 1 end
   local at = st.begin + offset
@@ -381,9 +390,9 @@ local function fields()
   for i = 1, rec.count do pieces[i + 1] = rec[i].fields.write(rec[i]) end
 end
 
--- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer matter,
--- except for some of a long record, which add may replace. If it is too long to be inline, compose gives its logs room to grow by
--- an eighth.
+-- compose returns the bytes of the record in memory. If the record is rewritten, compose drops states that no longer
+-- matter, except for some of a long record, which add may replace. If it is too long to be inline, compose gives its
+-- logs room to grow by an eighth.
 local function compose()
   local count, spare = 0, not rec.inline and rec.bytes >= LONG and SPARE or 0
   for i = 1, rec.count do
@@ -432,8 +441,8 @@ local function patch()
   end
 end
 
--- outdated reports whether a state is to be dropped. The fast path leaves such records to the slow path, so that both store the
--- same.
+-- outdated reports whether a state is to be dropped. The fast path leaves such records to the slow path, so that both
+-- store the same.
 local function outdated()
   local keep = rec.directory.keep
   for i = 1, rec.count do

@@ -1,8 +1,9 @@
 -- slide.lua: RL.SLIDE, the exact sliding-window log.
 --
 -- A state's area is a ring of entries, one for each ms in which something was admitted: the ms, and the running total
--- after it. An entry counts while now <= its ms + window. So the units in use are the difference of two running totals, and a
--- decision needs one search for the oldest entry that counts, whatever the cost of the request and the length of the log.
+-- after it. An entry counts while now <= its ms + window. So the units in use are the difference of two running totals,
+-- and a decision needs one search for the oldest entry that counts, whatever the cost of the request and the length of
+-- the log.
 local lib = ...
 
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
@@ -22,27 +23,28 @@ local slide = lib.register({
 })
 lib.slide = slide
 
--- count, slots, first: the ring's number of entries, its number of slots, and the slot of its oldest entry. base, total: the
--- running totals before the oldest entry and after the newest. newest: the ms of the newest entry.
+-- count, slots, first: the ring's number of entries, its number of slots, and the slot of its oldest entry. base,
+-- total: the running totals before the oldest entry and after the newest. newest: the ms of the newest entry.
 local form = {
   bytes = FIELDS, slot = ENTRY,
   read = function(st, s, at)
     st.last, st.rate, st.count, st.slots, st.first, st.base, st.total, st.newest = unpack('>I6I4I3I3I3I6I6I6', s, at)
   end,
   write = function(st)
-    return pack('>I6I4I6I3I6I6I6', st.last, st.rate, st.count * SHIFT + st.slots, st.first, st.base, st.total, st.newest)
+    return pack('>I6I4I6I3I6I6I6', st.last, st.rate, st.count * SHIFT + st.slots, st.first, st.base, st.total,
+      st.newest)
   end,
 }
 function slide.fields() return form end
 
--- dated returns the ms that is stored for units admitted at now. With limits above 65,536 it is rounded up to a grid, so
--- that a log has at most some 65,537 entries.
+-- dated returns the ms that is stored for units admitted at now. With limits above 65,536 it is rounded up to a grid,
+-- so that a log has at most some 65,537 entries.
 function slide.dated(now, limit, window)
   return limit > 65536 and now + -now % ceil(window / 65536) or now
 end
 
--- entry returns the ms and the running total of the i-th entry, from 0. Those of the newest entry are read from the fields,
--- because after a charge it may not be in the ring yet.
+-- entry returns the ms and the running total of the i-th entry, from 0. Those of the newest entry are read from the
+-- fields, because after a charge it may not be in the ring yet.
 local function entry(st, i)
   if i >= st.count - 1 then return st.newest, st.total end
   local behind = st.tail and st.count - #st.tail / ENTRY or i + 1 -- entries before the tail
@@ -52,8 +54,8 @@ local function entry(st, i)
   return unpack('>I6I6', s, at)
 end
 
--- seek returns the first entry from low to high for which late(ms, total) holds, as it does for high. It is likely to be near
--- low, so the first steps are short.
+-- seek returns the first entry from low to high for which late(ms, total) holds, as it does for high. It is likely to
+-- be near low, so the first steps are short.
 local function seek(st, low, high, late)
   local step = 1
   while low < high do
@@ -86,8 +88,8 @@ function slide.room_at(st, _, over)
   return ms + st.window + 1
 end
 
--- charge admits units: the log becomes the entries that count, followed by a new newest entry, the patch. If the newest entry
--- so far has the same ms or a later one, the new entry replaces it and keeps its ms.
+-- charge admits units: the log becomes the entries that count, followed by a new newest entry, the patch. If the newest
+-- entry so far has the same ms or a later one, the new entry replaces it and keeps its ms.
 function slide.charge(st, rec, limit, units)
   if st.tail then
     st.area = slide.straighten(st)
@@ -107,8 +109,8 @@ function slide.charge(st, rec, limit, units)
   end
 end
 
--- straighten returns the ring's entries in order, with the tail or the patch behind them, and makes the ring begin at slot 0,
--- without spare slots.
+-- straighten returns the ring's entries in order, with the tail or the patch behind them, and makes the ring begin at
+-- slot 0, without spare slots.
 function slide.straighten(st)
   local s, behind = '', st.tail or st.patch or ''
   local kept = st.count - #behind / ENTRY
@@ -122,8 +124,8 @@ function slide.straighten(st)
   return s .. behind
 end
 
--- append charges units at several moments, which are in order: moments[i] is the ms of units[i]. usage must come first. The
--- entries become the log's tail, which stays in memory unless the record is saved: a denial does not copy the log.
+-- append charges units at several moments, which are in order: moments[i] is the ms of units[i]. usage must come first.
+-- The entries become the log's tail, which stays in memory unless the record is saved: a denial does not copy the log.
 function slide.append(st, limit, moments, units)
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
   local kept, tail = st.count - st.gone, {}
@@ -143,8 +145,8 @@ end
 
 function slide.matters_until(st) return st.newest + st.window end
 
--- first_of returns the first of the entries low to high at which a number of 6 bytes, less base, is at least `least`, and high if
--- none before it is. In s, the number of entry 0 is at index `at`.
+-- first_of returns the first of the entries low to high at which a number of 6 bytes, less base, is at least `least`,
+-- and high if none before it is. In s, the number of entry 0 is at index `at`.
 local function first_of(s, at, low, high, base, least)
   while low < high do
     local mid = (low + high - (low + high) % 2) / 2
@@ -154,18 +156,18 @@ local function first_of(s, at, low, high, base, least)
 end
 
 -- straight decides the i-th window of a spec, for a number of requests. s is a record with the fields of its state at
--- index `at` and its area at index begin, or s is empty. now is the latest ms in the record's other states, or the clock if
--- that is later. At the home or a shard of a split key, bound takes the place of the limit. If head is given, straight returns
--- the whole record, which begins with head. held is the units that are held until after the newest entry has left the window.
--- If the record is patched, key is given, and s is its first bytes. Then straight reads some of the oldest entries, and writes
--- the fields and the newest entry.
+-- index `at` and its area at index begin, or s is empty. now is the latest ms in the record's other states, or the
+-- clock if that is later. At the home or a shard of a split key, bound takes the place of the limit. If head is given,
+-- straight returns the whole record, which begins with head. held is the units that are held until after the newest
+-- entry has left the window. If the record is patched, key is given, and s is its first bytes. Then straight reads some
+-- of the oldest entries, and writes the fields and the newest entry.
 --
 -- It returns the number of requests granted, the rate, the units used before, the ms at which there is room for another
--- request, and last and newest of the reply. If it charges units, it also returns the packed fields, or the whole record; the
--- last ms at which the state matters, and whether that has changed; the area, unless it returns the whole record; and the
--- index after the area that it read. It returns nothing, and has written nothing, if the slow path has to decide: for a record
--- that no operation writes, if not all requests fit within bound, if there is no room before held units end, and if more of a
--- patched record has to be read or written.
+-- request, and last and newest of the reply. If it charges units, it also returns the packed fields, or the whole
+-- record; the last ms at which the state matters, and whether that has changed; the area, unless it returns the whole
+-- record; and the index after the area that it read. It returns nothing, and has written nothing, if the slow path has
+-- to decide: for a record that no operation writes, if not all requests fit within bound, if there is no room before
+-- held units end, and if more of a patched record has to be read or written.
 function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held, key)
   local window, limit, needs = q.windows[i], q.limits[i], q.needs
   local front, from, gone, last, calls, n, base, total, newest = s, begin, 0
@@ -183,7 +185,8 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
       if #front < ahead * ENTRY then return end
     end
   elseif s ~= '' then
-    last, calls, n, base, total, newest = unpack('>I6I4I6I9I6I6', s, at) -- base is WRAP or more unless the ring begins at slot 0
+    -- base is WRAP or more unless the ring begins at slot 0
+    last, calls, n, base, total, newest = unpack('>I6I4I6I9I6I6', s, at)
     ahead = n % SHIFT
     if n ~= ahead * SHIFT + ahead or n == 0 or base >= WRAP or begin + ahead * ENTRY > #s + 1 then return end
     n = ahead
@@ -217,7 +220,8 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
   end
   local units, room = granted * q.cost, 0
   if granted < requests then
-    local over = used + units + needs - most -- units that have to leave the window before there is room for one more request
+    -- units that have to leave the window before there is room for one more request
+    local over = used + units + needs - most
     if over > used then return end
     if over > 0 then
       local high = gone + over - 1 -- each entry has at least one unit
@@ -243,7 +247,8 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
       if n > slots or slots > 256 and n * 4 < slots then return end
       first = (first + gone) % slots
       fields = pack('>I6I4I6I3I6I6I6', now, calls, n * SHIFT + slots, first, base, total, ms)
-      if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then -- it returns the record's length
+      -- it returns the record's length
+      if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then
         record.damaged(key, 'it ends within its areas')
       end
       call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', ms, total))
@@ -252,12 +257,14 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
       if head and begin == at + FIELDS and stop > #s then
         fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, live, ms, total)
       elseif head then
-        fields = pack('>c0I6I4I6I9I6I6c0c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, sub(s, at + FIELDS, begin - 1),
-          live, ms, total) .. sub(s, stop)
+        fields = pack('>c0I6I4I6I9I6I6c0c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms,
+          sub(s, at + FIELDS, begin - 1), live, ms, total) .. sub(s, stop)
       else
-        fields, area = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms), live .. pack('>I6I6', ms, total)
+        fields = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms)
+        area = live .. pack('>I6I6', ms, total)
       end
     end
   end
-  return granted, rated or rate_at(clock, last, calls), used, room, newest, 0, fields, newest + window, moves, area, stop
+  rated = rated or rate_at(clock, last, calls)
+  return granted, rated, used, room, newest, 0, fields, newest + window, moves, area, stop
 end

@@ -1,7 +1,7 @@
 -- spec.lua: what a request asks for, as it is sent over the wire.
 --
---   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard), kind 1, parameter 5, then per window its length 5 and limit 5, or
---          what the algorithm's function `asked` reads, see algorithms.lua
+--   spec   cost 6 bytes, flags 1 (1: strict, 2: at a shard), kind 1, parameter 5, then per window its length 5 and
+--          limit 5, or what the algorithm's function `asked` reads, see algorithms.lua
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
@@ -24,8 +24,8 @@ local function windows_of(q, text, from)
 end
 
 -- of returns a table with what a spec's text says. Its fields:
---   cost, needs     the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a rate, the
---                   cost)
+--   cost, needs     the units that a request takes, and the units that must be free for it: the cost, at least 1 (of a
+--                   rate, the cost)
 --   strict, shard   its flags
 --   kind, parameter, algorithm
 --   count, windows, limits, names
@@ -33,14 +33,14 @@ end
 --   pairs           per window, its name with the limit, in one string
 --   interval        of a rate the ns between units, 1 if units drain in another way; otherwise 0
 --   about           the text from the flags to the end: what a lease summary is about
---   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last one of
---                   an inline record with that directory
+--   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last
+--                   one of an inline record with that directory
 --   straight        the algorithm's straight function, if it has one
 --   longest         the ms of the longest window
 --   fresh           the directory of a record that has only these states
 --   directory, place
---                   the directory of the record that was read last, and the place in it of the first of these states, which is
---                   false without one, or without straight
+--                   the directory of the record that was read last, and the place in it of the first of these states,
+--                   which is false without one, or without straight
 --   areas           whether states of the kind have areas
 --   only_by_clock   whether the fast path must not decide when the key's newest charge is later than the clock
 --   forms           see fast_holds.lua
@@ -48,8 +48,8 @@ end
 spec.of = record.cache(1000, function(text)
   local cost, flags, kind, parameter = unpack('>I6BBI5', text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
-    kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {}, names = {},
-    pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, place = false,
+    kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {},
+    names = {}, pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, place = false,
     last = tostring(layout.INLINE - 1), interval = 0, only_by_clock = false, areas = false, longest = 0, forms = false,
     prefixed = pack('>B', #text) .. text }
   if kind == RESET or #text < WINDOWS then return q end
@@ -65,8 +65,8 @@ spec.of = record.cache(1000, function(text)
   return q
 end)
 
--- place finds the first state of a spec, with the spec's limit, in the record that begins with s. It returns the record's
--- directory and the place, which is false if the state is missing, and stores both in the spec.
+-- place finds the first state of a spec, with the spec's limit, in the record that begins with s. It returns the
+-- record's directory and the place, which is false if the state is missing, and stores both in the spec.
 function spec.place(q, key, s)
   local d, place = record.directory(key, s), false
   if d.text == q.fresh.text then d = q.fresh end -- the cache may have made another table for the text
