@@ -69,7 +69,7 @@ type run struct {
 func (q *Queue[T]) Open(bounds Bounds, carrier func() Carrier[T]) {
 	q.bounds, q.carrier = bounds, carrier
 	q.ready.L = &q.mu
-	q.allowance.set(bounds)
+	q.set(bounds)
 }
 
 // Close makes Add fail, and waits until all runs are served and the workers have ended. It may be called again.

@@ -123,7 +123,7 @@ func (inspect) cost(*item) time.Duration { return inspectCost }
 
 func (inspect) usesIDs() bool { return false }
 
-func (t inspect) call(items []item) (*lua.Function, [][]byte, []string) {
+func (t inspect) call(items []item) (*lua.Function, [][]byte, []string) { //nolint:unparam // of an interface
 	f := lua.Inspect
 	if t.readOnly {
 		f = lua.Look

@@ -211,7 +211,7 @@ func (c *splitCall) call(items []item) (*lua.Function, [][]byte, []string) {
 	return c.Function, c.Args, []string{items[0].stored()}
 }
 
-func (c *splitCall) apply(_ *batch, _ *ownCommand, reply string) error {
+func (c *splitCall) apply(_ *batch, _ *ownCommand, reply string) error { //nolint:unparam // of an interface
 	c.Reply = reply
 	return nil
 }
