@@ -22,33 +22,46 @@ const (
 )
 
 var (
-	slotsTTL  = table.Arg{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "the lease ends after this time unless it is renewed; 1ms to 366d, default 30s, rounded up by at most 1/64, or 1/8 beside 160 deadlines"}
-	slotsKeys = "what has slots: 1 to 4096 arbitrary bytes. Slots do not affect what RL.SLIDE and other commands count for the same key"
+	slotsTTL = table.Arg{Name: "window", Type: "string", Token: "TTL", Optional: true,
+		About: "the lease ends after this time unless it is renewed; 1ms to 366d, default 30s, rounded up by at most " +
+			"1/64, or 1/8 beside 160 deadlines"}
+	slotsKeys = "what has slots: 1 to 4096 arbitrary bytes. Slots do not affect what RL.SLIDE and other commands " +
+		"count for the same key"
 )
 
 // acquire returns RL.ACQUIRE.
 func acquire() Command {
 	key, cost, id, ttl := keyArg, costArg, holdIDArg, slotsTTL
 	key.About = slotsKeys
-	cost.About = "the slots to hold, 0 to slots; default 1; 0 holds nothing and does not look at the id, and the reply is for a cost of 1"
-	id.Token, id.About = "ID", "1 to 64 bytes: identifies the lease and its holder. A request with the same id renews the lease and is allowed; each connection should use ids of its own"
+	cost.About = "the slots to hold, 0 to slots; default 1; 0 holds nothing and does not look at the id, and the " +
+		"reply is for a cost of 1"
+	id.Token, id.About = "ID", "1 to 64 bytes: identifies the lease and its holder. A request with the same id "+
+		"renews the lease and is allowed; each connection should use ids of its own"
 	ttl.About += "; at least 1s with CONN"
 	return Command{Command: table.Command{
 		Name: "rl.acquire", Arity: -5, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Complexity: "O(1), independent of how many leases are out",
 		Summary:    "Acquires slots, of which only a limited number can be held at a time",
 		Args: []table.Arg{key,
-			{Name: "slots", Type: "integer", About: "the most slots held at once, 1 to 1000000000000; leases that are out stay when it is lowered"},
+			{Name: "slots", Type: "integer",
+				About: "the most slots held at once, 1 to 1000000000000; leases that are out stay when it is lowered"},
 			id, cost, ttl,
-			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true, About: "ties the lease to this connection: the proxy renews it while the connection is open, and releases it when the connection closes, and at RESET. A connection that `tcp-keepalive` or `timeout` ends is closed, too. " +
-				"The newest RL.ACQUIRE of an id through this proxy decides to which connection the lease is tied, or to none; AUTH changes nothing"},
+			{Name: "conn", Type: "pure-token", Token: "CONN", Optional: true,
+				About: "ties the lease to this connection: the proxy renews it while the connection is open, and " +
+					"releases it when the connection closes, and at RESET. A connection that `tcp-keepalive` or " +
+					"`timeout` ends is closed, too. The newest RL.ACQUIRE of an id through this proxy decides to " +
+					"which connection the lease is tied, or to none; AUTH changes nothing"},
 			failArg},
-		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), retry_after (the milliseconds until enough leases must have ended) " +
+		Replies: "Five integers: allowed (1 or 0), slots, slots still free (-1: answered by a FAIL policy), " +
+			"retry_after (the milliseconds until enough leases must have ended) " +
 			"and reset_after (until all must have). " +
-			"FAIL OPEN allows, whether slots are free or not; FAIL CLOSED denies, and so does FAIL LOCAL, since a proxy alone cannot know which slots are free. In each case the node may hold the slots, until TTL.",
+			"FAIL OPEN allows, whether slots are free or not; FAIL CLOSED denies, and so does FAIL LOCAL, since a " +
+			"proxy alone cannot know which slots are free. In each case the node may hold the slots, until TTL.",
 		Examples: []table.Example{
-			{Line: "RL.ACQUIRE gpu 8 ID job-17 TTL 1m", Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 7\n4) (integer) 0\n5) (integer) 60160"},
-			{Line: "RL.ACQUIRE gpu 8 ID job-18 CONN", Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 6\n4) (integer) 0\n5) (integer) 60112"},
+			{Line: "RL.ACQUIRE gpu 8 ID job-17 TTL 1m",
+				Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 7\n4) (integer) 0\n5) (integer) 60160"},
+			{Line: "RL.ACQUIRE gpu 8 ID job-18 CONN",
+				Reply: "1) (integer) 1\n2) (integer) 8\n3) (integer) 6\n4) (integer) 0\n5) (integer) 60112"},
 		},
 	},
 		Parse: parseAcquire,
@@ -104,8 +117,10 @@ func renew() Command {
 		Complexity: "O(1)",
 		Summary:    "Renews a lease of RL.ACQUIRE",
 		Args:       []table.Arg{key, holdIDArg, slotsTTL},
-		Replies:    "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. The proxy that renews a lease with CONN still does so in time if this command came through it. If the node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says.",
-		Examples:   []table.Example{{Line: "RL.RENEW gpu job-17 TTL 1m", Reply: "(integer) 1"}},
+		Replies: "Integer: 1 if the lease is renewed, from now on for TTL; 0 if it has ended, and it stays ended. " +
+			"The proxy that renews a lease with CONN still does so in time if this command came through it. If the " +
+			"node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says.",
+		Examples: []table.Example{{Line: "RL.RENEW gpu job-17 TTL 1m", Reply: "(integer) 1"}},
 	},
 		Parse: parseRenew,
 		Reply: replyRenew,
@@ -146,7 +161,8 @@ func release() Command {
 		Complexity: "O(N) with N the number of ids",
 		Summary:    "Ends leases of RL.ACQUIRE",
 		Args:       []table.Arg{key, ids},
-		Replies: "Integer: how many of the leases were held. If the node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says; " +
+		Replies: "Integer: how many of the leases were held. If the node does not answer it is the error " +
+			"UNAVAILABLE, whatever `fail-policy` says; " +
 			"leases that are released already stay released, and a retry is safe.",
 		Examples: []table.Example{{Line: "RL.RELEASE gpu job-17 job-18", Reply: "(integer) 2"}},
 	},

@@ -16,19 +16,31 @@ func inspect() Command {
 		Summary:    "Shows the state of a key, without charging or changing anything",
 		Args:       []table.Arg{keyArg},
 		Replies: "Array of maps (flat arrays in RESP2), one for each combination of command, window and buckets " +
-			"with which the key was used and which still matters, with SHADOW or without; empty if there is none. Leases of RL.ACQUIRE have window-ms 0, and their limit is the number of slots:\n\n" +
-			"- `command`, `window-ms`, `buckets`: what the state is about. For CL.THROTTLE the window is the time in which a full burst drains, and buckets is 0.\n" +
+			"with which the key was used and which still matters, with SHADOW or without; empty if there is none. " +
+			"Leases of RL.ACQUIRE have window-ms 0, and their limit is the number of slots:\n\n" +
+			"- `command`, `window-ms`, `buckets`: what the state is about. For CL.THROTTLE the window is the time in " +
+			"which a full burst drains, and buckets is 0.\n" +
 			"- `used`: the units in use now, without those that are held.\n" +
-			"- `limit`: that of the request that last charged or held units, or of the reservation that last lapsed.\n" +
+			"- `limit`: that of the request that last charged or held units, or of the reservation that last " +
+			"lapsed.\n" +
 			"- `remaining`: what is left of this limit now, after the units in use and those that are held.\n" +
 			"- `node`: the node of the key, or of its home if it is split; `embedded` without backends.\n" +
 			"- `ttl-ms`: until nothing of the key matters any more.\n" +
 			"- `rate`: how many calls charged units in the last second, or held units, whichever are more.\n" +
-			"- `parts`: a map for each shard of a split key: `part`, its number, 0 for the home; `node`; `held`, the most units that it may have in use; `used`, those that it has; and `lease-ms`, until its lease ends.\n" +
+			"- `parts`: a map for each shard of a split key: `part`, its number, 0 for the home; `node`; `held`, the " +
+			"most units that it may have in use; `used`, those that it has; and `lease-ms`, until its lease " +
+			"ends.\n" +
 			"- `shadow`: 1 if the state counts requests with SHADOW, else 0.\n" +
-			"- `held`, `holds`: the units that are held now, and the number of reservations or leases that hold them.\n" +
+			"- `held`, `holds`: the units that are held now, and the number of reservations or leases that hold " +
+			"them.\n" +
 			"- `lapsed`: how many reservations or leases have lapsed since the window last held nothing.",
-		Examples: []table.Example{{Line: "RL.INSPECT user:42", Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) \"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) (integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) \"parts\"\n   20) (empty array)\n   21) \"shadow\"\n   22) (integer) 0\n   23) \"held\"\n   24) (integer) 0\n   25) \"holds\"\n   26) (integer) 0\n   27) \"lapsed\"\n   28) (integer) 0"}},
+		Examples: []table.Example{{Line: "RL.INSPECT user:42",
+			Reply: "1)  1) \"command\"\n    2) \"RL.SLIDE\"\n    3) \"window-ms\"\n    4) (integer) 60000\n    5) " +
+				"\"buckets\"\n    6) (integer) 1\n    7) \"used\"\n    8) (integer) 1\n    9) \"limit\"\n   10) " +
+				"(integer) 100\n   11) \"remaining\"\n   12) (integer) 99\n   13) \"node\"\n   14) \"embedded\"\n" +
+				"   15) \"ttl-ms\"\n   16) (integer) 58211\n   17) \"rate\"\n   18) (integer) 0\n   19) \"parts\"\n   20) " +
+				"(empty array)\n   21) \"shadow\"\n   22) (integer) 0\n   23) \"held\"\n   24) (integer) 0\n   25) " +
+				"\"holds\"\n   26) (integer) 0\n   27) \"lapsed\"\n   28) (integer) 0"}},
 	},
 		Parse: parseInspect,
 		Reply: replyInspect,

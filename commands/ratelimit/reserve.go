@@ -21,21 +21,29 @@ var holdIDArg = table.Arg{Name: "id", Type: "string", About: "1 to 64 bytes"}
 // reserve returns RL.RESERVE.
 func reserve() Command {
 	cost, id := costArg, holdIDArg
-	cost.Optional, cost.About = false, "the units to hold, 0 to the smallest limit; 0 holds nothing, neither finds nor stores an id, and the reply is for a cost of 1"
-	id.Token, id.About = "ID", "1 to 64 bytes: names the reservation. The same id again answers as the first time and holds nothing more"
+	cost.Optional, cost.About = false, "the units to hold, 0 to the smallest limit; 0 holds nothing, neither finds "+
+		"nor stores an id, and the reply is for a cost of 1"
+	id.Token, id.About = "ID", "1 to 64 bytes: names the reservation. The same id again answers as the first time "+
+		"and holds nothing more"
 	return Command{Command: table.Command{
 		Name: "rl.reserve", Arity: -8, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
 		Complexity: "O(W) with W the number of windows, independent of how many reservations are out",
 		Summary:    "Holds units as RL.SLIDE would charge them, until RL.SETTLE charges what was really used",
 		Args: []table.Arg{keyArg, pairs, cost, id,
-			{Name: "window", Type: "string", Token: "TTL", Optional: true, About: "after this time a reservation that is not settled lapses; default 60s, at most the longest window, rounded up by at most 1/64, or 1/8 beside 160 deadlines"},
-			{Name: "lapse", Type: "oneof", Token: "LAPSE", Optional: true, About: "what a lapse does", Args: []table.Arg{
-				{Name: "charge", Type: "pure-token", Token: "CHARGE", About: "the default: charges the units held, at the moment at which they lapse"},
-				{Name: "release", Type: "pure-token", Token: "RELEASE", About: "gives them back"},
-			}}, failArg},
+			{Name: "window", Type: "string", Token: "TTL", Optional: true,
+				About: "after this time a reservation that is not settled lapses; default 60s, at most the longest " +
+					"window, rounded up by at most 1/64, or 1/8 beside 160 deadlines"},
+			{Name: "lapse", Type: "oneof", Token: "LAPSE", Optional: true, About: "what a lapse does",
+				Args: []table.Arg{
+					{Name: "charge", Type: "pure-token", Token: "CHARGE",
+						About: "the default: charges the units held, at the moment at which they lapse"},
+					{Name: "release", Type: "pure-token", Token: "RELEASE", About: "gives them back"},
+				}}, failArg},
 		Replies: decisionReply + " Units held count like units charged, for RL.SLIDE on the same key and window too. " +
-			"After an answer by a FAIL policy the node may hold the units nevertheless, until they are settled or lapse. FAIL LOCAL charges them in the proxy, too, at once.",
-		Examples: []table.Example{{Line: "RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30", Reply: "1) (integer) 1\n2) (integer) 100000\n3) (integer) 96000\n4) (integer) 0\n5) (integer) 90001"}},
+			"After an answer by a FAIL policy the node may hold the units nevertheless, until they are settled or " +
+			"lapse. FAIL LOCAL charges them in the proxy, too, at once.",
+		Examples: []table.Example{{Line: "RL.RESERVE tenant:7 100000 60 COST 4000 ID req-81 TTL 30",
+			Reply: "1) (integer) 1\n2) (integer) 100000\n3) (integer) 96000\n4) (integer) 0\n5) (integer) 90001"}},
 	},
 		Parse: parseReserve,
 		Reply: replyDecision,
@@ -75,11 +83,16 @@ func settle() Command {
 		Complexity: "O(W) with W the number of windows, independent of how many reservations are out",
 		Summary:    "Ends a reservation and charges what was really used",
 		Args: []table.Arg{keyArg, holdIDArg,
-			{Name: "cost", Type: "integer", About: "0 to 1000000000000: 0 gives all units back; more units than were held are charged in full, even beyond the limit"}},
-		Replies: "Three integers: settled (1 if this call or an earlier equal one settled it, else 0), units charged, and units given back. " +
-			"An unknown or lapsed id, and one that was settled with another cost, gets 0, 0 and 0, and nothing is charged. " +
+			{Name: "cost", Type: "integer",
+				About: "0 to 1000000000000: 0 gives all units back; more units than were held are charged in full, " +
+					"even beyond the limit"}},
+		Replies: "Three integers: settled (1 if this call or an earlier equal one settled it, else 0), units " +
+			"charged, and units given back. " +
+			"An unknown or lapsed id, and one that was settled with another cost, gets 0, 0 and 0, and nothing is " +
+			"charged. " +
 			"If the node does not answer it is the error UNAVAILABLE, whatever `fail-policy` says; a retry is safe.",
-		Examples: []table.Example{{Line: "RL.SETTLE tenant:7 req-81 1234", Reply: "1) (integer) 1\n2) (integer) 1234\n3) (integer) 2766"}},
+		Examples: []table.Example{{Line: "RL.SETTLE tenant:7 req-81 1234",
+			Reply: "1) (integer) 1\n2) (integer) 1234\n3) (integer) 2766"}},
 	},
 		Parse: parseSettle,
 		Reply: replySettle,

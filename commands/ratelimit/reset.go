@@ -11,12 +11,17 @@ import (
 // reset returns RL.RESET.
 func reset() Command {
 	return Command{Command: table.Command{
-		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit", Since: "0.1.0",
+		Name: "rl.reset", Arity: -2, Flags: writes, Keys: table.Keys{First: 1, Last: -1, Step: 1}, Group: "ratelimit",
+		Since:      "0.1.0",
 		Complexity: "O(N) with N the number of keys",
-		Summary:    "Deletes the state of keys, of every command and window, with SHADOW or without, and their reservations, leases and ids",
-		Args:       []table.Arg{{Name: "key", Type: "key", Multiple: true, About: "1 to 4096 arbitrary bytes"}},
-		Replies:    "Integer: the number of keys that had state. If a node does not answer, it is the error UNAVAILABLE, whatever `fail-policy` says; keys that are already reset stay reset. While proxies write back what FAIL LOCAL counted in an outage, a count may be charged after the reset (docs/operations.md says when).",
-		Examples:   []table.Example{{Line: "RL.RESET user:42 user:43", Reply: "(integer) 1"}},
+		Summary: "Deletes the state of keys, of every command and window, with SHADOW or without, and their " +
+			"reservations, leases and ids",
+		Args: []table.Arg{{Name: "key", Type: "key", Multiple: true, About: "1 to 4096 arbitrary bytes"}},
+		Replies: "Integer: the number of keys that had state. If a node does not answer, it is the error " +
+			"UNAVAILABLE, whatever `fail-policy` says; keys that are already reset stay reset. While proxies write " +
+			"back what FAIL LOCAL counted in an outage, a count may be charged after the reset (docs/operations.md " +
+			"says when).",
+		Examples: []table.Example{{Line: "RL.RESET user:42 user:43", Reply: "(integer) 1"}},
 	},
 		Parse:      parseReset,
 		Reply:      replyReset,

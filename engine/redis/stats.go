@@ -28,7 +28,8 @@ func (e *Engine) Stats() []engine.Stat {
 		{Name: "nodes", Value: int64(len(queues)), Metric: "nodes", Help: "Nodes that keep state."},
 		{
 			Name: "denials_remembered", Value: e.denials.Kept(), Metric: "denials_remembered",
-			Help: "Denials in memory. Those that have expired count until their key is asked about or another takes their place.",
+			Help: "Denials in memory. Those that have expired count until their key is asked about or another takes " +
+				"their place.",
 		},
 		{
 			Name: "denials_answered", Value: e.denials.Answers(), Metric: "denials_answered_total",

@@ -64,7 +64,8 @@ func (f *file) replace(ctx context.Context, was string, whole []byte) (bool, err
 		return false, err
 	}
 	if err := f.sync(filepath.Dir(path)); err != nil { // the file has been replaced all the same
-		f.log.Warn("cannot sync the folder of policy-file: after a crash of this machine, the latest change may be lost", "file", f.path, "why", err)
+		f.log.Warn("cannot sync the folder of policy-file: after a crash of this machine, the latest change may be "+
+			"lost", "file", f.path, "why", err)
 	}
 	return true, nil
 }

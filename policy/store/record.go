@@ -64,7 +64,8 @@ func parseLine(line string) (version int64, sum uint64, err error) {
 	case found != 0 && found != format:
 		return 0, 0, damaged("it has format %d, but this version of rlproxy knows only format %d", found, format)
 	case err != nil || found != format || version < 1 || header(found, version, sum) != line:
-		return 0, 0, damaged("it begins with %s instead of the first line of stored policies", word.Literal([]byte(line)))
+		return 0, 0, damaged("it begins with %s instead of the first line of stored policies",
+			word.Literal([]byte(line)))
 	}
 	return version, sum, nil
 }
