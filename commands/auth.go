@@ -8,6 +8,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/acl"
 	"github.com/rlproxy/rlproxy/commands/clients"
 	"github.com/rlproxy/rlproxy/commands/reply"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // randomID returns 40 random hex digits.
@@ -24,6 +25,7 @@ func (c *client) login(name, password []byte) bool {
 		c.refuseLogin()
 		return false
 	}
+	c.h.logins.End()
 	c.setUser(u)
 	return true
 }
@@ -35,8 +37,6 @@ const (
 	maxLoginDelay = time.Second
 	// maxRefusedLogins is how many logins are refused before the connection is closed.
 	maxRefusedLogins = 10
-	// loginLogEvery is the least time between two lines of the log about refused logins.
-	loginLogEvery = 10 * time.Second
 )
 
 // refuseLogin counts and logs a refused login, and slows down a client that guesses
@@ -49,18 +49,25 @@ func (c *client) refuseLogin() {
 	}
 }
 
-// LoginRefused counts a refused login, and logs it unless it did so a moment ago. The line
-// has the number of refused logins since the line before, and the client of the last one,
-// which client describes as pairs of names and values. It does not have the user's name, in
+// The kinds of trouble with clients.
+var (
+	loginsRefused = episodes.Trouble{
+		Began: "logins refused: wrong name or password", Ended: "logins succeed, and none is refused any more",
+		Calm: episodes.Every,
+	}
+	databaseRefused = episodes.Trouble{
+		Began: "a client was refused a database other than 0, and may go on in 0; " +
+			"the backend's URL selects the nodes' database",
+		Ended: "clients select database 0 and no other any more", Calm: episodes.Every,
+	}
+)
+
+// LoginRefused counts a refused login, and logs it, see package episodes. A line has the number of refused logins, and
+// the client of the last one, which client describes as pairs of names and values. It does not have the user's name, in
 // whose place people have typed passwords.
 func (h *Handler) LoginRefused(client ...any) {
-	total := h.refusedLogins.Add(1)
-	now, next := h.cfg.Now().UnixNano(), h.nextLoginLog.Load()
-	if now < next || !h.nextLoginLog.CompareAndSwap(next, now+int64(loginLogEvery)) {
-		return
-	}
-	h.cfg.Logger.Warn("logins refused: wrong name or password",
-		append([]any{"refused", total - h.loggedLogins.Swap(total)}, client...)...)
+	h.refusedLogins.Add(1)
+	h.logins.Note("refused", 1, func() []any { return client })
 }
 
 // setUser sets the user. u is nil if the session is not logged in.

@@ -38,6 +38,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/stats"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/rlproxy/rlproxy/policy"
 	"github.com/rlproxy/rlproxy/resp"
 )
@@ -125,10 +126,8 @@ type Handler struct {
 	deniedCommands atomic.Int64 // commands refused because the user may not run them
 	deniedKeys     atomic.Int64 // commands refused because the user may not use their keys
 
-	nextLoginLog atomic.Int64 // when refused logins may be logged again, in Unix ns
-	loggedLogins atomic.Int64 // the value of noLogin in the last line of the log about it
-
-	warnedDB atomic.Bool // a refused SELECT was logged
+	logins    *episodes.Episode // refused logins
+	databases *episodes.Episode // refused databases
 
 	clients clients.List // open sessions
 }
@@ -166,6 +165,9 @@ func New(cfg Config) *Handler {
 		table:   newRegistry(&cfg),
 		started: cfg.Now(),
 		run:     randomID(),
+
+		logins:    episodes.New(cfg.Logger, cfg.Now, loginsRefused),
+		databases: episodes.New(cfg.Logger, cfg.Now, databaseRefused),
 	}
 	h.stats = h.table.stats
 	h.starter, _ = cfg.Engine.(engine.Starter)

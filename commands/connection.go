@@ -154,6 +154,7 @@ func runSelect(c *client, args [][]byte) {
 	case !ok:
 		c.Error(reply.ErrNotInteger)
 	case n == 0:
+		c.h.databases.End()
 		c.OK()
 	case c.h.cfg.Forward == nil:
 		c.Error(reply.ErrDB)
@@ -163,13 +164,11 @@ func runSelect(c *client, args [][]byte) {
 	}
 }
 
-// warnDatabase logs, once, that a client selected a database: some clients ignore the error.
+// warnDatabase logs that a client selected a database: some clients ignore the error.
 func (c *client) warnDatabase(n int64) {
-	if c.h.warnedDB.CompareAndSwap(false, true) {
-		c.h.cfg.Logger.Warn("a client was refused a database other than 0, and may go on in 0; "+
-			"the backend's URL selects the nodes' database",
-			"database", n, "addr", clients.Addr(c.s.Remote), "name", c.own.Name, "lib", c.own.Lib)
-	}
+	c.h.databases.Note("times", 1, func() []any {
+		return []any{"database", n, "addr", clients.Addr(c.s.Remote), "name", c.own.Name, "lib", c.own.Lib}
+	})
 }
 
 func runQuit(c *client, _ [][]byte) {

@@ -43,6 +43,7 @@ func (s *Server) admit(conn net.Conn) {
 		refuse(conn, msgMaxClients)
 	default:
 		s.stats.Accepted.Add(1)
+		s.http.End()
 		s.stats.Current.Add(1)
 		go c.run() // ends with its connection; Shutdown waits for it
 	}
@@ -71,15 +72,4 @@ func remote(conn net.Conn) net.Addr {
 func isLocal(addr net.Addr) bool {
 	tcp, ok := addr.(*net.TCPAddr)
 	return !ok || tcp.IP.IsLoopback()
-}
-
-// warnHTTP logs, at most once a minute, that a client sent an HTTP request. An attacker
-// may have made a browser or a web server send it.
-func (s *Server) warnHTTP(c *Session) {
-	now := time.Now().Unix()
-	last := s.warned.Load()
-	if now-last < 60 || !s.warned.CompareAndSwap(last, now) {
-		return
-	}
-	s.log.Warn("closed a client that sent HTTP (POST or Host:), possibly an attack through a browser", logAttrs(c)...)
 }

@@ -270,7 +270,7 @@ func (s *Session) account(err error) {
 		log.Debug("protocol error from a client", "client", s.ID, "error", err)
 	case errors.Is(err, errHTTP):
 		st.HTTP.Add(1)
-		s.srv.warnHTTP(s)
+		s.srv.http.Note("times", 1, func() []any { return logAttrs(s) })
 	case errors.Is(err, errQueryBuffer):
 		st.QueryLimit.Add(1)
 		log.Warn("closed a client at the query buffer limit", logAttrs(s)...)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"log/slog"
 	"net"
 	"slices"
@@ -21,7 +22,8 @@ type Server struct {
 	log     *slog.Logger
 	stats   Stats
 	lastID  atomic.Int64
-	warned  atomic.Int64 // Unix seconds of the last warning about HTTP
+	now     func() time.Time  // time.Now, except in tests
+	http    *episodes.Episode // clients that sent HTTP
 
 	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
@@ -43,7 +45,8 @@ func NewServer(cfg Config, handler Handler) *Server {
 		listeners: map[net.Listener]struct{}{},
 		sessions:  map[int64]*Session{},
 	}
-	s.log = s.cfg.Logger
+	s.log, s.now = s.cfg.Logger, time.Now
+	s.http = episodes.New(s.log, s.clock, sentHTTP)
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {
@@ -58,8 +61,19 @@ func (s *Server) Stats() *Stats { return &s.stats }
 // SetProtectedMode changes Config.ProtectedMode for the connections that follow.
 func (s *Server) SetProtectedMode(on bool) { s.protected.Store(on) }
 
-// acceptLogEvery is the time between two lines of the log about connections that cannot be accepted.
-const acceptLogEvery = time.Minute
+func (s *Server) clock() time.Time { return s.now() }
+
+// The kinds of trouble with connections.
+var (
+	// sentHTTP may be the work of an attacker who has made a browser or a web server send it.
+	sentHTTP = episodes.Trouble{
+		Began: "closed a client that sent HTTP (POST or Host:), possibly an attack through a browser",
+		Ended: "clients connect, and none sends HTTP any more", Calm: episodes.Every,
+	}
+	notAccepted = episodes.Trouble{
+		Began: "cannot accept connections", Ended: "connections are accepted again", Calm: 10 * time.Second,
+	}
+)
 
 // Serve accepts connections from ln until Shutdown, then returns nil. It may be called
 // for several listeners at once: TCP, Unix sockets, and those of tls.NewListener. It
@@ -78,7 +92,7 @@ func (s *Server) Serve(ln net.Listener) error {
 	if late {
 		return nil
 	}
-	var logged time.Time
+	refused := episodes.New(s.log, s.clock, notAccepted, "listener", ln.Addr().String())
 	for pause := time.Duration(0); ; {
 		conn, err := ln.Accept()
 		switch {
@@ -89,16 +103,14 @@ func (s *Server) Serve(ln net.Listener) error {
 			return nil
 		case err == nil:
 			pause = 0
+			refused.End()
 			s.admit(conn)
 		case errors.Is(err, net.ErrClosed):
 			return fmt.Errorf("resp: accepting on %s: %w", ln.Addr(), err)
 		default:
 			// Most likely too many open files, which passes when clients leave.
 			pause = min(max(2*pause, 5*time.Millisecond), time.Second)
-			if now := time.Now(); now.Sub(logged) >= acceptLogEvery {
-				s.log.Warn("cannot accept connections", "listener", ln.Addr().String(), "error", err)
-				logged = now
-			}
+			refused.Note("times", 1, func() []any { return []any{"error", err} })
 			s.wait(pause)
 		}
 	}

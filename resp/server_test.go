@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/stretchr/testify/require"
 )
 
@@ -304,4 +305,27 @@ func TestConnectionsThatCannotBeAcceptedAreLoggedOnce(t *testing.T) {
 	require.NoError(t, srv.Shutdown(t.Context()))
 	require.NoError(t, <-served)
 	require.Equal(t, 1, strings.Count(log.String(), "cannot accept connections"), log.String())
+}
+
+// A line says at once that clients send HTTP, or that connections cannot be accepted, and another one each minute. A
+// notice says that it has ended, and later trouble is another episode.
+func TestTroubleWithConnectionsIsLoggedAsEpisodes(t *testing.T) {
+	var log bytes.Buffer
+	s := NewServer(Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
+	now := time.Now()
+	s.now = func() time.Time { return now }
+	for _, trouble := range []*episodes.Episode{s.http, episodes.New(s.log, s.clock, notAccepted)} {
+		log.Reset()
+		for range 3 {
+			trouble.Note("times", 1, func() []any { return nil })
+			now = now.Add(episodes.Every / 2)
+		}
+		require.Equal(t, 2, strings.Count(log.String(), "level=WARN"), log.String())
+		now = now.Add(episodes.Every / 2)
+		trouble.End()
+		require.Contains(t, log.String(), "level=INFO")
+		require.Contains(t, log.String(), "after=1m0s times=3")
+		trouble.Note("times", 1, func() []any { return nil })
+		require.Equal(t, 3, strings.Count(log.String(), "level=WARN"), log.String())
+	}
 }

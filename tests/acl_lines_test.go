@@ -228,7 +228,7 @@ func TestMissingRightsAreLogged(t *testing.T) {
 	t.Parallel()
 	user := documentedUsers(t, "../redis.conf")[0]
 	for right, want := range map[string]string{
-		"+cluster|slots": `"topology unknown: no sentinel or cluster node answered as it should; one said: NOPERM .* has no permissions to run the 'cluster\|slots' command"`,
+		"+cluster|slots": `msg="topology unknown" why="no sentinel or cluster node answered as it should; one said: NOPERM .* has no permissions to run the 'cluster\|slots' command"`,
 		"+subscribe":     `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM .* has no permissions to run the 'subscribe' command"`,
 		"&rl:reset":      `node refused SUBSCRIBE: [^"]*" node=\S+ why="NOPERM .*to access (one of the channels|a channel)`,
 		"+time":          `msg="FAIL policies are answering in place of the node" node=\S+ why="ERR (The user executing the script can't run this command|ACL failure in script: User rlproxy has no permissions to run)`,

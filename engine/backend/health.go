@@ -3,6 +3,7 @@ package backend
 import (
 	"context"
 	"errors"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -36,13 +37,15 @@ type healthCheck struct {
 	recovered func(was Health)            // called when the node is up again
 	report    func() []any                // returns attributes for a log line about a node that is or was down
 
-	failures atomic.Int32              // failures in a row, at most 2: the numeric value of the Health
-	failed   atomic.Int64              // failures in total while the node was not down, for INFO
-	due      atomic.Int64              // when the next probe is due, in Unix ns
-	cause    atomic.Pointer[string]    // the reason for the last failure
-	since    atomic.Pointer[time.Time] // when the node went down
+	failures atomic.Int32           // failures in a row, at most 2: the numeric value of the Health
+	failed   atomic.Int64           // failures in total while the node was not down, for INFO
+	due      atomic.Int64           // when the next probe is due, in Unix ns
+	cause    atomic.Pointer[string] // the reason for the last failure
 	// when the first request was late of those since the last answer, in Unix ns; 0: none was
 	lateFrom atomic.Int64
+
+	turn sync.Mutex        // held while the state becomes Down, or ceases to be, and this is logged
+	down *episodes.Episode // while the state is Down
 
 	lastUp  time.Time     // when a probe last brought the node up; used only by the prober
 	trouble chan struct{} // wakes the prober
@@ -54,7 +57,6 @@ const (
 	probeMin    = 50 * time.Millisecond  // the shortest pause between two probes
 	probeMax    = 500 * time.Millisecond // the longest pause between probes
 	steadyAfter = time.Second            // a node that goes down sooner after it came up is flapping
-	remindEvery = time.Minute            // the time between log lines about a node that stays down
 	lateTime    = time.Second            // for so long, late requests do not take down a node that answers probes
 )
 
@@ -123,19 +125,25 @@ func (h *healthCheck) fail(err error) bool {
 		if Health(was) == Down {
 			return false
 		}
-		if Health(was+1) == Down {
-			now := h.config.Now()
-			h.since.Store(&now) // before the state: the prober reads it at once
+		if h.advance(was) {
+			h.doubt()
+			return true
 		}
-		if !h.failures.CompareAndSwap(was, was+1) {
-			continue
-		}
-		if Health(was+1) == Down {
-			h.config.Logger.Warn("node is down", "node", h.name, "why", h.reason())
-		}
-		h.doubt()
-		return true
 	}
+}
+
+// advance advances the state from was, unless it has changed, and logs that the node is down if it is then.
+func (h *healthCheck) advance(was int32) bool {
+	if Health(was+1) != Down {
+		return h.failures.CompareAndSwap(was, was+1)
+	}
+	h.turn.Lock()
+	defer h.turn.Unlock()
+	if !h.failures.CompareAndSwap(was, was+1) {
+		return false
+	}
+	h.down.Note("", 0, func() []any { return []any{"why", h.reason()} })
+	return true
 }
 
 // note notes why the node is not up. After another failure, a connection that was closed on this side, as Node.Record
@@ -182,8 +190,7 @@ func (h *healthCheck) run(ctx context.Context) {
 			return
 		case <-h.trouble:
 		}
-		logged := h.config.Now() // when the latest line said that the node is down
-		if logged.Sub(h.lastUp) < steadyAfter {
+		if h.config.Now().Sub(h.lastUp) < steadyAfter {
 			first = longer(first)
 		} else {
 			first = 0
@@ -200,7 +207,7 @@ func (h *healthCheck) run(ctx context.Context) {
 			}
 			if ctx.Err() == nil {
 				h.record(err)
-				logged = h.remind(logged)
+				h.remind()
 			}
 		}
 	}
@@ -209,28 +216,24 @@ func (h *healthCheck) run(ctx context.Context) {
 // longer returns the pause after a pause of wait.
 func longer(wait time.Duration) time.Duration { return min(max(2*wait, probeMin), probeMax) }
 
-// remind logs once a minute that the node is still down. logged is when the latest line about it was
-// written, and remind returns that time as it is now.
-func (h *healthCheck) remind(logged time.Time) time.Time {
-	now := h.config.Now()
-	if h.state() != Down || now.Sub(logged) < remindEvery {
-		return logged
+// remind logs once a minute that the node is still down.
+func (h *healthCheck) remind() {
+	if h.down.Open() {
+		Guard(h.config.Logger, "report on "+h.name, func() {
+			h.down.Note("", 0, func() []any { return append([]any{"why", h.reason()}, h.report()...) })
+		})
 	}
-	Guard(h.config.Logger, "report on "+h.name, func() {
-		h.config.Logger.Warn("node is still down",
-			append([]any{"node", h.name, "why", h.reason(), "since", *h.since.Load()}, h.report()...)...)
-	})
-	return now
 }
 
 // probed records that the node has answered a probe.
 func (h *healthCheck) probed() {
+	h.turn.Lock()
 	was := Health(h.failures.Swap(int32(Up)))
 	if was == Down {
 		h.lastUp = h.config.Now()
-		after := h.lastUp.Sub(*h.since.Load()).Round(time.Millisecond)
-		h.config.Logger.Warn("node is up", append([]any{"node", h.name, "after", after}, h.report()...)...)
+		h.down.End(h.report()...)
 	}
+	h.turn.Unlock()
 	if was != Up {
 		h.recovered(was)
 	}

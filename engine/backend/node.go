@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // Node is one Redis server.
@@ -23,7 +24,7 @@ type Node struct {
 	// Batches counts round trips, for INFO. Users of the node increment it.
 	Batches atomic.Int64
 
-	malformed atomic.Int64 // when a malformed reply was last logged, in Unix ns
+	malformed *episodes.Episode // malformed replies
 
 	mu      sync.Mutex
 	onClose []func() error // functions to call before the client is closed; guarded by mu
@@ -53,6 +54,9 @@ func (n *Node) openHealth() {
 	n.health.probe, n.health.recovered = n.probe, n.recovered
 	n.health.record = func(err error) { n.failed(err, n.health.fail) }
 	n.health.report = n.report
+	log, now := n.fleet.config.Logger, n.fleet.config.Now
+	n.health.down = episodes.New(log, now, down, "node", n.name)
+	n.malformed = episodes.New(log, now, malformed, "node", n.name)
 }
 
 // Name returns the node's address, host:port, or host:port/db if another node is a database of the
@@ -104,6 +108,7 @@ func (n *Node) Record(err error) {
 		if n.health.failures.Load() == int32(Suspect) || n.health.lateFrom.Load() != 0 {
 			n.health.succeed()
 		}
+		n.malformed.End()
 		return
 	}
 	if TimedOut(err) && !NeverConnected(err) {
@@ -119,7 +124,7 @@ func (n *Node) failed(err error, record func(error) bool) {
 		n.conns.DropAll()
 	}
 	if errors.Is(err, ErrMalformed) {
-		n.warnMalformed(err)
+		n.malformed.Note("times", 1, func() []any { return []any{"why", err} })
 	}
 	if record(err) {
 		n.fleet.CheckTopology()
@@ -129,14 +134,22 @@ func (n *Node) failed(err error, record func(error) bool) {
 // Check makes the prober probe the node soon.
 func (n *Node) Check() { n.health.check() }
 
-// warnMalformed logs, once a minute, that the node has sent a malformed reply.
-func (n *Node) warnMalformed(err error) {
-	now, last := n.fleet.config.Now().UnixNano(), n.malformed.Load()
-	if now-last >= int64(remindEvery) && n.malformed.CompareAndSwap(last, now) {
-		n.fleet.config.Logger.Warn("the node sent a malformed reply; what waited on the same connection gets none",
-			"node", n.name, "why", err)
+// The kinds of trouble with a node.
+var (
+	down      = episodes.Trouble{Began: "node is down", Still: "node is still down", Ended: "node is up"}
+	malformed = episodes.Trouble{
+		Began: "the node sent a malformed reply; what waited on the same connection gets none",
+		Ended: "the node sends no malformed replies any more", Calm: episodes.Every,
 	}
-}
+
+	// AnsweredInPlace is that of a node that is up, but refuses calls or is slow. It ends when the node decides
+	// requests, and FAIL policies have answered none in its place for a while.
+	AnsweredInPlace = episodes.Trouble{
+		Began: "FAIL policies are answering in place of the node",
+		Ended: "FAIL policies no longer answer in place of the node",
+		Calm:  10 * time.Second,
+	}
+)
 
 // Doubt makes the watcher, if there is one, ask soon for the topology, beginning with another server than before.
 // Call it for an error that is CutOff.

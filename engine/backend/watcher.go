@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -54,6 +55,11 @@ const (
 	// request takes that was sent to it before.
 	retireAfter = 3 * time.Second
 )
+
+// topologyUnknown is the trouble of a fleet whose nodes cannot be found, or not be found anew.
+var topologyUnknown = episodes.Trouble{
+	Began: "topology unknown", Still: "topology still unknown", Ended: "topology known again",
+}
 
 // errNoAnswer is the error if no server knows the topology.
 var errNoAnswer = errors.New("no sentinel or cluster node answered")
@@ -149,7 +155,8 @@ func (w *watcher) run(ctx context.Context) {
 	if w.backends[0].kind != cluster {
 		usual = sentinelPause
 	}
-	retry, logged := minPause, ""
+	retry, why := minPause, ""
+	unknown := episodes.New(w.fleet.config.Logger, w.fleet.config.Now, topologyUnknown)
 	for {
 		healthy, err := false, ErrPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
@@ -157,12 +164,15 @@ func (w *watcher) run(ctx context.Context) {
 			w.retire()
 		})
 		switch {
-		case err != nil && err.Error() != logged && ctx.Err() == nil:
-			logged = err.Error()
-			w.fleet.config.Logger.Warn("topology unknown: " + logged)
-		case err == nil && logged != "":
-			logged = ""
-			w.fleet.config.Logger.Warn("topology known again")
+		case ctx.Err() != nil:
+		case err == nil:
+			unknown.End()
+		default:
+			if err.Error() != why {
+				unknown.Take() // another reason is another episode
+			}
+			why = err.Error()
+			unknown.Note("times", 1, func() []any { return []any{"why", why} })
 		}
 		wait := usual
 		if healthy {

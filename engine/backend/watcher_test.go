@@ -37,7 +37,7 @@ func TestMalformedRepliesLeaveTheTopologyUnknown(t *testing.T) {
 					continue
 				}
 				require.Eventually(t, func() bool {
-					return strings.Contains(log.String(), "topology unknown: ")
+					return strings.Contains(log.String(), `msg="topology unknown" why=`)
 				}, 10*time.Second, time.Millisecond, "%s %q: %s", url, reply, log.String())
 				require.True(t, n.Down())
 			}

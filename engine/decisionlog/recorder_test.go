@@ -120,7 +120,7 @@ func TestLinesAboveTheRateAreCounted(t *testing.T) {
 			b.show(slide(fmt.Sprint("key", i)))
 		}
 	}
-	(&reporter{r: b.Recorder}).tick()
+	newReporter(b.Recorder).tick()
 	b.wait(time.Second)
 	b.show(slide("k").by(engine.FailClosed), slide(fmt.Sprint("key", keys-1))) // a key that was left out has its turn now
 	sums := map[string]int{}

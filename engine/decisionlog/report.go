@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // reason is why a line is left out.
@@ -26,12 +27,16 @@ type reporter struct {
 	stop chan struct{}
 	done sync.WaitGroup
 
-	logged          time.Time // when the latest line was logged
-	dropped, failed int64     // what the Recorder had counted then
+	trouble         *episodes.Episode
+	dropped, failed int64 // what the Recorder had counted in the tick before
+}
+
+func newReporter(r *Recorder) *reporter {
+	return &reporter{r: r, stop: make(chan struct{}), trouble: episodes.New(r.config.Logger, r.config.Now, falling)}
 }
 
 func startReporter(r *Recorder) *reporter {
-	p := &reporter{r: r, stop: make(chan struct{})}
+	p := newReporter(r)
 	p.done.Add(1)
 	go p.run() // until close
 	return p
@@ -60,20 +65,26 @@ func (p *reporter) run() {
 func (p *reporter) tick() {
 	now := p.r.config.Now()
 	p.r.writeLeftOut(now, maxQueue)
-	if now.Sub(p.logged) >= engine.LogEvery {
-		p.warn(now)
-	}
+	p.warn(now)
 }
 
-// warn logs how many lines were dropped and writes failed since it last did so, if any.
+// falling is the trouble of a file that does not take its lines.
+var falling = episodes.Trouble{
+	Began: "the decision log is dropping lines or falling behind", Ended: "the decision log keeps up again",
+	Calm: episodes.Every,
+}
+
+// warn notes how many lines were dropped and writes failed since it last did so, if any.
 func (p *reporter) warn(now time.Time) {
-	dropped, failed := p.r.dropped.Load(), p.r.failed.Load()
-	if dropped == p.dropped && failed == p.failed {
+	dropped, failed := p.r.dropped.Load()-p.dropped, p.r.failed.Load()-p.failed
+	if dropped == 0 && failed == 0 {
+		p.trouble.Tick("why", p.r.fileTrouble(now))
+		p.trouble.End()
 		return
 	}
-	p.r.config.Logger.Warn("the decision log is dropping lines or falling behind", "why", p.r.fileTrouble(now),
-		"lines_dropped", dropped-p.dropped, "failed_writes", failed-p.failed)
-	p.logged, p.dropped, p.failed = now, dropped, failed
+	p.dropped, p.failed = p.dropped+dropped, p.failed+failed
+	p.trouble.Count("lines_dropped", dropped)
+	p.trouble.Note("failed_writes", failed, func() []any { return []any{"why", p.r.fileTrouble(now)} })
 }
 
 // writeLeftOut writes lines about those that were left out, with at most most bytes that wait.
@@ -106,7 +117,7 @@ func (r *Recorder) whyLeftOut(e event, why reason, now time.Time) string {
 
 // fileTrouble returns the reason, in words, why lines were dropped lately.
 func (r *Recorder) fileTrouble(now time.Time) string {
-	if f := r.lastFailure.Load(); f != nil && now.Sub(f.at) < 2*engine.LogEvery {
+	if f := r.lastFailure.Load(); f != nil && now.Sub(f.at) < 2*episodes.Every {
 		return f.err.Error()
 	}
 	return "the file cannot keep up with the log"

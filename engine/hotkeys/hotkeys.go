@@ -28,6 +28,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/registry"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 const (
@@ -68,10 +69,8 @@ type Exchange struct {
 	read    map[string]record // the newest record of each other proxy; guarded by reading
 	readAt  time.Time         // guarded by reading
 
-	warning sync.Mutex
-	warned  map[string]time.Time // when each text was last logged; guarded by warning
-
-	loop *registry.Loop
+	trouble *episodes.Episodes
+	loop    *registry.Loop
 }
 
 // Open returns an exchange of the keys of own, which must be closed before the fleet and before own. If fleet is nil,
@@ -84,8 +83,9 @@ func open(fleet *backend.Fleet, own Source, log *slog.Logger, every time.Duratio
 	var digits [8]byte
 	_, _ = rand.Read(digits[:]) // it never fails
 	x := &Exchange{
-		fleet: fleet, own: own, log: log, self: hex.EncodeToString(digits[:]), now: time.Now, warned: make(map[string]time.Time),
+		fleet: fleet, own: own, log: log, self: hex.EncodeToString(digits[:]), now: time.Now,
 	}
+	x.trouble = episodes.NewEpisodes(log, func() time.Time { return x.now() })
 	loop, ctx := registry.NewLoop()
 	x.loop = loop
 	if fleet != nil {
@@ -130,10 +130,11 @@ func (x *Exchange) round(ctx context.Context) {
 // publish stores this proxy's record in a place.
 func (x *Exchange) publish(ctx context.Context, p place, text []byte) error {
 	_, err := x.registry(p).Put(ctx, x.self, text, publishFor)
-	if errors.Is(err, registry.ErrFull) {
-		x.warn("cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies", "node", p.node.Name())
-	} else if registry.Refused(x.fleet, err) {
-		x.warn("cannot publish the busiest keys", "node", p.node.Name(), "why", err)
+	if refused := registry.Refused(x.fleet, err); refused || err == nil {
+		x.note(refused, noPublish, p.node, "why", err)
+	}
+	if full := errors.Is(err, registry.ErrFull); full || err == nil {
+		x.note(full, noRoom, p.node)
 	}
 	return err
 }
@@ -143,13 +144,31 @@ func (x *Exchange) registry(p place) registry.Registry {
 	return registry.Registry{Node: p.node, Key: p.index, Bytes: maxRecord, Limit: min(x.fleet.Timeout(), within)}
 }
 
-// warn logs a warning, at most once a minute for the same text.
-func (x *Exchange) warn(text string, attrs ...any) {
-	x.warning.Lock()
-	defer x.warning.Unlock()
-	if now := x.now(); now.Sub(x.warned[text]) >= engine.LogEvery {
-		x.warned[text] = now
-		x.log.Warn(text, attrs...)
+// The kinds of trouble, by node. They end when the node does what it refused.
+var (
+	noPublish = &episodes.Trouble{
+		Began: "cannot publish the busiest keys", Ended: "the busiest keys can be published again", Calm: episodes.Every,
+	}
+	noRoom = &episodes.Trouble{
+		Began: "cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies",
+		Ended: "there is room for this proxy's busiest keys again", Calm: episodes.Every,
+	}
+	noRead = &episodes.Trouble{
+		Began: "cannot read the busiest keys of other proxies", Ended: "the busiest keys of other proxies can be read again",
+		Calm: episodes.Every,
+	}
+	noSense = &episodes.Trouble{
+		Began: "ignoring a record of another proxy's busiest keys",
+		Ended: "all records of other proxies' busiest keys make sense again", Calm: episodes.Every,
+	}
+)
+
+// note notes trouble with a node, or, if there is none, its end.
+func (x *Exchange) note(trouble bool, kind *episodes.Trouble, n *backend.Node, detail ...any) {
+	if trouble {
+		x.trouble.Note(kind, []any{"node", n.Name()}, n.Name(), detail...)
+	} else {
+		x.trouble.End(kind, n.Name())
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/observe"
 	"github.com/rlproxy/rlproxy/engine/registry"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/rlproxy/rlproxy/internal/faultnet"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -339,6 +340,20 @@ func TestMissingRightsAreLogged(t *testing.T) {
 	require.Equal(t, 1, strings.Count(a.log.String(), "cannot publish the busiest keys"), a.log.String())
 	require.Equal(t, 1, strings.Count(a.log.String(), "cannot read the busiest keys of other proxies"))
 	require.Equal(t, 2, strings.Count(a.log.String(), "NOPERM"))
+	nodes[0].Do("ACL", "SETUSER", "default", "+@all")
+	now := time.Now()
+	a.now = func() time.Time { return now }
+	now = now.Add(episodes.Every)
+	a.publish()
+	a.sums()
+	require.Equal(t, 1, strings.Count(a.log.String(), `level=INFO msg="the busiest keys can be published again"`), a.log.String())
+	require.Equal(t, 1, strings.Count(a.log.String(), `level=INFO msg="the busiest keys of other proxies can be read again"`))
+	nodes[0].Do("ACL", "SETUSER", "default", "-eval")
+	for _, want := range []int{2, 2, 3} {
+		a.publish()
+		require.Equal(t, want, strings.Count(a.log.String(), "cannot publish the busiest keys"))
+		now = now.Add(episodes.Every / 2)
+	}
 	nodes[0].Do("ACL", "SETUSER", "default", "+@all")
 }
 

@@ -41,27 +41,29 @@ func (x *Exchange) readOthers() map[string]record {
 
 // readPlace passes on the records of other proxies in a place. Invalid records are left out and logged.
 func (x *Exchange) readPlace(ctx context.Context, p place, found func(string, record)) {
-	const cannotRead = "cannot read the busiest keys of other proxies"
 	in := x.registry(p)
 	index, err := in.List(ctx)
-	if registry.Refused(x.fleet, err) {
-		x.warn(cannotRead, "node", p.node.Name(), "why", err)
-	}
+	failure, ignored := err, false
 	names := slices.DeleteFunc(slices.Sorted(maps.Keys(index.Names)), func(name string) bool { return name == x.self })
 	in.Values(ctx, names, func(name string, text []byte, err error) {
 		switch {
-		case registry.Refused(x.fleet, err):
-			x.warn(cannotRead, "node", p.node.Name(), "why", err)
-		case err != nil || len(text) == 0: // its proxy has ended, or the node does not answer
-		default:
+		case err != nil:
+			failure = err
+		case len(text) > 0: // else its proxy has ended
 			r, err := decode(text)
 			if err != nil {
 				x.ignored.Add(1)
-				x.warn("ignoring a record of another proxy's busiest keys",
-					"node", p.node.Name(), "key", p.index+name, "why", err)
+				ignored = true
+				x.note(true, noSense, p.node, "key", p.index+name, "why", err)
 				return
 			}
 			found(name, r)
 		}
 	})
+	if refused := registry.Refused(x.fleet, failure); refused || failure == nil {
+		x.note(refused, noRead, p.node, "why", failure)
+	}
+	if failure == nil && !ignored {
+		x.note(false, noSense, p.node)
+	}
 }

@@ -75,7 +75,7 @@ type Guard struct {
 	self   string               // this proxy's name in records
 	mode   atomic.Int32         // the Mode
 	view   atomic.Pointer[view] // the result of the latest round; nil before the first
-	report report               // used only by the Guard's goroutine
+	report *report              // used only by the Guard's goroutine
 
 	mu   sync.Mutex
 	seen map[*backend.Node]seen // what is known of each node's record; guarded by mu
@@ -87,7 +87,7 @@ type Guard struct {
 // nodes that answer in time, so that a proxy knows other layouts before it decides anything.
 func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
 	loop, ctx := registry.NewLoop()
-	g := &Guard{fleet: fleet, log: log, self: newSelf(), seen: make(map[*backend.Node]seen), loop: loop}
+	g := &Guard{fleet: fleet, log: log, self: newSelf(), report: newReport(log), seen: make(map[*backend.Node]seen), loop: loop}
 	g.mode.Store(int32(mode))
 	fleet.OnRecovered(func(*backend.Node, backend.Health) { loop.Soon() })
 	g.round(ctx)
@@ -159,7 +159,7 @@ func (g *Guard) publish(v *view) {
 		conflict = nil
 	}
 	g.Conflict.Store(conflict)
-	g.report.log(g.log, v)
+	g.report.log(v)
 	g.view.Store(v)
 }
 

@@ -111,7 +111,7 @@ func TestSentinelsAreGuardedAndClustersAreNot(t *testing.T) {
 func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	var log proxytest.LockedBuffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
-	var r report
+	r := newReport(logger)
 	v := func(after time.Duration, readings ...*reading) *view {
 		at := now.Add(after)
 		own := list{"a/0", "b/0"}
@@ -120,14 +120,14 @@ func TestConflictsAreLoggedEveryMinute(t *testing.T) {
 	other := record(entryOf(time.Hour, 0, list{"a/0"}, "you"))
 	lines := func(text string) int { return strings.Count(log.String(), text) }
 	for i, want := range []int{1, 1, 2} {
-		r.log(logger, v(time.Duration(i)*31*time.Second, other))
+		r.log(v(time.Duration(i)*31*time.Second, other))
 		require.Equal(t, want, lines("another proxy has a different list of backends"))
 	}
 	require.Contains(t, log.String(), `proxies=you their_list=a/0 own_list="a/0, b/0" keys_elsewhere=5`)
 	for range 2 {
-		r.log(logger, v(2*time.Minute, nil))
-		require.Equal(t, 1, lines("all proxies have the same list of backends again"))
+		r.log(v(2*time.Minute, nil))
+		require.Equal(t, 1, lines(`level=INFO msg="all proxies have the same list of backends again" after=2m0s`))
 	}
-	r.log(logger, v(2*time.Minute+time.Second, other))
+	r.log(v(2*time.Minute+time.Second, other))
 	require.Equal(t, 3, lines("another proxy has a different list of backends"), "a new conflict is logged at once")
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // view is the result of a round. It is immutable.
@@ -29,57 +30,64 @@ type seen struct {
 	err     error    // the error of the latest attempt to read it; nil if that succeeded
 }
 
-// report writes log lines: one as soon as a condition begins, and one every minute while it lasts.
+// report logs what rounds find.
 type report struct {
-	logged map[string]time.Time // when the latest line about each condition was logged
-	since  time.Time            // when the conflict began; zero if there is none
+	about    *episodes.Episodes
+	conflict *episodes.Episode // of all other layouts
+	at       time.Time         // of the view that is logged
 }
 
-// log writes the findings of v to the log.
-func (r *report) log(logger *slog.Logger, v *view) {
-	logged := make(map[string]time.Time)
-	due := func(about string) bool {
-		last, known := r.logged[about]
-		if known && v.at.Sub(last) < engine.LogEvery {
-			logged[about] = last
-			return false
-		}
-		logged[about] = v.at
-		return true
+// The kinds of trouble.
+var (
+	differs = &episodes.Trouble{Began: "another proxy has a different list of backends"}
+	renamed = &episodes.Trouble{Began: "another proxy has the same list of backends but reaches different servers"}
+	twice   = &episodes.Trouble{
+		Began: "two backends are the same server: list it only once", Ended: "two backends are no longer the same server",
 	}
+	refuses = &episodes.Trouble{
+		Began: "cannot compare the lists of backends", Ended: "the lists of backends can be compared again",
+	}
+)
+
+func newReport(log *slog.Logger) *report {
+	r := new(report)
+	now := func() time.Time { return r.at }
+	r.about = episodes.NewEpisodes(log, now)
+	r.conflict = episodes.New(log, now, episodes.Trouble{Ended: "all proxies have the same list of backends again"})
+	return r
+}
+
+// log writes the findings of v to the log. The end of trouble is logged in the first round that finds none.
+func (r *report) log(v *view) {
+	r.at = v.at
 	if v.conflict != nil {
+		r.conflict.Note("", 0, func() []any { return nil })
 		for _, o := range v.conflict.others {
-			if !due(o.list.text()) {
-				continue
-			}
-			text := "another proxy has a different list of backends"
+			kind := differs
 			if o.renamed {
-				text = "another proxy has the same list of backends but reaches different servers"
+				kind = renamed
 			}
-			logger.Warn(text, "proxies", some(slices.Sorted(maps.Keys(o.proxies))), "their_list", some(o.list),
-				"own_list", some(v.own), "keys_elsewhere", fmt.Sprintf("%d%%", v.conflict.share(o)), "layout-guard", v.mode)
+			r.about.Note(kind, nil, o.list.text(), "proxies", some(slices.Sorted(maps.Keys(o.proxies))),
+				"their_list", some(o.list), "own_list", some(v.own),
+				"keys_elsewhere", fmt.Sprintf("%d%%", v.conflict.share(o)), "layout-guard", v.mode)
 		}
 	}
 	for _, pair := range v.twice {
-		if a, b := v.own[pair[0]], v.own[pair[1]]; due(a + " " + b) {
-			logger.Warn("two backends are the same server: list it only once", "backend", a, "other", b)
-		}
+		a, b := v.own[pair[0]], v.own[pair[1]]
+		r.about.Note(twice, []any{"backend", a, "other", b}, a+" "+b)
 	}
 	for n, s := range v.nodes {
-		if backend.IsReply(s.err) && due("node "+n.Name()) {
-			logger.Warn("cannot compare the lists of backends", "node", n.Name(), "why", s.err)
+		if backend.IsReply(s.err) {
+			r.about.Note(refuses, []any{"node", n.Name()}, n.Name(), "why", s.err)
 		}
 	}
+	r.about.Round()
 	switch {
-	case v.conflict != nil && r.since.IsZero():
-		r.since = v.at
-	case v.conflict == nil && !r.since.IsZero():
-		if v.mode != Off {
-			logger.Warn("all proxies have the same list of backends again", "after", v.at.Sub(r.since).Round(time.Millisecond))
-		}
-		r.since = time.Time{}
+	case v.mode == Off:
+		r.conflict.Take() // nothing is compared any more
+	case v.conflict == nil:
+		r.conflict.End()
 	}
-	r.logged = logged
 }
 
 // some joins words for a log line. Of many it lists only the first 20.

@@ -17,7 +17,8 @@ func (e *Engine) janitor() {
 			return
 		case <-tick.C:
 			e.sweepAll(e.clock())
-			e.logFull(e.log.Line(e.cfg.Now()))
+			e.log.Tick()
+			e.log.End() // if nothing was refused for a while
 		}
 	}
 }

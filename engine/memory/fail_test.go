@@ -39,7 +39,7 @@ func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	}
 	ask(engine.FailLocal)
 	ask(engine.FailOpen)
-	line := `level=WARN msg="maxmemory reached: FAIL policies are answering for keys that cannot be stored" maxmemory=1 since=`
+	line := `level=WARN msg="maxmemory reached: FAIL policies are answering for keys that cannot be stored" maxmemory=1 `
 	require.Equal(t, 1, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1\n")
 	*clock += 60_000
@@ -48,6 +48,14 @@ func TestTheLogSaysThatMemoryIsFull(t *testing.T) {
 	require.Equal(t, 2, strings.Count(log.String(), line), log.String())
 	require.Contains(t, log.String(), " closed=1 open=1 error=1\n")
 	require.EqualValues(t, 4, e.Refused())
+	*clock += 59_999
+	e.log.End()
+	require.NotContains(t, log.String(), "level=INFO")
+	*clock++
+	e.log.End()
+	require.Contains(t, log.String(), `level=INFO msg="keys can be stored again: FAIL policies no longer answer for them" maxmemory=1 after=1m0s closed=1 open=1 error=2`)
+	ask(engine.FailOpen)
+	require.Equal(t, 3, strings.Count(log.String(), line), "another episode")
 }
 
 // Answers after the first line are in a second one, even if there are no further requests.

@@ -22,6 +22,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/hold"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // Config configures an Engine.
@@ -67,7 +68,7 @@ type Engine struct {
 	refused atomic.Int64
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
-	log engine.FailLog // of the policies that answer while memory is full
+	log *episodes.Episode // of the policies that answer while memory is full
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -101,6 +102,7 @@ func New(cfg Config) *Engine {
 		cfg.Logger = slog.Default()
 	}
 	e := &Engine{cfg: cfg, seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	e.log = episodes.New(cfg.Logger, cfg.Now, full, "maxmemory", cfg.MaxMemory)
 	e.Configure(cfg.Settings)
 	for i := range e.stripes {
 		e.stripes[i].keys = make(map[string]*record)
@@ -217,7 +219,7 @@ func (e *Engine) refuse(r *engine.Request, res *engine.Result) {
 	if policy == engine.FailLocal {
 		policy = engine.FailClosed // there is no other engine
 	}
-	e.logFull(e.log.Count(policy, e.cfg.Now(), false))
+	e.log.Note(policy.String(), 1, func() []any { return nil })
 	res.Fail = policy
 	if policy == engine.FailError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
@@ -226,9 +228,9 @@ func (e *Engine) refuse(r *engine.Request, res *engine.Result) {
 	res.Decision = policy.Decide(r, sweepEvery.Milliseconds()) // a key that does not fit now may fit then
 }
 
-// logFull logs that memory is full, and how often each policy answered, if a line is due.
-func (e *Engine) logFull(counts []any) {
-	if counts != nil {
-		e.cfg.Logger.Warn("maxmemory reached: FAIL policies are answering for keys that cannot be stored", append([]any{"maxmemory", e.cfg.MaxMemory}, counts...)...)
-	}
+// full is the trouble of an engine without memory for some keys.
+var full = episodes.Trouble{
+	Began: "maxmemory reached: FAIL policies are answering for keys that cannot be stored",
+	Ended: "keys can be stored again: FAIL policies no longer answer for them",
+	Calm:  episodes.Every,
 }

@@ -29,8 +29,10 @@ func (b *batch) collect(final bool) (missing bool) {
 			continue
 		}
 		b.q.traffic.LastReply.Store(int64(b.ended))
-		if b.q.refused.Load() != nil && cmd.first(b).decides() { // a full node still runs what admits nothing
+		// A full node still runs what admits nothing.
+		if (b.q.refused.Load() != nil || b.q.log.Open()) && cmd.first(b).decides() {
 			b.q.refused.Store(nil)
+			b.q.log.End()
 			b.local.Wake()
 		}
 	}

@@ -24,7 +24,11 @@ func (p *parts) answerByFail(q *queue, r *engine.Request, res *engine.Result, wh
 	policy := p.policyFor(r)
 	p.policies[policy].Add(1)
 	q.policies[policy].Add(1)
-	q.logPolicies(q.log.Count(policy, p.now(), q.Health() != backend.Up), why)
+	if q.Health() == backend.Up {
+		q.log.Note(policy.String(), 1, func() []any { return []any{"why", why} })
+	} else {
+		q.log.Count(policy.String(), 1) // the lines about the node have the counts
+	}
 	switch policy {
 	case engine.FailError:
 		res.Err = q.unavailable(why, maybeApplied)
@@ -59,19 +63,10 @@ func (p *parts) policyFor(r *engine.Request) engine.FailPolicy {
 	return policy
 }
 
-// logPolicies logs that policies answer in place of a node that is up, because it refuses calls or is slow. A node that
-// is down is logged elsewhere.
-func (q *queue) logPolicies(counts []any, why string) {
-	if len(counts) > 0 {
-		q.parts.logger.Warn("FAIL policies are answering in place of the node",
-			append([]any{"node", q.Name(), "why", why}, counts...)...)
-	}
-}
-
 // recovered is called by the fleet when a node answers again.
 func (p *parts) recovered(n *backend.Node, was backend.Health) {
-	if q, ok := p.queues.Opened(n); ok && was == backend.Suspect {
-		q.logPolicies(q.log.Line(p.now()), n.Reason())
+	if q, ok := p.queues.Opened(n); ok && was == backend.Suspect && len(q.log.Counts()) > 0 {
+		q.log.Note("", 0, func() []any { return []any{"why", n.Reason()} })
 	}
 	p.local.Wake()
 }

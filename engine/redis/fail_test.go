@@ -129,10 +129,20 @@ func TestTheLogSaysEveryMinuteHowPoliciesAnswer(t *testing.T) {
 				if trouble == "refuses" {
 					ask(1)
 				}
-				line := regexp.MustCompile(fmt.Sprintf(`msg="%s" node=%s why="?.+ since=\S+ closed=%d\n`, msg, s.Addr, answered))
+				line := regexp.MustCompile(fmt.Sprintf(`msg="%s" node=%s( since=\S+)? why="?.+ closed=%d\n`, msg, s.Addr, answered))
 				proxytest.Eventually(t, line.String(), func() bool { return line.MatchString(log.String()) })
 				minute := strings.Count(log.String(), `msg="`+msg+`"`)
 				require.Equal(t, map[string]int{"down": i + 1, "refuses": i + 2}[trouble], minute, log.String())
+			}
+			if trouble == "refuses" { // its end is logged, and what follows is another episode
+				s.Do("CONFIG", "SET", "maxmemory", "0")
+				halves.Add(1)
+				require.Equal(t, engine.FailDefault, conformance.Ask(e, conformance.Slide("k", 5, 1000, 1)).Fail)
+				end := regexp.MustCompile(fmt.Sprintf(`level=INFO msg="FAIL policies no longer answer in place of the node" node=%s after=3m0\.?\S*s closed=%d\n`, s.Addr, answered))
+				require.Regexp(t, end, log.String())
+				s.Do("CONFIG", "SET", "maxmemory", "1")
+				ask(1)
+				require.Regexp(t, `msg="`+msg+`" node=`+s.Addr+` why=.* closed=1\n$`, log.String())
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/rlproxy/rlproxy/engine/library"
 	"github.com/rlproxy/rlproxy/engine/resets"
 	"github.com/rlproxy/rlproxy/engine/traffic"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // topology is the nodes in use, each with its queue.
@@ -27,7 +28,7 @@ type queue struct {
 	doing     string        // what it does, for the log line of a panic
 	library   library.Loader
 	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
-	log       engine.FailLog
+	log       *episodes.Episode                 // of FAIL policies that answer in the node's place
 	traffic   traffic.Counters
 	resets    resets.Listener
 	refused   atomic.Pointer[refusal] // of the last call, if the node refused it, else nil
@@ -39,6 +40,7 @@ type queue struct {
 // openQueue returns the queue of a node, which listens for resets.
 func openQueue(p *parts, n *backend.Node) *queue {
 	q := &queue{Node: n, parts: p, client: n.Client(), clustered: n.Clustered(), doing: "asking " + n.Name()}
+	q.log = episodes.New(p.logger, func() time.Time { return p.now() }, backend.AnsweredInPlace, "node", n.Name())
 	q.waiting.Open(backlog.Bounds{Waiting: p.maxQueue, Least: leastAllowance, Most: mostAllowance},
 		func() backlog.Carrier[item] { return &batch{parts: p, q: q} })
 	if q.client != nil { // else it is down for good, so nothing is queued

@@ -9,6 +9,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/rlproxy/rlproxy/shard"
 )
 
@@ -42,7 +43,7 @@ func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func
 
 func (l *Listener) run(node string, log *slog.Logger) {
 	defer l.done.Done()
-	subscribed, refused := false, false
+	subscribed, refused := false, episodes.New(log, time.Now, refusesSubscribe, "node", node)
 	for {
 		var err error
 		ok := backend.Guard(log, "listening for resets on "+node, func() {
@@ -53,13 +54,11 @@ func (l *Listener) run(node string, log *slog.Logger) {
 			err = l.receive()
 		})
 		if ok && err == nil {
-			refused = false
+			refused.End()
 			continue
 		}
-		if backend.IsReply(err) && !refused {
-			refused = true
-			log.Warn("node refused SUBSCRIBE: resets made through other proxies take up to 1 s to reach this one",
-				"node", node, "why", err)
+		if backend.IsReply(err) {
+			refused.Note("times", 1, func() []any { return []any{"why", err} })
 		}
 		select {
 		case <-l.stop:
@@ -67,6 +66,11 @@ func (l *Listener) run(node string, log *slog.Logger) {
 		case <-time.After(resubscribe):
 		}
 	}
+}
+
+var refusesSubscribe = episodes.Trouble{
+	Began: "node refused SUBSCRIBE: resets made through other proxies take up to 1 s to reach this one",
+	Ended: "node accepts SUBSCRIBE again",
 }
 
 // receive waits for a message and acts on it. go-redis connects again by itself.

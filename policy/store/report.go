@@ -3,11 +3,11 @@ package store
 import (
 	"errors"
 	"sync/atomic"
-	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/registry"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // report holds the outcome of the syncs.
@@ -16,21 +16,36 @@ type report struct {
 	failed  atomic.Int64           // number of syncs that failed
 	damaged atomic.Pointer[string] // why the record is malformed; nil if it is valid, or if there is none
 
-	logged map[string]time.Time // when each text was last logged; guarded by Store.mu
 }
 
-// cannotUse is the text of the log about a record that is malformed.
-const cannotUse = "cannot use the stored policies; keeping the ones in effect"
+// The kinds of trouble. The first two end when the stored policies are read, and the others when that happens without
+// them for a minute.
+var (
+	unusable = &episodes.Trouble{
+		Began: "cannot use the stored policies; keeping the ones in effect", Ended: "the stored policies can be read again",
+	}
+	refuses = &episodes.Trouble{
+		Began: "a node refuses to read or write the stored policies",
+		Ended: "a node reads and writes the stored policies again", Calm: episodes.Every,
+	}
+	restored = &episodes.Trouble{
+		Began: "the stored policies were missing or out of date; stored the ones in effect again",
+		Ended: "the stored policies stay as they are again", Calm: episodes.Every,
+	}
+	misplaced = &episodes.Trouble{
+		Began: "ignoring an invalid policy record on another node", Ended: "no other node has an invalid policy record any more",
+		Calm: episodes.Every,
+	}
+)
 
 // record records the outcome of a sync with the record in home, and logs it. A node that does not answer is logged by
 // package backend. The caller holds mu.
 func (s *Store) record(home place, err error) {
 	if err == nil {
 		s.report.synced.Store(s.now().UnixMilli())
-		if s.report.damaged.Swap(nil) != nil {
-			delete(s.report.logged, cannotUse)
-			s.log.Warn("the stored policies can be read again", where(home)...)
-		}
+		s.report.damaged.Store(nil)
+		s.trouble.End(unusable, "")
+		s.trouble.Round()
 		return
 	}
 	if !errors.As(err, new(registry.Unreachable)) { // else nothing was attempted
@@ -40,9 +55,9 @@ func (s *Store) record(home place, err error) {
 	switch {
 	case errors.As(err, new(damage)):
 		s.report.damaged.Store(&why)
-		s.warn(cannotUse, append(where(home), "why", why)...)
+		s.trouble.Note(unusable, where(home), "", "why", why)
 	case registry.Refused(s.fleet, err):
-		s.warn("a node refuses to read or write the stored policies", "node", home.name(), "why", why)
+		s.trouble.Note(refuses, []any{"node", home.name()}, home.name(), "why", why)
 	}
 	if s.book.WhyUnknown() != nil {
 		s.await(home, ": "+reason(err))
@@ -68,14 +83,6 @@ func reason(err error) string {
 		return err.Error()
 	}
 	return backend.Reason(err)
-}
-
-// warn logs a warning, at most once a minute for the same text. The caller holds mu.
-func (s *Store) warn(text string, attrs ...any) {
-	if now := s.now(); now.Sub(s.report.logged[text]) >= engine.LogEvery {
-		s.report.logged[text] = now
-		s.log.Warn(text, attrs...)
-	}
 }
 
 // Waiting returns why this process is not ready: the stored policies are unknown although their node is up. If it is

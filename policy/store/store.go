@@ -27,6 +27,7 @@ import (
 
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/registry"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 	"github.com/rlproxy/rlproxy/internal/machine"
 	"github.com/rlproxy/rlproxy/policy"
 )
@@ -73,8 +74,9 @@ type Store struct {
 	syncs   int               // syncs since top was set; guarded by mu
 	renewed time.Time         // when the record's time to live was last renewed; guarded by mu
 
-	report report
-	loop   *registry.Loop
+	report  report
+	trouble *episodes.Episodes
+	loop    *registry.Loop
 }
 
 // Open returns a store that keeps the policies of book on the nodes of fleet. It must be closed before the fleet. Open
@@ -108,7 +110,7 @@ func newStore(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog
 	if path == "" {
 		s.own = new(memory)
 	}
-	s.report.logged = make(map[string]time.Time)
+	s.trouble = episodes.NewEpisodes(log, func() time.Time { return s.now() })
 	return s
 }
 
@@ -156,7 +158,7 @@ func (s *Store) sync(ctx context.Context) (home place, line string, err error) {
 		return home, "", cmp.Or(err, errChanging)
 	}
 	s.known = own
-	s.warn("the stored policies were missing or out of date; stored the ones in effect again", append(where(home), "version", current, "found", version)...)
+	s.trouble.Note(restored, where(home), "", "version", current, "found", version)
 	return home, own, nil
 }
 
@@ -231,7 +233,7 @@ func (s *Store) readElsewhere(ctx context.Context, top *backend.Topology) {
 			_, _, errs[i] = s.adopt(ctx, nodePlace(n), false)
 		}
 		if errors.As(errs[i], new(damage)) {
-			s.warn("ignoring an invalid policy record on another node", "node", n.Name(), "why", errs[i])
+			s.trouble.Note(misplaced, []any{"node", n.Name()}, n.Name(), "why", errs[i])
 			errs[i] = nil
 		}
 	}

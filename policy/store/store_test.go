@@ -218,7 +218,6 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 	} {
 		s.Do("SET", storedKey, damaged)
 		for _, p := range []*proxy{a, fresh} {
-			p.report.logged = make(map[string]time.Time)
 			p.sync()
 			require.Contains(t, p.log.String(), "cannot use the stored policies; keeping the ones in effect")
 			msg := p.set("api SLIDE 1 1m")
@@ -272,7 +271,7 @@ func TestEveryDamageIsLogged(t *testing.T) {
 		s.Do("SET", storedKey, "junk")
 		p.sync()
 		p.sync()
-		require.Equal(t, n, strings.Count(p.log.String(), cannotUse))
+		require.Equal(t, n, strings.Count(p.log.String(), unusable.Began))
 		s.Do("DEL", storedKey)
 		p.sync()
 		require.Equal(t, n, strings.Count(p.log.String(), "can be read again"))
