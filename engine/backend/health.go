@@ -218,7 +218,7 @@ func longer(wait time.Duration) time.Duration { return min(max(2*wait, probeMin)
 
 // remind logs once a minute that the node is still down.
 func (h *healthCheck) remind() {
-	if h.down.Open() {
+	if h.down.Open.Load() {
 		Guard(h.config.Logger, "report on "+h.name, func() {
 			h.down.Note("", 0, func() []any { return append([]any{"why", h.reason()}, h.report()...) })
 		})

@@ -209,7 +209,7 @@ func TestTheLogEndsWithTheStateOfTheNode(t *testing.T) {
 		})
 		all.Go(h.probed)
 		all.Wait()
-		require.Equal(t, h.state() == Down, h.down.Open())
+		require.Equal(t, h.state() == Down, h.down.Open.Load())
 	}
 }
 

@@ -108,7 +108,9 @@ func (n *Node) Record(err error) {
 		if n.health.failures.Load() == int32(Suspect) || n.health.lateFrom.Load() != 0 {
 			n.health.succeed()
 		}
-		n.malformed.End()
+		if n.malformed.Open.Load() {
+			n.malformed.End()
+		}
 		return
 	}
 	if TimedOut(err) && !NeverConnected(err) {

@@ -48,7 +48,7 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 	u, w := us[picked], s.Windows[picked]
 	d := Decision{Allowed: allowed, Window: picked, Limit: w.Limit, Remaining: max(remaining, 0)}
 	least := int64(1)
-	if s.Kind.Rated() {
+	if algorithms[s.Kind].rate {
 		least = 0 // what is less than a ms away is now
 	}
 	switch {

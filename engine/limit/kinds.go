@@ -40,10 +40,10 @@ func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
 
 // Rated reports whether units of this kind drain at a rate, so that its requests go by the clock alone,
 // and in ns.
-func (k Kind) Rated() bool { return k.Known() && algorithms[k].rate }
+func (k Kind) Rated() bool { return k < Kinds && algorithms[k].rate }
 
 // Drains reports whether units of this kind drain at a rate, for longer than a window if many are used.
-func (k Kind) Drains() bool { return k.Known() && algorithms[k].drains }
+func (k Kind) Drains() bool { return k < Kinds && algorithms[k].drains }
 
 // ParamFits reports whether a state with this window can have the parameter of s.
 func (s *Spec) ParamFits(w Window) bool {

@@ -30,7 +30,7 @@ func (b *batch) collect(final bool) (missing bool) {
 		}
 		b.q.traffic.LastReply.Store(int64(b.ended))
 		// A full node still runs what admits nothing.
-		if (b.q.refused.Load() != nil || b.q.log.Open()) && cmd.first(b).decides() {
+		if (b.q.refused.Load() != nil || b.q.log.Open.Load()) && cmd.first(b).decides() {
 			b.q.refused.Store(nil)
 			b.q.log.End()
 			b.local.Wake()

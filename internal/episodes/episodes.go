@@ -34,7 +34,7 @@ type Episode struct {
 	now   func() time.Time
 	about []any // the attributes of all lines
 
-	open atomic.Bool // written with mu held
+	Open atomic.Bool // whether an episode has begun and not ended; written with mu held
 
 	mu     sync.Mutex
 	began  time.Time // guarded by mu
@@ -59,23 +59,20 @@ func New(log *slog.Logger, now func() time.Time, kind Trouble, about ...any) *Ep
 	return &Episode{kind: kind, log: log, now: now, about: about}
 }
 
-// Open reports whether an episode has begun and not ended. It costs next to nothing.
-func (e *Episode) Open() bool { return e.open.Load() }
-
 // Note notes trouble, which is counted n times under a name. detail returns further attributes of the line, if one is
 // due.
 func (e *Episode) Note(name string, n int64, detail func() []any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.now()
-	if e.open.Load() && e.well && now.Sub(e.last) >= e.kind.Calm {
+	if e.Open.Load() && e.well && now.Sub(e.last) >= e.kind.Calm {
 		e.end(nil)
 	}
 	e.count(name, n)
 	e.last, e.well, e.unsaid = now, false, true
-	if !e.open.Load() {
+	if !e.Open.Load() {
 		e.began, e.next = now, now.Add(Every)
-		e.open.Store(true)
+		e.Open.Store(true)
 		e.warn(e.kind.Began, detail())
 	} else if !now.Before(e.next) {
 		e.still(now, detail())
@@ -93,7 +90,7 @@ func (e *Episode) Count(name string, n int64) {
 func (e *Episode) Tick(detail ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now := e.now(); e.open.Load() && e.unsaid && !now.Before(e.next) {
+	if now := e.now(); e.Open.Load() && e.unsaid && !now.Before(e.next) {
 		e.still(now, detail)
 	}
 }
@@ -101,13 +98,13 @@ func (e *Episode) Tick(detail ...any) {
 // End ends the episode, if there is one, because something has succeeded. If the last trouble was less than Calm ago,
 // the episode ends when End or Note is called later without trouble in between.
 func (e *Episode) End(detail ...any) {
-	if !e.open.Load() {
+	if !e.Open.Load() {
 		return
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.well = true
-	if e.open.Load() && e.now().Sub(e.last) >= e.kind.Calm {
+	if e.Open.Load() && e.now().Sub(e.last) >= e.kind.Calm {
 		e.end(detail)
 	}
 }
@@ -169,6 +166,6 @@ func (e *Episode) end(detail []any) {
 }
 
 func (e *Episode) reset() {
-	e.open.Store(false)
+	e.Open.Store(false)
 	e.counts, e.well, e.unsaid = e.counts[:0], false, false
 }

@@ -50,7 +50,7 @@ func (s *Episodes) End(kind *Trouble, key string) {
 
 func (s *Episodes) end(key string) {
 	if e := s.open[key]; e != nil {
-		if e.End(); !e.Open() {
+		if e.End(); !e.Open.Load() {
 			delete(s.open, key)
 		}
 	}
