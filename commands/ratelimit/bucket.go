@@ -34,7 +34,7 @@ var _ = register(limit.Bucket, algorithm{
 				"are taken, by the node's clock in microseconds, without rounding." + multiKeyReply,
 			Examples: []table.Example{
 				{Line: "RL.BUCKET user:42 10 5 1s", Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 9\n4) (integer) 0\n5) (integer) 200"},
-				{Line: "RL.BUCKET user:42 10 5 1s COST 10", Reply: "1) (integer) 0\n2) (integer) 10\n3) (integer) 9\n4) (integer) 200\n5) (integer) 200"},
+				{Line: "RL.BUCKET user:42 10 5 1s COST 10", Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 0\n4) (integer) 0\n5) (integer) 2000"},
 			},
 		}
 	},

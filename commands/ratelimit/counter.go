@@ -34,7 +34,7 @@ var _ = register(limit.Counter, algorithm{
 			Summary:    "Counts in fixed windows and weighs the previous one by its overlap, in little memory",
 			Replies:    asSlide,
 			Examples: []table.Example{
-				{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 63250"},
+				{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 55001"},
 			},
 		}
 	},
