@@ -40,9 +40,10 @@
 -- usage and charge also set reported_last and reported_newest: what a reply says of the newest admission, see
 -- decide.lua. The proxy computes from them when nothing is used any more.
 --
--- An algorithm may have two more functions. `straight` decides the most common case in one step: one window of an
+-- An algorithm may have three more functions. `straight` decides the most common case in one step: one window of an
 -- inline record. It gives the same reply and stores the same bytes as the operations. `asked(q, text, at)`
 -- sets in a spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
+-- `full_with(st, units)` returns, if units drain, when nothing would be used if so many more were charged now.
 local lib = ...
 
 lib.algorithms = {} -- by kind; written only by register, while the library is loaded

@@ -45,14 +45,14 @@ local function divide(a, b, c, more)
   return whole + quotient, left
 end
 
--- look sets left, the us until the bucket is full, and rest, the fraction of one; both are 0 if it is. A request goes
+-- look sets now, left, the us until the bucket is full, and rest, the fraction of one; both are 0 if it is. A request goes
 -- by the us of the clock, unless the key's newest charge is later; RL.INSPECT, which has no spec, goes by whole ms.
 local function look(st, rec, spec)
   local us = spec and rec.now == rec.clock and floor(lib.gcra.ns / 1000) or 0
   if st.full > rec.clock + DRAIN or st.part >= st.parameter then
     lib.record.damaged(rec.key, 'a bucket that never fills')
   end
-  st.us, st.left, st.rest = us, (st.full - rec.now) * 1000 + st.beyond - us, st.part
+  st.now, st.us, st.left, st.rest = rec.now, us, (st.full - rec.now) * 1000 + st.beyond - us, st.part
   if st.left < 0 then st.left, st.rest = 0, 0 end
 end
 
@@ -78,6 +78,12 @@ function bucket.charge(st, rec, _, units)
   local us = st.us + st.left
   st.full, st.beyond, st.part = rec.now + floor(us / 1000), us % 1000, st.rest
   st.reported_last = later(rec, st.left + min(st.rest, 1))
+end
+
+-- full_with returns the ms at which the bucket is full if so many more tokens are taken now. usage must be called before.
+function bucket.full_with(st, units)
+  local more, part = divide(units, st.window * 1000, st.parameter, st.rest)
+  return later(st, st.left + min(more, FILL) + min(part, 1))
 end
 
 function bucket.matters_until(st) return st.beyond + st.part > 0 and st.full or max(st.full - 1, 0) end

@@ -270,6 +270,8 @@ end
 function holds.reported_last(st)
   local held = st.held
   if not held or held.cells == 0 then return st.reported_last end
+  local full_with = lib.algorithms[st.kind].full_with -- for how long units that drain are held does not matter
+  if full_with then return full_with(st, held.charge + held.release) end
   return holds.reported(st.kind, st.window, held.limit, st.reported_last, held.last_charge, held.last_release)
 end
 

@@ -71,8 +71,8 @@ func TestPasswordGuessesAreSlow(t *testing.T) {
 
 	p.stop(t)
 	log := p.Output.String()
-	require.Regexp(t, `level=warning msg="logins refused: wrong name or password" refused=1 client=1 addr=127\.0\.0\.1:`, log)
+	require.Regexp(t, `level=warning msg="logins refused: wrong name or password" client=1 addr=127\.0\.0\.1:\d+ refused=1`, log)
 	require.NotContains(t, log, "hush")
-	// The guesses take more than 6 s, and the log has at most one line every 10 s.
-	require.LessOrEqual(t, strings.Count(log, "logins refused"), 2)
+	// The guesses take more than 6 s, and the log has at most one line every minute.
+	require.Equal(t, 1, strings.Count(log, "logins refused"))
 }

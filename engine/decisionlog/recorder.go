@@ -128,7 +128,9 @@ func (r *Recorder) Close() {
 	r.writeLeftOut(r.config.Now(), maxQueue+lastRoom)
 	r.Use(nil, Settings{})
 	r.writers.Wait()
-	r.reporter.warn(r.config.Now())
+	now := r.config.Now()
+	r.reporter.warn(now)
+	r.reporter.trouble.Flush("why", r.fileTrouble(now))
 }
 
 // Record implements observe.Recorder.

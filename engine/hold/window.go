@@ -124,7 +124,10 @@ func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
 		return at
 	}
 	if s.Kind.Windowed() && s.Kind != limit.Slide {
-		return max(at, s.EmptyIf(w.State, w.Window, w.Cells.list[len(w.Cells.list)-1].at-1))
+		if s.Kind.Drains() { // for how long they are held does not matter
+			return max(at, s.EmptyIf(w.State, w.Window, now, w.Cells.units))
+		}
+		return max(at, s.EmptyIf(w.State, w.Window, w.Cells.list[len(w.Cells.list)-1].at-1, s.Cost))
 	}
 	charge, release := false, false
 	for i := len(w.Cells.list) - 1; i >= 0 && (!charge || !release); i-- {

@@ -116,19 +116,19 @@ func (st *State) Until() int64 { return algorithms[st.Kind()].until(st) }
 // EmptyAt returns the first ms at which nothing counts any more for a request with spec s, if nothing else is charged.
 func (st *State) EmptyAt(now int64, s *Spec) int64 { return algorithms[st.Kind()].empty(st, now, s) }
 
-// EmptyIf returns the first ms at which nothing counts any more if the cost of s is charged at a ms, in addition to what the
+// EmptyIf returns the first ms at which nothing counts any more if units are charged at a ms, in addition to what the
 // state of a window has, which may be nil. It is not for a log.
-func (s *Spec) EmptyIf(st *State, w Window, at int64) int64 {
+func (s *Spec) EmptyIf(st *State, w Window, at, units int64) int64 {
 	var then State
 	if st != nil {
 		then = *st
 	} else {
 		then = State{window: w.Length, name: s.stateName()}
 	}
-	if then.cells == nil {
-		algorithms[s.Kind].charge(&then, at, s, w, s.Cost, 0)
-	} else { // which the copy shares: only their newest matters
-		then.newest += s.Cost
+	if s.Kind.Drains() {
+		algorithms[s.Kind].charge(&then, at, s, w, units, 0)
+	} else { // only the newest units matter, and counts that the copy shares must stay
+		then.newest += units
 	}
 	then.last = at
 	return then.EmptyAt(at, s)

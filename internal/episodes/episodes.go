@@ -95,6 +95,16 @@ func (e *Episode) Tick(detail ...any) {
 	}
 }
 
+// Flush logs that the episode lasts, although no line is due, if there was trouble since the last line: nobody will
+// call again.
+func (e *Episode) Flush(detail ...any) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.Open.Load() && e.unsaid {
+		e.still(e.now(), detail)
+	}
+}
+
 // End ends the episode, if there is one, because something has succeeded. If the last trouble was less than Calm ago,
 // the episode ends when End or Note is called later without trouble in between.
 func (e *Episode) End(detail ...any) {
