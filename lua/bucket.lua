@@ -45,8 +45,9 @@ local function divide(a, b, c, more)
   return whole + quotient, left
 end
 
--- look sets now, left, the us until the bucket is full, and rest, the fraction of one; both are 0 if it is. A request goes
--- by the us of the clock, unless the key's newest charge is later; RL.INSPECT, which has no spec, goes by whole ms.
+-- look sets now; left, the us until the bucket is full; and rest, the fraction of one. Both are 0 if it is. A request
+-- goes by the us of the clock, unless the key's newest charge is later; RL.INSPECT, which has no spec, goes by whole
+-- ms.
 local function look(st, rec, spec)
   local us = spec and rec.now == rec.clock and floor(lib.gcra.ns / 1000) or 0
   if st.full > rec.clock + DRAIN or st.part >= st.parameter then
@@ -80,7 +81,8 @@ function bucket.charge(st, rec, _, units)
   st.reported_last = later(rec, st.left + min(st.rest, 1))
 end
 
--- full_with returns the ms at which the bucket is full if so many more tokens are taken now. usage must be called before.
+-- full_with returns the ms at which the bucket is full if so many more tokens are taken now. usage must be called
+-- before.
 function bucket.full_with(st, units)
   local more, part = divide(units, st.window * 1000, st.parameter, st.rest)
   return later(st, st.left + min(more, FILL) + min(part, 1))

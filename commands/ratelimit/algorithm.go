@@ -39,19 +39,17 @@ var algorithms [limit.Kinds]*algorithm
 // others has the commands of algorithms that have another grammar, such as CL.THROTTLE.
 var others [limit.Kinds]func() Command
 
-// register adds the command of an algorithm, and returns its kind.
-func register(k limit.Kind, a algorithm) limit.Kind {
+// register adds the command of an algorithm.
+func register(k limit.Kind, a algorithm) {
 	if a.words == 0 {
 		a.limits, a.words, a.least = []table.Arg{pairs}, 3, "a key, a limit and a window"
 	}
 	algorithms[k] = &a
-	return k
 }
 
-// registerOther adds a command with a grammar of its own, and returns its kind.
-func registerOther(k limit.Kind, command func() Command) limit.Kind {
+// registerOther adds a command with a grammar of its own.
+func registerOther(k limit.Kind, command func() Command) {
 	others[k] = command
-	return k
 }
 
 // decisions returns the commands of all algorithms, by their kinds.

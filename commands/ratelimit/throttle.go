@@ -11,7 +11,9 @@ import (
 	"github.com/rlproxy/rlproxy/resp"
 )
 
-var _ = registerOther(limit.GCRA, throttle)
+func init() {
+	registerOther(limit.GCRA, throttle)
+}
 
 // throttle returns CL.THROTTLE, redis-cell's command. It follows
 // github.com/brandur/redis-cell at commit 769d908: src/lib.rs for the arguments, the

@@ -9,12 +9,14 @@ import "math/bits"
 // Bucket is the kind of RL.BUCKET. Its Param is the number of tokens that come per window.
 const Bucket Kind = 9
 
-var _ = register(Bucket, algorithm{
-	name: "RL.BUCKET", windows: true, drains: true, peek: 1,
-	mostParam: func(Window) int64 { return MaxLimit },
-	fresh:     func(*State) {}, usage: bucketUsage, charge: bucketCharge, room: bucketRoom, until: bucketUntil, empty: bucketEmpty,
-	redated: func(_ *Spec, _ Window, _, _, empty int64) int64 { return empty },
-})
+func init() {
+	register(Bucket, algorithm{
+		name: "RL.BUCKET", windows: true, drains: true, peek: 1,
+		mostParam: func(Window) int64 { return MaxLimit },
+		fresh:     func(*State) {}, usage: bucketUsage, charge: bucketCharge, room: bucketRoom, until: bucketUntil, empty: bucketEmpty,
+		redated: func(_ *Spec, _ Window, _, _, empty int64) int64 { return empty },
+	})
+}
 
 // bucketLeft returns the us from now until the bucket is full, and the fraction; newest and past are when that is.
 func bucketLeft(s *State, now int64, spec *Spec) (us, part int64) {

@@ -17,12 +17,14 @@ const Strict = 1
 // MaxBuckets is the most sub-windows per window.
 const MaxBuckets = 1000
 
-var _ = register(Counter, algorithm{
-	name: "RL.COUNTER", additive: true, windows: true, peek: 1,
-	mostParam: func(w Window) int64 { return min(w.Length, MaxBuckets) },
-	fresh:     counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
-	empty: counterEmpty, dated: counterDated, redated: counterRedated,
-})
+func init() {
+	register(Counter, algorithm{
+		name: "RL.COUNTER", additive: true, windows: true, peek: 1,
+		mostParam: func(w Window) int64 { return min(w.Length, MaxBuckets) },
+		fresh:     counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
+		empty: counterEmpty, dated: counterDated, redated: counterRedated,
+	})
+}
 
 // Strict reports whether the request counts the oldest sub-window in full.
 func (s *Spec) Strict() bool { return s.Kind == Counter && s.Manner == Strict }

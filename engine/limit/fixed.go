@@ -6,11 +6,13 @@ package limit
 // Fixed is the kind of RL.FIXED.
 const Fixed Kind = 3
 
-var _ = register(Fixed, algorithm{
-	name: "RL.FIXED", additive: true, windows: true, peek: 1,
-	fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
-	empty: fixedEmpty, dated: fixedDated, redated: fixedRedated,
-})
+func init() {
+	register(Fixed, algorithm{
+		name: "RL.FIXED", additive: true, windows: true, peek: 1,
+		fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
+		empty: fixedEmpty, dated: fixedDated, redated: fixedRedated,
+	})
+}
 
 func fixedFresh(*State) {}
 

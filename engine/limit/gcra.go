@@ -17,11 +17,13 @@ import "math"
 // GCRA is the kind of CL.THROTTLE. Its Manner is the ns between units.
 const GCRA Kind = 4
 
-var _ = register(GCRA, algorithm{
-	name: "CL.THROTTLE", rate: true, drains: true,
-	fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
-	empty: gcraEmpty, dated: gcraDated,
-})
+func init() {
+	register(GCRA, algorithm{
+		name: "CL.THROTTLE", rate: true, drains: true,
+		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
+		empty: gcraEmpty, dated: gcraDated,
+	})
+}
 
 // MaxDrain is the longest time, in ns, in which the units of a limit may drain: 146 years.
 // An engine then stores when they have drained without overflow, until the year 2116.

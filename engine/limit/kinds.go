@@ -11,13 +11,12 @@ const Kinds = 16
 // algorithms has the row of each kind that register was given. Row 0 is for a zero State, which has expired.
 var algorithms = [Kinds]algorithm{{until: func(*State) int64 { return -1 }}}
 
-// register enters the row of an algorithm, which its file declares, and returns the kind.
-func register(k Kind, row algorithm) Kind {
+// register enters the row of an algorithm, which its file declares.
+func register(k Kind, row algorithm) {
 	if k == 0 || k.Known() {
 		panic("limit: two algorithms have one number")
 	}
 	algorithms[k] = row
-	return k
 }
 
 // String returns the name of the kind's command, in upper case.

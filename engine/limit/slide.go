@@ -30,11 +30,13 @@ type slideLog struct {
 // Slide is the kind of RL.SLIDE.
 const Slide Kind = 1
 
-var _ = register(Slide, algorithm{
-	name: "RL.SLIDE", additive: true, windows: true, peek: 1,
-	fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
-	empty: slideEmpty, dated: slideDated, redated: slideRedated,
-})
+func init() {
+	register(Slide, algorithm{
+		name: "RL.SLIDE", additive: true, windows: true, peek: 1,
+		fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
+		empty: slideEmpty, dated: slideDated, redated: slideRedated,
+	})
+}
 
 const (
 	logBytes   = int64(unsafe.Sizeof(slideLog{}))

@@ -6,4 +6,6 @@ package limit
 // Concurrency is the kind of the leases of RL.ACQUIRE.
 const Concurrency Kind = 8
 
-var _ = register(Concurrency, algorithm{name: "RL.ACQUIRE", peek: 1})
+func init() {
+	register(Concurrency, algorithm{name: "RL.ACQUIRE", peek: 1})
+}
