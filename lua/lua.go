@@ -1,12 +1,13 @@
-// Package lua has the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in this
-// folder. layout.lua has the format of the stored records, and messages.lua that of the messages between rlproxy and the functions.
-// Each algorithm has a file that registers it, see algorithms.lua. The functions that rlproxy calls are described in decide.lua,
-// admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua. If a description begins with ARGV[2], KEYS[1] is
-// the stored key, and ARGV[1] is the clock, see record.guarded. Begin with layout.lua, messages.lua, record.lua and decide.lua.
+// Package lua has the code that runs on a Redis node: one library of Redis Functions, joined from the Lua files in
+// this folder. layout.lua has the format of the stored records, and messages.lua that of the messages between rlproxy
+// and the functions. Each algorithm has a file that registers it, see algorithms.lua. The functions that rlproxy
+// calls are described in decide.lua, admit.lua, settle.lua, each.lua, all.lua, home.lua, shard.lua and inspect.lua.
+// If a description begins with ARGV[2], KEYS[1] is the stored key, and ARGV[1] is the clock, see record.guarded.
+// Begin with layout.lua, messages.lua, record.lua and decide.lua.
 //
 // Every file is a chunk of its own, which gets the library's table and adds its functions to it. The files are joined
-// unchanged, comments included. A node has none of the modules that they use while it loads a library, so the files run when a
-// function is called for the first time.
+// unchanged, comments included. A node has none of the modules that they use while it loads a library, so the files
+// run when a function is called for the first time.
 package lua
 
 import (
@@ -28,7 +29,8 @@ var files embed.FS
 var (
 	before = []string{"layout", "messages", "algorithms", "record", "rate"}
 	after  = []string{
-		"spec", "holds", "ids", "lease", "home", "shard", "decide", "fast_holds", "admit", "settle", "each", "all", "inspect",
+		"spec", "holds", "ids", "lease", "home", "shard", "decide", "fast_holds", "admit", "settle", "each", "all",
+		"inspect",
 	}
 )
 
@@ -40,7 +42,8 @@ func order() []string {
 	}
 	list := slices.Clone(before)
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), ".lua"); !slices.Contains(before, name) && !slices.Contains(after, name) {
+		if name := strings.TrimSuffix(e.Name(), ".lua"); !slices.Contains(before, name) && !slices.Contains(after,
+			name) {
 			list = append(list, name)
 		}
 	}
@@ -55,13 +58,13 @@ type Function struct {
 	reads bool   // it writes nothing, so a node runs it, too, that refuses all writes, and so does a replica
 }
 
-// The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key. Each runs those
-// two for several, and renews leases. All answers a multi-key request, and Inspect describes a key. For split
-// keys, Lend and Forget run at the home, Recall and Take at a shard.
+// The functions. Decide answers batches of requests without ids. Admit and Settle are about one id of one key. Each
+// runs those two for several, and renews leases. All answers a multi-key request, and Inspect describes a key. For
+// split keys, Lend and Forget run at the home, Recall and Take at a shard.
 //
-// Reset is Decide for batches of resets alone, and End is Each for requests that only end or renew holds. A node that is out
-// of memory runs these two, Settle and Inspect, because they admit nothing. A node that cannot save its data or lacks replicas
-// refuses all that may write, even these. Look is Inspect for such a node.
+// Reset is Decide for batches of resets alone, and End is Each for requests that only end or renew holds. A node that
+// is out of memory runs these two, Settle and Inspect, because they admit nothing. A node that cannot save its data
+// or lacks replicas refuses all that may write, even these. Look is Inspect for such a node.
 var (
 	Decide  = &Function{Name: "decide", short: "decide"}
 	Reset   = &Function{Name: "reset", short: "decide", full: true}
@@ -80,11 +83,12 @@ var (
 
 var functions = []*Function{Decide, Reset, Admit, Settle, Each, End, All, Inspect, Look, Lend, Forget, Recall, Take}
 
-// Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have two versions.
+// Library is the library as FUNCTION LOAD takes it. Its name ends with the hash of its text, so that a node can have
+// two versions.
 var Library struct{ Name, Source string }
 
-// Script is the same code for EVALSHA, for a node that refuses FUNCTION. It takes the short name of the function as its first
-// argument. It is slower, because each call creates all functions again.
+// Script is the same code for EVALSHA, for a node that refuses FUNCTION. It takes the short name of the function as
+// its first argument. It is slower, because each call creates all functions again.
 var Script struct{ Source, SHA string }
 
 func init() {
@@ -96,15 +100,17 @@ func init() {
 		f.Name = "rl_" + f.Name + "_" + hash
 	}
 	Library.Source = "#!lua name=" + Library.Name + "\n" + body + "local made\n" + registrations()
-	Script.Source = "#!lua flags=allow-cross-slot-keys\n" + body + "return library()[table.remove(ARGV, 1)](KEYS, ARGV)\n"
+	Script.Source = "#!lua flags=allow-cross-slot-keys\n" + body + "return library()[table.remove(ARGV, " +
+		"1)](KEYS, ARGV)\n"
 	digest := sha1.Sum([]byte(Script.Source)) //nolint:gosec // EVALSHA names scripts by their SHA-1
 	Script.SHA = hex.EncodeToString(digest[:])
 }
 
 // registrations returns the text that registers the functions by their names.
 //
-// The flag allow-cross-slot-keys lets a node of a cluster decide keys of many slots in one call, see decide.lua. All functions but Look
-// may write, so a replica refuses them before they run, and so does a node that is out of memory without allow-oom.
+// The flag allow-cross-slot-keys lets a node of a cluster decide keys of many slots in one call, see decide.lua. All
+// functions but Look may write, so a replica refuses them before they run, and so does a node that is out of memory
+// without allow-oom.
 func registrations() string {
 	var b strings.Builder
 	for _, f := range functions {
@@ -115,14 +121,15 @@ func registrations() string {
 		if f.reads {
 			flags += ", 'no-writes'"
 		}
-		fmt.Fprintf(&b, "redis.register_function({ function_name = '%s', flags = { %s }, callback = function(keys, args)\n"+
+		fmt.Fprintf(&b, "redis.register_function({ function_name = '%s', flags = { %s }, callback = "+
+			"function(keys, args)\n"+
 			"  made = made or library()\n  return made.%s(keys, args)\nend })\n", f.Name, flags, f.short)
 	}
 	return b.String()
 }
 
-// ownName matches the names of rlproxy's libraries and functions, of any version. Servers compare the names of functions without
-// regard to case.
+// ownName matches the names of rlproxy's libraries and functions, of any version. Servers compare the names of
+// functions without regard to case.
 var ownName = regexp.MustCompile(`(?i)^(rlproxy|rl_[a-z]+)_[0-9a-f]{12}$`)
 
 // Owns reports whether a name is that of a library or a function of any version of rlproxy, or the SHA of Script.
@@ -141,7 +148,8 @@ type begin struct {
 	file string
 }
 
-// join returns the text of a function that returns the library's table. The text begins on the second line of what is sent.
+// join returns the text of a function that returns the library's table. The text begins on the second line of what is
+// sent.
 func join(names []string) string {
 	var b strings.Builder
 	b.WriteString("local function library()\nlocal lib = {}\n")
@@ -162,7 +170,8 @@ func join(names []string) string {
 // position matches the form in which Redis names a line of a library or a script.
 var position = regexp.MustCompile(`@?user_(?:function|script):(?: ?(\d+))`)
 
-// Locate returns an error's text in which each line of the joined text that a node names is replaced by its file and line.
+// Locate returns an error's text in which each line of the joined text that a node names is replaced by its file and
+// line.
 func Locate(text string) string {
 	return position.ReplaceAllStringFunc(text, func(place string) string {
 		line, err := strconv.Atoi(position.FindStringSubmatch(place)[1])

@@ -10,8 +10,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// An algorithm's command is in a file of its own, which registers it. Commands, the words of policies and their arguments
-// follow from that.
+// An algorithm's command is in a file of its own, which registers it. Commands, the words of policies and their
+// arguments follow from that.
 
 // algorithm is a registered algorithm.
 type algorithm struct {
@@ -23,7 +23,8 @@ type algorithm struct {
 	// least describes the words before the options, of which there are at least some, for errors.
 	words int
 	least string
-	// begin parses the limits. It returns the words after them, and an error reply or "". nil: limits and windows in pairs.
+	// begin parses the limits. It returns the words after them, and an error reply or "". nil: limits and windows in
+	// pairs.
 	begin func(r *engine.Request, words [][]byte) ([][]byte, string)
 	// check returns an error reply if windows do not go with a param, else "". nil: they always do.
 	check func(param int64, ws []limit.Window) string

@@ -39,8 +39,9 @@ func grammarOf(kind limit.Kind) *grammar {
 	const key = 1 // index of the first key
 	known := optionsOf(kind)
 	return &grammar{
-		known: known, pairs: true, many: algorithms[kind].begin == nil, words: algorithms[kind].words, least: algorithms[kind].least,
-		keys: table.Keys{First: key, Last: key, Step: 1, Next: nextKey(key)},
+		known: known, pairs: true, many: algorithms[kind].begin == nil, words: algorithms[kind].words,
+		least: algorithms[kind].least,
+		keys:  table.Keys{First: key, Last: key, Step: 1, Next: nextKey(key)},
 		begin: func(r *engine.Request, _ *engine.Pipeline, words [][]byte) ([][]byte, string) {
 			r.Kind, r.Key, r.Cost, r.Param = kind, words[0], 1, 1
 			if !keyFits(r.Key) {
@@ -141,7 +142,10 @@ func (g *grammar) same(args [][]byte, i, j int) bool {
 
 // arrange gives each request its place, and brings those together that the engine must decide together.
 func arrange(requests []engine.Request) {
-	blocked := slices.ContainsFunc(requests, func(r engine.Request) bool { return !r.Shadow && r.Verdict == engine.Blocked })
+	blocked := slices.ContainsFunc(requests, func(r engine.Request) bool {
+		return !r.Shadow &&
+			r.Verdict == engine.Blocked
+	})
 	together := 0
 	for i := range requests {
 		r := &requests[i]
@@ -201,9 +205,12 @@ func replyMultiKey(dst []byte, requests []engine.Request, results []engine.Resul
 	return dst
 }
 
-const multiKeyReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the same first one, even those with SHADOW; a key that had room has " +
-	"retry_after 0. Keys of a denied request that were not asked, since the policy of another blocks it, get 0, limit, 0, 0 and 0. " +
-	"FAIL with AND: the FAIL policy of the first key whose node does not answer answers for the whole request, and units held for other keys are given back; keys that were charged before the node failed stay charged."
+const multiKeyReply = shadowReply + " With AND: an array with five integers for each key, in order, all with the " +
+	"same first one, even those with SHADOW; a key that had room has " +
+	"retry_after 0. Keys of a denied request that were not asked, since the policy of another blocks it, get 0, " +
+	"limit, 0, 0 and 0. " +
+	"FAIL with AND: the FAIL policy of the first key whose node does not answer answers for the whole request, " +
+	"and units held for other keys are given back; keys that were charged before the node failed stay charged."
 
 // andArg returns the argument AND of a command whose keys begin with the given arguments.
 func andArg(key ...table.Arg) table.Arg {
@@ -218,8 +225,10 @@ func andArg(key ...table.Arg) table.Arg {
 	args = append(args, table.Arg{Name: "option", Type: "string", Optional: true, Multiple: true})
 	return table.Arg{
 		Name: "and", Type: "block", Token: "AND", Optional: true, Multiple: true, MultipleToken: true, Args: args,
-		About: "another key, with options of its own except for ONCE; at most 8 keys, each once. Either all have room and all are charged, or none is. " +
-			"A key with SHADOW is decided and charged by itself, whether the others have room or not, and denies nothing",
+		About: "another key, with options of its own except for ONCE; at most 8 keys, each once. Either all have " +
+			"room and all are charged, or none is. " +
+			"A key with SHADOW is decided and charged by itself, whether the others have room or not, and denies " +
+			"nothing",
 	}
 }
 

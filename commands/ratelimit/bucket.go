@@ -17,7 +17,8 @@ func init() {
 			{Name: "capacity", Type: "integer", About: "the most tokens in the bucket, 1 to 1000000000000"},
 			{Name: "refill", Type: "integer", About: "tokens that come per window, continuously, 1 to 1000000000000; " +
 				"a bucket fills within 146 years"},
-			{Name: "window", Type: "string", About: "seconds, or an integer with `ms`, `s`, `m`, `h` or `d`, from 1ms to 366d"},
+			{Name: "window", Type: "string",
+				About: "seconds, or an integer with `ms`, `s`, `m`, `h` or `d`, from 1ms to 366d"},
 		},
 		words: 4, least: "a key, a capacity, a refill and a window",
 		begin: beginBucket,
@@ -30,12 +31,16 @@ func init() {
 				Name:       "rl.bucket",
 				Complexity: "O(1)",
 				Summary:    "Takes tokens from a bucket that refills continuously",
-				Replies: "Five integers: allowed (1 or 0), capacity, whole tokens left (-1: answered by a FAIL policy), retry_after, " +
-					"and the milliseconds until the bucket is full. Within any time t at most capacity + refill x t / window tokens " +
+				Replies: "Five integers: allowed (1 or 0), capacity, whole tokens left (-1: answered by a FAIL " +
+					"policy), retry_after, " +
+					"and the milliseconds until the bucket is full. Within any time t at most capacity + refill " +
+					"x t / window tokens " +
 					"are taken, by the node's clock in microseconds, without rounding." + multiKeyReply,
 				Examples: []table.Example{
-					{Line: "RL.BUCKET user:42 10 5 1s", Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 9\n4) (integer) 0\n5) (integer) 200"},
-					{Line: "RL.BUCKET user:42 10 5 1s COST 10", Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 0\n4) (integer) 0\n5) (integer) 2000"},
+					{Line: "RL.BUCKET user:42 10 5 1s",
+						Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 9\n4) (integer) 0\n5) (integer) 200"},
+					{Line: "RL.BUCKET user:42 10 5 1s COST 10",
+						Reply: "1) (integer) 1\n2) (integer) 10\n3) (integer) 0\n4) (integer) 0\n5) (integer) 2000"},
 				},
 			}
 		},

@@ -15,8 +15,10 @@ func init() {
 	register(limit.Counter, algorithm{
 		options: newOption("BUCKETS", setBuckets) | newOption("STRICT", nil),
 		args: []table.Arg{
-			{Name: "n", Type: "integer", Token: "BUCKETS", Optional: true, About: "sub-windows per window, 1 to 1000 and at most one per millisecond; default 1"},
-			{Name: "strict", Type: "pure-token", Token: "STRICT", Optional: true, About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"},
+			{Name: "n", Type: "integer", Token: "BUCKETS", Optional: true,
+				About: "sub-windows per window, 1 to 1000 and at most one per millisecond; default 1"},
+			{Name: "strict", Type: "pure-token", Token: "STRICT", Optional: true,
+				About: "count the oldest sub-window in full, so that no trailing window exceeds the limit"},
 		},
 		check: checkBuckets,
 		optionWords: func(param, manner int64) (words []string) {
@@ -35,7 +37,8 @@ func init() {
 				Summary:    "Counts in fixed windows and weighs the previous one by its overlap, in little memory",
 				Replies:    asSlide,
 				Examples: []table.Example{
-					{Line: "RL.COUNTER user:42 100 60 BUCKETS 6", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 55001"},
+					{Line: "RL.COUNTER user:42 100 60 BUCKETS 6",
+						Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 55001"},
 				},
 			}
 		},

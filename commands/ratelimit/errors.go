@@ -73,7 +73,8 @@ func shortTTL(ttl int64) string {
 
 // tooFine returns the error about more buckets than a window has milliseconds.
 func tooFine(buckets, length int64) string {
-	return reply.ErrFine + "; buckets was " + strconv.FormatInt(buckets, 10) + ", the window " + strconv.FormatInt(length, 10) + "ms"
+	return reply.ErrFine + "; buckets was " + strconv.FormatInt(buckets,
+		10) + ", the window " + strconv.FormatInt(length, 10) + "ms"
 }
 
 // tooCostly returns the error about a cost above a limit.

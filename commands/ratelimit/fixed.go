@@ -14,7 +14,8 @@ func init() {
 			Summary:    "Admits at most the limit in each fixed window, so up to twice the limit around a boundary",
 			Replies:    asSlide,
 			Examples: []table.Example{
-				{Line: "RL.FIXED user:42 100 1h", Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 1835000"},
+				{Line: "RL.FIXED user:42 100 1h",
+					Reply: "1) (integer) 1\n2) (integer) 100\n3) (integer) 99\n4) (integer) 0\n5) (integer) 1835000"},
 			},
 		}
 	}})

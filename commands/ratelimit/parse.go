@@ -46,7 +46,8 @@ const commonOptions = optCost | optID | optShards | optFail | optShadow | optOnc
 // optionNames has the options, in the order in which errors list them. newOption adds to them.
 var optionNames = []optionName{
 	{optCost, "COST", nil}, {optID, "ID", nil}, {optOnce, "ONCE", nil}, {optTTL, "TTL", nil}, {optLapse, "LAPSE", nil},
-	{optConn, "CONN", nil}, {optShards, "SHARDS", nil}, {optFail, "FAIL", nil}, {optShadow, "SHADOW", nil}, {optAnd, "AND", nil},
+	{optConn, "CONN", nil}, {optShards, "SHARDS", nil}, {optFail, "FAIL", nil}, {optShadow, "SHADOW", nil}, {optAnd,
+		"AND", nil},
 }
 
 type optionName struct {
@@ -55,7 +56,8 @@ type optionName struct {
 	set    func(r *engine.Request, value []byte) string // of an option of one algorithm; nil for one without a value
 }
 
-// flagOptions are the options without a value; ownFlags are those of them that one algorithm has, which set Manner to 1.
+// flagOptions are the options without a value; ownFlags are those of them that one algorithm has, which set Manner to
+// 1.
 var (
 	flagOptions = optShadow | optConn
 	ownFlags    option
@@ -63,8 +65,8 @@ var (
 
 var nextOwn = optOwn
 
-// newOption adds an option that only one algorithm has, after COST and those added before. set parses its value, and returns an
-// error reply or "". An option without a value sets the request's Manner to 1.
+// newOption adds an option that only one algorithm has, after COST and those added before. set parses its value, and
+// returns an error reply or "". An option without a value sets the request's Manner to 1.
 func newOption(name string, set func(r *engine.Request, value []byte) string) option {
 	o, at := nextOwn, 1
 	nextOwn <<= 1
@@ -150,7 +152,8 @@ func parsePairs(r *engine.Request, words [][]byte, known option) ([][]byte, stri
 // parseOptions parses the words after the last pair, or after the key of a command without
 // pairs, up to the word AND. It returns the words after that, which options there were, AND
 // among them, and an error reply or "".
-func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (after [][]byte, seen option, msg string) {
+func parseOptions(r *engine.Request, words [][]byte, known option, pairs bool) (after [][]byte, seen option,
+	msg string) {
 	for len(words) > 0 {
 		o := optionOf(words[0]) & known
 		switch {
@@ -235,7 +238,8 @@ func setOption(r *engine.Request, o option, value []byte) string {
 		}
 		r.Shards = int(n)
 	default:
-		return optionNames[slices.IndexFunc(optionNames, func(of optionName) bool { return of.option == o })].set(r, value)
+		return optionNames[slices.IndexFunc(optionNames, func(of optionName) bool { return of.option == o })].set(r,
+			value)
 	}
 	return ""
 }

@@ -66,8 +66,10 @@ func PolicyArgs() []table.Arg {
 func OverrideArgs() []table.Arg {
 	return []table.Arg{{Name: "access", Type: "oneof", Args: []table.Arg{
 		pairs,
-		{Name: "unlimited", Type: "pure-token", Token: "UNLIMITED", About: "every request is allowed, and nothing is counted"},
-		{Name: "blocked", Type: "pure-token", Token: "BLOCKED", About: "every request is denied, and nothing is counted"},
+		{Name: "unlimited", Type: "pure-token", Token: "UNLIMITED",
+			About: "every request is allowed, and nothing is counted"},
+		{Name: "blocked", Type: "pure-token", Token: "BLOCKED",
+			About: "every request is denied, and nothing is counted"},
 	}}}
 }
 

@@ -47,27 +47,39 @@ const decisionReply = "Five integers: allowed (1 or 0), limit, remaining (-1: an
 const asSlide = "As [RL.SLIDE](#rlslide)."
 
 // shadowReply follows decisionReply for commands with the option SHADOW.
-const shadowReply = " With SHADOW allowed is always 1: a retry_after above 0 says that the request would have been denied."
+const shadowReply = " With SHADOW allowed is always 1: a retry_after above 0 says that the request would have " +
+	"been denied."
 
 // Arguments that several commands share.
 var (
 	keyArg = table.Arg{Name: "key", Type: "key", About: "what is limited: 1 to 4096 arbitrary bytes"}
 	pairs  = table.Arg{Name: "pair", Type: "block", Multiple: true, Args: []table.Arg{
 		{Name: "limit", Type: "integer", About: "the most cost admitted per window, 1 to 1000000000000"},
-		{Name: "window", Type: "string", About: "seconds, or an integer with `ms`, `s`, `m`, `h` or `d`, from 1ms to 366d; at most 8 pairs, each with a different window"},
+		{Name: "window", Type: "string",
+			About: "seconds, or an integer with `ms`, `s`, `m`, `h` or `d`, from 1ms to 366d; at most 8 pairs, " +
+				"each with a different window"},
 	}}
-	costArg = table.Arg{Name: "n", Type: "integer", Token: "COST", Optional: true, About: "0 to the smallest limit; default 1; 0 charges nothing, and the reply is for a cost of 1"}
-	idArg   = table.Arg{Name: "id", Type: "string", Token: "ID", Optional: true, About: "the subject of the request; on a split key it chooses the shard to ask first; it never changes the reply"}
-	onceArg = table.Arg{Name: "id", Type: "string", Token: "ONCE", Optional: true, About: "1 to 64 bytes: for the length of the longest window, the same key and id are charged once, and a retry gets the same answer as the request that was admitted; at most 65536 ids per key. " +
-		"FAIL LOCAL charges in the proxy and does not remember the id, so a retry may be charged again. COST 0 neither finds nor stores an id"}
-	shardsArg = table.Arg{Name: "n", Type: "integer", Token: "SHARDS", Optional: true, About: "split the key into 1 to 1024 shards, at most as many as the smallest limit"}
-	failArg   = table.Arg{Name: "policy", Type: "oneof", Token: "FAIL", Optional: true, About: "the answer when the key's node does not answer", Args: []table.Arg{
-		{Name: "open", Type: "pure-token", Token: "OPEN"},
-		{Name: "closed", Type: "pure-token", Token: "CLOSED"},
-		{Name: "local", Type: "pure-token", Token: "LOCAL"},
-		{Name: "error", Type: "pure-token", Token: "ERROR"},
-	}}
-	shadowArg = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true, About: "try the limit: decide and charge on a separate state, and deny nothing"}
+	costArg = table.Arg{Name: "n", Type: "integer", Token: "COST", Optional: true,
+		About: "0 to the smallest limit; default 1; 0 charges nothing, and the reply is for a cost of 1"}
+	idArg = table.Arg{Name: "id", Type: "string", Token: "ID", Optional: true,
+		About: "the subject of the request; on a split key it chooses the shard to ask first; it never changes " +
+			"the reply"}
+	onceArg = table.Arg{Name: "id", Type: "string", Token: "ONCE", Optional: true,
+		About: "1 to 64 bytes: for the length of the longest window, the same key and id are charged once, and a " +
+			"retry gets the same answer as the request that was admitted; at most 65536 ids per key. " +
+			"FAIL LOCAL charges in the proxy and does not remember the id, so a retry may be charged again. COST 0 " +
+			"neither finds nor stores an id"}
+	shardsArg = table.Arg{Name: "n", Type: "integer", Token: "SHARDS", Optional: true,
+		About: "split the key into 1 to 1024 shards, at most as many as the smallest limit"}
+	failArg = table.Arg{Name: "policy", Type: "oneof", Token: "FAIL", Optional: true,
+		About: "the answer when the key's node does not answer", Args: []table.Arg{
+			{Name: "open", Type: "pure-token", Token: "OPEN"},
+			{Name: "closed", Type: "pure-token", Token: "CLOSED"},
+			{Name: "local", Type: "pure-token", Token: "LOCAL"},
+			{Name: "error", Type: "pure-token", Token: "ERROR"},
+		}}
+	shadowArg = table.Arg{Name: "shadow", Type: "pure-token", Token: "SHADOW", Optional: true,
+		About: "try the limit: decide and charge on a separate state, and deny nothing"}
 )
 
 var (

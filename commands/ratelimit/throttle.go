@@ -34,8 +34,8 @@ func init() {
 //   - retry_after and reset_after are in seconds, rounded up from 1 ms on.
 //
 // Where redis-cell multiplies with wraparound, rlproxy refuses more than 10^12 units,
-// units that take longer than limit.MaxDrain to drain, and negative numbers. All errors begin as redis-cell's do at that
-// commit. Older versions, such as 0.2.2, leave "Store error: " out.
+// units that take longer than limit.MaxDrain to drain, and negative numbers. All errors begin as redis-cell's do at
+// that commit. Older versions, such as 0.2.2, leave "Store error: " out.
 func throttle() Command {
 	return Command{Command: table.Command{
 		Name: "cl.throttle", Arity: -1, Flags: writes, Keys: oneKey, Group: "ratelimit", Since: "0.1.0",
@@ -45,11 +45,15 @@ func throttle() Command {
 			{Name: "max_burst", Type: "integer", About: "units admitted at once, minus one"},
 			{Name: "count", Type: "integer", About: "units per period"},
 			{Name: "period", Type: "integer", About: "seconds"},
-			{Name: "quantity", Type: "integer", Optional: true, About: "units of this request; default 1; 0 charges nothing"},
+			{Name: "quantity", Type: "integer", Optional: true,
+				About: "units of this request; default 1; 0 charges nothing"},
 		},
-		Replies: "Five integers: limited (1 or 0), limit (max_burst + 1), remaining (what is left, where redis-cell may " +
-			"say more), retry_after (-1 when not limited, or when waiting never helps) and reset_after, both in seconds.",
-		Examples: []table.Example{{Line: "CL.THROTTLE user:42 15 30 60", Reply: "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2"}},
+		Replies: "Five integers: limited (1 or 0), limit (max_burst + 1), remaining (what is left, where " +
+			"redis-cell may " +
+			"say more), retry_after (-1 when not limited, or when waiting never helps) and reset_after, both in " +
+			"seconds.",
+		Examples: []table.Example{{Line: "CL.THROTTLE user:42 15 30 60",
+			Reply: "1) (integer) 0\n2) (integer) 16\n3) (integer) 15\n4) (integer) -1\n5) (integer) 2"}},
 	},
 		Parse: parseThrottle,
 		Reply: replyThrottle,
@@ -59,7 +63,8 @@ func throttle() Command {
 // The errors. The first three are redis-cell's. It has none for numbers that overflow
 // when multiplied, with which it wraps around.
 const (
-	errCellUsage   = "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> [<quantity>]"
+	errCellUsage = "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> <period> " +
+		"[<quantity>]"
 	errCellInteger = "Cell error: Store error: Couldn't parse as integer: " // followed by the word
 	errCellZero    = "Cell error: Store error: Zero rates are not supported"
 	errCellRange   = "Cell error: Store error: Values are negative or too large"
@@ -80,7 +85,8 @@ func parseThrottle(args [][]byte, p *engine.Pipeline) string {
 	if count == 0 || period == 0 {
 		return errCellZero
 	}
-	if burst < 0 || count < 0 || period < 0 || quantity < 0 || burst == math.MaxInt64 || period > math.MaxInt64/1_000_000_000 {
+	if burst < 0 || count < 0 || period < 0 || quantity < 0 || burst == math.MaxInt64 ||
+		period > math.MaxInt64/1_000_000_000 {
 		return errCellRange
 	}
 	interval := limit.Interval(count, period)

@@ -179,10 +179,10 @@ func (f *Fleet) CheckTopology() {
 	}
 }
 
-// Redirected returns the node to which n redirects a command with the error err, if that is MOVED or ASK, and whether it is
-// ASK. Such a command has not run. Redirected returns nil for other errors, and if redirects are not followed, because all
-// backends are single nodes, if the fleet is closed, or if there are maxNodes already. If known is true, it also returns nil
-// if the fleet does not have the node yet.
+// Redirected returns the node to which n redirects a command with the error err, if that is MOVED or ASK, and whether
+// it is ASK. Such a command has not run. Redirected returns nil for other errors, and if redirects are not followed,
+// because all backends are single nodes, if the fleet is closed, or if there are maxNodes already. If known is true,
+// it also returns nil if the fleet does not have the node yet.
 func (f *Fleet) Redirected(n *Node, err error, known bool) (to *Node, asking bool) {
 	if !IsReply(err) || f.watcher == nil || n.backend == nil {
 		return nil, false

@@ -81,8 +81,8 @@ func (t *Topology) equal(o *Topology) bool {
 	return t.slots == nil || t.slots == o.slots || *t.slots == *o.slots
 }
 
-// Queues has a queue of type Q for each node that is in use or that others redirect to. A user of the fleet has one. Its zero
-// value must get its fields.
+// Queues has a queue of type Q for each node that is in use or that others redirect to. A user of the fleet has one.
+// Its zero value must get its fields.
 type Queues[Q interface{ Close() error }] struct {
 	Fleet *Fleet
 
@@ -100,8 +100,8 @@ type Lanes[Q any] struct {
 	Queues []Q // by index in Topology.Nodes
 }
 
-// OpenAll returns the topology with its queues, and opens those of nodes that are new. While nothing changes it returns the same
-// pointer.
+// OpenAll returns the topology with its queues, and opens those of nodes that are new. While nothing changes it
+// returns the same pointer.
 func (q *Queues[Q]) OpenAll() *Lanes[Q] {
 	now := q.Fleet.Topology()
 	if l := q.current.Load(); l != nil && l.Topology == now {

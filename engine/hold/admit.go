@@ -16,8 +16,9 @@ type Admission struct {
 
 // Resources has the functions by which a Book asks its engine for memory, and to charge.
 type Resources struct {
-	Grow   func(bytes int64) error // accounts for an id and a hold, and the hold's windows; with an error, nothing is held
-	Charge func() error            // charges the request, for ONCE; with an error, nothing was charged
+	// accounts for an id and a hold, and the hold's windows; with an error, nothing is held
+	Grow   func(bytes int64) error
+	Charge func() error // charges the request, for ONCE; with an error, nothing was charged
 }
 
 // Admit answers a request with a Hold and a cost. A known id gets its first answer again, except that a lease of
@@ -130,7 +131,8 @@ func (b *Book) renewKnown(st States, clock, now int64, e *entry, r *engine.Reque
 	w := r.Windows[0]
 	view := b.window(st, &r.Spec, w)
 	free := max(w.Limit-view.Read(now, &r.Spec).Used, 0)
-	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: view.EmptyAt(now, &r.Spec) - clock}
+	a.Decision = limit.Decision{Allowed: true, Limit: w.Limit, Remaining: free, ResetAfter: view.EmptyAt(now,
+		&r.Spec) - clock}
 	a.Again = true
 	return a, true
 }

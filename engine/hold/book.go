@@ -33,8 +33,9 @@ type States interface {
 // Empty reports whether there is neither a hold nor a known id.
 func (b *Book) Empty() bool { return len(b.windows) == 0 && len(b.ids.due) == 0 }
 
-// Newest returns the ms of the newest hold that counts. With ids it is the ms of the newest request that changed an id, if
-// that is later: a request with an id goes by this time, so that an expired id stays expired when the clock steps back.
+// Newest returns the ms of the newest hold that counts. With ids it is the ms of the newest request that changed an
+// id, if that is later: a request with an id goes by this time, so that an expired id stays expired when the clock
+// steps back.
 func (b *Book) Newest(ids bool) int64 {
 	var last int64
 	if ids {
@@ -68,9 +69,10 @@ func (b *Book) Bytes() int64 {
 	return sum
 }
 
-// Ask decides a request, and fills in a usage per window. granted is 1 if it is admitted, else 0. take charges or holds an
-// admitted request, unless its cost is 0.
-func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage, take func() error) (granted int64, err error) {
+// Ask decides a request, and fills in a usage per window. granted is 1 if it is admitted, else 0. take charges or
+// holds an admitted request, unless its cost is 0.
+func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWindows]limit.Usage,
+	take func() error) (granted int64, err error) {
 	var rs [limit.MaxWindows]Reading
 	granted = 1
 	for i, w := range s.Limits() {
@@ -90,7 +92,8 @@ func (b *Book) Ask(st States, clock, now int64, s *limit.Spec, us *[limit.MaxWin
 	}
 	for i, w := range s.Limits() {
 		view := b.window(st, s, w)
-		if s.Denies(w, &us[i], 0) && (view.State != nil || view.Cells != nil) { // else the cost exceeds the limit: there is never room
+		if s.Denies(w, &us[i], 0) && (view.State != nil ||
+			view.Cells != nil) { // else the cost exceeds the limit: there is never room
 			us[i].Room = view.RoomAt(now, w.Limit-s.Wanted(), s, rs[i]) - clock
 		}
 	}
@@ -105,8 +108,8 @@ func (b *Book) Complete(st States, clock, now int64, s *limit.Spec, us *[limit.M
 	}
 }
 
-// Lapse removes all holds that have lapsed at now, and charges those without Release. The caller then charges or holds at
-// now. It returns the most holds that lapsed in one window: a hold is in each of its windows.
+// Lapse removes all holds that have lapsed at now, and charges those without Release. The caller then charges or
+// holds at now. It returns the most holds that lapsed in one window: a hold is in each of its windows.
 func (b *Book) Lapse(st States, now int64) (holds int64) {
 	for _, w := range b.windows {
 		s := limit.Spec{Kind: w.kind, N: 1, Param: w.buckets}

@@ -8,8 +8,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Cells are the units held of one window, by deadline. The zero value holds nothing. Work and memory depend on the number
-// of deadlines and not on the number of holds.
+// Cells are the units held of one window, by deadline. The zero value holds nothing. Work and memory depend on the
+// number of deadlines and not on the number of holds.
 type Cells struct {
 	limit.Calls        // that held units, renewals included
 	limit       int64  // of the newest hold

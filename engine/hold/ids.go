@@ -157,7 +157,8 @@ func (x *ids) bytes() int64 {
 	if len(x.due) == 0 {
 		return 0
 	}
-	return mapBytes + int64(len(x.due))*entryBytes + int64(x.counts[reservation]+x.counts[slots])*holdBytes + int64(x.limits)*limitBytes
+	return mapBytes + int64(len(x.due))*entryBytes + int64(x.counts[reservation]+x.counts[slots])*holdBytes +
+		int64(x.limits)*limitBytes
 }
 
 // dueHeap is a min-heap of the ids by expiry, for container/heap.

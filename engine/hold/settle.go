@@ -5,8 +5,9 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Settle ends a hold and charges the cost of r in its windows, or ends a lease of RL.ACQUIRE. A hold that is unknown, has
-// lapsed, or was settled with another cost is not settled. lapsed is the number of lapsed holds that Settle removed.
+// Settle ends a hold and charges the cost of r in its windows, or ends a lease of RL.ACQUIRE. A hold that is unknown,
+// has lapsed, or was settled with another cost is not settled. lapsed is the number of lapsed holds that Settle
+// removed.
 func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Settlement, lapsed int64, err error) {
 	e := b.ids.find(nameOf(r), now)
 	if e == nil {
@@ -44,7 +45,8 @@ func (b *Book) Settle(st States, now int64, r *engine.Request) (done engine.Sett
 	}
 	b.tidy()
 	h.settled = true
-	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0), Overrun: max(cost-h.units, 0)}
+	done = engine.Settlement{Settled: true, Charged: cost, Returned: max(h.units-cost, 0),
+		Overrun: max(cost-h.units, 0)}
 	h.result = done
 	h.result.Again = true // of an equal request after this one
 	until := Deadline(now, h.ttl, false)

@@ -68,9 +68,9 @@ func (w *Window) Calls(now int64) (calls limit.Calls) {
 	return calls
 }
 
-// RoomAt returns the first ms after now at which at most `most` units count, if nothing is charged, held or settled until
-// then. r was read at now, when more counted. Charged units expire by the algorithm, those of released cells at the
-// deadline, and those of other cells a window after it. Between two such moments only the state's count changes.
+// RoomAt returns the first ms after now at which at most `most` units count, if nothing is charged, held or settled
+// until then. r was read at now, when more counted. Charged units expire by the algorithm, those of released cells at
+// the deadline, and those of other cells a window after it. Between two such moments only the state's count changes.
 func (w *Window) RoomAt(now, most int64, s *limit.Spec, r Reading) int64 {
 	if w.Cells == nil {
 		return w.State.RoomAt(now, most, s, r.state)
@@ -112,9 +112,10 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 	return w.State.RoomAt(now, most, s, r.state)
 }
 
-// EmptyAt returns the first ms at which nothing counts any more, if nothing is charged, held or settled until then: when the
-// charged units have expired, those of cells that release have lapsed, and those of other cells have left the window. Units
-// that only a multi-key request holds count as if they were charged in the last ms at which they are held.
+// EmptyAt returns the first ms at which nothing counts any more, if nothing is charged, held or settled until then:
+// when the charged units have expired, those of cells that release have lapsed, and those of other cells have left
+// the window. Units that only a multi-key request holds count as if they were charged in the last ms at which they
+// are held.
 func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
 	dated := int64(0)
 	if w.State != nil {

@@ -147,15 +147,17 @@ func (x *Exchange) registry(p place) registry.Registry {
 // The kinds of trouble, by node. They end when the node does what it refused.
 var (
 	noPublish = &episodes.Trouble{
-		Began: "cannot publish the busiest keys", Ended: "the busiest keys can be published again", Calm: episodes.Every,
+		Began: "cannot publish the busiest keys", Ended: "the busiest keys can be published again",
+		Calm: episodes.Every,
 	}
 	noRoom = &episodes.Trouble{
 		Began: "cannot publish the busiest keys: RL.HOTKEYS FLEET supports at most 64 proxies",
 		Ended: "there is room for this proxy's busiest keys again", Calm: episodes.Every,
 	}
 	noRead = &episodes.Trouble{
-		Began: "cannot read the busiest keys of other proxies", Ended: "the busiest keys of other proxies can be read again",
-		Calm: episodes.Every,
+		Began: "cannot read the busiest keys of other proxies",
+		Ended: "the busiest keys of other proxies can be read again",
+		Calm:  episodes.Every,
 	}
 	noSense = &episodes.Trouble{
 		Began: "ignoring a record of another proxy's busiest keys",

@@ -36,7 +36,8 @@ type key observe.HotKey
 const leastFields = 9
 
 func (k *key) fields() []any {
-	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining, &k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun}
+	return []any{&k.Key, &k.Rate, &k.DeniedRate, &k.Admitted, &k.Denied, &k.ByFail, &k.Limit, &k.Remaining,
+		&k.Shards, &k.ShadowDenied, &k.Lapsed, &k.Overrun}
 }
 
 // counts returns the numbers that maxCount bounds.
@@ -74,7 +75,8 @@ func (k *key) valid() bool {
 			return false
 		}
 	}
-	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) && count(k.Remaining+1) &&
+	return 0 < len(k.Key) && len(k.Key) <= engine.MaxKey && rate(k.Rate) && rate(k.DeniedRate) &&
+		count(k.Remaining+1) &&
 		0 < k.Shards && k.Shards <= engine.MaxShards
 }
 

@@ -24,7 +24,8 @@ type other struct {
 	renamed bool                 // it has this proxy's names, but they stand for different servers
 	proxies map[string]time.Time // the proxies that have the layout, and until when, by this process's clock
 	place   *shard.Placement     // the placement of the layout
-	server  []int                // for each node of the layout, the same server as in Conflict.server; -1 if it is unknown
+	// for each node of the layout, the same server as in Conflict.server; -1 if it is unknown
+	server []int
 }
 
 // Contested reports whether two proxies' layouts place the named key on different servers. If the key has several
@@ -102,7 +103,8 @@ func compare(own list, self string, readings []*reading, now time.Time) finding 
 			}
 			o := groups[text]
 			if o == nil {
-				o = &other{list: e.list, renamed: same, proxies: map[string]time.Time{}, place: shard.NewPlacement(e.list)}
+				o = &other{list: e.list, renamed: same, proxies: map[string]time.Time{},
+					place: shard.NewPlacement(e.list)}
 				groups[text], servers[o] = o, map[int]int{}
 			}
 			for name, till := range proxies {

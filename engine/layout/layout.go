@@ -87,7 +87,8 @@ type Guard struct {
 // nodes that answer in time, so that a proxy knows other layouts before it decides anything.
 func Open(fleet *backend.Fleet, mode Mode, log *slog.Logger) *Guard {
 	loop, ctx := registry.NewLoop()
-	g := &Guard{fleet: fleet, log: log, self: newSelf(), report: newReport(log), seen: make(map[*backend.Node]seen), loop: loop}
+	g := &Guard{fleet: fleet, log: log, self: newSelf(), report: newReport(log), seen: make(map[*backend.Node]seen),
+		loop: loop}
 	g.mode.Store(int32(mode))
 	fleet.OnRecovered(func(*backend.Node, backend.Health) { loop.Soon() })
 	g.round(ctx)
@@ -121,7 +122,8 @@ func newSelf() string {
 	}
 	var digits [4]byte
 	_, _ = rand.Read(digits[:]) // it never fails
-	return strings.ReplaceAll(host[:min(len(host), 64)], " ", "-") + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
+	return strings.ReplaceAll(host[:min(len(host), 64)], " ",
+		"-") + ":" + strconv.Itoa(os.Getpid()) + ":" + hex.EncodeToString(digits[:])
 }
 
 // pause returns the time until the next round.

@@ -42,7 +42,8 @@ var (
 	differs = &episodes.Trouble{Began: "another proxy has a different list of backends"}
 	renamed = &episodes.Trouble{Began: "another proxy has the same list of backends but reaches different servers"}
 	twice   = &episodes.Trouble{
-		Began: "two backends are the same server: list it only once", Ended: "two backends are no longer the same server",
+		Began: "two backends are the same server: list it only once",
+		Ended: "two backends are no longer the same server",
 	}
 	refuses = &episodes.Trouble{
 		Began: "cannot compare the lists of backends", Ended: "the lists of backends can be compared again",
@@ -122,10 +123,14 @@ func (g *Guard) Stats() []engine.Stat {
 	}
 	return []engine.Stat{
 		{Name: "layout_guard", Text: v.mode.String()},
-		{Name: "layout", Text: state, Value: conflict, Metric: "layout_conflict", Help: "1 while another proxy places keys on other nodes, else 0."},
-		{Name: "layouts_of_others", Value: int64(len(v.others)), Metric: "layouts_of_others", Help: "Other lists of backends that proxies of the same nodes have."},
-		{Name: "layout_servers_named_twice", Value: int64(len(v.twice)), Metric: "layout_servers_named_twice", Help: "Pairs of backends that are the same server."},
-		{Name: "layout_answers", Value: g.Answers.Load(), Metric: "layout_answers_total", Help: "Answers by FAIL policy about keys that proxies place on different nodes."},
+		{Name: "layout", Text: state, Value: conflict, Metric: "layout_conflict",
+			Help: "1 while another proxy places keys on other nodes, else 0."},
+		{Name: "layouts_of_others", Value: int64(len(v.others)), Metric: "layouts_of_others",
+			Help: "Other lists of backends that proxies of the same nodes have."},
+		{Name: "layout_servers_named_twice", Value: int64(len(v.twice)), Metric: "layout_servers_named_twice",
+			Help: "Pairs of backends that are the same server."},
+		{Name: "layout_answers", Value: g.Answers.Load(), Metric: "layout_answers_total",
+			Help: "Answers by FAIL policy about keys that proxies place on different nodes."},
 	}
 }
 

@@ -2,9 +2,10 @@ package limit
 
 import "math/bits"
 
-// The token bucket of RL.BUCKET: the limit is its capacity, and as many tokens as its Param come per window, continuously. A state
-// is one time: when the bucket is full again, in us and a fraction of one, whose denominator is Param. With that, a token takes
-// window/Param exactly, and nothing is ever rounded. What counts is the tokens that are missing, a part of one as a whole.
+// The token bucket of RL.BUCKET: the limit is its capacity, and as many tokens as its Param come per window,
+// continuously. A state is one time: when the bucket is full again, in us and a fraction of one, whose denominator is
+// Param. With that, a token takes window/Param exactly, and nothing is ever rounded. What counts is the tokens that
+// are missing, a part of one as a whole.
 
 // Bucket is the kind of RL.BUCKET. Its Param is the number of tokens that come per window.
 const Bucket Kind = 9
@@ -13,7 +14,8 @@ func init() {
 	register(Bucket, algorithm{
 		name: "RL.BUCKET", windows: true, drains: true, peek: 1,
 		mostParam: func(Window) int64 { return MaxLimit },
-		fresh:     func(*State) {}, usage: bucketUsage, charge: bucketCharge, room: bucketRoom, until: bucketUntil, empty: bucketEmpty,
+		fresh:     func(*State) {}, usage: bucketUsage, charge: bucketCharge, room: bucketRoom, until: bucketUntil,
+		empty:   bucketEmpty,
 		redated: func(_ *Spec, _ Window, _, _, empty int64) int64 { return empty },
 	})
 }

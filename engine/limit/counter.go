@@ -86,8 +86,8 @@ func counterEmpty(s *State, _ int64, spec *Spec) int64 {
 	return spec.lighterFrom(s.last, s.newest, s.window)
 }
 
-// lighterFrom returns the first ms at which units charged at a ms weigh nothing. The sub-windows before theirs are empty
-// earlier.
+// lighterFrom returns the first ms at which units charged at a ms weigh nothing. The sub-windows before theirs are
+// empty earlier.
 func (s *Spec) lighterFrom(at, units, w int64) int64 {
 	return lighter(units, 0, subIndex(at, s.Param, w)+s.Param, s.Param, w, 0, s.Strict())
 }

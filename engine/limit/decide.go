@@ -1,7 +1,7 @@
 package limit
 
-// Usage is what the side that has the state says of one window, for the answer to an entry: n equal requests that were made
-// together, of which the first ones were granted. Whatever the algorithm, it is
+// Usage is what the side that has the state says of one window, for the answer to an entry: n equal requests that were
+// made together, of which the first ones were granted. Whatever the algorithm, it is
 //
 //   - how many units are used,
 //   - when there is room for one more request,
@@ -64,8 +64,9 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 	return d
 }
 
-// Date completes the usage of a window of which a node reports when it was charged last instead of when it is empty. last is
-// the ms from the clock to the newest admission, and newest the units in its sub-window before the entry, which charged more.
+// Date completes the usage of a window of which a node reports when it was charged last instead of when it is empty.
+// last is the ms from the clock to the newest admission, and newest the units in its sub-window before the entry,
+// which charged more.
 func (s *Spec) Date(w Window, clock int64, u *Usage, last, newest, charged int64) {
 	if dated := algorithms[s.Kind].dated; dated != nil {
 		dated(s, w, clock, u, last, newest, charged)
@@ -74,8 +75,8 @@ func (s *Spec) Date(w Window, clock int64, u *Usage, last, newest, charged int64
 	u.Empty = last
 }
 
-// Redate corrects the answer to a hold, which dates the units as of the last ms at which they are held, when they are charged at
-// clock. Other held units may have made the reset later; then it stays so, except of RL.COUNTER.
+// Redate corrects the answer to a hold, which dates the units as of the last ms at which they are held, when they are
+// charged at clock. Other held units may have made the reset later; then it stays so, except of RL.COUNTER.
 func (s *Spec) Redate(d *Decision, clock, last int64) {
 	d.ResetAfter = algorithms[s.Kind].redated(s, s.Windows[d.Window], clock, last, d.ResetAfter)
 }

@@ -1,11 +1,12 @@
 package limit
 
 // Kind is the number of an algorithm on the wire to nodes and in stored records, where lua/x.lua has the same number.
-// A number is never reused for another algorithm. 5 to 7 are used for stored records and requests that are not algorithms.
+// A number is never reused for another algorithm. 5 to 7 are used for stored records and requests that are not
+// algorithms.
 type Kind uint8
 
-// Kinds is one more than the largest kind there can be, the length of an array by kind: stored records have other states
-// from 16 on.
+// Kinds is one more than the largest kind there can be, the length of an array by kind: stored records have other
+// states from 16 on.
 const Kinds = 16
 
 // algorithms has the row of each kind that register was given. Row 0 is for a zero State, which has expired.
@@ -84,7 +85,7 @@ type algorithm struct {
 
 	// dated completes a usage of which a node says in another way when it is empty: see Spec.Date.
 	dated func(s *Spec, w Window, clock int64, u *Usage, last, newest, charged int64)
-	// redated returns the Empty of a window whose newest units are dated at clock, given the one that it had when they were
-	// dated at last, which is later.
+	// redated returns the Empty of a window whose newest units are dated at clock, given the one that it had when
+	// they were dated at last, which is later.
 	redated func(s *Spec, w Window, clock, last, empty int64) int64
 }

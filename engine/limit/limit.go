@@ -1,21 +1,17 @@
-// Package limit is the arithmetic of rate limits: which units of a window count at a
-// time, whether a cost still fits, when it will, and when nothing counts any more.
-// It does no I/O, reads no clock and starts no goroutine; times are arguments, in
-// whole milliseconds since the epoch unless a name says otherwise, and in ns for a rate.
+// Package limit is the arithmetic of rate limits: which units of a window count at a time, whether a cost still fits,
+// when it will, and when nothing counts any more. It does no I/O, reads no clock and starts no goroutine; times are
+// arguments, in whole milliseconds since the epoch unless a name says otherwise, and in ns for a rate.
 //
-// A Spec says what a request asks for. A State has what one key has counted for one
-// window. An algorithm is five operations on a State, and each has a file with its row; CONTRIBUTING.md says what a new one needs. The embedded engine
-// keeps States in memory; a Redis node keeps the same thing in a stored record, and
-// lua/ has the same operations, except fresh: the fields of a new state are 0 there.
-// Both hand over a Usage per window, and Decide turns that into the answer, so that
-// the two cannot differ.
+// A Spec says what a request asks for. A State has what one key has counted for one window. An algorithm is five
+// operations on a State, and each has a file with its row; CONTRIBUTING.md says what a new one needs. The embedded
+// engine keeps States in memory; a Redis node keeps the same thing in a stored record, and lua/ has the same
+// operations, except fresh: the fields of a new state are 0 there. Both hand over a Usage per window, and Decide
+// turns that into the answer, so that the two cannot differ.
 //
-// Most algorithms count units in windows. One with a rate lets them drain at a
-// constant interval instead: its Spec has that as its Manner, and a window without a length. Slots
-// have no State: only held units count (package hold).
+// Most algorithms count units in windows. One with a rate lets them drain at a constant interval instead: its Spec
+// has that as its Manner, and a window without a length. Slots have no State: only held units count (package hold).
 //
-// Reading order: limit.go (this file), kinds.go, state.go, calls.go, one of the algorithms,
-// and decide.go.
+// Reading order: limit.go (this file), kinds.go, state.go, calls.go, one of the algorithms, and decide.go.
 package limit
 
 import "slices"
@@ -59,7 +55,8 @@ func (s *Spec) beyond(now int64) int64 {
 // Limits returns the windows in use, in the order given.
 func (s *Spec) Limits() []Window { return s.Windows[:s.N] }
 
-// SharesState reports whether both specs count in the same state, so that units charged for one of them count for the other.
+// SharesState reports whether both specs count in the same state, so that units charged for one of them count for the
+// other.
 func (s *Spec) SharesState(o *Spec) bool {
 	if s.Kind != o.Kind || s.Param != o.Param {
 		return false

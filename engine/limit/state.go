@@ -53,7 +53,8 @@ func (st *State) Param() int64 { return st.name >> 8 }
 // stateName returns the kind and the parameter of s in one number.
 func (s *Spec) stateName() int64 { return s.Param<<8 | int64(s.Kind) }
 
-// Span returns the length of a window of the spec. For a rate it is the time in which a full use drains; slots have none.
+// Span returns the length of a window of the spec. For a rate it is the time in which a full use drains; slots have
+// none.
 func (s *Spec) Span(w Window) time.Duration {
 	if s.Kind.Rated() {
 		return time.Duration(s.Manner * w.Limit)

@@ -6,11 +6,12 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// A key with holds or remembered ids has a hold.Book in addition to its states. Few keys have one, so books are in a map
-// of the stripe, and record.book marks the keys that have one.
+// A key with holds or remembered ids has a hold.Book in addition to its states. Few keys have one, so books are in a
+// map of the stripe, and record.book marks the keys that have one.
 
 const (
-	// bookBytes is the cost of a book in addition to its own bytes: a slot of a map that is three fifths full, on average.
+	// bookBytes is the cost of a book in addition to its own bytes: a slot of a map that is three fifths full, on
+	// average.
 	bookBytes = 16 * 5 / 3
 
 	// lookAgain is the longest time, in ms, between two visits of the janitor to a key with a book, to forget expired
@@ -115,7 +116,8 @@ func (x *holder) done(name []byte) {
 }
 
 // askHeld is ask for a key with a book.
-func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted, lapsed int64, err error) {
+func (e *Engine) askHeld(h *stripe, clock int64, r *engine.Request, us *[limit.MaxWindows]limit.Usage) (granted,
+	lapsed int64, err error) {
 	x := e.holder(h, clock, r, false)
 	granted, err = x.book.Ask(x, clock, x.now, &r.Spec, us, func() error {
 		lapsed = x.book.Lapse(x, x.now)
@@ -224,7 +226,8 @@ func (k *record) describeHeld(b *hold.Book, now, ttl int64, out []engine.Inspect
 			if units == 0 && used == 0 {
 				return
 			}
-			out = append(out, engine.Inspection{Kind: s.Kind, Window: w.Length, Param: s.Param, Node: nodeName, TTL: ttl})
+			out = append(out, engine.Inspection{Kind: s.Kind, Window: w.Length, Param: s.Param, Node: nodeName,
+				TTL: ttl})
 			w.State = nil
 		}
 		o, charged := &out[i], w.Calls(now)

@@ -150,7 +150,8 @@ func (e *Engine) Stats() []engine.Stat {
 	return []engine.Stat{
 		{Name: "engine", Text: nodeName},
 		{Name: "keys", Value: e.Keys(), Metric: "keys", Help: "Keys with state in this process."},
-		{Name: "memory", Value: e.Memory(), Metric: "memory_used_bytes", Help: "Bytes of keys and their states in this process."},
+		{Name: "memory", Value: e.Memory(), Metric: "memory_used_bytes",
+			Help: "Bytes of keys and their states in this process."},
 		{Name: "max_memory", Value: e.cfg.MaxMemory, Metric: "memory_max_bytes", Help: "The setting maxmemory."},
 		{Name: "expired_keys", Value: e.Expired(), Metric: "keys_expired_total", Help: "Keys whose state has ended."},
 		{

@@ -45,8 +45,9 @@ func (u Unreachable) Error() string { return string(u) }
 
 // Registry is the place of some values on a node.
 type Registry struct {
-	Node  *backend.Node
-	Key   string        // the stored key of the index, or of the only value. A name's value is stored under Key and the name.
+	Node *backend.Node
+	// the stored key of the index, or of the only value. A name's value is stored under Key and the name.
+	Key   string
 	Bytes int64         // the most bytes of a value
 	Limit time.Duration // the timeout of a round trip
 }

@@ -112,7 +112,10 @@ func (w *whole) inspect() *Failure {
 	reports, _ := w.s.collect(w.key, w.requests[0].Sent, wire.ShardOrder{Report: true}, reply.Recalls)
 	res := w.requests[0].Result
 	for _, l := range reply.Lent {
-		i := slices.IndexFunc(reports, func(p report) bool { return p.Shard == l.Shard && p.Incarnation == l.Incarnation })
+		i := slices.IndexFunc(reports, func(p report) bool {
+			return p.Shard == l.Shard &&
+				p.Incarnation == l.Incarnation
+		})
 		if i < 0 {
 			if failure := w.addUnreachable(l.Shard, reply.Recalls); failure != nil {
 				return failure
@@ -126,7 +129,8 @@ func (w *whole) inspect() *Failure {
 			if s.Limit == 0 {
 				s.Limit = p.Limit[i]
 			}
-			addShard(s, engine.Shard{Number: p.Shard, Node: w.node(p.Shard), Held: p.Held[i], Used: u.N, Lease: p.LeaseLeft})
+			addShard(s, engine.Shard{Number: p.Shard, Node: w.node(p.Shard), Held: p.Held[i], Used: u.N,
+				Lease: p.LeaseLeft})
 		}
 	}
 	for i := range res.States {
@@ -152,7 +156,8 @@ func (w *whole) addUnreachable(shard int, recalls []lease.Recall) *Failure {
 		}
 		for _, l := range lent {
 			if l.Shard == shard && l.Out[0] > 0 {
-				addShard(w.state(state), engine.Shard{Number: shard, Node: w.node(shard), Held: l.Out[0], Used: l.Out[0]})
+				addShard(w.state(state), engine.Shard{Number: shard, Node: w.node(shard), Held: l.Out[0],
+					Used: l.Out[0]})
 			}
 		}
 	}

@@ -20,7 +20,8 @@ type Counters struct {
 	Combined   atomic.Int64                             // requests that joined the entry of an equal one
 	Overflows  atomic.Int64                             // requests not sent: the queue was full or they were late
 	failures   [backend.Kinds]atomic.Int64              // calls that failed
-	LastReply  atomic.Int64                             // when a call last succeeded, in ns of the user's clock; 0: never
+	// when a call last succeeded, in ns of the user's clock; 0: never
+	LastReply atomic.Int64
 }
 
 // Failure counts a call that failed.

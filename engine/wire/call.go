@@ -211,7 +211,8 @@ func (s *spec) append(b []byte) []byte {
 // not that of a reset, and has windows instead of a rate.
 func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	in := reader{s: text}
-	s := limit.Spec{Cost: in.uint(6), Manner: in.uint(1) & flagStrict, Kind: limit.Kind(in.uint(1)), Param: in.uint(5)} // #nosec G115 -- one byte
+	s := limit.Spec{Cost: in.uint(6), Manner: in.uint(1) & flagStrict, Kind: limit.Kind(in.uint(1)),
+		Param: in.uint(5)} // #nosec G115 -- one byte
 	for in.s != "" && !in.bad && s.N < limit.MaxWindows {
 		s.Windows[s.N] = limit.Window{Length: in.uint(5), Limit: in.uint(5)}
 		s.N++
@@ -219,11 +220,13 @@ func decodeSpec(text string, r *engine.Request) (limit.Spec, error) {
 	if err := in.end(); err != nil {
 		return s, err
 	}
-	if s.N == 0 || s.Cost == 0 || s.Param == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency || (s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
+	if s.N == 0 || s.Cost == 0 || s.Param == 0 || !s.Kind.Windowed() && s.Kind != limit.Concurrency ||
+		(s.Kind == limit.Concurrency) != (r.Kind == limit.Concurrency) {
 		return s, errInconsistent
 	}
 	for _, w := range s.Limits() {
-		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow || (w.Length == 0) != (s.Kind == limit.Concurrency) ||
+		if w.Limit == 0 || w.Limit > limit.MaxLimit || w.Length > limit.MaxWindow ||
+			(w.Length == 0) != (s.Kind == limit.Concurrency) ||
 			!s.ParamFits(w) {
 			return s, errInconsistent
 		}

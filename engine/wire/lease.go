@@ -102,13 +102,14 @@ type Lent struct {
 // HomeReply is the home's reply, with fields that the protocol of package lease does not need.
 type HomeReply struct {
 	lease.HomeReply `msg:"decision"`
-	Clock           int64    `msg:"clock,clock"`  // home's clock in ms
-	Rate            int64    `msg:"rate,count"`   // charging calls per second at the home
-	Shards          int      `msg:"shards,count"` // number of shards in the layout; 0: the key is not split
-	Held            bool     `msg:"held"`         // units of the key are held at home, so a denial must not be remembered
-	Lapsed          int64    `msg:"lapsed,count"` // holds that had lapsed and were removed by this call
-	Tallies         []Tally  `msg:"tallies"`      // by window of the spec
-	Lent            []Loaned `msg:"lent"`         // shards that have units on loan
+	Clock           int64 `msg:"clock,clock"`  // home's clock in ms
+	Rate            int64 `msg:"rate,count"`   // charging calls per second at the home
+	Shards          int   `msg:"shards,count"` // number of shards in the layout; 0: the key is not split
+	// units of the key are held at home, so a denial must not be remembered
+	Held    bool     `msg:"held"`
+	Lapsed  int64    `msg:"lapsed,count"` // holds that had lapsed and were removed by this call
+	Tallies []Tally  `msg:"tallies"`      // by window of the spec
+	Lent    []Loaned `msg:"lent"`         // shards that have units on loan
 }
 
 // Tally is the use of one window of a split key, as far as the home knows.

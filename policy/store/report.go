@@ -22,7 +22,8 @@ type report struct {
 // them for a minute.
 var (
 	unusable = &episodes.Trouble{
-		Began: "cannot use the stored policies; keeping the ones in effect", Ended: "the stored policies can be read again",
+		Began: "cannot use the stored policies; keeping the ones in effect",
+		Ended: "the stored policies can be read again",
 	}
 	refuses = &episodes.Trouble{
 		Began: "a node refuses to read or write the stored policies",
@@ -33,8 +34,9 @@ var (
 		Ended: "the stored policies stay as they are again", Calm: episodes.Every,
 	}
 	misplaced = &episodes.Trouble{
-		Began: "ignoring an invalid policy record on another node", Ended: "no other node has an invalid policy record any more",
-		Calm: episodes.Every,
+		Began: "ignoring an invalid policy record on another node",
+		Ended: "no other node has an invalid policy record any more",
+		Calm:  episodes.Every,
 	}
 )
 
@@ -107,9 +109,12 @@ func (s *Store) Stats() []engine.Stat {
 	}
 	stats := []engine.Stat{
 		{Name: "policies", Value: int64(len(set.All())), Metric: "policies", Help: "Named policies in effect."},
-		{Name: "policies_configured", Value: configured, Metric: "policies_configured", Help: "Named policies in effect that come from the configuration."},
-		{Name: "policy_overrides", Value: int64(set.Overrides()), Metric: "policy_overrides", Help: "Overrides of the named policies in effect."},
-		{Name: "policies_version", Value: version, Metric: "policies_version", Help: "Version of the stored policies: the number of changes by RL.POLICY."},
+		{Name: "policies_configured", Value: configured, Metric: "policies_configured",
+			Help: "Named policies in effect that come from the configuration."},
+		{Name: "policy_overrides", Value: int64(set.Overrides()), Metric: "policy_overrides",
+			Help: "Overrides of the named policies in effect."},
+		{Name: "policies_version", Value: version, Metric: "policies_version",
+			Help: "Version of the stored policies: the number of changes by RL.POLICY."},
 	}
 	if s.fleet == nil {
 		return stats
@@ -124,7 +129,11 @@ func (s *Store) Stats() []engine.Stat {
 	}
 	return append(stats,
 		engine.Stat{Name: "policies_last_sync_ms", Value: ago},
-		engine.Stat{Name: "policies_sync_errors", Value: s.report.failed.Load(), Metric: "policy_sync_errors_total", Help: "Attempts to read and renew the stored policies that failed. There are none while their node is down."},
-		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged", Help: "1 while the stored policies are damaged or of a newer version, and this proxy keeps those in effect, else 0."},
+		engine.Stat{Name: "policies_sync_errors", Value: s.report.failed.Load(), Metric: "policy_sync_errors_total",
+			Help: "Attempts to read and renew the stored policies that failed. There are none while their node " +
+				"is down."},
+		engine.Stat{Name: "policies_damaged", Text: why, Value: damaged, Metric: "policies_damaged",
+			Help: "1 while the stored policies are damaged or of a newer version, and this proxy keeps those in " +
+				"effect, else 0."},
 	)
 }

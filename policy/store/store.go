@@ -199,7 +199,8 @@ func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, ver
 	}
 	s.book.Store(set, r.version)
 	s.known = line
-	s.log.Info("loaded the stored policies", "from", p.name(), "version", r.version, "policies", len(set.All()), "overrides", set.Overrides())
+	s.log.Info("loaded the stored policies", "from", p.name(), "version", r.version, "policies", len(set.All()),
+		"overrides", set.Overrides())
 	return line, r.version, nil
 }
 

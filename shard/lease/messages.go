@@ -30,23 +30,25 @@ type HomeReply struct {
 // Loan lends rights to a shard. It states the total that the shard may have in use, which
 // includes what it uses already, so that lost loans do not add up.
 type Loan struct {
-	Shard       int     `msg:"shard,shard"`       // Number of the shard.
-	Seq         int64   `msg:"seq,number"`        // The shard knows only older loans and recalls, or does not take it.
-	Pairs       []Pair  `msg:"pairs"`             // Limits that the loan serves.
-	Strict      bool    `msg:"strict"`            // Demand.Strict of the requests that the loan serves.
-	Held        []int64 `msg:"held,units"`        // Units that the shard may have in use, by pair.
-	Headroom    []int64 `msg:"headroom,units"`    // Units that the home has left, by pair; only for the shard's replies.
+	Shard  int     `msg:"shard,shard"` // Number of the shard.
+	Seq    int64   `msg:"seq,number"`  // The shard knows only older loans and recalls, or does not take it.
+	Pairs  []Pair  `msg:"pairs"`       // Limits that the loan serves.
+	Strict bool    `msg:"strict"`      // Demand.Strict of the requests that the loan serves.
+	Held   []int64 `msg:"held,units"`  // Units that the shard may have in use, by pair.
+	// Units that the home has left, by pair; only for the shard's replies.
+	Headroom    []int64 `msg:"headroom,units"`
 	Clock       int64   `msg:"clock,clock"`       // Clock of the Refusal that the loan answers. The lease starts then.
 	Incarnation int64   `msg:"incarnation,clock"` // Incarnation of the Refusal that the loan answers.
 }
 
 // Recall asks a shard to return what it has not used, and to report.
 type Recall struct {
-	Shard    int         `msg:"shard,shard"` // Number of the shard.
-	Seq      int64       `msg:"seq,number"`  // Number of the newest loan to that shard, which is void if it arrives later.
-	EndLease bool        `msg:"end_lease"`   // The lease ends too, because it serves other limits than the caller's.
-	States   []StateName `msg:"states"`      // States to report.
-	Strict   bool        `msg:"strict"`      // Count the oldest sub-window of counters in full in the report.
+	Shard int `msg:"shard,shard"` // Number of the shard.
+	// Number of the newest loan to that shard, which is void if it arrives later.
+	Seq      int64       `msg:"seq,number"`
+	EndLease bool        `msg:"end_lease"` // The lease ends too, because it serves other limits than the caller's.
+	States   []StateName `msg:"states"`    // States to report.
+	Strict   bool        `msg:"strict"`    // Count the oldest sub-window of counters in full in the report.
 }
 
 // Report is a shard's answer to a Recall.
