@@ -78,17 +78,17 @@ func (p *parts) noteRefused(q *queue, key []byte, err error) {
 func (b *batch) notRun(cmd command, err error, final bool) error {
 	unknown := library.Missing(err)
 	if unknown && !b.missing { // all such commands fail or none does: rebuild sends all of them again
-		if b.loadErr = cmp.Or(b.loadErr, b.q.library.RecentFailure(b.elapsed())); b.loadErr != nil {
+		if b.loadErr = cmp.Or(b.loadErr, b.q.loader.RecentFailure(b.elapsed())); b.loadErr != nil {
 			return b.loadErr
 		}
 	}
 	switch {
 	case unknown && !final:
-		b.q.library.NoteMissing(err)
+		b.q.loader.NoteMissing(err)
 		b.missing = true
 	case b.redirect(cmd, err) || cmd.refused(b, err):
 	case backend.IsReply(err):
-		return b.q.library.NoteCall(err, b.elapsed())
+		return b.q.loader.NoteCall(err, b.elapsed())
 	default:
 		return err
 	}

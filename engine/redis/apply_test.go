@@ -244,7 +244,7 @@ func TestNothingThatHasFailedIsSentAgain(t *testing.T) {
 	e.local.Stop() // it asks a node that refuses
 	q := e.queues.OpenAll().Queues[0]
 	const until = time.Second
-	require.Error(t, q.library.NoteLoad(backend.Reply("NOPERM"), until-time.Second)) // the last failure counts until then
+	require.Error(t, q.loader.NoteLoad(backend.Reply("NOPERM"), until-time.Second)) // the last failure counts until then
 	for name, at := range map[string][]time.Duration{"becomes old": {0, until}, "becomes recent": {until, 0}} {
 		e.now = func() time.Time {
 			now := at[0]

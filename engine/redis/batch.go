@@ -220,7 +220,7 @@ func (b *batch) addEntries(ctx context.Context, c *entries) {
 	if c.asking {
 		b.addService(ctx, "asking")
 	}
-	args := c.Args(b.clock, b.q.clustered, b.q.library.Scripted.Load())
+	args := c.Args(b.clock, b.q.clustered, b.q.loader.Scripted.Load())
 	b.cmds = append(b.cmds, &entriesCommand{sendOnce{redis.NewStringCmd(ctx, args...)}, c})
 }
 
@@ -235,7 +235,7 @@ func (b *batch) addService(ctx context.Context, args ...any) {
 func (b *batch) rebuild(ctx context.Context) {
 	refused := b.cmds
 	b.cmds = nil
-	b.addService(ctx, b.q.library.Load()...)
+	b.addService(ctx, b.q.loader.Load()...)
 	for _, cmd := range refused {
 		if library.Missing(cmd.Err()) {
 			cmd.again(ctx, b)

@@ -52,7 +52,7 @@ func (*service) refused(*batch, error) bool    { return false }
 func (*service) again(context.Context, *batch) {}
 
 func (*service) notRun(b *batch, err error, _ bool) error {
-	err = b.q.library.NoteLoad(err, b.elapsed())
+	err = b.q.loader.NoteLoad(err, b.elapsed())
 	b.loadErr = cmp.Or(err, b.loadErr)
 	return err
 }
@@ -95,6 +95,6 @@ func (b *batch) addOwn(ctx context.Context, i, n int) {
 			stored = append(stored, string(shard.AppendIDsKey(nil, it.name())))
 		}
 	}
-	words := wire.KeysArgs(f, stored, b.clock, args, apart, b.q.library.Scripted.Load())
+	words := wire.KeysArgs(f, stored, b.clock, args, apart, b.q.loader.Scripted.Load())
 	b.cmds = append(b.cmds, &ownCommand{sendOnce{redis.NewStringCmd(ctx, words...)}, task, i, n})
 }

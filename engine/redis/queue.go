@@ -26,7 +26,7 @@ type queue struct {
 	clustered bool          // the node is one of a Redis Cluster
 	client    *redis.Client // the node's
 	doing     string        // what it does, for the log line of a panic
-	library   library.Loader
+	loader    library.Loader
 	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
 	log       *episodes.Episode                 // of FAIL policies that answer in the node's place
 	traffic   traffic.Counters

@@ -5,7 +5,6 @@
 package model
 
 import (
-	"cmp"
 	"math"
 	"slices"
 
@@ -342,73 +341,4 @@ func smallest(from int64, holds func(r int64) bool) int64 {
 			fails = mid
 		}
 	}
-}
-
-// lapse charges or forgets lapsed units, and returns the most lapsed holds of one window.
-func (k *Key) lapse(now int64) (most int64) {
-	var out []*hold
-	counts := map[window]int64{}
-	for _, h := range k.holds {
-		if now >= h.deadline {
-			out = append(out, h)
-		}
-	}
-	if out == nil {
-		return 0
-	}
-	slices.SortStableFunc(out, func(a, b *hold) int { return cmp.Compare(a.deadline, b.deadline) })
-	for _, h := range out {
-		for _, w := range h.windows {
-			of := windowOf(h.kind, h.buckets, w)
-			counts[of]++
-			most = max(most, counts[of])
-		}
-		under := *h
-		under.windows = slices.Clone(h.windows)
-		for i, w := range under.windows {
-			under.windows[i].Limit = k.last[windowOf(h.kind, h.buckets, w)].limit
-		}
-		if !h.release {
-			k.charge(h.deadline, &under, h.units, 0)
-		}
-		k.end(h)
-	}
-	return most
-}
-
-// end removes a hold from the list.
-func (k *Key) end(h *hold) {
-	k.holds = slices.DeleteFunc(k.holds, func(o *hold) bool { return o == h })
-	for _, w := range h.windows {
-		of := windowOf(h.kind, h.buckets, w)
-		if !slices.ContainsFunc(k.holds, func(o *hold) bool { return o.has(of) }) {
-			delete(k.last, of)
-		}
-	}
-}
-
-// charge charges units in the windows of h; over of them were admitted by no limit.
-func (k *Key) charge(at int64, h *hold, units, over int64) {
-	k.newest = max(k.newest, at)
-	for _, w := range h.windows {
-		of := windowOf(h.kind, h.buckets, w)
-		t := at
-		if of.kind == limit.Slide {
-			t = grid(at, w.Limit, w.Length)
-			for _, c := range k.charges {
-				if c.window == of {
-					t = max(t, c.t)
-				}
-			}
-		}
-		same := slices.IndexFunc(k.charges, func(c charge) bool { return c.window == of && c.at == at && c.t == t })
-		if same < 0 {
-			k.charges = append(k.charges, charge{of, at, t, units, over})
-			continue
-		}
-		k.charges[same].units += units
-		k.charges[same].over += over
-	}
-	// Charges that can no longer matter are dropped, or a run would take a day.
-	k.charges = slices.DeleteFunc(k.charges, func(c charge) bool { return c.t+2*c.length+1 < at })
 }
