@@ -63,11 +63,6 @@ func knownAnswers(t *testing.T, open Subject) {
 	require.EqualValues(t, 2, p.Results[7].States[0].Used)
 }
 
-// RunThrottle checks that an engine answers CL.THROTTLE as redis-cell does.
-func RunThrottle(t *testing.T, open Subject) {
-	transcripts(t, open, "throttle.txt")
-}
-
 // Kinds returns the kinds with a property: Kinds(limit.Kind.Windowed) are those that count in windows.
 func Kinds(has func(limit.Kind) bool) (kinds []limit.Kind) {
 	for k := range limit.Kind(limit.Kinds) {

@@ -33,7 +33,7 @@ import (
 // integers, RL.RELEASE of one id and RL.RENEW 1 or 0. A state with held units has their number and that of the holds after a
 // plus sign, and then the number of holds that have lapsed, if there are any. A multi-key request, with AND, has an answer for each key, separated by commas.
 
-//go:embed transcripts/*.txt holds/*.txt multikey/*.txt throttle.txt
+//go:embed transcripts/*.txt holds/*.txt multikey/*.txt
 var files embed.FS
 
 func transcripts(t *testing.T, open Subject, pattern string) {

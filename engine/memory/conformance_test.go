@@ -12,7 +12,6 @@ import (
 func TestConformance(t *testing.T) {
 	open := func(t *testing.T, clock func() int64) engine.Engine { return withoutJanitor(t, clock) }
 	conformance.Run(t, open, 10_000)
-	conformance.RunThrottle(t, open)
 }
 
 func TestConformanceOfHolds(t *testing.T) {

@@ -34,7 +34,6 @@ func untimed(nodes int) conformance.Subject {
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	conformance.Run(t, on(1), 5000)
-	conformance.RunThrottle(t, on(1))
 }
 
 func TestConformanceOnSeveralNodes(t *testing.T) {

@@ -208,7 +208,6 @@ func TestConformanceOfTheScript(t *testing.T) {
 		return openAt(t, clock, redistest.Start(t, "--rename-command", "FCALL", "", "--rename-command", "FUNCTION", ""))
 	}
 	conformance.Run(t, open, 5000)
-	conformance.RunThrottle(t, open)
 }
 
 // A key that admitted 1,000,000 units within 60 s, something in every ms, is one log
