@@ -43,7 +43,7 @@ func (s *Server) admit(conn net.Conn) {
 		refuse(conn, msgMaxClients)
 	default:
 		s.stats.Accepted.Add(1)
-		s.http.End()
+		s.connected()
 		s.stats.Current.Add(1)
 		go c.run() // ends with its connection; Shutdown waits for it
 	}

@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"runtime/debug"
@@ -258,43 +257,6 @@ func (s *Session) end() {
 func (s *Session) cut() {
 	_ = bare(s.conn).Close() // fails if the connection is closed already
 	s.rouse()
-}
-
-// account counts and logs the reason for which a session ended.
-func (s *Session) account(err error) {
-	st, log := &s.srv.stats, s.srv.log
-	_, refused := errors.AsType[protocolError](err)
-	switch {
-	case refused:
-		st.ProtocolErrors.Add(1)
-		log.Debug("protocol error from a client", "client", s.ID, "error", err)
-	case errors.Is(err, errHTTP):
-		st.HTTP.Add(1)
-		s.srv.http.Note("times", 1, func() []any { return logAttrs(s) })
-	case errors.Is(err, errQueryBuffer):
-		st.QueryLimit.Add(1)
-		log.Warn("closed a client at the query buffer limit", logAttrs(s)...)
-	case errors.Is(err, errOutput):
-		st.OutputLimit.Add(1)
-		log.Warn("closed a client at the output buffer limit", logAttrs(s)...)
-	case errors.Is(err, errMemory):
-		st.MemoryLimit.Add(1)
-		log.Warn("closed a client at the memory limit of all clients", logAttrs(s)...)
-	case errors.Is(err, errSlow):
-		st.SlowReaders.Add(1)
-		log.Warn("closed a client that does not read its replies", logAttrs(s)...)
-	case s.killed.Load():
-		st.Killed.Add(1)
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		st.Idle.Add(1)
-	default:
-		st.Left.Add(1)
-	}
-}
-
-// logAttrs returns the log attributes that identify a session.
-func logAttrs(s *Session) []any {
-	return []any{slog.Int64("client", s.ID), slog.String("addr", s.Remote.String())}
 }
 
 // bare returns the connection beneath TLS, or conn itself.

@@ -5,13 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/rlproxy/rlproxy/internal/episodes"
 	"log/slog"
 	"net"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // Server accepts connections and runs a session for each.
@@ -22,8 +23,8 @@ type Server struct {
 	log     *slog.Logger
 	stats   Stats
 	lastID  atomic.Int64
-	now     func() time.Time  // time.Now, except in tests
-	http    *episodes.Episode // clients that sent HTTP
+	now     func() time.Time // time.Now, except in tests
+	closed  []reason         // never modified
 
 	protected atomic.Bool // the protected mode in effect
 	draining  atomic.Bool
@@ -46,7 +47,7 @@ func NewServer(cfg Config, handler Handler) *Server {
 		sessions:  map[int64]*Session{},
 	}
 	s.log, s.now = s.cfg.Logger, time.Now
-	s.http = episodes.New(s.log, s.clock, sentHTTP)
+	s.closed = s.reasons()
 	s.protected.Store(cfg.ProtectedMode)
 	s.ending, s.cutAll = context.WithCancel(context.Background())
 	if starter, ok := handler.(Starter); ok {
@@ -63,17 +64,9 @@ func (s *Server) SetProtectedMode(on bool) { s.protected.Store(on) }
 
 func (s *Server) clock() time.Time { return s.now() }
 
-// The kinds of trouble with connections.
-var (
-	// sentHTTP may be the work of an attacker who has made a browser or a web server send it.
-	sentHTTP = episodes.Trouble{
-		Began: "closed a client that sent HTTP (POST or Host:), possibly an attack through a browser",
-		Ended: "clients connect, and none sends HTTP any more", Calm: episodes.Every,
-	}
-	notAccepted = episodes.Trouble{
-		Began: "cannot accept connections", Ended: "connections are accepted again", Calm: 10 * time.Second,
-	}
-)
+var notAccepted = episodes.Trouble{
+	Began: "cannot accept connections", Ended: "connections are accepted again", Calm: 10 * time.Second,
+}
 
 // Serve accepts connections from ln until Shutdown, then returns nil. It may be called
 // for several listeners at once: TCP, Unix sockets, and those of tls.NewListener. It

@@ -9,7 +9,7 @@
 // sessions that have no goroutine of their own.
 //
 // Reading order: session.go (this file), config.go, the files above, memory.go (what clients
-// may hold), errors.go, stats.go.
+// may hold), errors.go, closed.go, stats.go.
 package resp
 
 import (

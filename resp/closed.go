@@ -1,0 +1,62 @@
+package resp
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+
+	"github.com/rlproxy/rlproxy/internal/episodes"
+)
+
+// reason is why the server closes clients of its own accord.
+type reason struct {
+	err   error
+	count *atomic.Int64
+	log   *episodes.Episode
+}
+
+// reasons returns the reasons that the log has.
+func (s *Server) reasons() (all []reason) {
+	add := func(err error, count *atomic.Int64, began, ended string) {
+		kind := episodes.Trouble{Began: "closed a client " + began, Ended: "no longer closing clients " + ended, Calm: episodes.Every}
+		all = append(all, reason{err, count, episodes.New(s.log, s.clock, kind)})
+	}
+	st := &s.stats
+	add(errHTTP, &st.HTTP, "that sent HTTP (POST or Host:), possibly an attack through a browser", "that send HTTP")
+	add(errQueryBuffer, &st.QueryLimit, "at the query buffer limit", "at the query buffer limit")
+	add(errOutput, &st.OutputLimit, "at the output buffer limit", "at the output buffer limit")
+	add(errMemory, &st.MemoryLimit, "at the memory limit of all clients", "at the memory limit of all clients")
+	add(errSlow, &st.SlowReaders, "that does not read its replies", "that do not read their replies")
+	return all
+}
+
+// connected notes that a client has connected: a minute after the last one was closed for a reason, its episode ends.
+func (s *Server) connected() {
+	for i := range s.closed {
+		s.closed[i].log.End()
+	}
+}
+
+// account counts and logs the reason for which a session ended.
+func (s *Session) account(err error) {
+	for _, r := range s.srv.closed {
+		if errors.Is(err, r.err) {
+			r.count.Add(1)
+			r.log.Note("times", 1, func() []any { return []any{"client", s.ID, "addr", s.Remote.String()} })
+			return
+		}
+	}
+	st := &s.srv.stats
+	_, refused := errors.AsType[protocolError](err)
+	switch {
+	case refused:
+		st.ProtocolErrors.Add(1)
+		s.srv.log.Debug("protocol error from a client", "client", s.ID, "error", err)
+	case s.killed.Load():
+		st.Killed.Add(1)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		st.Idle.Add(1)
+	default:
+		st.Left.Add(1)
+	}
+}
