@@ -6,6 +6,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/logged"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/rlproxy/rlproxy/resp"
 )
@@ -24,6 +26,19 @@ func TestSessionIsTrustedOnlyAfterLogin(t *testing.T) {
 	require.False(t, s.Trusted)
 	cfg.ACL = nil
 	require.True(t, open(New(cfg), 1).Trusted)
+}
+
+func TestRefusedLoginsAreEpisodes(t *testing.T) {
+	w := logged.New()
+	cfg := testConfig(newFakeEngine())
+	cfg.ACL, cfg.Logger, cfg.Now = requiring("secret"), w.Logger(), w.Now
+	h := New(cfg)
+	w.RequireEpisodes(t, logged.Lines{
+		Began: `"logins refused: wrong name or password"`, Ended: `"logins succeed, and none is refused any more"`,
+		Detail: " client=1 addr=127.0.0.1:50001", Count: "refused", Calm: episodes.Every,
+	}, func() { ask(h, open(h, 1), words("AUTH", "wrong")) }, func() { ask(h, open(h, 2), words("AUTH", "secret")) })
+	logins, _, _ := h.Denied()
+	require.EqualValues(t, 4, logins)
 }
 
 func TestErrorsDoNotQuotePasswords(t *testing.T) {

@@ -3,7 +3,6 @@ package commands
 import (
 	"bytes"
 	"fmt"
-	"log/slog"
 	"net"
 	"runtime"
 	"strings"
@@ -14,7 +13,8 @@ import (
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/forward"
 	"github.com/rlproxy/rlproxy/engine/redis"
-	"github.com/rlproxy/rlproxy/internal/proxytest"
+	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/logged"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -247,18 +247,21 @@ func TestLargeForwardedRepliesKeepTheirOrder(t *testing.T) {
 	require.Equal(t, bulk+"+PONG\r\n"+bulk+bulk+"+OK\r\n"+bulk, ask(h, s, lines("GET large\nPING\nGET large\nGET large\nSET a 1\nGET large")...))
 }
 
-// The database of the nodes is that of the backend's URL. A client that selects it is told so, and the
-// log says so once, since some clients ignore the error.
+// The database of the nodes is that of the backend's URL. A client that selects another one is told so, and so is the
+// log, since some clients ignore the error.
 func TestSelectSaysWhereTheDatabaseBelongs(t *testing.T) {
-	var log proxytest.LockedBuffer
-	h := New(Config{Engine: newFakeEngine(), Forward: new(fakeForward), Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	w := logged.New()
+	h := New(Config{Engine: newFakeEngine(), Forward: new(fakeForward), Logger: w.Logger(), Now: w.Now})
 	s := open(h, 1)
-	for range 2 {
-		require.Equal(t, "+OK\r\n-ERR DB index is out of range: there is only database 0. Another database of the nodes belongs in the backend's URL, "+
-			"as in redis://host:6379/1\r\n-ERR value is not an integer or out of range\r\n", ask(h, s, lines("SELECT 0\nSELECT 15\nSELECT x")...))
-	}
-	require.Equal(t, 1, strings.Count(log.String(), "a client was refused a database other than 0"))
-	require.Contains(t, log.String(), "database=15")
+	require.Equal(t, "-ERR value is not an integer or out of range\r\n", ask(h, s, words("SELECT", "x")))
+	w.RequireEpisodes(t, logged.Lines{
+		Began: `"a client was refused a database other than 0, and may go on in 0; the backend's URL selects the nodes' database"`,
+		Ended: `"clients select database 0 and no other any more"`, Calm: episodes.Every,
+		Detail: ` database=15 addr=127.0.0.1:50001 name="" lib=""`, Count: "times",
+	}, func() {
+		require.Equal(t, "-ERR DB index is out of range: there is only database 0. Another database of the nodes belongs in the backend's URL, "+
+			"as in redis://host:6379/1\r\n", ask(h, s, words("SELECT", "15")))
+	}, func() { require.Equal(t, "+OK\r\n", ask(h, s, words("SELECT", "0"))) })
 }
 
 func TestRedisCommandsAreUnknownWithoutAForwarder(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/logged"
 	"github.com/stretchr/testify/require"
 )
 
@@ -307,56 +308,34 @@ func TestConnectionsThatCannotBeAcceptedAreLoggedOnce(t *testing.T) {
 	require.Equal(t, 1, strings.Count(log.String(), "cannot accept connections"), log.String())
 }
 
-// A line says at once that clients are closed, and why, and another one each minute. When clients connect and none has been
-// closed for that reason for a minute, a notice says so, and later ones are another episode.
 func TestClosedClientsAreLoggedAsEpisodes(t *testing.T) {
-	for _, c := range []struct {
-		why          error
+	for why, c := range map[error]struct {
 		count        func(*Stats) *atomic.Int64
 		began, ended string
 	}{
-		{errHTTP, func(s *Stats) *atomic.Int64 { return &s.HTTP }, "closed a client that sent HTTP", "no longer closing clients that send HTTP"},
-		{errQueryBuffer, func(s *Stats) *atomic.Int64 { return &s.QueryLimit }, "closed a client at the query buffer limit", "no longer closing clients at the query buffer limit"},
-		{errOutput, func(s *Stats) *atomic.Int64 { return &s.OutputLimit }, "closed a client at the output buffer limit", "no longer closing clients at the output buffer limit"},
-		{errMemory, func(s *Stats) *atomic.Int64 { return &s.MemoryLimit }, "closed a client at the memory limit of all clients", "no longer closing clients at the memory limit of all clients"},
-		{errSlow, func(s *Stats) *atomic.Int64 { return &s.SlowReaders }, "closed a client that does not read its replies", "no longer closing clients that do not read their replies"},
+		errHTTP:        {func(s *Stats) *atomic.Int64 { return &s.HTTP }, "that sent HTTP (POST or Host:), possibly an attack through a browser", "that send HTTP"},
+		errQueryBuffer: {func(s *Stats) *atomic.Int64 { return &s.QueryLimit }, "at the query buffer limit", "at the query buffer limit"},
+		errOutput:      {func(s *Stats) *atomic.Int64 { return &s.OutputLimit }, "at the output buffer limit", "at the output buffer limit"},
+		errMemory:      {func(s *Stats) *atomic.Int64 { return &s.MemoryLimit }, "at the memory limit of all clients", "at the memory limit of all clients"},
+		errSlow:        {func(s *Stats) *atomic.Int64 { return &s.SlowReaders }, "that does not read its replies", "that do not read their replies"},
 	} {
-		var log bytes.Buffer
-		s := NewServer(Config{Logger: slog.New(slog.NewTextHandler(&log, nil))}, nil)
-		now := time.Now()
-		s.now = func() time.Time { return now }
-		said := func() string { defer log.Reset(); return log.String() }
-		closeClient := func() {
-			(&Session{srv: s, ID: 7, Remote: &net.TCPAddr{IP: net.IPv4(1, 2, 3, 4), Port: 5}}).account(fmt.Errorf("reading: %w", c.why))
-		}
-		s.connected()
-		closeClient()
-		require.Regexp(t, `level=WARN msg="`+c.began+`.*" client=7 addr=1.2.3.4:5 times=1\n$`, said())
-		now = now.Add(episodes.Every - 1)
-		closeClient()
-		s.connected()
-		require.Empty(t, said())
-		now = now.Add(1)
-		closeClient()
-		require.Regexp(t, `level=WARN msg="`+c.began+`.*" since=\S+ client=7 addr=1.2.3.4:5 times=3\n$`, said())
-		now = now.Add(episodes.Every)
-		s.connected()
-		require.Regexp(t, `level=INFO msg="`+c.ended+`" after=1m0s times=3\n$`, said())
-		closeClient()
-		require.Contains(t, said(), "times=1\n", "another episode")
+		w := logged.New()
+		s := NewServer(Config{Logger: w.Logger()}, nil)
+		s.now = w.Now
+		w.RequireEpisodes(t, logged.Lines{
+			Began: `"closed a client ` + c.began + `"`, Ended: `"no longer closing clients ` + c.ended + `"`, Calm: episodes.Every,
+			Detail: " client=7 addr=1.2.3.4:5", Count: "times",
+		}, func() {
+			(&Session{srv: s, ID: 7, Remote: &net.TCPAddr{IP: net.IPv4(1, 2, 3, 4), Port: 5}}).account(fmt.Errorf("reading: %w", why))
+		}, s.connected)
 		require.EqualValues(t, 4, c.count(&s.stats).Load())
 	}
 }
 
-func TestConnectionsThatAreNotAcceptedAreOneEpisode(t *testing.T) {
-	var log bytes.Buffer
-	now := time.Now()
-	e := episodes.New(slog.New(slog.NewTextHandler(&log, nil)), func() time.Time { return now }, notAccepted)
-	for range 3 {
-		e.Note("times", 1, func() []any { return []any{"error", "too many open files"} })
-		now = now.Add(episodes.Every / 2)
-	}
-	require.Equal(t, 2, strings.Count(log.String(), `level=WARN msg="cannot accept connections"`), log.String())
-	e.End()
-	require.Contains(t, log.String(), `level=INFO msg="connections are accepted again" after=1m0s times=3`)
+func TestConnectionsThatAreNotAcceptedAreEpisodes(t *testing.T) {
+	w := logged.New()
+	refused := episodes.New(w.Logger(), w.Now, notAccepted)
+	w.RequireEpisodes(t, logged.Lines{
+		Began: `"cannot accept connections"`, Ended: `"connections are accepted again"`, Calm: 10 * time.Second, Count: "times",
+	}, func() { refused.Note("times", 1, func() []any { return nil }) }, func() { refused.End() })
 }

@@ -58,7 +58,7 @@ var allowed = map[string][]string{
 		"engine/multikey", "engine/resets", "engine/split", "engine/traffic", "engine/wire", "lua", "shard", "internal/episodes",
 	},
 	"engine/forward": {
-		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/histogram", "internal/redisline",
+		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/episodes", "internal/histogram", "internal/redisline",
 	},
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,
@@ -107,7 +107,7 @@ var inTests = map[string][]string{
 }
 
 // testSupport lists the packages that only tests may import.
-var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "engine/conformance", "engine/hold/model", "engine/advance/model", "shard/lease/model"}
+var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "internal/logged", "engine/conformance", "engine/hold/model", "engine/advance/model", "shard/lease/model"}
 
 // alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{

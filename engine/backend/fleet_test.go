@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/logged"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
 )
@@ -132,4 +134,14 @@ func TestNodesHaveDifferentNames(t *testing.T) {
 		}
 		require.Equal(t, c.names, names)
 	}
+}
+
+func TestMalformedRepliesAreEpisodes(t *testing.T) {
+	w := logged.New()
+	n := absentNode(&Fleet{config: Config{Logger: w.Logger(), Now: w.Now}}, "a:1", "a test")
+	w.RequireEpisodes(t, logged.Lines{
+		Began: `"the node sent a malformed reply; what waited on the same connection gets none" node=a:1`,
+		Ended: `"the node sends no malformed replies any more" node=a:1`, Calm: episodes.Every,
+		Detail: ` why="` + ErrMalformed.Error() + `"`, Count: "times",
+	}, func() { n.Record(ErrMalformed) }, func() { n.Record(nil) })
 }

@@ -33,6 +33,8 @@ type watcher struct {
 	clients map[address]*redis.Client
 	left    map[*Node]time.Time // when a node that is in no topology left it
 	turn    int                 // the index of the server to ask first, modulo their number
+	unknown *episodes.Episode   // while the topology is
+	why     string              // the last reason for it
 
 	// the node about which Node.Doubt was called since the last request; nil if there is none
 	doubted atomic.Pointer[Node]
@@ -66,7 +68,7 @@ var errNoAnswer = errors.New("no sentinel or cluster node answered")
 
 // noAnswer returns the error after every server has failed to answer, with the given failures, in any order. The error
 // includes one that a server replied with, such as NOPERM, because an operator can fix its cause. Of several it is
-// always the same one, as run logs each error that differs from the one before.
+// always the same one, as note logs each error that differs from the one before.
 func noAnswer(failures []error) error {
 	said := slices.DeleteFunc(failures, func(err error) bool { return !IsReply(err) })
 	if len(said) == 0 {
@@ -82,6 +84,7 @@ func newWatcher(f *Fleet, backends []*backend) *watcher {
 	w := &watcher{
 		fleet: f, backends: backends,
 		clients: make(map[address]*redis.Client), left: make(map[*Node]time.Time), woken: make(chan struct{}, 1),
+		unknown: episodes.New(f.config.Logger, f.config.Now, topologyUnknown),
 	}
 	w.unserved = w.standIn(backends[0], "no node serves the key's slot")
 	f.topology.Store(w.first())
@@ -155,24 +158,15 @@ func (w *watcher) run(ctx context.Context) {
 	if w.backends[0].kind != cluster {
 		usual = sentinelPause
 	}
-	retry, why := minPause, ""
-	unknown := episodes.New(w.fleet.config.Logger, w.fleet.config.Now, topologyUnknown)
+	retry := minPause
 	for {
 		healthy, err := false, ErrPanicked
 		Guard(w.fleet.config.Logger, "watching the topology", func() {
 			healthy, err = w.find(ctx)
 			w.retire()
 		})
-		switch {
-		case ctx.Err() != nil:
-		case err == nil:
-			unknown.End()
-		default:
-			if err.Error() != why {
-				unknown.Take() // another reason is another episode
-			}
-			why = err.Error()
-			unknown.Note("times", 1, func() []any { return []any{"why", why} })
+		if ctx.Err() == nil {
+			w.note(err)
 		}
 		wait := usual
 		if healthy {
@@ -185,6 +179,19 @@ func (w *watcher) run(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// note notes why the topology could not be found, or, if err is nil, that it was.
+func (w *watcher) note(err error) {
+	if err == nil {
+		w.unknown.End()
+		return
+	}
+	if err.Error() != w.why {
+		w.unknown.Take() // another reason is another episode
+	}
+	w.why = err.Error()
+	w.unknown.Note("times", 1, func() []any { return []any{"why", w.why} })
 }
 
 // find asks for the topology and stores it. healthy is false if there is a reason to ask again

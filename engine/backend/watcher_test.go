@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/logged"
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/rlproxy/rlproxy/internal/redistest"
 	"github.com/stretchr/testify/require"
@@ -53,6 +55,18 @@ func TestTheTopologyIsUnknownForTheSameReasonInAnyOrder(t *testing.T) {
 		require.EqualError(t, noAnswer(failures), want)
 	}
 	require.Equal(t, errNoAnswer, noAnswer([]error{no, no}))
+}
+
+func TestAnUnknownTopologyIsAnEpisode(t *testing.T) {
+	world := logged.New()
+	w := watcher{unknown: episodes.New(world.Logger(), world.Now, topologyUnknown)}
+	world.RequireEpisodes(t, logged.Lines{
+		Began: `"topology unknown"`, Still: `"topology still unknown"`, Ended: `"topology known again"`,
+		Detail: ` why="no sentinel or cluster node answered"`, Count: "times",
+	}, func() { w.note(errNoAnswer) }, func() { w.note(nil) })
+	world.Wait(time.Second)
+	w.note(Reply("NOAUTH"))
+	require.Equal(t, "level=WARN msg=\"topology unknown\" why=NOAUTH times=1\n", world.Said(), "another reason")
 }
 
 // Each URL has its own login for the sentinels, also if several URLs name the same sentinels.

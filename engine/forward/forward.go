@@ -98,6 +98,7 @@ func Open(fleet *backend.Fleet, config Config) *Forwarder {
 		config.Logger = slog.Default()
 	}
 	f := &Forwarder{parts: parts{config: config, fleet: fleet, opened: time.Now()}}
+	f.table.open(config.Logger, time.Now)
 	f.queues.Fleet = fleet
 	f.queues.OpenQueue = func(n *backend.Node) queues {
 		t := new(traffic)

@@ -2,12 +2,14 @@ package forward
 
 import (
 	"errors"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine/forward/keyspec"
+	"github.com/rlproxy/rlproxy/internal/episodes"
 )
 
 // commandRow is a command or subcommand, as a node's COMMAND describes it.
@@ -41,9 +43,20 @@ type tableCache struct {
 	table atomic.Pointer[commandTable]
 	stale atomic.Bool // a connection was opened since, possibly to another server
 
+	now     func() time.Time  // time.Now, except in tests
+	missing *episodes.Episode // while there is no table
+
 	mu    sync.Mutex
 	asked time.Time // when the last request for the table ended; zero: never; guarded by mu
 	err   error     // the error of the last request; guarded by mu
+}
+
+// open prepares the cache, which has no table yet.
+func (c *tableCache) open(log *slog.Logger, now func() time.Time) {
+	c.now, c.missing = now, episodes.New(log, now, episodes.Trouble{
+		Began: "cannot forward commands yet: no node answers COMMAND",
+		Ended: "commands are forwarded: a node has answered COMMAND",
+	})
 }
 
 // suspect makes the next command fetch the table again.
@@ -132,24 +145,28 @@ func (f *Forwarder) learn(p *Pipeline, old *commandTable) error {
 	if old == nil {
 		every = learnSoon
 	}
-	if !c.asked.IsZero() && time.Since(c.asked) < every {
+	if !c.asked.IsZero() && c.now().Sub(c.asked) < every {
 		return c.err
 	}
 	r, err := f.ask(p, "command")
 	if err == nil && r.err != nil {
 		err = unavailable(r.node, r.err.Error())
 	}
-	c.asked = time.Now()
-	switch {
-	case err == nil:
-		table := parseCommands(r.array)
+	c.learned(r.array, err)
+	return err
+}
+
+// learned notes the reply to COMMAND, or why there is none. mu is held.
+func (c *tableCache) learned(reply []any, err error) {
+	c.asked, c.err = c.now(), err
+	if err == nil {
+		table := parseCommands(reply)
 		c.table.Store(&table)
 		c.stale.Store(false)
-	case old == nil && c.err == nil:
-		f.config.Logger.Warn("cannot forward commands yet: no node answers COMMAND", "error", err)
+		c.missing.End()
+	} else if c.table.Load() == nil {
+		c.missing.Note("times", 1, func() []any { return []any{"error", err} })
 	}
-	c.err = err
-	return err
 }
 
 // parseCommands parses the reply to COMMAND.

@@ -1,9 +1,11 @@
 package forward
 
 import (
+	"errors"
 	"testing"
 	"time"
 
+	"github.com/rlproxy/rlproxy/internal/logged"
 	"github.com/stretchr/testify/require"
 )
 
@@ -44,6 +46,25 @@ func TestNamesOfCommandsAreInLowerCase(t *testing.T) {
 	found, err := parseCommands([]any{row}).find([][]byte{[]byte("VAdd"), []byte("k")})
 	require.NoError(t, err)
 	require.Equal(t, "vadd", found.name)
+}
+
+func TestCommandsThatCannotBeForwardedYetAreAnEpisode(t *testing.T) {
+	w := logged.New()
+	c := new(tableCache)
+	c.open(w.Logger(), w.Now)
+	w.RequireEpisodes(t, logged.Lines{
+		Began:  `"cannot forward commands yet: no node answers COMMAND"`,
+		Ended:  `"commands are forwarded: a node has answered COMMAND"`,
+		Detail: ` error=NOPERM`, Count: "times",
+	}, func() {
+		c.table.Store(nil)
+		c.learned(nil, errors.New("NOPERM"))
+	}, func() { c.learned(nil, nil) })
+	w.Said()
+	c.learned(nil, nil)
+	w.Said()
+	c.learned(nil, errors.New("NOPERM"))
+	require.Empty(t, w.Said(), "commands are forwarded by the table that there is")
 }
 
 // FuzzTable decodes an arbitrary reply to COMMAND. No command panics, or has keys outside

@@ -24,6 +24,7 @@ type Listener struct {
 	forgetAll func()           // called when messages may have been lost
 	client    *redis.Client    // of sub alone
 	sub       *redis.PubSub
+	refused   *episodes.Episode // while the node refuses SUBSCRIBE
 	stop      chan struct{}
 	done      sync.WaitGroup
 }
@@ -36,6 +37,7 @@ func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func
 	l.forget, l.forgetAll = forget, forgetAll
 	l.client = n.Subscriber()
 	l.sub = l.client.Subscribe(context.Background()) // without a channel, it does not connect
+	l.refused = episodes.New(log, time.Now, refusesSubscribe, "node", n.Name())
 	l.stop = make(chan struct{})
 	l.done.Add(1)
 	go l.run(n.Name(), log) // until Close
@@ -43,7 +45,7 @@ func (l *Listener) Open(n *backend.Node, forget func(key []byte), forgetAll func
 
 func (l *Listener) run(node string, log *slog.Logger) {
 	defer l.done.Done()
-	subscribed, refused := false, episodes.New(log, time.Now, refusesSubscribe, "node", node)
+	subscribed := false
 	for {
 		var err error
 		ok := backend.Guard(log, "listening for resets on "+node, func() {
@@ -53,12 +55,8 @@ func (l *Listener) run(node string, log *slog.Logger) {
 			}
 			err = l.receive()
 		})
-		if ok && err == nil {
-			refused.End()
+		if ok && l.heard(err) {
 			continue
-		}
-		if backend.IsReply(err) {
-			refused.Note("times", 1, func() []any { return []any{"why", err} })
 		}
 		select {
 		case <-l.stop:
@@ -66,6 +64,16 @@ func (l *Listener) run(node string, log *slog.Logger) {
 		case <-time.After(resubscribe):
 		}
 	}
+}
+
+// heard notes what became of waiting for a message. It reports whether there was one.
+func (l *Listener) heard(err error) bool {
+	if err == nil {
+		l.refused.End()
+	} else if backend.IsReply(err) {
+		l.refused.Note("times", 1, func() []any { return []any{"why", err} })
+	}
+	return err == nil
 }
 
 var refusesSubscribe = episodes.Trouble{
