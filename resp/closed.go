@@ -18,8 +18,9 @@ type reason struct {
 // reasons returns the reasons that the log has.
 func (s *Server) reasons() (all []reason) {
 	add := func(err error, count *atomic.Int64, began, ended string) {
-		kind := episodes.Trouble{Began: "closed a client " + began, Ended: "no longer closing clients " + ended, Calm: episodes.Every}
-		all = append(all, reason{err, count, episodes.New(s.log, s.clock, kind)})
+		all = append(all, reason{err, count, episodes.New(s.log, s.clock, episodes.Trouble{
+			Began: "closed a client " + began, Ended: "no longer closing clients " + ended, Calm: episodes.Every,
+		})})
 	}
 	st := &s.stats
 	add(errHTTP, &st.HTTP, "that sent HTTP (POST or Host:), possibly an attack through a browser", "that send HTTP")
