@@ -136,7 +136,7 @@ func mainCases(l *lab, o options) (all []comparison) {
 		incr.script, incr.command = "", []string{"INCR", manyKeys}
 		add(q.command+", embedded engine, against INCR", []load{incr}, b, byRate)
 
-		all = append(all, l.clusterCase(q, o.keys), l.splitCase(q))
+		all = append(append(all, l.clusterCase(q, o.keys)), l.splitCases(q)...)
 
 		a, b = l.pair(cold, l.proxyTarget(), o.keys, 1)
 		for i := range a {

@@ -35,13 +35,15 @@ type figure struct {
 
 // The figures. More is better for the first two, less for the others.
 var (
-	byRate    = &figure{"decisions per second", func(a, b sample) float64 { return b.Rate / a.Rate }}
-	byNodeCPU = &figure{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
-	byAllCPU  = &figure{"CPU of all Redis nodes per decision", func(a, b sample) float64 { return b.node / a.node }}
-	byBusiest = &figure{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
-	byP50     = &figure{"p50", func(a, b sample) float64 { return b.P50 / a.P50 }}
-	byP99     = &figure{"p99", func(a, b sample) float64 { return b.P99 / a.P99 }}
-	byP999    = &figure{"p99.9", func(a, b sample) float64 { return b.P999 / a.P999 }}
+	byRate     = &figure{"decisions per second", func(a, b sample) float64 { return b.Rate / a.Rate }}
+	byNodeCPU  = &figure{"decisions per CPU second of the Redis node", func(a, b sample) float64 { return a.node / max(b.node, 1e-3) }}
+	byAllCPU   = &figure{"CPU of all Redis nodes per decision", func(a, b sample) float64 { return b.node / a.node }}
+	byBusiest  = &figure{"CPU of the busiest Redis node per decision", func(a, b sample) float64 { return b.busiest / a.busiest }}
+	byProxyCPU = &figure{"CPU of rlproxy per decision", func(a, b sample) float64 { return b.proxy / a.proxy }}
+	byCrossing = &figure{"calls per second from which a split pays", crossing}
+	byP50      = &figure{"p50", func(a, b sample) float64 { return b.P50 / a.P50 }}
+	byP99      = &figure{"p99", func(a, b sample) float64 { return b.P99 / a.P99 }}
+	byP999     = &figure{"p99.9", func(a, b sample) float64 { return b.P999 / a.P999 }}
 )
 
 // spread is the median of all rounds, and the lowest and the highest value.

@@ -166,8 +166,8 @@ const method = `- *Direct* is what is sent to Redis without rlproxy: the scripts
 - The denied key has limit 100 an hour, and is full before the round begins.
 - rlproxy runs with ` + "`fail-policy error`" + `: a decision that a node did not make would end the run. With three nodes at a fixed rate it runs as it is
   configured by default.
-- Split keys: one client waits for each answer, so that nothing can be combined and each decision is a call of its own
-  on both sides. Both use the same rlproxy and the same four redis-servers, with ` + "`hot-key-threshold 0`" + `.
+- Split keys: the same rlproxy and the same four redis-servers on both sides, with ` + "`hot-key-threshold 0`" + `. One client waits for each answer, so that
+  nothing can be combined and each decision is a call of its own; 50 clients are combined.
 - ` + "`make instructions`" + ` counts the instructions that a node executes for a decision, under valgrind, as multiples of the
   sorted-set script's. CI runs it and fails when a case takes more than tests/instructions/baseline.txt says.
 - The lone client is a program of its own with one blocking socket, the same on both sides.

@@ -136,3 +136,11 @@ func TestNumbersAreShort(t *testing.T) {
 	require.Equal(t, "1 G", abbreviated(1e9))
 	require.Equal(t, "41.2", abbreviated(41.2))
 }
+
+func TestASplitPaysWhereItsAnswersComeSooner(t *testing.T) {
+	whole := sample{node: 2, calls: 0.1} // 20 us a call
+	require.InDelta(t, 50_000, whole.carried(), 1e-6)
+	require.InDelta(t, 50_000.0*(2-1)/(2-0.5), crossing(whole, sample{node: 4, busiest: 1}), 1e-6)
+	require.InDelta(t, 50_000, crossing(whole, sample{node: 4, busiest: 3}), 1e-6, "a full node is no fuller")
+	require.Zero(t, crossing(whole, sample{node: 1.9, busiest: 1}), "it always pays")
+}

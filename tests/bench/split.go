@@ -1,6 +1,11 @@
 package main
 
-import "github.com/rlproxy/rlproxy/tests/testbed"
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/rlproxy/rlproxy/tests/testbed"
+)
 
 // quarters is the number of redis-servers over which a key is split.
 const quarters = 4
@@ -22,15 +27,42 @@ func (l *lab) openSplit() error {
 	return err
 }
 
-// splitCase compares a key that is split over four redis-servers with a key on one of them. One client waits
-// for each answer, so that no requests can be combined: each decision is a call of its own on both
-// sides.
-func (l *lab) splitCase(q algorithm) comparison {
-	a := load{
-		target:  target{fronts: []*testbed.Server{l.split}, proxied: true, nodes: l.shards},
-		command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: 1, depth: 1, warm: 1,
+// splitCases compare a key that is split over several redis-servers with a key on one of them, through the same
+// rlproxy. One client that waits for each answer has nothing combined: each decision is a call of its own on both
+// sides, as it nearly is if many proxies ask for little each.
+func (l *lab) splitCases(q algorithm) (all []comparison) {
+	for _, c := range []struct {
+		title          string
+		shards         int
+		clients, depth int
+	}{
+		{"one client", 2, 1, 1},
+		{"one client", quarters, 1, 1},
+		{"50 clients", quarters, clients, 1},
+		{"50 clients", quarters, clients, 16},
+	} {
+		a := load{
+			target:  target{fronts: []*testbed.Server{l.split}, proxied: true, nodes: l.shards},
+			command: asked{q, "whole", trillion, 1000}.proxied(), keys: 1, clients: c.clients, depth: c.depth, warm: 1,
+		}
+		b := a
+		b.command = append(asked{q, "split", trillion, 1000}.proxied(), "SHARDS", strconv.Itoa(c.shards))
+		title := fmt.Sprintf("%s, one hot key, %s, SHARDS %d", q.command, c.title, c.shards)
+		all = append(all, comparison{splitting, title, []load{a}, b, []*figure{byAllCPU, byBusiest, byProxyCPU, byCrossing}, nil})
 	}
-	b := a
-	b.command = append(asked{q, "split", trillion, 1000}.proxied(), "SHARDS", "4")
-	return comparison{splitting, q.command + ", one hot key on 4 redis-servers, SHARDS 4, combining off", []load{a}, b, []*figure{byAllCPU, byBusiest}, nil}
+	return all
+}
+
+// carried returns the calls per second with which a node uses all of a core.
+func (s *sample) carried() float64 { return s.calls * s.perCore() }
+
+// crossing returns the calls per second from which on the answer of a split key comes sooner than the one of a key on
+// one node, if the time at a node grows with the share of its core that is in use, as 1 / (1 - share). Splitting makes
+// the work as many times more as all nodes then use, and leaves the part of it that the busiest node uses.
+func crossing(whole, split sample) float64 {
+	more, left := split.node/whole.node, split.busiest/whole.node
+	if more <= 1 {
+		return 0
+	}
+	return (more - 1) / (more - min(left, 1)) * whole.carried()
 }

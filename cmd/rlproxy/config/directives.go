@@ -133,7 +133,7 @@ var directives = []Directive{
 	{Name: "hot-key", hint: "<glob> <n>", Live: true, BySet: true,
 		doc:   "split the keys that match into n shards, on as many different nodes as there are",
 		value: func(c *Config) value { return hotKeys{&c.HotKeys} }},
-	{Name: "hot-key-threshold", preset: "5000", Live: true, BySet: true,
+	{Name: "hot-key-threshold", preset: "20000", Live: true, BySet: true,
 		doc:   "split a key once one node gets this many calls per second that charge it; 0: never",
 		value: func(c *Config) value { return integer{&c.HotThreshold, 0, 1_000_000} }},
 	{Name: "passthrough", preset: "yes", Live: true, BySet: true,
