@@ -2,6 +2,7 @@ package redis
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math"
@@ -13,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 	"github.com/rlproxy/rlproxy/engine/conformance"
@@ -162,10 +164,14 @@ func (a *attacked) samples(t testing.TB) (all []sample) {
 			require.NoError(t, conformance.Ask(a, r).Err, key)
 		}
 		for number := range max(r.Shards, 1) {
+			through := a.through(r, number)
 			record, err := a.node.Client.Get(t.Context(), stored(key, number)).Bytes()
-			if err == nil {
-				all = append(all, sample{a.through(r, number), key, number, record})
+			for try := 0; errors.Is(err, goredis.Nil) && try < 100; try++ { // a shard's lease ends early when the machine is busy
+				require.NoError(t, conformance.Ask(a, through).Err, key)
+				record, err = a.node.Client.Get(t.Context(), stored(key, number)).Bytes()
 			}
+			require.NoError(t, err, stored(key, number))
+			all = append(all, sample{through, key, number, record})
 		}
 	}
 	windows := func(kind limit.Kind, buckets int64, ws ...limit.Window) engine.Request {
@@ -184,7 +190,6 @@ func (a *attacked) samples(t testing.TB) (all []sample) {
 	split := windows(limit.Slide, 1, minute)
 	split.Shards = 3
 	add("split", split, 60)
-	require.GreaterOrEqual(t, len(all), 10, "a split key has records of home and shards")
 	return all
 }
 
