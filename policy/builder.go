@@ -12,8 +12,6 @@ type Builder struct {
 	drafts    map[string]*draft // by name of the policy
 	overrides int               // overrides of all drafts
 	size      int               // bytes of the lines
-
-	check func(name string, pattern []byte) string // checks patterns; nil: CheckPattern
 }
 
 // draft is a policy whose overrides are being collected.
@@ -92,11 +90,7 @@ func (b *Builder) addOverride(words [][]byte) string {
 	if d == nil {
 		return Unknown(words[0]) + " in the preceding lines"
 	}
-	check := b.check
-	if check == nil {
-		check = CheckPattern
-	}
-	o, msg := parseOverride(d.policy, words[1:], check)
+	o, msg := parseOverride(d.policy, words[1:])
 	if msg != "" {
 		return msg
 	}

@@ -113,7 +113,7 @@ func (s *Set) WithOverride(words [][]byte) (next *Set, msg string) {
 	if old == nil {
 		return nil, Unknown(words[0])
 	}
-	o, msg := parseOverride(old, words[1:], CheckPattern)
+	o, msg := parseOverride(old, words[1:])
 	if msg != "" {
 		return nil, msg
 	}

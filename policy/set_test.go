@@ -201,36 +201,3 @@ func TestPatternsAreKeysAndPrefixes(t *testing.T) {
 		require.EqualError(t, err, "line 2: "+strings.TrimPrefix(msg, "ERR "))
 	}
 }
-
-// Earlier versions stored patterns that are refused now. They are read, match what they matched, stay when something else
-// changes, and can be deleted.
-func TestStoredPatternsOfEarlierVersionsAreKept(t *testing.T) {
-	t.Parallel()
-	const text = "policy api SLIDE 5 1m\npolicy-override api 2001:db8::/32 BLOCKED\npolicy-override api [ab]* UNLIMITED\npolicy-override api a?c 7 1m\n"
-	_, err := Parse(text)
-	require.Error(t, err)
-	s, err := ParseStored(text)
-	require.NoError(t, err)
-	require.Equal(t, text, s.Text())
-	find := func(key string) string {
-		if o := s.Find([]byte("api")).Override([]byte(key)); o != nil {
-			return o.Pattern
-		}
-		return ""
-	}
-	for key, want := range map[string]string{"a?c": "a?c", "abc": "", "[ab]": "[ab]*", "a": "", "2001:db8::/32": "2001:db8::/32", "2001:db8::1": ""} {
-		require.Equal(t, want, find(key), key)
-	}
-	next, msg := s.WithPolicy(args(t, "api SLIDE 6 60"))
-	require.Empty(t, msg)
-	require.Equal(t, 3, next.Overrides())
-	for i, pattern := range []string{"a?c", "[ab]*", "2001:db8::/32"} {
-		require.Empty(t, CheckNames([][]byte{[]byte("api"), []byte(pattern)}))
-		var found bool
-		next, found = next.WithoutOverride([]byte("api"), []byte(pattern))
-		require.True(t, found, pattern)
-		require.Equal(t, 2-i, next.Overrides())
-	}
-	_, err = ParseStored("policy api SLIDE 5 1m\npolicy-override api a*b BLOCKED\n")
-	require.EqualError(t, err, "line 2: pattern must be a key, or a key prefix followed by *; it was 'a*b'")
-}

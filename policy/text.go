@@ -59,12 +59,12 @@ func parsePolicy(words [][]byte) (*Policy, string) {
 	}, ""
 }
 
-// parseOverride parses an override of p from its pattern on, which check checks. It returns an error reply, or "".
-func parseOverride(p *Policy, words [][]byte, check func(name string, pattern []byte) string) (o Override, msg string) {
+// parseOverride parses an override of p from its pattern on. It returns an error reply, or "".
+func parseOverride(p *Policy, words [][]byte) (o Override, msg string) {
 	if len(words) == 0 {
 		return o, errPattern + "; nothing was given"
 	}
-	if msg = check(p.Name, words[0]); msg != "" {
+	if msg = CheckPattern(p.Name, words[0]); msg != "" {
 		return o, msg
 	}
 	o.Pattern = string(words[0])
@@ -87,26 +87,17 @@ func parseOverride(p *Policy, words [][]byte, check func(name string, pattern []
 // CheckPattern returns an error reply if a policy with this name can have no override with a pattern, else "". It
 // refuses patterns that look as if they matched more than they do.
 func CheckPattern(name string, pattern []byte) string {
-	msg := checkStored(name, pattern)
-	_, err := netip.ParsePrefix(string(pattern))
-	switch {
-	case msg != "":
-	case bytes.ContainsAny(pattern, "?["):
-		msg = errPattern + ", without ? and [; it was " + word.Literal(pattern)
-	case err == nil:
-		msg = errPattern + ", and cannot be a network; it was " + word.Literal(pattern)
-	}
-	return msg
-}
-
-// checkStored returns an error reply if a stored override can have no such pattern, else "". It accepts what earlier
-// versions stored and CheckPattern refuses. Such a pattern is a key, or a prefix with those bytes.
-func checkStored(name string, pattern []byte) string {
-	if i := bytes.IndexByte(pattern, '*'); len(pattern) == 0 || i >= 0 && i < len(pattern)-1 {
+	star := bytes.IndexByte(pattern, '*')
+	_, notNetwork := netip.ParsePrefix(string(pattern))
+	switch n := len(name) + 1 + len(pattern); {
+	case len(pattern) == 0 || star >= 0 && star < len(pattern)-1:
 		return errPattern + "; it was " + word.Literal(pattern)
-	}
-	if n := len(name) + 1 + len(pattern); n > engine.MaxKey {
+	case n > engine.MaxKey:
 		return reply.ErrKey + "; with the policy's name the pattern had " + strconv.Itoa(n)
+	case bytes.ContainsAny(pattern, "?["):
+		return errPattern + ", without ? and [; it was " + word.Literal(pattern)
+	case notNetwork == nil:
+		return errPattern + ", and cannot be a network; it was " + word.Literal(pattern)
 	}
 	return ""
 }
@@ -128,14 +119,14 @@ func isName(b []byte) bool {
 	return len(b) >= 1 && len(b) <= MaxName
 }
 
-// CheckNames returns an error reply if no policy can have the name that is the first word, or no stored override of
-// it the pattern that is the second word, if there is one; else "".
+// CheckNames returns an error reply if no policy can have the name that is the first word, or no override of it
+// the pattern that is the second word, if there is one; else "".
 func CheckNames(words [][]byte) string {
 	if !isName(words[0]) {
 		return wrongName(words)
 	}
 	if len(words) > 1 {
-		return checkStored(string(words[0]), words[1])
+		return CheckPattern(string(words[0]), words[1])
 	}
 	return ""
 }
@@ -207,13 +198,8 @@ func (s *Set) Text() string {
 
 // Parse returns the policies of a text. It ignores blank lines and those that begin with #. An
 // error gives the number of the line and quotes the word that is wrong.
-func Parse(text string) (*Set, error) { return new(Builder).parse(text) }
-
-// ParseStored is Parse for a text that Set.Text has returned, in this version or an earlier one.
-func ParseStored(text string) (*Set, error) { return (&Builder{check: checkStored}).parse(text) }
-
-// parse adds the lines of a text and returns all policies.
-func (b *Builder) parse(text string) (*Set, error) {
+func Parse(text string) (*Set, error) {
+	var b Builder
 	n := 0
 	for line := range strings.Lines(text) {
 		n++

@@ -193,7 +193,7 @@ func (s *Store) adopt(ctx context.Context, p place, home bool) (line string, ver
 	if r.version < current {
 		return "", 0, errChanging
 	}
-	set, err := policy.ParseStored(r.text)
+	set, err := policy.Parse(r.text)
 	if err != nil {
 		return "", 0, damaged("after its first line, %w", err)
 	}

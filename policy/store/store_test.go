@@ -243,26 +243,6 @@ func TestMalformedRecordChangesNothing(t *testing.T) {
 	}
 }
 
-// One override with a pattern that an earlier version allowed costs no policy, on nodes and in a file.
-func TestPatternsOfEarlierVersionsCostNoPolicy(t *testing.T) {
-	const old = apiLine + "policy-override api 10.0.0.0/8 BLOCKED\npolicy-override api a?c UNLIMITED\n" + loginLine
-	s := redistest.Start(t)
-	store(s, 7, old)
-	p := start(t, s.URL())
-	p.sync()
-	require.Equal(t, "7 "+strings.ReplaceAll(old, "\n", ";"), p.inEffect())
-	require.Empty(t, p.set("login FIXED 6 60"))
-	require.Equal(t, "8 "+strings.ReplaceAll(strings.ReplaceAll(old, "FIXED 5", "FIXED 6"), "\n", ";"), stored(t, s))
-
-	path := filepath.Join(t.TempDir(), "policies")
-	_, whole := record{7, old}.encode()
-	require.NoError(t, os.WriteFile(path, whole, 0o600))
-	book := new(policy.Catalog)
-	f := newStore(nil, path, book, slog.New(slog.DiscardHandler))
-	f.round(t.Context())
-	require.Equal(t, old, book.InEffect().Text())
-}
-
 // Each time that the record becomes malformed is logged, however soon after the last time.
 func TestEveryDamageIsLogged(t *testing.T) {
 	s := redistest.Start(t)
