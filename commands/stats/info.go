@@ -9,7 +9,7 @@ import (
 // Commandstats returns the lines of INFO's section Commandstats: the commands that were called
 // or rejected.
 func (s *Stats) Commandstats() (lines [][2]string) {
-	for name, c := range s.commands.all() {
+	for name, c := range s.commands.All() {
 		now := c.counts.Load()
 		if now == nil {
 			continue
@@ -30,7 +30,7 @@ func (s *Stats) Commandstats() (lines [][2]string) {
 // Latencystats returns the lines of INFO's section Latencystats: percentiles in microseconds of
 // the commands that were called.
 func (s *Stats) Latencystats() (lines [][2]string) {
-	for name, c := range s.commands.all() {
+	for name, c := range s.commands.All() {
 		now := c.counts.Load()
 		if now == nil {
 			continue
@@ -48,7 +48,7 @@ func (s *Stats) Latencystats() (lines [][2]string) {
 
 // Errorstats returns the lines of INFO's section Errorstats: the errors that were replied.
 func (s *Stats) Errorstats() (lines [][2]string) {
-	for code, count := range s.errors.all() {
+	for code, count := range s.errors.All() {
 		if n := count.Load(); n > 0 {
 			lines = append(lines, [2]string{"errorstat_" + safe(code), fmt.Sprintf("count=%d", n)})
 		}

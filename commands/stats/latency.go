@@ -52,7 +52,7 @@ func (s *Stats) histogram(w reply.Writer, args [][]byte) string {
 		took *histogram.Snapshot
 	}
 	var all []found
-	for name, c := range s.commands.all() {
+	for name, c := range s.commands.All() {
 		container, _, _ := strings.Cut(name, "|")
 		now := c.counts.Load()
 		if now == nil || len(args) > 2 && !wanted[name] && !wanted[container] {

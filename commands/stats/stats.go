@@ -5,7 +5,7 @@
 // their COMMAND, and by the first words of errors. The number of each is bounded, so nothing
 // here grows with what clients type.
 //
-// Reading order: stats.go (this file), names.go, info.go (INFO), slowlog.go (the log),
+// Reading order: stats.go (this file), info.go (INFO), slowlog.go (the log),
 // slowlogcmd.go and latency.go (the commands).
 package stats
 
@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/internal/histogram"
+	"github.com/rlproxy/rlproxy/internal/named"
 )
 
 const (
@@ -33,8 +34,8 @@ const overflow = "ERRORSTATS_OVERFLOW"
 type Stats struct {
 	Slow SlowLog
 
-	commands names[CommandStats]
-	errors   names[atomic.Int64] // how often, by the first word
+	commands named.Map[CommandStats]
+	errors   named.Map[atomic.Int64] // how often, by the first word
 }
 
 // New returns empty statistics.
@@ -43,7 +44,7 @@ func New() *Stats {
 	for _, code := range []string{
 		"ERR", "UNAVAILABLE", "NOAUTH", "NOPERM", "WRONGPASS", "NOPROTO", "EXECABORT", "CROSSSLOT", overflow,
 	} {
-		s.errors.add(code, maxErrors) // others cannot take their place
+		s.errors.Add(code, maxErrors) // others cannot take their place
 	}
 	return s
 }
@@ -54,7 +55,7 @@ func (s *Stats) Command(name string) *CommandStats {
 	if name == "" {
 		return nil
 	}
-	return s.commands.add(name, maxCommands)
+	return s.commands.Add(name, maxCommands)
 }
 
 // Error counts an error reply, given from behind its minus sign. Its first word must end
@@ -64,10 +65,10 @@ func (s *Stats) Error(reply []byte) {
 	if end < 0 {
 		reply, end = []byte("ERR"), len("ERR")
 	}
-	n := s.errors.get(reply[:end])
+	n := s.errors.Get(reply[:end])
 	if n == nil {
-		if n = s.errors.add(string(reply[:end]), maxErrors); n == nil {
-			n = s.errors.get([]byte(overflow))
+		if n = s.errors.Add(string(reply[:end]), maxErrors); n == nil {
+			n = s.errors.Get([]byte(overflow))
 		}
 	}
 	n.Add(1)
@@ -75,7 +76,7 @@ func (s *Stats) Error(reply []byte) {
 
 // Errors returns how many error replies were counted.
 func (s *Stats) Errors() (n int64) {
-	for _, count := range s.errors.all() {
+	for _, count := range s.errors.All() {
 		n += count.Load()
 	}
 	return n
@@ -83,10 +84,10 @@ func (s *Stats) Errors() (n int64) {
 
 // Reset forgets what was counted, but not the slow log.
 func (s *Stats) Reset() {
-	for _, c := range s.commands.all() {
+	for _, c := range s.commands.All() {
 		c.counts.Store(nil)
 	}
-	for _, count := range s.errors.all() {
+	for _, count := range s.errors.All() {
 		count.Store(0)
 	}
 }

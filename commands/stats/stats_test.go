@@ -106,7 +106,7 @@ func TestManyMayCountAtOnce(t *testing.T) {
 	all.Wait()
 	require.EqualValues(t, 8000, s.Errors())
 	calls := int64(0)
-	for _, c := range s.commands.all() {
+	for _, c := range s.commands.All() {
 		if now := c.counts.Load(); now != nil {
 			calls += now.took.Snapshot().Count
 		}

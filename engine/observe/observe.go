@@ -7,7 +7,6 @@
 package observe
 
 import (
-	"hash/maphash"
 	"net"
 	"strings"
 	"time"
@@ -158,9 +157,7 @@ func New(c Config) *Observer {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	o := &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
-	o.policies.seed = maphash.MakeSeed()
-	return o
+	return &Observer{engine: c.Engine, recorder: c.Recorder, busiest: newBusiest(c.Now)}
 }
 
 // Observe records a pipeline that was answered, the time at which it was sent to the engine, and
