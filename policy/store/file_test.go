@@ -2,24 +2,18 @@ package store
 
 import (
 	"context"
-	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
-	"github.com/rlproxy/rlproxy/policy"
 	"github.com/stretchr/testify/require"
 )
 
 // newFile returns a file of that name in a folder of its own.
-func newFile(t *testing.T, name string) *file {
-	return &file{filepath.Join(t.TempDir(), name), slog.New(slog.DiscardHandler), syncFolder}
-}
+func newFile(t *testing.T, name string) file { return file(filepath.Join(t.TempDir(), name)) }
 
 func TestFileIsReplacedOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	ctx := context.Background()
@@ -46,7 +40,7 @@ func TestFileIsReplacedOnlyIfItIsUnchangedSinceItWasRead(t *testing.T) {
 	stored, err := f.load(ctx)
 	require.NoError(t, err)
 	require.Equal(t, next, stored)
-	st, err := os.Stat(f.path)
+	st, err := os.Stat(f.name())
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode())
 }
@@ -55,7 +49,7 @@ func TestFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	ctx := context.Background()
 	f := newFile(t, strings.Repeat("x", 255)) // the name of a file beside it would be too long
 	one, whole := record{1, "a\n"}.encode()
-	require.NoError(t, os.WriteFile(f.path, whole, 0o600))
+	require.NoError(t, os.WriteFile(f.name(), whole, 0o600))
 	_, next := record{2, "b\n"}.encode()
 	_, err := f.replace(ctx, one, next)
 	require.ErrorContains(t, err, "file name too long")
@@ -64,37 +58,26 @@ func TestFileThatCannotBeReplacedStaysAsItIs(t *testing.T) {
 	require.Equal(t, whole, stored)
 }
 
-// A change that was stored takes effect, even if a crash of the machine may undo it.
-func TestFileInAFolderThatCannotBeSynced(t *testing.T) {
-	p := new(proxy)
-	p.Store = newStore(nil, filepath.Join(t.TempDir(), "policies"), new(policy.Catalog), slog.New(slog.NewTextHandler(&p.log, nil)))
-	p.own.(*file).sync = func(string) error { return errors.New("permission denied") }
-	require.Empty(t, p.set("a SLIDE 5 60"))
-	require.Equal(t, "1 policy a SLIDE 5 1m;", p.inEffect())
-	require.Contains(t, p.log.String(), `msg="cannot sync the folder of policy-file: `)
-	require.Contains(t, p.log.String(), `why="permission denied"`)
-}
-
 // The file that a symbolic link leads to is replaced, not the link. No other file stays behind.
 func TestFileBehindASymbolicLinkIsReplaced(t *testing.T) {
 	ctx := context.Background()
 	f, target := newFile(t, "policies"), newFile(t, "real")
-	require.NoError(t, os.WriteFile(target.path, nil, 0o644)) // #nosec G306 -- the mode matters
-	require.NoError(t, os.Symlink(target.path, f.path))
+	require.NoError(t, os.WriteFile(target.name(), nil, 0o644)) // #nosec G306 -- the mode matters
+	require.NoError(t, os.Symlink(target.name(), f.name()))
 	_, whole := record{1, "a\n"}.encode()
 	done, err := f.replace(ctx, "", whole)
 	require.NoError(t, err)
 	require.True(t, done)
-	link, err := os.Readlink(f.path)
+	link, err := os.Readlink(f.name())
 	require.NoError(t, err)
-	require.Equal(t, target.path, link)
+	require.Equal(t, target.name(), link)
 	stored, err := target.load(ctx)
 	require.NoError(t, err)
 	require.Equal(t, whole, stored)
-	st, err := os.Stat(target.path)
+	st, err := os.Stat(target.name())
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), st.Mode())
-	files, err := os.ReadDir(filepath.Dir(target.path))
+	files, err := os.ReadDir(filepath.Dir(target.name()))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 }
@@ -105,7 +88,7 @@ func TestFileOfTwoProcesses(t *testing.T) {
 	_, whole := record{1, "a\n"}.encode()
 	var done sync.WaitGroup
 	for range 2 {
-		other := *f
+		other := f
 		done.Go(func() {
 			for range 100 {
 				line, err := other.line(t.Context())
@@ -120,41 +103,17 @@ func TestFileOfTwoProcesses(t *testing.T) {
 		})
 	}
 	done.Wait()
-	files, err := os.ReadDir(filepath.Dir(f.path))
+	files, err := os.ReadDir(filepath.Dir(f.name()))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 }
 
 func TestFileThatIsAPipeIsAnError(t *testing.T) {
 	f := newFile(t, "pipe") // without a writer
-	require.NoError(t, syscall.Mkfifo(f.path, 0o600))
+	require.NoError(t, syscall.Mkfifo(f.name(), 0o600))
 	_, err := f.line(t.Context())
-	require.EqualError(t, err, f.path+" is a named pipe")
+	require.EqualError(t, err, f.name()+" is a named pipe")
 	done, err := f.replace(t.Context(), "", nil)
-	require.EqualError(t, err, f.path+" is a named pipe")
+	require.EqualError(t, err, f.name()+" is a named pipe")
 	require.False(t, done)
-}
-
-// A crash in the middle of a write leaves a file that is not finished. The next write removes it, unless it is so young
-// that another process may be writing it.
-func TestFilesThatCrashesLeftAreRemoved(t *testing.T) {
-	f := newFile(t, "policies")
-	_, whole := record{1, "a\n"}.encode()
-	old, err := write(f.path, whole[:5])
-	require.NoError(t, err)
-	hour := time.Now().Add(-time.Hour)
-	require.NoError(t, os.Chtimes(old, hour, hour))
-	others := []string{f.path + ".old", filepath.Join(filepath.Dir(f.path), "other"+unfinished+"1")}
-	for _, path := range others {
-		require.NoError(t, os.WriteFile(path, nil, 0o600))
-		require.NoError(t, os.Chtimes(path, hour, hour))
-	}
-	young, err := write(f.path, whole[:5])
-	require.NoError(t, err)
-	done, err := f.replace(t.Context(), "", whole)
-	require.NoError(t, err)
-	require.True(t, done)
-	files, err := filepath.Glob(filepath.Dir(f.path) + "/*")
-	require.NoError(t, err)
-	require.ElementsMatch(t, append(others, young, f.path), files)
 }

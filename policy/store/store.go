@@ -106,7 +106,7 @@ func Open(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Log
 }
 
 func newStore(fleet *backend.Fleet, path string, book *policy.Catalog, log *slog.Logger) *Store {
-	s := &Store{fleet: fleet, own: &file{path, log, syncFolder}, book: book, log: log, now: time.Now}
+	s := &Store{fleet: fleet, own: file(path), book: book, log: log, now: time.Now}
 	if path == "" {
 		s.own = new(memory)
 	}
