@@ -13,7 +13,7 @@ import (
 var allowed = map[string][]string{
 	"cmd/rlproxy": {
 		"cmd/rlproxy/config", "commands", "commands/acl", "commands/config", "commands/slots", "commands/table", "engine", "engine/backend", "engine/decisionlog", "engine/forward", "engine/hotkeys", "engine/layout", "engine/memory",
-		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/machine",
+		"engine/observe", "engine/redis", "policy", "policy/envoy", "policy/store", "resp", "web", "web/metrics", "internal/lines", "internal/machine",
 	},
 	"cmd/rlproxy/config": {"commands/word", "engine", "engine/backend", "engine/layout", "engine/split", "policy", "internal/glob", "internal/keypair"},
 	"commands": {
@@ -40,7 +40,7 @@ var allowed = map[string][]string{
 	"engine/multikey":    {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink", "internal/episodes"},
 	"engine/conformance": {"commands/ratelimit", "engine", "engine/hold/model", "engine/limit", "shard"},
-	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/machine", "internal/episodes"},
+	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/machine", "internal/episodes"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio", "internal/episodes"},
 	"engine/backlog":     nil,
 	"engine/library":     {"engine/backend", "lua"},
@@ -82,6 +82,7 @@ var allowed = map[string][]string{
 	"internal/glob":        nil,
 	"internal/episodes":    nil,
 	"internal/histogram":   nil,
+	"internal/lines":       nil,
 	"internal/keypair":     nil,
 	"internal/named":       nil,
 	"internal/shrink":      nil,

@@ -1,14 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"log/slog"
+	"time"
 
 	"github.com/rlproxy/rlproxy/cmd/rlproxy/config"
 	"github.com/rlproxy/rlproxy/engine/decisionlog"
+	"github.com/rlproxy/rlproxy/internal/lines"
 	"github.com/rlproxy/rlproxy/internal/machine"
 )
+
+// closeLogWithin is how long the end of the process waits for the log.
+const closeLogWithin = time.Second
 
 // openLog returns the logger that the configuration asks for, which drops what is
 // below level and waits for nobody, and a function that ends it and closes the log file, if
@@ -23,8 +29,22 @@ func openLog(c *config.Config, level slog.Leveler, stdout io.Writer) (*slog.Logg
 		w, done = f, f.Close
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: nameLevel}
-	q := newLogQueue(w, options)
-	return slog.New(slog.NewTextHandler(q, options)), func() error { q.close(); return done() }, nil
+	q := lines.Open(w, lines.Hooks{Missing: func(n int64) []byte { return missing(n, options) }})
+	return slog.New(slog.NewTextHandler(q, options)), func() error {
+		select {
+		case <-q.Finish():
+		case <-time.After(closeLogWithin):
+		}
+		return done()
+	}, nil
+}
+
+// missing returns the line of the log that says that it lacks n lines.
+func missing(n int64, options *slog.HandlerOptions) []byte {
+	var line bytes.Buffer
+	slog.New(slog.NewTextHandler(&line, options)).Warn(
+		"the log did not take some lines, and they were dropped", "lines", n)
+	return line.Bytes()
 }
 
 func unwritableLog(err error) error { return fmt.Errorf("can't open the log: %w", err) }

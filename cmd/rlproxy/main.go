@@ -6,7 +6,7 @@
 // This package wires the engine to the commands and the commands to the server, and keeps the one
 // order of starting and stopping. Package config, beside it, is what can be configured.
 //
-// Reading order: run.go; serve.go (start and stop); log.go, logqueue.go, memory.go, engines.go, users.go,
+// Reading order: run.go; serve.go (start and stop); log.go, memory.go, engines.go, users.go,
 // listen.go, tls.go and http.go (what serve starts); reload.go (SIGHUP and CONFIG SET); check.go (--check);
 // info.go (INFO).
 package main

@@ -1,17 +1,15 @@
 package decisionlog
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/rlproxy/rlproxy/internal/proxytest"
 	"github.com/stretchr/testify/require"
@@ -36,34 +34,15 @@ func TestFilesAreAppendedTo(t *testing.T) {
 	require.Nil(t, f)
 }
 
-// The part of a line that a process before left does not spoil the first line after it.
-func TestLinesBeginAfterAPartOfALine(t *testing.T) {
-	t.Parallel()
-	b := silent(t)
-	require.NoError(t, os.WriteFile(b.path, []byte(`{"time":"2026`), 0o600))
-	b.open(t, Settings{})
-	b.show(slide("a"))
-	b.close()
-	text, err := os.ReadFile(b.path)
-	require.NoError(t, err)
-	first, rest, _ := strings.Cut(string(text), "\n")
-	require.Equal(t, `{"time":"2026`, first)
-	require.True(t, json.Valid([]byte(rest)), rest)
-	require.Equal(t, 1, strings.Count(rest, "\n"))
-}
-
-// A window of which the former file has the line needs none in the next file. One goroutine reports on all files.
+// A window of which the former file has the line needs none in the next file.
 func TestTheNextFileRepeatsNoLine(t *testing.T) {
 	t.Parallel()
 	b := start(t, Settings{})
 	b.show(slide("a"))
-	reporter, former := b.reporter, b.current.Load().file
+	former := b.current.Load().file
 	require.NoError(t, os.Rename(b.path, b.path+".1"))
 	b.open(t, Settings{})
-	require.Same(t, reporter, b.reporter)
-	kept, finished := former.add([]byte("late\n"), maxQueue)
-	require.False(t, kept)
-	require.True(t, finished)
+	require.False(t, former.Add([]byte("late\n")))
 	b.show(slide("a"), slide("b"))
 	lines := b.lines(t)
 	require.Len(t, lines, 1)
@@ -102,10 +81,12 @@ func TestRotationUnderLoadLosesNoLine(t *testing.T) {
 	b := start(t, Settings{Sample: 1})
 	const writers, each, rotations = 4, 5000, 20
 	var wg sync.WaitGroup
+	var shown atomic.Int64
 	for w := range writers {
 		wg.Go(func() {
 			for i := range each {
-				for b.waiting() > maxQueue/2 {
+				for shown.Add(1)-b.written.Load() > 1000 {
+					shown.Add(-1)
 					runtime.Gosched() // on a busy machine, a line would be dropped
 				}
 				b.show(slide(fmt.Sprint(w, ":", i)).allowed(1))
@@ -135,9 +116,9 @@ func TestRotationUnderLoadLosesNoLine(t *testing.T) {
 	require.EqualValues(t, writers*each, b.written.Load())
 }
 
-// A pipe that nobody reads takes some lines. The queue takes as many as it may hold, and the
-// others are dropped and counted, while decisions go on. Once somebody reads, the lines and
-// those that are said to be left out add up, even if that is when the Recorder closes.
+// A pipe that nobody reads takes some lines, and as many wait as may. The others are dropped and counted, while
+// decisions go on. Once somebody reads, the lines and those that are said to be left out add up, even if that is when the
+// Recorder closes.
 func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	t.Parallel()
 	b := silent(t)
@@ -151,16 +132,9 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	}
 	dropped := b.dropped.Load()
 	require.Positive(t, dropped)
-	require.LessOrEqual(t, b.waiting(), maxQueue)
-	require.Greater(t, b.waiting(), maxQueue-1000)
-	b.writeLeftOut(b.clock(), 0) // there is no room for that: it is written in another second
-	proxytest.Eventually(t, "the log to say it", func() bool {
-		return strings.Contains(b.log.String(), `level=WARN msg="the decision log is dropping lines or falling behind" why="the file cannot keep up with the log" lines_dropped=`)
-	})
+	require.Contains(t, b.log.String(), `level=WARN msg="the decision log is dropping lines or falling behind" why="the file cannot keep up with the log" lines_dropped=1`)
 	text := make(chan []byte)
-	last := b.current.Load().file
 	go func() { // ends when the Recorder closes the pipe
-		<-last.end                   // Close has queued its last lines
 		all, _ := io.ReadAll(reader) // an error shows in what is missing
 		text <- all
 	}()
@@ -170,7 +144,7 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	sum := int64(0)
 	for _, l := range readLines(t, copied) {
 		if l["event"] == "left_out" {
-			require.Equal(t, "sample", l["of"])
+			require.NotContains(t, l, "of")
 			require.Equal(t, "the file cannot keep up with the log", l["why"])
 			sum += int64(l["count"].(float64))
 		} else {
@@ -179,43 +153,6 @@ func TestASlowFileDropsLinesAndSlowsNothing(t *testing.T) {
 	}
 	require.EqualValues(t, asked, sum)
 	require.EqualValues(t, dropped, b.Stats()[2].Value)
-}
-
-// A write that fails within a line is gone on with a second later, so that no line is lost or
-// torn. The pipe fails because it has a deadline.
-func TestAWriteThatFailsIsGoneOnWith(t *testing.T) {
-	t.Parallel()
-	b := silent(t)
-	require.NoError(t, syscall.Mkfifo(b.path, 0o600))
-	reader, err := os.OpenFile(b.path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	require.NoError(t, err)
-	b.open(t, Settings{Sample: 1})
-	pipe := b.current.Load().file.w
-	require.NoError(t, pipe.SetWriteDeadline(time.Unix(1, 0)))
-	const asked = 1000 // more than the pipe takes
-	for i := range asked {
-		b.show(slide(fmt.Sprint(i)).allowed(1))
-	}
-	proxytest.Eventually(t, "a write to fail", func() bool { return b.failed.Load() > 0 })
-	require.NoError(t, pipe.SetWriteDeadline(time.Now().Add(retryAfter+retryAfter/2)))
-	proxytest.Eventually(t, "a write to fail after some lines", func() bool { return b.failed.Load() > 1 && b.written.Load() > 0 })
-	require.Less(t, b.written.Load(), int64(asked))
-	require.NoError(t, pipe.SetWriteDeadline(time.Time{}))
-	text := make(chan []byte)
-	go func() { // ends when the Recorder closes the pipe
-		all, _ := io.ReadAll(reader) // an error shows in what is missing
-		text <- all
-	}()
-	proxytest.Eventually(t, "all lines", func() bool { return b.written.Load() == asked })
-	b.close()
-	copied := filepath.Join(t.TempDir(), "copy")
-	require.NoError(t, os.WriteFile(copied, <-text, 0o600))
-	lines := readLines(t, copied)
-	require.Len(t, lines, asked)
-	for i, l := range lines {
-		require.Equal(t, fmt.Sprint(i), l["key"])
-	}
-	require.Zero(t, b.dropped.Load())
 }
 
 // A full device fails every write. The log says so, decisions go on, and the end does not wait.
@@ -227,7 +164,8 @@ func TestAFullDiskIsCountedAndLogged(t *testing.T) {
 	b.show(slide("a"), slide("b"))
 	proxytest.Eventually(t, "a write to fail", func() bool { return b.failed.Load() > 0 })
 	b.close()
-	require.Contains(t, b.log.String(), `msg="the decision log is dropping lines or falling behind" why="write /dev/full: no space left on device" lines_dropped=2 failed_writes=`)
+	require.Contains(t, b.log.String(), `msg="the decision log is dropping lines or falling behind" why="write /dev/full: no space left on device" failed_writes=1`)
+	require.Regexp(t, `msg="the decision log is dropping lines or falling behind" since=\S+ failed_writes=\d+ lines_dropped=2\n`, b.log.String())
 	require.EqualValues(t, 2, b.dropped.Load())
 	require.Zero(t, b.written.Load())
 	require.Len(t, b.Newest(5), 2)

@@ -147,11 +147,3 @@ func (b *bench) show(all ...asked) {
 	}
 	b.Record(p, from)
 }
-
-// waiting returns the bytes that wait for the file.
-func (b *bench) waiting() int {
-	f := b.current.Load().file
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return len(f.queue)
-}

@@ -56,13 +56,15 @@ type line struct {
 	OneOf      int    `json:"one_of,omitempty"`      // how many decisions the sample stands for
 }
 
-// leftOutLine is a line about lines that were left out.
-type leftOutLine struct {
-	Time  string `json:"time"`
-	Event string `json:"event"` // left_out
-	Of    string `json:"of"`    // the event of the lines
-	Count int64  `json:"count"`
-	Why   string `json:"why"`
+// leftOutLine returns a line about n lines that were left out: those of an event, or of all if it is "".
+func (r *Recorder) leftOutLine(of string, n int64, why string) []byte {
+	return encode(&struct {
+		Time  string `json:"time"`
+		Event string `json:"event"`
+		Of    string `json:"of,omitempty"`
+		Count int64  `json:"count"`
+		Why   string `json:"why"`
+	}{formatTime(r.config.Now()), "left_out", of, n, why})
 }
 
 // line returns a line about a decision.

@@ -10,25 +10,28 @@
 //   - a sample of all other decisions, one of Settings.Sample, if that is set.
 //
 // There are at most denialLines and failLines lines a second of the first two. Those
-// left out are counted, and a line reports their number.
+// left out are counted, and a line before the next one reports their number.
 //
 // None of this slows decisions down. An admitted one costs a single comparison. A flood of
 // denials of one key costs a bounded search in a table for each pipeline. A line goes
 // into a queue of bounded length, which a goroutine writes to the file; while the file
-// cannot keep up, lines are dropped and counted.
+// cannot keep up, lines are dropped and counted (package lines).
 //
-// Reading order: recorder.go (this file), windows.go, rate.go, line.go, newest.go, file.go, report.go.
+// Reading order: recorder.go (this file), windows.go, rate.go, line.go, newest.go, file.go.
 package decisionlog
 
 import (
 	"log/slog"
 	"os"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/observe"
+	"github.com/rlproxy/rlproxy/internal/episodes"
+	"github.com/rlproxy/rlproxy/internal/lines"
 )
 
 // The most lines a second. A denial's line is about a key that had none in its window,
@@ -62,20 +65,19 @@ type Recorder struct {
 	others  atomic.Uint64 // decisions without a line of their own, counted while there is a sample
 	newest  newest
 
-	leftOut     [events][reasons]atomic.Int64 // lines left out and not yet reported by a line
-	overRate    atomic.Int64                  // lines left out for the rate, in total
-	dropped     atomic.Int64                  // lines dropped because the file did not take them, in total
-	written     atomic.Int64                  // lines written, in total
-	failed      atomic.Int64                  // writes that failed, in total
-	lastFailure atomic.Pointer[failure]       // the last write that failed; nil if none did
+	leftOut  [events]atomic.Int64 // lines left out for the rate and not yet reported by a line
+	overRate atomic.Int64         // lines left out for the rate, in total
+	dropped  atomic.Int64         // lines dropped because the file did not take them, in total
+	written  atomic.Int64         // lines written, in total
+	failed   atomic.Int64         // writes that failed, in total
+	trouble  *episodes.Episode    // of the file
 
-	writers  sync.WaitGroup // one for each file, until its lines are written
-	reporter *reporter      // nil until there was a file; only Use and Close use it
+	writers sync.WaitGroup // one for each file, until its lines are written
 }
 
 // target is the file and settings in effect, and which windows have a line in the file.
 type target struct {
-	file *file // nil: none
+	file *lines.Log // nil: none
 	Settings
 	windows *windows
 }
@@ -89,6 +91,7 @@ func New(c Config) *Recorder {
 		c.Now = time.Now
 	}
 	r := &Recorder{config: c, started: c.Now()}
+	r.trouble = episodes.New(c.Logger, c.Now, falling)
 	r.denials.most, r.fails.most = denialLines, failLines
 	r.current.Store(&target{windows: newWindows()})
 	return r
@@ -104,33 +107,22 @@ func (r *Recorder) Use(f *os.File, s Settings) {
 		next.file, next.Settings = r.open(f), s
 		if former.file == nil {
 			next.windows = newWindows() // earlier denials have no line in this file
-			if endsWithinLine(f) {
-				next.file.add([]byte{'\n'}, maxQueue)
-			}
-		}
-		if r.reporter == nil {
-			r.reporter = startReporter(r)
 		}
 	}
 	r.current.Store(next)
 	if former.file != nil {
-		former.file.finish()
+		former.file.Finish()
 	}
 }
 
 // Close writes the lines that wait, which takes as long as the file takes for it, and closes
 // the file.
 func (r *Recorder) Close() {
-	if r.reporter == nil {
-		return
-	}
-	r.reporter.close()
-	r.writeLeftOut(r.config.Now(), maxQueue+lastRoom)
+	r.reportLeftOut(firstDenial)
+	r.reportLeftOut(byFail)
 	r.Use(nil, Settings{})
 	r.writers.Wait()
-	now := r.config.Now()
-	r.reporter.warn(now)
-	r.reporter.trouble.Flush("why", r.fileTrouble(now))
+	r.trouble.Flush()
 }
 
 // Record implements observe.Recorder.
@@ -221,14 +213,22 @@ func (n *noting) repeats(req *engine.Request, res *engine.Result) bool {
 func (n *noting) leaveOut(e event) {
 	if n.target.file != nil {
 		n.r.overRate.Add(1)
-		n.r.leftOut[e][forRate].Add(1)
+		n.r.leftOut[e].Add(1)
 	}
 }
 
-// write queues a line for the file, if there is one.
+// write queues a line for the file, if there is one, behind one about the lines of its kind that were left out.
 func (n *noting) write(e event, d *Denial, req *engine.Request, res *engine.Result) {
-	if n.target.file != nil && !n.r.queue(n.line(e, d, req, res), maxQueue) {
-		n.r.dropped.Add(1)
-		n.r.leftOut[e][forFile].Add(1)
+	if n.target.file != nil {
+		n.r.reportLeftOut(e)
+		n.r.queue(n.line(e, d, req, res))
+	}
+}
+
+// reportLeftOut queues a line about lines that were left out for the rate, if there are any.
+func (r *Recorder) reportLeftOut(e event) {
+	if n := r.leftOut[e].Swap(0); n > 0 {
+		most := map[event]uint32{firstDenial: r.denials.most, byFail: r.fails.most}[e]
+		r.queue(r.leftOutLine(e.String(), n, "more than "+strconv.Itoa(int(most))+" lines in a second"))
 	}
 }
