@@ -64,13 +64,13 @@ function by_id.again(rec, q, clock)
   local lapsed = rec.lapsed
   holds.weigh(ids.record(rec.clock), held, states, uses, false)
   local st = states[1]
-  return '\1' .. held.prefixed .. pack('>BI6BI3I4I3I6I6I6I6', 0, clock, layout.HELD, lapsed, 1,
-    lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.reported_last(st), 0)
+  return '\1' .. held.prefixed .. pack('>BI6BI3I4I3I6I6I6', 0, clock, layout.HELD, lapsed, 1,
+    lib.rate.at(rec.now, st.held.last, st.held.rate), uses[1] - held.cost, 0, holds.empty_at(st, rec, false))
 end
 
 -- remember stores the reply to a request, if it was granted.
 function by_id.remember(q, now, reply)
-  if byte(reply, -4 - 24 * q.count) == 0 then return end -- the last byte of granted
+  if byte(reply, -4 - layout.USAGE_BYTES * q.count) == 0 then return end -- the last byte of granted
   if id.kind == ONCE then id.till = now + q.longest + 1 else id.ttl, id.release, id.settled = ttl, release, 0 end
   ids.keep(now, id.till, q.prefixed, id.kind ~= LEASE and reply or '')
 end

@@ -27,7 +27,7 @@
 --   countable      the most units of a window that the stored fields can count; 2^45, if absent
 --   holdable       true if units can be held. Held units are in a state of their own, of the kind HOLDS plus this one
 --
--- An algorithm is four operations on a state's table. st.limit is the limit as last charged. All fields of a state
+-- An algorithm is five operations on a state's table. st.limit is the limit as last charged. All fields of a state
 -- without admissions are 0.
 --
 --   usage(st, rec, strict, spec)           returns the units that count now, and must be called before charge and
@@ -37,13 +37,15 @@
 --                                          do
 --   matters_until(st)                      returns the last ms at which the state can matter
 --
--- usage and charge also set reported_last and reported_newest: what a reply says of the newest admission, see
--- decide.lua. The proxy computes from them when nothing is used any more.
+--   empty_at(st, rec, strict)              returns the first ms at which nothing counts any more, after usage, and
+--                                          after charge if something was admitted
 --
 -- An algorithm may have three more functions. `straight` decides the most common case in one step: one window of an
--- inline record. It gives the same reply and stores the same bytes as the operations. `asked(q, text, at)`
--- sets in a spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
--- `full_with(st, units)` returns, if units drain, when nothing would be used if so many more were charged now.
+-- inline record. It gives the same reply and stores the same bytes as the operations. `asked(q, text, at)` sets in a
+-- spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
+-- `empty_after(st, ms, limit, units, strict)` returns the first ms at which units that were charged at a ms, which
+-- nothing else was, no longer count. All holdable algorithms have it but slots. If units drain, it returns when nothing
+-- would be used if so many more were charged now.
 local lib = ...
 
 lib.algorithms = {} -- by kind; written only by register, while the library is loaded

@@ -9,7 +9,7 @@
 local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
-local record, spec = lib.record, lib.spec
+local layout, record, spec = lib.layout, lib.record, lib.spec
 
 -- tried, in place of lib.charge, raises an error if a charge could not be stored: if the record has no room for a new
 -- state, or is shorter than it should be. What it adds to the record in memory is not saved.
@@ -27,7 +27,7 @@ end
 local function ask(key, clock, text)
   local q = spec.of(text)
   local reply = lib.answer(record.open(key, clock), q, 1, tried)
-  return reply, unpack('>I4', reply, #reply - 6 - 24 * q.count) == 1
+  return reply, unpack('>I4', reply, #reply - 6 - layout.USAGE_BYTES * q.count) == 1
 end
 
 -- charge returns the reply of an entry that can be granted.

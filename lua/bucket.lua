@@ -62,8 +62,6 @@ local function later(rec, us) return rec.now + ceil(us / 1000) end
 
 function bucket.usage(st, rec, _, spec)
   look(st, rec, spec)
-  -- When it is full, see limit.Usage in Go.
-  st.reported_last, st.reported_newest = later(rec, st.left + min(st.rest, 1)), 0
   local missing, part = divide(st.left, st.parameter, st.window * 1000, st.rest)
   return min(missing + min(part, 1), MOST)
 end
@@ -78,12 +76,12 @@ function bucket.charge(st, rec, _, units)
   st.left, st.rest = st.left + min(more, FILL), part
   local us = st.us + st.left
   st.full, st.beyond, st.part = rec.now + floor(us / 1000), us % 1000, st.rest
-  st.reported_last = later(rec, st.left + min(st.rest, 1))
 end
 
--- full_with returns the ms at which the bucket is full if so many more tokens are taken now. usage must be called
--- before.
-function bucket.full_with(st, units)
+function bucket.empty_at(st, rec) return later(rec, st.left + min(st.rest, 1)) end
+
+-- empty_after returns the ms at which the bucket is full if so many more tokens are taken now.
+function bucket.empty_after(st, _, _, units)
   local more, part = divide(units, st.window * 1000, st.parameter, st.rest)
   return later(st, st.left + min(more, FILL) + min(part, 1))
 end

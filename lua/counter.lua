@@ -76,8 +76,8 @@ local function filled(s, n, from, to, packed)
 end
 
 -- usage also keeps in st: k, the sub-window of now; e, the time since it began, in n-ths of a ms; was, the sub-window
--- of the newest charge, and before, the total after it; total, that of k; and the units of the oldest sub-window
--- (oldest), of all others (rest), and of k (current).
+-- of the newest charge, before, the total after it, and newest, its units; total, that of k; and the units of the
+-- oldest sub-window (oldest), of all others (rest), and of k (current).
 function counter.usage(st, rec, strict)
   local n, window, now = st.parameter, st.window, rec.now
   local e = now * n
@@ -98,7 +98,7 @@ function counter.usage(st, rec, strict)
     if oldest < 0 or oldest + rest > st.used then record.damaged(rec.key, 'counters that do not add up') end
   end
   st.k, st.e, st.was, st.oldest, st.rest, st.current = k, e % window, was, oldest, rest, was == k and newest or 0
-  st.before, st.total, st.reported_last, st.reported_newest = total, total, st.last, newest
+  st.before, st.total, st.newest = total, total, newest
   if oldest == 0 or strict then return oldest + rest end
   return floor(oldest * (window - e % window) / window) + rest
 end
@@ -108,10 +108,16 @@ end
 -- e to within one, because of rounding; the comparisons after it correct that.
 local function lighter(window, oldest, left, e)
   if oldest <= left then return e end
-  e = max(e, floor(window - (left + 1) * window / oldest) + 1)
-  if e > 0 and floor(oldest * (window - e + 1) / window) <= left then e = e - 1 end
-  if e < window and floor(oldest * (window - e) / window) > left then e = e + 1 end
+  local least = window - (left + 1) * window / oldest
+  e = max(e, least - least % 1 + 1)
+  if e > 0 and oldest * (window - e + 1) / window < left + 1 then e = e - 1 end
+  if e < window and oldest * (window - e) / window >= left + 1 then e = e + 1 end
   return e
+end
+
+-- empties returns the first ms at which units that were charged in sub-window k weigh nothing.
+local function empties(n, window, k, units, strict)
+  return ceil(((k + n) * window + (strict and window or lighter(window, units, 0, 0))) / n)
 end
 
 -- rest_at returns the units of all sub-windows but the oldest when k is the newest.
@@ -144,12 +150,12 @@ function counter.room_at(st, rec, _, most, strict)
   return ceil((k * window + e) / n)
 end
 
-function counter.charge(st, rec, _, more)
+function counter.charge(st, _, _, more)
   local n, k, was, packed = st.parameter, st.k, st.was, pack('>I5', st.total)
   local from = k == was and k or was + 1 -- the totals from here to k change
-  st.reported_last, st.reported_newest = rec.now, st.current
   st.total = (st.total + more) % WRAP
   st.current, st.rest = st.current + more, st.rest + more
+  st.newest = st.current
   st.used = st.oldest + st.rest
   local slot, run, now = from % (n + 1), k - from, pack('>I5', st.total)
   if st.area or slot + run > n then
@@ -160,6 +166,12 @@ function counter.charge(st, rec, _, more)
   else
     st.patch, st.patch_at = rep(packed, run) .. now, slot * BYTES
   end
+end
+
+function counter.empty_at(st, _, strict) return counter.empty_after(st, st.last, 0, st.newest, strict) end
+
+function counter.empty_after(st, ms, _, units, strict)
+  return empties(st.parameter, st.window, floor(ms * st.parameter / st.window), units, strict)
 end
 
 function counter.matters_until(st)
@@ -225,10 +237,11 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   else
     granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
-  local units, rated, fields, area = granted * q.cost
+  local units, top, rated, fields, area = granted * q.cost, was -- top: the sub-window of the newest charge
   if units > 0 then
     calls, rated = charged(now, last, calls, clock)
-    newest, current, last = current, current + units, now
+    current, last = current + units, now
+    newest, top = current, k
     if n > 1 then
       local slot = k % (n + 1) * BYTES
       area = s == '' and rep('\0', (n + 1) * BYTES) or sub(s, begin, stop - 1)
@@ -250,5 +263,6 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     room = counter.room_at(pair, nil, 0, limit - needs, strict)
   end
   local ends = n == 1 and (k + 2) * window or ceil((k + n + 1) * window / n)
-  return granted, rated or rate_at(clock, last, calls), used, room, last, newest, fields, ends - 1, moves, area, stop
+  return granted, rated or rate_at(clock, last, calls), used, room, empties(n, window, top, newest, strict), fields,
+    ends - 1, moves, area, stop
 end

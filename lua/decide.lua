@@ -24,7 +24,7 @@
 --         ARGV[3], the only one
 -- ARGV[3] and on: specs, see spec.lua (kind RESET: delete the key; granted is 1 if it existed)
 -- returns one string: the clock 6 bytes, then per entry a status 1 byte, and
---         DECIDED   granted 4, rate 3, per window used 6, room at 6, last 6, newest 6
+--         DECIDED   granted 4, rate 3, per window used 6, room at 6, empty at 6
 --         FAILED    length 2, the text of an error; nothing was charged
 --         AT_HOME   for a split key: shards 2, flags 1 (1: the shards must be read before the rest is decided; 2: the
 --                   key has held units, and the number of lapsed holds that this call removed 3 follows), then as
@@ -32,8 +32,8 @@
 --         AT_SHARD  as DECIDED, then the length of the refusal 2, the refusal, see shard.lua
 --         HELD      the key has held units: the number of lapsed holds that this call removed 3, then as DECIDED
 --         used: units before the entry. room at: the ms at which there is room for one more request, 0 if there is now.
---         last, newest: the ms of the newest admission, and the units in its sub-window before the entry; for a rate,
---         the clock plus the ms until what was charged before the entry has drained, and the ns beyond these.
+--         empty at: the first ms at which nothing counts any more, what the entry was granted included; any ms, if
+--         nothing counts.
 -- Cost: O(entries); per entry one Redis call to read, and one or two to write if it admits. A patched record takes one
 --       more for each log to read, and to write, and up to six more for each RL.COUNTER to read.
 local lib = ...
@@ -109,7 +109,7 @@ function lib.answer(rec, q, requests, take)
       record.damaged(key, 'what it counts does not add up')
     end
     calls = max(calls, rate.at(clock, st.last, st.rate))
-    out[i + 1] = pack('>I6I6I6I6', uses[i], room, holds.reported_last(st), st.reported_newest)
+    out[i + 1] = pack('>I6I6I6', uses[i], room, holds.empty_at(st, rec, strict))
   end
   if saves then record.save(was) else rec.lapsed = 0 end
   local head = pack('>B', q.shard and layout.AT_SHARD or rec.held and layout.HELD or layout.DECIDED)
@@ -144,7 +144,7 @@ end
 local function beside(q, d, j, key, s, clock, requests, long)
   local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
   local bound, offset, shards = nil, 0, 0
-  local held, twin, outlast, last_charge, last_release -- twin: the index of the state of the window's own held units
+  local held, outlast, last_charge, last_release = false, false -- outlast: the units that are held of the window itself
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + ENDING_AT) < clock then return end -- the slow path drops the lease record
@@ -156,10 +156,8 @@ local function beside(q, d, j, key, s, clock, requests, long)
       if kinds[i] > HOLDS then
         local units, charge, release = holds.beside(s, from, clock)
         if not units then return end
-        if units > 0 then
-          held = true
-          if i == d.twins[j] then twin, offset, last_charge, last_release = i, units, charge, release end
-        end
+        held = held or units > 0
+        if units > 0 and i == d.twins[j] then outlast, last_charge, last_release = units, charge, release end
       end
       if areas then
         local lives, slot = last + d.lives[i], d.slots[i]
@@ -169,13 +167,11 @@ local function beside(q, d, j, key, s, clock, requests, long)
     end
   end
   if now > clock + YEAR then return end
-  if held then
-    if lease_at or q.shard then return end
-    if twin and q.kind == SLIDE and last_release == 0 then
-      outlast = offset -- they are charged when they lapse, so they end later than the log
-    elseif twin then
-      bound = q.limits[1] - offset
-    end
+  if held and (lease_at or q.shard) then return end
+  if outlast then
+    if q.kind ~= SLIDE then return end
+    offset = outlast
+    if last_release > 0 then outlast, bound = false, q.limits[1] - offset end -- they may end earlier than the log
   end
   if lease_at then
     if q.cost == 0 then return end
@@ -184,7 +180,7 @@ local function beside(q, d, j, key, s, clock, requests, long)
   end
   if q.shard and (not bound or now > clock) then return end
   local from = at[j]
-  local granted, calls, used, room, last, newest, fields, expires, moves =
+  local granted, calls, used, room, empty, fields, expires, moves =
     q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '', outlast, long and key)
   if not granted then return end
   moves = moves and expires > stored
@@ -198,17 +194,17 @@ local function beside(q, d, j, key, s, clock, requests, long)
     record.store(key, s, sub(s, 1, from - 1) .. fields, expires, moves, false)
   end
   if held then
-    if twin then last = holds.reported(q.kind, q.windows[1], d.limits[twin], last, last_charge, last_release) end
-    return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + offset, room, last, newest), last
+    if offset > 0 then
+      empty = holds.ends_after(empty, q.windows[1], d.limits[d.twins[j]], last_charge, last_release)
+    end
+    return pack('>I4I7I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + offset, room, empty)
   end
   if not bound then
-    if room == 0 then return pack('>I8I6I12I6', granted * SHIFT + calls, used, last, newest), last end
-    return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, newest), last
+    if room == 0 then return pack('>I8I6I12', granted * SHIFT + calls, used, empty) end
+    return pack('>I8I6I6I6', granted * SHIFT + calls, used, room, empty)
   end
-  if q.shard then
-    return pack('>BI7I6I12I6I2', layout.AT_SHARD, granted * SHIFT + calls, used + offset, last, newest, 0)
-  end
-  return pack('>BI3I7I6I12I6', layout.AT_HOME, shards * 256, granted * SHIFT + calls, used + offset, last, newest), last
+  if q.shard then return pack('>BI7I6I12I2', layout.AT_SHARD, granted * SHIFT + calls, used + offset, empty, 0) end
+  return pack('>BI3I7I6I12', layout.AT_HOME, shards * 256, granted * SHIFT + calls, used + offset, empty)
 end
 
 local pieces = {} -- of the record being composed
@@ -216,15 +212,15 @@ local pieces = {} -- of the record being composed
 -- together is the fast path of several windows if they are the record's only states and all requests are granted.
 local function together(q, d, key, s, clock, requests)
   local n, at, begin, straight, rated, expires, moves = q.count, d.at, d.head + 1, q.straight, 0, 0, false
-  local usages, granted, calls, used, _, last, newest, fields, ends, moved, area = ''
+  local usages, granted, calls, used, _, empty, fields, ends, moved, area = ''
   for i = 1, n do
-    granted, calls, used, _, last, newest, fields, ends, moved, area, begin =
+    granted, calls, used, _, empty, fields, ends, moved, area, begin =
       straight(q, i, s, at[i], begin, clock, clock, requests)
     if not granted or granted < requests then return end
     if calls > rated then rated = calls end
     if ends > expires then expires = ends end
     moves, pieces[i + 1], pieces[n + i + 1] = moves or moved, fields, area or ''
-    usages = usages .. pack('>I6I12I6', used, last, newest)
+    usages = usages .. pack('>I6I12', used, empty)
   end
   if fields then
     pieces[1] = d.text
@@ -236,10 +232,9 @@ local function together(q, d, key, s, clock, requests)
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with
--- unchanged limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing. For
--- one window it also returns the newest admission that it reports; several windows it only decides by the clock. If it
--- is given `front`, a number of 7 bytes, the reply may begin with it, which saves a string; then the third result is
--- true.
+-- unchanged limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing.
+-- Several windows it only decides by the clock. If it is given `front`, a number of 7 bytes, the reply may begin with
+-- it, which saves a string; then the second result is true.
 local function fast_path(q, key, s, clock, requests, front)
   local d, place = q.directory, q.place
   if s == '' then
@@ -255,7 +250,7 @@ local function fast_path(q, key, s, clock, requests, front)
   if q.count > 1 then return not long and d == q.fresh and not q.shard and together(q, d, key, s, clock, requests) end
   if d.count > 1 then return beside(q, d, place, key, s, clock, requests, long) end
   if q.shard then return end
-  local granted, calls, used, room, last, newest, packed, expires, moves =
+  local granted, calls, used, room, empty, packed, expires, moves =
     q.straight(q, 1, s, d.at[1], d.head + 1, clock, clock, requests, nil, d.text, nil, long and key)
   if not granted then return end
   if long then
@@ -264,21 +259,20 @@ local function fast_path(q, key, s, clock, requests, front)
     if #packed >= d.inline then return end
     record.store(key, s, packed, expires, moves, true)
   end
-  if front then return pack('>I7I8I6I6I6I6', front, granted * SHIFT + calls, used, room, last, newest), last, true end
-  if room == 0 then return pack('>I8I6I12I6', granted * SHIFT + calls, used, last, newest), last end
-  return pack('>I8I6I6I6I6', granted * SHIFT + calls, used, room, last, newest), last
+  if front then return pack('>I7I8I6I6I6', front, granted * SHIFT + calls, used, room, empty), true end
+  if room == 0 then return pack('>I8I6I12', granted * SHIFT + calls, used, empty) end
+  return pack('>I8I6I6I6', granted * SHIFT + calls, used, room, empty)
 end
 
 -- entry decides one request for one key. It returns the reply, which begins with the 7 bytes of `front` if that is
 -- given, and the ms by which its windows were decided.
 function lib.entry(q, key, clock, front)
   local s = call('GETRANGE', key, '0', q.last)
-  local reply, newest, fronted = fast_path(q, key, s, clock, 1, front)
+  local reply, fronted = fast_path(q, key, s, clock, 1, front)
   local now = clock
   if not reply then
     reply, now = slow_path(q, key, s, clock, 1)
-  elseif newest and newest > clock and s ~= '' then
-    -- The newest admission is never earlier than the newest charge, but in a log with a grid it may be later.
+  elseif s ~= '' then
     local d = q.directory
     for i = 1, d.count do now = i ~= d.lease and max(now, (unpack('>I6', s, d.at[i]))) or now end
   end

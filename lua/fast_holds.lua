@@ -164,19 +164,20 @@ local function ask(q, key, clock, wanted, cost, bound)
   return slide.straight(asked, 1, log and s or '', log, entries, clock, clock, 1, bound, nil, units, patched)
 end
 
--- ends returns the last ms at which the first cells that have `over` units count in the window of a log.
-local function ends(q, over, newest)
+-- ends returns the ms at which the first cells that have `over` units no longer count in the window of a log, which is
+-- empty at a ms.
+local function ends(q, over, empty)
   local from, till = cells, 0
   while over > 0 do
     local deadline, more = unpack('>I6I6', text, from)
     from, till, over = from + CELL, deadline, over - more
   end
-  return max(matters_until(q, till), newest + q.windows[1])
+  return max(matters_until(q, till) + 1, empty)
 end
 
--- reported returns the ms that a reply reports as the newest admission of a log whose newest one is given.
-local function reported(q, newest)
-  return holds.reported(q.kind, q.windows[1], q.limits[1], newest, forgets and 0 or latest, forgets and latest or 0)
+-- empty_at returns the ms at which nothing counts any more of a window whose log is empty at a ms.
+local function empty_at(q, empty)
+  return holds.ends_after(empty, q.windows[1], q.limits[1], forgets and 0 or latest, forgets and latest or 0)
 end
 
 -- reserve holds units for ttl ms, if there is room. It returns the reply of an entry, see decide.lua, and the deadline
@@ -185,14 +186,14 @@ function fast_holds.reserve(q, ttl, release, key, clock)
   if not read(q, key, clock, release) or n >= holds.MOST then return end
   local most, bound = q.limits[1] - q.cost
   if release then bound = q.limits[1] - units elseif units > most then bound = ANY end
-  local granted, rated, used, room, newest = ask(q, key, clock, q.cost, 0, bound)
+  local granted, rated, used, room, empty = ask(q, key, clock, q.cost, 0, bound)
   if not granted or most < 0 then return end
   used = used + units
-  if bound == ANY then granted, room = 0, ends(q, units - most, newest) + 1 end
+  if bound == ANY then granted, room = 0, ends(q, units - most, empty) end
   if granted == 0 then
-    newest = reported(q, newest)
-    if count == 0 then return pack('>I8I6I6I6I6', rated, used, room, newest, 0) end
-    return pack('>I4I7I6I6I6I6', layout.HELD * SHIFT, rated, used, room, newest, 0)
+    empty = empty_at(q, empty)
+    if count == 0 then return pack('>I8I6I6I6', rated, used, room, empty) end
+    return pack('>I4I7I6I6I6', layout.HELD * SHIFT, rated, used, room, empty)
   end
   local till = holds.deadline(clock, ttl, count >= holds.CROWD)
   local at, had, in_cell = seek(till)
@@ -202,7 +203,7 @@ function fast_holds.reserve(q, ttl, release, key, clock)
   if in_cell == 0 then count, soonest = count + 1, count > 0 and min(soonest, till) or till end
   local expires = max(matters_until(q, latest), ending)
   if not write(q, key, at, in_cell > 0, cell_of(till, had + q.cost, in_cell + 1), expires) then return end
-  return pack('>I4I7I6I12I6', layout.HELD * SHIFT, SHIFT + rated, used, reported(q, newest), 0), till
+  return pack('>I4I7I6I12', layout.HELD * SHIFT, SHIFT + rated, used, empty_at(q, empty)), till
 end
 
 -- settle ends a hold with the deadline `till`, and charges its final cost. It returns false, and has written nothing,
@@ -215,10 +216,10 @@ function fast_holds.settle(q, till, release, key, clock, cost)
   end
   local cell, log_fields, log_area = ''
   if cost > 0 then
-    local granted, newest, lasts, _
-    granted, _, _, _, newest, _, log_fields, lasts, _, log_area = ask(q, key, clock, cost, cost, ANY)
+    local granted, empty, _
+    granted, _, _, _, empty, log_fields, _, _, log_area = ask(q, key, clock, cost, cost, ANY)
     if not granted then return false end
-    ending = lasts or newest + q.windows[1]
+    ending = empty - 1
   elseif not form.log and n == 1 then
     call('UNLINK', key) -- nothing is left
     return true

@@ -19,19 +19,19 @@ function fixed.fields() return form end
 
 function fixed.usage(st, rec)
   local now, window = rec.now, st.window
-  st.reported_last, st.reported_newest = st.last, 0
   if now - now % window > st.last then return 0 end
   return st.used
 end
 
 function fixed.room_at(st, rec) return rec.now - rec.now % st.window + st.window end
 
-function fixed.charge(st, rec, _, units)
-  st.used = fixed.usage(st, rec) + units
-  st.reported_last = rec.now
-end
+function fixed.charge(st, rec, _, units) st.used = fixed.usage(st, rec) + units end
 
-function fixed.matters_until(st) return st.last - st.last % st.window + st.window - 1 end
+function fixed.empty_after(st, ms) return ms - ms % st.window + st.window end
+
+function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
+
+function fixed.matters_until(st) return fixed.empty_at(st) - 1 end
 
 -- straight has the arguments and results of slide.straight.
 function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
@@ -66,5 +66,5 @@ function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
     granted = requests
   end
   rated = rated or rate_at(clock, last, calls)
-  return granted, rated, used, room, last, 0, fields, from + window - 1, moves, nil, begin
+  return granted, rated, used, room, last - last % window + window, fields, from + window - 1, moves, nil, begin
 end

@@ -39,11 +39,14 @@ function gcra.usage(st, rec, _, spec)
   local clock, ns = rec.now, 0
   if spec then clock, ns, st.interval = rec.clock, gcra.ns, spec.interval end
   local left = max((st.drained - clock) * NS + st.beyond - ns, 0)
-  st.left, st.reported_last, st.reported_newest = left, clock + floor(left / NS), left % NS
+  st.left = left
   return min(ceil(left / max(st.interval, 1)), MOST)
 end
 
-function gcra.room_at(st, rec, _, most) return rec.clock + ceil((gcra.ns + st.left - most * st.interval) / NS) end
+-- Times in a reply are rounded down to ms, not up, as redis-cell does: what is less than a ms away is now.
+function gcra.room_at(st, rec, _, most) return rec.clock + floor(max(st.left - most * st.interval, 0) / NS) end
+
+function gcra.empty_at(st, rec) return rec.clock + floor(st.left / NS) end
 
 function gcra.charge(st, rec, _, units)
   st.left = st.left + units * st.interval
@@ -70,10 +73,9 @@ function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
     if last > now then now = last end
     if now > clock + YEAR or drained > clock + DRAIN then return end
   end
-  local left, used, passes, rest = (drained - clock) * NS + beyond - ns, 0, clock, 0
+  local left, used = (drained - clock) * NS + beyond - ns, 0
   if left > 0 then
-    used, rest = ceil(left / interval), left % NS
-    passes = clock + (left - rest) / NS
+    used = ceil(left / interval)
   else
     left = 0
   end
@@ -89,10 +91,11 @@ function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
     fields = pack('>c0I6I4I6I3I8', head or '', now, calls, drained, beyond, interval)
   end
   if granted < requests and limit < used + units + needs then
-    room = clock + ceil((ns + left - (limit - needs) * interval) / NS)
+    room = clock + floor(max(left - (limit - needs) * interval, 0) / NS)
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end
   local ends = beyond > 0 and drained or drained - 1
-  return granted, rated or rate_at(clock, last, calls), used, room, passes, rest, fields, ends, true, nil, begin
+  return granted, rated or rate_at(clock, last, calls), used, room, clock + (left - left % NS) / NS, fields, ends, true,
+    nil, begin
 end

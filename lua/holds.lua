@@ -27,7 +27,7 @@ local slots = lib.register({
   kind = 8, holdable = true,
   valid = function(_, window) return window == 0 end,
   fields = function() return no_fields end,
-  usage = function(st) st.reported_last, st.reported_newest = 0, 0 return 0 end,
+  usage = function() return 0 end,
   charge = function() error({ err = 'ERR a lease is held and not charged' }) end,
   matters_until = function() return 0 end,
 })
@@ -169,8 +169,7 @@ function holds.admits(q, states)
   end
 end
 
--- add holds units of each window of a spec until a deadline. states, if given, are those of weigh. They report as when
--- charged.
+-- add holds units of each window of a spec until a deadline. states, if given, are those of weigh.
 function holds.add(rec, q, deadline, units, release, states)
   for i = 1, q.count do
     local st = record.find(HOLDS + q.kind, q.parameter, q.windows[i])
@@ -183,7 +182,7 @@ function holds.add(rec, q, deadline, units, release, states)
     change(st, rec, deadline, release and 0 or units, release and units or 0, 1)
     st.rate = rate.charged(rec.now, st.last, st.rate, rec.now)
     st.last, st.limit, rec.held = rec.now, min(q.limits[i], 1e12), true
-    if states then states[i].held, states[i].reported_newest = st, states[i].current or 0 end
+    if states then states[i].held = st end
   end
 end
 
@@ -257,22 +256,26 @@ function holds.matters_until(st)
   return max(st.last_release - 1, st.last_charge > 0 and counts_until(st, st.last_charge, 0) or 0)
 end
 
--- reported returns the ms that a reply reports as the newest admission of a window whose newest one is `last`: with
--- held units it is later, such that the window seems empty exactly when all held units have ended, too. last_charge and
--- last_release are the latest deadlines of these, and limit is that of their state.
-function holds.reported(kind, window, limit, last, last_charge, last_release)
-  if kind == CONCURRENCY then return last_release end
-  if kind ~= SLIDE then return max(last, last_release - 1) end
-  return max(last, last_release - window - 1, last_charge > 0 and slide.dated(last_charge, limit, window) or 0)
+-- ends_after returns the first ms at which nothing counts any more of a window of RL.SLIDE whose log is empty at a ms.
+-- last_charge and last_release are the latest deadlines of its held units, and limit is that of their state.
+function holds.ends_after(empty, window, limit, last_charge, last_release)
+  if last_charge > 0 then empty = max(empty, slide.dated(last_charge, limit, window) + window + 1) end
+  return max(empty, last_release)
 end
 
--- reported_last returns the same for a state in memory.
-function holds.reported_last(st)
-  local held = st.held
-  if not held or held.cells == 0 then return st.reported_last end
-  local full_with = lib.algorithms[st.kind].full_with -- for how long units that drain are held does not matter
-  if full_with then return full_with(st, held.charge + held.release) end
-  return holds.reported(st.kind, st.window, held.limit, st.reported_last, held.last_charge, held.last_release)
+-- empty_at returns the first ms at which nothing of a window counts any more: neither what was charged nor what is
+-- held. Only multi-key requests hold units of a kind other than RL.SLIDE and slots. They charge them at once, so these
+-- count as if they were charged now.
+function holds.empty_at(st, rec, strict)
+  local held, algorithm = st.held, st.algorithm
+  if st.kind == CONCURRENCY then return held and held.last_release or 0 end
+  local empty = algorithm.empty_at(st, rec, strict)
+  if not held or held.cells == 0 then return empty end
+  if st.kind ~= SLIDE then
+    local units = held.charge + held.release + (st.current or 0)
+    return max(empty, algorithm.empty_after(st, rec.now, 0, units, strict))
+  end
+  return holds.ends_after(empty, st.window, held.limit, held.last_charge, held.last_release)
 end
 
 -- beside reads the held units of a window from the fields at index `at` of s. It returns the units, and the latest

@@ -240,19 +240,23 @@ local function tallies(rec, h, q, window, units, denies)
     local st, lent, own, first = window.states[i], 0, window.uses[i] + units, 0
     for _, l in ipairs(h.lent) do lent = lent + (l.out[q.names[i]] or 0) end
     if denies and own > 0 then first = lease.first(rec, st, own, q.strict) end
-    list[i] = { used = q.limits[i] - window.room[i], own = own, first = first, last = holds.reported_last(st),
-      newest = st.reported_newest, lent = lent }
+    list[i] = { used = q.limits[i] - window.room[i], own = own, first = first, lent = lent,
+      empty = holds.empty_at(st, rec, q.strict) }
     calls = max(calls, lib.rate.at(rec.clock, st.last, st.rate))
   end
   return list, calls
 end
 
 -- loaned returns the list of `loaned`.
-local function loaned(h, q)
+local function loaned(rec, h, q, states)
   local list = {}
   for i, l in ipairs(h.lent) do
-    list[i] = { shard = l.shard, incarnation = l.incarnation, out = {} }
-    for j, name in ipairs(q.names) do list[i].out[j] = l.out[name] or 0 end
+    list[i] = { shard = l.shard, incarnation = l.incarnation, out = {}, empty = {} }
+    for j, name in ipairs(q.names) do
+      local out = l.out[name] or 0
+      list[i].out[j] = out
+      list[i].empty[j] = out > 0 and q.algorithm.empty_after(states[j], rec.clock, q.limits[j], out, q.strict) or 0
+    end
   end
   return list
 end
@@ -261,7 +265,9 @@ end
 local function first_reply(clock, m)
   local entry = { pack('>BI6BI4I3', 0, clock, layout.DECIDED, m.decision.granted, m.rate) }
   for i, t in ipairs(m.tallies) do
-    entry[i + 1] = pack('>I6I6I6I6', t.used, 0, t.lent > 0 and max(t.last, clock) or t.last, t.newest + t.lent)
+    local empty = t.empty
+    for _, l in ipairs(m.lent) do empty = max(empty, l.empty[i]) end
+    entry[i + 1] = pack('>I6I6I6', t.used, 0, empty)
   end
   return table.concat(entry)
 end
@@ -286,7 +292,7 @@ local function answer(rec, q, asked, with_id)
   for i = 1, q.count do
     if q.limits[i] - room[i] > layout.UNITS then record.damaged(rec.key, 'what it counts does not add up') end
   end
-  local m = { clock = clock, held = rec.held or false, lent = loaned(h, q),
+  local m = { clock = clock, held = rec.held or false, lent = loaned(rec, h, q, states),
     decision = { granted = granted, recalls = recalls, loan = loan } }
   m.tallies, m.rate = tallies(rec, h, q, { states = states, uses = uses, room = room }, units, granted < asked.requests)
   m.shards = #h.lent > 0 and h.shards or 0

@@ -36,6 +36,7 @@ local layout = {
   -- Bytes of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   CELL_BYTES = 21,
   DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
+  USAGE_BYTES = 18,         -- of a window in the reply to an entry, see decide.lua
   SUMMARY_BYTES = 43,       -- of a lease summary, see lease.lua
   WRAP = 281474976710656,   -- running totals of a log are kept modulo 2^48
   COUNTER_WRAP = 2 ^ 40,    -- those of RL.COUNTER

@@ -57,14 +57,14 @@
 --   used         units      by all shards, as the home sees it, before the requests
 --   own          units      by the home, with what was just granted
 --   first        ms         until the first of those no longer counts; 0 if all requests were granted
---   last         clock      the ms of the home's newest admission
---   newest       units      in the sub-window of that
+--   empty        clock      when nothing of own counts any more; any ms if that is 0
 --   lent         units      by all other shards
 --
 -- loaned: what a shard has on loan
 --   shard        shard
 --   incarnation  clock
 --   out          units*     that the shard may have in use, by window of the spec
+--   empty        clock*     when they no longer count if the shard charges them all now; 0 if there are none
 --
 -- loan: is given to a shard
 --   shard        shard
@@ -116,11 +116,10 @@
 --   clock        clock
 --   lease_left   ms         until its lease ends
 --   first        ms*        until the first of the units in use no longer counts
+--   empty        clock*     when none of them counts any more; any ms without any
 --   held         units*     that the shard may have in use
 --   limit        units*     as last charged
 --   rate         count*     calls per second that charge
---   last         clock*     the ms of the newest admission
---   newest       units*     in the sub-window of that
 --
 -- report: what a home must know of that
 --   shard        shard      those of the recall

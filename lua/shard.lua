@@ -111,15 +111,15 @@ local function reported(rec, p, recall)
     report = { shard = recall.shard, seq = recall.seq, strict = strict, incarnation = p and p.incarnation or 0,
       stale = false, ended = p ~= nil and not alive, used = {} },
     clock = clock, lease_left = alive and p.lease - clock or 0,
-    first = {}, held = {}, limit = {}, rate = {}, last = {}, newest = {},
+    first = {}, empty = {}, held = {}, limit = {}, rate = {},
   }
   for i, name in ipairs(recall.states) do
     local used, first, st = lease.used(rec, name, strict)
     m.report.used[i], m.first[i], m.held[i] = { state = name, units = used }, first, held[name] or 0
-    m.limit[i], m.rate[i], m.last[i], m.newest[i] = 0, 0, 0, 0
+    m.empty[i], m.limit[i], m.rate[i] = 0, 0, 0
     if st then
       m.limit[i], m.rate[i] = st.limit, lib.rate.at(clock, st.last, st.rate)
-      m.last[i], m.newest[i] = st.reported_last, st.reported_newest
+      m.empty[i] = st.algorithm.empty_at(st, rec, strict)
     end
   end
   return m

@@ -77,7 +77,7 @@ function slide.usage(st, rec)
   oldest = rec.now - st.window
   if st.newest >= oldest then gone = seek(st, 0, gone - 1, counts) end
   if gone > 0 then _, live = entry(st, gone - 1) end
-  st.gone, st.live, st.reported_last, st.reported_newest = gone, live, st.newest, 0
+  st.gone, st.live = gone, live
   return (st.total - live) % WRAP
 end
 
@@ -99,7 +99,6 @@ function slide.charge(st, rec, limit, units)
   if kept > 0 and st.newest >= ms then ms, kept = st.newest, kept - 1 end
   st.first = st.slots > 0 and (st.first + st.gone) % st.slots or 0
   st.count, st.base, st.total, st.newest, st.gone = kept + 1, st.live, (st.total + units) % WRAP, ms, 0
-  st.reported_last = ms
   st.patch = pack('>I6I6', ms, st.total)
   if rec.inline then return end
   if st.count > st.slots or st.slots > 256 and st.count * 4 < st.slots then
@@ -145,6 +144,10 @@ end
 
 function slide.matters_until(st) return st.newest + st.window end
 
+function slide.empty_at(st) return st.newest + st.window + 1 end
+
+function slide.empty_after(st, ms, limit) return slide.dated(ms, limit, st.window) + st.window + 1 end
+
 -- first_of returns the first of the entries low to high at which a number of 6 bytes, less base, is at least `least`,
 -- and high if none before it is. In s, the number of entry 0 is at index `at`.
 local function first_of(s, at, low, high, base, least)
@@ -163,11 +166,11 @@ end
 -- of the oldest entries, and writes the fields and the newest entry.
 --
 -- It returns the number of requests granted, the rate, the units used before, the ms at which there is room for another
--- request, and last and newest of the reply. If it charges units, it also returns the packed fields, or the whole
--- record; the last ms at which the state matters, and whether that has changed; the area, unless it returns the whole
--- record; and the index after the area that it read. It returns nothing, and has written nothing, if the slow path has
--- to decide: for a record that no operation writes, if not all requests fit within bound, if there is no room before
--- held units end, and if more of a patched record has to be read or written.
+-- request, and the ms at which the window is empty. If it charges units, it also returns the packed fields, or the
+-- whole record; the last ms at which the state matters, and whether that has changed; the area, unless it returns the
+-- whole record; and the index after the area that it read. It returns nothing, and has written nothing, if the slow
+-- path has to decide: for a record that no operation writes, if not all requests fit within bound, if there is no room
+-- before held units end, and if more of a patched record has to be read or written.
 function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held, key)
   local window, limit, needs = q.windows[i], q.limits[i], q.needs
   local front, from, gone, last, calls, n, base, total, newest = s, begin, 0
@@ -230,7 +233,7 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
       if leaves == ahead then return end
       room = (leaves > 0 and unpack('>I6', front, from + leaves * ENTRY) or oldest_ms) + window + 1
       if room <= clock or room > clock + DELAY then return end
-      if granted == 0 then return 0, rate_at(clock, last, calls), used, room, newest, 0 end
+      if granted == 0 then return 0, rate_at(clock, last, calls), used, room, newest + window + 1 end
     else -- the requests have no cost
       granted = requests
     end
@@ -266,5 +269,5 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     end
   end
   rated = rated or rate_at(clock, last, calls)
-  return granted, rated, used, room, newest, 0, fields, newest + window, moves, area, stop
+  return granted, rated, used, room, newest + window + 1, fields, newest + window, moves, area, stop
 end

@@ -114,8 +114,8 @@ func (w *Window) stateRoom(now, most int64, s *limit.Spec, r Reading) int64 {
 
 // EmptyAt returns the first ms at which nothing counts any more, if nothing is charged, held or settled until then:
 // when the charged units have expired, those of cells that release have lapsed, and those of other cells have left
-// the window. Units that only a multi-key request holds count as if they were charged in the last ms at which they
-// are held.
+// the window. What a multi-key request holds, it charges at once, so it counts as if it were charged now. Only such
+// requests hold units of a kind other than RL.SLIDE and slots.
 func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
 	dated := int64(0)
 	if w.State != nil {
@@ -125,10 +125,7 @@ func (w *Window) EmptyAt(now int64, s *limit.Spec) (at int64) {
 		return at
 	}
 	if s.Kind.Windowed() && s.Kind != limit.Slide {
-		if s.Kind.Drains() { // for how long they are held does not matter
-			return max(at, s.EmptyIf(w.State, w.Window, now, w.Cells.units))
-		}
-		return max(at, s.EmptyIf(w.State, w.Window, w.Cells.list[len(w.Cells.list)-1].at-1, s.Cost))
+		return max(at, s.EmptyIf(w.State, w.Window, now, w.Cells.units))
 	}
 	charge, release := false, false
 	for i := len(w.Cells.list) - 1; i >= 0 && (!charge || !release); i-- {

@@ -12,11 +12,10 @@ const Bucket Kind = 9
 
 func init() {
 	register(Bucket, algorithm{
-		name: "RL.BUCKET", windows: true, drains: true, peek: 1,
+		name: "RL.BUCKET", windows: true, peek: 1,
 		mostParam: func(Window) int64 { return MaxLimit },
 		fresh:     func(*State) {}, usage: bucketUsage, charge: bucketCharge, room: bucketRoom, until: bucketUntil,
-		empty:   bucketEmpty,
-		redated: func(_ *Spec, _ Window, _, _, empty int64) int64 { return empty },
+		empty: bucketEmpty,
 	})
 }
 

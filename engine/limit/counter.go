@@ -22,7 +22,7 @@ func init() {
 		name: "RL.COUNTER", additive: true, windows: true, peek: 1,
 		mostParam: func(w Window) int64 { return min(w.Length, MaxBuckets) },
 		fresh:     counterFresh, usage: counterUsage, charge: counterCharge, room: counterRoom, until: counterUntil,
-		empty: counterEmpty, dated: counterDated, redated: counterRedated,
+		empty: counterEmpty,
 	})
 }
 
@@ -82,23 +82,10 @@ func counterUntil(s *State) int64 {
 	return subStart(s.sub(s.last)+n+1, n, s.window) - 1
 }
 
+// counterEmpty returns the first ms at which the newest sub-window weighs nothing. Those before it are empty earlier.
 func counterEmpty(s *State, _ int64, spec *Spec) int64 {
-	return spec.lighterFrom(s.last, s.newest, s.window)
-}
-
-// lighterFrom returns the first ms at which units charged at a ms weigh nothing. The sub-windows before theirs are
-// empty earlier.
-func (s *Spec) lighterFrom(at, units, w int64) int64 {
-	return lighter(units, 0, subIndex(at, s.Param, w)+s.Param, s.Param, w, 0, s.Strict())
-}
-
-func counterDated(s *Spec, w Window, clock int64, u *Usage, last, newest, charged int64) {
-	u.Empty = s.lighterFrom(clock+last, newest+charged, w.Length) - clock
-}
-
-func counterRedated(s *Spec, w Window, clock, last, reset int64) int64 {
-	later := subIndex(last, s.Param, w.Length) - subIndex(clock, s.Param, w.Length)
-	return max(reset-later*w.Length/s.Param, 1)
+	n := s.Param()
+	return lighter(s.newest, 0, s.sub(s.last)+n, n, s.window, 0, spec.Strict())
 }
 
 // units returns the count of sub-window k.

@@ -64,23 +64,6 @@ func (s *Spec) Decide(us []Usage, clock, granted, j int64) Decision {
 	return d
 }
 
-// Date completes the usage of a window of which a node reports when it was charged last instead of when it is empty.
-// last is the ms from the clock to the newest admission, and newest the units in its sub-window before the entry,
-// which charged more.
-func (s *Spec) Date(w Window, clock int64, u *Usage, last, newest, charged int64) {
-	if dated := algorithms[s.Kind].dated; dated != nil {
-		dated(s, w, clock, u, last, newest, charged)
-		return
-	}
-	u.Empty = last
-}
-
-// Redate corrects the answer to a hold, which dates the units as of the last ms at which they are held, when they are
-// charged at clock. Other held units may have made the reset later; then it stays so, except of RL.COUNTER.
-func (s *Spec) Redate(d *Decision, clock, last int64) {
-	d.ResetAfter = algorithms[s.Kind].redated(s, s.Windows[d.Window], clock, last, d.ResetAfter)
-}
-
 // Now returns the time that a request made at clock goes by, of a key whose newest
 // admission is at newest: the later of the two, so that a clock that steps back does
 // not make room. A rate goes by the clock alone, and in ns: ns is that of the clock beyond the ms.

@@ -10,7 +10,7 @@ func init() {
 	register(Fixed, algorithm{
 		name: "RL.FIXED", additive: true, windows: true, peek: 1,
 		fresh: fixedFresh, usage: fixedUsage, charge: fixedCharge, room: fixedRoom, until: fixedUntil,
-		empty: fixedEmpty, dated: fixedDated, redated: fixedRedated,
+		empty: fixedEmpty,
 	})
 }
 
@@ -37,9 +37,3 @@ func fixedRoom(s *State, now, _ int64, _ *Spec, _ int) int64 {
 func fixedUntil(s *State) int64 { return fixedEmpty(s, 0, nil) - 1 }
 
 func fixedEmpty(s *State, _ int64, _ *Spec) int64 { return subStart(s.sub(s.last)+1, 1, s.window) }
-
-func fixedDated(_ *Spec, w Window, clock int64, u *Usage, last, _, _ int64) {
-	u.Empty = subStart(subIndex(clock+last, 1, w.Length)+1, 1, w.Length) - clock
-}
-
-func fixedRedated(_ *Spec, w Window, _, _, reset int64) int64 { return (reset-1)%w.Length + 1 }

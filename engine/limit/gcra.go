@@ -19,9 +19,9 @@ const GCRA Kind = 4
 
 func init() {
 	register(GCRA, algorithm{
-		name: "CL.THROTTLE", rate: true, drains: true,
+		name: "CL.THROTTLE", rate: true,
 		fresh: gcraFresh, usage: gcraUsage, charge: gcraCharge, room: gcraRoom, until: gcraUntil,
-		empty: gcraEmpty, dated: gcraDated,
+		empty: gcraEmpty,
 	})
 }
 
@@ -57,12 +57,3 @@ func gcraRoom(s *State, now, most int64, spec *Spec, _ int) int64 {
 func gcraUntil(s *State) int64 { return (s.newest - 1) / nsPerMs }
 
 func gcraEmpty(s *State, now int64, _ *Spec) int64 { return now/nsPerMs + s.draining(now)/nsPerMs }
-
-// gcraDated gets the time until all that was charged before the entry has drained: last ms and newest ns.
-func gcraDated(s *Spec, w Window, _ int64, u *Usage, last, newest, charged int64) {
-	left := max(last*nsPerMs+newest, 0) + charged*s.Manner
-	u.Empty = left / nsPerMs
-	if s.Denies(w, u, 0) || u.Room > 0 {
-		u.Room = max(left-(w.Limit-s.Cost)*s.Manner, 0) / nsPerMs
-	}
-}

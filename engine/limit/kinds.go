@@ -42,9 +42,6 @@ func (k Kind) Additive() bool { return k.Known() && algorithms[k].additive }
 // and in ns.
 func (k Kind) Rated() bool { return k < Kinds && algorithms[k].rate }
 
-// Drains reports whether units of this kind drain at a rate, for longer than a window if many are used.
-func (k Kind) Drains() bool { return k < Kinds && algorithms[k].drains }
-
 // ParamFits reports whether a state with this window can have the parameter of s.
 func (s *Spec) ParamFits(w Window) bool {
 	most := int64(1)
@@ -62,7 +59,6 @@ type algorithm struct {
 	peek     int64  // the units that a request without cost asks for
 	rate     bool   // see Kind.Rated
 	windows  bool   // see Kind.Windowed
-	drains   bool   // see Kind.Drains
 
 	// mostParam returns the largest parameter of a state with a window; nil: 1.
 	mostParam func(w Window) int64
@@ -82,10 +78,4 @@ type algorithm struct {
 
 	// empty returns the first ms at which nothing counts any more for a request with the spec.
 	empty func(s *State, now int64, spec *Spec) int64
-
-	// dated completes a usage of which a node says in another way when it is empty: see Spec.Date.
-	dated func(s *Spec, w Window, clock int64, u *Usage, last, newest, charged int64)
-	// redated returns the Empty of a window whose newest units are dated at clock, given the one that it had when
-	// they were dated at last, which is later.
-	redated func(s *Spec, w Window, clock, last, empty int64) int64
 }

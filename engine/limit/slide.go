@@ -34,7 +34,7 @@ func init() {
 	register(Slide, algorithm{
 		name: "RL.SLIDE", additive: true, windows: true, peek: 1,
 		fresh: slideFresh, usage: slideUsage, charge: slideCharge, room: slideRoom, until: slideUntil,
-		empty: slideEmpty, dated: slideDated, redated: slideRedated,
+		empty: slideEmpty,
 	})
 }
 
@@ -84,15 +84,17 @@ func slideUntil(s *State) int64 { return s.log.newest() + s.window }
 // entry counts until its time plus the window, inclusive.
 func slideEmpty(s *State, _ int64, _ *Spec) int64 { return s.log.newest() + s.window + 1 }
 
-func slideDated(_ *Spec, w Window, _ int64, u *Usage, last, _, _ int64) {
-	u.Empty = last + w.Length + 1
-}
-
-func slideRedated(_ *Spec, w Window, clock, last, empty int64) int64 {
-	if empty <= last+1-clock { // that of the hold
-		empty = 0
+// Redate corrects the answer to a hold at clock that a multi-key request charges at once. As of a hold, RL.SLIDE has
+// answered that the window is empty at its deadline, unless other units are there for longer.
+func (s *Spec) Redate(d *Decision, clock, deadline int64) {
+	if s.Kind != Slide {
+		return
 	}
-	return max(empty, w.Length+1)
+	if d.ResetAfter <= deadline-clock {
+		d.ResetAfter = 0
+	}
+	w := s.Windows[d.Window]
+	d.ResetAfter = max(d.ResetAfter, w.Dated(clock)+w.Length+1-clock)
 }
 
 // gridLimit is the largest limit whose log keeps the ms of every admission. Above

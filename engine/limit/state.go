@@ -121,16 +121,14 @@ func (st *State) EmptyAt(now int64, s *Spec) int64 { return algorithms[st.Kind()
 // state of a window has, which may be nil. It is not for a log.
 func (s *Spec) EmptyIf(st *State, w Window, at, units int64) int64 {
 	var then State
-	if st != nil {
-		then = *st
-	} else {
-		then = State{window: w.Length, name: s.stateName()}
+	if then.Init(s, w); st != nil {
+		cells := then.cells
+		if then = *st; cells != nil {
+			copy(*cells, *st.cells)
+			then.cells = cells
+		}
 	}
-	if s.Kind.Drains() {
-		algorithms[s.Kind].charge(&then, at, s, w, units, 0)
-	} else { // only the newest units matter, and counts that the copy shares must stay
-		then.newest += units
-	}
+	algorithms[s.Kind].charge(&then, at, s, w, units, 0)
 	then.last = at
 	return then.EmptyAt(at, s)
 }

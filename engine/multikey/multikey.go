@@ -136,7 +136,7 @@ func (f *flight) confirm() (failed int) {
 	for i := range f.results {
 		if f.held(i) {
 			res := &f.results[i]
-			f.requests[i].Redate(&res.Decision, res.Clock, hold.Deadline(res.Clock, ttl, false)-1)
+			f.requests[i].Redate(&res.Decision, res.Clock, hold.Deadline(res.Clock, ttl, false))
 		}
 	}
 	return -1

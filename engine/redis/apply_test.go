@@ -208,7 +208,7 @@ func TestAContradictoryAnswerIsNotChargedTwice(t *testing.T) {
 			return n.well(args)
 		}
 		now := time.Now().UnixMilli() // granted 1, and more units in use than there can be
-		return reply{text: bulk(string(bytesOf(6, now, 1, status.Load(), 4, 1, 3, 0, 6, 1<<47, 6, 0, 6, now, 6, 0)) + strings.Repeat("\x00", int(status.Load()/3*2)))}
+		return reply{text: bulk(string(bytesOf(6, now, 1, status.Load(), 4, 1, 3, 0, 6, 1<<47, 6, 0, 6, now)) + strings.Repeat("\x00", int(status.Load()/3*2)))}
 	})
 
 	local := charge("k", 1000)

@@ -192,14 +192,14 @@ func (n *fakeNode) run(args []string) string {
 		h := wire.HomeReply{Clock: clock}
 		h.Granted = asked.Requests
 		for range windowsOf(asked.Spec) {
-			h.Tallies = append(h.Tallies, wire.Tally{Last: clock})
+			h.Tallies = append(h.Tallies, wire.Tally{Empty: clock})
 		}
 		return string(wire.Pack(&wire.Lent{Home: &h}))
 	case lua.Recall.Name:
 		var order wire.ShardOrder
 		unpack(own[0], &order)
 		zeros := make([]int64, len(order.Recall.States))
-		p := wire.ShardReport{Clock: clock, First: zeros, Held: zeros, Limit: zeros, Rate: zeros, Last: zeros, Newest: zeros}
+		p := wire.ShardReport{Clock: clock, First: zeros, Empty: zeros, Held: zeros, Limit: zeros, Rate: zeros}
 		p.Shard, p.Seq, p.Strict, p.LeaseEnded = order.Recall.Shard, order.Recall.Seq, order.Recall.Strict, true
 		for _, s := range order.Recall.States {
 			p.Used = append(p.Used, lease.Units{StateName: s})
@@ -232,7 +232,7 @@ func keysOf(declared int, own []string, arguments int) int {
 func admit(clock int64, spec string) string {
 	b := bytesOf(1, 0, 4, 1, 3, 0)
 	for range windowsOf(spec) {
-		b = append(b, bytesOf(6, 0, 6, 0, 6, clock, 6, 0)...)
+		b = append(b, bytesOf(6, 0, 6, 0, 6, clock)...)
 	}
 	return string(b)
 }
@@ -265,7 +265,7 @@ func decideAll(clock int64, keys int, own []string, status func(atShard bool) in
 		}
 		b = append(append(b, requests...), 0, 0, 0)
 		for range windowsOf(specs[spec]) {
-			b = append(b, bytesOf(6, 0, 6, 0, 6, clock, 6, 0)...)
+			b = append(b, bytesOf(6, 0, 6, 0, 6, clock)...)
 		}
 		if wire.Status(by) == wire.AtShard {
 			b = append(b, 0, 0)

@@ -130,17 +130,12 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 	r := g.request()
 	var us [limit.MaxWindows]limit.Usage
 	for i := range reply.Tallies {
-		us[i] = reply.Tallies[i].Usage(&r.Spec, r.Windows[i], reply.Clock, reply.Granted*r.Cost)
+		us[i] = limit.Usage{Used: reply.Tallies[i].Used, Empty: g.empty(i, reply)}
 		if reply.Granted < n {
 			us[i].Room = g.room(i, reply, sent)
 		}
 	}
 	for j, request := range g.requests[:n] {
-		if int64(j) == reply.Granted { // the shards have reported
-			for i := range reply.Tallies {
-				g.date(&us[i], i, reply)
-			}
-		}
 		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, reply.Granted, int64(j))
 	}
 	if n > 0 {
@@ -158,27 +153,24 @@ func (s *Splitter) answer(g *group, reply *wire.HomeReply, sent int64, resets ui
 	return len(g.requests) == 0
 }
 
-// date sets when the usage of window i is empty: when the home and all shards have no unit in use any more. A shard
+// empty returns the ms until window i is empty: until the home and all shards have no unit in use any more. A shard
 // that has not reported may have admitted until now.
-func (g *group) date(u *limit.Usage, i int, reply *wire.HomeReply) {
+func (g *group) empty(i int, reply *wire.HomeReply) (latest int64) {
 	r, t := g.request(), &reply.Tallies[i]
-	var latest int64
-	consider := func(used, last, newest, charged int64) {
-		if used > 0 {
-			r.Date(r.Windows[i], reply.Clock, u, last, newest, charged)
-			latest = max(latest, u.Empty)
-		}
+	if t.Own > 0 {
+		latest = t.Empty
 	}
-	consider(t.Own, t.Last, t.Newest, reply.Granted*r.Cost)
 	state := wire.State(&r.Spec, r.Windows[i])
 	for _, l := range reply.Lent {
-		h := holding{newest: l.Out[i]}
+		empty := l.Empty[i]
 		if p, ok := g.reports[l.Shard]; ok && p.Incarnation == l.Incarnation {
-			h = p.of(state)
+			empty = p.of(state).empty
 		}
-		consider(l.Out[i], h.last, h.newest, 0)
+		if l.Out[i] > 0 {
+			latest = max(latest, empty)
+		}
 	}
-	u.Empty = latest
+	return latest
 }
 
 // room returns a lower bound of the ms until window i has room for one more request. No unit of
@@ -210,17 +202,16 @@ func (g *group) room(i int, reply *wire.HomeReply, now int64) int64 {
 
 // holding is the part of a report about one state.
 type holding struct {
-	used   int64 // units in use
-	first  int64 // ms until the first of them is free
-	last   int64 // ms from the shard's clock to the newest admission
-	newest int64 // units in the newest sub-window
+	used  int64 // units in use
+	first int64 // ms until the first of them is free
+	empty int64 // ms until all of them are
 }
 
 // of returns what the report says about a state.
 func (p *report) of(s lease.StateName) holding {
 	for i, u := range p.Used {
 		if u.StateName == s {
-			return holding{u.N, p.First[i], p.Last[i], p.Newest[i]}
+			return holding{u.N, p.First[i], p.Empty[i]}
 		}
 	}
 	return holding{}

@@ -37,10 +37,10 @@ func TestGroupsOfDifferentCostsAreNotMerged(t *testing.T) {
 }
 
 // reported returns the report of a shard that holds 9 units of slideState and uses some of them.
-func reported(shard int, used, first, last int64) *wire.ShardReport {
+func reported(shard int, used, first, empty int64) *wire.ShardReport {
 	return &wire.ShardReport{
 		Report: lease.Report{Shard: shard, Used: []lease.Units{{StateName: slideState, N: used}}},
-		First:  []int64{first}, Held: []int64{9}, Last: []int64{last}, Newest: []int64{0},
+		First:  []int64{first}, Empty: []int64{empty}, Held: []int64{9},
 	}
 }
 
@@ -82,31 +82,26 @@ func TestRoomWithReportsOfDifferentTimes(t *testing.T) {
 func TestTheLastPartToBeEmptyDeterminesTheReset(t *testing.T) {
 	g := newGroup(left(nil, ask("k", 10, 4)), nil)
 	home := &wire.HomeReply{
-		Tallies: []wire.Tally{{Used: 5, Own: 2, Last: -3000}},
-		Lent:    []wire.Loaned{{Shard: 1, Out: []int64{3}}, {Shard: 2, Out: []int64{0}}},
+		Tallies: []wire.Tally{{Used: 5, Own: 2, Empty: 3000}},
+		Lent:    []wire.Loaned{{Shard: 1, Out: []int64{3}, Empty: []int64{9000}}, {Shard: 2, Out: []int64{0}, Empty: []int64{-clock}}},
 	}
-	date := func() int64 {
-		u := limit.Usage{Empty: 77}
-		g.date(&u, 0, home)
-		return u.Empty - g.request().Windows[0].Length - 1 // from the newest admission on
-	}
-	g.reports = map[int]report{1: {reported(1, 3, 1, -1000), 0}, 2: {reported(2, 0, 1, -5), 0}}
-	require.EqualValues(t, -1000, date())
-	g.reports[1] = report{reported(1, 3, 1, -4000), 0}
-	require.EqualValues(t, -3000, date(), "the home was the last to admit")
+	g.reports = map[int]report{1: {reported(1, 3, 1, 5000), 0}, 2: {reported(2, 0, 1, 6000), 0}}
+	require.EqualValues(t, 5000, g.empty(0, home))
+	g.reports[1] = report{reported(1, 3, 1, 2000), 0}
+	require.EqualValues(t, 3000, g.empty(0, home), "the home was the last to admit")
 	home.Tallies[0].Own = 0
-	require.EqualValues(t, -4000, date())
+	require.EqualValues(t, 2000, g.empty(0, home))
 	delete(g.reports, 1)
-	require.Zero(t, date(), "a shard that has not reported may have admitted until now")
+	require.EqualValues(t, 9000, g.empty(0, home), "a shard that has not reported may have admitted until now")
 }
 
 func TestAReportHasWhatASecondStateHolds(t *testing.T) {
 	other := lease.StateName{Kind: byte(limit.Slide), Window: 1000}
 	p := report{ShardReport: &wire.ShardReport{
 		Report: lease.Report{Used: []lease.Units{{StateName: slideState, N: 1}, {StateName: other, N: 2}}},
-		First:  []int64{10, 20}, Last: []int64{-10, -20}, Newest: []int64{3, 4},
+		First:  []int64{10, 20}, Empty: []int64{30, 40},
 	}}
-	require.Equal(t, holding{2, 20, -20, 4}, p.of(other))
+	require.Equal(t, holding{2, 20, 40}, p.of(other))
 	other.Window++
 	require.Zero(t, p.of(other))
 }

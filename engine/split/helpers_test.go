@@ -107,7 +107,7 @@ func wholeReply(shards int, lends ...lent) string {
 	h := reply(0, shards, 0, lends...)
 	h.Tallies = nil
 	for i := range h.Lent {
-		h.Lent[i].Out = nil
+		h.Lent[i].Out, h.Lent[i].Empty = nil, nil
 	}
 	return string(wire.Pack(&wire.Lent{Home: h}))
 }
@@ -115,10 +115,10 @@ func wholeReply(shards int, lends ...lent) string {
 func reply(granted int64, shards int, own int64, lends ...lent) *wire.HomeReply {
 	h := &wire.HomeReply{Clock: clock, Shards: shards}
 	h.Granted = granted
-	t := wire.Tally{Used: own, Own: own + granted, First: 500, Last: clock}
+	t := wire.Tally{Used: own, Own: own + granted, First: 500, Empty: clock}
 	for _, l := range lends {
 		t.Used, t.Lent = t.Used+l.units, t.Lent+l.units
-		h.Lent = append(h.Lent, wire.Loaned{Shard: l.shard, Incarnation: l.incarnation, Out: []int64{l.units}})
+		h.Lent = append(h.Lent, wire.Loaned{Shard: l.shard, Incarnation: l.incarnation, Out: []int64{l.units}, Empty: []int64{clock}})
 		if l.states != nil {
 			h.Recalls = append(h.Recalls, lease.Recall{Shard: l.shard, Seq: 9, States: l.states})
 		}
@@ -131,7 +131,7 @@ func reply(granted int64, shards int, own int64, lends ...lent) *wire.HomeReply 
 func shardReport(shard int, incarnation, used, first, held int64) string {
 	return string(wire.Pack(&wire.ShardReport{
 		Report: lease.Report{Shard: shard, Seq: 9, Incarnation: incarnation, Used: []lease.Units{{StateName: slideState, N: used}}},
-		Clock:  clock, LeaseLeft: 700, First: []int64{first}, Held: []int64{held}, Limit: []int64{10}, Rate: []int64{2}, Last: []int64{clock}, Newest: []int64{0},
+		Clock:  clock, LeaseLeft: 700, First: []int64{first}, Empty: []int64{clock}, Held: []int64{held}, Limit: []int64{10}, Rate: []int64{2},
 	}))
 }
 

@@ -93,9 +93,7 @@ func (w *whole) peek() *Failure {
 		if t.Used >= r.Windows[i].Limit {
 			granted = 0
 		}
-		us[i] = t.Usage(&r.Spec, r.Windows[i], reply.Clock, 0)
-		us[i].Room = g.room(i, reply, w.s.now())
-		g.date(&us[i], i, reply)
+		us[i] = limit.Usage{Used: t.Used, Room: g.room(i, reply, w.s.now()), Empty: g.empty(i, reply)}
 	}
 	for j, request := range w.requests {
 		request.Result.Decision = r.Decide(us[:r.N], reply.Clock, granted, int64(j))

@@ -27,8 +27,6 @@ type Call struct {
 	args    []any                 // the result of Args
 	usages  []limit.Usage         // memory for the usages in answers
 	answers []Answer              // the result of Decode
-
-	uncharged bool // what was granted was not charged: see DecodeAll
 }
 
 // entry is one key with one spec.

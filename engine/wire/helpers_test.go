@@ -28,15 +28,15 @@ func join(parts ...[]byte) string {
 	return string(all)
 }
 
-// usage packs a usage as a node does. room and last are in ms from clock; a room of 0 means none.
-func usage(used, room, last int64) []byte {
+// usage packs a usage as a node does. room and empty are in ms from clock; a room of 0 means none.
+func usage(used, room, empty int64) []byte {
 	at := func(ms int64) int64 {
 		if ms == 0 {
 			return 0
 		}
 		return clock + ms
 	}
-	return bytesOf(6, used, 6, at(room), 6, clock+last, 6, 0)
+	return bytesOf(6, used, 6, at(room), 6, clock+empty)
 }
 
 // call returns a call with the requests, all at the shard with this number of their keys.

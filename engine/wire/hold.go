@@ -217,7 +217,7 @@ func DecodeAll(reply string, requests []engine.Request) (answers []Answer, clock
 	clock, all = r.uint(6), r.uint(1) == 1
 	granted := true
 	for i := range requests {
-		c := Call{uncharged: !all}
+		var c Call
 		a, err := c.decodeEntry(&r, &spec{Spec: requests[i].Spec}, 1, clock)
 		if err != nil {
 			return nil, 0, false, err

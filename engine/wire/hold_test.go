@@ -46,18 +46,18 @@ func TestDecodeAdmit(t *testing.T) {
 	a, err := DecodeAdmit("\x00"+entry, &r)
 	require.NoError(t, err)
 	require.Equal(t, Admitted{Clock: clock, Spec: r.Spec,
-		Answer: Answer{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Empty: 1041}}}}, a)
-	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 1041}, a.Decision())
+		Answer: Answer{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Empty: 40}}}}, a)
+	require.Equal(t, limit.Decision{Allowed: true, Limit: 10, Remaining: 5, ResetAfter: 40}, a.Decision())
 
 	a, err = DecodeAdmit(join([]byte{0}, bytesOf(6, clock, 1, int64(held), 3, 5, 4, 0, 3, 7), usage(8, 30, 40)), &r)
 	require.NoError(t, err)
 	require.True(t, a.Held)
 	require.EqualValues(t, 5, a.Lapsed)
-	require.Equal(t, limit.Decision{Limit: 10, Remaining: 2, RetryAfter: 30, ResetAfter: 1041}, a.Decision())
+	require.Equal(t, limit.Decision{Limit: 10, Remaining: 2, RetryAfter: 30, ResetAfter: 40}, a.Decision())
 
 	// The first request with the id had two windows and another cost.
 	first := bytesOf(6, 4, 1, 0, 1, 1, 5, 1, 5, 1000, 5, 20, 5, 2000, 5, 30)
-	again := join(bytesOf(1, 1, 1, int64(len(first))), first, bytesOf(1, 0, 6, clock-9, 1, int64(held), 3, 5, 4, 1, 3, 7), usage(2, 0, -9), usage(3, 0, -9))
+	again := join(bytesOf(1, 1, 1, int64(len(first))), first, bytesOf(1, 0, 6, clock-9, 1, int64(held), 3, 5, 4, 1, 3, 7), usage(2, 0, 992), usage(3, 0, 992))
 	a, err = DecodeAdmit(again, &r)
 	require.NoError(t, err)
 	require.True(t, a.Again)
@@ -101,12 +101,12 @@ func TestDecodeAdmit(t *testing.T) {
 
 func TestDecodeHomeAdmit(t *testing.T) {
 	r := reserve()
-	home := HomeReply{Clock: clock, Rate: 7, Shards: 4, Held: true, Lapsed: 2, Tallies: []Tally{{Used: 3, Own: 3, First: 9, Last: clock}}}
+	home := HomeReply{Clock: clock, Rate: 7, Shards: 4, Held: true, Lapsed: 2, Tallies: []Tally{{Used: 3, Own: 3, First: 9, Empty: clock}}}
 	home.Granted = 1
 	h, known, err := DecodeHomeAdmit(string(Pack(&Lent{Home: &home})), &r, nil)
 	require.NoError(t, err)
 	require.Nil(t, known)
-	home.Tallies[0].Last = 0
+	home.Tallies[0].Empty = 0
 	require.Equal(t, &home, h)
 	home.Granted = 2
 	_, _, err = DecodeHomeAdmit(string(Pack(&Lent{Home: &home})), &r, nil)
@@ -169,8 +169,8 @@ func TestDecodeRenew(t *testing.T) {
 
 func TestDecodeAll(t *testing.T) {
 	requests := []engine.Request{slide("a", 10), slide("b", 5)}
-	granted := join(bytesOf(1, 0, 4, 1, 3, 7), usage(2, 0, 0))
-	denied := join(bytesOf(1, 0, 4, 0, 3, 7), usage(5, 30, 0))
+	granted := join(bytesOf(1, 0, 4, 1, 3, 7), usage(2, 0, 900))
+	denied := join(bytesOf(1, 0, 4, 0, 3, 7), usage(5, 30, 900))
 	answers, at, all, err := DecodeAll(join(bytesOf(6, clock, 1, 1))+granted+granted, requests)
 	require.NoError(t, err)
 	require.True(t, all)
@@ -179,8 +179,8 @@ func TestDecodeAll(t *testing.T) {
 	answers, _, all, err = DecodeAll(join(bytesOf(6, clock, 1, 0))+granted+denied, requests)
 	require.NoError(t, err)
 	require.False(t, all)
-	require.Equal(t, []Answer{{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Empty: 1001}}},
-		{Requests: 1, Rate: 7, Usages: []limit.Usage{{Used: 5, Room: 30, Empty: 1001}}}}, answers)
+	require.Equal(t, []Answer{{Requests: 1, Granted: 1, Rate: 7, Usages: []limit.Usage{{Used: 2, Empty: 900}}},
+		{Requests: 1, Rate: 7, Usages: []limit.Usage{{Used: 5, Room: 30, Empty: 900}}}}, answers)
 	yes := join(bytesOf(6, clock, 1, 1))
 	timeless := bytesOf(1, 0, 4, 1, 3, 7, 6, 2, 6, 0, 6, 0, 6, 0) // as usage does, but of any clock
 	for name, bad := range map[string]string{

@@ -114,23 +114,11 @@ type HomeReply struct {
 
 // Tally is the use of one window of a split key, as far as the home knows.
 type Tally struct {
-	Used   int64 `msg:"used,units"`   // units used by the home, and by the shards as the home counts them
-	Own    int64 `msg:"own,units"`    // units used by the home itself, including those just granted
-	First  int64 `msg:"first,ms"`     // ms until the first unit of Own is free again
-	Last   int64 `msg:"last,clock"`   // ms of the home's newest admission; decoded, from Clock on: negative if past
-	Newest int64 `msg:"newest,units"` // units in the home's newest sub-window
-	Lent   int64 `msg:"lent,units"`   // units that the home counts against all shards together
-}
-
-// Usage returns the tally as the usage from which a decision is made. Since the home does not know
-// when the shards admitted, the window's newest admission is as late as it can be. charged is the units just granted.
-func (t *Tally) Usage(s *limit.Spec, w limit.Window, clock, charged int64) limit.Usage {
-	u, last, newest := limit.Usage{Used: t.Used}, t.Last, t.Newest
-	if t.Lent > 0 { // shards admit until now
-		last, newest = max(t.Last, 0), t.Newest+t.Lent
-	}
-	s.Date(w, clock, &u, last, newest, charged)
-	return u
+	Used  int64 `msg:"used,units"`  // units used by the home, and by the shards as the home counts them
+	Own   int64 `msg:"own,units"`   // units used by the home itself, including those just granted
+	First int64 `msg:"first,ms"`    // ms until the first unit of Own is free again
+	Empty int64 `msg:"empty,clock"` // ms when none of Own counts any more; decoded, from Clock on: negative if past
+	Lent  int64 `msg:"lent,units"`  // units that the home counts against all shards together
 }
 
 // Loaned is what the home counts against one shard.
@@ -138,6 +126,7 @@ type Loaned struct {
 	Shard       int     `msg:"shard,shard"`       // number of the shard
 	Incarnation int64   `msg:"incarnation,clock"` // incarnation of the shard's record that the loan went to
 	Out         []int64 `msg:"out,units"`         // most units that the shard may have in use, by window of the spec
+	Empty       []int64 `msg:"empty,clock"`       // ms when none of Out counts any more; decoded, from Clock on
 }
 
 // DecodeHomeReply decodes the reply of the function lend to the given number of requests with the spec s, without
@@ -161,12 +150,13 @@ func (h *HomeReply) check(s *limit.Spec, requests int64, refusal *lease.Refusal)
 		sane = sane && refusal != nil && answers(h.Loan, s, refusal)
 	}
 	for i := range h.Tallies {
-		t := &h.Tallies[i]
-		t.Last -= h.Clock
-		sane = sane && t.Last <= maxDelay
+		h.Tallies[i].Empty -= h.Clock
 	}
 	for _, l := range h.Lent {
-		sane = sane && len(l.Out) == s.N
+		sane = sane && len(l.Out) == s.N && len(l.Empty) == s.N
+		for i := range l.Empty {
+			l.Empty[i] -= h.Clock
+		}
 	}
 	if !sane {
 		return nil, errInconsistent
@@ -194,11 +184,10 @@ type ShardReport struct {
 	Clock        int64   `msg:"clock,clock"`
 	LeaseLeft    int64   `msg:"lease_left,ms"` // ms until the shard's lease ends
 	First        []int64 `msg:"first,ms"`      // by state: ms until the first unit in use is free again
+	Empty        []int64 `msg:"empty,clock"`   // by state: ms when all of them are; decoded, from Clock on
 	Held         []int64 `msg:"held,units"`    // by state: units that the shard may have in use
 	Limit        []int64 `msg:"limit,units"`   // by state: the limit as last charged
 	Rate         []int64 `msg:"rate,count"`    // by state: charging calls per second
-	Last         []int64 `msg:"last,clock"`    // by state: ms of the newest admission; decoded, from Clock on
-	Newest       []int64 `msg:"newest,units"`  // by state: units in the shard's newest sub-window
 }
 
 // DecodeShardReport decodes the reply to the recall to.
@@ -208,12 +197,11 @@ func DecodeShardReport(reply string, to *lease.Recall) (*ShardReport, error) {
 		return nil, err
 	}
 	sane := p.Shard == to.Shard && p.Seq == to.Seq && p.Strict == to.Strict && slices.Equal(statesOf(p.Used), to.States)
-	for _, list := range [][]int64{p.First, p.Held, p.Limit, p.Rate, p.Last, p.Newest} {
+	for _, list := range [][]int64{p.First, p.Empty, p.Held, p.Limit, p.Rate} {
 		sane = sane && len(list) == len(to.States)
 	}
-	for i := range p.Last {
-		p.Last[i] -= p.Clock
-		sane = sane && p.Last[i] <= maxDelay
+	for i := range p.Empty {
+		p.Empty[i] -= p.Clock
 	}
 	if !sane {
 		return nil, errInconsistent

@@ -35,8 +35,8 @@ func homeReply() (*HomeReply, *lease.Refusal) {
 	s := counter()
 	h := &HomeReply{
 		Clock: clock, Rate: 2, Shards: 4,
-		Tallies: []Tally{{Used: 50, Own: 20, First: 900, Last: clock - 5, Newest: 3, Lent: 30}},
-		Lent:    []Loaned{{Shard: 2, Incarnation: 77, Out: []int64{30}}},
+		Tallies: []Tally{{Used: 50, Own: 20, First: 900, Empty: clock - 5, Lent: 30}},
+		Lent:    []Loaned{{Shard: 2, Incarnation: 77, Out: []int64{30}, Empty: []int64{clock + 7}}},
 	}
 	h.Granted = 2
 	h.Recalls = []lease.Recall{{Shard: 2, Seq: 99, EndLease: true, States: []lease.StateName{State(&s, s.Windows[0])}}}
@@ -50,9 +50,9 @@ func TestDecodeHomeReply(t *testing.T) {
 	packed := string(Pack(&Lent{Home: sent}))
 	h, err := DecodeHomeReply(packed, &s, 3, refusal)
 	require.NoError(t, err)
-	require.EqualValues(t, -5, h.Tallies[0].Last)
-	require.Equal(t, usageOf(50, 0, 33), h.Tallies[0].Usage(&s, s.Windows[0], clock, 0), "shards admit until now")
-	sent.Tallies[0].Last -= clock
+	require.EqualValues(t, -5, h.Tallies[0].Empty)
+	require.EqualValues(t, 7, h.Lent[0].Empty[0])
+	sent.Tallies[0].Empty, sent.Lent[0].Empty[0] = -5, 7
 	require.Equal(t, sent, h)
 	_, err = DecodeHomeReply(packed, &s, 1, refusal)
 	require.ErrorIs(t, err, errInconsistent, "more granted than asked for")
@@ -74,8 +74,9 @@ func TestDecodeHomeReplyRefusesWhatCannotBe(t *testing.T) {
 		"a huge use of its own":     func(h *HomeReply) { h.Tallies[0].Own = maxUnits + 1 },
 		"a negative use":            func(h *HomeReply) { h.Tallies[0].Own = -1 },
 		"a far first unit":          func(h *HomeReply) { h.Tallies[0].First = maxDelay + 1 },
-		"a far admission":           func(h *HomeReply) { h.Tallies[0].Last = clock + maxDelay + 1 },
-		"a huge sub-window":         func(h *HomeReply) { h.Tallies[0].Newest = maxUnits + 1 },
+		"a far end":                 func(h *HomeReply) { h.Tallies[0].Empty = maxClock + 1 },
+		"a far end of a loan":       func(h *HomeReply) { h.Lent[0].Empty[0] = maxClock + 1 },
+		"no end of a loan":          func(h *HomeReply) { h.Lent[0].Empty = nil },
 		"huge loans":                func(h *HomeReply) { h.Tallies[0].Lent = maxUnits + 1 },
 		"a loan to itself":          func(h *HomeReply) { h.Lent[0].Shard = 0 },
 		"a loan to no shard":        func(h *HomeReply) { h.Lent[0].Shard = 1e9 },
@@ -99,20 +100,6 @@ func TestDecodeHomeReplyRefusesWhatCannotBe(t *testing.T) {
 	}
 }
 
-// usageOf returns a usage of counter() whose newest admission, of newest units in its sub-window, is last ms from the clock.
-func usageOf(used, last, newest int64) limit.Usage {
-	s, u := counter(), limit.Usage{Used: used}
-	s.Date(s.Windows[0], clock, &u, last, newest, 0)
-	return u
-}
-
-func TestUsageOfAKeyWithoutLoansIsTheHomes(t *testing.T) {
-	s, tally := counter(), Tally{Used: 5, Last: -7, Newest: 2}
-	require.Equal(t, usageOf(5, -7, 4), tally.Usage(&s, s.Windows[0], clock, 2))
-	tally.Lent = 1
-	require.Equal(t, usageOf(5, 0, 3), tally.Usage(&s, s.Windows[0], clock, 0))
-}
-
 // shardReport returns a report about one state, and the recall that it answers.
 func shardReport() (*ShardReport, *lease.Recall) {
 	s := counter()
@@ -120,7 +107,7 @@ func shardReport() (*ShardReport, *lease.Recall) {
 	return &ShardReport{
 		Report: lease.Report{Shard: 2, Seq: 99, Incarnation: 77, LeaseEnded: true, Strict: true, Used: []lease.Units{{StateName: to.States[0], N: 5}}},
 		Clock:  clock, LeaseLeft: 6,
-		First: []int64{250}, Held: []int64{30}, Limit: []int64{100}, Rate: []int64{8}, Last: []int64{clock - 20}, Newest: []int64{4},
+		First: []int64{250}, Empty: []int64{clock + 300}, Held: []int64{30}, Limit: []int64{100}, Rate: []int64{8},
 	}, to
 }
 
@@ -128,27 +115,25 @@ func TestDecodeShardReport(t *testing.T) {
 	sent, to := shardReport()
 	p, err := DecodeShardReport(string(Pack(sent)), to)
 	require.NoError(t, err)
-	sent.Last[0] = -20
+	sent.Empty[0] = 300
 	require.Equal(t, sent, p)
 	for name, change := range map[string]func(p *ShardReport){
-		"a huge use":          func(p *ShardReport) { p.Used[0].N = maxUnits + 1 },
-		"a far first unit":    func(p *ShardReport) { p.First[0] = maxDelay + 1 },
-		"huge rights":         func(p *ShardReport) { p.Held[0] = maxUnits + 1 },
-		"a far admission":     func(p *ShardReport) { p.Last[0] = clock + maxDelay + 1 },
-		"a huge sub-window":   func(p *ShardReport) { p.Newest[0] = maxUnits + 1 },
-		"a lease for long":    func(p *ShardReport) { p.LeaseLeft = maxDelay + 1 },
-		"a far clock":         func(p *ShardReport) { p.Clock = maxClock + 1 },
-		"another shard":       func(p *ShardReport) { p.Shard++ },
-		"another recall":      func(p *ShardReport) { p.Seq++ },
-		"another count":       func(p *ShardReport) { p.Strict = false },
-		"another state":       func(p *ShardReport) { p.Used[0].Window++ },
-		"no state":            func(p *ShardReport) { p.Used = nil },
-		"no first unit":       func(p *ShardReport) { p.First = nil },
-		"no rights":           func(p *ShardReport) { p.Held = nil },
-		"no limit":            func(p *ShardReport) { p.Limit = nil },
-		"no rate":             func(p *ShardReport) { p.Rate = nil },
-		"no newest admission": func(p *ShardReport) { p.Last = nil },
-		"no sub-window":       func(p *ShardReport) { p.Newest = nil },
+		"a huge use":       func(p *ShardReport) { p.Used[0].N = maxUnits + 1 },
+		"a far first unit": func(p *ShardReport) { p.First[0] = maxDelay + 1 },
+		"huge rights":      func(p *ShardReport) { p.Held[0] = maxUnits + 1 },
+		"a far end":        func(p *ShardReport) { p.Empty[0] = maxClock + 1 },
+		"a lease for long": func(p *ShardReport) { p.LeaseLeft = maxDelay + 1 },
+		"a far clock":      func(p *ShardReport) { p.Clock = maxClock + 1 },
+		"another shard":    func(p *ShardReport) { p.Shard++ },
+		"another recall":   func(p *ShardReport) { p.Seq++ },
+		"another count":    func(p *ShardReport) { p.Strict = false },
+		"another state":    func(p *ShardReport) { p.Used[0].Window++ },
+		"no state":         func(p *ShardReport) { p.Used = nil },
+		"no first unit":    func(p *ShardReport) { p.First = nil },
+		"no rights":        func(p *ShardReport) { p.Held = nil },
+		"no limit":         func(p *ShardReport) { p.Limit = nil },
+		"no rate":          func(p *ShardReport) { p.Rate = nil },
+		"no end":           func(p *ShardReport) { p.Empty = nil },
 	} {
 		sent, to := shardReport()
 		change(sent)
@@ -170,10 +155,10 @@ func FuzzDecodeLease(f *testing.F) {
 		s := counter()
 		if h, err := DecodeHomeReply(string(reply), &s, 3, refusal); err == nil {
 			require.LessOrEqual(t, h.Granted, int64(3))
-			s.Decide([]limit.Usage{h.Tallies[0].Usage(&s, s.Windows[0], h.Clock, 0)}, h.Clock, h.Granted, 2)
+			s.Decide([]limit.Usage{{Used: h.Tallies[0].Used, Empty: h.Tallies[0].Empty}}, h.Clock, h.Granted, 2)
 		}
 		if p, err := DecodeShardReport(string(reply), to); err == nil {
-			require.Len(t, p.Last, len(p.Used))
+			require.Len(t, p.Empty, len(p.Used))
 		}
 		if states, _, err := DecodeStates(string(reply), "node"); err == nil {
 			for _, state := range states {

@@ -44,8 +44,7 @@ type Answer struct {
 const (
 	maxUnits = 1 << 46 // units that count: 70 times the largest limit
 	maxClock = 1 << 43 // clock in ms: in the year 2248
-	maxDelay = 1 << 37 // ms from the clock to any time about a window: over 4 times the longest one
-	maxDrain = 1 << 43 // ms until all charges at a rate have drained: limit.MaxDrain, more if the clock stepped back
+	maxDelay = 1 << 43 // ms from the clock to any time: limit.MaxDrain, and more if the clock stepped back
 )
 
 // Decode decodes the reply to the call. It returns an Answer for each entry, valid until the
@@ -91,27 +90,12 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	}
 	a.Granted, a.Rate = r.uint(4), r.uint(3)
 	from := len(c.usages)
-	beyond := false      // a bound of the numbers
-	for i := range s.N { // used 6 bytes, room 6, last 6, newest 6
-		c.usages = append(c.usages, limit.Usage{Used: r.uint(6), Room: r.uint(6)})
-		u := &c.usages[len(c.usages)-1] // completed in place, so that it is not allocated
+	for range s.N { // used 6 bytes, room at 6, empty at 6
+		u := limit.Usage{Used: r.uint(6), Room: r.uint(6), Empty: r.uint(6) - clock}
 		if u.Room > 0 {
 			u.Room -= clock
 		}
-		last, newest := r.uint(6)-clock, r.uint(6)
-		most := int64(maxDelay)
-		if s.Kind.Drains() {
-			most = maxDrain
-		}
-		if last > most || newest > maxUnits {
-			beyond = true
-		} else if !s.reset {
-			charged := min(a.Granted, requests) * s.Cost
-			if c.uncharged {
-				charged = 0
-			}
-			s.Date(s.Windows[i], clock, u, last, newest, charged)
-		}
+		c.usages = append(c.usages, u)
 	}
 	a.Usages = c.usages[from:len(c.usages):len(c.usages)]
 	if a.Status == AtShard {
@@ -127,7 +111,7 @@ func (c *Call) decodeEntry(r *reader, s *spec, requests, clock int64) (a Answer,
 	if (a.Status == AtShard) != s.atShard {
 		return a, errInconsistent
 	}
-	if !s.reset && (beyond || !a.consistent(&s.Spec)) {
+	if !s.reset && !a.consistent(&s.Spec) {
 		return Answer{Status: Failed, Failure: errInconsistent.Error(), MaybeApplied: true, Requests: requests}, nil
 	}
 	return a, nil
@@ -139,17 +123,10 @@ func (a *Answer) consistent(s *limit.Spec) bool {
 	if a.Granted > a.Requests {
 		return false
 	}
-	if s.Kind.Rated() {
-		return true
-	}
-	most := int64(maxDelay)
-	if s.Kind.Drains() {
-		most = maxDrain
-	}
-	denies := false
+	denies := s.Kind.Rated() // as far as one can see: its units are of any interval
 	for i, w := range s.Windows[:s.N] {
 		u := &a.Usages[i]
-		if u.Used > maxUnits || u.Room > most {
+		if u.Used > maxUnits && !s.Kind.Rated() || max(u.Room, u.Empty) > maxDelay {
 			return false
 		}
 		denies = denies || s.Denies(w, u, a.Granted)

@@ -14,10 +14,10 @@ import (
 func TestDecode(t *testing.T) {
 	c := call(0, slide("a", 10), slide("a", 10), slide("b", 5), slide("d", 5), slide("e", 5))
 	reply := join(bytesOf(6, clock),
-		bytesOf(1, int64(AtNode), 4, 2, 3, 7), usage(3, 0, 0),
-		bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(5, 40, -960),
+		bytesOf(1, int64(AtNode), 4, 2, 3, 7), usage(3, 0, 1001),
+		bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(5, 40, 41),
 		bytesOf(1, int64(Failed), 2, 5), []byte("WRONG"),
-		bytesOf(1, int64(AtHome), 2, 4, 1, 1, 4, 0, 3, 9), usage(5, 0, 0))
+		bytesOf(1, int64(AtHome), 2, 4, 1, 1, 4, 0, 3, 9), usage(5, 0, 1001))
 	_, _, err := c.Decode(reply)
 	require.NoError(t, err)
 	answers, at, err := c.Decode(reply) // a call is used again
@@ -90,7 +90,7 @@ func TestDecodeRefusalOfAShard(t *testing.T) {
 // answers.
 func TestDecodeRefusesMalformedReplies(t *testing.T) {
 	c := call(0, slide("a", 10))
-	good := join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
+	good := join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 1001))
 	_, _, err := c.Decode(good)
 	require.NoError(t, err)
 	for name, reply := range map[string]string{
@@ -99,9 +99,9 @@ func TestDecodeRefusesMalformedReplies(t *testing.T) {
 		"too long":                            good + "\x00",
 		"zeros":                               string(make([]byte, len(good)-1)) + "\x00\x00",
 		"an unknown status":                   good[:6] + "\x09" + good[7:],
-		"a home that answers as a shard does": join(bytesOf(6, clock, 1, int64(AtShard), 4, 3, 3, 0), usage(3, 0, 0), bytesOf(2, 0)),
+		"a home that answers as a shard does": join(bytesOf(6, clock, 1, int64(AtShard), 4, 3, 3, 0), usage(3, 0, 1001), bytesOf(2, 0)),
 		"no clock":                            "\x00\x00\x00\x00\x00\x00" + good[6:],
-		"a far clock":                         join(bytesOf(6, 1<<44, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0)),
+		"a far clock":                         join(bytesOf(6, 1<<44, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 1001)),
 	} {
 		_, _, err := c.Decode(reply)
 		require.Error(t, err, name)
@@ -114,15 +114,15 @@ func TestDecodeRefusesMalformedReplies(t *testing.T) {
 // An answer that contradicts itself fails without affecting the other answers of the reply.
 func TestDecodeFailsOneAnswer(t *testing.T) {
 	c := call(0, slide("a", 10), slide("b", 10), slide("c", 10))
-	good := join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 0))
+	good := join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, 1001))
 	for name, bad := range map[string]string{
-		"more than asked for": join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 0)),
+		"more than asked for": join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(3, 0, 1001)),
 		"more, and a denial":  join(bytesOf(1, int64(AtNode), 4, 2, 3, 0), usage(10, 5, 0)),
-		"a home's decision":   join(bytesOf(1, int64(AtHome), 2, 4, 1, 0, 4, 0, 3, 0), usage(3, 0, 0)),
-		"denied with room":    join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 0)),
+		"a home's decision":   join(bytesOf(1, int64(AtHome), 2, 4, 1, 0, 4, 0, 3, 0), usage(3, 0, 1001)),
+		"denied with room":    join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(3, 0, 1001)),
 		"a huge use":          join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(1<<47, 5, 0)),
 		"a far retry":         join(bytesOf(1, int64(AtNode), 4, 0, 3, 0), usage(10, maxDelay+1, 0)),
-		"a far admission":     join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, maxDelay+1)),
+		"a far end":           join(bytesOf(1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, maxDelay+1)),
 	} {
 		answers, _, err := c.Decode(string(bytesOf(6, clock)) + good + bad + good)
 		require.NoError(t, err, name)
@@ -136,7 +136,7 @@ func TestDecodeFailsOneAnswer(t *testing.T) {
 
 func TestDecodeFailsARateThatDrainsTooLate(t *testing.T) {
 	c := call(0, conformance.Throttle("k", 15, 30, 60, 1))
-	for last, want := range map[int64]Status{maxDrain: AtNode, maxDrain + 1: Failed} {
+	for last, want := range map[int64]Status{maxDelay: AtNode, maxDelay + 1: Failed} {
 		answers, _, err := c.Decode(join(bytesOf(6, clock, 1, int64(AtNode), 4, 1, 3, 0), usage(3, 0, last)))
 		require.NoError(t, err)
 		require.Equal(t, want, answers[0].Status)
