@@ -7,7 +7,7 @@
 -- Cost: O(states), one search per log.
 local lib = ...
 
-local max, min, floor = math.max, math.min, math.floor
+local max, floor = math.max, math.floor
 local record, rate, HOLDS = lib.record, lib.rate.at, lib.layout.HOLDS
 local NOTHING = { last = -1, rate = 0, charge = 0, release = 0, holds = 0, lapsed = 0 } -- in place of held units
 
@@ -18,7 +18,7 @@ lib.inspect = record.guarded(function(key, clock)
   local function add(st, kind, used, held)
     local h, window, parameter = held or NOTHING, st.window, st.parameter
     if st.interval then
-      window, parameter = min(floor(st.limit * st.interval / 1000000), 2 ^ 40 - 1), 0
+      window, parameter = floor(st.limit * st.interval / 1000000), 0
     end
     states[#states + 1] = {
       kind = kind, window = window, parameter = parameter, used = used,

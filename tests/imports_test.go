@@ -36,10 +36,9 @@ var allowed = map[string][]string{
 	"engine/observe":     {"engine", "engine/limit", "shard", "shard/topk", "internal/histogram", "internal/named"},
 	"engine/limit":       nil,
 	"engine/hold":        {"engine", "engine/limit", "internal/shrink"},
-	"engine/hold/model":  {"engine", "engine/limit"},
 	"engine/multikey":    {"engine", "engine/hold", "engine/limit"},
 	"engine/memory":      {"engine", "engine/hold", "engine/limit", "internal/shrink", "internal/episodes"},
-	"engine/conformance": {"commands/ratelimit", "engine", "engine/hold/model", "engine/limit", "shard"},
+	"engine/conformance": {"commands/ratelimit", "commands/table", "engine", "engine/conformance/model", "engine/limit", "shard"},
 	"engine/decisionlog": {"engine", "engine/observe", "shard", "internal/lines", "internal/machine", "internal/episodes"},
 	"engine/backend":     {"shard", "internal/keypair", "internal/sockio", "internal/episodes"},
 	"engine/backlog":     nil,
@@ -60,6 +59,8 @@ var allowed = map[string][]string{
 	"engine/forward": {
 		"engine", "engine/backend", "engine/backlog", "engine/forward/keyspec", "engine/forward/replies", "lua", "internal/episodes", "internal/histogram", "internal/redisline",
 	},
+	"engine/conformance/model": {"engine", "engine/limit"},
+
 	"engine/forward/keyspec": nil,
 	"engine/forward/replies": nil,
 
@@ -109,7 +110,7 @@ var inTests = map[string][]string{
 }
 
 // testSupport lists the packages that only tests may import.
-var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "internal/logged", "engine/conformance", "engine/hold/model", "engine/advance/model", "shard/lease/model"}
+var testSupport = []string{"internal/redistest", "internal/faultnet", "internal/proxytest", "internal/logged", "engine/conformance", "engine/conformance/model", "engine/advance/model", "shard/lease/model"}
 
 // alone lists, by library, the only packages that may import it.
 var alone = map[string][]string{

@@ -1,10 +1,10 @@
 // Package conformance checks that an engine behaves as documented: by transcripts with the
-// expected numbers, and by random sequences against a model that is too simple to be wrong.
+// expected numbers, and by random histories against a model that is too simple to be wrong, package model.
 // Only tests import it.
 //
-// Reading order: conformance.go (this file), transcript.go and transcripts/,
-// random.go, model.go; holds.go and holds/ for requests that hold units or have an id; multikey.go and multikey/ for multi-key
-// requests; instants.go for the ends of states and for rates, by a clock finer than a ms.
+// Reading order: conformance.go (this file), transcript.go and transcripts/, lines.go (random command lines, also for other
+// tests), random.go (histories of them); holds.go and holds/ for requests that hold units or have an id; multikey.go and multikey/
+// for multi-key requests; instants.go for the ends of states and for rates, by a clock finer than a ms.
 package conformance
 
 import (

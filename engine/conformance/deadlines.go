@@ -11,12 +11,13 @@ import (
 
 // manyDeadlines compares requests about keys whose holds have very different TTLs, so that their windows are crowded, with the model.
 func manyDeadlines(t *testing.T, open Subject) {
-	run, _ := newRandomHold()
-	e := open(t, func() int64 { return run.clock })
+	run := withIDs(0)
+	e := open(t, run.clock)
 	ask := func(r engine.Request) {
 		t.Helper()
-		res := Ask(e, r)
-		require.Empty(t, run.compare(&r, &res))
+		p := engine.Pipeline{Requests: []engine.Request{r}}
+		e.Do(&p)
+		require.Empty(t, run.compare(&p))
 	}
 	for _, kind := range []limit.Kind{limit.Slide, limit.Fixed, limit.Concurrency} {
 		for _, windows := range []int{1, 2} {
@@ -33,7 +34,7 @@ func manyDeadlines(t *testing.T, open Subject) {
 				return r
 			}
 			for i := range int64(420) {
-				run.clock += 1 + i%7
+				run.us += (1 + i%7) * 1000
 				id := engine.DigestOf(fmt.Append(nil, i%380))
 				ask(request(1, &engine.Hold{ID: id, TTL: 5000 + i*i*7, Release: kind != limit.Slide || i%3 == 0}))
 				if i%20 == 0 && kind != limit.Concurrency {
@@ -42,7 +43,7 @@ func manyDeadlines(t *testing.T, open Subject) {
 				}
 			}
 			for range 30 {
-				run.clock += 31_111
+				run.us += 31_111_000
 				ask(Inspect(key))
 				ask(request(250, &engine.Hold{ID: engine.DigestOf([]byte("more")), TTL: 100, Release: kind != limit.Slide}))
 			}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -11,9 +12,8 @@ import (
 	"time"
 
 	"github.com/rlproxy/rlproxy/engine"
-	holds "github.com/rlproxy/rlproxy/engine/hold/model"
+	"github.com/rlproxy/rlproxy/engine/conformance/model"
 	"github.com/rlproxy/rlproxy/engine/limit"
-	"github.com/rlproxy/rlproxy/shard"
 	"github.com/stretchr/testify/require"
 )
 
@@ -36,327 +36,375 @@ func Seed() uint64 {
 	return uint64(time.Now().UnixNano())
 }
 
-var (
-	randomWindows = []int64{1, 2, 7, 50, 250, 1000, 9999, 60_000, 86_400_000, limit.MaxWindow}
-	randomLimits  = []int64{1, 2, 3, 5, 12, 40, 100, 3000, 65_536, 65_537, 200_000, limit.MaxLimit}
-	randomBuckets = []int64{1, 2, 3, 7, 60, 1000}
-)
+// history is random requests to an engine, and a model of each key that they are about.
+type history struct {
+	*Lines
+	seed  uint64
+	us    int64 // the clock
+	keys  map[string]*model.Key
+	seen  map[string]int
+	first map[string]int64 // reset_after of the first answer to an id, which is not always compared
+	held  map[string]int64 // units that an id may hold of an algorithm other than RL.SLIDE, for which no command reserves
 
-// randomRun sends random requests to an engine in pipelines, compares every answer with the
-// model's, and checks the invariants of both.
-func randomRun(t *testing.T, open Subject, steps int) {
-	seed := Seed()
-	t.Logf("seed %d", seed)
-	requireEveryField(t, newRandomised(seed).spec)
-	run := newRandomised(seed)
-	e := open(t, func() int64 { return run.clock })
+	commands []string // of lines; several times for some that are more frequent
+	ids      bool     // some requests have ids; the clock does not step back behind their newest change
+	inexact  bool     // of multi-key requests: see RunJoint
+	expires  bool     // an engine forgets keys as soon as nothing of them matters
+}
+
+// newHistory begins a history about some keys.
+func newHistory(keys int, without ...string) *history {
+	h := &history{
+		seed: Seed(), us: Base * 1000, keys: map[string]*model.Key{}, seen: map[string]int{}, first: map[string]int64{}, held: map[string]int64{},
+		commands: slices.Concat(slices.Repeat(Decisions, 10), []string{"RL.INSPECT", "RL.RESET"}),
+	}
+	h.Lines = &Lines{Rand: rand.New(rand.NewPCG(h.seed, 1)), Without: append(without, "SHARDS", "CONN")}
+	for i := range keys {
+		h.Keys = append(h.Keys, fmt.Sprintf("random-%d-%d%s", h.seed, i, []string{"", "\xffs", "\xffk"}[i%3])) // as shadows end
+	}
+	return h
+}
+
+// clock returns the clock of an engine, in ms.
+func (h *history) clock() int64 { return h.us / 1000 }
+
+// run sends requests in pipelines of up to so many, and compares every answer with the model's.
+func (h *history) run(t *testing.T, e engine.Engine, steps, together int, pass func()) {
+	t.Logf("seed %d", h.seed)
 	var p engine.Pipeline
-	var denied int
-	for step := 0; step < steps; {
-		if run.IntN(40) == 0 || step == 0 {
-			run.narrow()
+	for step := 0; step < steps; step += len(p.Requests) {
+		if h.IntN(20) == 0 {
+			h.Narrow()
 		}
 		p.Reset()
-		for range 1 + run.IntN(64) {
-			run.request(&p, seed)
+		for range 1 + h.IntN(together) {
+			h.request(&p)
 		}
 		e.Do(&p)
-		for i := range p.Requests {
-			r, res := &p.Requests[i], &p.Results[i]
-			if errors.Is(res.Err, engine.ErrStates) { // long runs may use more windows of a key than it can have
-				require.Greater(t, len(run.model.inspect(string(run.known[string(r.Key)]), run.clock)), engine.MaxStates/2)
-				continue
-			}
-			require.NoError(t, res.Err)
-			if !run.check(t, r, res) {
-				t.Fatalf("-seed %d, step %d, clock base+%d: %s", seed, step+i, run.clock-Base, describe(r))
-			}
-			if r.Op == engine.OpDecide && !res.Allowed {
-				denied++
-			}
+		if wrong := h.compare(&p); wrong != "" {
+			t.Fatalf("-seed %d, step %d, clock base+%d us: %s", h.seed, step, h.us-Base*1000, wrong)
 		}
-		step += len(p.Requests)
-		for key, e := range run.entries {
-			require.True(t, e.settled(t), "-seed %d, step %d, %s", seed, step, key)
-		}
-		clear(run.entries)
-		run.pass()
+		pass()
 	}
-	t.Logf("%d steps, %d denials", steps, denied)
-	require.Greater(t, denied, steps/200) // a run that draws large limits has few
-	require.Less(t, denied, steps*19/20)
+	t.Logf("%d steps: %v", steps, h.seen)
+	for _, name := range Decisions {
+		require.Positive(t, h.seen[name+" admitted"], name)
+		if steps >= 4000 { // some draw large limits
+			require.Positive(t, h.seen[name+" denied"], name)
+		}
+	}
 }
 
-type randomised struct {
-	*rand.Rand
-	clock   int64
-	model   *model
-	again   engine.Request          // the last decision asked for
-	entries map[string]*sharedEntry // of the pipeline, by the model's name of the key
-	known   map[string][]byte       // by the name that engines know a key or shadow by: as the model knows it
-
-	// The current choices of requests: few, so that many requests use the same states.
-	windows, limits, buckets []int64
+// request adds a random request. It often repeats the one before, because adjacent equal requests are answered together.
+func (h *history) request(p *engine.Pipeline) {
+	n := len(p.Requests)
+	switch h.IntN(6) {
+	case 0, 1:
+		h.Again(p, true)
+	case 2:
+		h.Again(p, false)
+	}
+	for len(p.Requests) == n {
+		h.Add(p, h.commands...)
+		if r := &p.Requests[n]; r.Kind.Rated() && float64(r.Windows[0].Limit)*float64(r.Manner) > 1<<53 {
+			p.Truncate(n) // ns that nodes round
+			h.last = h.last[:len(h.last)-1]
+		}
+	}
+	for i := n; i < len(p.Requests); i++ {
+		r := &p.Requests[i]
+		if r.Kind.Rated() { // engines differ in what of the key its charges remove that has ended
+			r.Key = append(slices.Clone(r.Key), "rate"...)
+		}
+		h.hold(r)
+	}
 }
 
-func newRandomised(seed uint64) *randomised {
-	return &randomised{Rand: rand.New(rand.NewPCG(seed, 0)), clock: Base, model: newModel(), known: map[string][]byte{}, entries: map[string]*sharedEntry{}}
+// hold has some requests with ONCE hold their units, as a multi-key request does with any algorithm, and settles
+// these with as many at most.
+func (h *history) hold(r *engine.Request) {
+	if r.Hold == nil {
+		return
+	}
+	id := fmt.Sprintf("%s %x", r.Key, r.Hold.ID)
+	if r.Hold.Once && h.IntN(2) == 0 {
+		r.Hold = &engine.Hold{ID: r.Hold.ID, TTL: h.Choice("TTL"), Release: h.IntN(2) == 0}
+	}
+	most, known := h.held[id]
+	switch {
+	case r.Op == engine.OpSettle && known:
+		r.Cost = min(r.Cost, most)
+	case r.Op == engine.OpDecide && r.Kind != limit.Slide:
+		if !known || r.Cost < most {
+			h.held[id] = r.Cost
+		}
+	}
 }
 
-// spec returns the spec of a random request.
-func (run *randomised) spec() limit.Spec {
-	var p engine.Pipeline
-	run.narrow()
-	run.request(&p, 0)
-	return p.Requests[0].Spec
+// key returns the model of a key.
+func (h *history) key(r *engine.Request) *model.Key {
+	k := h.keys[string(r.Key)]
+	if k == nil {
+		k = model.New()
+		h.keys[string(r.Key)] = k
+	}
+	return k
 }
 
-// requireEveryField requires that drawn specs differ in each of their fields, so that no field is left out of what is
+// compare gives the requests of a pipeline to the model, in order, and returns how the first answer differs.
+func (h *history) compare(p *engine.Pipeline) string {
+	wants := make([]model.Answer, len(p.Requests))
+	for i, n := 0, 0; i < len(p.Requests); i += n {
+		n = 1 + p.Requests[i].MoreKeys
+		requests, results := p.Requests[i:i+n], p.Results[i:i+n]
+		for j := range requests {
+			r, res := &requests[j], &results[j]
+			if errors.Is(res.Err, engine.ErrStates) && len(h.key(r).Inspect(h.us)) > engine.MaxStates/2 {
+				continue // long runs may use more windows of a key than it can have
+			}
+			wrong := ""
+			switch {
+			case res.Err != nil && r.Op != engine.OpSettle:
+				wrong = res.Err.Error()
+			case r.Op != engine.OpDecide:
+				wrong = h.other(h.key(r), r, res)
+			case j == 0:
+				h.decide(requests, wants[i:i+n])
+			}
+			if wrong != "" {
+				return describe(r) + ": " + wrong
+			}
+		}
+	}
+	for i := range p.Requests {
+		if r := &p.Requests[i]; r.Op == engine.OpDecide && p.Results[i].Err == nil {
+			if wrong := h.decision(p, i, wants); wrong != "" {
+				return describe(r) + ": " + wrong
+			}
+		}
+	}
+	return ""
+}
+
+func describe(r *engine.Request) string {
+	return fmt.Sprintf("%v %q %v COST %d PARAM %d MANNER %d %+v, one of %d keys", r.Kind, r.Key, r.Limits(), r.Cost, r.Param, r.Manner,
+		r.Hold, r.MoreKeys+1)
+}
+
+func differs(want, got any) string { return fmt.Sprintf("\nmodel  %+v\nengine %+v", want, got) }
+
+// count counts what was seen.
+func (h *history) count(is bool, yes, no string) {
+	if !is {
+		yes = no
+	}
+	h.seen[yes]++
+}
+
+// other compares the answer to a request that is no decision.
+func (h *history) other(k *model.Key, r *engine.Request, res *engine.Result) string {
+	switch r.Op {
+	case engine.OpReset:
+		live, charged := k.Live(h.us), k.Charged()
+		delete(h.keys, string(r.Key))
+		if live && !res.Reset || !charged && res.Reset { // expired states may still be there
+			return differs(live, res.Reset)
+		}
+	case engine.OpInspect:
+		if want, got := h.shown(k.Inspect(h.us), res.States); !reflect.DeepEqual(want, got) {
+			return differs(want, got)
+		}
+	case engine.OpSettle:
+		want, lapsed, err := k.Settle(h.us, r.Kind, r.Hold.ID, r.Cost)
+		h.count(want.Settled, "settled", "not settled")
+		if want != res.Settled || err != res.Err || lapsed != res.Lapsed { //nolint:errorlint // both are the constant
+			return differs(fmt.Sprintf("%+v %d %v", want, lapsed, err), fmt.Sprintf("%+v %d %v", res.Settled, res.Lapsed, res.Err))
+		}
+	case engine.OpRenew:
+		want, lapsed := k.Renew(h.us, r.Hold.ID, r.Hold.TTL)
+		h.count(want, "renewed", "not renewed")
+		if want != res.Renewed || lapsed != res.Lapsed {
+			return differs(fmt.Sprint(want, lapsed), fmt.Sprint(res.Renewed, res.Lapsed))
+		}
+	}
+	return ""
+}
+
+// shown returns what is compared of the states that a model and an engine show. Some things are only known to the engine. Of a key
+// that had ids, the states with units that count are compared: others may be shown until the next write.
+func (h *history) shown(want, got []engine.Inspection) (_, _ []engine.Inspection) {
+	got = slices.Clone(got)
+	for i := range got {
+		got[i].Node, got[i].TTL, got[i].Shards = "", 0, nil
+	}
+	engine.SortInspections(got)
+	for i := range min(len(want), len(got)) {
+		if want[i].Rate < 0 || got[i].Rate < want[i].Rate { // equal requests may share a call
+			want[i].Rate = got[i].Rate
+		}
+		if off := want[i].Window - got[i].Window; want[i].Kind.Rated() && -1 <= off && off <= 1 { // in doubles
+			want[i].Window = got[i].Window
+		}
+	}
+	if !h.ids {
+		return want, got
+	}
+	counting := func(states []engine.Inspection) (out []engine.Inspection) {
+		for _, s := range states {
+			if s.Used > 0 || s.Held > 0 {
+				out = append(out, engine.Inspection{Kind: s.Kind, Window: s.Window, Param: s.Param, Used: s.Used, Held: s.Held, Holds: s.Holds})
+			}
+		}
+		return out
+	}
+	return counting(want), counting(got)
+}
+
+// decide has the model answer requests that are decided together: either all keys admit them and are charged, or none is.
+func (h *history) decide(requests []engine.Request, wants []model.Answer) {
+	all := true
+	for i := range requests {
+		r := &requests[i]
+		all = all && (len(requests) == 1 || h.key(r).Admits(h.us, &r.Spec, false))
+	}
+	for i := range requests {
+		r, k := &requests[i], h.key(&requests[i])
+		if all || !k.Admits(h.us, &r.Spec, false) {
+			inexact := r.Kind != limit.Slide && r.Kind != limit.Concurrency && (k.Uses(&r.Spec) || r.Hold != nil)
+			gone := h.expires && !k.Live(h.us) // with the number of holds that have lapsed
+			wants[i] = k.Decide(h.us, &r.Spec, r.Hold)
+			if inexact && wants[i].ResetAfter > 0 {
+				wants[i].ResetAfter = unknown
+			}
+			if gone && wants[i].Lapsed > 0 {
+				wants[i].Lapsed = unknown
+			}
+			continue
+		}
+		wants[i].Decision = k.Peek(h.us, &r.Spec)
+		wants[i].Allowed = false
+	}
+}
+
+// unknown is a number that is not compared.
+const unknown = -1
+
+// decision compares the answer to a decision.
+func (h *history) decision(p *engine.Pipeline, i int, wants []model.Answer) string {
+	r, res, want := &p.Requests[i], &p.Results[i], wants[i]
+	got, withID := model.Answer{Decision: res.Decision, Again: res.Again, Lapsed: res.Lapsed}, r.Hold != nil && r.Cost > 0
+	if !withID || want.Lapsed == unknown {
+		got.Lapsed = want.Lapsed // only requests with an id tell
+	}
+	if h.inexact && r.KeyNumber > 0 { // units were held before they were charged, or given back
+		if !want.Allowed && want.RetryAfter == 0 {
+			want.ResetAfter, want.Window = got.ResetAfter, got.Window
+		}
+		if r.Kind == limit.Counter && r.Param > 1 && got.ResetAfter == want.ResetAfter+1 {
+			want.ResetAfter++
+		}
+	}
+	// Equal requests that are made together may be charged at one moment: an engine may say of each when the units of a
+	// later one are forgotten.
+	for _, j := range Equal(p.Requests, i) {
+		if want.Allowed && wants[j].Allowed && wants[j].ResetAfter == got.ResetAfter {
+			want.ResetAfter = got.ResetAfter
+		}
+	}
+	if withID && r.Kind != limit.Concurrency && got.Allowed {
+		id := fmt.Sprintf("%s %v %x", r.Key, r.Hold.Once, r.Hold.ID)
+		if want.Again {
+			want.ResetAfter, want.Window = h.first[id], got.Window
+		} else {
+			h.first[id] = got.ResetAfter
+		}
+	}
+	if want.ResetAfter == unknown && got.ResetAfter > 0 {
+		want.ResetAfter = got.ResetAfter
+	}
+	switch {
+	case want.Again:
+		h.seen["again"]++
+	case want.Allowed && withID && !r.Hold.Once:
+		h.seen["held"]++
+	default:
+		h.count(want.Allowed, r.Kind.String()+" admitted", r.Kind.String()+" denied")
+	}
+	if want.Lapsed > 0 {
+		h.seen["lapsed"]++
+	}
+	if want != got {
+		return differs(want, got)
+	}
+	if over := h.key(r).Excess(h.us); over > 0 {
+		return fmt.Sprintf("%d units above the limit are charged or held", over)
+	}
+	return ""
+}
+
+// pass moves the clock: usually forward by a little, sometimes to a boundary of windows, over an idle time, or back.
+func (h *history) pass() {
+	move := func(ms int64) { h.us += ms * 1000 }
+	switch h.IntN(16) {
+	case 0, 1, 2, 3, 4:
+		move(h.Int64N(4))
+	case 5, 6, 7:
+		move(h.Int64N(60))
+	case 8, 9:
+		move(h.Int64N(1500))
+	case 10:
+		move(h.Int64N(100_000))
+	case 11: // to a boundary, or one ms off
+		n, w := h.Choice("BUCKETS"), h.Choice("window")
+		if n < 1000 && w < 1_000_000 {
+			h.us = (((h.clock()*n/w+1)*w+n-1)/n + h.Int64N(3) - 1) * 1000
+		}
+	case 12:
+		move(-h.Int64N(30))
+	case 13:
+		move(-h.Int64N(3000))
+	case 14:
+		if h.IntN(20) == 0 {
+			move(-h.Int64N(4_000_000))
+		}
+	case 15:
+		if h.IntN(20) == 0 {
+			move(h.Int64N(2 * limit.MaxWindow / 10))
+		}
+	}
+	for k := range maps.Values(h.keys) {
+		h.us = max(h.us, k.Changed()*1000)
+	}
+}
+
+// randomRun sends random requests to an engine, without ids.
+func randomRun(t *testing.T, open Subject, steps int) {
+	h := newHistory(6, "ONCE", "AND")
+	requireEveryField(t, newHistory(6, "ONCE", "AND").Lines)
+	h.run(t, open(t, h.clock), steps, 64, h.pass)
+}
+
+// requireEveryField requires that lines differ in each field of their specs, so that no field is left out of what is
 // compared with a model; only the embedded engine sets Clock.
-func requireEveryField(t *testing.T, draw func() limit.Spec) {
+func requireEveryField(t *testing.T, l *Lines) {
 	t.Helper()
-	first, differs := reflect.ValueOf(draw()), map[string]bool{"Clock": true}
+	draw := func() reflect.Value {
+		var p engine.Pipeline
+		l.Narrow()
+		l.Add(&p, Decisions...)
+		return reflect.ValueOf(p.Requests[0].Spec)
+	}
+	first, seen := draw(), map[string]bool{"Clock": true}
 	for range 2000 {
-		s := reflect.ValueOf(draw())
+		s := draw()
 		for i := range s.NumField() {
 			if !s.Field(i).Equal(first.Field(i)) {
-				differs[s.Type().Field(i).Name] = true
+				seen[s.Type().Field(i).Name] = true
 			}
 		}
 	}
 	for i := range first.NumField() {
 		name := first.Type().Field(i).Name
-		require.True(t, differs[name], "no random request sets limit.Spec.%s", name)
+		require.True(t, seen[name], "no random request sets limit.Spec.%s", name)
 	}
-}
-
-// narrow sets new random choices for requests.
-func (run *randomised) narrow() {
-	some := func(n int, from []int64) []int64 {
-		out := slices.Clone(from)
-		run.Shuffle(len(out), func(i, j int) { out[i], out[j] = out[j], out[i] })
-		return out[:n]
-	}
-	run.windows = some(1+run.IntN(4), randomWindows)
-	run.limits = some(1+run.IntN(4), randomLimits)
-	run.buckets = some(1+run.IntN(2), randomBuckets)
-}
-
-func pick[T any](r *randomised, from []T) T { return from[r.IntN(len(from))] }
-
-// request adds a random request to p. It often repeats the one before, because adjacent equal
-// requests are answered together.
-func (run *randomised) request(p *engine.Pipeline, seed uint64) {
-	r := p.Add()
-	if run.again.N > 0 && run.IntN(3) == 0 {
-		*r = run.again
-		return
-	}
-	r.Key, r.Shadow = run.key(seed)
-	switch run.IntN(200) {
-	case 0:
-		r.Op = engine.OpReset
-		return
-	case 1, 2, 3, 4:
-		r.Op = engine.OpInspect
-		return
-	}
-	r.Kind = pick(run, holds.Kinds)
-	r.N = 1
-	if run.IntN(4) == 0 {
-		r.N += run.IntN(min(len(run.windows), 3))
-	}
-	least := int64(limit.MaxLimit)
-	shortest := int64(limit.MaxWindow)
-	for i := 0; i < r.N; {
-		w := limit.Window{Limit: pick(run, run.limits), Length: pick(run, run.windows)}
-		if slices.ContainsFunc(r.Windows[:i], func(o limit.Window) bool { return o.Length == w.Length }) {
-			continue
-		}
-		r.Windows[i] = w
-		least, shortest = min(least, w.Limit), min(shortest, w.Length)
-		i++
-	}
-	r.Param = 1
-	if r.Kind == limit.Counter {
-		r.Param = min(pick(run, run.buckets), shortest)
-		r.Manner = run.Int64N(3) / 2
-	}
-	r.Cost = 1
-	switch run.IntN(8) {
-	case 0:
-		r.Cost = 0
-	case 1:
-		r.Cost = 1 + run.Int64N(least)
-	case 2:
-		r.Cost = min(least, 1+run.Int64N(4))
-	}
-	run.again = *r
-	run.again.Key = slices.Clone(r.Key)
-}
-
-// key chooses a key, or the shadow of one. Some of the keys end like names of shadows.
-func (run *randomised) key(seed uint64) (name []byte, shadow bool) {
-	key := fmt.Appendf(nil, "random-%d-%d%s", seed, run.IntN(2), pick(run, []string{"", "\xffs", "\xffk"}))
-	shadow = run.IntN(2) == 0
-	known := fmt.Appendf(nil, "%q, shadow %v", key, shadow)
-	name = shard.AppendName(nil, key, shadow)
-	if other := run.known[string(name)]; other != nil && string(other) != string(known) {
-		panic(fmt.Sprintf("%s and %s have one name", known, other))
-	}
-	run.known[string(name)] = known
-	return name, shadow
-}
-
-// pass moves the clock: usually forward by a little, sometimes to a boundary of windows, over
-// an idle time, or back.
-func (run *randomised) pass() {
-	switch run.IntN(16) {
-	case 0, 1, 2, 3, 4:
-		run.clock += run.Int64N(4)
-	case 5, 6, 7:
-		run.clock += run.Int64N(60)
-	case 8, 9:
-		run.clock += run.Int64N(1500)
-	case 10:
-		run.clock += run.Int64N(100_000)
-	case 11: // to a boundary, or one ms off
-		n, w := pick(run, randomBuckets), pick(run, randomWindows[4:8])
-		run.clock = ((run.clock*n/w+1)*w+n-1)/n + run.Int64N(3) - 1
-	case 12:
-		run.clock -= run.Int64N(30)
-	case 13:
-		run.clock -= run.Int64N(3000)
-	case 14:
-		if run.IntN(20) == 0 {
-			run.clock -= run.Int64N(4_000_000)
-		}
-	case 15:
-		if run.IntN(20) == 0 {
-			run.clock += run.Int64N(2 * limit.MaxWindow / 10)
-		}
-	}
-}
-
-func describe(r *engine.Request) string {
-	return fmt.Sprintf("%v %q %v COST %d BUCKETS %d STRICT %v", r.Kind, r.Key, r.Windows[:r.N], r.Cost, r.Param, r.Strict())
-}
-
-// check compares an answer with the model's, and checks a decision against the model's list
-// of admissions.
-func (run *randomised) check(t *testing.T, r *engine.Request, res *engine.Result) bool {
-	m, clock, key := run.model, run.clock, string(run.known[string(r.Key)])
-	modelled := *r
-	modelled.Key = []byte(key)
-	r = &modelled
-	if e := run.entries[key]; e != nil && r.Op != engine.OpDecide {
-		delete(run.entries, key)
-		if !e.settled(t) {
-			return false
-		}
-	}
-	switch r.Op {
-	case engine.OpReset:
-		live := len(m.inspect(key, clock)) > 0
-		known := m.keys[key] != nil
-		delete(m.keys, key)
-		// States that have expired but were not dropped yet may still be there.
-		return !live && known || sameValue(t, live, res.Reset)
-	case engine.OpInspect:
-		want, got := sorted(m.inspect(key, clock)), sorted(res.States)
-		for i := range min(len(want), len(got)) {
-			// The model counts requests, an engine calls: equal requests may share one.
-			want[i].Rate = min(want[i].Rate, got[i].Rate)
-		}
-		return sameValue(t, want, got)
-	}
-	now := m.now(key, clock)
-	over := !m.admits(r, clock)
-	want := m.do(r, clock)
-	return run.together(t, r, want, res.Decision) && run.invariants(t, r, res.Decision, now, over)
-}
-
-// together compares an answer with the model's. Equal requests that are made together are charged at one moment: an engine may
-// say of the first ones already when the units of the last one are forgotten. So a reset that differs must be that of a
-// later one.
-func (run *randomised) together(t *testing.T, r *engine.Request, want, got limit.Decision) bool {
-	t.Helper()
-	e := run.entries[string(r.Key)]
-	if e == nil || e.spec != r.Spec {
-		if e != nil && !e.settled(t) {
-			return false
-		}
-		e = &sharedEntry{spec: r.Spec}
-		run.entries[string(r.Key)] = e
-	}
-	e.resets = slices.DeleteFunc(e.resets, func(reset int64) bool { return reset == want.ResetAfter })
-	if got.Allowed && got.ResetAfter > want.ResetAfter {
-		e.resets = append(e.resets, got.ResetAfter)
-		got.ResetAfter = want.ResetAfter
-	}
-	return sameValue(t, want, got)
-}
-
-// settled reports whether each reset was that of a later equal request.
-func (e *sharedEntry) settled(t *testing.T) bool {
-	t.Helper()
-	if len(e.resets) > 0 {
-		t.Errorf("no equal request had the resets %v", e.resets)
-	}
-	return len(e.resets) == 0
-}
-
-// sharedEntry has the resets of requests about one key with one spec that no later one has had yet.
-type sharedEntry struct {
-	spec   limit.Spec
-	resets []int64
-}
-
-func sameValue(t *testing.T, want, got any) bool {
-	t.Helper()
-	if !reflect.DeepEqual(want, got) {
-		t.Errorf("\nmodel  %+v\nengine %+v", want, got)
-		return false
-	}
-	return true
-}
-
-// sorted sorts states and clears what only the engine can know, such as the rate of a state
-// that may have expired, and been dropped, within the last 2 s.
-func sorted(states []engine.Inspection) []engine.Inspection {
-	out := slices.Clone(states)
-	for i := range out {
-		s := &out[i]
-		s.Node, s.TTL, s.Shards = "", 0, nil
-		if s.Kind == limit.Fixed || s.Window < 2000 {
-			s.Rate = 0
-		}
-	}
-	engine.SortInspections(out)
-	return out
-}
-
-// invariants checks a decision against the model's list: never more than the limit in a
-// trailing window, a denial only when used + cost exceeds a limit, and exact retry and reset
-// times. over reports whether the use exceeded a limit before the decision; now is the time by
-// which the windows are decided.
-func (run *randomised) invariants(t *testing.T, r *engine.Request, d limit.Decision, now int64, over bool) bool {
-	m, clock := run.model, run.clock
-	holds := func(what string, ok bool) bool {
-		if !ok {
-			t.Errorf("%s does not hold: %+v", what, d)
-		}
-		return ok
-	}
-	all := holds("denied means over the limit", d.Allowed == !over)
-	if d.Allowed && r.Cost > 0 && (r.Kind == limit.Slide || r.Strict()) {
-		for _, w := range r.Windows[:r.N] {
-			all = holds("never more than the limit", m.trailing(r, w, now) <= w.Limit) && all
-		}
-	}
-	if !d.Allowed {
-		all = holds("admitted at retry_after", d.RetryAfter >= 1 && m.admits(r, clock+d.RetryAfter)) && all
-		all = holds("not before", d.RetryAfter == 1 || !m.admits(r, clock+d.RetryAfter-1)) && all
-	}
-	return all
 }

@@ -185,7 +185,8 @@ func spoken(t *testing.T, r *engine.Request, res *engine.Result) string {
 			return "none"
 		}
 		var out []string
-		for _, s := range sorted(res.States) {
+		engine.SortInspections(res.States)
+		for _, s := range res.States {
 			text := fmt.Sprint(s.Kind, s.Window, s.Param, s.Used, s.Limit, s.Remaining)
 			if s.Holds > 0 {
 				text += fmt.Sprint(" +", s.Held, " ", s.Holds)

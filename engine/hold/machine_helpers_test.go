@@ -6,7 +6,8 @@ import (
 	"slices"
 
 	"github.com/rlproxy/rlproxy/engine"
-	"github.com/rlproxy/rlproxy/engine/hold/model"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/conformance/model"
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
@@ -125,9 +126,9 @@ type machine struct {
 	ids   []engine.Digest
 	sent  []engine.Request // requests with ids, to be settled and repeated
 
-	windows, limits []int64 // the current choices of requests
-	seen            map[string]int
-	first           map[name]limit.Decision // answers to the requests with ids
+	lines *conformance.Lines
+	seen  map[string]int
+	first map[name]limit.Decision // answers to the requests with ids
 }
 
 // base is where clocks start: 2100-01-01.
@@ -135,6 +136,7 @@ const base = 4102444800000
 
 func newMachine(seed uint64, m *mutant) *machine {
 	run := &machine{Rand: rand.New(rand.NewPCG(seed, 1)), clock: base, key: &subject{mutant: m}, model: model.New(), seen: map[string]int{}, first: map[name]limit.Decision{}}
+	run.lines = &conformance.Lines{Rand: run.Rand, Keys: []string{"k"}, Without: []string{"ONCE", "SHARDS", "FAIL", "CONN", "SHADOW", "AND"}}
 	for i := range 8 {
 		run.ids = append(run.ids, engine.DigestOf([]byte{byte(i)}))
 	}
@@ -146,13 +148,13 @@ func pick[T any](r *rand.Rand, from ...T) T { return from[r.IntN(len(from))] }
 // run makes a number of steps, and returns the first difference, or nothing.
 func (m *machine) run(steps int) string {
 	for step := range steps {
-		if m.windows == nil || m.IntN(60) == 0 {
-			m.narrow()
+		if m.IntN(60) == 0 {
+			m.lines.Narrow()
 		}
 		if wrong := m.step(); wrong != "" {
 			return fmt.Sprintf("step %d, clock base+%d: %s", step, m.clock-base, wrong)
 		}
-		if over := m.model.Excess(m.clock); over > 0 {
+		if over := m.model.Excess(m.clock * 1000); over > 0 {
 			return fmt.Sprintf("step %d: %d units above the largest limit are charged or held", step, over)
 		}
 		for _, w := range m.key.book.windows {
@@ -169,26 +171,21 @@ func (m *machine) run(steps int) string {
 	return ""
 }
 
-func (m *machine) narrow() {
-	m.windows, m.limits = nil, nil
-	for range 1 + m.IntN(3) {
-		m.windows = append(m.windows, pick[int64](m.Rand, 1, 7, 50, 500, 3000, 60_000, 100_000, 86_400_000))
-		m.limits = append(m.limits, pick[int64](m.Rand, 1, 3, 10, 40, 1000, 65_536, 70_000))
-	}
-}
+// windowed are the kinds whose units can be held.
+var windowed = conformance.Kinds(limit.Kind.Windowed)
 
 func (m *machine) step() string {
 	switch n := m.IntN(100); {
 	case n < 30:
 		return m.decide(m.reserve(limit.Slide))
 	case n < 33:
-		return m.decide(m.reserve(pick(m.Rand, limit.Counter, limit.Fixed)))
+		return m.decide(m.reserve(windowed...))
 	case n < 43:
 		return m.decide(m.acquire())
 	case n < 53:
-		return m.decide(m.request(pick(m.Rand, append([]limit.Kind{limit.Slide, limit.Slide}, model.Kinds...)...)))
+		return m.decide(m.request(append([]limit.Kind{limit.Slide, limit.Slide}, windowed...)...))
 	case n < 58:
-		r := m.request(pick(m.Rand, model.Kinds...))
+		r := m.request(windowed...)
 		r.Hold = &engine.Hold{ID: pick(m.Rand, m.ids...), Once: true}
 		m.sent = append(m.sent, r)
 		return m.decide(r)
@@ -205,45 +202,19 @@ func (m *machine) step() string {
 	return m.settle()
 }
 
-func (m *machine) request(kind limit.Kind) engine.Request {
-	r := engine.Request{Spec: limit.Spec{Kind: kind, Param: 1, Cost: 1}}
-	for r.N < 1+m.IntN(2) {
-		w := limit.Window{Limit: pick(m.Rand, m.limits...), Length: pick(m.Rand, m.windows...)}
-		if !slices.ContainsFunc(r.Limits(), func(o limit.Window) bool { return o.Length == w.Length }) {
-			r.Windows[r.N] = w
-			r.N++
-		}
-	}
-	if kind == limit.Counter {
-		r.Param, r.Manner = pick[int64](m.Rand, 1, min(3, shortest(&r.Spec))), m.Int64N(2)
-	}
-	switch m.IntN(6) {
-	case 0:
-		r.Cost = 1 + m.Int64N(r.Smallest())
-	case 1, 2:
-		r.Cost = min(r.Smallest(), 1+m.Int64N(4))
-	case 3:
-		if m.IntN(4) == 0 {
-			r.Cost = 0
-		}
-	}
-	return r
-}
-
-func shortest(s *limit.Spec) int64 {
-	least := s.Windows[0].Length
-	for _, w := range s.Limits() {
-		least = min(least, w.Length)
-	}
-	return least
+// request returns a random request of an algorithm's command, or of RL.ACQUIRE.
+func (m *machine) request(kinds ...limit.Kind) engine.Request {
+	var p engine.Pipeline
+	m.lines.Add(&p, pick(m.Rand, kinds...).String())
+	return p.Requests[0]
 }
 
 func (m *machine) ttl() int64 {
 	return 1 + m.Int64N(pick[int64](m.Rand, 20, 200, 5000, 100_000, 100_000, 10_000_000))
 }
 
-func (m *machine) reserve(kind limit.Kind) engine.Request {
-	r := m.request(kind)
+func (m *machine) reserve(kinds ...limit.Kind) engine.Request {
+	r := m.request(kinds...)
 	r.Hold = &engine.Hold{ID: pick(m.Rand, m.ids...), TTL: m.ttl(), Release: m.IntN(2) == 0}
 	m.sent = append(m.sent, r)
 	return r
@@ -251,8 +222,7 @@ func (m *machine) reserve(kind limit.Kind) engine.Request {
 
 func (m *machine) acquire() engine.Request {
 	r := m.request(limit.Concurrency)
-	r.Cost, r.N, r.Windows[0].Length = min(r.Cost, r.Windows[0].Limit), 1, 0
-	r.Hold = &engine.Hold{ID: pick(m.Rand, m.ids...), TTL: m.ttl()}
+	r.Hold.ID = pick(m.Rand, m.ids...)
 	m.sent = append(m.sent, r)
 	return r
 }
@@ -266,8 +236,8 @@ func (m *machine) decide(r engine.Request) string {
 			r.Windows[i].Limit = max(w.Limit+m.Int64N(7)-3, r.Cost, 1)
 		}
 	}
-	inexact := (r.Kind == limit.Counter || r.Kind == limit.Fixed) && (m.model.Uses(&r.Spec) || r.Hold != nil)
-	want := m.model.Decide(m.clock, &r.Spec, r.Hold)
+	inexact := r.Kind != limit.Slide && r.Kind != limit.Concurrency && (m.model.Uses(&r.Spec) || r.Hold != nil)
+	want := m.model.Decide(m.clock*1000, &r.Spec, r.Hold)
 	got, err := m.key.decide(m.clock, &r)
 	if inexact && !want.Again && want.ResetAfter > 0 && got.ResetAfter > 0 {
 		want.ResetAfter = got.ResetAfter
@@ -311,7 +281,7 @@ func (m *machine) settle() string {
 			r.Cost = engine.MaxCount(r.Kind) + pick(m.Rand, 1, 1, 1, -m.Int64N(100))
 		}
 	}
-	want, lapsed, refused := m.model.Settle(m.clock, r.Kind, r.Hold.ID, r.Cost)
+	want, lapsed, refused := m.model.Settle(m.clock*1000, r.Kind, r.Hold.ID, r.Cost)
 	got, took, err := m.key.settle(m.clock, &r)
 	if want != got || lapsed != took || err != refused { //nolint:errorlint // both are the constant
 		return fmt.Sprintf("settle with %d: the model answers %+v %d %v, the key %+v %d %v", r.Cost, want, lapsed, refused, got, took, err)
@@ -333,7 +303,7 @@ func (m *machine) settle() string {
 
 func (m *machine) renew() string {
 	r := engine.Request{Op: engine.OpRenew, Hold: &engine.Hold{ID: pick(m.Rand, m.ids...), TTL: m.ttl()}, Spec: limit.Spec{Kind: limit.Concurrency}}
-	want, lapsed := m.model.Renew(m.clock, r.Hold.ID, r.Hold.TTL)
+	want, lapsed := m.model.Renew(m.clock*1000, r.Hold.ID, r.Hold.TTL)
 	got, took := m.key.renew(m.clock, &r)
 	if want != got || lapsed != took {
 		return fmt.Sprintf("renew: the model answers %v %d, the key %v %d", want, lapsed, got, took)
@@ -351,7 +321,7 @@ func (m *machine) inspect() string {
 			got[fmt.Sprint(s.Kind, w.Length, s.Param)] = fmt.Sprint(units, holds, r.Used)
 		}
 	})
-	for _, s := range m.model.Inspect(m.clock) {
+	for _, s := range m.model.Inspect(m.clock * 1000) {
 		id := fmt.Sprint(s.Kind, s.Window, s.Param)
 		if want := fmt.Sprint(s.Held, s.Holds, s.Used+s.Held); s.Holds > 0 && got[id] != want {
 			return fmt.Sprintf("%s: the model holds %s, the key %s", id, want, got[id])
@@ -363,7 +333,7 @@ func (m *machine) inspect() string {
 	if len(got) > 0 {
 		return fmt.Sprintf("the key holds %v", got)
 	}
-	if end := m.key.book.Until(); !m.key.book.Empty() && m.model.Live(end+1) && !m.chargedLater(end+1) {
+	if end := m.key.book.Until(); !m.key.book.Empty() && m.model.Live((end+1)*1000) && !m.chargedLater(end+1) {
 		return fmt.Sprintf("the key ends at base+%d, and the model does not", end-base)
 	}
 	return ""

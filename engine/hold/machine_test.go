@@ -1,17 +1,14 @@
 package hold
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"strconv"
 	"testing"
-	"time"
 
+	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/stretchr/testify/require"
 )
-
-var seed = flag.Uint64("seed", 0, "repeat a run of the machine; 0: a new one")
 
 // For random sequences of requests to a key, the answers are those of the model. The sequences have reservations that are
 // settled with less, as much or more, late, repeatedly or never, lapses of both kinds, several windows, changed limits,
@@ -25,10 +22,7 @@ func TestTheModelAgrees(t *testing.T) {
 		require.NoError(t, err, "MODEL_STEPS")
 		steps = n
 	}
-	first := *seed
-	if first == 0 {
-		first = uint64(time.Now().UnixNano())
-	}
+	first := conformance.Seed()
 	const runs = 3
 	var seen [runs]map[string]int
 	t.Run("runs", func(t *testing.T) {

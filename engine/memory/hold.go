@@ -27,6 +27,7 @@ type holder struct {
 	target
 	e        *Engine
 	h        *stripe    // locked
+	ns       int64      // the clock, as limit.Spec.Clock
 	book     *hold.Book // the key's, or an empty one
 	had      int64      // bytes of the book that were accounted for before the request
 	reserved int64      // bytes that were reserved for what the request adds
@@ -34,7 +35,7 @@ type holder struct {
 
 // holder returns a holder of the key of r, which has no rate. ids reports whether the request has an id.
 func (e *Engine) holder(h *stripe, clock int64, r *engine.Request, ids bool) *holder {
-	x := &holder{target: target{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h}
+	x := &holder{target: target{clock: clock, now: clock, key: h.keys[string(r.Key)]}, e: e, h: h, ns: r.Clock}
 	if x.key != nil {
 		x.book = h.books[x.key]
 		x.now = x.key.newest()
@@ -59,7 +60,10 @@ func (x *holder) Find(s *limit.Spec, length int64) *limit.State {
 }
 
 // Charge implements hold.States. It may exceed MaxMemory: the units were admitted when there was room.
-func (x *holder) Charge(at int64, s *limit.Spec, w limit.Window) {
+func (x *holder) Charge(at int64, of *limit.Spec, w limit.Window) {
+	now := *of // was made at another clock
+	now.Clock = x.ns
+	s := &now
 	st, read := x.key.find(s, w.Length), limit.Reading{}
 	if st != nil {
 		read = st.Read(at, s)

@@ -167,9 +167,9 @@ func (e *Engine) Do(p *engine.Pipeline) {
 	clock, ns := e.time()
 	for i := 0; i < len(p.Requests); i++ {
 		r, res := &p.Requests[i], &p.Results[i]
+		r.Clock = clock*1_000_000 + ns
 		switch r.Op {
 		case engine.OpDecide:
-			r.Clock = clock*1_000_000 + ns
 			switch {
 			case r.MoreKeys > 0:
 				end := i + 1 + r.MoreKeys

@@ -1,10 +1,12 @@
-// Package model computes the behaviour of holds and ids directly from its definition: a key is a flat list of charges and
-// of holds, and every answer looks through all of them. It shares no code with package hold. Only tests import it.
+// Package model computes the behaviour of a key directly from its definition: a key is a flat list of charges and of
+// holds, and every answer looks through all of them. It shares no code with the engines. Only tests import it.
 //
-// Reading order: model.go (this file), settle.go (how holds end or last), inspect.go (what a key shows).
+// Reading order: model.go (this file), reference.go (what counts, by algorithm), settle.go (how holds end or last), inspect.go
+// (what a key shows).
 package model
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -12,36 +14,28 @@ import (
 	"github.com/rlproxy/rlproxy/engine/limit"
 )
 
-// Kinds are the kinds with windows that the models of this package and of package conformance know.
-var Kinds = []limit.Kind{limit.Slide, limit.Counter, limit.Fixed}
-
-// Key has the charges, holds and remembered ids of one key.
+// Key has the charges, holds and remembered ids of one key. Clocks are in us since the epoch, other times in ms.
 type Key struct {
-	charges []charge
+	states  map[Window]*state
 	holds   []*hold // those outstanding, and lapsed ones that no write has removed
 	known   []*hold // whose ids are remembered
 	newest  int64   // ms of the newest charge
 	changed int64   // ms of the newest change of an id
-	last    map[window]held
-	largest map[window]int64 // largest limit asked
+	last    map[Window]held
+	largest map[Window]int64 // largest limit asked
 }
 
-// window is one window of one command.
-type window struct {
-	kind            limit.Kind
-	length, buckets int64
+// state is what was charged in a window.
+type state struct {
+	charges []Charge
+	limit   int64
+	last    int64           // ms of the newest charge
+	calls   map[int64]int64 // that charged, by second
+	since   int64           // ms of the newest charge before which nothing counted: an engine may have forgotten the calls
 }
 
 // held has the limit and the time of the newest hold of a window.
 type held struct{ at, limit int64 }
-
-type charge struct {
-	window
-	at    int64 // as the clock had it
-	t     int64 // as the window counts it: RL.SLIDE may round up
-	units int64
-	over  int64 // those of the units that no limit admitted
-}
 
 type hold struct {
 	class    string
@@ -54,17 +48,17 @@ type hold struct {
 	settled  bool
 	result   engine.Settlement
 	answer   limit.Decision
-	kind     limit.Kind
-	buckets  int64
-	windows  []limit.Window
+	spec     limit.Spec // without cost
 }
+
+func (h *hold) windows() []limit.Window { return h.spec.Limits() }
 
 // New returns a key without anything.
-func New() *Key { return &Key{last: map[window]held{}, largest: map[window]int64{}} }
-
-func windowOf(kind limit.Kind, buckets int64, w limit.Window) window {
-	return window{kind, w.Length, buckets}
+func New() *Key {
+	return &Key{states: map[Window]*state{}, last: map[Window]held{}, largest: map[Window]int64{}}
 }
+
+func windowOf(s *limit.Spec, w limit.Window) Window { return Window{s.Kind, w.Length, s.Param} }
 
 func class(kind limit.Kind, once bool) string {
 	switch {
@@ -76,9 +70,17 @@ func class(kind limit.Kind, once bool) string {
 	return "reservation"
 }
 
-// Now returns the time by which a request at the clock is decided. ids says whether the request has an id.
-func (k *Key) Now(clock int64, ids bool) int64 {
-	now := max(clock, k.newest)
+// now returns the us by which a request at the clock is decided. ids says whether the request has an id.
+func (k *Key) now(clock int64, s *limit.Spec, ids bool) int64 {
+	if s.Kind.Rated() {
+		return clock
+	}
+	return max(clock, k.ms(clock, ids)*1000)
+}
+
+// ms returns the ms by which a request at the clock is decided, unless its algorithm has a rate.
+func (k *Key) ms(clock int64, ids bool) int64 {
+	now := max(clock/1000, k.newest)
 	for _, h := range k.last {
 		now = max(now, h.at)
 	}
@@ -93,12 +95,12 @@ func (k *Key) Changed() int64 { return k.changed }
 
 // deadline returns when a hold in some windows lapses: steps of a power of two, at most a 64th of the TTL. If a window has 160
 // deadlines or more, at most an eighth.
-func (k *Key) deadline(now, ttl int64, kind limit.Kind, buckets int64, windows []limit.Window) int64 {
+func (k *Key) deadline(now, ttl int64, s *limit.Spec) int64 {
 	part := int64(64)
-	for _, w := range windows {
+	for _, w := range s.Limits() {
 		deadlines := map[int64]bool{}
 		for _, h := range k.holds {
-			if h.has(windowOf(kind, buckets, w)) {
+			if h.has(windowOf(s, w)) {
 				deadlines[h.deadline] = true
 			}
 		}
@@ -118,66 +120,35 @@ func rounded(now, ttl, part int64) int64 {
 	return int64(math.Ceil(float64(now+ttl)/float64(step))) * step
 }
 
-// charged returns the units charged that count at now in a window.
-func (k *Key) charged(of window, now int64, strict bool) int64 {
-	var sum, oldest, newest int64
-	for _, c := range k.charges {
-		if c.window != of {
-			continue
-		}
-		newest = max(newest, c.t)
-		switch k, j := sub(of, now), sub(of, c.t); {
-		case of.kind == limit.Slide:
-			if now <= c.t+of.length {
-				sum += c.units
-			}
-		case of.kind == limit.Fixed:
-			if j == k {
-				sum += c.units
-			}
-		case j == k-of.buckets:
-			oldest += c.units
-		case j > k-of.buckets:
-			sum += c.units
+// charged returns the units charged that count at a us in a window.
+func (k *Key) charged(of Window, us, manner int64) int64 {
+	var all []Charge
+	if st := k.states[of]; st != nil {
+		all = st.charges[:len(st.charges):len(st.charges)]
+	}
+	for _, h := range k.lapsedAt(us) { // and not taken
+		if !h.release && h.has(of) {
+			all = append(all, Charge{At: h.deadline * 1000, Units: h.units, Limit: k.last[of].limit})
 		}
 	}
-	for _, h := range k.holds { // lapsed and not taken
-		if now >= h.deadline && !h.release && h.has(of) {
-			if t := max(grid(h.deadline, k.last[of].limit, of.length), newest); now <= t+of.length {
-				sum += h.units
-			}
-		}
-	}
-	if oldest > 0 && !strict {
-		elapsed := now * of.buckets % of.length
-		oldest = int64(math.Floor((float64(oldest) * float64(of.length-elapsed)) / float64(of.length)))
-	}
-	return sum + oldest
+	return Used(of, all, us, manner)
 }
 
-func sub(of window, t int64) int64 {
-	if of.length == 0 {
-		return 0
-	}
-	return t * of.buckets / of.length
-}
-
-// grid returns the ms with which RL.SLIDE dates a charge.
-func grid(t, most, length int64) int64 {
-	if most <= 65536 {
-		return t
-	}
-	g := int64(math.Ceil(float64(length) / 65536))
-	for t%g != 0 {
-		t++
-	}
-	return t
-}
-
-// held returns the units held at now in a window, and the number of their holds.
-func (k *Key) held(of window, now int64) (units, holds int64) {
+// lapsedAt returns the holds that have lapsed at a us, in the order in which they did.
+func (k *Key) lapsedAt(us int64) (out []*hold) {
 	for _, h := range k.holds {
-		if now < h.deadline && h.has(of) {
+		if us/1000 >= h.deadline {
+			out = append(out, h)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *hold) int { return cmp.Compare(a.deadline, b.deadline) })
+	return out
+}
+
+// held returns the units held at a us in a window, and the number of their holds.
+func (k *Key) held(of Window, us int64) (units, holds int64) {
+	for _, h := range k.holds {
+		if us/1000 < h.deadline && h.has(of) {
 			units += h.units
 			holds++
 		}
@@ -185,20 +156,24 @@ func (k *Key) held(of window, now int64) (units, holds int64) {
 	return units, holds
 }
 
-func (h *hold) has(of window) bool {
-	return h.kind == of.kind && h.buckets == of.buckets &&
-		slices.ContainsFunc(h.windows, func(w limit.Window) bool { return w.Length == of.length })
+func (h *hold) has(of Window) bool {
+	return slices.ContainsFunc(h.windows(), func(w limit.Window) bool { return windowOf(&h.spec, w) == of })
 }
 
-func (k *Key) used(s *limit.Spec, i int, now int64) int64 {
-	of := windowOf(s.Kind, s.Param, s.Windows[i])
-	units, _ := k.held(of, now)
-	return k.charged(of, now, s.Strict()) + units
+func (k *Key) used(s *limit.Spec, i int, us int64) int64 {
+	of := windowOf(s, s.Windows[i])
+	units, _ := k.held(of, us)
+	return k.charged(of, us, s.Manner) + units
 }
 
-// Fits reports whether window i of s has room for one more request at the clock.
+// Fits reports whether window i of s has room for one more request at the clock. Without cost, that is a request of cost
+// 1, but of a rate one without.
 func (k *Key) Fits(clock int64, s *limit.Spec, i int, ids bool) bool {
-	return k.used(s, i, k.Now(clock, ids))+max(s.Cost, 1) <= s.Windows[i].Limit
+	wanted := s.Cost
+	if !s.Kind.Rated() {
+		wanted = max(wanted, 1)
+	}
+	return k.used(s, i, k.now(clock, s, ids))+wanted <= s.Windows[i].Limit
 }
 
 // Admits reports whether all windows have room.
@@ -233,7 +208,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 	if s.Cost == 0 {
 		with = nil
 	}
-	now := k.Now(clock, with != nil)
+	now := k.ms(clock, with != nil)
 	if with != nil {
 		if h := k.find(now, class(s.Kind, with.Once), with.ID); h != nil && h.class != "slots" {
 			return Answer{Decision: h.answer, Again: true}
@@ -250,29 +225,31 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 			if k.Fits(clock, s, i, with != nil) {
 				continue
 			}
-			if d := k.describe(clock, s, i, false, with != nil); d.RetryAfter > a.RetryAfter {
+			if d := k.describe(clock, s, i, false, with != nil); d.RetryAfter > a.RetryAfter || a.Limit == 0 {
 				a.Decision = d
 			}
 		}
 		return a
 	}
-	h := &hold{kind: s.Kind, buckets: s.Param, windows: slices.Clone(s.Limits()), units: s.Cost}
-	for _, w := range h.windows {
-		of := windowOf(s.Kind, s.Param, w)
+	h := &hold{spec: *s, units: s.Cost}
+	for _, w := range h.windows() {
+		of := windowOf(s, w)
 		k.largest[of] = max(k.largest[of], w.Limit)
 	}
 	switch {
 	case s.Cost == 0:
+	case s.Kind.Rated(): // it has nothing to do with what is held
+		k.charge(clock, h, s.Cost, 0)
 	case with == nil || with.Once:
 		a.Lapsed = k.lapse(now)
-		k.charge(now, h, s.Cost, 0)
+		k.charge(k.now(clock, s, with != nil), h, s.Cost, 0)
 	default:
 		a.Lapsed = k.lapse(now)
-		h.ttl, h.deadline = with.TTL, k.deadline(now, with.TTL, h.kind, h.buckets, h.windows)
+		h.ttl, h.deadline = with.TTL, k.deadline(now, with.TTL, s)
 		h.release = with.Release || s.Kind != limit.Slide
 		k.holds = append(k.holds, h)
-		for _, w := range h.windows {
-			k.last[windowOf(s.Kind, s.Param, w)] = held{now, w.Limit}
+		for _, w := range h.windows() {
+			k.last[windowOf(s, w)] = held{now, w.Limit}
 		}
 	}
 	a.Decision = k.describe(clock, s, 0, true, with != nil)
@@ -286,7 +263,7 @@ func (k *Key) Decide(clock int64, s *limit.Spec, with *engine.Hold) (a Answer) {
 		h.until = h.deadline
 		if with.Once {
 			h.until = 0
-			for _, w := range h.windows {
+			for _, w := range h.windows() {
 				h.until = max(h.until, now+w.Length+1)
 			}
 		}
@@ -314,13 +291,27 @@ func (k *Key) know(now int64, h *hold) {
 
 // describe returns the decision that describes one window as it is now.
 func (k *Key) describe(clock int64, s *limit.Spec, i int, allowed, ids bool) limit.Decision {
-	w := s.Windows[i]
-	d := limit.Decision{Allowed: allowed, Window: i, Limit: w.Limit}
-	d.Remaining = max(w.Limit-k.used(s, i, k.Now(clock, ids)), 0)
-	if !allowed {
-		d.RetryAfter = smallest(1, func(ms int64) bool { return k.Fits(clock+ms, s, i, ids) })
+	w, now := s.Windows[i], k.now(clock, s, ids)
+	d := limit.Decision{Allowed: allowed, Window: i, Limit: w.Limit, Remaining: max(w.Limit-k.used(s, i, now), 0)}
+	if down := references[s.Kind].down; down != nil {
+		all := []Charge(nil)
+		if st := k.states[windowOf(s, w)]; st != nil {
+			all = st.charges
+		}
+		switch {
+		case allowed:
+		case s.Cost > w.Limit:
+			d.RetryAfter = -1 // waiting never helps
+		default:
+			d.RetryAfter = down(all, now, w.Limit-s.Cost, s.Manner)
+		}
+		d.ResetAfter = down(all, now, 0, s.Manner)
+		return d
 	}
-	d.ResetAfter = smallest(0, func(ms int64) bool { return k.used(s, i, k.Now(clock+ms, ids)) == 0 })
+	if !allowed {
+		d.RetryAfter = smallest(1, func(ms int64) bool { return k.Fits(clock+ms*1000, s, i, ids) })
+	}
+	d.ResetAfter = smallest(0, func(ms int64) bool { return k.used(s, i, k.now(clock+ms*1000, s, ids)) == 0 })
 	return d
 }
 
