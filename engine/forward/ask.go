@@ -1,6 +1,7 @@
 package forward
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,10 +12,6 @@ import (
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
 )
-
-// askNext is how long ask waits for one node before it also asks the next one. If passthrough-timeout is short, an
-// eighth of it takes its place.
-const askNext = 50 * time.Millisecond
 
 // nodeReply is a node's reply to a query.
 type nodeReply struct {
@@ -28,71 +25,58 @@ func (r *nodeReply) refused() bool {
 	return backend.IsReply(r.err) && strings.HasPrefix(r.err.Error(), "ERR ")
 }
 
-// ask sends a query that all nodes answer alike, and returns the reply of one of them. A node that is slow or fails
-// does not keep the others from being asked. The node that answered last is asked first. If no node answers, p does not
-// wait for any of them again.
+// ask sends a query that all nodes answer alike, and returns the reply of one of them. It asks one after the other,
+// beginning with the node that answered last, and waits for the last one until passthrough-timeout has passed, and for
+// each of the others an eighth of it. If no node answers, p does not wait for the last one again.
 func (f *Forwarder) ask(p *Pipeline, words ...any) (nodeReply, error) {
 	v := f.lanes()
 	first := max(0, slices.Index(v.Nodes, f.answered.Load()))
-	timeout := f.live.Load().Timeout
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
-	defer cancel()
-	next := time.NewTicker(max(min(askNext, timeout/8), 1))
-	defer next.Stop()
-	replies := make(chan nodeReply, len(v.Nodes))
-	var err error // of the first node; it is returned if the others fail, too
-	for asked, waiting := 0, 0; asked < len(v.Nodes) || waiting > 0; {
-		if asked < len(v.Nodes) {
-			at := (first + asked) % len(v.Nodes)
-			asked++
-			if why := p.unable(v.Nodes[at]); why != "" {
-				if at == first {
-					err = unavailable(v.Nodes[at], why)
-				}
-				continue
-			}
-			waiting++
-			v.Queues[at][resp2].ask(ctx, replies, words)
+	var err error  // of the first node; it is returned if the others fail, too
+	var able []int // the others, as indices in the topology
+	for i := range v.Nodes {
+		at := (first + i) % len(v.Nodes)
+		if why := p.unable(v.Nodes[at]); why == "" {
+			able = append(able, at)
+		} else if i == 0 {
+			err = unavailable(v.Nodes[at], why)
 		}
-		select {
-		case <-next.C:
-		case r := <-replies:
-			waiting--
-			if r.err == nil || r.refused() {
-				f.answered.Store(r.node)
-				return r, nil
-			}
-			failure := unavailable(r.node, backend.Reason(r.err))
+	}
+	timeout := f.live.Load().Timeout
+	deadline := time.Now().Add(timeout)
+	for i, at := range able {
+		by, last := time.Now().Add(timeout/8), i == len(able)-1
+		if last {
+			by = deadline
+		}
+		r := v.Queues[at][resp2].ask(by, words)
+		if r.err == nil || r.refused() {
+			f.answered.Store(r.node)
+			return r, nil
+		}
+		failure := unavailable(r.node, backend.Reason(r.err))
+		err = cmp.Or(err, failure)
+		if last {
 			p.noteSilence(failure)
-			if r.node == v.Nodes[first] {
-				err = failure
-			}
 		}
 	}
 	return nodeReply{}, err
 }
 
-// ask sends a query without queuing it. The reply goes to a channel that has room for it, by the deadline of ctx.
-func (q *queue) ask(ctx context.Context, to chan<- nodeReply, words []any) {
-	if err := q.open(1); err != nil {
-		to <- nodeReply{node: q.node, err: backend.Reply(err.Error())}
-		return
+// ask sends a query without queuing it.
+func (q *queue) ask(by time.Time, words []any) nodeReply {
+	r := nodeReply{node: q.node}
+	if err := q.open(); err != nil {
+		r.err = backend.Reply(err.Error())
+		return r
 	}
-	go func() { // until the reply, the deadline of ctx, or close
-		defer q.asks.Done()
-		var raw answer
-		r := nodeReply{node: q.node, err: backend.ErrMalformed}
-		backend.Guard(q.config.Logger, "COMMAND to "+q.node.Name(), func() {
-			r.err = q.client.Process(ctx, redis.NewRawWriteToCmd(ctx, &raw, words...))
-		})
-		if r.err == nil {
-			r.array, r.err = parseArray(raw)
-		}
-		if backend.Failed(r.err) && ctx.Err() == nil {
-			q.record(r.err)
-		}
-		to <- r
-	}()
+	ctx, cancel := context.WithDeadline(context.Background(), by)
+	defer cancel()
+	query := redis.NewSliceCmd(ctx, words...)
+	_ = q.queries.Process(ctx, query) // Result returns the error
+	if r.array, r.err = query.Result(); backend.Failed(r.err) && ctx.Err() == nil {
+		q.record(r.err)
+	}
+	return r
 }
 
 // unable returns why a node gets no commands of the pipeline: it is down, or has not answered an earlier one in time.

@@ -9,8 +9,7 @@
 //
 // Each node has a forward queue for each protocol (queue.go), with its own connections and workers, so that a slow
 // command does not delay decisions on the same node. A worker sends the queued commands as one batch (batch.go), and
-// copies the replies, without parsing them, to memory that is bounded over all clients (reply.go, room.go). The replies
-// to the forwarder's own commands are bounded as well (answer.go).
+// copies the replies, without parsing them, to memory that is bounded over all clients (reply.go, room.go).
 //
 // No command is sent twice, unless a node of a cluster redirected it without running it. If its node does not answer, a
 // command gets an engine.Unavailable error, and so do later commands of the pipeline on that node, without waiting
@@ -18,7 +17,7 @@
 // describe.go describes commands for permission checks, and traffic.go counts what is sent.
 //
 // Reading order: forward.go (this file), pipeline.go, route.go, table.go, ask.go, rules.go, own.go, transaction.go,
-// fanout.go, queue.go, batch.go, reply.go, room.go, answer.go, describe.go, traffic.go.
+// fanout.go, queue.go, batch.go, reply.go, room.go, describe.go, traffic.go.
 package forward
 
 import (

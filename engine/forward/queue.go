@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"sync"
@@ -37,13 +38,13 @@ type queue struct {
 	traffic  *traffic // of the node
 	protocol int      // resp2 or resp3
 	waiting  backlog.Queue[item]
-	conns    backend.Connections
+	conns    backend.Connections // of client
+	asking   backend.Connections // of queries
 
-	mu     sync.Mutex
-	client *redis.Client // guarded by mu; nil before the first command
-	closed bool          // guarded by mu
-
-	asks sync.WaitGroup // queries without a reply; Add is called with mu held
+	mu      sync.Mutex
+	client  *redis.Client // sends batches; nil before the first command; written with mu held
+	queries *redis.Client // sends what the forwarder itself wants to know; nil, and written, as client is
+	closed  bool          // guarded by mu
 }
 
 func newQueue(s *parts, n *backend.Node, t *traffic, protocol int) *queue {
@@ -60,7 +61,7 @@ func (q *queue) submit(items []item) {
 	if why := items[0].from.unable(q.node); why != "" {
 		items = q.keepAlways(items, why)
 	}
-	err := q.open(0)
+	err := q.open()
 	if err == nil {
 		err = q.waiting.Add(items, 0)
 	}
@@ -78,21 +79,20 @@ func (q *queue) keepAlways(items []item, why string) []item {
 	return slices.DeleteFunc(items, func(it item) bool { return !sent(it) })
 }
 
-// open makes the client, unless it is there already, and counts queries that are about to be sent. It returns an error
-// if the queue is closed.
-func (q *queue) open(asks int) error {
+// open makes the clients, unless they are there already. It returns an error if the queue is closed.
+func (q *queue) open() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed {
 		return backlog.ErrClosed
 	}
-	q.asks.Add(asks)
 	if q.client == nil && q.node.Client() != nil {
 		q.conns.PassOn = true
 		o := q.node.Options(&q.conns)
 		o.PipelinePoolSize = backlog.InFlight
 		o.OnConnect = q.connect
 		q.client = redis.NewClient(o)
+		q.queries = redis.NewClient(q.node.Options(&q.asking))
 	}
 	return nil
 }
@@ -114,15 +114,13 @@ func (q *queue) close() error {
 	q.mu.Lock()
 	again := q.closed
 	q.closed = true
-	client := q.client
+	client, queries := q.client, q.queries
 	q.mu.Unlock()
 	q.waiting.Close()
 	if again || client == nil {
 		return nil
 	}
-	err := client.Close() // ends the queries
-	q.asks.Wait()
-	return err
+	return errors.Join(client.Close(), queries.Close())
 }
 
 // Serve implements backlog.Carrier.

@@ -130,7 +130,7 @@ func (f *Forwarder) route(p *Pipeline, v *lanes, args [][]byte) (row *commandRow
 func (f *Forwarder) askKeys(p *Pipeline, v *lanes, r *route, args [][]byte) error {
 	query := append(make([]any, 0, len(args)+2), "command", "getkeysandflags")
 	for _, a := range args {
-		query = append(query, string(a)) // a copy: a slow node may read it after the command has its reply
+		query = append(query, a)
 	}
 	reply, err := f.ask(p, query...)
 	if err != nil {
