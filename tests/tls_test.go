@@ -79,39 +79,16 @@ func TestTLSPortSpeaksNothingElse(t *testing.T) {
 	p.stop(t)
 }
 
-func TestTLSVersionsAndSuitesAreAsConfigured(t *testing.T) {
+func TestTLSVersionsAreAsConfigured(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	cert, key := a.issue(t, "server", time.Now().Add(time.Hour))
 	p := startTLS(t, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
-		"--tls-protocols", "TLSv1.2", "--tls-ciphers", "ECDHE-ECDSA-AES256-GCM-SHA384")
+		"--tls-protocols", "TLSv1.2")
 	c, err := dialTLS(t, p.addr, a.trust())
 	require.NoError(t, err)
-	state := c.Conn.Conn.(*tls.Conn).ConnectionState()
-	require.EqualValues(t, tls.VersionTLS12, state.Version)
-	require.Equal(t, tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, state.CipherSuite)
+	require.EqualValues(t, tls.VersionTLS12, c.Conn.Conn.(*tls.Conn).ConnectionState().Version)
 	p.stop(t)
-}
-
-func TestTLSSuitesMustIncludeOneForTheKey(t *testing.T) {
-	t.Parallel()
-	cert, key := newAuthority(t).issue(t, "server", time.Now().Add(time.Hour))
-	for _, c := range []struct {
-		suites, protocols string
-		valid             bool
-	}{
-		{"ECDHE-RSA-AES128-GCM-SHA256:ECDHE-RSA-CHACHA20-POLY1305", "", false},
-		{"ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.2", false},
-		{"ECDHE-RSA-AES128-GCM-SHA256", "TLSv1.3", true}, // where the directive has no effect
-		{"ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256", "", true},
-	} {
-		code, out := outcome(t, "--tls-port", "6379", "--tls-cert-file", cert, "--tls-key-file", key, "--tls-auth-clients", "no",
-			"--tls-ciphers", c.suites, "--tls-protocols", c.protocols, "--check")
-		require.Equal(t, c.valid, code == 0, "%+v: %s", c, out)
-		if !c.valid {
-			require.Contains(t, out, "tls-ciphers has no suite for the key of "+cert+", which needs one with ECDSA")
-		}
-	}
 }
 
 func TestTLSClientCertificatesAreCheckedAsConfigured(t *testing.T) {
@@ -166,7 +143,6 @@ func TestTLSFilesAreChecked(t *testing.T) {
 		lockedKey + ": the key is encrypted; 'openssl pkey -in " + lockedKey + "'":     {"--tls-cert-file", locked, "--tls-key-file", lockedKey},
 		"backend-tls-cert-file: can't use " + locked:                                   backend(locked, lockedKey),
 		"tls-protocols must be some of TLSv1.2, TLSv1.3":                               {"--tls-protocols", "TLSv1.1"},
-		"tls-ciphers must be some of ECDHE-ECDSA-AES128-GCM-SHA256, ECDHE-":            {"--tls-ciphers", "RC4-MD5"},
 	} {
 		for _, check := range [][]string{nil, {"--check"}} {
 			code, out := outcome(t, append(append([]string{"--tls-port", "1"}, args...), check...)...)
