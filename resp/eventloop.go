@@ -1,11 +1,8 @@
 package resp
 
 import (
-	"maps"
 	"runtime"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rlproxy/rlproxy/internal/epoll"
@@ -52,7 +49,6 @@ type eventLoop struct {
 	done    chan struct{} // closed by close
 	end     sync.Once
 	running sync.WaitGroup // counts run and expire
-	failed  atomic.Bool    // nobody waits for clients any more: sessions need their goroutines
 
 	mu sync.Mutex
 	// the connections of parked sessions, by session ID; nil if epoll is not available; guarded by mu
@@ -79,7 +75,7 @@ func (l *eventLoop) open() {
 	l.mu.Lock()
 	l.set = set
 	l.mu.Unlock()
-	l.running.Go(func() { l.run(set) }) // until close, or waiting fails
+	l.running.Go(func() { l.run(set) }) // until close
 	if l.timeout > 0 {
 		l.running.Go(l.expire) // until close
 	}
@@ -137,8 +133,7 @@ func (l *eventLoop) run(set *epoll.Poller) {
 	for {
 		var err error
 		if events, err = set.Wait(events[:0]); err != nil {
-			l.fail(err)
-			return
+			return // the set is closed: no other error can end a wait for an open one
 		}
 		l.mu.Lock()
 		for _, e := range events {
@@ -165,24 +160,6 @@ func (l *eventLoop) flush() {
 		}
 	}()
 	l.srv.starter.Flush()
-}
-
-// fail gives the sessions their goroutines back after an error of Wait, unless the loop was closed.
-func (l *eventLoop) fail(err error) {
-	select {
-	case <-l.done:
-		return
-	default:
-	}
-	l.srv.log.Error("cannot wait for clients in an event loop; their sessions use goroutines from now on", "error", err)
-	l.failed.Store(true) // before the sessions are roused: a session that parks later sees it
-	l.mu.Lock()
-	_ = l.set.Close() // so that none is added; fails if it is closed already
-	all := slices.Collect(maps.Values(l.sessions))
-	l.mu.Unlock()
-	for _, s := range all {
-		s.rouse()
-	}
 }
 
 // expire ends sessions whose clients have been silent for longer than the timeout.
@@ -230,10 +207,9 @@ func (s *Session) park() bool {
 	return true
 }
 
-// reconsider rouses a session that a drain, Kill or the failure of its event loop has missed because it
-// was not parked yet.
+// reconsider rouses a session that a drain or Kill has missed because it was not parked yet.
 func (s *Session) reconsider() {
-	if s.srv.draining.Load() || s.killed.Load() || s.events.failed.Load() {
+	if s.srv.draining.Load() || s.killed.Load() {
 		s.rouse()
 	}
 }

@@ -274,32 +274,6 @@ func TestAPanicOfFlushDoesNotEndTheEventLoop(t *testing.T) {
 	require.EqualValues(t, 1, srv.Stats().Panics.Load())
 }
 
-// When waiting fails, the sessions of the loop go on with goroutines of their own.
-func TestSessionsOutliveTheirEventLoop(t *testing.T) {
-	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
-	silent, busy := parkedOne(t, srv, addr), parkedOne(t, srv, addr)
-	var other *Session
-	srv.Sessions(func(s *Session) {
-		if s.Remote.String() == busy.LocalAddr().String() {
-			require.True(t, s.place.CompareAndSwap(parked, started))
-			other = s
-		}
-	})
-	for _, l := range srv.loops {
-		if l.set != nil {
-			require.NoError(t, l.set.Close())
-			l.running.Wait()
-		}
-	}
-	require.True(t, other.wait())
-	starts := h.starts.Load()
-	for range 3 * quietTurns {
-		ask(t, silent, "x")
-		ask(t, busy, "y")
-	}
-	require.Equal(t, starts, h.starts.Load())
-}
-
 func TestShutdownWaitsForTheEventLoops(t *testing.T) {
 	srv, h, addr := startInLoop(t, Config{}, handlerFuncs{open: trust, serve: echoArgs})
 	flushing, release := make(chan struct{}), make(chan struct{})
