@@ -7,9 +7,6 @@ import (
 	"unsafe"
 )
 
-// usable reports whether descriptors can be used on this system.
-const usable = true
-
 func read(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_READ, fd, p) }
 
 func write(fd uintptr, p []byte) (int, error) { return call(syscall.SYS_WRITE, fd, p) }

@@ -1,4 +1,4 @@
-//go:build unix && (!linux || race || 386)
+//go:build !linux || race || 386
 
 package sockio
 
@@ -9,9 +9,6 @@ import (
 
 // Builds with the race detector use package syscall on Linux too, because its calls tell the
 // detector what happened before what.
-
-// usable reports whether descriptors can be used on this system.
-const usable = true
 
 func read(fd uintptr, p []byte) (int, error) { return syscall.Read(int(fd), p) }
 

@@ -21,7 +21,7 @@ const maxCall = 256 << 10
 // Raw returns access to the descriptor of conn, or nil if it cannot be used, for example with TLS.
 func Raw(conn net.Conn) syscall.RawConn {
 	sc, ok := conn.(syscall.Conn)
-	if !ok || !usable {
+	if !ok {
 		return nil
 	}
 	raw, err := sc.SyscallConn()
