@@ -40,13 +40,44 @@
 --   empty_at(st, rec, strict)              returns the first ms at which nothing counts any more, after usage, and
 --                                          after charge if something was admitted
 --
--- An algorithm may have three more functions. `straight` decides the most common case in one step: one window of an
--- inline record. It gives the same reply and stores the same bytes as the operations. `asked(q, text, at)` sets in a
--- spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
+-- An algorithm may have three more functions. `straight` is described with lib.ask. `asked(q, text, at)` sets
+-- in a spec's table what its text says about windows from an index on, if that has another form than in spec.lua.
 -- `empty_after(st, ms, limit, units, strict)` returns the first ms at which units that were charged at a ms, which
 -- nothing else was, no longer count. All holdable algorithms have it but slots. If units drain, it returns when nothing
 -- would be used if so many more were charged now.
 local lib = ...
+
+-- The common case of a decision in one step, by a straight function:
+--
+--   straight(q, s, at, begin, requests, head)
+--
+-- decides one window for a number of equal requests. q has its window, limit, needs and cost, see spec.lua. s is a
+-- record with the fields of the window's state at index `at` and its area at index begin, or s is empty. head is the
+-- text with which the whole record begins, if straight is to compose that, else false. It returns
+--
+--   rated    the number of requests granted times SHIFT, plus the calls per second that charge
+--   used     the units used before
+--   empty    the ms at which the window is empty
+--   fields   if it charges, the packed fields, or the whole record; otherwise false
+--
+-- or nothing if the operations have to decide: for a record that these do not write, and if it would have to read more
+-- or, at a split key or beside held units, to deny. Then it has written nothing. It gives the same reply and stores the
+-- same bytes as the operations.
+--
+-- The rest of question and answer is in a table. lib.clock_of writes the clock, for the call. The caller writes `more`
+-- before each straight function, which writes the others, for the caller.
+--
+--   clock        the ms of the call
+--   more         false, or a table with what few windows need:
+--     now        the latest ms in the record's other states, or the clock if that is later
+--     bound      what takes the place of the limit, at the home or a shard of a split key, or beside held units; false
+--     held       the units that are held until after the log has left the window, or 0
+--     key        the stored key of a patched record, of which s is the first bytes; false. Only slide.straight decides
+--                these, and writes them itself
+--   room         if not all requests are granted: the ms at which there is room for one more
+--   area         if it charges, without head and key: the area
+--   ends, moves  if it charges: the last ms at which the state matters, and whether that has changed
+lib.ask = { clock = 0, more = false, room = 0, area = '', ends = 0, moves = false }
 
 lib.algorithms = {} -- by kind; written only by register, while the library is loaded
 

@@ -9,9 +9,9 @@
 local lib = ...
 
 local unpack, pack, sub = struct.unpack, struct.pack, string.sub
-local max, min, floor, ceil, rep = math.max, math.min, math.floor, math.ceil, lib.layout.rep
+local min, floor, ceil, rep = math.min, math.floor, math.ceil, lib.layout.rep
 local layout, record, rate_at, charged = lib.layout, lib.record, lib.rate.at, lib.rate.charged
-local BYTES, WRAP = layout.COUNTER_BYTES, layout.COUNTER_WRAP
+local BYTES, WRAP, SHIFT, ask = layout.COUNTER_BYTES, layout.COUNTER_WRAP, layout.SHIFT, lib.ask
 local FIELDS = 16 -- bytes
 local MOST = 1000 -- sub-windows per window
 
@@ -109,7 +109,8 @@ end
 local function lighter(window, oldest, left, e)
   if oldest <= left then return e end
   local least = window - (left + 1) * window / oldest
-  e = max(e, least - least % 1 + 1)
+  least = least - least % 1 + 1
+  if least > e then e = least end
   if e > 0 and oldest * (window - e + 1) / window < left + 1 then e = e - 1 end
   if e < window and oldest * (window - e) / window >= left + 1 then e = e + 1 end
   return e
@@ -117,7 +118,8 @@ end
 
 -- empties returns the first ms at which units that were charged in sub-window k weigh nothing.
 local function empties(n, window, k, units, strict)
-  return ceil(((k + n) * window + (strict and window or lighter(window, units, 0, 0))) / n)
+  local time = (k + n) * window + (strict and window or lighter(window, units, 0, 0)) -- in n-ths of a ms
+  return (time + -time % n) / n
 end
 
 -- rest_at returns the units of all sub-windows but the oldest when k is the newest.
@@ -182,10 +184,12 @@ end
 -- What straight passes to room_at.
 local pair = { parameter = 1, window = 0, k = 0, e = 0, oldest = 0, rest = 0 }
 
--- straight has the arguments and results of slide.straight. With several sub-windows, it leaves denials to the
--- operations.
-function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
-  local n, window, limit, needs, strict = q.parameter, q.windows[i], q.limits[i], q.needs, q.strict
+-- straight is described with lib.ask. With several sub-windows, it leaves denials to the operations.
+function counter.straight(q, s, at, begin, requests, head)
+  local n, window, limit, needs, strict = q.parameter, q.window, q.limit, q.needs, q.strict
+  local clock, more = ask.clock, ask.more
+  local now, bound = clock, false
+  if more then now, bound = more.now, more.bound end
   local stop, last, calls, rest, oldest, current, newest, total = begin, 0, 0, 0, 0, 0, 0, 0
   if s ~= '' then
     if n == 1 then
@@ -237,32 +241,32 @@ function counter.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   else
     granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
-  local units, top, rated, fields, area = granted * q.cost, was -- top: the sub-window of the newest charge
-  if units > 0 then
-    calls, rated = charged(now, last, calls, clock)
-    current, last = current + units, now
-    newest, top = current, k
-    if n > 1 then
-      local slot = k % (n + 1) * BYTES
-      area = s == '' and rep('\0', (n + 1) * BYTES) or sub(s, begin, stop - 1)
-      if moves and s ~= '' then area = filled(area, n, was + 1, k, pack('>I5', total)) end
-      area = sub(area, 1, slot) .. pack('>I5', (total + units) % WRAP) .. sub(area, slot + BYTES + 1)
-      fields = pack('>I6I4I6', now, calls, oldest + rest + units)
-      if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
-    else
-      local even, odd = oldest, current
-      if k % 2 == 0 then even, odd = current, oldest end
-      fields = pack('>c0I6I4I5I5', head or '', now, calls, even, odd)
-    end
-  end
-  local room = 0
+  local units = granted * q.cost
   if granted == requests or limit >= used + units + needs then
     if q.cost == 0 and granted > 0 then granted = requests end
   else -- find when there is room for one more
-    pair.window, pair.k, pair.e, pair.oldest, pair.rest = window, k, e, oldest, current
-    room = counter.room_at(pair, nil, 0, limit - needs, strict)
+    pair.window, pair.k, pair.e, pair.oldest, pair.rest = window, k, e, oldest, current + units
+    ask.room = counter.room_at(pair, nil, 0, limit - needs, strict)
   end
-  local ends = n == 1 and (k + 2) * window or ceil((k + n + 1) * window / n)
-  return granted, rated or rate_at(clock, last, calls), used, room, empties(n, window, top, newest, strict), fields,
-    ends - 1, moves, area, stop
+  if units == 0 then
+    return granted * SHIFT + rate_at(clock, last, calls), used, empties(n, window, was, newest, strict), false
+  end
+  local rate, rated = charged(now, last, calls, clock)
+  local fields
+  current, ask.moves = current + units, moves
+  if n > 1 then
+    local slot = k % (n + 1) * BYTES
+    local area = s == '' and rep('\0', (n + 1) * BYTES) or sub(s, begin, stop - 1)
+    if moves and s ~= '' then area = filled(area, n, was + 1, k, pack('>I5', total)) end
+    area = sub(area, 1, slot) .. pack('>I5', (total + units) % WRAP) .. sub(area, slot + BYTES + 1)
+    fields = pack('>I6I4I6', now, rate, oldest + rest + units)
+    if head then fields = head .. fields .. sub(s, at + FIELDS, begin - 1) .. area .. sub(s, stop) end
+    ask.area, ask.ends = area, ceil((k + n + 1) * window / n) - 1
+  else
+    local even, odd = oldest, current
+    if k % 2 == 0 then even, odd = current, oldest end
+    fields = pack('>c0I6I4I5I5', head or '', now, rate, even, odd)
+    ask.area, ask.ends = '', (k + 2) * window - 1
+  end
+  return granted * SHIFT + rated, used, empties(n, window, k, current, strict), fields
 end

@@ -42,23 +42,24 @@ local call, unpack, pack, sub = redis.call, struct.unpack, struct.pack, string.s
 local min, max, floor, concat = math.min, math.max, math.floor, table.concat
 local layout, record, rate, gcra, spec, holds, lease, home, shard =
   lib.layout, lib.record, lib.rate, lib.gcra, lib.spec, lib.holds, lib.lease, lib.home, lib.shard
+local ask = lib.ask
 local RESET, SLIDE, HOLDS = layout.RESET, lib.slide.kind, layout.HOLDS
 local YEAR, UNITS, DELAY = layout.YEAR, layout.UNITS, layout.DELAY
 local SHIFT, SLOTS_AT, ENDING_AT, SUMMARY_AT = layout.SHIFT, layout.SLOTS_AT, layout.ENDING_AT, layout.SUMMARY_AT
 
--- clock_of returns the clock in whole ms, and sets the ns beyond it for rates: the node's own time, or the one given,
--- as in tests, which is ms, or ms.ns with 6 digits of ns.
+-- clock_of returns the clock in whole ms, which it also sets for straight functions, as it sets the ns beyond it for
+-- rates: the node's own time, or the one given, as in tests, which is ms, or ms.ns with 6 digits of ns.
 function lib.clock_of(given)
   if given ~= '' then
     local ms, ns = string.match(given, '^(%d+)%.?(%d*)$')
-    gcra.ns = tonumber(ns) or 0
-    return tonumber(ms)
+    ask.clock, gcra.ns = tonumber(ms), tonumber(ns) or 0
+    return ask.clock
   end
   local time = call('TIME')
   local us = time[2] + 0
   local beyond = us % 1000
-  gcra.ns = beyond * 1000
-  return time[1] * 1000 + (us - beyond) / 1000
+  ask.clock, gcra.ns = time[1] * 1000 + (us - beyond) / 1000, beyond * 1000
+  return ask.clock
 end
 
 -- reset deletes a key and its ids, unless it is the home of a split key and other shards still hold units. A damaged
@@ -138,13 +139,14 @@ function lib.charge(rec, q, sts, units)
   return true
 end
 
+local more = { now = 0, bound = false, held = 0, key = false } -- see lib.ask; of beside and fast_path
+
 -- beside is the fast path of one window when the record has other states too, or belongs to the home or a shard of a
--- split key. j is the index of the window's state. long says whether the record is patched. At a split key with held
--- units, the slow path decides.
-local function beside(q, d, j, key, s, clock, requests, long)
-  local at, kinds, lease_at, now, begin, areas, stored = d.at, d.kinds, d.lease, clock, d.head + 1, q.areas, 0
-  local bound, offset, shards = nil, 0, 0
-  local held, outlast, last_charge, last_release = false, false -- outlast: the units that are held of the window itself
+-- split key. j is the index of the window's state. At a split key with held units, the slow path decides.
+local function beside(q, d, j, key, s, requests)
+  local at, kinds, lease_at, clock, begin, areas, stored = d.at, d.kinds, d.lease, ask.clock, d.head + 1, q.areas, 0
+  local now, bound, offset, shards = clock, false, 0, 0
+  local held, outlast, last_charge, last_release = false, 0 -- outlast: the units that are held of the window itself
   for i = 1, d.count do
     if i == lease_at then
       if unpack('>I6', s, at[i] + ENDING_AT) < clock then return end -- the slow path drops the lease record
@@ -168,10 +170,10 @@ local function beside(q, d, j, key, s, clock, requests, long)
   end
   if now > clock + YEAR then return end
   if held and (lease_at or q.shard) then return end
-  if outlast then
+  if outlast > 0 then
     if q.kind ~= SLIDE then return end
     offset = outlast
-    if last_release > 0 then outlast, bound = false, q.limits[1] - offset end -- they may end earlier than the log
+    if last_release > 0 then outlast, bound = 0, q.limits[1] - offset end -- they may end earlier than the log
   end
   if lease_at then
     if q.cost == 0 then return end
@@ -179,11 +181,12 @@ local function beside(q, d, j, key, s, clock, requests, long)
     if not bound then return end
   end
   if q.shard and (not bound or now > clock) then return end
-  local from = at[j]
-  local granted, calls, used, room, empty, fields, expires, moves =
-    q.straight(q, 1, s, from, begin, clock, now, requests, bound, areas and '', outlast, long and key)
-  if not granted then return end
-  moves = moves and expires > stored
+  local from, long = at[j], ask.more
+  ask.more, more.now, more.bound, more.held, more.key = more, now, bound, outlast, long and key
+  local rated, used, empty, fields = q.straight(q, s, from, begin, requests, areas and '')
+  if not rated then return end
+  local expires, room = ask.ends, rated < requests * SHIFT and ask.room or 0
+  local moves = fields and ask.moves and expires > stored
   if long then
     if moves then record.expire(key, expires, 'GT') end
   elseif fields and (not areas or from + #fields > #s) then -- the bytes before them stay as they are
@@ -197,45 +200,45 @@ local function beside(q, d, j, key, s, clock, requests, long)
     if offset > 0 then
       empty = holds.ends_after(empty, q.windows[1], d.limits[d.twins[j]], last_charge, last_release)
     end
-    return pack('>I4I7I6I6I6', layout.HELD * SHIFT, granted * SHIFT + calls, used + offset, room, empty)
+    return pack('>I4I7I6I6I6', layout.HELD * SHIFT, rated, used + offset, room, empty)
   end
   if not bound then
-    if room == 0 then return pack('>I8I6I12', granted * SHIFT + calls, used, empty) end
-    return pack('>I8I6I6I6', granted * SHIFT + calls, used, room, empty)
+    if room == 0 then return pack('>I8I6I12', rated, used, empty) end
+    return pack('>I8I6I6I6', rated, used, room, empty)
   end
-  if q.shard then return pack('>BI7I6I12I2', layout.AT_SHARD, granted * SHIFT + calls, used + offset, empty, 0) end
-  return pack('>BI3I7I6I12', layout.AT_HOME, shards * 256, granted * SHIFT + calls, used + offset, empty)
+  if q.shard then return pack('>BI7I6I12I2', layout.AT_SHARD, rated, used + offset, empty, 0) end
+  return pack('>BI3I7I6I12', layout.AT_HOME, shards * 256, rated, used + offset, empty)
 end
 
 local pieces = {} -- of the record being composed
 
 -- together is the fast path of several windows if they are the record's only states and all requests are granted.
-local function together(q, d, key, s, clock, requests)
-  local n, at, begin, straight, rated, expires, moves = q.count, d.at, d.head + 1, q.straight, 0, 0, false
-  local usages, granted, calls, used, _, empty, fields, ends, moved, area = ''
+local function together(q, d, key, s, requests)
+  local n, begin, straight, most, expires, moves, usages = q.count, d.head + 1, q.straight, 0, 0, false, ''
   for i = 1, n do
-    granted, calls, used, _, empty, fields, ends, moved, area, begin =
-      straight(q, i, s, at[i], begin, clock, clock, requests)
-    if not granted or granted < requests then return end
-    if calls > rated then rated = calls end
-    if ends > expires then expires = ends end
-    moves, pieces[i + 1], pieces[n + i + 1] = moves or moved, fields, area or ''
+    local at, slot = d.at[i], d.slots[i]
+    local rated, used, empty, fields = straight(q.each[i], s, at, begin, requests, false)
+    if not rated or rated < requests * SHIFT then return end
+    if rated > most then most = rated end
+    if ask.ends > expires then expires = ask.ends end
+    moves, pieces[i + 1], pieces[n + i + 1] = moves or ask.moves, fields, ask.area
     usages = usages .. pack('>I6I12', used, empty)
+    if s ~= '' then begin = begin + (slot and unpack('>I3', s, at + SLOTS_AT) * slot or d.area[i]) end
   end
-  if fields then
+  if pieces[2] then
     pieces[1] = d.text
     local text = concat(pieces, '', 1, 2 * n + 1)
     if #text >= d.inline then return end
     record.store(key, s, text, expires, moves, true)
   end
-  return pack('>I8c0', granted * SHIFT + rated, usages)
+  return pack('>I8c0', most, usages)
 end
 
 -- fast_path answers nearly all entries: those whose record does not exist yet, or has all states of the spec with
 -- unchanged limits. Of a patched record it decides one log. Otherwise it returns nothing, and has written nothing.
 -- Several windows it only decides by the clock. If it is given `front`, a number of 7 bytes, the reply may begin with
 -- it, which saves a string; then the second result is true.
-local function fast_path(q, key, s, clock, requests, front)
+local function fast_path(q, key, s, requests, front)
   local d, place = q.directory, q.place
   if s == '' then
     d, place = q.fresh, q.straight and 1
@@ -247,28 +250,30 @@ local function fast_path(q, key, s, clock, requests, front)
   if not place or #s < d.head and s ~= '' then return end
   local long = q.areas and #s >= d.inline
   if long and q.kind ~= SLIDE then return end
-  if q.count > 1 then return not long and d == q.fresh and not q.shard and together(q, d, key, s, clock, requests) end
-  if d.count > 1 then return beside(q, d, place, key, s, clock, requests, long) end
+  ask.more = long and more
+  if q.count > 1 then return not long and d == q.fresh and not q.shard and together(q, d, key, s, requests) end
+  if d.count > 1 then return beside(q, d, place, key, s, requests) end
   if q.shard then return end
-  local granted, calls, used, room, empty, packed, expires, moves =
-    q.straight(q, 1, s, d.at[1], d.head + 1, clock, clock, requests, nil, d.text, nil, long and key)
-  if not granted then return end
+  if long then more.now, more.bound, more.held, more.key = ask.clock, false, 0, key end
+  local rated, used, empty, fields = q.straight(q, s, d.at[1], d.head + 1, requests, d.text)
+  if not rated then return end
+  local room = rated < requests * SHIFT and ask.room or 0
   if long then
-    if moves then record.expire(key, expires) end
-  elseif packed then
-    if #packed >= d.inline then return end
-    record.store(key, s, packed, expires, moves, true)
+    if fields and ask.moves then record.expire(key, ask.ends) end
+  elseif fields then
+    if #fields >= d.inline then return end
+    record.store(key, s, fields, ask.ends, ask.moves, true)
   end
-  if front then return pack('>I7I8I6I6I6', front, granted * SHIFT + calls, used, room, empty), true end
-  if room == 0 then return pack('>I8I6I12', granted * SHIFT + calls, used, empty) end
-  return pack('>I8I6I6I6', granted * SHIFT + calls, used, room, empty)
+  if front then return pack('>I7I8I6I6I6', front, rated, used, room, empty), true end
+  if room == 0 then return pack('>I8I6I12', rated, used, empty) end
+  return pack('>I8I6I6I6', rated, used, room, empty)
 end
 
 -- entry decides one request for one key. It returns the reply, which begins with the 7 bytes of `front` if that is
 -- given, and the ms by which its windows were decided.
 function lib.entry(q, key, clock, front)
   local s = call('GETRANGE', key, '0', q.last)
-  local reply, fronted = fast_path(q, key, s, clock, 1, front)
+  local reply, fronted = fast_path(q, key, s, 1, front)
   local now = clock
   if not reply then
     reply, now = slow_path(q, key, s, clock, 1)
@@ -307,7 +312,7 @@ local function answer_entries(keys, before, count, args, entries, clock)
     end
     local key = keys[before + done]
     local s = call('GETRANGE', key, '0', q.last)
-    replies[done + 1] = fast_path(q, key, s, clock, requests) or slow_path(q, key, s, clock, requests)
+    replies[done + 1] = fast_path(q, key, s, requests) or slow_path(q, key, s, clock, requests)
   end
 end
 

@@ -3,7 +3,7 @@ local lib = ...
 
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
-local YEAR, UNITS = lib.layout.YEAR, lib.layout.UNITS
+local YEAR, UNITS, SHIFT, ask = lib.layout.YEAR, lib.layout.UNITS, lib.layout.SHIFT, lib.ask
 local FIELDS = '>I6I4I6' -- last, rate, the units in the window of last
 
 local fixed = lib.register({
@@ -33,12 +33,13 @@ function fixed.empty_at(st) return fixed.empty_after(st, st.last) end
 
 function fixed.matters_until(st) return fixed.empty_at(st) - 1 end
 
--- straight has the arguments and results of slide.straight.
-function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
-  local window, limit, needs = q.windows[i], q.limits[i], q.needs
-  local last, calls, used = 0, 0, 0
+-- straight is described with lib.ask.
+function fixed.straight(q, s, at, _, requests, head)
+  local window, limit, needs, clock, more = q.window, q.limit, q.needs, ask.clock, ask.more
+  local now, bound, last, calls, used = clock, false, 0, 0, 0
+  if more then now, bound = more.now, more.bound end
   if s ~= '' then
-    last, calls, used = unpack('>I6I4I6', s, at)
+    last, calls, used = unpack(FIELDS, s, at)
     if last > now then
       if q.only_by_clock or last > clock + YEAR then return end
       now = last
@@ -55,16 +56,16 @@ function fixed.straight(q, i, s, at, begin, clock, now, requests, bound, head)
   else
     granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
-  local units, room, rated, fields = granted * q.cost, 0
-  if units > 0 then
-    calls, rated = charged(now, last, calls, clock)
-    last, fields = now, pack('>c0I6I4I6', head or '', now, calls, used + units)
-  end
+  local units = granted * q.cost
   if granted < requests and limit < used + units + needs then
-    room = from + window
+    ask.room = from + window
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end
-  rated = rated or rate_at(clock, last, calls)
-  return granted, rated, used, room, last - last % window + window, fields, from + window - 1, moves, nil, begin
+  if units == 0 then
+    return granted * SHIFT + rate_at(clock, last, calls), used, last - last % window + window, false
+  end
+  local rate, rated = charged(now, last, calls, clock)
+  ask.area, ask.ends, ask.moves = '', from + window - 1, moves
+  return granted * SHIFT + rated, used, from + window, pack('>c0I6I4I6', head or '', now, rate, used + units)
 end

@@ -10,7 +10,7 @@ local max, min, floor, ceil = math.max, math.min, math.floor, math.ceil
 local unpack, pack = struct.unpack, struct.pack
 local rate_at, charged = lib.rate.at, lib.rate.charged
 local NS, MOST = 1000000, 2 ^ 48 - 1 -- ns per ms; the largest usage that fits into a reply
-local YEAR, DRAIN = lib.layout.YEAR, lib.layout.DRAIN
+local YEAR, DRAIN, SHIFT, ask = lib.layout.YEAR, lib.layout.DRAIN, lib.layout.SHIFT, lib.ask
 
 -- last, rate; the ms, and the ns beyond it, at which all charged units have drained; the ns between units.
 local FIELDS = '>I6I4I6I3I8'
@@ -64,38 +64,34 @@ end
 
 function gcra.matters_until(st) return st.beyond > 0 and st.drained or st.drained - 1 end
 
--- straight has the arguments and results of slide.straight.
-function gcra.straight(q, _, s, at, begin, clock, now, requests, _, head)
-  local limit, needs, interval, ns = q.limits[1], q.needs, q.interval, gcra.ns
-  local last, calls, drained, beyond = 0, 0, 0, 0
+-- straight is described with lib.ask.
+function gcra.straight(q, s, at, _, requests, head)
+  local limit, needs, interval, ns, clock, more = q.limit, q.needs, q.interval, gcra.ns, ask.clock, ask.more
+  local now, last, calls, drained, beyond = more and more.now or clock, 0, 0, 0, 0
   if s ~= '' then
     last, calls, drained, beyond = unpack('>I6I4I6I3', s, at)
     if last > now then now = last end
     if now > clock + YEAR or drained > clock + DRAIN then return end
   end
   local left, used = (drained - clock) * NS + beyond - ns, 0
-  if left > 0 then
-    used = ceil(left / interval)
-  else
-    left = 0
-  end
-  if used > MOST then used = MOST end
+  if left > 0 then used = min(ceil(left / interval), MOST) else left = 0 end
   local granted = requests
   if limit - used < requests * needs then granted = max(floor((limit - used) / needs), 0) end
-  local units, room, rated, fields = granted * q.cost, 0
+  local units, fields, rated = granted * q.cost, false
   if units > 0 then
     calls, rated = charged(now, last, calls, clock)
-    left, last = left + units * interval, now
+    left = left + units * interval
     beyond = (ns + left) % NS
     drained = clock + (ns + left - beyond) / NS
     fields = pack('>c0I6I4I6I3I8', head or '', now, calls, drained, beyond, interval)
+    ask.ends, ask.moves = beyond > 0 and drained or drained - 1, true
+  else
+    rated = rate_at(clock, last, calls)
   end
   if granted < requests and limit < used + units + needs then
-    room = clock + floor(max(left - (limit - needs) * interval, 0) / NS)
+    ask.room = clock + floor(max(left - (limit - needs) * interval, 0) / NS)
   elseif q.cost == 0 and granted > 0 then
     granted = requests
   end
-  local ends = beyond > 0 and drained or drained - 1
-  return granted, rated or rate_at(clock, last, calls), used, room, clock + (left - left % NS) / NS, fields, ends, true,
-    nil, begin
+  return granted * SHIFT + rated, used, clock + (left - left % NS) / NS, fields
 end

@@ -51,7 +51,7 @@ local form = {
       st.last_charge, st.last_release, st.next)
   end,
 }
-holds.BYTES = form.bytes
+holds.form = form
 
 -- Each holdable kind has a kind of states for its held units. They only have matters_until.
 local holdable = {}

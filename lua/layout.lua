@@ -32,9 +32,11 @@ local layout = {
   STATE_BYTES = 11,         -- of what names the state: the name without the limit
   STATE = '>BI5I5',
   ENTRY_BYTES = 12,         -- of an entry of an RL.SLIDE log: ms 6, running total 6
+  TOTAL_AT = 6,             -- of the running total in it
   COUNTER_BYTES = 5,        -- of one sub-window of RL.COUNTER
   -- Bytes of a cell, the holds of one deadline: the deadline 6, units to charge 6, to release 6, holds 3
   CELL_BYTES = 21,
+  CELL = '>I6I6I6I3',       -- how it is packed
   DIGEST_BYTES = 16,        -- of the digest before the table of a lease record, in hexadecimal
   USAGE_BYTES = 18,         -- of a window in the reply to an entry, see decide.lua
   SUMMARY_BYTES = 43,       -- of a lease summary, see lease.lua

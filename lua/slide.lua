@@ -9,11 +9,11 @@ local lib = ...
 local call, unpack, pack, sub, format = redis.call, struct.unpack, struct.pack, string.sub, string.format
 local min, floor, ceil = math.min, math.floor, math.ceil
 local bytes, rate_at, charged = lib.record.bytes, lib.rate.at, lib.rate.charged
-local ENTRY, FIELDS = lib.layout.ENTRY_BYTES, 37 -- bytes
+local ENTRY, TOTAL_AT, FIELDS = lib.layout.ENTRY_BYTES, lib.layout.TOTAL_AT, 37 -- bytes
 local WRAP, SHIFT = lib.layout.WRAP, lib.layout.SHIFT
 local YEAR, UNITS, DELAY, SLOTS, GRID =
   lib.layout.YEAR, lib.layout.UNITS, lib.layout.DELAY, lib.layout.SLOTS, lib.layout.GRID
-local record = lib.record
+local record, ask = lib.record, lib.ask
 local AHEAD = 32 * ENTRY -- bytes read at a time from the ring of a patched record
 local FRONT = 16 -- oldest entries that the fast path of a patched record looks at
 
@@ -54,28 +54,23 @@ local function entry(st, i)
   return unpack('>I6I6', s, at)
 end
 
--- seek returns the first entry from low to high for which late(ms, total) holds, as it does for high. It is likely to
--- be near low, so the first steps are short.
-local function seek(st, low, high, late)
+-- seek returns the first entry from low to high whose ms is at least `least` or, if base is given, whose total is so
+-- much above base, as that of high is. It is likely to be near low, so the first steps are short.
+local function seek(st, low, high, least, base)
   local step = 1
   while low < high do
     local mid = min(low + step - 1, floor((low + high) / 2))
-    if late(entry(st, mid)) then high = mid else low, step = mid + 1, 2 * step end
+    local ms, total = entry(st, mid)
+    if (base and (total - base) % WRAP or ms) >= least then high = mid else low, step = mid + 1, 2 * step end
   end
   return low
 end
 
--- The parameters of the searches: counts uses oldest, enough uses the others.
-local oldest, before, wanted
-local function counts(ms) return ms >= oldest end
-local function enough(_, total) return (total - before) % WRAP >= wanted end
-
 -- usage returns the units in use. It sets gone, the number of entries that no longer count, and live, the running total
 -- before the first entry that counts.
 function slide.usage(st, rec)
-  local gone, live, _ = st.count, st.base
-  oldest = rec.now - st.window
-  if st.newest >= oldest then gone = seek(st, 0, gone - 1, counts) end
+  local gone, live, oldest, _ = st.count, st.base, rec.now - st.window
+  if st.newest >= oldest then gone = seek(st, 0, gone - 1, oldest) end
   if gone > 0 then _, live = entry(st, gone - 1) end
   st.gone, st.live = gone, live
   return (st.total - live) % WRAP
@@ -83,8 +78,7 @@ end
 
 -- room_at returns the ms at which `over` units have left the window. Each entry has at least one unit.
 function slide.room_at(st, _, over)
-  before, wanted = st.live, over
-  local ms = entry(st, seek(st, st.gone, min(st.gone + over, st.count) - 1, enough))
+  local ms = entry(st, seek(st, st.gone, min(st.gone + over, st.count) - 1, over, st.live))
   return ms + st.window + 1
 end
 
@@ -158,21 +152,12 @@ local function first_of(s, at, low, high, base, least)
   return low
 end
 
--- straight decides the i-th window of a spec, for a number of requests. s is a record with the fields of its state at
--- index `at` and its area at index begin, or s is empty. now is the latest ms in the record's other states, or the
--- clock if that is later. At the home or a shard of a split key, bound takes the place of the limit. If head is given,
--- straight returns the whole record, which begins with head. held is the units that are held until after the newest
--- entry has left the window. If the record is patched, key is given, and s is its first bytes. Then straight reads some
--- of the oldest entries, and writes the fields and the newest entry.
---
--- It returns the number of requests granted, the rate, the units used before, the ms at which there is room for another
--- request, and the ms at which the window is empty. If it charges units, it also returns the packed fields, or the
--- whole record; the last ms at which the state matters, and whether that has changed; the area, unless it returns the
--- whole record; and the index after the area that it read. It returns nothing, and has written nothing, if the slow
--- path has to decide: for a record that no operation writes, if not all requests fit within bound, if there is no room
--- before held units end, and if more of a patched record has to be read or written.
-function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, held, key)
-  local window, limit, needs = q.windows[i], q.limits[i], q.needs
+-- straight is described with lib.ask. It reads some of the oldest entries of a patched record, and writes the fields
+-- and the newest entry.
+function slide.straight(q, s, at, begin, requests, head)
+  local window, limit, needs, clock, more = q.window, q.limit, q.needs, ask.clock, ask.more
+  local now, bound, most, key = clock, false, limit, false
+  if more then now, bound, most, key = more.now, more.bound, limit - more.held, more.key end
   local front, from, gone, last, calls, n, base, total, newest = s, begin, 0
   local ahead, slots, first, oldest_ms -- front has the first `ahead` entries at index from
   if key then
@@ -209,10 +194,10 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     elseif oldest_ms < low then
       gone = first_of(front, from, 1, min(ahead, n - 1), 0, low)
       if gone == ahead then return end
-      base = unpack('>I6', front, from + gone * ENTRY - 6)
+      base = unpack('>I6', front, from + (gone - 1) * ENTRY + TOTAL_AT)
     end
   end
-  local used, most = (total - base) % WRAP, limit - (held or 0)
+  local used = (total - base) % WRAP
   local granted = (bound or most) - used
   if granted >= requests * needs then
     granted = requests
@@ -221,7 +206,7 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
   else
     granted = granted > 0 and (granted - granted % needs) / needs or 0
   end
-  local units, room = granted * q.cost, 0
+  local units = granted * q.cost
   if granted < requests then
     -- units that have to leave the window before there is room for one more request
     local over = used + units + needs - most
@@ -229,45 +214,42 @@ function slide.straight(q, i, s, at, begin, clock, now, requests, bound, head, h
     if over > 0 then
       local high = gone + over - 1 -- each entry has at least one unit
       if high >= ahead then high = ahead == n and n - 1 or ahead end
-      local leaves = high > gone and first_of(front, from + 6, gone, high, base, over) or gone
+      local leaves = high > gone and first_of(front, from + TOTAL_AT, gone, high, base, over) or gone
       if leaves == ahead then return end
-      room = (leaves > 0 and unpack('>I6', front, from + leaves * ENTRY) or oldest_ms) + window + 1
+      local room = (leaves > 0 and unpack('>I6', front, from + leaves * ENTRY) or oldest_ms) + window + 1
       if room <= clock or room > clock + DELAY then return end
-      if granted == 0 then return 0, rate_at(clock, last, calls), used, room, newest + window + 1 end
+      ask.room = room
     else -- the requests have no cost
       granted = requests
     end
   end
-  local stop, rated, fields, area, moves = begin + n * ENTRY
-  if units > 0 then
-    local ms, kept = now, n - gone -- of the entry that gets the units; how many entries stay as they are
-    if limit > 65536 then ms = ms + -ms % ceil(window / 65536) end
-    moves = newest ~= ms
-    if kept > 0 and newest >= ms then ms, moves, kept = newest, false, kept - 1 end
-    n, total, newest = kept + 1, (total + units) % WRAP, ms
-    calls, rated = charged(now, last, calls, clock)
-    if key then
-      if n > slots or slots > 256 and n * 4 < slots then return end
-      first = (first + gone) % slots
-      fields = pack('>I6I4I6I3I6I6I6', now, calls, n * SHIFT + slots, first, base, total, ms)
-      -- it returns the record's length
-      if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then
-        record.damaged(key, 'it ends within its areas')
-      end
-      call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', ms, total))
+  if units == 0 then return granted * SHIFT + rate_at(clock, last, calls), used, newest + window + 1, false end
+  local ms, kept, stop, fields = now, n - gone, begin + n * ENTRY -- ms: of the entry that gets the units
+  if limit > 65536 then ms = ms + -ms % ceil(window / 65536) end
+  ask.moves = newest ~= ms
+  if kept > 0 and newest >= ms then ms, ask.moves, kept = newest, false, kept - 1 end -- kept: entries that stay
+  n, total, ask.ends = kept + 1, (total + units) % WRAP, ms + window
+  local rate, rated = charged(now, last, calls, clock)
+  if key then
+    if n > slots or slots > 256 and n * 4 < slots then return end
+    first = (first + gone) % slots
+    fields = pack('>I6I4I6I3I6I6I6', now, rate, n * SHIFT + slots, first, base, total, ms)
+    -- it returns the record's length
+    if call('SETRANGE', key, format('%d', at - 1), fields) < begin - 1 + slots * ENTRY then
+      record.damaged(key, 'it ends within its areas')
+    end
+    call('SETRANGE', key, format('%d', begin - 1 + (first + kept) % slots * ENTRY), pack('>I6I6', ms, total))
+  else
+    local live = sub(s, begin + gone * ENTRY, begin + (gone + kept) * ENTRY - 1)
+    if head and begin == at + FIELDS and stop > #s then
+      fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, rate, n * SHIFT + n, base, total, ms, live, ms, total)
+    elseif head then
+      fields = pack('>c0I6I4I6I9I6I6c0c0I6I6', head, now, rate, n * SHIFT + n, base, total, ms,
+        sub(s, at + FIELDS, begin - 1), live, ms, total) .. sub(s, stop)
     else
-      local live = sub(s, begin + gone * ENTRY, begin + (gone + kept) * ENTRY - 1)
-      if head and begin == at + FIELDS and stop > #s then
-        fields = pack('>c0I6I4I6I9I6I6c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms, live, ms, total)
-      elseif head then
-        fields = pack('>c0I6I4I6I9I6I6c0c0I6I6', head, now, calls, n * SHIFT + n, base, total, ms,
-          sub(s, at + FIELDS, begin - 1), live, ms, total) .. sub(s, stop)
-      else
-        fields = pack('>I6I4I6I9I6I6', now, calls, n * SHIFT + n, base, total, ms)
-        area = live .. pack('>I6I6', ms, total)
-      end
+      fields = pack('>I6I4I6I9I6I6', now, rate, n * SHIFT + n, base, total, ms)
+      ask.area = live .. pack('>I6I6', ms, total)
     end
   end
-  rated = rated or rate_at(clock, last, calls)
-  return granted, rated, used, room, newest + window + 1, fields, newest + window, moves, area, stop
+  return granted * SHIFT + rated, used, ms + window + 1, fields
 end

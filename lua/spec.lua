@@ -16,8 +16,10 @@ lib.spec = spec
 local function windows_of(q, text, from)
   for at = from, #text, 10 do
     local i = q.count + 1
-    q.count, q.windows[i], q.limits[i] = i, unpack('>I5I5', text, at)
-    q.longest = math.max(q.longest, q.windows[i])
+    local window, limit = unpack('>I5I5', text, at)
+    q.count, q.windows[i], q.limits[i], q.longest = i, window, limit, math.max(q.longest, window)
+    q.each[i] = { window = window, limit = limit, needs = q.needs, cost = q.cost, parameter = q.parameter,
+      strict = q.strict, only_by_clock = true }
     q.names[i] = sub(text, 8, 13) .. sub(text, at, at + 4)
     q.pairs = q.pairs .. q.names[i] .. sub(text, at + 5, at + 9)
   end
@@ -31,6 +33,8 @@ end
 --   count, windows, limits, names
 --                   the number of windows, and by window its ms, its limit, and the bytes that name its state
 --   pairs           per window, its name with the limit, in one string
+--   window, limit   of the first window
+--   each            by window, what a straight function must know to decide it with others
 --   interval        of a rate the ns between units, 1 if units drain in another way; otherwise 0
 --   about           the text from the flags to the end: what a lease summary is about
 --   last            the index of the last byte of a record to read, as text: if states of the kind have areas, the last
@@ -49,16 +53,16 @@ spec.of = record.cache(1000, function(text)
   local cost, flags, kind, parameter = unpack('>I6BBI5', text)
   local q = { text = text, cost = cost, needs = cost > 0 and cost or 1, strict = flags % 2 == 1, shard = flags >= 2,
     kind = kind, parameter = parameter, algorithm = lib.algorithms[kind], count = 0, windows = {}, limits = {},
-    names = {}, pairs = '', about = sub(text, 7), straight = false, fresh = NONE, directory = NONE, place = false,
-    last = tostring(layout.INLINE - 1), interval = 0, only_by_clock = false, areas = false, longest = 0, forms = false,
-    prefixed = pack('>B', #text) .. text }
+    names = {}, each = {}, window = 0, limit = 0, longest = 0, interval = 0, pairs = '', about = sub(text, 7),
+    straight = false, fresh = NONE, directory = NONE, place = false, last = tostring(layout.INLINE - 1),
+    only_by_clock = false, areas = false, forms = false, prefixed = pack('>B', #text) .. text }
   if kind == RESET or #text < WINDOWS then return q end
   if not q.algorithm or not q.algorithm.charge then
     error({ err = 'ERR a spec of unknown kind ' .. kind })
   end
   local read = q.algorithm.asked or windows_of
   read(q, text, WINDOWS)
-  q.fresh = record.new(q.pairs, q.count)
+  q.fresh, q.window, q.limit = record.new(q.pairs, q.count), q.windows[1], q.limits[1]
   q.directory, q.last, q.straight = q.fresh, q.fresh.last, q.algorithm.straight
   q.place, q.only_by_clock = q.straight and 1 or false, q.count > 1 or q.shard
   q.areas = (q.fresh.slots[1] or q.fresh.area[1]) > 0
