@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance/model"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/rlproxy/rlproxy/engine/wire"
 	"github.com/rlproxy/rlproxy/lua"
 	"github.com/rlproxy/rlproxy/shard/lease"
-	"github.com/rlproxy/rlproxy/shard/lease/model"
+	leases "github.com/rlproxy/rlproxy/shard/lease/model"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,54 +22,38 @@ type side struct {
 	key     string // stored
 	clock   int64
 	charges []charge
-	shard   model.Shard
-	home    model.Home
+	shard   leases.Shard
+	home    leases.Home
 }
 
 // charge is units of a state.
 type charge struct {
 	state lease.StateName
-	at, n int64
+	model.Charge
 }
 
 func (s *side) newest() int64 {
 	t := int64(0)
 	for _, c := range s.charges {
-		t = max(t, c.at)
+		t = max(t, c.At/1000)
 	}
 	return t
 }
 
-// used returns the units of a state that count, computed from the definition of its algorithm.
+// used returns the units of a state that count.
 func (s *side) used(st lease.StateName, strict bool) int64 {
-	now, sum := max(s.clock, s.newest()), int64(0)
-	n := st.Buckets
-	oldest := int64(0)
+	of := model.Window{Kind: limit.Kind(st.Kind), Length: st.Window, Param: max(st.Buckets, 1)}
+	var all []model.Charge
 	for _, c := range s.charges {
-		if c.state != st {
-			continue
-		}
-		counts := false
-		switch limit.Kind(st.Kind) {
-		case limit.Slide:
-			counts = now <= c.at+st.Window
-		case limit.Fixed:
-			counts = now/st.Window == c.at/st.Window
-		case limit.Counter:
-			age := now*n/st.Window - c.at*n/st.Window // in sub-windows
-			counts = age < n
-			if age == n {
-				oldest += c.n
-			}
-		}
-		if counts {
-			sum += c.n
+		if c.state == st {
+			all = append(all, c.Charge)
 		}
 	}
-	if n > 0 && !strict {
-		oldest = oldest * (st.Window - now*n%st.Window) / st.Window
+	manner := int64(0)
+	if strict {
+		manner = limit.Strict
 	}
-	return sum + oldest
+	return model.Used(of, all, max(s.clock, s.newest())*1000, manner)
 }
 
 func (s *side) admit(d *lease.Demand, granted int64) {
@@ -77,9 +62,9 @@ func (s *side) admit(d *lease.Demand, granted int64) {
 	}
 	now := max(s.clock, s.newest())
 	for _, p := range d.Pairs {
-		s.charges = append(s.charges, charge{p.StateName, now, granted * d.Cost})
+		s.charges = append(s.charges, charge{p.StateName, model.Charge{At: now * 1000, Units: granted * d.Cost, Limit: p.Limit}})
 	}
-	s.charges = slices.DeleteFunc(s.charges, func(c charge) bool { return c.at+3*c.state.Window < now })
+	s.charges = slices.DeleteFunc(s.charges, func(c charge) bool { return c.At/1000+3*c.state.Window < now })
 }
 
 // ended reports whether something was forgotten in the last ms: a node that has dropped
@@ -328,7 +313,7 @@ func (d *differ) step() {
 		s.clock += passed
 		if s != d.home && s.shard.Incarnation > 0 && s.shard.Expires <= s.clock {
 			d.twins.server.Do("DEL", s.key, twin(s.key))
-			s.shard, s.charges = model.Shard{}, nil
+			s.shard, s.charges = leases.Shard{}, nil
 		}
 	}
 	switch d.rng.IntN(40) {

@@ -3,7 +3,8 @@ package policies
 import (
 	"fmt"
 	"math/rand/v2"
-	"strconv"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/rlproxy/rlproxy/commands/ratelimit"
 	"github.com/rlproxy/rlproxy/engine"
 	"github.com/rlproxy/rlproxy/engine/backend"
+	"github.com/rlproxy/rlproxy/engine/conformance"
 	"github.com/rlproxy/rlproxy/engine/memory"
 	"github.com/rlproxy/rlproxy/engine/redis"
 	"github.com/rlproxy/rlproxy/internal/redistest"
@@ -53,54 +55,52 @@ func command(t *testing.T, name string) ratelimit.Command {
 type pair struct {
 	policy string // the lines of the policy api
 	check  string // RL.CHECK
-	plain  string // RL.SLIDE, RL.COUNTER or RL.FIXED
+	plain  string // a command such as RL.SLIDE
+}
+
+// pairs draws pairs of any algorithm. If options is false, there are no options whose effect depends on how a key is split.
+func pairs(seed uint64, options bool) *conformance.Lines {
+	l := &conformance.Lines{
+		Rand: rand.New(rand.NewPCG(seed, 1)), Without: []string{"AND"},
+		From: map[string][]int64{"limit": {1, 2, 3, 4, 5, 6}, "window": {20, 35, 2000, 30_000, 120_000, 3_600_000}},
+	}
+	if !options {
+		l.Without = append(l.Without, "SHARDS", "FAIL", "ID", "ONCE")
+	}
+	return l
 }
 
 // randomPair returns a pair. Its RL.CHECK is about the key api:k, and its plain command about name:k.
-// Some pairs are errors, because their cost exceeds a limit. If options is false, there are no
-// options whose effect depends on how a key is split.
-func randomPair(random *rand.Rand, name string, options bool) pair {
-	algorithm := []string{"SLIDE", "COUNTER", "FIXED"}[random.IntN(3)]
-	limits := func() string {
-		var pairs []string
-		for _, unit := range random.Perm(4)[:1+random.IntN(3)] {
-			pairs = append(pairs, strconv.Itoa(1+random.IntN(6)), strconv.Itoa(20+random.IntN(30))+[]string{"ms", "s", "m", "h"}[unit])
+// Some pairs are errors, because their cost exceeds a limit.
+func randomPair(l *conformance.Lines, name string) pair {
+	l.Keys = []string{name + ":k"}
+	l.Narrow()
+	for {
+		var pipe engine.Pipeline
+		algorithms := slices.DeleteFunc(slices.Clone(conformance.Decisions), func(name string) bool { return !strings.HasPrefix(name, "RL.") })
+		line := l.Add(&pipe, algorithms[l.IntN(len(algorithms))])
+		algorithm, after, _ := strings.Cut(strings.TrimPrefix(line, "RL."), " "+name+":k ")
+		l.Add(&pipe, "RL."+algorithm)
+		limits := func(r *engine.Request) string {
+			return strings.Join(ratelimit.LimitWords(r.Kind, r.Param, r.Limits()), " ")
 		}
-		return strings.Join(pairs, " ")
-	}
-	var rules string
-	maybe := func(text string) {
-		if random.IntN(2) == 0 {
-			rules += " " + text
+		own, others := limits(&pipe.Requests[0]), limits(&pipe.Requests[1])
+		ofRequest := regexp.MustCompile(` (COST|ID|ONCE) \S+`)
+		rest := strings.Join(ofRequest.FindAllString(after, -1), "")
+		rules := ofRequest.ReplaceAllString(after, "")
+		rules = strings.Join(strings.Fields(rules)[len(strings.Fields(own)):], " ")
+		if !strings.Contains(rest, "COST") && l.IntN(2) == 0 {
+			rest += " COST 7"
+			line += " COST 7"
+		}
+		p := pair{policy: "policy api " + algorithm + " " + own + " " + rules + "\n", check: "RL.CHECK api k" + rest, plain: line}
+		if l.IntN(2) == 0 {
+			p.policy = "policy api " + algorithm + " " + others + " " + rules + "\npolicy-override api " + []string{"k", "k*", "*"}[l.IntN(3)] + " " + own + "\n"
+		}
+		if _, err := policy.Parse(p.policy); err == nil {
+			return p
 		}
 	}
-	if algorithm == "COUNTER" {
-		maybe("BUCKETS " + strconv.Itoa(1+random.IntN(20)))
-		maybe("STRICT")
-	}
-	if options {
-		maybe("SHARDS " + strconv.Itoa(1+random.IntN(20)))
-		maybe("FAIL " + []string{"OPEN", "CLOSED", "LOCAL", "ERROR"}[random.IntN(4)])
-	}
-	maybe("SHADOW")
-	own, others := limits(), limits()
-	p := pair{policy: "policy api " + algorithm + " " + own + rules + "\n"}
-	if random.IntN(2) == 0 {
-		p.policy = "policy api " + algorithm + " " + others + rules + "\npolicy-override api " + []string{"k", "k*", "*"}[random.IntN(3)] + " " + own + "\n"
-	}
-	rest := ""
-	if random.IntN(2) == 0 {
-		rest = " COST " + strconv.Itoa(random.IntN(5))
-	}
-	if options && random.IntN(2) == 0 {
-		rest += " ID someone"
-	}
-	if options && random.IntN(4) == 0 {
-		rest += " ONCE something"
-	}
-	p.check = "RL.CHECK api k" + rest
-	p.plain = "RL." + algorithm + " " + name + ":k " + own + rules + rest
-	return p
 }
 
 // parse returns the request of a line, or an error reply.
@@ -120,10 +120,10 @@ func plainCommand(t *testing.T, line string) ratelimit.Command {
 }
 
 func TestACheckBecomesTheRequestOfTheEquivalentCommand(t *testing.T) {
-	random := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
+	random := pairs(5, true)
 	wrong := 0
 	for range 20_000 {
-		p := randomPair(random, "api", true)
+		p := randomPair(random, "api")
 		got, msg := parse(Check(catalog(t, p.policy)), p.check)
 		want, wantMsg := parse(plainCommand(t, p.plain), p.plain)
 		require.Equal(t, wantMsg, msg, "%+v", p)
@@ -140,13 +140,13 @@ func TestACheckBecomesTheRequestOfTheEquivalentCommand(t *testing.T) {
 
 // Each of the two commands has an engine of its own. Both engines have the same clock.
 func TestACheckIsAnsweredLikeTheEquivalentCommand(t *testing.T) {
-	random := rand.New(rand.NewPCG(7, 8)) // #nosec G404 -- a test's choices
+	random := pairs(7, true)
 	now := time.UnixMilli(1_800_000_000_000)
 	clock := func() time.Time { return now }
 	checks, plains := memory.New(memory.Config{Now: clock}), memory.New(memory.Config{Now: clock})
 	denied := 0
 	for range 300 {
-		p := randomPair(random, "api", true)
+		p := randomPair(random, "api")
 		for range 40 {
 			now = now.Add(time.Duration(random.ExpFloat64()*1000) * time.Millisecond)
 			got := answer(checks, Check(catalog(t, p.policy)), p.check)
@@ -180,10 +180,10 @@ func TestANodeAnswersACheckLikeTheEquivalentCommand(t *testing.T) {
 		require.NoError(t, e.Close())
 		require.NoError(t, fleet.Close())
 	})
-	random := rand.New(rand.NewPCG(9, 10)) // #nosec G404 -- a test's choices
+	random := pairs(9, false)
 	denied := 0
 	for round := range 200 {
-		p := randomPair(random, "apj", false)
+		p := randomPair(random, "apj")
 		check, plain := Check(catalog(t, p.policy)), plainCommand(t, p.plain)
 		reset := command(t, "rl.reset")
 		_ = answer(e, reset, "RL.RESET api:k apj:k")

@@ -4,9 +4,13 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/rlproxy/rlproxy/engine"
+	"github.com/rlproxy/rlproxy/engine/conformance"
+	"github.com/rlproxy/rlproxy/engine/conformance/model"
 	"github.com/rlproxy/rlproxy/engine/limit"
 	"github.com/stretchr/testify/require"
 )
@@ -87,5 +91,69 @@ func TestOnlyWhatWasNotChargedIsWrittenAgain(t *testing.T) {
 	require.EqualValues(t, 3, l.written.Load())
 	require.Zero(t, l.unwritten.Keys())
 	require.EqualValues(t, 5, l.counted.Keys(), "it counts here until it has left its window")
+	require.NoError(t, l.Close())
+}
+
+// Requests of every algorithm are decided as a node decides them, the keys of a multi-key request together. Where units add up, what
+// was admitted of each state is written back.
+func TestEveryAlgorithmIsDecidedAndWrittenBack(t *testing.T) {
+	t.Parallel()
+	seed := conformance.Seed()
+	t.Logf("seed %d", seed)
+	lines := conformance.Lines{
+		Rand: rand.New(rand.NewPCG(seed, 3)), Keys: []string{"a", "b", "c", "d"}, Without: []string{"ONCE"},
+		From: map[string][]int64{ // so that nothing is forgotten while the test runs
+			"window": {limit.MaxWindow}, "period": {limit.MaxWindow / 1000}, "count": {1, 2, 3}, "refill": {1, 2, 3},
+		},
+	}
+	l := Open(0, slog.New(slog.DiscardHandler))
+	keys, charged, seen := map[string]*model.Key{}, map[string]int64{}, map[string]int{}
+	name := func(r *engine.Request, w limit.Window) string {
+		return fmt.Sprintf("%s %v %d %d", r.Key, r.Kind, w.Length, r.Param)
+	}
+	for i := range 2000 {
+		if i%20 == 0 {
+			lines.Narrow()
+		}
+		var p engine.Pipeline
+		line := lines.Add(&p, conformance.Decisions...)
+		for n := 0; len(p.Requests) > 0; p.Requests = p.Requests[n:] {
+			n = 1 + p.Requests[0].MoreKeys
+			want := true
+			for _, r := range p.Requests[:n] {
+				if keys[string(r.Key)] == nil {
+					keys[string(r.Key)] = model.New()
+				}
+				want = want && keys[string(r.Key)].Admits(conformance.Base*1000, &r.Spec, false)
+			}
+			for j, res := range l.Decide(slices.Clone(p.Requests[:n]), false) {
+				r := &p.Requests[j]
+				require.Equal(t, want, res.Allowed, line)
+				require.EqualValues(t, -1, res.Remaining)
+				seen[fmt.Sprint(r.Kind, want)]++
+				if !want {
+					continue
+				}
+				keys[string(r.Key)].Decide(conformance.Base*1000, &r.Spec, nil)
+				for _, w := range r.Limits() {
+					if r.Kind.Additive() && r.Cost > 0 {
+						charged[name(r, w)] += r.Cost
+					}
+				}
+			}
+		}
+	}
+	for _, command := range conformance.Decisions {
+		require.Positive(t, seen[command+" true"], seen)
+		require.Positive(t, seen[command+" false"], seen)
+	}
+	require.False(t, l.WriteBack(t.Context(), every, func(p *engine.Pipeline) {
+		admit(p)
+		for _, r := range p.Requests {
+			require.Equal(t, charged[name(&r, r.Windows[0])], r.Cost)
+			delete(charged, name(&r, r.Windows[0]))
+		}
+	}))
+	require.Empty(t, charged)
 	require.NoError(t, l.Close())
 }
