@@ -3,6 +3,7 @@ package redis
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -114,29 +115,30 @@ func TestInstantsOfANodesClock(t *testing.T) {
 	}, 20_000)
 }
 
-// The nodes answer CL.THROTTLE as the embedded engine does, beside other states of
-// the key and in combined entries.
-func TestThrottleLikeEmbedded(t *testing.T) {
+// Nodes answer as the embedded engine does, also of a rate beside other states of its key, and in combined entries.
+func TestNodesAnswerLikeEmbedded(t *testing.T) {
 	t.Parallel()
-	now := time.Now().UnixMilli() + 50*365*24*3600*1000
-	e := on(1)(t, func() int64 { return now })
-	m := memory.New(memory.Config{Now: func() time.Time { return time.UnixMilli(now) }})
-	rng := rand.New(rand.NewPCG(5, 6)) // #nosec G404 -- a test's choices
-	for step := range 2000 {
+	now := int64(conformance.Base)
+	clock := func() int64 { return now }
+	e, m := on(1)(t, clock), memory.New(memory.Config{Now: conformance.At(clock)})
+	seed := conformance.Seed()
+	lines := conformance.Lines{
+		Rand: rand.New(rand.NewPCG(seed, 6)), Keys: []string{"a", "b", "c", "d"}, Without: []string{"AND", "ONCE", "SHARDS"},
+		From: map[string][]int64{"max_burst": {0, 1, 3, 19}, "count": {1, 7, 300, 5000}, "period": {1, 7, 60}},
+	}
+	for step := range 500 {
+		if step%20 == 0 {
+			lines.Narrow()
+		}
 		var a, b engine.Pipeline
-		for range 1 + rng.IntN(20) {
-			key := fmt.Sprintf("k%d", rng.IntN(4))
-			r := conformance.Throttle(key, rng.Int64N(20), 1+rng.Int64N(5000), 1+rng.Int64N(60), rng.Int64N(4))
-			if rng.IntN(10) == 0 {
-				r = conformance.Slide(key, 10, 1000, 1)
-			}
-			if rng.IntN(50) == 0 {
-				r = conformance.Inspect(key)
-			}
-			for range 1 + rng.IntN(3) {
-				*a.Add(), *b.Add() = r, r
+		for range 1 + lines.IntN(20) {
+			n := len(a.Requests)
+			lines.Add(&a, append([]string{"CL.THROTTLE", "CL.THROTTLE", "RL.INSPECT"}, conformance.Decisions...)...)
+			for range lines.IntN(3) {
+				a.Requests = append(a.Requests, a.Requests[n])
 			}
 		}
+		b.Requests = slices.Clone(a.Requests)
 		e.Do(&a)
 		m.Do(&b)
 		for i := range a.Requests {
@@ -148,8 +150,8 @@ func TestThrottleLikeEmbedded(t *testing.T) {
 					b.Results[i].ResetAfter = a.Results[i].ResetAfter
 				}
 			}
-			require.Equal(t, b.Results[i], a.Results[i], "step %d, %+v", step, a.Requests[i])
+			require.Equal(t, b.Results[i], a.Results[i], "-seed %d, step %d, %+v", seed, step, a.Requests[i])
 		}
-		now += rng.Int64N(300) - 20
+		now += lines.Int64N(300) - 20
 	}
 }
