@@ -71,7 +71,7 @@ var (
 			"neither finds nor stores an id"}
 	shardsArg = table.Arg{Name: "n", Type: "integer", Token: "SHARDS", Optional: true,
 		About: "split the key into 1 to 1024 shards, at most as many as the smallest limit"}
-	failArg = table.Arg{Name: "policy", Type: "oneof", Token: "FAIL", Optional: true,
+	failArg = table.Arg{Name: "fail-policy", Type: "oneof", Token: "FAIL", Optional: true,
 		About: "the answer when the key's node does not answer", Args: []table.Arg{
 			{Name: "open", Type: "pure-token", Token: "OPEN"},
 			{Name: "closed", Type: "pure-token", Token: "CLOSED"},

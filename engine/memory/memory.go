@@ -68,7 +68,7 @@ type Engine struct {
 	refused atomic.Int64
 	swept   atomic.Int64 // the ms of the clock at which all stripes were last swept
 
-	log *episodes.Episode // of the policies that answer while memory is full
+	log *episodes.Episode // of the FAIL policies that answer while memory is full
 
 	stop chan struct{}
 	done sync.WaitGroup
@@ -216,17 +216,17 @@ func (e *Engine) stripeIndex(key []byte) int { return int(maphash.Bytes(e.seed, 
 func (e *Engine) refuse(r *engine.Request, res *engine.Result) {
 	e.refused.Add(1)
 	live := e.live.Load()
-	policy := r.FailPolicyFor(live.FailRules, live.Fail)
-	if policy == engine.FailLocal {
-		policy = engine.FailClosed // there is no other engine
+	fail := r.FailPolicyFor(live.FailRules, live.Fail)
+	if fail == engine.FailLocal {
+		fail = engine.FailClosed // there is no other engine
 	}
-	e.log.Note(policy.String(), 1, func() []any { return nil })
-	res.Fail = policy
-	if policy == engine.FailError {
+	e.log.Note(fail.String(), 1, func() []any { return nil })
+	res.Fail = fail
+	if fail == engine.FailError {
 		res.Err = &engine.Unavailable{Node: nodeName, Why: errFull.Error()}
 		return
 	}
-	res.Decision = policy.Decide(r, sweepEvery.Milliseconds()) // a key that does not fit now may fit then
+	res.Decision = fail.Decide(r, sweepEvery.Milliseconds()) // a key that does not fit now may fit then
 }
 
 // full is the trouble of an engine without memory for some keys.

@@ -54,7 +54,7 @@ func (b *batch) fail(cmd command, err error, failed bool) bool {
 	}
 	if !failed && backend.Failed(err) {
 		failed = true
-		b.q.Record(err) // first: how policies answer depends on the node's health
+		b.q.Record(err) // first: how FAIL policies answer depends on the node's health
 	}
 	maybe, why := backend.MaybeApplied(err), lua.Locate(backend.Reason(err))
 	cmd.each(b, func(j int) { b.failItem(j, why, maybe) })

@@ -110,7 +110,7 @@ func (b *batch) eachOf(c *entries, at int, do func(j int)) {
 }
 
 // Serve implements backlog.Carrier. It serves a batch and notifies the pipelines that wait. After a panic, FAIL
-// policies answer the batch, and the process goes on.
+// FAIL policies answer the batch, and the process goes on.
 func (b *batch) Serve(items []item, cost time.Duration) {
 	b.items, b.cost = items, cost
 	if q := b.q; !backend.Guard(b.logger, q.doing, b.serve) {

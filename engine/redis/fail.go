@@ -21,15 +21,15 @@ func (p *parts) answerByFail(q *queue, r *engine.Request, res *engine.Result, wh
 		res.Err = q.unavailable(why, maybeApplied)
 		return
 	}
-	policy := p.policyFor(r)
-	p.policies[policy].Add(1)
-	q.policies[policy].Add(1)
+	fail := p.failFor(r)
+	p.failed[fail].Add(1)
+	q.failed[fail].Add(1)
 	if q.Health() == backend.Up {
-		q.log.Note(policy.String(), 1, func() []any { return []any{"why", why} })
+		q.log.Note(fail.String(), 1, func() []any { return []any{"why", why} })
 	} else {
-		q.log.Count(policy.String(), 1) // the lines about the node have the counts
+		q.log.Count(fail.String(), 1) // the lines about the node have the counts
 	}
-	switch policy {
+	switch fail {
 	case engine.FailError:
 		res.Err = q.unavailable(why, maybeApplied)
 	case engine.FailLocal:
@@ -42,9 +42,9 @@ func (p *parts) answerByFail(q *queue, r *engine.Request, res *engine.Result, wh
 			p.local.Wake()
 		}
 	default:
-		res.Decision = policy.Decide(r, q.UntilProbe())
+		res.Decision = fail.Decide(r, q.UntilProbe())
 	}
-	res.Fail = policy
+	res.Fail = fail
 }
 
 // unavailable returns the error of a request that the node could not answer.
@@ -52,15 +52,15 @@ func (q *queue) unavailable(why string, maybeApplied bool) *engine.Unavailable {
 	return &engine.Unavailable{Node: q.Name(), Why: why, MaybeApplied: maybeApplied}
 }
 
-// policyFor returns the FAIL policy of a decision. A single process does not know which leases of RL.ACQUIRE are held,
+// failFor returns the FAIL policy of a decision. A single process does not know which leases of RL.ACQUIRE are held,
 // so LOCAL denies them.
-func (p *parts) policyFor(r *engine.Request) engine.FailPolicy {
+func (p *parts) failFor(r *engine.Request) engine.FailPolicy {
 	live := p.live.Load()
-	policy := r.FailPolicyFor(live.FailRules, live.Fail)
-	if policy == engine.FailLocal && r.Kind == limit.Concurrency {
+	fail := r.FailPolicyFor(live.FailRules, live.Fail)
+	if fail == engine.FailLocal && r.Kind == limit.Concurrency {
 		return engine.FailClosed
 	}
-	return policy
+	return fail
 }
 
 // recovered is called by the fleet when a node answers again.
@@ -71,7 +71,7 @@ func (p *parts) recovered(n *backend.Node, was backend.Health) {
 	p.local.Wake()
 }
 
-// report returns, for the log, how often policies answered in place of a node that is down or has just recovered.
+// report returns, for the log, how often FAIL policies answered in place of a node that is down or has just recovered.
 func (p *parts) report(n *backend.Node) []any {
 	switch q, ok := p.queues.Opened(n); {
 	case !ok:

@@ -27,7 +27,7 @@ type queue struct {
 	client    *redis.Client // the node's
 	doing     string        // what it does, for the log line of a panic
 	loader    library.Loader
-	policies  [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
+	failed    [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
 	log       *episodes.Episode                 // of FAIL policies that answer in the node's place
 	traffic   traffic.Counters
 	resets    resets.Listener
@@ -109,7 +109,7 @@ func (q *queue) fail(it *item, why string) {
 	}
 }
 
-// failAfterPanic answers items by policy, or with an error if that panics too.
+// failAfterPanic answers items by FAIL policy, or with an error if that panics too.
 func (q *queue) failAfterPanic(items []item) {
 	why := backend.ErrPanicked.Error()
 	for i := range items {

@@ -31,7 +31,7 @@ type parts struct {
 	splits   *split.Splitter
 	hotRate  atomic.Int64 // charging calls per second from which on package split observes a key
 	local    *local.Ledger
-	policies [engine.FailPolicies]atomic.Int64 // answers by policy, for INFO
+	failed   [engine.FailPolicies]atomic.Int64 // answers by FAIL policy, for INFO
 
 	now       func() time.Time
 	opened    time.Time

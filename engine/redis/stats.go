@@ -15,8 +15,8 @@ func (q *queue) describe(d *engine.NodeInfo) {
 	}
 	d.Traffic = q.traffic.Snapshot(q.parts.elapsed())
 	d.Traffic.Waiting = q.waiting.Waiting()
-	for p := range q.policies {
-		d.Traffic.FailAnswers[p] = q.policies[p].Load()
+	for p := range q.failed {
+		d.Traffic.FailAnswers[p] = q.failed[p].Load()
 	}
 }
 
@@ -36,8 +36,8 @@ func (e *Engine) Stats() []engine.Stat {
 			Help: "Requests that were denied from memory, without asking a node.",
 		},
 	}
-	for policy := engine.FailClosed; int(policy) < engine.FailPolicies; policy++ {
-		stats = append(stats, engine.Stat{Name: "answered_" + policy.String(), Value: e.policies[policy].Load()})
+	for fail := engine.FailClosed; int(fail) < engine.FailPolicies; fail++ {
+		stats = append(stats, engine.Stat{Name: "answered_" + fail.String(), Value: e.failed[fail].Load()})
 	}
 	stats = append(stats, e.local.Stats()...)
 	stats = append(stats, e.splits.Stats()...)
@@ -69,9 +69,9 @@ func (e *Engine) Nodes() []engine.NodeInfo {
 	return nodes
 }
 
-// line describes the node's health and how often policies answered in its place.
+// line describes the node's health and how often FAIL policies answered in its place.
 func (q *queue) line() string {
 	return fmt.Sprintf("name=%s,state=%s,batches=%d,failures=%d,closed=%d,open=%d,local=%d,error=%d",
-		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.policies[engine.FailClosed].Load(),
-		q.policies[engine.FailOpen].Load(), q.policies[engine.FailLocal].Load(), q.policies[engine.FailError].Load())
+		q.Name(), q.condition(), q.Batches.Load(), q.Failures(), q.failed[engine.FailClosed].Load(),
+		q.failed[engine.FailOpen].Load(), q.failed[engine.FailLocal].Load(), q.failed[engine.FailError].Load())
 }
